@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/gate"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -31,7 +31,7 @@ type file struct {
 }
 
 // Encode writes windows for the board. The same windows are the same bytes, whichever process
-// writes them. More than queue.MaxDocument bytes are core.ErrInvalid.
+// writes them. More than broadcast.MaxDocument bytes are core.ErrInvalid.
 func Encode(b *gate.Book) ([]byte, error) {
 	d := document{Version: documentVersion, Files: []file{}}
 	for _, doc := range b.Documents() {
@@ -41,16 +41,16 @@ func Encode(b *gate.Book) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write window definitions: %w", err)
 	}
-	if len(data) > queue.MaxDocument {
-		return nil, fmt.Errorf("window definitions have %d bytes: at most %d can be published to the workers: %w", len(data), queue.MaxDocument, core.ErrInvalid)
+	if len(data) > broadcast.MaxDocument {
+		return nil, fmt.Errorf("window definitions have %d bytes: at most %d can be published to the workers: %w", len(data), broadcast.MaxDocument, core.ErrInvalid)
 	}
 	return data, nil
 }
 
 // Decode reads what Encode wrote. Errors wrap core.ErrInvalid.
 func Decode(data []byte) (*gate.Book, error) {
-	if len(data) > queue.MaxDocument {
-		return nil, fmt.Errorf("read window definitions: %d bytes, expected at most %d: %w", len(data), queue.MaxDocument, core.ErrInvalid)
+	if len(data) > broadcast.MaxDocument {
+		return nil, fmt.Errorf("read window definitions: %d bytes, expected at most %d: %w", len(data), broadcast.MaxDocument, core.ErrInvalid)
 	}
 	var d document
 	if err := json.Unmarshal(data, &d); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -45,7 +46,7 @@ type desk struct {
 
 // flaky is a board that may be away.
 type flaky struct {
-	queue.Board
+	broadcast.Board
 	d *desk
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/gate"
-	"github.com/turnus/turnus/core/queue"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // Reader reads published windows. A document is parsed once a version and shared by all host tasks.
 // It is safe for concurrent use.
 type Reader struct {
-	board queue.Board // nil: there is none, and whatever waits for a window stays closed
+	board broadcast.Board // nil: there is none, and whatever waits for a window stays closed
 
 	mu     sync.Mutex
 	byName map[string]*list.Element // of *shelf
@@ -43,7 +43,7 @@ type shelf struct {
 }
 
 // NewReader reads from that board; nil is none.
-func NewReader(board queue.Board) *Reader {
+func NewReader(board broadcast.Board) *Reader {
 	return &Reader{board: board, byName: map[string]*list.Element{}, recent: list.New()}
 }
 
@@ -94,7 +94,7 @@ func (r *Reader) Read(ctx context.Context, name string, age time.Duration) (*gat
 }
 
 // load asks the board for a newer version. The caller has the token.
-func (s *shelf) load(ctx context.Context, board queue.Board) error {
+func (s *shelf) load(ctx context.Context, board broadcast.Board) error {
 	call, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	asked := time.Now()

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/gate"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
 // counting counts the calls of a board.
 type counting struct {
-	queue.Board
+	broadcast.Board
 	mu    sync.Mutex
 	calls int
 	datas int

@@ -80,7 +80,7 @@ func warm(t *testing.T) {
 // server starts a catalog with its controller. change may change what it is made of.
 func (l *lab) server(name string, change func(*catalog.Config)) (c *catalog.Catalog, stop func()) {
 	l.Helper()
-	ctl, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: l.queue, Types: types, Events: func(e controller.Event) {
+	ctl, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: l.queue, Board: l.queue, Types: types, Events: func(e controller.Event) {
 		if e.Kind == controller.RunEnded && c != nil {
 			c.Ended(e.Run)
 		}

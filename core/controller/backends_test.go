@@ -49,7 +49,7 @@ func overReal(t *testing.T, server *redistest.Server) *real {
 }
 
 // open is a queue with connections of its own, as each process has.
-func (r *real) open() queue.Queue {
+func (r *real) open() queue.Backend {
 	r.Helper()
 	client := goredis.NewClient(&goredis.Options{
 		MaxRetries: -1, DialTimeout: time.Second, Username: redistest.User, Password: redistest.Password,
@@ -88,7 +88,7 @@ func (r *real) done(runs []string, hosts int) {
 			r.Errorf("run %s: %+v", id, got)
 		}
 	}
-	c, err := controller.New(controller.Config{Name: "doctor", Ledger: r.ledger, Queue: r.open(), Types: types})
+	c, err := controller.New(controller.Config{Name: "doctor", Ledger: r.ledger, Queue: r.open(), Board: r.open(), Types: types})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func runsOfOneHost(b *testing.B, url string) {
 	first := l.launch(spec{id: "first", hosts: 1})
 	var ended atomic.Int64
 	done := make(chan struct{})
-	c, err := controller.New(controller.Config{Name: "s", Ledger: store, Queue: q, Types: types, Events: func(e controller.Event) {
+	c, err := controller.New(controller.Config{Name: "s", Ledger: store, Queue: q, Board: q, Types: types, Events: func(e controller.Event) {
 		if e.Kind == controller.RunEnded && ended.Add(1) == int64(b.N) {
 			close(done)
 		}
@@ -80,7 +80,7 @@ func runsOfOneHost(b *testing.B, url string) {
 }
 
 // ackAll is a node on which each job is done at once.
-func ackAll(ctx context.Context, b *testing.B, q queue.Queue) {
+func ackAll(ctx context.Context, b *testing.B, q queue.Backend) {
 	s, err := q.Open(ctx, "node")
 	if err != nil {
 		b.Error(err)

@@ -128,7 +128,7 @@ func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, incarna
 
 // knownIncarnation is the queue's incarnation; known is false where it had none.
 func (c *Controller) knownIncarnation(ctx context.Context, repair bool) (incarnation string, known bool, err error) {
-	name, _, err := c.cfg.Queue.Posted(ctx, queue.IncarnationDocument, 0)
+	name, _, err := c.cfg.Board.Posted(ctx, queue.IncarnationDocument, 0)
 	switch {
 	case err == nil:
 		return string(name), true, nil
@@ -137,7 +137,7 @@ func (c *Controller) knownIncarnation(ctx context.Context, repair bool) (incarna
 	case !repair:
 		return "none", false, nil
 	}
-	incarnation, err = incarnationOf(ctx, c.cfg.Queue)
+	incarnation, err = incarnationOf(ctx, c.cfg.Board)
 	return incarnation, false, err
 }
 
@@ -216,7 +216,7 @@ func (c *Controller) disagree(ctx context.Context, r ledger.Run, incarnation str
 
 // enqueueOne puts one run into the queue.
 func (c *Controller) enqueueOne(ctx context.Context, id string) error {
-	incarnation, err := incarnationOf(ctx, c.cfg.Queue)
+	incarnation, err := incarnationOf(ctx, c.cfg.Board)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 		{"nothing", func(*lab) {}, ""},
 		{"the queue was emptied", func(l *lab) { l.newQueue() }, "no server has taken notice"},
 		{"a run was never put into the queue", func(l *lab) {
-			c, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Types: types})
+			c, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types})
 			if err != nil {
 				l.Fatal(err)
 			}
@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 
 func (l *lab) doctor() *controller.Controller {
 	l.Helper()
-	c, err := controller.New(controller.Config{Name: "doctor", Ledger: l.ledger, Queue: l.queue(), Types: types})
+	c, err := controller.New(controller.Config{Name: "doctor", Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types})
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -17,12 +18,12 @@ import (
 func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 	for _, careless := range []bool{false, true} {
 		fake(t, func(l *lab) {
-			q := &flaky{Queue: l.queue(), hold: make(chan struct{})} // who submits is held up until both have looked
-			c, err := controller.New(controller.Config{Name: "client", Ledger: l.ledger, Queue: q, Types: types})
+			q := &flaky{Backend: l.queue(), hold: make(chan struct{})} // who submits is held up until both have looked
+			c, err := controller.New(controller.Config{Name: "client", Ledger: l.ledger, Queue: q, Board: q, Types: types})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, []byte("first"), queue.MaxKeep); err != nil { // of two that name it at once the later one puts all in again
+			if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, []byte("first"), broadcast.MaxKeep); err != nil { // of two that name it at once the later one puts all in again
 				t.Fatal(err)
 			}
 			runs := ids("r", 3)

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
@@ -19,11 +20,12 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a controller works on. Ledger, Queue and Name must be set.
+// Config says what a controller works on. Ledger, Queue, Board and Name must be set.
 type Config struct {
 	Name   string // of this server; no two that run at once have the same
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
+	Board  broadcast.Board // of the same backend
 	// Intact names runs that the queue before this one ended in good order: it hands on what their
 	// jobs had reached, so that nothing is repeated blindly.
 	Intact []string
@@ -105,7 +107,7 @@ type Controller struct {
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
 func New(cfg Config) (*Controller, error) {
-	if cfg.Name == "" || cfg.Ledger == nil || cfg.Queue == nil {
+	if cfg.Name == "" || cfg.Ledger == nil || cfg.Queue == nil || cfg.Board == nil {
 		return nil, fmt.Errorf("controller: a name, a ledger and a queue are needed: %w", core.ErrInvalid)
 	}
 	if cfg.Log == nil {

@@ -36,7 +36,7 @@ func TestRunIsAcceptedDrivenAndRecorded(t *testing.T) {
 // A server that dies after Accept returned, before anything else, has lost nothing.
 func TestServerDiesBetweenLedgerAndQueue(t *testing.T) {
 	fake(t, func(l *lab) {
-		dead, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Types: types})
+		dead, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestHoldsWhatMustNotBeRepeated(t *testing.T) {
 
 func TestAcceptsWhileTheQueueIsAway(t *testing.T) {
 	fake(t, func(l *lab) {
-		q := &flaky{Queue: l.queue()}
+		q := &flaky{Backend: l.queue()}
 		q.set(true)
 		c, stop := l.server("s1", q)
 		defer stop()
@@ -140,7 +140,7 @@ func TestAcceptsWhileTheQueueIsAway(t *testing.T) {
 // The most critical come back first after a queue was lost.
 func TestMostCriticalFirst(t *testing.T) {
 	fake(t, func(l *lab) {
-		c, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Types: types})
+		c, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestSeveralServersAtOnce(t *testing.T) {
 // Cancel returns while a server is about to put the run into the queue: no job of it starts.
 func TestCancelWhileItIsBeingQueued(t *testing.T) {
 	fake(t, func(l *lab) {
-		q := &flaky{Queue: l.queue(), hold: make(chan struct{})}
+		q := &flaky{Backend: l.queue(), hold: make(chan struct{})}
 		c, stop := l.server("s1", q)
 		defer stop()
 		defer l.node(l.queue(), 10)()
@@ -232,7 +232,7 @@ func TestPausedFromTheStart(t *testing.T) {
 // A run is let go on while a server is about to put it into the queue as paused.
 func TestResumeWhileItIsBeingQueued(t *testing.T) {
 	fake(t, func(l *lab) {
-		q := &flaky{Queue: l.queue(), hold: make(chan struct{})}
+		q := &flaky{Backend: l.queue(), hold: make(chan struct{})}
 		c, stop := l.server("s1", q)
 		defer stop()
 		defer l.node(l.queue(), 10)()
@@ -251,7 +251,7 @@ func TestResumeWhileItIsBeingQueued(t *testing.T) {
 // A run waits for a queue that is away, and somebody who sees that nothing happens lets it go on: no queue was lost with it.
 func TestResumeWhileTheQueueIsAway(t *testing.T) {
 	fake(t, func(l *lab) {
-		q := &flaky{Queue: l.queue()}
+		q := &flaky{Backend: l.queue()}
 		q.set(true)
 		c, stop := l.server("s1", q)
 		defer stop()

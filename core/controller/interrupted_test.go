@@ -16,7 +16,7 @@ import (
 func (l *lab) alone(name string) (c *controller.Controller, q *memory.Queue, stop func()) {
 	l.Helper()
 	q = memory.New(memory.Options{})
-	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Alone: true, Types: types})
+	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Board: q, Alone: true, Types: types})
 	if err != nil {
 		l.Fatal(err)
 	}

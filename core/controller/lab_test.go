@@ -41,7 +41,7 @@ type lab struct {
 	took   time.Duration
 
 	mu     sync.Mutex
-	q      queue.Queue
+	q      queue.Backend
 	events []controller.Event
 	ran    map[core.JobID]int // attempts that were acknowledged
 	leased map[core.JobID]int
@@ -86,7 +86,7 @@ func warm(t *testing.T) {
 	}
 }
 
-func (l *lab) queue() queue.Queue {
+func (l *lab) queue() queue.Backend {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.q
@@ -102,9 +102,9 @@ func (l *lab) newQueue() {
 }
 
 // server starts one, after these changes; stop ends it, and returns when it has.
-func (l *lab) server(name string, q queue.Queue, changes ...func(*controller.Controller)) (c *controller.Controller, stop func()) {
+func (l *lab) server(name string, q queue.Backend, changes ...func(*controller.Controller)) (c *controller.Controller, stop func()) {
 	l.Helper()
-	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Types: types, Measure: l.measure, Events: func(e controller.Event) {
+	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Board: q, Types: types, Measure: l.measure, Events: func(e controller.Event) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.events = append(l.events, e)
@@ -127,7 +127,7 @@ func (l *lab) server(name string, q queue.Queue, changes ...func(*controller.Con
 }
 
 // node works on a queue until it is stopped: each job takes took, and ends as changed, but as failed on hosts that the name says so of.
-func (l *lab) node(q queue.Queue, slots int) (stop func()) {
+func (l *lab) node(q queue.Backend, slots int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -141,7 +141,7 @@ func (l *lab) node(q queue.Queue, slots int) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); <-done })
 }
 
-func (l *lab) session(ctx context.Context, q queue.Queue, slots int) error {
+func (l *lab) session(ctx context.Context, q queue.Backend, slots int) error {
 	s, err := q.Open(ctx, "node")
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func (l *lab) times(run string) (most, sum int) {
 
 // flaky is a queue that can be away, or hold a submit up.
 type flaky struct {
-	queue.Queue
+	queue.Backend
 	mu   sync.Mutex
 	away bool
 	hold chan struct{} // when set, Submit waits for it
@@ -337,7 +337,7 @@ func (f *flaky) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissio
 		<-f.hold
 	}
 	return queue.SubmitEach(runs, func(r queue.Run) (bool, error) {
-		return first(f.gone(), func() (bool, error) { return queue.SubmitOne(ctx, f.Queue, r) })
+		return first(f.gone(), func() (bool, error) { return queue.SubmitOne(ctx, f.Backend, r) })
 	})
 }
 
@@ -345,18 +345,18 @@ func (f *flaky) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 	if err := f.gone(); err != nil {
 		return nil, 0, err
 	}
-	return f.Queue.Posted(ctx, name, known)
+	return f.Backend.Posted(ctx, name, known)
 }
 
 func (f *flaky) Status(ctx context.Context, run string) (queue.Status, error) {
-	return first(f.gone(), func() (queue.Status, error) { return f.Queue.Status(ctx, run) })
+	return first(f.gone(), func() (queue.Status, error) { return f.Backend.Status(ctx, run) })
 }
 
 func (f *flaky) Cancel(ctx context.Context, run, reason string) error {
 	if err := f.gone(); err != nil {
 		return err
 	}
-	return f.Queue.Cancel(ctx, run, reason)
+	return f.Backend.Cancel(ctx, run, reason)
 }
 
 func first[T any](err error, f func() (T, error)) (T, error) {

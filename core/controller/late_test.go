@@ -19,7 +19,7 @@ func TestFaultCancelWhileTheQueueIsAway(t *testing.T) {
 	}{"back": {1, 12 * time.Second, true}, "away from one": {2, 2 * time.Second, false}} {
 		t.Run(name, func(t *testing.T) {
 			fake(t, func(l *lab) {
-				q := &flaky{Queue: l.queue()}
+				q := &flaky{Backend: l.queue()}
 				asked, stop := l.server("s1", q)
 				defer stop()
 				for range c.servers - 1 {

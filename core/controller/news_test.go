@@ -17,7 +17,7 @@ import (
 // hands is a node whose acks a test makes by itself.
 type hands struct {
 	*lab
-	q       queue.Queue
+	q       queue.Backend
 	session string
 }
 
@@ -174,7 +174,7 @@ func TestARefusedRunIsTold(t *testing.T) {
 // telling is a server that makes events durable.
 func (l *lab) telling(name string, tell func(context.Context, controller.Event) error) (*controller.Controller, func()) {
 	l.Helper()
-	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: l.queue(), Types: types, Tell: tell})
+	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types, Tell: tell})
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -20,7 +21,7 @@ const (
 
 // Announce says on the board that this process drives the run, which no ledger has, until ctx ends: Check lets it be. What cannot
 // be said is said later.
-func Announce(ctx context.Context, board queue.Board, run string) {
+func Announce(ctx context.Context, board broadcast.Board, run string) {
 	ticker := time.NewTicker(driverEvery)
 	defer ticker.Stop()
 	for {
@@ -42,7 +43,7 @@ func (c *Controller) checkOrphans(ctx context.Context, unfinished map[string]boo
 	if err := sleep(ctx, lag); err != nil { // they may be new, or just ending
 		return nil, err
 	}
-	driven, err := c.cfg.Queue.Names(ctx, driverPrefix)
+	driven, err := c.cfg.Board.Names(ctx, driverPrefix)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (c *Controller) watches(run string) bool {
 // servers says that this server lives, and lists all that do.
 func (c *Controller) servers(ctx context.Context) ([]string, error) {
 	mine := serverPrefix + c.cfg.Name
-	_, version, err := c.cfg.Queue.Posted(ctx, mine, 0)
+	_, version, err := c.cfg.Board.Posted(ctx, mine, 0)
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return nil, fmt.Errorf("look whether this server is known to live: %w", err)
 	}
@@ -81,10 +81,10 @@ func (c *Controller) servers(ctx context.Context) ([]string, error) {
 		c.sweepAt = time.Time{}
 		c.setBack = c.setBack || err == nil && version < c.posted
 	}
-	if c.posted, err = c.cfg.Queue.Post(ctx, mine, nil, aliveFor); err != nil {
+	if c.posted, err = c.cfg.Board.Post(ctx, mine, nil, aliveFor); err != nil {
 		return nil, fmt.Errorf("say that this server lives: %w", err)
 	}
-	names, err := c.cfg.Queue.Names(ctx, serverPrefix)
+	names, err := c.cfg.Board.Names(ctx, serverPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("list the servers: %w", err)
 	}

@@ -87,11 +87,11 @@ func (c *Controller) checkRestart(ctx context.Context, incarnation string) error
 
 // only tells whether nobody else drives runs on the queue, who would have to compare them first.
 func (c *Controller) only(ctx context.Context) (bool, error) {
-	servers, err := c.cfg.Queue.Names(ctx, serverPrefix)
+	servers, err := c.cfg.Board.Names(ctx, serverPrefix)
 	if err != nil {
 		return false, err
 	}
-	drivers, err := c.cfg.Queue.Names(ctx, driverPrefix)
+	drivers, err := c.cfg.Board.Names(ctx, driverPrefix)
 	return len(servers) == 0 && len(drivers) <= 1, err
 }
 

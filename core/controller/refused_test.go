@@ -29,8 +29,8 @@ func (l *lab) refusing(refusal error) (*controller.Controller, *warnings, *atomi
 	l.Helper()
 	logged, tries := &warnings{}, &atomic.Int64{}
 	c, err := controller.New(controller.Config{
-		Name: "s1", Ledger: l.ledger, Types: types, Log: slog.New(logged),
-		Queue: &hooked{Queue: l.queue(), refuse: func(run string) error {
+		Name: "s1", Ledger: l.ledger, Board: l.queue(), Types: types, Log: slog.New(logged),
+		Queue: &hooked{Backend: l.queue(), refuse: func(run string) error {
 			if !strings.HasPrefix(run, "odd") {
 				return nil
 			}

@@ -20,14 +20,14 @@ import (
 
 // hooked is a queue of which a test changes some calls; those that are nil are the queue's own.
 type hooked struct {
-	queue.Queue
+	queue.Backend
 	look   func(sights []queue.Sight) []queue.Sight
 	submit func() error
 	refuse func(run string) error // of one run
 }
 
 func (h *hooked) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
-	sights := h.Queue.Look(ctx, most, asks...)
+	sights := h.Backend.Look(ctx, most, asks...)
 	if h.look != nil {
 		return h.look(sights)
 	}
@@ -41,12 +41,12 @@ func (h *hooked) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissi
 		}
 	}
 	if h.refuse == nil {
-		return h.Queue.Submit(ctx, runs...)
+		return h.Backend.Submit(ctx, runs...)
 	}
 	out := make([]queue.Submission, len(runs))
 	for i, r := range runs {
 		if out[i].Err = h.refuse(r.ID); out[i].Err == nil {
-			out[i] = h.Queue.Submit(ctx, r)[0]
+			out[i] = h.Backend.Submit(ctx, r)[0]
 		}
 	}
 	return out
@@ -56,7 +56,7 @@ func (h *hooked) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissi
 func TestABrokenRunDoesNotHoldUpOthers(t *testing.T) {
 	fake(t, func(l *lab) {
 		broken := func(s queue.Sight) bool { return s.Status.Run == "broken" }
-		q := &hooked{Queue: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
+		q := &hooked{Backend: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
 			if slices.ContainsFunc(sights, broken) {
 				return queue.SeeNone(make([]queue.Ask, len(sights)), errors.New("the script broke off"))
 			}
@@ -84,7 +84,7 @@ func TestABrokenRunDoesNotHoldUpOthers(t *testing.T) {
 func TestStallsAreToldThoughALookIsSlow(t *testing.T) {
 	fake(t, func(l *lab) {
 		const slow = 200 * time.Millisecond
-		q := &hooked{Queue: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
+		q := &hooked{Backend: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
 			<-time.After(slow)
 			return sights
 		}}
@@ -114,7 +114,7 @@ func TestStallsAreToldThoughALookIsSlow(t *testing.T) {
 func TestNothingWaitsThatAnotherServerRecorded(t *testing.T) {
 	fake(t, func(l *lab) {
 		var once sync.Once
-		q := &hooked{Queue: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
+		q := &hooked{Backend: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
 			for _, s := range sights {
 				if len(s.Records) == 0 {
 					continue
@@ -177,8 +177,8 @@ func TestAloneTellsThatTheQueueRefuses(t *testing.T) {
 				}
 				var tries atomic.Int32
 				c, err := controller.New(controller.Config{
-					Name: "alone", Ledger: l.ledger, Alone: true, Types: types,
-					Queue: &hooked{Queue: l.queue(), submit: func() error {
+					Name: "alone", Ledger: l.ledger, Board: l.queue(), Alone: true, Types: types,
+					Queue: &hooked{Backend: l.queue(), submit: func() error {
 						if tries.Add(1) <= 3 {
 							return refusal
 						}

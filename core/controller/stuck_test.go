@@ -12,19 +12,19 @@ import (
 
 // hung is a queue of which one call never comes back, whatever its context says.
 type hung struct {
-	queue.Queue
+	queue.Backend
 	until chan struct{}
 }
 
 func (h hung) Posted(ctx context.Context, name string, seen uint64) ([]byte, uint64, error) {
 	<-h.until
-	return h.Queue.Posted(ctx, name, seen)
+	return h.Backend.Posted(ctx, name, seen)
 }
 
 func TestAControllerThatHangsSaysSo(t *testing.T) {
 	fake(t, func(l *lab) {
 		h := hung{l.queue(), make(chan struct{})}
-		c, err := controller.New(controller.Config{Name: "s", Ledger: l.ledger, Queue: h})
+		c, err := controller.New(controller.Config{Name: "s", Ledger: l.ledger, Queue: h, Board: h})
 		if err != nil {
 			t.Fatal(err)
 		}

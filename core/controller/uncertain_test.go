@@ -100,7 +100,7 @@ func TestFaultR5TheTrueOutcomeStays(t *testing.T) {
 // The queue came back without the run, and a person cancels it before a server has put it in again.
 func TestFaultR5CancelBeforeTheRunIsBackInTheQueue(t *testing.T) {
 	fake(t, func(l *lab) {
-		dead, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Types: types})
+		dead, err := controller.New(controller.Config{Name: "dead", Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,13 +120,6 @@
 // records than it was asked for, even none, and then says More: so the answer has some MiB at most. Where
 // several share an answer, those in front are served first.
 //
-// Board. The versions of a document grow over its expiry, too, and none is 0: a caller that knows none says 0.
-// A document that was posted without bytes is one: its data is empty and not nil.
-//
-// Feed. Messages of a topic are numbered from 1 in each life of it, and a cursor says life and
-// number: so FeedLost can tell what a slow follower missed. A follower is woken in milliseconds,
-// or, where many follow, within a quarter of a second.
-//
 // Records. Attempt is the number of attempts made, 0 for a job that was never tried. Reason of a
 // cancelled job is that of Cancel or of the stop. A cursor that Records did not give out, and max
 // below 1, are core.ErrInvalid.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 )
 
 // SessionTTL is how long a node may be silent before its jobs are recovered,
@@ -16,7 +17,14 @@ const (
 	BeatEvery  = 2 * time.Second
 )
 
-// Queue is what the command line wires; rooms take the narrower part they need.
+// Backend is one store as it is opened: a queue, and beside it what reaches every node and every watcher.
+type Backend interface {
+	Queue
+	broadcast.Board
+	broadcast.Feed
+}
+
+// Queue is the whole contract; rooms take the narrower part they need.
 // All methods are safe for concurrent use. Errors wrap core.ErrInvalid,
 // ErrNotFound, ErrConflict, ErrUnavailable, ErrUnknown or ErrSessionGone, or the context's.
 type Queue interface {
@@ -24,10 +32,12 @@ type Queue interface {
 	Control
 	Inspect
 	Census
-	Board
-	Feed
 	Recovery
 }
+
+// IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps its runs: a queue that was emptied gets
+// another. It outlasts any key, so it is never sealed.
+const IncarnationDocument = "incarnation"
 
 // Worker is a worker's side.
 type Worker interface {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 )
 
 // Bounds of a run. Submit refuses what is over them with core.ErrInvalid.
@@ -23,9 +24,9 @@ const (
 	MaxAdjust      = 1000      // runs of one Adjust
 )
 
-// SealRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload, MaxDetail, MaxDocument and MaxMessage:
+// SealRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and MaxDetail:
 // whoever seals them makes them longer by no more. Others keep to the bounds.
-const SealRoom = 128
+const SealRoom = broadcast.SealRoom
 
 // OnLost is what becomes of a job whose worker died while it held it.
 type OnLost string

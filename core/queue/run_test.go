@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -66,43 +65,6 @@ func TestUnsettledLeavesOutWhatIsSettled(t *testing.T) {
 		}
 		if most := len(r.Segments) + len(r.Settled) + 1; visits > most {
 			t.Fatalf("%d visits, expected at most %d", visits, most)
-		}
-	})
-}
-
-func TestFeedLost(t *testing.T) {
-	for _, tc := range []struct {
-		cursor, next string
-		n, want      int
-	}{
-		{"", "", 0, 0},
-		{"", "9-3", 3, 0},
-		{"", "9-103", 3, 100}, // came late
-		{"9-3", "9-3", 0, 0},
-		{"9-3", "9-5", 2, 0},
-		{"9-3", "9-50", 2, 45}, // was slow
-		{"9-300", "10-2", 2, 0},
-		{"9-300", "10-7", 2, 5},
-		{"bad", "9-7", 2, 0},
-	} {
-		if got := queue.FeedLost(tc.cursor, tc.next, tc.n); got != tc.want {
-			t.Errorf("FeedLost(%q, %q, %d) is %d, expected %d", tc.cursor, tc.next, tc.n, got, tc.want)
-		}
-	}
-}
-
-// FuzzFeedCursor: what is read is written the same.
-func FuzzFeedCursor(f *testing.F) {
-	for _, seed := range []string{"", "1-1", "1795215306718189-20000", "0-0", "-", "1-", "01-1", "1-1 ", "(1-1", "999999999999999999-999999999999999999"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		c, err := queue.ParseFeedCursor(s)
-		if err == nil && c.String() != s {
-			t.Errorf("cursor %q is written as %q", s, c)
-		}
-		if err != nil && fmt.Sprint(c) != "" {
-			t.Errorf("refused cursor %q gives %q", s, c)
 		}
 	})
 }

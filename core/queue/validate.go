@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"time"
 	"unicode/utf8"
 
 	"github.com/turnus/turnus/core"
@@ -175,19 +174,6 @@ func (a Adjust) Validate() error {
 	}
 	if a.Limit != nil && (*a.Limit < 0 || *a.Limit > MaxTargets) {
 		return fmt.Errorf("limit is %d, expected 0 (all) to %d: %w", *a.Limit, MaxTargets, core.ErrInvalid)
-	}
-	return nil
-}
-
-// ValidateDocument tells what a board refuses to post.
-func ValidateDocument(name string, data []byte, keep time.Duration) error {
-	switch {
-	case name == "" || len(name) > MaxIDLength || !utf8.ValidString(name):
-		return fmt.Errorf("document %q: its name has to be 1 to %d bytes of UTF-8: %w", name, MaxIDLength, core.ErrInvalid)
-	case len(data) > MaxDocument+SealRoom:
-		return fmt.Errorf("document %q has %d bytes: at most %d can be posted: %w", name, len(data), MaxDocument, core.ErrInvalid)
-	case keep < time.Second || keep > MaxKeep:
-		return fmt.Errorf("document %q: kept for %v, expected 1s to %v: %w", name, keep, MaxKeep, core.ErrInvalid)
 	}
 	return nil
 }

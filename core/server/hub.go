@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/broadcast"
 )
 
 // Bounds of what a hub keeps of one run, for watchers that are not all equally fast. Whoever falls behind it reads the feed itself
@@ -20,17 +20,17 @@ const (
 
 // message is one event of the feed, read once for all who watch.
 type message struct {
-	at    queue.FeedCursor // behind it
+	at    broadcast.Cursor // behind it
 	line  []byte           // JSON on one line
 	event string
 	job   string
 }
 
 // messagesOf reads what came with next: messages that come at once were published in a row.
-func messagesOf(raw [][]byte, next queue.FeedCursor) []message {
+func messagesOf(raw [][]byte, next broadcast.Cursor) []message {
 	out := make([]message, len(raw))
 	for i, m := range raw {
-		out[i].at = queue.FeedCursor{Life: next.Life, Number: next.Number - int64(len(raw)-1-i)}
+		out[i].at = broadcast.Cursor{Life: next.Life, Number: next.Number - int64(len(raw)-1-i)}
 		var e struct {
 			Event string `json:"event"`
 			Job   string `json:"job"`
@@ -45,7 +45,7 @@ func messagesOf(raw [][]byte, next queue.FeedCursor) []message {
 // hub follows each run that is watched once, however many watch it. It owns a goroutine a run, which begins when the first watcher has
 // read all that there was, and ends with the last one. No watcher waits for another.
 type hub struct {
-	feed queue.Feed
+	feed broadcast.Feed
 
 	mu      sync.Mutex
 	topics  map[string]*topic
@@ -53,7 +53,7 @@ type hub struct {
 	pumping sync.WaitGroup
 }
 
-func newHub(feed queue.Feed) *hub { return &hub{feed: feed, topics: map[string]*topic{}} }
+func newHub(feed broadcast.Feed) *hub { return &hub{feed: feed, topics: map[string]*topic{}} }
 
 // topic is a run that is watched.
 type topic struct {
@@ -65,7 +65,7 @@ type topic struct {
 	watchers int
 	kept     []message
 	bytes    int
-	from, to queue.FeedCursor // kept is what is behind from, up to to
+	from, to broadcast.Cursor // kept is what is behind from, up to to
 	news     chan struct{}    // closed when something came
 }
 
@@ -104,7 +104,7 @@ func (h *hub) close() {
 }
 
 // read gives up to most messages behind a cursor. With none it waits up to wait for one; it never waits for other watchers.
-func (t *topic) read(ctx context.Context, cursor queue.FeedCursor, most int, wait time.Duration) ([]message, queue.FeedCursor, error) {
+func (t *topic) read(ctx context.Context, cursor broadcast.Cursor, most int, wait time.Duration) ([]message, broadcast.Cursor, error) {
 	if some, ok := t.have(cursor, most); ok && len(some) > 0 {
 		return some, some[len(some)-1].at, nil
 	} else if !ok { // from before what is kept, or the first look
@@ -138,19 +138,19 @@ func (t *topic) read(ctx context.Context, cursor queue.FeedCursor, most int, wai
 }
 
 // own gives what the feed itself has behind a cursor, without waiting, whatever is kept.
-func (t *topic) own(ctx context.Context, cursor queue.FeedCursor, most int) ([]message, queue.FeedCursor, error) {
+func (t *topic) own(ctx context.Context, cursor broadcast.Cursor, most int) ([]message, broadcast.Cursor, error) {
 	raw, text, err := t.hub.feed.Follow(ctx, t.run, cursor.String(), most, 0)
 	if err != nil || len(raw) == 0 {
 		return nil, cursor, err
 	}
-	next, err := queue.ParseFeedCursor(text)
+	next, err := broadcast.ParseCursor(text)
 	if err != nil {
 		return nil, cursor, err
 	}
 	return messagesOf(raw, next), next, nil
 }
 
-func (t *topic) have(cursor queue.FeedCursor, most int) ([]message, bool) {
+func (t *topic) have(cursor broadcast.Cursor, most int) ([]message, bool) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	if t.stop == nil {
@@ -161,8 +161,8 @@ func (t *topic) have(cursor queue.FeedCursor, most int) ([]message, bool) {
 
 // behind is what is kept behind a cursor; ok is false where that is not all there is. The hub is locked. What is kept is
 // never changed, so that the answer may be used without.
-func (t *topic) behind(cursor queue.FeedCursor, most int) (some []message, ok bool) {
-	none := queue.FeedCursor{}
+func (t *topic) behind(cursor broadcast.Cursor, most int) (some []message, ok bool) {
+	none := broadcast.Cursor{}
 	switch {
 	case cursor == none && t.from.Number > 0, cursor != none && cursor.Life != t.to.Life, cursor.Number < t.from.Number:
 		return nil, false
@@ -174,7 +174,7 @@ func (t *topic) behind(cursor queue.FeedCursor, most int) (some []message, ok bo
 }
 
 // pump begins to follow the run behind a cursor, unless that is done already. The hub is locked.
-func (t *topic) pump(cursor queue.FeedCursor) {
+func (t *topic) pump(cursor broadcast.Cursor) {
 	if t.stop != nil || t.hub.closed {
 		return
 	}
@@ -186,10 +186,10 @@ func (t *topic) pump(cursor queue.FeedCursor) {
 	})
 }
 
-func (t *topic) follow(ctx context.Context, cursor queue.FeedCursor) {
+func (t *topic) follow(ctx context.Context, cursor broadcast.Cursor) {
 	for ctx.Err() == nil {
-		raw, text, err := t.hub.feed.Follow(ctx, t.run, cursor.String(), feedPage, queue.FeedWait)
-		next, bad := queue.ParseFeedCursor(text)
+		raw, text, err := t.hub.feed.Follow(ctx, t.run, cursor.String(), feedPage, broadcast.FeedWait)
+		next, bad := broadcast.ParseCursor(text)
 		if err != nil || bad != nil {
 			_ = pause(ctx, feedWait) // the feed is away: watchers learn the end from the ledger
 			continue
@@ -202,12 +202,12 @@ func (t *topic) follow(ctx context.Context, cursor queue.FeedCursor) {
 }
 
 // keep adds what came, and wakes who waits.
-func (t *topic) keep(some []message, before, next queue.FeedCursor) {
+func (t *topic) keep(some []message, before, next broadcast.Cursor) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	if before.Life != next.Life || next.Number-before.Number != int64(len(some)) { // the feed forgot, or lost some: what is kept no longer is in a row
 		t.kept, t.bytes = nil, 0
-		t.from = queue.FeedCursor{Life: next.Life, Number: next.Number - int64(len(some))}
+		t.from = broadcast.Cursor{Life: next.Life, Number: next.Number - int64(len(some))}
 	}
 	t.kept, t.to = append(slices.Clip(t.kept), some...), next
 	for _, m := range some {

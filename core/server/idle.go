@@ -12,7 +12,7 @@ const nobodyWorks = "no worker of this pool reports: see turnus workers ls"
 
 // deserted tells whether no worker says that it lives. What cannot be asked has workers.
 func (s *Server) deserted(ctx context.Context) bool {
-	names, err := s.cfg.Queue.Names(ctx, api.WorkerPrefix)
+	names, err := s.cfg.Board.Names(ctx, api.WorkerPrefix)
 	return err == nil && len(names) == 0
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // mute is a queue that does not say where jobs are.
-type mute struct{ queue.Queue }
+type mute struct{ queue.Backend }
 
 func (mute) Explain(context.Context, core.JobID) (queue.Explanation, error) {
 	return queue.Explanation{}, fmt.Errorf("read: %w", core.ErrUnavailable)

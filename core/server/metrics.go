@@ -228,12 +228,12 @@ func (c *census) read(ctx context.Context, s *Server) (*census, error) {
 		return nil, err
 	}
 	next.workers = list.Body.Items
-	names, err := s.cfg.Queue.Names(ctx, api.MetricsPrefix)
+	names, err := s.cfg.Board.Names(ctx, api.MetricsPrefix)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names[:min(len(names), metricsWorkers)] {
-		data, _, err := s.cfg.Queue.Posted(ctx, name, 0)
+		data, _, err := s.cfg.Board.Posted(ctx, name, 0)
 		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func (s *Server) nodes() {
 
 // worker reads what a worker says of itself, and what it was told.
 func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.Order, found bool, err error) {
-	data, _, err := s.cfg.Queue.Posted(ctx, api.WorkerDocument(name), 0)
+	data, _, err := s.cfg.Board.Posted(ctx, api.WorkerDocument(name), 0)
 	alive := err == nil
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return w, o, false, err
@@ -47,7 +47,7 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 	if alive && json.Unmarshal(data, &w) != nil {
 		return w, o, false, fmt.Errorf("worker %s says something that is not understood: is it of another version? %w", name, core.ErrConflict)
 	}
-	data, _, err = s.cfg.Queue.Posted(ctx, api.OrderDocument(name), 0)
+	data, _, err = s.cfg.Board.Posted(ctx, api.OrderDocument(name), 0)
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return w, o, false, err
 	}
@@ -69,7 +69,7 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 func (s *Server) listWorkers(ctx context.Context, _ caller, in *struct{ Page }) (*list[api.Worker], error) {
 	names := map[string]bool{}
 	for _, prefix := range []string{api.WorkerPrefix, api.OrderPrefix} {
-		documents, err := s.cfg.Queue.Names(ctx, prefix)
+		documents, err := s.cfg.Board.Names(ctx, prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 	if err := s.note(ctx, by, ledger.Entry{Action: action, Kind: "worker", Subject: name, Before: asJSON(before), After: asJSON(after)}); err != nil {
 		return nil, err
 	}
-	if _, err := s.cfg.Queue.Post(ctx, api.OrderDocument(name), asJSON(after), api.OrderKeep); err != nil {
+	if _, err := s.cfg.Board.Post(ctx, api.OrderDocument(name), asJSON(after), api.OrderKeep); err != nil {
 		return nil, fmt.Errorf("tell worker %s: %w", name, err)
 	}
 	w, _, _, err := s.worker(ctx, name)
@@ -134,7 +134,7 @@ func (s *Server) DrainWorker(ctx context.Context, who, name, reason string) erro
 
 // ForgetWorker takes back what a worker was told that has ended, so that another of its name begins as new.
 func (s *Server) ForgetWorker(ctx context.Context, name string) error {
-	_, err := s.cfg.Queue.Post(ctx, api.OrderDocument(name), asJSON(api.Order{}), time.Second)
+	_, err := s.cfg.Board.Post(ctx, api.OrderDocument(name), asJSON(api.Order{}), time.Second)
 	return err
 }
 

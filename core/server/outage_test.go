@@ -58,7 +58,7 @@ func TestFaultCancelIsAnsweredAsItIs(t *testing.T) {
 		http.StatusAccepted: func(q queue.Queue) queue.Queue { return deaf{q} },
 	} {
 		b := newBed(t, func(c *Config) {
-			ctl, err := controller.New(controller.Config{Name: "asked", Ledger: c.Ledger, Queue: q(c.Queue)})
+			ctl, err := controller.New(controller.Config{Name: "asked", Ledger: c.Ledger, Queue: q(c.Queue), Board: c.Board})
 			must(t, err)
 			c.Controller = ctl
 		})

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
@@ -24,18 +25,19 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Config says what a server answers from. Ledger, Controller, Queue and Catalog must be set.
+// Config says what a server answers from. Ledger, Controller, Queue, Board and Catalog must be set.
 type Config struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
 	Queue      queue.Queue
+	Board      broadcast.Board // of the same backend
 	// Backend names the kind of queue: memory or redis.
 	Backend string
 	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked where their jobs stand.
 	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
-	Feed queue.Feed
+	Feed broadcast.Feed
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
@@ -94,7 +96,7 @@ type Server struct {
 
 // New registers all routes.
 func New(cfg Config) (*Server, error) {
-	if cfg.Ledger == nil || cfg.Controller == nil || cfg.Queue == nil || cfg.Catalog == nil {
+	if cfg.Ledger == nil || cfg.Controller == nil || cfg.Queue == nil || cfg.Board == nil || cfg.Catalog == nil {
 		return nil, fmt.Errorf("server: a ledger, a controller, a queue and a catalog are needed: %w", core.ErrInvalid)
 	}
 	if cfg.Log == nil {

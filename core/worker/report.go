@@ -10,14 +10,14 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/broadcast"
 )
 
 // ReportConfig says what a node tells of itself, and where. Worker and Board must be set.
 type ReportConfig struct {
 	Worker  *Worker
-	Board   queue.Board
-	Feed    queue.Feed // nil: events of jobs are told nobody
+	Board   broadcast.Board
+	Feed    broadcast.Feed // nil: events of jobs are told nobody
 	Version string
 	// Load measures the node as Config.Load does; nil reports none.
 	Load func() (cpu, memory float64)

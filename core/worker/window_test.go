@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
@@ -547,7 +548,7 @@ func TestSilentBoardHoldsNobodyUp(t *testing.T) {
 }
 
 // silent is a board that never answers.
-type silent struct{ queue.Board }
+type silent struct{ broadcast.Board }
 
 func (silent) Posted(ctx context.Context, _ string, _ uint64) ([]byte, uint64, error) {
 	<-ctx.Done()

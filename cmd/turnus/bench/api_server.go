@@ -36,7 +36,7 @@ func benchAPIServer(ctx context.Context, con *console.Console, url string, jobs 
 	defer func() { err = errors.Join(err, l.Close()) }()
 	q := memory.New(memory.Options{})
 	defer q.Shutdown()
-	ctl, err := controller.New(controller.Config{Name: "bench", Ledger: l, Queue: q})
+	ctl, err := controller.New(controller.Config{Name: "bench", Ledger: l, Queue: q, Board: q})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func benchAPIServer(ctx context.Context, con *console.Console, url string, jobs 
 	if err != nil {
 		return err
 	}
-	api, err := server.New(server.Config{Ledger: l, Controller: ctl, Queue: q, Backend: "memory", Catalog: cat, Version: settings.Version()})
+	api, err := server.New(server.Config{Ledger: l, Controller: ctl, Queue: q, Board: q, Backend: "memory", Catalog: cat, Version: settings.Version()})
 	if err != nil {
 		return err
 	}

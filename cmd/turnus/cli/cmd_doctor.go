@@ -15,10 +15,10 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 )
 
 // doctorFlags say what is looked at.
@@ -106,7 +106,7 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 		}
 		defer func() { _ = closeQueue() }()
 		// No job types: runs are read back as they were accepted, whatever this program knows.
-		c, err := controller.New(controller.Config{Name: "doctor", Ledger: l, Queue: q, Log: a.Logger(f.verbose)})
+		c, err := controller.New(controller.Config{Name: "doctor", Ledger: l, Queue: q, Board: q, Log: a.Logger(f.verbose)})
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 }
 
 // leapsOf is a note of the last leap of the queue's clock, if workers saw one lately.
-func leapsOf(ctx context.Context, board queue.Board) ([]controller.Finding, error) {
+func leapsOf(ctx context.Context, board broadcast.Board) ([]controller.Finding, error) {
 	text, _, err := board.Posted(ctx, api.LeapDocument, 0)
 	if errors.Is(err, core.ErrNotFound) {
 		return nil, nil

@@ -30,7 +30,7 @@ import (
 // becomes of them.
 type Conductor struct {
 	con     *console.Console
-	Q       queue.Queue
+	Q       queue.Backend
 	approve func(ctx context.Context, l *launch.Launch, wave int) error
 	Now     <-chan struct{}      // closed by a second signal: cancel what runs, too
 	events  *runview.EventWriter // nil: none are wanted
@@ -66,7 +66,7 @@ type Part struct {
 }
 
 // NewConductor returns a conductor of launches on that queue.
-func NewConductor(con *console.Console, q queue.Queue) *Conductor {
+func NewConductor(con *console.Console, q queue.Backend) *Conductor {
 	return &Conductor{con: con, Q: q, parts: map[string]*Part{}, instead: make(chan struct{})}
 }
 

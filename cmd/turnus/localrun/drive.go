@@ -40,7 +40,7 @@ func (c *Conductor) Begin(ctx context.Context, types func(string) (playbooks.Typ
 
 func (c *Conductor) controller(record *Record) (*controller.Controller, error) {
 	return controller.New(controller.Config{
-		Name: controllerName(c.shared), Ledger: record.Ledger, Queue: c.Q, Alone: true, Types: c.types, Windows: c.windows, Status: c.looked,
+		Name: controllerName(c.shared), Ledger: record.Ledger, Queue: c.Q, Board: c.Q, Alone: true, Types: c.types, Windows: c.windows, Status: c.looked,
 		Events: c.event, Measure: controller.Measure{Recorded: c.recorded},
 	})
 }

@@ -19,13 +19,13 @@ import (
 
 // savingQueue is a queue that ends with this process: what jobs save of their handlers is recorded as well.
 type savingQueue struct {
-	queue.Queue
+	queue.Backend
 	c *Conductor
 }
 
 // Save records the handlers of a job before it says that the state is saved.
 func (q *savingQueue) Save(ctx context.Context, s queue.Save) error {
-	if err := q.Queue.Save(ctx, s); err != nil {
+	if err := q.Backend.Save(ctx, s); err != nil {
 		return err
 	}
 	p, h := q.c.part(s.Job.Run), launch.HandlersOf(s.State)

@@ -296,7 +296,7 @@ func (r *Record) endInterrupted(ctx context.Context) error {
 			if ctl == nil {
 				q := memory.New(memory.Options{})
 				defer q.Shutdown()
-				if ctl, err = controller.New(controller.Config{Name: controllerName(false), Ledger: r.Ledger, Queue: q, Alone: true}); err != nil {
+				if ctl, err = controller.New(controller.Config{Name: controllerName(false), Ledger: r.Ledger, Queue: q, Board: q, Alone: true}); err != nil {
 					return err
 				}
 			}

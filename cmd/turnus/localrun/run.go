@@ -125,11 +125,11 @@ func unrecorded(err error) string {
 }
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all are over.
-func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Queue, launches []*launch.Launch, record *Record, log *slog.Logger) (err error) {
+func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Backend, launches []*launch.Launch, record *Record, log *slog.Logger) (err error) {
 	c := NewConductor(con, q)
 	c.record, c.shared = record, f.Queue.URL != ""
 	if !c.shared {
-		q = &savingQueue{Queue: q, c: c}
+		q = &savingQueue{Backend: q, c: c}
 	}
 	if f.Play.Windows.files != nil {
 		c.windows = f.Play.Windows.Book

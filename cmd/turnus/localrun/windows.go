@@ -43,7 +43,7 @@ func (f *gatingFlags) Book() *gate.Book {
 }
 
 // publish gives the windows to the workers, and follows the files until stop is called.
-func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q queue.Queue, signal func()) (stop func(), err error) {
+func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q queue.Backend, signal func()) (stop func(), err error) {
 	if f.files == nil {
 		return func() {}, nil
 	}

@@ -100,7 +100,7 @@ type Node struct {
 
 // WorkOptions says what a node works for.
 type WorkOptions struct {
-	Queue  queue.Queue
+	Queue  queue.Backend
 	Name   string                         // of the node; HOST-PID when empty
 	Pool   string                         // whose hosts it takes; defaultPool when empty
 	Files  func(run, files string) string // resolves where a run's artifacts are

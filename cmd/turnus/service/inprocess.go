@@ -14,7 +14,7 @@ import (
 // function that comes with it; the ledger is the caller's.
 func InProcess(l *ledger.Ledger, who string) (*client.Client, func(), error) {
 	q := memory.New(memory.Options{})
-	ctl, err := controller.New(controller.Config{Name: "in-process", Ledger: l, Queue: q, Alone: true})
+	ctl, err := controller.New(controller.Config{Name: "in-process", Ledger: l, Queue: q, Board: q, Alone: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -22,7 +22,7 @@ func InProcess(l *ledger.Ledger, who string) (*client.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	api, err := server.New(server.Config{Ledger: l, Controller: ctl, Queue: q, Catalog: defs, Backend: "memory", Elsewhere: true})
+	api, err := server.New(server.Config{Ledger: l, Controller: ctl, Queue: q, Board: q, Catalog: defs, Backend: "memory", Elsewhere: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -50,7 +50,7 @@ type service struct {
 	log      *slog.Logger
 	data     *DataDir
 	ledger   *ledger.Ledger
-	queue    queue.Queue
+	queue    queue.Backend
 	ctl      *controller.Controller
 	catalog  *catalog.Catalog
 	api      *server.Server
@@ -172,7 +172,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
 	s.ctl, err = controller.New(controller.Config{
-		Name: s.name, Ledger: s.ledger, Queue: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.Queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
+		Name: s.name, Ledger: s.ledger, Queue: s.queue, Board: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.Queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
 	})
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 		backend = "redis"
 	}
 	s.api, err = server.New(server.Config{
-		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
+		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Board: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
 		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: settings.Version(), Log: s.log, Stuck: s.hangs, Traces: s.traces,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 	})

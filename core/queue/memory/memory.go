@@ -80,7 +80,7 @@ type Queue struct {
 	freeLocks []*lock
 }
 
-var _ queue.Queue = (*Queue)(nil)
+var _ queue.Backend = (*Queue)(nil)
 
 // New returns an empty queue.
 func New(opt Options) *Queue {

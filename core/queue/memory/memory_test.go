@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t queuetest.TB, ttl time.Duration) queue.Queue {
+func open(t queuetest.TB, ttl time.Duration) queue.Backend {
 	q := memory.New(memory.Options{SessionTTL: ttl})
 	t.Cleanup(q.Shutdown)
 	return q

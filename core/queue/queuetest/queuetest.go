@@ -27,7 +27,7 @@ type TB interface {
 type Subject struct {
 	// Open returns a fresh, empty queue whose sessions live for ttl. What it needs
 	// is cleaned up with t.Cleanup.
-	Open func(t TB, ttl time.Duration) queue.Queue
+	Open func(t TB, ttl time.Duration) queue.Backend
 	// Around wraps every test, as synctest.Test does. Nil means real time.
 	Around func(t *testing.T, f func(t *testing.T))
 }
@@ -79,7 +79,7 @@ func (s Subject) one(t *testing.T, tc test) {
 type fixture struct {
 	*testing.T
 	ctx context.Context //nolint:containedctx // a fixture lives as long as its test
-	q   queue.Queue
+	q   queue.Backend
 	ttl time.Duration
 }
 

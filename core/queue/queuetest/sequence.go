@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -61,7 +62,7 @@ var machineTenants = []string{"t{0}", "t:1"}
 
 // side is one of the two queues, with the leases that its nodes hold.
 type side struct {
-	q        queue.Queue
+	q        queue.Backend
 	sessions [machineNodes]string
 	held     [machineNodes][]queue.Lease
 	posted   map[string]uint64 // version of the last post
@@ -80,9 +81,9 @@ type machine struct {
 	kept  map[core.JobID]bool
 }
 
-func newMachine(t *rapid.T, model, subject queue.Queue) *machine {
+func newMachine(t *rapid.T, model, subject queue.Backend) *machine {
 	m := &machine{limit: map[string]int{}, off: map[string]bool{}, kept: map[core.JobID]bool{}}
-	for i, q := range []queue.Queue{model, subject} {
+	for i, q := range []queue.Backend{model, subject} {
 		m.sides[i] = &side{q: q, posted: map[string]uint64{}, known: map[string]uint64{}, cursors: map[string]string{}, news: map[int]string{}, logs: map[string]string{}}
 		for n := range machineNodes {
 			m.sides[i].open(t, n)
@@ -405,7 +406,7 @@ func (m *machine) follow(t *rapid.T) {
 	name, most := rapid.SampledFrom(machineDocuments).Draw(t, "topic"), rapid.IntRange(1, 5).Draw(t, "max")
 	both(t, m, "Follow", func(s *side) (string, error) {
 		list, next, err := s.q.Follow(t.Context(), name, s.cursors[name], most, 0)
-		lost := queue.FeedLost(s.cursors[name], next, len(list))
+		lost := broadcast.Lost(s.cursors[name], next, len(list))
 		s.cursors[name] = next
 		return fmt.Sprintf("%q, %d lost", list, lost), err
 	})

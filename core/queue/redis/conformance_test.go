@@ -41,7 +41,7 @@ func newPools(t *testing.T) *pools {
 	return &pools{client: redistest.Start(t).User(t)}
 }
 
-func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Queue {
+func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Backend {
 	t.Helper()
 	q, err := redis.New(p.client, redis.Options{Pool: "pool {" + strconv.FormatInt(p.n.Add(1), 10) + "}:\n", SessionTTL: ttl})
 	if err != nil {
@@ -67,7 +67,7 @@ func TestConformance(t *testing.T) {
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	queuetest.Sequences(t,
-		queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
+		queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
 			q := memory.New(memory.Options{SessionTTL: ttl})
 			t.Cleanup(q.Shutdown)
 			return q

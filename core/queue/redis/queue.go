@@ -43,7 +43,7 @@ type Queue struct {
 	feedSlots chan struct{} // taken by followers that sleep in Redis
 }
 
-var _ queue.Queue = (*Queue)(nil)
+var _ queue.Backend = (*Queue)(nil)
 
 // New returns the queue of a pool. The client belongs to the caller, who closes it after the last call;
 // it must be a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient. Retries of the client do no harm: what changes the queue is sent

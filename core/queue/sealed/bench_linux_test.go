@@ -39,7 +39,7 @@ func BenchmarkCycle(b *testing.B) {
 			before := cpu(b)
 			for range b.N {
 				m := memory.New(memory.Options{})
-				var q queue.Queue = sealed.New(m, r, nil)
+				var q queue.Backend = sealed.New(m, r, nil)
 				if _, err := queuebench.Throughput(context.WithoutCancel(b.Context()), q, queuebench.Params{Jobs: jobs, Batch: 256, Nodes: 2, Bytes: 500}); err != nil {
 					b.Fatal(err)
 				}

@@ -15,7 +15,7 @@ import (
 // Save seals the state of a leased job.
 func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 	s.State = q.seal(s.State, place(stateOf, s.Job))
-	return q.Queue.Save(ctx, s)
+	return q.Backend.Save(ctx, s)
 }
 
 // Turn seals what acks bring and opens what leases have. Leases that this process must not work on go back at once.
@@ -36,7 +36,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 		inner.Acks = append(inner.Acks, a)
 	}
 	inner.Acks = append(inner.Acks, own...)
-	res, err := q.Queue.Turn(ctx, inner)
+	res, err := q.Backend.Turn(ctx, inner)
 	if errors.Is(err, core.ErrSessionGone) {
 		q.forget(t.Session)
 	}
@@ -48,7 +48,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	res.Leases = q.openLeases(t.Session, res.Leases)
 	if own = q.toReturn(t.Session, queue.MaxAcksPerTurn); len(own) > 0 {
 		// Should it fail, the next turn takes them along: what was leased must reach the worker.
-		if _, err := q.Queue.Turn(ctx, queue.Turn{Session: t.Session, Acks: own}); err == nil {
+		if _, err := q.Backend.Turn(ctx, queue.Turn{Session: t.Session, Acks: own}); err == nil {
 			q.returned(t.Session, own)
 		}
 	}
@@ -64,7 +64,7 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 	barred := time.Until(q.closed)
 	q.mu.Unlock()
 	if barred <= 0 {
-		return q.Queue.Wait(ctx, session, until)
+		return q.Backend.Wait(ctx, session, until)
 	}
 	timer := time.NewTimer(min(barred, firstPause))
 	defer timer.Stop()
@@ -77,7 +77,7 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 
 // Adopt opens what the session holds; what this process must not work on is given back with the next turn.
 func (q *Queue) Adopt(ctx context.Context, session string) ([]queue.Lease, error) {
-	leases, err := q.Queue.Adopt(ctx, session)
+	leases, err := q.Backend.Adopt(ctx, session)
 	if err != nil {
 		return leases, err
 	}
@@ -86,7 +86,7 @@ func (q *Queue) Adopt(ctx context.Context, session string) ([]queue.Lease, error
 
 // Close ends the session; what it holds goes back with it.
 func (q *Queue) Close(ctx context.Context, session string) error {
-	err := q.Queue.Close(ctx, session)
+	err := q.Backend.Close(ctx, session)
 	q.forget(session)
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -27,7 +28,7 @@ import (
 // A job that this process cannot open, for it lacks the key, or that is not sealed where it has to be, is not handed to its worker:
 // it is given back unstarted, for others. A job that was tampered with is handed out with Lease.Err.
 type Queue struct {
-	queue.Queue
+	queue.Backend
 	ring *keyring.Ring
 	told func(string)
 
@@ -56,11 +57,11 @@ const (
 )
 
 // New puts a ring before q. A nil ring seals nothing, and refuses what is sealed. told gets what an operator must know; nil tells nobody.
-func New(q queue.Queue, ring *keyring.Ring, told func(string)) *Queue {
+func New(q queue.Backend, ring *keyring.Ring, told func(string)) *Queue {
 	if told == nil {
 		told = func(string) {}
 	}
-	return &Queue{Queue: q, ring: ring, told: told, refused: map[string]map[uint64]queue.Ack{}, said: map[trouble]time.Time{}}
+	return &Queue{Backend: q, ring: ring, told: told, refused: map[string]map[uint64]queue.Ack{}, said: map[trouble]time.Time{}}
 }
 
 // What is sealed, as the first part of its place.
@@ -98,7 +99,7 @@ const digestBytes = sha256.Size
 // Submit accepts runs, sealed. The same run is the same whatever key it was sealed with.
 func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
 	if q.ring == nil || len(runs) > queue.MaxSubmit {
-		return q.Queue.Submit(ctx, runs...)
+		return q.Backend.Submit(ctx, runs...)
 	}
 	answers := make([]queue.Submission, len(runs))
 	var list []queue.Run
@@ -108,7 +109,7 @@ func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissio
 			list, at = append(list, q.sealRun(runs[i])), append(at, i)
 		}
 	}
-	for i, answer := range q.Queue.Submit(ctx, list...) {
+	for i, answer := range q.Backend.Submit(ctx, list...) {
 		r := &runs[at[i]]
 		if errors.Is(answer.Err, core.ErrConflict) {
 			answer.Err = q.conflict(ctx, r, answer.Err)
@@ -148,7 +149,7 @@ func (q *Queue) conflict(ctx context.Context, r *queue.Run, err error) error {
 
 // submitted tells whether the queue has the same run already.
 func (q *Queue) submitted(ctx context.Context, r *queue.Run) (bool, error) {
-	had, err := q.Queue.Payload(ctx, r.ID)
+	had, err := q.Backend.Payload(ctx, r.ID)
 	if err != nil {
 		return false, err
 	}
@@ -194,7 +195,7 @@ func appendPart[T string | []byte](b []byte, text T) []byte {
 
 // Payload opens a run's payload.
 func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
-	b, err := q.Queue.Payload(ctx, run)
+	b, err := q.Backend.Payload(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +218,7 @@ func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
 
 // Look opens what workers recorded. A record that is not what was encrypted for its job keeps its outcome, and says so. A run of which this process lacks the key is answered with that as its error.
 func (q *Queue) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
-	sights := q.Queue.Look(ctx, most, asks...)
+	sights := q.Backend.Look(ctx, most, asks...)
 	for i := range sights {
 		if err := q.openRecords(asks[i].Run, sights[i].Records); err != nil {
 			sights[i] = queue.Sight{Next: asks[i].Cursor, Err: err}
@@ -249,18 +250,18 @@ func (q *Queue) openRecords(run string, list []queue.Record) error {
 // Post seals a document for its name.
 func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
 	if name == queue.IncarnationDocument {
-		return q.Queue.Post(ctx, name, data, keep)
+		return q.Backend.Post(ctx, name, data, keep)
 	}
-	return q.Queue.Post(ctx, name, q.seal(data, keyring.Context(documentOf, name)), keep)
+	return q.Backend.Post(ctx, name, q.seal(data, keyring.Context(documentOf, name)), keep)
 }
 
 // PostFirst seals a document for its name, and opens the one that is there.
 func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
 	if name == queue.IncarnationDocument {
-		return q.Queue.PostFirst(ctx, name, data, keep)
+		return q.Backend.PostFirst(ctx, name, data, keep)
 	}
 	place := keyring.Context(documentOf, name)
-	have, err := q.Queue.PostFirst(ctx, name, q.seal(data, place), keep)
+	have, err := q.Backend.PostFirst(ctx, name, q.seal(data, place), keep)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +270,7 @@ func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep ti
 
 // Posted opens a document.
 func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, uint64, error) {
-	data, version, err := q.Queue.Posted(ctx, name, known)
+	data, version, err := q.Backend.Posted(ctx, name, known)
 	if err != nil {
 		return data, version, err
 	}
@@ -286,21 +287,21 @@ func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 // Publish seals messages for their topic.
 func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) error {
 	if q.ring == nil {
-		return q.Queue.Publish(ctx, topic, messages...)
+		return q.Backend.Publish(ctx, topic, messages...)
 	}
-	if err := queue.ValidateMessages(topic, messages); err != nil {
+	if err := broadcast.ValidateMessages(topic, messages); err != nil {
 		return err
 	}
 	sealed := make([][]byte, len(messages))
 	for i, m := range messages {
 		sealed[i] = q.seal(m, keyring.Context(messageOf, topic))
 	}
-	return q.Queue.Publish(ctx, topic, sealed...)
+	return q.Backend.Publish(ctx, topic, sealed...)
 }
 
-// Follow opens messages. Those that cannot be opened are left out, as those are that came too late: see queue.FeedLost.
+// Follow opens messages. Those that cannot be opened are left out, as those are that came too late: see broadcast.Lost.
 func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
-	list, next, err := q.Queue.Follow(ctx, topic, cursor, most, wait)
+	list, next, err := q.Backend.Follow(ctx, topic, cursor, most, wait)
 	if err != nil {
 		return list, next, err
 	}
@@ -338,7 +339,7 @@ func (q *Queue) Unsealed(ctx context.Context) ([]string, error) {
 	}
 	var plain []string
 	for _, id := range ids {
-		b, err := q.Queue.Payload(ctx, id)
+		b, err := q.Backend.Payload(ctx, id)
 		if errors.Is(err, core.ErrNotFound) {
 			continue // forgotten meanwhile
 		}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -62,7 +63,7 @@ func ringAt(t testing.TB, path string, o keyring.Options) *keyring.Ring {
 func TestConformanceInMemory(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
 	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
+		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
 			m := memory.New(memory.Options{SessionTTL: ttl})
 			t.Cleanup(m.Shutdown)
 			return sealed.New(m, ring, nil)
@@ -75,7 +76,7 @@ func TestConformanceOverStatesOnDisk(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
 	root, n := t.TempDir(), 0
 	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
+		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
 			n++
 			m := memory.New(memory.Options{SessionTTL: ttl})
 			t.Cleanup(m.Shutdown)
@@ -96,7 +97,7 @@ func TestConformanceOnRedis(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	var n atomic.Int64
 	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
+		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
 			t.Helper()
 			q, err := redis.New(client, redis.Options{Pool: "pool" + strconv.FormatInt(n.Add(1), 10), SessionTTL: ttl})
 			if err != nil {
@@ -112,7 +113,7 @@ func TestConformanceOnRedis(t *testing.T) {
 func TestSequences(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
 	open := func(r *keyring.Ring) queuetest.Subject {
-		return queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
+		return queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
 			m := memory.New(memory.Options{SessionTTL: ttl})
 			t.Cleanup(m.Shutdown)
 			return sealed.New(m, r, nil)
@@ -125,7 +126,7 @@ func TestSequences(t *testing.T) {
 type bed struct {
 	*testing.T
 	client goredis.UniversalClient
-	raw    queue.Queue
+	raw    queue.Backend
 	path   string
 	ring   *keyring.Ring
 }
@@ -273,7 +274,7 @@ func TestWithoutTheKeyNothingIsRead(t *testing.T) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
-		if m, next, err := n.Follow(ctx, "r", "", 10, 0); err != nil || len(m) != 0 || queue.FeedLost("", next, 0) != 1 {
+		if m, next, err := n.Follow(ctx, "r", "", 10, 0); err != nil || len(m) != 0 || broadcast.Lost("", next, 0) != 1 {
 			t.Errorf("%s: messages %q, %q, %v", name, m, next, err)
 		}
 	}
@@ -333,7 +334,7 @@ func TestAWorkerWithoutTheKeyLeavesJobsToOthers(t *testing.T) {
 
 // flaky loses the answer of the second turn of a call: the one that gives jobs back.
 type flaky struct {
-	queue.Queue
+	queue.Backend
 	lose bool
 }
 
@@ -341,7 +342,7 @@ func (f *flaky) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	if f.lose && len(t.Acks) > 0 {
 		return queue.TurnResult{}, core.ErrUnavailable
 	}
-	return f.Queue.Turn(ctx, t)
+	return f.Backend.Turn(ctx, t)
 }
 
 // What could not be given back at once is given back later: its session goes on beating, so nobody else would get it.
@@ -349,7 +350,7 @@ func TestRefusedJobsGoBackEvenWhenTheQueueIsAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.node(b.ring).submit("r", 2)
-	f := &flaky{Queue: b.raw, lose: true}
+	f := &flaky{Backend: b.raw, lose: true}
 	poor := sealed.New(f, nil, nil)
 	session, err := poor.Open(t.Context(), "poor")
 	if err != nil {

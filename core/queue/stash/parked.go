@@ -110,7 +110,7 @@ func (s *Queue) Wake(ctx context.Context, run, event string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.woken(run, event)
-	return s.Queue.Wake(ctx, run, event)
+	return s.Backend.Wake(ctx, run, event)
 }
 
 // WakeJob ends the suspension of one job that waits for event.
@@ -120,7 +120,7 @@ func (s *Queue) WakeJob(ctx context.Context, job core.JobID, event string) (bool
 	if e, waits := s.parked[job.Run][job.Index]; waits && e == event {
 		s.unpark(job)
 	}
-	return s.Queue.WakeJob(ctx, job, event)
+	return s.Backend.WakeJob(ctx, job, event)
 }
 
 // Dismiss ends the run's jobs that wait for event.
@@ -128,5 +128,5 @@ func (s *Queue) Dismiss(ctx context.Context, run, event, reason string) (int, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.woken(run, event)
-	return s.Queue.Dismiss(ctx, run, event, reason)
+	return s.Backend.Dismiss(ctx, run, event, reason)
 }

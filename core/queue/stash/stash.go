@@ -17,18 +17,19 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 )
 
 // keep is how long a state is kept that nobody asks for: its job was cancelled while it was parked.
-const keep = queue.MaxKeep
+const keep = broadcast.MaxKeep
 
 // Queue is a queue whose states are on disk, too. All methods are safe for concurrent use.
 //
 // A state is on disk before its Save returns, and before the queue knows of the ack that brings it. Those of acks
 // outlive the process; whether a power cut as well is the file system's. A state is removed when its job ends.
 type Queue struct {
-	queue.Queue
+	queue.Backend
 	dir string
 
 	mu     sync.Mutex
@@ -44,8 +45,8 @@ type lease struct {
 }
 
 // New puts q before the states in dir, which no other process may use meanwhile.
-func New(q queue.Queue, dir string) (*Queue, error) {
-	s := &Queue{Queue: q, dir: dir, found: map[core.JobID]bool{}, parked: map[string]map[int]string{}, leased: map[core.JobID]lease{}}
+func New(q queue.Backend, dir string) (*Queue, error) {
+	s := &Queue{Backend: q, dir: dir, found: map[core.JobID]bool{}, parked: map[string]map[int]string{}, leased: map[core.JobID]lease{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("states of jobs: %w", err)
 	}
@@ -104,7 +105,7 @@ func (s *Queue) look(name string) error {
 
 // Save keeps the state of a leased job, here and in the queue.
 func (s *Queue) Save(ctx context.Context, save queue.Save) error {
-	if err := s.Queue.Save(ctx, save); err != nil {
+	if err := s.Backend.Save(ctx, save); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -139,7 +140,7 @@ func (s *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 			return queue.TurnResult{}, fmt.Errorf("keep the state of %s: %w: %w", a.Job, core.ErrUnavailable, err)
 		}
 	}
-	res, err := s.Queue.Turn(ctx, t)
+	res, err := s.Backend.Turn(ctx, t)
 	if err != nil {
 		return res, err
 	}
@@ -161,14 +162,14 @@ func (s *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 func (s *Queue) Adopt(ctx context.Context, session string) ([]queue.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	leases, err := s.Queue.Adopt(ctx, session)
+	leases, err := s.Backend.Adopt(ctx, session)
 	s.hand(leases)
 	return leases, err
 }
 
 // Cancel ends the run: nobody goes on with what is parked.
 func (s *Queue) Cancel(ctx context.Context, run, reason string) error {
-	if err := s.Queue.Cancel(ctx, run, reason); err != nil {
+	if err := s.Backend.Cancel(ctx, run, reason); err != nil {
 		return err
 	}
 	s.mu.Lock()

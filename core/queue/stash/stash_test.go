@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
@@ -36,7 +37,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	root, n := t.TempDir(), 0
 	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
+		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
 			n++
 			return open(t, filepath.Join(root, strconv.Itoa(n)), ttl)
 		},
@@ -223,7 +224,7 @@ func TestOldAndHalfWrittenStatesAreRemoved(t *testing.T) {
 	s.save(leases[0], 1, "one")
 	s.save(leases[1], 1, "old")
 	folder := filepath.Join(s.dir, "r%2F1")
-	long := time.Now().Add(-2 * queue.MaxKeep)
+	long := time.Now().Add(-2 * broadcast.MaxKeep)
 	if err := errors.Join(os.Chtimes(filepath.Join(folder, "1"), long, long), os.WriteFile(filepath.Join(folder, "2.part"), []byte("hal"), 0o600)); err != nil {
 		t.Fatal(err)
 	}

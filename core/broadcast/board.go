@@ -1,19 +1,24 @@
-package queue
+package broadcast
 
 import (
 	"context"
+	"fmt"
 	"time"
+	"unicode/utf8"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Bounds of a board.
 const (
+	MaxName     = 128     // bytes of the name of a document or a topic
 	MaxDocument = 4 << 20 // bytes of one document
 	MaxKeep     = 400 * 24 * time.Hour
 )
 
-// IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps its runs: a queue that was emptied gets
-// another. It outlasts any key, so it is never sealed.
-const IncarnationDocument = "incarnation"
+// SealRoom is by how many bytes an implementation accepts documents over MaxDocument and messages over MaxMessage:
+// encryption makes them longer by no more. Callers keep to the bounds.
+const SealRoom = 128
 
 // Board holds the few small documents that every node reads besides its jobs: the
 // service windows of a run or of a whole service. It is as available as the queue, so
@@ -23,7 +28,7 @@ const IncarnationDocument = "incarnation"
 // moment ago starts nowhere. Methods are safe for concurrent use.
 type Board interface {
 	// Post puts the document in the place of what name had, for keep from now on, and
-	// returns its version, which grows with each Post. A name is 1 to MaxIDLength bytes;
+	// returns its version, which grows with each Post. A name is 1 to MaxName bytes;
 	// a larger document than MaxDocument, or keep outside 1 s … MaxKeep, is core.ErrInvalid.
 	Post(ctx context.Context, name string, data []byte, keep time.Duration) (version uint64, err error)
 	// PostFirst posts the document if the board has none of that name, and returns the one that it has
@@ -35,3 +40,18 @@ type Board interface {
 	// Names lists the documents whose name begins with prefix, sorted.
 	Names(ctx context.Context, prefix string) ([]string, error)
 }
+
+// ValidateDocument tells what a board refuses to post.
+func ValidateDocument(name string, data []byte, keep time.Duration) error {
+	switch {
+	case !validName(name):
+		return fmt.Errorf("document %q: its name has to be 1 to %d bytes of UTF-8: %w", name, MaxName, core.ErrInvalid)
+	case len(data) > MaxDocument+SealRoom:
+		return fmt.Errorf("document %q has %d bytes: at most %d can be posted: %w", name, len(data), MaxDocument, core.ErrInvalid)
+	case keep < time.Second || keep > MaxKeep:
+		return fmt.Errorf("document %q: kept for %v, expected 1s to %v: %w", name, keep, MaxKeep, core.ErrInvalid)
+	}
+	return nil
+}
+
+func validName(s string) bool { return s != "" && len(s) <= MaxName && utf8.ValidString(s) }
