@@ -2,26 +2,24 @@ package core
 
 import "time"
 
-// NeedsReapproval begins the reason of a host that missed its window: no window is
-// left, or its approval has ended.
-const NeedsReapproval = "needs_reapproval: "
-
 // Result is the record of one job: what its host saw, step by step. It rides
 // through the queue as opaque bytes; only workers write it, only reports and
 // the ledger read it.
 type Result struct {
-	Job      JobID         `json:"job"`
-	Host     string        `json:"host"`
-	Customer string        `json:"customer,omitempty"`
-	Outcome  Outcome       `json:"outcome"`
-	Reason   string        `json:"reason,omitempty"` // a sentence that a person understands; empty when all went well
-	Step     string        `json:"step,omitempty"`   // the step that decided a bad outcome
-	Attempt  int           `json:"attempt"`          // from 1
-	Worker   string        `json:"worker,omitempty"`
-	Started  time.Time     `json:"started,omitzero"`
-	Took     time.Duration `json:"took_ns"`
-	Steps    []StepResult  `json:"steps,omitempty"` // with the handlers where they ran
-	Handlers *Handlers     `json:"handlers,omitempty"`
+	Job      JobID   `json:"job"`
+	Host     string  `json:"host"`
+	Customer string  `json:"customer,omitempty"`
+	Outcome  Outcome `json:"outcome"`
+	Reason   string  `json:"reason,omitempty"` // a sentence that a person understands; empty when all went well
+	// ReasonCode is the code of Reason, where it has one.
+	ReasonCode ReasonCode    `json:"reason_code,omitempty"`
+	Step       string        `json:"step,omitempty"` // the step that decided a bad outcome
+	Attempt    int           `json:"attempt"`        // from 1
+	Worker     string        `json:"worker,omitempty"`
+	Started    time.Time     `json:"started,omitzero"`
+	Took       time.Duration `json:"took_ns"`
+	Steps      []StepResult  `json:"steps,omitempty"` // with the handlers where they ran
+	Handlers   *Handlers     `json:"handlers,omitempty"`
 }
 
 // StepResult is what one step did on one host. Text is cut to a bound by the

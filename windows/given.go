@@ -288,7 +288,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 			if ok.why == "" && ok.close > t.UnixNano() {
 				one.Holds = true
 			}
-			one.Reason = ok.whyNot(span{t.UnixNano(), t.UnixNano()})
+			one.Reason = strings.TrimPrefix(ok.whyNot(span{t.UnixNano(), t.UnixNano()}), "unapproved: ")
 		}
 		if one.Holds {
 			one.Reason = ""

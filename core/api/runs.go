@@ -32,6 +32,7 @@ type Run struct {
 	Revision    string               `json:"revision,omitempty" doc:"commit of the definitions that it was launched from"`
 	Phase       Phase                `json:"phase" enum:"approval,queued,active,paused,stopped,cancelled,finished"`
 	Reason      string               `json:"reason,omitempty" doc:"why it is stopped, cancelled or waiting"`
+	ReasonCode  core.ReasonCode      `json:"reason_code,omitempty" doc:"the code of the reason, where it has one"`
 	LaunchedBy  string               `json:"launched_by" doc:"the token's name, or schedule:NAME"`
 	Schedule    string               `json:"schedule,omitempty"`
 	Criticality int                  `json:"criticality" doc:"higher ones are brought back first after the queue was lost"`
@@ -103,6 +104,7 @@ type LaunchOptions struct {
 type ChangeRun struct {
 	Weight      *int `json:"weight,omitempty" minimum:"1" maximum:"1000"`
 	Criticality *int `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
+	MaxInFlight *int `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at once; 0 is no limit"`
 }
 
 // Why is the reason of a change that a person makes.
@@ -142,20 +144,21 @@ const (
 
 // Job is one host's share of a run.
 type Job struct {
-	Run      string            `json:"run"`
-	Index    int               `json:"index"`
-	Host     string            `json:"host"`
-	Customer string            `json:"customer,omitempty"`
-	Playbook string            `json:"playbook,omitempty"`
-	State    core.State        `json:"state,omitempty" doc:"while it has no outcome: pending, blocked, leased, retrying or suspended, or done where that is not recorded yet; queued while its run is not in the queue, unknown while that does not answer"`
-	Outcome  core.Outcome      `json:"outcome,omitempty"`
-	Reason   string            `json:"reason,omitempty"`
-	Step     string            `json:"step,omitempty"`
-	Attempt  int               `json:"attempt,omitempty"`
-	Worker   string            `json:"worker,omitempty"`
-	Started  time.Time         `json:"started,omitzero"`
-	Ended    time.Time         `json:"ended,omitzero"`
-	Steps    []core.StepResult `json:"steps,omitempty" doc:"in the view of one job only"`
+	Run        string            `json:"run"`
+	Index      int               `json:"index"`
+	Host       string            `json:"host"`
+	Customer   string            `json:"customer,omitempty"`
+	Playbook   string            `json:"playbook,omitempty"`
+	State      core.State        `json:"state,omitempty" doc:"while it has no outcome: pending, blocked, leased, retrying or suspended, or done where that is not recorded yet; queued while its run is not in the queue, unknown while that does not answer"`
+	Outcome    core.Outcome      `json:"outcome,omitempty"`
+	Reason     string            `json:"reason,omitempty"`
+	ReasonCode core.ReasonCode   `json:"reason_code,omitempty" doc:"the code of the reason, where it has one"`
+	Step       string            `json:"step,omitempty"`
+	Attempt    int               `json:"attempt,omitempty"`
+	Worker     string            `json:"worker,omitempty"`
+	Started    time.Time         `json:"started,omitzero"`
+	Ended      time.Time         `json:"ended,omitzero"`
+	Steps      []core.StepResult `json:"steps,omitempty" doc:"in the view of one job only"`
 	// MayHaveBegun is of a job without an outcome.
 	MayHaveBegun bool `json:"may_have_begun,omitempty" doc:"its host may have been touched: the queue was lost while it may have been under way, and it has had no outcome since"`
 }
@@ -186,13 +189,14 @@ type Output struct {
 
 // Attempt is one try of a job.
 type Attempt struct {
-	Attempt int          `json:"attempt" doc:"from 1"`
-	Outcome core.Outcome `json:"outcome"`
-	Reason  string       `json:"reason,omitempty"`
-	Step    string       `json:"step,omitempty"`
-	Worker  string       `json:"worker,omitempty"`
-	Started time.Time    `json:"started,omitzero"`
-	Ended   time.Time    `json:"ended,omitzero"`
+	Attempt    int             `json:"attempt" doc:"from 1"`
+	Outcome    core.Outcome    `json:"outcome"`
+	Reason     string          `json:"reason,omitempty"`
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"the code of the reason, where it has one"`
+	Step       string          `json:"step,omitempty"`
+	Worker     string          `json:"worker,omitempty"`
+	Started    time.Time       `json:"started,omitzero"`
+	Ended      time.Time       `json:"ended,omitzero"`
 }
 
 // Decision is one person's word on a run or on one of its waves.

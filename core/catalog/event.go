@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -58,7 +59,7 @@ func (c *Catalog) fired(e schedule.Event) {
 	case schedule.EventFired:
 		out.Kind = FireLaunched
 	case schedule.EventSkipped:
-		out.Kind, out.Run, out.Reason, out.Count, out.Why = FireSkipped, e.Skip.RunID, e.Skip.Reason, e.Skip.Count, e.Skip.Why()
+		out.Kind, out.Run, out.Reason, out.Count, out.Why = FireSkipped, e.Skip.RunID, e.Skip.Reason.Text(), e.Skip.Count, cmp.Or(string(e.Skip.Reason.Code()), "other")
 	case schedule.EventFailed:
 		out.Kind = FireFailed
 	case schedule.EventTrouble:

@@ -9,6 +9,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/tracing"
 )
 
@@ -103,7 +104,7 @@ func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, 
 // Cancel ends a run. When it returns, no job of it will start, unless it is late: the ledger has it, the queue
 // does not answer, and servers tell the queue as soon as one of them reaches it, see share.
 func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
-	run, err = c.cfg.Ledger.Cancel(ctx, s, who, id, reason)
+	run, err = c.cfg.Ledger.Cancel(ctx, s, who, id, core.Because("", reason))
 	if err != nil {
 		return ledger.Run{}, false, err
 	}
@@ -112,6 +113,16 @@ func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason
 	}
 	c.attention(id)
 	return run, late, err
+}
+
+// SetShares changes what a run may use of the workers. The ledger has it first: a queue that is filled again gets it, too. An error of
+// the queue says that the run goes on as before there: ask again.
+func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, to ledger.Shares) (ledger.Run, error) {
+	run, err := c.cfg.Ledger.SetShares(ctx, s, id, to)
+	if err != nil || run.Incarnation == "" {
+		return run, err
+	}
+	return run, queue.AdjustOne(ctx, c.cfg.Queue, id, queue.Adjust{Weight: to.Weight, MaxInFlight: to.MaxInFlight})
 }
 
 // Pause keeps a run from starting jobs; those that run go on. late is as of Cancel.
@@ -137,7 +148,7 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 			phase = ledger.PhaseQueued
 		}
 	}
-	run, err = c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, reason)
+	run, err = c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, core.Because("", reason))
 	if err != nil {
 		return ledger.Run{}, false, err
 	}

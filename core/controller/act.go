@@ -94,7 +94,7 @@ func (c *Controller) notify(l *look, e engine.Event) {
 }
 
 // markStopped writes down that the queue stopped a run.
-func (c *Controller) markStopped(ctx context.Context, id, reason string) error {
+func (c *Controller) markStopped(ctx context.Context, id string, reason core.Reason) error {
 	_, err := c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhaseStopped, reason)
 	if err != nil && !errors.Is(err, core.ErrConflict) { // cancelled meanwhile, or over
 		return fmt.Errorf("write down that run %s was stopped: %w", id, err)

@@ -362,7 +362,7 @@ type Event struct {
 	Count  int
 	Lasted time.Duration // of QueueBack
 	Wave   int
-	Reason string
+	Reason core.Reason
 	Err    error
 }
 

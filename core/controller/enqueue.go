@@ -238,7 +238,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	if err != nil {
 		return fail("write down that the queue has it", err)
 	}
-	var going []queue.Adjust
+	var going, shares []queue.Adjust
 	no := false
 	for i := range marked {
 		run := &marked[i].Run
@@ -252,11 +252,17 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		default:
 			going = append(going, queue.Adjust{Run: run.ID, Paused: &no})
 		}
+		if s := run.Shares; s.Weight != nil || s.MaxInFlight != nil {
+			shares = append(shares, queue.Adjust{Run: run.ID, Weight: s.Weight, MaxInFlight: s.MaxInFlight})
+		}
 		c.say(Event{Kind: RunEnqueued, Run: run.ID})
 		// What the queue said of it came before the ledger knew; one that came back older is to be replaced.
 		if c.watches(run.ID) || run.Recorded > 0 && had[run.ID] {
 			c.attention(run.ID)
 		}
+	}
+	if len(shares) > 0 {
+		err = errors.Join(err, errors.Join(c.cfg.Queue.Adjust(ctx, shares...)...))
 	}
 	err = errors.Join(err, errors.Join(c.cfg.Queue.Adjust(ctx, going...)...))
 	if err != nil { // whose run it is brings that about
@@ -367,27 +373,27 @@ func (c *Controller) holdLost(ctx context.Context, run ledger.Run, l *launch.Lau
 
 // hold pauses a run in the ledger, for lostReason.
 func (c *Controller) hold(ctx context.Context, id string) error {
-	_, err := c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhasePaused, lostReason)
+	_, err := c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhasePaused, core.Because(core.QueueLost, lostReason))
 	if errors.Is(err, core.ErrConflict) { // cancelled, stopped or complete meanwhile
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("hold run %s: %w", id, err)
 	}
-	c.say(Event{Kind: RunHeld, Run: id, Reason: lostReason})
+	c.say(Event{Kind: RunHeld, Run: id, Reason: core.Because(core.QueueLost, lostReason)})
 	return nil
 }
 
 // refuse ends a run that no queue can take, or that cannot be read back, with the reason.
 func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error) error {
-	if err := c.tell(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: why.Error(), Err: why}); err != nil {
+	if err := c.tell(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: core.Because("", why.Error()), Err: why}); err != nil {
 		return err
 	}
 	begun := run.Uncertain
 	if run.Incarnation != "" { // a queue had it, and it cannot be read how far its waves were
 		begun = run.Total
 	}
-	return c.cfg.Ledger.Refuse(ctx, run.ID, begun, why.Error())
+	return c.cfg.Ledger.Refuse(ctx, run.ID, begun, core.Because("", why.Error()))
 }
 
 // settled is what the ledger has recorded of a run.

@@ -352,7 +352,7 @@ func (f *flaky) Status(ctx context.Context, run string) (queue.Status, error) {
 	return first(f.gone(), func() (queue.Status, error) { return f.Backend.Status(ctx, run) })
 }
 
-func (f *flaky) Cancel(ctx context.Context, run, reason string) error {
+func (f *flaky) Cancel(ctx context.Context, run string, reason core.Reason) error {
 	if err := f.gone(); err != nil {
 		return err
 	}

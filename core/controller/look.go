@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -193,7 +192,7 @@ func (c *Controller) readLaunch(ctx context.Context, l *look) {
 
 // giveUp ends a run that the queue has and that cannot be read back, by a program older than it, say.
 func (c *Controller) giveUp(ctx context.Context, l *look, why error) {
-	if err := c.cfg.Queue.Cancel(ctx, l.run.ID, why.Error()); err != nil && !errors.Is(err, core.ErrNotFound) {
+	if err := c.cfg.Queue.Cancel(ctx, l.run.ID, core.Because("", why.Error())); err != nil && !errors.Is(err, core.ErrNotFound) {
 		l.fail("cancel a run that cannot be read", err)
 		return
 	}
@@ -378,7 +377,7 @@ func (c *Controller) prepareOutcomes(ctx context.Context, l *look) (err error) {
 	// else nobody would.
 	e := Event{Kind: WindowMissed, Run: l.run.ID}
 	for i := range l.outcomes {
-		if reason, ok := strings.CutPrefix(l.outcomes[i].Reason, core.NeedsReapproval); ok {
+		if reason := l.outcomes[i].Reason; reason.Code() == core.NeedsReapproval {
 			e.Count += max(l.outcomes[i].Count, 1)
 			e.Reason = reason
 		}
@@ -410,7 +409,7 @@ func (c *Controller) recorded(l *look, r ledger.Recorded) {
 	status := l.sight.Status
 	status.Complete, status.Outcomes = true, r.Run.Outcomes   // the queue knows nothing of a queue before it that was lost
 	if status.Phase == queue.Stopped && !l.progress.Stopped { // nothing is decided of it any more
-		c.notify(l, engine.Event{Kind: engine.EventStopped, Run: l.run.ID, Reason: status.Reason})
+		c.notify(l, engine.Event{Kind: engine.EventStopped, Run: l.run.ID, Reason: status.Reason.Text()})
 	}
 	c.say(Event{Kind: RunEnded, Run: l.run.ID, Status: &status})
 }
@@ -482,7 +481,7 @@ func (c *Controller) stalls(l *look) {
 		w.stallAt, w.asked = time.Time{}, now
 		for event, n := range l.sight.Awaited {
 			if n > 0 && event != "" && queue.ForPeople(event) {
-				c.say(Event{Kind: StepStalled, Run: w.id, Count: n, Reason: event})
+				c.say(Event{Kind: StepStalled, Run: w.id, Count: n, Reason: core.Because("", event)})
 				w.stallAt = now.Add(stallsAgain)
 			}
 		}

@@ -127,7 +127,7 @@ func TestMissedWindowsAreTold(t *testing.T) {
 		for i, lease := range leases {
 			a := queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed}
 			if i < 2 {
-				detail, err := launch.EncodeResult(core.Result{Outcome: core.Cancelled, Reason: core.NeedsReapproval + "the approval is over"})
+				detail, err := launch.EncodeResult(core.Result{Outcome: core.Cancelled, Reason: "needs_reapproval: the approval is over", ReasonCode: core.NeedsReapproval})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -121,8 +121,8 @@ const (
 	sweepSoon  = 2 * time.Second
 )
 
-// HeldOver is why the queue's part of a run is held, and ended. The ledger does not know of that.
-const HeldOver = "the queue came back older: by the ledger the run is over"
+// heldOver is why the queue's part of a run is held, and ended. The ledger does not know of that.
+const heldOver = "the queue came back older: by the ledger the run is over"
 
 // sweep has the queue stop working on runs that are over in the ledger: it came back older, and has forgotten the end of them. Nobody
 // follows those any more, and their jobs would run again.
@@ -184,8 +184,8 @@ func (c *Controller) endOne(ctx context.Context, id string) (ended bool, err err
 		if err := c.setQueuePaused(ctx, id, true); err != nil {
 			return false, err
 		}
-		c.cfg.Log.Warn(HeldOver, "run", id)
-		c.say(Event{Kind: RunHeld, Run: id, Reason: HeldOver})
+		c.cfg.Log.Warn(heldOver, "run", id)
+		c.say(Event{Kind: RunHeld, Run: id, Reason: core.Because(core.QueueOlder, heldOver)})
 		if s, err = c.cfg.Queue.Status(ctx, id); err != nil {
 			return false, err
 		}
@@ -193,5 +193,5 @@ func (c *Controller) endOne(ctx context.Context, id string) (ended bool, err err
 	if s.InFlight > 0 {
 		return false, nil
 	}
-	return true, c.cfg.Queue.Cancel(ctx, id, HeldOver)
+	return true, c.cfg.Queue.Cancel(ctx, id, core.Because(core.QueueOlder, heldOver))
 }

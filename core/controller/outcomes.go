@@ -22,7 +22,7 @@ func unheard(records []queue.Record, uncertain int) []queue.Record {
 			continue
 		}
 		lost, rest := rec, rec
-		lost.Outcome, lost.Reason = core.Lost, uncertainReason+rec.Reason
+		lost.Outcome, lost.Reason = core.Lost, core.Because(core.QueueLost, uncertainReason+rec.Reason.Text())
 		if rest.Index, rest.Count = uncertain, rec.Index+rec.Count-uncertain; rest.Count > 0 && rec.Count > 1 {
 			lost.Count = uncertain - rec.Index
 			list = append(list, lost, rest)
@@ -52,7 +52,7 @@ func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []l
 			}
 			results = append(results, r)
 			list = append(list, ledger.Outcome{
-				Index: r.Job.Index, Outcome: r.Outcome, Reason: r.Reason, Step: r.Step, Attempt: r.Attempt,
+				Index: r.Job.Index, Outcome: r.Outcome, Reason: core.Because(r.ReasonCode, r.Reason), Step: r.Step, Attempt: r.Attempt,
 				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail, Handlers: r.Handlers,
 			})
 		})

@@ -91,7 +91,7 @@ func TestRunsThatTheQueueRefusesDoNotHoldUpOthers(t *testing.T) {
 					if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", r.ID, "enough"); err != nil || !l.isComplete(r.ID) {
 						t.Errorf("it cannot be cancelled at once: %v", err)
 					}
-				case !r.Complete() || r.Phase != ledger.PhaseCancelled || !strings.Contains(r.Reason, tc.refusal.Error()):
+				case !r.Complete() || r.Phase != ledger.PhaseCancelled || !strings.Contains(r.Reason.Text(), tc.refusal.Error()):
 					t.Errorf("%+v", r)
 				case len(l.said(controller.RunRefused)) != odd:
 					t.Errorf("told %d times that runs were refused, expected %d", len(l.said(controller.RunRefused)), odd)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 )
@@ -181,7 +182,7 @@ func (d *decider) passOn() (moved bool) {
 			ready, why := d.mayFollow(gate, class)
 			switch {
 			case why != "":
-				d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: why})
+				d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: core.Because(core.BarrierClosed, why)})
 			case ready:
 				d.do(Action{Kind: Signal, Signal: queue.TurnEvent(gate, class)})
 			default:
@@ -246,7 +247,7 @@ func (d *decider) keepClosed(pass, bad int) {
 	n := 0
 	for gate := pass; gate < len(d.gates); gate++ {
 		for _, class := range slices.Sorted(maps.Keys(d.gates[gate])) {
-			d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: why})
+			d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: core.Because(core.BarrierClosed, why)})
 			n += d.gates[gate][class]
 		}
 	}

@@ -221,7 +221,7 @@ func TestFaultW8FailedWaveStopsTheRun(t *testing.T) {
 				if err != nil || !s.Complete || touched != c.touched || len(b.results) != 9 {
 					t.Errorf("%d hosts were touched, expected %d; %d results; %+v, %v", touched, c.touched, len(b.results), s, err)
 				}
-				if stopped := s.Phase == queue.Stopped; stopped != (c.reason != "") || !strings.Contains(s.Reason, c.reason) {
+				if stopped := s.Phase == queue.Stopped; stopped != (c.reason != "") || !strings.Contains(s.Reason.Text(), c.reason) {
 					t.Errorf("%s: %q, expected %q", s.Phase, s.Reason, c.reason)
 				}
 				for _, r := range b.results {
@@ -260,7 +260,7 @@ func TestDriveAsksForApproval(t *testing.T) {
 			no := errors.New("looks bad")
 			o.Approve = func(wave int) error { return no }
 			s, err := b.drive(b.t.Context(), b.q, b.prepare(3, body), o)
-			if err != nil || !strings.Contains(s.Reason, "looks bad") || s.Outcomes[core.Changed] != 1 || s.Outcomes[core.Cancelled] != 2 || s.Phase != queue.Cancelled {
+			if err != nil || !strings.Contains(s.Reason.Text(), "looks bad") || s.Outcomes[core.Changed] != 1 || s.Outcomes[core.Cancelled] != 2 || s.Phase != queue.Cancelled {
 				t.Errorf("%+v, %v", s, err)
 			}
 		})

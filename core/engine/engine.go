@@ -24,7 +24,7 @@ type Input struct {
 	Recorded  int              // how much that was before Status was read
 	Progress  Progress         // what Next returned before
 	Phase     Phase            // what people asked for, as the ledger has it
-	Reason    string           // of Phase
+	Reason    core.Reason      // of Phase
 	Status    queue.Status     // what the queue says
 	Awaited   map[string]int   // suspended jobs by their event, of the moment of Status; nil: not known
 	Decisions map[int]Decision // by wave
@@ -91,7 +91,7 @@ type Action struct {
 	Kind   Kind
 	Limit  int
 	Signal string
-	Reason string
+	Reason core.Reason
 	Event  Event
 }
 
@@ -112,7 +112,7 @@ func Next(in Input) (Progress, []Action) {
 	d.p.Until = time.Time{}
 	if in.Status.Phase == queue.Stopped && !d.p.Stopped {
 		d.p.Stopped = true
-		d.notify(Event{Kind: EventStopped, Reason: in.Status.Reason})
+		d.notify(Event{Kind: EventStopped, Reason: in.Status.Reason.Text()})
 	}
 	switch {
 	case in.Status.Complete, !d.agree():
@@ -230,7 +230,7 @@ func (d *decider) follow(next rollout.Decision, limits []int, strategy rollout.S
 			p.Approved = next.Wave
 			d.follow(rollout.Next(limits, strategy, p), limits, strategy, p)
 		default:
-			d.do(Action{Kind: Cancel, Reason: fmt.Sprintf("wave %d was not approved: %s refused it: %s", next.Wave+1, decided.By, decided.Comment)})
+			d.do(Action{Kind: Cancel, Reason: core.Because(core.WaveRefused, fmt.Sprintf("wave %d was not approved: %s refused it: %s", next.Wave+1, decided.By, decided.Comment))})
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (d *decider) stop(wave int) {
 	if wave > 0 {
 		from = limits[wave-1]
 	}
-	d.do(Action{Kind: Stop, Reason: failedWave(wave, len(limits), d.Results.outcome[from:limits[wave]])})
+	d.do(Action{Kind: Stop, Reason: core.Because(core.WaveFailed, failedWave(wave, len(limits), d.Results.outcome[from:limits[wave]]))})
 }
 
 // failedWave says why a run stops behind a wave of which no host succeeded.

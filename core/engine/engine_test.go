@@ -47,7 +47,7 @@ func told(actions []engine.Action) string {
 				text += " " + a.Event.Until.Format(time.TimeOnly)
 			}
 		case engine.Stop, engine.Cancel, engine.MarkStop, engine.Dismiss:
-			text += ": " + a.Reason
+			text += ": " + a.Reason.Text()
 		case engine.Signal:
 			text += " " + a.Signal
 		}

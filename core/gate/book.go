@@ -111,7 +111,7 @@ func (b *Book) Ask(now time.Time, q Question) (Answer, error) {
 		a.Close, a.Next = e.Window.Close, time.Time{}
 	}
 	if why := over(c, now, q, a); why != "" {
-		return Answer{Reapprove: true, Overrun: a.Overrun, By: a.By, Zone: a.Zone, Reason: core.NeedsReapproval + why}, nil
+		return Answer{Reapprove: true, Overrun: a.Overrun, By: a.By, Zone: a.Zone, Reason: string(core.NeedsReapproval) + ": " + why}, nil
 	}
 	if e.NoNext != "" && e.NoNext != e.Reason {
 		a.Reason += "; " + e.NoNext

@@ -102,7 +102,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%s: open %v, next %q, reapprove %v, by %s: %s\nexpected open %v, next %q, reapprove %v, by %s: …%s…",
 				c.why, a.Open, next, a.Reapprove, a.By, a.Reason, c.open, c.next, c.again, c.by, c.reason)
 		}
-		if a.Reapprove != strings.HasPrefix(a.Reason, core.NeedsReapproval) {
+		if a.Reapprove != strings.HasPrefix(a.Reason, string(core.NeedsReapproval)+": ") {
 			t.Errorf("%s: reason %q", c.why, a.Reason)
 		}
 	}

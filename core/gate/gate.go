@@ -36,7 +36,7 @@ type Answer struct {
 	Next      time.Time       // when not open: the earliest start; zero if none is known
 	Reapprove bool            // the host has waited long enough, or its approval is over: somebody must decide
 	By        windows.Cause   // what decides
-	Reason    string          // a sentence that names it; with Reapprove it begins with core.NeedsReapproval
+	Reason    string          // a sentence that names it; with Reapprove its code is core.NeedsReapproval
 	Zone      *time.Location  // of the set; UTC if that is not known
 }
 

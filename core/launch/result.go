@@ -27,10 +27,10 @@ func (l *Launch) result(r queue.Record) core.Result {
 	res, ok := decodeResult(r.Detail)
 	if !ok || res.Outcome != r.Outcome {
 		// The queue has the last word on the outcome; steps already done stay visible.
-		res.Outcome, res.Reason = r.Outcome, r.Reason
+		res.Outcome, res.Reason, res.ReasonCode = r.Outcome, r.Reason.Text(), r.Reason.Code()
 	}
 	if res.Reason == "" {
-		res.Reason = r.Reason
+		res.Reason, res.ReasonCode = r.Reason.Text(), r.Reason.Code()
 	}
 	if res.Attempt == 0 {
 		res.Attempt = r.Attempt

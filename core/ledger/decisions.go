@@ -128,7 +128,7 @@ func (l *Ledger) apply(ctx context.Context, t *tx, run *Run, d Decision) error {
 		if d.Comment != "" {
 			reason += ": " + d.Comment
 		}
-		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
+		if err := setPhase(ctx, t, run, PhaseCancelled, core.Because(core.WaveRefused, reason)); err != nil {
 			return err
 		}
 		return l.endRest(ctx, t, run, 0)

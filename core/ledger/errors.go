@@ -125,3 +125,8 @@ func clean(s string, max int) string {
 	}
 	return s
 }
+
+// cleanReason is a reason as columns have it.
+func cleanReason(r core.Reason) string {
+	return string(core.Because(r.Code(), clean(r.Text(), maxText)))
+}

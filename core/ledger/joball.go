@@ -124,7 +124,8 @@ func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int
 		if !ok {
 			j = Job{JobID: core.JobID{Run: run.ID, Index: index}, Host: hosts[index].Host, Tenant: hosts[index].Tenant, Playbook: run.Playbook, seq: run.seq}
 			if in := covering(ranges, index); in != nil {
-				j.Outcome, j.Reason, j.Recorded = in.outcome, in.reason, fromMicros(in.recorded)
+				j.Outcome, j.Recorded = in.outcome, fromMicros(in.recorded)
+				j.because(in.reason)
 			}
 		}
 		jobs[i] = j

@@ -97,10 +97,12 @@ func (l *Ledger) mergeRanges(ctx context.Context, s Scope, run *Run, hosts []Job
 				continue
 			}
 			found++
-			jobs = append(jobs, Job{
+			j := Job{
 				JobID: core.JobID{Run: run.ID, Index: i}, Host: h.Host, Tenant: h.Tenant, Playbook: run.Playbook,
-				Outcome: in.outcome, Reason: in.reason, Recorded: fromMicros(in.recorded), seq: run.seq,
-			})
+				Outcome: in.outcome, Recorded: fromMicros(in.recorded), seq: run.seq,
+			}
+			j.because(in.reason)
+			jobs = append(jobs, j)
 		}
 	}
 	slices.SortFunc(jobs, func(a, b Job) int { return a.Index - b.Index })
@@ -137,16 +139,18 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 
 // Attempt is a try of a job: a queue reports the one that decided its outcome, not the tries before.
 type Attempt struct {
-	Index    int           `json:"index"`
-	Attempt  int           `json:"attempt"` // from 1
-	Outcome  core.Outcome  `json:"outcome"`
-	Reason   string        `json:"reason,omitempty"`
-	Step     string        `json:"step,omitempty"`
-	Worker   string        `json:"worker,omitempty"`
-	Started  time.Time     `json:"started,omitzero"`
-	Took     time.Duration `json:"took_ns"`
-	Recorded time.Time     `json:"recorded"` // set by the ledger
-	Detail   []byte        `json:"-"`
+	Index   int          `json:"index"`
+	Attempt int          `json:"attempt"` // from 1
+	Outcome core.Outcome `json:"outcome"`
+	Reason  string       `json:"reason,omitempty"`
+	// ReasonCode is the code of Reason, where it has one.
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty"`
+	Step       string          `json:"step,omitempty"`
+	Worker     string          `json:"worker,omitempty"`
+	Started    time.Time       `json:"started,omitzero"`
+	Took       time.Duration   `json:"took_ns"`
+	Recorded   time.Time       `json:"recorded"` // set by the ledger
+	Detail     []byte          `json:"-"`
 }
 
 // Attempts lists the attempts of a job in scope, in order, up to MaxPage; the last one is the job's outcome.
@@ -163,7 +167,8 @@ func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attemp
 			return a, err
 		}
 		a.Started, a.Took, a.Recorded = fromMicros(started), time.Duration(took)*time.Microsecond, fromMicros(recorded)
-		a.Reason = l.openReason(a.Reason, id.Run, a.Index, a.Attempt)
+		r := core.Reason(l.openReason(a.Reason, id.Run, a.Index, a.Attempt))
+		a.Reason, a.ReasonCode = r.Text(), r.Code()
 		a.Detail, err = l.open(a.Detail, tryPlace(detailOf, id.Run, a.Index, a.Attempt)...)
 		return a, err
 	})
@@ -172,7 +177,7 @@ func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attemp
 	}
 	if n := len(all); j.Outcome != "" && (n == 0 || all[n-1].Attempt != j.Attempt) {
 		all = append(all, Attempt{
-			Index: j.Index, Attempt: j.Attempt, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step, Worker: j.Worker,
+			Index: j.Index, Attempt: j.Attempt, Outcome: j.Outcome, Reason: j.Reason, ReasonCode: j.ReasonCode, Step: j.Step, Worker: j.Worker,
 			Started: j.Started, Took: j.Took, Recorded: j.Recorded,
 		})
 	}

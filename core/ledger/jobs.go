@@ -12,19 +12,27 @@ import (
 // Job is one job as lists show it. Outcome is "" while it has none.
 type Job struct {
 	core.JobID
-	Host     string        `json:"host"`
-	Tenant   string        `json:"tenant,omitempty"` // whose host it is
-	Playbook string        `json:"playbook,omitempty"`
-	Outcome  core.Outcome  `json:"outcome,omitempty"`
-	Reason   string        `json:"reason,omitempty"`
-	Step     string        `json:"step,omitempty"`
-	Attempt  int           `json:"attempt"`
-	Worker   string        `json:"worker,omitempty"`
-	Started  time.Time     `json:"started,omitzero"`
-	Took     time.Duration `json:"took_ns"`
-	Recorded time.Time     `json:"recorded,omitzero"`
+	Host     string       `json:"host"`
+	Tenant   string       `json:"tenant,omitempty"` // whose host it is
+	Playbook string       `json:"playbook,omitempty"`
+	Outcome  core.Outcome `json:"outcome,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	// ReasonCode is the code of Reason, where it has one.
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty"`
+	Step       string          `json:"step,omitempty"`
+	Attempt    int             `json:"attempt"`
+	Worker     string          `json:"worker,omitempty"`
+	Started    time.Time       `json:"started,omitzero"`
+	Took       time.Duration   `json:"took_ns"`
+	Recorded   time.Time       `json:"recorded,omitzero"`
 
 	seq int64 // of the run
+}
+
+// because takes a reason as it is stored.
+func (j *Job) because(stored string) {
+	r := core.Reason(stored)
+	j.Reason, j.ReasonCode = r.Text(), r.Code()
 }
 
 const jobReads = `j.idx, j.host, j.tenant, j.outcome, j.reason, j.step, j.attempt, j.worker, j.started, j.took, j.recorded`
@@ -91,7 +99,8 @@ func (l *Ledger) jobWithoutRow(ctx context.Context, s Scope, id core.JobID) (Job
 	if none(err) {
 		return j, nil
 	}
-	j.Outcome, j.Reason, j.Recorded = in.outcome, in.reason, fromMicros(in.recorded)
+	j.Outcome, j.Recorded = in.outcome, fromMicros(in.recorded)
+	j.because(in.reason)
 	return j, translate("read job "+id.String(), err)
 }
 

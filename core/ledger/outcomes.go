@@ -15,7 +15,7 @@ type Outcome struct {
 	Index   int // of the first job
 	Count   int // 0 and 1 mean one job; more only of jobs that ended together without being started
 	Outcome core.Outcome
-	Reason  string
+	Reason  core.Reason
 	Step    string // that decided a bad outcome
 	Attempt int
 	Worker  string

@@ -23,7 +23,7 @@ var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: Hap
 // SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
 // "" is the service, which saw it in the queue. A run that is already there stays as it is; a
 // phase that cannot follow, and any of a complete run, is core.ErrConflict.
-func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Phase, reason string) (Run, error) {
+func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Phase, reason core.Reason) (Run, error) {
 	return l.change(ctx, s, id, "set the phase of run", func(t *tx, run *Run) error {
 		if run.Phase == phase {
 			return nil
@@ -36,7 +36,7 @@ func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Ph
 			return err
 		}
 		if what, ok := byService[phase]; ok && who == "" {
-			if err := l.happened(ctx, t, run, what, run.Reason); err != nil {
+			if err := l.happened(ctx, t, run, what, run.Reason.Text()); err != nil {
 				return err
 			}
 		}
@@ -48,12 +48,12 @@ func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Ph
 // jobs without an outcome end as cancelled in the same transaction; otherwise
 // the caller cancels it in the queue, whose records then end them. A cancelled run
 // stays as it is; a finished one is core.ErrConflict.
-func (l *Ledger) Cancel(ctx context.Context, s Scope, who, id, reason string) (Run, error) {
+func (l *Ledger) Cancel(ctx context.Context, s Scope, who, id string, reason core.Reason) (Run, error) {
 	return l.change(ctx, s, id, "cancel run", func(t *tx, run *Run) error { return l.cancelRun(ctx, t, run, who, reason) })
 }
 
 // cancelRun is Cancel of a locked run.
-func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, who, reason string) error {
+func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, who string, reason core.Reason) error {
 	if run.Phase == PhaseCancelled {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, who, reason str
 
 // Refuse ends a run that no queue can take, or that cannot be read: the first begun jobs that have no outcome as lost, since
 // they may have begun in a queue that was lost, the rest as cancelled.
-func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason string) error {
+func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason core.Reason) error {
 	_, err := l.change(ctx, AllTenants(), id, "refuse run", func(t *tx, run *Run) error {
 		if run.Complete() {
 			return nil
@@ -108,10 +108,10 @@ func (l *Ledger) change(ctx context.Context, s Scope, id, what string, do func(*
 	return run, nil
 }
 
-func setPhase(ctx context.Context, t *tx, run *Run, phase Phase, reason string) error {
-	run.Phase, run.Reason = phase, clean(reason, maxText)
+func setPhase(ctx context.Context, t *tx, run *Run, phase Phase, reason core.Reason) error {
+	run.Phase, run.Reason = phase, core.Reason(cleanReason(reason))
 	run.Version++
-	_, err := t.exec(ctx, `UPDATE runs SET phase = $2, reason = $3, version = $4 WHERE seq = $1`, run.seq, string(phase), run.Reason, run.Version)
+	_, err := t.exec(ctx, `UPDATE runs SET phase = $2, reason = $3, version = $4 WHERE seq = $1`, run.seq, string(phase), string(run.Reason), run.Version)
 	return err
 }
 
@@ -125,7 +125,7 @@ func (l *Ledger) auditPhase(ctx context.Context, t *tx, who, action string, run 
 	}
 	_, err := l.audit(ctx, t, Entry{
 		Who: who, Tenant: run.Tenant, Action: action, Kind: "run", Subject: run.ID,
-		Before: asJSON(state{Phase: before}), After: asJSON(state{run.Phase, run.Reason}),
+		Before: asJSON(state{Phase: before}), After: asJSON(state{run.Phase, run.Reason.Text()}),
 	})
 	return err
 }

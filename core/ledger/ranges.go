@@ -62,7 +62,7 @@ func (r *recording) rangeOf(ctx context.Context, o *Outcome) error {
 	next, added := o.Index, 0
 	for _, t := range append(taken, jobRange{first: end}) {
 		if to := min(t.first, end); to > next {
-			if err := r.putRange(ctx, jobRange{first: next, count: to - next, outcome: o.Outcome, reason: clean(o.Reason, maxText), recorded: r.now}); err != nil {
+			if err := r.putRange(ctx, jobRange{first: next, count: to - next, outcome: o.Outcome, reason: cleanReason(o.Reason), recorded: r.now}); err != nil {
 				return err
 			}
 			added += to - next

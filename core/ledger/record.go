@@ -29,7 +29,7 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 		o := &b.Outcomes[i]
 		m.outcomes[i] = ready{
 			Outcome: o,
-			reason:  l.sealReason(clean(o.Reason, maxText), run, o.Index, o.Attempt),
+			reason:  l.sealReason(cleanReason(o.Reason), run, o.Index, o.Attempt),
 			detail:  l.seal(o.Detail, tryPlace(detailOf, run, o.Index, o.Attempt)...),
 		}
 	}

@@ -24,18 +24,18 @@ const (
 
 // Run is one run as lists show it. Times have microseconds.
 type Run struct {
-	ID          string    `json:"id"`
-	Tenant      string    `json:"tenant"`
-	Playbook    string    `json:"playbook"`
-	Revision    string    `json:"revision,omitempty"`
-	LaunchedBy  string    `json:"launched_by"`
-	Created     time.Time `json:"created"`
-	Ended       time.Time `json:"ended,omitzero"` // when the last job had its outcome
-	Criticality int       `json:"criticality"`
-	Phase       Phase     `json:"phase"`
-	Reason      string    `json:"reason,omitempty"`
-	Version     int64     `json:"version"` // grows with each change that is not an outcome
-	Approvals   int       `json:"approvals,omitempty"`
+	ID          string      `json:"id"`
+	Tenant      string      `json:"tenant"`
+	Playbook    string      `json:"playbook"`
+	Revision    string      `json:"revision,omitempty"`
+	LaunchedBy  string      `json:"launched_by"`
+	Created     time.Time   `json:"created"`
+	Ended       time.Time   `json:"ended,omitzero"` // when the last job had its outcome
+	Criticality int         `json:"criticality"`
+	Phase       Phase       `json:"phase"`
+	Reason      core.Reason `json:"reason,omitempty"`
+	Version     int64       `json:"version"` // grows with each change that is not an outcome
+	Approvals   int         `json:"approvals,omitempty"`
 
 	Total    int                  `json:"total"`
 	Recorded int                  `json:"recorded"` // jobs with an outcome
@@ -46,6 +46,7 @@ type Run struct {
 	Key         string `json:"-"` // Idempotency-Key
 	Uncertain   int    `json:"-"` // the first so many jobs may have begun in a queue that was lost, see Doubt
 	Progress    string `json:"-"` // what SetProgress keeps of it
+	Shares      Shares `json:"-"` // given after its launch
 
 	seq, content int64
 	ranges       int
@@ -56,7 +57,7 @@ func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // runColumns are what scanRun reads, in its order.
 const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals, content,
- total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress`
+ total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress, weight, max_in_flight`
 
 func scanRun(row scanner) (Run, error) {
 	var r Run
@@ -69,7 +70,7 @@ func scanRun(row scanner) (Run, error) {
 	for i := range counts {
 		dest = append(dest, &counts[i])
 	}
-	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain, &r.Progress)...); err != nil {
+	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain, &r.Progress, &r.Shares.Weight, &r.Shares.MaxInFlight)...); err != nil {
 		return Run{}, err
 	}
 	r.Created, r.Ended = fromMicros(created), fromMicros(ended)

@@ -170,7 +170,7 @@ func (c *scheduleChanges) cancel(ctx context.Context, t *tx, s *ScheduleChange) 
 			continue
 		}
 		if err == nil {
-			err = c.cancelRun(ctx, t, &run, "", s.Reason)
+			err = c.cancelRun(ctx, t, &run, "", core.Because(core.Overlap, s.Reason))
 		}
 		if err != nil && !errors.Is(err, core.ErrConflict) {
 			return err

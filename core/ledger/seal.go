@@ -119,7 +119,7 @@ func (l *Ledger) openReason(stored, run string, index, attempt int) string {
 
 // readable opens the reason of a job that was read.
 func (l *Ledger) readable(j *Job) {
-	j.Reason = l.openReason(j.Reason, j.Run, j.Index, j.Attempt)
+	j.because(l.openReason(j.Reason, j.Run, j.Index, j.Attempt))
 }
 
 // The marker is a document of the ledger's own: it tells a process with no ring, or with another, that it has come to the wrong place,

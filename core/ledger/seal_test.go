@@ -398,7 +398,7 @@ func testResealedAtWork(t *testing.T, b *backend) {
 	accept(t, old, newRun("r", "a", jobs))
 	reason := func(i int) string { return fmt.Sprintf("reason %d", i) }
 	outcome := func(i int) ledger.Outcome {
-		return ledger.Outcome{Index: i, Outcome: core.Failed, Attempt: 1, Reason: reason(i), Detail: []byte(reason(i))}
+		return ledger.Outcome{Index: i, Outcome: core.Failed, Attempt: 1, Reason: core.Reason(reason(i)), Detail: []byte(reason(i))}
 	}
 	for i := range jobs / 2 {
 		record(t, old, "r", outcome(i))

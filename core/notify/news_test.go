@@ -80,7 +80,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))
 	var outcomes []ledger.Outcome
 	for i := range 40 {
-		outcomes = append(outcomes, ledger.Outcome{Outcome: core.Failed, Reason: strings.Repeat("x", i+1)})
+		outcomes = append(outcomes, ledger.Outcome{Outcome: core.Failed, Reason: core.Reason(strings.Repeat("x", i+1))})
 	}
 	b.run("r1", outcomes...)
 	run, err := b.ledger.Run(t.Context(), ledger.AllTenants(), "r1")

@@ -27,7 +27,7 @@ func TestARunThatFailedIsTold(t *testing.T) {
 	b.start()
 	outcomes := []ledger.Outcome{{Outcome: core.Changed}}
 	for i := range 5 {
-		outcomes = append(outcomes, ledger.Outcome{Outcome: core.Unreachable, Reason: fmt.Sprintf("dial fw-%d:22: timeout\nsecond line", i+2)})
+		outcomes = append(outcomes, ledger.Outcome{Outcome: core.Unreachable, Reason: core.Reason(fmt.Sprintf("dial fw-%d:22: timeout\nsecond line", i+2))})
 	}
 	outcomes = append(outcomes, ledger.Outcome{Outcome: core.Failed, Reason: "disk full on fw-7"})
 	b.run("r1", outcomes...)
@@ -131,7 +131,7 @@ func TestFaultW15MissedWindowsAreNotAFailedRun(t *testing.T) {
 	r := newReceiver(t, nil)
 	b := newBed(t, newLedger(t), hook(r.URL))
 	b.start()
-	missed := ledger.Outcome{Outcome: core.Cancelled, Reason: core.NeedsReapproval + "no window is left"}
+	missed := ledger.Outcome{Outcome: core.Cancelled, Reason: core.Because(core.NeedsReapproval, "needs_reapproval: no window is left")}
 	b.run("r-missed", missed, ledger.Outcome{Outcome: core.Changed}, missed)
 	b.run("r-stopped", missed, ledger.Outcome{Outcome: core.Cancelled, Reason: "the run was stopped"})
 	b.run("r-failed", missed, ledger.Outcome{Outcome: core.Failed})

@@ -282,7 +282,7 @@ func (s *Service) ended(ctx context.Context, h ledger.Happening, view round) ([]
 		}
 	}
 	n.Title = fmt.Sprintf("%s: %s of %s; run %s is %s", run.Playbook, strings.Join(counts, ", "), hosts(run.Total), run.ID, run.Phase)
-	n.compose(strings.TrimSpace(firstLine(run.Reason) + "\n" + more))
+	n.compose(strings.TrimSpace(firstLine(run.Reason.Text()) + "\n" + more))
 	all[0].Notice = n
 	return all, nil
 }

@@ -45,7 +45,7 @@ func (s *Service) missedWindowsOnly(ctx context.Context, r *ledger.Run) (bool, e
 			return false, err
 		}
 		for i := range list {
-			if !strings.HasPrefix(list[i].Reason, core.NeedsReapproval) {
+			if list[i].ReasonCode != core.NeedsReapproval {
 				return false, nil
 			}
 		}
@@ -117,23 +117,23 @@ func firstLine(reason string) string {
 }
 
 // withoutHost puts a word in the place of the host's own name, where that stands by itself.
-func withoutHost(reason, host string) string {
+func withoutHost(text, host string) string {
 	if host == "" {
-		return reason
+		return text
 	}
 	var b strings.Builder
 	for {
-		i := strings.Index(reason, host)
+		i := strings.Index(text, host)
 		if i < 0 {
-			return b.String() + reason
+			return b.String() + text
 		}
 		end := i + len(host)
-		if (i == 0 || !nameByte(reason[i-1])) && (end == len(reason) || !nameByte(reason[end])) {
-			b.WriteString(reason[:i] + hostWord)
+		if (i == 0 || !nameByte(text[i-1])) && (end == len(text) || !nameByte(text[end])) {
+			b.WriteString(text[:i] + hostWord)
 		} else {
-			b.WriteString(reason[:end])
+			b.WriteString(text[:end])
 		}
-		reason = reason[end:]
+		text = text[end:]
 	}
 }
 

@@ -69,7 +69,7 @@ type Node interface {
 type Control interface {
 	Submitter
 	// Cancel ends the run: when it returns, no job of it will start.
-	Cancel(ctx context.Context, run, reason string) error
+	Cancel(ctx context.Context, run string, reason core.Reason) error
 	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one round trip, but
 	// for large waves and those that are stopped. It answers for each of them, in order: each is adjusted by itself.
 	Adjust(ctx context.Context, runs ...Adjust) []error
@@ -143,7 +143,7 @@ type Waker interface {
 	WakeJob(ctx context.Context, job core.JobID, event string) (bool, error)
 	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many. It works in
 	// bounded steps as Wake does, and may be called again as Wake may.
-	Dismiss(ctx context.Context, run, event, reason string) (int, error)
+	Dismiss(ctx context.Context, run, event string, reason core.Reason) (int, error)
 }
 
 // Inspect reads.
@@ -235,7 +235,7 @@ type Record struct {
 	Index   int // of the first job
 	Count   int // jobs in a row, 1 but for bulk cancels
 	Outcome core.Outcome
-	Reason  string // of outcomes that the queue itself decided
+	Reason  core.Reason // of outcomes that the queue itself decided
 	Attempt int
 	Detail  []byte
 	State   []byte // of outcomes that the queue itself decided: the job's last, as a lease would have it
@@ -243,11 +243,12 @@ type Record struct {
 
 // Adjust changes a run. Nil fields stay as they are.
 type Adjust struct {
-	Run    string
-	Paused *bool
-	Weight *int
-	Limit  *int   // only grows; 0 means all
-	Stop   string // why the run is stopped, as a spent budget stops it; "" is not
+	Run         string
+	Paused      *bool
+	Weight      *int
+	MaxInFlight *int        // 0: no limit; jobs that are leased go on
+	Limit       *int        // only grows; 0 means all
+	Stop        core.Reason // why the run is stopped, as a spent budget stops it; "" is not
 }
 
 // Stats is the state of the whole queue.

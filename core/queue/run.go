@@ -153,18 +153,18 @@ func WhySuspended(event string) string {
 
 // Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of Outcomes.
 type Status struct {
-	Run       string `json:"run"`
-	Tenant    string `json:"tenant"`
-	Phase     Phase  `json:"phase"`
-	Reason    string `json:"reason,omitempty"` // of Stopped and Cancelled
-	Complete  bool   `json:"complete"`         // every job has its outcome
-	Total     int    `json:"total"`
-	Limit     int    `json:"limit"` // Total when all are released
-	Pending   int    `json:"pending"`
-	Blocked   int    `json:"blocked"`
-	InFlight  int    `json:"in_flight"`
-	Waiting   int    `json:"waiting"` // for the next attempt, or for the time of a Return
-	Suspended int    `json:"suspended"`
+	Run       string      `json:"run"`
+	Tenant    string      `json:"tenant"`
+	Phase     Phase       `json:"phase"`
+	Reason    core.Reason `json:"reason,omitempty"` // of Stopped and Cancelled
+	Complete  bool        `json:"complete"`         // every job has its outcome
+	Total     int         `json:"total"`
+	Limit     int         `json:"limit"` // Total when all are released
+	Pending   int         `json:"pending"`
+	Blocked   int         `json:"blocked"`
+	InFlight  int         `json:"in_flight"`
+	Waiting   int         `json:"waiting"` // for the next attempt, or for the time of a Return
+	Suspended int         `json:"suspended"`
 	// Deferred counts the released jobs, among Pending and Suspended, that wait for a time when they
 	// may start: those of segments that are not due yet, and those suspended for EventWindow.
 	Deferred int                  `json:"deferred"`

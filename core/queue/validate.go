@@ -172,6 +172,9 @@ func (a Adjust) Validate() error {
 	if a.Weight != nil && (*a.Weight < 1 || *a.Weight > MaxWeight) {
 		return fmt.Errorf("weight is %d, expected 1 to %d: %w", *a.Weight, MaxWeight, core.ErrInvalid)
 	}
+	if a.MaxInFlight != nil && (*a.MaxInFlight < 0 || *a.MaxInFlight > MaxTargets) {
+		return fmt.Errorf("max_in_flight is %d, expected 0 (no limit) to %d: %w", *a.MaxInFlight, MaxTargets, core.ErrInvalid)
+	}
 	if a.Limit != nil && (*a.Limit < 0 || *a.Limit > MaxTargets) {
 		return fmt.Errorf("limit is %d, expected 0 (all) to %d: %w", *a.Limit, MaxTargets, core.ErrInvalid)
 	}

@@ -65,7 +65,7 @@ func Encode(d Definition, s State) []byte {
 		w.text(string(r.Cause))
 		w.bool(r.Fired)
 		w.time(r.At)
-		w.text(r.Reason)
+		w.text(string(r.Reason))
 	})
 	return w.b
 }
@@ -110,7 +110,7 @@ func Decode(id ID, data []byte) (d Definition, s State, err error) {
 		items(&r, func() string { run := r.run(); r.time(); return run })
 	}
 	s.Last = items(&r, func() Result {
-		return Result{RunID: r.run(), Nominal: r.time(), Count: int(r.int()), Cause: Cause(r.text()), Fired: r.bool(), At: r.time(), Reason: r.text()}
+		return Result{RunID: r.run(), Nominal: r.time(), Count: int(r.int()), Cause: Cause(r.text()), Fired: r.bool(), At: r.time(), Reason: core.Reason(r.text())}
 	})
 	if r.err == nil && len(r.b) > 0 {
 		r.fail()

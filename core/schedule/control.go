@@ -117,7 +117,7 @@ func normal(d Definition) Definition {
 }
 
 // dropWaiting drops the fire that waits.
-func (s *State) dropWaiting(id ID, now time.Time, reason string) {
+func (s *State) dropWaiting(id ID, now time.Time, reason core.Reason) {
 	if w := s.Waiting; w != nil {
 		s.Waiting = nil
 		s.skip(Skip{From: w.Nominal, To: w.Nominal, Count: 1, RunID: RunID(id, w.Nominal), Cause: w.Cause, Reason: reason}, now)
@@ -126,7 +126,7 @@ func (s *State) dropWaiting(id ID, now time.Time, reason string) {
 
 func (s *State) pause(id ID, now time.Time, reason string) {
 	s.Paused, s.Reason = true, cut(reason)
-	s.dropWaiting(id, now, "the schedule was paused: "+reason)
+	s.dropWaiting(id, now, core.Because("", "the schedule was paused: "+reason))
 }
 
 func (s *State) resume(now time.Time) { s.Paused, s.Reason, s.Since = false, "", now }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Decision is what is to become of a schedule at a moment.
@@ -84,7 +86,7 @@ func (d *decider) giveUp() {
 			return false
 		}
 		reason := fmt.Sprintf("could not be launched until %s: %s", stamp(until), c.Err)
-		d.drop(Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: reason})
+		d.drop(Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: core.Because(core.NotLaunched, reason)})
 		return true
 	})
 }
@@ -137,20 +139,20 @@ func (d *decider) onTime(nominal time.Time) {
 	switch {
 	case !d.s.busy():
 		if w != nil { // one caught up; a queued one is released before
-			d.dropWaiting("a later fire is on time")
+			d.dropWaiting(core.Because(core.Overlap, "a later fire is on time"))
 		}
 		d.claim(nominal, ByCron, nil)
 	case d.Overlap == OverlapCancel && len(d.s.Claimed) == 0:
 		d.cancelAndLaunch(nominal)
 	case d.Overlap == OverlapCancel:
-		d.dropWaiting("a later fire took its place")
+		d.dropWaiting(core.Because(core.Overlap, "a later fire took its place"))
 		d.s.Waiting = &Waiting{Nominal: nominal, Cause: ByCron}
 	case d.Overlap == OverlapQueue && w == nil:
 		d.s.Waiting = &Waiting{Nominal: nominal, Cause: ByCron}
 	case d.Overlap == OverlapQueue:
-		d.dropOne(nominal, ByCron, fmt.Sprintf("the fire of %s waits already, and only one may", stamp(w.Nominal)))
+		d.dropOne(nominal, ByCron, core.Because(core.Overlap, fmt.Sprintf("the fire of %s waits already, and only one may", stamp(w.Nominal))))
 	default:
-		d.dropOne(nominal, ByCron, d.busyWith())
+		d.dropOne(nominal, ByCron, core.Because(core.Overlap, d.busyWith()))
 	}
 }
 
@@ -162,7 +164,7 @@ func (d *decider) busyWith() string {
 }
 
 func (d *decider) cancelAndLaunch(nominal time.Time) {
-	d.dropWaiting("a later fire is on time")
+	d.dropWaiting(core.Because(core.Overlap, "a later fire is on time"))
 	var cancel []string
 	for _, r := range d.s.Active {
 		cancel = append(cancel, r.ID)
@@ -176,18 +178,18 @@ func (d *decider) missed(first time.Time) {
 	last := d.lastMissed(first)
 	reason := fmt.Sprintf("missed: no server looked within %v", Grace)
 	if d.tooLate(last, d.now) {
-		d.dropRange(first, last, fmt.Sprintf("too late: start_within %v has passed", d.StartWithin))
+		d.dropRange(first, last, core.Because(core.TooLate, fmt.Sprintf("too late: start_within %v has passed", d.StartWithin)))
 		return
 	}
 	if d.CatchUp != CatchUpOnce {
-		d.dropRange(first, last, reason)
+		d.dropRange(first, last, core.Because(core.Missed, reason))
 		return
 	}
 	if before, ok := d.latest(first.Add(-1), last.Add(-1)); ok {
-		d.dropRange(first, before, reason+", and only the latest is caught up")
+		d.dropRange(first, before, core.Because(core.Missed, reason+", and only the latest is caught up"))
 	}
 	d.advance(last)
-	d.dropWaiting("a later fire was missed and is caught up in its place")
+	d.dropWaiting(core.Because(core.Overlap, "a later fire was missed and is caught up in its place"))
 	d.s.Waiting = &Waiting{Nominal: last, Cause: ByCatchUp}
 }
 
@@ -214,12 +216,12 @@ func (d *decider) lastMissed(first time.Time) time.Time {
 func (d *decider) missedAll(first time.Time) (wait bool) {
 	if d.StartWithin > 0 {
 		if last, ok := d.latest(first.Add(-1), d.now.Add(-d.StartWithin-1)); ok {
-			d.dropRange(first, last, fmt.Sprintf("too late: start_within %v has passed", d.StartWithin))
+			d.dropRange(first, last, core.Because(core.TooLate, fmt.Sprintf("too late: start_within %v has passed", d.StartWithin)))
 			return false
 		}
 	}
 	if last, ok := d.beyondCatchUp(first); ok {
-		d.dropRange(first, last, fmt.Sprintf("missed: of so many at most the newest %d are caught up", MaxCatchUp))
+		d.dropRange(first, last, core.Because(core.Missed, fmt.Sprintf("missed: of so many at most the newest %d are caught up", MaxCatchUp)))
 		return false
 	}
 	if d.s.busy() || d.s.Waiting != nil {
@@ -251,7 +253,7 @@ func (d *decider) release(cause Cause) {
 	}
 	switch {
 	case d.tooLate(w.Nominal, d.now):
-		d.dropWaiting(fmt.Sprintf("too late: it waited until start_within %v had passed", d.StartWithin))
+		d.dropWaiting(core.Because(core.TooLate, fmt.Sprintf("too late: it waited until start_within %v had passed", d.StartWithin)))
 	case d.Overlap == OverlapCancel && cause == ByCron && len(d.s.Claimed) == 0:
 		d.s.Waiting = nil
 		d.cancelAndLaunch(w.Nominal)
@@ -281,11 +283,11 @@ func (d *decider) claim(nominal time.Time, cause Cause, cancel []string) {
 	d.s.Claimed = append(d.s.Claimed, Claim{RunID: RunID(d.ID, nominal), Nominal: nominal, Cause: cause, Decided: d.now, Cancel: cancel})
 }
 
-func (d *decider) dropOne(nominal time.Time, cause Cause, reason string) {
+func (d *decider) dropOne(nominal time.Time, cause Cause, reason core.Reason) {
 	d.drop(Skip{From: nominal, To: nominal, Count: 1, RunID: RunID(d.ID, nominal), Cause: cause, Reason: reason})
 }
 
-func (d *decider) dropWaiting(reason string) {
+func (d *decider) dropWaiting(reason core.Reason) {
 	if w := d.s.Waiting; w != nil {
 		d.s.Waiting = nil
 		d.dropOne(w.Nominal, w.Cause, reason)
@@ -293,7 +295,7 @@ func (d *decider) dropWaiting(reason string) {
 }
 
 // dropRange passes over the nominal times from first to last.
-func (d *decider) dropRange(first, last time.Time, reason string) {
+func (d *decider) dropRange(first, last time.Time, reason core.Reason) {
 	d.advance(last)
 	if first.Equal(last) {
 		d.dropOne(first, ByCron, reason)
@@ -304,7 +306,7 @@ func (d *decider) dropRange(first, last time.Time, reason string) {
 }
 
 func (d *decider) drop(k Skip) {
-	k.Reason = cut(k.Reason)
+	k.Reason = cutReason(k.Reason)
 	d.s.skip(k, d.now)
 	d.skips = append(d.skips, k)
 }

@@ -196,7 +196,7 @@ func TestTheLargestStateFits(t *testing.T) {
 		s.Backfill = append(s.Backfill, Span{at, at})
 	}
 	for range MaxLast {
-		s.note(Result{RunID: run, Nominal: at, Count: 1 << 30, Cause: ByCron, At: at, Reason: text})
+		s.note(Result{RunID: run, Nominal: at, Count: 1 << 30, Cause: ByCron, At: at, Reason: core.Reason(text)})
 	}
 	if n := len(Encode(d, s)); n > ledger.MaxSchedule {
 		t.Errorf("%d bytes, a row holds %d", n, ledger.MaxSchedule)

@@ -47,7 +47,7 @@ func settle(s State, launches []launch, now time.Time) (State, []settled) {
 			out = append(out, settled{claim: c})
 		case errors.Is(l.err, core.ErrInvalid) || errors.Is(l.err, core.ErrConflict):
 			s.Claimed = slices.Delete(s.Claimed, i, i+1)
-			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cut("refused: " + l.err.Error())}
+			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cutReason(core.Because(core.Refused, "refused: "+l.err.Error()))}
 			s.skip(k, now)
 			out = append(out, settled{claim: c, err: l.err, skip: &k})
 		default:
@@ -64,6 +64,9 @@ func settle(s State, launches []launch, now time.Time) (State, []settled) {
 func retryDelay(attempts int) time.Duration {
 	return min(core.Backoff{Interval: retryFirst}.Delay(attempts-1, 0), retryMost)
 }
+
+// cutReason shortens the text of a reason as cut does.
+func cutReason(r core.Reason) core.Reason { return core.Because(r.Code(), cut(r.Text())) }
 
 // cut shortens a reason to MaxReason bytes of UTF-8.
 func cut(text string) string {

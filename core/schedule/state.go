@@ -2,8 +2,9 @@ package schedule
 
 import (
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Grace, retries and bounds of what a schedule's state holds.
@@ -70,13 +71,13 @@ type Span struct{ After, To time.Time }
 
 // Result is what became of a fire, or of a range of fires that shared a fate.
 type Result struct {
-	RunID   string    `json:"run,omitempty"` // of one fire
-	Nominal time.Time `json:"nominal"`       // of the last one of a range
-	Count   int       `json:"count"`
-	Cause   Cause     `json:"cause"`
-	Fired   bool      `json:"fired"`
-	At      time.Time `json:"at"`
-	Reason  string    `json:"reason,omitempty"` // why it was skipped
+	RunID   string      `json:"run,omitempty"` // of one fire
+	Nominal time.Time   `json:"nominal"`       // of the last one of a range
+	Count   int         `json:"count"`
+	Cause   Cause       `json:"cause"`
+	Fired   bool        `json:"fired"`
+	At      time.Time   `json:"at"`
+	Reason  core.Reason `json:"reason,omitempty"` // why it was skipped
 }
 
 // Skip tells of fires that were not launched.
@@ -86,21 +87,7 @@ type Skip struct {
 	More     bool      // there were more than Count
 	RunID    string    // of a single fire
 	Cause    Cause
-	Reason   string
-}
-
-// Why is the reason in one word, of a few: missed, too_late, refused, not_launched, overlap, or other.
-func (k Skip) Why() string {
-	for _, c := range []struct{ why, begins string }{
-		{"missed", "missed: "}, {"too_late", "too late: "}, {"refused", "refused: "},
-		{"not_launched", "could not be launched"},
-		{"overlap", "a later fire "}, {"overlap", "the fire of "}, {"overlap", "run "},
-	} {
-		if strings.HasPrefix(k.Reason, c.begins) {
-			return c.why
-		}
-	}
-	return "other"
+	Reason   core.Reason
 }
 
 // clone copies a state, so that a decision changes nothing that it was given.
@@ -126,7 +113,7 @@ func (s *State) knows(run string) bool {
 }
 
 func (s *State) note(r Result) {
-	r.Reason = cut(r.Reason)
+	r.Reason = cutReason(r.Reason)
 	if s.Last = append(s.Last, r); len(s.Last) > MaxLast {
 		s.Last = slices.Clone(s.Last[len(s.Last)-MaxLast:])
 	}

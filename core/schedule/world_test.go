@@ -76,7 +76,7 @@ func (w *world) skip(k Skip) {
 		line += "+"
 	}
 	w.log = append(w.log, line)
-	w.reasons = append(w.reasons, k.Reason)
+	w.reasons = append(w.reasons, k.Reason.Text())
 }
 
 func short(t time.Time) string { return t.Format("15:04") }

@@ -180,7 +180,7 @@ func approvalsOf(book *gate.Book, name string, hosts int, said []catalog.Approva
 	for i := range standings {
 		s := &standings[i]
 		a := api.WindowApproval{
-			Set: name, Rule: s.Rule, Hosts: hosts, Hash: s.Hash, State: approvalState(s, now), Reason: strings.TrimPrefix(s.Reason, "unapproved: "),
+			Set: name, Rule: s.Rule, Hosts: hosts, Hash: s.Hash, State: approvalState(s, now), Reason: s.Reason,
 			Waiting: []api.Occurrence{}, Given: []api.WindowWord{},
 		}
 		if b := s.Beside; b != nil {

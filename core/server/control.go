@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 )
 
 // late is what a 202 of these operations says.
@@ -158,50 +158,46 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	if in.Body.Criticality != nil && *in.Body.Criticality != before.Criticality {
 		return nil, fmt.Errorf("run %s is in the queue, and its criticality is fixed: %w", before.ID, core.ErrConflict)
 	}
-	if in.Body.Weight != nil {
-		had, err := s.weightOf(ctx, before.ID)
-		if err != nil {
-			return nil, err
-		}
-		if err := queue.AdjustOne(ctx, s.cfg.Queue, before.ID, queue.Adjust{Weight: in.Body.Weight}); err != nil {
-			return nil, err
-		}
-		if err := s.note(ctx, by, ledger.Entry{
-			Tenant: before.Tenant, Action: reweight, Kind: "run", Subject: before.ID, Before: asJSON(weight{had}), After: asJSON(weight{*in.Body.Weight}),
-		}); err != nil {
-			return nil, err
-		}
+	if in.Body.Weight == nil && in.Body.MaxInFlight == nil {
+		return &versioned[api.Run]{etagOf(before.Version), runOf(before)}, nil
 	}
-	return &versioned[api.Run]{etagOf(before.Version), runOf(before)}, nil
+	l, err := s.restore(ctx, before.ID)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.cfg.Controller.SetShares(ctx, by.scope, before.ID, ledger.Shares{Weight: in.Body.Weight, MaxInFlight: in.Body.MaxInFlight})
+	if err != nil {
+		return nil, err
+	}
+	had, has := sharesOf(before, l), sharesOf(after, l)
+	e := ledger.Entry{Tenant: before.Tenant, Action: "run.reweight", Kind: "run", Subject: before.ID, Before: asJSON(had), After: asJSON(has)}
+	if err := s.note(ctx, by, e); err != nil {
+		return nil, err
+	}
+	return &versioned[api.Run]{etagOf(after.Version), runOf(after)}, nil
 }
 
-const reweight = "run.reweight"
-
-// weight is what the audit log says of a run's.
-type weight struct {
-	Weight int `json:"weight"`
+// shares are what the audit log says of a run's.
+type shares struct {
+	Weight      int `json:"weight"`
+	MaxInFlight int `json:"max_in_flight"`
 }
 
-// weightOf is the weight of a run that is in the queue: the one that it was given last, or else came with.
-func (s *Server) weightOf(ctx context.Context, id string) (int, error) {
-	said, _, err := s.cfg.Ledger.AuditLog(ctx, ledger.AllTenants(), ledger.AuditFilter{Action: reweight, Kind: "run", Subject: id}, ledger.Page{Limit: 1})
-	if err != nil {
-		return 0, err
+// sharesOf are those of a run in the queue: given last, or else what it was launched with.
+func sharesOf(r ledger.Run, l *launch.Launch) shares {
+	now := shares{max(l.Run.Weight, 1), l.Run.MaxInFlight}
+	if r.Shares.Weight != nil {
+		now.Weight = *r.Shares.Weight
 	}
-	var last weight
-	if len(said) > 0 && json.Unmarshal(said[0].After, &last) == nil && last.Weight > 0 {
-		return last.Weight, nil
+	if r.Shares.MaxInFlight != nil {
+		now.MaxInFlight = *r.Shares.MaxInFlight
 	}
-	l, err := s.restore(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	return max(l.Run.Weight, 1), nil
+	return now
 }
 
 // changeWaiting changes a run that no queue has had.
 func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run, c api.ChangeRun) (*versioned[api.Run], error) {
-	if c.Weight == nil && (c.Criticality == nil || *c.Criticality == before.Criticality) {
+	if c.Weight == nil && c.MaxInFlight == nil && (c.Criticality == nil || *c.Criticality == before.Criticality) {
 		return &versioned[api.Run]{etagOf(before.Version), runOf(before)}, nil
 	}
 	l, err := s.restore(ctx, before.ID)
@@ -214,6 +210,9 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 	}
 	if c.Weight != nil {
 		l.Run.Weight = *c.Weight
+	}
+	if c.MaxInFlight != nil {
+		l.Run.MaxInFlight = *c.MaxInFlight
 	}
 	return s.amend(ctx, by, before, a)
 }

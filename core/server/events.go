@@ -122,7 +122,7 @@ func (f *follow) wholeRun(ctx context.Context) error {
 		p.Cursor = next
 	}
 	over := runOf(run)
-	if err := f.out.send(api.Event{Time: run.Ended, Event: api.RunDone, Run: run.ID, Text: run.Reason, Over: &over}); err != nil {
+	if err := f.out.send(api.Event{Time: run.Ended, Event: api.RunDone, Run: run.ID, Text: run.Reason.Text(), Over: &over}); err != nil {
 		return err
 	}
 	return f.out.flush()

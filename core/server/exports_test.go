@@ -26,7 +26,7 @@ func fillHistory(t *testing.T, l *ledger.Ledger) {
 		b := ledger.Batch{Run: n.ID}
 		for j, text := range nasty {
 			n.Jobs = append(n.Jobs, ledger.JobHost{Host: fmt.Sprint("h", j), Tenant: []string{"acme", "globex"}[j%2]})
-			b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: j, Outcome: core.Failed, Reason: text, Attempt: 1, Worker: "w", Took: time.Second})
+			b.Outcomes = append(b.Outcomes, ledger.Outcome{Index: j, Outcome: core.Failed, Reason: core.Reason(text), Attempt: 1, Worker: "w", Took: time.Second})
 		}
 		n.Jobs = append(n.Jobs, ledger.JobHost{Host: "open", Tenant: tenant})
 		_, _, err := l.Accept(t.Context(), n)

@@ -240,7 +240,7 @@ func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[ap
 	}
 	items := make([]api.Attempt, len(all))
 	for i, a := range all {
-		items[i] = api.Attempt{Attempt: a.Attempt, Outcome: a.Outcome, Reason: a.Reason, Step: a.Step, Worker: a.Worker, Started: a.Started}
+		items[i] = api.Attempt{Attempt: a.Attempt, Outcome: a.Outcome, Reason: a.Reason, ReasonCode: a.ReasonCode, Step: a.Step, Worker: a.Worker, Started: a.Started}
 		if !a.Started.IsZero() {
 			items[i].Ended = a.Started.Add(a.Took)
 		}
@@ -251,7 +251,7 @@ func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[ap
 // jobOf shows a job of the ledger.
 func jobOf(j ledger.Job) api.Job {
 	shown := api.Job{
-		Run: j.Run, Index: j.Index, Host: j.Host, Customer: j.Tenant, Playbook: j.Playbook, Outcome: j.Outcome, Reason: j.Reason,
+		Run: j.Run, Index: j.Index, Host: j.Host, Customer: j.Tenant, Playbook: j.Playbook, Outcome: j.Outcome, Reason: j.Reason, ReasonCode: j.ReasonCode,
 		Step: j.Step, Attempt: j.Attempt, Worker: j.Worker, Started: j.Started, Ended: j.Recorded,
 	}
 	if !j.Started.IsZero() {

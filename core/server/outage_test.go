@@ -42,7 +42,7 @@ func TestFaultR8ALedgerThatIsAwayIsReportedOnce(t *testing.T) {
 // deaf is a queue that takes no changes.
 type deaf struct{ queue.Queue }
 
-func (deaf) Cancel(context.Context, string, string) error {
+func (deaf) Cancel(context.Context, string, core.Reason) error {
 	return fmt.Errorf("write: %w", core.ErrUnavailable)
 }
 

@@ -191,7 +191,7 @@ func runOf(r ledger.Run) api.Run {
 		uncertain = r.Uncertain
 	}
 	return api.Run{
-		MayHaveBegun: uncertain, ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, Phase: phase, Reason: r.Reason, LaunchedBy: r.LaunchedBy,
+		MayHaveBegun: uncertain, ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, Phase: phase, Reason: r.Reason.Text(), ReasonCode: r.Reason.Code(), LaunchedBy: r.LaunchedBy,
 		Schedule: schedule, Criticality: r.Criticality, Created: r.Created, Ended: r.Ended, Total: r.Total, Outcomes: r.Outcomes,
 	}
 }

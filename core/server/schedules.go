@@ -303,7 +303,7 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 		if r.Fired {
 			shown.LastRun, shown.LastFire = r.RunID, r.Nominal
 		} else {
-			shown.LastSkip = r.Reason
+			shown.LastSkip = r.Reason.Text()
 		}
 	}
 	return shown

@@ -338,7 +338,7 @@ func TestReweightTellsTheFormerWeight(t *testing.T) {
 	for i, weights := range [][2]int{{1, 7}, {7, 3}} {
 		want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{Weight: &weights[1]}), http.StatusOK)
 		e := b.newest()
-		told := [2]string{string(asJSON(weight{weights[0]})), string(asJSON(weight{weights[1]}))}
+		told := [2]string{string(asJSON(shares{Weight: weights[0]})), string(asJSON(shares{Weight: weights[1]}))}
 		if string(e.Before) != told[0] || string(e.After) != told[1] {
 			t.Errorf("change %d: %s", i, asJSON(e))
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -298,8 +297,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	case err != nil:
 		sr.Outcome, sr.Reason = core.Failed, err.Error()
 		if timedOut {
-			why, _ := strings.CutPrefix(out.Reason, "timed out") // what is left says how it ended
-			sr.Reason = fmt.Sprintf("timed out after %v%s", a.limit(), why)
+			sr.Reason = fmt.Sprintf("timed out after %v%s", a.limit(), out.How)
 		}
 	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
 		text := fmt.Sprintf("timed out after %v", a.limit())

@@ -20,6 +20,7 @@ type verdict struct {
 	outcome   core.Outcome // of AckDone, and of AckRetry where that is not granted
 	step      string
 	reason    string
+	code      core.ReasonCode // of reason, where it has one
 	after     time.Duration
 	event     string
 	keepLocks bool
@@ -277,7 +278,7 @@ func (m *machine) result(v verdict) core.Result {
 		steps = append(slices.Clip(steps), p)
 	}
 	return core.Result{
-		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, Step: v.step,
+		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, ReasonCode: v.code, Step: v.step,
 		Started: m.state.Started, Took: m.state.Took + time.Since(m.job.started), Steps: steps,
 		Handlers: m.pendingHandlers(),
 	}

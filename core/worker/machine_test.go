@@ -383,7 +383,7 @@ func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {
 			<-ctx.Done()
 			<-time.After(time.Second)
-			return host.Outcome{Failed: true, TimedOut: true, Reason: "timed out, and did not end within 1s; its process is killed", Effects: host.EffectsUnknown},
+			return host.Outcome{Failed: true, TimedOut: true, How: ", and did not end within 1s; its process is killed", Effects: host.EffectsUnknown},
 				fmt.Errorf("%w: lab 1.0.0: the call was asked to end, and did not", core.ErrPluginFailed)
 		}
 		begin := time.Now()

@@ -298,7 +298,7 @@ func (p *proof) check() {
 		}
 		r := list[0]
 		p.plugins.seen[string(r.Outcome)]++
-		if len(r.Reason) > len(core.NeedsReapproval) && r.Reason[:len(core.NeedsReapproval)] == core.NeedsReapproval {
+		if r.ReasonCode == core.NeedsReapproval {
 			p.plugins.seen["needs_reapproval"]++
 		}
 		if !r.Outcome.Valid() || !r.Outcome.Good() && r.Reason == "" {

@@ -169,6 +169,7 @@ func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
 			reason += fmt.Sprintf("; step %s had begun, and stopped at a checkpoint", step)
 		}
 		v := done(core.Cancelled, step, reason)
+		v.code = core.NeedsReapproval
 		return &v
 	}
 	after := lookAgain // at least: definitions may change between this answer and the queue's taking it, and their wake pass by

@@ -230,7 +230,7 @@ steps:
 		l.post("r", approved(`, revoked: "2000-01-01T01:00:00Z"`))
 		r := l.results(la)[0]
 		n.drain()
-		if r.Outcome != core.Cancelled || !strings.HasPrefix(r.Reason, core.NeedsReapproval) || l.plugins.steps() != "one.1" || r.Steps[0].Outcome != core.Changed {
+		if r.Outcome != core.Cancelled || r.ReasonCode != core.NeedsReapproval || l.plugins.steps() != "one.1" || r.Steps[0].Outcome != core.Changed {
 			t.Errorf("%+v after %s: what runs goes on, and nothing starts", r, l.plugins.steps())
 		}
 	})
@@ -302,7 +302,7 @@ func TestCarryOver(t *testing.T) {
 				}
 				r := l.results(la)[0]
 				n.drain()
-				if r.Outcome != tc.want || tc.want == core.Cancelled && !strings.HasPrefix(r.Reason, core.NeedsReapproval) {
+				if r.Outcome != tc.want || tc.want == core.Cancelled && r.ReasonCode != core.NeedsReapproval {
 					t.Errorf("%+v", r)
 				}
 			})

@@ -176,6 +176,7 @@ type Outcome struct {
 	Retryable                               bool   // of Failed
 	Effects                                 string // of Failed: none, partial, unknown
 	Unreachable, RolledBack, Lost, TimedOut bool
+	How                                     string // of TimedOut by its deadline: how the call ended, to follow "timed out"
 
 	State       *State // of Suspended
 	ResumeAfter time.Duration

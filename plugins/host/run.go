@@ -68,7 +68,7 @@ func crashed(err error) (Outcome, error) {
 // ended is the outcome of a call whose ctx ended.
 func ended(err error, how, effects string) Outcome {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return Outcome{Failed: true, TimedOut: true, Reason: "timed out" + how, Effects: effects}
+		return Outcome{Failed: true, TimedOut: true, How: how, Reason: "timed out" + how, Effects: effects}
 	}
 	return Outcome{Cancelled: true, Reason: "cancelled" + how, Effects: effects}
 }

@@ -135,9 +135,9 @@ func (a *app) runsForecastCmd() *cobra.Command {
 
 func (a *app) runsSetCmd() *cobra.Command {
 	var r remoteFlags
-	var weight, criticality int
+	var weight, criticality, most int
 	var c *cobra.Command
-	c = a.runVerb("set", "Change a run that is not over: its weight, or its criticality before it is in the queue",
+	c = a.runVerb("set", "Change a run that is not over: its weight, how many hosts it works on at once, or its criticality before it is in the queue",
 		"  turnus runs set 20261120-021500-ab3cd5ef --weight 4", &r, func(ctx context.Context, ask *client.Client, id string) (api.Run, error) {
 			var change api.ChangeRun
 			if c.Flags().Changed("weight") {
@@ -146,12 +146,16 @@ func (a *app) runsSetCmd() *cobra.Command {
 			if c.Flags().Changed("criticality") {
 				change.Criticality = &criticality
 			}
+			if c.Flags().Changed("max-in-flight") {
+				change.MaxInFlight = &most
+			}
 			if change == (api.ChangeRun{}) {
-				return api.Run{}, console.Invalid("nothing to change: give --weight or --criticality")
+				return api.Run{}, console.Invalid("nothing to change: give --weight, --max-in-flight or --criticality")
 			}
 			return ask.ChangeRun(ctx, id, change)
 		})
 	c.Flags().IntVar(&weight, "weight", 0, "1 to 1000: its share of the workers' time beside other runs of its tenant")
+	c.Flags().IntVar(&most, "max-in-flight", 0, "0 to 100000: hosts at once; 0 is no limit")
 	c.Flags().IntVar(&criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt")
 	return c
 }

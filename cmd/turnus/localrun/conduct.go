@@ -223,7 +223,7 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 		return err
 	}
 	if run.Complete() { // before the queue had it
-		c.looked(queue.Status{Run: run.ID, Phase: queue.Cancelled, Reason: reason, Complete: true})
+		c.looked(queue.Status{Run: run.ID, Phase: queue.Cancelled, Reason: core.Because("", reason), Complete: true})
 		return nil
 	}
 	timer := time.NewTimer(patience)
@@ -415,7 +415,7 @@ func (c *Conductor) report(p *Part, s queue.Status) runview.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := runview.Report{
-		Run: p.Launch.Run.ID, Playbook: p.Launch.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason, Total: len(p.Launch.Hosts),
+		Run: p.Launch.Run.ID, Playbook: p.Launch.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason.Text(), Total: len(p.Launch.Hosts),
 		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
 		Unrecorded: c.record.folder == "", Check: p.Launch.Snapshot.Check, Unfit: p.Launch.Unfit,
 	}

@@ -208,9 +208,9 @@ type recapKind struct {
 // recapKinds are the bad outcomes, and before them what waits for somebody's decision: whatever
 // the outcome, it did not happen for want of an approval.
 func recapKinds() []recapKind {
-	kinds := []recapKind{{"unapproved", console.Yellow, func(r core.Result) bool { return unapproved(r.Reason) }}}
+	kinds := []recapKind{{"unapproved", console.Yellow, func(r core.Result) bool { return unapproved(r) }}}
 	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
-		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r core.Result) bool { return r.Outcome == o && !unapproved(r.Reason) }})
+		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r core.Result) bool { return r.Outcome == o && !unapproved(r) }})
 	}
 	return kinds
 }

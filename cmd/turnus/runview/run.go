@@ -177,7 +177,7 @@ func OutcomeText(outcomes map[core.Outcome]int) string {
 // resultOf is a job as recaps know it.
 func resultOf(j api.Job) core.Result {
 	r := core.Result{
-		Job: core.JobID{Run: j.Run, Index: j.Index}, Host: j.Host, Customer: j.Customer, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step,
+		Job: core.JobID{Run: j.Run, Index: j.Index}, Host: j.Host, Customer: j.Customer, Outcome: j.Outcome, Reason: j.Reason, ReasonCode: j.ReasonCode, Step: j.Step,
 		Attempt: j.Attempt, Worker: j.Worker, Started: j.Started, Steps: j.Steps,
 	}
 	if !j.Ended.IsZero() && !j.Started.IsZero() {

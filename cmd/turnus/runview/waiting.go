@@ -2,7 +2,6 @@ package runview
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
@@ -37,4 +36,4 @@ func setName(set string) string {
 }
 
 // unapproved tells whether a job ended because somebody has to approve anew.
-func unapproved(reason string) bool { return strings.HasPrefix(reason, core.NeedsReapproval) }
+func unapproved(r core.Result) bool { return r.ReasonCode == core.NeedsReapproval }

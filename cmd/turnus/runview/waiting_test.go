@@ -45,7 +45,7 @@ func TestWhatIsSaidOfWaitingHosts(t *testing.T) {
 
 func TestUnapprovedHostsAreListedApart(t *testing.T) {
 	results := []core.Result{
-		{Host: "a", Outcome: core.Cancelled, Reason: core.NeedsReapproval + "approval CHG7 was revoked"},
+		{Host: "a", Outcome: core.Cancelled, Reason: "needs_reapproval: approval CHG7 was revoked", ReasonCode: core.NeedsReapproval},
 		{Host: "b", Outcome: core.Cancelled, Reason: "cancelled by the operator"},
 		{Host: "c", Outcome: core.Changed},
 	}

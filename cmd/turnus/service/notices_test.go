@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -23,7 +24,7 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 		span  time.Duration
 	}{
 		"held, and the ledger says so": {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: "look"}, "", foldSoon},
-		"held over":                    {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: controller.HeldOver}, "run_held " + controller.HeldOver, foldSoon},
+		"held over":                    {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: core.Because(core.QueueOlder, "the queue came back older")}, "run_held the queue came back older", foldSoon},
 		"repeated":                     {controller.Event{Kind: controller.RunRepeated, Run: "r1", Count: 3}, "run_repeated a second end", foldSoon},
 		"refused":                      {controller.Event{Kind: controller.RunRefused, Run: "r1", Reason: "no such type"}, "run_failed no such type", foldSoon},
 		"missed":                       {controller.Event{Kind: controller.WindowMissed, Run: "r1", Count: 2, Reason: "it is over"}, "window_missed it is over", foldSoon},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -179,20 +180,20 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 	span := foldSoon
 	switch e.Kind {
 	case controller.RunHeld:
-		if e.Reason == controller.HeldOver { // the ledger writes the others down
-			n.Kind, n.Text = policy.RunHeld, "it is held: "+e.Reason
+		if e.Reason.Code() == core.QueueOlder { // the ledger writes the others down
+			n.Kind, n.Text = policy.RunHeld, "it is held: "+e.Reason.Text()
 		}
 	case controller.RunRepeated:
 		n.Kind, n.Count, n.Text = policy.RunRepeated, e.Count, "a second end of\nWhat was recorded first counts; look at the hosts."
 	case controller.RunRefused:
-		n.Kind, n.Text = policy.RunFailed, "it cannot be run: "+e.Reason
+		n.Kind, n.Text = policy.RunFailed, "it cannot be run: "+e.Reason.Text()
 	case controller.WindowMissed:
-		n.Kind, n.Count, n.Text = policy.WindowMissed, e.Count, "no window is left to\n"+e.Reason
+		n.Kind, n.Count, n.Text = policy.WindowMissed, e.Count, "no window is left to\n"+e.Reason.Text()
 	case controller.WaveAsks:
 		n.Kind, n.Fold, span = policy.ApprovalNeeded, fmt.Sprintf("%s/%d", e.Run, e.Wave), ledger.Once
 		n.Text = fmt.Sprintf("wave %d waits for an approval\nturnus approve %s lets it go on", e.Wave+1, e.Run)
 	case controller.StepStalled:
-		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason, foldDaily
+		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason.Text(), foldDaily
 		n.Text = fmt.Sprintf("%s parked until a person has seen to it\nturnus runs show %s --jobs shows which. turnus wake %s %s lets what waits go on.",
 			console.Plural(e.Count, "job"), e.Run, e.Run, e.Reason)
 	case controller.QueueAway:

@@ -11,7 +11,7 @@ import (
 )
 
 // Cancel ends the run. It gives the queue free between batches of jobs.
-func (q *Queue) Cancel(ctx context.Context, id, reason string) error {
+func (q *Queue) Cancel(ctx context.Context, id string, reason core.Reason) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -80,6 +80,9 @@ func (q *Queue) adjust(ctx context.Context, a queue.Adjust) error {
 	if a.Weight != nil {
 		r.weight = *a.Weight
 	}
+	if a.MaxInFlight != nil {
+		r.maxInFlight = *a.MaxInFlight
+	}
 	if a.Limit != nil {
 		r.limit = max(r.limit, r.released(*a.Limit))
 		r.late = r.releasedOf(r.later.items)
@@ -105,7 +108,7 @@ func (r *run) released(limit int) int {
 }
 
 // Dismiss ends the jobs that wait for event as cancelled, in batches as Wake.
-func (q *Queue) Dismiss(ctx context.Context, id, event, reason string) (int, error) {
+func (q *Queue) Dismiss(ctx context.Context, id, event string, reason core.Reason) (int, error) {
 	return q.eachAwaiting(ctx, "dismiss", id, event, func(j *job) {
 		r := j.r
 		q.unpark(j)

@@ -136,7 +136,7 @@ func (q *Queue) Load(ctx context.Context, ahead time.Duration) (queue.Load, erro
 			continue
 		}
 		rl := queue.RunLoad{
-			Status: q.status(r, now), Weight: r.tenant.weight, MaxInFlight: r.submitted.MaxInFlight,
+			Status: q.status(r, now), Weight: r.tenant.weight, MaxInFlight: r.maxInFlight,
 			Timed: r.later.len() + r.timers.len(), Ready: r.place >= 0,
 		}
 		rl.Late, rl.Soon = r.ahead(now, now.Add(ahead))
@@ -262,13 +262,13 @@ func (q *Queue) explainJob(j *job, now time.Time) (reason string, until time.Tim
 func (r *run) explainReady(index int) string {
 	switch {
 	case r.over():
-		return "is about to be cancelled: " + r.reason
+		return "is about to be cancelled: " + r.reason.Text()
 	case r.phase == queue.Paused:
 		return "its run is paused"
 	case index >= r.limit:
 		return fmt.Sprintf("is not released: the wave ends before job %d", r.limit)
 	case !r.open():
-		return fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", r.count.leased, r.submitted.MaxInFlight)
+		return fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", r.count.leased, r.maxInFlight)
 	}
 	return fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", r.count.leased, r.tenant.inFlight)
 }
@@ -279,7 +279,7 @@ func (r *run) explainEnd(index int) string {
 		if index >= int(p.index) && index < int(p.index+p.count) {
 			reason := "ended as " + string(outcomeOrder[p.outcome])
 			if p.reason != "" {
-				reason += ": " + p.reason
+				reason += ": " + p.reason.Text()
 			}
 			return reason
 		}

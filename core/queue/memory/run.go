@@ -44,14 +44,15 @@ type span struct {
 
 // run is one flow.
 type run struct {
-	id        string
-	submitted queue.Run // for the idempotency of Submit, and the slices
-	seq       uint64
-	tenant    *tenant
-	weight    int
-	limit     int // always between 1 and the number of targets
-	phase     queue.Phase
-	reason    string
+	id          string
+	submitted   queue.Run // for the idempotency of Submit, and the slices
+	seq         uint64
+	tenant      *tenant
+	weight      int
+	limit       int // always between 1 and the number of targets
+	phase       queue.Phase
+	reason      core.Reason
+	maxInFlight int
 
 	fresh   heap[span] // due, by index
 	later   heap[span] // not yet due, by due time
@@ -114,13 +115,13 @@ type job struct {
 type record struct {
 	index, count, attempt int32
 	outcome               uint8
-	reason                string
+	reason                core.Reason
 	detail                []byte // of a record with a reason, the job's state
 }
 
 func newRun(spec queue.Run, t *tenant, seq uint64) *run {
 	r := &run{
-		id: spec.ID, submitted: spec, seq: seq, tenant: t, weight: spec.Weight,
+		id: spec.ID, submitted: spec, seq: seq, tenant: t, weight: spec.Weight, maxInFlight: spec.MaxInFlight,
 		limit: spec.Limit, phase: queue.Active,
 		jobs: map[int]*job{}, groups: locks{}, place: -1, timedPlace: -1,
 		ready:  heap[*job]{less: func(a, b *job) bool { return a.index < b.index }, place: placeJob},
@@ -212,7 +213,7 @@ func (r *run) deferred(now time.Time) int {
 
 // open tells whether the run may lease at all now.
 func (r *run) open() bool {
-	return r.phase == queue.Active && (r.submitted.MaxInFlight == 0 || r.count.leased < r.submitted.MaxInFlight)
+	return r.phase == queue.Active && (r.maxInFlight == 0 || r.count.leased < r.maxInFlight)
 }
 
 // hasWork tells whether a job could be tried now.

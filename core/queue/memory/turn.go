@@ -245,11 +245,11 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 	spec := &r.submitted
 	switch {
 	case spec.OnLost == queue.LostHold:
-		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job; nobody knows what the host saw", j.data)
+		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job; nobody knows what the host saw"), j.data)
 	case r.over():
-		q.finish(j, core.EvFinish, core.Lost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason, j.data)
+		q.finish(j, core.EvFinish, core.Lost, silent(node, r), j.data)
 	case j.crashes >= spec.MaxCrashes:
-		q.finish(j, core.EvFinish, core.Lost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node), j.data)
+		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node)), j.data)
 	default:
 		j.unheard = node
 		q.put(j, core.EvRetry, spec.Backoff.Delay(j.crashes-1, random()), now)
@@ -257,8 +257,13 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 	q.settle(r)
 }
 
+// silent is why a job of a run that is over ended as lost.
+func silent(node string, r *run) core.Reason {
+	return core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason.Text())
+}
+
 // finish records the outcome of a job and spends the budget. detail is its state where there is a reason.
-func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason string, detail []byte) {
+func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason core.Reason, detail []byte) {
 	r := j.r
 	id := j.id()
 	q.move(j, e)
@@ -275,11 +280,11 @@ func (q *Queue) spend(r *run, o core.Outcome, index int) {
 	spec := &r.submitted
 	switch {
 	case o == core.Lost:
-		q.stop(r, queue.Stopped, fmt.Sprintf("job %s ended as lost", core.JobID{Run: r.id, Index: index}))
+		q.stop(r, queue.Stopped, core.Because(core.HostLost, fmt.Sprintf("job %s ended as lost", core.JobID{Run: r.id, Index: index})))
 	case o.SpendsBudget() && spec.StopAfter > 0 && r.bad() >= spec.StopAfter:
-		q.stop(r, queue.Stopped, fmt.Sprintf("the budget is spent: %d failed, stop_after is %d", r.bad(), spec.StopAfter))
+		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the budget is spent: %d failed, stop_after is %d", r.bad(), spec.StopAfter)))
 	case o == core.Unreachable && spec.StopUnreachable > 0 && r.outcomes[outcomeCode(o)] >= spec.StopUnreachable:
-		q.stop(r, queue.Stopped, fmt.Sprintf("the budget is spent: %d unreachable, stop_unreachable is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable))
+		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the budget is spent: %d unreachable, stop_unreachable is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable)))
 	}
 }
 
@@ -332,7 +337,7 @@ func outcomeCode(o core.Outcome) uint8 {
 }
 
 // stop ends a run before its time; sweep then ends its jobs.
-func (q *Queue) stop(r *run, phase queue.Phase, reason string) {
+func (q *Queue) stop(r *run, phase queue.Phase, reason core.Reason) {
 	if r.complete || r.phase == queue.Cancelled || (r.phase == queue.Stopped && phase == queue.Stopped) {
 		return
 	}
@@ -409,7 +414,7 @@ func (q *Queue) end(j *job) {
 // what the host saw.
 func (q *Queue) abandon(j *job) {
 	if j.unheard != "" {
-		q.finish(j, core.EvCancel, core.Lost, "worker "+j.unheard+" was silent past its lease while it held the job, and the run was over: "+j.r.reason, j.data)
+		q.finish(j, core.EvCancel, core.Lost, silent(j.unheard, j.r), j.data)
 		return
 	}
 	q.finish(j, core.EvCancel, core.Cancelled, j.r.reason, j.data)

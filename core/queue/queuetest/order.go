@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/turnus/turnus/core"
@@ -10,6 +11,7 @@ import (
 var orderTests = []test{
 	{name: "RunsShareEqually", run: shareRuns},
 	{name: "WeightsShare", run: shareWeights},
+	{name: "MaxInFlightOfALiveRun", run: mostOfLive},
 	{name: "TenantsShareEqually", run: shareTenants},
 	{name: "TenantWeightsShare", run: shareTenantWeights},
 	{name: "ReweightCounts", run: reweight},
@@ -91,6 +93,38 @@ func reweight(f *fixture) {
 	s := f.open("n")
 	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Weight: new(3)}))
 	f.wantShares(f.leaseN(s, 40), map[string]int{"a": 30, "b": 10})
+}
+
+// mostOfLive: how many jobs of a run are leased at once may change while it runs. Those that are leased go on.
+func mostOfLive(f *fixture) {
+	for _, n := range []int{4, 100} {
+		id := fmt.Sprint("run-of-", n)
+		r := run(id, n)
+		r.MaxInFlight = 1
+		f.submit(r)
+		s := f.open("n")
+		got := []queue.Lease{f.one(s)}
+		f.none(s, "max_in_flight is 1")
+		f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{MaxInFlight: new(3)}))
+		got = append(got, f.leaseN(s, 2)...)
+		f.none(s, "max_in_flight is 3")
+		f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{MaxInFlight: new(2)}))
+		f.ack(s, done(got[0], core.Changed))
+		f.none(s, "two of three are leased, and max_in_flight is 2")
+		if created, err := queue.SubmitOne(f.ctx, f.q, r); err != nil || created {
+			f.Errorf("the run as it was submitted: created %t, %v", created, err)
+		}
+		f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{MaxInFlight: new(0)}))
+		got = append(got[1:], f.leaseN(s, n-3)...)
+		for _, l := range got {
+			f.ack(s, done(l, core.Changed))
+		}
+		eq(f, "complete", f.status(id).Complete, true)
+		if err := queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{MaxInFlight: new(-1)}); !errors.Is(err, core.ErrInvalid) {
+			f.Errorf("max_in_flight -1: %v, expected core.ErrInvalid", err)
+		}
+		f.clean()
+	}
 }
 
 func newcomer(f *fixture) {

@@ -132,7 +132,7 @@ func settledBudget(f *fixture) {
 			continue
 		}
 		eq(f, "phase of "+id, st.Phase, queue.Stopped)
-		eq(f, "reason of "+id, st.Reason, tc.reason)
+		eq(f, "reason of "+id, st.Reason.Text(), tc.reason)
 		st = f.completes(s, id)
 		ended := 0
 		for _, k := range tc.settled {

@@ -212,7 +212,7 @@ func cancelEnds(f *fixture) {
 	eq(f, "reason", st.Reason, "the customer called")
 	f.endedEverywhere(core.Failed)
 	for _, rec := range f.records("a") {
-		if rec.Outcome == core.Cancelled && !strings.Contains(rec.Reason, "the customer called") {
+		if rec.Outcome == core.Cancelled && !strings.Contains(rec.Reason.Text(), "the customer called") {
 			f.Errorf("record %+v does not carry the reason", rec)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Cancel ends the run. No job of it starts after the first step; the others end what is not leased.
-func (q *Queue) Cancel(ctx context.Context, run, reason string) error {
+func (q *Queue) Cancel(ctx context.Context, run string, reason core.Reason) error {
 	if reason == "" {
 		reason = "cancelled by an operator"
 	}
@@ -22,9 +22,9 @@ func (q *Queue) Cancel(ctx context.Context, run, reason string) error {
 }
 
 // end cancels a run, or stops it.
-func (q *Queue) end(ctx context.Context, run, reason, stop string) error {
+func (q *Queue) end(ctx context.Context, run string, reason core.Reason, stop string) error {
 	for {
-		left, err := q.number(ctx, q.scripts.cancel, run, reason, stop)
+		left, err := q.number(ctx, q.scripts.cancel, run, string(reason), stop)
 		if err != nil || left == 0 {
 			return err
 		}
@@ -86,20 +86,23 @@ func (q *Queue) adjust(ctx context.Context, runs []queue.Adjust, answers []error
 
 // packAdjusts is what adjust.lua reads; again, of what was not all released.
 func packAdjusts(runs []queue.Adjust, list []int, again bool) []byte {
-	b := appendList(nil, 4*len(list))
+	b := appendList(nil, 5*len(list))
 	for _, i := range list {
 		a := &runs[i]
-		var paused, weight, limit string
+		var paused, weight, most, limit string
 		if a.Paused != nil && !again {
 			paused = strconv.Itoa(int(flag(*a.Paused)))
 		}
 		if a.Weight != nil && !again {
 			weight = strconv.Itoa(*a.Weight)
 		}
+		if a.MaxInFlight != nil && !again {
+			most = strconv.Itoa(*a.MaxInFlight)
+		}
 		if a.Limit != nil {
 			limit = strconv.Itoa(*a.Limit)
 		}
-		b = appendText(appendText(appendText(appendText(b, a.Run), paused), weight), limit)
+		b = appendText(appendText(appendText(appendText(appendText(b, a.Run), paused), weight), most), limit)
 	}
 	return b
 }
@@ -111,8 +114,8 @@ func (q *Queue) Wake(ctx context.Context, run, event string) (int, error) {
 }
 
 // Dismiss ends the run's jobs that wait for event as cancelled, in steps as Wake.
-func (q *Queue) Dismiss(ctx context.Context, run, event, reason string) (int, error) {
-	return q.eachAwaiting(ctx, "dismiss", run, event, reason)
+func (q *Queue) Dismiss(ctx context.Context, run, event string, reason core.Reason) (int, error) {
+	return q.eachAwaiting(ctx, "dismiss", run, event, string(reason))
 }
 
 func (q *Queue) eachAwaiting(ctx context.Context, verb, run, event string, reason ...any) (int, error) {

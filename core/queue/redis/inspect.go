@@ -189,7 +189,7 @@ func whyEnded(list []queue.Record, index int) (string, bool) {
 		}
 		reason := "ended as " + string(rec.Outcome)
 		if rec.Reason != "" {
-			reason += ": " + rec.Reason
+			reason += ": " + rec.Reason.Text()
 		}
 		return reason, true
 	}

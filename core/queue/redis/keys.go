@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redisconn"
 )
@@ -87,6 +88,11 @@ func runSuffixes() []string {
 	return out
 }
 
+// code is what a reason of the scripts ends with, as text in Lua.
+func code(c core.ReasonCode) string {
+	return "'" + strings.ReplaceAll(string(core.Because(c, "")), "\x1f", `\31`) + "'"
+}
+
 // luaNames are the names of keys as the scripts write them, and how lease time is counted: a session lives for ttl of it.
 func luaNames(ttl time.Duration) map[string]string {
 	names := map[string]string{
@@ -94,7 +100,8 @@ func luaNames(ttl time.Duration) map[string]string {
 		"LEASE_STEP":  strconv.FormatInt(max(ttl/leaseSteps, time.Microsecond).Microseconds(), 10),
 		"UNFORMATTED": "'" + unformatted + "'",
 		"DROPPED":     "'" + queue.Dropped + "'",
-		"RUNKEYS":     "{'" + strings.Join(runSuffixes(), "','") + "'}",
+		"WORKER_LOST": code(core.WorkerLost), "HOST_LOST": code(core.HostLost), "THRESHOLD_REACHED": code(core.ThresholdReached),
+		"RUNKEYS": "{'" + strings.Join(runSuffixes(), "','") + "'}",
 	}
 	for i, k := range append(fixedKeys(), prefixes()...) {
 		names[k.lua] = "KEYS[" + strconv.Itoa(i+1) + "]"

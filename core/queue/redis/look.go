@@ -166,7 +166,7 @@ func readProgress(r *wire, run string) queue.RunLoad {
 			st.Pending -= n
 		}
 	}
-	st.Tenant, st.Reason = strings.Clone(r.text()), strings.Clone(r.text())
+	st.Tenant, st.Reason = strings.Clone(r.text()), core.Reason(strings.Clone(r.text()))
 	st.Timed = r.int() + st.Waiting + st.Suspended
 	st.Since = time.Duration(r.int64()) * time.Microsecond
 	st.Deferred = r.int()

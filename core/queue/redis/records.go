@@ -89,7 +89,7 @@ func unpackRecords(e entry) ([]queue.Record, error) {
 		}
 		rec := queue.Record{
 			Index: int(binary.BigEndian.Uint32(b)), Count: int(binary.BigEndian.Uint32(b[4:])),
-			Outcome: outcomes[code-1], Attempt: int(binary.BigEndian.Uint16(b[9:])), Reason: string(b[17 : 17+reason]),
+			Outcome: outcomes[code-1], Attempt: int(binary.BigEndian.Uint16(b[9:])), Reason: core.Reason(b[17 : 17+reason]),
 		}
 		switch rest := b[17+reason : 17+reason+detail : 17+reason+detail]; {
 		case detail == 0:

@@ -237,7 +237,7 @@ func (q *Queue) openRecords(run string, list []queue.Record) error {
 			return fmt.Errorf("record of job %s: %w", job, err)
 		}
 		if err != nil {
-			r.Reason = "what the worker recorded of it cannot be taken: " + err.Error()
+			r.Reason = core.Because("", "what the worker recorded of it cannot be taken: "+err.Error())
 		}
 		r.Detail = plain
 		if r.State, err = q.open(r.State, place(stateOf, job)); errors.Is(err, keyring.ErrNoKey) {

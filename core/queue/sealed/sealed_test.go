@@ -507,7 +507,7 @@ func TestATamperedRecordSaysSo(t *testing.T) {
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if list[0].Detail != nil || list[0].Outcome != core.Changed || !strings.Contains(list[0].Reason, "cannot be taken") || string(list[1].Detail) != "detail of "+word {
+	if list[0].Detail != nil || list[0].Outcome != core.Changed || !strings.Contains(list[0].Reason.Text(), "cannot be taken") || string(list[1].Detail) != "detail of "+word {
 		t.Errorf("%+v", list)
 	}
 }

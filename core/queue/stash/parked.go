@@ -124,7 +124,7 @@ func (s *Queue) WakeJob(ctx context.Context, job core.JobID, event string) (bool
 }
 
 // Dismiss ends the run's jobs that wait for event.
-func (s *Queue) Dismiss(ctx context.Context, run, event, reason string) (int, error) {
+func (s *Queue) Dismiss(ctx context.Context, run, event string, reason core.Reason) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.woken(run, event)

@@ -168,7 +168,7 @@ func (s *Queue) Adopt(ctx context.Context, session string) ([]queue.Lease, error
 }
 
 // Cancel ends the run: nobody goes on with what is parked.
-func (s *Queue) Cancel(ctx context.Context, run, reason string) error {
+func (s *Queue) Cancel(ctx context.Context, run string, reason core.Reason) error {
 	if err := s.Backend.Cancel(ctx, run, reason); err != nil {
 		return err
 	}

@@ -59,11 +59,16 @@ local function setjob(f, idx, ...)
   call('HSET', f.k .. xJobs, idx, pack(...))
 end
 
+-- silent is why a job of a run that is over ended as lost.
+local function silent(f, node)
+  return 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. string.match(reasonof(f), '^[^\31]*') .. WORKER_LOST
+end
+
 -- unheard is why a job that is not to go on ended as lost: its last lease crashed, and nobody said since what the host saw. Else nil.
 local function unheard(f, idx)
   local token, node = select(6, jobstate(f, idx))
   if token ~= 0 then return nil end
-  return 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f)
+  return silent(f, node)
 end
 
 local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
@@ -99,13 +104,13 @@ local function crash(f, idx, l, node)
   unlease(f, l)
   local crashes = l.crashes + 1
   if f.hold then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job; nobody knows what the host saw', stateof(f, idx, l))
+    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job; nobody knows what the host saw' .. WORKER_LOST, stateof(f, idx, l))
   end
   if f.phase >= STOPPED then
-    return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. reasonof(f), stateof(f, idx, l))
+    return finish(f, idx, l, LOST, silent(f, node), stateof(f, idx, l))
   end
   if crashes >= f.maxcrash then
-    return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node, stateof(f, idx, l))
+    return finish(f, idx, l, LOST, 'dead: its worker died ' .. crashes .. ' times, the last was ' .. node .. WORKER_LOST, stateof(f, idx, l))
   end
   local d = f.bint * 2 ^ min(l.crashes, 16)
   if f.bmax > 0 then d = min(d, f.bmax) end

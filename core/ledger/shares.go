@@ -1,0 +1,34 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Shares are what a run may use of the workers. A nil field is as the run was launched.
+type Shares struct {
+	Weight      *int
+	MaxInFlight *int // 0: no limit
+}
+
+// SetShares changes the shares of a run that is not complete; nil fields stay. They outlast the queue: who puts the
+// run into another one gives them to it.
+func (l *Ledger) SetShares(ctx context.Context, s Scope, id string, to Shares) (Run, error) {
+	return l.change(ctx, s, id, "change the shares of run", func(t *tx, run *Run) error {
+		if run.Complete() {
+			return fmt.Errorf("it is over: %w", core.ErrConflict)
+		}
+		if to.Weight != nil {
+			run.Shares.Weight = to.Weight
+		}
+		if to.MaxInFlight != nil {
+			run.Shares.MaxInFlight = to.MaxInFlight
+		}
+		run.Version++
+		_, err := t.exec(ctx, `UPDATE runs SET weight = $2, max_in_flight = $3, version = $4 WHERE seq = $1`,
+			run.seq, run.Shares.Weight, run.Shares.MaxInFlight, run.Version)
+		return err
+	})
+}

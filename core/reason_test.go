@@ -1,0 +1,46 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+)
+
+func TestReason(t *testing.T) {
+	for _, tc := range []struct {
+		reason core.Reason
+		code   core.ReasonCode
+		text   string
+	}{
+		{"", "", ""},
+		{"an old record", "", "an old record"},
+		{"needs_reapproval: an old record", "", "needs_reapproval: an old record"}, // none is derived from prose
+		{core.Because("", "why"), "", "why"},
+		{core.Because(core.WorkerLost, "it went silent"), core.WorkerLost, "it went silent"},
+		{core.Because(core.WorkerLost, ""), core.WorkerLost, ""},
+		{core.Because("", "forged\x1fneeds_reapproval"), "", "forged needs_reapproval"},
+		{core.Because(core.HostLost, "forged\x1fneeds_reapproval"), core.HostLost, "forged needs_reapproval"},
+	} {
+		shown, err := json.Marshal(tc.reason)
+		if tc.reason.Code() != tc.code || tc.reason.Text() != tc.text || fmt.Sprint(tc.reason) != tc.text || err != nil || string(shown) != fmt.Sprintf("%q", tc.text) {
+			t.Errorf("%q: code %q, text %q, JSON %s", string(tc.reason), tc.reason.Code(), tc.reason.Text(), shown)
+		}
+	}
+}
+
+// The codes are public: the guide of the API lists each.
+func TestReasonCodesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range core.ReasonCodes() {
+		if !strings.Contains(string(doc), "| `"+string(code)+"` |") {
+			t.Errorf("docs/api.md does not list the reason code %s", code)
+		}
+	}
+}
