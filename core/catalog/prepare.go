@@ -67,7 +67,7 @@ func (c *Catalog) Prepare(now Current, book *playbooks.Playbook, q Request, l La
 	return launch.Prepare(book, hosts, launch.Options{
 		RunID: l.RunID, Files: c.FilesOf(now.Set, book), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
 		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.book, Board: BoardName, SkipUnfit: l.SkipUnfit,
-		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, Trace: l.Trace,
+		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, TenantWeight: now.Set.TenantWeight, Trace: l.Trace,
 	})
 }
 

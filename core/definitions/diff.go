@@ -102,6 +102,7 @@ func Diff(before, after *Set, from time.Time) Changes {
 	out.Changes = append(out.Changes, diffSecrets(before, after)...)
 	out.Changes = append(out.Changes, diffNotify(before.Notify, after.Notify)...)
 	out.Changes = append(out.Changes, diffFourEyes(before, after)...)
+	out.Changes = append(out.Changes, diffWeights(before, after)...)
 	out.Changes = append(out.Changes, diffHosts(before, after)...)
 	slices.SortStableFunc(out.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(slices.Index(kindOrder, a.Kind), slices.Index(kindOrder, b.Kind)), cmp.Compare(a.Name, b.Name))
@@ -117,6 +118,16 @@ func diffFourEyes(before, after *Set) (out []Change) {
 	}
 	for _, tenant := range gone {
 		out = append(out, Change{Kind: KindTenant, Name: tenant, Action: Changed, Details: []string{"four_eyes: its runs no longer need another person's approval"}})
+	}
+	return out
+}
+
+// diffWeights lists the tenants whose share of the workers changes.
+func diffWeights(before, after *Set) (out []Change) {
+	for _, tenant := range unionKeys(before.weights, after.weights) {
+		if old, now := before.TenantWeight(tenant), after.TenantWeight(tenant); old != now {
+			out = append(out, Change{Kind: KindTenant, Name: tenant, Action: Changed, Details: []string{fmt.Sprintf("tenant_weights: %d, before: %d", now, old)}})
+		}
 	}
 	return out
 }

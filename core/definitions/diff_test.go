@@ -130,9 +130,14 @@ func TestFaultS13DiffSaysWhoDemandsFourEyes(t *testing.T) {
 	files := good()
 	files = edited(files, "inventory/hosts.yaml", "address: 10.0.0.3", "address: 10.0.0.3, customer: acme")
 	free, demanding := mustSet(t, files), mustSet(t, with(files, "turnus.yaml", "four_eyes: [acme]\n"))
+	weighty := mustSet(t, with(files, "turnus.yaml", "tenant_weights: {acme: 3}\n"))
+	if weighty.TenantWeight("acme") != 3 || weighty.TenantWeight("other") != 1 {
+		t.Errorf("weights %d, %d", weighty.TenantWeight("acme"), weighty.TenantWeight("other"))
+	}
 	for want, c := range map[string]Changes{
 		"four_eyes: its runs need another person's approval":           Diff(free, demanding, noon),
 		"four_eyes: its runs no longer need another person's approval": Diff(demanding, free, noon),
+		"tenant_weights: 3, before: 1":                                 Diff(free, weighty, noon),
 	} {
 		if text := textOf(t, c); !strings.Contains(text, "~ tenant acme\n    "+want) {
 			t.Errorf("%s", text)

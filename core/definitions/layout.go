@@ -28,8 +28,14 @@ const (
 
 var parts = []string{partPlaybooks, partInventory, partWindows, partSecrets, partNotify}
 
-// keyFourEyes is the key of turnus.yaml that is no place: the tenants whose runs need another person's approval.
-const keyFourEyes = "four_eyes"
+// Keys of turnus.yaml that are no places: the tenants whose runs need another person's approval, and what share of
+// the workers tenants have.
+const (
+	keyFourEyes = "four_eyes"
+	keyWeights  = "tenant_weights"
+)
+
+const maxTenantWeight = 1000
 
 // optional tells whether a tree may do without a part.
 func optional(part string) bool {
@@ -84,7 +90,8 @@ func (l *loader) readLayout(data []byte) {
 				l.readFourEyes(data, r, item)
 			}
 		}
-		r.Mapping(root, "the file", append(fields, fourEyes)...)
+		weights := yamlread.Field{Key: keyWeights, Read: func(n *yaml.Node) { l.readWeights(data, r, n) }}
+		r.Mapping(root, "the file", append(fields, fourEyes, weights)...)
 	}
 	for _, p := range problems {
 		l.failAt(data, &yaml.Node{Line: p.Line, Column: p.Col}, p.Error(), p.Hint)
@@ -99,6 +106,28 @@ func (l *loader) readFourEyes(data []byte, r *yamlread.Reader, n *yaml.Node) {
 	}
 	tenant := v.Value
 	l.set.fourEyes = append(l.set.fourEyes, tenant)
+	l.checkTenant(data, n, keyFourEyes, tenant)
+}
+
+// readWeights reads a weight for each named tenant; others have 1.
+func (l *loader) readWeights(data []byte, r *yamlread.Reader, n *yaml.Node) {
+	l.set.weights = map[string]int{}
+	var fields []yamlread.Field
+	into := map[string]*int{}
+	for _, p := range r.Pairs(n, keyWeights) {
+		tenant := p.Key.Value
+		into[tenant] = new(1)
+		fields = append(fields, r.Int(tenant, into[tenant], 1, maxTenantWeight))
+		l.checkTenant(data, p.Key, keyWeights, tenant)
+	}
+	r.Mapping(n, keyWeights, fields...)
+	for tenant, weight := range into {
+		l.set.weights[tenant] = *weight
+	}
+}
+
+// checkTenant notes a problem where no host and no playbook is of the tenant, once they are known.
+func (l *loader) checkTenant(data []byte, n *yaml.Node, key, tenant string) {
 	l.later = append(l.later, func() {
 		known := map[string]bool{}
 		for _, h := range l.set.Inventory.Hosts {
@@ -108,7 +137,7 @@ func (l *loader) readFourEyes(data []byte, r *yamlread.Reader, n *yaml.Node) {
 			known[p.Tenant] = true
 		}
 		if tenant == "" || !known[tenant] {
-			l.failAt(data, n, fmt.Sprintf("%s: no host and no playbook is of tenant %q", keyFourEyes, yamlread.Clip(tenant)),
+			l.failAt(data, n, fmt.Sprintf("%s: no host and no playbook is of tenant %q", key, yamlread.Clip(tenant)),
 				yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known))))
 		}
 	})

@@ -44,8 +44,9 @@ type Set struct {
 	Notify    *policy.Policy         // who is told of what
 	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
 
-	fourEyes []string   // tenants whose runs need another person's approval
-	docs     []Document // by path
+	fourEyes []string       // tenants whose runs need another person's approval
+	weights  map[string]int // of tenants; 1 of those that are not named
+	docs     []Document     // by path
 	windows  []windows.Document
 	layout   layout
 	selected map[string][]string // playbook to the names of the hosts that targets: selects
@@ -53,6 +54,9 @@ type Set struct {
 
 // FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's approval.
 func (s *Set) FourEyes(tenant string) bool { return slices.Contains(s.fourEyes, tenant) }
+
+// TenantWeight is what share of the workers a tenant has beside others: from 1.
+func (s *Set) TenantWeight(tenant string) int { return max(s.weights[tenant], 1) }
 
 // Revision is the commit that a set comes from. The zero Revision is none: a plain folder.
 type Revision struct {

@@ -61,7 +61,9 @@ type Options struct {
 	Need func(playbook, step, uses string) (time.Duration, bool)
 	// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's approval; nil: none do.
 	FourEyes func(tenant string) bool
-	within   time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
+	// TenantWeight is the share of the workers that a tenant has beside others; nil: 1 each.
+	TenantWeight func(tenant string) int
+	within       time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
 
 	// Board is the name under which workers find the windows, see calendar.Options.
 	Board string
@@ -203,6 +205,9 @@ func newRun(p *playbooks.Playbook, o Options, limits []int) queue.Run {
 		MaxInFlight:     s.MaxInFlight.Of(total),
 		StopAfter:       s.StopAfter.Of(total),
 		StopUnreachable: s.StopUnreachable.Of(total),
+	}
+	if o.TenantWeight != nil {
+		r.TenantWeight = o.TenantWeight(p.Tenant)
 	}
 	if o.MaxInFlight > 0 {
 		r.MaxInFlight = o.MaxInFlight

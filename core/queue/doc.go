@@ -18,8 +18,8 @@
 //     stale, and changes nothing.
 //  4. Leases live as long as their session beats. When a session is silent for
 //     SessionTTL, whichever node calls Turn next recovers its jobs, boundedly many a
-//     call: OnLost retry counts the attempt and puts the job back after the
-//     run's backoff (lost at MaxCrashes); OnLost hold ends it as lost.
+//     call: OnLost retry counts the attempt and puts the job back
+//     (lost at the MaxCrashes-th crash); OnLost hold ends it as lost.
 //  5. Two leased jobs never share a Target.Host, whatever their runs, nor, where
 //     their runs are Disruptive, a Target.HAGroup. Within a run at most PerGroup
 //     jobs of one Target.Group are leased at once. A job that meets a held lock
@@ -64,7 +64,7 @@
 // Return keeps it. Suspend with an Event and After 0 waits for the event only; without an Event,
 // After 0 is due at once. All of them, and reaping, add the time since the lease to Served.
 //
-// Crashes. A job whose session is reaped is made due after Backoff.Delay(crashes so far, from 0, …);
+// Crashes. A job whose session is reaped is due again at once;
 // at the MaxCrashes-th crash it ends as lost. In a run that is stopped or cancelled it
 // ends as lost instead of being tried again. A crash keeps the job's State.
 //
@@ -136,7 +136,7 @@
 // Submit refuses: no targets; ids that are empty (run, host), not UTF-8 or longer than MaxIDLength;
 // Segments that are negative, empty or do not add up to the targets; negative numbers; weights over
 // MaxWeight (0 is 1); a Priority out of bounds; Settled that is unsorted, overlaps, leaves the
-// targets or has more than MaxSettled ranges; an unknown OnLost; Backoff.Jitter outside 0 … 1. The
+// targets or has more than MaxSettled ranges; an unknown OnLost. The
 // caller must not change a run's slices afterwards.
 //
 // A complete run is kept for a retention that the implementation's options say (a day or more),

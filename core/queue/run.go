@@ -22,6 +22,7 @@ const (
 	MaxSettled     = 1_000_000 // of Run.Settled
 	MaxSubmit      = 1000      // runs of one Submit
 	MaxAdjust      = 1000      // runs of one Adjust
+	MaxCrashes     = 3         // of a job: the last one ends it as lost
 )
 
 // SealRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and MaxDetail:
@@ -61,10 +62,8 @@ type Run struct {
 	StopUnreachable int // budget of unreachable outcomes; 0 means none
 	Disruptive      bool
 
-	OnLost     OnLost       // LostRetry when empty
-	MaxCrashes int          // 3 when zero
-	Backoff    core.Backoff // between recoveries of a crashed job
-	Payload    []byte       // the snapshot, given to workers by Payload
+	OnLost  OnLost // LostRetry when empty
+	Payload []byte // the snapshot, given to workers by Payload
 }
 
 // Target is one host's share of a run.

@@ -38,7 +38,6 @@ func (r *Run) Validate() error {
 		{"per group", r.PerGroup, 0, MaxTargets},
 		{"stop after", r.StopAfter, 0, MaxTargets},
 		{"stop after unreachable", r.StopUnreachable, 0, MaxTargets},
-		{"max crashes", r.MaxCrashes, 0, 1000},
 		{"payload bytes", len(r.Payload), 0, MaxPayload + SealRoom},
 	} {
 		if n.value < n.lo || n.value > n.hi {
@@ -47,9 +46,6 @@ func (r *Run) Validate() error {
 	}
 	if r.OnLost != "" && r.OnLost != LostRetry && r.OnLost != LostHold {
 		return fmt.Errorf("run %q: on_lost is %q, expected retry or hold: %w", r.ID, r.OnLost, core.ErrInvalid)
-	}
-	if b := r.Backoff; b.Interval < 0 || b.Max < 0 || !(b.Jitter >= 0 && b.Jitter <= 1) {
-		return fmt.Errorf("run %q: backoff %+v: expected times of 0 or more and a jitter from 0 to 1: %w", r.ID, b, core.ErrInvalid)
 	}
 	if err := r.validateSegments(); err != nil {
 		return err

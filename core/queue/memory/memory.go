@@ -12,7 +12,6 @@ package memory
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sync"
@@ -208,9 +207,6 @@ func defaults(r *queue.Run) {
 	if r.OnLost == "" {
 		r.OnLost = queue.LostRetry
 	}
-	if r.MaxCrashes == 0 {
-		r.MaxCrashes = 3
-	}
 }
 
 // sameContent compares by value, times as instants. What was settled before, and whether it starts paused, is no content.
@@ -268,5 +264,3 @@ func (q *Queue) forget(now time.Time) {
 		}
 	}
 }
-
-func random() float64 { return rand.Float64() } //nolint:gosec // spread, no secret

@@ -248,11 +248,11 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job; nobody knows what the host saw"), j.data)
 	case r.over():
 		q.finish(j, core.EvFinish, core.Lost, silent(node, r), j.data)
-	case j.crashes >= spec.MaxCrashes:
+	case j.crashes >= queue.MaxCrashes:
 		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node)), j.data)
 	default:
 		j.unheard = node
-		q.put(j, core.EvRetry, spec.Backoff.Delay(j.crashes-1, random()), now)
+		q.put(j, core.EvRetry, 0, now)
 	}
 	q.settle(r)
 }

@@ -169,15 +169,16 @@ func newsOfChanges(f *fixture) {
 
 func newsOfCrash(f *fixture) {
 	r := f.reads()
-	spec := run("a", 1)
-	spec.MaxCrashes = 2
-	f.submit(spec)
+	f.submit(run("a", 1))
 	s := f.open("victim")
 	f.one(s)
 	r.wants("submit and lease", "a")
 	s = f.expire(s)
 	f.one(s)
 	r.wants("a first crash")
+	s = f.expire(s)
+	f.one(s)
+	r.wants("a second crash")
 	s = f.expire(s)
 	f.completes(s, "a")
 	r.wants("the last crash", "a")

@@ -17,7 +17,6 @@ var sessionTests = []test{
 	{name: "AdoptListsWhatIsHeld", run: adopt},
 	{name: "CloseGivesBack", run: closeGivesBack},
 	{name: "ReapedJobsAreRetried", ttl: shortTTL, run: reapRetry},
-	{name: "ReapedJobsWaitForBackoff", ttl: shortTTL, run: reapBackoff},
 	{name: "ReapedHoldIsLost", ttl: shortTTL, run: reapHold},
 	{name: "ReapedTooOftenIsDead", ttl: shortTTL, run: reapDead},
 	{name: "ReapedInCancelledRunIsLost", ttl: shortTTL, run: reapCancelled},
@@ -142,19 +141,6 @@ func reapRetry(f *fixture) {
 	eq(f, "attempts recorded", f.records("a")[0].Attempt, 2)
 }
 
-func reapBackoff(f *fixture) {
-	r := run("a", 1)
-	r.Backoff = core.Backoff{Interval: time.Hour}
-	f.submit(r)
-	s := f.open("victim")
-	f.one(s)
-	s = f.expire(s)
-	f.eventually("the job to be recovered", func() bool {
-		eq(f, "leases", len(f.turn(s, 1).Leases), 0)
-		return f.status("a").Waiting == 1
-	})
-}
-
 func reapHold(f *fixture) {
 	r := run("a", 3)
 	r.OnLost = queue.LostHold
@@ -179,13 +165,13 @@ func reapHold(f *fixture) {
 
 func reapDead(f *fixture) {
 	r := run("a", 3)
-	r.MaxCrashes, r.MaxInFlight = 2, 1
+	r.MaxInFlight = 1
 	f.submit(r)
 	s := f.open("victim")
 	a := retry(f.one(s), 0) // a retry is no crash
 	a.State = []byte("kept")
 	f.ack(s, a)
-	for i := range 2 {
+	for i := range queue.MaxCrashes {
 		l := f.one(s)
 		eq(f, "job", l.Job.Index, 0)
 		eq(f, "attempt", l.Attempt, 2+i)
@@ -196,7 +182,7 @@ func reapDead(f *fixture) {
 	eq(f, "lost", st.Outcomes[core.Lost], 1)
 	eq(f, "phase", st.Phase, queue.Stopped)
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 2)
-	if ex := f.explain("a", 0); ex.State != core.Done || !strings.Contains(ex.Reason, "died 2 times") {
+	if ex := f.explain("a", 0); ex.State != core.Done || !strings.Contains(ex.Reason, "died 3 times") {
 		f.Errorf("explained as %+v", ex)
 	}
 }

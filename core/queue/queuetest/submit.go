@@ -89,9 +89,7 @@ func submitInvalid(f *fixture) {
 		"negative group":    func(r *queue.Run) { r.PerGroup = -1 },
 		"negative budget":   func(r *queue.Run) { r.StopAfter = -1 },
 		"negative unreach":  func(r *queue.Run) { r.StopUnreachable = -1 },
-		"negative crashes":  func(r *queue.Run) { r.MaxCrashes = -1 },
 		"unknown on_lost":   func(r *queue.Run) { r.OnLost = "pray" },
-		"jitter":            func(r *queue.Run) { r.Backoff.Jitter = 1.5 },
 	} {
 		r := run("a", 2)
 		change(&r)

@@ -193,7 +193,7 @@ func trapLostReply(f *fixture) {
 }
 
 func trapPoison(f *fixture) {
-	r := run("a", 1) // MaxCrashes is 3 where nothing is said
+	r := run("a", 1) // dead at the third crash
 	f.submit(r)
 	for crash := 1; crash <= 3; crash++ {
 		s := f.open("victim")

@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -68,22 +66,14 @@ func (q *Queue) asSmall(r *queue.Run, p *packed) (*small, bool) {
 
 // smallConfig is the text that class in small.lua reads. Runs that are alike share it there.
 func (q *Queue) smallConfig(r *queue.Run) []byte {
-	crashes := r.MaxCrashes
-	if crashes == 0 {
-		crashes = 3
-	}
 	b := appendInt(make([]byte, 0, 32), uint64(queue.MaxPriority-r.Priority))
 	for _, n := range []int{r.MaxInFlight, r.StopAfter, r.StopUnreachable} {
 		b = appendInt(b, uint64(n))
 	}
 	b = appendBool(appendBool(b, r.Disruptive), r.OnLost == queue.LostHold)
-	b = appendInt(b, uint64(crashes))
-	b = appendInt(b, uint64(min(r.Backoff.Interval, maxAfter).Microseconds()))
-	b = appendInt(b, uint64(min(r.Backoff.Max, maxAfter).Microseconds()))
-	if r.Backoff.Jitter == 0 {
+	b = appendInt(b, queue.MaxCrashes)
+	for range 3 { // a delay between crashes, its bound, and how far it is spread: none
 		b = appendInt(b, 0)
-	} else {
-		b = binary.BigEndian.AppendUint64(append(b, 0xcb), math.Float64bits(r.Backoff.Jitter))
 	}
 	return appendInt(b, uint64(q.opt.Keep.Milliseconds()))
 }

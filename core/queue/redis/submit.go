@@ -224,14 +224,8 @@ func (q *Queue) config(r *queue.Run, p *packed) []byte {
 		b = u32(b, uint32(n))
 	}
 	b = append(b, flag(r.Disruptive), flag(r.OnLost == queue.LostHold))
-	crashes := r.MaxCrashes
-	if crashes == 0 {
-		crashes = 3
-	}
-	b = u32(b, uint32(crashes))
-	b = appendUint56(b, uint64(min(r.Backoff.Interval, maxAfter).Microseconds()))
-	b = appendUint56(b, uint64(min(r.Backoff.Max, maxAfter).Microseconds()))
-	b = binary.BigEndian.AppendUint64(b, math.Float64bits(r.Backoff.Jitter))
+	b = u32(b, queue.MaxCrashes)
+	b = append(b, make([]byte, 7+7+8)...) // a delay between crashes, its bound, and how far it is spread: none
 	b = u32(b, chunkTargets)
 	b = appendUint56(b, uint64(q.opt.Keep.Milliseconds()))
 	late := 0
@@ -272,8 +266,8 @@ func flag(b bool) byte {
 // whether the run starts paused, is not in it.
 func digest(r *queue.Run, p *packed) []byte {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q %d %v %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,
-		r.MaxInFlight, r.PerGroup, r.StopAfter, r.StopUnreachable, r.Disruptive, r.OnLost, r.MaxCrashes, r.Backoff, len(r.Targets))
+	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q 0 {0s 0s 0} %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,
+		r.MaxInFlight, r.PerGroup, r.StopAfter, r.StopUnreachable, r.Disruptive, r.OnLost, len(r.Targets))
 	for _, s := range r.Segments {
 		fmt.Fprintf(h, "%d %d\n", micros(s.Due), s.Count)
 	}

@@ -164,8 +164,8 @@ func (q *Queue) submitted(ctx context.Context, r *queue.Run) (bool, error) {
 // digest is of all that tells two submits of a run apart.
 func digest(r *queue.Run) []byte {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q %d %v %d %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,
-		r.MaxInFlight, r.PerGroup, r.StopAfter, r.StopUnreachable, r.Disruptive, r.OnLost, r.MaxCrashes, r.Backoff, len(r.Segments), len(r.Targets))
+	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q 0 {0s 0s 0} %d %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,
+		r.MaxInFlight, r.PerGroup, r.StopAfter, r.StopUnreachable, r.Disruptive, r.OnLost, len(r.Segments), len(r.Targets))
 	for _, s := range r.Segments {
 		due := int64(0)
 		if !s.Due.IsZero() {
