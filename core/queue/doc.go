@@ -121,7 +121,7 @@
 // several share an answer, those in front are served first.
 //
 // Records. Attempt is the number of attempts made, 0 for a job that was never tried. Reason of a
-// cancelled job is that of Cancel or of the stop. A cursor that Records did not give out, and max
+// cancelled job is that of Cancel or of the stop. A cursor that Look did not give out, and most
 // below 1, are core.ErrInvalid.
 //
 // Order. Ranks take tags in units of TagUnit, but tags add up in finer steps, so that short jobs

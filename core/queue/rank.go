@@ -23,11 +23,6 @@ func Rank(inFlight, weight int, tag int64) int64 {
 	return share*rankShift + min(max(tag, 0), rankShift-1)
 }
 
-// Tag is the tag that served worker time adds up to.
-func Tag(served time.Duration, weight int) int64 {
-	return int64(served/TagUnit) / int64(max(weight, 1))
-}
-
 // HeadStart is what a run's priority takes off its tag when it first becomes
 // ready: at most 10 s of worker time a unit of weight, so that nobody starves.
 func HeadStart(priority int) int64 {

@@ -52,15 +52,6 @@ func TestRankProperties(t *testing.T) {
 	})
 }
 
-func TestTag(t *testing.T) {
-	if got := queue.Tag(time.Second, 4); got != 25 {
-		t.Errorf("Tag of 1s by 4 is %d, expected 25", got)
-	}
-	if got := queue.Tag(time.Second, 0); got != 100 {
-		t.Errorf("Tag of no weight is %d, expected that of 1", got)
-	}
-}
-
 func TestHeadStartIsBounded(t *testing.T) {
 	unit := int64(time.Second / queue.TagUnit)
 	for p, want := range map[int]int64{0: 0, 1: unit, -3: -3 * unit, 10: 10 * unit, 99: 10 * unit, -99: -10 * unit} {
