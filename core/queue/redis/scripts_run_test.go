@@ -193,11 +193,14 @@ func turnReadsTargets(b bench, rt *rapid.T, id string) {
 	}
 }
 
-// adjusts calls adjust.lua for one run: its id, pause, weight, limit.
+// adjusts calls adjust.lua for runs: of each its id, pause, weight, limit.
 func (b bench) adjusts(want string, words ...string) {
 	b.Helper()
-	list := appendList(nil, len(words))
-	for _, w := range words {
+	list := appendList(nil, len(words)/4*5)
+	for i, w := range words {
+		if i%4 == 3 {
+			list = appendText(list, "") // max in flight
+		}
 		list = appendText(list, w)
 	}
 	b.returns(b.q.scripts.adjust, "["+want+"]", list)
