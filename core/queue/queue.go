@@ -32,7 +32,6 @@ type Queue interface {
 	Control
 	Inspect
 	Census
-	Recovery
 }
 
 // IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps its runs: a queue that was emptied gets
@@ -68,6 +67,7 @@ type Node interface {
 // Control changes runs.
 type Control interface {
 	Submitter
+	Recovery
 	// Cancel ends the run: when it returns, no job of it will start.
 	Cancel(ctx context.Context, run string, reason core.Reason) error
 	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one round trip, but

@@ -15,8 +15,8 @@ var recoveryTests = []test{
 
 // The control is that the same session is leased the same job afterwards, without a change of the run.
 func holdLeasesNothing(f *fixture) {
-	f.must(f.q.Hold(f.ctx))
 	began := time.Now()
+	f.must(f.q.Hold(f.ctx))
 	f.submit(run("r", 1))
 	s := f.open("n")
 	if d, err := f.q.Doubt(f.ctx); err != nil || d.ID != "" {
