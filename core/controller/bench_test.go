@@ -73,14 +73,14 @@ func runsOfOneHost(b *testing.B, url string) {
 	defer parts.Wait()
 	defer stop()
 	parts.Go(func() { _ = c.Run(ctx) })
-	parts.Go(func() { ackAll(ctx, b, q) })
+	parts.Go(func() { ackAll(ctx, b, q, func(core.JobID) {}) })
 	<-done
 	b.ReportMetric(float64(b.N)/created.Seconds(), "creates/s")
 	b.ReportMetric(float64(b.N)/(b.Elapsed()-created).Seconds(), "finished/s")
 }
 
 // ackAll is a node on which each job is done at once.
-func ackAll(ctx context.Context, b *testing.B, q queue.Backend) {
+func ackAll(ctx context.Context, b testing.TB, q queue.Backend, leased func(core.JobID)) {
 	s, err := q.Open(ctx, "node")
 	if err != nil {
 		b.Error(err)
@@ -94,6 +94,7 @@ func ackAll(ctx context.Context, b *testing.B, q queue.Backend) {
 		}
 		acks = nil
 		for _, lease := range res.Leases {
+			leased(lease.Job)
 			detail, err := launch.EncodeResult(core.Result{Job: lease.Job, Host: lease.Host, Outcome: core.Changed, Attempt: 1, Worker: "node", Started: time.Now()})
 			if err != nil {
 				b.Error(err)
