@@ -45,8 +45,9 @@ func benchAPICmd(con *console.Console) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "api",
 		Short: "One server's answers per second over a million recorded jobs",
-		Long: `One server's API over recorded jobs: how fast outcomes are recorded, how many runs and jobs it shows in a second, and how long
-a create takes while it is asked and records. The server is a process of its own that uses two cores. Without --ledger it
+		Long: `One server's API over recorded jobs: how fast outcomes are recorded, how many runs and jobs it shows in a second, how long
+a create takes while it is asked and records, and how many runs of one host it creates, queues, has worked on and records.
+The node, in the server's process, does nothing for a job; the queue is in memory. The server is a process of its own that uses two cores. Without --ledger it
 has a new SQLite file, which is removed. A ledger given by --ledger is filled, and left so: the next time it is only read.`,
 		Example: "  turnus bench api --jobs 100000\n  turnus bench api --ledger 'postgres:///bench?host=/run/postgresql' -o json",
 		Args:    cobra.NoArgs,
@@ -82,6 +83,8 @@ type apiReport struct {
 	Loaded   apiRow      `json:"get_run_and_job_loaded"` // while creates and outcomes are recorded
 	Creates  apiRow      `json:"create_loaded"`
 	Under    float64     `json:"outcomes_per_s_loaded"`
+	OneHost  apiRow      `json:"create_one_host"`         // as fast as the connections ask
+	Finished float64     `json:"finished_one_host_per_s"` // from the first of them to the last that a node has worked on and the ledger has
 	Server   apiServerUp `json:"server"`
 }
 
@@ -118,8 +121,10 @@ func benchAPI(ctx context.Context, con *console.Console, f apiBench) (err error)
 	defer func() { err = errors.Join(err, s.stop()) }()
 	out := apiReport{Jobs: f.jobs, Recorded: s.up.Recorded, Server: s.up}
 	runs := s.up.Runs
-	run := func(i int) string { return fmt.Sprintf("/v1/runs/bench-%d", i*7919%runs) }
-	job := func(i int) string { return fmt.Sprintf("/v1/runs/bench-%d/jobs/%d", i*7919%runs, i*31%apiRunJobs) }
+	run := func(i int) string { return s.get(fmt.Sprintf("/v1/runs/bench-%d", i*7919%runs)) }
+	job := func(i int) string {
+		return s.get(fmt.Sprintf("/v1/runs/bench-%d/jobs/%d", i*7919%runs, i*31%apiRunJobs))
+	}
 	both := func(i int) string {
 		if i%2 == 0 {
 			return run(i)
@@ -130,11 +135,14 @@ func benchAPI(ctx context.Context, con *console.Console, f apiBench) (err error)
 		to   *apiRow
 		path func(int) string
 	}{{&out.Runs, run}, {&out.Results, job}, {&out.Both, both}} {
-		if *m.to, err = s.reads(ctx, f, 0, m.path); err != nil {
+		if *m.to, err = s.ask(ctx, f, 0, m.path); err != nil {
 			return err
 		}
 	}
 	if err := s.underLoad(ctx, f, both, &out); err != nil {
+		return err
+	}
+	if err := s.oneHost(ctx, f, &out); err != nil {
 		return err
 	}
 	if con.Output == "json" {
@@ -152,7 +160,7 @@ func (s *benchAPIProcess) underLoad(ctx context.Context, f apiBench, path func(i
 	var wg sync.WaitGroup
 	var createErr error
 	wg.Go(func() { out.Creates, createErr = s.creates(ctx, f.during) })
-	row, err := s.reads(ctx, f, apiReadRate, path)
+	row, err := s.ask(ctx, f, apiReadRate, path)
 	wg.Wait()
 	if err := errors.Join(err, createErr); err != nil {
 		return err
@@ -163,6 +171,36 @@ func (s *benchAPIProcess) underLoad(ctx context.Context, f apiBench, path func(i
 		out.Under, err = strconv.ParseFloat(n, 64)
 	}
 	return err
+}
+
+// oneHost creates runs of one host over all connections, and waits until all of them are finished and recorded.
+func (s *benchAPIProcess) oneHost(ctx context.Context, f apiBench, out *apiReport) (err error) {
+	before, err := s.ended()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	request := s.post("/v1/runs", `{"playbook":"bench","limit":"bench-1"}`)
+	if out.OneHost, err = s.ask(ctx, f, 0, func(int) string { return request }); err != nil {
+		return err
+	}
+	made := out.OneHost.Count - out.OneHost.Refused
+	for all := 0; all < made; {
+		now, err := s.ended()
+		if err != nil {
+			return err
+		}
+		if all = now - before; time.Since(begin) > f.during+10*time.Minute {
+			return fmt.Errorf("%d of %d runs are finished after %v", all, made, time.Since(begin).Round(time.Second))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	out.Finished = float64(made) / time.Since(begin).Seconds()
+	return nil
 }
 
 // creates makes runs of four hosts at a steady pace over one connection.
@@ -221,6 +259,8 @@ func writeAPIReport(con *console.Console, r apiReport) {
 	fmt.Fprintf(con.Out, "\nwhile %.0f outcomes/s are recorded\n", r.Under)
 	row("both", r.Loaded)
 	row("create a run", r.Creates)
+	fmt.Fprintf(con.Out, "\nruns of one host, queued and worked on meanwhile: %.0f finished and recorded a second\n", r.Finished)
+	row("create a run", r.OneHost)
 }
 
 // benchAPIProcess is the measured server.
@@ -294,6 +334,15 @@ func (s *benchAPIProcess) cpu() (time.Duration, error) {
 		return 0, err
 	}
 	return time.ParseDuration(text)
+}
+
+// ended is how many runs the server has seen end.
+func (s *benchAPIProcess) ended() (int, error) {
+	text, err := s.tell("ended")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(text)
 }
 
 // stop ends the server: it ends with its input.

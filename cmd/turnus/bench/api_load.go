@@ -15,10 +15,20 @@ import (
 	"time"
 )
 
-// reads asks for paths over many connections for a while. The generator does as little as it can, for it
+// get and post are requests that a connection sends.
+func (s *benchAPIProcess) get(path string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer " + s.up.Token + "\r\n\r\n"
+}
+
+func (s *benchAPIProcess) post(path, body string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, s.up.Token, len(body), body)
+}
+
+// ask sends requests over many connections for a while. The generator does as little as it can, for it
 // has the same two cores: it writes requests that are text, and reads no more of an answer than its length. With a
 // rate each connection keeps a pace, and time counts from when a request should have been sent.
-func (s *benchAPIProcess) reads(ctx context.Context, f apiBench, rate int, path func(int) string) (apiRow, error) {
+func (s *benchAPIProcess) ask(ctx context.Context, f apiBench, rate int, request func(int) string) (apiRow, error) {
 	before, err := s.cpu()
 	if err != nil {
 		return apiRow{}, err
@@ -36,7 +46,7 @@ func (s *benchAPIProcess) reads(ctx context.Context, f apiBench, rate int, path 
 			p.begin = begin.Add(p.every * time.Duration(i) / time.Duration(f.connections))
 		}
 		wg.Go(func() {
-			took, err := s.connection(ctx, p, func() string { return path(int(next.Add(1))) }, &refused)
+			took, err := s.connection(ctx, p, func() string { return request(int(next.Add(1))) }, &refused)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, took...)
@@ -81,13 +91,12 @@ func (p pace) next(ctx context.Context, n int) time.Time {
 }
 
 // connection sends one request after the other.
-func (s *benchAPIProcess) connection(ctx context.Context, p pace, path func() string, refused *atomic.Int64) (took []time.Duration, err error) {
+func (s *benchAPIProcess) connection(ctx context.Context, p pace, request func() string, refused *atomic.Int64) (took []time.Duration, err error) {
 	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", s.up.Address)
 	if err != nil {
 		return nil, fmt.Errorf("reach the server: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	rest := " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer " + s.up.Token + "\r\n\r\n"
 	in := bufio.NewReader(conn)
 	for n := 0; ctx.Err() == nil; n++ {
 		start := p.next(ctx, n)
@@ -95,7 +104,7 @@ func (s *benchAPIProcess) connection(ctx context.Context, p pace, path func() st
 			break
 		}
 		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-		if _, err := io.WriteString(conn, "GET "+path()+rest); err != nil {
+		if _, err := io.WriteString(conn, request()); err != nil {
 			return took, fmt.Errorf("ask the server: %w", err)
 		}
 		good, err := skipAnswer(in)
@@ -110,7 +119,7 @@ func (s *benchAPIProcess) connection(ctx context.Context, p pace, path func() st
 	return took, nil
 }
 
-// skipAnswer reads past one answer, and tells whether it was 200.
+// skipAnswer reads past one answer, and tells whether it was 200 or 201.
 func skipAnswer(in *bufio.Reader) (good bool, err error) {
 	length := -1
 	for first := true; ; first = false {
@@ -121,7 +130,7 @@ func skipAnswer(in *bufio.Reader) (good bool, err error) {
 		text := strings.TrimRight(string(line), "\r\n")
 		switch {
 		case first:
-			good = strings.HasPrefix(text, "HTTP/1.1 200 ")
+			good = strings.HasPrefix(text, "HTTP/1.1 200 ") || strings.HasPrefix(text, "HTTP/1.1 201 ")
 		case text == "":
 			if length < 0 {
 				return false, errors.New("an answer without its length")
