@@ -180,7 +180,7 @@ func (s *benchAPIProcess) oneHost(ctx context.Context, f apiBench, out *apiRepor
 		return err
 	}
 	begin := time.Now()
-	request := s.post("/v1/runs", `{"playbook":"bench","limit":"bench-1"}`)
+	request := s.post("/v1/runs", `{"playbook":"bench","limit":["bench-1"]}`)
 	if out.OneHost, err = s.ask(ctx, f, 0, func(int) string { return request }); err != nil {
 		return err
 	}
