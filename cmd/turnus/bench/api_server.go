@@ -77,7 +77,7 @@ func benchAPIServer(ctx context.Context, con *console.Console, url string, jobs 
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	wg.Go(func() { _ = ctl.Run(working) })
-	wg.Go(func() { workBench(working, q) })
+	wg.Go(func() { workBench(working, q, func(core.JobID) {}) })
 	wg.Go(func() {
 		if e := web.Serve(listener); !errors.Is(e, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, e)
@@ -117,7 +117,7 @@ func obeyBench(ctx context.Context, con *console.Console, l *ledger.Ledger, ende
 }
 
 // workBench is a node on which each job is done at once.
-func workBench(ctx context.Context, q queue.Queue) {
+func workBench(ctx context.Context, q queue.Queue, leased func(core.JobID)) {
 	session, err := q.Open(ctx, "node")
 	var acks []queue.Ack
 	for err == nil && ctx.Err() == nil {
@@ -127,6 +127,7 @@ func workBench(ctx context.Context, q queue.Queue) {
 		}
 		acks = nil
 		for _, lease := range turn.Leases {
+			leased(lease.Job)
 			var detail []byte
 			if detail, err = launch.EncodeResult(core.Result{
 				Job: lease.Job, Host: lease.Host, Outcome: core.Changed, Attempt: lease.Attempt, Worker: "node", Started: time.Now(),

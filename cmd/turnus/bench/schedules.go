@@ -7,25 +7,37 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/core/schedule/schedulebench"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // schedulesBench are the flags of bench schedules.
 type schedulesBench struct {
-	url                     string
+	url, redis              string
 	schedules, due, servers int
 }
 
-// benchServerEnv tells the re-executed benchmark that it is one of the servers, and on which ledger.
-const benchServerEnv = "TURNUS_BENCH_SCHEDULES"
+// benchServerEnv tells the re-executed benchmark that it is one of the servers, and on which ledger; benchQueueEnv on which Redis.
+const (
+	benchServerEnv = "TURNUS_BENCH_SCHEDULES"
+	benchQueueEnv  = "TURNUS_BENCH_SCHEDULES_QUEUE"
+)
 
 func benchSchedulesCmd(con *console.Console) *cobra.Command {
 	var f schedulesBench
@@ -35,15 +47,16 @@ func benchSchedulesCmd(con *console.Console) *cobra.Command {
 		Long: `Schedules in the ledger: what a server that has nothing to do costs, and how late and how
 often those fire that are due at one instant on several servers, processes of their
 own, of which all but one are killed at that instant. The instant is a full minute: it is
-waited for. A fire counts as launched once its run is in the ledger.
+waited for. A fire counts as launched once its run is in the ledger, and as started once a
+node, in this process, has leased its host from the queue that the servers put it into.
 
-Without --ledger the ledger is a SQLite file that is made and removed. One given by --ledger
-must be empty, and is left full.`,
+Without --ledger the ledger is a SQLite file, and without --redis the queue a private
+redis-server; both are made and removed. Those given must be empty, and are left full.`,
 		Example: "  turnus bench schedules\n  turnus bench schedules --ledger postgres:///bench --due 1000 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if url := os.Getenv(benchServerEnv); url != "" {
-				return benchServer(cmd.Context(), con, url)
+				return benchServer(cmd.Context(), con, url, os.Getenv(benchQueueEnv))
 			}
 			switch {
 			case f.schedules < 1000 || f.schedules > 1_000_000:
@@ -57,6 +70,7 @@ must be empty, and is left full.`,
 		},
 	}
 	c.Flags().StringVar(&f.url, "ledger", "", "measure on this ledger: sqlite:PATH or postgres://…")
+	c.Flags().StringVar(&f.redis, "redis", "", "measure on this Redis")
 	c.Flags().IntVar(&f.schedules, "schedules", 100_000, "schedules that are kept")
 	c.Flags().IntVar(&f.due, "due", 10_000, "further ones that are due at one instant")
 	c.Flags().IntVar(&f.servers, "servers", 3, "servers; all but one are killed at that instant")
@@ -68,6 +82,15 @@ type schedulesReport struct {
 	Put      schedulebench.Fill   `json:"put"`
 	IdleCore float64              `json:"idle_core"` // share of a core of one idle server, without the database's process
 	Volley   schedulebench.Volley `json:"due"`
+	Started  schedulesStarted     `json:"started"`
+}
+
+// schedulesStarted is what the node saw.
+type schedulesStarted struct {
+	Hosts int           `json:"hosts"`
+	Again int           `json:"again"`   // starts of a host of a run that had started
+	Last  time.Duration `json:"last_ns"` // start of the last host minus due
+	P50   time.Duration `json:"p50_ns"`
 }
 
 func benchSchedules(ctx context.Context, con *console.Console, f schedulesBench) (err error) {
@@ -88,6 +111,14 @@ func benchSchedules(ctx context.Context, con *console.Console, f schedulesBench)
 		return err
 	} else if len(all) > 0 {
 		return console.Invalid("--ledger: it has schedules, expected an empty database")
+	}
+	if f.redis == "" {
+		r, err := startRedis(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.stop()) }()
+		f.redis = r.url
 	}
 	out, err := schedulesRows(ctx, con, f, l)
 	if err != nil {
@@ -110,26 +141,135 @@ func schedulesRows(ctx context.Context, con *console.Console, f schedulesBench, 
 	if err != nil {
 		return out, err
 	}
+	q, end, err := benchQueueOf(f.redis)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	node := &startsNode{starts: map[string]time.Time{}}
+	ctx, stop := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer stop()
+	working.Go(func() { workBench(ctx, q, node.started) })
 	out.Volley, err = schedulebench.Fire(ctx, schedulebench.Params{
 		Ledger: l, Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Tell: con.Message,
 		Server: func(int) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, self, "bench", "schedules")
-			cmd.Env = append(os.Environ(), benchServerEnv+"="+f.url)
+			cmd.Env = append(os.Environ(), benchServerEnv+"="+f.url, benchQueueEnv+"="+f.redis)
 			cmd.Stderr = con.Err
 			return cmd
 		},
+		Until: func(ctx context.Context) error { return node.all(ctx, f.due) },
 	})
+	out.Started = node.report(out.Volley.At)
 	return out, err
 }
 
+// startsNode is what a node leases, and when.
+type startsNode struct {
+	mu     sync.Mutex
+	starts map[string]time.Time
+	again  int
+}
+
+func (n *startsNode) started(job core.JobID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, had := n.starts[job.Run]; had {
+		n.again++
+		return
+	}
+	n.starts[job.Run] = time.Now()
+}
+
+// all waits until so many runs have started, for a minute.
+func (n *startsNode) all(ctx context.Context, runs int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not all hosts started within a minute"))
+	defer cancel()
+	for {
+		n.mu.Lock()
+		now := len(n.starts)
+		n.mu.Unlock()
+		if now >= runs {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d runs started: %w", now, runs, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (n *startsNode) report(due time.Time) schedulesStarted {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := schedulesStarted{Hosts: len(n.starts), Again: n.again}
+	var late []time.Duration
+	for _, at := range n.starts {
+		late = append(late, at.Sub(due))
+	}
+	if slices.Sort(late); len(late) > 0 {
+		r.P50, r.Last = late[len(late)/2], late[len(late)-1]
+	}
+	return r
+}
+
+// benchQueueOf opens the queue on a Redis.
+func benchQueueOf(url string) (queue.Queue, func() error, error) {
+	client, err := redisconn.Dial(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := redis.New(client, redis.Options{Pool: "bench"})
+	if err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	return q, client.Close, nil
+}
+
 // benchServer is one of the servers of the benchmark.
-func benchServer(ctx context.Context, con *console.Console, url string) (err error) {
+func benchServer(ctx context.Context, con *console.Console, url, redisURL string) (err error) {
 	l, err := ledger.Open(ctx, url, ledger.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	return schedulebench.Serve(ctx, l, con.In, con.Out)
+	q, end, err := benchQueueOf(redisURL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	ctl, err := controller.New(controller.Config{Name: fmt.Sprint("bench-", os.Getpid()), Ledger: l, Queue: q})
+	if err != nil {
+		return err
+	}
+	book, err := playbooks.Parse("backup.yaml", []byte("playbook: backup\ntargets: true\nwindow: none\nsteps: [{name: back up, uses: command, with: {run: uptime}}]\n"), playbooks.Options{})
+	if err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() { _ = ctl.Run(working) })
+	return schedulebench.Serve(ctx, l, schedulebench.Maker{
+		Run:      func(f schedule.Fire) (ledger.NewRun, error) { return runOfFire(book, f) },
+		Accepted: func(runs []ledger.Run) { ctl.Accepted(runs...) },
+	}, con.In, con.Out)
+}
+
+// runOfFire is a run of one host, another for each schedule.
+func runOfFire(book *playbooks.Playbook, f schedule.Fire) (ledger.NewRun, error) {
+	by := "schedule:" + f.Schedule.String()
+	hosts := []core.Host{{Name: f.Schedule.Name, Customer: f.Schedule.Tenant}}
+	l, err := launch.Prepare(book, hosts, launch.Options{RunID: f.RunID, LaunchedBy: by})
+	if err != nil {
+		return ledger.NewRun{}, err
+	}
+	l.Run.Tenant = f.Schedule.Tenant
+	return (&controller.Acceptance{Launch: l, By: by, Request: []byte(f.RunID)}).Record()
 }
 
 // idleServer is what share of a core one server with nothing due takes, over five seconds.
@@ -150,6 +290,7 @@ func writeSchedulesReport(con *console.Console, r schedulesReport) {
 		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, console.Plural(v.Servers, "server"), v.Killed)},
 		{"launch minus due", fmt.Sprintf("p50 %s, p99 %s, max %s", v.P50.Round(time.Millisecond), v.P99.Round(time.Millisecond), v.Max.Round(time.Millisecond))},
 		{"launched", fmt.Sprintf("%d runs; counted as fired exactly once: %d; launched twice: %d; of unknown runs: %d", v.Launched, v.Confirmed, v.Repeated, v.Wrong)},
+		{"started", fmt.Sprintf("%d hosts: p50 %s, last %s after they were due; again: %d", r.Started.Hosts, r.Started.P50.Round(time.Millisecond), r.Started.Last.Round(time.Millisecond), r.Started.Again)},
 		{"first launches by server", strings.Trim(fmt.Sprint(v.ByServer), "[]")},
 	})
 }

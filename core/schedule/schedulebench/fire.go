@@ -24,10 +24,11 @@ type Params struct {
 	Kill    int  // how many of them are killed (SIGKILL) as soon as each has launched its first fire
 	Soon    bool // the instant is in a few seconds, not the next full minute
 	Ledger  *ledger.Ledger
-	First   int                   // number of the first schedule, behind those of Put
-	Server  func(n int) *exec.Cmd // a process that calls Serve with its standard input and output; not started
-	Tell    func(message string)  // progress; may be nil
-	Timeout time.Duration         // for the launches, from the instant on
+	First   int                         // number of the first schedule, behind those of Put
+	Server  func(n int) *exec.Cmd       // a process that calls Serve with its standard input and output; not started
+	Tell    func(message string)        // progress; may be nil
+	Timeout time.Duration               // for the launches, from the instant on
+	Until   func(context.Context) error // returns when the servers may end; nil: with the last launch
 }
 
 // Volley is what became of the fires.
@@ -36,6 +37,7 @@ type Volley struct {
 	Launched  int           `json:"launched"`       // different runs, each launched
 	Wrong     int           `json:"wrong"`          // launches of runs that are none of the expected ones
 	Repeated  int           `json:"repeated"`       // runs that were launched a second time
+	At        time.Time     `json:"-"`              // the instant, by this process's clock
 	Confirmed int           `json:"confirmed_once"` // schedules whose row says that they fired exactly once, and whose run is in the ledger
 	P50       time.Duration `json:"late_p50_ns"`    // launch minus due
 	P99       time.Duration `json:"late_p99_ns"`
@@ -99,12 +101,18 @@ func Fire(ctx context.Context, p Params) (v Volley, err error) {
 		return v, err
 	}
 	due := heard.Add(at.Sub(now)) // by our clock
+	v.At = due
 	if late := time.Since(due); late > 0 {
 		return v, fmt.Errorf("writing %d schedules took %v longer than until they were due", p.Due, late)
 	}
 	p.tell(fmt.Sprintf("%d due in %.0f s", p.Due, time.Until(due).Seconds()))
 	if err := v.watch(ctx, p, lines, runs, due); err != nil {
 		return v, err
+	}
+	if p.Until != nil {
+		if err := p.Until(ctx); err != nil {
+			return v, err
+		}
 	}
 	for _, s := range servers {
 		if s.killed {
@@ -176,11 +184,12 @@ func (v *Volley) watch(ctx context.Context, p Params, lines <-chan line, runs ma
 				late = append(late, l.at.Sub(due))
 			}
 		case at := <-look.C:
-			found, err := p.Ledger.Open(ctx, missing(runs))
+			found, err := p.Ledger.RunsOf(ctx, missing(runs))
 			if err != nil {
 				return err
 			}
-			for run := range found {
+			for i := range found {
+				run := found[i].ID
 				runs[run], silent[run] = at, true
 				v.Launched++
 				late = append(late, at.Sub(due))
@@ -221,13 +230,15 @@ func (v *Volley) count(runs map[string]time.Time, l line) bool {
 
 // confirm counts the schedules that say they fired once, and whose run is in the ledger.
 func (v *Volley) confirm(ctx context.Context, l *ledger.Ledger, runs map[string]time.Time, ids []schedule.ID) error {
-	open := map[string]bool{}
+	there := map[string]bool{}
 	for part := range slices.Chunk(slices.Collect(maps.Keys(runs)), ledger.MaxPage) {
-		found, err := l.Open(ctx, part)
+		found, err := l.RunsOf(ctx, part)
 		if err != nil {
 			return err
 		}
-		maps.Copy(open, found)
+		for i := range found {
+			there[found[i].ID] = true
+		}
 	}
 	control := schedule.NewControl(l)
 	for _, id := range ids {
@@ -235,7 +246,7 @@ func (v *Volley) confirm(ctx context.Context, l *ledger.Ledger, runs map[string]
 		if err != nil {
 			return err
 		}
-		if s.State.Fired == 1 && len(s.State.Claimed) == 0 && open[s.State.Last[0].RunID] {
+		if s.State.Fired == 1 && len(s.State.Claimed) == 0 && there[s.State.Last[0].RunID] {
 			v.Confirmed++
 		}
 	}
@@ -304,15 +315,21 @@ func awaitReady(ctx context.Context, servers []*server, lines <-chan line) error
 	return nil
 }
 
+// Maker makes the run of a fire, and may hear which runs the ledger has.
+type Maker struct {
+	Run      func(schedule.Fire) (ledger.NewRun, error)
+	Accepted func([]ledger.Run)
+}
+
 // Serve is a server: an engine whose launches are lines on out. It ends when in does.
-func Serve(ctx context.Context, l *ledger.Ledger, in io.Reader, out io.Writer) error {
+func Serve(ctx context.Context, l *ledger.Ledger, m Maker, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with the process, or with in
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	launcher := &launcher{out: out}
+	launcher := &launcher{Maker: m, out: out}
 	if err := launcher.say(ready); err != nil {
 		return err
 	}
@@ -320,8 +337,9 @@ func Serve(ctx context.Context, l *ledger.Ledger, in io.Reader, out io.Writer) e
 	return nil
 }
 
-// launcher prepares a run of one host, and says which ones the ledger took.
+// launcher says which runs the ledger took.
 type launcher struct {
+	Maker
 	mu  sync.Mutex
 	out io.Writer
 }
@@ -335,24 +353,18 @@ func (l *launcher) say(text string) error {
 	return nil
 }
 
-// snapshotBytes and queueBytes are those of a run of one host of a small playbook.
-const (
-	snapshotBytes = 1200
-	queueBytes    = 300
-)
-
 // Prepare implements schedule.Launcher.
 func (l *launcher) Prepare(_ context.Context, f schedule.Fire) (ledger.NewRun, error) {
-	return ledger.NewRun{
-		ID: f.RunID, Tenant: f.Schedule.Tenant, Playbook: "backup", LaunchedBy: "schedule:" + f.Schedule.String(), Request: []byte(f.RunID),
-		Jobs: []ledger.JobHost{{Host: "host-1", Tenant: f.Schedule.Tenant}}, Snapshot: make([]byte, snapshotBytes), Queue: make([]byte, queueBytes),
-	}, nil
+	return l.Run(f)
 }
 
 // Accepted implements schedule.Launcher: one line a run, each whole or not at all.
 func (l *launcher) Accepted(runs []ledger.Run) {
 	for i := range runs {
 		_ = l.say(runs[i].ID) // who does not hear it counts it as missing
+	}
+	if l.Maker.Accepted != nil {
+		l.Maker.Accepted(runs)
 	}
 }
 

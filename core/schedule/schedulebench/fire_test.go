@@ -36,7 +36,12 @@ func serve(url string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	return Serve(context.Background(), l, os.Stdin, os.Stdout)
+	return Serve(context.Background(), l, Maker{Run: func(f schedule.Fire) (ledger.NewRun, error) {
+		return ledger.NewRun{
+			ID: f.RunID, Tenant: f.Schedule.Tenant, Playbook: "backup", LaunchedBy: "schedule:" + f.Schedule.String(), Request: []byte(f.RunID),
+			Jobs: []ledger.JobHost{{Host: "host-1", Tenant: f.Schedule.Tenant}}, Snapshot: make([]byte, 1200), Queue: make([]byte, 300),
+		}, nil
+	}}, os.Stdin, os.Stdout)
 }
 
 // Three processes, two of which are killed (SIGKILL) in the middle of firing what is due at one instant. Every run is launched, and
