@@ -171,11 +171,6 @@ func (t *tx) row(ctx context.Context, query string, args ...any) *sql.Row {
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
-// scanner is row, as a value for who reads inside a transaction or outside.
-func (t *tx) scanner(ctx context.Context, query string, args ...any) scanner {
-	return t.row(ctx, query, args...)
-}
-
 func (t *tx) rows(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return t.tx.QueryContext(ctx, query, args...)
 }
@@ -208,7 +203,3 @@ func scanOne[T any](row scanner) (T, error) {
 }
 
 func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
-
-func (d *db) scanner(ctx context.Context, query string, args ...any) scanner {
-	return d.row(ctx, query, args...)
-}

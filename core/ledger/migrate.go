@@ -45,6 +45,9 @@ func migrations(dialect string) ([]migration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("migration %s: expected NNNN_name: %w", name, err)
 		}
+		if n := len(all); n > 0 && all[n-1].version == version {
+			return nil, fmt.Errorf("migration %s: another one has number %d: %w", name, version, core.ErrInvalid)
+		}
 		text, err := migrationFiles.ReadFile(name)
 		if err != nil {
 			return nil, err

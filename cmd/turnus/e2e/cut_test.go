@@ -79,13 +79,13 @@ func (c *cutting) up(dies bool) (*process, *client.Client) {
 			c.t.Fatal(err)
 		}
 		c.under = []string{cut}
-		c.lab.env = append(slices.Clone(env), fmt.Sprint("CUT_AT=", c.at), "CUT_COUNT="+filepath.Join(c.dir, "commits"))
+		c.env = append(slices.Clone(env), fmt.Sprint("CUT_AT=", c.at), "CUT_COUNT="+filepath.Join(c.dir, "commits"))
 		if c.after {
-			c.lab.env = append(c.lab.env, "CUT_AFTER=1")
+			c.env = append(c.env, "CUT_AFTER=1")
 		}
 	}
 	p := c.start(args...)
-	c.under, c.lab.env = nil, env
+	c.under, c.env = nil, env
 	until(c.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
 	token, err := os.ReadFile(filepath.Join(c.dir, "data", "admin.token"))
 	if !p.running() || err != nil {
