@@ -15,23 +15,38 @@ const (
 	jobService    = "/turnus.plugin.v1.Job/"
 )
 
-// RunStream and the types below are the streams of the procedures.
 type (
-	RunStream  = ServerStream[wire.RunEvent, *wire.RunEvent]
-	RunEvents  = DownloadClient[wire.RunEvent, *wire.RunEvent]
+	// RunStream is the server side of Run.
+	RunStream = ServerStream[wire.RunEvent, *wire.RunEvent]
+	// RunEvents is the client side of Run.
+	RunEvents = DownloadClient[wire.RunEvent, *wire.RunEvent]
+	// ExecServer is the server side of Exec.
 	ExecServer = BidiStream[wire.ExecRequest, wire.ExecResponse, *wire.ExecRequest, *wire.ExecResponse]
+	// ExecClient is the client side of Exec.
 	ExecClient = BidiClient[wire.ExecRequest, wire.ExecResponse, *wire.ExecRequest, *wire.ExecResponse]
+	// DialServer is the server side of Dial.
 	DialServer = BidiStream[wire.DialMessage, wire.DialMessage, *wire.DialMessage, *wire.DialMessage]
+	// DialClient is the client side of Dial.
 	DialClient = BidiClient[wire.DialMessage, wire.DialMessage, *wire.DialMessage, *wire.DialMessage]
-	PutServer  = ClientStream[wire.PutRequest, *wire.PutRequest]
-	PutClient  = UploadClient[wire.PutRequest, wire.PutResponse, *wire.PutRequest, *wire.PutResponse]
-	GetServer  = ServerStream[wire.GetResponse, *wire.GetResponse]
-	GetClient  = DownloadClient[wire.GetResponse, *wire.GetResponse]
+	// PutServer is the server side of Put.
+	PutServer = ClientStream[wire.PutRequest, *wire.PutRequest]
+	// PutClient is the client side of Put.
+	PutClient = UploadClient[wire.PutRequest, wire.PutResponse, *wire.PutRequest, *wire.PutResponse]
+	// GetServer is the server side of Get.
+	GetServer = ServerStream[wire.GetResponse, *wire.GetResponse]
+	// GetClient is the client side of Get.
+	GetClient = DownloadClient[wire.GetResponse, *wire.GetResponse]
+	// SaveServer is the server side of SaveFile.
 	SaveServer = ClientStream[wire.SaveFileRequest, *wire.SaveFileRequest]
+	// SaveClient is the client side of SaveFile.
 	SaveClient = UploadClient[wire.SaveFileRequest, wire.SaveFileResponse, *wire.SaveFileRequest, *wire.SaveFileResponse]
+	// KeptServer is the server side of Kept.
 	KeptServer = ServerStream[wire.KeptResponse, *wire.KeptResponse]
+	// KeptClient is the client side of Kept.
 	KeptClient = DownloadClient[wire.KeptResponse, *wire.KeptResponse]
+	// KeepServer is the server side of Keep.
 	KeepServer = ClientStream[wire.KeepRequest, *wire.KeepRequest]
+	// KeepClient is the client side of Keep.
 	KeepClient = UploadClient[wire.KeepRequest, wire.KeepResponse, *wire.KeepRequest, *wire.KeepResponse]
 )
 
