@@ -350,7 +350,7 @@ func testFourEyes(t *testing.T, b *backend) {
 	n.Approvals = 1
 	accept(t, l, n)
 	r, err := decide("r2", "bob", ledger.WholeRun, false)
-	if err != nil || r.Phase != ledger.PhaseCancelled || !r.Complete() || r.Outcomes[core.Cancelled] != 3 || r.Reason != "refused by bob: so" {
+	if err != nil || r.Phase != ledger.PhaseCancelled || !r.Complete() || r.Outcomes[core.Cancelled] != 3 || r.Reason.Text() != "refused by bob: so" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// A run that does not ask for approval: everybody may let its next wave start.

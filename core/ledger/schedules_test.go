@@ -147,7 +147,7 @@ func testSchedulesAccept(t *testing.T, b *backend) {
 	if _, err := l.Run(ctx, ledger.AllTenants(), "never"); !errors.Is(err, core.ErrNotFound) {
 		t.Errorf("the run of a change that lost: %v", err)
 	}
-	if old, err := l.Run(ctx, ledger.AllTenants(), "old"); err != nil || old.Phase != ledger.PhaseCancelled || old.Reason != "because" || !old.Complete() {
+	if old, err := l.Run(ctx, ledger.AllTenants(), "old"); err != nil || old.Phase != ledger.PhaseCancelled || old.Reason.Text() != "because" || !old.Complete() {
 		t.Errorf("%+v, %v", old, err)
 	}
 	if open, err := l.Open(ctx, []string{"old", "new", "never", "waits"}); err != nil || len(open) != 2 || !open["new"] || !open["waits"] {
