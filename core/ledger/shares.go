@@ -13,6 +13,14 @@ type Shares struct {
 	MaxInFlight *int // 0: no limit
 }
 
+// Most is max_in_flight of a run that was launched with that number.
+func (s Shares) Most(launched int) int {
+	if s.MaxInFlight != nil {
+		return *s.MaxInFlight
+	}
+	return launched
+}
+
 // SetShares changes the shares of a run that is not complete; nil fields stay. They outlast the queue: who puts the
 // run into another one gives them to it.
 func (l *Ledger) SetShares(ctx context.Context, s Scope, id string, to Shares) (Run, error) {

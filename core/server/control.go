@@ -185,12 +185,9 @@ type shares struct {
 
 // sharesOf are those of a run in the queue: given last, or else what it was launched with.
 func sharesOf(r ledger.Run, l *launch.Launch) shares {
-	now := shares{max(l.Run.Weight, 1), l.Run.MaxInFlight}
+	now := shares{max(l.Run.Weight, 1), r.Shares.Most(l.Run.MaxInFlight)}
 	if r.Shares.Weight != nil {
 		now.Weight = *r.Shares.Weight
-	}
-	if r.Shares.MaxInFlight != nil {
-		now.MaxInFlight = *r.Shares.MaxInFlight
 	}
 	return now
 }

@@ -82,6 +82,7 @@ func (s *Server) estimate(ctx context.Context, run *ledger.Run) (*estimate, erro
 		if e.launch, err = s.restore(ctx, run.ID); err != nil {
 			return err
 		}
+		e.launch.Run.MaxInFlight = run.Shares.Most(e.launch.Run.MaxInFlight)
 		past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(run.Tenant), run.Playbook)
 		if err != nil {
 			return err

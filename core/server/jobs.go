@@ -222,7 +222,7 @@ func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanatio
 		if err != nil {
 			return
 		}
-		h.status = &st
+		h.status, h.plan.maxInFlight = &st, run.Shares.Most(h.plan.maxInFlight)
 		if e.State == core.Pending {
 			ahead := max(st.Pending-(st.Total-e.Index), 0)
 			e.Ahead = &ahead

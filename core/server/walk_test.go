@@ -345,6 +345,28 @@ func TestReweightTellsTheFormerWeight(t *testing.T) {
 	}
 }
 
+// max_in_flight of a run in the queue is in the audit log, in the ledger and in the queue.
+func TestMaxInFlightOfALiveRun(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	b.work()
+	until(t, "the run is in the queue", func() bool {
+		kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
+		return err == nil && kept.Incarnation != ""
+	})
+	b.newest()
+	operator := b.token("acme", Operator)
+	want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{MaxInFlight: new(2)}), http.StatusOK)
+	if e := b.newest(); string(e.After) != string(asJSON(shares{Weight: 1, MaxInFlight: 2})) {
+		t.Errorf("audit log: %s", asJSON(e))
+	}
+	if kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID); err != nil || kept.Shares.Most(0) != 2 {
+		t.Errorf("%+v, %v", kept, err)
+	}
+	want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{MaxInFlight: new(-1)}), http.StatusUnprocessableEntity)
+}
+
 // newest is the last entry of the audit log.
 func (b *bed) newest() api.Entry { b.t.Helper(); return b.newestBy("", 0) }
 
