@@ -54,6 +54,9 @@ func (r Reason) Text() string {
 	return text
 }
 
+// Why is Text without the code, where that begins with it: what needs_reapproval, for one, says behind its colon.
+func (r Reason) Why() string { return strings.TrimPrefix(r.Text(), string(r.Code())+": ") }
+
 // Code is what decisions branch on.
 func (r Reason) Code() ReasonCode {
 	_, code, _ := strings.Cut(string(r), codeMark)

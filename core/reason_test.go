@@ -32,6 +32,18 @@ func TestReason(t *testing.T) {
 	}
 }
 
+func TestWhyIsTheTextWithoutItsCode(t *testing.T) {
+	for reason, want := range map[core.Reason]string{
+		core.Because(core.NeedsReapproval, "needs_reapproval: it is over"): "it is over",
+		core.Because(core.NeedsReapproval, "it is over"):                   "it is over",
+		"needs_reapproval: an old record":                                  "needs_reapproval: an old record",
+	} {
+		if got := reason.Why(); got != want {
+			t.Errorf("%s: %q, expected %q", reason, got, want)
+		}
+	}
+}
+
 // The codes are public: the guide of the API lists each.
 func TestReasonCodesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../docs/api.md")

@@ -379,7 +379,7 @@ func (c *Controller) prepareOutcomes(ctx context.Context, l *look) (err error) {
 	for i := range l.outcomes {
 		if reason := l.outcomes[i].Reason; reason.Code() == core.NeedsReapproval {
 			e.Count += max(l.outcomes[i].Count, 1)
-			e.Reason = reason
+			e.Reason = core.Because(reason.Code(), reason.Why())
 		}
 	}
 	if e.Count == 0 {

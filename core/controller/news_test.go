@@ -116,7 +116,7 @@ func TestMissedWindowsAreTold(t *testing.T) {
 				return fmt.Errorf("the ledger is away: %w", core.ErrUnavailable)
 			}
 			before = append(before, l.run("r1").Recorded)
-			return l.ledger.Tell(ctx, ledger.Happening{What: "window_missed", Subject: "run:" + e.Run, Count: e.Count, Data: []byte(e.Reason)}, 0)
+			return l.ledger.Tell(ctx, ledger.Happening{What: "window_missed", Subject: "run:" + e.Run, Count: e.Count, Data: []byte(e.Reason.Text())}, 0)
 		}
 		c, stop := l.telling("s1", tell)
 		defer stop()
