@@ -1,10 +1,12 @@
 package redis_test
 
 import (
+	"errors"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
@@ -213,6 +215,46 @@ func TestFaultR4AForgottenLeaseShowsThatTheQueueIsOlder(t *testing.T) {
 	}
 	if n, _ := leases(t, q, s); n != 2 {
 		t.Errorf("%d jobs were leased after the doubt ended", n)
+	}
+}
+
+// A session that Redis has forgotten, with its leases, shows that as well. The tokens of a queue that was emptied prove nothing of
+// the next one: they may be higher, after the clock was set back. Red where seen stays.
+func TestFaultR4AForgottenSessionShowsThatTheQueueIsOlder(t *testing.T) {
+	t.Parallel()
+	b := newBack(t)
+	mustSubmit(t, b.before, "r", "a", "b")
+	b.save()
+	s := mustOpen(t, b.before)
+	if n, _ := leases(t, b.before, s); n != 2 {
+		t.Fatal("nothing was leased")
+	}
+	q, client := b.restart(redis.Options{})
+	redis.Remember(q, b.before)
+	if _, err := q.Turn(t.Context(), queue.Turn{Session: s}); !errors.Is(err, core.ErrSessionGone) {
+		t.Fatal(err)
+	}
+	if d, err := q.Doubt(t.Context()); err != nil || !d.Older {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	redis.Remember(q, b.before)
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Beat(t.Context(), s); !errors.Is(err, core.ErrSessionGone) {
+		t.Fatal(err)
+	}
+	if d, err := q.Doubt(t.Context()); err != nil || d.ID != "" {
+		t.Fatalf("an emptied queue: %+v, %v", d, err)
+	}
+	for _, to := range [][]string{{"127.0.0.1", "1"}, {"NO", "ONE"}} { // it never gets there
+		if err := client.ReplicaOf(t.Context(), to[0], to[1]).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leases(t, q, mustOpen(t, q))
+	if d, err := q.Doubt(t.Context()); err != nil || d.ID == "" || d.Older {
+		t.Errorf("promoted after it was emptied: %+v, %v", d, err)
 	}
 }
 

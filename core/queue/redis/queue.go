@@ -146,6 +146,7 @@ func (q *Queue) sessionCall(ctx context.Context, s *script, session string, args
 	}
 	r := newReply(v)
 	if r.is("GONE") {
+		q.seen.Store(0) // as in Turn
 		return nil, fmt.Errorf("queue: %s: session %q: %w", s.Name, session, core.ErrSessionGone)
 	}
 	return r, nil

@@ -23,6 +23,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	}
 	text, _ := v.(string)
 	if text == "GONE" {
+		q.seen.Store(0) // an emptied queue may give lower tokens
 		return queue.TurnResult{}, fmt.Errorf("queue: turn: session %q: %w", t.Session, core.ErrSessionGone)
 	}
 	res, err := readTurn(text, t)

@@ -11,8 +11,10 @@
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
 local sid, want, ttl, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if not alive(sid) then return 'GONE' end
-call('ZADD', kSessions, age + ttl, sid)
+local live = alive(sid)
+if live then call('ZADD', kSessions, age + ttl, sid) end
+local doubt = distrusted(seen) -- a session that is forgotten shows forgotten leases, too
+if not live then return 'GONE' end
 
 local reaped = 0
 if tonumber(call('ZRANGE', kSessions, 0, 0, 'WITHSCORES')[2]) <= age then reaped = reap(32) end
@@ -111,7 +113,6 @@ if not activate(64) then more = true end
 if call('EXISTS', kSweep) == 1 and not sweepsome(64) then more = true end
 
 local nleases = 0
-local doubt = distrusted(seen)
 if doubt then want = 0 end
 
 -- Lease. A level is a heap of what this script has loaded, and pages of the stored order behind it.
