@@ -374,8 +374,8 @@ func TestWakeWindows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		suspended := 0
-		l.until("all wait for their window", func() bool {
+		waiting := map[core.JobID]bool{}
+		suspend := func() bool { // a server's first look at a run has those asked once more that were suspended before it
 			turn, err := q.Turn(l.Context(), queue.Turn{Session: s, Want: 10})
 			if err != nil {
 				t.Fatal(err)
@@ -383,18 +383,17 @@ func TestWakeWindows(t *testing.T) {
 			var acks []queue.Ack
 			for _, lease := range turn.Leases {
 				acks = append(acks, queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckSuspend, Event: queue.EventWindow})
+				waiting[lease.Job] = true
 			}
 			if _, err := q.Turn(l.Context(), queue.Turn{Session: s, Acks: acks}); err != nil {
 				t.Fatal(err)
 			}
-			suspended += len(acks)
-			return suspended == 6
-		})
+			return len(waiting) == 6
+		}
+		l.until("all wait for their window", suspend)
 		for range 300 { // both servers come to leave them to rest
 			<-time.After(200 * time.Millisecond)
-			if _, err := q.Beat(l.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			suspend()
 		}
 		if c1.Load().Watched+c2.Load().Watched != 6 {
 			t.Fatalf("%+v %+v", c1.Load(), c2.Load())
