@@ -39,7 +39,7 @@ func newLoad(t *testing.T, ends int64) *load {
 	q := memory.New(memory.Options{})
 	l := &load{lab: &lab{TB: t, ledger: store, q: q, ran: map[core.JobID]int{}, leased: map[core.JobID]int{}}, ended: make(chan struct{})}
 	var ended atomic.Int64
-	l.Controller, err = controller.New(controller.Config{Name: "s", Ledger: store, Queue: q, Types: types, Events: func(e controller.Event) {
+	l.Controller, err = controller.New(controller.Config{Name: "s", Ledger: store, Queue: q, Board: q, Types: types, Events: func(e controller.Event) {
 		if e.Kind == controller.RunEnded && ended.Add(1) == ends {
 			close(l.ended)
 		}

@@ -48,8 +48,8 @@ func hostError(ctx context.Context, host, op string, err error) error {
 		return nil
 	}
 	code := wirerpc.CodeOf(err)
-	if at, ok := ctx.Deadline(); ok && code == wirerpc.CodeDeadlineExceeded && time.Until(at) < clockSlack {
-		<-ctx.Done() // the worker's timer was the faster of two for the same deadline
+	if at, ok := ctx.Deadline(); ok && (code == wirerpc.CodeDeadlineExceeded || code == wirerpc.CodeCanceled) && time.Until(at) < clockSlack {
+		<-ctx.Done() // the worker's timer was the faster of two for the same deadline; its end may also arrive as a stream that it reset
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
