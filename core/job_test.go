@@ -101,7 +101,7 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%q is listed twice or not valid", o)
 		}
 		seen[o] = true
-		if o.Good() && o.SpendsBudget() {
+		if o.Good() && o.CountsAsFailure() {
 			t.Errorf("%q is good and spends the budget", o)
 		}
 	}
@@ -111,12 +111,12 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost} {
-		if !o.SpendsBudget() {
+		if !o.CountsAsFailure() {
 			t.Errorf("%q spends no budget", o)
 		}
 	}
 	for _, o := range []core.Outcome{core.Unreachable, core.Cancelled} {
-		if o.SpendsBudget() || o.Good() {
+		if o.CountsAsFailure() || o.Good() {
 			t.Errorf("%q spends the budget of bad outcomes, or is good", o)
 		}
 	}

@@ -41,6 +41,6 @@ func (o Outcome) Proves() bool {
 	return false
 }
 
-// SpendsBudget tells whether the outcome counts against a run's stop_after.
+// CountsAsFailure tells whether the outcome counts against a run's stop_after.
 // Unreachable hosts have a budget of their own; cancelled jobs have none.
-func (o Outcome) SpendsBudget() bool { return o == Failed || o == RolledBack || o == Lost }
+func (o Outcome) CountsAsFailure() bool { return o == Failed || o == RolledBack || o == Lost }

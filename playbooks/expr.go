@@ -61,7 +61,7 @@ func (e Expr) List(env Env) ([]any, error) {
 	case e.code == nil:
 		return nil, nil
 	case e.code.list != nil:
-		v, err := e.code.list.evaluate(env, &budget{})
+		v, err := e.code.list.evaluate(env, &threshold{})
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (e Expr) List(env Env) ([]any, error) {
 
 // run evaluates with bounded work. The result is a JSON value as far as the env is.
 func (c *code) run(env Env) (any, error) {
-	b := &budget{}
+	b := &threshold{}
 	v, err := expr.Run(c.program, c.values(env, b))
 	if err == nil {
 		if err := b.keep(v); err != nil {

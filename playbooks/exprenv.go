@@ -37,20 +37,20 @@ var (
 	errTooLarge = fmt.Errorf("the expression builds more than %d MiB", maxBuilt>>20)
 )
 
-// budget is what one evaluation may still use. It rides in the environment
+// threshold is what one evaluation may still use. It rides in the environment
 // under a name that expressions cannot say.
-type budget struct {
+type threshold struct {
 	rounds, built int
 	began         time.Time // the first round
 }
 
 const (
-	budgetName = "__budget"
-	roundName  = "__round"
-	keepName   = "__keep"
+	thresholdName = "__budget"
+	roundName     = "__round"
+	keepName      = "__keep"
 )
 
-func (b *budget) round() error {
+func (b *threshold) round() error {
 	if b.rounds++; b.rounds > maxRound {
 		return errTooLong
 	}
@@ -65,7 +65,7 @@ func (b *budget) round() error {
 }
 
 // keep charges a value that outlives the operation that made it.
-func (b *budget) keep(v any) error {
+func (b *threshold) keep(v any) error {
 	b.charge(v, 0)
 	if b.built > maxBuilt {
 		return errTooLarge
@@ -73,7 +73,7 @@ func (b *budget) keep(v any) error {
 	return nil
 }
 
-func (b *budget) charge(v any, depth int) {
+func (b *threshold) charge(v any, depth int) {
 	if b.built > maxBuilt {
 		return
 	}
@@ -119,7 +119,7 @@ func (limits) Visit(node *ast.Node) {
 }
 
 func call(name string, args ...ast.Node) ast.Node {
-	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: append([]ast.Node{&ast.IdentifierNode{Value: budgetName}}, args...)}
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: append([]ast.Node{&ast.IdentifierNode{Value: thresholdName}}, args...)}
 }
 
 // environment is what every expression is compiled against. Clocks, dates and
@@ -130,7 +130,7 @@ func environment() []expr.Option {
 		expr.Env(types.Map{
 			"host": types.Map{"name": text, "address": text, "customer": text, "site": text, "pool": text, "ha_group": text,
 				"groups": types.Array(text), "labels": types.Any, "vars": types.Any},
-			"vars": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "secrets": types.Any, budgetName: types.Any,
+			"vars": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "secrets": types.Any, thresholdName: types.Any,
 		}),
 		expr.DisableBuiltin("now"), expr.DisableBuiltin("date"), expr.DisableBuiltin("duration"), expr.DisableBuiltin("timezone"),
 		expr.DisableBuiltin("replace"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("join"),
@@ -140,8 +140,8 @@ func environment() []expr.Option {
 		expr.Function("replace", replaceAll, new(func(string, string, string) string)),
 		expr.Function("repeat", repeatText, new(func(string, int) string)),
 		expr.Function("join", joinTexts, new(func([]any, string) string), new(func([]any) string)),
-		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*budget).round() }, new(func(any) any)),
-		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*budget).keep(args[1]) }, new(func(any, any) any)),
+		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*threshold).round() }, new(func(any) any)),
+		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*threshold).keep(args[1]) }, new(func(any, any) any)),
 		expr.Optimize(false), // it folds ranges into constants, a million elements each, past every budget
 		expr.Patch(limits{}),
 	}
@@ -251,9 +251,9 @@ type reads struct {
 }
 
 // values is the environment of one evaluation.
-func (c *code) values(env Env, b *budget) map[string]any {
+func (c *code) values(env Env, b *threshold) map[string]any {
 	out := make(map[string]any, 8)
-	out[budgetName] = b
+	out[thresholdName] = b
 	if c.reads.host != nil {
 		out["host"] = c.hostValues(env.Host)
 	}

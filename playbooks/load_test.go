@@ -252,7 +252,7 @@ func sameSet(a, b []string) bool {
 	return len(have) == len(b)
 }
 
-func TestLoadTellsEveryProblemOfEveryFile(t *testing.T) {
+func TestLoadReportsEveryProblemOfEveryFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, map[string]string{

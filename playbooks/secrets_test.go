@@ -10,7 +10,7 @@ import (
 
 func TestSecretsOfAStep(t *testing.T) {
 	t.Parallel()
-	book, err := playbooks.Parse("t.yaml", []byte(`
+	playbook, err := playbooks.Parse("t.yaml", []byte(`
 playbook: demo
 targets: true
 steps:
@@ -21,12 +21,12 @@ steps:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(book.Secrets(), " "); got != "API DB api.key-1" {
+	if got := strings.Join(playbook.Secrets(), " "); got != "API DB api.key-1" {
 		t.Errorf("secrets of the playbook: %s", got)
 	}
-	b := book.Steps[1]
-	if !maps.Equal(b.Secrets, map[string]string{"token": "api.key-1", "DB": "DB"}) || !b.With.UsesSecrets() || book.Steps[0].With.UsesSecrets() || book.Steps[2].With.UsesSecrets() {
-		t.Errorf("%+v", book.Steps)
+	b := playbook.Steps[1]
+	if !maps.Equal(b.Secrets, map[string]string{"token": "api.key-1", "DB": "DB"}) || !b.With.UsesSecrets() || playbook.Steps[0].With.UsesSecrets() || playbook.Steps[2].With.UsesSecrets() {
+		t.Errorf("%+v", playbook.Steps)
 	}
 	env := playbooks.Env{Item: "x", Secrets: map[string]string{"token": `"quoted"`, "DB": "two\nlines"}}
 	got, err := b.With.JSON(env)
@@ -41,7 +41,7 @@ steps:
 	if err := b.With.CheckSecrets([]byte(older)); err == nil || !strings.Contains(err.Error(), "t.yaml:6:") || !strings.Contains(err.Error(), "takes no secrets") {
 		t.Errorf("a type that takes none: %v", err)
 	}
-	missing := book.MissingSecret("api.key-1", []string{"api.key-2", "DB"})
+	missing := playbook.MissingSecret("api.key-1", []string{"api.key-2", "DB"})
 	if missing == nil || !strings.Contains(missing.Error(), "t.yaml:6:") || !strings.Contains(missing.Error(), `"api.key-2"`) {
 		t.Errorf("%v", missing)
 	}

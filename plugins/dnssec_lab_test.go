@@ -384,10 +384,10 @@ func labBlindBelief(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
 	probes := d.Probe()
-	d.Tell("-rollover", "-key", old)
+	d.Report("-rollover", "-key", old)
 	fresh := d.Successor(old)
-	d.Tell("-checkds", "-key", old, "withdrawn")
-	d.Tell("-checkds", "-key", fresh, "published")
+	d.Report("-checkds", "-key", old, "withdrawn")
+	d.Report("-checkds", "-key", fresh, "published")
 	d.bogus(probes)
 }
 
@@ -396,10 +396,10 @@ func labBlindBelief(t *testing.T) {
 func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
-	d.Tell("-rollover", "-key", old)
+	d.Report("-rollover", "-key", old)
 	fresh := d.Successor(old)
 	d.Update("update add cust.lab. 3 IN DS " + d.DS(fresh))
-	d.Tell("-checkds", "-key", fresh, "published")
+	d.Report("-checkds", "-key", fresh, "published")
 	if !netlab.Until(t.Context(), 100*time.Millisecond, func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {
 		t.Errorf("keys %v, DS %v: the signer waits for the withdrawal; then K4 may tell it", d.Published(), d.Delegation())
 	}
@@ -492,9 +492,9 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 		}
 		text = strings.ReplaceAll(text, from, to)
 	}
-	book := d.Path("dnssec-rollover.yaml")
+	playbook := d.Path("dnssec-rollover.yaml")
 	for name, content := range map[string]string{
-		book:                 text,
+		playbook:             text,
 		d.Path("hosts.yaml"): fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q, identity_file: %s}\n", d.Net.Address, d.sshd.User, sshdtest.Line(d.sshd.HostKey), d.private),
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -509,7 +509,7 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		for _, role := range []string{"zsk", "ksk"} {
-			cmd := exec.Command(turnus, "run", book, "-i", d.Path("hosts.yaml"), "-e", "key="+role, "--check")
+			cmd := exec.Command(turnus, "run", playbook, "-i", d.Path("hosts.yaml"), "-e", "key="+role, "--check")
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "TURNUS_STATE="+t.TempDir(), "SSH_AUTH_SOCK=")
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "finish ") || !strings.Contains(string(out), "1 changed") {
 				t.Errorf("%s: %v\n%s", role, err, out)
@@ -520,7 +520,7 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 	t.Logf("\n\nA signed zone %[2]s is there, with its parent and a validating resolver. Roll its keys, and watch:\n\n"+
 		"  bin/turnus run %[1]s -i %[3]s -e key=ksk --check\n  bin/turnus run %[1]s -i %[3]s -e key=ksk\n"+
 		"  while dig +noall +comments +answer @%[4]s www.%[2]s | grep -E 'status|flags'; do sleep 1; done\n  ip netns exec %[5]s rndc -c %[6]s dnssec -status %[2]s\n\nCtrl-C removes it.\n",
-		book, netlab.Zone, d.Path("hosts.yaml"), d.Net.Address, d.Net.Name, d.Path("rndc.conf"))
+		playbook, netlab.Zone, d.Path("hosts.yaml"), d.Net.Address, d.Net.Name, d.Path("rndc.conf"))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	<-ctx.Done()

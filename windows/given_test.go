@@ -150,8 +150,8 @@ func TestWrongApprovalsApart(t *testing.T) {
 		"set: s, by: \"\", at: 2026-05-01":                                     "1 to 300",
 	} {
 		_, err := given(t, proposed, words)
-		var told Problems
-		if !errors.As(err, &told) || !strings.Contains(err.Error(), want) || told[0].Line == 0 {
+		var reported Problems
+		if !errors.As(err, &reported) || !strings.Contains(err.Error(), want) || reported[0].Line == 0 {
 			t.Errorf("%s: %v, expected %s", words, err, want)
 		}
 	}

@@ -119,7 +119,7 @@ func manySets() string {
 	return b.String()
 }
 
-func TestEveryProblemIsTold(t *testing.T) {
+func TestEveryProblemIsReported(t *testing.T) {
 	_, err := Parse(Document{"w.yaml", []byte(`
 window_sets:
   a: {timezone: Mars, allow: [{cron: "0 25 * * *", duration: 1h}, {rrule: FREQ=DAILY, from: "22:00", to: "05:00"}], cutoff: x}

@@ -61,17 +61,17 @@ const (
 
 // Worker is a node that works on jobs.
 type Worker struct {
-	Name     string    `json:"name"`
-	Version  string    `json:"version"`
-	Pool     string    `json:"pool"`
-	State    string    `json:"state" enum:"ready,busy,overloaded,cordoned,draining,away"`
-	Slots    int       `json:"slots"`
-	Running  int       `json:"running"`
-	Fixed    bool      `json:"fixed,omitempty" doc:"it is part of a server, and does not end by itself when it is drained"`
-	CPU      float64   `json:"cpu" doc:"share of the node's CPU, 0 to 1"`
-	Memory   float64   `json:"memory"`
-	Started  time.Time `json:"started"`
-	Reported time.Time `json:"reported"`
+	Name        string    `json:"name"`
+	Version     string    `json:"version"`
+	Pool        string    `json:"pool"`
+	State       string    `json:"state" enum:"ready,busy,overloaded,cordoned,draining,away"`
+	Concurrency int       `json:"slots"`
+	Running     int       `json:"running"`
+	Fixed       bool      `json:"fixed,omitempty" doc:"it is part of a server, and does not end by itself when it is drained"`
+	CPU         float64   `json:"cpu" doc:"share of the node's CPU, 0 to 1"`
+	Memory      float64   `json:"memory"`
+	Started     time.Time `json:"started"`
+	Reported    time.Time `json:"reported"`
 }
 
 // Queue is the state of the whole queue.

@@ -83,10 +83,10 @@ type WaveWait struct {
 type NewRun struct {
 	Playbook string `json:"playbook" minLength:"1" maxLength:"200"`
 	LaunchOptions
-	Criticality *int `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
-	Paused      bool `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
-	FourEyes    bool `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
-	SkipUnfit   bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	Criticality  *int `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
+	Paused       bool `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
+	FourEyes     bool `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
+	SkipNoWindow bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 }
 
 // LaunchOptions say how a playbook is launched, now or by a schedule.
@@ -112,8 +112,8 @@ type Why struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// Wake sends an event to the jobs of a run that wait for it.
-type Wake struct {
+// Signal sends an event to the jobs of a run that wait for it.
+type Signal struct {
 	Event  string `json:"event" minLength:"1" maxLength:"128" doc:"its name, as the job type gave it when it suspended itself"`
 	Job    *int   `json:"job,omitempty" minimum:"0" doc:"index of the one job; without it all of the run"`
 	Reason string `json:"reason,omitempty" maxLength:"1000"`

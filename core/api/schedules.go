@@ -21,9 +21,9 @@ type Schedule struct {
 	PauseReason string    `json:"pause_reason,omitempty"`
 	Next        time.Time `json:"next,omitzero"`
 	NextLocal   string    `json:"next_local,omitempty"`
-	Fires       int64     `json:"fires" doc:"launched so far"`
+	Triggers    int64     `json:"fires" doc:"launched so far"`
 	LastRun     string    `json:"last_run,omitempty"`
-	LastFire    time.Time `json:"last_fire,omitzero"`
+	LastTrigger time.Time `json:"last_fire,omitzero"`
 	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire was skipped"`
 	ETag        string    `json:"etag"`
 }
@@ -55,5 +55,5 @@ type Launched struct {
 
 // Backfilled is how many fires a backfill launches.
 type Backfilled struct {
-	Fires int `json:"fires"`
+	Triggers int `json:"fires"`
 }

@@ -21,13 +21,13 @@ type Options struct {
 	Program string       // version of this program
 	// ReadData reads the objects of earlier backups, too, and copies anew those whose bytes are not what they were; else sizes are compared.
 	ReadData bool
-	// Told, which may be nil, is told what is begun.
-	Told func(what string)
+	// Reported, which may be nil, is told what is begun.
+	Reported func(what string)
 }
 
-func (o *Options) tell(format string, args ...any) {
-	if o.Told != nil {
-		o.Told(fmt.Sprintf(format, args...))
+func (o *Options) report(format string, args ...any) {
+	if o.Reported != nil {
+		o.Reported(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -50,7 +50,7 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 		m.ID = newID(m.Created)
 		m.Schema, m.Database, m.Audit = c.Version, c.Database, c.Audit
 		for _, t := range c.Tables {
-			o.tell("table %s", t.Name)
+			o.report("table %s", t.Name)
 			one, err := copyTable(ctx, p, m.ID, c, t, named)
 			if err != nil {
 				return fmt.Errorf("copy table %s: %w", t.Name, err)

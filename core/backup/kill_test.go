@@ -37,7 +37,7 @@ func harm(tb testing.TB, url, text string) {
 func child(dir string) {
 	ctx := context.Background()
 	in := bufio.NewScanner(os.Stdin)
-	told := func(what string) {
+	reported := func(what string) {
 		fmt.Println(what)
 		in.Scan()
 	}
@@ -46,9 +46,9 @@ func child(dir string) {
 	switch {
 	case err != nil:
 	case os.Getenv("TURNUS_BACKUP_TEST_DO") == "backup":
-		_, err = backup.Create(ctx, backup.Options{Ledger: url, Objects: b, Where: where, Told: told})
+		_, err = backup.Create(ctx, backup.Options{Ledger: url, Objects: b, Where: where, Reported: reported})
 	default:
-		_, err = backup.Restore(ctx, backup.Restoring{Ledger: url, Objects: b, Where: where, Told: told})
+		_, err = backup.Restore(ctx, backup.Restoring{Ledger: url, Objects: b, Where: where, Reported: reported})
 	}
 	fmt.Println("over", err)
 }

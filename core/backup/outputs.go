@@ -217,7 +217,7 @@ func (e *earlier) find(o *object) (object, bool) {
 
 // copyObjects copies what the place has not, and writes the list.
 func copyObjects(ctx context.Context, p place, id string, o *Options, named *spool) (*Outputs, error) {
-	o.tell("%d outputs", named.n)
+	o.report("%d outputs", named.n)
 	out := &Outputs{}
 	had := openEarlier(ctx, p)
 	defer had.close()

@@ -19,16 +19,16 @@ import (
 
 // Restoring says what is restored, and into what.
 type Restoring struct {
-	Where   string
-	ID      string       // of a backup; "" is the newest
-	Ledger  string       // URL of an empty one
-	Objects *blob.Bucket // for large outputs; nil leaves them out
-	Told    func(what string)
+	Where    string
+	ID       string       // of a backup; "" is the newest
+	Ledger   string       // URL of an empty one
+	Objects  *blob.Bucket // for large outputs; nil leaves them out
+	Reported func(what string)
 }
 
-func (o *Restoring) tell(format string, args ...any) {
-	if o.Told != nil {
-		o.Told(fmt.Sprintf(format, args...))
+func (o *Restoring) report(format string, args ...any) {
+	if o.Reported != nil {
+		o.Reported(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -51,7 +51,7 @@ func Restore(ctx context.Context, o Restoring) (_ *Manifest, err error) {
 func restore(ctx context.Context, p place, m *Manifest, o *Restoring) error {
 	return ledger.Load(ctx, o.Ledger, m.Schema, m.ID, func(ctx context.Context, l *ledger.Loader) error {
 		for _, t := range m.Tables {
-			o.tell("table %s", t.Name)
+			o.report("table %s", t.Name)
 			if err := loadTable(ctx, p, m, &t, l); err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func restore(ctx context.Context, p place, m *Manifest, o *Restoring) error {
 		if o.Objects == nil || m.Outputs == nil {
 			return nil
 		}
-		o.tell("%d outputs", m.Outputs.Objects)
+		o.report("%d outputs", m.Outputs.Objects)
 		return eachObject(ctx, p, m, func(ctx context.Context, b *object, r io.Reader) error { return putObject(ctx, o.Objects, b, r) })
 	})
 }
@@ -147,7 +147,7 @@ type Verified struct {
 // Verify restores a backup into a ledger of its own in the folder for temporary files, which it removes, and looks for broken
 // promises there; the audit log must end where it ended when the backup was made. Every output is read. A backup that is
 // damaged is an error; one of a ledger that was not sound has findings.
-func Verify(ctx context.Context, where, id string, told func(string)) (_ *Verified, err error) {
+func Verify(ctx context.Context, where, id string, reported func(string)) (_ *Verified, err error) {
 	p, err := openPlace(ctx, where, false)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func Verify(ctx context.Context, where, id string, told func(string)) (_ *Verifi
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	o := Restoring{Ledger: "sqlite:" + filepath.Join(dir, "ledger.db"), Told: told}
+	o := Restoring{Ledger: "sqlite:" + filepath.Join(dir, "ledger.db"), Reported: reported}
 	if err := restore(ctx, p, m, &o); err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func Verify(ctx context.Context, where, id string, told func(string)) (_ *Verifi
 	if m.Outputs == nil {
 		return v, nil
 	}
-	o.tell("%d outputs", m.Outputs.Objects)
+	o.report("%d outputs", m.Outputs.Objects)
 	return v, eachObject(ctx, p, m, func(_ context.Context, b *object, r io.Reader) error { return check(b, r, io.Discard) })
 }
 
@@ -183,7 +183,7 @@ func findings(ctx context.Context, o *Restoring, m *Manifest) (found []ledger.Fi
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	o.tell("counts and audit log")
+	o.report("counts and audit log")
 	if found, err = l.Check(ctx, false); err != nil {
 		return nil, err
 	}

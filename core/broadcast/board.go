@@ -16,9 +16,9 @@ const (
 	MaxKeep     = 400 * 24 * time.Hour
 )
 
-// SealRoom is by how many bytes an implementation accepts documents over MaxDocument and messages over MaxMessage:
+// EncryptionRoom is by how many bytes an implementation accepts documents over MaxDocument and messages over MaxMessage:
 // encryption makes them longer by no more. Callers keep to the bounds.
-const SealRoom = 128
+const EncryptionRoom = 128
 
 // Board holds the few small documents that every node reads besides its jobs: the
 // service windows of a run or of a whole service. It is as available as the queue, so
@@ -46,7 +46,7 @@ func ValidateDocument(name string, data []byte, keep time.Duration) error {
 	switch {
 	case !validName(name):
 		return fmt.Errorf("document %q: its name has to be 1 to %d bytes of UTF-8: %w", name, MaxName, core.ErrInvalid)
-	case len(data) > MaxDocument+SealRoom:
+	case len(data) > MaxDocument+EncryptionRoom:
 		return fmt.Errorf("document %q has %d bytes: at most %d can be posted: %w", name, len(data), MaxDocument, core.ErrInvalid)
 	case keep < time.Second || keep > MaxKeep:
 		return fmt.Errorf("document %q: kept for %v, expected 1s to %v: %w", name, keep, MaxKeep, core.ErrInvalid)

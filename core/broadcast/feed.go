@@ -87,7 +87,7 @@ func ValidateMessages(topic string, messages [][]byte) error {
 		return fmt.Errorf("topic %q: %d messages in one call, expected at most %d: %w", topic, len(messages), MaxPublish, core.ErrInvalid)
 	}
 	for i, m := range messages {
-		if len(m) > MaxMessage+SealRoom {
+		if len(m) > MaxMessage+EncryptionRoom {
 			return fmt.Errorf("topic %q: message %d has %d bytes, expected at most %d: %w", topic, i, len(m), MaxMessage, core.ErrInvalid)
 		}
 	}

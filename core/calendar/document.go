@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -32,7 +32,7 @@ type file struct {
 
 // Encode writes windows for the board. The same windows are the same bytes, whichever process
 // writes them. More than broadcast.MaxDocument bytes are core.ErrInvalid.
-func Encode(b *gate.Book) ([]byte, error) {
+func Encode(b *admission.Calendar) ([]byte, error) {
 	d := document{Version: documentVersion, Files: []file{}}
 	for _, doc := range b.Documents() {
 		d.Files = append(d.Files, file{doc.File, string(doc.Data)})
@@ -48,7 +48,7 @@ func Encode(b *gate.Book) ([]byte, error) {
 }
 
 // Decode reads what Encode wrote. Errors wrap core.ErrInvalid.
-func Decode(data []byte) (*gate.Book, error) {
+func Decode(data []byte) (*admission.Calendar, error) {
 	if len(data) > broadcast.MaxDocument {
 		return nil, fmt.Errorf("read window definitions: %d bytes, expected at most %d: %w", len(data), broadcast.MaxDocument, core.ErrInvalid)
 	}
@@ -63,9 +63,9 @@ func Decode(data []byte) (*gate.Book, error) {
 	for i, f := range d.Files {
 		docs[i] = windows.Document{File: f.File, Data: []byte(f.Content)}
 	}
-	book, err := gate.NewBook(docs)
+	cal, err := admission.NewCalendar(docs)
 	if err != nil {
 		return nil, fmt.Errorf("read window definitions: %w: %w", core.ErrInvalid, err)
 	}
-	return book, nil
+	return cal, nil
 }

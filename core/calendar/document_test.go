@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -19,9 +19,9 @@ window_sets:
   sat: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]}
 `
 
-func book(t testing.TB, text string) *gate.Book {
+func book(t testing.TB, text string) *admission.Calendar {
 	t.Helper()
-	b, err := gate.NewBook([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
+	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestDocumentTravels(t *testing.T) {
 	if err != nil {
 		t.Fatal(got, err)
 	}
-	q := gate.Question{Set: "sat", Need: time.Hour}
+	q := admission.Question{Set: "sat", Need: time.Hour}
 	at := time.Date(2026, 12, 26, 22, 0, 0, 0, time.UTC)
 	here, _ := b.Ask(at, q)
 	there, err := got.Ask(at, q)
@@ -68,7 +68,7 @@ func TestEncodeRefusesWhatNoBoardTakes(t *testing.T) {
 	for i := range broadcast.MaxDocument >> 19 {
 		docs = append(docs, windows.Document{File: fmt.Sprint(i), Data: []byte("freezes: {}\n" + strings.Repeat("#", 1<<19))})
 	}
-	b, err := gate.NewBook(docs)
+	b, err := admission.NewCalendar(docs)
 	if err != nil {
 		t.Fatal(err)
 	}

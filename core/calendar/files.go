@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -20,12 +20,12 @@ type Files struct {
 	stamp, seen string             // of the files: as taken over, and as last seen
 	draft       []windows.Document // what they said when their stamp last changed
 
-	mu   sync.Mutex
-	book *gate.Book
-	data []byte
+	mu       sync.Mutex
+	calendar *admission.Calendar
+	data     []byte
 }
 
-// ReadFiles reads windows. Errors are those of windows.Read, gate.NewBook and Encode.
+// ReadFiles reads windows. Errors are those of windows.Read, admission.NewCalendar and Encode.
 func ReadFiles(paths ...string) (*Files, error) {
 	f := &Files{paths: paths}
 	docs, err := windows.Read(paths...)
@@ -35,11 +35,11 @@ func ReadFiles(paths ...string) (*Files, error) {
 	return f, f.take(docs)
 }
 
-// Book is the newest valid windows.
-func (f *Files) Book() *gate.Book {
+// Calendar is the newest valid windows.
+func (f *Files) Book() *admission.Calendar {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.book
+	return f.calendar
 }
 
 // Edition is Book, for a Publisher.
@@ -50,24 +50,24 @@ func (f *Files) Edition() Edition {
 }
 
 func (f *Files) take(docs []windows.Document) error {
-	book, err := gate.NewBook(docs)
+	cal, err := admission.NewCalendar(docs)
 	if err != nil {
 		return err
 	}
-	data, err := Encode(book)
+	data, err := Encode(cal)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.book, f.data = book, data
+	f.calendar, f.data = cal, data
 	return nil
 }
 
-// Look takes an edit over, and reports whether there was one. An error says that the edit is not
+// Poll takes an edit over, and reports whether there was one. An error says that the edit is not
 // valid: the windows before it stay, and Look returns the error once. Files that still change are
 // left alone: half a file may be valid, and lack the freeze at its end.
-func (f *Files) Look() (changed bool, err error) {
+func (f *Files) Poll() (changed bool, err error) {
 	stamp := f.stampNow()
 	if stamp == f.stamp || stamp != f.seen && !f.saysTheSame() {
 		f.seen = stamp

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/windows"
@@ -94,7 +94,7 @@ func (d *desk) write(text string) {
 // tick is n rounds of a launcher's loop.
 func (d *desk) tick(n int) {
 	for range n {
-		changed, err := d.files.Look()
+		changed, err := d.files.Poll()
 		if err != nil {
 			d.events = append(d.events, "broken: "+strings.ReplaceAll(err.Error(), d.file, "w.yaml"))
 		}
@@ -109,7 +109,7 @@ func (d *desk) tick(n int) {
 }
 
 // posted asks the posted windows whether a host of set now may start on friday at noon.
-func (d *desk) posted() (gate.Answer, uint64) {
+func (d *desk) posted() (admission.Answer, uint64) {
 	d.t.Helper()
 	data, version, err := d.board.Posted(d.t.Context(), name, 0)
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *desk) posted() (gate.Answer, uint64) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	a, err := b.Ask(friday, gate.Question{Set: "now", Need: time.Hour})
+	a, err := b.Ask(friday, admission.Question{Set: "now", Need: time.Hour})
 	if err != nil {
 		d.t.Fatal(err)
 	}

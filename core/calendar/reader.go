@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
-	"github.com/turnus/turnus/core/gate"
 )
 
 const (
-	booksKept = 64              // documents that a Reader keeps compiled: one a launcher
-	readFor   = 3 * time.Second // at most, of one call
+	calendarsKept = 64              // documents that a Reader keeps compiled: one a launcher
+	readFor       = 3 * time.Second // at most, of one call
 )
 
 // Reader reads published windows. A document is parsed once a version and shared by all host tasks.
@@ -34,12 +34,12 @@ type shelf struct {
 	turn chan struct{} // holds a token: whoever has it reads, others wait for what that brings
 
 	// Owned by whoever has the token.
-	book    *gate.Book // of the last version that could be read
-	version uint64
-	bad     error     // of that version, where it could not be parsed
-	asked   time.Time // local, before the last call that the board answered
-	failed  time.Time // local, after the last call that it did not
-	away    error     // what that brought
+	calendar *admission.Calendar // of the last version that could be read
+	version  uint64
+	bad      error     // of that version, where it could not be parsed
+	asked    time.Time // local, before the last call that the board answered
+	failed   time.Time // local, after the last call that it did not
+	away     error     // what that brought
 }
 
 // NewReader reads from that board; nil is none.
@@ -57,7 +57,7 @@ func (r *Reader) shelf(name string) *shelf {
 	s := &shelf{name: name, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
 	r.byName[name] = r.recent.PushFront(s)
-	if r.recent.Len() > booksKept {
+	if r.recent.Len() > calendarsKept {
 		oldest := r.recent.Back()
 		r.recent.Remove(oldest)
 		delete(r.byName, oldest.Value.(*shelf).name)
@@ -67,7 +67,7 @@ func (r *Reader) shelf(name string) *shelf {
 
 // Read returns the windows as they were not longer than age ago; 0 is those that the board has now.
 // With an error it also returns those last read, nil if there are none.
-func (r *Reader) Read(ctx context.Context, name string, age time.Duration) (*gate.Book, error) {
+func (r *Reader) Read(ctx context.Context, name string, age time.Duration) (*admission.Calendar, error) {
 	if r.board == nil {
 		return nil, fmt.Errorf("window definitions %s: this worker was given no board to read them from: %w", name, core.ErrUnavailable)
 	}
@@ -81,16 +81,16 @@ func (r *Reader) Read(ctx context.Context, name string, age time.Duration) (*gat
 	defer func() { s.turn <- struct{}{} }()
 	fresh := arrived.Add(-age)
 	if s.asked.After(fresh) { // another's call began after this one came
-		return s.book, s.bad
+		return s.calendar, s.bad
 	}
 	if s.failed.After(fresh) { // those who waited for a call that failed need not each wait for one
-		return s.book, s.away
+		return s.calendar, s.away
 	}
 	err := s.load(ctx, r.board)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrInvalid) {
 		s.failed, s.away = time.Now(), err
 	}
-	return s.book, err
+	return s.calendar, err
 }
 
 // load asks the board for a newer version. The caller has the token.
@@ -101,16 +101,16 @@ func (s *shelf) load(ctx context.Context, board broadcast.Board) error {
 	data, version, err := board.Posted(call, s.name, s.version)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
-		s.book, s.version, s.bad = nil, 0, nil
+		s.calendar, s.version, s.bad = nil, 0, nil
 		return fmt.Errorf("read window definitions: %w", err)
 	case err != nil:
 		return fmt.Errorf("read window definitions %s: %w", s.name, err)
 	}
 	if version != s.version || data != nil {
-		book, err := Decode(data)
+		cal, err := Decode(data)
 		s.version, s.bad = version, err
 		if err == nil {
-			s.book = book
+			s.calendar = cal
 		}
 	}
 	s.asked = asked

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
@@ -36,7 +36,7 @@ func (c *counting) Posted(ctx context.Context, name string, known uint64) ([]byt
 	return data, version, err
 }
 
-func TestReadersBooksAreSharedAndFresh(t *testing.T) {
+func TestReadersCalendarsAreSharedAndFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const age = 2 * time.Second
 		q := memory.New(memory.Options{})
@@ -54,7 +54,7 @@ func TestReadersBooksAreSharedAndFresh(t *testing.T) {
 		}
 		post(saturdays)
 		var wg sync.WaitGroup
-		got := make([]*gate.Book, 1000)
+		got := make([]*admission.Calendar, 1000)
 		for i := range got {
 			wg.Go(func() {
 				var err error
@@ -93,16 +93,16 @@ func TestReadersBooksAreSharedAndFresh(t *testing.T) {
 	})
 }
 
-func TestReadersBooksAreBounded(t *testing.T) {
+func TestReadersCalendarsAreBounded(t *testing.T) {
 	q := memory.New(memory.Options{})
 	defer q.Shutdown()
 	b := NewReader(q)
-	for i := range 3 * booksKept {
+	for i := range 3 * calendarsKept {
 		if _, err := b.Read(t.Context(), fmt.Sprint(i), 0); !errors.Is(err, core.ErrNotFound) {
 			t.Fatal(err)
 		}
 	}
-	if len(b.byName) != booksKept || b.recent.Len() != booksKept {
+	if len(b.byName) != calendarsKept || b.recent.Len() != calendarsKept {
 		t.Errorf("%d and %d kept", len(b.byName), b.recent.Len())
 	}
 	if _, err := NewReader(nil).Read(t.Context(), "w", 0); !errors.Is(err, core.ErrUnavailable) {

@@ -51,7 +51,7 @@ func (c *Catalog) align(ctx context.Context) error {
 	c.mu.Unlock()
 	if n > 0 {
 		c.engine.Wake()
-		c.say(Event{Kind: SchedulesChanged, Count: n})
+		c.report(Event{Kind: SchedulesChanged, Count: n})
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 )
@@ -122,10 +122,10 @@ func compile(set *definitions.Set, given givenState) (c *Current, err error) {
 	if doc, ok := set.Windows.GivenDocument(givenFile, given.words()); ok {
 		docs = append(slices.Clone(docs), doc)
 	}
-	if c.book, err = gate.NewBook(docs); err != nil {
+	if c.calendar, err = admission.NewCalendar(docs); err != nil {
 		return nil, err
 	}
-	if c.published, err = calendar.Encode(c.book); err != nil {
+	if c.published, err = calendar.Encode(c.calendar); err != nil {
 		return nil, err
 	}
 	for _, s := range set.Schedules {
@@ -142,12 +142,12 @@ func compile(set *definitions.Set, given givenState) (c *Current, err error) {
 
 // managed is the schedule of a playbook.
 func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition, bool) {
-	book, ok := set.Playbook(s.Playbook)
+	playbook, ok := set.Playbook(s.Playbook)
 	if !ok {
 		return schedule.Definition{}, false
 	}
 	return schedule.Definition{
-		ID: schedule.ID{Tenant: book.Tenant, Name: s.Playbook}, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp),
+		ID: schedule.ID{Tenant: playbook.Tenant, Name: s.Playbook}, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp),
 		Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Request{Playbook: s.Playbook, Limit: s.Limit, Vars: s.Vars, Tags: s.Tags, SkipTags: s.SkipTags}, true}.encode(),
 	}, true
 }
@@ -175,7 +175,7 @@ func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source
 		c.rejected = nil
 	}
 	c.mu.Unlock()
-	c.say(Event{Kind: DefinitionsChanged, Version: next.Version, By: next.By})
+	c.report(Event{Kind: DefinitionsChanged, Version: next.Version, By: next.By})
 	return *next, nil
 }
 
@@ -263,7 +263,7 @@ func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, er
 	}
 	c.rejected = r
 	c.mu.Unlock()
-	c.say(Event{Kind: DefinitionsRejected, Version: doc.Version, By: doc.By, Err: why})
+	c.report(Event{Kind: DefinitionsRejected, Version: doc.Version, By: doc.By, Err: why})
 	return Current{}, r.err
 }
 
@@ -271,7 +271,7 @@ func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, er
 func (c *Catalog) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	var told time.Time
+	var reported time.Time
 	for ctx.Err() == nil {
 		_, err := c.refresh(ctx)
 		if err != nil && c.rejection() == nil {
@@ -281,14 +281,14 @@ func (c *Catalog) watch(ctx context.Context) {
 			c.keepAligned(ctx)
 			c.trouble(ctx, publishFailed, c.publish(ctx))
 		}
-		if now := time.Now(); now.Sub(told) >= tellEvery {
-			told = now
+		if now := time.Now(); now.Sub(reported) >= reportEvery {
+			reported = now
 			c.trouble(ctx, "recording that definitions are rejected failed", c.keepRejection(ctx, now.UTC()))
 		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-		case <-c.poke:
+		case <-c.notify:
 		}
 	}
 }
@@ -299,14 +299,14 @@ const publishFailed = "publishing the windows failed, retrying"
 func (c *Catalog) publishNow(ctx context.Context) {
 	if err := c.publish(ctx); err != nil {
 		c.trouble(ctx, publishFailed, err)
-		nudge(c.poke)
+		notify(c.notify)
 	}
 }
 
 func (c *Catalog) publish(ctx context.Context) error {
 	posted, err := c.windows.Publish(ctx)
 	if posted {
-		c.say(Event{Kind: WindowsPosted, Version: c.Current().Version})
+		c.report(Event{Kind: WindowsPosted, Version: c.Current().Version})
 	}
 	return err
 }
@@ -325,7 +325,7 @@ func (c *Catalog) edition() calendar.Edition {
 		}
 		newest := set == now.Version && given == now.given
 		if !newest {
-			nudge(c.poke)
+			notify(c.notify)
 		}
 		return newest, nil
 	}}

@@ -117,7 +117,7 @@ func (c *Catalog) adoptGiven(given givenState) error {
 		if err != nil {
 			return err
 		}
-		now.book, now.published, now.given = next.book, next.published, next.given
+		now.calendar, now.published, now.given = next.calendar, next.published, next.given
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
 	return out
 }
 
-// Say approves a window set, or a rule of it, or takes approvals back. It is in the ledger when it returns, with what was
+// Report approves a window set, or a rule of it, or takes approvals back. It is in the ledger when it returns, with what was
 // before in the audit log under tenant; no step starts by what was taken back any more, unless the queue is away: then not after it
 // is back. By, Set and what is bounded are the caller's to set; At is set here, later than all that was said before. An approval
 // is bound to the set as it is: a.Window, where it is given, must be that. The same ID again is the same word. A revocation
@@ -155,12 +155,12 @@ func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
 //
 // Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing needs an approval or
 // the set was edited since, core.ErrQuota, core.ErrInvalid, or core.ErrUnavailable.
-func (c *Catalog) Say(ctx context.Context, tenant string, a Approval) (Approval, error) {
+func (c *Catalog) Report(ctx context.Context, tenant string, a Approval) (Approval, error) {
 	c.approving.Lock() // the callers of this server take turns, so that none of them is always too late
 	defer c.approving.Unlock()
 	a.Tenant = tenant
 	for {
-		said, err := c.sayOnce(ctx, a)
+		said, err := c.reportOnce(ctx, a)
 		if !errors.Is(err, errMoved) {
 			return said, err
 		}
@@ -173,7 +173,7 @@ func (c *Catalog) Say(ctx context.Context, tenant string, a Approval) (Approval,
 // errMoved says that another word came between.
 var errMoved = errors.New("the approvals have moved on")
 
-func (c *Catalog) sayOnce(ctx context.Context, a Approval) (Approval, error) {
+func (c *Catalog) reportOnce(ctx context.Context, a Approval) (Approval, error) {
 	now, err := c.refresh(ctx)
 	if err != nil {
 		return Approval{}, err
@@ -186,7 +186,7 @@ func (c *Catalog) sayOnce(ctx context.Context, a Approval) (Approval, error) {
 		return had, err
 	}
 	a.At = later(time.Now().UTC(), before.list)
-	defs := now.book.Definitions()
+	defs := now.calendar.Definitions()
 	if err := a.check(defs); err != nil {
 		return Approval{}, err
 	}
@@ -207,7 +207,7 @@ func (c *Catalog) sayOnce(ctx context.Context, a Approval) (Approval, error) {
 	if err != nil {
 		return Approval{}, fmt.Errorf("write approvals: %w", err)
 	}
-	note, err := a.entry(defs, then.book.Definitions())
+	note, err := a.entry(defs, then.calendar.Definitions())
 	if err != nil {
 		return Approval{}, err
 	}

@@ -13,11 +13,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/playbooks"
@@ -46,9 +46,9 @@ type Config struct {
 
 // Times of the loops.
 const (
-	watchEvery = time.Second     // between looks at the ledger's version, and at the board
-	folderLook = time.Second     // between looks at a folder
-	tellEvery  = 2 * time.Second // between looks at what the ledger says of rejected definitions
+	watchEvery  = time.Second     // between looks at the ledger's version, and at the board
+	folderPoll  = time.Second     // between looks at a folder
+	reportEvery = 2 * time.Second // between looks at what the ledger says of rejected definitions
 )
 
 // BoardName is the name of the service's windows on the queue's board.
@@ -59,14 +59,14 @@ const AnyVersion = -1
 
 // Current is what the service runs by.
 type Current struct {
-	Set     *definitions.Set
-	Version int64     // of the ledger's document; 0 before the first
-	By      string    // who applied it
-	Source  Source    // where it came from
-	Applied time.Time // when
-	Base    Base      // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
-	book    *gate.Book
-	given   int64 // version of the approvals that are in it
+	Set      *definitions.Set
+	Version  int64     // of the ledger's document; 0 before the first
+	By       string    // who applied it
+	Source   Source    // where it came from
+	Applied  time.Time // when
+	Base     Base      // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
+	calendar *admission.Calendar
+	given    int64 // version of the approvals that are in it
 
 	published []byte // book, for workers
 }
@@ -114,7 +114,7 @@ type Catalog struct {
 	control  *schedule.Control
 	engine   *schedule.Engine
 	begun    chan struct{} // closed with the first definitions
-	poke     chan struct{} // has room for one: look at the ledger
+	notify   chan struct{} // has room for one: look at the ledger
 	ended    chan string   // runs that are complete
 
 	templates templates
@@ -147,10 +147,10 @@ func New(cfg Config) (*Catalog, error) {
 	}
 	c := &Catalog{
 		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Ledger), current: &Current{},
-		begun: make(chan struct{}), poke: make(chan struct{}, 1), ended: make(chan string, 1024),
+		begun: make(chan struct{}), notify: make(chan struct{}, 1), ended: make(chan string, 1024),
 	}
-	c.windows = calendar.NewPublisher(calendar.Options{Name: BoardName, Board: cfg.Board, Current: c.edition, Signal: cfg.Controller.WakeWindows})
-	c.engine = schedule.NewEngine(cfg.Ledger, &launcher{c}, c.fired)
+	c.windows = calendar.NewPublisher(calendar.Options{Name: BoardName, Board: cfg.Board, Current: c.edition, Signal: cfg.Controller.SignalWindows})
+	c.engine = schedule.NewEngine(cfg.Ledger, &launcher{c}, c.triggered)
 	if cfg.Follow != nil {
 		o := *cfg.Follow
 		o.Load.Playbooks, o.Apply, o.Still, o.OnStatus = cfg.Playbooks, c.followed, c.still, c.gitStatus(cfg.Follow.OnStatus)
@@ -200,7 +200,9 @@ func (c *Catalog) Set() *definitions.Set { return c.Current().Set }
 
 // Windows are those of Set, and the name under which workers find them. Before the first
 // definitions the book is nil, and nothing can be launched.
-func (c *Catalog) Windows() (book *gate.Book, board string) { return c.Current().book, BoardName }
+func (c *Catalog) Windows() (cal *admission.Calendar, board string) {
+	return c.Current().calendar, BoardName
+}
 
 // Current is what this server runs by, and where it came from.
 func (c *Catalog) Current() Current {
@@ -209,16 +211,16 @@ func (c *Catalog) Current() Current {
 	return *c.current
 }
 
-// Poke asks for a look at the followed branch and the ledger soon. It never blocks.
-func (c *Catalog) Poke() {
+// Notify asks for a look at the followed branch and the ledger soon. It never blocks.
+func (c *Catalog) Notify() {
 	if c.follower != nil {
-		c.follower.Poke()
+		c.follower.Notify()
 	}
-	nudge(c.poke)
+	notify(c.notify)
 }
 
-// nudge fills a channel that has room for one.
-func nudge(ch chan struct{}) {
+// notify fills a channel that has room for one.
+func notify(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:

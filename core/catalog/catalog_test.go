@@ -27,7 +27,7 @@ func TestApply(t *testing.T) {
 		defer stop()
 		other, stopOther := l.server("s2", nil)
 		defer stopOther()
-		if book, _ := c.Windows(); c.Set() != nil || book != nil {
+		if cal, _ := c.Windows(); c.Set() != nil || cal != nil {
 			t.Error("there is something before the first definitions")
 		}
 		one := l.apply(c, docs(""), 0)
@@ -49,8 +49,8 @@ func TestApply(t *testing.T) {
 			t.Errorf("%d, %v", v, err)
 		}
 		broken := docs("", "playbooks/bad.yaml", "playbook: bad\nsteps: []\n")
-		var told playbooks.Diagnostics
-		if _, err := c.Apply(l.Context(), "bob", broken, definitions.Revision{}, catalog.AnyVersion); !errors.As(err, &told) {
+		var reported playbooks.Diagnostics
+		if _, err := c.Apply(l.Context(), "bob", broken, definitions.Revision{}, catalog.AnyVersion); !errors.As(err, &reported) {
 			t.Errorf("what is not valid: %v", err)
 		}
 		if _, err := c.Check(l.Context(), broken, definitions.Revision{}); !errors.Is(err, core.ErrInvalid) {
@@ -278,7 +278,7 @@ func TestSchedulesFollowTheDefinitions(t *testing.T) {
 			t.Errorf("after it was removed: %v", now[len(runs):])
 		}
 		all, _, err := c.Schedules(l.Context(), ledger.Tenants("acme"), "", 10)
-		if err != nil || len(all) != 1 || all[0].Managed || all[0].State.Fired != 2 {
+		if err != nil || len(all) != 1 || all[0].Managed || all[0].State.Triggered != 2 {
 			t.Errorf("%+v, %v", all, err)
 		}
 		if all, _, err := c.Schedules(l.Context(), ledger.Tenants("birch"), "", 10); err != nil || len(all) != 0 {
@@ -415,7 +415,7 @@ func TestTriggerAndBackfill(t *testing.T) {
 		defer l.node()()
 		l.apply(c, docs("cron: \"*/5 * * * *\""), 0)
 		<-time.After(11 * time.Minute)
-		fired := len(l.runs())
+		triggered := len(l.runs())
 		if _, err := c.TriggerSchedule(l.Context(), ledger.Tenants("birch"), "eve", patch, "k", ""); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("another tenant's: %v", err)
 		}
@@ -427,8 +427,8 @@ func TestTriggerAndBackfill(t *testing.T) {
 			t.Errorf("%+v, %v", again, err)
 		}
 		<-time.After(time.Minute)
-		if n := len(l.runs()); n != fired+1 { // 00:12 by now
-			t.Errorf("triggered once, %d runs", n-fired)
+		if n := len(l.runs()); n != triggered+1 { // 00:12 by now
+			t.Errorf("triggered once, %d runs", n-triggered)
 		}
 		day := time.Date(1999, 12, 31, 0, 1, 0, 0, time.UTC)
 		n, err := c.Backfill(l.Context(), ledger.AllTenants(), "bob", patch, day, day.Add(50*time.Minute))
@@ -438,7 +438,7 @@ func TestTriggerAndBackfill(t *testing.T) {
 		stop()
 		_, stop = l.server("s2", nil)
 		defer stop()
-		l.until("all ten are launched", func() bool { return len(l.runs()) >= fired+11 })
+		l.until("all ten are launched", func() bool { return len(l.runs()) >= triggered+11 })
 		entries, _, err := l.ledger.AuditLog(l.Context(), ledger.AllTenants(), ledger.AuditFilter{Kind: "schedule"}, ledger.Page{})
 		if err != nil || len(entries) != 3 {
 			t.Errorf("%+v, %v", entries, err)
@@ -486,14 +486,14 @@ func TestTrapATenantsTriggerReachesNoOtherTenantsHosts(t *testing.T) {
 }
 
 // A fire whose playbook has gone, or that selects no host, is skipped with the reason.
-func TestSkippedFires(t *testing.T) {
+func TestSkippedTriggers(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
 		defer stop()
 		l.apply(c, docs("cron: \"*/10 * * * *\"", "playbooks/none.yaml",
 			"playbook: none\ntargets: host.name == \"nobody\"\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
 		<-time.After(3 * time.Minute)
-		skipped := l.said(catalog.FireSkipped)
+		skipped := l.said(catalog.TriggerSkipped)
 		if len(skipped) < 2 || !strings.Contains(skipped[0].Reason, "selects none") || skipped[0].Schedule.Name != "none" {
 			t.Errorf("%+v", skipped)
 		}
@@ -507,7 +507,7 @@ func TestFaultW5AScheduleLaunchesOnHostsOfItsPoolOnly(t *testing.T) {
 		l.apply(c, docs("cron: \"* * * * *\"", "playbooks/other.yaml",
 			"playbook: other\npool: us\ntargets: true\nsteps:\n  - {name: one, uses: look}\nschedule: {cron: \"* * * * *\"}\n"), 0)
 		<-time.After(3 * time.Minute)
-		skipped := l.said(catalog.FireSkipped)
+		skipped := l.said(catalog.TriggerSkipped)
 		if len(skipped) == 0 || skipped[0].Schedule.Name != "other" || !strings.Contains(skipped[0].Reason, "--pool us") {
 			t.Errorf("%+v", skipped)
 		}

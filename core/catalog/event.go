@@ -18,9 +18,9 @@ const (
 	DefinitionsRejected EventKind = "definitions_rejected" // Err says why; the last good ones hold
 	WindowsPosted       EventKind = "windows_posted"       // workers ask the windows of Version from now on
 	SchedulesChanged    EventKind = "schedules_changed"    // Count of them were added, changed or removed
-	FireLaunched        EventKind = "fire_launched"        // as run Run
-	FireSkipped         EventKind = "fire_skipped"         // Reason says why
-	FireFailed          EventKind = "fire_failed"          // Err says why; it is tried again
+	TriggerLaunched     EventKind = "fire_launched"        // as run Run
+	TriggerSkipped      EventKind = "fire_skipped"         // Reason says why
+	TriggerFailed       EventKind = "fire_failed"          // Err says why; it is tried again
 	Trouble             EventKind = "trouble"              // something does not work for now, and is tried again
 )
 
@@ -33,11 +33,11 @@ type Event struct {
 	Schedule schedule.ID
 	Run      string
 	Reason   string
-	Why      string // of FireSkipped: the reason in one word, see schedule.Skip
+	Why      string // of TriggerSkipped: the reason in one word, see schedule.Skip
 	Err      error
 }
 
-func (c *Catalog) say(e Event) {
+func (c *Catalog) report(e Event) {
 	if c.cfg.Events != nil {
 		c.cfg.Events(e)
 	}
@@ -49,21 +49,21 @@ func (c *Catalog) trouble(ctx context.Context, what string, err error) {
 		return
 	}
 	c.cfg.Log.Warn(what, "error", err)
-	c.say(Event{Kind: Trouble, Reason: what, Err: err})
+	c.report(Event{Kind: Trouble, Reason: what, Err: err})
 }
 
-// fired hands on what the engine tells.
-func (c *Catalog) fired(e schedule.Event) {
-	out := Event{Schedule: e.Schedule, Run: e.Fire.RunID, Err: e.Err}
+// triggered hands on what the engine tells.
+func (c *Catalog) triggered(e schedule.Event) {
+	out := Event{Schedule: e.Schedule, Run: e.Trigger.RunID, Err: e.Err}
 	switch e.Kind {
-	case schedule.EventFired:
-		out.Kind = FireLaunched
+	case schedule.EventTriggered:
+		out.Kind = TriggerLaunched
 	case schedule.EventSkipped:
-		out.Kind, out.Run, out.Reason, out.Count, out.Why = FireSkipped, e.Skip.RunID, e.Skip.Reason.Text(), e.Skip.Count, cmp.Or(string(e.Skip.Reason.Code()), "other")
+		out.Kind, out.Run, out.Reason, out.Count, out.Why = TriggerSkipped, e.Skip.RunID, e.Skip.Reason.Text(), e.Skip.Count, cmp.Or(string(e.Skip.Reason.Code()), "other")
 	case schedule.EventFailed:
-		out.Kind = FireFailed
+		out.Kind = TriggerFailed
 	case schedule.EventTrouble:
 		out.Kind, out.Reason = Trouble, "a schedule could not be worked on"
 	}
-	c.say(out)
+	c.report(out)
 }

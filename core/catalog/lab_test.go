@@ -177,11 +177,11 @@ const inventoryYAML = "hosts:\n  a1: {address: 127.0.0.1, customer: acme}\n  b1:
 
 // docs are definitions with a playbook that has the given schedule ("" is none), and more files.
 func docs(scheduled string, more ...string) []definitions.Document {
-	book := "playbook: patch\ntenant: acme\ntargets: true\nsteps:\n  - {name: one, uses: look}\n"
+	playbook := "playbook: patch\ntenant: acme\ntargets: true\nsteps:\n  - {name: one, uses: look}\n"
 	if scheduled != "" {
-		book += "schedule: {" + scheduled + "}\n"
+		playbook += "schedule: {" + scheduled + "}\n"
 	}
-	all := []definitions.Document{{Path: "inventory/hosts.yaml", Data: []byte(inventoryYAML)}, {Path: "playbooks/patch.yaml", Data: []byte(book)}}
+	all := []definitions.Document{{Path: "inventory/hosts.yaml", Data: []byte(inventoryYAML)}, {Path: "playbooks/patch.yaml", Data: []byte(playbook)}}
 	for i := 0; i+1 < len(more); i += 2 {
 		all = append(all, definitions.Document{Path: more[i], Data: []byte(more[i+1])})
 	}

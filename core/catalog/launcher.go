@@ -48,7 +48,7 @@ const launchedBy = "schedule:"
 type launcher struct{ c *Catalog }
 
 // Prepare makes the run of a fire. What cannot succeed later either is core.ErrInvalid: the fire is skipped.
-func (l *launcher) Prepare(ctx context.Context, f schedule.Fire) (ledger.NewRun, error) {
+func (l *launcher) Prepare(ctx context.Context, f schedule.Trigger) (ledger.NewRun, error) {
 	return l.c.newRun(ctx, f)
 }
 
@@ -64,7 +64,7 @@ func (l *launcher) Cancelled(ctx context.Context, run, reason string) error {
 	return err
 }
 
-func (c *Catalog) newRun(ctx context.Context, f schedule.Fire) (n ledger.NewRun, err error) {
+func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewRun, err error) {
 	var p payload
 	if err := json.Unmarshal(f.Payload, &p); err != nil {
 		return n, unreadable(f.Schedule, err)
@@ -76,7 +76,7 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Fire) (n ledger.NewRun,
 		return n, err
 	}
 	span.SetAttributes(tracing.Tenant.String(prepared.Run.Tenant))
-	for _, u := range prepared.Unfit {
+	for _, u := range prepared.NoWindow {
 		c.cfg.Log.Warn("a host is left out of a scheduled run", "run", f.RunID, "host", u.Host, "window_set", u.Set, "reason", u.Reason)
 	}
 	a := controller.Acceptance{Launch: prepared, By: launchedBy + f.Schedule.String(), Request: []byte("schedule " + f.Schedule.String() + " " + f.RunID)}
@@ -84,7 +84,7 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Fire) (n ledger.NewRun,
 }
 
 // prepare makes a launch of the playbook as it is now. Hosts that no window fits are left out, unless all are.
-func (c *Catalog) prepare(f schedule.Fire, p payload, trace string) (*launch.Launch, error) {
+func (c *Catalog) prepare(f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
 	now := c.Current()
 	if now.Set == nil {
 		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
@@ -97,11 +97,11 @@ func (c *Catalog) prepare(f schedule.Fire, p payload, trace string) (*launch.Lau
 	if t := c.templates.get(now, key); t != nil {
 		return t.Again(f.RunID, by, trace, time.Now())
 	}
-	book, ok := now.Set.Playbook(p.Playbook)
+	playbook, ok := now.Set.Playbook(p.Playbook)
 	if !ok {
 		return nil, fmt.Errorf("playbook %q is not in the definitions any more: %w", p.Playbook, core.ErrInvalid)
 	}
-	l, err := c.Prepare(now, book, p.Request, Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipUnfit: true})
+	l, err := c.Prepare(now, playbook, p.Request, Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true})
 	if errors.Is(err, core.ErrNotFound) { // no host selected
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}

@@ -34,12 +34,12 @@ func (c *Catalog) onlyOwn(scope ledger.Scope, s *Schedule) error {
 		return err
 	}
 	now := c.Current()
-	book, ok := now.Set.Playbook(s.Launches.Playbook)
+	playbook, ok := now.Set.Playbook(s.Launches.Playbook)
 	if !ok {
 		return nil // its fires are skipped
 	}
-	_, err = c.Prepare(now, book, s.Launches, Launching{Scope: ledger.AllTenants(), Only: func(h core.Host) bool { return !scope.Allows(h.Customer) }, SkipUnfit: true})
-	if unfit := (*launch.UnfitError)(nil); errors.As(err, &unfit) {
+	_, err = c.Prepare(now, playbook, s.Launches, Launching{Scope: ledger.AllTenants(), Only: func(h core.Host) bool { return !scope.Allows(h.Customer) }, SkipNoWindow: true})
+	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
 		err = nil
 	}
 	switch {

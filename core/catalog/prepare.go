@@ -30,23 +30,23 @@ func (q *Request) bare() bool { return len(q.Limit)+len(q.Vars)+len(q.Tags)+len(
 
 // Launching is who launches a request, and on which hosts.
 type Launching struct {
-	RunID     string // "" makes one
-	By        string
-	Trace     string
-	Scope     ledger.Scope         // the tenants whose hosts are taken
-	Only      func(core.Host) bool // takes none but these; nil takes all
-	SkipUnfit bool                 // leave out hosts that no window fits
+	RunID        string // "" makes one
+	By           string
+	Trace        string
+	Scope        ledger.Scope         // the tenants whose hosts are taken
+	Only         func(core.Host) bool // takes none but these; nil takes all
+	SkipNoWindow bool                 // leave out hosts that no window fits
 }
 
 // Prepare makes a launch of a playbook of now. No host selected is core.ErrNotFound.
-func (c *Catalog) Prepare(now Current, book *playbooks.Playbook, q Request, l Launching) (*launch.Launch, error) {
+func (c *Catalog) Prepare(now Current, playbook *playbooks.Playbook, q Request, l Launching) (*launch.Launch, error) {
 	if len(q.Vars) > 0 { // expressions may read names that only these vars have
 		text, err := json.Marshal(q.Vars)
 		if err == nil && len(text) > core.QuotaVars.Max {
 			err = core.QuotaVars.Over("the run")
 		}
 		if err == nil {
-			book, err = playbooks.Parse(book.File, book.Source, playbooks.Options{Types: c.cfg.Playbooks.Types, Vars: q.Vars})
+			playbook, err = playbooks.Parse(playbook.File, playbook.Source, playbooks.Options{Types: c.cfg.Playbooks.Types, Vars: q.Vars})
 		}
 		if err != nil {
 			return nil, err
@@ -64,9 +64,9 @@ func (c *Catalog) Prepare(now Current, book *playbooks.Playbook, q Request, l La
 			return !l.Scope.Allows(h.Customer) || l.Only != nil && !l.Only(h)
 		})
 	}
-	return launch.Prepare(book, hosts, launch.Options{
-		RunID: l.RunID, Files: c.FilesOf(now.Set, book), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
-		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.book, Board: BoardName, SkipUnfit: l.SkipUnfit,
+	return launch.Prepare(playbook, hosts, launch.Options{
+		RunID: l.RunID, Files: c.FilesOf(now.Set, playbook), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
+		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.calendar, Board: BoardName, SkipNoWindow: l.SkipNoWindow,
 		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, TenantWeight: now.Set.TenantWeight, Trace: l.Trace,
 	})
 }

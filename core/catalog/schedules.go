@@ -75,25 +75,25 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if now.Set == nil {
 		return Schedule{}, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
 	}
-	book, ok := now.Set.Playbook(n.Launches.Playbook)
-	if !ok || !scope.Allows(book.Tenant) {
+	playbook, ok := now.Set.Playbook(n.Launches.Playbook)
+	if !ok || !scope.Allows(playbook.Tenant) {
 		return Schedule{}, fmt.Errorf("playbook %q is not in the definitions: %w", n.Launches.Playbook, core.ErrNotFound)
 	}
-	if d.ID.Tenant != book.Tenant {
-		return Schedule{}, fmt.Errorf("schedule %s: expected the tenant of playbook %s, %q: %w", d.ID, book.Name, book.Tenant, core.ErrInvalid)
+	if d.ID.Tenant != playbook.Tenant {
+		return Schedule{}, fmt.Errorf("schedule %s: expected the tenant of playbook %s, %q: %w", d.ID, playbook.Name, playbook.Tenant, core.ErrInvalid)
 	}
 	if now.defines(d.ID) {
-		return Schedule{}, fmt.Errorf("schedule %s stands in %s: change it there: %w", d.ID, book.File, core.ErrConflict)
+		return Schedule{}, fmt.Errorf("schedule %s stands in %s: change it there: %w", d.ID, playbook.File, core.ErrConflict)
 	}
 	p := payload{n.Launches, scope.All()}
 	d.Payload = p.encode()
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
 	}
-	if err := d.CheckRecurrence(book.WorstRetries(), time.Now()); err != nil {
+	if err := d.CheckRecurrence(playbook.WorstRetries(), time.Now()); err != nil {
 		return Schedule{}, err
 	}
-	if err := c.launches(now, book, p, d.ID); err != nil {
+	if err := c.launches(now, playbook, p, d.ID); err != nil {
 		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
 	}
 	put, err := c.control.Put(ctx, d, who, ifVersion, core.QuotaSchedules, func(before, after *schedule.Status) (e ledger.Entry, err error) {
@@ -108,12 +108,12 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 
 // launches refuses what no launch of a schedule could have: vars that the playbook does not know, a limit that selects no
 // host. Windows are asked when it fires.
-func (c *Catalog) launches(now Current, book *playbooks.Playbook, p payload, id schedule.ID) error {
+func (c *Catalog) launches(now Current, playbook *playbooks.Playbook, p payload, id schedule.ID) error {
 	if p.bare() {
 		return nil
 	}
-	_, err := c.Prepare(now, book, p.Request, Launching{By: launchedBy + id.String(), Scope: p.scope(id), SkipUnfit: true})
-	if unfit := (*launch.UnfitError)(nil); errors.As(err, &unfit) {
+	_, err := c.Prepare(now, playbook, p.Request, Launching{By: launchedBy + id.String(), Scope: p.scope(id), SkipNoWindow: true})
+	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
 		return nil
 	}
 	return err
@@ -192,7 +192,7 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	prepare := func(f schedule.Fire) (ledger.NewRun, error) {
+	prepare := func(f schedule.Trigger) (ledger.NewRun, error) {
 		f.Payload = launches
 		return c.newRun(ctx, f)
 	}
@@ -205,17 +205,17 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 
 // scheduleState is what the audit log says of a schedule before and after a change.
 type scheduleState struct {
-	Paused   bool      `json:"paused"`
-	Reason   string    `json:"reason,omitempty"` // of the pause
-	Next     time.Time `json:"next,omitzero"`
-	Fired    int64     `json:"fired"`
-	Backfill int       `json:"backfills,omitempty"` // ranges that are not launched yet
-	What     string    `json:"what,omitempty"`      // the run that was launched, the range
-	Why      string    `json:"why,omitempty"`       // of the change, as the person said
+	Paused    bool      `json:"paused"`
+	Reason    string    `json:"reason,omitempty"` // of the pause
+	Next      time.Time `json:"next,omitzero"`
+	Triggered int64     `json:"fired"`
+	Backfill  int       `json:"backfills,omitempty"` // ranges that are not launched yet
+	What      string    `json:"what,omitempty"`      // the run that was launched, the range
+	Why       string    `json:"why,omitempty"`       // of the change, as the person said
 }
 
 func stateOfSchedule(s *schedule.Status, what, why string) scheduleState {
-	return scheduleState{Paused: s.State.Paused, Reason: s.State.Reason, Next: s.Next, Fired: s.State.Fired, Backfill: len(s.State.Backfill), What: what, Why: why}
+	return scheduleState{Paused: s.State.Paused, Reason: s.State.Reason, Next: s.Next, Triggered: s.State.Triggered, Backfill: len(s.State.Backfill), What: what, Why: why}
 }
 
 // note makes the entry of a change of a schedule's state.

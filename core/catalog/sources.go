@@ -60,9 +60,9 @@ func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Stat
 	return func(s definitions.Status) {
 		switch s.State {
 		case definitions.BadCommit, definitions.Refused:
-			c.say(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
+			c.report(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
 		case definitions.BranchGone, definitions.Unreachable:
-			c.say(Event{Kind: Trouble, Reason: "the definitions of " + s.Repository + " cannot be followed for now", Err: errors.New(s.Error)})
+			c.report(Event{Kind: Trouble, Reason: "the definitions of " + s.Repository + " cannot be followed for now", Err: errors.New(s.Error)})
 		case definitions.Starting, definitions.Following: // all is well
 		}
 		if next != nil {
@@ -73,7 +73,7 @@ func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Stat
 
 // watchFolder takes over the folder's definitions when they change, until ctx ends.
 func (c *Catalog) watchFolder(ctx context.Context) {
-	ticker := time.NewTicker(folderLook)
+	ticker := time.NewTicker(folderPoll)
 	defer ticker.Stop()
 	var taken, seen string
 	for ctx.Err() == nil {
@@ -127,7 +127,7 @@ func (c *Catalog) folderFailed(ctx context.Context, err error) {
 	now := c.folderError
 	c.mu.Unlock()
 	if now != "" && now != was {
-		c.say(Event{Kind: DefinitionsRejected, By: "folder", Err: err})
+		c.report(Event{Kind: DefinitionsRejected, By: "folder", Err: err})
 	}
 }
 
@@ -154,8 +154,8 @@ func stampOf(dir string) string {
 }
 
 // FilesOf is what the snapshot of a playbook's run says of where its files are; FilesDir resolves it.
-func (c *Catalog) FilesOf(set *definitions.Set, book *playbooks.Playbook) string {
-	return set.Revision.Commit + ":" + path.Dir(book.File)
+func (c *Catalog) FilesOf(set *definitions.Set, playbook *playbooks.Playbook) string {
+	return set.Revision.Commit + ":" + path.Dir(playbook.File)
 }
 
 // FilesDir is the folder with the files of a run's playbook on this machine: of a worker that runs in the same process

@@ -25,7 +25,7 @@ func TestRepositoryThatCannotBeFollowedIsSaid(t *testing.T) {
 				cfg.Follow = &definitions.FollowOptions{URL: url, Branch: "main", Dir: t.TempDir(), Every: time.Second, MinGap: time.Millisecond}
 			})
 			defer stop()
-			told := func() (n int) {
+			reported := func() (n int) {
 				for _, e := range l.said(catalog.Trouble) {
 					if strings.Contains(e.Reason, "cannot be followed") && strings.Contains(e.Reason+e.Err.Error(), want) {
 						n++
@@ -33,9 +33,9 @@ func TestRepositoryThatCannotBeFollowedIsSaid(t *testing.T) {
 				}
 				return n
 			}
-			l.until("it is said", func() bool { return told() > 0 })
+			l.until("it is said", func() bool { return reported() > 0 })
 			<-time.After(time.Minute)
-			if n := told(); n != 1 {
+			if n := reported(); n != 1 {
 				t.Errorf("%s: said %d times", want, n)
 			}
 		})

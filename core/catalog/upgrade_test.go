@@ -37,13 +37,13 @@ func TestUpgradeOfALedgerWithoutRowsOfSchedules(t *testing.T) {
 			})
 			return s
 		}
-		if s := get("patch"); s.By != "" || !s.State.Paused || s.State.Reason != "CHG7" || s.State.Fired != 41 || s.State.Skipped != 2 || len(s.State.Last) != 1 {
+		if s := get("patch"); s.By != "" || !s.State.Paused || s.State.Reason != "CHG7" || s.State.Triggered != 41 || s.State.Skipped != 2 || len(s.State.Last) != 1 {
 			t.Errorf("one of the definitions: %+v", s)
 		}
-		if s := get("idle"); s.By != "carol" || s.Edition != 1 || !s.State.Since.Equal(at.Add(40*time.Minute)) || s.State.Fired != 1 || s.Definition.CatchUp != schedule.CatchUpAll {
+		if s := get("idle"); s.By != "carol" || s.Edition != 1 || !s.State.Since.Equal(at.Add(40*time.Minute)) || s.State.Triggered != 1 || s.Definition.CatchUp != schedule.CatchUpAll {
 			t.Errorf("a person's: %+v", s)
 		}
-		if s := get("queued"); s.By != "dave" || s.State.Fired != 7 || len(s.State.Active) != 1 || s.State.Waiting == nil || !s.State.Waiting.Nominal.Equal(at.Add(20*time.Minute)) {
+		if s := get("queued"); s.By != "dave" || s.State.Triggered != 7 || len(s.State.Active) != 1 || s.State.Waiting == nil || !s.State.Waiting.Nominal.Equal(at.Add(20*time.Minute)) {
 			t.Errorf("one that waits: %+v", s)
 		}
 		<-time.After(2 * time.Second)

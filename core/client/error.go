@@ -62,20 +62,20 @@ const maxProblem = 1 << 20 // bytes of an error's body that are read
 func problemOf(server, what string, resp *http.Response) *Error {
 	e := &Error{Server: server, What: what, Status: resp.StatusCode, Err: kindOf(resp.StatusCode)}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
-	var told struct {
+	var reported struct {
 		Title, Detail string
 		Errors        []struct {
 			Message, Location string
 			Value             json.RawMessage
 		}
 	}
-	if err != nil || !strings.Contains(resp.Header.Get("Content-Type"), "json") || json.Unmarshal(text, &told) != nil {
+	if err != nil || !strings.Contains(resp.Header.Get("Content-Type"), "json") || json.Unmarshal(text, &reported) != nil {
 		return e // what a proxy says of itself is a page
 	}
-	if e.Detail = told.Detail; e.Detail == "" {
-		e.Detail = told.Title
+	if e.Detail = reported.Detail; e.Detail == "" {
+		e.Detail = reported.Title
 	}
-	for _, p := range told.Errors {
+	for _, p := range reported.Errors {
 		line := p.Message
 		if p.Location != "" {
 			line = strings.TrimPrefix(p.Location, "body.") + ": " + p.Message

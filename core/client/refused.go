@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// lookTime bounds the look at why a server ends connections.
-const lookTime = time.Second
+// pollTime bounds the look at why a server ends connections.
+const pollTime = time.Second
 
 // refusal is why the server ends connections of this client, if it says so in TLS; else it is err. A server of TLS 1.3 looks at the client's
 // certificate when the client has the connection for made already. What it says of that is lost to a request that was
@@ -23,7 +23,7 @@ func (c *Client) refusal(ctx context.Context, err error) error {
 	if bad != nil || u.Scheme != "https" || !cutOff(err) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()
 	port := u.Port()
 	if port == "" {
@@ -34,7 +34,7 @@ func (c *Client) refusal(ctx context.Context, err error) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetReadDeadline(time.Now().Add(lookTime))
+	_ = conn.SetReadDeadline(time.Now().Add(pollTime))
 	if _, said := conn.Read(make([]byte, 1)); said != nil && strings.Contains(said.Error(), "remote error: tls: ") {
 		return said
 	}

@@ -66,8 +66,8 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 	return c.change(ctx, id, "resume", api.Why{Reason: reason})
 }
 
-// WakeRun sends an event to jobs of a run that wait for it, and tells how many went on.
-func (c *Client) WakeRun(ctx context.Context, id string, w api.Wake) (int, error) {
+// SignalRun sends an event to jobs of a run that wait for it, and tells how many went on.
+func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, error) {
 	woken, err := post[api.Woken](ctx, c, "wake run "+id, path("v1", "runs", id, "wake"), w)
 	return woken.Woken, err
 }

@@ -93,14 +93,14 @@ func (s *Stream) event(name, data string, each func(api.Event)) (over bool, err 
 		return false, nil
 	}
 	if name == "problem" {
-		var told struct {
+		var reported struct {
 			Status int
 			Detail string
 		}
-		if json.Unmarshal([]byte(data), &told) != nil {
-			told.Detail = "the server ended the stream"
+		if json.Unmarshal([]byte(data), &reported) != nil {
+			reported.Detail = "the server ended the stream"
 		}
-		return false, &Error{Server: s.c.server, What: "follow run " + s.run, Status: told.Status, Detail: told.Detail, Err: kindOf(told.Status)}
+		return false, &Error{Server: s.c.server, What: "follow run " + s.run, Status: reported.Status, Detail: reported.Detail, Err: kindOf(reported.Status)}
 	}
 	var e api.Event
 	if json.Unmarshal([]byte(data), &e) == nil { // another version's event may look otherwise

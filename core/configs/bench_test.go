@@ -33,12 +33,12 @@ func BenchmarkFleet(b *testing.B) {
 
 func night(b *testing.B, r *configs.Repo, differ, number int) {
 	b.Helper()
-	slots := make(chan struct{}, 256)
+	concurrency := make(chan struct{}, 256)
 	var wg sync.WaitGroup
 	for i := range 3000 {
-		slots <- struct{}{}
+		concurrency <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-slots }()
+			defer func() { <-concurrency }()
 			host := fmt.Sprintf("host-%04d", i)
 			if _, _, err := r.File(b.Context(), host, "running.conf"); err != nil {
 				b.Error(err)

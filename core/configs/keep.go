@@ -161,27 +161,27 @@ func commit(req *request, differs []bool, mark int, tip string) []io.Reader {
 		body.Reset()
 	}
 	req.kept = Kept{}
-	var told strings.Builder
+	var reported strings.Builder
 	for i, f := range c.Files {
 		switch {
 		case !differs[i]:
 			continue
 		case f.Gone:
 			fmt.Fprintf(&body, "D %s/%s\n", dir, f.Name)
-			fmt.Fprintf(&told, "File-Gone: %s\n", f.Name)
+			fmt.Fprintf(&reported, "File-Gone: %s\n", f.Name)
 		default:
 			fmt.Fprintf(&body, "M 100644 inline %s/%s\ndata %d\n", dir, f.Name, len(f.Content))
 			flush()
 			contents = append(contents, bytes.NewReader(f.Content))
 			body.WriteByte('\n')
-			fmt.Fprintf(&told, "File: %s\n", f.Name)
+			fmt.Fprintf(&reported, "File: %s\n", f.Name)
 		}
 		req.kept.Changed = append(req.kept.Changed, f.Name)
 	}
 	fmt.Fprintf(&body, "get-mark :%d\n", mark)
 	flush()
 	message := fmt.Sprintf("%s: %s\n\nHost: %s\nPlaybook: %s\nRun: %s\nStep: %s\n%s",
-		line(c.Host), head(strings.Join(req.kept.Changed, ", ")), dir, line(c.Playbook), line(c.Run), line(c.Step), told.String())
+		line(c.Host), head(strings.Join(req.kept.Changed, ", ")), dir, line(c.Playbook), line(c.Run), line(c.Step), reported.String())
 	var top bytes.Buffer
 	fmt.Fprintf(&top, "commit %s\nmark :%d\nauthor %s <> %d +0000\ncommitter Turnus <> %d +0000\ndata %d\n%s\n", branch, mark, person(c.Author), c.At.Unix(), c.At.Unix(), len(message), message)
 	if mark == 1 && tip != "" {

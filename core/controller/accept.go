@@ -71,7 +71,7 @@ func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, 
 		c.launches.put(&held{id: run.ID, content: run.Content(), launch: a.Launch})
 		c.Accepted(run)
 	} else {
-		c.Poke()
+		c.Notify()
 	}
 	return run, created, nil
 }
@@ -83,7 +83,7 @@ func (c *Controller) Accepted(runs ...ledger.Run) {
 			c.cfg.Measure.Accepted(runs[i].Tenant, runs[i].Total)
 		}
 	}
-	c.Poke()
+	c.Notify()
 }
 
 // Amend replaces what a run is, before any queue has had it: version is the one that the caller looked at. Approvals that it had
@@ -97,7 +97,7 @@ func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, 
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	c.Poke()
+	c.Notify()
 	return run, nil
 }
 
@@ -161,7 +161,7 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 		})
 	}
 	c.attention(id)
-	c.Poke()
+	c.Notify()
 	return run, late, err
 }
 
@@ -172,25 +172,25 @@ func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d le
 		return ledger.Run{}, err
 	}
 	c.attention(id)
-	c.Poke()
+	c.Notify()
 	return run, nil
 }
 
-// tellFor is how long a person waits for the queue after the ledger has what they asked for.
-const tellFor = 2 * time.Second
+// reportFor is how long a person waits for the queue after the ledger has what they asked for.
+const reportFor = 2 * time.Second
 
 // inQueue tells the queue what the ledger, which has the last word, will bring about anyway. late says that the queue
 // does not answer; one that has not got the run starts nothing of it.
-func (c *Controller) inQueue(ctx context.Context, tell func(context.Context) error) (late bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, tellFor)
+func (c *Controller) inQueue(ctx context.Context, report func(context.Context) error) (late bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reportFor)
 	defer cancel()
-	err = tell(ctx)
+	err = report(ctx)
 	switch {
 	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrUnknown), err != nil && ctx.Err() != nil:
-		c.Poke()
+		c.Notify()
 		return true, nil
 	case errors.Is(err, core.ErrNotFound):
-		c.Poke()
+		c.Notify()
 		return false, nil
 	}
 	return false, err

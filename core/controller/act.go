@@ -14,9 +14,9 @@ import (
 // act does what the engine decided, of all runs together: first what one call of the queue does for
 // all of them, then the rest of each run, in its order. Of a run of which something fails, the rest
 // is not done, and its progress not kept: it is decided again.
-func (c *Controller) act(ctx context.Context, looks []*look) {
-	c.adjust(ctx, looks)
-	for _, l := range looks {
+func (c *Controller) act(ctx context.Context, polls []*poll) {
+	c.adjust(ctx, polls)
+	for _, l := range polls {
 		for i := range l.actions {
 			if l.ends() {
 				break
@@ -29,10 +29,10 @@ func (c *Controller) act(ctx context.Context, looks []*look) {
 }
 
 // adjust pauses, resumes, releases and stops.
-func (c *Controller) adjust(ctx context.Context, looks []*look) {
+func (c *Controller) adjust(ctx context.Context, polls []*poll) {
 	var adjusts []queue.Adjust
-	var of []*look
-	for _, l := range looks {
+	var of []*poll
+	for _, l := range polls {
 		if l.ends() {
 			continue
 		}
@@ -60,11 +60,11 @@ func (c *Controller) adjust(ctx context.Context, looks []*look) {
 	}
 }
 
-func (c *Controller) actOne(ctx context.Context, l *look, a *engine.Action) (err error) {
+func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err error) {
 	id := l.run.ID
 	switch a.Kind {
 	case engine.Signal:
-		_, err = c.cfg.Queue.Wake(ctx, id, a.Signal)
+		_, err = c.cfg.Queue.Signal(ctx, id, a.Signal)
 	case engine.Dismiss:
 		_, err = c.cfg.Queue.Dismiss(ctx, id, a.Signal, a.Reason)
 	case engine.Cancel:
@@ -83,13 +83,13 @@ func (c *Controller) actOne(ctx context.Context, l *look, a *engine.Action) (err
 }
 
 // notify tells of what the engine saw.
-func (c *Controller) notify(l *look, e engine.Event) {
+func (c *Controller) notify(l *poll, e engine.Event) {
 	if e.Kind == engine.EventReleased {
 		l.w.pace.release(e.Wave)
 	}
-	c.say(Event{Kind: RunEvent, Run: e.Run, Engine: &e})
+	c.emit(Event{Kind: RunEvent, Run: e.Run, Engine: &e})
 	if e.Kind == engine.EventAsk {
-		c.say(Event{Kind: WaveAsks, Run: e.Run, Wave: e.Wave})
+		c.emit(Event{Kind: WaveAsks, Run: e.Run, Wave: e.Wave})
 	}
 }
 

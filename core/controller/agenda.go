@@ -8,18 +8,18 @@ import (
 // watched is one unfinished run of this server's parts. A run of which nothing happens is this and
 // nothing else. Its fields belong to the goroutine of Run, except those that the agenda needs.
 type watched struct {
-	id       string
-	version  int64     // of the run in the ledger, when it was last looked at
-	woken    int       // changes of windows that its jobs were told of, see Controller.wakes
-	parked   int       // suspended jobs, when it was last noticed that their number changed
-	asked    time.Time // when it was last asked what they wait for
-	stallAt  time.Time // when to ask that; zero: no job waits for people
-	looked   int       // how often
-	failures int       // looks in a row that failed
-	alone    bool      // it is looked at without others, see apart
-	more     bool      // the queue had more records of it than it gave
-	pace     *pace
-	seen     int // the last scan that found it
+	id            string
+	version       int64     // of the run in the ledger, when it was last looked at
+	woken         int       // changes of windows that its jobs were told of, see Controller.wakes
+	suspendedSeen int       // suspended jobs, when it was last noticed that their number changed
+	asked         time.Time // when it was last asked what they wait for
+	stallAt       time.Time // when to ask that; zero: no job waits for people
+	looked        int       // how often
+	failures      int       // looks in a row that failed
+	alone         bool      // it is looked at without others, see apart
+	more          bool      // the queue had more records of it than it gave
+	pace          *pace
+	seen          int // the last scan that found it
 
 	// Of the agenda, under Controller.mu.
 	suspended int       // jobs, when it was last looked at

@@ -199,16 +199,16 @@ func (c *Controller) disagree(ctx context.Context, r ledger.Run, incarnation str
 	case s.Total != r.Total:
 		return fmt.Sprintf("it has %d jobs in the queue, %d in the ledger", s.Total, r.Total), nil, nil
 	case ended > r.Recorded:
-		return fmt.Sprintf("%d outcomes of the queue are not recorded", ended-r.Recorded), func(ctx context.Context) error { return c.lookOnce(ctx, r.ID, incarnation) }, nil
+		return fmt.Sprintf("%d outcomes of the queue are not recorded", ended-r.Recorded), func(ctx context.Context) error { return c.pollOnce(ctx, r.ID, incarnation) }, nil
 	case ended < r.Recorded:
 		return fmt.Sprintf("%d outcomes are recorded that the queue has forgotten: their jobs run again", r.Recorded-ended), nil, nil
 	case r.Phase == ledger.PhaseCancelled && s.Phase != queue.Cancelled, s.Phase == queue.Stopped && r.Phase != ledger.PhaseStopped && r.Phase != ledger.PhaseCancelled,
 		r.Phase == ledger.PhasePaused && s.Phase == queue.Active, (r.Phase == ledger.PhaseActive || r.Phase == ledger.PhaseQueued) && s.Phase == queue.Paused:
 		return fmt.Sprintf("it is %s in the ledger, %s in the queue", r.Phase, s.Phase), func(ctx context.Context) error {
-			if err := c.lookOnce(ctx, r.ID, incarnation); err != nil {
+			if err := c.pollOnce(ctx, r.ID, incarnation); err != nil {
 				return err
 			}
-			return c.lookOnce(ctx, r.ID, incarnation)
+			return c.pollOnce(ctx, r.ID, incarnation)
 		}, nil
 	}
 	return "", nil, nil

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -35,16 +35,16 @@ type Config struct {
 	Events func(Event)
 	// Measure gets what is counted.
 	Measure Measure
-	// Tell, where it is set, makes an event durable before what follows from it is: of those that
+	// Report, where it is set, makes an event durable before what follows from it is: of those that
 	// the ledger does not write down by itself, and that nothing would tell again.
-	Tell func(ctx context.Context, e Event) error
+	Report func(ctx context.Context, e Event) error
 	// Alone is set for a process that drives the runs that it accepted itself and no others, whoever
 	// shares its ledger or its queue: it says nothing of itself on the board, and does not put a run
 	// in again that the queue has lost. Its Name is never used again.
 	Alone bool
 	// Windows are the newest windows of the runs, for engine.EventWaiting of runs that this process
 	// launched; nil: nobody asks.
-	Windows func() *gate.Book
+	Windows func() *admission.Calendar
 	// Status gets what the queue says of a run each time that it is looked at. It must not block.
 	Status func(queue.Status)
 	Log    *slog.Logger // discarded when nil
@@ -73,7 +73,7 @@ type Controller struct {
 	creates  creates
 	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
 
-	poke         chan struct{} // to putIn; has room for one, as those below
+	putNow       chan struct{} // to putIn; has room for one, as those below
 	wake         chan struct{} // to Run: there is something to look at
 	partsChanged chan struct{} // to listen
 
@@ -102,7 +102,7 @@ type Controller struct {
 	away        error        // why it does not answer
 	outage      core.Outage
 	waiting     map[string]time.Time // since when a run has news that are not recorded
-	looks       int64
+	polls       int64
 }
 
 // New checks the configuration. Errors wrap core.ErrInvalid.
@@ -115,7 +115,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{
 		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), own: map[string]bool{}, agenda: newAgenda(), waiting: map[string]time.Time{},
-		poke: make(chan struct{}, 1), wake: make(chan struct{}, 1), partsChanged: make(chan struct{}, 1),
+		putNow: make(chan struct{}, 1), wake: make(chan struct{}, 1), partsChanged: make(chan struct{}, 1),
 	}
 	c.restorer.Types = cfg.Types
 	c.claim = c.claimNext
@@ -143,7 +143,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		runs, next := c.due()
 		if len(runs) > 0 {
-			c.lookAt(ctx, runs)
+			c.pollAt(ctx, runs)
 			continue
 		}
 		if next.IsZero() || dutyAt.Before(next) {
@@ -164,8 +164,8 @@ func (c *Controller) due() (runs []*watched, next time.Time) {
 	if c.incarnation == "" {
 		return nil, time.Time{}
 	}
-	runs = c.agenda.take(time.Now(), lookRuns)
-	c.looks += int64(len(runs))
+	runs = c.agenda.take(time.Now(), pollRuns)
+	c.polls += int64(len(runs))
 	return runs, c.agenda.next()
 }
 
@@ -204,8 +204,8 @@ func (c *Controller) Stuck() error {
 	return nil
 }
 
-// Poke has runs put into the queue that it lacks, as after a run was accepted.
-func (c *Controller) Poke() { wake(c.poke) }
+// Notify has runs put into the queue that it lacks, as after a run was accepted.
+func (c *Controller) Notify() { wake(c.putNow) }
 
 // Away tells why the queue does not answer, or nil.
 func (c *Controller) Away() error {
@@ -271,10 +271,10 @@ func (c *Controller) catchUp(ctx context.Context) {
 	}
 }
 
-// WakeWindows has the jobs of this server's runs that wait for windows look again: windows have
+// SignalWindows has the jobs of this server's runs that wait for windows look again: windows have
 // changed. It does not block. Other servers are told by their own catalogs; jobs of a run that just
 // moves from one to another look by themselves in time.
-func (c *Controller) WakeWindows() {
+func (c *Controller) SignalWindows() {
 	c.mu.Lock()
 	c.wakes++
 	for _, w := range c.agenda.runs {
@@ -288,7 +288,7 @@ func (c *Controller) WakeWindows() {
 
 // windowChanges is how often windows have changed. A change after that sees how many jobs of the run
 // are suspended, and has it looked at.
-func (c *Controller) windowChanges(l *look) int {
+func (c *Controller) windowChanges(l *poll) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.w.suspended = l.sight.Status.Suspended
@@ -299,14 +299,14 @@ func (c *Controller) windowChanges(l *look) int {
 type Load struct {
 	Watched  int   // unfinished runs that are this server's
 	Launches int   // kept in memory
-	Looks    int64 // at runs, since the start
+	Polls    int64 // at runs, since the start
 }
 
 // Load tells.
 func (c *Controller) Load() Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Load{Watched: len(c.agenda.runs), Launches: c.launches.len(), Looks: c.looks}
+	return Load{Watched: len(c.agenda.runs), Launches: c.launches.len(), Polls: c.polls}
 }
 
 func (c *Controller) setIncarnation(incarnation string, err error) {
@@ -317,16 +317,16 @@ func (c *Controller) setIncarnation(incarnation string, err error) {
 	switch {
 	case err != nil && !errors.Is(err, context.Canceled):
 		if report, lasts := c.outage.Failed(); report && lasts == 0 {
-			c.say(Event{Kind: QueueAway, Err: err})
+			c.emit(Event{Kind: QueueAway, Err: err})
 		}
 	case err == nil && wasAway != nil:
 		lasted, failed := c.outage.Over()
-		c.say(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
+		c.emit(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
 	case err == nil && was != "" && was != incarnation:
-		c.say(Event{Kind: QueueLost})
+		c.emit(Event{Kind: QueueLost})
 	}
 	if err == nil && was != incarnation {
-		c.Poke()
+		c.Notify()
 		wake(c.partsChanged)
 	}
 }
@@ -366,16 +366,16 @@ type Event struct {
 	Err    error
 }
 
-// tell is say for what must not be forgotten.
-func (c *Controller) tell(ctx context.Context, e Event) error {
-	c.say(e)
-	if c.cfg.Tell == nil {
+// report is say for what must not be forgotten.
+func (c *Controller) report(ctx context.Context, e Event) error {
+	c.emit(e)
+	if c.cfg.Report == nil {
 		return nil
 	}
-	return c.cfg.Tell(ctx, e)
+	return c.cfg.Report(ctx, e)
 }
 
-func (c *Controller) say(e Event) {
+func (c *Controller) emit(e Event) {
 	if c.cfg.Events != nil {
 		c.cfg.Events(e)
 	}

@@ -324,7 +324,7 @@ func TestPauseBetweenWaves(t *testing.T) {
 }
 
 // Runs that wait for days cost neither goroutine nor hosts in memory, and start on time.
-func TestRestingRuns(t *testing.T) {
+func TestWaitingRuns(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
 		defer stop()
@@ -340,10 +340,10 @@ func TestRestingRuns(t *testing.T) {
 		}
 		l.until("all are known", func() bool { return c.Load().Watched == n && len(l.said(controller.RunEnqueued)) == n })
 		<-time.After(time.Minute)
-		before := c.Load().Looks
+		before := c.Load().Polls
 		<-time.After(10 * time.Minute)
-		if looks := c.Load().Looks - before; looks > 0 {
-			t.Errorf("%d looks at %d runs in 10 min in which nothing happens", looks, n)
+		if polls := c.Load().Polls - before; polls > 0 {
+			t.Errorf("%d looks at %d runs in 10 min in which nothing happens", polls, n)
 		}
 		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r3", "no"); err != nil {
 			t.Fatal(err)
@@ -359,7 +359,7 @@ func TestRestingRuns(t *testing.T) {
 }
 
 // Jobs that wait for windows are told of new ones, whichever server follows their run, resting or not.
-func TestWakeWindows(t *testing.T) {
+func TestSignalWindows(t *testing.T) {
 	fake(t, func(l *lab) {
 		c1, stop1 := l.server("s1", l.queue())
 		c2, stop2 := l.server("s2", l.queue())
@@ -398,8 +398,8 @@ func TestWakeWindows(t *testing.T) {
 		if c1.Load().Watched+c2.Load().Watched != 6 {
 			t.Fatalf("%+v %+v", c1.Load(), c2.Load())
 		}
-		c1.WakeWindows()
-		c2.WakeWindows()
+		c1.SignalWindows()
+		c2.SignalWindows()
 		woken := 0
 		l.until("all are woken", func() bool {
 			turn, err := q.Turn(l.Context(), queue.Turn{Session: s, Want: 10})

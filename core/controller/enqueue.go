@@ -28,10 +28,10 @@ func (c *Controller) putIn(ctx context.Context) {
 		if incarnation := c.currentIncarnation(); incarnation != "" && !c.doubts() {
 			err := c.enqueueAll(ctx, incarnation, failures)
 			if c.cfg.Alone && ctx.Err() == nil && (err != nil || len(failures) == 0) { // else those that failed are passed over
-				c.sayRefuses(&refuses, err)
+				c.emitRefuses(&refuses, err)
 			}
 		}
-		pause(ctx, tickEvery, c.poke)
+		pause(ctx, tickEvery, c.putNow)
 	}
 }
 
@@ -64,17 +64,17 @@ func (f failure) next(err error, alone bool, now time.Time) (refuse bool, after 
 	return false, refuseBackoff.Delay(f.times-1, 0)
 }
 
-// sayRefuses tells who waits for a run that the queue, which can be read, does not take it yet: it is
+// emitRefuses tells who waits for a run that the queue, which can be read, does not take it yet: it is
 // full, or does not let this user write.
-func (c *Controller) sayRefuses(refuses *core.Outage, err error) {
+func (c *Controller) emitRefuses(refuses *core.Outage, err error) {
 	if err == nil {
 		if lasted, failed := refuses.Over(); failed > 0 {
-			c.say(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
+			c.emit(Event{Kind: QueueBack, Count: failed, Lasted: lasted})
 		}
 		return
 	}
 	if report, lasts := refuses.Failed(); report && lasts == 0 {
-		c.say(Event{Kind: QueueAway, Err: err})
+		c.emit(Event{Kind: QueueAway, Err: err})
 	}
 }
 
@@ -255,7 +255,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		if s := run.Shares; s.Weight != nil || s.MaxInFlight != nil {
 			shares = append(shares, queue.Adjust{Run: run.ID, Weight: s.Weight, MaxInFlight: s.MaxInFlight})
 		}
-		c.say(Event{Kind: RunEnqueued, Run: run.ID})
+		c.emit(Event{Kind: RunEnqueued, Run: run.ID})
 		// What the queue said of it came before the ledger knew; one that came back older is to be replaced.
 		if c.watches(run.ID) || run.Recorded > 0 && had[run.ID] {
 			c.attention(run.ID)
@@ -292,7 +292,7 @@ func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnatio
 func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string, pending map[[2]string]map[string]core.Handlers) (*queue.Run, error) {
 	if claim.Run.Recorded > 0 {
 		var err error
-		if l.Run.Settled, err = c.settled(ctx, claim.Run.ID); err != nil {
+		if l.Run.FinishedJobs, err = c.settled(ctx, claim.Run.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -300,7 +300,7 @@ func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launc
 		return nil, err
 	}
 	if c.queueLost(claim.Run.ID, claim.Run.Incarnation, incarnation) {
-		if begun := engine.Begun(l, engine.NewResults(l, l.Run.Settled...), time.Now()); begun > 0 {
+		if begun := engine.Begun(l, engine.NewResults(l, l.Run.FinishedJobs...), time.Now()); begun > 0 {
 			if err := c.cfg.Ledger.Doubt(ctx, l.Run.ID, begun); err != nil {
 				return nil, err
 			}
@@ -345,7 +345,7 @@ func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.L
 
 // unsettledHosts are the hosts of a run's jobs without an outcome.
 func unsettledHosts(l *launch.Launch) (hosts []string) {
-	l.Run.Unsettled(func(_ time.Time, from, to int) {
+	l.Run.Unfinished(func(_ time.Time, from, to int) {
 		for _, h := range l.Hosts[from:to] {
 			hosts = append(hosts, h.Name)
 		}
@@ -380,13 +380,13 @@ func (c *Controller) hold(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("hold run %s: %w", id, err)
 	}
-	c.say(Event{Kind: RunHeld, Run: id, Reason: core.Because(core.QueueLost, lostReason)})
+	c.emit(Event{Kind: RunHeld, Run: id, Reason: core.Because(core.QueueLost, lostReason)})
 	return nil
 }
 
 // refuse ends a run that no queue can take, or that cannot be read back, with the reason.
 func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error) error {
-	if err := c.tell(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: core.Because("", why.Error()), Err: why}); err != nil {
+	if err := c.report(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: core.Because("", why.Error()), Err: why}); err != nil {
 		return err
 	}
 	begun := run.Uncertain
@@ -397,14 +397,14 @@ func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error) erro
 }
 
 // settled is what the ledger has recorded of a run.
-func (c *Controller) settled(ctx context.Context, id string) ([]queue.Settled, error) {
+func (c *Controller) settled(ctx context.Context, id string) ([]queue.FinishedJobs, error) {
 	ended, err := c.cfg.Ledger.Ended(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("read what is recorded of run %s: %w", id, err)
 	}
-	list := make([]queue.Settled, len(ended))
+	list := make([]queue.FinishedJobs, len(ended))
 	for i, e := range ended {
-		list[i] = queue.Settled{Index: e.Index, Count: e.Count, Outcome: e.Outcome}
+		list[i] = queue.FinishedJobs{Index: e.Index, Count: e.Count, Outcome: e.Outcome}
 	}
 	return list, nil
 }

@@ -127,13 +127,13 @@ func (l *lab) server(name string, q queue.Backend, changes ...func(*controller.C
 }
 
 // node works on a queue until it is stopped: each job takes took, and ends as changed, but as failed on hosts that the name says so of.
-func (l *lab) node(q queue.Backend, slots int) (stop func()) {
+func (l *lab) node(q queue.Backend, concurrency int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if err := l.session(ctx, q, slots); err != nil {
+			if err := l.session(ctx, q, concurrency); err != nil {
 				pause(ctx, 100*time.Millisecond)
 			}
 		}
@@ -141,14 +141,14 @@ func (l *lab) node(q queue.Backend, slots int) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); <-done })
 }
 
-func (l *lab) session(ctx context.Context, q queue.Backend, slots int) error {
+func (l *lab) session(ctx context.Context, q queue.Backend, concurrency int) error {
 	s, err := q.Open(ctx, "node")
 	if err != nil {
 		return err
 	}
 	var acks []queue.Ack
 	for {
-		res, err := q.Turn(ctx, queue.Turn{Session: s, Acks: acks, Want: slots})
+		res, err := q.Turn(ctx, queue.Turn{Session: s, Acks: acks, Want: concurrency})
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (l *lab) launch(s spec) *launch.Launch {
 		s.uses = "look"
 	}
 	source := fmt.Sprintf("playbook: patch\ntargets: true\n%ssteps:\n  - {name: one, uses: %s, needs: 5m}\n", s.more, s.uses)
-	book, err := playbooks.Parse("patch.yaml", []byte(source), playbooks.Options{Types: types})
+	playbook, err := playbooks.Parse("patch.yaml", []byte(source), playbooks.Options{Types: types})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func (l *lab) launch(s spec) *launch.Launch {
 	}
 	o := s.options
 	o.RunID, o.Types, o.LaunchedBy = s.id, types, "alice"
-	got, err := launch.Prepare(book, hosts, o)
+	got, err := launch.Prepare(playbook, hosts, o)
 	if err != nil {
 		l.Fatal(err)
 	}

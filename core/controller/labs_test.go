@@ -132,17 +132,17 @@ func TestLabRedisComesBackOlder(t *testing.T) {
 
 // How many runs and schedules rest, and for how long it is measured; docs/benchmarks.md has the long form.
 var (
-	restingRuns    = flag.Int("resting.runs", 300, "runs that rest")
-	restingMeasure = flag.Duration("resting.measure", 5*time.Second, "how long it is measured; with the sweep of all runs from 1m on")
+	waitingRuns    = flag.Int("resting.runs", 300, "runs that rest")
+	waitingMeasure = flag.Duration("resting.measure", 5*time.Second, "how long it is measured; with the sweep of all runs from 1m on")
 )
 
 // Runs in which nothing happens, and schedules that are not due, cost a few requests of the queue and next to no CPU, however many they are.
-func TestLabRestingRunsCostNextToNothing(t *testing.T) {
+func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 	server := redistest.StartTCP(t)
 	r := overReal(t, server)
 	c, stop := r.server("s1", r.open())
 	defer stop()
-	n := *restingRuns
+	n := *waitingRuns
 	far := time.Now().Add(24 * time.Hour)
 	first := r.launch(spec{id: "first", hosts: 2, more: "strategy: {waves: [1, 100%]}\n"})
 	var callers sync.WaitGroup
@@ -173,9 +173,9 @@ func TestLabRestingRunsCostNextToNothing(t *testing.T) {
 	defer end()
 	engine.Go(func() { schedule.NewEngine(r.ledger, nil, func(schedule.Event) {}).Run(ctx) })
 	quiet := time.Now()
-	for looks := c.Load().Looks; time.Since(quiet) < 2*time.Second || c.Load().Watched < n; <-time.After(100 * time.Millisecond) {
-		if now := c.Load().Looks; now != looks {
-			looks, quiet = now, time.Now()
+	for polls := c.Load().Polls; time.Since(quiet) < 2*time.Second || c.Load().Watched < n; <-time.After(100 * time.Millisecond) {
+		if now := c.Load().Polls; now != polls {
+			polls, quiet = now, time.Now()
 		}
 	}
 	client := server.Client()
@@ -188,13 +188,13 @@ func TestLabRestingRunsCostNextToNothing(t *testing.T) {
 		}
 		return reads
 	}
-	before, looks, used, began := asked(), c.Load().Looks, cpu(t), time.Now()
-	<-time.After(*restingMeasure)
+	before, polls, used, began := asked(), c.Load().Polls, cpu(t), time.Now()
+	<-time.After(*waitingMeasure)
 	seconds := time.Since(began).Seconds()
 	requests, core := float64(asked()-before)/seconds, (cpu(t)-used).Seconds()/seconds
 	t.Logf("%d runs and as many schedules: %.1f requests to Redis a second, %.2f %% of a core", n, requests, 100*core)
-	if requests > 20 || core > 0.02 || c.Load().Looks != looks {
-		t.Errorf("expected at most 20 requests a second and 2 %% of a core; %d looks", c.Load().Looks-looks)
+	if requests > 20 || core > 0.02 || c.Load().Polls != polls {
+		t.Errorf("expected at most 20 requests a second and 2 %% of a core; %d looks", c.Load().Polls-polls)
 	}
 }
 

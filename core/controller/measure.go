@@ -37,7 +37,7 @@ type pace struct {
 }
 
 // pace notes what a look shows of when jobs may start.
-func (c *Controller) pace(l *look) {
+func (c *Controller) pace(l *poll) {
 	w, of := l.w, l.held.launch
 	if c.cfg.Measure.Recorded == nil {
 		return
@@ -99,7 +99,7 @@ func segmentEnds(segments []queue.Segment) []int {
 }
 
 // measured tells of outcomes that were recorded just now.
-func (c *Controller) measured(l *look) {
+func (c *Controller) measured(l *poll) {
 	if c.cfg.Measure.Recorded == nil {
 		return
 	}

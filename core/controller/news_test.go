@@ -64,51 +64,51 @@ func (h *hands) wait(d time.Duration) {
 }
 
 // Jobs that wait for people are told of while they do, resting or not; those that wait for a window are not.
-func TestStallsAreTold(t *testing.T) {
+func TestStallsAreReported(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
 		defer stop()
 		l.accept(c, spec{id: "r1", hosts: 4})
 		h := l.hands()
 		leases := h.take(4)
-		park := func(i int, event string) queue.Ack {
+		suspend := func(i int, event string) queue.Ack {
 			return queue.Ack{Job: leases[i].Job, Token: leases[i].Token, Kind: queue.AckSuspend, Event: event, After: 24 * time.Hour}
 		}
-		h.ack(park(0, "go"), park(1, "go"), park(2, queue.EventWindow))
-		told := func() []controller.Event { return l.said(controller.StepStalled) }
-		l.until("it is told", func() bool { return len(told()) > 0 })
-		if e := told()[0]; e.Run != "r1" || e.Reason != "go" || e.Count != 2 || len(told()) != 1 {
-			t.Errorf("%+v", told())
+		h.ack(suspend(0, "go"), suspend(1, "go"), suspend(2, queue.EventWindow))
+		reported := func() []controller.Event { return l.said(controller.StepStalled) }
+		l.until("it is told", func() bool { return len(reported()) > 0 })
+		if e := reported()[0]; e.Run != "r1" || e.Reason != "go" || e.Count != 2 || len(reported()) != 1 {
+			t.Errorf("%+v", reported())
 		}
 		h.wait(5 * time.Minute) // the fourth still runs: the run is followed
-		if n := len(told()); n < 2 || n > 4 {
+		if n := len(reported()); n < 2 || n > 4 {
 			t.Errorf("told %d times in five minutes", n)
 		}
 		h.ack(queue.Ack{Job: leases[3].Job, Token: leases[3].Token, Kind: queue.AckDone, Outcome: core.Changed})
 		h.wait(time.Minute)
-		before := len(told())
+		before := len(reported())
 		h.wait(5 * time.Minute) // now it rests
-		if n := len(told()) - before; n < 1 || n > 4 {
+		if n := len(reported()) - before; n < 1 || n > 4 {
 			t.Errorf("told %d times in five minutes", n)
 		}
-		if _, err := l.queue().Wake(l.Context(), "r1", "go"); err != nil {
+		if _, err := l.queue().Signal(l.Context(), "r1", "go"); err != nil {
 			t.Fatal(err)
 		}
 		h.wait(time.Minute)
-		before = len(told())
+		before = len(reported())
 		h.wait(5 * time.Minute)
-		if n := len(told()) - before; n != 0 {
+		if n := len(reported()) - before; n != 0 {
 			t.Errorf("told %d times after it was over", n)
 		}
 	})
 }
 
 // That jobs have no window left is written down before their outcomes are, and again where that could not be.
-func TestMissedWindowsAreTold(t *testing.T) {
+func TestMissedWindowsAreReported(t *testing.T) {
 	fake(t, func(l *lab) {
 		var before []int
 		fails := 1
-		tell := func(ctx context.Context, e controller.Event) error {
+		report := func(ctx context.Context, e controller.Event) error {
 			if e.Kind != controller.WindowMissed {
 				return nil
 			}
@@ -116,9 +116,9 @@ func TestMissedWindowsAreTold(t *testing.T) {
 				return fmt.Errorf("the ledger is away: %w", core.ErrUnavailable)
 			}
 			before = append(before, l.run("r1").Recorded)
-			return l.ledger.Tell(ctx, ledger.Happening{What: "window_missed", Subject: "run:" + e.Run, Count: e.Count, Data: []byte(e.Reason.Text())}, 0)
+			return l.ledger.Report(ctx, ledger.Happening{What: "window_missed", Subject: "run:" + e.Run, Count: e.Count, Data: []byte(e.Reason.Text())}, 0)
 		}
-		c, stop := l.telling("s1", tell)
+		c, stop := l.telling("s1", report)
 		defer stop()
 		l.accept(c, spec{id: "r1", hosts: 3})
 		h := l.hands()
@@ -148,11 +148,11 @@ func TestMissedWindowsAreTold(t *testing.T) {
 }
 
 // A run that cannot be read back is ended, and that is told, before it is.
-func TestARefusedRunIsTold(t *testing.T) {
+func TestARefusedRunIsReported(t *testing.T) {
 	fake(t, func(l *lab) {
-		var told []controller.Event
+		var reported []controller.Event
 		c, stop := l.telling("s1", func(_ context.Context, e controller.Event) error {
-			told = append(told, e)
+			reported = append(reported, e)
 			return nil
 		})
 		defer stop()
@@ -160,10 +160,10 @@ func TestARefusedRunIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Poke()
+		c.Notify()
 		l.complete("odd")
-		if len(told) != 1 || told[0].Kind != controller.RunRefused || told[0].Run != "odd" || told[0].Reason == "" {
-			t.Errorf("%+v", told)
+		if len(reported) != 1 || reported[0].Kind != controller.RunRefused || reported[0].Run != "odd" || reported[0].Reason == "" {
+			t.Errorf("%+v", reported)
 		}
 		if r := l.run("odd"); r.Phase != ledger.PhaseCancelled {
 			t.Errorf("%+v", r)
@@ -172,9 +172,9 @@ func TestARefusedRunIsTold(t *testing.T) {
 }
 
 // telling is a server that makes events durable.
-func (l *lab) telling(name string, tell func(context.Context, controller.Event) error) (*controller.Controller, func()) {
+func (l *lab) telling(name string, report func(context.Context, controller.Event) error) (*controller.Controller, func()) {
 	l.Helper()
-	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types, Tell: tell})
+	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types, Report: report})
 	if err != nil {
 		l.Fatal(err)
 	}

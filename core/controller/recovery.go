@@ -26,7 +26,7 @@ func (c *Controller) setDoubt(doubt bool) {
 	c.doubt = doubt
 	c.mu.Unlock()
 	if was && !doubt {
-		c.Poke()
+		c.Notify()
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *Controller) only(ctx context.Context) (bool, error) {
 
 // compareAll compares all unfinished runs of the queue with the ledger. It pauses in the queue those
 // that are behind the ledger, and has them looked at. rest are the others that go on.
-func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind []string, rest []*look, err error) {
+func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind []string, rest []*poll, err error) {
 	var page []ledger.Run
 	compare := func() error {
 		late, well, err := c.comparePage(ctx, page)
@@ -108,7 +108,7 @@ func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind
 		if r.Incarnation != incarnation || !engine.Goes(engine.Phase(r.Phase)) || !c.owns(r.ID) {
 			return nil
 		}
-		if page = append(page, r); len(page) < lookRuns {
+		if page = append(page, r); len(page) < pollRuns {
 			return nil
 		}
 		return compare()
@@ -122,7 +122,7 @@ func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind
 	return behind, rest, nil
 }
 
-func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind []string, rest []*look, err error) {
+func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind []string, rest []*poll, err error) {
 	if len(page) == 0 {
 		return nil, nil, nil
 	}
@@ -132,7 +132,7 @@ func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind
 	}
 	yes := true
 	var pauses []queue.Adjust
-	for i, sight := range c.watch.Look(ctx, 1, asks...) {
+	for i, sight := range c.watch.Poll(ctx, 1, asks...) {
 		run := page[i]
 		switch {
 		case errors.Is(sight.Err, core.ErrNotFound):
@@ -143,7 +143,7 @@ func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind
 		case sight.Err != nil:
 			return nil, nil, sight.Err
 		default:
-			rest = append(rest, &look{w: &watched{id: run.ID}, run: run, sight: sight})
+			rest = append(rest, &poll{w: &watched{id: run.ID}, run: run, sight: sight})
 		}
 	}
 	for _, err := range c.cfg.Queue.Adjust(ctx, pauses...) {
@@ -156,7 +156,7 @@ func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind
 }
 
 // holdForgotten holds runs of which jobs may have begun in what the queue has lost.
-func (c *Controller) holdForgotten(ctx context.Context, runs []*look) error {
+func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 	for _, l := range runs {
 		if l.run.Phase != ledger.PhaseActive {
 			continue
@@ -197,7 +197,7 @@ const replaceAgain = 500 * time.Millisecond
 
 // replace takes a run out of a queue that has forgotten outcomes of it, and has it put in again without
 // the jobs that are recorded. What runs of it ends before, and is recorded.
-func (c *Controller) replace(ctx context.Context, l *look) {
+func (c *Controller) replace(ctx context.Context, l *poll) {
 	s := &l.sight.Status
 	if l.again = l.again || l.sight.More; l.again {
 		return
@@ -214,7 +214,7 @@ func (c *Controller) replace(ctx context.Context, l *look) {
 		l.fail("take it out of the queue", err) // it is put in as it is, and looked at again
 	}
 	l.over = true
-	c.Poke()
+	c.Notify()
 }
 
 // letGo has the queue start jobs of a run. One that came back older is left to who replaces it.

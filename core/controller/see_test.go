@@ -18,7 +18,7 @@ type asked struct {
 	runs [][]string
 }
 
-func (a *asked) Look(_ context.Context, most int, asks ...queue.Ask) []queue.Sight {
+func (a *asked) Poll(_ context.Context, most int, asks ...queue.Ask) []queue.Sight {
 	var ids []string
 	for _, ask := range asks {
 		ids = append(ids, ask.Run)
@@ -31,12 +31,12 @@ func (a *asked) Look(_ context.Context, most int, asks ...queue.Ask) []queue.Sig
 func TestALargeRunIsReadApart(t *testing.T) {
 	q := &asked{}
 	c := &Controller{watch: q}
-	var looks []*look
+	var polls []*poll
 	for _, id := range []string{"a", "large", "b", "c", "d", "e", "f", "g"} {
-		looks = append(looks, &look{w: &watched{id: id, more: id == "large"}, run: ledger.Run{ID: id}, held: &held{launch: &launch.Launch{}}})
+		polls = append(polls, &poll{w: &watched{id: id, more: id == "large"}, run: ledger.Run{ID: id}, held: &held{launch: &launch.Launch{}}})
 	}
-	c.see(t.Context(), looks)
-	if len(q.runs) != 2 || !slices.Equal(q.runs[1], []string{"large"}) || q.most[1] != 1000 || q.most[0] != lookRecords/7 {
+	c.see(t.Context(), polls)
+	if len(q.runs) != 2 || !slices.Equal(q.runs[1], []string{"large"}) || q.most[1] != 1000 || q.most[0] != pollRecords/7 {
 		t.Errorf("asked for %v, at most %v records", q.runs, q.most)
 	}
 }

@@ -21,15 +21,15 @@ import (
 // hooked is a queue of which a test changes some calls; those that are nil are the queue's own.
 type hooked struct {
 	queue.Backend
-	look   func(sights []queue.Sight) []queue.Sight
+	poll   func(sights []queue.Sight) []queue.Sight
 	submit func() error
 	refuse func(run string) error // of one run
 }
 
-func (h *hooked) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
-	sights := h.Backend.Look(ctx, most, asks...)
-	if h.look != nil {
-		return h.look(sights)
+func (h *hooked) Poll(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
+	sights := h.Backend.Poll(ctx, most, asks...)
+	if h.poll != nil {
+		return h.poll(sights)
 	}
 	return sights
 }
@@ -56,7 +56,7 @@ func (h *hooked) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissi
 func TestABrokenRunDoesNotHoldUpOthers(t *testing.T) {
 	fake(t, func(l *lab) {
 		broken := func(s queue.Sight) bool { return s.Status.Run == "broken" }
-		q := &hooked{Backend: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
+		q := &hooked{Backend: l.queue(), poll: func(sights []queue.Sight) []queue.Sight {
 			if slices.ContainsFunc(sights, broken) {
 				return queue.SeeNone(make([]queue.Ask, len(sights)), errors.New("the script broke off"))
 			}
@@ -81,10 +81,10 @@ func TestABrokenRunDoesNotHoldUpOthers(t *testing.T) {
 }
 
 // It is told of jobs that wait for people also where the time to ask comes during a look.
-func TestStallsAreToldThoughALookIsSlow(t *testing.T) {
+func TestStallsAreReportedThoughAPollIsSlow(t *testing.T) {
 	fake(t, func(l *lab) {
 		const slow = 200 * time.Millisecond
-		q := &hooked{Backend: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
+		q := &hooked{Backend: l.queue(), poll: func(sights []queue.Sight) []queue.Sight {
 			<-time.After(slow)
 			return sights
 		}}
@@ -94,18 +94,18 @@ func TestStallsAreToldThoughALookIsSlow(t *testing.T) {
 		h := l.hands()
 		leases := h.take(3)
 		h.wait(5 * time.Second)
-		park := func(i int, event string) queue.Ack {
+		suspend := func(i int, event string) queue.Ack {
 			return queue.Ack{Job: leases[i].Job, Token: leases[i].Token, Kind: queue.AckSuspend, Event: event, After: 24 * time.Hour}
 		}
-		h.ack(park(0, queue.EventWindow)) // two looks, of which the second asks
+		h.ack(suspend(0, queue.EventWindow)) // two looks, of which the second asks
 		h.wait(time.Second)
-		h.ack(park(1, "go")) // it is asked again 5 s after the last time
+		h.ack(suspend(1, "go")) // it is asked again 5 s after the last time
 		h.wait(4 * time.Second)
 		<-time.After(3 * slow / 2)
 		h.ack(queue.Ack{Job: leases[2].Job, Token: leases[2].Token, Kind: queue.AckDone, Outcome: core.Changed})
 		h.wait(10 * time.Second)
-		if told := l.said(controller.StepStalled); len(told) != 1 || told[0].Reason != "go" {
-			t.Errorf("%+v", told)
+		if reported := l.said(controller.StepStalled); len(reported) != 1 || reported[0].Reason != "go" {
+			t.Errorf("%+v", reported)
 		}
 	})
 }
@@ -114,7 +114,7 @@ func TestStallsAreToldThoughALookIsSlow(t *testing.T) {
 func TestNothingWaitsThatAnotherServerRecorded(t *testing.T) {
 	fake(t, func(l *lab) {
 		var once sync.Once
-		q := &hooked{Backend: l.queue(), look: func(sights []queue.Sight) []queue.Sight {
+		q := &hooked{Backend: l.queue(), poll: func(sights []queue.Sight) []queue.Sight {
 			for _, s := range sights {
 				if len(s.Records) == 0 {
 					continue
@@ -167,7 +167,7 @@ func TestAStoppedRunStaysStoppedInANewQueue(t *testing.T) {
 }
 
 // Who waits for the run of a controller that is alone hears why the queue does not take it.
-func TestAloneTellsThatTheQueueRefuses(t *testing.T) {
+func TestAloneReportsThatTheQueueRefuses(t *testing.T) {
 	for _, lasts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lasts %v", lasts), func(t *testing.T) {
 			fake(t, func(l *lab) {

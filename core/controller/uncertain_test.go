@@ -66,8 +66,8 @@ func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 					}
 				}
 				l.until("its end is told", func() bool { return len(l.said(controller.RunEnded)) == 1 })
-				if told := l.said(controller.RunEnded)[0].Status.Outcomes; told[core.Lost] != 4 || told[core.Cancelled] != 5 {
-					t.Errorf("told: %v, expected what the ledger has", told)
+				if reported := l.said(controller.RunEnded)[0].Status.Outcomes; reported[core.Lost] != 4 || reported[core.Cancelled] != 5 {
+					t.Errorf("told: %v, expected what the ledger has", reported)
 				}
 				l.sound()
 			})

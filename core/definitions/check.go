@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -99,19 +99,19 @@ func isPart(lay layout, part, p string) bool {
 
 // checkWindows finds window sets that a playbook names and nobody defines.
 func (l *loader) checkWindows(p *playbooks.Playbook) {
-	look := func(name string, keys ...any) {
-		if name == "" || name == gate.Service || name == gate.None || l.set.Windows.Sets[name] != nil {
+	poll := func(name string, keys ...any) {
+		if name == "" || name == admission.Service || name == admission.None || l.set.Windows.Sets[name] != nil {
 			return
 		}
 		line, col := placeOf(p.Source, keys...)
 		l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("window set %q is not defined", yamlread.Clip(name)), l.setHint(name)))
 	}
-	look(p.Window, "window")
+	poll(p.Window, "window")
 	for i, s := range p.Steps {
-		look(s.Window, "steps", i, "window")
+		poll(s.Window, "steps", i, "window")
 	}
 	for i, h := range p.Handlers {
-		look(h.Window, "handlers", i, "window")
+		poll(h.Window, "handlers", i, "window")
 	}
 }
 
@@ -193,6 +193,6 @@ func (l *loader) targetsFail(p *playbooks.Playbook, h core.Host, err error) {
 // usesService tells whether a step runs in the window of its host.
 func usesService(p *playbooks.Playbook) bool {
 	return slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool {
-		return s.Window == gate.Service || s.Window == "" && p.Window == gate.Service
+		return s.Window == admission.Service || s.Window == "" && p.Window == admission.Service
 	})
 }

@@ -66,7 +66,7 @@ type Change struct {
 	NewNext time.Time `json:"new_next,omitzero"`
 }
 
-func (c *Change) say(format string, args ...any) {
+func (c *Change) report(format string, args ...any) {
 	c.Details = append(c.Details, clean(fmt.Sprintf(format, args...)))
 }
 
@@ -147,10 +147,10 @@ func diffNamed[T any](kind Kind, before, after map[string]*T, describe func(*T) 
 		switch {
 		case old == nil:
 			c.Action = Added
-			c.say("%s", describe(now))
+			c.report("%s", describe(now))
 		case now == nil:
 			c.Action = Removed
-			c.say("%s", describe(old))
+			c.report("%s", describe(old))
 		default:
 			c.Action = Changed
 			was, is := fieldsOf(old), fieldsOf(now)
@@ -160,7 +160,7 @@ func diffNamed[T any](kind Kind, before, after map[string]*T, describe func(*T) 
 			if changed != nil {
 				changed(&c, old, now)
 			} else {
-				sayFields(&c, "", was, is, nil)
+				reportFields(&c, "", was, is, nil)
 			}
 		}
 		out = append(out, c)
@@ -187,9 +187,9 @@ func fieldsOf(v any) map[string]any {
 	return out
 }
 
-// sayFields says which keys differ, with their values but those of the keys in secret, of
+// reportFields says which keys differ, with their values but those of the keys in secret, of
 // which only the names below them are said.
-func sayFields(c *Change, prefix string, was, is map[string]any, secret []string) {
+func reportFields(c *Change, prefix string, was, is map[string]any, secret []string) {
 	for _, key := range unionKeys(was, is) {
 		old, now := was[key], is[key]
 		if reflect.DeepEqual(old, now) {
@@ -200,11 +200,11 @@ func sayFields(c *Change, prefix string, was, is map[string]any, secret []string
 		name := prefix + snake(key)
 		switch {
 		case slices.Contains(secret, key):
-			c.say("%s: %s", name, namesThatDiffer(a, b))
+			c.report("%s: %s", name, namesThatDiffer(a, b))
 		case (oldMap || old == nil) && (newMap || now == nil) && len(a)+len(b) > 0:
-			sayFields(c, name+".", a, b, secret)
+			reportFields(c, name+".", a, b, secret)
 		default:
-			c.say("%s: %s -> %s", name, shown(key, old), shown(key, now))
+			c.report("%s: %s -> %s", name, shown(key, old), shown(key, now))
 		}
 	}
 }

@@ -31,12 +31,12 @@ func changedHost(c *Change, old, now *core.Host) {
 	was, is := fieldsOf(old), fieldsOf(now)
 	join, leave := comeAndGo(old.Groups, now.Groups)
 	if len(join) > 0 {
-		c.say("joins group %s", some(join))
+		c.report("joins group %s", some(join))
 	}
 	if len(leave) > 0 {
-		c.say("leaves group %s", some(leave))
+		c.report("leaves group %s", some(leave))
 	}
 	delete(was, "groups")
 	delete(is, "groups")
-	sayFields(c, "", was, is, []string{"vars", "ssh"}) // values of vars may be what should not be shown
+	reportFields(c, "", was, is, []string{"vars", "ssh"}) // values of vars may be what should not be shown
 }

@@ -24,16 +24,16 @@ func diffWindowSets(before, after *windows.Definitions, from time.Time) []Change
 		switch {
 		case old == nil:
 			c.Action = Added
-			c.say("opens %s in the next %d days", times(len(is[name])), DiffDays)
+			c.report("opens %s in the next %d days", times(len(is[name])), DiffDays)
 		case now == nil:
 			c.Action = Removed
-			c.say("would have opened %s in the next %d days", times(len(was[name])), DiffDays)
+			c.report("would have opened %s in the next %d days", times(len(was[name])), DiffDays)
 		default:
 			changedSet(&c, approved{old, before.HashOf(old)}, approved{now, after.HashOf(now)})
 			if len(c.Details)+len(come)+len(gone)+len(c.Voids) == 0 {
 				continue
 			}
-			sayWindows(&c)
+			reportWindows(&c)
 		}
 		out = append(out, c)
 	}
@@ -64,20 +64,20 @@ func openings(d *windows.Definitions, h windows.Horizon) map[string][]string {
 	return out
 }
 
-func sayWindows(c *Change) {
+func reportWindows(c *Change) {
 	span := fmt.Sprintf("in the next %d days", DiffDays)
 	switch {
 	case c.WindowsCome > 0 && c.WindowsGo > 0:
-		c.say("adds %d, removes %d occurrences %s", c.WindowsCome, c.WindowsGo, span)
+		c.report("adds %d, removes %d occurrences %s", c.WindowsCome, c.WindowsGo, span)
 	case c.WindowsCome > 0:
-		c.say("adds %s %s", plural(c.WindowsCome, "occurrence"), span)
+		c.report("adds %s %s", plural(c.WindowsCome, "occurrence"), span)
 	case c.WindowsGo > 0:
-		c.say("removes %s %s", plural(c.WindowsGo, "occurrence"), span)
+		c.report("removes %s %s", plural(c.WindowsGo, "occurrence"), span)
 	default:
-		c.say("opens as before %s", span)
+		c.report("opens as before %s", span)
 	}
 	for _, id := range c.Voids {
-		c.say("voids approval %s", id)
+		c.report("voids approval %s", id)
 	}
 }
 
@@ -103,16 +103,16 @@ func changedSet(c *Change, from, to approved) {
 	after, newRules := rules(now)
 	come, gone := comeAndGo(before, after)
 	if len(come) > 0 {
-		c.say("adds rule %s", some(come))
+		c.report("adds rule %s", some(come))
 	}
 	if len(gone) > 0 {
-		c.say("removes rule %s", some(gone))
+		c.report("removes rule %s", some(gone))
 	}
 	for _, id := range after {
 		a, both := oldRules[id].(map[string]any)
 		b, _ := newRules[id].(map[string]any)
 		if both && !reflect.DeepEqual(a, b) {
-			sayFields(c, "rule "+id+": ", a, b, nil)
+			reportFields(c, "rule "+id+": ", a, b, nil)
 		}
 	}
 	changedApprovals(c, from, to)
@@ -120,9 +120,9 @@ func changedSet(c *Change, from, to approved) {
 		delete(was, key)
 		delete(is, key)
 	}
-	sayFields(c, "", was, is, nil)
+	reportFields(c, "", was, is, nil)
 	if len(c.Details) == 0 && len(c.Voids) == 0 {
-		c.say("the order of its rules")
+		c.report("the order of its rules")
 	}
 }
 
@@ -160,11 +160,11 @@ func changedApprovals(c *Change, old, now approved) {
 		a, b := was[id], is[id]
 		switch {
 		case a == nil:
-			c.say("adds approval %s (%s)", id, state(b))
+			c.report("adds approval %s (%s)", id, state(b))
 		case b == nil:
-			c.say("removes approval %s (%s)", id, state(a))
+			c.report("removes approval %s (%s)", id, state(a))
 		case !reflect.DeepEqual(fieldsOf(a), fieldsOf(b)):
-			sayFields(c, "approval "+id+": ", fieldsOf(a), fieldsOf(b), nil)
+			reportFields(c, "approval "+id+": ", fieldsOf(a), fieldsOf(b), nil)
 		}
 		held := a != nil && (a.Window == "" || a.Window == old.hash)
 		if held && b != nil && b.Window != "" && b.Window != now.hash {
@@ -208,13 +208,13 @@ func changedHolidays(c *Change, old, now *windows.Calendar) {
 	for _, pair := range [][2][]string{{dates(old), dates(now)}, {old.Include, now.Include}} {
 		come, gone := comeAndGo(pair[0], pair[1])
 		if len(come) > 0 {
-			c.say("adds %s", some(come))
+			c.report("adds %s", some(come))
 		}
 		if len(gone) > 0 {
-			c.say("removes %s", some(gone))
+			c.report("removes %s", some(gone))
 		}
 	}
 	if len(c.Details) == 0 {
-		c.say("the order of its dates")
+		c.report("the order of its dates")
 	}
 }

@@ -86,7 +86,7 @@ type Status struct {
 	TriedAt    time.Time `json:"tried_at,omitzero"`
 	Seen       time.Time `json:"seen,omitzero"` // when the repository last answered
 	Failures   int       `json:"failures"`      // looks in a row without an answer
-	Looks      int       `json:"looks"`         // since the start
+	Polls      int       `json:"looks"`         // since the start
 	Next       time.Time `json:"next,omitzero"` // the next look, unless it is poked
 }
 
@@ -96,7 +96,7 @@ type Follower struct {
 	o      FollowOptions
 	g      *git
 	trees  *checkouts
-	poke   chan struct{}
+	notify chan struct{}
 	failed core.Backoff
 
 	// Of the goroutine of Run.
@@ -105,10 +105,10 @@ type Follower struct {
 	tip    string // the tip that was fetched last
 	broken int    // fetches in a row that failed
 
-	mu     sync.Mutex
-	status Status
-	told   Status // as OnStatus heard it last
-	set    *Set
+	mu       sync.Mutex
+	status   Status
+	reported Status // as OnStatus heard it last
+	set      *Set
 }
 
 const (
@@ -146,7 +146,7 @@ func NewFollower(o FollowOptions) (*Follower, error) {
 		return nil, fmt.Errorf("repository %s: %w", r.address, err)
 	}
 	f := &Follower{
-		o: o, poke: make(chan struct{}, 1), failed: core.Backoff{Interval: min(o.Every, 5*time.Second), Max: max(o.MaxBackoff, o.MinGap), Jitter: 0.2},
+		o: o, notify: make(chan struct{}, 1), failed: core.Backoff{Interval: min(o.Every, 5*time.Second), Max: max(o.MaxBackoff, o.MinGap), Jitter: 0.2},
 		g:     &git{program: o.Git, dir: filepath.Join(dir, "mirror"), remote: r, ssh: shellWords(o.SSH)},
 		trees: &checkouts{dir: filepath.Join(dir, "rev"), bytes: o.MaxTree, users: map[string]int{}, checked: map[string]bool{}},
 	}
@@ -205,7 +205,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	f.restore(ctx)
 	for ctx.Err() == nil {
 		began := time.Now()
-		f.look(ctx)
+		f.poll(ctx)
 		f.rest(ctx, began)
 	}
 	return nil
@@ -330,7 +330,7 @@ func (f *Follower) rest(ctx context.Context, began time.Time) {
 		return
 	case <-timer.C:
 		return
-	case <-f.poke:
+	case <-f.notify:
 	}
 	gap := time.NewTimer(time.Until(began.Add(f.o.MinGap)))
 	defer gap.Stop()
@@ -339,15 +339,15 @@ func (f *Follower) rest(ctx context.Context, began time.Time) {
 	case <-gap.C:
 	}
 	select { // those that came meanwhile are served by the same look
-	case <-f.poke:
+	case <-f.notify:
 	default:
 	}
 }
 
-// Poke asks for a look soon. It never blocks; many pokes are one look.
-func (f *Follower) Poke() {
+// Notify asks for a look soon. It never blocks; many pokes are one look.
+func (f *Follower) Notify() {
 	select {
-	case f.poke <- struct{}{}:
+	case f.notify <- struct{}{}:
 	default:
 	}
 }

@@ -111,7 +111,7 @@ func TestFollowTakesGoodCommitsAndKeepsThemOverBadOnes(t *testing.T) {
 	w.state(Following)
 
 	bad := r.commit("bad", edited(good(), "playbooks/patch.yaml", "targets:", "tragets:"))
-	w.Poke()
+	w.Notify()
 	s := w.state(BadCommit)
 	if s.Good.Commit != first || s.Tried.Commit != bad || s.Tried.Subject != "bad" || !strings.Contains(s.Error, "playbooks/patch.yaml:2:1") || s.Since.IsZero() {
 		t.Errorf("status %+v", s)
@@ -121,7 +121,7 @@ func TestFollowTakesGoodCommitsAndKeepsThemOverBadOnes(t *testing.T) {
 	}
 
 	third := r.commit("third", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 6"))
-	w.Poke()
+	w.Notify()
 	if next := w.update(); next.Set.Revision.Commit != third || next.Before != u.Set || next.Rewritten {
 		t.Errorf("update %+v", next)
 	}
@@ -130,7 +130,7 @@ func TestFollowTakesGoodCommitsAndKeepsThemOverBadOnes(t *testing.T) {
 	}
 }
 
-func TestFollowTellsForcePush(t *testing.T) {
+func TestFollowReportsForcePush(t *testing.T) {
 	r := newRepo(t, good())
 	first := r.git("rev-parse", "HEAD")
 	r.commit("second", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 6"))
@@ -139,7 +139,7 @@ func TestFollowTellsForcePush(t *testing.T) {
 	w.state(Following)
 	r.git("reset", "--quiet", "--hard", first)
 	other := r.commit("rewritten", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 7"))
-	w.Poke()
+	w.Notify()
 	if u := w.update(); !u.Rewritten || u.Set.Revision.Commit != other {
 		t.Errorf("update %+v", u)
 	}
@@ -148,14 +148,14 @@ func TestFollowTellsForcePush(t *testing.T) {
 	}
 	// Back to an older commit is a rewriting, too.
 	r.git("reset", "--quiet", "--hard", first)
-	w.Poke()
+	w.Notify()
 	if u := w.update(); !u.Rewritten || u.Set.Revision.Commit != first {
 		t.Errorf("update %+v", u)
 	}
 	// The negative control: what continues the branch is none.
 	w.state(Following)
 	r.commit("on", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 8"))
-	w.Poke()
+	w.Notify()
 	if u := w.update(); u.Rewritten {
 		t.Errorf("update %+v", u)
 	}
@@ -215,7 +215,7 @@ func TestFollowRemembersOverARestart(t *testing.T) {
 	first := w.update().Set.Revision
 	w.state(Following)
 	r.commit("bad", edited(good(), "playbooks/patch.yaml", "targets:", "tragets:"))
-	w.Poke()
+	w.Notify()
 	w.state(BadCommit)
 	w.stop()
 
@@ -263,28 +263,28 @@ func TestFollowIsAloneInItsFolder(t *testing.T) {
 }
 
 // A storm of pokes becomes few looks: one that runs, one after it.
-func TestPokesAreCoalesced(t *testing.T) {
+func TestNotifiesAreCoalesced(t *testing.T) {
 	r := newRepo(t, good())
 	w := follow(t, r.dir, func(o *FollowOptions) { o.MinGap = 300 * time.Millisecond })
 	w.update()
 	w.state(Following)
-	before := w.Status().Looks
+	before := w.Status().Polls
 	began := time.Now()
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
 			for range 500 {
-				w.Poke()
+				w.Notify()
 				_ = w.Status()
 			}
 		})
 	}
 	all.Wait()
 	r.commit("second", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 6"))
-	w.Poke()
+	w.Notify()
 	w.update()
-	if looks, most := w.Status().Looks-before, int(time.Since(began)/(300*time.Millisecond))+2; looks < 1 || looks > most {
-		t.Errorf("%d looks after 10000 pokes in %v, expected at most %d", looks, time.Since(began), most)
+	if polls, most := w.Status().Polls-before, int(time.Since(began)/(300*time.Millisecond))+2; polls < 1 || polls > most {
+		t.Errorf("%d looks after 10000 pokes in %v, expected at most %d", polls, time.Since(began), most)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestCheckoutsGoWhenNobodyUsesThem(t *testing.T) {
 	w.state(Following)
 	next := func(n string) {
 		r.commit(n, edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: "+n))
-		w.Poke()
+		w.Notify()
 		w.update()
 		w.state(Following)
 	}

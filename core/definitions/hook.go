@@ -18,7 +18,7 @@ const maxHook = 25 << 20
 // It is safe for concurrent use.
 type Hook struct {
 	Secret []byte // empty: every request is refused
-	Poke   func()
+	Notify func()
 }
 
 // ServeHTTP answers 202 when it poked, 401 without the right secret, 405 and 413 to what is no event.
@@ -38,7 +38,7 @@ func (h Hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !good:
 		http.Error(w, "the secret is not the right one", http.StatusUnauthorized)
 	default:
-		h.Poke()
+		h.Notify()
 		w.WriteHeader(http.StatusAccepted)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestHookPokesWhoHasTheSecret(t *testing.T) {
+func TestHookNotifiesWhoHasTheSecret(t *testing.T) {
 	const body = `{"ref": "refs/heads/main"}`
 	sign := func(secret string) string {
 		mac := hmac.New(sha256.New, []byte(secret))
@@ -35,13 +35,13 @@ func TestHookPokesWhoHasTheSecret(t *testing.T) {
 		"large, without right": {"s3cret", "X-Hub-Signature-256", "", strings.Repeat(" ", maxHook+1), 401},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pokes := 0
+			notifies := 0
 			q := httptest.NewRequest(http.MethodPost, "/hook", strings.NewReader(tc.body))
 			q.Header.Set(tc.header, tc.value)
 			a := httptest.NewRecorder()
-			Hook{Secret: []byte(tc.secret), Poke: func() { pokes++ }}.ServeHTTP(a, q)
-			if a.Code != tc.want || (pokes == 1) != (tc.want == 202) {
-				t.Errorf("code %d, %d pokes, expected %d", a.Code, pokes, tc.want)
+			Hook{Secret: []byte(tc.secret), Notify: func() { notifies++ }}.ServeHTTP(a, q)
+			if a.Code != tc.want || (notifies == 1) != (tc.want == 202) {
+				t.Errorf("code %d, %d pokes, expected %d", a.Code, notifies, tc.want)
 			}
 		})
 	}

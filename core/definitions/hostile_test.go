@@ -27,7 +27,7 @@ func refused(t *testing.T, r *repo, change func(o *FollowOptions)) string {
 	w.update()
 	w.state(Following)
 	r.git("update-ref", "refs/heads/main", tip)
-	w.Poke()
+	w.Notify()
 	s := w.state(BadCommit)
 	if s.Good.Commit != first || len(w.updates) != 0 {
 		t.Errorf("status %+v", s)
@@ -248,7 +248,7 @@ func TestMirrorIsBounded(t *testing.T) {
 	first := w.update().Set.Revision
 	w.state(Following)
 	r.commit("large", with(good(), "files/noise", string(incompressible(4<<20))))
-	w.Poke()
+	w.Notify()
 	s := w.state(Unreachable)
 	if !strings.Contains(s.Error, "the repository is too large: over 1 MiB") || s.Good != first {
 		t.Errorf("status %+v", s)
@@ -395,7 +395,7 @@ func TestManyCommitsKeepTheMirrorSmall(t *testing.T) {
 	w.state(Following)
 	for i := range maxPacks + 3 {
 		r.commit("more", edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", fmt.Sprintf("max_in_flight: %d", i+10)))
-		w.Poke()
+		w.Notify()
 		w.update()
 		w.state(Following)
 	}

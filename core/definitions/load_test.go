@@ -40,7 +40,7 @@ func TestLoadReadsAWholeTree(t *testing.T) {
 }
 
 // Each mistake is told with its place and what to do; several at once.
-func TestLoadTellsMistakes(t *testing.T) {
+func TestLoadReportsMistakes(t *testing.T) {
 	const hosts, book, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
 	for name, tc := range map[string]struct {
 		tree map[string]string

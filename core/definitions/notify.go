@@ -56,13 +56,13 @@ func diffNotify(before, after *policy.Policy) []Change {
 	was, is := channelsOf(before), channelsOf(after)
 	out := diffNamed(KindChannel, was, is, func(c *policy.Channel) string { return c.Medium() }, func(c *Change, old, now *policy.Channel) {
 		if old.Medium() != now.Medium() {
-			c.say("%s -> %s", old.Medium(), now.Medium())
+			c.report("%s -> %s", old.Medium(), now.Medium())
 			return
 		}
-		c.say("where it leads, or by which secret")
+		c.report("where it leads, or by which secret")
 	})
 	return append(out, diffNamed(KindRoutes, routesOf(before), routesOf(after), func(r *routes) string { return plural(len(r.All), "route") }, func(c *Change, old, now *routes) {
-		c.say("%s -> %s", old.text(), now.text())
+		c.report("%s -> %s", old.text(), now.text())
 	})...)
 }
 

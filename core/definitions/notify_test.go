@@ -12,13 +12,13 @@ import (
 
 const channels = "channels: {noc: {email: {to: [noc@example.net]}}}\nroutes: [{to: [noc]}]\ntenants: {acme: {channels: {ops: {webhook: {url: \"https://x.example\"}}}}}\n"
 
-func told(tenant, to string) string {
+func reported(tenant, to string) string {
 	return "playbook: told\ntenant: " + tenant + "\ntargets: false\nnotify: [{to: [" + to + "], kinds: [run_failed]}]\nsteps: [{uses: command, with: {run: x}}]\n"
 }
 
 func TestNotifyOfATree(t *testing.T) {
 	t.Parallel()
-	s := mustSet(t, with(with(good(), "notify.yaml", channels), "playbooks/told.yaml", told("acme", "ops, noc, server")))
+	s := mustSet(t, with(with(good(), "notify.yaml", channels), "playbooks/told.yaml", reported("acme", "ops, noc, server")))
 	if s.Notify.Channel(policy.Place{Tenant: "acme", Channel: "ops"}) == nil {
 		t.Errorf("%+v", s.Notify)
 	}
@@ -36,9 +36,9 @@ func TestNotifyOfATree(t *testing.T) {
 		tree map[string]string
 		want string
 	}{
-		"another tenant's": {with(with(good(), "notify.yaml", channels), "playbooks/told.yaml", told("globex", "ops")), `playbooks/told.yaml:4:16: playbook told names the channel "ops", which tenant globex does not have`},
-		"misspelt":         {with(with(good(), "notify.yaml", channels), "playbooks/told.yaml", told("acme", "nok")), `did you mean "noc"?`},
-		"none at all":      {with(good(), "playbooks/told.yaml", told("acme", "noc")), "expected one of server; notify.yaml defines channels"},
+		"another tenant's": {with(with(good(), "notify.yaml", channels), "playbooks/told.yaml", reported("globex", "ops")), `playbooks/told.yaml:4:16: playbook told names the channel "ops", which tenant globex does not have`},
+		"misspelt":         {with(with(good(), "notify.yaml", channels), "playbooks/told.yaml", reported("acme", "nok")), `did you mean "noc"?`},
+		"none at all":      {with(good(), "playbooks/told.yaml", reported("acme", "noc")), "expected one of server; notify.yaml defines channels"},
 		"bad file":         {with(good(), "notify.yaml", "channels: {a: {webhook: {url: ftp://x}}}\n"), "notify.yaml:1:31: url: expected"},
 	} {
 		_, err := FromDocuments(t.Context(), docsOf(c.tree), Options{})

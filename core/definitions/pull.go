@@ -19,10 +19,10 @@ const maxPacks = 8
 // maxBroken is how many fetches in a row may fail before the mirror itself is looked at.
 const maxBroken = 3
 
-// look asks the remote once, and takes what is new.
-func (f *Follower) look(ctx context.Context) {
+// poll asks the remote once, and takes what is new.
+func (f *Follower) poll(ctx context.Context) {
 	f.mu.Lock()
-	f.status.Looks++
+	f.status.Polls++
 	f.mu.Unlock()
 	asked := time.Now()
 	tip, err := f.remoteTip(ctx)
@@ -30,11 +30,11 @@ func (f *Follower) look(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		f.say(Unreachable, err)
+		f.report(Unreachable, err)
 		return
 	case tip == "":
 		f.answered()
-		f.say(BranchGone, fmt.Errorf("the repository has no branch %s (any more)", f.o.Branch))
+		f.report(BranchGone, fmt.Errorf("the repository has no branch %s (any more)", f.o.Branch))
 		return
 	}
 	f.answered()
@@ -42,14 +42,14 @@ func (f *Follower) look(ctx context.Context) {
 	if tip == good {
 		f.bad, f.badErr = "", nil
 		f.tried(Revision{Commit: tip}, f.Status().Good)
-		f.say(Following, nil)
+		f.report(Following, nil)
 		if set := f.Set(); set != nil && f.o.Still != nil {
 			f.o.Still(ctx, Update{Set: set, Before: set, Asked: asked})
 		}
 		return
 	}
 	if tip == f.bad { // it will not get better
-		f.say(BadCommit, f.badErr)
+		f.report(BadCommit, f.badErr)
 		return
 	}
 	tip, rewritten, err := f.fetch(ctx, good)
@@ -57,7 +57,7 @@ func (f *Follower) look(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		f.say(Unreachable, err)
+		f.report(Unreachable, err)
 		return
 	}
 	_ = f.take(ctx, tip, rewritten, asked) // it has been said
@@ -132,7 +132,7 @@ func (f *Follower) take(ctx context.Context, commit string, rewritten bool, aske
 	rev, err := f.g.describe(ctx, commit)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.say(Unreachable, err)
+			f.report(Unreachable, err)
 		}
 		return err
 	}
@@ -148,16 +148,16 @@ func (f *Follower) take(ctx context.Context, commit string, rewritten bool, aske
 		return ctx.Err()
 	case errors.Is(err, core.ErrInvalid):
 		f.bad, f.badErr = commit, err
-		f.say(BadCommit, err)
+		f.report(BadCommit, err)
 		return err
 	case err != nil: // the disk, git: another look may go better
-		f.say(Refused, err)
+		f.report(Refused, err)
 		return err
 	}
 	before := f.Set()
 	if err := f.o.Apply(ctx, Update{Set: set, Before: before, Dir: dir, Rewritten: rewritten, Asked: asked}); err != nil {
 		if ctx.Err() == nil {
-			f.say(Refused, err)
+			f.report(Refused, err)
 		}
 		return err
 	}
@@ -168,7 +168,7 @@ func (f *Follower) take(ctx context.Context, commit string, rewritten bool, aske
 	f.mu.Unlock()
 	f.remember(ctx, commit)
 	f.tidy(ctx, commit)
-	f.say(Following, nil)
+	f.report(Following, nil)
 	return nil
 }
 
@@ -231,8 +231,8 @@ func (f *Follower) notice(text string) {
 // maxError bounds what a status says of a bad commit.
 const maxError = 8 << 10
 
-// say notes the state, and tells it when it is news.
-func (f *Follower) say(s State, err error) {
+// report notes the state, and tells it when it is news.
+func (f *Follower) report(s State, err error) {
 	f.mu.Lock()
 	f.status.Error = ""
 	if err != nil {
@@ -244,8 +244,8 @@ func (f *Follower) say(s State, err error) {
 	if f.status.State != s {
 		f.status.State, f.status.Since = s, time.Now().UTC()
 	}
-	now, before := f.status, f.told
-	f.told = now
+	now, before := f.status, f.reported
+	f.reported = now
 	f.mu.Unlock()
 	if news := before.State != now.State || before.Error != now.Error || before.GoodSince != now.GoodSince; news && f.o.OnStatus != nil {
 		f.o.OnStatus(now)

@@ -60,20 +60,20 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 			l.failSecret(e, "has a hosts: that is no expression: "+found[0].Message, found[0].Hint)
 		}
 	}
-	var books []string
+	var all []string
 	for _, p := range l.set.Playbooks {
-		books = append(books, p.Name)
+		all = append(all, p.Name)
 	}
 	for _, name := range e.Playbooks {
-		if !slices.Contains(books, name) {
-			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", yamlread.Clip(name)), yamlread.DidYouMean(name, books)))
+		if !slices.Contains(all, name) {
+			l.warn(secretProblem(e, fmt.Sprintf("is for playbook %q, which there is not", yamlread.Clip(name)), yamlread.DidYouMean(name, all)))
 		}
 	}
 	switch {
 	case e.Age == "":
 	case len(file.Recipients) == 0:
 		l.warn(secretProblem(e, "is sealed, but the file does not say to whom", "list the public keys of its readers under recipients:, for turnus secrets rotate"))
-	case !secrets.SealedTo(e.Age, file.Recipients):
+	case !secrets.EncryptedTo(e.Age, file.Recipients):
 		l.warn(secretProblem(e, "is not sealed to the recipients of its file", "turnus secrets rotate seals all of them anew"))
 	}
 }
@@ -95,22 +95,22 @@ func diffSecrets(before, after *Set) []Change {
 		switch {
 		case old == nil:
 			c.Action = Added
-			c.say("%s", describeSecret(now))
+			c.report("%s", describeSecret(now))
 		case now == nil:
 			c.Action = Removed
-			c.say("%s", describeSecret(old))
+			c.report("%s", describeSecret(old))
 		default:
 			c.Action = Changed
 			a, b := fieldsOf(old.Ref), fieldsOf(now.Ref)
 			if old.Age != now.Age && old.Age != "" && now.Age != "" {
-				c.say("its sealed value")
+				c.report("its sealed value")
 			}
 			delete(a, "age")
 			delete(b, "age")
 			if old.Kind() != now.Kind() {
-				c.say("from %s to %s", old.Kind(), now.Kind())
+				c.report("from %s to %s", old.Kind(), now.Kind())
 			}
-			sayFields(&c, "", a, b, nil)
+			reportFields(&c, "", a, b, nil)
 			if len(c.Details) == 0 {
 				continue
 			}

@@ -7,24 +7,24 @@ import (
 	"github.com/turnus/turnus/core/secrets"
 )
 
-// sealedFile is a file with one sealed secret, and its two parts.
-func sealedFile(t *testing.T, value string) (text, public, sealed string) {
+// encryptedFile is a file with one sealed secret, and its two parts.
+func encryptedFile(t *testing.T, value string) (text, public, encrypted string) {
 	t.Helper()
 	_, public, err := secrets.NewIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sealed, err = secrets.Seal([]byte(value), []string{public}); err != nil {
+	if encrypted, err = secrets.Encrypt([]byte(value), []string{public}); err != nil {
 		t.Fatal(err)
 	}
-	return "recipients: [" + public + "]\nsecrets:\n  snmp:\n    age: |\n      " + strings.ReplaceAll(strings.TrimSpace(sealed), "\n", "\n      ") + "\n", public, sealed
+	return "recipients: [" + public + "]\nsecrets:\n  snmp:\n    age: |\n      " + strings.ReplaceAll(strings.TrimSpace(encrypted), "\n", "\n      ") + "\n", public, encrypted
 }
 
 func TestSecretsAreReadWithTheSet(t *testing.T) {
-	text, _, sealed := sealedFile(t, "hush")
+	text, _, encrypted := encryptedFile(t, "hush")
 	s := mustSet(t, with(good(), "secrets.yaml", text+"    tenants: [acme]\n  api: {vault: kv/fw#token, playbooks: patch}\n"))
 	refs := s.SecretRefs()
-	if len(refs) != 2 || strings.TrimSpace(refs["snmp"].Age) != strings.TrimSpace(sealed) || refs["snmp"].Tenants[0] != "acme" || refs["api"].Vault != "kv/fw#token" || len(s.Warnings) > 0 {
+	if len(refs) != 2 || strings.TrimSpace(refs["snmp"].Age) != strings.TrimSpace(encrypted) || refs["snmp"].Tenants[0] != "acme" || refs["api"].Vault != "kv/fw#token" || len(s.Warnings) > 0 {
 		t.Errorf("got %+v, warnings %v", refs, s.Warnings)
 	}
 	again, err := FromDocuments(t.Context(), s.Documents(), Options{})
@@ -47,8 +47,8 @@ func TestSecretsAreReadWithTheSet(t *testing.T) {
 	}
 }
 
-func TestSecretsTellMistakes(t *testing.T) {
-	text, _, _ := sealedFile(t, "hush")
+func TestSecretsReportMistakes(t *testing.T) {
+	text, _, _ := encryptedFile(t, "hush")
 	for name, c := range map[string]struct {
 		tree map[string]string
 		want string
@@ -67,8 +67,8 @@ func TestSecretsTellMistakes(t *testing.T) {
 }
 
 func TestDiffOfSecretsShowsNoValues(t *testing.T) {
-	one, _, _ := sealedFile(t, "hush")
-	two, _, _ := sealedFile(t, "hush2")
+	one, _, _ := encryptedFile(t, "hush")
+	two, _, _ := encryptedFile(t, "hush2")
 	limited := one + "    tenants: [acme]\n"
 	for name, c := range map[string][3]string{
 		"added":   {"", limited, "+ secret snmp\n    sealed by age, for tenants acme\n"},

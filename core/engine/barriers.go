@@ -16,31 +16,31 @@ import (
 // where in the queue, so that a server which takes the run over, or a queue that was rebuilt, needs
 // nobody's memory: what Progress has only lets it go on a little sooner.
 
-// gates is what waits at the gates of a run, by gate and class. Gate 0 is before the first step,
+// atBarrier is what waits at the gates of a run, by gate and class. Gate 0 is before the first step,
 // gate n is barrier n.
-type gates []map[int]int
+type atBarrier []map[int]int
 
 // behind counts the jobs of a class that wait at gates after gate.
-func (g gates) behind(gate, class int) (n int) {
-	for _, classes := range g[min(gate+1, len(g)):] {
+func (g atBarrier) behind(barrier, class int) (n int) {
+	for _, classes := range g[min(barrier+1, len(g)):] {
 		n += classes[class]
 	}
 	return n
 }
 
-// readGates sorts what waits; false where that is not known.
-func (d *decider) readGates() bool {
+// readBarriers sorts what waits; false where that is not known.
+func (d *decider) readBarriers() bool {
 	t := d.Launch.Snapshot.Turns
-	d.gates = make(gates, len(t.Barriers)+1)
-	for i := range d.gates {
-		d.gates[i] = map[int]int{}
+	d.atBarrier = make(atBarrier, len(t.Barriers)+1)
+	for i := range d.atBarrier {
+		d.atBarrier[i] = map[int]int{}
 	}
 	if d.Status.Suspended > 0 && d.Awaited == nil {
 		return false
 	}
 	for event, n := range d.Awaited {
-		if gate, class, ok := queue.ParseTurn(event); ok && n > 0 && gate < len(d.gates) && class < len(t.Classes) {
-			d.gates[gate][class] = n
+		if barrier, class, ok := queue.ParseTurn(event); ok && n > 0 && barrier < len(d.atBarrier) && class < len(t.Classes) {
+			d.atBarrier[barrier][class] = n
 		}
 	}
 	return true
@@ -50,7 +50,7 @@ func (d *decider) readGates() bool {
 // rollout.Next wants it: in a run of passes the waves of all passes follow each other. ok is false
 // where nothing else is to be decided now.
 func (d *decider) barriers(p *rollout.Progress) (limits []int, ok bool) {
-	if !d.readGates() {
+	if !d.readBarriers() {
 		d.until(d.Now.Add(askAgain))
 		return nil, false
 	}
@@ -58,26 +58,26 @@ func (d *decider) barriers(p *rollout.Progress) (limits []int, ok bool) {
 		return nil, false
 	}
 	pass := 0
-	for gate := len(d.gates) - 1; gate > 0; gate-- {
-		if len(d.gates[gate]) > 0 {
-			pass = gate
+	for barrier := len(d.atBarrier) - 1; barrier > 0; barrier-- {
+		if len(d.atBarrier[barrier]) > 0 {
+			pass = barrier
 		}
 	}
 	if pass > 0 && p.Released >= len(d.Launch.Hosts) {
 		return d.pass(pass, p)
 	}
 	wave := rollout.Wave(d.Launch.Limits, p.Released-1)
-	for gate, classes := range d.gates {
+	for barrier, classes := range d.atBarrier {
 		for class, n := range classes {
 			switch {
-			case gate == 0:
+			case barrier == 0:
 				p.Deferred += n // should only such be left beside hosts that wait for windows, it is these that they come after
 			case d.waveOf(class) == wave:
 				p.Proven += n
 				p.Succeeded += n
 				fallthrough
 			default:
-				p.Settled += n
+				p.Finished += n
 			}
 		}
 	}
@@ -89,10 +89,10 @@ func (d *decider) barriers(p *rollout.Progress) (limits []int, ok bool) {
 func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 	t, total := d.Launch.Snapshot.Turns, len(d.Launch.Hosts)
 	waiting, opened := 0, d.p.Pass >= pass
-	for gate := pass; gate < len(d.gates); gate++ {
-		for _, n := range d.gates[gate] {
+	for barrier := pass; barrier < len(d.atBarrier); barrier++ {
+		for _, n := range d.atBarrier[barrier] {
 			waiting += n
-			opened = opened || gate > pass
+			opened = opened || barrier > pass
 		}
 	}
 	bad := 0
@@ -103,7 +103,7 @@ func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 			bad += n
 		}
 	}
-	away := total - p.Settled - waiting // neither ended nor at a barrier
+	away := total - p.Finished - waiting // neither ended nor at a barrier
 	if !opened {
 		if away > 0 || p.Held {
 			return nil, false
@@ -123,13 +123,13 @@ func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 		from, p.Proven, p.Succeeded = d.Launch.Limits[wave-1], d.Results.proven[wave-1], d.Results.good[wave-1]
 		for class := range t.Classes {
 			if d.waveOf(class) == wave-1 {
-				p.Proven += d.gates.behind(pass, class)
-				p.Succeeded += d.gates.behind(pass, class)
+				p.Proven += d.atBarrier.behind(pass, class)
+				p.Succeeded += d.atBarrier.behind(pass, class)
 			}
 		}
 	}
 	p.Passed, p.Released = total*pass, total*pass+from
-	p.Settled = p.Released - away
+	p.Finished = p.Released - away
 	if wave == 0 {
 		p.Deferred = 0 // a barrier waits for those that wait for windows, too
 	}
@@ -145,7 +145,7 @@ func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 // none.
 func (d *decider) waveToOpen(pass int) int {
 	wave := -1
-	for class := range d.gates[pass] {
+	for class := range d.atBarrier[pass] {
 		k := d.waveOf(class)
 		if d.p.Pass == pass && k < d.p.Open {
 			continue
@@ -171,20 +171,20 @@ func (d *decider) open(next rollout.Decision) {
 // passOn lets the classes go on whose wave is open and for which those before them have succeeded,
 // and ends those for which one has not.
 func (d *decider) passOn() (moved bool) {
-	for gate, classes := range d.gates {
-		if gate > d.p.Pass {
+	for barrier, classes := range d.atBarrier {
+		if barrier > d.p.Pass {
 			break
 		}
 		for _, class := range slices.Sorted(maps.Keys(classes)) {
-			if gate > 0 && gate == d.p.Pass && d.waveOf(class) >= d.p.Open {
+			if barrier > 0 && barrier == d.p.Pass && d.waveOf(class) >= d.p.Open {
 				continue
 			}
-			ready, why := d.mayFollow(gate, class)
+			ready, why := d.mayFollow(barrier, class)
 			switch {
 			case why != "":
-				d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: core.Because(core.BarrierClosed, why)})
+				d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(barrier, class), Reason: core.Because(core.BarrierClosed, why)})
 			case ready:
-				d.do(Action{Kind: Signal, Signal: queue.TurnEvent(gate, class)})
+				d.do(Action{Kind: Signal, Signal: queue.TurnEvent(barrier, class)})
 			default:
 				continue
 			}
@@ -196,7 +196,7 @@ func (d *decider) passOn() (moved bool) {
 
 // mayFollow tells whether all that a class comes after are done as far as the class wants to go, or
 // why it may never go there.
-func (d *decider) mayFollow(gate, class int) (ready bool, why string) {
+func (d *decider) mayFollow(barrier, class int) (ready bool, why string) {
 	ready = true
 	t := d.Launch.Snapshot.Turns
 	for _, job := range t.Classes[class].After {
@@ -207,20 +207,20 @@ func (d *decider) mayFollow(gate, class int) (ready bool, why string) {
 			}
 			continue
 		}
-		ready = ready && d.classDone(gate, t.Class(job))
+		ready = ready && d.classDone(barrier, t.Class(job))
 	}
 	return ready, ""
 }
 
 // classDone tells whether all jobs of a class that have not ended wait at gates after gate.
-func (d *decider) classDone(gate, class int) bool {
+func (d *decider) classDone(barrier, class int) bool {
 	left := 0
 	for i := d.Launch.Snapshot.Turns.Classes[class].From; i < d.classEnd(class); i++ {
 		if d.Results.outcome[i] == "" {
 			left++
 		}
 	}
-	return left == d.gates.behind(gate, class)
+	return left == d.atBarrier.behind(barrier, class)
 }
 
 func (d *decider) classEnd(class int) int {
@@ -245,10 +245,10 @@ func (d *decider) keepClosed(pass, bad int) {
 	}
 	why := fmt.Sprintf("step %s begins after all hosts, and not all came to it: %s; see to them, and launch the run again: what is done is then unchanged", step, strings.Join(names, ", "))
 	n := 0
-	for gate := pass; gate < len(d.gates); gate++ {
-		for _, class := range slices.Sorted(maps.Keys(d.gates[gate])) {
-			d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(gate, class), Reason: core.Because(core.BarrierClosed, why)})
-			n += d.gates[gate][class]
+	for barrier := pass; barrier < len(d.atBarrier); barrier++ {
+		for _, class := range slices.Sorted(maps.Keys(d.atBarrier[barrier])) {
+			d.do(Action{Kind: Dismiss, Signal: queue.TurnEvent(barrier, class), Reason: core.Because(core.BarrierClosed, why)})
+			n += d.atBarrier[barrier][class]
 		}
 	}
 	d.notify(Event{Kind: EventClosed, Waiting: n, Reason: why})

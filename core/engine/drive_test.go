@@ -22,11 +22,11 @@ import (
 
 // bed is a queue, a node that works on it as a test says, and what Drive said.
 type bed struct {
-	t       *testing.T
-	q       *memory.Queue
-	slots   int
-	outcome func(l queue.Lease) core.Outcome
-	took    time.Duration
+	t           *testing.T
+	q           *memory.Queue
+	concurrency int
+	outcome     func(l queue.Lease) core.Outcome
+	took        time.Duration
 
 	results []core.Result
 	events  []engine.Event
@@ -36,7 +36,7 @@ type bed struct {
 func inBed(t *testing.T, f func(b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bed{t: t, q: memory.New(memory.Options{}), slots: 10, took: time.Second}
+		b := &bed{t: t, q: memory.New(memory.Options{}), concurrency: 10, took: time.Second}
 		defer b.q.Shutdown()
 		f(b)
 	})
@@ -52,7 +52,7 @@ func (b *bed) work(ctx context.Context) {
 	}
 	var acks []queue.Ack
 	for {
-		res, err := b.q.Turn(context.Background(), queue.Turn{Session: s, Acks: acks, Want: b.slots})
+		res, err := b.q.Turn(context.Background(), queue.Turn{Session: s, Acks: acks, Want: b.concurrency})
 		if err != nil {
 			b.t.Error(err)
 			return
@@ -174,7 +174,7 @@ func TestDriveThroughWaves(t *testing.T) {
 	})
 }
 
-func TestDriveStopsWhenTheBudgetIsSpent(t *testing.T) {
+func TestDriveStopsWhenTheThresholdIsSpent(t *testing.T) {
 	inBed(t, func(b *bed) {
 		b.outcome = func(l queue.Lease) core.Outcome { return core.Failed }
 		l := b.prepare(3000, "strategy: {waves: [1, 10], stop_after: 1}\n")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
@@ -20,15 +20,15 @@ import (
 // Input is what is known of a run.
 type Input struct {
 	Launch    *launch.Launch
-	Results   *Results         // everything that is recorded
-	Recorded  int              // how much that was before Status was read
-	Progress  Progress         // what Next returned before
-	Phase     Phase            // what people asked for, as the ledger has it
-	Reason    core.Reason      // of Phase
-	Status    queue.Status     // what the queue says
-	Awaited   map[string]int   // suspended jobs by their event, of the moment of Status; nil: not known
-	Decisions map[int]Decision // by wave
-	Windows   *gate.Book       // for EventWaiting; nil: it is not wanted
+	Results   *Results            // everything that is recorded
+	Recorded  int                 // how much that was before Status was read
+	Progress  Progress            // what Next returned before
+	Phase     Phase               // what people asked for, as the ledger has it
+	Reason    core.Reason         // of Phase
+	Status    queue.Status        // what the queue says
+	Awaited   map[string]int      // suspended jobs by their event, of the moment of Status; nil: not known
+	Decisions map[int]Decision    // by wave
+	Windows   *admission.Calendar // for EventWaiting; nil: it is not wanted
 	Now       time.Time
 }
 
@@ -128,9 +128,9 @@ func Next(in Input) (Progress, []Action) {
 // decider is one call of Next.
 type decider struct {
 	*Input
-	p       Progress
-	gates   gates
-	actions []Action
+	p         Progress
+	atBarrier atBarrier
+	actions   []Action
 }
 
 func (d *decider) do(a Action) { d.actions = append(d.actions, a) }
@@ -185,7 +185,7 @@ func (d *decider) advance() {
 	}
 	last := rollout.Wave(l.Limits, d.Status.Limit-1)
 	p := rollout.Progress{
-		Released: d.Status.Limit, Settled: d.Status.Ended(), Deferred: d.Status.Deferred,
+		Released: d.Status.Limit, Finished: d.Status.Ended(), Deferred: d.Status.Deferred,
 		Proven: d.Results.proven[last], Succeeded: d.Results.good[last],
 		Held: d.Status.Phase != queue.Active, Began: d.p.Began, Now: d.Now,
 	}

@@ -26,12 +26,12 @@ func runOf(t *testing.T, strategy string) *launch.Launch {
 }
 
 // ended is the first so many jobs with an outcome.
-func ended(n int, o core.Outcome) []queue.Settled {
-	return []queue.Settled{{Count: n, Outcome: o}}
+func ended(n int, o core.Outcome) []queue.FinishedJobs {
+	return []queue.FinishedJobs{{Count: n, Outcome: o}}
 }
 
-// told writes actions in few words.
-func told(actions []engine.Action) string {
+// reported writes actions in few words.
+func reported(actions []engine.Action) string {
 	var out []string
 	for _, a := range actions {
 		text := string(a.Kind)
@@ -64,7 +64,7 @@ func TestNext(t *testing.T) {
 		strategy  string
 		phase     engine.Phase // Active when empty
 		status    queue.Status // Active, with the outcomes of recorded
-		recorded  []queue.Settled
+		recorded  []queue.FinishedJobs
 		progress  engine.Progress
 		decisions map[int]engine.Decision
 		want      string
@@ -156,7 +156,7 @@ func TestNext(t *testing.T) {
 			if progress.Until = (time.Time{}); !reflect.DeepEqual(progress, c.after) || !until.Equal(c.until) {
 				t.Errorf("progress %+v until %v, expected %+v until %v", progress, until, c.after, c.until)
 			}
-			if got := told(actions); got != c.want {
+			if got := reported(actions); got != c.want {
 				t.Errorf("%s\nexpected\n%s", got, c.want)
 			}
 		})
@@ -170,7 +170,7 @@ func TestNextWaitsForRecords(t *testing.T) {
 	status := queue.Status{Phase: queue.Active, Total: 10, Limit: 2, Outcomes: map[core.Outcome]int{core.Changed: 2}}
 	in := engine.Input{Launch: l, Results: engine.NewResults(l), Phase: engine.Active, Status: status, Now: noon}
 	if p, actions := engine.Next(in); len(actions) > 0 || !p.Until.Equal(noon.Add(time.Second)) {
-		t.Errorf("%s, again at %v", told(actions), p.Until)
+		t.Errorf("%s, again at %v", reported(actions), p.Until)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestNextAtABarrier(t *testing.T) {
 	one, two := queue.TurnEvent(1, 0), queue.TurnEvent(1, 1)
 	for name, c := range map[string]struct {
 		after    string
-		recorded []queue.Settled
+		recorded []queue.FinishedJobs
 		status   queue.Status
 		awaited  map[string]int
 		progress engine.Progress
@@ -227,7 +227,7 @@ func TestNextAtABarrier(t *testing.T) {
 			if p.Until = (time.Time{}); p != c.then || !until.Equal(c.until) {
 				t.Errorf("progress %+v until %v, expected %+v until %v", p, until, c.then, c.until)
 			}
-			if got := told(actions); got != c.want {
+			if got := reported(actions); got != c.want {
 				t.Errorf("%s\nexpected\n%s", got, c.want)
 			}
 		})

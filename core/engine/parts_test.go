@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
@@ -52,9 +52,9 @@ func inSets(sets ...string) []core.Host {
 	return hosts
 }
 
-func bookOf(t *testing.T, text string) *gate.Book {
+func bookOf(t *testing.T, text string) *admission.Calendar {
 	t.Helper()
-	b, err := gate.NewBook([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
+	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type Results struct {
 }
 
 // NewResults returns those of a run of which so much is recorded.
-func NewResults(l *launch.Launch, recorded ...queue.Settled) *Results {
+func NewResults(l *launch.Launch, recorded ...queue.FinishedJobs) *Results {
 	waves := len(l.Limits)
 	r := &Results{limits: l.Limits, outcome: make([]core.Outcome, len(l.Hosts)), proven: make([]int, waves), good: make([]int, waves)}
 	for _, s := range recorded {
@@ -29,7 +29,7 @@ func NewResults(l *launch.Launch, recorded ...queue.Settled) *Results {
 }
 
 // Add takes in what was recorded. The first outcome of a job stays.
-func (r *Results) Add(s queue.Settled) {
+func (r *Results) Add(s queue.FinishedJobs) {
 	for i := s.Index; i < min(s.Index+max(s.Count, 1), len(r.outcome)); i++ {
 		if r.outcome[i] != "" {
 			continue
@@ -49,15 +49,15 @@ func (r *Results) Add(s queue.Settled) {
 // Count is how many jobs have an outcome.
 func (r *Results) Count() int { return r.count }
 
-// Settled lists them as a queue takes them at a submit.
-func (r *Results) Settled() (list []queue.Settled) {
+// Finished lists them as a queue takes them at a submit.
+func (r *Results) Finished() (list []queue.FinishedJobs) {
 	for i, o := range r.outcome {
 		switch n := len(list); {
 		case o == "":
 		case n > 0 && list[n-1].Outcome == o && list[n-1].Index+list[n-1].Count == i:
 			list[n-1].Count++
 		default:
-			list = append(list, queue.Settled{Index: i, Count: 1, Outcome: o})
+			list = append(list, queue.FinishedJobs{Index: i, Count: 1, Outcome: o})
 		}
 	}
 	return list

@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 )
 
 // waitingEvery is how often it is worked out what hosts wait for, while some do.
@@ -20,14 +20,14 @@ type Opening struct {
 
 // news tells whether an opening is worth telling after the one that was told: another set or
 // time or, where no time is known, another reason.
-func (o *Opening) news(told *Opening) bool {
+func (o *Opening) news(reported *Opening) bool {
 	switch {
-	case told == nil || o.Set != told.Set:
+	case reported == nil || o.Set != reported.Set:
 		return true
 	case o.At.IsZero():
-		return o.Reason != told.Reason
+		return o.Reason != reported.Reason
 	}
-	return !o.At.Equal(told.At)
+	return !o.At.Equal(reported.At)
 }
 
 // waiting says when hosts wait for windows, and when the next opens; again when that changes. It
@@ -70,7 +70,7 @@ func (d *decider) opening() (next *Opening) {
 		}
 		seen[k] = true
 		g := d.Launch.Snapshot.Windows
-		a, err := d.Windows.Ask(d.Now, gate.Question{Set: k.set, Need: k.need, Change: g.Change, Targets: g.Targets[k.set]})
+		a, err := d.Windows.Ask(d.Now, admission.Question{Set: k.set, Need: k.need, Change: g.Change, Targets: g.Targets[k.set]})
 		if err != nil || a.Open {
 			continue
 		}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/engine/enginetest"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -24,15 +24,15 @@ window_sets:
   ten: {timezone: Europe/Berlin, allow: [{id: ten, rrule: "FREQ=DAILY", from: "01:10", to: "12:00"}]}
 `
 
-func (b *bed) gated(body string, sets ...string) (*launch.Launch, enginetest.Options) {
+func (b *bed) windowed(body string, sets ...string) (*launch.Launch, enginetest.Options) {
 	b.t.Helper()
-	book := bookOf(b.t, bubbleWindows)
-	l, err := launch.Prepare(parse(b.t, "targets: true\n"+body+upgrade), inSets(sets...), launch.Options{RunID: "r", Types: types, Windows: book})
+	cal := bookOf(b.t, bubbleWindows)
+	l, err := launch.Prepare(parse(b.t, "targets: true\n"+body+upgrade), inSets(sets...), launch.Options{RunID: "r", Types: types, Windows: cal})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	o := b.options()
-	o.Windows = func() *gate.Book { return book }
+	o.Windows = func() *admission.Calendar { return cal }
 	return l, o
 }
 
@@ -42,7 +42,7 @@ func (b *bed) story() string {
 	for _, e := range b.events {
 		text := fmt.Sprintf("%s %d", e.Kind, e.Wave+1)
 		if e.Kind == engine.EventWaiting {
-			text = fmt.Sprintf("waiting %d for %s until %s", e.Waiting, e.Set, gate.Local(e.Until, e.Zone))
+			text = fmt.Sprintf("waiting %d for %s until %s", e.Waiting, e.Set, admission.Local(e.Until, e.Zone))
 		}
 		out = append(out, text)
 	}
@@ -57,7 +57,7 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 			ends[l.Job.Index] = time.Since(start)
 			return core.Changed
 		}
-		l, o := b.gated("strategy: {waves: [2]}\n", "always", "ten", "always", "always", "ten")
+		l, o := b.windowed("strategy: {waves: [2]}\n", "always", "ten", "always", "always", "ten")
 		// Starts order the hosts: what is open comes first, whatever the inventory says.
 		if got := order(l); got != "always always | always ten ten" {
 			t.Fatal(got)
@@ -81,7 +81,7 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 // mixed is a launch whose first wave has a host that is open and one that waits.
 func (b *bed) mixed(strategy string) (*launch.Launch, enginetest.Options) {
 	b.t.Helper()
-	l, o := b.gated("strategy: {waves: [2]"+strategy+"}\n", "always", "ten", "ten", "ten")
+	l, o := b.windowed("strategy: {waves: [2]"+strategy+"}\n", "always", "ten", "ten", "ten")
 	if got := order(l); got != "always ten | ten ten" {
 		b.t.Fatal(got)
 	}
@@ -121,7 +121,7 @@ func TestWaveThatWaitsForWindows(t *testing.T) {
 func TestNoWaveFollowsWhileNobodyIsProven(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()
-		l, o := b.gated("strategy: {waves: [1]}\n", "ten", "ten", "ten")
+		l, o := b.windowed("strategy: {waves: [1]}\n", "ten", "ten", "ten")
 		var released time.Duration
 		o.OnEvent = func(e engine.Event) {
 			if e.Kind == engine.EventReleased {
@@ -166,12 +166,12 @@ func TestOnlyAHostThatSucceededProvesAWave(t *testing.T) {
 }
 
 // Edited windows show: the next opening is told anew.
-func TestNextOpeningIsToldAnew(t *testing.T) {
+func TestNextOpeningIsReportedAnew(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()
-		l, o := b.gated("", "ten")
+		l, o := b.windowed("", "ten")
 		old, edited := o.Windows(), bookOf(t, strings.ReplaceAll(bubbleWindows, `from: "01:10"`, `from: "01:05"`))
-		o.Windows = func() *gate.Book {
+		o.Windows = func() *admission.Calendar {
 			if time.Since(start) > time.Minute {
 				return edited
 			}

@@ -37,9 +37,9 @@ func bulk(tb testing.TB, hosts int) Input {
 	}
 	work := &Work{Stages: []Stage{
 		{Steps: []Step{{Took: short}}},
-		{Gated: true, Need: 40 * time.Minute, Steps: []Step{{Took: long}, {Took: short, Attempts: 5, Fails: 0.02}}},
+		{Windowed: true, Need: 40 * time.Minute, Steps: []Step{{Took: long}, {Took: short, Attempts: 5, Fails: 0.02}}},
 	}}
-	in := Input{At: at, Slots: 256, MaxInFlight: 200, PerGroup: 20, HAGroups: true, Seed: 1}
+	in := Input{At: at, Concurrency: 256, MaxInFlight: 200, PerGroup: 20, HAGroups: true, Seed: 1}
 	for i := range hosts {
 		h := Host{Name: fmt.Sprintf("fw-%d", i), Windows: sets[fmt.Sprintf("c%d", i%100)], Work: work, Group: fmt.Sprintf("c%d", i%100)}
 		if i%3 == 0 {

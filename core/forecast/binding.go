@@ -112,7 +112,7 @@ func (m *model) candidates(s *sim) []Constraint {
 		}
 	}
 	var out []Constraint
-	for _, cause := range []Cause{ByWindows, ByApproval, BySlots, ByInFlight, ByGroup, ByHAGroup, ByWaves, ByPause} {
+	for _, cause := range []Cause{ByWindows, ByApproval, ByConcurrency, ByInFlight, ByGroup, ByHAGroup, ByWaves, ByPause} {
 		var named []Constraint
 		for c := range total {
 			if c.Cause == cause {
@@ -151,8 +151,8 @@ func (m *model) lift(l limits, c Constraint) limits {
 		l.freeSet = c.Name
 	case ByApproval:
 		l.approve, l.approveAll = c.Name, c.Name == ""
-	case BySlots:
-		l.slots = big.slots
+	case ByConcurrency:
+		l.concurrency = big.concurrency
 	case ByInFlight:
 		l.inFlight = big.inFlight
 	case ByGroup, ByHAGroup:

@@ -24,8 +24,8 @@ const (
 type Input struct {
 	At    time.Time // when it is launched
 	Hosts []Host    // in the order of the run; waves do not decrease
-	// Slots is how many jobs all workers together run at once; 0: no limit.
-	Slots       int
+	// Concurrency is how many jobs all workers together run at once; 0: no limit.
+	Concurrency int
 	MaxInFlight int           // of the run; 0: no limit
 	PerGroup    int           // jobs of one Host.Group at once; 0: no limit
 	HAGroups    bool          // no two jobs of one Host.HAGroup at once
@@ -54,11 +54,11 @@ type Work struct{ Stages []Stage }
 
 // Stage is a stretch of steps that is not interrupted.
 type Stage struct {
-	// Gated: it starts only in a window of the host in which Need fits. Otherwise at any time.
-	Gated   bool
-	Windows *windows.Compiled // instead of the host's
-	Need    time.Duration     // p95, reboot and rollback included
-	Steps   []Step
+	// Windowed: it starts only in a window of the host in which Need fits. Otherwise at any time.
+	Windowed bool
+	Windows  *windows.Compiled // instead of the host's
+	Need     time.Duration     // p95, reboot and rollback included
+	Steps    []Step
 }
 
 // Step is how long one step takes.
@@ -104,16 +104,16 @@ type Cause string
 
 // What a run can wait for.
 const (
-	ByWork     Cause = "work"          // nothing but the work itself
-	ByWindows  Cause = "windows"       // of a set
-	ByApproval Cause = "approval"      // of a set: windows that are not approved
-	BySlots    Cause = "slots"         // of the workers
-	ByInFlight Cause = "max_in_flight" // of the run
-	ByGroup    Cause = "per_group"     // of a group
-	ByHAGroup  Cause = "ha_group"      // of an HA group
-	ByWaves    Cause = "waves"         // an earlier wave is not done
-	ByPause    Cause = "pause"         // between waves
-	ByBarrier  Cause = "barrier"       // until all hosts have done the steps before
+	ByWork        Cause = "work"          // nothing but the work itself
+	ByWindows     Cause = "windows"       // of a set
+	ByApproval    Cause = "approval"      // of a set: windows that are not approved
+	ByConcurrency Cause = "slots"         // of the workers
+	ByInFlight    Cause = "max_in_flight" // of the run
+	ByGroup       Cause = "per_group"     // of a group
+	ByHAGroup     Cause = "ha_group"      // of an HA group
+	ByWaves       Cause = "waves"         // an earlier wave is not done
+	ByPause       Cause = "pause"         // between waves
+	ByBarrier     Cause = "barrier"       // until all hosts have done the steps before
 )
 
 // Hold is a wait.

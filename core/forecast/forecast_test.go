@@ -37,7 +37,7 @@ func compiled(tb testing.TB, name string) *windows.Compiled {
 
 // fixed is work of one stage that always takes took; gated if need is given.
 func fixed(took, need time.Duration) *Work {
-	return &Work{Stages: []Stage{{Gated: need > 0, Need: need, Steps: []Step{{Took: always(took)}}}}}
+	return &Work{Stages: []Stage{{Windowed: need > 0, Need: need, Steps: []Step{{Took: always(took)}}}}}
 }
 
 // fleet makes hosts from words: SET, then what is known of it: "night", "- ha=x",
@@ -84,9 +84,9 @@ func TestStartsAndFinish(t *testing.T) {
 		hold   string // of the last host, the longest
 		binds  string
 	}{
-		{"one slot: one after the other", Input{Slots: 1}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:10 0:20", "0:30", "slots  20m", "slots "},
+		{"one slot: one after the other", Input{Concurrency: 1}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:10 0:20", "0:30", "slots  20m", "slots "},
 		{"no limit: all at once", Input{}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:00 0:00", "0:10", "", "work "},
-		{"max_in_flight is the lower limit", Input{Slots: 3, MaxInFlight: 2}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:00 0:10", "0:20", "max_in_flight  10m", "max_in_flight "},
+		{"max_in_flight is the lower limit", Input{Concurrency: 3, MaxInFlight: 2}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:00 0:10", "0:20", "max_in_flight  10m", "max_in_flight "},
 		{"a wave waits for the one before", Input{}, 10 * m, 0, []string{"-", "- wave=1", "- wave=1"}, "0:00 0:10 0:10", "0:20", "waves  10m", "waves "},
 		{"and pauses", Input{Pause: 30 * m}, 10 * m, 0, []string{"-", "- wave=1", "- wave=2"}, "0:00 0:40 1:20", "1:30", "waves  50m", "waves "},
 		{"the pause binds where it is nearly all of what waves cost", Input{Pause: 10 * h}, 10 * m, 0, []string{"-", "- wave=1"}, "0:00 10:10", "10:20", "pause  10h", "pause "},
@@ -95,16 +95,16 @@ func TestStartsAndFinish(t *testing.T) {
 		{"per_group", Input{PerGroup: 2}, 10 * m, 0, []string{"- group=g", "- group=g", "- group=g", "- group=x"}, "0:00 0:00 0:10 0:00", "0:20", "", "per_group g"},
 		{"both groups", Input{PerGroup: 1, HAGroups: true}, 10 * m, 0, []string{"- group=g ha=a", "- group=g", "- group=k ha=a"}, "0:00 0:10 0:10", "0:20", "ha_group a 10m", "work "},
 		{"a window", Input{}, h, h, []string{"night", "-"}, "22:00 0:00", "23:00", "", "windows night"},
-		{"what does not fit any more rolls to the next window", Input{Slots: 1}, h, h, []string{"night", "night", "night", "night", "night"}, "22:00 23:00 24:00 25:00 46:00", "47:00", "windows night 1d18h", "windows night"},
+		{"what does not fit any more rolls to the next window", Input{Concurrency: 1}, h, h, []string{"night", "night", "night", "night", "night"}, "22:00 23:00 24:00 25:00 46:00", "47:00", "windows night 1d18h", "windows night"},
 		{"a need that equals the window fits", Input{}, h, 4 * h, []string{"night"}, "22:00", "23:00", "windows night 22h", "windows night"},
-		{"the cutoff is kept", Input{Slots: 1}, h, h, []string{"cutoff", "cutoff", "cutoff"}, "22:00 23:00 46:00", "47:00", "windows cutoff 1d20h", "windows cutoff"},
-		{"least slack first", Input{Slots: 1}, h, h, []string{"long", "night"}, "23:00 22:00", "24:00", "windows night 22h", "windows "},
+		{"the cutoff is kept", Input{Concurrency: 1}, h, h, []string{"cutoff", "cutoff", "cutoff"}, "22:00 23:00 46:00", "47:00", "windows cutoff 1d20h", "windows cutoff"},
+		{"least slack first", Input{Concurrency: 1}, h, h, []string{"long", "night"}, "23:00 22:00", "24:00", "windows night 22h", "windows "},
 		{"a host that waits for its window does not hold up its wave", Input{}, h, h, []string{"night", "-", "- wave=1"}, "22:00 0:00 1:00", "23:00", "waves  1h", "windows night"},
 		{"but another host of the wave must have shown what comes of it", Input{}, h, h, []string{"night", "- wave=1"}, "22:00 23:00", "24:00", "waves  23h", "windows night"},
 		{"unless the playbook says so", Input{WaitForWindows: true}, h, h, []string{"night", "-", "- wave=1"}, "22:00 0:00 23:00", "24:00", "waves  23h", "windows night"},
-		{"a straggler of a wave is not waited for", Input{Slots: 2, NextWaveAt: rollout.NextWave{Finished: 66}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:10", "0:20", "waves  10m", "work "},
-		{"nor after a time", Input{Slots: 2, NextWaveAt: rollout.NextWave{After: 15 * m}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:15", "0:25", "waves  15m", "slots "},
-		{"a window missed too often ends it", Input{Slots: 1}, h, h, []string{"twice", "twice", "twice", "twice", "twice"}, "22:00 23:00 46:00 47:00 -", "48:00", "", "windows twice"},
+		{"a straggler of a wave is not waited for", Input{Concurrency: 2, NextWaveAt: rollout.NextWave{Finished: 66}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:10", "0:20", "waves  10m", "work "},
+		{"nor after a time", Input{Concurrency: 2, NextWaveAt: rollout.NextWave{After: 15 * m}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:15", "0:25", "waves  15m", "slots "},
+		{"a window missed too often ends it", Input{Concurrency: 1}, h, h, []string{"twice", "twice", "twice", "twice", "twice"}, "22:00 23:00 46:00 47:00 -", "48:00", "", "windows twice"},
 		{"an approval that is missing binds", Input{}, h, h, []string{"asked"}, "98:00", "99:00", "windows asked 4d2h", "windows asked"},
 	}
 	for _, c := range cases {
@@ -148,10 +148,10 @@ func TestStartsAndFinish(t *testing.T) {
 func TestTrapHostThatWaitsHoldsNoSlot(t *testing.T) {
 	staged := &Work{Stages: []Stage{
 		{Steps: []Step{{Took: always(10 * time.Minute)}}},
-		{Gated: true, Need: time.Hour, Steps: []Step{{Took: always(30 * time.Minute)}}},
+		{Windowed: true, Need: time.Hour, Steps: []Step{{Took: always(30 * time.Minute)}}},
 	}}
 	night := compiled(t, "night")
-	r, err := Make(Input{At: monday, Slots: 1, Samples: 1, Hosts: []Host{
+	r, err := Make(Input{At: monday, Concurrency: 1, Samples: 1, Hosts: []Host{
 		{Name: "a", Windows: night, Work: staged}, {Name: "b", Windows: night, Work: staged},
 	}})
 	if err != nil {
@@ -165,7 +165,7 @@ func TestTrapHostThatWaitsHoldsNoSlot(t *testing.T) {
 		}
 	}
 	// In the window the second stage follows without giving the slot back.
-	r, err = Make(Input{At: monday.Add(22 * time.Hour), Slots: 1, Samples: 1, Hosts: []Host{
+	r, err = Make(Input{At: monday.Add(22 * time.Hour), Concurrency: 1, Samples: 1, Hosts: []Host{
 		{Name: "a", Windows: night, Work: staged}, {Name: "b", Windows: night, Work: staged},
 	}})
 	if err != nil {
@@ -208,7 +208,7 @@ func TestImpossibleHostsAreNamedFirst(t *testing.T) {
 }
 
 func TestCarriedOverHostsAreCounted(t *testing.T) {
-	r, err := Make(Input{At: monday, Slots: 1, Samples: 10, Hosts: fleet(t, time.Hour, time.Hour, "twice", "twice", "twice", "twice", "twice")})
+	r, err := Make(Input{At: monday, Concurrency: 1, Samples: 10, Hosts: fleet(t, time.Hour, time.Hour, "twice", "twice", "twice", "twice", "twice")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,18 +220,18 @@ func TestCarriedOverHostsAreCounted(t *testing.T) {
 // Hosts that never finish are no end in a year: what lifts a limit for them is told in hosts.
 func TestFaultW14HostsThatNeverFinishAreNoTime(t *testing.T) {
 	for _, c := range []struct {
-		why    string
-		slots  int
-		hosts  []string
-		undone float64
-		done   string // of those that finish
-		binds  Constraint
+		why         string
+		concurrency int
+		hosts       []string
+		undone      float64
+		done        string // of those that finish
+		binds       Constraint
 	}{
 		{"the last one finishes without the windows, or with more slots", 1, []string{"twice", "twice", "twice", "twice", "twice"}, 1, "48:00", Constraint{Cause: ByWindows, Name: "twice", Hosts: 1}},
 		{"the same beside one that may work at any time", 1, []string{"-", "twice", "twice", "twice", "twice", "twice"}, 1, "48:00", Constraint{Cause: ByWindows, Name: "twice", Hosts: 1}},
 		{"control: all finish", 1, []string{"twice", "twice"}, 0, "24:00", Constraint{Cause: ByWindows, Name: "twice", Gain: 22 * time.Hour}},
 	} {
-		r, err := Make(Input{At: monday, Slots: c.slots, Samples: 10, Hosts: fleet(t, time.Hour, time.Hour, c.hosts...)})
+		r, err := Make(Input{At: monday, Concurrency: c.concurrency, Samples: 10, Hosts: fleet(t, time.Hour, time.Hour, c.hosts...)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestForecastIsRepeatable(t *testing.T) {
 
 func TestForecastIsBounded(t *testing.T) {
 	// Four fit a night: the others miss each of 60, over and over.
-	in := Input{At: monday, Slots: 1, Hosts: fleet(t, time.Hour, time.Hour, strings.Fields(strings.Repeat("night ", 300))...)}
+	in := Input{At: monday, Concurrency: 1, Hosts: fleet(t, time.Hour, time.Hour, strings.Fields(strings.Repeat("night ", 300))...)}
 	m, err := newModel(in)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +299,7 @@ func TestForecastIsBounded(t *testing.T) {
 // ConfigMgr takes a run time that is not known as none.
 func TestTrapUnknownNeedIsNotZero(t *testing.T) {
 	in := Input{At: monday, Hosts: fleet(t, time.Hour, 0, "night")}
-	in.Hosts[0].Work.Stages[0].Gated = true
+	in.Hosts[0].Work.Stages[0].Windowed = true
 	if _, err := Make(in); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "how long the work needs is not known") {
 		t.Errorf("%v", err)
 	}
@@ -309,10 +309,10 @@ func TestWrongInputIsRefused(t *testing.T) {
 	good := fleet(t, time.Hour, time.Hour, "night")
 	cases := map[string]Input{
 		"samples":  {Hosts: good, Samples: MaxSamples + 1},
-		"slots":    {Hosts: good, Slots: -1},
+		"slots":    {Hosts: good, Concurrency: -1},
 		"waves":    {Hosts: fleet(t, time.Hour, 0, "- wave=1", "-")},
 		"no work":  {Hosts: []Host{{Name: "a", Work: &Work{}}}},
-		"no need":  {Hosts: []Host{{Name: "a", Windows: good[0].Windows, Work: &Work{Stages: []Stage{{Gated: true}}}}}},
+		"no need":  {Hosts: []Host{{Name: "a", Windows: good[0].Windows, Work: &Work{Stages: []Stage{{Windowed: true}}}}}},
 		"no set":   {Hosts: []Host{{Name: "a", Work: fixed(time.Hour, time.Hour)}}},
 		"no work2": {Hosts: []Host{{Name: "a"}}},
 	}

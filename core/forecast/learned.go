@@ -80,7 +80,7 @@ func (c Cause) Text(name string) string {
 		return "windows of " + cmp.Or(name, "several sets")
 	case ByApproval:
 		return "windows of " + cmp.Or(name, "several sets") + " that are not approved"
-	case BySlots:
+	case ByConcurrency:
 		return "slots of the workers"
 	case ByInFlight:
 		return "max_in_flight"

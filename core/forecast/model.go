@@ -34,15 +34,15 @@ type model struct {
 }
 
 type host struct {
-	name   string
-	work   *Work
-	stages []*fit // nil: that stage is not gated
-	gated  int32  // first gated stage; -1: none
-	ha     int32
-	group  int32
-	wave   int32
-	never  bool
-	why    string
+	name     string
+	work     *Work
+	stages   []*fit // nil: that stage is not gated
+	windowed int32  // first gated stage; -1: none
+	ha       int32
+	group    int32
+	wave     int32
+	never    bool
+	why      string
 }
 
 type groupKey struct {
@@ -70,7 +70,7 @@ func newModel(in Input) (*model, error) {
 	switch {
 	case m.samples < 1 || m.samples > MaxSamples:
 		return nil, fmt.Errorf("forecast: %d samples: expected 1 to %d: %w", in.Samples, MaxSamples, core.ErrInvalid)
-	case in.Slots < 0 || in.MaxInFlight < 0 || in.PerGroup < 0 || in.Pause < 0:
+	case in.Concurrency < 0 || in.MaxInFlight < 0 || in.PerGroup < 0 || in.Pause < 0:
 		return nil, fmt.Errorf("forecast: a limit is below 0: %w", core.ErrInvalid)
 	}
 	m.groups = map[groupKey]int32{}
@@ -107,9 +107,9 @@ func (m *model) host(h Host, in Input) (host, error) {
 	}
 	out.work = h.Work
 	out.stages = make([]*fit, len(h.Work.Stages))
-	out.gated = -1
+	out.windowed = -1
 	for k, s := range h.Work.Stages {
-		if !s.Gated {
+		if !s.Windowed {
 			continue
 		}
 		set := s.Windows
@@ -124,8 +124,8 @@ func (m *model) host(h Host, in Input) (host, error) {
 			return out, err
 		}
 		out.stages[k] = f
-		if out.gated < 0 {
-			out.gated = int32(k)
+		if out.windowed < 0 {
+			out.windowed = int32(k)
 		}
 		if why := f.never(in.At); why != "" && !out.never {
 			out.never, out.why = true, why
@@ -143,8 +143,8 @@ func (m *model) impossible(out []HostResult) {
 			continue
 		}
 		start := m.at
-		if h.gated >= 0 {
-			start, _, _ = h.stages[h.gated].next(m.at)
+		if h.windowed >= 0 {
+			start, _, _ = h.stages[h.windowed].next(m.at)
 		}
 		out[i].Earliest = instant(start)
 	}
@@ -263,24 +263,24 @@ func (s *Step) draw(rng *rand.Rand) float64 {
 
 // limits are what a simulation keeps to. What is lifted in turn shows which of them binds.
 type limits struct {
-	slots, inFlight int // maxInt: none
-	perGroup        int32
-	pause           int64
-	barriers        bool
-	wait            bool // a wave waits for its hosts' windows
-	next            rollout.NextWave
-	approveAll      bool   // windows that are not approved are open
-	approve         string // those of this set
-	noWindows       bool
-	freeSet         string // set that is always open
-	free            int32  // group without a limit
-	freeAll         Cause  // all groups of this kind without one
+	concurrency, inFlight int // maxInt: none
+	perGroup              int32
+	pause                 int64
+	barriers              bool
+	wait                  bool // a wave waits for its hosts' windows
+	next                  rollout.NextWave
+	approveAll            bool   // windows that are not approved are open
+	approve               string // those of this set
+	noWindows             bool
+	freeSet               string // set that is always open
+	free                  int32  // group without a limit
+	freeAll               Cause  // all groups of this kind without one
 }
 
 func limitsOf(in Input) limits {
-	l := limits{slots: in.Slots, inFlight: in.MaxInFlight, perGroup: int32(in.PerGroup), pause: int64(in.Pause), barriers: true, wait: in.WaitForWindows, next: in.NextWaveAt, free: none}
-	if l.slots == 0 {
-		l.slots = math.MaxInt
+	l := limits{concurrency: in.Concurrency, inFlight: in.MaxInFlight, perGroup: int32(in.PerGroup), pause: int64(in.Pause), barriers: true, wait: in.WaitForWindows, next: in.NextWaveAt, free: none}
+	if l.concurrency == 0 {
+		l.concurrency = math.MaxInt
 	}
 	if l.inFlight == 0 {
 		l.inFlight = math.MaxInt
@@ -290,10 +290,10 @@ func limitsOf(in Input) limits {
 
 // full is why no more jobs start when as many run as may.
 func (l *limits) full() Cause {
-	if l.inFlight < l.slots {
+	if l.inFlight < l.concurrency {
 		return ByInFlight
 	}
-	return BySlots
+	return ByConcurrency
 }
 
 // span and instant are the public forms of times and lengths, which the model keeps in nanoseconds.

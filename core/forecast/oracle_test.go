@@ -16,7 +16,7 @@ import (
 func random(t *rapid.T, sets map[string]*windows.Compiled) Input {
 	in := Input{
 		At: monday.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "at")) * time.Hour), HAGroups: rapid.Bool().Draw(t, "ha"),
-		Slots: rapid.IntRange(0, 4).Draw(t, "slots"), MaxInFlight: rapid.IntRange(0, 4).Draw(t, "in flight"), PerGroup: rapid.IntRange(0, 2).Draw(t, "per group"),
+		Concurrency: rapid.IntRange(0, 4).Draw(t, "slots"), MaxInFlight: rapid.IntRange(0, 4).Draw(t, "in flight"), PerGroup: rapid.IntRange(0, 2).Draw(t, "per group"),
 		WaitForWindows: rapid.Bool().Draw(t, "wait"), Samples: 1,
 		// Not Finished: the simulation counts a host whose window closed while it was ready only at the next event.
 		NextWaveAt: rollout.NextWave{After: rapid.SampledFrom([]time.Duration{0, 90 * time.Minute}).Draw(t, "next wave")},
@@ -32,7 +32,7 @@ func random(t *rapid.T, sets map[string]*windows.Compiled) Input {
 		for range rapid.IntRange(1, 3).Draw(t, "stages") {
 			took := time.Duration(rapid.IntRange(1, 200).Draw(t, "minutes")) * time.Minute
 			h.Work.Stages = append(h.Work.Stages, Stage{
-				Gated: rapid.Bool().Draw(t, "gated"), Need: time.Duration(rapid.IntRange(1, 240).Draw(t, "need")) * time.Minute,
+				Windowed: rapid.Bool().Draw(t, "gated"), Need: time.Duration(rapid.IntRange(1, 240).Draw(t, "need")) * time.Minute,
 				Steps: []Step{{Took: always(took)}},
 			})
 		}
@@ -63,7 +63,7 @@ type job struct {
 // slack tells whether the job may start its stage now, and the last minute at which it may.
 func (j *job) slack(now time.Time) (last time.Time, may bool) {
 	s := j.Work.Stages[j.stage]
-	if !s.Gated {
+	if !s.Windowed {
 		return now.AddDate(10, 0, 0), true
 	}
 	start, err := j.Windows.Next(now, s.Need)
@@ -167,7 +167,7 @@ func startAll(in Input, jobs []*job, now time.Time) {
 			}
 		}
 		switch {
-		case in.Slots > 0 && all >= in.Slots, in.MaxInFlight > 0 && all >= in.MaxInFlight:
+		case in.Concurrency > 0 && all >= in.Concurrency, in.MaxInFlight > 0 && all >= in.MaxInFlight:
 			return
 		case in.HAGroups && w.HAGroup != "" && ha > 0, in.PerGroup > 0 && w.Group != "" && group >= in.PerGroup:
 			continue
@@ -219,7 +219,7 @@ func broken(in Input, s *sim) string {
 		for _, run := range s.runs[i] {
 			all = append(all, change{run.From, 1, i}, change{run.To, -1, i})
 		}
-		if len(h.Work.Stages) == 1 && h.Work.Stages[0].Gated && s.begin[i] != never {
+		if len(h.Work.Stages) == 1 && h.Work.Stages[0].Windowed && s.begin[i] != never {
 			if next, err := h.Windows.Next(instant(s.begin[i]), h.Work.Stages[0].Need); err != nil || !next.Equal(instant(s.begin[i])) {
 				return fmt.Sprintf("host %d starts at %s, outside its windows", i, instant(s.begin[i]))
 			}
@@ -238,7 +238,7 @@ func broken(in Input, s *sim) string {
 		ha[h.HAGroup] += c.by
 		group[h.Group] += c.by
 		switch {
-		case in.Slots > 0 && flying > in.Slots || in.MaxInFlight > 0 && flying > in.MaxInFlight:
+		case in.Concurrency > 0 && flying > in.Concurrency || in.MaxInFlight > 0 && flying > in.MaxInFlight:
 			return fmt.Sprintf("%d at once at %s", flying, c.at)
 		case in.HAGroups && h.HAGroup != "" && ha[h.HAGroup] > 1:
 			return "HA group " + h.HAGroup + " overlaps"
@@ -300,7 +300,7 @@ func TestNoSimulationBreaksALimit(t *testing.T) {
 // The negative control: with a guard taken out, the test above notices.
 func TestSimulationWithoutAGuardIsNoticed(t *testing.T) {
 	night := []string{"night ha=a group=x", "night ha=a group=y", "night group=x", "night"}
-	in := Input{At: monday, Slots: 2, HAGroups: true, PerGroup: 1, Hosts: fleet(t, time.Hour, time.Hour, night...)}
+	in := Input{At: monday, Concurrency: 2, HAGroups: true, PerGroup: 1, Hosts: fleet(t, time.Hour, time.Hour, night...)}
 	whole := limitsOf(in)
 	if why := broken(in, traced(t, in, whole, 0)); why != "" {
 		t.Fatal(why)
@@ -309,13 +309,13 @@ func TestSimulationWithoutAGuardIsNoticed(t *testing.T) {
 		"windows":   func(l *limits) { l.noWindows = true },
 		"HA groups": func(l *limits) { l.freeAll = ByHAGroup },
 		"groups":    func(l *limits) { l.freeAll = ByGroup },
-		"slots":     func(l *limits) { l.slots, l.freeAll = 10, ByGroup },
+		"slots":     func(l *limits) { l.concurrency, l.freeAll = 10, ByGroup },
 	} {
 		l := whole
 		without(&l)
 		check := in
 		if why == "slots" {
-			check.PerGroup, check.HAGroups, check.Slots = 0, false, 1
+			check.PerGroup, check.HAGroups, check.Concurrency = 0, false, 1
 		}
 		if broken(check, traced(t, in, l, 0)) == "" {
 			t.Errorf("a simulation without %s passes", why)
@@ -335,18 +335,18 @@ func TestMoreWorkersAreNotSlower(t *testing.T) {
 			in.Hosts = append(in.Hosts, h)
 		}
 		vary(&in)
-		in.Slots = rapid.IntRange(1, 5).Draw(t, "slots")
+		in.Concurrency = rapid.IntRange(1, 5).Draw(t, "slots")
 		few, err := Make(in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.Slots++
+		in.Concurrency++
 		more, err := Make(in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if more.FinishP50.After(few.FinishP50.Add(longest)) {
-			t.Fatalf("%d workers are done at %s, %d at %s", in.Slots-1, few.FinishP50, in.Slots, more.FinishP50)
+			t.Fatalf("%d workers are done at %s, %d at %s", in.Concurrency-1, few.FinishP50, in.Concurrency, more.FinishP50)
 		}
 	})
 }

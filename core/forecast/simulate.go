@@ -9,11 +9,11 @@ import (
 type state uint8
 
 const (
-	unreleased  state = iota
-	deferred          // until a window opens
-	ready             // waits for a slot
-	parkedHA          // waits for its HA group
-	parkedGroup       // waits for its group
+	unreleased     state = iota
+	deferred             // until a window opens
+	ready                // waits for a slot
+	suspendedHA          // waits for its HA group
+	suspendedGroup       // waits for its group
 	running
 	done
 )
@@ -33,23 +33,23 @@ type sim struct {
 	lim  limits
 	took []int64 // by host and stage: the sample's durations
 
-	now      int64
-	events   heap // by time
-	ready    heap // by last start
-	parked   []heap
-	inGroup  []int32
-	state    []state
-	stage    []int32
-	missed   []int32
-	running  int
-	released int   // waves
-	began    int64 // when the last one was released
-	open     int   // released hosts that are not done
-	busy     int   // those of them that wait for no window
-	proven   bool  // a host of the last wave was done, and did not give up
-	pausing  bool  // between waves
-	pause    int32 // number of the pause; the end of an older one means nothing
-	steps    int   // events so far, of all samples
+	now       int64
+	events    heap // by time
+	ready     heap // by last start
+	suspended []heap
+	inGroup   []int32
+	state     []state
+	stage     []int32
+	missed    []int32
+	running   int
+	released  int   // waves
+	began     int64 // when the last one was released
+	open      int   // released hosts that are not done
+	busy      int   // those of them that wait for no window
+	proven    bool  // a host of the last wave was done, and did not give up
+	pausing   bool  // between waves
+	pause     int32 // number of the pause; the end of an older one means nothing
+	steps     int   // events so far, of all samples
 
 	begin, start, end []int64
 	gave              []bool
@@ -63,7 +63,7 @@ type sim struct {
 func newSim(m *model, l limits) *sim {
 	n := len(m.hosts)
 	return &sim{
-		m: m, lim: l, took: make([]int64, n*m.stages), parked: make([]heap, len(m.names)), inGroup: make([]int32, len(m.names)),
+		m: m, lim: l, took: make([]int64, n*m.stages), suspended: make([]heap, len(m.names)), inGroup: make([]int32, len(m.names)),
 		state: make([]state, n), stage: make([]int32, n), missed: make([]int32, n),
 		begin: make([]int64, n), start: make([]int64, n), end: make([]int64, n), gave: make([]bool, n),
 	}
@@ -117,8 +117,8 @@ func (s *sim) run(trace bool) {
 func (s *sim) reset(trace bool) {
 	s.now, s.running, s.released, s.busy, s.pausing = s.m.at, 0, 0, 0, false
 	s.events, s.ready = s.events[:0], s.ready[:0]
-	for i := range s.parked {
-		s.parked[i], s.inGroup[i] = s.parked[i][:0], 0
+	for i := range s.suspended {
+		s.suspended[i], s.inGroup[i] = s.suspended[i][:0], 0
 	}
 	for i := range s.m.hosts {
 		s.state[i], s.stage[i], s.missed[i], s.gave[i] = unreleased, 0, 0, false
@@ -264,7 +264,7 @@ func (s *sim) enter(h int32) {
 
 // dispatch starts what may start now.
 func (s *sim) dispatch() {
-	most := min(s.lim.slots, s.lim.inFlight)
+	most := min(s.lim.concurrency, s.lim.inFlight)
 	for s.running < most && len(s.ready) > 0 {
 		e := s.ready.pop()
 		h := &s.m.hosts[e.host]
@@ -275,10 +275,10 @@ func (s *sim) dispatch() {
 			s.enter(e.host)
 			s.wake(h)
 		case !s.room(h.ha):
-			s.park(e, h.ha, parkedHA)
+			s.suspend(e, h.ha, suspendedHA)
 			s.wakeIn(h.group)
 		case !s.room(h.group):
-			s.park(e, h.group, parkedGroup)
+			s.suspend(e, h.group, suspendedGroup)
 			s.wakeIn(h.ha)
 		default:
 			s.begins(e.host)
@@ -286,9 +286,9 @@ func (s *sim) dispatch() {
 	}
 }
 
-func (s *sim) park(e entry, group int32, st state) {
+func (s *sim) suspend(e entry, group int32, st state) {
 	s.to(e.host, st)
-	s.parked[group].push(e)
+	s.suspended[group].push(e)
 }
 
 // room tells whether another job of the group may run.
@@ -313,10 +313,10 @@ func (s *sim) wake(h *host) {
 }
 
 func (s *sim) wakeIn(group int32) {
-	if group == none || len(s.parked[group]) == 0 || !s.room(group) {
+	if group == none || len(s.suspended[group]) == 0 || !s.room(group) {
 		return
 	}
-	e := s.parked[group].pop()
+	e := s.suspended[group].pop()
 	s.to(e.host, ready)
 	s.ready.push(e)
 }
@@ -335,7 +335,7 @@ func (s *sim) work(h int32) {
 	if stage == 0 {
 		s.begin[h] = s.now
 	}
-	if stage == max(s.m.hosts[h].gated, 0) {
+	if stage == max(s.m.hosts[h].windowed, 0) {
 		s.start[h] = s.now
 	}
 	end := s.now + s.took[int(h)*s.m.stages+int(stage)]

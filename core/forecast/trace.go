@@ -25,9 +25,9 @@ func (s *sim) waited(h int32, old state) {
 		add.Cause, add.Name = ByWindows, host.stages[s.stage[h]].set.Name
 	case ready:
 		add.Cause = s.lim.full()
-	case parkedHA:
+	case suspendedHA:
 		add.Cause, add.Name = ByHAGroup, s.m.names[host.ha].name
-	case parkedGroup:
+	case suspendedGroup:
 		add.Cause, add.Name = ByGroup, s.m.names[host.group].name
 	}
 	if add.For > 0 {

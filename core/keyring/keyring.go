@@ -93,8 +93,8 @@ func Context(parts ...string) []byte {
 type Options struct {
 	// AcceptPlain opens bytes that are not sealed as they are: while a service that had no ring gets one.
 	AcceptPlain bool
-	// Told is called when the file was read again; nil tells nobody. It must not block.
-	Told func(string)
+	// Reported is called when the file was read again; nil tells nobody. It must not block.
+	Reported func(string)
 	// Refused is called when the file was changed and cannot be used; nil is Told. It must not block.
 	Refused func(string)
 }
@@ -121,11 +121,11 @@ const atOnce = 50 * time.Millisecond
 
 // Open reads a ring's file, which others must not be able to read. Errors wrap core.ErrInvalid.
 func Open(path string, o Options) (*Ring, error) {
-	if o.Told == nil {
-		o.Told = func(string) {}
+	if o.Reported == nil {
+		o.Reported = func(string) {}
 	}
 	if o.Refused == nil {
-		o.Refused = o.Told
+		o.Refused = o.Reported
 	}
 	r := &Ring{path: path, opt: o, watch: securefile.NewWatch(path)}
 	k, err := load(path)
@@ -210,7 +210,7 @@ func (r *Ring) current(now bool) *keys {
 		return r.keys.Load()
 	}
 	if had := r.keys.Load(); had.primary != k.primary || !slices.Equal(had.ids, k.ids) {
-		r.opt.Told(fmt.Sprintf("the key ring was read again: it seals with key %s, and has %d", k.primary, len(k.ids)))
+		r.opt.Reported(fmt.Sprintf("the key ring was read again: it seals with key %s, and has %d", k.primary, len(k.ids)))
 	}
 	r.keys.Store(k)
 	return k
@@ -222,8 +222,8 @@ func (k *keys) follows(had *keys) bool {
 	return slices.ContainsFunc(k.ids, func(id ID) bool { return slices.Contains(had.ids, id) })
 }
 
-// Seal seals bytes for a place. Sealed twice, the same bytes are others.
-func (r *Ring) Seal(plain, context []byte) []byte {
+// Encrypt seals bytes for a place. Sealed twice, the same bytes are others.
+func (r *Ring) Encrypt(plain, context []byte) []byte {
 	if r == nil {
 		return plain
 	}
@@ -236,13 +236,13 @@ func (r *Ring) Seal(plain, context []byte) []byte {
 }
 
 // Open opens bytes that were sealed for the place. Errors wrap ErrNoKey, ErrPlain or ErrTampered.
-func (r *Ring) Open(sealed, context []byte) ([]byte, error) {
-	id, ok := KeyOf(sealed)
+func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
+	id, ok := KeyOf(encrypted)
 	switch {
 	case !ok && r == nil:
-		return sealed, nil
-	case !ok && r.opt.AcceptPlain && (len(sealed) == 0 || sealed[0] != magic):
-		return sealed, nil
+		return encrypted, nil
+	case !ok && r.opt.AcceptPlain && (len(encrypted) == 0 || encrypted[0] != magic):
+		return encrypted, nil
 	case !ok:
 		return nil, ErrPlain
 	case r == nil:
@@ -254,7 +254,7 @@ func (r *Ring) Open(sealed, context []byte) ([]byte, error) {
 			return nil, fmt.Errorf("it is sealed with key %s, which the key ring %s lacks: %w", id, r.path, ErrNoKey)
 		}
 	}
-	plain, err := k.aead.Decrypt(sealed[2:], context)
+	plain, err := k.aead.Decrypt(encrypted[2:], context)
 	if err != nil {
 		return nil, fmt.Errorf("opened with key %s: %w", id, ErrTampered)
 	}

@@ -46,20 +46,20 @@ var (
 	plain = []byte(`{"password": "hunter2"}`)
 )
 
-func TestSealedBytesAreOpenedInTheirPlaceOnly(t *testing.T) {
+func TestEncryptedBytesAreOpenedInTheirPlaceOnly(t *testing.T) {
 	path, id := newFile(t)
 	r := open(t, path, keyring.Options{})
-	sealed := r.Seal(plain, here)
-	if bytes.Contains(sealed, []byte("hunter2")) || len(sealed) != len(plain)+keyring.Overhead {
-		t.Fatalf("sealed: %q, %d bytes, expected %d", sealed, len(sealed), len(plain)+keyring.Overhead)
+	encrypted := r.Encrypt(plain, here)
+	if bytes.Contains(encrypted, []byte("hunter2")) || len(encrypted) != len(plain)+keyring.Overhead {
+		t.Fatalf("sealed: %q, %d bytes, expected %d", encrypted, len(encrypted), len(plain)+keyring.Overhead)
 	}
-	if bytes.Equal(sealed, r.Seal(plain, here)) {
+	if bytes.Equal(encrypted, r.Encrypt(plain, here)) {
 		t.Error("sealed twice, the same bytes are the same: nonces repeat")
 	}
-	if got, ok := keyring.KeyOf(sealed); !ok || got != id || !bytes.HasPrefix(sealed, id.Header()) {
+	if got, ok := keyring.KeyOf(encrypted); !ok || got != id || !bytes.HasPrefix(encrypted, id.Header()) {
 		t.Errorf("sealed with key %v, %t, expected %v", got, ok, id)
 	}
-	got, err := r.Open(sealed, here)
+	got, err := r.Open(encrypted, here)
 	if err != nil || !bytes.Equal(got, plain) {
 		t.Fatalf("opened %q, %v", got, err)
 	}
@@ -71,11 +71,11 @@ func TestSealedBytesAreOpenedInTheirPlaceOnly(t *testing.T) {
 		"parts shifted": keyring.Context("job.state", "run-", "17"),
 		"no place":      nil,
 	} {
-		if got, err := r.Open(sealed, place); !errors.Is(err, keyring.ErrTampered) || got != nil {
+		if got, err := r.Open(encrypted, place); !errors.Is(err, keyring.ErrTampered) || got != nil {
 			t.Errorf("%s: opened %q, %v", name, got, err)
 		}
 	}
-	if got, err := r.Open(r.Seal(nil, here), here); err != nil || got == nil || len(got) != 0 {
+	if got, err := r.Open(r.Encrypt(nil, here), here); err != nil || got == nil || len(got) != 0 {
 		t.Errorf("nothing, sealed: %q, %v", got, err)
 	}
 }
@@ -83,34 +83,34 @@ func TestSealedBytesAreOpenedInTheirPlaceOnly(t *testing.T) {
 func TestChangedBytesAreNotOpened(t *testing.T) {
 	path, _ := newFile(t)
 	r := open(t, path, keyring.Options{})
-	sealed := r.Seal(plain, here)
-	for i := range sealed {
-		b := bytes.Clone(sealed)
+	encrypted := r.Encrypt(plain, here)
+	for i := range encrypted {
+		b := bytes.Clone(encrypted)
 		b[i] ^= 0x20
 		if got, err := r.Open(b, here); err == nil {
 			t.Errorf("byte %d changed: opened %q", i, got)
 		}
-		if got, err := r.Open(sealed[:i], here); err == nil {
+		if got, err := r.Open(encrypted[:i], here); err == nil {
 			t.Errorf("cut to %d bytes: opened %q", i, got)
 		}
 	}
-	if got, err := r.Open(append(bytes.Clone(sealed), 0), here); !errors.Is(err, keyring.ErrTampered) {
+	if got, err := r.Open(append(bytes.Clone(encrypted), 0), here); !errors.Is(err, keyring.ErrTampered) {
 		t.Errorf("made longer: opened %q, %v", got, err)
 	}
 }
 
-func TestWhatIsSealedLooksLikeNothingElse(t *testing.T) {
+func TestWhatIsEncryptedLooksLikeNothingElse(t *testing.T) {
 	path, id := newFile(t)
-	sealed := open(t, path, keyring.Options{}).Seal(plain, here)
+	encrypted := open(t, path, keyring.Options{}).Encrypt(plain, here)
 	enc, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if json.Valid(sealed) || sealed[0] == enc.EncodeAll(plain, nil)[0] || sealed[0] <= 1 {
-		t.Errorf("it begins with %x", sealed[:4])
+	if json.Valid(encrypted) || encrypted[0] == enc.EncodeAll(plain, nil)[0] || encrypted[0] <= 1 {
+		t.Errorf("it begins with %x", encrypted[:4])
 	}
 	n := 0
-	keyring.Find(bytes.Join([][]byte{[]byte("x"), sealed, {0xf5}, sealed, {0xf5, 1}}, nil), func(got keyring.ID) {
+	keyring.Find(bytes.Join([][]byte{[]byte("x"), encrypted, {0xf5}, encrypted, {0xf5, 1}}, nil), func(got keyring.ID) {
 		if got == id {
 			n++
 		}
@@ -120,16 +120,16 @@ func TestWhatIsSealedLooksLikeNothingElse(t *testing.T) {
 	}
 }
 
-func TestWithoutARingNothingIsSealedAndNothingSealedIsOpened(t *testing.T) {
+func TestWithoutARingNothingIsEncryptedAndNothingEncryptedIsOpened(t *testing.T) {
 	var none *keyring.Ring
-	if got := none.Seal(plain, here); !bytes.Equal(got, plain) {
+	if got := none.Encrypt(plain, here); !bytes.Equal(got, plain) {
 		t.Errorf("sealed: %q", got)
 	}
 	if got, err := none.Open(plain, here); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("opened: %q, %v", got, err)
 	}
 	path, id := newFile(t)
-	_, err := none.Open(open(t, path, keyring.Options{}).Seal(plain, here), here)
+	_, err := none.Open(open(t, path, keyring.Options{}).Encrypt(plain, here), here)
 	if !errors.Is(err, keyring.ErrNoKey) || !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), id.String()) || !strings.Contains(err.Error(), "--keyring") {
 		t.Errorf("what is sealed: %v", err)
 	}
@@ -156,9 +156,9 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, first := newFile(t)
 		var mu sync.Mutex
-		var told []string
-		r := open(t, path, keyring.Options{Told: func(s string) { mu.Lock(); defer mu.Unlock(); told = append(told, s) }})
-		old := r.Seal(plain, here)
+		var reported []string
+		r := open(t, path, keyring.Options{Reported: func(s string) { mu.Lock(); defer mu.Unlock(); reported = append(reported, s) }})
+		old := r.Encrypt(plain, here)
 		second, err := keyring.Add(path)
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(2 * time.Second)
-		early := other.Seal(plain, here)
+		early := other.Encrypt(plain, here)
 		if id, _ := keyring.KeyOf(early); id != second {
 			t.Fatalf("sealed with %v, expected %v", id, second)
 		}
@@ -176,7 +176,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 		if _, err := r.Open(early, here); err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range [][]byte{old, early, r.Seal(plain, here)} {
+		for _, b := range [][]byte{old, early, r.Encrypt(plain, here)} {
 			for _, ring := range []*keyring.Ring{r, other} {
 				if got, err := ring.Open(b, here); err != nil || !bytes.Equal(got, plain) {
 					t.Errorf("opened %q, %v", got, err)
@@ -190,12 +190,12 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(2 * time.Second)
-		r.Seal(plain, here)
+		r.Encrypt(plain, here)
 		if _, err := r.Open(old, here); !errors.Is(err, keyring.ErrNoKey) || !strings.Contains(err.Error(), first.String()) {
 			t.Errorf("sealed with a key that is retired: %v", err)
 		}
-		if len(told) != 2 {
-			t.Errorf("told: %q", told)
+		if len(reported) != 2 {
+			t.Errorf("told: %q", reported)
 		}
 	})
 }
@@ -203,8 +203,8 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 func TestAFileThatCannotBeUsedLeavesTheKeysThatWereRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, first := newFile(t)
-		var told []string
-		r := open(t, path, keyring.Options{Told: func(s string) { told = append(told, s) }})
+		var reported []string
+		r := open(t, path, keyring.Options{Reported: func(s string) { reported = append(reported, s) }})
 		foreign, _ := newFile(t)
 		for _, spoil := range []func() error{
 			func() error { return os.WriteFile(path, []byte("{"), 0o600) },
@@ -215,16 +215,16 @@ func TestAFileThatCannotBeUsedLeavesTheKeysThatWereRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-time.After(2 * time.Second)
-			sealed := r.Seal(plain, here)
-			if id, _ := keyring.KeyOf(sealed); id != first {
+			encrypted := r.Encrypt(plain, here)
+			if id, _ := keyring.KeyOf(encrypted); id != first {
 				t.Errorf("sealed with %v, expected %v", id, first)
 			}
-			if got, err := r.Open(sealed, here); err != nil || !bytes.Equal(got, plain) {
+			if got, err := r.Open(encrypted, here); err != nil || !bytes.Equal(got, plain) {
 				t.Errorf("opened %q, %v", got, err)
 			}
 		}
-		if len(told) != 3 || !strings.Contains(told[0], "stay") || !strings.Contains(told[2], "another key ring") {
-			t.Errorf("told: %q", told)
+		if len(reported) != 3 || !strings.Contains(reported[0], "stay") || !strings.Contains(reported[2], "another key ring") {
+			t.Errorf("told: %q", reported)
 		}
 	})
 }
@@ -272,12 +272,12 @@ func TestWrongFilesAreRefused(t *testing.T) {
 }
 
 // span reads a part of a sealed object as a bucket would give it.
-func span(k keyring.ObjectKey, sealed []byte, size, offset, length int64) ([]byte, error) {
+func span(k keyring.ObjectKey, encrypted []byte, size, offset, length int64) ([]byte, error) {
 	from, n := keyring.Span(size, offset, length)
-	if from > int64(len(sealed)) {
+	if from > int64(len(encrypted)) {
 		return nil, io.ErrUnexpectedEOF
 	}
-	part := sealed[from:min(from+n, int64(len(sealed)))]
+	part := encrypted[from:min(from+n, int64(len(encrypted)))]
 	return io.ReadAll(k.Open(io.NopCloser(bytes.NewReader(part)), size, offset, length))
 }
 
@@ -289,16 +289,16 @@ func TestAnyPartOfAnObjectCanBeRead(t *testing.T) {
 			data[i] = byte(i * 7 >> 3)
 		}
 		k := keyring.NewObjectKey()
-		sealed, err := io.ReadAll(k.Seal(bytes.NewReader(data)))
-		if err != nil || int64(len(sealed)) != keyring.SealedSize(size) {
-			t.Fatalf("%d bytes are sealed as %d, expected %d: %v", size, len(sealed), keyring.SealedSize(size), err)
+		encrypted, err := io.ReadAll(k.Encrypt(bytes.NewReader(data)))
+		if err != nil || int64(len(encrypted)) != keyring.EncryptedSize(size) {
+			t.Fatalf("%d bytes are sealed as %d, expected %d: %v", size, len(encrypted), keyring.EncryptedSize(size), err)
 		}
 		for _, offset := range []int64{0, 1, segment - 1, segment, segment + 1, 2*segment + 5, size - 1, size} {
 			for _, length := range []int64{0, 1, 16, segment, segment + 2, size} {
 				if offset < 0 || offset+length > size {
 					continue
 				}
-				got, err := span(k, sealed, size, offset, length)
+				got, err := span(k, encrypted, size, offset, length)
 				if err != nil || !bytes.Equal(got, data[offset:offset+length]) {
 					t.Errorf("%d of %d bytes from %d: %d bytes, %v", length, size, offset, len(got), err)
 				}
@@ -308,33 +308,33 @@ func TestAnyPartOfAnObjectCanBeRead(t *testing.T) {
 }
 
 func TestAnObjectThatWasChangedIsNotRead(t *testing.T) {
-	const segment, sealedSegment = keyring.ObjectSegment, keyring.ObjectSegment + 16
+	const segment, encryptedSegment = keyring.ObjectSegment, keyring.ObjectSegment + 16
 	size := int64(3*segment + 100)
 	data := bytes.Repeat([]byte("0123456789abcdef"), int(size)/16+1)[:size]
 	k := keyring.NewObjectKey()
-	sealed, _ := io.ReadAll(k.Seal(bytes.NewReader(data)))
-	other, _ := io.ReadAll(keyring.NewObjectKey().Seal(bytes.NewReader(data)))
-	swapped := bytes.Clone(sealed)
-	copy(swapped, sealed[sealedSegment:2*sealedSegment])
-	copy(swapped[sealedSegment:], sealed[:sealedSegment])
-	flipped := bytes.Clone(sealed)
-	flipped[2*sealedSegment+5] ^= 1
+	encrypted, _ := io.ReadAll(k.Encrypt(bytes.NewReader(data)))
+	other, _ := io.ReadAll(keyring.NewObjectKey().Encrypt(bytes.NewReader(data)))
+	swapped := bytes.Clone(encrypted)
+	copy(swapped, encrypted[encryptedSegment:2*encryptedSegment])
+	copy(swapped[encryptedSegment:], encrypted[:encryptedSegment])
+	flipped := bytes.Clone(encrypted)
+	flipped[2*encryptedSegment+5] ^= 1
 	for name, b := range map[string][]byte{
 		"segments swapped":      swapped,
 		"a byte changed":        flipped,
-		"cut between segments":  sealed[:3*sealedSegment],
-		"cut within a segment":  sealed[:3*sealedSegment-9],
-		"of another object":     append(bytes.Clone(other[:sealedSegment]), sealed[sealedSegment:]...),
-		"a segment left out":    append(bytes.Clone(sealed[:sealedSegment]), sealed[2*sealedSegment:]...),
+		"cut between segments":  encrypted[:3*encryptedSegment],
+		"cut within a segment":  encrypted[:3*encryptedSegment-9],
+		"of another object":     append(bytes.Clone(other[:encryptedSegment]), encrypted[encryptedSegment:]...),
+		"a segment left out":    append(bytes.Clone(encrypted[:encryptedSegment]), encrypted[2*encryptedSegment:]...),
 		"nothing":               {},
-		"another object's last": append(bytes.Clone(sealed[:3*sealedSegment]), other[3*sealedSegment:]...),
+		"another object's last": append(bytes.Clone(encrypted[:3*encryptedSegment]), other[3*encryptedSegment:]...),
 	} {
 		if got, err := span(k, b, size, 0, size); !errors.Is(err, keyring.ErrTampered) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
 	// It ends earlier by its row, too: the segment that is then the last one is not sealed as such.
-	if _, err := span(k, sealed, 2*segment, 0, 2*segment); !errors.Is(err, keyring.ErrTampered) {
+	if _, err := span(k, encrypted, 2*segment, 0, 2*segment); !errors.Is(err, keyring.ErrTampered) {
 		t.Errorf("made shorter by its row: %v", err)
 	}
 }
@@ -350,9 +350,9 @@ func (f *failing) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestSealingAnObjectTellsThatItsSourceFailed(t *testing.T) {
+func TestEncryptingAnObjectReportsThatItsSourceFailed(t *testing.T) {
 	for _, after := range []int{0, 10, keyring.ObjectSegment, 3 * keyring.ObjectSegment} {
-		if _, err := io.ReadAll(keyring.NewObjectKey().Seal(&failing{after})); err == nil || err.Error() != "gone" {
+		if _, err := io.ReadAll(keyring.NewObjectKey().Encrypt(&failing{after})); err == nil || err.Error() != "gone" {
 			t.Errorf("after %d bytes: %v", after, err)
 		}
 	}
@@ -361,7 +361,7 @@ func TestSealingAnObjectTellsThatItsSourceFailed(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	path, _ := newFile(f)
 	r := open(f, path, keyring.Options{})
-	f.Add(r.Seal(plain, here))
+	f.Add(r.Encrypt(plain, here))
 	f.Add([]byte{0xf5, 1, 1})
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -372,12 +372,12 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-func BenchmarkSealAndOpen(b *testing.B) {
+func BenchmarkEncryptAndOpen(b *testing.B) {
 	path, _ := newFile(b)
 	r := open(b, path, keyring.Options{})
 	data := bytes.Repeat([]byte("x"), 512)
 	for b.Loop() {
-		if _, err := r.Open(r.Seal(data, here), here); err != nil {
+		if _, err := r.Open(r.Encrypt(data, here), here); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -64,12 +64,12 @@ func nonce(segment int64, last bool) []byte {
 	return b
 }
 
-// Seal gives the bytes of r sealed, as they are read.
-func (k ObjectKey) Seal(r io.Reader) io.Reader {
-	return &sealer{gcm: k.gcm(), from: r, plain: make([]byte, 0, ObjectSegment+1)}
+// Encrypt gives the bytes of r sealed, as they are read.
+func (k ObjectKey) Encrypt(r io.Reader) io.Reader {
+	return &encrypter{gcm: k.gcm(), from: r, plain: make([]byte, 0, ObjectSegment+1)}
 }
 
-type sealer struct {
+type encrypter struct {
 	gcm     cipher.AEAD
 	from    io.Reader
 	plain   []byte // read and not sealed; a byte more than a segment tells that it is not the last
@@ -78,7 +78,7 @@ type sealer struct {
 	done    bool
 }
 
-func (s *sealer) Read(p []byte) (int, error) {
+func (s *encrypter) Read(p []byte) (int, error) {
 	for len(s.out) == 0 {
 		if s.done {
 			return 0, io.EOF
@@ -107,14 +107,14 @@ func Span(size, offset, length int64) (from, n int64) {
 	if length <= 0 {
 		return 0, 0
 	}
-	const sealed = ObjectSegment + tagBytes
+	const encrypted = ObjectSegment + tagBytes
 	first, last := offset/ObjectSegment, (offset+length-1)/ObjectSegment
-	end := min((last+1)*sealed, SealedSize(size))
-	return first * sealed, end - first*sealed
+	end := min((last+1)*encrypted, EncryptedSize(size))
+	return first * encrypted, end - first*encrypted
 }
 
-// SealedSize is how many bytes an object of size bytes has when it is sealed.
-func SealedSize(size int64) int64 { return size + (lastSegment(size)+1)*tagBytes }
+// EncryptedSize is how many bytes an object of size bytes has when it is sealed.
+func EncryptedSize(size int64) int64 { return size + (lastSegment(size)+1)*tagBytes }
 
 func lastSegment(size int64) int64 { return max(size-1, 0) / ObjectSegment }
 
@@ -123,13 +123,13 @@ func lastSegment(size int64) int64 { return max(size-1, 0) / ObjectSegment }
 func (k ObjectKey) Open(r io.ReadCloser, size, offset, length int64) io.ReadCloser {
 	first := offset / ObjectSegment
 	return &opener{gcm: k.gcm(), from: r, segment: first, last: lastSegment(size), size: size, skip: offset - first*ObjectSegment, left: length,
-		sealed: make([]byte, ObjectSegment+tagBytes)}
+		encrypted: make([]byte, ObjectSegment+tagBytes)}
 }
 
 type opener struct {
 	gcm           cipher.AEAD
 	from          io.ReadCloser
-	sealed        []byte
+	encrypted     []byte
 	plain         []byte // opened and not given out
 	segment, last int64
 	size          int64
@@ -158,7 +158,7 @@ func (o *opener) next() ([]byte, error) {
 	if o.segment == o.last {
 		want = o.size - o.segment*ObjectSegment
 	}
-	b := o.sealed[:want+tagBytes]
+	b := o.encrypted[:want+tagBytes]
 	if _, err := io.ReadFull(o.from, b); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = fmt.Errorf("the object ends in its segment %d of %d: %w", o.segment, o.last+1, ErrTampered)

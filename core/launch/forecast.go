@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/forecast"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
@@ -23,13 +23,13 @@ const (
 
 // Outlook says what a forecast of a launch is made of.
 type Outlook struct {
-	At      time.Time // of the launch; of a run under way, now
-	Slots   int       // of all workers; 0: no limit
-	Samples int       // forecast.DefaultSamples when 0
-	Book    *gate.Book
-	Types   func(string) (playbooks.Type, bool)
-	Past    func(step, uses string) *forecast.Learned // nil, or nil of a step: nothing is known
-	Ended   func(index int) bool                      // hosts that have nothing left to do; nil: none
+	At          time.Time // of the launch; of a run under way, now
+	Concurrency int       // of all workers; 0: no limit
+	Samples     int       // forecast.DefaultSamples when 0
+	Calendar    *admission.Calendar
+	Types       func(string) (playbooks.Type, bool)
+	Past        func(step, uses string) *forecast.Learned // nil, or nil of a step: nothing is known
+	Ended       func(index int) bool                      // hosts that have nothing left to do; nil: none
 }
 
 // Estimate is the forecast of a launch. Its Hosts are those of the launch; those that have ended are zero.
@@ -77,7 +77,7 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 	}
 	e := &Estimate{Steps: stepTimes(l, o.Past), Windows: make([]HostWindow, len(l.Hosts))}
 	in := forecast.Input{
-		At: o.At, Slots: o.Slots, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive, Samples: o.Samples,
+		At: o.At, Concurrency: o.Concurrency, MaxInFlight: l.Run.MaxInFlight, PerGroup: l.Run.PerGroup, HAGroups: l.Run.Disruptive, Samples: o.Samples,
 		Pause: l.Playbook.Strategy.PauseBetween.For, WaitForWindows: l.Playbook.Strategy.WaitForWindows, NextWaveAt: l.Playbook.Strategy.NextWaveAt, Seed: 1,
 	}
 	var left []int
@@ -86,7 +86,7 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 			left = append(left, i)
 		}
 	}
-	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, disruptive), book: o.Book, why: map[question]string{}}
+	w := stager{launch: l, at: o.At, times: e.Steps, steps: l.Snapshot.Steps(l.Playbook, disruptive), calendar: o.Calendar, why: map[question]string{}}
 	var passes []forecast.Input
 	for _, part := range l.Passes() {
 		w.from, w.to, w.work = part[0], part[1], map[string]*forecast.Work{}
@@ -122,15 +122,15 @@ func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 
 // stager turns a playbook's steps into the stages of hosts.
 type stager struct {
-	launch *Launch
-	at     time.Time
-	times  []StepTime
-	steps  *gate.Steps // nil: nothing is gated
-	book   *gate.Book
-	from   int                       // step: a pass of the run, see Turns
-	to     int                       // the step behind it
-	work   map[string]*forecast.Work // by the host's window set: all else is the same
-	why    map[question]string
+	launch   *Launch
+	at       time.Time
+	times    []StepTime
+	steps    *admission.Steps // nil: nothing is gated
+	calendar *admission.Calendar
+	from     int                       // step: a pass of the run, see Turns
+	to       int                       // the step behind it
+	work     map[string]*forecast.Work // by the host's window set: all else is the same
+	why      map[question]string
 }
 
 type question struct {
@@ -151,13 +151,13 @@ func (w *stager) of(h core.Host) *forecast.Work {
 		}
 		step := forecast.Step{Took: t.Took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}
 		stage := forecast.Stage{}
-		if w.steps != nil && w.book != nil {
-			if q, gated := l.Snapshot.Windows.Question(w.steps, i, h, 0); gated {
-				set := w.book.Compiled(w.at, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
-				stage = forecast.Stage{Gated: true, Windows: set, Need: q.Need}
+		if w.steps != nil && w.calendar != nil {
+			if q, windowed := l.Snapshot.Windows.Question(w.steps, i, h, 0); windowed {
+				set := w.calendar.Compiled(w.at, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+				stage = forecast.Stage{Windowed: true, Windows: set, Need: q.Need}
 			}
 		}
-		if n := len(work.Stages); n > 0 && !stage.Gated {
+		if n := len(work.Stages); n > 0 && !stage.Windowed {
 			work.Stages[n-1].Steps = append(work.Stages[n-1].Steps, step)
 			continue
 		}
@@ -174,7 +174,7 @@ func (w *stager) of(h core.Host) *forecast.Work {
 // window says what the first gated stage waits for.
 func (w *stager) window(work *forecast.Work) HostWindow {
 	for _, s := range work.Stages {
-		if !s.Gated {
+		if !s.Windowed {
 			continue
 		}
 		q := question{s.Windows, s.Need}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/core/secrets"
@@ -52,10 +52,10 @@ type Options struct {
 	NodeSecrets []string
 
 	// Windows are the service windows that gated steps keep to; nil gates nothing.
-	Windows *gate.Book
-	// SkipUnfit leaves out hosts that no window fits, and lists them in Launch.Unfit. Without
+	Windows *admission.Calendar
+	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.Unfit. Without
 	// it they are an *UnfitError.
-	SkipUnfit bool
+	SkipNoWindow bool
 	// Need is the time that a gated step without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
 	Need func(playbook, step, uses string) (time.Duration, bool)
@@ -78,7 +78,7 @@ type Launch struct {
 	Snapshot Snapshot
 	After    rollout.After // who comes after whom; nil in a run that disrupts nothing
 	Starts   []Start       // of each of Hosts; nil when no step waits for a window
-	Unfit    []Unfit       // hosts left out by Options.SkipUnfit
+	NoWindow []NoWindow    // hosts left out by Options.SkipNoWindow
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string
@@ -135,7 +135,7 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 
 // Repeatable reports whether another run may be made of the launch by Again: whether the time has no part in which
 // hosts it is for, and when they start. targets: reads neither the time nor the run.
-func (l *Launch) Repeatable() bool { return l.Snapshot.Windows == nil && len(l.Unfit) == 0 }
+func (l *Launch) Repeatable() bool { return l.Snapshot.Windows == nil && len(l.NoWindow) == 0 }
 
 // Again makes the launch of another run of a launch that is Repeatable. The two share what they have in common.
 func (l *Launch) Again(run, launchedBy, trace string, now time.Time) (*Launch, error) {

@@ -308,9 +308,9 @@ func TestTags(t *testing.T) {
 // run outside of them.
 func TestSnapshotWithWindowsIsNotForOlderWorkers(t *testing.T) {
 	for _, tt := range []struct {
-		windows *Gating
+		windows *Admission
 		want    string
-	}{{nil, `"version":1`}, {&Gating{Board: "windows/r"}, `"version":2`}} {
+	}{{nil, `"version":1`}, {&Admission{Board: "windows/r"}, `"version":2`}} {
 		data, err := Snapshot{Run: "r", Windows: tt.windows}.Encode()
 		if err != nil || !strings.Contains(string(data), tt.want) {
 			t.Errorf("with windows %v: %s, %v: expected %s", tt.windows, data, err, tt.want)

@@ -31,7 +31,7 @@ type Plan struct {
 	WaitForWindows bool         `json:"wait_for_windows,omitempty"`
 	Change         string       `json:"change,omitempty"` // what an approval's change: is bound to, sha256:HEX
 	Windows        []PlanWindow `json:"windows,omitempty"`
-	Unfit          []Unfit      `json:"unfit,omitempty"` // hosts that no window fits
+	NoWindow       []NoWindow   `json:"unfit,omitempty"` // hosts that no window fits
 }
 
 // PlanWindow is one window set that steps wait for.
@@ -139,7 +139,7 @@ func (l *Launch) planWindows(p *Plan) {
 	if g == nil {
 		return
 	}
-	p.WaitForWindows, p.Change, p.Unfit = l.Playbook.Strategy.WaitForWindows, g.Change, l.Unfit
+	p.WaitForWindows, p.Change, p.NoWindow = l.Playbook.Strategy.WaitForWindows, g.Change, l.NoWindow
 	sets := map[string]*PlanWindow{}
 	for _, set := range slices.Sorted(maps.Keys(g.Targets)) {
 		if set == "" {

@@ -13,8 +13,8 @@ func TestFaultW5HostsOfOtherPoolsAreRefused(t *testing.T) {
 	t.Parallel()
 	hosts := []core.Host{{Name: "anywhere"}, {Name: "ams", Pool: "eu"}, {Name: "nyc", Pool: "us"}}
 	for name, c := range map[string]struct {
-		targets, book, pool string
-		says                []string // of the refusal; none: the run is made
+		targets, playbook, pool string
+		says                    []string // of the refusal; none: the run is made
 	}{
 		"a host of another pool":          {"true", "", "eu", []string{`"eu"`, `pool "us" has nyc`, "--pool us"}},
 		"hosts of two other pools":        {"true", "", "default", []string{`"default"`, `pool "eu" has ams; pool "us" has nyc`}},
@@ -27,8 +27,8 @@ func TestFaultW5HostsOfOtherPoolsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			src := "playbook: p\ntargets: '" + c.targets + "'\nsteps: [{uses: command, with: {run: date}}]\n"
-			if c.book != "" {
-				src += "pool: " + c.book + "\n"
+			if c.playbook != "" {
+				src += "pool: " + c.playbook + "\n"
 			}
 			p, err := playbooks.Parse("p.yaml", []byte(src), playbooks.Options{})
 			if err != nil {

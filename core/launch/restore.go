@@ -22,7 +22,7 @@ type encodedRun struct {
 
 // EncodeRun writes what a run is in the queue, but for its snapshot, so that Restore can bring it back.
 func EncodeRun(r queue.Run) ([]byte, error) {
-	r.Payload, r.Settled = nil, nil
+	r.Payload, r.FinishedJobs = nil, nil
 	data, err := json.Marshal(encodedRun{runVersion, r})
 	if err != nil {
 		return nil, fmt.Errorf("write run %s: %w", r.ID, err)
@@ -34,8 +34,8 @@ func EncodeRun(r queue.Run) ([]byte, error) {
 type Restorer struct {
 	Types func(name string) (playbooks.Type, bool) // as playbooks.Options.Types
 
-	mu    sync.Mutex
-	books map[[sha256.Size]byte]*playbooks.Playbook // of which most runs are
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]*playbooks.Playbook // of which most runs are
 }
 
 // maxBooks is how many parsed playbooks a Restorer keeps: reading one takes longer than all else of a run of few hosts.
@@ -55,13 +55,13 @@ func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
 	if e.Version < 1 || e.Version > runVersion {
 		return nil, fmt.Errorf("read run %s: version %d, expected 1 to %d; was it accepted by a newer server? %w", s.Run, e.Version, runVersion, core.ErrInvalid)
 	}
-	book, err := r.book(&s)
+	playbook, err := r.book(&s)
 	if err != nil {
 		return nil, fmt.Errorf("read the playbook of run %s: %w", s.Run, err)
 	}
 	l := &Launch{
-		Playbook: book, Run: e.Run, Snapshot: s,
-		Hosts: make([]core.Host, len(e.Run.Targets)), Limits: rollout.Limits(book.Strategy.Waves, len(e.Run.Targets)),
+		Playbook: playbook, Run: e.Run, Snapshot: s,
+		Hosts: make([]core.Host, len(e.Run.Targets)), Limits: rollout.Limits(playbook.Strategy.Waves, len(e.Run.Targets)),
 	}
 	l.Run.Payload = snapshot
 	for i, t := range e.Run.Targets {
@@ -72,7 +72,7 @@ func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
 	return l, nil
 }
 
-// book is the playbook of a snapshot, which launches share and do not change.
+// playbook is the playbook of a snapshot, which launches share and do not change.
 func (r *Restorer) book(s *Snapshot) (*playbooks.Playbook, error) {
 	text, err := json.Marshal([]any{s.File, s.Source, s.Vars})
 	if err != nil {
@@ -80,19 +80,19 @@ func (r *Restorer) book(s *Snapshot) (*playbooks.Playbook, error) {
 	}
 	key := sha256.Sum256(text)
 	r.mu.Lock()
-	book := r.books[key]
+	playbook := r.all[key]
 	r.mu.Unlock()
-	if book != nil {
-		return book, nil
+	if playbook != nil {
+		return playbook, nil
 	}
-	if book, err = playbooks.Parse(s.File, []byte(s.Source), playbooks.Options{Types: r.Types, Vars: s.Vars}); err != nil {
+	if playbook, err = playbooks.Parse(s.File, []byte(s.Source), playbooks.Options{Types: r.Types, Vars: s.Vars}); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.books) >= maxBooks || r.books == nil {
-		r.books = map[[sha256.Size]byte]*playbooks.Playbook{}
+	if len(r.all) >= maxBooks || r.all == nil {
+		r.all = map[[sha256.Size]byte]*playbooks.Playbook{}
 	}
-	r.books[key] = book
-	return book, nil
+	r.all[key] = playbook
+	return playbook, nil
 }

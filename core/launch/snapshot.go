@@ -38,7 +38,7 @@ type Snapshot struct {
 	LaunchedBy string         `json:"launched_by,omitempty"`
 	Launched   time.Time      `json:"launched"`
 	Files      string         `json:"files,omitempty"`
-	Windows    *Gating        `json:"windows,omitempty"` // nil: no step waits for a window
+	Windows    *Admission     `json:"windows,omitempty"` // nil: no step waits for a window
 	Turns      *Turns         `json:"turns,omitempty"`   // nil: no host waits for another
 	// Secrets are the references that the definitions had for the secrets of its steps, by name; no values. Nil: no step lists
 	// a secret. A name that is not in it is one of the worker's own.

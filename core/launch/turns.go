@@ -67,8 +67,8 @@ func (t *Turns) Class(job int) int {
 	return sort.Search(len(t.Classes), func(i int) bool { return t.Classes[i].From > job }) - 1
 }
 
-// Gate is how many gates, from 0 on, a job must have passed before a step, less one: the last of them.
-func (t *Turns) Gate(step int) int {
+// Barrier is how many gates, from 0 on, a job must have passed before a step, less one: the last of them.
+func (t *Turns) Barrier(step int) int {
 	n := 0
 	for _, b := range t.Barriers {
 		if b.Step <= step {
@@ -79,8 +79,8 @@ func (t *Turns) Gate(step int) int {
 }
 
 // Waits tells whether the jobs of a class wait at a gate at all.
-func (t *Turns) Waits(gate, class int) bool {
-	return gate > 0 || len(t.Classes[class].After) > 0
+func (t *Turns) Waits(barrier, class int) bool {
+	return barrier > 0 || len(t.Classes[class].After) > 0
 }
 
 // Waves is how many waves the run has in all: the hosts go through them again behind each barrier.
@@ -115,11 +115,11 @@ func (l *Launch) Passes() [][2]int {
 // NextWave is the first wave, from 0 and as Waves counts, that waits at a barrier by what Awaited answered; ok is false where none does.
 func (l *Launch) NextWave(awaited map[string]int) (wave int, ok bool) {
 	for event := range awaited {
-		gate, class, turn := queue.ParseTurn(event)
-		if !turn || gate == 0 || l.Snapshot.Turns == nil || class >= len(l.Snapshot.Turns.Classes) {
+		barrier, class, turn := queue.ParseTurn(event)
+		if !turn || barrier == 0 || l.Snapshot.Turns == nil || class >= len(l.Snapshot.Turns.Classes) {
 			continue
 		}
-		at := gate*len(l.Limits) + rollout.Wave(l.Limits, l.Snapshot.Turns.Classes[class].From)
+		at := barrier*len(l.Limits) + rollout.Wave(l.Limits, l.Snapshot.Turns.Classes[class].From)
 		if !ok || at < wave {
 			wave, ok = at, true
 		}

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
 
-// Gating is what of a run's service windows is fixed at launch. The windows themselves may be
+// Admission is what of a run's service windows is fixed at launch. The windows themselves may be
 // edited while the run is under way: they are a document on the queue's board.
-type Gating struct {
+type Admission struct {
 	Board   string                   `json:"board"`              // name of the document, see calendar.Decode
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
 	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
@@ -38,7 +38,7 @@ type Planned struct {
 // Missed tells whether a job that comes to its first gated step at now, and is told to wait, has
 // missed the window that it was planned for. A job that had to wait for its wave, or for a step before, has
 // not where it came too late for it: only where it could have started, were it not for an edit.
-func (g *Gating) Missed(index int, q gate.Question, now time.Time) bool {
+func (g *Admission) Missed(index int, q admission.Question, now time.Time) bool {
 	i := slices.IndexFunc(g.Planned, func(p Planned) bool { return p.Set == q.Set && p.Need == q.Need })
 	if i < 0 || now.Before(g.Planned[i].From) {
 		return false
@@ -48,11 +48,11 @@ func (g *Gating) Missed(index int, q gate.Question, now time.Time) bool {
 
 // Steps says which steps of the run wait for windows; nil when none does. disruptive tells
 // whether a job type is.
-func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool) *gate.Steps {
+func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool) *admission.Steps {
 	if s.Windows == nil {
 		return nil
 	}
-	return gate.NewSteps(p, gate.Options{
+	return admission.NewSteps(p, admission.Options{
 		Check: s.Check, Disruptive: disruptive, Selected: s.Selects,
 		Learned: func(step, _ string) (time.Duration, bool) {
 			need, ok := s.Windows.Needs[step]
@@ -63,12 +63,12 @@ func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool
 
 // Question is what to ask before step i of a host's job; gated is false where it waits for
 // nothing.
-func (g *Gating) Question(steps *gate.Steps, i int, h core.Host, missed int) (q gate.Question, gated bool) {
-	set, gated := steps.Set(i, h)
-	if !gated {
-		return gate.Question{}, false
+func (g *Admission) Question(steps *admission.Steps, i int, h core.Host, missed int) (q admission.Question, windowed bool) {
+	set, windowed := steps.Set(i, h)
+	if !windowed {
+		return admission.Question{}, false
 	}
-	return gate.Question{Set: set, Need: steps.Need(i, h), Change: g.Change, Targets: g.Targets[set], Missed: missed}, true
+	return admission.Question{Set: set, Need: steps.Need(i, h), Change: g.Change, Targets: g.Targets[set], Missed: missed}, true
 }
 
 // Start is when a host's job begins.
@@ -83,8 +83,8 @@ type Start struct {
 	Zone   *time.Location // of the set
 }
 
-// Unfit is a host that no window fits.
-type Unfit struct {
+// NoWindow is a host that no window fits.
+type NoWindow struct {
 	Host     string        `json:"host"`
 	Customer string        `json:"customer,omitempty"`
 	Set      string        `json:"window_set"`
@@ -93,21 +93,21 @@ type Unfit struct {
 }
 
 // String is a line that names the host, what it asked for, and why it gets nothing.
-func (u Unfit) String() string {
+func (u NoWindow) String() string {
 	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need), u.Reason)
 }
 
-// UnfitError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid) holds.
-type UnfitError struct {
+// NoWindowError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid) holds.
+type NoWindowError struct {
 	Playbook string
 	Total    int // hosts selected
-	Hosts    []Unfit
+	Hosts    []NoWindow
 	// What approvals may be bound to, as in Gating: whoever approves first needs it.
 	Change  string
 	Targets map[string]string
 }
 
-func (e *UnfitError) Error() string {
+func (e *NoWindowError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "playbook %s: no window fits %d of %d hosts", e.Playbook, len(e.Hosts), e.Total)
 	for _, u := range e.Hosts {
@@ -117,14 +117,14 @@ func (e *UnfitError) Error() string {
 }
 
 // Is makes errors.Is(err, core.ErrInvalid) hold.
-func (e *UnfitError) Is(target error) bool { return target == core.ErrInvalid }
+func (e *NoWindowError) Is(target error) bool { return target == core.ErrInvalid }
 
 // asks is a window that a selected step asks for, if there is one.
 func asks(p *playbooks.Playbook, o Options) string {
 	selects := Snapshot{Tags: o.Tags, SkipTags: o.SkipTags}
 	for i, s := range p.Calls() {
 		runs := i >= len(p.Steps) || selects.Selects(s.Tags)
-		if window := cmp.Or(s.Window, p.Window, gate.None); window != gate.None && runs && !o.Check {
+		if window := cmp.Or(s.Window, p.Window, admission.None); window != admission.None && runs && !o.Check {
 			return window
 		}
 	}
@@ -139,20 +139,20 @@ func (l *Launch) place(hosts, all []core.Host, o Options) error {
 	}
 	steps, err := l.fix(hosts, o)
 	if err != nil || !steps.Any() {
-		l.Inert = !gate.NewSteps(p, gate.Options{Disruptive: o.disruptive}).Any()
+		l.Inert = !admission.NewSteps(p, admission.Options{Disruptive: o.disruptive}).Any()
 		l.Snapshot.Windows = nil
 		return cmp.Or(err, l.order(hosts, all, o))
 	}
-	starts, unfit, err := l.starts(hosts, steps, o)
+	starts, noWindow, err := l.starts(hosts, steps, o)
 	if err != nil {
 		return err
 	}
-	if len(unfit) > 0 {
-		if !o.SkipUnfit || len(unfit) == len(hosts) {
+	if len(noWindow) > 0 {
+		if !o.SkipNoWindow || len(noWindow) == len(hosts) {
 			g := l.Snapshot.Windows
-			return &UnfitError{Playbook: p.Name, Total: len(hosts), Hosts: unfit, Change: g.Change, Targets: g.Targets}
+			return &NoWindowError{Playbook: p.Name, Total: len(hosts), Hosts: noWindow, Change: g.Change, Targets: g.Targets}
 		}
-		l.Unfit = unfit
+		l.NoWindow = noWindow
 		hosts = slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { _, ok := starts[h.Name]; return !ok })
 	}
 	start := func(h core.Host) time.Time { return starts[h.Name].At }
@@ -203,13 +203,13 @@ func (o Options) disruptive(uses string) bool {
 }
 
 // fix writes down what approvals are bound to and what was learned, and returns what is gated.
-func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
+func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 	p := l.Playbook
-	change, err := gate.ChangeHash(p.Source, o.Vars)
+	change, err := admission.ChangeHash(p.Source, o.Vars)
 	if err != nil {
 		return nil, fmt.Errorf("playbook %s: %w", p.Name, err)
 	}
-	g := &Gating{Board: o.Board, Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
+	g := &Admission{Board: o.Board, Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
 	l.Snapshot.Windows = g
 	if o.Need != nil {
 		for _, s := range p.Calls() {
@@ -223,27 +223,27 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*gate.Steps, error) {
 		return nil, err
 	}
 	for set, names := range steps.Hosts(hosts) {
-		g.Targets[set] = gate.TargetsHash(names)
+		g.Targets[set] = admission.TargetsHash(names)
 	}
 	return steps, nil
 }
 
 // starter asks when hosts may begin. Hosts with the same question ask once.
 type starter struct {
-	gating *Gating
-	steps  *gate.Steps
-	book   *gate.Book
-	now    time.Time
-	asked  map[gate.Question]gate.Answer
-	dues   map[gate.Question]time.Time
-	lasts  map[gate.Question]time.Time
+	gating   *Admission
+	steps    *admission.Steps
+	calendar *admission.Calendar
+	now      time.Time
+	asked    map[admission.Question]admission.Answer
+	dues     map[admission.Question]time.Time
+	lasts    map[admission.Question]time.Time
 }
 
 // due is when a job that has to wait is given out.
-func (s *starter) due(q gate.Question, a gate.Answer) time.Time {
+func (s *starter) due(q admission.Question, a admission.Answer) time.Time {
 	at, known := s.dues[q]
 	if !known && !a.Next.IsZero() {
-		at = s.book.Liftable(s.now, q, a.Next)
+		at = s.calendar.Liftable(s.now, q, a.Next)
 		s.dues[q] = at
 	}
 	return at
@@ -261,7 +261,7 @@ func compareLast(a, b time.Time) int {
 }
 
 // plan writes down the window that a question's hosts are planned for.
-func (s *starter) plan(q gate.Question, a gate.Answer) {
+func (s *starter) plan(q admission.Question, a admission.Answer) {
 	from := a.Next
 	if a.Open {
 		from = s.now
@@ -269,7 +269,7 @@ func (s *starter) plan(q gate.Question, a gate.Answer) {
 	if from.IsZero() {
 		return
 	}
-	c := s.book.Compiled(s.now, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+	c := s.calendar.Compiled(s.now, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
 	e, err := c.Explain(from, q.Need)
 	if err != nil || !e.Fits {
 		return // beyond what was worked out: nobody is held to it
@@ -280,27 +280,27 @@ func (s *starter) plan(q gate.Question, a gate.Answer) {
 }
 
 // starts finds each host's start, and the hosts that have none.
-func (l *Launch) starts(hosts []core.Host, steps *gate.Steps, o Options) (map[string]Start, []Unfit, error) {
-	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[gate.Question]gate.Answer{}, map[gate.Question]time.Time{}, map[gate.Question]time.Time{}}
+func (l *Launch) starts(hosts []core.Host, steps *admission.Steps, o Options) (map[string]Start, []NoWindow, error) {
+	s := &starter{l.Snapshot.Windows, steps, o.Windows, o.Now, map[admission.Question]admission.Answer{}, map[admission.Question]time.Time{}, map[admission.Question]time.Time{}}
 	o.Windows.Warm(o.Now, slices.Collect(maps.Keys(s.gating.Targets))...)
 	starts := make(map[string]Start, len(hosts))
-	var unfit []Unfit
+	var noWindow []NoWindow
 	for _, h := range hosts {
 		start, why, err := s.start(h)
 		if err != nil {
 			return nil, nil, fmt.Errorf("playbook %s: host %s: %w", l.Playbook.Name, h.Name, err)
 		}
 		if why != "" {
-			unfit = append(unfit, Unfit{Host: h.Name, Customer: h.Customer, Set: start.Set, Need: start.Need, Reason: why})
+			noWindow = append(noWindow, NoWindow{Host: h.Name, Customer: h.Customer, Set: start.Set, Need: start.Need, Reason: why})
 			continue
 		}
 		starts[h.Name] = start
 	}
-	return starts, unfit, nil
+	return starts, noWindow, nil
 }
 
 // start is when a host may begin its first gated step, or why a step of its will never begin.
-func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
+func (s *starter) start(h core.Host) (start Start, noWindow string, err error) {
 	first := s.steps.First(0)
 	var seen []string
 	for i := first; i < s.steps.Len(); i = s.steps.First(i + 1) {
@@ -311,7 +311,7 @@ func (s *starter) start(h core.Host) (start Start, unfit string, err error) {
 		seen = append(seen, q.Set)
 		a, known := s.asked[q]
 		if !known {
-			if a, err = s.book.Ask(s.now, q); err != nil {
+			if a, err = s.calendar.Ask(s.now, q); err != nil {
 				return Start{}, "", err
 			}
 			s.asked[q] = a

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
@@ -28,9 +28,9 @@ window_sets:
   short: {timezone: UTC, allow: [{id: brief, rrule: "FREQ=DAILY", from: "08:00", to: "08:30"}]}
 `
 
-func bookOf(t testing.TB, text string) *gate.Book {
+func bookOf(t testing.TB, text string) *admission.Calendar {
 	t.Helper()
-	b, err := gate.NewBook([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
+	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func inSets(sets ...string) []core.Host {
 
 const upgrade = "window: service\nsteps: [{name: up, uses: firmware.set, needs: 1h, with: {x: 1}}]\n"
 
-func gated(t testing.TB, body string, hosts []core.Host, o Options) (*Launch, error) {
+func windowed(t testing.TB, body string, hosts []core.Host, o Options) (*Launch, error) {
 	t.Helper()
 	p, err := playbooks.Parse("test.yaml", []byte("playbook: test\ntargets: true\n"+body), playbooks.Options{})
 	if err != nil {
@@ -91,7 +91,7 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 		{"a step before that needs no window", "window: service\nsteps: [{uses: command, with: {run: x}}, {uses: firmware.set, needs: 1h, with: {x: 1}}]\n", []string{"sun", "sat"}, "sun sat", nil},
 		{"one set for all", "window: sat\nsteps: [{uses: firmware.set, needs: 1h, with: {x: 1}}]\n", []string{"sun", ""}, "sat sat", []queue.Segment{{Due: sat, Count: 2}}},
 	} {
-		l, err := gated(t, c.body, inSets(c.sets...), Options{})
+		l, err := windowed(t, c.body, inSets(c.sets...), Options{})
 		if err != nil {
 			t.Errorf("%s: %v", c.why, err)
 			continue
@@ -108,13 +108,13 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 // A freeze may be lifted: its hosts are given out when they could start without it, to wait
 // where they can be woken. What the rules say is not lifted, and its hosts wait as a segment.
 func TestFrozenHostsAreGivenOutEarly(t *testing.T) {
-	book := bookOf(t, windowText+`
+	cal := bookOf(t, windowText+`
   frozen: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}], deny: [{use: freeze/late}]}
   satfrozen: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}], deny: [{use: freeze/late}]}
 freezes:
   late: {timezone: UTC, from: 2026-11-19, to: 2026-11-25}
 `)
-	l, err := gated(t, upgrade, inSets("satfrozen", "frozen", "sat", "now"), Options{Windows: book})
+	l, err := windowed(t, upgrade, inSets("satfrozen", "frozen", "sat", "now"), Options{Windows: cal})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestPairsKeepTheirOrderWithinAnOccurrence(t *testing.T) {
 	hosts := inSets("sat", "sat", "sun", "sat")
 	hosts[0].HAGroup, hosts[1].HAGroup = "pair", "pair"
 	hosts[1].Labels = map[string]string{"ha_role": "standby"}
-	l, err := gated(t, "strategy: {waves: [2]}\n"+upgrade, hosts, Options{})
+	l, err := windowed(t, "strategy: {waves: [2]}\n"+upgrade, hosts, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,54 +151,54 @@ func TestNoWindowsNoSegments(t *testing.T) {
 	if err != nil || l.Starts != nil || l.Run.Segments != nil || l.Snapshot.Windows != nil || l.Asks != "service" {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err = gated(t, upgrade, inSets("sat", "short"), Options{Check: true}); err != nil || l.Starts != nil || l.Asks != "" {
+	if l, err = windowed(t, upgrade, inSets("sat", "short"), Options{Check: true}); err != nil || l.Starts != nil || l.Asks != "" {
 		t.Errorf("check mode: %+v, %v", l, err)
 	}
-	if l, err = gated(t, "window: service\n"+command, inSets("sat"), Options{}); err != nil || l.Starts != nil || l.Snapshot.Windows != nil || l.Asks != "service" || !l.Inert {
+	if l, err = windowed(t, "window: service\n"+command, inSets("sat"), Options{}); err != nil || l.Starts != nil || l.Snapshot.Windows != nil || l.Asks != "service" || !l.Inert {
 		t.Errorf("no disruptive step: %+v, %v", l, err)
 	}
 	const tagged = "window: service\nsteps: [{uses: command, tags: [soon], with: {run: x}}, {uses: firmware.set, needs: 1h, with: {x: 1}}]\n"
-	if l, err = gated(t, tagged, inSets("sat"), Options{Tags: []string{"soon"}}); err != nil || l.Starts != nil || l.Asks != "service" || l.Inert {
+	if l, err = windowed(t, tagged, inSets("sat"), Options{Tags: []string{"soon"}}); err != nil || l.Starts != nil || l.Asks != "service" || l.Inert {
 		t.Errorf("the disruptive step is not selected: %+v, %v", l, err)
 	}
 }
 
 func TestEveryHostThatNoWindowFitsIsListed(t *testing.T) {
 	hosts := inSets("now", "short", "", "nobody", "sat", "short")
-	_, err := gated(t, upgrade, hosts, Options{})
+	_, err := windowed(t, upgrade, hosts, Options{})
 	const want = `playbook test: no window fits 4 of 6 hosts
   h0001 (window set short, needs 1h): needs_reapproval: window set short: the longest window within 400 days lasts 30m, needed are 1h
   h0002 (window set none, needs 1h): the host has no window set, so it is closed; give it window_set: in the inventory
   h0003 (window set nobody, needs 1h): window set nobody is closed: no window set has the name "nobody"
   h0005 (window set short, needs 1h): needs_reapproval: window set short: the longest window within 400 days lasts 30m, needed are 1h`
-	if unfit, ok := errors.AsType[*UnfitError](err); !ok || len(unfit.Hosts) != 4 || !errors.Is(err, core.ErrInvalid) || err.Error() != want {
+	if noWindow, ok := errors.AsType[*NoWindowError](err); !ok || len(noWindow.Hosts) != 4 || !errors.Is(err, core.ErrInvalid) || err.Error() != want {
 		t.Errorf("%v\nexpected\n%s", err, want)
 	}
-	l, err := gated(t, upgrade, hosts, Options{SkipUnfit: true})
-	if err != nil || order(l) != "now sat" || len(l.Unfit) != 4 || len(l.Run.Targets) != 2 {
+	l, err := windowed(t, upgrade, hosts, Options{SkipNoWindow: true})
+	if err != nil || order(l) != "now sat" || len(l.NoWindow) != 4 || len(l.Run.Targets) != 2 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err = gated(t, upgrade, hosts[1:4], Options{SkipUnfit: true}); !errors.Is(err, core.ErrInvalid) {
+	if _, err = windowed(t, upgrade, hosts[1:4], Options{SkipNoWindow: true}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("nobody is left: %v", err)
 	}
 }
 
 func TestALaterStepThatNoWindowFits(t *testing.T) {
-	_, err := gated(t, "steps:\n  - {name: a, uses: firmware.set, window: now, needs: 1h, with: {x: 1}}\n  - {name: b, uses: firmware.set, window: short, needs: 1h, with: {x: 1}}\n", inSets("sat"), Options{})
-	if unfit, ok := errors.AsType[*UnfitError](err); !ok || unfit.Hosts[0].Set != "short" {
+	_, err := windowed(t, "steps:\n  - {name: a, uses: firmware.set, window: now, needs: 1h, with: {x: 1}}\n  - {name: b, uses: firmware.set, window: short, needs: 1h, with: {x: 1}}\n", inSets("sat"), Options{})
+	if noWindow, ok := errors.AsType[*NoWindowError](err); !ok || noWindow.Hosts[0].Set != "short" {
 		t.Errorf("%v, expected the second step's set to be named", err)
 	}
 }
 
 func TestNeedsAreGivenOrLearned(t *testing.T) {
 	const body = "window: service\nsteps: [{name: up, uses: firmware.set, with: {x: 1}}]\n"
-	if _, err := gated(t, body, inSets("now"), Options{}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "test.yaml:4:1") {
+	if _, err := windowed(t, body, inSets("now"), Options{}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "test.yaml:4:1") {
 		t.Errorf("%v, expected the place of the step", err)
 	}
 	need := func(playbook, step, uses string) (time.Duration, bool) {
 		return 2 * time.Hour, playbook+step+uses == "testupfirmware.set"
 	}
-	l, err := gated(t, body, inSets("now"), Options{Need: need})
+	l, err := windowed(t, body, inSets("now"), Options{Need: need})
 	if err != nil || l.Starts[0].Need != 2*time.Hour {
 		t.Fatalf("%+v, %v", l, err)
 	}
@@ -213,7 +213,7 @@ func TestNeedsAreGivenOrLearned(t *testing.T) {
 	}
 	steps := snapshot.Steps(p, func(string) bool { return true })
 	q, waits := snapshot.Windows.Question(steps, 0, l.Hosts[0], 1)
-	want := gate.Question{Set: "now", Need: 2 * time.Hour, Change: l.Snapshot.Windows.Change, Targets: gate.TargetsHash([]string{"h0000"}), Missed: 1}
+	want := admission.Question{Set: "now", Need: 2 * time.Hour, Change: l.Snapshot.Windows.Change, Targets: admission.TargetsHash([]string{"h0000"}), Missed: 1}
 	if !waits || q != want || snapshot.Windows.Board != "windows/r" {
 		t.Errorf("%+v, %v, expected %+v", q, waits, want)
 	}
@@ -221,8 +221,8 @@ func TestNeedsAreGivenOrLearned(t *testing.T) {
 
 // What plan prints is what an approval is bound to: it holds for this launch, and for no other.
 func TestApprovalIsBoundToWhatPlanPrints(t *testing.T) {
-	book := "vars: {x: a}\n" + upgrade
-	open, err := gated(t, book, inSets("now", "now"), Options{})
+	playbook := "vars: {x: a}\n" + upgrade
+	open, err := windowed(t, playbook, inSets("now", "now"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,13 +243,13 @@ window_sets:
 		vars      map[string]any
 		fits      bool
 	}{
-		{"what was approved", book, []string{"now", "now"}, nil, true},
-		{"one host more", book, []string{"now", "now", "now"}, nil, false},
-		{"one host less", book, []string{"now"}, nil, false},
-		{"an edited playbook", book + "# \n", []string{"now", "now"}, nil, false},
-		{"another var", book, []string{"now", "now"}, map[string]any{"x": "y"}, false},
+		{"what was approved", playbook, []string{"now", "now"}, nil, true},
+		{"one host more", playbook, []string{"now", "now", "now"}, nil, false},
+		{"one host less", playbook, []string{"now"}, nil, false},
+		{"an edited playbook", playbook + "# \n", []string{"now", "now"}, nil, false},
+		{"another var", playbook, []string{"now", "now"}, map[string]any{"x": "y"}, false},
 	} {
-		_, err := gated(t, c.body, inSets(c.sets...), Options{Windows: approved, Vars: c.vars})
+		_, err := windowed(t, c.body, inSets(c.sets...), Options{Windows: approved, Vars: c.vars})
 		if (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), "approval CHG1 was given for") {
 			t.Errorf("%s: %v", c.why, err)
 		}
@@ -260,17 +260,17 @@ window_sets:
 // that were selected, and leaving out one that no window fits does not void it.
 func TestApprovedTargetsIncludeHostsLeftOut(t *testing.T) {
 	const two = "steps:\n  - {name: a, uses: firmware.set, window: now, needs: 1h, with: {x: 1}}\n  - {name: b, uses: firmware.set, window: service, needs: 1h, with: {x: 1}}\n"
-	l, err := gated(t, two, inSets("sat", "short"), Options{SkipUnfit: true})
-	if err != nil || len(l.Unfit) != 1 || len(l.Hosts) != 1 {
+	l, err := windowed(t, two, inSets("sat", "short"), Options{SkipNoWindow: true})
+	if err != nil || len(l.NoWindow) != 1 || len(l.Hosts) != 1 {
 		t.Fatalf("%+v, %v", l, err)
 	}
-	if got, want := l.Snapshot.Windows.Targets["now"], gate.TargetsHash([]string{"h0000", "h0001"}); got != want {
+	if got, want := l.Snapshot.Windows.Targets["now"], admission.TargetsHash([]string{"h0000", "h0001"}); got != want {
 		t.Errorf("%s, expected %s: of both hosts", got, want)
 	}
 	targets := fmt.Sprintf("    approval: {id: CHG1, by: cab, targets: %q}\n", l.Plan().Windows[0].Targets)
-	book := bookOf(t, strings.Replace(windowText, "  now: {timezone: UTC, allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]}\n",
+	cal := bookOf(t, strings.Replace(windowText, "  now: {timezone: UTC, allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]}\n",
 		"  now:\n    timezone: UTC\n    allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]\n"+targets, 1))
-	if again, err := gated(t, two, inSets("sat", "short"), Options{SkipUnfit: true, Windows: book}); err != nil || len(again.Hosts) != 1 {
+	if again, err := windowed(t, two, inSets("sat", "short"), Options{SkipNoWindow: true, Windows: cal}); err != nil || len(again.Hosts) != 1 {
 		t.Errorf("%+v, %v", again, err)
 	}
 }
@@ -278,7 +278,7 @@ func TestApprovedTargetsIncludeHostsLeftOut(t *testing.T) {
 // What hosts are planned for travels to the workers, which count the windows that were missed.
 func TestPlannedWindows(t *testing.T) {
 	sat := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
-	l, err := gated(t, "strategy: {waves: [1, 100%]}\n"+upgrade, inSets("sat", "now", "sat"), Options{})
+	l, err := windowed(t, "strategy: {waves: [1, 100%]}\n"+upgrade, inSets("sat", "now", "sat"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,11 +287,11 @@ func TestPlannedWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := snapshot.Windows
-	q := gate.Question{Set: "sat", Need: time.Hour}
+	q := admission.Question{Set: "sat", Need: time.Hour}
 	for _, c := range []struct {
 		why   string
 		index int
-		q     gate.Question
+		q     admission.Question
 		after time.Duration // the window's opening
 		want  bool
 	}{
@@ -301,8 +301,8 @@ func TestPlannedWindows(t *testing.T) {
 		{"in a later wave, at the opening", 2, q, 0, true},
 		{"in a later wave, at the last moment", 2, q, 6 * time.Hour, true},
 		{"in a later wave, too late", 2, q, 6*time.Hour + time.Second, false},
-		{"another need", 0, gate.Question{Set: "sat", Need: time.Minute}, 0, false},
-		{"another set", 0, gate.Question{Set: "sun", Need: time.Hour}, 0, false},
+		{"another need", 0, admission.Question{Set: "sat", Need: time.Minute}, 0, false},
+		{"another set", 0, admission.Question{Set: "sun", Need: time.Hour}, 0, false},
 	} {
 		if got := g.Missed(c.index, c.q, sat.Add(c.after)); got != c.want {
 			t.Errorf("%s: %v", c.why, got)
@@ -313,8 +313,8 @@ func TestPlannedWindows(t *testing.T) {
 	}
 }
 
-func TestPlanOfAGatedLaunch(t *testing.T) {
-	l, err := gated(t, upgrade, inSets("now", "sun", "short"), Options{SkipUnfit: true})
+func TestPlanOfAWindowedLaunch(t *testing.T) {
+	l, err := windowed(t, upgrade, inSets("now", "sun", "short"), Options{SkipNoWindow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func many(n int) []core.Host {
 	return hosts
 }
 
-func manySets(t testing.TB) *gate.Book {
+func manySets(t testing.TB) *admission.Calendar {
 	var b strings.Builder
 	b.WriteString("freezes: {xmas: {timezone: Europe/Berlin, from: 2026-12-20, to: 2027-01-07}}\nwindow_sets:\n")
 	for i := range 100 {
@@ -352,7 +352,7 @@ func manySets(t testing.TB) *gate.Book {
 
 func TestSegmentsAreFew(t *testing.T) {
 	const waves = 3
-	l, err := gated(t, "strategy: {waves: [10, 10%, 100%]}\n"+upgrade, many(3000), Options{Windows: manySets(t)})
+	l, err := windowed(t, "strategy: {waves: [10, 10%, 100%]}\n"+upgrade, many(3000), Options{Windows: manySets(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,11 +374,11 @@ func TestSegmentsAreFew(t *testing.T) {
 func BenchmarkPrepare3000HostsIn100Sets(b *testing.B) {
 	hosts, text := many(3000), manySets(b).Documents()
 	for b.Loop() {
-		book, err := gate.NewBook(text)
+		cal, err := admission.NewCalendar(text)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := gated(b, "strategy: {waves: [10, 10%, 100%]}\n"+upgrade, hosts, Options{Windows: book}); err != nil {
+		if _, err := windowed(b, "strategy: {waves: [10, 10%, 100%]}\n"+upgrade, hosts, Options{Windows: cal}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -131,7 +131,7 @@ func (l *Ledger) acceptRow(n NewRun) *acceptRow {
 		n.Created = l.now()
 	}
 	r.hash = n.hash()
-	r.snapshot, r.queue, r.packed = l.seal(n.Snapshot, snapshotOf, n.ID), l.seal(n.Queue, queueOf, n.ID), packHosts(n.Jobs)
+	r.snapshot, r.queue, r.packed = l.encrypt(n.Snapshot, snapshotOf, n.ID), l.encrypt(n.Queue, queueOf, n.ID), packHosts(n.Jobs)
 	if n.Approvals > 0 {
 		r.phase = PhaseAwaiting
 	}

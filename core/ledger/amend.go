@@ -30,7 +30,7 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 	if err := n.validate(); err != nil {
 		return Run{}, err
 	}
-	snapshot, queue, hosts := l.seal(n.Snapshot, snapshotOf, n.ID), l.seal(n.Queue, queueOf, n.ID), packHosts(n.Jobs)
+	snapshot, queue, hosts := l.encrypt(n.Snapshot, snapshotOf, n.ID), l.encrypt(n.Queue, queueOf, n.ID), packHosts(n.Jobs)
 	return l.change(ctx, s, id, "amend run", func(t *tx, run *Run) error {
 		idle, err := unclaimed(ctx, t, run)
 		switch {

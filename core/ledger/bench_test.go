@@ -27,10 +27,10 @@ func benchJobs() int {
 
 func BenchmarkSQLite(b *testing.B) { benchmarks(b, onSQLite()) }
 
-func BenchmarkSQLiteSealed(b *testing.B) {
-	sealed := onSQLite()
-	sealed.ring, _ = newRing(b, keyring.Options{})
-	benchmarks(b, sealed)
+func BenchmarkSQLiteEncrypted(b *testing.B) {
+	encrypted := onSQLite()
+	encrypted.ring, _ = newRing(b, keyring.Options{})
+	benchmarks(b, encrypted)
 }
 
 func BenchmarkPostgres(b *testing.B) { benchmarks(b, onPostgres(b)) }

@@ -148,7 +148,7 @@ func (c *Copy) Keys() []keyring.ID { return slices.Sorted(maps.Keys(c.keys)) }
 func (c *Copy) noting(t Table) func(row []any) {
 	var at []int
 	for i, col := range t.Columns {
-		if slices.ContainsFunc(sealedColumns(), func(s sealedColumn) bool { return s.table == t.Name && s.name == col.Name }) {
+		if slices.ContainsFunc(encryptedColumns(), func(s encryptedColumn) bool { return s.table == t.Name && s.name == col.Name }) {
 			at = append(at, i)
 		}
 	}

@@ -141,7 +141,7 @@ func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, i
 		}
 		d.Version = before.Version + 1
 		if _, err := t.exec(ctx, `UPDATE documents SET version = $4, deleted = $5, revision = $6, who = $7, updated = $8, data = $9
-			WHERE kind = $1 AND tenant = $2 AND name = $3`, d.Kind, d.Tenant, d.Name, d.Version, deleted, d.Revision, who, micros(d.Updated), l.seal(d.Data, documentOf, d.Kind, d.Tenant, d.Name)); err != nil {
+			WHERE kind = $1 AND tenant = $2 AND name = $3`, d.Kind, d.Tenant, d.Name, d.Version, deleted, d.Revision, who, micros(d.Updated), l.encrypt(d.Data, documentOf, d.Kind, d.Tenant, d.Name)); err != nil {
 			return err
 		}
 		if note != nil {

@@ -39,13 +39,13 @@ const Once = time.Duration(-1)
 // KeepFolds is how long the ledger remembers that something was told, for those that fold.
 const KeepFolds = 30 * 24 * time.Hour
 
-// Tell writes down what happened. Where it has a Fold, the next of the same is handed on no earlier than span after the one
+// Report writes down what happened. Where it has a Fold, the next of the same is handed on no earlier than span after the one
 // before; until then they are counted. The same is told by any number of servers: that folds too.
-func (l *Ledger) Tell(ctx context.Context, h Happening, span time.Duration) error {
-	return l.db.transact(ctx, "write down that somebody is to be told of "+h.What, func(t *tx) error { return l.tell(ctx, t, h, span) })
+func (l *Ledger) Report(ctx context.Context, h Happening, span time.Duration) error {
+	return l.db.transact(ctx, "write down that somebody is to be told of "+h.What, func(t *tx) error { return l.report(ctx, t, h, span) })
 }
 
-func (l *Ledger) tell(ctx context.Context, t *tx, h Happening, span time.Duration) error {
+func (l *Ledger) report(ctx context.Context, t *tx, h Happening, span time.Duration) error {
 	for _, f := range []struct {
 		what, text string
 		needed     bool
@@ -57,7 +57,7 @@ func (l *Ledger) tell(ctx context.Context, t *tx, h Happening, span time.Duratio
 	now := micros(l.now())
 	due := t.now
 	h.ID = hex.EncodeToString(random(12))
-	args := []any{h.ID, h.What, h.Tenant, h.Subject, h.Fold, now, max(h.Count, 1), l.seal(h.Data, happeningPlace(h.ID, h.What, h.Fold)...)}
+	args := []any{h.ID, h.What, h.Tenant, h.Subject, h.Fold, now, max(h.Count, 1), l.encrypt(h.Data, happeningPlace(h.ID, h.What, h.Fold)...)}
 	switch {
 	case h.Fold == "":
 	case span == Once:
@@ -82,15 +82,15 @@ func (l *Ledger) tell(ctx context.Context, t *tx, h Happening, span time.Duratio
 
 // happened is tell for what happens to a run within a transaction of the ledger's own.
 func (l *Ledger) happened(ctx context.Context, t *tx, run *Run, what, why string) error {
-	return l.tellAll(ctx, t, []Happening{ofRun(run, what, why)})
+	return l.reportAll(ctx, t, []Happening{ofRun(run, what, why)})
 }
 
 func ofRun(run *Run, what, why string) Happening {
 	return Happening{What: what, Tenant: run.Tenant, Subject: "run:" + run.ID, Data: []byte(why)}
 }
 
-// tellAll is tell of several that do not fold.
-func (l *Ledger) tellAll(ctx context.Context, t *tx, all []Happening) error {
+// reportAll is tell of several that do not fold.
+func (l *Ledger) reportAll(ctx context.Context, t *tx, all []Happening) error {
 	if l.private {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (l *Ledger) tellAll(ctx context.Context, t *tx, all []Happening) error {
 	for i := range all {
 		h := &all[i]
 		id := hex.EncodeToString(random(12))
-		rows[i] = []any{id, h.What, h.Tenant, h.Subject, now, l.seal(h.Data, happeningPlace(id, h.What, "")...)}
+		rows[i] = []any{id, h.What, h.Tenant, h.Subject, now, l.encrypt(h.Data, happeningPlace(id, h.What, "")...)}
 	}
 	return t.set(ctx, columns{"id text", "what text", "tenant text", "subject text", "at bigint", "data bytea"},
 		`INSERT INTO happenings (id, what, tenant, subject, fold, at, latest, due, count, data)

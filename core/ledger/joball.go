@@ -11,8 +11,8 @@ import (
 // Bounds of one page of all jobs: so many are looked at together, and so many times, until the page is full. One that is
 // not full has a cursor all the same where there may be more.
 const (
-	lookTogether = 2000
-	lookTimes    = 50
+	pollTogether = 2000
+	pollTimes    = 50
 )
 
 // AllJobs lists the jobs of a run by index, also those without an outcome; open leaves out those that have one. Which are listed
@@ -43,11 +43,11 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 	} else if !slices.ContainsFunc(hosts, func(h JobHost) bool { return s.Allows(h.Tenant) }) {
 		return nil, "", noRun(id)
 	}
-	together := lookTogether
+	together := pollTogether
 	if !open {
 		together = p.limit()
 	}
-	for range lookTimes {
+	for range pollTimes {
 		batch := make([]int, 0, together)
 		for ; from < len(hosts) && len(batch) < together; from++ {
 			if h := &hosts[from]; (host == "" || h.Host == host) && s.Allows(h.Tenant) {

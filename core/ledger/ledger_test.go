@@ -126,10 +126,10 @@ var conformance = []struct {
 	{"migrations", testMigrations},
 	{"cursors of other lists", testForeignCursors},
 	{"closed", testClosed},
-	{"sealed", testSealed},
-	{"sealed since", testSealedSince},
-	{"resealed", testResealed},
-	{"resealed beside a service at work", testResealedAtWork},
+	{"sealed", testEncrypted},
+	{"sealed since", testEncryptedSince},
+	{"resealed", testReencrypted},
+	{"resealed beside a service at work", testReencryptedAtWork},
 }
 
 func TestSQLite(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSQLite(t *testing.T) {
 }
 
 // All that both databases have to show they show when everything is sealed, too.
-func TestSQLiteSealed(t *testing.T) {
+func TestSQLiteEncrypted(t *testing.T) {
 	t.Parallel()
 	b := onSQLite()
 	b.ring, _ = newRing(t, keyring.Options{})

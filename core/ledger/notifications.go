@@ -15,9 +15,9 @@ type NotificationState string
 
 // The states of a notification.
 const (
-	NotificationWaiting NotificationState = "waiting" // for its first try, or the next
-	NotificationSent    NotificationState = "sent"
-	NotificationDead    NotificationState = "dead" // given up; a person may have it sent again
+	NotificationWaiting      NotificationState = "waiting" // for its first try, or the next
+	NotificationSent         NotificationState = "sent"
+	NotificationDeadLettered NotificationState = "dead" // given up; a person may have it sent again
 )
 
 // Owner is whose channel it is: a tenant's, or the service's own, which is told of all tenants.
@@ -39,21 +39,21 @@ func (s Scope) owns(o Owner) bool { return s.all || !o.Service && s.Allows(o.Ten
 
 // Notification is one message to one channel.
 type Notification struct {
-	ID      string `json:"id"` // the same however often it is sent
-	Owner   `json:"-"`
-	Channel string            `json:"channel"`
-	Medium  string            `json:"medium"`
-	Kind    string            `json:"kind"`
-	Subject string            `json:"subject"` // of one subject a channel gets them in order
-	Run     string            `json:"run,omitempty"`
-	State   NotificationState `json:"state"`
-	Made    time.Time         `json:"made"`
-	Begun   time.Time         `json:"begun"` // its tries, or those since somebody had it sent again
-	Due     time.Time         `json:"due"`   // of the next try
-	Tries   int               `json:"tries"`
-	Reason  string            `json:"reason,omitempty"` // why the last try failed
-	Settled time.Time         `json:"settled,omitzero"`
-	Data    []byte            `json:"-"` // what is told; opaque
+	ID       string `json:"id"` // the same however often it is sent
+	Owner    `json:"-"`
+	Channel  string            `json:"channel"`
+	Medium   string            `json:"medium"`
+	Kind     string            `json:"kind"`
+	Subject  string            `json:"subject"` // of one subject a channel gets them in order
+	Run      string            `json:"run,omitempty"`
+	State    NotificationState `json:"state"`
+	Made     time.Time         `json:"made"`
+	Begun    time.Time         `json:"begun"` // its tries, or those since somebody had it sent again
+	Due      time.Time         `json:"due"`   // of the next try
+	Tries    int               `json:"tries"`
+	Reason   string            `json:"reason,omitempty"` // why the last try failed
+	Finished time.Time         `json:"settled,omitzero"`
+	Data     []byte            `json:"-"` // what is told; opaque
 	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where only the key is missing here.
 	Unreadable error `json:"-"`
 
@@ -69,13 +69,13 @@ const notificationColumns = `seq, id, service, tenant, channel, medium, kind, su
 
 func (l *Ledger) scanNotification(row scanner) (Notification, error) {
 	var n Notification
-	var service, made, begun, due, settled int64
-	err := row.Scan(&n.seq, &n.ID, &service, &n.Tenant, &n.Channel, &n.Medium, &n.Kind, &n.Subject, &n.Run, &n.State, &made, &begun, &due, &n.Tries, &n.Reason, &settled, &n.Data)
+	var service, made, begun, due, finished int64
+	err := row.Scan(&n.seq, &n.ID, &service, &n.Tenant, &n.Channel, &n.Medium, &n.Kind, &n.Subject, &n.Run, &n.State, &made, &begun, &due, &n.Tries, &n.Reason, &finished, &n.Data)
 	if err == nil {
 		n.Data, n.Unreadable = l.open(n.Data, noticeOf, n.ID)
 	}
 	n.Service = service == 1
-	n.Made, n.Begun, n.Due, n.Settled = fromMicros(made), fromMicros(begun), fromMicros(due), fromMicros(settled)
+	n.Made, n.Begun, n.Due, n.Finished = fromMicros(made), fromMicros(begun), fromMicros(due), fromMicros(finished)
 	return n, err
 }
 
@@ -99,13 +99,13 @@ func (l *Ledger) notify(ctx context.Context, t *tx, n *Notification) error {
 		return err
 	}
 	now := fromMicros(micros(l.now()))
-	n.State, n.Made, n.Begun, n.Tries, n.Reason, n.Settled = NotificationWaiting, now, now, 0, "", time.Time{}
+	n.State, n.Made, n.Begun, n.Tries, n.Reason, n.Finished = NotificationWaiting, now, now, 0, "", time.Time{}
 	if waiting >= MaxWaiting {
-		n.State, n.Settled, n.Reason = NotificationDead, now, fmt.Sprintf("%d notifications waited for this channel already", waiting)
+		n.State, n.Finished, n.Reason = NotificationDeadLettered, now, fmt.Sprintf("%d notifications waited for this channel already", waiting)
 	}
 	_, err := t.exec(ctx, `INSERT INTO notifications (id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, reason, settled, data)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, `+t.now+`, $11, $12, $13)`,
-		n.ID, n.flag(), n.Tenant, n.Channel, n.Medium, n.Kind, n.Subject, n.Run, string(n.State), micros(now), n.Reason, micros(n.Settled), l.seal(n.Data, noticeOf, n.ID))
+		n.ID, n.flag(), n.Tenant, n.Channel, n.Medium, n.Kind, n.Subject, n.Run, string(n.State), micros(now), n.Reason, micros(n.Finished), l.encrypt(n.Data, noticeOf, n.ID))
 	return err
 }
 
@@ -168,26 +168,26 @@ func (l *Ledger) ClaimNotification(ctx context.Context, by string, of Queue, ttl
 
 // Sent says that a claimed notification was taken. A claim that has ended and was taken over changes nothing: it is sent twice.
 func (l *Ledger) Sent(ctx context.Context, n Notification) error {
-	return l.settleNotification(ctx, n, NotificationSent, "", 0)
+	return l.finishNotification(ctx, n, NotificationSent, "", 0)
 }
 
 // Failed says why a claimed notification was not taken, and when to try again; dead gives it up.
-func (l *Ledger) Failed(ctx context.Context, n Notification, reason string, again time.Duration, dead bool) error {
+func (l *Ledger) Failed(ctx context.Context, n Notification, reason string, again time.Duration, deadLettered bool) error {
 	state := NotificationWaiting
-	if dead {
-		state = NotificationDead
+	if deadLettered {
+		state = NotificationDeadLettered
 	}
-	return l.settleNotification(ctx, n, state, reason, again)
+	return l.finishNotification(ctx, n, state, reason, again)
 }
 
-func (l *Ledger) settleNotification(ctx context.Context, n Notification, state NotificationState, reason string, again time.Duration) error {
-	settled := micros(l.now())
+func (l *Ledger) finishNotification(ctx context.Context, n Notification, state NotificationState, reason string, again time.Duration) error {
+	finished := micros(l.now())
 	if state == NotificationWaiting {
-		settled = 0
+		finished = 0
 	}
 	return l.db.transact(ctx, "settle a notification", func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE notifications SET state = $4, reason = $5, due = `+t.now+` + $6, settled = $7, claimed_by = '', claimed_until = 0
-			WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, n.seq, n.by, n.until, string(state), clean(reason, maxText), again.Microseconds(), settled)
+			WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, n.seq, n.by, n.until, string(state), clean(reason, maxText), again.Microseconds(), finished)
 		return err
 	})
 }
@@ -294,8 +294,8 @@ func (l *Ledger) NotificationCounts(ctx context.Context, s Scope) ([]Notificatio
 
 // Retention of notifications.
 const (
-	KeepSent = 30 * 24 * time.Hour
-	KeepDead = 90 * 24 * time.Hour
+	KeepSent         = 30 * 24 * time.Hour
+	KeepDeadLettered = 90 * 24 * time.Hour
 )
 
 // PruneNotifications forgets up to max notifications that were settled long ago, and what folds nothing any more. It tells how many
@@ -307,7 +307,7 @@ func (l *Ledger) PruneNotifications(ctx context.Context, max int) (removed int, 
 		span  time.Duration
 	}{
 		{`DELETE FROM notifications WHERE seq IN (SELECT seq FROM notifications WHERE state = 'sent' AND settled > 0 AND settled < $1 ORDER BY settled, seq LIMIT $2)`, KeepSent},
-		{`DELETE FROM notifications WHERE seq IN (SELECT seq FROM notifications WHERE state = 'dead' AND settled > 0 AND settled < $1 ORDER BY settled, seq LIMIT $2)`, KeepDead},
+		{`DELETE FROM notifications WHERE seq IN (SELECT seq FROM notifications WHERE state = 'dead' AND settled > 0 AND settled < $1 ORDER BY settled, seq LIMIT $2)`, KeepDeadLettered},
 		{`DELETE FROM happenings WHERE seq IN (SELECT seq FROM happenings WHERE routed = 1 AND due < $1 LIMIT $2)`, KeepFolds},
 	} {
 		err := l.db.transact(ctx, "forget notifications", func(t *tx) error {

@@ -68,21 +68,21 @@ func testHappenings(t *testing.T, b *backend) {
 func testFolds(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()
-	tell := func(h ledger.Happening, span time.Duration) {
+	report := func(h ledger.Happening, span time.Duration) {
 		t.Helper()
-		if err := l.Tell(ctx, h, span); err != nil {
+		if err := l.Report(ctx, h, span); err != nil {
 			t.Fatal(err)
 		}
 	}
 	away := ledger.Happening{What: "queue_away", Subject: "queue", Fold: "queue", Data: []byte("refused")}
-	tell(away, time.Hour)
-	tell(away, time.Hour)
-	tell(ledger.Happening{What: "queue_back", Subject: "queue", Fold: "queue"}, time.Hour) // another what
+	report(away, time.Hour)
+	report(away, time.Hour)
+	report(ledger.Happening{What: "queue_back", Subject: "queue", Fold: "queue"}, time.Hour) // another what
 	wantHappened(t, l, "queue_away queue x2 refused", "queue_back queue x1")
 
 	// What was handed on is told again no earlier than a span later, however often it happens.
 	all := must[[]ledger.Happening](t)(l.Happenings(ctx, 10))
-	tell(away, time.Hour) // while one server hands it on
+	report(away, time.Hour) // while one server hands it on
 	if done := must[bool](t)(l.Route(ctx, all[0], []ledger.Notification{message("n1", "queue")})); done {
 		t.Error("a happening was handed on without what was folded into it meanwhile")
 	}
@@ -90,13 +90,13 @@ func testFolds(t *testing.T, b *backend) {
 	if done := must[bool](t)(l.Route(ctx, all[0], []ledger.Notification{message("n1", "queue")})); !done || all[0].Count != 3 {
 		t.Errorf("%+v, %t", all[0], done)
 	}
-	tell(away, time.Hour)
-	tell(away, time.Hour)
+	report(away, time.Hour)
+	report(away, time.Hour)
 	wantHappened(t, l, "queue_back queue x1")
 	// One that went to nobody folds nothing.
-	tell(ledger.Happening{What: "nobody", Subject: "s", Fold: "f"}, time.Hour)
+	report(ledger.Happening{What: "nobody", Subject: "s", Fold: "f"}, time.Hour)
 	all = must[[]ledger.Happening](t)(l.Happenings(ctx, 10))
-	tell(ledger.Happening{What: "nobody", Subject: "s", Fold: "f"}, time.Hour) // meanwhile: that one is left
+	report(ledger.Happening{What: "nobody", Subject: "s", Fold: "f"}, time.Hour) // meanwhile: that one is left
 	if err := l.Dismiss(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
@@ -104,30 +104,30 @@ func testFolds(t *testing.T, b *backend) {
 	if err := l.Dismiss(ctx, must[[]ledger.Happening](t)(l.Happenings(ctx, 10))...); err != nil {
 		t.Fatal(err)
 	}
-	tell(ledger.Happening{What: "nobody", Subject: "s", Fold: "f"}, time.Hour)
+	report(ledger.Happening{What: "nobody", Subject: "s", Fold: "f"}, time.Hour)
 	wantHappened(t, l, "nobody s x1")
 	// After its span, at once. Spans are of the database's clock: here one that is over.
-	tell(ledger.Happening{What: "short", Subject: "s", Fold: "f"}, time.Microsecond)
+	report(ledger.Happening{What: "short", Subject: "s", Fold: "f"}, time.Microsecond)
 	for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, 10)) {
 		must[bool](t)(l.Route(ctx, h, []ledger.Notification{message("of-"+h.ID, "s")}))
 	}
-	tell(ledger.Happening{What: "short", Subject: "s", Fold: "f"}, time.Microsecond)
+	report(ledger.Happening{What: "short", Subject: "s", Fold: "f"}, time.Microsecond)
 	wantHappened(t, l, "short s x1")
 
 	once := ledger.Happening{What: "asks", Subject: "run:r", Fold: "r/1", Data: []byte("first")}
-	tell(once, ledger.Once)
+	report(once, ledger.Once)
 	once.Data = []byte("second")
-	tell(once, ledger.Once)
+	report(once, ledger.Once)
 	for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, 10)) {
 		if h.What == "asks" && (h.Count != 1 || string(h.Data) != "first") {
 			t.Errorf("%+v", h)
 		}
 		must[bool](t)(l.Route(ctx, h, []ledger.Notification{message("of-"+h.ID, "s")}))
 	}
-	tell(once, ledger.Once)
+	report(once, ledger.Once)
 	wantHappened(t, l)
 	for name, bad := range map[string]ledger.Happening{"what": {Subject: "s"}, "subject": {What: "w"}, "text": {What: "w", Subject: "\xff"}} {
-		wantErr(t, l.Tell(ctx, bad, 0), core.ErrInvalid, name)
+		wantErr(t, l.Report(ctx, bad, 0), core.ErrInvalid, name)
 	}
 }
 
@@ -138,7 +138,7 @@ func message(id, subject string) ledger.Notification {
 // Servers that hand on the same at once do it once.
 func testRouteRace(t *testing.T, b *backend) {
 	l := b.open(t)
-	if err := l.Tell(t.Context(), ledger.Happening{What: "w", Subject: "s"}, 0); err != nil {
+	if err := l.Report(t.Context(), ledger.Happening{What: "w", Subject: "s"}, 0); err != nil {
 		t.Fatal(err)
 	}
 	h := must[[]ledger.Happening](t)(l.Happenings(t.Context(), 1))[0]
@@ -168,7 +168,7 @@ func testRouteRace(t *testing.T, b *backend) {
 // put routes notifications, in order.
 func put(tb testing.TB, l *ledger.Ledger, all ...ledger.Notification) {
 	tb.Helper()
-	if err := l.Tell(tb.Context(), ledger.Happening{What: "w", Subject: "s"}, 0); err != nil {
+	if err := l.Report(tb.Context(), ledger.Happening{What: "w", Subject: "s"}, 0); err != nil {
 		tb.Fatal(err)
 	}
 	for _, h := range must[[]ledger.Happening](tb)(l.Happenings(tb.Context(), 1)) {
@@ -240,11 +240,11 @@ func testNotifications(t *testing.T, b *backend) {
 	if len(counts) != 3 || len(must[[]ledger.NotificationCount](t)(l.NotificationCounts(ctx, ledger.Tenants("other")))) != 0 {
 		t.Errorf("%+v", counts)
 	}
-	dead, _, err := l.Notifications(ctx, ledger.AllTenants(), ledger.NotificationFilter{State: ledger.NotificationDead, Channel: "ops", Kind: "k"}, ledger.Page{})
-	if err != nil || len(dead) != 1 || dead[0].ID != "a2" || dead[0].Reason != "410 Gone" || dead[0].Settled.IsZero() {
-		t.Errorf("%+v, %v", dead, err)
+	deadLettered, _, err := l.Notifications(ctx, ledger.AllTenants(), ledger.NotificationFilter{State: ledger.NotificationDeadLettered, Channel: "ops", Kind: "k"}, ledger.Page{})
+	if err != nil || len(deadLettered) != 1 || deadLettered[0].ID != "a2" || deadLettered[0].Reason != "410 Gone" || deadLettered[0].Finished.IsZero() {
+		t.Errorf("%+v, %v", deadLettered, err)
 	}
-	if back := must[ledger.Notification](t)(l.RetryNotification(ctx, ledger.AllTenants(), "alice", "a2")); back.State != ledger.NotificationWaiting || !back.Settled.IsZero() {
+	if back := must[ledger.Notification](t)(l.RetryNotification(ctx, ledger.AllTenants(), "alice", "a2")); back.State != ledger.NotificationWaiting || !back.Finished.IsZero() {
 		t.Errorf("%+v", back)
 	}
 	log, _, err := l.AuditLog(ctx, ledger.Tenants("acme"), ledger.AuditFilter{Action: "notification.retry"}, ledger.Page{})

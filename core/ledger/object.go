@@ -29,20 +29,20 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sealObject gives r as it is put into the bucket.
-func (l *Ledger) sealObject(o *Output, id core.JobID, r io.Reader) io.Reader {
+// encryptObject gives r as it is put into the bucket.
+func (l *Ledger) encryptObject(o *Output, id core.JobID, r io.Reader) io.Reader {
 	if l.ring == nil {
 		o.data = nil
 		return r
 	}
 	key := keyring.NewObjectKey()
-	o.data = l.ring.Seal(key[:], keyring.Context(outputPlace(objectOf, id, o.Name)...))
-	return key.Seal(r)
+	o.data = l.ring.Encrypt(key[:], keyring.Context(outputPlace(objectOf, id, o.Name)...))
+	return key.Encrypt(r)
 }
 
-// openObject reads a part of an object; sealedKey is nil of one that is not sealed.
-func (l *Ledger) openObject(ctx context.Context, o *Output, sealedKey []byte, id core.JobID, offset, length int64) (io.ReadCloser, error) {
-	if len(sealedKey) == 0 {
+// openObject reads a part of an object; encryptedKey is nil of one that is not sealed.
+func (l *Ledger) openObject(ctx context.Context, o *Output, encryptedKey []byte, id core.JobID, offset, length int64) (io.ReadCloser, error) {
+	if len(encryptedKey) == 0 {
 		if !l.ring.AcceptsPlain() {
 			return nil, keyring.ErrPlain
 		}
@@ -52,7 +52,7 @@ func (l *Ledger) openObject(ctx context.Context, o *Output, sealedKey []byte, id
 		}
 		return r, nil
 	}
-	key, err := l.objectKey(sealedKey, id, o.Name)
+	key, err := l.objectKey(encryptedKey, id, o.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func (l *Ledger) openObject(ctx context.Context, o *Output, sealedKey []byte, id
 	return key.Open(r, o.Size, offset, length), nil
 }
 
-func (l *Ledger) objectKey(sealed []byte, id core.JobID, name string) (keyring.ObjectKey, error) {
-	if _, ok := keyring.KeyOf(sealed); !ok {
+func (l *Ledger) objectKey(encrypted []byte, id core.JobID, name string) (keyring.ObjectKey, error) {
+	if _, ok := keyring.KeyOf(encrypted); !ok {
 		return keyring.ObjectKey{}, keyring.ErrTampered // a key in the clear was never written
 	}
-	b, err := l.ring.Open(sealed, keyring.Context(outputPlace(objectOf, id, name)...))
+	b, err := l.ring.Open(encrypted, keyring.Context(outputPlace(objectOf, id, name)...))
 	if err != nil {
 		return keyring.ObjectKey{}, err
 	}

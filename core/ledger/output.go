@@ -55,7 +55,7 @@ func (l *Ledger) PutOutput(ctx context.Context, id core.JobID, name string, r io
 	}
 	switch {
 	case int64(len(head)) <= limit:
-		o.data, o.Size = l.seal(head, outputPlace(outputOf, id, name)...), int64(len(head))
+		o.data, o.Size = l.encrypt(head, outputPlace(outputOf, id, name)...), int64(len(head))
 	case l.bucket == nil:
 		return Output{}, fmt.Errorf("output %s of job %s is over %d bytes, and the ledger has no bucket for it: %w", name, id, limit, core.ErrInvalid)
 	default:
@@ -72,7 +72,7 @@ func (l *Ledger) PutOutput(ctx context.Context, id core.JobID, name string, r io
 
 func (l *Ledger) upload(ctx context.Context, o *Output, seq int64, id core.JobID, r io.Reader) error {
 	plain := &counter{from: r}
-	r = l.sealObject(o, id, plain)
+	r = l.encryptObject(o, id, plain)
 	o.object = outputPrefix + strconv.FormatInt(seq, 10) + "/" + strconv.Itoa(id.Index) + "/" + hex.EncodeToString(random(8))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before Close it drops what was written

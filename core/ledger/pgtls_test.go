@@ -91,7 +91,7 @@ func TestPostgresRenewedFilesAreTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	swap := func(a *certs.Authority) {
+	swap := func(a *certs.CA) {
 		p := a.Sign(t, t.TempDir(), pgtest.User)
 		for from, to := range map[string]string{p.Cert: server.Client.Cert, p.Key: server.Client.Key} {
 			text, err := os.ReadFile(from)

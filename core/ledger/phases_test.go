@@ -145,16 +145,16 @@ func testAmendAwaits(t *testing.T, b *backend) {
 		if err != nil || r.Phase != ledger.PhaseAwaiting || r.Reason != "" {
 			t.Errorf("%s: %+v, %v", id, r, err)
 		}
-		told := 0
+		reported := 0
 		for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, ledger.MaxPage)) {
 			if h.What == ledger.HappenedAwaiting && h.Subject == "run:"+id {
-				if told++; (told > stand.approvals) != (string(h.Data) == "alice") {
-					t.Errorf("%s: the %d. time it says that %q changed it", id, told, h.Data)
+				if reported++; (reported > stand.approvals) != (string(h.Data) == "alice") {
+					t.Errorf("%s: the %d. time it says that %q changed it", id, reported, h.Data)
 				}
 			}
 		}
-		if told != stand.approvals+1 { // also when it was accepted
-			t.Errorf("%s: that it waits is told %d times", id, told)
+		if reported != stand.approvals+1 { // also when it was accepted
+			t.Errorf("%s: that it waits is told %d times", id, reported)
 		}
 		for _, phase := range []ledger.Phase{ledger.PhaseQueued, ledger.PhaseActive} {
 			_, err := l.SetPhase(ctx, ledger.AllTenants(), "alice", id, phase, "")

@@ -96,28 +96,28 @@ func TestPrivateLedger(t *testing.T) {
 }
 
 // A storage that is full is told of; what the caller got wrong is not.
-func TestBrokenStorageIsTold(t *testing.T) {
+func TestBrokenStorageIsReported(t *testing.T) {
 	t.Parallel()
-	var told []error
-	l := openPrivate(t, func(err error) { told = append(told, err) })
+	var reported []error
+	l := openPrivate(t, func(err error) { reported = append(reported, err) })
 	ctx := t.Context()
-	if _, err := l.Cancel(ctx, ledger.AllTenants(), "", "none", ""); err == nil || len(told) > 0 {
-		t.Errorf("%v, told %v", err, told)
+	if _, err := l.Cancel(ctx, ledger.AllTenants(), "", "none", ""); err == nil || len(reported) > 0 {
+		t.Errorf("%v, told %v", err, reported)
 	}
 	if err := l.Raw(ctx, `PRAGMA max_page_count = 1`); err != nil { // what it has stays
 		t.Fatal(err)
 	}
-	for i := 0; len(told) == 0 && i < 1000; i++ {
+	for i := 0; len(reported) == 0 && i < 1000; i++ {
 		n := newRun("r"+time.Duration(i).String(), "a", 1)
 		n.Snapshot = make([]byte, 4<<10)
 		for j := range n.Snapshot {
 			n.Snapshot[j] = byte(i*j*j + j>>3) // packs badly
 		}
-		if _, _, err := l.Accept(ctx, n); err != nil && len(told) == 0 {
+		if _, _, err := l.Accept(ctx, n); err != nil && len(reported) == 0 {
 			t.Fatalf("not told of %v", err)
 		}
 	}
-	if len(told) == 0 {
+	if len(reported) == 0 {
 		t.Error("it never got full")
 	}
 }

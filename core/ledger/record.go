@@ -29,8 +29,8 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 		o := &b.Outcomes[i]
 		m.outcomes[i] = ready{
 			Outcome: o,
-			reason:  l.sealReason(cleanReason(o.Reason), run, o.Index, o.Attempt),
-			detail:  l.seal(o.Detail, tryPlace(detailOf, run, o.Index, o.Attempt)...),
+			reason:  l.encryptReason(cleanReason(o.Reason), run, o.Index, o.Attempt),
+			detail:  l.encrypt(o.Detail, tryPlace(detailOf, run, o.Index, o.Attempt)...),
 		}
 	}
 	return m
@@ -268,7 +268,7 @@ func (l *Ledger) finish(ctx context.Context, t *tx, all []*recording) error {
 		}
 		rows = append(rows, r.row())
 	}
-	if err := l.tellAll(ctx, t, ended); err != nil {
+	if err := l.reportAll(ctx, t, ended); err != nil {
 		return err
 	}
 	return t.set(ctx, runRow, `UPDATE runs SET recorded = u.recorded, ended = u.ended, phase = u.phase, ranges = u.ranges, position = u.position, unchanged = u.unchanged,

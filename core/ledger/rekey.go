@@ -14,15 +14,15 @@ import (
 
 // KeyUse is how much of one kind is sealed with one key, or not at all.
 type KeyUse struct {
-	What   string // "attempts.detail"
-	Sealed bool
-	Key    keyring.ID // where Sealed
-	Count  int
+	What      string // "attempts.detail"
+	Encrypted bool
+	Key       keyring.ID // where Sealed
+	Count     int
 }
 
-// sealedColumn is one of those that are sealed. Its rows are told apart by keys, the columns of the table's primary key; more are needed
+// encryptedColumn is one of those that are sealed. Its rows are told apart by keys, the columns of the table's primary key; more are needed
 // to name the place.
-type sealedColumn struct {
+type encryptedColumn struct {
 	table, name string
 	keys, more  []string
 	text        bool   // a reason, in sealReason's form
@@ -31,8 +31,8 @@ type sealedColumn struct {
 	place       func(run string, v []any) []string
 }
 
-// sealedColumns are all there are.
-func sealedColumns() []sealedColumn {
+// encryptedColumns are all there are.
+func encryptedColumns() []encryptedColumn {
 	text := func(v any) string {
 		switch v := v.(type) {
 		case string:
@@ -54,7 +54,7 @@ func sealedColumns() []sealedColumn {
 		return func(run string, v []any) []string { return []string{what, run, text(v[1]), text(v[2])} }
 	}
 	attempt := []string{"run", "idx", "life", "attempt"}
-	return []sealedColumn{
+	return []encryptedColumn{
 		{table: "materials", name: "snapshot", keys: []string{"run"}, batch: 4, place: ofRun(snapshotOf)},
 		{table: "materials", name: "queue", keys: []string{"run"}, batch: 1, place: ofRun(queueOf)},
 		{table: "attempts", name: "detail", keys: attempt, batch: 100, place: try(detailOf)},
@@ -78,7 +78,7 @@ func sealedColumns() []sealedColumn {
 }
 
 // what names a column to people; large outputs are objects.
-func (c *sealedColumn) what() string {
+func (c *encryptedColumn) what() string {
 	if strings.HasSuffix(c.only, "<> ''") && c.table == "outputs" {
 		return "objects"
 	}
@@ -86,23 +86,23 @@ func (c *sealedColumn) what() string {
 }
 
 // header is an expression for how a stored value begins.
-func (c *sealedColumn) header() string {
+func (c *encryptedColumn) header() string {
 	if c.text {
-		return "substr(c." + c.name + ", 1, " + strconv.Itoa(sealedTextHeader) + ")"
+		return "substr(c." + c.name + ", 1, " + strconv.Itoa(encryptedTextHeader) + ")"
 	}
 	return "substr(c." + c.name + ", 1, " + strconv.Itoa(keyring.HeaderBytes) + ")"
 }
 
 // headerOf is what values begin with that are sealed with a key.
-func (c *sealedColumn) headerOf(id keyring.ID) any {
+func (c *encryptedColumn) headerOf(id keyring.ID) any {
 	if c.text {
-		return sealedText + id.String()
+		return encryptedText + id.String()
 	}
 	return id.Header()
 }
 
 // present is the condition that there is a value.
-func (c *sealedColumn) present() string {
+func (c *encryptedColumn) present() string {
 	cond := "c." + c.name + " IS NOT NULL"
 	if c.text {
 		cond = "c." + c.name + " <> ''"
@@ -113,10 +113,10 @@ func (c *sealedColumn) present() string {
 	return cond
 }
 
-// isSealed is the condition that a value is sealed, with the parameter $1.
-func (c *sealedColumn) isSealed() (cond string, arg any) {
+// isEncrypted is the condition that a value is sealed, with the parameter $1.
+func (c *encryptedColumn) isEncrypted() (cond string, arg any) {
 	if c.text {
-		return "substr(c." + c.name + ", 1, " + strconv.Itoa(len(sealedText)) + ") = $1", sealedText
+		return "substr(c." + c.name + ", 1, " + strconv.Itoa(len(encryptedText)) + ") = $1", encryptedText
 	}
 	return "substr(c." + c.name + ", 1, 3) = $1", keyring.ID(0).Header()[:3]
 }
@@ -125,11 +125,11 @@ func (c *sealedColumn) isSealed() (cond string, arg any) {
 // works. Reasons that are not sealed are not counted: those of jobs that somebody cancelled together never are.
 func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 	var all []KeyUse
-	for _, c := range sealedColumns() {
-		cond, arg := c.isSealed()
+	for _, c := range encryptedColumns() {
+		cond, arg := c.isEncrypted()
 		part := "substr(c." + c.name + ", 4, 4)"
 		if c.text {
-			part = "substr(c." + c.name + ", " + strconv.Itoa(len(sealedText)+1) + ", 8)"
+			part = "substr(c." + c.name + ", " + strconv.Itoa(len(encryptedText)+1) + ", 8)"
 		}
 		rows, err := l.db.rows(ctx, `SELECT `+part+` AS k, count(*) FROM `+c.table+` c WHERE `+c.present()+` AND `+cond+` GROUP BY 1`, arg)
 		type use struct {
@@ -148,7 +148,7 @@ func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 			if err != nil {
 				return nil, fmt.Errorf("count what is sealed in %s: %w", c.what(), err)
 			}
-			all = append(all, KeyUse{What: c.what(), Sealed: true, Key: id, Count: u.n})
+			all = append(all, KeyUse{What: c.what(), Encrypted: true, Key: id, Count: u.n})
 		}
 		if c.text {
 			continue
@@ -164,8 +164,8 @@ func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 	return all, nil
 }
 
-func (l *Ledger) countPlain(ctx context.Context, c *sealedColumn) (int, error) {
-	cond, arg := c.isSealed()
+func (l *Ledger) countPlain(ctx context.Context, c *encryptedColumn) (int, error) {
+	cond, arg := c.isEncrypted()
 	query := `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.present() + ` AND NOT (` + cond + `)`
 	if c.what() == "objects" { // one that is not sealed has no key in its row
 		query = `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.only + ` AND (c.` + c.name + ` IS NULL OR NOT (` + cond + `))`
@@ -174,7 +174,7 @@ func (l *Ledger) countPlain(ctx context.Context, c *sealedColumn) (int, error) {
 	return n, translate("count what is not sealed in "+c.what(), err)
 }
 
-func (c *sealedColumn) parseKey(b []byte) (keyring.ID, error) {
+func (c *encryptedColumn) parseKey(b []byte) (keyring.ID, error) {
 	if c.text {
 		return keyring.ParseID(string(b))
 	}
@@ -184,8 +184,8 @@ func (c *sealedColumn) parseKey(b []byte) (keyring.ID, error) {
 	return keyring.ID(binary.BigEndian.Uint32(b)), nil
 }
 
-// Resealed says what one call of Reseal did.
-type Resealed struct {
+// Reencrypted says what one call of Reseal did.
+type Reencrypted struct {
 	Values   int      // that were sealed anew
 	Failed   int      // that could not be opened, and stay as they are
 	Failures []string // the first of those, and why
@@ -193,23 +193,23 @@ type Resealed struct {
 
 const maxFailures = 20
 
-// Reseal seals with the ring's primary key whatever is sealed with another, and, where the ring accepts plain bytes, what is not sealed. It works
+// Reencrypt seals with the ring's primary key whatever is sealed with another, and, where the ring accepts plain bytes, what is not sealed. It works
 // in small batches beside a service at work, and may be called again after any error: what is done is done. progress, if not nil, is
 // told how many values were sealed so far.
-func (l *Ledger) Reseal(ctx context.Context, progress func(values int)) (Resealed, error) {
-	var out Resealed
+func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reencrypted, error) {
+	var out Reencrypted
 	if l.ring == nil {
 		return out, fmt.Errorf("reseal: the ledger was opened without a key ring: %w", core.ErrInvalid)
 	}
 	if err := l.mark(ctx); err != nil {
 		return out, err
 	}
-	for _, c := range sealedColumns() {
-		if err := l.resealColumn(ctx, &c, &out, progress); err != nil {
+	for _, c := range encryptedColumns() {
+		if err := l.reencryptColumn(ctx, &c, &out, progress); err != nil {
 			return out, translate("reseal "+c.what(), err)
 		}
 		if c.what() == "objects" && l.ring.AcceptsPlain() {
-			if err := l.sealObjects(ctx, &out, progress); err != nil {
+			if err := l.encryptObjects(ctx, &out, progress); err != nil {
 				return out, translate("seal objects", err)
 			}
 		}
@@ -224,7 +224,7 @@ type stored struct {
 	value any // []byte or string
 }
 
-func (l *Ledger) resealColumn(ctx context.Context, c *sealedColumn, out *Resealed, progress func(int)) error {
+func (l *Ledger) reencryptColumn(ctx context.Context, c *encryptedColumn, out *Reencrypted, progress func(int)) error {
 	var after []any
 	for {
 		primary, _ := l.ring.Primary()
@@ -271,7 +271,7 @@ func (l *Ledger) resealColumn(ctx context.Context, c *sealedColumn, out *Reseale
 }
 
 // oldValues reads the next values that are to be sealed anew.
-func (l *Ledger) oldValues(ctx context.Context, c *sealedColumn, primary keyring.ID, after []any) ([]stored, error) {
+func (l *Ledger) oldValues(ctx context.Context, c *encryptedColumn, primary keyring.ID, after []any) ([]stored, error) {
 	var names []string
 	for _, n := range slices.Concat(c.keys, c.more) {
 		names = append(names, "c."+n)
@@ -286,7 +286,7 @@ func (l *Ledger) oldValues(ctx context.Context, c *sealedColumn, primary keyring
 		return "$" + strconv.Itoa(len(args))
 	}
 	if !l.ring.AcceptsPlain() {
-		cond, arg := c.isSealed()
+		cond, arg := c.isEncrypted()
 		param(arg)
 		query += " AND " + cond
 	}
@@ -317,34 +317,34 @@ func (l *Ledger) oldValues(ctx context.Context, c *sealedColumn, primary keyring
 }
 
 // again seals one value anew.
-func (l *Ledger) again(c *sealedColumn, s stored) (any, error) {
+func (l *Ledger) again(c *encryptedColumn, s stored) (any, error) {
 	place := keyring.Context(c.place(s.run, s.keys)...)
 	if !c.text {
 		plain, err := l.ring.Open(s.value.([]byte), place)
 		if err != nil {
 			return nil, err
 		}
-		return l.ring.Seal(plain, place), nil
+		return l.ring.Encrypt(plain, place), nil
 	}
 	text := s.value.(string)
-	if strings.HasPrefix(text, sealedText) {
+	if strings.HasPrefix(text, encryptedText) {
 		b, err := openText(l.ring, text, place)
 		if err != nil {
 			return nil, err
 		}
 		text = string(b)
 	}
-	return sealText(l.ring, text, place), nil
+	return encryptText(l.ring, text, place), nil
 }
 
-func (r *Resealed) fail(text string) {
+func (r *Reencrypted) fail(text string) {
 	if r.Failed++; len(r.Failures) < maxFailures {
 		r.Failures = append(r.Failures, text)
 	}
 }
 
-// sealObjects puts objects that are not sealed into the bucket anew.
-func (l *Ledger) sealObjects(ctx context.Context, out *Resealed, progress func(int)) error {
+// encryptObjects puts objects that are not sealed into the bucket anew.
+func (l *Ledger) encryptObjects(ctx context.Context, out *Reencrypted, progress func(int)) error {
 	if l.bucket == nil {
 		return nil
 	}
@@ -370,7 +370,7 @@ func (l *Ledger) sealObjects(ctx context.Context, out *Resealed, progress func(i
 			return err
 		}
 		for _, x := range all {
-			if err := l.resealObject(ctx, x.seq, x.id, x.o); err != nil {
+			if err := l.reencryptObject(ctx, x.seq, x.id, x.o); err != nil {
 				if ctx.Err() != nil {
 					return err
 				}
@@ -386,7 +386,7 @@ func (l *Ledger) sealObjects(ctx context.Context, out *Resealed, progress func(i
 	}
 }
 
-func (l *Ledger) resealObject(ctx context.Context, seq int64, id core.JobID, o Output) error {
+func (l *Ledger) reencryptObject(ctx context.Context, seq int64, id core.JobID, o Output) error {
 	r, err := l.bucket.NewReader(ctx, o.object, nil)
 	if err != nil {
 		return BucketError(err)

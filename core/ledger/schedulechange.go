@@ -19,8 +19,8 @@ type ScheduleChange struct {
 	Runs     []NewRun
 	Cancel   []string // runs to cancel, those complete excepted
 	Reason   string   // of the cancellations
-	// Settle makes Due, Waits and Data of the answers to Runs; nil: they are as given.
-	Settle func(runs []Accepted) Schedule
+	// Finish makes Due, Waits and Data of the answers to Runs; nil: they are as given.
+	Finish func(runs []Accepted) Schedule
 	Note   *Entry // written to the audit log, before the entries of Runs
 	// Over, where Put makes a schedule of a person, refuses it if the tenant has so many of them.
 	Over core.Quota
@@ -198,8 +198,8 @@ func (c *scheduleChanges) write(ctx context.Context, t *tx, mine []int) error {
 			}
 		}
 		now := s.Schedule
-		if s.Settle != nil {
-			now = s.Settle(c.out[i].Runs)
+		if s.Finish != nil {
+			now = s.Finish(c.out[i].Runs)
 		}
 		c.out[i].Version = s.Version + 1
 		if s.Version == 0 { // above every version that a deleted one of this name had
@@ -217,7 +217,7 @@ func (c *scheduleChanges) write(ctx context.Context, t *tx, mine []int) error {
 		if now.Waits {
 			waits = 1
 		}
-		rows = append(rows, []any{s.Tenant, s.Name, s.By, c.out[i].Version, edition, due, waits, c.seal(now.Data, scheduleOf, s.Tenant, s.Name)})
+		rows = append(rows, []any{s.Tenant, s.Name, s.By, c.out[i].Version, edition, due, waits, c.encrypt(now.Data, scheduleOf, s.Tenant, s.Name)})
 	}
 	written := 0
 	err := t.set(ctx, scheduleRow, `INSERT INTO schedules (tenant, name, made_by, version, edition, due, waits, data) SELECT * FROM u WHERE true

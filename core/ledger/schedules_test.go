@@ -123,7 +123,7 @@ func testSchedulesAccept(t *testing.T, b *backend) {
 	for i, runs := range [][]ledger.NewRun{{newRun("new", "a", 1), bad, other, newRun("new", "a", 1)}, {newRun("never", "a", 1)}, {newRun("new", "a", 1), newRun("waits", "a", 1)}} {
 		c := scheduled("a", fmt.Sprint("s", i), v[i].Version, time.Time{}, "")
 		c.Runs, c.Cancel, c.Reason = runs, []string{"old", "nobody"}, "because"
-		c.Settle = func(answers []ledger.Accepted) ledger.Schedule {
+		c.Finish = func(answers []ledger.Accepted) ledger.Schedule {
 			var text []string
 			for _, a := range answers {
 				text = append(text, fmt.Sprint(a.Run.ID, a.Created, errors.Is(a.Err, core.ErrInvalid), errors.Is(a.Err, core.ErrConflict)))

@@ -23,7 +23,7 @@ func largeBatch(run string, jobs int) ledger.Batch {
 }
 
 // beside accepts one run after the other until done is closed, and calls look between them.
-func beside(t *testing.T, l *ledger.Ledger, done <-chan struct{}, look func()) {
+func beside(t *testing.T, l *ledger.Ledger, done <-chan struct{}, poll func()) {
 	t.Helper()
 	for i := 0; ; i++ {
 		select {
@@ -31,7 +31,7 @@ func beside(t *testing.T, l *ledger.Ledger, done <-chan struct{}, look func()) {
 			return
 		default:
 			accept(t, l, newRun(fmt.Sprint("small-", i), "", 1))
-			look()
+			poll()
 		}
 	}
 }

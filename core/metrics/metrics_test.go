@@ -67,7 +67,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestCountsAndTells(t *testing.T) {
+func TestCountsAndReports(t *testing.T) {
 	t.Parallel()
 	r := New("v1", 0)
 	r.Add(JobsEnded, 3, "acme", "changed")

@@ -90,14 +90,14 @@ func TestRulesPassTheirTests(t *testing.T) {
 	}
 	for _, r := range rules(t) {
 		asked := regexp.MustCompile(`alertname="`+r.Alert+`".*exp_samples: (.*)\}`).FindAllStringSubmatch(string(tests), -1)
-		fires := 0
+		triggers := 0
 		for _, a := range asked {
 			if a[1] != "[]" {
-				fires++
+				triggers++
 			}
 		}
-		if fires != 1 || len(asked) < 2 {
-			t.Errorf("%s has %d tests, in %d of which it fires", r.Alert, len(asked), fires)
+		if triggers != 1 || len(asked) < 2 {
+			t.Errorf("%s has %d tests, in %d of which it fires", r.Alert, len(asked), triggers)
 		}
 	}
 	text, err := os.ReadFile(monitoring + "turnus.rules.yml")

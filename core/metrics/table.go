@@ -52,7 +52,7 @@ const (
 	StepRetries
 	StartDelay
 	RecorderLag
-	ScheduleFires
+	ScheduleTriggers
 	ScheduleSkips
 	APIRequests
 	APISeconds
@@ -74,22 +74,22 @@ const (
 	TenantOldest
 	Fairness
 	Workers
-	PoolSlots
+	PoolConcurrency
 	PoolRunning
-	SlotsDesired
+	ConcurrencyDesired
 	WorkersDesired
 	ScaleCalls
 	NotificationsWaiting
 	NotificationsSent
 	NotificationsFailed
-	NotificationsDead
+	NotificationsDeadLettered
 	DataFree
 	DataSize
 	CertificateExpires
 	KeyringRotated
 	BackupAt
 	WorkerUp
-	WorkerSlots
+	WorkerConcurrency
 	WorkerRunning
 	WorkerQueueUp
 	WindowsMissed
@@ -137,7 +137,7 @@ var table = [last]Metric{
 	},
 	RecorderLag: {Name: "turnus_recorder_lag_seconds", Kind: Gauge, Side: OfServer, Help: "How long the oldest news of the queue have waited to be recorded by this server; 0 if none wait."},
 
-	ScheduleFires: {Name: "turnus_schedule_fires_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Fires of schedules that this server carried out: launched, or failed and tried again."},
+	ScheduleTriggers: {Name: "turnus_schedule_fires_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Fires of schedules that this server carried out: launched, or failed and tried again."},
 	ScheduleSkips: {
 		Name: "turnus_schedule_skips_total", Kind: Counter, Side: OfServer, Labels: []string{"reason"},
 		Help: "Fires of schedules that were skipped: missed, too_late, overlap, refused, not_launched or other.",
@@ -174,17 +174,17 @@ var table = [last]Metric{
 		Help: "Jain's index of the tenants' leased jobs by weight, among tenants that have more due than they get: 1 is equal, 1/n is all to one.",
 	},
 
-	Workers:        {Name: "turnus_workers", Kind: Gauge, Side: OfServer, Labels: []string{"pool", "state"}, Help: "Workers, by pool and state."},
-	PoolSlots:      {Name: "turnus_pool_slots", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Slots of the workers that take jobs."},
-	PoolRunning:    {Name: "turnus_pool_running", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Jobs that run on all its workers."},
-	SlotsDesired:   {Name: "turnus_slots_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Slots that the pool should have."},
-	WorkersDesired: {Name: "turnus_workers_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Workers that the pool should have."},
-	ScaleCalls:     {Name: "turnus_scale_calls_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Calls of --scale-hook by this server: ok or failed."},
+	Workers:            {Name: "turnus_workers", Kind: Gauge, Side: OfServer, Labels: []string{"pool", "state"}, Help: "Workers, by pool and state."},
+	PoolConcurrency:    {Name: "turnus_pool_slots", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Slots of the workers that take jobs."},
+	PoolRunning:        {Name: "turnus_pool_running", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Jobs that run on all its workers."},
+	ConcurrencyDesired: {Name: "turnus_slots_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Slots that the pool should have."},
+	WorkersDesired:     {Name: "turnus_workers_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Workers that the pool should have."},
+	ScaleCalls:         {Name: "turnus_scale_calls_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Calls of --scale-hook by this server: ok or failed."},
 
-	NotificationsWaiting: {Name: "turnus_notifications_waiting", Kind: Gauge, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that wait to be sent; every server tells the same."},
-	NotificationsSent:    {Name: "turnus_notifications_sent_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications of this server that were taken."},
-	NotificationsFailed:  {Name: "turnus_notifications_failed_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Tries of this server to send one that failed."},
-	NotificationsDead:    {Name: "turnus_notifications_dead_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that this server gave up."},
+	NotificationsWaiting:      {Name: "turnus_notifications_waiting", Kind: Gauge, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that wait to be sent; every server tells the same."},
+	NotificationsSent:         {Name: "turnus_notifications_sent_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications of this server that were taken."},
+	NotificationsFailed:       {Name: "turnus_notifications_failed_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Tries of this server to send one that failed."},
+	NotificationsDeadLettered: {Name: "turnus_notifications_dead_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that this server gave up."},
 
 	DataFree:           {Name: "turnus_data_free_bytes", Kind: Gauge, Side: OfServer, Help: "Free space of the disk that --data is on."},
 	DataSize:           {Name: "turnus_data_size_bytes", Kind: Gauge, Side: OfServer, Help: "Size of that disk."},
@@ -192,15 +192,15 @@ var table = [last]Metric{
 	KeyringRotated:     {Name: "turnus_keyring_rotated_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "When the ledger was first sealed with the key that it is sealed with now; nothing without a key ring."},
 	BackupAt:           {Name: "turnus_backup_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "When the last backup that the ledger knows of was made."},
 
-	WorkerUp:       {Name: "turnus_worker_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "pool"}, Help: "1, of a worker that is there."},
-	WorkerSlots:    {Name: "turnus_worker_slots", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Jobs that the worker takes at once."},
-	WorkerRunning:  {Name: "turnus_worker_running", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Jobs that run on it."},
-	WorkerQueueUp:  {Name: "turnus_worker_queue_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "1 if the queue answers the worker."},
-	WindowsMissed:  {Name: "turnus_windows_missed_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker"}, Help: "Windows that passed although a job had been told that it would start in them."},
-	ClockLeaps:     {Name: "turnus_queue_clock_leaps_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker"}, Help: "Leaps of the queue's clock that the worker saw, forward and back."},
-	SSHDials:       {Name: "turnus_ssh_dials_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "result"}, Help: "SSH connections that were tried, by result."},
-	SSHConnections: {Name: "turnus_ssh_connections", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "SSH connections that stand."},
-	PluginStarts:   {Name: "turnus_plugin_starts_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that were started."},
-	PluginDeaths:   {Name: "turnus_plugin_deaths_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that died or did not start."},
-	PluginHeldBack: {Name: "turnus_plugin_held_back", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while the plugin died too often and calls are refused."},
+	WorkerUp:          {Name: "turnus_worker_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "pool"}, Help: "1, of a worker that is there."},
+	WorkerConcurrency: {Name: "turnus_worker_slots", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Jobs that the worker takes at once."},
+	WorkerRunning:     {Name: "turnus_worker_running", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Jobs that run on it."},
+	WorkerQueueUp:     {Name: "turnus_worker_queue_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "1 if the queue answers the worker."},
+	WindowsMissed:     {Name: "turnus_windows_missed_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker"}, Help: "Windows that passed although a job had been told that it would start in them."},
+	ClockLeaps:        {Name: "turnus_queue_clock_leaps_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker"}, Help: "Leaps of the queue's clock that the worker saw, forward and back."},
+	SSHDials:          {Name: "turnus_ssh_dials_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "result"}, Help: "SSH connections that were tried, by result."},
+	SSHConnections:    {Name: "turnus_ssh_connections", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "SSH connections that stand."},
+	PluginStarts:      {Name: "turnus_plugin_starts_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that were started."},
+	PluginDeaths:      {Name: "turnus_plugin_deaths_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that died or did not start."},
+	PluginHeldBack:    {Name: "turnus_plugin_held_back", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while the plugin died too often and calls are refused."},
 }

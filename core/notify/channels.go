@@ -18,8 +18,8 @@ import (
 // ChannelState is a channel, and what became of its notifications.
 type ChannelState struct {
 	policy.Place
-	Medium              string
-	Waiting, Sent, Dead int
+	Medium                      string
+	Waiting, Sent, DeadLettered int
 }
 
 // Channels lists those in scope, by owner and name: the service's first.
@@ -40,8 +40,8 @@ func (s *Service) Channels(ctx context.Context, scope ledger.Scope) ([]ChannelSt
 				c.Waiting += n.Count
 			case ledger.NotificationSent:
 				c.Sent += n.Count
-			case ledger.NotificationDead:
-				c.Dead += n.Count
+			case ledger.NotificationDeadLettered:
+				c.DeadLettered += n.Count
 			}
 		}
 		all = append(all, c)
@@ -98,7 +98,7 @@ func (s *Service) Test(ctx context.Context, who string, at policy.Place) (ledger
 		s.mu.Lock()
 		delete(s.rests, ledger.Queue{Owner: ledger.Owner{Service: at.Service, Tenant: at.Tenant}, Channel: at.Channel}) // somebody waits for it
 		s.mu.Unlock()
-		s.Poke()
+		s.Notify()
 	}
 	return made, err
 }

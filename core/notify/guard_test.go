@@ -41,9 +41,9 @@ func TestChannelsDoNotReachTheServersNetwork(t *testing.T) {
 	b := newBed(t, newLedger(t), hook("http://localhost:"+port), func(c *Config) { c.Allow = nil })
 	b.start()
 	b.run("r1", ledger.Outcome{Outcome: core.Failed})
-	until(t, "it to be given up", func() bool { return len(b.all(ledger.NotificationDead)) == 1 })
-	if dead := b.all(ledger.NotificationDead)[0]; !strings.Contains(dead.Reason, "--notify-allow") || strings.Contains(dead.Reason, "127.0.0.1") || strings.Contains(dead.Reason, "::1") {
-		t.Errorf("%+v", dead)
+	until(t, "it to be given up", func() bool { return len(b.all(ledger.NotificationDeadLettered)) == 1 })
+	if deadLettered := b.all(ledger.NotificationDeadLettered)[0]; !strings.Contains(deadLettered.Reason, "--notify-allow") || strings.Contains(deadLettered.Reason, "127.0.0.1") || strings.Contains(deadLettered.Reason, "::1") {
+		t.Errorf("%+v", deadLettered)
 	}
 	if got := r.ids(); len(got) != 0 {
 		t.Fatalf("it was reached: %q", got)

@@ -117,7 +117,7 @@ func (b *bed) run(id string, ended ...ledger.Outcome) {
 	must(b.t, err)
 	_, err = b.ledger.Record(b.t.Context(), ledger.Batch{Run: id, Outcomes: ended})
 	must(b.t, err)
-	b.Poke()
+	b.Notify()
 }
 
 // all lists notifications in a state, the oldest first.

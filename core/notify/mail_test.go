@@ -172,11 +172,11 @@ func TestMailThatIsNotTaken(t *testing.T) {
 		return "channels: {noc: {email: {to: [noc@example.net], from: a@example.net, server: \"" + m.address + "\"" + more + "}}}\nroutes: [{to: [noc]}]\n"
 	}
 	for name, c := range map[string]struct {
-		channel string
-		change  func(*Config)
-		refuse  error
-		want    string
-		dead    bool
+		channel      string
+		change       func(*Config)
+		refuse       error
+		want         string
+		deadLettered bool
 	}{
 		"guarded":         {channel(""), func(c *Config) { c.Roots, c.Allow = m.roots, nil }, nil, "--notify-allow", true},
 		"not trusted":     {channel(""), func(*Config) {}, nil, "certificate", false},
@@ -196,7 +196,7 @@ func TestMailThatIsNotTaken(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		err = b.send(t.Context(), n)
-		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, core.ErrInvalid) != c.dead || strings.Contains(err.Error(), mailPassword) {
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, core.ErrInvalid) != c.deadLettered || strings.Contains(err.Error(), mailPassword) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -26,7 +26,7 @@ func TestNewsAsNotices(t *testing.T) {
 		"a wave of old":  {News{Kind: policy.ApprovalNeeded, Run: "over", Text: "wave 2 waits"}, ""},
 		"a run of old":   {News{Kind: policy.RunHeld, Run: "none", Text: "held"}, ""},
 		"window":         {News{Kind: policy.ApprovalNeeded, Tenant: "acme", Window: "night", Text: "window set night waits"}, "window set night waits\nLook further: turnus windows approvals"},
-		"skipped":        {News{Kind: policy.FireSkipped, Schedule: "acme:patch", Count: 4, Text: "schedule acme:patch skips a fire\ntoo late"}, "schedule acme:patch skips a fire\ntoo late\nIt happened 4 times since the last notification.\nLook further: turnus schedules ls"},
+		"skipped":        {News{Kind: policy.TriggerSkipped, Schedule: "acme:patch", Count: 4, Text: "schedule acme:patch skips a fire\ntoo late"}, "schedule acme:patch skips a fire\ntoo late\nIt happened 4 times since the last notification.\nLook further: turnus schedules ls"},
 		"rejected":       {News{Kind: policy.DefinitionsRejected, Text: "definitions are not taken\nplaybooks/a.yaml:2:1"}, "definitions are not taken\nplaybooks/a.yaml:2:1\nLook further: turnus doctor"},
 		"stalled":        {News{Kind: policy.StepStalled, Run: "open", Text: "1 job parked"}, "patch: run open: 1 job parked\nLook further: turnus runs show open"},
 		"stalled, over":  {News{Kind: policy.StepStalled, Run: "over", Text: "1 job parked"}, ""},

@@ -26,7 +26,7 @@ type Notice struct {
 	Count    int             `json:"count,omitempty"` // how often it happened, where more than once
 	Outcomes map[string]int  `json:"outcomes,omitempty"`
 	Groups   []Group         `json:"groups,omitempty"` // hosts that did not do well, by what went wrong
-	Look     string          `json:"look,omitempty"`   // the command that shows more
+	Poll     string          `json:"look,omitempty"`   // the command that shows more
 }
 
 // Group is hosts that ended for the same reason.
@@ -90,8 +90,8 @@ func (n *Notice) compose(detail string) {
 	if n.Count > 1 {
 		lines = append(lines, fmt.Sprintf("It happened %d times since the last notification.", n.Count))
 	}
-	if n.Look != "" {
-		lines = append(lines, "Look further: "+n.Look)
+	if n.Poll != "" {
+		lines = append(lines, "Look further: "+n.Poll)
 	}
 	n.Text = strings.Join(lines, "\n")
 }

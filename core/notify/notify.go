@@ -68,21 +68,21 @@ type Config struct {
 
 // Bounds and times.
 const (
-	maxTold    = 1000        // happenings that wait to be written down
-	maxSending = 64          // channels at once
-	lookEvery  = time.Second // when nobody pokes
-	pruneEvery = 10 * time.Minute
-	pruneMax   = 500
-	leaseSlack = 5 * time.Second // a claim outlasts a try by so long
-	routeMax   = 500             // happenings of one look
+	maxReported = 1000        // happenings that wait to be written down
+	maxSending  = 64          // channels at once
+	pollEvery   = time.Second // when nobody pokes
+	pruneEvery  = 10 * time.Minute
+	pruneMax    = 500
+	leaseSlack  = 5 * time.Second // a claim outlasts a try by so long
+	routeMax    = 500             // happenings of one look
 )
 
 // Service tells. Its methods are safe for concurrent use; Run does the work.
 type Service struct {
-	cfg  Config
-	out  *out
-	told chan told
-	poke chan struct{} // has room for one
+	cfg      Config
+	out      *out
+	reported chan reported
+	notify   chan struct{} // has room for one
 
 	mu     sync.Mutex
 	busy   map[ledger.Queue]bool
@@ -113,7 +113,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Patience = 10 * time.Second
 	}
 	return &Service{
-		cfg: cfg, out: newOut(cfg), told: make(chan told, maxTold), poke: make(chan struct{}, 1),
+		cfg: cfg, out: newOut(cfg), reported: make(chan reported, maxReported), notify: make(chan struct{}, 1),
 		busy: map[ledger.Queue]bool{}, rests: map[ledger.Queue]rest{}, counts: map[string]Count{},
 	}, nil
 }
@@ -141,17 +141,17 @@ type fact struct {
 	Window   string `json:"window,omitempty"`
 }
 
-type told struct {
+type reported struct {
 	h    ledger.Happening
 	span time.Duration
 }
 
-// Tell hands news over and does not block: they are written down soon. Where too many wait, as while the ledger is away, they are
+// Report hands news over and does not block: they are written down soon. Where too many wait, as while the ledger is away, they are
 // dropped, and the log says so.
-func (s *Service) Tell(n News, span time.Duration) {
-	t := told{n.Happening(), span}
+func (s *Service) Report(n News, span time.Duration) {
+	t := reported{n.Happening(), span}
 	select {
-	case s.told <- t:
+	case s.reported <- t:
 	default:
 		s.cfg.Log.Error("news were dropped: too many wait for the ledger", "kind", n.Kind, "text", n.Text)
 	}
@@ -163,10 +163,10 @@ func (n News) Happening() ledger.Happening {
 	return ledger.Happening{What: n.Kind, Tenant: n.Tenant, Subject: n.Subject, Fold: n.Fold, Count: n.Count, Data: data}
 }
 
-// Poke has the service look at the ledger soon. It never blocks.
-func (s *Service) Poke() {
+// Notify has the service look at the ledger soon. It never blocks.
+func (s *Service) Notify() {
 	select {
-	case s.poke <- struct{}{}:
+	case s.notify <- struct{}{}:
 	default:
 	}
 }
@@ -176,7 +176,7 @@ func (s *Service) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.keep(ctx) })
 	var sending sync.WaitGroup
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	var pruned time.Time
 	for ctx.Err() == nil {
@@ -191,7 +191,7 @@ func (s *Service) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-		case <-s.poke:
+		case <-s.notify:
 		}
 	}
 	sending.Wait()
@@ -207,12 +207,12 @@ const lastWord = 2 * time.Second
 
 // keep writes news down, in order, until ctx ends; what waits then is tried once more.
 func (s *Service) keep(ctx context.Context) {
-	var left []told // first what was being written down at the end: it is older than what waits
+	var left []reported // first what was being written down at the end: it is older than what waits
 	for ended := false; !ended; {
 		select {
 		case <-ctx.Done():
 			ended = true
-		case t := <-s.told:
+		case t := <-s.reported:
 			if !s.keepOne(ctx, t) {
 				left, ended = append(left, t), true
 			}
@@ -222,25 +222,25 @@ func (s *Service) keep(ctx context.Context) {
 	defer cancel()
 	for waits := true; waits; {
 		select {
-		case t := <-s.told:
+		case t := <-s.reported:
 			left = append(left, t)
 		default:
 			waits = false
 		}
 	}
 	for _, t := range left {
-		if err := s.cfg.Ledger.Tell(last, t.h, t.span); err != nil {
+		if err := s.cfg.Ledger.Report(last, t.h, t.span); err != nil {
 			s.cfg.Log.Error("news were not written down", "kind", t.h.What, "error", err)
 		}
 	}
 }
 
 // keepOne writes one of the news down, or drops it if that can never be; done is false where ctx ended before.
-func (s *Service) keepOne(ctx context.Context, t told) (done bool) {
+func (s *Service) keepOne(ctx context.Context, t reported) (done bool) {
 	for n := 0; ; n++ {
-		err := s.cfg.Ledger.Tell(ctx, t.h, t.span)
+		err := s.cfg.Ledger.Report(ctx, t.h, t.span)
 		if err == nil {
-			s.Poke()
+			s.Notify()
 			return true
 		}
 		if ctx.Err() != nil {

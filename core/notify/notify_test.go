@@ -20,7 +20,7 @@ func hook(url string) string {
 	return "channels: {noc: {webhook: {url: " + url + ", sign: {secret: hook}}}}\nroutes: [{to: [noc]}]\n"
 }
 
-func TestARunThatFailedIsTold(t *testing.T) {
+func TestARunThatFailedIsReported(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	b := newBed(t, newLedger(t), hook(r.URL))
@@ -57,14 +57,14 @@ func TestARunThatFailedIsTold(t *testing.T) {
 }
 
 // Which runs are told as what, to whom nothing was said but who is told of everything.
-func TestWhatARunIsToldAs(t *testing.T) {
+func TestWhatARunIsReportedAs(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	asked := "channels: {all: {webhook: {url: " + r.URL + "}}, noc: {webhook: {url: " + r.URL + "}}}\n" +
 		"routes: [{to: [all]}, {kinds: [run_succeeded, run_recovered], to: [noc]}]\n"
 	b := newBed(t, newLedger(t), asked)
 	b.start()
-	told := 0
+	reported := 0
 	for _, c := range []struct {
 		name     string
 		outcomes []ledger.Outcome
@@ -77,10 +77,10 @@ func TestWhatARunIsToldAs(t *testing.T) {
 		{"unreachable", []ledger.Outcome{{Outcome: core.Unreachable}}, []string{"all run_failed"}},
 	} {
 		b.run("r-"+c.name, c.outcomes...)
-		told += len(c.want)
-		until(t, c.name, func() bool { return len(b.all("")) == told })
+		reported += len(c.want)
+		until(t, c.name, func() bool { return len(b.all("")) == reported })
 		var got []string
-		for _, n := range b.all("")[told-len(c.want):] {
+		for _, n := range b.all("")[reported-len(c.want):] {
 			got = append(got, n.Channel+" "+n.Kind)
 		}
 		if !slices.Equal(got, c.want) {
@@ -96,9 +96,9 @@ func TestWhatARunIsToldAs(t *testing.T) {
 	n := ledger.NewRun{ID: "waits", Tenant: "acme", Playbook: "patch", LaunchedBy: "alice", Approvals: 1, Jobs: []ledger.JobHost{{Host: "x"}}}
 	_, _, err = b.ledger.Accept(t.Context(), n)
 	must(t, err)
-	b.Poke()
-	until(t, "the approval to be asked for", func() bool { return len(b.all("")) == told+1 })
-	last := b.all("")[told]
+	b.Notify()
+	until(t, "the approval to be asked for", func() bool { return len(b.all("")) == reported+1 })
+	last := b.all("")[reported]
 	if last.Kind != policy.ApprovalNeeded || !strings.Contains(string(last.Data), "turnus approve waits") {
 		t.Errorf("%+v %s", last, last.Data)
 	}
@@ -107,9 +107,9 @@ func TestWhatARunIsToldAs(t *testing.T) {
 	must(t, err)
 	_, err = b.ledger.Amend(t.Context(), ledger.AllTenants(), "carol", "waits", ledger.Amendment{Version: run.Version, New: n})
 	must(t, err)
-	b.Poke()
-	until(t, "the approval to be asked for again", func() bool { return len(b.all("")) == told+2 })
-	if again := string(b.all("")[told+1].Data); !strings.Contains(again, "carol changed it: approvals from before count no more") || !strings.Contains(again, "somebody else than alice and carol") {
+	b.Notify()
+	until(t, "the approval to be asked for again", func() bool { return len(b.all("")) == reported+2 })
+	if again := string(b.all("")[reported+1].Data); !strings.Contains(again, "carol changed it: approvals from before count no more") || !strings.Contains(again, "somebody else than alice and carol") {
 		t.Error(again)
 	}
 	// Decided before anybody was told: nobody is.
@@ -162,8 +162,8 @@ func TestAReceiverThatFails(t *testing.T) {
 			t.Parallel()
 			r := newReceiver(t, answer)
 			b := newBed(t, newLedger(t), hook(r.URL))
-			b.Tell(News{Kind: policy.QueueAway, Subject: "queue", Text: "the queue is away"}, 0)
-			b.Tell(News{Kind: policy.QueueBack, Subject: "queue", Text: "the queue is back"}, 0)
+			b.Report(News{Kind: policy.QueueAway, Subject: "queue", Text: "the queue is away"}, 0)
+			b.Report(News{Kind: policy.QueueBack, Subject: "queue", Text: "the queue is back"}, 0)
 			b.start()
 			for range 2 {
 				<-r.begun
@@ -201,7 +201,7 @@ func TestAnAnswerWithoutItsEnd(t *testing.T) {
 }
 
 // What a receiver refuses for good is given up at once, and listed; the next one goes on. A redirect carries nothing elsewhere.
-func TestARefusedNotificationIsDead(t *testing.T) {
+func TestARefusedNotificationIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	elsewhere := newReceiver(t, nil)
 	for name, answer := range map[string]func(http.ResponseWriter){
@@ -217,20 +217,20 @@ func TestARefusedNotificationIsDead(t *testing.T) {
 			b := newBed(t, newLedger(t), hook(r.URL))
 			b.start()
 			b.run("r1", ledger.Outcome{Outcome: core.Failed})
-			until(t, "it to be given up", func() bool { return len(b.all(ledger.NotificationDead)) == 1 })
-			dead := b.all(ledger.NotificationDead)[0]
-			if dead.Tries != 1 || !strings.Contains(dead.Reason, name) {
-				t.Errorf("%+v", dead)
+			until(t, "it to be given up", func() bool { return len(b.all(ledger.NotificationDeadLettered)) == 1 })
+			deadLettered := b.all(ledger.NotificationDeadLettered)[0]
+			if deadLettered.Tries != 1 || !strings.Contains(deadLettered.Reason, name) {
+				t.Errorf("%+v", deadLettered)
 			}
-			if c := b.Counts()[policy.MediumWebhook]; c != (Count{Failed: 1, Dead: 1}) {
+			if c := b.Counts()[policy.MediumWebhook]; c != (Count{Failed: 1, DeadLettered: 1}) {
 				t.Errorf("%+v", c)
 			}
 			r.answers(nil)
 			b.run("r2", ledger.Outcome{Outcome: core.Failed})
 			until(t, "the next one", func() bool { return len(b.all(ledger.NotificationSent)) == 1 })
-			_, err := b.ledger.RetryNotification(t.Context(), ledger.AllTenants(), "alice", dead.ID)
+			_, err := b.ledger.RetryNotification(t.Context(), ledger.AllTenants(), "alice", deadLettered.ID)
 			must(t, err)
-			b.Poke()
+			b.Notify()
 			until(t, "the one that was sent again", func() bool { return len(b.all(ledger.NotificationSent)) == 2 })
 			if ids := r.ids(); len(ids) != 3 || ids[0] != ids[2] {
 				t.Errorf("%q", ids)
@@ -251,9 +251,9 @@ func TestTriesEnd(t *testing.T) {
 	b := newBed(t, newLedger(t), hook(r.URL), func(c *Config) { c.GiveUp = 50 * time.Millisecond })
 	b.start()
 	b.run("r1", ledger.Outcome{Outcome: core.Failed})
-	until(t, "it to be given up", func() bool { return len(b.all(ledger.NotificationDead)) == 1 })
-	if dead := b.all(ledger.NotificationDead)[0]; !strings.Contains(dead.Reason, "500") {
-		t.Errorf("%+v", dead)
+	until(t, "it to be given up", func() bool { return len(b.all(ledger.NotificationDeadLettered)) == 1 })
+	if deadLettered := b.all(ledger.NotificationDeadLettered)[0]; !strings.Contains(deadLettered.Reason, "500") {
+		t.Errorf("%+v", deadLettered)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestTwoServers(t *testing.T) {
 	const runs = 30
 	for i := range runs {
 		a.run(fmt.Sprint("r", i), ledger.Outcome{Outcome: core.Failed})
-		b.Poke()
+		b.Notify()
 	}
 	until(t, "all of them", func() bool { return len(a.all(ledger.NotificationSent)) == runs })
 	if ids := r.ids(); len(ids) != runs || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != runs {
@@ -426,14 +426,14 @@ func TestTheOwnChannel(t *testing.T) {
 }
 
 // Tell never blocks, whatever the ledger does; what does not fit is dropped.
-func TestTellDoesNotBlock(t *testing.T) {
+func TestReportDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), "")
-	for range 2 * maxTold { // nobody writes them down
-		b.Tell(News{Kind: policy.QueueAway, Subject: "queue"}, 0)
+	for range 2 * maxReported { // nobody writes them down
+		b.Report(News{Kind: policy.QueueAway, Subject: "queue"}, 0)
 	}
-	if len(b.told) != maxTold {
-		t.Errorf("%d wait", len(b.told))
+	if len(b.reported) != maxReported {
+		t.Errorf("%d wait", len(b.reported))
 	}
 }
 
@@ -441,7 +441,7 @@ func TestTellDoesNotBlock(t *testing.T) {
 func TestTheLastWord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))
-	b.Tell(News{Kind: policy.QueueLost, Subject: "queue", Text: "lost"}, 0)
+	b.Report(News{Kind: policy.QueueLost, Subject: "queue", Text: "lost"}, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b.Run(ctx)
@@ -459,8 +459,8 @@ func TestTheLastWordsKeepTheirOrder(t *testing.T) {
 	cancel()
 	const rounds = 30 // what the service is at when it is stopped is a toss of the coin
 	for range rounds {
-		b.Tell(News{Kind: policy.QueueAway, Subject: "queue"}, 0)
-		b.Tell(News{Kind: policy.QueueBack, Subject: "queue"}, 0)
+		b.Report(News{Kind: policy.QueueAway, Subject: "queue"}, 0)
+		b.Report(News{Kind: policy.QueueBack, Subject: "queue"}, 0)
 		b.keep(ctx)
 	}
 	all, err := b.ledger.Happenings(t.Context(), 3*rounds)
@@ -490,8 +490,8 @@ func TestNewsThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	b := newBed(t, newLedger(t), hook(r.URL))
-	b.Tell(News{Kind: policy.QueueAway, Subject: strings.Repeat("x", 1<<20), Text: "too much"}, 0)
-	b.Tell(News{Kind: policy.QueueAway, Subject: "queue", Text: "the queue is away"}, 0)
+	b.Report(News{Kind: policy.QueueAway, Subject: strings.Repeat("x", 1<<20), Text: "too much"}, 0)
+	b.Report(News{Kind: policy.QueueAway, Subject: "queue", Text: "the queue is away"}, 0)
 	b.start()
 	until(t, "the second", func() bool { return len(r.notices()) > 0 })
 }

@@ -28,8 +28,8 @@ func (s *Service) routeAll(ctx context.Context) {
 		var untold []ledger.Happening
 		round := s.newRound(ctx, all)
 		for _, h := range all {
-			told, err := s.route(ctx, h, round)
-			if err == nil && !told {
+			reported, err := s.route(ctx, h, round)
+			if err == nil && !reported {
 				untold = append(untold, h)
 			}
 			if err == nil {
@@ -69,7 +69,7 @@ func (s *Service) newRound(ctx context.Context, all []ledger.Happening) round {
 	r := round{View: s.cfg.View(), runs: map[string]ledger.Run{}}
 	var ids []string
 	for i := range all {
-		if id, ok := strings.CutPrefix(all[i].Subject, runSubject); ok && !s.tellsNobody(r.View) {
+		if id, ok := strings.CutPrefix(all[i].Subject, runSubject); ok && !s.notifiesNobody(r.View) {
 			ids = append(ids, id)
 		}
 	}
@@ -87,16 +87,16 @@ func (s *Service) newRound(ctx context.Context, all []ledger.Happening) round {
 
 const runSubject = "run:"
 
-func (s *Service) tellsNobody(view View) bool {
+func (s *Service) notifiesNobody(view View) bool {
 	return view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil
 }
 
 // route makes the notifications of one happening. told is false where there are none: it is to be put away.
-func (s *Service) route(ctx context.Context, h ledger.Happening, view round) (told bool, err error) {
+func (s *Service) route(ctx context.Context, h ledger.Happening, view round) (reported bool, err error) {
 	if h.Unreadable != nil {
 		return false, fmt.Errorf("what happened cannot be read from the ledger: %w", h.Unreadable)
 	}
-	if s.tellsNobody(view.View) {
+	if s.notifiesNobody(view.View) {
 		return false, nil
 	}
 	notices, err := s.notices(ctx, h, view)
@@ -203,12 +203,12 @@ func awaits(r *ledger.Run, changedBy string) (title, detail string) {
 }
 
 // ofRun makes the notice of a run. say gives the end of its title, and what follows; no title: it is not so any more.
-func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view round, kind string, say func(*ledger.Run) (title, detail string)) ([]made, error) {
+func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view round, kind string, report func(*ledger.Run) (title, detail string)) ([]made, error) {
 	run, err := s.run(ctx, h, view)
 	if err != nil {
 		return nil, err
 	}
-	title, detail := say(&run)
+	title, detail := report(&run)
 	if title == "" {
 		return nil, nil
 	}
@@ -228,7 +228,7 @@ func (s *Service) run(ctx context.Context, h ledger.Happening, view round) (ledg
 
 func (s *Service) runNotice(kind string, run *ledger.Run, h ledger.Happening) Notice {
 	n := s.notice(kind, h)
-	n.Tenant, n.Run, n.Playbook, n.Look = run.Tenant, run.ID, run.Playbook, "turnus runs show "+run.ID
+	n.Tenant, n.Run, n.Playbook, n.Poll = run.Tenant, run.ID, run.Playbook, "turnus runs show "+run.ID
 	return n
 }
 
@@ -350,7 +350,7 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 		if err != nil {
 			return nil, err
 		}
-		n.Tenant, n.Playbook, n.Look = run.Tenant, run.Playbook, "turnus runs show "+run.ID
+		n.Tenant, n.Playbook, n.Poll = run.Tenant, run.Playbook, "turnus runs show "+run.ID
 		if run.Complete() && (kind.Name == policy.ApprovalNeeded || kind.Name == policy.StepStalled) {
 			return nil, nil // it waits for nobody any more
 		}
@@ -363,14 +363,14 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 		}
 	case policy.WindowMissed, policy.RunRepeated:
 		title += " " + jobs(h.Count)
-	case policy.FireSkipped:
-		n.Look = "turnus schedules ls"
+	case policy.TriggerSkipped:
+		n.Poll = "turnus schedules ls"
 		n.Count = h.Count
 	case policy.DefinitionsRejected, policy.QueueAway, policy.QueueLost, policy.QueueBack:
-		n.Look = "turnus doctor"
+		n.Poll = "turnus doctor"
 	case policy.ApprovalNeeded:
 		if f.Window != "" {
-			n.Look = "turnus windows approvals"
+			n.Poll = "turnus windows approvals"
 		}
 	}
 	if n.Run != "" {

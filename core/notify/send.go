@@ -24,9 +24,9 @@ var channelRest = core.Backoff{Interval: time.Second, Max: time.Minute}
 
 // Count is what a server did by one medium since it was started.
 type Count struct {
-	Sent   int64 // taken
-	Failed int64 // tries that were not
-	Dead   int64 // notifications given up
+	Sent         int64 // taken
+	Failed       int64 // tries that were not
+	DeadLettered int64 // notifications given up
 }
 
 // Counts tells, by medium.
@@ -111,23 +111,23 @@ func (s *Service) drain(ctx context.Context, q ledger.Queue) (fine bool) {
 	return true
 }
 
-// settleTime is how long the ledger may take to be told what became of a try, also when the service stops meanwhile.
-const settleTime = 5 * time.Second
+// finishTime is how long the ledger may take to be told what became of a try, also when the service stops meanwhile.
+const finishTime = 5 * time.Second
 
 func (s *Service) sendOne(ctx context.Context, n ledger.Notification) bool {
 	err := s.send(ctx, n)
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	if err == nil {
 		s.count(n.Medium, func(c *Count) { c.Sent++ })
-		if err := s.cfg.Ledger.Sent(settle, n); err != nil { // it is sent again when the claim has ended
+		if err := s.cfg.Ledger.Sent(finish, n); err != nil { // it is sent again when the claim has ended
 			s.trouble(ctx, "a notification was sent, and that could not be written down", err, "id", n.ID)
 			return false
 		}
 		return true
 	}
 	if ctx.Err() != nil { // not the channel's fault: whoever comes next tries at once
-		if err := s.cfg.Ledger.Failed(settle, n, n.Reason, 0, false); err != nil {
+		if err := s.cfg.Ledger.Failed(finish, n, n.Reason, 0, false); err != nil {
 			s.cfg.Log.Warn("a notification stays claimed for a while", "id", n.ID, "error", err)
 		}
 		return false
@@ -137,26 +137,26 @@ func (s *Service) sendOne(ctx context.Context, n ledger.Notification) bool {
 	if errors.As(err, &refused) {
 		again = max(again, refused.after)
 	}
-	dead := errors.Is(err, core.ErrInvalid) || time.Since(n.Begun)+again > s.cfg.GiveUp
+	deadLettered := errors.Is(err, core.ErrInvalid) || time.Since(n.Begun)+again > s.cfg.GiveUp
 	s.count(n.Medium, func(c *Count) {
 		c.Failed++
-		if dead {
-			c.Dead++
+		if deadLettered {
+			c.DeadLettered++
 		}
 	})
 	if errors.Is(err, errInner) {
 		err = errInner // without the address that the dialer puts before it
 	}
 	reason := line(err.Error(), maxReason)
-	if dead {
+	if deadLettered {
 		s.cfg.Log.Error("a notification is given up", "id", n.ID, "channel", n.Channel, "tenant", n.Tenant, "kind", n.Kind, "error", reason)
 	} else {
 		s.cfg.Log.Warn("a notification is sent again later", "id", n.ID, "channel", n.Channel, "tenant", n.Tenant, "kind", n.Kind, "after", again, "error", reason)
 	}
-	if err := s.cfg.Ledger.Failed(settle, n, reason, again, dead); err != nil {
+	if err := s.cfg.Ledger.Failed(finish, n, reason, again, deadLettered); err != nil {
 		s.trouble(ctx, "that a notification failed could not be written down", err, "id", n.ID)
 	}
-	return dead && refused != nil // it was this notification that the channel refused: the next one may do
+	return deadLettered && refused != nil // it was this notification that the channel refused: the next one may do
 }
 
 func (s *Service) count(medium string, do func(*Count)) {

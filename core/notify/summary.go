@@ -25,7 +25,7 @@ func bad() []core.Outcome {
 // endedBadly tells whether some job ended neither well nor as somebody wanted.
 func endedBadly(r *ledger.Run) bool {
 	for o, n := range r.Outcomes {
-		if n > 0 && !o.Good() && (r.Phase != ledger.PhaseCancelled || o.SpendsBudget()) {
+		if n > 0 && !o.Good() && (r.Phase != ledger.PhaseCancelled || o.CountsAsFailure()) {
 			return true
 		}
 	}
@@ -99,13 +99,13 @@ func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group,
 	slices.SortFunc(groups, func(a, b Group) int {
 		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
 	})
-	told := 0
+	reported := 0
 	shown := groups[:min(len(groups), maxGroups)]
 	for _, g := range shown {
-		told += g.Count
+		reported += g.Count
 	}
-	if told < all {
-		more = fmt.Sprintf("and %s more, for other reasons", hosts(all-told))
+	if reported < all {
+		more = fmt.Sprintf("and %s more, for other reasons", hosts(all-reported))
 	}
 	return shown, more, nil
 }

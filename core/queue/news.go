@@ -12,8 +12,8 @@ import (
 // Parts is into how many parts the runs of a queue are cut: a server follows the runs of some of them.
 const Parts = 16
 
-// MaxLook bounds the runs of one Look.
-const MaxLook = 256
+// MaxPoll bounds the runs of one Look.
+const MaxPoll = 256
 
 // Part is the part that a run belongs to. It depends on the id alone.
 func Part(run string) int {
@@ -29,9 +29,9 @@ type Watch interface {
 	// named without news, and the log is short. Where it does not reach back to a cursor the part is Lost; so
 	// is a part that is asked for without a cursor.
 	News(ctx context.Context, from map[int]string, wait time.Duration) (News, error)
-	// Look reads status and records of up to MaxLook runs in one round trip, and answers for each, in order. Of
+	// Poll reads status and records of up to MaxPoll runs in one round trip, and answers for each, in order. Of
 	// each run it gives at most most records.
-	Look(ctx context.Context, most int, asks ...Ask) []Sight
+	Poll(ctx context.Context, most int, asks ...Ask) []Sight
 }
 
 // News is what has happened in some parts of the queue.
@@ -62,11 +62,11 @@ type Sight struct {
 	Err error
 }
 
-// RefuseLook answers for a Look that no queue takes, nil for any other.
-func RefuseLook(most int, asks []Ask) []Sight {
+// RefusePoll answers for a Look that no queue takes, nil for any other.
+func RefusePoll(most int, asks []Ask) []Sight {
 	switch {
-	case len(asks) > MaxLook:
-		return SeeNone(asks, fmt.Errorf("look at %d runs, expected at most %d: %w", len(asks), MaxLook, core.ErrInvalid))
+	case len(asks) > MaxPoll:
+		return SeeNone(asks, fmt.Errorf("look at %d runs, expected at most %d: %w", len(asks), MaxPoll, core.ErrInvalid))
 	case most < 1:
 		return SeeNone(asks, fmt.Errorf("look at runs: max is %d records, expected 1 or more: %w", most, core.ErrInvalid))
 	}

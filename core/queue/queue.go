@@ -134,13 +134,13 @@ func AdjustOne(ctx context.Context, q Control, run string, a Adjust) error {
 
 // Waker ends suspensions.
 type Waker interface {
-	// Wake ends the suspension of the run's jobs that wait for event, and returns how many. It
+	// Signal ends the suspension of the run's jobs that wait for event, and returns how many. It
 	// works in bounded steps: turns go on in between, and with an error some may be woken.
-	Wake(ctx context.Context, run, event string) (int, error)
-	// WakeJob ends the suspension of one job that waits for event, and tells whether it did: a job that does not
+	Signal(ctx context.Context, run, event string) (int, error)
+	// SignalJob ends the suspension of one job that waits for event, and tells whether it did: a job that does not
 	// wait for it, now or any more, is left alone. Errors are those of Wake; an index outside
 	// the run is core.ErrInvalid.
-	WakeJob(ctx context.Context, job core.JobID, event string) (bool, error)
+	SignalJob(ctx context.Context, job core.JobID, event string) (bool, error)
 	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many. It works in
 	// bounded steps as Wake does, and may be called again as Wake may.
 	Dismiss(ctx context.Context, run, event string, reason core.Reason) (int, error)

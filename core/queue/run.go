@@ -19,15 +19,15 @@ const (
 	MaxPriority    = 10
 	MaxAcksPerTurn = 256
 	MaxLeasesTurn  = 256
-	MaxSettled     = 1_000_000 // of Run.Settled
+	MaxFinished    = 1_000_000 // of Run.Settled
 	MaxSubmit      = 1000      // runs of one Submit
 	MaxAdjust      = 1000      // runs of one Adjust
 	MaxCrashes     = 3         // of a job: the last one ends it as lost
 )
 
-// SealRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and MaxDetail:
+// EncryptionRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and MaxDetail:
 // whoever seals them makes them longer by no more. Others keep to the bounds.
-const SealRoom = broadcast.SealRoom
+const EncryptionRoom = broadcast.EncryptionRoom
 
 // OnLost is what becomes of a job whose worker died while it held it.
 type OnLost string
@@ -49,11 +49,11 @@ type Run struct {
 
 	Targets  []Target
 	Segments []Segment // none: all targets are due at once
-	// Settled are the targets whose outcome is known: what was recorded of a run whose queue was lost.
+	// FinishedJobs are the targets whose outcome is known: what was recorded of a run whose queue was lost.
 	// They are never leased and give no Record, but count in Status.Outcomes and in the budgets.
 	// Neither they nor Paused tell two submits of a run apart.
-	Settled []Settled
-	Paused  bool // starts paused
+	FinishedJobs []FinishedJobs
+	Paused       bool // starts paused
 
 	Limit           int // released targets, a prefix of Targets (a wave); 0 means all
 	MaxInFlight     int // leased jobs of this run at once; 0 means no limit
@@ -74,9 +74,9 @@ type Target struct {
 	Data    []byte // opaque, handed out with the lease
 }
 
-// Settled is Count targets in a row, from Index on, that ended with one outcome. Those of a run are sorted
+// FinishedJobs is Count targets in a row, from Index on, that ended with one outcome. Those of a run are sorted
 // by index and do not overlap.
-type Settled struct {
+type FinishedJobs struct {
 	Index, Count int
 	Outcome      core.Outcome
 }
@@ -101,17 +101,17 @@ const (
 	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )
 
-// Unsettled visits what is left to do: each stretch of targets from … to-1 of one segment that is not
+// Unfinished visits what is left to do: each stretch of targets from … to-1 of one segment that is not
 // settled, in order, in O(segments + settled).
-func (r *Run) Unsettled(visit func(due time.Time, from, to int)) {
-	segments, settled, from := r.Segments, r.Settled, 0
+func (r *Run) Unfinished(visit func(due time.Time, from, to int)) {
+	segments, finished, from := r.Segments, r.FinishedJobs, 0
 	if len(segments) == 0 {
 		segments = []Segment{{Count: len(r.Targets)}}
 	}
 	for _, s := range segments {
 		end := from + s.Count
-		for len(settled) > 0 && settled[0].Index < end {
-			known := settled[0]
+		for len(finished) > 0 && finished[0].Index < end {
+			known := finished[0]
 			if from < known.Index {
 				visit(s.Due, from, known.Index)
 			}
@@ -119,7 +119,7 @@ func (r *Run) Unsettled(visit func(due time.Time, from, to int)) {
 			if known.Index+known.Count > end {
 				break // it goes on in the next segment
 			}
-			settled = settled[1:]
+			finished = finished[1:]
 		}
 		if from < end {
 			visit(s.Due, from, end)
@@ -128,8 +128,8 @@ func (r *Run) Unsettled(visit func(due time.Time, from, to int)) {
 	}
 }
 
-// WhySettled says for Explain how a target of Run.Settled ended.
-func WhySettled(o core.Outcome) string {
+// WhyFinished says for Explain how a target of Run.Settled ended.
+func WhyFinished(o core.Outcome) string {
 	return "ended as " + string(o) + " before its run was submitted to this queue"
 }
 
@@ -141,8 +141,8 @@ func WhySuspended(event string) string {
 	case EventWindow:
 		return "waits for its service window"
 	}
-	switch gate, _, ok := ParseTurn(event); {
-	case ok && gate == 0:
+	switch barrier, _, ok := ParseTurn(event); {
+	case ok && barrier == 0:
 		return "waits for the hosts that go before its own"
 	case ok:
 		return "waits until every host of its run has done the steps before, and for its wave"

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// TestUnsettledLeavesOutWhatIsSettled compares with a walk over each target.
-func TestUnsettledLeavesOutWhatIsSettled(t *testing.T) {
+// TestUnfinishedLeavesOutWhatIsFinished compares with a walk over each target.
+func TestUnfinishedLeavesOutWhatIsFinished(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r queue.Run
 		var due []int // of each target
@@ -32,7 +32,7 @@ func TestUnsettledLeavesOutWhatIsSettled(t *testing.T) {
 		for i := 0; i < len(due); {
 			n := min(rapid.IntRange(1, 6).Draw(t, "run of targets"), len(due)-i)
 			if rapid.Bool().Draw(t, "settled") {
-				r.Settled = append(r.Settled, queue.Settled{Index: i, Count: n, Outcome: core.Changed})
+				r.FinishedJobs = append(r.FinishedJobs, queue.FinishedJobs{Index: i, Count: n, Outcome: core.Changed})
 			} else {
 				for k := range n {
 					open[i+k] = true
@@ -45,7 +45,7 @@ func TestUnsettledLeavesOutWhatIsSettled(t *testing.T) {
 			t.Fatal(err)
 		}
 		last, visits := 0, 0
-		r.Unsettled(func(at time.Time, from, to int) {
+		r.Unfinished(func(at time.Time, from, to int) {
 			visits++
 			if from < last || from >= to {
 				t.Fatalf("visits %d … %d after %d", from, to, last)
@@ -63,7 +63,7 @@ func TestUnsettledLeavesOutWhatIsSettled(t *testing.T) {
 				t.Fatalf("target %d is not visited", i)
 			}
 		}
-		if most := len(r.Segments) + len(r.Settled) + 1; visits > most {
+		if most := len(r.Segments) + len(r.FinishedJobs) + 1; visits > most {
 			t.Fatalf("%d visits, expected at most %d", visits, most)
 		}
 	})

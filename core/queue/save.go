@@ -29,7 +29,7 @@ type Save struct {
 
 // Validate tells what Save refuses.
 func (s *Save) Validate() error {
-	if len(s.State) > MaxDetail+SealRoom {
+	if len(s.State) > MaxDetail+EncryptionRoom {
 		return fmt.Errorf("state of %s has %d bytes, expected at most %d: %w", s.Job, len(s.State), MaxDetail, core.ErrInvalid)
 	}
 	if s.Seq == 0 || s.Seq >= 1<<53 {

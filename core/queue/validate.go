@@ -38,7 +38,7 @@ func (r *Run) Validate() error {
 		{"per group", r.PerGroup, 0, MaxTargets},
 		{"stop after", r.StopAfter, 0, MaxTargets},
 		{"stop after unreachable", r.StopUnreachable, 0, MaxTargets},
-		{"payload bytes", len(r.Payload), 0, MaxPayload + SealRoom},
+		{"payload bytes", len(r.Payload), 0, MaxPayload + EncryptionRoom},
 	} {
 		if n.value < n.lo || n.value > n.hi {
 			return fmt.Errorf("run %q: %s is %d, expected %d to %d: %w", r.ID, n.name, n.value, n.lo, n.hi, core.ErrInvalid)
@@ -50,18 +50,18 @@ func (r *Run) Validate() error {
 	if err := r.validateSegments(); err != nil {
 		return err
 	}
-	if err := r.validateSettled(); err != nil {
+	if err := r.validateFinished(); err != nil {
 		return err
 	}
 	return r.validateTargets()
 }
 
-func (r *Run) validateSettled() error {
-	if n := len(r.Settled); n > MaxSettled {
-		return fmt.Errorf("run %q: settled has %d ranges, expected at most %d: %w", r.ID, n, MaxSettled, core.ErrInvalid)
+func (r *Run) validateFinished() error {
+	if n := len(r.FinishedJobs); n > MaxFinished {
+		return fmt.Errorf("run %q: settled has %d ranges, expected at most %d: %w", r.ID, n, MaxFinished, core.ErrInvalid)
 	}
 	from, total := 0, len(r.Targets)
-	for i, s := range r.Settled {
+	for i, s := range r.FinishedJobs {
 		switch {
 		case s.Index < from || s.Index >= total:
 			return fmt.Errorf("run %q: settled range %d begins at target %d, expected %d to %d: %w", r.ID, i, s.Index, from, total-1, core.ErrInvalid)
@@ -113,7 +113,7 @@ func (t *Target) validate() error {
 	if err := checkID("group", t.Group, false); err != nil {
 		return err
 	}
-	if len(t.Data) > MaxDataLength+SealRoom {
+	if len(t.Data) > MaxDataLength+EncryptionRoom {
 		return fmt.Errorf("data is %d bytes, expected at most %d: %w", len(t.Data), MaxDataLength, core.ErrInvalid)
 	}
 	return nil
@@ -157,7 +157,7 @@ func (a *Ack) validate() error {
 	default:
 		return fmt.Errorf("kind %q, expected done, retry, suspend or return: %w", a.Kind, core.ErrInvalid)
 	}
-	if len(a.Detail) > MaxDetail+SealRoom || len(a.State) > MaxDetail+SealRoom {
+	if len(a.Detail) > MaxDetail+EncryptionRoom || len(a.State) > MaxDetail+EncryptionRoom {
 		return fmt.Errorf("detail of %d and state of %d bytes, expected at most %d: %w", len(a.Detail), len(a.State), MaxDetail, core.ErrInvalid)
 	}
 	return checkID("event", a.Event, false)

@@ -178,17 +178,17 @@ func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 		return n
 	}
 	encoded := base64.StdEncoding.EncodeToString([]byte(value))
-	told := false
+	reported := false
 	for n := 1; n < minPrefix; n++ {
 		for _, form := range []string{value[:n], encoded[:n], strings.Join(strings.Split(encoded[:n], ""), strings.Repeat("\n", maxGap))} {
 			right, wrong := strings.Repeat(". ", holding)+form, strings.Repeat(". ", holding)+form[:len(form)-1]+"~"
 			if a, b := shown(right, holding), shown(wrong, holding); a != b {
 				t.Errorf("%q: %d bytes are shown, of a wrong one %d", form, a, b)
 			}
-			told = told || shown(right, 0) != shown(wrong, 0)
+			reported = reported || shown(right, 0) != shown(wrong, 0)
 		}
 	}
-	if !told {
+	if !reported {
 		t.Error("negative control: nothing was told apart")
 	}
 	var out strings.Builder
@@ -271,7 +271,7 @@ func TestStreamsAreSplitAnywhere(t *testing.T) {
 }
 
 // What people watch does not hang on what may become a secret, until 16 bytes of it are there.
-func TestIdleShowsWhatTellsNothing(t *testing.T) {
+func TestIdleShowsWhatSaysNothing(t *testing.T) {
 	t.Parallel()
 	s := set(t, "hunter2hunter2hunter2")
 	var got string

@@ -22,16 +22,16 @@ func (relearn) DialHook(next goredis.DialHook) goredis.DialHook {
 
 // ProcessHook implements goredis.Hook.
 func (r relearn) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
-	return func(ctx context.Context, cmd goredis.Cmder) error { return r.look(ctx, next(ctx, cmd)) }
+	return func(ctx context.Context, cmd goredis.Cmder) error { return r.check(ctx, next(ctx, cmd)) }
 }
 
 // ProcessPipelineHook implements goredis.Hook.
 func (r relearn) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []goredis.Cmder) error { return r.look(ctx, next(ctx, cmds)) }
+	return func(ctx context.Context, cmds []goredis.Cmder) error { return r.check(ctx, next(ctx, cmds)) }
 }
 
-// look passes the error on. The client asks in the background, and not more often than every 200 ms.
-func (r relearn) look(ctx context.Context, err error) error {
+// check passes the error on. The client asks in the background, and not more often than every 200 ms.
+func (r relearn) check(ctx context.Context, err error) error {
 	var reply goredis.Error
 	answered := errors.As(err, &reply) && !goredis.HasErrorPrefix(err, "CLUSTERDOWN")
 	if err != nil && !answered && !errors.Is(ctx.Err(), context.Canceled) { // a deadline may have passed for that very reason

@@ -25,30 +25,30 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 		out Decision
 	}{
 		{"all wait: nobody has shown anything", Strategy{}, Progress{Released: 4, Deferred: 4}, wait},
-		{"one is done, the others wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1}, next},
-		{"one is done, one runs, two wait", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 2, Proven: 1, Succeeded: 1}, wait},
-		{"the only outcomes are of an earlier wave", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3}, wait},
-		{"all are done", Strategy{}, Progress{Released: 4, Settled: 4, Proven: 4, Succeeded: 4}, next},
-		{"the playbook waits for windows", waiting, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1}, wait},
-		{"the playbook waits, and all are done", waiting, Progress{Released: 4, Settled: 4, Proven: 4, Succeeded: 4}, next},
-		{"the only one that is done failed", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, wait},
-		{"it failed, and the playbook goes on", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1}, next},
-		{"a straggler", Strategy{}, Progress{Released: 4, Settled: 3, Proven: 3, Succeeded: 3}, wait},
-		{"a straggler that nobody waits for", at75, Progress{Released: 4, Settled: 3, Proven: 3, Succeeded: 3}, next},
-		{"two stragglers", at75, Progress{Released: 4, Settled: 2, Proven: 2, Succeeded: 2}, wait},
-		{"a straggler, one waits for its window", at75, Progress{Released: 4, Settled: 2, Deferred: 1, Proven: 2, Succeeded: 2}, next},
-		{"and the playbook waits for windows", Strategy{NextWaveAt: at75.NextWaveAt, WaitForWindows: true}, Progress{Released: 4, Settled: 2, Deferred: 1, Proven: 2, Succeeded: 2}, wait},
-		{"a straggler, and all others failed", at75, Progress{Released: 4, Settled: 3, Proven: 3}, wait},
-		{"nobody of the last wave has finished", at75, Progress{Released: 4, Settled: 3}, wait},
-		{"stragglers, in time", in10m, Progress{Released: 4, Settled: 1, Proven: 1, Succeeded: 1, Began: began, Now: began.Add(10*time.Minute - 1)}, Decision{Action: Wait, Until: began.Add(10 * time.Minute)}},
-		{"stragglers, late", in10m, Progress{Released: 4, Settled: 1, Proven: 1, Succeeded: 1, Began: began, Now: began.Add(10 * time.Minute)}, next},
+		{"one is done, the others wait", Strategy{}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1, Succeeded: 1}, next},
+		{"one is done, one runs, two wait", Strategy{}, Progress{Released: 4, Finished: 1, Deferred: 2, Proven: 1, Succeeded: 1}, wait},
+		{"the only outcomes are of an earlier wave", Strategy{}, Progress{Released: 4, Finished: 1, Deferred: 3}, wait},
+		{"all are done", Strategy{}, Progress{Released: 4, Finished: 4, Proven: 4, Succeeded: 4}, next},
+		{"the playbook waits for windows", waiting, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1, Succeeded: 1}, wait},
+		{"the playbook waits, and all are done", waiting, Progress{Released: 4, Finished: 4, Proven: 4, Succeeded: 4}, next},
+		{"the only one that is done failed", Strategy{}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1}, wait},
+		{"it failed, and the playbook goes on", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1}, next},
+		{"a straggler", Strategy{}, Progress{Released: 4, Finished: 3, Proven: 3, Succeeded: 3}, wait},
+		{"a straggler that nobody waits for", at75, Progress{Released: 4, Finished: 3, Proven: 3, Succeeded: 3}, next},
+		{"two stragglers", at75, Progress{Released: 4, Finished: 2, Proven: 2, Succeeded: 2}, wait},
+		{"a straggler, one waits for its window", at75, Progress{Released: 4, Finished: 2, Deferred: 1, Proven: 2, Succeeded: 2}, next},
+		{"and the playbook waits for windows", Strategy{NextWaveAt: at75.NextWaveAt, WaitForWindows: true}, Progress{Released: 4, Finished: 2, Deferred: 1, Proven: 2, Succeeded: 2}, wait},
+		{"a straggler, and all others failed", at75, Progress{Released: 4, Finished: 3, Proven: 3}, wait},
+		{"nobody of the last wave has finished", at75, Progress{Released: 4, Finished: 3}, wait},
+		{"stragglers, in time", in10m, Progress{Released: 4, Finished: 1, Proven: 1, Succeeded: 1, Began: began, Now: began.Add(10*time.Minute - 1)}, Decision{Action: Wait, Until: began.Add(10 * time.Minute)}},
+		{"stragglers, late", in10m, Progress{Released: 4, Finished: 1, Proven: 1, Succeeded: 1, Began: began, Now: began.Add(10 * time.Minute)}, next},
 		{"late, and nobody has finished", in10m, Progress{Released: 4, Began: began, Now: began.Add(time.Hour)}, wait},
-		{"late, and all that finished failed", in10m, Progress{Released: 4, Settled: 3, Proven: 3, Began: began, Now: began.Add(time.Hour)}, wait},
-		{"late, and held", in10m, Progress{Released: 4, Settled: 1, Proven: 1, Succeeded: 1, Held: true, Began: began, Now: began.Add(time.Hour)}, wait},
-		{"behind a barrier, a straggler of 4", at75, Progress{Released: 14, Passed: 10, Settled: 13, Proven: 3, Succeeded: 3}, next14},
-		{"behind a barrier, two stragglers of 4", at75, Progress{Released: 14, Passed: 10, Settled: 12, Proven: 2, Succeeded: 2}, wait},
-		{"held", Strategy{}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1, Held: true}, wait},
-		{"an approval is due all the same", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 4, Settled: 1, Deferred: 3, Proven: 1, Succeeded: 1}, Decision{Action: Ask, Wave: 1}},
+		{"late, and all that finished failed", in10m, Progress{Released: 4, Finished: 3, Proven: 3, Began: began, Now: began.Add(time.Hour)}, wait},
+		{"late, and held", in10m, Progress{Released: 4, Finished: 1, Proven: 1, Succeeded: 1, Held: true, Began: began, Now: began.Add(time.Hour)}, wait},
+		{"behind a barrier, a straggler of 4", at75, Progress{Released: 14, Passed: 10, Finished: 13, Proven: 3, Succeeded: 3}, next14},
+		{"behind a barrier, two stragglers of 4", at75, Progress{Released: 14, Passed: 10, Finished: 12, Proven: 2, Succeeded: 2}, wait},
+		{"held", Strategy{}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1, Succeeded: 1, Held: true}, wait},
+		{"an approval is due all the same", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1, Succeeded: 1}, Decision{Action: Ask, Wave: 1}},
 	} {
 		l := limits
 		if c.p.Passed > 0 {
@@ -63,7 +63,7 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 // Elsewhere a blocked operation held the rollout slot: argo-cd#29307.
 func TestTrapBlockedHostHoldsUpNoWave(t *testing.T) {
 	limits := []int{2, 100}
-	if got := Next(limits, Strategy{}, Progress{Released: 2, Settled: 1, Deferred: 1, Proven: 1, Succeeded: 1}); got.Action != Release {
+	if got := Next(limits, Strategy{}, Progress{Released: 2, Finished: 1, Deferred: 1, Proven: 1, Succeeded: 1}); got.Action != Release {
 		t.Errorf("one of two hosts waits for its window: %+v, expected the next wave", got)
 	}
 }
@@ -76,7 +76,7 @@ func careless(limits []int, s Strategy, p Progress) Decision {
 
 // brokenBy is a rule that a decision breaks, or "".
 func brokenBy(d Decision, s Strategy, p Progress) string {
-	running := p.Released - p.Settled - p.Deferred
+	running := p.Released - p.Finished - p.Deferred
 	switch {
 	case d.Action != Release:
 		return ""
@@ -84,7 +84,7 @@ func brokenBy(d Decision, s Strategy, p Progress) string {
 		return "a held run goes on"
 	case running > 0:
 		return "a host of the wave still runs"
-	case p.Settled < p.Released && p.Proven == 0:
+	case p.Finished < p.Released && p.Proven == 0:
 		return "nobody of the wave is proven"
 	case s.WaitForWindows && p.Deferred > 0:
 		return "the wave should wait for windows"
@@ -95,10 +95,10 @@ func brokenBy(d Decision, s Strategy, p Progress) string {
 func draw(t *rapid.T) ([]int, Strategy, Progress) {
 	total := rapid.IntRange(2, 40).Draw(t, "total")
 	first := rapid.IntRange(1, total-1).Draw(t, "first")
-	settled := rapid.IntRange(0, first).Draw(t, "settled")
-	deferred := rapid.IntRange(0, first-settled).Draw(t, "deferred")
+	finished := rapid.IntRange(0, first).Draw(t, "settled")
+	deferred := rapid.IntRange(0, first-finished).Draw(t, "deferred")
 	return []int{first, total}, Strategy{WaitForWindows: rapid.Bool().Draw(t, "wait")},
-		Progress{Released: first, Settled: settled, Deferred: deferred, Proven: settled, Succeeded: settled, Held: rapid.Bool().Draw(t, "held")}
+		Progress{Released: first, Finished: finished, Deferred: deferred, Proven: finished, Succeeded: finished, Held: rapid.Bool().Draw(t, "held")}
 }
 
 func TestNoWaveFollowsOneThatIsNotDone(t *testing.T) {
@@ -123,7 +123,7 @@ func TestEveryWaveComesAtLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits, s, p := draw(t)
 		p.Held = false
-		p.Settled, p.Deferred, p.Proven, p.Succeeded = p.Released, 0, p.Released, 1
+		p.Finished, p.Deferred, p.Proven, p.Succeeded = p.Released, 0, p.Released, 1
 		if got := Next(limits, s, p); got.Action != Release {
 			t.Fatalf("%+v: %+v", p, got)
 		}

@@ -19,7 +19,7 @@ const (
 type Progress struct {
 	Released int // hosts released so far: the queue's limit
 	Passed   int // of them, those released before the last barrier
-	Settled  int // jobs with an outcome
+	Finished int // jobs with an outcome
 	Deferred int // released hosts without one that wait for a time when they may start
 	Proven   int // hosts of the last released wave on which the steps were tried
 	// Succeeded counts the hosts of the last released wave that ended well, or went on to a barrier.
@@ -45,13 +45,13 @@ type Decision struct {
 // host of the wave has shown what comes of it and the wave cannot fail any more. Nor do the
 // stragglers that NextWaveAt does not wait for.
 func (p Progress) WaveDone(s Strategy) bool {
-	if p.Settled >= p.Released {
+	if p.Finished >= p.Released {
 		return true
 	}
 	if !p.shown(s) {
 		return false
 	}
-	finished := p.Settled - p.Passed
+	finished := p.Finished - p.Passed
 	if !s.WaitForWindows {
 		finished += p.Deferred
 	}

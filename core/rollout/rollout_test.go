@@ -286,18 +286,18 @@ func TestNext(t *testing.T) {
 		want  Decision
 	}{
 		{"the wave runs", Pause{}, Progress{Released: 1}, Decision{Action: Wait}},
-		{"it is done", Pause{}, Progress{Succeeded: 1, Released: 1, Settled: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},
-		{"the second is half done", Pause{}, Progress{Succeeded: 1, Released: 5, Settled: 4}, Decision{Action: Wait}},
-		{"the second is done", Pause{}, Progress{Succeeded: 1, Released: 5, Settled: 5}, Decision{Action: Release, Wave: 2, Limit: 20}},
-		{"all are released", Pause{}, Progress{Succeeded: 1, Released: 20, Settled: 20}, Decision{Action: Wait}},
-		{"held", Pause{}, Progress{Succeeded: 1, Released: 1, Settled: 1, Held: true}, Decision{Action: Wait}},
-		{"complete", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Settled: 20, Complete: true, Held: true}, Decision{Action: Finish}},
-		{"part of a wave was released, and failed", Pause{}, Progress{Released: 3, Settled: 3}, Decision{Action: Release, Wave: 1, Limit: 5}},
-		{"not approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Settled: 1}, Decision{Action: Ask, Wave: 1}},
-		{"approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Settled: 1, Approved: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},
-		{"approved is only the one before", Pause{Approve: true}, Progress{Succeeded: 1, Released: 5, Settled: 5, Approved: 1}, Decision{Action: Ask, Wave: 2}},
-		{"pause goes on", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Settled: 1, Done: now.Add(-time.Minute)}, Decision{Action: Delay, Wave: 1, Until: now.Add(59 * time.Minute)}},
-		{"pause is over", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Settled: 1, Done: now.Add(-time.Hour)}, Decision{Action: Release, Wave: 1, Limit: 5}},
+		{"it is done", Pause{}, Progress{Succeeded: 1, Released: 1, Finished: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},
+		{"the second is half done", Pause{}, Progress{Succeeded: 1, Released: 5, Finished: 4}, Decision{Action: Wait}},
+		{"the second is done", Pause{}, Progress{Succeeded: 1, Released: 5, Finished: 5}, Decision{Action: Release, Wave: 2, Limit: 20}},
+		{"all are released", Pause{}, Progress{Succeeded: 1, Released: 20, Finished: 20}, Decision{Action: Wait}},
+		{"held", Pause{}, Progress{Succeeded: 1, Released: 1, Finished: 1, Held: true}, Decision{Action: Wait}},
+		{"complete", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 20, Complete: true, Held: true}, Decision{Action: Finish}},
+		{"part of a wave was released, and failed", Pause{}, Progress{Released: 3, Finished: 3}, Decision{Action: Release, Wave: 1, Limit: 5}},
+		{"not approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 1}, Decision{Action: Ask, Wave: 1}},
+		{"approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 1, Approved: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},
+		{"approved is only the one before", Pause{Approve: true}, Progress{Succeeded: 1, Released: 5, Finished: 5, Approved: 1}, Decision{Action: Ask, Wave: 2}},
+		{"pause goes on", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Finished: 1, Done: now.Add(-time.Minute)}, Decision{Action: Delay, Wave: 1, Until: now.Add(59 * time.Minute)}},
+		{"pause is over", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Finished: 1, Done: now.Add(-time.Hour)}, Decision{Action: Release, Wave: 1, Limit: 5}},
 	}
 	for _, c := range cases {
 		c.p.Now = now
@@ -316,15 +316,15 @@ func TestFaultW8FailedWaveStops(t *testing.T) {
 		p    Progress
 		want Decision
 	}{
-		{"no host of the canary succeeded", Strategy{}, Progress{Released: 1, Settled: 1}, Decision{Action: Stop, Wave: 0}},
-		{"nor of the second wave", Strategy{}, Progress{Released: 5, Settled: 5}, Decision{Action: Stop, Wave: 1}},
-		{"one of the second wave did", Strategy{}, Progress{Released: 5, Settled: 5, Succeeded: 1}, Decision{Action: Release, Wave: 2, Limit: 20}},
-		{"the last wave is followed by nothing", Strategy{}, Progress{Released: 20, Settled: 20}, Decision{Action: Wait}},
-		{"it still runs", Strategy{}, Progress{Released: 5, Settled: 4}, Decision{Action: Wait}},
-		{"held", Strategy{}, Progress{Released: 1, Settled: 1, Held: true}, Decision{Action: Wait}},
-		{"nobody is asked to approve more", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 1, Settled: 1}, Decision{Action: Stop, Wave: 0}},
-		{"the playbook says stop", Strategy{OnFailedWave: StopRun}, Progress{Released: 1, Settled: 1}, Decision{Action: Stop, Wave: 0}},
-		{"the playbook says continue", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 1, Settled: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},
+		{"no host of the canary succeeded", Strategy{}, Progress{Released: 1, Finished: 1}, Decision{Action: Stop, Wave: 0}},
+		{"nor of the second wave", Strategy{}, Progress{Released: 5, Finished: 5}, Decision{Action: Stop, Wave: 1}},
+		{"one of the second wave did", Strategy{}, Progress{Released: 5, Finished: 5, Succeeded: 1}, Decision{Action: Release, Wave: 2, Limit: 20}},
+		{"the last wave is followed by nothing", Strategy{}, Progress{Released: 20, Finished: 20}, Decision{Action: Wait}},
+		{"it still runs", Strategy{}, Progress{Released: 5, Finished: 4}, Decision{Action: Wait}},
+		{"held", Strategy{}, Progress{Released: 1, Finished: 1, Held: true}, Decision{Action: Wait}},
+		{"nobody is asked to approve more", Strategy{PauseBetween: Pause{Approve: true}}, Progress{Released: 1, Finished: 1}, Decision{Action: Stop, Wave: 0}},
+		{"the playbook says stop", Strategy{OnFailedWave: StopRun}, Progress{Released: 1, Finished: 1}, Decision{Action: Stop, Wave: 0}},
+		{"the playbook says continue", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 1, Finished: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},
 	} {
 		if got := Next(limits, c.s, c.p); got != c.want {
 			t.Errorf("%s: %+v, expected %+v", c.why, got, c.want)

@@ -12,18 +12,18 @@ import (
 
 // Config says what is wanted of one pool.
 type Config struct {
-	Pool     string
-	Min, Max int           // workers; Max 0 is no more than Min
-	Slots    int           // of one worker; the mean of those there when 0, or defaultSlots
-	Target   time.Duration // what is due should start within it; 5 min when 0
-	Ahead    time.Duration // what becomes due within it counts as due: as long as a new worker takes to come
-	Calm     time.Duration // fewer workers are wanted once fewer would have been enough for so long
-	Every    time.Duration // between two calls of the hook, at least; failed ones wait longer each time
+	Pool        string
+	Min, Max    int           // workers; Max 0 is no more than Min
+	Concurrency int           // of one worker; the mean of those there when 0, or defaultConcurrency
+	Target      time.Duration // what is due should start within it; 5 min when 0
+	Ahead       time.Duration // what becomes due within it counts as due: as long as a new worker takes to come
+	Calm        time.Duration // fewer workers are wanted once fewer would have been enough for so long
+	Every       time.Duration // between two calls of the hook, at least; failed ones wait longer each time
 }
 
 const (
-	defaultSlots = 256
-	mostWorkers  = 10_000
+	defaultConcurrency = 256
+	mostWorkers        = 10_000
 )
 
 // Defaults fills what is not given. Errors wrap core.ErrInvalid.
@@ -32,8 +32,8 @@ func (c Config) Defaults() (Config, error) {
 	switch {
 	case c.Min < 0 || c.Max < c.Min || c.Max > mostWorkers:
 		return c, fmt.Errorf("%d to %d workers: expected a least number from 0 on, and a largest one up to %d that is not below it: %w", c.Min, c.Max, mostWorkers, core.ErrInvalid)
-	case c.Slots < 0:
-		return c, fmt.Errorf("%d slots of a worker: expected 1 or more: %w", c.Slots, core.ErrInvalid)
+	case c.Concurrency < 0:
+		return c, fmt.Errorf("%d slots of a worker: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
 	case c.Target < time.Second || c.Ahead < 0 || c.Calm < 0 || c.Every < 100*time.Millisecond:
 		return c, fmt.Errorf("times of scaling: expected a target of at least a second, and none below 0: %w", core.ErrInvalid)
 	}
@@ -51,12 +51,12 @@ type Demand struct {
 
 // Worker is one that is there.
 type Worker struct {
-	Name    string
-	Slots   int
-	Running int
-	Started time.Time
-	Leaving bool // it is cordoned, drains, or is away
-	Fixed   bool // it is part of a server: nobody stops it alone
+	Name        string
+	Concurrency int
+	Running     int
+	Started     time.Time
+	Leaving     bool // it is cordoned, drains, or is away
+	Fixed       bool // it is part of a server: nobody stops it alone
 }
 
 // Slots is how many slots would do: enough to start what is due, and what becomes due soon, within the target, and no more than
@@ -66,7 +66,7 @@ type Worker struct {
 //
 // For N slots do N × (Target + Took) / Took jobs until the last that started within the target ends. A duration that is not known
 // counts as the target's, so that each slot does two.
-func (c Config) slots(d Demand) int {
+func (c Config) concurrency(d Demand) int {
 	took := cmp.Or(d.Took, c.Target).Seconds()
 	work := float64(d.Leased+d.Due+d.Soon) * took / (c.Target.Seconds() + took)
 	return min(d.Runnable+d.Soon, int(math.Ceil(work-1e-9)))
@@ -74,22 +74,22 @@ func (c Config) slots(d Demand) int {
 
 // perWorker is the slots of one worker.
 func (c Config) perWorker(workers []Worker) int {
-	if c.Slots > 0 {
-		return c.Slots
+	if c.Concurrency > 0 {
+		return c.Concurrency
 	}
 	sum := 0
 	for _, w := range workers {
-		sum += w.Slots
+		sum += w.Concurrency
 	}
 	if sum == 0 {
-		return defaultSlots
+		return defaultConcurrency
 	}
 	return max(1, sum/len(workers))
 }
 
 // wish is how many workers would do now, without regard to what was wanted before.
 func (c Config) wish(d Demand, each int) int {
-	return min(max((c.slots(d)+each-1)/each, c.Min), c.Max)
+	return min(max((c.concurrency(d)+each-1)/each, c.Min), c.Max)
 }
 
 // memory is what would have done lately: fewer workers are wanted once the most of it is fewer.

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestSlots(t *testing.T) {
+func TestDesiredConcurrency(t *testing.T) {
 	t.Parallel()
 	c, err := Config{Max: 10, Target: 5 * time.Minute}.Defaults()
 	if err != nil {
@@ -42,7 +42,7 @@ func TestSlots(t *testing.T) {
 		"an unknown time is the target's": {Demand{Due: 10, Runnable: 10}, 5},
 		"windows that open soon":          {Demand{Soon: 100, Took: 10 * time.Hour}, 100},
 	} {
-		if got := c.slots(tc.d); got != tc.want {
+		if got := c.concurrency(tc.d); got != tc.want {
 			t.Errorf("%s: %d slots, expected %d", name, got, tc.want)
 		}
 	}
@@ -56,17 +56,17 @@ func TestWish(t *testing.T) {
 			t.Errorf("%d jobs: %d workers, expected %d", due, got, want)
 		}
 	}
-	if each := (Config{}).perWorker([]Worker{{Slots: 10}, {Slots: 30}}); each != 20 {
+	if each := (Config{}).perWorker([]Worker{{Concurrency: 10}, {Concurrency: 30}}); each != 20 {
 		t.Errorf("%d slots of a worker, expected the mean", each)
 	}
-	if each := (Config{}).perWorker(nil); each != defaultSlots {
+	if each := (Config{}).perWorker(nil); each != defaultConcurrency {
 		t.Errorf("%d slots of a worker", each)
 	}
 }
 
 func TestRefuses(t *testing.T) {
 	t.Parallel()
-	for _, c := range []Config{{Min: 3, Max: 2}, {Min: -1}, {Max: mostWorkers + 1}, {Max: 1, Slots: -1}, {Max: 1, Target: time.Millisecond}, {Max: 1, Calm: -1}} {
+	for _, c := range []Config{{Min: 3, Max: 2}, {Min: -1}, {Max: mostWorkers + 1}, {Max: 1, Concurrency: -1}, {Max: 1, Target: time.Millisecond}, {Max: 1, Calm: -1}} {
 		if _, err := c.Defaults(); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -125,7 +125,7 @@ type world struct {
 
 func (w *world) parts() Parts {
 	return Parts{
-		Look: func(context.Context) (Demand, []Worker, error) {
+		Poll: func(context.Context) (Demand, []Worker, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.away {
@@ -161,7 +161,7 @@ func (w *world) parts() Parts {
 			for n := r.Workers; n < r.Desired.Workers; n++ {
 				name := string(rune('a' + w.next))
 				w.next++
-				w.workers[name] = &Worker{Name: name, Slots: 10, Started: time.Now()}
+				w.workers[name] = &Worker{Name: name, Concurrency: 10, Started: time.Now()}
 			}
 			for _, name := range r.Drained {
 				delete(w.workers, name)
@@ -176,7 +176,7 @@ func play(t *testing.T, change func(*world, *Config), story func(*world, *Scaler
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{workers: map[string]*Worker{}, mine: true}
-		cfg := Config{Pool: "p", Min: 1, Max: 5, Slots: 10, Target: time.Minute, Calm: 5 * time.Minute}
+		cfg := Config{Pool: "p", Min: 1, Max: 5, Concurrency: 10, Target: time.Minute, Calm: 5 * time.Minute}
 		if change != nil {
 			change(w, &cfg)
 		}
@@ -237,7 +237,7 @@ func TestFollowsABurst(t *testing.T) {
 		if w.there() != 1 {
 			t.Errorf("%d workers at the end", w.there())
 		}
-		if wish, ok := s.Desired(); !ok || wish != (Wish{Slots: 10, Workers: 1}) {
+		if wish, ok := s.Desired(); !ok || wish != (Wish{Concurrency: 10, Workers: 1}) {
 			t.Errorf("%+v %v", wish, ok)
 		}
 	})

@@ -14,8 +14,8 @@ import (
 
 // Wish is how much a pool should have.
 type Wish struct {
-	Slots   int `json:"slots"`
-	Workers int `json:"workers"`
+	Concurrency int `json:"slots"`
+	Workers     int `json:"workers"`
 }
 
 // Request is what a hook is told: how things should be, not what to add, so that it may be told twice.
@@ -36,8 +36,8 @@ type Request struct {
 
 // Parts is what a Scaler works with. All functions must be set; they return within the context's time.
 type Parts struct {
-	// Look reads what there is to do and which workers there are.
-	Look func(ctx context.Context) (Demand, []Worker, error)
+	// Poll reads what there is to do and which workers there are.
+	Poll func(ctx context.Context) (Demand, []Worker, error)
 	// Mine tells whether this server is the one that calls the hook, of all that run. For a moment after one came or went, two may be.
 	Mine func() bool
 	// Drain tells a worker to give its jobs away and end; Forget takes back an order to one that is gone.
@@ -50,10 +50,10 @@ type Parts struct {
 	Log  *slog.Logger // discarded when nil
 }
 
-// lookEvery is how often there is a look, callTime how long a call may take, repeatAfter after how long a hook that was told is told
+// pollEvery is how often there is a look, callTime how long a call may take, repeatAfter after how long a hook that was told is told
 // again while there are not as many workers as wanted, and failMost the longest wait after calls that failed.
 const (
-	lookEvery   = 2 * time.Second
+	pollEvery   = 2 * time.Second
 	callTime    = time.Minute
 	repeatAfter = time.Minute
 	failMost    = 5 * time.Minute
@@ -69,11 +69,11 @@ type Scaler struct {
 	know bool
 
 	// Of Run's goroutine.
-	memory  memory
-	told    Request
-	toldAt  time.Time
-	failed  int
-	leaving map[string]time.Time // workers that were told to go, since when
+	memory     memory
+	reported   Request
+	reportedAt time.Time
+	failed     int
+	leaving    map[string]time.Time // workers that were told to go, since when
 }
 
 // New checks. Errors wrap core.ErrInvalid.
@@ -82,7 +82,7 @@ func New(cfg Config, parts Parts) (*Scaler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if parts.Look == nil || parts.Mine == nil || parts.Drain == nil || parts.Forget == nil || parts.Done == nil {
+	if parts.Poll == nil || parts.Mine == nil || parts.Drain == nil || parts.Forget == nil || parts.Done == nil {
 		return nil, fmt.Errorf("scale: a part is missing: %w", core.ErrInvalid)
 	}
 	if parts.Log == nil {
@@ -100,7 +100,7 @@ func (s *Scaler) Desired() (w Wish, known bool) {
 
 // Run looks and calls until ctx ends.
 func (s *Scaler) Run(ctx context.Context) {
-	tick := time.NewTicker(min(lookEvery, s.cfg.Every))
+	tick := time.NewTicker(min(pollEvery, s.cfg.Every))
 	defer tick.Stop()
 	for {
 		s.step(ctx)
@@ -114,8 +114,8 @@ func (s *Scaler) Run(ctx context.Context) {
 
 // step looks once. While the look fails what was wanted last stays, and nobody is told anything.
 func (s *Scaler) step(ctx context.Context) {
-	look, cancel := context.WithTimeout(ctx, lookEvery)
-	demand, workers, err := s.parts.Look(look)
+	poll, cancel := context.WithTimeout(ctx, pollEvery)
+	demand, workers, err := s.parts.Poll(poll)
 	cancel()
 	if err != nil {
 		s.parts.Log.Debug("what the pool should have could not be found out", "pool", s.cfg.Pool, "err", err)
@@ -129,7 +129,7 @@ func (s *Scaler) step(ctx context.Context) {
 	}
 	each := s.cfg.perWorker(workers)
 	n := s.memory.settle(time.Now(), s.cfg.wish(demand, each), s.cfg.Calm, min(there, s.cfg.Max))
-	wish := Wish{Slots: n * each, Workers: n}
+	wish := Wish{Concurrency: n * each, Workers: n}
 	s.mu.Lock()
 	s.wish, s.know = wish, true
 	s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *Scaler) step(ctx context.Context) {
 		return
 	}
 	if !s.parts.Mine() {
-		s.told, s.toldAt, s.leaving = Request{}, time.Time{}, map[string]time.Time{} // another may have told the hook otherwise meanwhile
+		s.reported, s.reportedAt, s.leaving = Request{}, time.Time{}, map[string]time.Time{} // another may have told the hook otherwise meanwhile
 		return
 	}
 	s.release(ctx, workers, wish)
@@ -147,7 +147,7 @@ func (s *Scaler) step(ctx context.Context) {
 // release tells workers beyond the wish to go.
 func (s *Scaler) release(ctx context.Context, workers []Worker, wish Wish) {
 	for _, name := range leave(workers, wish.Workers) {
-		if _, told := s.leaving[name]; told {
+		if _, reported := s.leaving[name]; reported {
 			continue
 		}
 		if err := s.parts.Drain(ctx, name); err != nil {
@@ -170,7 +170,7 @@ func (s *Scaler) request(d Demand, workers []Worker, wish Wish, there int) Reque
 	}
 	for name, since := range s.leaving {
 		running, here := busy[name]
-		if here && (running > 0 || time.Since(since) < 2*lookEvery) { // what it says of itself is up to 2 s old
+		if here && (running > 0 || time.Since(since) < 2*pollEvery) { // what it says of itself is up to 2 s old
 			r.Leaving = append(r.Leaving, name)
 		} else {
 			r.Drained = append(r.Drained, name)
@@ -183,14 +183,14 @@ func (s *Scaler) request(d Demand, workers []Worker, wish Wish, there int) Reque
 
 // call tells the hook where it has to know something, and the last call was long enough ago.
 func (s *Scaler) call(ctx context.Context, r Request) {
-	news := s.toldAt.IsZero() || r.Desired != s.told.Desired || !slices.Equal(r.Drained, s.told.Drained)
-	since, wait := time.Since(s.toldAt), s.cfg.Every
+	news := s.reportedAt.IsZero() || r.Desired != s.reported.Desired || !slices.Equal(r.Drained, s.reported.Drained)
+	since, wait := time.Since(s.reportedAt), s.cfg.Every
 	if s.failed > 0 {
 		news = true
 		wait = core.Backoff{Interval: s.cfg.Every, Max: max(failMost, s.cfg.Every)}.Delay(s.failed-1, 0)
 	}
 	differs := r.Workers != r.Desired.Workers && since > max(repeatAfter, s.cfg.Every)
-	if !news && !differs || !s.toldAt.IsZero() && since < wait {
+	if !news && !differs || !s.reportedAt.IsZero() && since < wait {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, callTime)
@@ -199,14 +199,14 @@ func (s *Scaler) call(ctx context.Context, r Request) {
 	if ctx.Err() != nil && err != nil {
 		return
 	}
-	s.toldAt = time.Now()
+	s.reportedAt = time.Now()
 	s.parts.Done(err)
 	if err != nil {
 		s.failed++
 		s.parts.Log.Warn("the hook of scaling failed; it is tried again", "pool", s.cfg.Pool, "err", err)
 		return
 	}
-	s.failed, s.told = 0, r
+	s.failed, s.reported = 0, r
 	for _, name := range r.Drained { // the hook knows: they are its business now
 		if err := s.parts.Forget(ctx, name); err != nil && !errors.Is(err, core.ErrNotFound) {
 			s.parts.Log.Debug("an order to a worker that is gone stays", "worker", name, "err", err)

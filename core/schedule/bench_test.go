@@ -24,7 +24,7 @@ func BenchmarkDecide(b *testing.B) {
 		if len(dec.State.Claimed) != 1 {
 			b.Fatal("did not fire")
 		}
-		s, _ = settle(dec.State, []launch{{run: dec.State.Claimed[0].RunID}}, now)
+		s, _ = finish(dec.State, []launch{{run: dec.State.Claimed[0].RunID}}, now)
 		p.due(&s, now, false)
 		Encode(d, s)
 	}

@@ -39,7 +39,7 @@ func Encode(d Definition, s State) []byte {
 	w.time(s.Since)
 	w.bool(s.Paused)
 	w.text(s.Reason)
-	w.int(s.Fired)
+	w.int(s.Triggered)
 	w.int(s.Skipped)
 	list(&w, s.Active, func(r Run) { w.run(r.ID); w.text(string(r.Cause)); w.time(r.At) })
 	list(&w, s.Claimed, func(c Claim) {
@@ -63,7 +63,7 @@ func Encode(d Definition, s State) []byte {
 		w.time(r.Nominal)
 		w.int(int64(r.Count))
 		w.text(string(r.Cause))
-		w.bool(r.Fired)
+		w.bool(r.Triggered)
 		w.time(r.At)
 		w.text(string(r.Reason))
 	})
@@ -96,7 +96,7 @@ func Decode(id ID, data []byte) (d Definition, s State, err error) {
 	s.Since = r.time()
 	s.Paused = r.bool()
 	s.Reason = r.text()
-	s.Fired = r.int()
+	s.Triggered = r.int()
 	s.Skipped = r.int()
 	s.Active = items(&r, func() Run { return Run{ID: r.run(), Cause: Cause(r.text()), At: r.time()} })
 	s.Claimed = items(&r, func() Claim {
@@ -110,7 +110,7 @@ func Decode(id ID, data []byte) (d Definition, s State, err error) {
 		items(&r, func() string { run := r.run(); r.time(); return run })
 	}
 	s.Last = items(&r, func() Result {
-		return Result{RunID: r.run(), Nominal: r.time(), Count: int(r.int()), Cause: Cause(r.text()), Fired: r.bool(), At: r.time(), Reason: core.Reason(r.text())}
+		return Result{RunID: r.run(), Nominal: r.time(), Count: int(r.int()), Cause: Cause(r.text()), Triggered: r.bool(), At: r.time(), Reason: core.Reason(r.text())}
 	})
 	if r.err == nil && len(r.b) > 0 {
 		r.fail()

@@ -264,7 +264,7 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note 
 
 // Trigger launches a schedule once, now, paused or not, by the run that prepare makes, and returns that run. The same
 // key gives the same run, and launches it once.
-func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(Fire) (ledger.NewRun, error), note Note) (run ledger.Accepted, err error) {
+func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(Trigger) (ledger.NewRun, error), note Note) (run ledger.Accepted, err error) {
 	if key == "" || len(key) > MaxKey {
 		return run, fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), MaxKey, core.ErrInvalid)
 	}
@@ -280,7 +280,7 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(F
 		if len(s.Active) >= MaxActive && !s.knows(claim.RunID) {
 			return false, fmt.Errorf("schedule %s has %d runs that are not complete: wait until one has ended: %w", id, len(s.Active), core.ErrConflict)
 		}
-		n, err := prepare(p.fire(claim))
+		n, err := prepare(p.trigger(claim))
 		if err != nil {
 			return false, err
 		}
@@ -290,7 +290,7 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(F
 		if err != nil {
 			return false, err
 		}
-		changed, err := c.ledger.ChangeSchedules(ctx, []ledger.ScheduleChange{{Schedule: row, Runs: []ledger.NewRun{n}, Note: &entry, Settle: func(runs []ledger.Accepted) ledger.Schedule {
+		changed, err := c.ledger.ChangeSchedules(ctx, []ledger.ScheduleChange{{Schedule: row, Runs: []ledger.NewRun{n}, Note: &entry, Finish: func(runs []ledger.Accepted) ledger.Schedule {
 			if runs[0].Created {
 				s = after
 			}

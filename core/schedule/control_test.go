@@ -48,7 +48,7 @@ func TestAlignAgainChangesNothing(t *testing.T) {
 		if n := l.align(d); n != 1 {
 			t.Fatalf("%d changed", n)
 		}
-		if s := l.status(d.ID); s.State.Fired != 2 || s.Next.Hour() != 3 || string(s.Definition.Payload) != "newer" {
+		if s := l.status(d.ID); s.State.Triggered != 2 || s.Next.Hour() != 3 || string(s.Definition.Payload) != "newer" {
 			t.Errorf("status %+v", s)
 		}
 		l.pass(time.Hour)
@@ -103,7 +103,7 @@ func TestANewExpressionCountsFromNow(t *testing.T) {
 		if got := l.runs(); len(got) != 1 {
 			t.Errorf("launched %v, expected that of 03:30 only", got)
 		}
-		if s := l.status(d.ID); s.Next.Minute() != 30 || s.State.Fired != 1 {
+		if s := l.status(d.ID); s.Next.Minute() != 30 || s.State.Triggered != 1 {
 			t.Errorf("status %+v", s)
 		}
 	})
@@ -184,7 +184,7 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 func (l *lab) trigger(d schedule.Definition, key string) (ledger.Accepted, error) {
-	return l.control.Trigger(l.Context(), d.ID, key, func(f schedule.Fire) (ledger.NewRun, error) { return l.Prepare(l.Context(), f) }, noted("schedule.trigger"))
+	return l.control.Trigger(l.Context(), d.ID, key, func(f schedule.Trigger) (ledger.NewRun, error) { return l.Prepare(l.Context(), f) }, noted("schedule.trigger"))
 }
 
 func TestTriggerLaunchesOnceAKey(t *testing.T) {
@@ -204,13 +204,13 @@ func TestTriggerLaunchesOnceAKey(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if s := l.status(d.ID).State; len(l.runs()) != 4 || s.Fired != 4 {
-			t.Fatalf("%d launched, %d counted, expected one for each of 4 keys", len(l.runs()), s.Fired)
+		if s := l.status(d.ID).State; len(l.runs()) != 4 || s.Triggered != 4 {
+			t.Fatalf("%d launched, %d counted, expected one for each of 4 keys", len(l.runs()), s.Triggered)
 		}
 		run, err := l.trigger(d, "key-1")
 		l.ok(err)
 		l.pass(time.Minute)
-		if _, ok := l.runs()[run.Run.ID]; run.Created || len(l.runs()) != 4 || !ok || l.status(d.ID).State.Fired != 4 {
+		if _, ok := l.runs()[run.Run.ID]; run.Created || len(l.runs()) != 4 || !ok || l.status(d.ID).State.Triggered != 4 {
 			t.Errorf("%d launched, %+v", len(l.runs()), run)
 		}
 		for _, key := range []string{"", strings.Repeat("k", schedule.MaxKey+1)} {
@@ -341,7 +341,7 @@ func TestDeletedAndMadeAnewKnowsNothing(t *testing.T) {
 		l.align()
 		l.align(d)
 		l.pass(time.Minute)
-		if s := l.status(d.ID).State; s.Fired != 0 || len(s.Active) != 0 || len(l.runs()) != 1 {
+		if s := l.status(d.ID).State; s.Triggered != 0 || len(s.Active) != 0 || len(l.runs()) != 1 {
 			t.Errorf("the schedule made anew has what the old one launched: %+v", s)
 		}
 	})
@@ -364,7 +364,7 @@ func TestOnceOnServers(t *testing.T) {
 		}
 		l.pass(time.Hour)
 		again, err := put(d)
-		if l.ok(err); again.Edition != first.Edition || again.State.Fired != 1 || !again.Next.IsZero() {
+		if l.ok(err); again.Edition != first.Edition || again.State.Triggered != 1 || !again.Next.IsZero() {
 			t.Errorf("again %+v", again)
 		}
 		if runs := l.runs(); len(runs) != 1 || runs[schedule.RunID(d.ID, d.At)].ID == "" || again.State.Last[0].RunID != schedule.RunID(d.ID, d.At) {

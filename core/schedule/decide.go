@@ -45,7 +45,7 @@ func (p *plan) decide(s State, now time.Time, running func(string) bool) Decisio
 	d.giveUp()
 	if !d.s.Paused {
 		d.release(ByCron) // a queued fire goes before one that is due now
-		d.fire()
+		d.trigger()
 		d.release(ByCatchUp)
 	}
 	d.backfill()
@@ -91,8 +91,8 @@ func (d *decider) giveUp() {
 	})
 }
 
-// fire goes through the nominal times that have come.
-func (d *decider) fire() {
+// trigger goes through the nominal times that have come.
+func (d *decider) trigger() {
 	for {
 		nominal, ok := d.next(d.s.Since)
 		if !ok {

@@ -39,18 +39,18 @@ func TestDecideIsTheWholeOfIt(t *testing.T) {
 	}
 }
 
-func TestFiresOnTime(t *testing.T) {
+func TestTriggersOnTime(t *testing.T) {
 	w := newWorld(t, hourly())
-	w.look(clock("03 00:30"))
+	w.poll(clock("03 00:30"))
 	w.want()
 	if !w.due.Equal(clock("03 01:00")) {
 		t.Fatalf("due at %s", w.due)
 	}
-	w.look(clock("03 01:00"))
+	w.poll(clock("03 01:00"))
 	w.complete()
-	w.look(clock("03 02:00:59"))
+	w.poll(clock("03 02:00:59"))
 	w.want("launch 01:00", "launch 02:00")
-	if w.s.Fired != 2 || w.s.Skipped != 0 || len(w.s.Last) != 2 || w.s.Last[1].RunID != "acme:nightly-20260303T0200Z" {
+	if w.s.Triggered != 2 || w.s.Skipped != 0 || len(w.s.Last) != 2 || w.s.Last[1].RunID != "acme:nightly-20260303T0200Z" {
 		t.Fatalf("state %+v", w.s)
 	}
 }
@@ -75,7 +75,7 @@ func TestCatchUp(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.d)
 			w.done = true
-			w.look(clock("03 06:30"))
+			w.poll(clock("03 06:30"))
 			w.want(c.want...)
 			if c.why != "" {
 				w.because(c.why)
@@ -86,9 +86,9 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
-func TestOnceStandsBackForAFireOnTime(t *testing.T) {
+func TestOnceStandsBackForATriggerOnTime(t *testing.T) {
 	w := newWorld(t, hourly(catchUp(CatchUpOnce)))
-	w.look(clock("03 05:00:30"))
+	w.poll(clock("03 05:00:30"))
 	w.want("skip 01:00-03:00 x3", "skip 04:00", "launch 05:00")
 	w.because("a later fire is on time")
 }
@@ -96,16 +96,16 @@ func TestOnceStandsBackForAFireOnTime(t *testing.T) {
 func TestStartWithinIsCountedFromTheNominalTime(t *testing.T) {
 	w := newWorld(t, hourly(within(30*time.Second)))
 	w.done = true
-	w.look(clock("03 01:00:30"))
+	w.poll(clock("03 01:00:30"))
 	w.want("launch 01:00")
-	w.look(clock("03 02:00:31")) // within Grace, but too late
+	w.poll(clock("03 02:00:31")) // within Grace, but too late
 	w.want("skip 02:00")
 	w.because("too late: start_within 30s")
 }
 
 func TestOverlapSkip(t *testing.T) {
 	w := newWorld(t, hourly())
-	w.look(clock("03 01:00"))
+	w.poll(clock("03 01:00"))
 	w.run(clock("03 03:30"))
 	w.want("launch 01:00", "skip 02:00", "skip 03:00")
 	w.because("run acme:nightly-20260303T0100Z is not complete")
@@ -116,7 +116,7 @@ func TestOverlapSkip(t *testing.T) {
 
 func TestOverlapQueue(t *testing.T) {
 	w := newWorld(t, hourly(overlap(OverlapQueue)))
-	w.look(clock("03 01:00"))
+	w.poll(clock("03 01:00"))
 	w.run(clock("03 04:30"))
 	w.want("launch 01:00", "skip 03:00", "skip 04:00")
 	w.because("the fire of 2026-03-03T02:00Z waits already")
@@ -130,7 +130,7 @@ func TestOverlapQueue(t *testing.T) {
 
 func TestOverlapQueueWaitsNoLongerThanStartWithin(t *testing.T) {
 	w := newWorld(t, hourly(overlap(OverlapQueue), within(20*time.Minute)))
-	w.look(clock("03 01:00"))
+	w.poll(clock("03 01:00"))
 	w.run(clock("03 02:20"))
 	w.want("launch 01:00")
 	w.run(clock("03 02:21"))
@@ -140,7 +140,7 @@ func TestOverlapQueueWaitsNoLongerThanStartWithin(t *testing.T) {
 
 func TestOverlapCancel(t *testing.T) {
 	w := newWorld(t, hourly(overlap(OverlapCancel)))
-	w.look(clock("03 01:00"))
+	w.poll(clock("03 01:00"))
 	w.run(clock("03 02:30"))
 	w.want("launch 01:00", "cancel 01:00", "launch 02:00")
 	w.complete()
@@ -154,15 +154,15 @@ func TestOverlapCancelWaitsForALaunchThatFails(t *testing.T) {
 	w.launch(clock("03 01:00"), errors.New("away"))
 	w.decide(clock("03 02:00")) // nobody knows whether the first one runs
 	w.launch(clock("03 02:00"), nil)
-	w.look(clock("03 02:00:01"))
+	w.poll(clock("03 02:00:01"))
 	w.want("launch 01:00", "cancel 01:00", "launch 02:00")
 }
 
 func TestCatchUpWaitsWhateverOverlapSays(t *testing.T) {
 	for _, o := range []Overlap{OverlapSkip, OverlapQueue, OverlapCancel} {
 		w := newWorld(t, hourly(overlap(o), catchUp(CatchUpAll)))
-		w.look(clock("03 01:00"))
-		w.look(clock("03 04:30")) // nobody looked for hours, and the run of 01:00 still goes on
+		w.poll(clock("03 01:00"))
+		w.poll(clock("03 04:30")) // nobody looked for hours, and the run of 01:00 still goes on
 		w.run(clock("03 04:45"))
 		w.want("launch 01:00")
 		for _, want := range []string{"catch_up 02:00", "catch_up 03:00", "catch_up 04:00"} {
@@ -180,31 +180,31 @@ func TestCatchUpWaitsWhateverOverlapSays(t *testing.T) {
 
 func TestPauseMakesNoBacklog(t *testing.T) {
 	w := newWorld(t, hourly(overlap(OverlapQueue), catchUp(CatchUpAll)))
-	w.look(clock("03 01:00"))
-	w.look(clock("03 02:00")) // waits
+	w.poll(clock("03 01:00"))
+	w.poll(clock("03 02:00")) // waits
 	w.s.pause(w.d.ID, clock("03 02:10"), "CHG7")
 	if w.s.Waiting != nil || w.s.Last[len(w.s.Last)-1].Reason != "the schedule was paused: CHG7" {
 		t.Fatalf("state %+v", w.s)
 	}
 	w.complete()
-	w.look(clock("03 05:00"))
+	w.poll(clock("03 05:00"))
 	w.want("launch 01:00")
 	if !w.due.IsZero() {
 		t.Fatalf("a paused schedule is due at %s", w.due)
 	}
 	w.s.resume(clock("03 05:30"))
-	w.look(clock("03 05:30"))
+	w.poll(clock("03 05:30"))
 	w.run(clock("03 06:00"))
 	w.want("launch 06:00")
 }
 
 func TestBackfill(t *testing.T) {
 	w := newWorld(t, hourly(within(time.Hour)))
-	w.look(clock("03 05:00"))
+	w.poll(clock("03 05:00"))
 	w.complete()
 	w.s.Paused = true
 	w.s.Backfill = []Span{{After: clock("03 00:59"), To: clock("03 03:30")}, {After: clock("03 04:30"), To: clock("03 05:00")}}
-	w.look(clock("03 05:10"))
+	w.poll(clock("03 05:10"))
 	w.run(clock("03 05:20"))
 	w.want("skip 01:00-04:00 x4", "launch 05:00", "backfill 01:00")
 	w.complete()
@@ -268,13 +268,13 @@ func TestFailedLaunches(t *testing.T) {
 	})
 }
 
-func TestARepeatedSettlementCountsOnce(t *testing.T) {
+func TestARepeatedFinishCountsOnce(t *testing.T) {
 	w := newWorld(t, hourly())
 	w.decide(clock("03 01:00"))
 	run := w.s.Claimed[0].RunID
-	s, first := settle(w.s, []launch{{run, nil}}, clock("03 01:00"))
-	s, again := settle(s, []launch{{run, nil}, {run, errors.New("slow")}}, clock("03 01:00"))
-	if len(first) != 1 || len(again) != 0 || s.Fired != 1 || len(s.Claimed) != 0 {
+	s, first := finish(w.s, []launch{{run, nil}}, clock("03 01:00"))
+	s, again := finish(s, []launch{{run, nil}, {run, errors.New("slow")}}, clock("03 01:00"))
+	if len(first) != 1 || len(again) != 0 || s.Triggered != 1 || len(s.Claimed) != 0 {
 		t.Fatalf("settled %v, then %v: %+v", first, again, s)
 	}
 }

@@ -45,7 +45,7 @@ func (e *Engine) Wake() {
 // Run launches what is due until ctx ends. Errors of the ledger are reported as events, and waited out.
 func (e *Engine) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait, err := e.look(ctx)
+		wait, err := e.poll(ctx)
 		if err != nil && ctx.Err() == nil {
 			e.events(Event{Kind: EventTrouble, At: time.Now(), Err: fmt.Errorf("launching what is due: %w", err)})
 			wait = idle
@@ -67,8 +67,8 @@ func (e *Engine) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// look launches what is due, and returns how long to wait before the next look.
-func (e *Engine) look(ctx context.Context) (wait time.Duration, err error) {
+// poll launches what is due, and returns how long to wait before the next look.
+func (e *Engine) poll(ctx context.Context) (wait time.Duration, err error) {
 	due, err := e.ledger.DueSchedules(ctx, most)
 	if err != nil {
 		return 0, err
@@ -104,18 +104,18 @@ func (e *Engine) look(ctx context.Context) (wait time.Duration, err error) {
 type batch struct {
 	*Engine
 	now     time.Time
-	firings []*firing
+	firings []*triggering
 }
 
-// firing is one schedule of a batch.
-type firing struct {
+// triggering is one schedule of a batch.
+type triggering struct {
 	row      ledger.Schedule
 	plan     *plan
 	state    State
 	decision Decision
-	launches []launch  // of claims whose runs could not be prepared
-	runs     []string  // that the change accepts, in its order
-	settled  []settled // what became of the claims, once the ledger has answered
+	launches []launch   // of claims whose runs could not be prepared
+	runs     []string   // that the change accepts, in its order
+	finished []finished // what became of the claims, once the ledger has answered
 }
 
 // run decides and changes, and returns how many schedules others had changed before.
@@ -175,7 +175,7 @@ func (b *batch) failed(err error) {
 	for _, f := range b.firings {
 		for _, claim := range f.decision.State.Claimed {
 			if slices.Contains(f.runs, claim.RunID) {
-				b.events(Event{Kind: EventFailed, Schedule: f.plan.ID, At: b.now, Fire: f.plan.bare(claim), Err: err})
+				b.events(Event{Kind: EventFailed, Schedule: f.plan.ID, At: b.now, Trigger: f.plan.bare(claim), Err: err})
 				return
 			}
 		}
@@ -189,18 +189,18 @@ func (b *batch) add(ctx context.Context, row ledger.Schedule) error {
 		b.trouble(idOf(row), err)
 		return b.ledger.PostponeSchedule(ctx, row, b.now.Add(quarantine))
 	}
-	b.firings = append(b.firings, &firing{row: row, plan: p, state: s})
+	b.firings = append(b.firings, &triggering{row: row, plan: p, state: s})
 	return nil
 }
 
 // prepare makes the change of a schedule: its new state, and the runs of the claims that are to be launched now.
-func (b *batch) prepare(ctx context.Context, f *firing) ledger.ScheduleChange {
+func (b *batch) prepare(ctx context.Context, f *triggering) ledger.ScheduleChange {
 	c := ledger.ScheduleChange{Schedule: f.row, Delete: f.decision.Gone}
 	for _, claim := range f.decision.State.Claimed {
 		if claim.After.After(b.now) {
 			continue
 		}
-		run, err := b.launcher.Prepare(ctx, f.plan.fire(claim))
+		run, err := b.launcher.Prepare(ctx, f.plan.trigger(claim))
 		if err != nil {
 			f.launches = append(f.launches, launch{claim.RunID, err})
 			continue
@@ -210,12 +210,12 @@ func (b *batch) prepare(ctx context.Context, f *firing) ledger.ScheduleChange {
 			c.Cancel, c.Reason = claim.Cancel, fmt.Sprintf("a later fire of schedule %s takes its place: %s", f.plan.ID, claim.RunID)
 		}
 	}
-	c.Settle = func(answers []ledger.Accepted) ledger.Schedule { return f.settle(answers, b.now) }
+	c.Finish = func(answers []ledger.Accepted) ledger.Schedule { return f.finish(answers, b.now) }
 	return c
 }
 
-// settle makes the row of the ledger's answers.
-func (f *firing) settle(answers []ledger.Accepted, now time.Time) ledger.Schedule {
+// finish makes the row of the ledger's answers.
+func (f *triggering) finish(answers []ledger.Accepted, now time.Time) ledger.Schedule {
 	launches := f.launches
 	for i, a := range answers {
 		launches = append(launches, launch{f.runs[i], a.Err})
@@ -224,24 +224,24 @@ func (f *firing) settle(answers []ledger.Accepted, now time.Time) ledger.Schedul
 	if len(launches) == 0 {
 		return f.plan.row(&s, f.decision.Due, f.decision.Waits)
 	}
-	s, f.settled = settle(s, launches, now)
+	s, f.finished = finish(s, launches, now)
 	return f.plan.row(&s, f.plan.due(&s, now, false), s.waits())
 }
 
 // report emits what was decided and launched.
-func (b *batch) report(f *firing) {
+func (b *batch) report(f *triggering) {
 	id := f.plan.ID
 	for _, k := range f.decision.Skips {
 		b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: k})
 	}
-	for _, s := range f.settled {
+	for _, s := range f.finished {
 		switch {
 		case s.skip != nil:
 			b.events(Event{Kind: EventSkipped, Schedule: id, At: b.now, Skip: *s.skip, Err: s.err})
 		case s.err != nil:
-			b.events(Event{Kind: EventFailed, Schedule: id, At: b.now, Fire: f.plan.bare(s.claim), Err: s.err})
+			b.events(Event{Kind: EventFailed, Schedule: id, At: b.now, Trigger: f.plan.bare(s.claim), Err: s.err})
 		default:
-			b.events(Event{Kind: EventFired, Schedule: id, At: b.now, Fire: f.plan.bare(s.claim), Late: b.now.Sub(f.plan.start(s.claim.Nominal))})
+			b.events(Event{Kind: EventTriggered, Schedule: id, At: b.now, Trigger: f.plan.bare(s.claim), Late: b.now.Sub(f.plan.start(s.claim.Nominal))})
 		}
 	}
 }

@@ -20,7 +20,7 @@ func some(n int) (all []schedule.Definition) {
 	return all
 }
 
-func TestServersFireEachOnce(t *testing.T) {
+func TestServersTriggerEachOnce(t *testing.T) {
 	inLab(t, func(l *lab) {
 		all := some(12)
 		l.put(all...)
@@ -51,18 +51,18 @@ func nominal(t *testing.T, run string) time.Time {
 func TestALauncherThatIsAway(t *testing.T) {
 	inLab(t, func(l *lab) {
 		away := fmt.Errorf("no definitions: %w", core.ErrUnavailable)
-		l.failWith(func(schedule.Fire) error { return away })
+		l.failWith(func(schedule.Trigger) error { return away })
 		d := every(1, "5 * * * *")
 		l.put(d)
 		l.serve()
 		l.pass(7 * time.Minute)
-		failed := l.told(schedule.EventFailed)[schedule.RunID(d.ID, time.Now().Truncate(time.Hour).Add(5*time.Minute))]
+		failed := l.reported(schedule.EventFailed)[schedule.RunID(d.ID, time.Now().Truncate(time.Hour).Add(5*time.Minute))]
 		if failed < 5 || failed > 12 {
 			t.Errorf("%d attempts in two minutes", failed)
 		}
 		l.failWith(nil)
 		l.pass(time.Minute)
-		if s := l.status(d.ID).State; s.Fired != 1 || len(l.runs()) != 1 || l.told(schedule.EventFired)[s.Last[0].RunID] != 1 {
+		if s := l.status(d.ID).State; s.Triggered != 1 || len(l.runs()) != 1 || l.reported(schedule.EventTriggered)[s.Last[0].RunID] != 1 {
 			t.Errorf("after it came back: %+v", s)
 		}
 	})
@@ -76,7 +76,7 @@ func TestARefusedRunTakesNoOtherWithIt(t *testing.T) {
 		at := time.Now().Add(5 * time.Minute)
 		_, _, err := l.ledger.Accept(t.Context(), ledger.NewRun{ID: schedule.RunID(taken.ID, at), Playbook: "other", LaunchedBy: "eve", Jobs: []ledger.JobHost{{Host: "h"}}})
 		l.ok(err)
-		l.failWith(func(f schedule.Fire) error {
+		l.failWith(func(f schedule.Trigger) error {
 			if f.Schedule == bad.ID {
 				return fmt.Errorf("the playbook is gone: %w", core.ErrInvalid)
 			}
@@ -85,11 +85,11 @@ func TestARefusedRunTakesNoOtherWithIt(t *testing.T) {
 		l.serve()
 		l.pass(6 * time.Minute)
 		for _, d := range []schedule.Definition{good, taken, bad} {
-			fired, skipped := int64(0), int64(1)
+			triggered, skipped := int64(0), int64(1)
 			if d.ID == good.ID {
-				fired, skipped = 1, 0
+				triggered, skipped = 1, 0
 			}
-			if s := l.status(d.ID).State; s.Fired != fired || s.Skipped != skipped || len(s.Claimed) != 0 {
+			if s := l.status(d.ID).State; s.Triggered != triggered || s.Skipped != skipped || len(s.Claimed) != 0 {
 				t.Errorf("%s: %+v", d.ID, s)
 			}
 		}
@@ -111,7 +111,7 @@ func TestTheLedgerIsAwayForAWhile(t *testing.T) {
 		hide(t, l, false)
 		l.pass(10 * time.Minute)
 		l.exactly(from, from.Add(55*time.Minute), d)
-		if n := l.told(schedule.EventTrouble)[""]; n == 0 || n > 2000 {
+		if n := l.reported(schedule.EventTrouble)[""]; n == 0 || n > 2000 {
 			t.Errorf("%d events of trouble in half an hour", n)
 		}
 	})
@@ -138,14 +138,14 @@ func TestARowThatCannotBeReadStopsNoOther(t *testing.T) {
 		if n := len(l.runs()); n != 1 {
 			t.Errorf("%d launched", n)
 		}
-		if n := l.told(schedule.EventTrouble)[""]; n < 5 || n > 8 {
+		if n := l.reported(schedule.EventTrouble)[""]; n < 5 || n > 8 {
 			t.Errorf("told of it %d times in six minutes, expected once a minute", n)
 		}
 	})
 }
 
 // When a row is due is an index only: where it is lost or wrong, the row is still looked at, and fires nothing twice.
-func TestADueTimeThatIsTooEarlyFiresNothing(t *testing.T) {
+func TestADueTimeThatIsTooEarlyTriggersNothing(t *testing.T) {
 	inLab(t, func(l *lab) {
 		all := []schedule.Definition{every(1, "*/10 * * * *"), every(2, "5 * * * *")}
 		l.put(all...)
@@ -163,7 +163,7 @@ func TestADueTimeThatIsTooEarlyFiresNothing(t *testing.T) {
 
 // Two servers decide on the same row: one changes it, the other changes nothing. The control: without the
 // comparison of versions a fire is counted twice.
-func TestNegativeControlWithoutTheVersionAFireCountsTwice(t *testing.T) {
+func TestNegativeControlWithoutTheVersionATriggerCountsTwice(t *testing.T) {
 	for _, compared := range []bool{true, false} {
 		inLab(t, func(l *lab) {
 			d := every(1, "5 * * * *")
@@ -172,12 +172,12 @@ func TestNegativeControlWithoutTheVersionAFireCountsTwice(t *testing.T) {
 			l.ok(err)
 			defer func() { _ = other.Close() }()
 			again := false
-			l.failWith(func(schedule.Fire) error { // called between the decision and the change
+			l.failWith(func(schedule.Trigger) error { // called between the decision and the change
 				if !again {
 					again = true
 					l.mu.Unlock()
 					defer l.mu.Lock()
-					l.lookFor(10*time.Millisecond, other)
+					l.pollFor(10*time.Millisecond, other)
 					if !compared {
 						l.raw("UPDATE schedules SET version = version - 1")
 					}
@@ -185,11 +185,11 @@ func TestNegativeControlWithoutTheVersionAFireCountsTwice(t *testing.T) {
 				return nil
 			})
 			l.pass(5 * time.Minute)
-			l.lookFor(time.Second, l.ledger)
+			l.pollFor(time.Second, l.ledger)
 			s := l.status(d.ID).State
-			told := l.told(schedule.EventFired)[schedule.RunID(d.ID, time.Now().Truncate(time.Minute))]
-			if compared != (told == 1) || len(l.runs()) != 1 || s.Fired != 1 {
-				t.Errorf("compared: %v; told %d times, %d runs, %d counted", compared, told, len(l.runs()), s.Fired)
+			reported := l.reported(schedule.EventTriggered)[schedule.RunID(d.ID, time.Now().Truncate(time.Minute))]
+			if compared != (reported == 1) || len(l.runs()) != 1 || s.Triggered != 1 {
+				t.Errorf("compared: %v; told %d times, %d runs, %d counted", compared, reported, len(l.runs()), s.Triggered)
 			}
 		})
 	}
@@ -204,13 +204,13 @@ func TestALaunchThatTheLedgerRefusesIsReported(t *testing.T) {
 		l.raw("CREATE TRIGGER full BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'full'); END")
 		l.serve()
 		l.pass(6 * time.Minute)
-		if told := len(l.told(schedule.EventFailed)); told != 1 || len(l.runs()) != 0 {
-			t.Errorf("%d runs reported as failed, %d launched", told, len(l.runs()))
+		if reported := len(l.reported(schedule.EventFailed)); reported != 1 || len(l.runs()) != 0 {
+			t.Errorf("%d runs reported as failed, %d launched", reported, len(l.runs()))
 		}
 		l.raw("DROP TRIGGER full")
 		l.pass(time.Minute)
-		if s := l.status(d.ID).State; s.Fired != 1 || len(l.runs()) != 1 {
-			t.Errorf("%d counted, %d runs", s.Fired, len(l.runs()))
+		if s := l.status(d.ID).State; s.Triggered != 1 || len(l.runs()) != 1 {
+			t.Errorf("%d counted, %d runs", s.Triggered, len(l.runs()))
 		}
 	})
 }
@@ -225,14 +225,14 @@ func TestCatchUpAfterDowntime(t *testing.T) {
 			defer l.completing()()
 			l.serve()
 			l.pass(4 * time.Minute)
-			if s := l.status(d.ID).State; s.Fired != want[0] || s.Skipped != want[1] {
-				t.Errorf("%s: %d fired, %d skipped, expected %v", catchUp, s.Fired, s.Skipped, want)
+			if s := l.status(d.ID).State; s.Triggered != want[0] || s.Skipped != want[1] {
+				t.Errorf("%s: %d fired, %d skipped, expected %v", catchUp, s.Triggered, s.Skipped, want)
 			}
 			if catchUp != schedule.CatchUpSkip {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				for _, v := range l.events {
-					if v.Kind == schedule.EventFired && v.Late < 5*time.Minute {
+					if v.Kind == schedule.EventTriggered && v.Late < 5*time.Minute {
 						t.Errorf("a late fire is not told so: %+v", v)
 					}
 				}

@@ -7,10 +7,10 @@ type EventKind string
 
 // The kinds of event.
 const (
-	EventFired   EventKind = "fired"   // launched, and recorded so
-	EventSkipped EventKind = "skipped" // dropped: Skip says what and why
-	EventFailed  EventKind = "failed"  // an attempt to launch failed; it is tried again
-	EventTrouble EventKind = "trouble" // the engine could not do its work; Schedule is empty where it is not about one
+	EventTriggered EventKind = "fired"   // launched, and recorded so
+	EventSkipped   EventKind = "skipped" // dropped: Skip says what and why
+	EventFailed    EventKind = "failed"  // an attempt to launch failed; it is tried again
+	EventTrouble   EventKind = "trouble" // the engine could not do its work; Schedule is empty where it is not about one
 )
 
 // Event tells of something that happened. Of several engines the one that recorded it tells it. A server
@@ -19,7 +19,7 @@ type Event struct {
 	Kind     EventKind
 	Schedule ID
 	At       time.Time     // by the store's clock
-	Fire     Fire          // of fired and failed, without its payload
+	Trigger  Trigger       // of fired and failed, without its payload
 	Late     time.Duration // of fired: how long after the fire's start it was launched; over Grace it was missed or had to wait
 	Skip     Skip          // of skipped
 	Err      error         // of failed and trouble

@@ -32,7 +32,7 @@ type lab struct {
 
 	mu       sync.Mutex
 	events   []schedule.Event
-	fail     func(schedule.Fire) error // what Prepare answers; nil: it prepares
+	fail     func(schedule.Trigger) error // what Prepare answers; nil: it prepares
 	prepared int
 	accepted map[string]int
 	servers  []*server
@@ -89,7 +89,7 @@ func (l *lab) run(id, tenant, by string) ledger.NewRun {
 }
 
 // Prepare implements schedule.Launcher.
-func (l *lab) Prepare(_ context.Context, f schedule.Fire) (ledger.NewRun, error) {
+func (l *lab) Prepare(_ context.Context, f schedule.Trigger) (ledger.NewRun, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.prepared++
@@ -113,13 +113,13 @@ func (l *lab) Accepted(runs []ledger.Run) {
 // Cancelled implements schedule.Launcher.
 func (l *lab) Cancelled(context.Context, string, string) error { return nil }
 
-func (l *lab) failWith(fail func(schedule.Fire) error) {
+func (l *lab) failWith(fail func(schedule.Trigger) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail = fail
 }
 
-func (l *lab) tell(v schedule.Event) {
+func (l *lab) report(v schedule.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, v)
@@ -137,15 +137,15 @@ func (l *lab) serveOn(store *ledger.Ledger) *server {
 // start starts an engine that the caller stops.
 func (l *lab) start(store *ledger.Ledger) *server {
 	ctx, cancel := context.WithCancel(l.Context())
-	s := &server{engine: schedule.NewEngine(store, l, l.tell)}
+	s := &server{engine: schedule.NewEngine(store, l, l.report)}
 	done := make(chan struct{})
 	go func() { defer close(done); s.engine.Run(ctx) }()
 	s.stop = func() { cancel(); <-done }
 	return s
 }
 
-// lookFor has a server of its own look for so long.
-func (l *lab) lookFor(d time.Duration, store *ledger.Ledger) {
+// pollFor has a server of its own look for so long.
+func (l *lab) pollFor(d time.Duration, store *ledger.Ledger) {
 	l.Helper()
 	s := l.start(store)
 	timer := time.NewTimer(d)
@@ -202,14 +202,14 @@ func (l *lab) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// told counts the events of a kind, by run where there is one.
-func (l *lab) told(kind schedule.EventKind) map[string]int {
+// reported counts the events of a kind, by run where there is one.
+func (l *lab) reported(kind schedule.EventKind) map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := map[string]int{}
 	for _, v := range l.events {
 		if v.Kind == kind {
-			out[v.Fire.RunID+v.Skip.RunID]++
+			out[v.Trigger.RunID+v.Skip.RunID]++
 		}
 	}
 	return out
@@ -294,18 +294,18 @@ func (l *lab) exactly(from, to time.Time, all ...schedule.Definition) {
 				n++
 			}
 		}
-		if got := l.status(d.ID).State; got.Fired != int64(n) || got.Skipped != 0 || len(got.Claimed) != 0 {
-			l.Errorf("%s counts %d fired and %d skipped, expected %d and 0: %+v", d.ID, got.Fired, got.Skipped, n, got)
+		if got := l.status(d.ID).State; got.Triggered != int64(n) || got.Skipped != 0 || len(got.Claimed) != 0 {
+			l.Errorf("%s counts %d fired and %d skipped, expected %d and 0: %+v", d.ID, got.Triggered, got.Skipped, n, got)
 		}
 	}
 	got := slices.Sorted(maps.Keys(l.runs()))
 	if expected := slices.Sorted(maps.Keys(want)); !slices.Equal(got, expected) {
 		l.Errorf("launched:\n%s\nexpected:\n%s", strings.Join(got, "\n"), strings.Join(expected, "\n"))
 	}
-	told := l.told(schedule.EventFired)
+	reported := l.reported(schedule.EventTriggered)
 	for run := range want {
-		if told[run] > 1 || l.accepted[run] > 1 {
-			l.Errorf("%s was told %d times, accepted %d times", run, told[run], l.accepted[run])
+		if reported[run] > 1 || l.accepted[run] > 1 {
+			l.Errorf("%s was told %d times, accepted %d times", run, reported[run], l.accepted[run])
 		}
 	}
 }

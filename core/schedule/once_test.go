@@ -21,7 +21,7 @@ func TestOnce(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		d    Definition
-		look []string
+		poll []string
 		want []string
 	}{
 		{"on time", once(), []string{"03 02:00:29", "03 02:00:30", "03 03:00", "04 02:00:30"}, []string{"launch 02:00"}},
@@ -32,12 +32,12 @@ func TestOnce(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.d)
-			for _, at := range c.look {
-				w.look(clock(at))
+			for _, at := range c.poll {
+				w.poll(clock(at))
 				w.complete()
 			}
 			w.want(c.want...)
-			if w.s.Fired+w.s.Skipped != 1 || w.s.Last[0].RunID != "acme:nightly-20260303T020030Z" {
+			if w.s.Triggered+w.s.Skipped != 1 || w.s.Last[0].RunID != "acme:nightly-20260303T020030Z" {
 				t.Errorf("state %+v", w.s)
 			}
 		})
@@ -47,7 +47,7 @@ func TestOnce(t *testing.T) {
 // A schedule that fired once is kept for KeepOnce, and as long as its run is not complete.
 func TestOnceGoes(t *testing.T) {
 	w := newWorld(t, once())
-	if w.look(w.d.At); w.s.Fired != 1 {
+	if w.poll(w.d.At); w.s.Triggered != 1 {
 		t.Fatalf("state %+v", w.s)
 	}
 	gone := w.d.At.Add(KeepOnce)

@@ -135,9 +135,9 @@ func sample() (Definition, State) {
 	d := Definition{ID: id, Cron: "17 3 1 */3 *", Timezone: "Europe/Zurich", CatchUp: CatchUpOnce, Overlap: OverlapCancel, StartWithin: 6 * time.Hour, Jitter: 30 * time.Minute,
 		Payload: []byte{0, 255, 'p'}, Paused: true}
 	at := clock("03 01:00")
-	return d, State{Since: at, Paused: true, Reason: "CHG7", Fired: 1 << 40, Skipped: 3, Active: []Run{{RunID(id, at), ByCron, at}, {"an old id", ByTrigger, at}},
+	return d, State{Since: at, Paused: true, Reason: "CHG7", Triggered: 1 << 40, Skipped: 3, Active: []Run{{RunID(id, at), ByCron, at}, {"an old id", ByTrigger, at}},
 		Claimed: []Claim{{RunID: RunID(id, at), Nominal: at, Cause: ByCatchUp, Decided: at, Cancel: []string{"x"}, Attempts: 3, After: at.Add(time.Second), Err: "away"}},
-		Waiting: &Waiting{at, ByCron}, Backfill: []Span{{at, at.Add(time.Hour)}}, Last: []Result{{RunID: RunID(id, at), Nominal: at, Count: 1, Cause: ByCron, Fired: true, At: at}, {Nominal: at, Count: 7, Cause: ByBackfill, At: at.Add(time.Millisecond), Reason: "missed"}}}
+		Waiting: &Waiting{at, ByCron}, Backfill: []Span{{at, at.Add(time.Hour)}}, Last: []Result{{RunID: RunID(id, at), Nominal: at, Count: 1, Cause: ByCron, Triggered: true, At: at}, {Nominal: at, Count: 7, Cause: ByBackfill, At: at.Add(time.Millisecond), Reason: "missed"}}}
 }
 
 func TestDecodeReadsWhatEncodeWrote(t *testing.T) {

@@ -29,16 +29,16 @@ const (
 
 // State is what a schedule knows of itself. Times are kept to the millisecond.
 type State struct {
-	Since    time.Time // nominal times after it are not decided yet
-	Paused   bool
-	Reason   string // of the pause
-	Fired    int64  // launches confirmed
-	Skipped  int64  // fires that were not launched; of a long range at least its first MaxCatchUp
-	Active   []Run  // launched, and not known to be complete
-	Claimed  []Claim
-	Waiting  *Waiting
-	Backfill []Span
-	Last     []Result // newest last
+	Since     time.Time // nominal times after it are not decided yet
+	Paused    bool
+	Reason    string // of the pause
+	Triggered int64  // launches confirmed
+	Skipped   int64  // fires that were not launched; of a long range at least its first MaxCatchUp
+	Active    []Run  // launched, and not known to be complete
+	Claimed   []Claim
+	Waiting   *Waiting
+	Backfill  []Span
+	Last      []Result // newest last
 }
 
 // Run is one that was launched.
@@ -71,13 +71,13 @@ type Span struct{ After, To time.Time }
 
 // Result is what became of a fire, or of a range of fires that shared a fate.
 type Result struct {
-	RunID   string      `json:"run,omitempty"` // of one fire
-	Nominal time.Time   `json:"nominal"`       // of the last one of a range
-	Count   int         `json:"count"`
-	Cause   Cause       `json:"cause"`
-	Fired   bool        `json:"fired"`
-	At      time.Time   `json:"at"`
-	Reason  core.Reason `json:"reason,omitempty"` // why it was skipped
+	RunID     string      `json:"run,omitempty"` // of one fire
+	Nominal   time.Time   `json:"nominal"`       // of the last one of a range
+	Count     int         `json:"count"`
+	Cause     Cause       `json:"cause"`
+	Triggered bool        `json:"fired"`
+	At        time.Time   `json:"at"`
+	Reason    core.Reason `json:"reason,omitempty"` // why it was skipped
 }
 
 // Skip tells of fires that were not launched.
@@ -109,7 +109,7 @@ func (s *State) waits() bool { return s.Waiting != nil || len(s.Backfill) > 0 }
 func (s *State) knows(run string) bool {
 	return slices.ContainsFunc(s.Active, func(r Run) bool { return r.ID == run }) ||
 		slices.ContainsFunc(s.Claimed, func(c Claim) bool { return c.RunID == run }) ||
-		slices.ContainsFunc(s.Last, func(r Result) bool { return r.Fired && r.RunID == run })
+		slices.ContainsFunc(s.Last, func(r Result) bool { return r.Triggered && r.RunID == run })
 }
 
 func (s *State) note(r Result) {

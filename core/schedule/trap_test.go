@@ -13,18 +13,18 @@ func TestTrapClockSetBackLaunchesNothingTwice(t *testing.T) {
 	for _, c := range []CatchUp{CatchUpSkip, CatchUpOnce, CatchUpAll} {
 		w := newWorld(t, Definition{Cron: "*/10 * * * *", CatchUp: c})
 		w.done = true
-		w.look(clock("03 00:05"))
+		w.poll(clock("03 00:05"))
 		w.run(clock("03 02:00"))
 		before := len(w.log)
 		for at := clock("03 01:00"); !at.After(clock("03 02:00")); at = at.Add(time.Second) { // the store's clock, an hour back
-			w.look(at)
+			w.poll(at)
 		}
 		if len(w.log) != before {
 			t.Errorf("%s: launched again: %v", c, w.log[before:])
 		}
 		w.run(clock("03 03:00"))
-		if w.s.Fired != 18 || w.s.Skipped != 0 {
-			t.Errorf("%s: %d fired, %d skipped in three hours, expected 18", c, w.s.Fired, w.s.Skipped)
+		if w.s.Triggered != 18 || w.s.Skipped != 0 {
+			t.Errorf("%s: %d fired, %d skipped in three hours, expected 18", c, w.s.Triggered, w.s.Skipped)
 		}
 	}
 }
@@ -33,9 +33,9 @@ func TestTrapClockSetForwardByYearsIsBounded(t *testing.T) {
 	for c, want := range map[CatchUp]int64{CatchUpSkip: 0, CatchUpOnce: 1, CatchUpAll: MaxCatchUp} {
 		w := newWorld(t, Definition{Cron: "* * * * *", CatchUp: c})
 		w.done = true
-		w.look(clock("03 00:00").AddDate(40, 0, 0).Add(30 * time.Second))
-		if w.s.Fired > want+1 || w.s.Fired < want/2 || len(w.log) > MaxCatchUp+2 {
-			t.Errorf("%s: %d fired with %d lines, expected about %d", c, w.s.Fired, len(w.log), want)
+		w.poll(clock("03 00:00").AddDate(40, 0, 0).Add(30 * time.Second))
+		if w.s.Triggered > want+1 || w.s.Triggered < want/2 || len(w.log) > MaxCatchUp+2 {
+			t.Errorf("%s: %d fired with %d lines, expected about %d", c, w.s.Triggered, len(w.log), want)
 		}
 	}
 }
@@ -44,10 +44,10 @@ func TestTrapClockSetForwardByYearsIsBounded(t *testing.T) {
 func TestTrapCatchUpHasAnExpiry(t *testing.T) {
 	for _, c := range []CatchUp{CatchUpOnce, CatchUpAll} {
 		w := newWorld(t, Definition{Cron: "0 1 * * *", CatchUp: c, StartWithin: 4 * time.Hour})
-		w.look(clock("03 08:00"))
+		w.poll(clock("03 08:00"))
 		w.want("skip 01:00")
 		w.because("too late: start_within 4h0m0s has passed")
-		w.look(clock("04 04:59"))
+		w.poll(clock("04 04:59"))
 		w.want("catch_up 01:00")
 	}
 }
@@ -58,30 +58,30 @@ func TestTrapAHungRunPilesUpNothing(t *testing.T) {
 		w := newWorld(t, Definition{Cron: "*/5 * * * *", Overlap: o})
 		w.due = clock("03 00:05")
 		w.run(clock("03 20:00")) // it hangs
-		if w.s.Fired != 1 || len(w.s.Claimed) > 0 {
-			t.Fatalf("%s: %d fired while the first hangs", o, w.s.Fired)
+		if w.s.Triggered != 1 || len(w.s.Claimed) > 0 {
+			t.Fatalf("%s: %d fired while the first hangs", o, w.s.Triggered)
 		}
 		w.complete()
 		w.run(clock("03 20:04"))
-		if want := map[Overlap]int64{OverlapSkip: 1, OverlapQueue: 2}[o]; w.s.Fired != want {
-			t.Errorf("%s: %d fired after it ended, expected %d", o, w.s.Fired, want)
+		if want := map[Overlap]int64{OverlapSkip: 1, OverlapQueue: 2}[o]; w.s.Triggered != want {
+			t.Errorf("%s: %d fired after it ended, expected %d", o, w.s.Triggered, want)
 		}
-		if got := w.s.Fired + w.s.Skipped; got != 240 {
+		if got := w.s.Triggered + w.s.Skipped; got != 240 {
 			t.Errorf("%s: %d fires are told of, expected 240", o, got)
 		}
 	}
 }
 
 // temporal, and every cron library tried: what follows a clock change is missed or doubled.
-func TestTrapClockChangesFireOnce(t *testing.T) {
+func TestTrapClockChangesTriggerOnce(t *testing.T) {
 	w := newWorld(t, Definition{Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
 	w.done = true
 	w.s.Since = clock("28 12:00")
-	w.look(w.s.Since)
+	w.poll(w.s.Since)
 	w.run(clock("30 12:00"))
 	w.want("launch 01:00", "launch 00:30") // 03:00+02 in place of 02:30, then 02:30+02
 	w.s.Since = time.Date(2026, 10, 24, 12, 0, 0, 0, time.UTC)
-	w.look(w.s.Since)
+	w.poll(w.s.Since)
 	w.run(w.s.Since.AddDate(0, 0, 2))
 	w.want("launch 00:30", "launch 01:30") // the first of the two, then 02:30+01
 }
@@ -103,7 +103,7 @@ func TestTrapLongDowntimeIsCheap(t *testing.T) {
 
 // Whatever the ticks are, whatever dies between decision, launch and settlement: what is launched is what the
 // cron expression says, each once.
-func TestFiresAreExactlyThoseOfTheExpression(t *testing.T) {
+func TestTriggersAreExactlyThoseOfTheExpression(t *testing.T) {
 	planner := newPlanner()
 	rapid.Check(t, func(t *rapid.T) {
 		d := Definition{ID: ID{Name: "n"}, CatchUp: CatchUpAll, Overlap: rapid.SampledFrom([]Overlap{OverlapSkip, OverlapQueue, OverlapCancel}).Draw(t, "overlap"),
@@ -111,7 +111,7 @@ func TestFiresAreExactlyThoseOfTheExpression(t *testing.T) {
 			Timezone: rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"}).Draw(t, "zone"),
 			Jitter:   time.Duration(rapid.IntRange(0, 1200).Draw(t, "jitter")) * time.Second}
 		from := rapid.SampledFrom([]time.Time{clock("28 20:00"), clock("10 00:00"), time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC), time.Date(2026, 4, 4, 1, 0, 0, 0, time.UTC)}).Draw(t, "from")
-		s, launched, fired := State{Since: from}, map[string]int{}, 0
+		s, launched, triggered := State{Since: from}, map[string]int{}, 0
 		p, err := planner.plan(d)
 		if err != nil {
 			t.Fatal(err)
@@ -133,9 +133,9 @@ func TestFiresAreExactlyThoseOfTheExpression(t *testing.T) {
 				all = append(all, launch{run: c.RunID})
 			}
 			if crash > 2 { // settled
-				var what []settled
-				s, what = settle(s, all, now)
-				fired += len(what)
+				var what []finished
+				s, what = finish(s, all, now)
+				triggered += len(what)
 			}
 			if now.Sub(from) > 40*time.Hour && len(s.Claimed) == 0 && crash > 2 && len(all) == 0 {
 				break
@@ -158,8 +158,8 @@ func TestFiresAreExactlyThoseOfTheExpression(t *testing.T) {
 				t.Fatalf("the fire of %s was not launched", at)
 			}
 		}
-		if len(launched) != n || int64(n) != s.Fired || fired != n {
-			t.Fatalf("%d runs launched, %d counted, %d told of, expected %d", len(launched), s.Fired, fired, n)
+		if len(launched) != n || int64(n) != s.Triggered || triggered != n {
+			t.Fatalf("%d runs launched, %d counted, %d told of, expected %d", len(launched), s.Triggered, triggered, n)
 		}
 	})
 }

@@ -100,8 +100,8 @@ func (w *world) launch(now time.Time, fail error) {
 		}
 		all = append(all, launch{c.RunID, fail})
 	}
-	var what []settled
-	w.s, what = settle(w.s, all, now)
+	var what []finished
+	w.s, what = finish(w.s, all, now)
 	for _, s := range what {
 		if s.skip != nil {
 			w.skip(*s.skip)
@@ -110,8 +110,8 @@ func (w *world) launch(now time.Time, fail error) {
 	w.due = w.plan().due(&w.s, now, false)
 }
 
-// look decides and launches at a time, and again while something is due at that very time.
-func (w *world) look(now time.Time) {
+// poll decides and launches at a time, and again while something is due at that very time.
+func (w *world) poll(now time.Time) {
 	for range 3000 {
 		w.decide(now)
 		if len(w.s.Claimed) == 0 {
@@ -131,7 +131,7 @@ func (w *world) run(until time.Time) {
 		if n > 100_000 {
 			w.t.Fatalf("is due again and again, now at %s", w.due)
 		}
-		w.look(w.due)
+		w.poll(w.due)
 	}
 }
 

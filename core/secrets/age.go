@@ -46,8 +46,8 @@ func parseRecipient(text string) (age.Recipient, error) {
 	return nil, errors.New("this is no public key")
 }
 
-// Seal encrypts a value to all of the recipients, as armored text.
-func Seal(value []byte, recipients []string) (string, error) {
+// Encrypt encrypts a value to all of the recipients, as armored text.
+func Encrypt(value []byte, recipients []string) (string, error) {
 	switch {
 	case len(recipients) == 0:
 		return "", fmt.Errorf("nobody could open it: no recipients are given: %w", core.ErrInvalid)
@@ -122,14 +122,14 @@ func parseIdentities(data []byte) ([]age.Identity, error) {
 }
 
 // open decrypts armored ciphertext.
-func (i identities) open(sealed string) ([]byte, error) {
+func (i identities) open(encrypted string) ([]byte, error) {
 	if len(i.keys) == 0 {
 		return nil, fmt.Errorf("this node has no identity to open it with: give --secrets-identity FILE: %w", core.ErrInvalid)
 	}
-	if len(sealed) > MaxSealed {
-		return nil, fmt.Errorf("its ciphertext is longer than %d KiB: %w", MaxSealed>>10, core.ErrInvalid)
+	if len(encrypted) > MaxEncrypted {
+		return nil, fmt.Errorf("its ciphertext is longer than %d KiB: %w", MaxEncrypted>>10, core.ErrInvalid)
 	}
-	r, err := age.Decrypt(armor.NewReader(strings.NewReader(sealed)), i.keys...)
+	r, err := age.Decrypt(armor.NewReader(strings.NewReader(encrypted)), i.keys...)
 	if none := (*age.NoIdentityMatchError)(nil); errors.As(err, &none) {
 		return nil, fmt.Errorf("none of the %d identities here (%s) opens it: add this node's public key to recipients: and run turnus secrets rotate: %w",
 			len(i.keys), strings.Join(i.files, ", "), core.ErrInvalid)
@@ -149,19 +149,19 @@ func (i identities) open(sealed string) ([]byte, error) {
 type stanza struct{ kind, tag string }
 
 // stanzas reads the header of armored ciphertext.
-func stanzas(sealed string) ([]stanza, error) {
-	if len(sealed) > MaxSealed {
-		return nil, fmt.Errorf("it is longer than %d KiB", MaxSealed>>10)
+func stanzas(encrypted string) ([]stanza, error) {
+	if len(encrypted) > MaxEncrypted {
+		return nil, fmt.Errorf("it is longer than %d KiB", MaxEncrypted>>10)
 	}
-	if !strings.HasPrefix(strings.TrimSpace(sealed), armor.Header) {
+	if !strings.HasPrefix(strings.TrimSpace(encrypted), armor.Header) {
 		return nil, errors.New("it does not begin with " + armor.Header)
 	}
-	all, err := readAtMost(armor.NewReader(strings.NewReader(sealed)), MaxSealed)
+	all, err := readAtMost(armor.NewReader(strings.NewReader(encrypted)), MaxEncrypted)
 	if err != nil {
 		return nil, errors.New("its armor is damaged")
 	}
 	lines := bufio.NewScanner(bytes.NewReader(all))
-	lines.Buffer(nil, MaxSealed)
+	lines.Buffer(nil, MaxEncrypted)
 	if !lines.Scan() || lines.Text() != "age-encryption.org/v1" {
 		return nil, errors.New("it is of no version that is known")
 	}
@@ -185,10 +185,10 @@ func stanzas(sealed string) ([]stanza, error) {
 	return nil, errors.New("its header has no end")
 }
 
-// SealedTo tells whether ciphertext is sealed to these recipients, as far as that shows without opening it: of age's own keys, which
+// EncryptedTo tells whether ciphertext is sealed to these recipients, as far as that shows without opening it: of age's own keys, which
 // are anonymous, only their number does.
-func SealedTo(sealed string, recipients []string) bool {
-	have, err := stanzas(sealed)
+func EncryptedTo(encrypted string, recipients []string) bool {
+	have, err := stanzas(encrypted)
 	if err != nil {
 		return false
 	}

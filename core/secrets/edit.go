@@ -17,7 +17,7 @@ import (
 // Put writes ciphertext under a name of a file's YAML, in place of what is sealed there or as its
 // last name. All else stays as it was: comments, order, limits. A name whose value is not sealed
 // is refused: it is meant to lie elsewhere.
-func Put(path string, data []byte, name, sealed string) ([]byte, error) {
+func Put(path string, data []byte, name, encrypted string) ([]byte, error) {
 	if !ValidName(name) {
 		return nil, fmt.Errorf("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -: %w", yamlread.Clip(name), core.ErrInvalid)
 	}
@@ -31,8 +31,8 @@ func Put(path string, data []byte, name, sealed string) ([]byte, error) {
 		}
 	}
 	for _, write := range []func([]byte, string, string) ([]byte, error){splice, reencode} {
-		out, err := write(data, name, sealed)
-		if err == nil && onlyChanged(path, before, out, name, sealed) {
+		out, err := write(data, name, encrypted)
+		if err == nil && onlyChanged(path, before, out, name, encrypted) {
 			return out, nil
 		}
 	}
@@ -40,7 +40,7 @@ func Put(path string, data []byte, name, sealed string) ([]byte, error) {
 }
 
 // onlyChanged proves an edit: the file reads as before but for the one name.
-func onlyChanged(path string, before *File, data []byte, name, sealed string) bool {
+func onlyChanged(path string, before *File, data []byte, name, encrypted string) bool {
 	after, err := ParseOwn(path, data)
 	if err != nil || !slices.Equal(before.Recipients, after.Recipients) {
 		return false
@@ -56,7 +56,7 @@ func onlyChanged(path string, before *File, data []byte, name, sealed string) bo
 	was, order := refs(before)
 	is, now := refs(after)
 	i := slices.IndexFunc(after.Entries, func(e Entry) bool { return e.Name == name })
-	if i < 0 || strings.TrimSpace(after.Entries[i].Age) != strings.TrimSpace(sealed) {
+	if i < 0 || strings.TrimSpace(after.Entries[i].Age) != strings.TrimSpace(encrypted) {
 		return false
 	}
 	if !slices.Contains(order, name) {
@@ -70,7 +70,7 @@ func onlyChanged(path string, before *File, data []byte, name, sealed string) bo
 var errShape = errors.New("the file is written in another way")
 
 // splice edits the text itself, so that all around stays byte by byte. It knows block mappings only.
-func splice(data []byte, name, sealed string) ([]byte, error) {
+func splice(data []byte, name, encrypted string) ([]byte, error) {
 	root, err := parseYAML(data)
 	if err != nil {
 		return nil, err
@@ -83,19 +83,19 @@ func splice(data []byte, name, sealed string) ([]byte, error) {
 	}
 	key, names := entryOf(root, "secrets")
 	if key == nil {
-		return []byte(strings.Join(lines, "") + "secrets:\n" + newEntry(2, name, sealed)), nil
+		return []byte(strings.Join(lines, "") + "secrets:\n" + newEntry(2, name, encrypted)), nil
 	}
 	if names.Kind != yaml.MappingNode && names.Tag != "!!null" || names.Style&yaml.FlowStyle != 0 {
 		return nil, errShape
 	}
 	if len(names.Content) == 0 {
-		return insert(lines, key.Line, newEntry(key.Column+1, name, sealed)), nil
+		return insert(lines, key.Line, newEntry(key.Column+1, name, encrypted)), nil
 	}
 	nameKey, ref := entryOf(names, name)
 	if nameKey == nil {
 		indent := names.Content[0].Column - 1
 		last := names.Content[len(names.Content)-2]
-		return insert(lines, blockEnd(lines, last.Line, indent), newEntry(indent, name, sealed)), nil
+		return insert(lines, blockEnd(lines, last.Line, indent), newEntry(indent, name, encrypted)), nil
 	}
 	ageKey, value := entryOf(ref, kindAge)
 	if ageKey == nil || ref.Style&yaml.FlowStyle != 0 || value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
@@ -104,7 +104,7 @@ func splice(data []byte, name, sealed string) ([]byte, error) {
 	indent := ageKey.Column - 1
 	end := blockEnd(lines, ageKey.Line, indent)
 	head := lines[ageKey.Line-1][:len(string([]rune(lines[ageKey.Line-1])[:indent]))]
-	block := head + "age: |\n" + indented(indent+2, sealed)
+	block := head + "age: |\n" + indented(indent+2, encrypted)
 	return []byte(strings.Join(lines[:ageKey.Line-1], "") + block + strings.Join(lines[end:], "")), nil
 }
 
@@ -142,9 +142,9 @@ func insert(lines []string, after int, text string) []byte {
 	return []byte(strings.Join(lines[:after], "") + text + strings.Join(lines[after:], ""))
 }
 
-func newEntry(indent int, name, sealed string) string {
+func newEntry(indent int, name, encrypted string) string {
 	pad := strings.Repeat(" ", indent)
-	return pad + name + ":\n" + pad + "  age: |\n" + indented(indent+4, sealed)
+	return pad + name + ":\n" + pad + "  age: |\n" + indented(indent+4, encrypted)
 }
 
 func indented(n int, text string) string {
@@ -156,7 +156,7 @@ func indented(n int, text string) string {
 }
 
 // reencode writes the whole file anew: comments and order stay, blank lines and quotes may not.
-func reencode(data []byte, name, sealed string) ([]byte, error) {
+func reencode(data []byte, name, encrypted string) ([]byte, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) == 0 {
 		return nil, errShape
@@ -166,7 +166,7 @@ func reencode(data []byte, name, sealed string) ([]byte, error) {
 	if key == nil || names.Kind != yaml.MappingNode {
 		return nil, errShape
 	}
-	value := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.LiteralStyle, Value: sealed}
+	value := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.LiteralStyle, Value: encrypted}
 	names.Style &^= yaml.FlowStyle
 	nameKey, ref := entryOf(names, name)
 	if nameKey == nil {
@@ -216,4 +216,4 @@ func NewOpener(files []string) (*Opener, error) {
 }
 
 // Open decrypts armored ciphertext. Errors wrap core.ErrInvalid.
-func (o *Opener) Open(sealed string) ([]byte, error) { return bounded(o.keys.open(sealed)) }
+func (o *Opener) Open(encrypted string) ([]byte, error) { return bounded(o.keys.open(encrypted)) }

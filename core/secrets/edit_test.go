@@ -6,8 +6,8 @@ import (
 )
 
 func TestPutKeepsAllElse(t *testing.T) {
-	old, _, public := sealFor(t, "old")
-	sealed, err := Seal([]byte("new"), []string{public})
+	old, _, public := encryptFor(t, "old")
+	encrypted, err := Encrypt([]byte("new"), []string{public})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,22 +19,22 @@ func TestPutKeepsAllElse(t *testing.T) {
 	for name, c := range map[string]struct{ before, put, after string }{
 		"in place": {
 			head + "secrets:\n" + first + second + tail, "snmp",
-			head + "secrets:\n" + strings.Replace(first, indented(6, old), indented(6, sealed), 1) + second + tail,
+			head + "secrets:\n" + strings.Replace(first, indented(6, old), indented(6, encrypted), 1) + second + tail,
 		},
 		"at the end": {
 			head + "secrets:\n" + first + second + tail, "more",
-			head + "secrets:\n" + first + second + "  more:\n    age: |\n" + indented(6, sealed) + tail,
+			head + "secrets:\n" + first + second + "  more:\n    age: |\n" + indented(6, encrypted) + tail,
 		},
 		"first of all": {
 			head + "secrets:\n", "snmp",
-			head + "secrets:\n  snmp:\n    age: |\n" + indented(6, sealed),
+			head + "secrets:\n  snmp:\n    age: |\n" + indented(6, encrypted),
 		},
 		"no key yet": {
 			strings.TrimRight(head, "\n"), "snmp",
-			strings.TrimRight(head, "\n") + "\nsecrets:\n  snmp:\n    age: |\n" + indented(6, sealed),
+			strings.TrimRight(head, "\n") + "\nsecrets:\n  snmp:\n    age: |\n" + indented(6, encrypted),
 		},
 	} {
-		got, err := Put("secrets.yaml", []byte(c.before), c.put, sealed)
+		got, err := Put("secrets.yaml", []byte(c.before), c.put, encrypted)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if string(got) != c.after {
@@ -47,28 +47,28 @@ func TestPutKeepsAllElse(t *testing.T) {
 		"flow":   head + "secrets: {snmp: {vault: kv/a#b}}\n",
 		"quoted": head + "secrets:\n  snmp: {vault: kv/a#b}\n  more:\n    age: \"" + strings.ReplaceAll(old, "\n", `\n`) + "\"\n",
 	} {
-		got, err := Put("secrets.yaml", []byte(before), "more", sealed)
+		got, err := Put("secrets.yaml", []byte(before), "more", encrypted)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		f, err := ParseTree("secrets.yaml", got)
-		if err != nil || len(f.Entries) != 2 || strings.TrimSpace(f.Entries[1].Age) != strings.TrimSpace(sealed) || !strings.Contains(string(got), "# of the team") {
+		if err != nil || len(f.Entries) != 2 || strings.TrimSpace(f.Entries[1].Age) != strings.TrimSpace(encrypted) || !strings.Contains(string(got), "# of the team") {
 			t.Errorf("%s: %v\n%s", name, err, got)
 		}
 	}
-	if _, err := Put("secrets.yaml", []byte(head+"secrets:\n"+second), "api", sealed); err == nil || !strings.Contains(err.Error(), "is in vault") {
+	if _, err := Put("secrets.yaml", []byte(head+"secrets:\n"+second), "api", encrypted); err == nil || !strings.Contains(err.Error(), "is in vault") {
 		t.Errorf("a reference to Vault was replaced: %v", err)
 	}
-	if _, err := Put("secrets.yaml", []byte(head), "a b", sealed); err == nil {
+	if _, err := Put("secrets.yaml", []byte(head), "a b", encrypted); err == nil {
 		t.Error("a name that is none was taken")
 	}
 }
 
 // FuzzPut: an edit is refused, or changes the one name and nothing else.
 func FuzzPut(f *testing.F) {
-	old, _, public := sealFor(f, "old")
-	sealed, err := Seal([]byte("new"), []string{public})
+	old, _, public := encryptFor(f, "old")
+	encrypted, err := Encrypt([]byte("new"), []string{public})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func FuzzPut(f *testing.F) {
 		if err != nil {
 			return
 		}
-		out, err := Put("f", []byte(text), name, sealed)
-		if err == nil && !onlyChanged("f", before, out, name, sealed) {
+		out, err := Put("f", []byte(text), name, encrypted)
+		if err == nil && !onlyChanged("f", before, out, name, encrypted) {
 			t.Errorf("%q became %q", text, out)
 		}
 	})

@@ -173,7 +173,7 @@ func (r *reader) ref(e *Entry, v *yaml.Node, what string, more ...yamlread.Field
 		r.fail(v, r.inTheClear(e.Name), "%s stands here in the clear, or is nothing at all: expected a mapping that says where its value is", what)
 		return false
 	}
-	known := append([]yamlread.Field{r.Text(kindVault, &e.Vault), r.sealed(e)}, more...)
+	known := append([]yamlread.Field{r.Text(kindVault, &e.Vault), r.encrypted(e)}, more...)
 	if r.own {
 		known = append(known, r.Text(kindEnv, &e.Env), r.Text(kindFile, &e.File), r.command(e))
 	} else {
@@ -219,8 +219,8 @@ func (e *Entry) kinds() (n int) {
 	return n
 }
 
-// sealed reads age:, and sees to it that it is ciphertext.
-func (r *reader) sealed(e *Entry) yamlread.Field {
+// encrypted reads age:, and sees to it that it is ciphertext.
+func (r *reader) encrypted(e *Entry) yamlread.Field {
 	return yamlread.Field{Key: kindAge, Read: func(n *yaml.Node) {
 		v, ok := r.Scalar(n, "armored ciphertext")
 		if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// sealFor seals a value to a new identity.
-func sealFor(tb testing.TB, value string) (sealed, identity, public string) {
+// encryptFor seals a value to a new identity.
+func encryptFor(tb testing.TB, value string) (encrypted, identity, public string) {
 	tb.Helper()
 	text, public, err := NewIdentity()
 	if err != nil {
@@ -21,25 +21,25 @@ func sealFor(tb testing.TB, value string) (sealed, identity, public string) {
 	if err := os.WriteFile(identity, text, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	if sealed, err = Seal([]byte(value), []string{public}); err != nil {
+	if encrypted, err = Encrypt([]byte(value), []string{public}); err != nil {
 		tb.Fatal(err)
 	}
-	return sealed, identity, public
+	return encrypted, identity, public
 }
 
 func TestTreeTakesOnlyWhatACommitMayName(t *testing.T) {
-	sealed, _, public := sealFor(t, "s3cret")
-	text := "recipients:\n  - " + public + "\nsecrets:\n  snmp:\n    age: |\n" + indented(6, sealed) +
+	encrypted, _, public := encryptFor(t, "s3cret")
+	text := "recipients:\n  - " + public + "\nsecrets:\n  snmp:\n    age: |\n" + indented(6, encrypted) +
 		"    tenants: [acme, borealis]\n    hosts: host.site == \"fra\"\n  api: {vault: \"kv/{tenant}/fw#token\", playbooks: push}\n"
 	f, err := ParseTree("secrets.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Entries) != 2 || f.Entries[0].Place() != "secrets.yaml:4:3" || f.Entries[0].Age != sealed || len(f.Entries[0].Tenants) != 2 ||
+	if len(f.Entries) != 2 || f.Entries[0].Place() != "secrets.yaml:4:3" || f.Entries[0].Age != encrypted || len(f.Entries[0].Tenants) != 2 ||
 		f.Entries[1].Vault != "kv/{tenant}/fw#token" || f.Entries[1].Playbooks[0] != "push" {
 		t.Errorf("got %+v", f.Entries)
 	}
-	if !SealedTo(sealed, f.Recipients) || SealedTo(sealed, append(f.Recipients, public)) {
+	if !EncryptedTo(encrypted, f.Recipients) || EncryptedTo(encrypted, append(f.Recipients, public)) {
 		t.Error("whom it is sealed to is not seen")
 	}
 
@@ -51,7 +51,7 @@ func TestTreeTakesOnlyWhatACommitMayName(t *testing.T) {
 		"vault settings": {"vault: {address: https://evil}", `unknown key "vault"`},
 		"plain text":     {"secrets: {a: hunter2}", "in the clear"},
 		"plain age":      {"secrets: {a: {age: hunter2}}", "no armored age ciphertext"},
-		"two places":     {"secrets: {a: {vault: kv/a#b, age: |-\n" + indented(4, sealed) + "}}", ""},
+		"two places":     {"secrets: {a: {vault: kv/a#b, age: |-\n" + indented(4, encrypted) + "}}", ""},
 		"twice":          {"secrets:\n  a: {vault: kv/a#b}\n  a: {vault: kv/a#c}", `key "a" is given twice`},
 		"bad name":       {"secrets: {1a: {vault: kv/a#b}}", "is no name"},
 		"bad path":       {"secrets: {a: {vault: kv/../sys#b}}", "between slashes"},

@@ -4,11 +4,11 @@ import "regexp"
 
 // Bounds.
 const (
-	MinValue  = 4         // bytes of one value, the white space around it left out: a shorter one stands in every text
-	MaxValue  = 64 << 10  // bytes of one value
-	MaxNames  = 10_000    // of one file
-	MaxSealed = 256 << 10 // bytes of armored ciphertext, for a value and its recipients
-	maxName   = 128       // bytes
+	MinValue     = 4         // bytes of one value, the white space around it left out: a shorter one stands in every text
+	MaxValue     = 64 << 10  // bytes of one value
+	MaxNames     = 10_000    // of one file
+	MaxEncrypted = 256 << 10 // bytes of armored ciphertext, for a value and its recipients
+	maxName      = 128       // bytes
 )
 
 var nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)

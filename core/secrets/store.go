@@ -218,8 +218,8 @@ func (s *Store) value(ctx context.Context, e Entry, a Ask) ([]byte, error) {
 	return value, nil
 }
 
-// sealedPlace stands in for a file's place, of references that a run brought.
-const sealedPlace = "the run's definitions"
+// encryptedPlace stands in for a file's place, of references that a run brought.
+const encryptedPlace = "the run's definitions"
 
 // find looks a name up: in the node's own file, then in what the run brought.
 func (s *Store) find(a Ask) (Entry, error) {
@@ -229,7 +229,7 @@ func (s *Store) find(a Ask) (Entry, error) {
 	if e, ok := s.current().entries[a.Name]; ok {
 		return e, nil
 	}
-	ref, ok := a.Sealed[a.Name]
+	ref, ok := a.Encrypted[a.Name]
 	if !ok {
 		where := "this worker has no file of its own (--secrets)"
 		if s.cfg.File != "" {
@@ -243,15 +243,15 @@ func (s *Store) find(a Ask) (Entry, error) {
 		// The guard of ParseTree once more: what is in the queue may come from elsewhere.
 		return Entry{}, fmt.Errorf("the run brought a reference of the kind %q, and only vault and age may come with a run: "+
 			"name the secret in this worker's own file (--secrets): %w", ref.Kind(), core.ErrInvalid)
-	case len(ref.Age) > MaxSealed:
-		return Entry{}, fmt.Errorf("its ciphertext is longer than %d KiB: %w", MaxSealed>>10, core.ErrInvalid)
+	case len(ref.Age) > MaxEncrypted:
+		return Entry{}, fmt.Errorf("its ciphertext is longer than %d KiB: %w", MaxEncrypted>>10, core.ErrInvalid)
 	}
 	return e, nil
 }
 
 func (e Entry) where() string {
 	if e.In == "" {
-		return sealedPlace
+		return encryptedPlace
 	}
 	return e.Place()
 }

@@ -77,7 +77,7 @@ func TestResolveKinds(t *testing.T) {
 	file := writeFile(t, "value", "hunter2 file\n", 0o600)
 	group := writeFile(t, "value", "hunter2 group", 0o440)
 	open := writeFile(t, "value", "hunter2", 0o644)
-	sealed, identity, _ := sealFor(t, "hunter2 age")
+	encrypted, identity, _ := encryptFor(t, "hunter2 age")
 	s := openStore(t, fmt.Sprintf(`secrets:
   env: {env: TURNUS_TEST_SECRET}
   unset: {env: TURNUS_TEST_UNSET}
@@ -97,7 +97,7 @@ func TestResolveKinds(t *testing.T) {
 `, file, group, open), func(c *Config) { c.Identities = []string{identity}; c.Timeout = 10 * time.Second })
 
 	for name, want := range map[string]string{"env": "hunter2 env", "file": "hunter2 file", "group": "hunter2 group", "shell": "hunter2 shell", "argv": "hunter2 argv", "sealed": "hunter2 age"} {
-		got, err := s.Resolve(t.Context(), Ask{Name: name, Host: fw, Sealed: map[string]Ref{"sealed": {Age: sealed}, "env": {Age: "own wins"}}})
+		got, err := s.Resolve(t.Context(), Ask{Name: name, Host: fw, Encrypted: map[string]Ref{"sealed": {Age: encrypted}, "env": {Age: "own wins"}}})
 		if err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v; expected %q", name, got, err, want)
 		}
@@ -132,7 +132,7 @@ func TestResolveKinds(t *testing.T) {
 func TestARunBringsNoOtherKinds(t *testing.T) {
 	s := openStore(t, "", nil)
 	for _, ref := range []Ref{{Env: "HOME"}, {File: "/etc/passwd"}, {Command: "echo hunter2"}, {Argv: []string{"echo", "hunter2"}}, {}, {Vault: "kv/a#b", Age: "x"}} {
-		_, err := s.Resolve(t.Context(), Ask{Name: "a", Host: fw, Sealed: map[string]Ref{"a": ref}})
+		_, err := s.Resolve(t.Context(), Ask{Name: "a", Host: fw, Encrypted: map[string]Ref{"a": ref}})
 		expectError(t, err, core.ErrInvalid, "only vault and age may come with a run")
 	}
 }
@@ -176,16 +176,16 @@ func TestLimits(t *testing.T) {
 	_, err = blind.Resolve(t.Context(), Ask{Name: "hosts", Host: fw})
 	expectError(t, err, core.ErrInvalid, "cannot evaluate")
 	// Limits travel with a run's reference too.
-	sealed, identity, _ := sealFor(t, "hunter2")
+	encrypted, identity, _ := encryptFor(t, "hunter2")
 	s = openStore(t, "", func(c *Config) { c.Identities = []string{identity} })
-	_, err = s.Resolve(t.Context(), Ask{Name: "x", Host: fw, Tenant: "b", Sealed: map[string]Ref{"x": {Age: sealed, Limits: Limits{Tenants: []string{"a"}}}}})
+	_, err = s.Resolve(t.Context(), Ask{Name: "x", Host: fw, Tenant: "b", Encrypted: map[string]Ref{"x": {Age: encrypted, Limits: Limits{Tenants: []string{"a"}}}}})
 	expectError(t, err, core.ErrInvalid, `tenant "b" may not use it`)
 }
 
 func TestAge(t *testing.T) {
-	sealed, identity, _ := sealFor(t, "hunter2")
-	_, other, _ := sealFor(t, "x")
-	ask := Ask{Name: "x", Host: fw, Sealed: map[string]Ref{"x": {Age: sealed}}}
+	encrypted, identity, _ := encryptFor(t, "hunter2")
+	_, other, _ := encryptFor(t, "x")
+	ask := Ask{Name: "x", Host: fw, Encrypted: map[string]Ref{"x": {Age: encrypted}}}
 	_, err := openStore(t, "", nil).Resolve(t.Context(), ask)
 	expectError(t, err, core.ErrInvalid, "--secrets-identity")
 	_, err = openStore(t, "", func(c *Config) { c.Identities = []string{other} }).Resolve(t.Context(), ask)
@@ -194,14 +194,14 @@ func TestAge(t *testing.T) {
 	if err != nil || string(got) != "hunter2" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	lines := strings.Split(sealed, "\n")
+	lines := strings.Split(encrypted, "\n")
 	lines[len(lines)-3] = strings.Map(func(r rune) rune {
 		if r == 'A' {
 			return 'B'
 		}
 		return 'A'
 	}, lines[len(lines)-3])
-	ask.Sealed["x"] = Ref{Age: strings.Join(lines, "\n")}
+	ask.Encrypted["x"] = Ref{Age: strings.Join(lines, "\n")}
 	_, err = openStore(t, "", func(c *Config) { c.Identities = []string{identity} }).Resolve(t.Context(), ask)
 	expectError(t, err, core.ErrInvalid)
 
@@ -211,12 +211,12 @@ func TestAge(t *testing.T) {
 	if _, err := Open(Config{Identities: []string{writeFile(t, "id", "", 0o644)}}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("got %v for an identity that others can read", err)
 	}
-	if _, err := Seal(bytes.Repeat([]byte("x"), MaxValue+1), []string{"age1"}); !errors.Is(err, core.ErrInvalid) {
+	if _, err := Encrypt(bytes.Repeat([]byte("x"), MaxValue+1), []string{"age1"}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %v for a value that is too long", err)
 	}
-	short, key, _ := sealFor(t, " abc\n")
+	short, key, _ := encryptFor(t, " abc\n")
 	expectError(t, openStore(t, "", func(c *Config) { c.Identities = []string{key} }).Try(t.Context(), Entry{Name: "x", Ref: Ref{Age: short}}), core.ErrInvalid)
-	if _, err := Seal([]byte("x"), nil); !errors.Is(err, core.ErrInvalid) {
+	if _, err := Encrypt([]byte("x"), nil); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %v for nobody", err)
 	}
 }

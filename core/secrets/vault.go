@@ -59,7 +59,7 @@ func newVaultClient(cfg Vault, log *slog.Logger) (*vaultClient, error) {
 			return http.ErrUseLastResponse // the token would go along
 		}},
 	}
-	c.session.gate = make(chan struct{}, 1)
+	c.session.limiter = make(chan struct{}, 1)
 	return c, nil
 }
 

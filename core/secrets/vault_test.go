@@ -74,7 +74,7 @@ func TestVaultAllow(t *testing.T) {
 	}
 	s := openStore(t, withVault(v, "  token_env: TURNUS_TEST_TOKEN", `  own: {vault: "kv/root#x"}`+"\n"), nil)
 	resolve := func(path, tenant string) error {
-		_, err := s.Resolve(t.Context(), Ask{Name: "x", Tenant: tenant, Host: fw, Sealed: map[string]Ref{"x": {Vault: path}}})
+		_, err := s.Resolve(t.Context(), Ask{Name: "x", Tenant: tenant, Host: fw, Encrypted: map[string]Ref{"x": {Vault: path}}})
 		return err
 	}
 	for _, path := range []string{"kv/tenants/acme/api#x", "kv/tenants/{tenant}/api#x", "kv/common/ntp#x"} {
@@ -276,7 +276,7 @@ func TestVaultOverTLS(t *testing.T) {
 }
 
 // An authority that is exchanged while the node works is believed with the next connection.
-func TestVaultsAuthorityIsReadAgain(t *testing.T) {
+func TestVaultsCAIsReadAgain(t *testing.T) {
 	v := vaultlab.StartSimulated(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
 	v.Put("kv/a", map[string]any{"x": "hunter2"})

@@ -17,7 +17,7 @@ const maxToken = 4096
 
 // vaultSession is the token of a client: where it is from, and until when it holds.
 type vaultSession struct {
-	gate chan struct{} // who logs in
+	limiter chan struct{} // who logs in
 
 	mu        sync.Mutex
 	token     string
@@ -49,8 +49,8 @@ func (c *vaultClient) token(ctx context.Context) (string, error) {
 		return t, nil
 	}
 	select {
-	case c.session.gate <- struct{}{}:
-		defer func() { <-c.session.gate }()
+	case c.session.limiter <- struct{}{}:
+		defer func() { <-c.session.limiter }()
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}

@@ -23,9 +23,9 @@ type TLSFiles struct {
 
 // TLSSource is what the files hold. It is safe for concurrent use.
 type TLSSource struct {
-	files TLSFiles
-	told  func(string)
-	watch *Watch
+	files    TLSFiles
+	reported func(string)
+	watch    *Watch
 
 	mu  sync.Mutex
 	now contents
@@ -33,20 +33,20 @@ type TLSSource struct {
 
 // contents are not changed once they are read.
 type contents struct {
-	authorities *x509.CertPool
-	own         *tls.Certificate
+	CAs *x509.CertPool
+	own *tls.Certificate
 }
 
 // OpenTLS reads the files a first time; core.ErrInvalid names the one that is wrong. What is taken over later, and what cannot be,
 // is told; told may be nil.
-func OpenTLS(f TLSFiles, told func(string)) (*TLSSource, error) {
+func OpenTLS(f TLSFiles, reported func(string)) (*TLSSource, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, fmt.Errorf("a certificate and its key go together: %w", core.ErrInvalid)
 	}
-	if told == nil {
-		told = func(string) {}
+	if reported == nil {
+		reported = func(string) {}
 	}
-	s := &TLSSource{files: f, told: told, watch: NewWatch(f.paths()...)}
+	s := &TLSSource{files: f, reported: reported, watch: NewWatch(f.paths()...)}
 	var err error
 	if s.now, err = f.read(); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func OpenTLS(f TLSFiles, told func(string)) (*TLSSource, error) {
 // Client is how a connection to a server of that name is made now.
 func (s *TLSSource) Client(name string) *tls.Config {
 	now := s.current()
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, RootCAs: now.authorities}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, RootCAs: now.CAs}
 	if now.own != nil {
 		c.Certificates = []tls.Certificate{*now.own}
 	}
@@ -96,8 +96,8 @@ func (s *TLSSource) Server() *tls.Config {
 		if now.own != nil {
 			c.Certificates = []tls.Certificate{*now.own}
 		}
-		if now.authorities != nil {
-			c.ClientCAs, c.ClientAuth = now.authorities, tls.RequireAndVerifyClientCert
+		if now.CAs != nil {
+			c.ClientCAs, c.ClientAuth = now.CAs, tls.RequireAndVerifyClientCert
 		}
 		return c, nil
 	}}
@@ -113,11 +113,11 @@ func (s *TLSSource) current() contents {
 	}
 	next, err := s.files.read()
 	if err != nil {
-		s.told("TLS: " + s.files.names() + " was changed and cannot be used; the former one stays: " + err.Error())
+		s.reported("TLS: " + s.files.names() + " was changed and cannot be used; the former one stays: " + err.Error())
 		return s.now
 	}
 	s.now = next
-	s.told("TLS: " + s.files.names() + " was renewed")
+	s.reported("TLS: " + s.files.names() + " was renewed")
 	return s.now
 }
 
@@ -141,8 +141,8 @@ func (f TLSFiles) paths() []string {
 
 func (f TLSFiles) read() (c contents, err error) {
 	if f.CA != "" {
-		c.authorities = x509.NewCertPool()
-		if err := addAuthorities(c.authorities, f.CA); err != nil {
+		c.CAs = x509.NewCertPool()
+		if err := addCAs(c.CAs, f.CA); err != nil {
 			return c, fmt.Errorf("TLS: %w", err)
 		}
 	}
@@ -156,33 +156,33 @@ func (f TLSFiles) read() (c contents, err error) {
 	return c, nil
 }
 
-// maxAuthorities bounds a file of authorities: the system's own, with all that there are, has a quarter of it.
-const maxAuthorities = 1 << 20
+// maxCAs bounds a file of authorities: the system's own, with all that there are, has a quarter of it.
+const maxCAs = 1 << 20
 
-// SystemAuthorities are the system's authorities and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
-func SystemAuthorities(path string) (*x509.CertPool, error) {
+// SystemCAs are the system's authorities and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
+func SystemCAs(path string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		return nil, fmt.Errorf("the system's authorities: %w", err)
 	}
-	if err := addAuthorities(pool, path); err != nil {
+	if err := addCAs(pool, path); err != nil {
 		return nil, err
 	}
 	return pool, nil
 }
 
-func addAuthorities(pool *x509.CertPool, path string) error {
+func addCAs(pool *x509.CertPool, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, core.ErrInvalid)
 	}
 	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxAuthorities+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxCAs+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", err, core.ErrInvalid)
-	case len(text) > maxAuthorities:
-		return fmt.Errorf("%s has more than %d bytes, expected some certificates in PEM: %w", path, maxAuthorities, core.ErrInvalid)
+	case len(text) > maxCAs:
+		return fmt.Errorf("%s has more than %d bytes, expected some certificates in PEM: %w", path, maxCAs, core.ErrInvalid)
 	case !pool.AppendCertsFromPEM(text):
 		return fmt.Errorf("%s holds no certificate in PEM: %w", path, core.ErrInvalid)
 	}

@@ -25,9 +25,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, f securefile.TLSFiles, told func(string)) *securefile.TLSSource {
+func open(t *testing.T, f securefile.TLSFiles, reported func(string)) *securefile.TLSSource {
 	t.Helper()
-	s, err := securefile.OpenTLS(f, told)
+	s, err := securefile.OpenTLS(f, reported)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func shake(t *testing.T, server, client *tls.Config) (clientErr, serverErr error
 	return clientErr, <-done
 }
 
-func TestBothSidesAreHeldToTheAuthority(t *testing.T) {
+func TestBothSidesAreHeldToTheCA(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	a, stranger := certs.Common(t), certs.Other(t)
 	ca, foreignCA := a.CA(t, dir), stranger.CA(t, other)
@@ -171,7 +171,7 @@ func TestWrongFilesAreNamed(t *testing.T) {
 }
 
 // An HTTP client that dials by the files takes a renewed authority over with its next connection; the system's authorities stay beside a file's.
-func TestAuthoritiesOfHTTP(t *testing.T) {
+func TestCAsOfHTTP(t *testing.T) {
 	dir := t.TempDir()
 	a, stranger := certs.Common(t), certs.Other(t)
 	pair := a.Sign(t, dir, "server", certs.Here()...)
@@ -218,7 +218,7 @@ func TestAuthoritiesOfHTTP(t *testing.T) {
 		case <-tick.C:
 		}
 	}
-	both, err := securefile.SystemAuthorities(ca)
+	both, err := securefile.SystemCAs(ca)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestAuthoritiesOfHTTP(t *testing.T) {
 		t.Errorf("beside the system's: %v", err)
 	}
 	for name, path := range map[string]string{"no file": "/nonexistent", "no certificate": pair.Key} {
-		if pool, err := securefile.SystemAuthorities(path); pool != nil || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), path) {
+		if pool, err := securefile.SystemCAs(path); pool != nil || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -24,7 +24,7 @@ type Watch struct {
 // NewWatch takes the first look. Files are read after it, not before: what is written in between shows as a change.
 func NewWatch(paths ...string) *Watch {
 	w := &Watch{paths: paths, from: time.Now()}
-	w.seen = w.look()
+	w.seen = w.check()
 	return w
 }
 
@@ -46,7 +46,7 @@ func (w *Watch) Changed(old time.Duration) bool {
 		return false
 	}
 	w.looked.Store(int64(time.Since(w.from)))
-	now := w.look()
+	now := w.check()
 	changed := !slices.EqualFunc(now, w.seen, same)
 	w.seen = now
 	return changed
@@ -59,7 +59,7 @@ func (w *Watch) Again() {
 	w.seen = nil
 }
 
-func (w *Watch) look() []os.FileInfo {
+func (w *Watch) check() []os.FileInfo {
 	all := make([]os.FileInfo, len(w.paths))
 	for i, path := range w.paths {
 		if info, err := os.Stat(path); err == nil {

@@ -18,7 +18,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-func TestEachChangeIsToldOnce(t *testing.T) {
+func TestEachChangeIsReportedOnce(t *testing.T) {
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
 	put(t, one, "1")
@@ -65,7 +65,7 @@ func TestEachChangeIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestALookIsGoodForAWhile(t *testing.T) {
+func TestACheckIsGoodForAWhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	put(t, path, "1")
 	w := securefile.NewWatch(path)
@@ -83,19 +83,19 @@ func TestOneOfManyHearsOfAChange(t *testing.T) {
 	put(t, path, "1")
 	w := securefile.NewWatch(path)
 	put(t, path, "22")
-	var told atomic.Int64
+	var reported atomic.Int64
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
 			for range 100 {
 				if w.Changed(0) {
-					told.Add(1)
+					reported.Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if told.Load() != 1 {
-		t.Errorf("told %d times", told.Load())
+	if reported.Load() != 1 {
+		t.Errorf("told %d times", reported.Load())
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -40,17 +40,17 @@ func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
 	Waiting bool `query:"waiting" doc:"only what waits for somebody: no approval holds, or a window of the next 60 days is not covered"`
 },
 ) (*list[api.WindowApproval], error) {
-	book, hosts, err := s.windows(by)
+	cal, hosts, err := s.windows(by)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	names := sortedKeys(hosts)
-	book.Warm(now, names...)
+	cal.Warm(now, names...)
 	said := s.cfg.Catalog.Approvals()
 	var all []api.WindowApproval
 	for _, name := range names {
-		for _, a := range approvalsOf(book, name, hosts[name], said, now) {
+		for _, a := range approvalsOf(cal, name, hosts[name], said, now) {
 			if !in.Waiting || a.State != string(windows.Approved) || len(a.Waiting) > 0 {
 				all = append(all, a)
 			}
@@ -67,7 +67,7 @@ func (s *Server) approveWindow(ctx context.Context, by caller, in *struct {
 },
 ) (*body[api.WindowApproval], error) {
 	b := in.Body
-	return s.say(ctx, by, in.Idempotent, catalog.Approval{
+	return s.report(ctx, by, in.Idempotent, catalog.Approval{
 		Set: in.Set, Rule: b.Rule, From: b.From, Until: b.Until, Window: b.Window, Change: b.Change, Targets: b.Targets,
 		Freezes: b.Freezes, Ticket: b.Ticket, Reason: b.Reason,
 	})
@@ -79,10 +79,10 @@ func (s *Server) revokeWindow(ctx context.Context, by caller, in *struct {
 	Body api.RevokeWindow
 },
 ) (*body[api.WindowApproval], error) {
-	return s.say(ctx, by, in.Idempotent, catalog.Approval{Set: in.Set, Rule: in.Body.Rule, Revoked: true, Ticket: in.Body.Ticket, Reason: in.Body.Reason})
+	return s.report(ctx, by, in.Idempotent, catalog.Approval{Set: in.Set, Rule: in.Body.Rule, Revoked: true, Ticket: in.Body.Ticket, Reason: in.Body.Reason})
 }
 
-func (s *Server) say(ctx context.Context, by caller, key Idempotent, a catalog.Approval) (*body[api.WindowApproval], error) {
+func (s *Server) report(ctx context.Context, by caller, key Idempotent, a catalog.Approval) (*body[api.WindowApproval], error) {
 	tenant, err := s.decides(by, a.Set)
 	if err != nil {
 		return nil, err
@@ -92,14 +92,14 @@ func (s *Server) say(ctx context.Context, by caller, key Idempotent, a catalog.A
 	if a.ID = key.of(by, "approve-window"); a.ID == "" {
 		a.ID = strings.ToLower(rand.Text()[:16])
 	}
-	if _, err := s.cfg.Catalog.Say(ctx, tenant, a); err != nil {
+	if _, err := s.cfg.Catalog.Report(ctx, tenant, a); err != nil {
 		return nil, err
 	}
-	book, hosts, err := s.windows(by)
+	cal, hosts, err := s.windows(by)
 	if err != nil {
 		return nil, err
 	}
-	for _, shown := range approvalsOf(book, a.Set, hosts[a.Set], s.cfg.Catalog.Approvals(), time.Now()) {
+	for _, shown := range approvalsOf(cal, a.Set, hosts[a.Set], s.cfg.Catalog.Approvals(), time.Now()) {
 		if shown.Rule == a.Rule {
 			return &body[api.WindowApproval]{shown}, nil
 		}
@@ -114,14 +114,14 @@ func (s *Server) decides(by caller, name string) (tenant string, err error) {
 	if err != nil {
 		return "", err
 	}
-	book, seen, err := s.windows(by)
+	cal, seen, err := s.windows(by)
 	if err != nil {
 		return "", err
 	}
 	if _, ok := seen[name]; !ok {
 		return "", noWindow(name)
 	}
-	users := usersOf(book.Definitions(), set, name)
+	users := usersOf(cal.Definitions(), set, name)
 	if !by.scope.All() && slices.ContainsFunc(users, func(tenant string) bool { return !by.scope.Allows(tenant) }) {
 		return "", forbidden("window set " + name + " serves not only hosts and playbooks of tenant " + by.token.Tenant + ": an approver of all tenants decides on it")
 	}
@@ -165,13 +165,13 @@ func usersOf(defs *windows.Definitions, set *definitions.Set, name string) []str
 }
 
 // approvalsOf shows what of a set needs an approval.
-func approvalsOf(book *gate.Book, name string, hosts int, said []catalog.Approval, now time.Time) []api.WindowApproval {
-	defs := book.Definitions()
+func approvalsOf(cal *admission.Calendar, name string, hosts int, said []catalog.Approval, now time.Time) []api.WindowApproval {
+	defs := cal.Definitions()
 	standings, err := defs.Standings(name, now)
 	if err != nil {
 		return nil
 	}
-	c := book.Compiled(now, name, windows.Work{})
+	c := cal.Compiled(now, name, windows.Work{})
 	own := defs.Sets[name]
 	ownPlace := func(rule string) bool { // rules that are listed by themselves
 		return slices.ContainsFunc(standings, func(s windows.Standing) bool { return s.Rule == rule && rule != "" })

@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 )
 
 // workers is what workers are told of a set: the state of its windows on the queue's board.
-func (b *bed) workers(set string) gate.Answer {
+func (b *bed) workers(set string) admission.Answer {
 	b.t.Helper()
 	data, _, err := b.queue.Posted(b.t.Context(), catalog.BoardName, 0)
 	must(b.t, err)
 	p, err := calendar.Decode(data)
 	must(b.t, err)
-	a, err := p.Ask(time.Now(), gate.Question{Set: set, Need: time.Minute})
+	a, err := p.Ask(time.Now(), admission.Question{Set: set, Need: time.Minute})
 	must(b.t, err)
 	return a
 }

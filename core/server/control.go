@@ -27,7 +27,7 @@ func (s *Server) control() {
 	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end. "+late, Operator), s.word(s.cfg.Controller.Pause))
 	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", late, Operator), s.word(s.cfg.Controller.Resume))
 	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
-		"Jobs that their job type suspended until this event go on at once; others are left alone.", Operator), s.wakeRun)
+		"Jobs that their job type suspended until this event go on at once; others are left alone.", Operator), s.signalRun)
 	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
 		"Who launched or changed a run that asks for four eyes cannot approve it, nor its waves, whatever their role, nor can a token of the same person: a token counts as who made it. Refusing cancels the run.", Approver), s.approveRun)
 	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)

@@ -66,10 +66,10 @@ type LastEvent struct {
 
 // How live events are read.
 const (
-	feedPage  = 500
-	feedWait  = streamRights    // of one read; the caller's rights are looked at in between
-	lateFor   = 2 * time.Second // events that workers send behind the recorded end
-	lookEvery = time.Second     // at the ledger, for the end
+	feedPage   = 500
+	feedWait   = streamRights    // of one read; the caller's rights are looked at in between
+	lateFor    = 2 * time.Second // events that workers send behind the recorded end
+	checkEvery = time.Second     // at the ledger, for the end
 )
 
 // follow is one reader of a run's events.
@@ -153,7 +153,7 @@ func (f *follow) oneJob(ctx context.Context, id core.JobID) error {
 func (f *follow) live(ctx context.Context, over func(context.Context) (bool, error), heard func() bool) error {
 	if f.s.cfg.Feed != nil {
 		var leave func()
-		f.topic, leave = f.s.hub.join(f.run)
+		f.topic, leave = f.s.broadcaster.join(f.run)
 		defer leave()
 	}
 	var late time.Time // when to give up on events behind the recorded end
@@ -161,7 +161,7 @@ func (f *follow) live(ctx context.Context, over func(context.Context) (bool, err
 		if err := f.out.allowed(ctx); err != nil {
 			return err
 		}
-		if late.IsZero() && time.Since(f.looked) >= lookEvery {
+		if late.IsZero() && time.Since(f.looked) >= checkEvery {
 			f.looked = time.Now()
 			done, err := over(ctx)
 			if err != nil && !errors.Is(err, core.ErrUnavailable) {

@@ -145,7 +145,7 @@ func TestFollowARunThatEndedLongAgo(t *testing.T) {
 	}
 }
 
-func TestFollowARunTellsEachJobOnce(t *testing.T) {
+func TestFollowARunReportsEachJobOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	run := b.launch("acme", api.NewRun{})
@@ -339,7 +339,7 @@ func (w *teller) Write(p []byte) (int, error) {
 }
 
 // A token that is revoked while the recorded end of a large run is told gets no further page of it.
-func TestRevokedWhileTheEndIsTold(t *testing.T) {
+func TestRevokedWhileTheEndIsReported(t *testing.T) {
 	t.Parallel()
 	const total = ledger.MaxPage + 500
 	b := newBed(t)
@@ -364,9 +364,9 @@ func TestRevokedWhileTheEndIsTold(t *testing.T) {
 			}
 		}
 		b.server.ServeHTTP(w, req)
-		told, problem := strings.Count(w.Body.String(), `"event":"`+api.JobDone+`"`), strings.Contains(w.Body.String(), "event: problem")
-		if most := map[bool]int{false: total, true: ledger.MaxPage}[revoked]; told != most || problem != revoked {
-			t.Errorf("revoked %v: %d jobs were told, expected %d; a problem: %v", revoked, told, most, problem)
+		reported, problem := strings.Count(w.Body.String(), `"event":"`+api.JobDone+`"`), strings.Contains(w.Body.String(), "event: problem")
+		if most := map[bool]int{false: total, true: ledger.MaxPage}[revoked]; reported != most || problem != revoked {
+			t.Errorf("revoked %v: %d jobs were told, expected %d; a problem: %v", revoked, reported, most, problem)
 		}
 	}
 }

@@ -99,12 +99,12 @@ func (s *Server) estimate(ctx context.Context, run *ledger.Run) (*estimate, erro
 				e.hosts--
 			}
 		}
-		book, _ := s.cfg.Catalog.Windows()
+		cal, _ := s.cfg.Catalog.Windows()
 		o := launch.Outlook{
-			At: e.at, Book: book, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
+			At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
 			Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
 		}
-		o.Slots, e.shared, e.nobody = s.share(ctx)
+		o.Concurrency, e.shared, e.nobody = s.share(ctx)
 		e.Estimate, err = e.launch.Forecast(o)
 		return err
 	})
@@ -119,7 +119,7 @@ func (s *Server) typeOf(name string) (playbooks.Type, bool) {
 }
 
 // share is how many slots of the workers a run gets, 0 where that is not known, and how many other runs want them.
-func (s *Server) share(ctx context.Context) (slots, others int, nobody bool) {
+func (s *Server) share(ctx context.Context) (concurrency, others int, nobody bool) {
 	c, err := s.census.read(ctx, s)
 	if err != nil {
 		return 0, 0, false
@@ -127,30 +127,30 @@ func (s *Server) share(ctx context.Context) (slots, others int, nobody bool) {
 	for _, w := range c.workers {
 		switch w.State {
 		case api.WorkerReady, api.WorkerBusy, api.WorkerOverloaded:
-			slots += w.Slots
+			concurrency += w.Concurrency
 		}
 	}
-	if slots == 0 {
+	if concurrency == 0 {
 		return 0, 0, true
 	}
 	others = max(c.load.Ready-1, 0)
-	return max(slots/(others+1), 1), others, false
+	return max(concurrency/(others+1), 1), others, false
 }
 
 func (s *Server) listDurations(ctx context.Context, by caller, in *struct {
 	Playbook string `path:"playbook" maxLength:"200"`
 },
 ) (*list[api.LearnedStep], error) {
-	_, book, err := s.playbook(by, in.Playbook)
+	_, playbook, err := s.playbook(by, in.Playbook)
 	if err != nil {
 		return nil, err
 	}
-	past, err := controller.Learned(ctx, s.cfg.Ledger, by.scope, book.Name)
+	past, err := controller.Learned(ctx, s.cfg.Ledger, by.scope, playbook.Name)
 	if err != nil {
 		return nil, err
 	}
 	items := []api.LearnedStep{}
-	for _, step := range book.Calls() {
+	for _, step := range playbook.Calls() {
 		l := past.Step(step.Name, step.Uses)
 		if l == nil {
 			continue
@@ -192,7 +192,7 @@ func (e *estimate) show() api.Forecast {
 		if b.Gain > 0 {
 			f.Binds.Gain = short(b.Gain)
 		}
-		if b.Cause == forecast.BySlots && e.shared > 0 {
+		if b.Cause == forecast.ByConcurrency && e.shared > 0 {
 			f.Binds.Text += fmt.Sprintf(", of which other runs (%d) have their share", e.shared)
 		}
 	}

@@ -49,13 +49,13 @@ func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 // window set that a step waits for. Control: each playbook without its demand is queued at once.
 func TestFaultS13TheProjectDemandsFourEyes(t *testing.T) {
 	t.Parallel()
-	book := func(tree map[string]string, from, to string) {
+	playbook := func(tree map[string]string, from, to string) {
 		tree["playbooks/acme.yaml"] = strings.Replace(tree["playbooks/acme.yaml"], from, to, 1)
 	}
-	gated := func(tree map[string]string) {
-		book(tree, "window: none", "window: service")
-		book(tree, `host.customer == "acme"`, `host.name == "acme-1"`)
-		book(tree, "uses: command, with", "uses: command, window: service, needs: 1h, with")
+	windowed := func(tree map[string]string) {
+		playbook(tree, "window: none", "window: service")
+		playbook(tree, `host.customer == "acme"`, `host.name == "acme-1"`)
+		playbook(tree, "uses: command, with", "uses: command, window: service, needs: 1h, with")
 	}
 	set := func(tree map[string]string, name string) {
 		tree["windows/sets.yaml"] = strings.Replace(tree["windows/sets.yaml"], "  "+name+":\n", "  "+name+":\n    four_eyes: true\n", 1)
@@ -64,12 +64,12 @@ func TestFaultS13TheProjectDemandsFourEyes(t *testing.T) {
 		before, demand func(map[string]string)
 		playbook, by   string
 	}{
-		"playbook":         {nil, func(t map[string]string) { book(t, "window: none", "window: none\nfour_eyes: true") }, "acme-patch", "acme"},
+		"playbook":         {nil, func(t map[string]string) { playbook(t, "window: none", "window: none\nfour_eyes: true") }, "acme-patch", "acme"},
 		"tenant":           {nil, func(t map[string]string) { t["turnus.yaml"] = "four_eyes: [acme]\n" }, "acme-patch", "acme"},
 		"tenant of a host": {nil, func(t map[string]string) { t["turnus.yaml"] = "four_eyes: [acme]\n" }, "everywhere", everyTenant},
-		"window set":       {gated, func(t map[string]string) { set(t, "acme-night") }, "acme-patch", "acme"},
+		"window set":       {windowed, func(t map[string]string) { set(t, "acme-night") }, "acme-patch", "acme"},
 		"set it requires": {func(t map[string]string) {
-			gated(t)
+			windowed(t)
 			t["windows/sets.yaml"] = strings.Replace(t["windows/sets.yaml"], "  acme-night:\n", "  acme-night:\n    requires: [globex-night]\n", 1)
 		}, func(t map[string]string) { set(t, "globex-night") }, "acme-patch", "acme"},
 	} {

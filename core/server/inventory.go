@@ -62,8 +62,8 @@ func (s *Server) listHosts(_ context.Context, by caller, in *struct {
 	}
 	var selected map[string]bool
 	if in.Playbook != "" {
-		book, ok := set.Playbook(in.Playbook)
-		if !ok || !by.scope.Allows(book.Tenant) {
+		playbook, ok := set.Playbook(in.Playbook)
+		if !ok || !by.scope.Allows(playbook.Tenant) {
 			return nil, noPlaybook(in.Playbook)
 		}
 		selected = map[string]bool{}
@@ -126,11 +126,11 @@ func (s *Server) listPlaybooks(_ context.Context, by caller, in *struct{ Page })
 	if err != nil {
 		return nil, err
 	}
-	books := slices.DeleteFunc(slices.Clone(set.Playbooks), func(b *playbooks.Playbook) bool { return !by.scope.Allows(b.Tenant) })
-	slices.SortFunc(books, func(a, b *playbooks.Playbook) int { return strings.Compare(a.Name, b.Name) })
-	books, next := pageOf(books, func(b *playbooks.Playbook) string { return b.Name }, in.Page)
-	items := make([]api.Playbook, len(books))
-	for i, b := range books {
+	all := slices.DeleteFunc(slices.Clone(set.Playbooks), func(b *playbooks.Playbook) bool { return !by.scope.Allows(b.Tenant) })
+	slices.SortFunc(all, func(a, b *playbooks.Playbook) int { return strings.Compare(a.Name, b.Name) })
+	all, next := pageOf(all, func(b *playbooks.Playbook) string { return b.Name }, in.Page)
+	items := make([]api.Playbook, len(all))
+	for i, b := range all {
 		items[i] = playbookOf(set, b)
 	}
 	return listOf(items, next), nil
@@ -140,23 +140,23 @@ func (s *Server) getPlaybook(_ context.Context, by caller, in *struct {
 	Playbook string `path:"playbook" maxLength:"200"`
 },
 ) (*body[api.Playbook], error) {
-	now, book, err := s.playbook(by, in.Playbook)
+	now, playbook, err := s.playbook(by, in.Playbook)
 	if err != nil {
 		return nil, err
 	}
-	shown := playbookOf(now.Set, book)
-	shown.Source = string(book.Source)
+	shown := playbookOf(now.Set, playbook)
+	shown.Source = string(playbook.Source)
 	return &body[api.Playbook]{shown}, nil
 }
 
 // playbook finds one that the caller may see, or guesses at what was meant.
-func (s *Server) playbook(by caller, name string) (now catalog.Current, book *playbooks.Playbook, err error) {
+func (s *Server) playbook(by caller, name string) (now catalog.Current, playbook *playbooks.Playbook, err error) {
 	if now = s.cfg.Catalog.Current(); now.Set == nil {
 		_, err = s.set()
 		return now, nil, err
 	}
-	if book, ok := now.Set.Playbook(name); ok && by.scope.Allows(book.Tenant) {
-		return now, book, nil
+	if playbook, ok := now.Set.Playbook(name); ok && by.scope.Allows(playbook.Tenant) {
+		return now, playbook, nil
 	}
 	var names []string
 	for _, b := range now.Set.Playbooks {

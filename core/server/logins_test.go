@@ -9,7 +9,7 @@ import (
 
 // Definitions that are applied say nothing of what a worker logs in with. The control is the same tree
 // with the name of a credential.
-func TestFaultS1AppliedDefinitionsSayNothingOfLogins(t *testing.T) {
+func TestFaultS1AppliedDefinitionsReportNothingOfLogins(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	put := func(key string) answer {

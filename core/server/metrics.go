@@ -54,8 +54,8 @@ func eventKinds() (kinds []string) {
 		kinds = append(kinds, string(k))
 	}
 	for _, k := range []catalog.EventKind{
-		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.FireLaunched,
-		catalog.FireSkipped, catalog.FireFailed, catalog.Trouble,
+		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.TriggerLaunched,
+		catalog.TriggerSkipped, catalog.TriggerFailed, catalog.Trouble,
 	} {
 		kinds = append(kinds, string(k))
 	}
@@ -164,15 +164,15 @@ func (s *Server) measureQueue(ctx context.Context, emit metrics.Emit) {
 		pool := cmp.Or(w.Pool, s.cfg.Pool) // of one that is away nothing is known
 		emit(metrics.Workers, 1, pool, w.State)
 		emit(metrics.PoolRunning, float64(w.Running), pool)
-		slots := 0
+		concurrency := 0
 		switch w.State {
 		case api.WorkerReady, api.WorkerBusy, api.WorkerOverloaded:
-			slots = w.Slots
+			concurrency = w.Concurrency
 		}
-		emit(metrics.PoolSlots, float64(slots), pool)
+		emit(metrics.PoolConcurrency, float64(concurrency), pool)
 	}
 	if len(c.workers) == 0 { // a pool without workers is the one to be told of
-		emit(metrics.PoolSlots, 0, s.cfg.Pool)
+		emit(metrics.PoolConcurrency, 0, s.cfg.Pool)
 		emit(metrics.PoolRunning, 0, s.cfg.Pool)
 		emit(metrics.Workers, 0, s.cfg.Pool, api.WorkerReady)
 	}

@@ -16,7 +16,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.launch("acme", api.NewRun{})
-	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", Pool: "default", State: api.WorkerReady, Slots: 8}), api.WorkerKeep)
+	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", Pool: "default", State: api.WorkerReady, Concurrency: 8}), api.WorkerKeep)
 	must(t, err)
 	b.server.CountEvent("run_ended")
 	b.server.CountEvent("run_ended")

@@ -51,7 +51,7 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return w, o, false, err
 	}
-	told := err == nil && json.Unmarshal(data, &o) == nil
+	reported := err == nil && json.Unmarshal(data, &o) == nil
 	w.Name = name
 	switch {
 	case !alive:
@@ -60,10 +60,10 @@ func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.O
 		w.State = api.WorkerDraining
 	case o.Cordoned:
 		w.State = api.WorkerCordoned
-	case told && o.At.After(w.Reported) && (w.State == api.WorkerCordoned || w.State == api.WorkerDraining): // it has yet to say what it made of it
+	case reported && o.At.After(w.Reported) && (w.State == api.WorkerCordoned || w.State == api.WorkerDraining): // it has yet to say what it made of it
 		w.State = api.WorkerReady
 	}
-	return w, o, alive || told && (o.Cordoned || o.Draining), nil
+	return w, o, alive || reported && (o.Cordoned || o.Draining), nil
 }
 
 func (s *Server) listWorkers(ctx context.Context, _ caller, in *struct{ Page }) (*list[api.Worker], error) {

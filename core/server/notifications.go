@@ -71,7 +71,7 @@ func (s *Server) retryNotification(ctx context.Context, by caller, in *Notificat
 		return nil, err
 	}
 	if s.cfg.Notify != nil {
-		s.cfg.Notify.Poke()
+		s.cfg.Notify.Notify()
 	}
 	return &body[api.Notification]{notificationOf(&n)}, nil
 }
@@ -84,7 +84,7 @@ func (s *Server) listChannels(ctx context.Context, by caller, in *struct{ Page }
 			return nil, err
 		}
 		for _, c := range states {
-			all = append(all, api.Channel{Name: channelName(c.Place), Tenant: c.Tenant, Medium: c.Medium, Waiting: c.Waiting, Sent: c.Sent, Dead: c.Dead})
+			all = append(all, api.Channel{Name: channelName(c.Place), Tenant: c.Tenant, Medium: c.Medium, Waiting: c.Waiting, Sent: c.Sent, DeadLettered: c.DeadLettered})
 		}
 	}
 	items, next := pageOf(all, func(c api.Channel) string { return c.Name }, in.Page)
@@ -125,14 +125,14 @@ func channelName(at policy.Place) string {
 func notificationOf(n *ledger.Notification) api.Notification {
 	out := api.Notification{
 		ID: n.ID, Channel: channelName(policy.Place{Service: n.Service, Tenant: n.Tenant, Channel: n.Channel}), Medium: n.Medium, Kind: n.Kind, Run: n.Run,
-		State: string(n.State), Made: n.Made, Tries: n.Tries, Reason: n.Reason, Settled: n.Settled,
+		State: string(n.State), Made: n.Made, Tries: n.Tries, Reason: n.Reason, Finished: n.Finished,
 	}
 	if n.State == ledger.NotificationWaiting {
 		out.Due = n.Due
 	}
-	var told notify.Notice
-	if json.Unmarshal(n.Data, &told) == nil { // else it has no title, and is shown without
-		out.Title, out.Notice = told.Title, n.Data
+	var reported notify.Notice
+	if json.Unmarshal(n.Data, &reported) == nil { // else it has no title, and is shown without
+		out.Title, out.Notice = reported.Title, n.Data
 	}
 	return out
 }

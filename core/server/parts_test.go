@@ -103,9 +103,9 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	ctl, err := controller.New(controller.Config{Name: "test", Ledger: l, Queue: q, Board: q})
 	must(t, err)
 	var cat *catalog.Catalog
-	told, err := notify.New(notify.Config{Ledger: l, Server: "test", View: func() notify.View { return notify.View{Policy: cat.Set().Notify} }})
+	reported, err := notify.New(notify.Config{Ledger: l, Server: "test", View: func() notify.View { return notify.View{Policy: cat.Set().Notify} }})
 	must(t, err)
-	cfg := Config{Notify: told, Ledger: l, Controller: ctl, Queue: q, Board: q, Feed: q, Backend: "memory", Version: "test"}
+	cfg := Config{Notify: reported, Ledger: l, Controller: ctl, Queue: q, Board: q, Feed: q, Backend: "memory", Version: "test"}
 	for _, c := range change {
 		c(&cfg)
 	}

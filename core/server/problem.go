@@ -16,7 +16,7 @@ const faultText = "a fault of the server, which its log tells of"
 // problem turns an error into what the caller is told (RFC 9457). What is not the caller's to
 // know is logged only.
 func (s *Server) problem(r route, err error) error {
-	if told := huma.StatusError(nil); errors.As(err, &told) {
+	if reported := huma.StatusError(nil); errors.As(err, &reported) {
 		return err
 	}
 	for _, known := range []struct {

@@ -33,28 +33,28 @@ func TestProblemsAreBrief(t *testing.T) {
 	}
 }
 
-func TestSchedulesThatNeverFireAreRefused(t *testing.T) {
+func TestSchedulesThatNeverTriggerAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	op := b.token("acme", Operator)
 	for _, tc := range []struct {
 		cron   string
 		status int
-		say    string
+		report string
 	}{
 		{"0 0 31 2 *", http.StatusUnprocessableEntity, "there is no such day"},
 		{"0 3 * *", http.StatusUnprocessableEntity, "4 fields, expected five"},
 		{"0 0 29 2 *", http.StatusOK, ""}, // last: from then on there is one
 	} {
 		a := b.ask(op, "PUT", "/v1/schedules/x", api.NewSchedule{Playbook: "acme-patch", Cron: tc.cron})
-		if a.status != tc.status || !strings.Contains(a.body, tc.say) {
+		if a.status != tc.status || !strings.Contains(a.body, tc.report) {
 			t.Errorf("%s: %d %s", tc.cron, a.status, a.body)
 		}
 	}
 }
 
 // A schedule that fires once: the same again is the same, another one needs If-Match, and the past is refused.
-func TestSchedulesThatFireOnce(t *testing.T) {
+func TestSchedulesThatTriggerOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	op := b.token("acme", Operator)

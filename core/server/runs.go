@@ -150,7 +150,7 @@ func (s *Server) waves(ctx context.Context, p plan, st queue.Status, shown *api.
 
 // atBarrier is the next wave, from 0, of a run that waits at a barrier, and how many jobs wait so.
 func (s *Server) atBarrier(ctx context.Context, id string) (wave, waiting int) {
-	seen := s.cfg.Queue.Look(ctx, 1, queue.Ask{Run: id, Awaited: true})[0]
+	seen := s.cfg.Queue.Poll(ctx, 1, queue.Ask{Run: id, Awaited: true})[0]
 	if seen.Err != nil {
 		return 0, 0
 	}

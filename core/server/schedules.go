@@ -113,11 +113,11 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	Body api.NewSchedule
 },
 ) (*versioned[api.Schedule], error) {
-	_, book, err := s.playbook(by, in.Body.Playbook)
+	_, playbook, err := s.playbook(by, in.Body.Playbook)
 	if err != nil {
 		return nil, err
 	}
-	id := schedule.ID{Tenant: book.Tenant, Name: in.Schedule}
+	id := schedule.ID{Tenant: playbook.Tenant, Name: in.Schedule}
 	if tenant, rest, ok := strings.Cut(in.Schedule, ":"); ok {
 		id = schedule.ID{Tenant: tenant, Name: rest}
 	}
@@ -264,7 +264,7 @@ func (s *Server) backfillSchedule(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Backfilled]{api.Backfilled{Fires: n}}, nil
+	return &body[api.Backfilled]{api.Backfilled{Triggers: n}}, nil
 }
 
 // scheduleOf shows a schedule.
@@ -294,14 +294,14 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 	} else if !d.At.IsZero() {
 		shown.Sentence = "Once, on " + d.At.In(zone).Format("2 January 2006 at 15:04") + "."
 	}
-	shown.Paused, shown.PauseReason, shown.Fires = st.Paused, st.Reason, st.Fired
+	shown.Paused, shown.PauseReason, shown.Triggers = st.Paused, st.Reason, st.Triggered
 	if !s.Next.IsZero() {
 		shown.Next = s.Next.UTC()
 		shown.NextLocal = s.Next.In(zone).Format(localTime)
 	}
 	for _, r := range st.Last { // newest last
-		if r.Fired {
-			shown.LastRun, shown.LastFire = r.RunID, r.Nominal
+		if r.Triggered {
+			shown.LastRun, shown.LastTrigger = r.RunID, r.Nominal
 		} else {
 			shown.LastSkip = r.Reason.Text()
 		}

@@ -78,18 +78,18 @@ const (
 // Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
 // until the last watcher has gone; Close waits for them.
 type Server struct {
-	cfg       Config
-	ledger    core.Outage // as requests and probes meet it
-	mux       *http.ServeMux
-	api       huma.API
-	tokens    *tokenCache
-	heavy     chan struct{} // taken by requests with large bodies
-	streams   *streams
-	plans     planCache
-	estimates estimates
-	hub       *hub
-	metrics   *metrics.Registry
-	census    census
+	cfg         Config
+	ledger      core.Outage // as requests and probes meet it
+	mux         *http.ServeMux
+	api         huma.API
+	tokens      *tokenCache
+	heavy       chan struct{} // taken by requests with large bodies
+	streams     *streams
+	plans       planCache
+	estimates   estimates
+	broadcaster *broadcaster
+	metrics     *metrics.Registry
+	census      census
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration
 }
@@ -105,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
 		streams: &streams{all: maxStreams, tenants: tenantsStreams, tenant: tenantStreams, person: personStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
-		hub: newHub(cfg.Feed),
+		broadcaster: newBroadcaster(cfg.Feed),
 	}
 	s.measure()
 	config := huma.DefaultConfig("Turnus", cfg.Version)
@@ -140,7 +140,7 @@ func New(cfg Config) (*Server, error) {
 }
 
 // Close waits for what the server has begun. Requests that are under way get no live events any more.
-func (s *Server) Close() { s.hub.close() }
+func (s *Server) Close() { s.broadcaster.close() }
 
 // plainRoutes are those that are no part of the document: what no route matches, and the webhook,
 // whose sender decides what it looks like.

@@ -78,7 +78,7 @@ func TestLargeBodiesAndHeadersAreRefused(t *testing.T) {
 }
 
 // A fault is told to the log, and to the caller only that there was one.
-func TestPanicsAndFaultsTellNothing(t *testing.T) {
+func TestPanicsAndFaultsReportNothing(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	b := newBed(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -93,7 +93,7 @@ func TestPanicsAndFaultsTellNothing(t *testing.T) {
 	}
 }
 
-func TestWorkersAreToldAndShown(t *testing.T) {
+func TestWorkersAreReportedAndShown(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	op := b.token(everyTenant, Operator)
@@ -101,7 +101,7 @@ func TestWorkersAreToldAndShown(t *testing.T) {
 		_, err := b.queue.Post(t.Context(), api.WorkerDocument(w.Name), asJSON(w), api.WorkerKeep)
 		must(t, err)
 	}
-	post(api.Worker{Name: "w1", State: api.WorkerReady, Slots: 8})
+	post(api.Worker{Name: "w1", State: api.WorkerReady, Concurrency: 8})
 	state := func() string {
 		items := want[struct{ Items []api.Worker }](t, b.ask(op, "GET", "/v1/workers", nil), http.StatusOK).Items
 		if len(items) != 1 {
@@ -117,9 +117,9 @@ func TestWorkersAreToldAndShown(t *testing.T) {
 		if w := want[api.Worker](t, b.ask(op, "POST", "/v1/workers/w1/"+verb, api.Why{Reason: "upgrade"}), http.StatusOK); w.State != now || state() != now {
 			t.Errorf("%s: %s", verb, w.State)
 		}
-		post(api.Worker{Name: "w1", State: now, Slots: 8, Reported: time.Now()}) // the worker follows; the next order comes before its next report
+		post(api.Worker{Name: "w1", State: now, Concurrency: 8, Reported: time.Now()}) // the worker follows; the next order comes before its next report
 	}
-	post(api.Worker{Name: "w1", State: api.WorkerDraining, Slots: 8, Reported: time.Now()}) // negative control: it says so since
+	post(api.Worker{Name: "w1", State: api.WorkerDraining, Concurrency: 8, Reported: time.Now()}) // negative control: it says so since
 	if s := state(); s != api.WorkerDraining {
 		t.Error(s)
 	}

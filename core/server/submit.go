@@ -100,12 +100,12 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, a cont
 // prepare makes a launch of a request, from the project as it is now, on hosts of the caller's tenants that only allows; nil
 // allows all. id is that of an existing run; "" makes one.
 func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string, only func(core.Host) bool) (*launch.Launch, error) {
-	now, book, err := s.playbook(by, n.Playbook)
+	now, playbook, err := s.playbook(by, n.Playbook)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.cfg.Catalog.Prepare(now, book, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
-		RunID: id, By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipUnfit: n.SkipUnfit,
+	l, err := s.cfg.Catalog.Prepare(now, playbook, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
+		RunID: id, By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
 	})
 	if err == nil {
 		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))

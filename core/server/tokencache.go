@@ -19,7 +19,7 @@ const (
 // tokenCache spares the ledger one query a request. It holds hashes, never secrets, and only tokens that
 // were valid: a stranger can fill nothing.
 type tokenCache struct {
-	look func(ctx context.Context, secret string) (ledger.Token, error)
+	check func(ctx context.Context, secret string) (ledger.Token, error)
 
 	mu     sync.Mutex
 	known  map[[sha256.Size]byte]*seenToken
@@ -32,8 +32,8 @@ type seenToken struct {
 	until time.Time
 }
 
-func newTokenCache(look func(context.Context, string) (ledger.Token, error)) *tokenCache {
-	return &tokenCache{look: look, known: map[[sha256.Size]byte]*seenToken{}}
+func newTokenCache(check func(context.Context, string) (ledger.Token, error)) *tokenCache {
+	return &tokenCache{check: check, known: map[[sha256.Size]byte]*seenToken{}}
 }
 
 // authenticate answers as the ledger does, or did believeToken ago at most.
@@ -51,7 +51,7 @@ func (c *tokenCache) authenticate(ctx context.Context, secret string) (ledger.To
 	if now.Before(seen.until) && (seen.token.Expires.IsZero() || now.Before(seen.token.Expires)) {
 		return seen.token, nil
 	}
-	token, err := c.look(ctx, secret)
+	token, err := c.check(ctx, secret)
 	if err != nil {
 		c.forget(key)
 		return ledger.Token{}, err
@@ -65,7 +65,7 @@ func (c *tokenCache) first(ctx context.Context, key [sha256.Size]byte, secret st
 	fallen := c.fallen
 	c.mu.Unlock()
 	now := time.Now()
-	token, err := c.look(ctx, secret)
+	token, err := c.check(ctx, secret)
 	if err != nil {
 		return ledger.Token{}, err
 	}

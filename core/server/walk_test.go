@@ -45,7 +45,7 @@ var aims = map[string]aim{
 	"cancel-run":       {run: "ending", body: api.Why{}},
 	"pause-run":        {run: "queued", body: api.Why{}},
 	"resume-run":       {run: "queued", body: api.Why{}},
-	"wake-run":         {run: "queued", body: api.Wake{Event: "go"}},
+	"wake-run":         {run: "queued", body: api.Signal{Event: "go"}},
 	"approve-run":      {run: "waiting", body: api.Approve{Approve: true}},
 	"retry-run":        {creates: true, run: "done", body: api.Retry{}},
 	"list-decisions":   {run: "done"},
@@ -324,7 +324,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 }
 
 // The weight that the audit log tells of as former is the one of the change before, or that of the launch.
-func TestReweightTellsTheFormerWeight(t *testing.T) {
+func TestReweightReportsTheFormerWeight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	run := b.launch("acme", api.NewRun{})
@@ -338,8 +338,8 @@ func TestReweightTellsTheFormerWeight(t *testing.T) {
 	for i, weights := range [][2]int{{1, 7}, {7, 3}} {
 		want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{Weight: &weights[1]}), http.StatusOK)
 		e := b.newest()
-		told := [2]string{string(asJSON(shares{Weight: weights[0]})), string(asJSON(shares{Weight: weights[1]}))}
-		if string(e.Before) != told[0] || string(e.After) != told[1] {
+		reported := [2]string{string(asJSON(shares{Weight: weights[0]})), string(asJSON(shares{Weight: weights[1]}))}
+		if string(e.Before) != reported[0] || string(e.After) != reported[1] {
 			t.Errorf("change %d: %s", i, asJSON(e))
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -37,14 +37,14 @@ type WindowPath struct {
 const windowDays = 60
 
 // window finds a set that the caller may see, with how many of their hosts have it.
-func (s *Server) windows(by caller) (book *gate.Book, hosts map[string]int, err error) {
+func (s *Server) windows(by caller) (cal *admission.Calendar, hosts map[string]int, err error) {
 	set, err := s.set()
 	if err != nil {
 		return nil, nil, err
 	}
-	book, _ = s.cfg.Catalog.Windows()
-	if book == nil {
-		book = gate.FromDefinitions(set.Windows)
+	cal, _ = s.cfg.Catalog.Windows()
+	if cal == nil {
+		cal = admission.FromDefinitions(set.Windows)
 	}
 	hosts = map[string]int{}
 	for _, h := range s.hosts(by, set) {
@@ -55,9 +55,9 @@ func (s *Server) windows(by caller) (book *gate.Book, hosts map[string]int, err 
 	for name := range windowsNamed(by, set) {
 		hosts[name] += 0
 	}
-	defs := book.Definitions()
+	defs := cal.Definitions()
 	maps.DeleteFunc(hosts, func(name string, _ int) bool { return defs.Sets[name] == nil })
-	return book, hosts, nil
+	return cal, hosts, nil
 }
 
 // windowsNamed are the sets that the caller's playbooks name; of callers of all tenants all sets.
@@ -83,16 +83,16 @@ func windowsNamed(by caller, set *definitions.Set) map[string]bool {
 }
 
 func (s *Server) listWindows(_ context.Context, by caller, in *struct{ Page }) (*list[api.WindowSet], error) {
-	book, hosts, err := s.windows(by)
+	cal, hosts, err := s.windows(by)
 	if err != nil {
 		return nil, err
 	}
 	names, next := pageOf(sortedKeys(hosts), strings.Clone, in.Page)
 	items := make([]api.WindowSet, len(names))
 	now := time.Now()
-	book.Warm(now, names...)
+	cal.Warm(now, names...)
 	for i, name := range names {
-		items[i] = windowOf(book, name, hosts[name], now, 1)
+		items[i] = windowOf(cal, name, hosts[name], now, 1)
 	}
 	return listOf(items, next), nil
 }
@@ -102,7 +102,7 @@ func (s *Server) getWindow(_ context.Context, by caller, in *struct {
 	Count int `query:"count" minimum:"1" maximum:"100" default:"10" doc:"occurrences"`
 },
 ) (*body[api.WindowSet], error) {
-	book, hosts, err := s.windows(by)
+	cal, hosts, err := s.windows(by)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Server) getWindow(_ context.Context, by caller, in *struct {
 	if !ok {
 		return nil, noWindow(in.Set)
 	}
-	return &body[api.WindowSet]{windowOf(book, in.Set, n, time.Now(), in.Count)}, nil
+	return &body[api.WindowSet]{windowOf(cal, in.Set, n, time.Now(), in.Count)}, nil
 }
 
 func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
@@ -119,7 +119,7 @@ func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
 	Need string    `query:"need" default:"1s" maxLength:"20" doc:"how long the work takes, rollback included"`
 },
 ) (*body[api.WindowAnswer], error) {
-	book, hosts, err := s.windows(by)
+	cal, hosts, err := s.windows(by)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
 	if in.At.Before(now.AddDate(-1, 0, 0)) || in.At.After(now.AddDate(1, 0, 0)) {
 		return nil, fmt.Errorf("at %s: expected a time within a year of now: %w", in.At.Format(time.RFC3339), core.ErrInvalid)
 	}
-	why, err := book.Compiled(in.At, in.Set, windows.Work{}).Explain(in.At, need)
+	why, err := cal.Compiled(in.At, in.Set, windows.Work{}).Explain(in.At, need)
 	if err != nil {
 		return nil, fmt.Errorf("need %q: %w: %w", in.Need, core.ErrInvalid, err)
 	}
@@ -152,16 +152,16 @@ func noWindow(name string) error {
 }
 
 // windowOf shows a set with its next occurrences.
-func windowOf(book *gate.Book, name string, hosts int, now time.Time, count int) api.WindowSet {
-	set := book.Definitions().Sets[name]
-	c := book.Compiled(now, name, windows.Work{})
-	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: book.Definitions().HashOf(set), Next: []api.Occurrence{}}
+func windowOf(cal *admission.Calendar, name string, hosts int, now time.Time, count int) api.WindowSet {
+	set := cal.Definitions().Sets[name]
+	c := cal.Compiled(now, name, windows.Work{})
+	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: cal.Definitions().HashOf(set), Next: []api.Occurrence{}}
 	if why, err := c.Explain(now, time.Second); err == nil {
 		w.Open, w.Reason = why.Open, why.Reason
 	} else {
 		w.Reason = err.Error()
 	}
-	if all, err := book.Definitions().Standings(name, now); err == nil && len(all) > 0 && all[0].Rule == "" {
+	if all, err := cal.Definitions().Standings(name, now); err == nil && len(all) > 0 && all[0].Rule == "" {
 		w.Approval = approvalState(&all[0], now)
 		if holds := heldBy(&all[0], now); holds != nil {
 			w.ApprovedBy, w.ApprovedFor = holds.By, holds.Until

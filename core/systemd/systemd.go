@@ -59,7 +59,7 @@ func (m *Manager) Ready(stuck func() error) error {
 	}
 	var err error
 	m.once.Do(func() {
-		if err = m.tell("READY=1"); err == nil && m.every > 0 {
+		if err = m.report("READY=1"); err == nil && m.every > 0 {
 			m.done.Go(func() { m.watch(stuck) })
 		}
 	})
@@ -71,7 +71,7 @@ func (m *Manager) Stopping() error {
 	if m == nil {
 		return nil
 	}
-	return m.tell("STOPPING=1")
+	return m.report("STOPPING=1")
 }
 
 // Close ends the signs of life.
@@ -89,9 +89,9 @@ func (m *Manager) watch(stuck func() error) {
 	defer tick.Stop()
 	for {
 		if err := stuck(); err == nil {
-			_ = m.tell("WATCHDOG=1") // what is lost is missed by systemd, as it should be
+			_ = m.report("WATCHDOG=1") // what is lost is missed by systemd, as it should be
 		} else {
-			_ = m.tell("STATUS=" + strings.Map(oneLine, err.Error()))
+			_ = m.report("STATUS=" + strings.Map(oneLine, err.Error()))
 		}
 		select {
 		case <-m.quit:
@@ -101,7 +101,7 @@ func (m *Manager) watch(stuck func() error) {
 	}
 }
 
-func (m *Manager) tell(state string) error {
+func (m *Manager) report(state string) error {
 	if err := m.conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 		return fmt.Errorf("tell systemd %s: %w", state, err)
 	}

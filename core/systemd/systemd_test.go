@@ -62,13 +62,13 @@ func TestWatchdogOfAStuckProcess(t *testing.T) {
 			}
 			var asked atomic.Int32
 			thrice := make(chan struct{})
-			look := func() error {
+			check := func() error {
 				if asked.Add(1) == 3 {
 					close(thrice)
 				}
 				return stuck
 			}
-			if err := errors.Join(m.Ready(look), m.Ready(look)); err != nil {
+			if err := errors.Join(m.Ready(check), m.Ready(check)); err != nil {
 				t.Fatal(err)
 			}
 			<-thrice
@@ -83,15 +83,15 @@ func TestWatchdogOfAStuckProcess(t *testing.T) {
 				t.Errorf("heard %q; expected READY=1 first, and once", heard)
 			}
 			alive := slices.Contains(heard, "WATCHDOG=1")
-			told := slices.Contains(heard, "STATUS=no look for a minute")
-			if alive != (stuck == nil) || told != (stuck != nil) {
+			reported := slices.Contains(heard, "STATUS=no look for a minute")
+			if alive != (stuck == nil) || reported != (stuck != nil) {
 				t.Errorf("stuck: %v; heard %q", stuck, heard)
 			}
 		})
 	}
 }
 
-func TestWhoIsTold(t *testing.T) {
+func TestWhoIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	l := listener(t, path)
 	listener(t, "@turnus-test-notify")

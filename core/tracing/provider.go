@@ -161,9 +161,9 @@ type exporter struct {
 	life context.Context //nolint:containedctx // the provider's life, which cuts off what is under way at its end
 	end  context.CancelFunc
 
-	mu   sync.Mutex
-	told time.Time
-	lost int // spans, since that was told
+	mu       sync.Mutex
+	reported time.Time
+	lost     int // spans, since that was told
 }
 
 // ExportSpans implements sdk.SpanExporter.
@@ -178,9 +178,9 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 		return nil
 	}
 	e.lost += len(spans)
-	if e.told.IsZero() || time.Since(e.told) >= silence {
+	if e.reported.IsZero() || time.Since(e.reported) >= silence {
 		e.log.Warn("the collector does not take traces; nothing else is affected", "spans_lost", e.lost, "error", err)
-		e.told, e.lost = time.Now(), 0
+		e.reported, e.lost = time.Now(), 0
 	}
 	return nil
 }

@@ -157,16 +157,16 @@ func (r CertificateRequest) check(c *ssh.Certificate) error {
 	return nil
 }
 
-// Authority signs certificates with a key on this machine.
-type Authority struct {
+// CA signs certificates with a key on this machine.
+type CA struct {
 	key      ssh.Signer
 	lifetime time.Duration
 	keyID    string // of certificates, as sshd logs it
 }
 
-// NewAuthority reads the private key of an authority from a file that others cannot read. Certificates hold for lifetime, 1 minute
+// NewCA reads the private key of an authority from a file that others cannot read. Certificates hold for lifetime, 1 minute
 // to a day; 5 minutes when zero. keyID is what sshd logs of a login. Errors wrap core.ErrInvalid.
-func NewAuthority(file string, lifetime time.Duration, keyID string) (*Authority, error) {
+func NewCA(file string, lifetime time.Duration, keyID string) (*CA, error) {
 	lifetime = cmp.Or(lifetime, DefaultLifetime)
 	if err := CheckLifetime(lifetime); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func NewAuthority(file string, lifetime time.Duration, keyID string) (*Authority
 	if id.locked != nil {
 		return nil, fmt.Errorf("authority for certificates: %w: %s has a passphrase, and nobody could give it at night: use a key without one, or Vault", core.ErrInvalid, file)
 	}
-	return &Authority{key: id.signer, lifetime: lifetime, keyID: keyID}, nil
+	return &CA{key: id.signer, lifetime: lifetime, keyID: keyID}, nil
 }
 
 // DefaultLifetime of certificates that are signed on demand.
@@ -197,7 +197,7 @@ const skew = time.Minute
 
 // Certify is a Certify. The certificate allows commands and forwarding, which jump hosts need, and nothing else: no terminal, no
 // agent, no X11.
-func (a *Authority) Certify(_ context.Context, r CertificateRequest) (*ssh.Certificate, error) {
+func (a *CA) Certify(_ context.Context, r CertificateRequest) (*ssh.Certificate, error) {
 	var serial [8]byte
 	if _, err := rand.Read(serial[:]); err != nil {
 		return nil, fmt.Errorf("serial number: %w", err)

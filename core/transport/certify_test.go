@@ -20,11 +20,11 @@ import (
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
-// authority is one with a key of its own, and a server that trusts it.
-func authority(t *testing.T, config ...string) (*Authority, *sshdtest.Server) {
+// signer is one with a key of its own, and a server that trusts it.
+func signer(t *testing.T, config ...string) (*CA, *sshdtest.Server) {
 	t.Helper()
 	file, public := sshdtest.NewKey(t)
-	a, err := NewAuthority(file, 0, "turnus test")
+	a, err := NewCA(file, 0, "turnus test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func certified(t *testing.T, sign Certify) *Pool {
 }
 
 func TestCertificatesSignedOnDemandAgainstOpenSSH(t *testing.T) {
-	a, s := authority(t)
+	a, s := signer(t)
 	var signed atomic.Int32
 	p := certified(t, func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error) {
 		signed.Add(1)
@@ -79,7 +79,7 @@ func TestCertificatesSignedOnDemandAgainstOpenSSH(t *testing.T) {
 
 // Each guard is sshd's, and the control is the test above: the same login with the right certificate works.
 func TestCertificatesThatOpenSSHRefuses(t *testing.T) {
-	a, s := authority(t)
+	a, s := signer(t)
 	for name, c := range map[string]struct {
 		change func(*core.SSH)
 		sign   func(*ssh.Certificate)
@@ -123,7 +123,7 @@ func TestKeysStayBesideCertificates(t *testing.T) {
 	file, public := sshdtest.NewKey(t)
 	s := sshdtest.Start(t, sshdtest.Authorize(public))
 	h := s.Host("web1")
-	a, _ := authority(t)
+	a, _ := signer(t)
 	p := certified(t, a.Certify)
 	offers(&p.cfg).Identities = []string{file}
 	if _, err := run(t, p, h, "true"); err != nil {
@@ -145,7 +145,7 @@ func TestKeysStayBesideCertificates(t *testing.T) {
 
 func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	file, _ := sshdtest.NewKey(t)
-	a, err := NewAuthority(file, 6*time.Minute, "")
+	a, err := NewCA(file, 6*time.Minute, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 // Memory follows what is in use: what failed and what has ended is forgotten, and there are not more than so many of the rest.
 func TestCertificatesAreForgotten(t *testing.T) {
 	file, _ := sshdtest.NewKey(t)
-	a, err := NewAuthority(file, 6*time.Minute, "")
+	a, err := NewCA(file, 6*time.Minute, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,9 +238,9 @@ func TestCertificatesAreForgotten(t *testing.T) {
 	})
 }
 
-func TestAuthorityThatGivesAnother(t *testing.T) {
+func TestCAThatGivesAnother(t *testing.T) {
 	file, other := sshdtest.NewKey(t)
-	a, err := NewAuthority(file, 0, "")
+	a, err := NewCA(file, 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,12 +265,12 @@ func TestAuthorityThatGivesAnother(t *testing.T) {
 		}
 	}
 	for _, lifetime := range []time.Duration{time.Second, 48 * time.Hour} {
-		if _, err := NewAuthority(file, lifetime, ""); !errors.Is(err, core.ErrInvalid) {
+		if _, err := NewCA(file, lifetime, ""); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%v: got %v", lifetime, err)
 		}
 	}
 	locked, _, _ := encryptedKey(t, "x")
-	if _, err := NewAuthority(locked, 0, ""); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "passphrase") {
+	if _, err := NewCA(locked, 0, ""); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "passphrase") {
 		t.Errorf("got %v for a key with a passphrase", err)
 	}
 }
@@ -278,7 +278,7 @@ func TestAuthorityThatGivesAnother(t *testing.T) {
 // A certificate for a host is valid for five minutes, and never for more than a day, whatever the authority signs. The control: sshd
 // accepts the one that is valid for longer.
 func TestCertificatesForHostsEndWithinADay(t *testing.T) {
-	a, s := authority(t)
+	a, s := signer(t)
 	h := s.Host("web1")
 	signer, err := NewSigner(a.Certify)
 	if err != nil {

@@ -44,7 +44,7 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, err := p.knock(ctx, e.addr)
+	leave, err := p.admitHandshake(ctx, e.addr)
 	if err != nil {
 		return nil, e.ended(ctx, "dial", true)
 	}

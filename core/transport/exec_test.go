@@ -131,9 +131,9 @@ func TestRunRefusesWhatCannotBeSent(t *testing.T) {
 // is a variable that is none.
 func TestSecretsAreInNoProcessList(t *testing.T) {
 	s, p := startSSHD(t)
-	const look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; printf %s \"$A\" | wc -c"
+	const check = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; printf %s \"$A\" | wc -c"
 	for _, secret := range []bool{true, false} {
-		e := Exec{Command: look}
+		e := Exec{Command: check}
 		value := map[string]string{"A": "in-no-list-" + newExecID()}
 		if e.Env = value; secret {
 			e.Env, e.Secrets = nil, value

@@ -18,12 +18,12 @@ import (
 // the inventory's pins second, known_hosts third. Pins stand in the place of
 // known_hosts: a pinned host must show a pinned key. Nothing accepts any key.
 type proof struct {
-	e           *endpoint
-	authorities map[string]bool // may sign for every host
-	local       []ssh.PublicKey // @cert-authority lines that name this host
-	pins        []ssh.PublicKey
-	known       []ssh.PublicKey
-	revoked     map[string]bool
+	e       *endpoint
+	CAs     map[string]bool // may sign for every host
+	local   []ssh.PublicKey // @cert-authority lines that name this host
+	pins    []ssh.PublicKey
+	known   []ssh.PublicKey
+	revoked map[string]bool
 }
 
 func (t *trust) proof(e *endpoint) (*proof, error) {
@@ -31,7 +31,7 @@ func (t *trust) proof(e *endpoint) (*proof, error) {
 	if err != nil {
 		return nil, e.invalid(err)
 	}
-	pr := &proof{e: e, authorities: t.authorities, revoked: files.revoked}
+	pr := &proof{e: e, CAs: t.CAs, revoked: files.revoked}
 	for _, line := range e.host.SSH.HostKeys {
 		key, err := parsePin(line)
 		if err != nil {
@@ -67,7 +67,7 @@ func (pr *proof) algorithms() []string {
 			}
 		}
 	}
-	if len(pr.authorities)+len(pr.local) > 0 {
+	if len(pr.CAs)+len(pr.local) > 0 {
 		add(ssh.CertAlgoED25519v01) // cheapest to verify
 		add(certs...)
 	}
@@ -123,9 +123,9 @@ func (pr *proof) isRevoked(key ssh.PublicKey) bool {
 	return pr.revoked[string(key.Marshal())]
 }
 
-func (pr *proof) signs(authority ssh.PublicKey) bool {
-	return pr.authorities[string(authority.Marshal())] || slices.ContainsFunc(pr.local, func(k ssh.PublicKey) bool {
-		return bytes.Equal(k.Marshal(), authority.Marshal())
+func (pr *proof) signs(signer ssh.PublicKey) bool {
+	return pr.CAs[string(signer.Marshal())] || slices.ContainsFunc(pr.local, func(k ssh.PublicKey) bool {
+		return bytes.Equal(k.Marshal(), signer.Marshal())
 	})
 }
 

@@ -70,9 +70,9 @@ func TestHostCertificateAgainstOpenSSH(t *testing.T) {
 	ca, stranger := newSigner(t), newSigner(t)
 	key, public := sshdtest.NewKey(t)
 	s := sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.HostCertificate(ca, "web1", "*.example.org"))
-	with := func(authority ssh.Signer) *Pool {
+	with := func(signer ssh.Signer) *Pool {
 		return newPool(t, func(c *Config) {
-			offers(c).Identities, c.HostCAs = []string{key}, []string{sshdtest.Line(authority.PublicKey())}
+			offers(c).Identities, c.HostCAs = []string{key}, []string{sshdtest.Line(signer.PublicKey())}
 		})
 	}
 	host := func(name, alias string) core.Host {

@@ -87,35 +87,35 @@ func (k *knownHosts) scan(file string, text []byte, log *slog.Logger) (blanked b
 }
 
 // keys lists what is known for a host, certificate authorities apart.
-func (k *knownHosts) keys(addr string) (plain, authorities []ssh.PublicKey) {
+func (k *knownHosts) keys(addr string) (plain, CAs []ssh.PublicKey) {
 	for _, key := range k.db.HostKeys(addr) {
 		if key.Cert {
-			authorities = append(authorities, key.PublicKey)
+			CAs = append(CAs, key.PublicKey)
 		} else {
 			plain = append(plain, key.PublicKey)
 		}
 	}
-	return plain, authorities
+	return plain, CAs
 }
 
 // trust holds all that can prove a host key. Safe for concurrent use.
 type trust struct {
-	log         *slog.Logger
-	authorities map[string]bool // marshalled keys of Config.HostCAs
-	known       *knownHosts     // Config.KnownHosts
+	log   *slog.Logger
+	CAs   map[string]bool // marshalled keys of Config.HostCAs
+	known *knownHosts     // Config.KnownHosts
 
 	mu     sync.Mutex
 	perSet map[string]*knownHosts // files that ssh_config names for some hosts
 }
 
 func newTrust(cfg Config) (*trust, error) {
-	t := &trust{log: cfg.Log, authorities: map[string]bool{}, perSet: map[string]*knownHosts{}}
+	t := &trust{log: cfg.Log, CAs: map[string]bool{}, perSet: map[string]*knownHosts{}}
 	for _, line := range cfg.HostCAs {
 		key, err := parsePin(line)
 		if err != nil {
 			return nil, fmt.Errorf("%w: host CA: %w", core.ErrInvalid, err)
 		}
-		t.authorities[string(key.Marshal())] = true
+		t.CAs[string(key.Marshal())] = true
 	}
 	files := cfg.KnownHosts
 	if len(files) == 0 {

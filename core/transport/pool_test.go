@@ -206,8 +206,8 @@ func TestIdleConnectionsClose(t *testing.T) {
 	eventually(t, "no open connection", func() bool { return p.Stats().Open == 0 })
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.entries) != 0 || len(p.doors) != 0 {
-		t.Errorf("%d entries and %d doors are left", len(p.entries), len(p.doors))
+	if len(p.entries) != 0 || len(p.serverLimiters) != 0 {
+		t.Errorf("%d entries and %d doors are left", len(p.entries), len(p.serverLimiters))
 	}
 }
 

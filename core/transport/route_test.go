@@ -127,9 +127,9 @@ func TestJumpHostsAgainstOpenSSH(t *testing.T) {
 
 func TestJumpHostFailures(t *testing.T) {
 	s, p := startSSHD(t, sshdtest.Config("AllowTcpForwarding no"))
-	gate := s.Host("gate")
+	limiter := s.Host("gate")
 	f := startFake(t, "127.35.1.1", nil)
-	p.cfg.Lookup = lookup(gate, f.host("open"))
+	p.cfg.Lookup = lookup(limiter, f.host("open"))
 	_, err := run(t, p, via(core.Host{Name: "h", Address: "127.35.1.2"}, "gate"), "x")
 	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "AllowTcpForwarding") {
 		t.Errorf("forbidden: got %v", err)

@@ -31,13 +31,13 @@ func socketsOf(descriptors int) int { return max(1, descriptors*3/4) }
 // bound, the connection that was idle for longest makes room; if none is idle,
 // dials wait. The fields but free are guarded by Pool.mu.
 type sockets struct {
-	free    gate
+	free    limiter
 	idle    *list.List // of *conn in the pool without a lease, the longest idle first
 	starved int        // dials that wait, with no idle connection to close
 	warned  bool
 }
 
-func newSockets(limit int) sockets { return sockets{free: newGate(limit), idle: list.New()} }
+func newSockets(limit int) sockets { return sockets{free: newLimiter(limit), idle: list.New()} }
 
 // socket waits for a place for one more TCP connection. Give it back by p.sockets.free.leave.
 func (p *Pool) socket(ctx context.Context) error {

@@ -92,8 +92,8 @@ type Pool struct {
 	cfg   Config
 	trust *trust
 	ssh   *sshConfig
-	dials gate // dials in flight
-	cpu   gate // handshakes that compute at this moment
+	dials limiter // dials in flight
+	cpu   limiter // handshakes that compute at this moment
 	bufs  sync.Pool
 
 	ctx    context.Context //nolint:containedctx // ends when the pool closes; a pool is itself a lifetime, so it may hold one
@@ -102,13 +102,13 @@ type Pool struct {
 	dialled, reused, failed atomic.Int64
 	results                 results
 
-	mu      sync.Mutex // guards what follows; never held over I/O
-	closed  bool
-	entries map[string]*entry
-	live    map[*conn]struct{} // every connection that stands, pooled or not
-	doors   map[string]*door
-	sockets sockets
-	wg      sync.WaitGroup
+	mu             sync.Mutex // guards what follows; never held over I/O
+	closed         bool
+	entries        map[string]*entry
+	live           map[*conn]struct{} // every connection that stands, pooled or not
+	serverLimiters map[string]*serverLimiter
+	sockets        sockets
+	wg             sync.WaitGroup
 }
 
 // New makes a pool. It reads known hosts at once, and dials nothing.
@@ -127,8 +127,8 @@ func New(cfg Config) (*Pool, error) {
 	}
 	p := &Pool{
 		cfg: cfg, trust: tr, ssh: sc,
-		dials: newGate(cfg.MaxDials), cpu: newGate(2 * runtime.GOMAXPROCS(0)),
-		entries: map[string]*entry{}, live: map[*conn]struct{}{}, doors: map[string]*door{}, sockets: newSockets(cfg.MaxConns),
+		dials: newLimiter(cfg.MaxDials), cpu: newLimiter(2 * runtime.GOMAXPROCS(0)),
+		entries: map[string]*entry{}, live: map[*conn]struct{}{}, serverLimiters: map[string]*serverLimiter{}, sockets: newSockets(cfg.MaxConns),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil

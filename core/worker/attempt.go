@@ -45,7 +45,7 @@ type attempts struct {
 }
 
 // run tries until there is a result, or a verdict with which the lease ends.
-func (a *attempts) run() (core.StepResult, *verdict) {
+func (a *attempts) run() (core.StepResult, *result) {
 	defer a.dropOutputs()
 	for {
 		if v := a.admit(); v != nil {
@@ -107,7 +107,7 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 	defer cancel()
 	j.enter(a.name, by)
 	defer j.enter(a.name, time.Time{})
-	j.say(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
+	j.report(Event{Kind: StepStarted, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts})
 	a.m.armed = a.m.state.Handlers.IsArmed(a.step.Notify)
 	saved := &checkpoint{keep: a.checkpoint, arm: a.arm}
 	c := a.request(saved)
@@ -188,7 +188,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	if len(a.step.Notify) > 0 {
 		c.BeforeChange = saved.beforeChange
 	}
-	if a.window.gated {
+	if a.window.windowed {
 		c.MayBegin, c.MayStart = a.window.mayBegin, a.window.mayStart
 		if !a.window.resumed {
 			c.Stop = a.window.stopHere
@@ -223,11 +223,11 @@ func (a *attempts) sink(e host.Event) {
 	case e.Diff != "":
 		text := hidden.String(e.Diff)
 		a.diff.write([]byte(text))
-		j.say(Event{Kind: Diff, Step: a.name, Title: hidden.String(e.DiffTitle), Text: text})
+		j.report(Event{Kind: Diff, Step: a.name, Title: hidden.String(e.DiffTitle), Text: text})
 	case e.Log != "":
-		j.say(Event{Kind: Message, Step: a.name, Text: hidden.String(e.Log)})
+		j.report(Event{Kind: Message, Step: a.name, Text: hidden.String(e.Log)})
 	default:
-		j.say(Event{Kind: Progress, Step: a.name, Text: hidden.String(e.Phase), Done: e.Done})
+		j.report(Event{Kind: Progress, Step: a.name, Text: hidden.String(e.Phase), Done: e.Done})
 	}
 }
 
@@ -270,7 +270,7 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 // ended decides the cases in which no further attempt is made by this lease: the
 // job was told to end, the job type suspended, or nobody knows what the host saw. It
 // completes sr for the cases that again decides.
-func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timedOut bool) *verdict {
+func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timedOut bool) *result {
 	crashed := errors.Is(err, core.ErrPluginFailed)
 	switch {
 	case errors.Is(err, core.ErrSessionGone) && a.m.job.ctx.Err() == nil: // the host saw a newer lease
@@ -284,7 +284,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		return a.held(out)
 	case err == nil && out.Suspended:
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, false
-		return &verdict{
+		return &result{
 			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
 			after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks,
 		}
@@ -323,9 +323,9 @@ func (a *attempts) limit() time.Duration {
 }
 
 // interrupted is the verdict for a step that was told to end in its middle.
-func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult) *verdict {
+func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult) *result {
 	cause := context.Cause(a.m.job.ctx)
-	say := func(o core.Outcome, text string) *verdict {
+	report := func(o core.Outcome, text string) *result {
 		v := done(o, a.name, fmt.Sprintf("%v during step %s%s", cause, a.name, text))
 		return &v
 	}
@@ -336,20 +336,20 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	switch {
 	case err == nil && out.Suspended && !errors.Is(cause, errCancelled):
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, out.Held
-		return &verdict{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks}
+		return &result{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks}
 	case out.Lost:
-		return say(core.Lost, detail)
+		return report(core.Lost, detail)
 	case out.RolledBack:
-		return say(core.RolledBack, detail)
+		return report(core.RolledBack, detail)
 	case a.unclean(out, err) && onLost(a.typ) == queue.LostHold:
-		return say(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
+		return report(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
 	case errors.Is(cause, errSession) && onLost(a.typ) == queue.LostHold && out.Effects != host.EffectsNone:
 		// The worker may have slept while the step ended on its host.
-		return say(core.Lost, "; nobody knows what the host saw"+detail)
+		return report(core.Lost, "; nobody knows what the host saw"+detail)
 	case errors.Is(cause, errCancelled) || onLost(a.typ) == queue.LostHold:
-		return say(core.Cancelled, detail)
+		return report(core.Cancelled, detail)
 	}
-	v := say(core.Cancelled, "")
+	v := report(core.Cancelled, "")
 	v.kind = queue.AckRetry // another worker goes on with the same attempt
 	a.cur.Resumed = true
 	return v
@@ -393,14 +393,14 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 }
 
 // pause waits before the next attempt: here if that is short, else parked.
-func (a *attempts) pause(sr core.StepResult, delay time.Duration) *verdict {
+func (a *attempts) pause(sr core.StepResult, delay time.Duration) *result {
 	j := a.m.job
-	j.say(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, After: delay})
+	j.report(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, After: delay})
 	if delay > inPlace {
-		return &verdict{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+		return &result{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
 	}
 	if a.cur.Plugin == nil && a.m.catchUp() != nil { // a new attempt begins only when nobody can go on with the old one
-		return &verdict{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+		return &result{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()

@@ -32,7 +32,7 @@ func BenchmarkNoOpJob(b *testing.B) {
 	}
 	q := memory.New(memory.Options{})
 	defer q.Shutdown()
-	w, err := New(Config{Queue: q, Payload: q.Payload, Plugins: idle{}, Slots: 64})
+	w, err := New(Config{Queue: q, Payload: q.Payload, Plugins: idle{}, Concurrency: 64})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func BenchmarkNoOpJob(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		seen := q.Look(b.Context(), 1000, queue.Ask{Run: "bench", Cursor: cursor})[0]
+		seen := q.Poll(b.Context(), 1000, queue.Ask{Run: "bench", Cursor: cursor})[0]
 		if seen.Err != nil {
 			b.Fatal(seen.Err)
 		}

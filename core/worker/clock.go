@@ -26,9 +26,9 @@ type clock struct {
 	doubt     time.Duration // since a leap: what the clock would say if it had gone on, less what it says
 }
 
-// tell takes in an answer of the queue that was asked for at sent. It returns how far the queue's clock has leaped since the answer
+// report takes in an answer of the queue that was asked for at sent. It returns how far the queue's clock has leaped since the answer
 // before: what it is off from the time that passed here, suspended time included. 0 is that it went on.
-func (c *clock) tell(sent, said time.Time, suspended time.Duration) (leap time.Duration) {
+func (c *clock) report(sent, said time.Time, suspended time.Duration) (leap time.Duration) {
 	if said.IsZero() {
 		return 0
 	}

@@ -22,12 +22,12 @@ func TestClockIsTheQueues(t *testing.T) {
 			t.Fatal("known before the queue said anything")
 		}
 		real := func() time.Time { return time.Now().Add(-3 * time.Hour) } // the node's clock is off
-		tell := func(took time.Duration) {
+		report := func(took time.Duration) {
 			sent := time.Now()
 			pass(took / 2)
 			said := real()
 			pass(took - took/2)
-			c.tell(sent, said, 0)
+			c.report(sent, said, 0)
 		}
 		holds := func(what string, spread time.Duration) {
 			t.Helper()
@@ -36,25 +36,25 @@ func TestClockIsTheQueues(t *testing.T) {
 				t.Errorf("%s: between %v and %v (known %v), it is %v", what, early, late, known, real())
 			}
 		}
-		tell(800 * time.Millisecond)
+		report(800 * time.Millisecond)
 		holds("a slow answer", 800*time.Millisecond)
-		tell(10 * time.Millisecond)
+		report(10 * time.Millisecond)
 		holds("a quick one", 10*time.Millisecond)
-		tell(2 * time.Second)
+		report(2 * time.Second)
 		holds("a slow one after it", 10*time.Millisecond)
 		pass(clockKeep)
-		tell(2 * time.Second)
+		report(2 * time.Second)
 		holds("a slow one, when the quick one is old", 2*time.Second)
 		pass(clockAge*queue.BeatEvery + time.Second)
 		if _, _, known := c.now(); known {
 			t.Error("known although the queue has long been silent")
 		}
-		tell(0)
-		c.tell(time.Now().Add(-4*time.Second), real().Add(time.Hour), 0) // the queue's clock was set
+		report(0)
+		c.report(time.Now().Add(-4*time.Second), real().Add(time.Hour), 0) // the queue's clock was set
 		if early, late, _ := c.now(); early.After(real()) || !late.Equal(real().Add(time.Hour+4*time.Second)) {
 			t.Errorf("after it was set: between %v and %v", early, late)
 		}
-		c.tell(time.Now(), time.Time{}, 0)
+		c.report(time.Now(), time.Time{}, 0)
 		if early, _, _ := c.now(); early.IsZero() {
 			t.Error("an answer without a time was believed")
 		}
@@ -79,7 +79,7 @@ func TestClockOfAMachineThatSleptIsUnknown(t *testing.T) {
 }
 
 // A leap is what the queue's clock is off from the time that passed here, and no slow answer, drift or sleep.
-func TestFaultR2ALeapIsToldFromASlowAnswer(t *testing.T) {
+func TestFaultR2ALeapIsReportedFromASlowAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		went, passed, spread, want time.Duration
 	}{
@@ -158,7 +158,7 @@ func TestFaultR2BothReadingsCountAfterALeap(t *testing.T) {
 			c := clock{beat: queue.BeatEvery}
 			at := func(off time.Duration) {
 				pass(time.Second)
-				c.tell(time.Now(), time.Now().Add(off), 0)
+				c.report(time.Now(), time.Now().Add(off), 0)
 			}
 			holds := func(when string, early, late time.Duration) {
 				t.Helper()
@@ -191,9 +191,9 @@ func TestFaultR2ALeapOpensNoWindow(t *testing.T) {
 		defer l.q.Shutdown()
 		starts := l.starts(time.Minute)
 		pass(21*time.Hour + 55*time.Minute)
-		n := l.start(l.gatedConfig())
+		n := l.start(l.windowedConfig())
 		pass(2 * time.Minute)
-		l.gated("r", 1, night, flash)
+		l.windowed("r", 1, night, flash)
 		synctest.Wait() // the job is parked and nobody's: the queue in memory loses its sessions at a leap
 		leap.Store(int64(5 * time.Minute))
 		pass(30 * time.Minute)
@@ -217,9 +217,9 @@ func TestFaultR2ALeapEndsNoJobForWantOfAWindow(t *testing.T) {
 		defer l.q.Shutdown()
 		starts := l.starts(time.Second)
 		pass(21*time.Hour + 55*time.Minute)
-		n := l.start(l.gatedConfig())
+		n := l.start(l.windowedConfig())
 		pass(time.Minute)
-		la := l.gated("r", 1, strings.Replace(night, "+1d 02:00", "22:02", 1), strings.Replace(flash, "30m", "1m", 1))
+		la := l.windowed("r", 1, strings.Replace(night, "+1d 02:00", "22:02", 1), strings.Replace(flash, "30m", "1m", 1))
 		synctest.Wait()
 		leap.Store(int64(5 * time.Minute))
 		pass(4*time.Minute + 30*time.Second)

@@ -23,7 +23,7 @@ func (p *poller) startDrain() {
 	}
 	n := p.count()
 	p.w.cfg.Log.Info("draining: no new jobs are taken", "running", n)
-	p.w.say(Event{Kind: Draining, Text: fmt.Sprintf("%d jobs run", n)})
+	p.w.report(Event{Kind: Draining, Text: fmt.Sprintf("%d jobs run", n)})
 }
 
 func (p *poller) startKill() {
@@ -41,7 +41,7 @@ func (p *poller) giveUpStuck(now time.Time) {
 	if now.Before(p.stuckAt) {
 		return
 	}
-	p.stuckAt = now.Add(p.w.pace.look)
+	p.stuckAt = now.Add(p.w.pace.poll)
 	p.w.mu.Lock()
 	var stuck []*job
 	for _, j := range p.w.running {

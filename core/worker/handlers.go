@@ -38,13 +38,13 @@ func nextHandler(handlers []playbooks.Step, h *handlersState, failed bool) (inde
 }
 
 // flush runs what is pending before step at, or after all steps.
-func (m *machine) flush(at int) *verdict {
+func (m *machine) flush(at int) *result {
 	h := m.state.Handlers
 	if h.Flushed > at {
 		return nil
 	}
 	for {
-		i, ok := nextHandler(m.prog.book.Handlers, h, false)
+		i, ok := nextHandler(m.prog.playbook.Handlers, h, false)
 		if !ok {
 			h.Flushed = at + 1
 			return nil
@@ -63,7 +63,7 @@ func (m *machine) flush(at int) *verdict {
 // failure is the step or handler that has ended the job's steps; nil where none has.
 func (m *machine) failure() *core.StepResult {
 	if n := len(m.state.Done); n > 0 {
-		if last := &m.state.Done[n-1]; !last.Outcome.Good() && !ignored(m.prog.book.Steps[n-1], last.Outcome) {
+		if last := &m.state.Done[n-1]; !last.Outcome.Good() && !ignored(m.prog.playbook.Steps[n-1], last.Outcome) {
 			return last
 		}
 	}
@@ -76,19 +76,19 @@ func (m *machine) failure() *core.StepResult {
 }
 
 // afterFailure runs the handlers with on_failure of a job that has failed, and returns the job's verdict.
-func (m *machine) afterFailure(why core.StepResult) verdict {
+func (m *machine) afterFailure(why core.StepResult) result {
 	end := done(why.Outcome, why.Name, why.Reason)
 	if why.Outcome != core.Failed && why.Outcome != core.RolledBack {
 		return end // the host does not answer, or nobody knows what it saw
 	}
 	h := m.state.Handlers
-	for _, one := range m.prog.book.Handlers {
+	for _, one := range m.prog.playbook.Handlers {
 		if one.OnFailure && h.IsArmed([]string{one.Name}) {
 			h.Handlers = h.Notify([]string{one.Name})
 		}
 	}
 	for {
-		i, ok := nextHandler(m.prog.book.Handlers, h, true)
+		i, ok := nextHandler(m.prog.playbook.Handlers, h, true)
 		if !ok {
 			return end
 		}
@@ -99,8 +99,8 @@ func (m *machine) afterFailure(why core.StepResult) verdict {
 }
 
 // runHandler runs one handler to its result, or returns the verdict with which the lease ends.
-func (m *machine) runHandler(i int) (core.StepResult, *verdict) {
-	h, s := m.state.Handlers, m.prog.book.Handlers[i]
+func (m *machine) runHandler(i int) (core.StepResult, *result) {
+	h, s := m.state.Handlers, m.prog.playbook.Handlers[i]
 	if v, stop := m.between(s.Name); stop {
 		return core.StepResult{}, &v
 	}
@@ -108,7 +108,7 @@ func (m *machine) runHandler(i int) (core.StepResult, *verdict) {
 	var sr core.StepResult
 	if m.prog.snapshot.Check {
 		sr = m.wouldRun(s)
-	} else if one, v := m.step(len(m.prog.book.Steps) + i); v == nil {
+	} else if one, v := m.step(len(m.prog.playbook.Steps) + i); v == nil {
 		sr = one
 	} else {
 		if m.partial != nil {
@@ -117,7 +117,7 @@ func (m *machine) runHandler(i int) (core.StepResult, *verdict) {
 		return one, v
 	}
 	sr.Handler = true
-	m.job.say(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
 	h.Ran = append(h.Ran, handlerRun{len(m.state.Done), sr})
 	m.state.Current = progress{}
 	if sr.Outcome.Good() {
@@ -205,7 +205,7 @@ func (s *state) steps() []core.StepResult {
 // pendingHandlers is what the job's record says of its handlers; nil if it has nothing to say.
 func (m *machine) pendingHandlers() *core.Handlers {
 	h := m.state.Handlers
-	if m.prog.snapshot.Check || len(m.prog.book.Handlers) == 0 && h.None() {
+	if m.prog.snapshot.Check || len(m.prog.playbook.Handlers) == 0 && h.None() {
 		return nil
 	}
 	return h.Final()

@@ -69,125 +69,125 @@ func TestFaultW1Handlers(t *testing.T) {
 	changed, failed := []string{"changed"}, []string{"failed"}
 	owing := core.Handlers{From: []string{"before"}, Pending: []string{"web"}}
 	for name, tc := range map[string]struct {
-		book    string
-		ends    map[string][]string
-		owed    core.Handlers
-		ran     string
-		outcome core.Outcome
-		step    string
-		left    []string
+		playbook string
+		ends     map[string][]string
+		owed     core.Handlers
+		ran      string
+		outcome  core.Outcome
+		step     string
+		left     []string
 	}{
 		"nothing changed": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
-			ran:  "a.1", outcome: core.Unchanged,
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
+			ran:      "a.1", outcome: core.Unchanged,
 		},
 		"one runs after all steps": {
-			book: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": changed}, ran: "a.1 b.1 web.1", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": changed}, ran: "a.1 b.1 web.1", outcome: core.Changed,
 		},
 		"once, in the order of the file": {
-			book: under("steps", file("a", "notify: [log, web]"), file("b", "notify: [web]")) + under("handlers", file("web"), file("log")),
-			ends: map[string][]string{"a": changed, "b": changed}, ran: "a.1 b.1 web.1 log.1", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [log, web]"), file("b", "notify: [web]")) + under("handlers", file("web"), file("log")),
+			ends:     map[string][]string{"a": changed, "b": changed}, ran: "a.1 b.1 web.1 log.1", outcome: core.Changed,
 		},
 		"at a flush, and again at the end": {
-			book: under("steps", file("a", "notify: [web]"), "{flush: handlers}", file("b", "notify: [web]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": changed, "b": changed}, ran: "a.1 web.1 b.1 web.1", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [web]"), "{flush: handlers}", file("b", "notify: [web]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": changed, "b": changed}, ran: "a.1 web.1 b.1 web.1", outcome: core.Changed,
 		},
 		"at a flush only": {
-			book: under("steps", file("a", "notify: [web]"), "{flush: handlers}", file("b", "notify: [web]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": changed}, ran: "a.1 web.1 b.1", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [web]"), "{flush: handlers}", file("b", "notify: [web]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": changed}, ran: "a.1 web.1 b.1", outcome: core.Changed,
 		},
 		"a handler notifies a later one": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", "notify: [log]"), file("log")),
-			ends: map[string][]string{"a": changed, "web": changed}, ran: "a.1 web.1 log.1", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", "notify: [log]"), file("log")),
+			ends:     map[string][]string{"a": changed, "web": changed}, ran: "a.1 web.1 log.1", outcome: core.Changed,
 		},
 		"a handler fails": {
-			book: under("steps", file("a", "notify: [web, log]")) + under("handlers", file("web"), file("log")),
-			ends: map[string][]string{"a": changed, "web": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "web", left: []string{"log", "web"},
+			playbook: under("steps", file("a", "notify: [web, log]")) + under("handlers", file("web"), file("log")),
+			ends:     map[string][]string{"a": changed, "web": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "web", left: []string{"log", "web"},
 		},
 		"a handler fails at a flush": {
-			book: under("steps", file("a", "notify: [web]"), "{flush: handlers}", file("b")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": changed, "web": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "web", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]"), "{flush: handlers}", file("b")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": changed, "web": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "web", left: []string{"web"},
 		},
 		"a handler is tried again": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", "retry: {attempts: 2, interval: 1s}")),
-			ends: map[string][]string{"a": changed, "web": {"failed", "changed"}}, ran: "a.1 web.1 web.2", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", "retry: {attempts: 2, interval: 1s}")),
+			ends:     map[string][]string{"a": changed, "web": {"failed", "changed"}}, ran: "a.1 web.1 web.2", outcome: core.Changed,
 		},
 		"a handler is lost": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": changed, "web": {"lost"}}, ran: "a.1 web.1", outcome: core.Lost, step: "web", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": changed, "web": {"lost"}}, ran: "a.1 web.1", outcome: core.Lost, step: "web", left: []string{"web"},
 		},
 		"when is false": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", `when: host.name == "x"`)),
-			ends: map[string][]string{"a": changed}, ran: "a.1", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", `when: host.name == "x"`)),
+			ends:     map[string][]string{"a": changed}, ran: "a.1", outcome: core.Changed,
 		},
 		"a later step fails": {
-			book: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": changed, "b": failed}, ran: "a.1 b.1", outcome: core.Failed, step: "b", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": changed, "b": failed}, ran: "a.1 b.1", outcome: core.Failed, step: "b", left: []string{"web"},
 		},
 		"a later step fails, and the handler runs on failure": {
-			book: under("steps", file("a", "notify: [web, log]"), file("b")) + under("handlers", file("web"), file("log", "on_failure: run")),
-			ends: map[string][]string{"a": changed, "b": failed}, ran: "a.1 b.1 log.1", outcome: core.Failed, step: "b", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web, log]"), file("b")) + under("handlers", file("web"), file("log", "on_failure: run")),
+			ends:     map[string][]string{"a": changed, "b": failed}, ran: "a.1 b.1 log.1", outcome: core.Failed, step: "b", left: []string{"web"},
 		},
 		"the handler on failure fails, too": {
-			book: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web", "on_failure: run")),
-			ends: map[string][]string{"a": changed, "b": failed, "web": failed}, ran: "a.1 b.1 web.1", outcome: core.Failed, step: "b", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web", "on_failure: run")),
+			ends:     map[string][]string{"a": changed, "b": failed, "web": failed}, ran: "a.1 b.1 web.1", outcome: core.Failed, step: "b", left: []string{"web"},
 		},
 		"the step that notifies fails in its middle, and the handler runs on failure": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", "on_failure: run")),
-			ends: map[string][]string{"a": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "a",
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web", "on_failure: run")),
+			ends:     map[string][]string{"a": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "a",
 		},
 		"the host is gone, and nothing runs on failure": {
-			book: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web", "on_failure: run")),
-			ends: map[string][]string{"a": changed, "b": {"unreachable"}}, ran: "a.1 b.1", outcome: core.Unreachable, step: "b", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]"), file("b")) + under("handlers", file("web", "on_failure: run")),
+			ends:     map[string][]string{"a": changed, "b": {"unreachable"}}, ran: "a.1 b.1", outcome: core.Unreachable, step: "b", left: []string{"web"},
 		},
 		"the step that notifies fails in its middle": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": failed}, ran: "a.1", outcome: core.Failed, step: "a", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": failed}, ran: "a.1", outcome: core.Failed, step: "a", left: []string{"web"},
 		},
 		"the step that notifies fails before it could change anything": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": {"refused"}}, ran: "a.1", outcome: core.Failed, step: "a",
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": {"refused"}}, ran: "a.1", outcome: core.Failed, step: "a",
 		},
 		"it fails in its middle, is tried again and finds nothing to change": {
-			book: under("steps", file("a", "notify: [web]", "retry: {attempts: 2, interval: 1s}")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": {"failed", "unchanged"}}, ran: "a.1 a.2 web.1", outcome: core.Unchanged,
+			playbook: under("steps", file("a", "notify: [web]", "retry: {attempts: 2, interval: 1s}")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": {"failed", "unchanged"}}, ran: "a.1 a.2 web.1", outcome: core.Unchanged,
 		},
 		"the same, parked between its attempts": {
-			book: under("steps", file("a", "notify: [web]", "retry: {attempts: 2, interval: 5m}")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": {"failed", "unchanged"}}, ran: "a.1 a.2 web.1", outcome: core.Unchanged,
+			playbook: under("steps", file("a", "notify: [web]", "retry: {attempts: 2, interval: 5m}")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": {"failed", "unchanged"}}, ran: "a.1 a.2 web.1", outcome: core.Unchanged,
 		},
 		"it could have changed something, and says that it did not": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": {"touched"}}, ran: "a.1", outcome: core.Unchanged,
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": {"touched"}}, ran: "a.1", outcome: core.Unchanged,
 		},
 		"it fails in its middle, and the host goes on": {
-			book: under("steps", file("a", "notify: [web]", "continue_on_failure: true"), file("b")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": failed}, ran: "a.1 b.1 web.1", outcome: core.Unchanged,
+			playbook: under("steps", file("a", "notify: [web]", "continue_on_failure: true"), file("b")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": failed}, ran: "a.1 b.1 web.1", outcome: core.Unchanged,
 		},
 		"one item of several": {
-			book: under("steps", file("a", "notify: [web]", "foreach: [x, y, z]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": {"unchanged", "changed", "unchanged"}}, ran: "a.1 a.1 a.1 web.1", outcome: core.Changed,
+			playbook: under("steps", file("a", "notify: [web]", "foreach: [x, y, z]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": {"unchanged", "changed", "unchanged"}}, ran: "a.1 a.1 a.1 web.1", outcome: core.Changed,
 		},
 		"one item, and a later one fails": {
-			book: under("steps", file("a", "notify: [web]", "foreach: [x, y]")) + under("handlers", file("web")),
-			ends: map[string][]string{"a": {"changed", "refused"}}, ran: "a.1 a.1", outcome: core.Failed, step: "a", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]", "foreach: [x, y]")) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": {"changed", "refused"}}, ran: "a.1 a.1", outcome: core.Failed, step: "a", left: []string{"web"},
 		},
 		"an earlier run left it": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
-			owed: owing, ran: "a.1 web.1", outcome: core.Unchanged,
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
+			owed:     owing, ran: "a.1 web.1", outcome: core.Unchanged,
 		},
 		"an earlier run left it, and it fails again": {
-			book: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
-			owed: owing, ends: map[string][]string{"web": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "web", left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
+			owed:     owing, ends: map[string][]string{"web": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "web", left: []string{"web"},
 		},
 		"an earlier run left one that the playbook has no more": {
-			book: under("steps", file("a", "notify: [log]")) + under("handlers", file("log")),
-			owed: owing, ran: "a.1", outcome: core.Unchanged, left: []string{"web"},
+			playbook: under("steps", file("a", "notify: [log]")) + under("handlers", file("log")),
+			owed:     owing, ran: "a.1", outcome: core.Unchanged, left: []string{"web"},
 		},
 		"the playbook has no handlers any more": {
-			book: under("steps", file("a")),
-			owed: owing, ran: "a.1", outcome: core.Unchanged, left: []string{"web"},
+			playbook: under("steps", file("a")),
+			owed:     owing, ran: "a.1", outcome: core.Unchanged, left: []string{"web"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestFaultW1Handlers(t *testing.T) {
 				if !tc.owed.None() {
 					l.pending = map[string]core.Handlers{"h00000": tc.owed}
 				}
-				r := l.one(tc.book)
+				r := l.one(tc.playbook)
 				if got := l.plugins.steps(); got != tc.ran {
 					t.Errorf("ran %s, expected %s", got, tc.ran)
 				}
@@ -317,8 +317,8 @@ func TestFaultW1AHandlerWaitsForItsWindow(t *testing.T) {
 			return host.Outcome{Changed: true}, nil
 		}
 		pass(8 * time.Hour) // outside of the window, which opens at 22:00
-		la := l.gated("r", 1, night, under("steps", file("a", "notify: [web]"), file("b"))+under("handlers", "{name: web, uses: reboot, with: {mode: x}, needs: 1m}"))
-		n := l.start(l.gatedConfig())
+		la := l.windowed("r", 1, night, under("steps", file("a", "notify: [web]"), file("b"))+under("handlers", "{name: web, uses: reboot, with: {mode: x}, needs: 1m}"))
+		n := l.start(l.windowedConfig())
 		r := l.results(la)[0]
 		n.drain()
 		if want := "a at 08:00, b at 08:00, web at 22:00"; strings.Join(when, ", ") != want || r.Outcome != core.Changed || len(r.Handlers.Pending) > 0 {
@@ -329,13 +329,13 @@ func TestFaultW1AHandlerWaitsForItsWindow(t *testing.T) {
 
 // A job that is cancelled while its handler waits for a window keeps it pending; so does one whose job type does not return.
 func TestFaultW1EndsThatTheWorkerDoesNotDecide(t *testing.T) {
-	book := under("steps", file("a", "notify: [web]")) + under("handlers", "{name: web, uses: reboot, with: {mode: x}, needs: 1m}")
+	playbook := under("steps", file("a", "notify: [web]")) + under("handlers", "{name: web, uses: reboot, with: {mode: x}, needs: 1m}")
 	t.Run("cancelled while it waits", func(t *testing.T) {
 		inDays(t, func(l *lab) {
 			l.ends(map[string][]string{"a": {"changed"}})
 			pass(8 * time.Hour)
-			la := l.gated("r", 1, night, book)
-			n := l.start(l.gatedConfig())
+			la := l.windowed("r", 1, night, playbook)
+			n := l.start(l.windowedConfig())
 			pass(time.Hour)
 			if err := l.q.Cancel(t.Context(), "r", "enough"); err != nil {
 				t.Fatal(err)

@@ -35,11 +35,11 @@ type job struct {
 
 	handlers *core.Handlers // guarded by mu; nil: the playbook has none
 
-	mu     sync.Mutex
-	step   string
-	stopBy time.Time // when it is given up; zero is never
-	told   bool      // it was told to end: stopBy only comes nearer
-	span   trace.Span
+	mu       sync.Mutex
+	step     string
+	stopBy   time.Time // when it is given up; zero is never
+	reported bool      // it was told to end: stopBy only comes nearer
+	span     trace.Span
 }
 
 func newJob(w *Worker, s *session, l queue.Lease) *job {
@@ -51,10 +51,10 @@ func newJob(w *Worker, s *session, l queue.Lease) *job {
 func (j *job) stop(cause error, patience time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if by := time.Now().Add(patience); !j.told && (j.stopBy.IsZero() || by.Before(j.stopBy)) {
+	if by := time.Now().Add(patience); !j.reported && (j.stopBy.IsZero() || by.Before(j.stopBy)) {
 		j.stopBy = by
 	}
-	j.told = true
+	j.reported = true
 	j.cancel(cause)
 }
 
@@ -63,7 +63,7 @@ func (j *job) enter(step string, by time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.step = step
-	if !j.told {
+	if !j.reported {
 		j.stopBy = by
 	}
 }
@@ -92,12 +92,12 @@ func (j *job) snapshot() Running {
 	return Running{Job: j.lease.Job, Host: j.lease.Host, Step: j.step, Started: j.started}
 }
 
-func (j *job) say(e Event) {
+func (j *job) report(e Event) {
 	e.Job, e.Host = j.lease.Job, j.lease.Host
 	if c := j.spanned().SpanContext(); c.IsValid() {
 		e.Trace = c.TraceID().String()
 	}
-	j.w.say(e)
+	j.w.report(e)
 }
 
 // work runs the job to its ack.
@@ -135,7 +135,7 @@ func (j *job) prepare() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := launch.CheckPool(prog.book, []core.Host{h}, j.w.cfg.Pool); err != nil {
+	if err := launch.CheckPool(prog.playbook, []core.Host{h}, j.w.cfg.Pool); err != nil {
 		return nil, err
 	}
 	state, err := decodeState(j.lease.State)
@@ -168,7 +168,7 @@ func (j *job) unprepared(err error) queue.Ack {
 // giveBack returns the job unstarted.
 func (j *job) giveBack(why string, after time.Duration) queue.Ack {
 	if why != "" {
-		j.say(Event{Kind: JobParked, Text: why, After: after})
+		j.report(Event{Kind: JobSuspended, Text: why, After: after})
 	}
 	return j.newAck(queue.AckReturn, after)
 }
@@ -180,7 +180,7 @@ func (j *job) newAck(kind queue.AckKind, after time.Duration) queue.Ack {
 // finish makes the final ack and says it.
 func (j *job) finish(r core.Result) queue.Ack {
 	detail := j.record(&r)
-	j.say(Event{Kind: JobDone, Result: &r})
+	j.report(Event{Kind: JobDone, Result: &r})
 	ack := j.newAck(queue.AckDone, 0)
 	ack.Outcome, ack.Detail = r.Outcome, detail
 	return ack
@@ -199,7 +199,7 @@ func (j *job) record(r *core.Result) []byte {
 }
 
 // conclude turns the step machine's verdict into the ack.
-func (j *job) conclude(m *machine, v verdict) queue.Ack {
+func (j *job) conclude(m *machine, v result) queue.Ack {
 	switch v.kind {
 	case queue.AckDone:
 		return j.finish(m.result(v))
@@ -221,7 +221,7 @@ func (j *job) conclude(m *machine, v verdict) queue.Ack {
 	case queue.AckSuspend:
 		ack.Event, ack.KeepLocks = v.event, v.keepLocks
 	}
-	j.say(Event{Kind: JobParked, Step: v.step, Text: v.reason, After: v.after})
+	j.report(Event{Kind: JobSuspended, Step: v.step, Text: v.reason, After: v.after})
 	return ack
 }
 

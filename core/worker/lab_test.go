@@ -133,7 +133,7 @@ func inDays(t *testing.T, f func(l *lab)) {
 
 func (l *lab) config() Config {
 	return Config{
-		Queue: l.q, Payload: l.q.Payload, Plugins: l.plugins, Name: "node-1", Slots: 4, Grace: time.Second,
+		Queue: l.q, Payload: l.q.Payload, Plugins: l.plugins, Name: "node-1", Concurrency: 4, Grace: time.Second,
 		Events: func(e Event) {
 			e.Stdout, e.Stderr = slices.Clone(e.Stdout), slices.Clone(e.Stderr)
 			l.mu.Lock()
@@ -256,7 +256,7 @@ func (l *lab) results(la *launch.Launch) []core.Result {
 		news = got.Next
 		seen := queue.Sight{Next: cursor, More: true}
 		for seen.More {
-			seen = l.q.Look(context.Background(), 1000, queue.Ask{Run: la.Run.ID, Cursor: seen.Next})[0]
+			seen = l.q.Poll(context.Background(), 1000, queue.Ask{Run: la.Run.ID, Cursor: seen.Next})[0]
 			if seen.Err != nil {
 				l.t.Fatal(seen.Err)
 			}

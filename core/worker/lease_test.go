@@ -212,7 +212,7 @@ func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	await(3, "said "+string(JobParked))
+	await(3, "said "+string(JobSuspended))
 }
 
 // rolledBack is a queue whose leases, while on is set, have tokens that it gave before.

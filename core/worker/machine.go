@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// verdict is what the step machine says of a job: how its lease ends.
-type verdict struct {
+// result is what the step machine says of a job: how its lease ends.
+type result struct {
 	kind      queue.AckKind
 	outcome   core.Outcome // of AckDone, and of AckRetry where that is not granted
 	step      string
@@ -26,8 +26,8 @@ type verdict struct {
 	keepLocks bool
 }
 
-func done(o core.Outcome, step, reason string) verdict {
-	return verdict{kind: queue.AckDone, outcome: o, step: step, reason: reason}
+func done(o core.Outcome, step, reason string) result {
+	return result{kind: queue.AckDone, outcome: o, step: step, reason: reason}
 }
 
 // machine takes one job through its steps. It is used by the job's goroutine only.
@@ -62,25 +62,25 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 	}
 	m.env = playbooks.Env{
 		Host:  h,
-		Vars:  prog.book.Vars,
-		Steps: make(map[string]map[string]any, len(prog.book.Steps)),
+		Vars:  prog.playbook.Vars,
+		Steps: make(map[string]map[string]any, len(prog.playbook.Steps)),
 		Run: map[string]any{
-			"id": j.lease.Job.Run, "playbook": prog.book.Name,
+			"id": j.lease.Job.Run, "playbook": prog.playbook.Name,
 			"check": prog.snapshot.Check, "attempt": j.lease.Attempt,
 		},
 	}
 	for i := range s.Done {
-		if i < len(prog.book.Steps) {
-			m.publish(prog.book.Steps[i].Name, s.Done[i])
+		if i < len(prog.playbook.Steps) {
+			m.publish(prog.playbook.Steps[i].Name, s.Done[i])
 		}
 	}
 	return m
 }
 
 // run goes through the steps that are not done yet.
-func (m *machine) run() verdict {
-	m.job.say(Event{Kind: JobStarted, Attempt: m.job.lease.Attempt})
-	steps := m.prog.book.Steps
+func (m *machine) run() result {
+	m.job.report(Event{Kind: JobStarted, Attempt: m.job.lease.Attempt})
+	steps := m.prog.playbook.Steps
 	for i := len(m.state.Done); i < len(steps) && m.failure() == nil; i++ {
 		if steps[i].Flush {
 			if v := m.flush(i); v != nil {
@@ -90,7 +90,7 @@ func (m *machine) run() verdict {
 		if v, stop := m.between(stepName(steps[i])); stop {
 			return v
 		}
-		if v := m.waitAtGate(i); v != nil {
+		if v := m.waitAtBarrier(i); v != nil {
 			return *v
 		}
 		m.job.enter(stepName(steps[i]), time.Time{})
@@ -98,7 +98,7 @@ func (m *machine) run() verdict {
 		if v != nil {
 			return *v
 		}
-		m.job.say(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+		m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
 		m.state.Done = append(m.state.Done, sr)
 		m.state.Current = progress{}
 		m.publish(steps[i].Name, sr)
@@ -115,23 +115,23 @@ func (m *machine) run() verdict {
 	return m.allDone()
 }
 
-// waitAtGate parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
+// waitAtBarrier parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
 // the run wakes it. So one that comes back from a gate has passed it, and so has one that crashed after it did.
-func (m *machine) waitAtGate(step int) *verdict {
+func (m *machine) waitAtBarrier(step int) *result {
 	t, s := m.prog.snapshot.Turns, m.state
 	if t == nil {
 		return nil
 	}
-	if s.AtGate {
-		s.AtGate = false
+	if s.AtBarrier {
+		s.AtBarrier = false
 		s.Passed++
 	}
 	class := t.Class(m.job.lease.Job.Index)
-	for ; s.Passed <= t.Gate(step); s.Passed++ {
+	for ; s.Passed <= t.Barrier(step); s.Passed++ {
 		if t.Waits(s.Passed, class) {
-			s.AtGate = true
+			s.AtBarrier = true
 			event := queue.TurnEvent(s.Passed, class)
-			return &verdict{kind: queue.AckSuspend, step: stepName(m.prog.book.Steps[step]), reason: queue.WhySuspended(event), event: event}
+			return &result{kind: queue.AckSuspend, step: stepName(m.prog.playbook.Steps[step]), reason: queue.WhySuspended(event), event: event}
 		}
 	}
 	return nil
@@ -144,7 +144,7 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 }
 
 // allDone is the outcome of a job whose steps all ran.
-func (m *machine) allDone() verdict {
+func (m *machine) allDone() result {
 	outcome, reason := core.Skipped, "the playbook has no step for this host"
 	for i, s := range m.state.steps() {
 		switch {
@@ -160,33 +160,33 @@ func (m *machine) allDone() verdict {
 }
 
 // between looks, where no step is under way, whether the job may go on to the next step.
-func (m *machine) between(next string) (verdict, bool) {
+func (m *machine) between(next string) (result, bool) {
 	if m.job.live() == nil {
 		select {
 		case <-m.job.ctx.Done():
 		case <-m.job.w.drain:
 			return m.setAside("the worker drains"), true
 		default:
-			return verdict{}, false
+			return result{}, false
 		}
 	}
 	cause := context.Cause(m.job.ctx)
 	if errors.Is(cause, errCancelled) {
-		return done(core.Cancelled, next, fmt.Sprintf("%v before step %s; %d of %d steps were done", cause, next, len(m.state.Done), len(m.prog.book.Steps))), true
+		return done(core.Cancelled, next, fmt.Sprintf("%v before step %s; %d of %d steps were done", cause, next, len(m.state.Done), len(m.prog.playbook.Steps))), true
 	}
 	return m.setAside(cause.Error()), true
 }
 
 // setAside leaves the job to whoever takes it next, from the present step on.
-func (m *machine) setAside(why string) verdict {
+func (m *machine) setAside(why string) result {
 	if !m.state.begun() {
-		return verdict{kind: queue.AckReturn, reason: why}
+		return result{kind: queue.AckReturn, reason: why}
 	}
-	return verdict{kind: queue.AckSuspend, reason: why}
+	return result{kind: queue.AckSuspend, reason: why}
 }
 
 // step runs one step to its result, or returns the verdict with which the lease ends.
-func (m *machine) step(i int) (core.StepResult, *verdict) {
+func (m *machine) step(i int) (core.StepResult, *result) {
 	s := m.prog.calls[i]
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	if !m.prog.selected[i] {
@@ -200,7 +200,7 @@ func (m *machine) step(i int) (core.StepResult, *verdict) {
 }
 
 // item runs a step once, for the present item if there is one, of items altogether.
-func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *verdict) {
+func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *result) {
 	m.armed = false
 	sr, v := m.try(i, s, items)
 	if v == nil {
@@ -209,7 +209,7 @@ func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *ve
 	return sr, v
 }
 
-func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *verdict) {
+func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *result) {
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	fresh := m.state.Current.Attempts == 0
 	if fresh && !s.When.Absent() {
@@ -270,7 +270,7 @@ func (m *machine) publish(name string, sr core.StepResult) {
 }
 
 // result is the job's record under verdict v.
-func (m *machine) result(v verdict) core.Result {
+func (m *machine) result(v result) core.Result {
 	steps := m.state.steps()
 	if m.partial != nil {
 		p := *m.partial

@@ -209,7 +209,7 @@ steps: [{name: a, uses: command, with: {run: x}, retry: {attempts: 3, interval: 
 	})
 }
 
-func TestRetryThatTakesLongParksTheJob(t *testing.T) {
+func TestRetryThatTakesLongSuspendsTheJob(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
 			return host.Outcome{Failed: c.Step == "b" && c.Attempt < 3, Reason: "not yet", Changed: c.Step == "a", Outputs: map[string]any{"id": 12345678}}, nil

@@ -56,8 +56,8 @@ steps:
 					}
 					return sleep(time.Minute)(ctx, c)
 				}
-				la := l.gated("r", 1, tc.defs, steps)
-				n := l.start(l.gatedConfig())
+				la := l.windowed("r", 1, tc.defs, steps)
+				n := l.start(l.windowedConfig())
 				pass(20 * time.Minute)
 				if tc.late != "" {
 					l.post("r", tc.late)
@@ -111,8 +111,8 @@ func TestMayStart(t *testing.T) {
 					return host.Outcome{Changed: true}, nil
 				}
 				pass(time.Hour) // one hour is left
-				la := l.gated("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: "+tc.needs+", with: {v: 1}}]")
-				n := l.start(l.gatedConfig())
+				la := l.windowed("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: "+tc.needs+", with: {v: 1}}]")
+				n := l.start(l.windowedConfig())
 				r := l.results(la)[0]
 				n.drain()
 				if r.Outcome != core.Changed || tc.denied != (asked[0] != "") || len(asked) > 2 || tc.denied && time.Now().Before(hour(22)) {
@@ -135,8 +135,8 @@ func TestRollbackOutranksTheWindow(t *testing.T) {
 			}
 			return host.Outcome{Failed: true, RolledBack: true, Reason: "bad image"}, nil
 		}
-		la := l.gated("r", 1, night+"    overrun: stop_at_checkpoint\n", flash)
-		n := l.start(l.gatedConfig())
+		la := l.windowed("r", 1, night+"    overrun: stop_at_checkpoint\n", flash)
+		n := l.start(l.windowedConfig())
 		r := l.results(la)[0]
 		n.drain()
 		if r.Outcome != core.RolledBack || time.Now().After(hour(3.1)) {
@@ -163,8 +163,8 @@ func TestWaitingForAProcessUsesNoTimeOfTheStep(t *testing.T) {
 			return host.Outcome{Changed: true}, nil
 		}
 		pass(30 * time.Minute)
-		la := l.gated("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: 1h, with: {v: 1}}]")
-		n := l.start(l.gatedConfig())
+		la := l.windowed("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: 1h, with: {v: 1}}]")
+		n := l.start(l.windowedConfig())
 		l.results(la)
 		n.drain()
 		if why == "" {

@@ -62,7 +62,7 @@ type finished struct {
 
 func newPoller(w *Worker) *poller {
 	return &poller{
-		w: w, finished: make(chan finished, w.cfg.Slots), hint: make(chan error, 1),
+		w: w, finished: make(chan finished, w.cfg.Concurrency), hint: make(chan error, 1),
 		load: loadGuard{limits: w.cfg.Limits, measure: w.cfg.Load},
 	}
 }
@@ -84,7 +84,7 @@ func (p *poller) run(ctx context.Context) error {
 			return p.close(life)
 		}
 		p.armWaiter(life)
-		timer.Reset(max(time.Until(p.nextLook()), 0))
+		timer.Reset(max(time.Until(p.nextPoll()), 0))
 		var gone chan struct{}
 		if p.session != nil {
 			gone = p.session.gone
@@ -178,9 +178,9 @@ func (p *poller) turn(ctx context.Context) {
 	p.more = res.More && t.Want > 0
 	now := time.Now()
 	p.skew = res.Now.Sub(now)
-	p.pollAt = now.Add(p.w.pace.look)
+	p.pollAt = now.Add(p.w.pace.poll)
 	if !res.Next.IsZero() && t.Want > 0 {
-		p.pollAt = now.Add(min(res.Next.Sub(res.Now)+waitMargin, p.w.pace.look))
+		p.pollAt = now.Add(min(res.Next.Sub(res.Now)+waitMargin, p.w.pace.poll))
 		if !res.Next.After(res.Now) { // due, and yet not leased: do not spin on it
 			p.pollAt = now.Add(barrenPause)
 		}
@@ -214,7 +214,7 @@ func (p *poller) turnFailed(err error) {
 		p.w.cfg.Log.Error("the queue refuses this worker's turn; the session is given up", "err", err)
 		p.w.stopJobs(errSession, func(j *job) bool { return j.session == p.session })
 		p.dropSession()
-		p.retryAt = now.Add(p.w.pace.look)
+		p.retryAt = now.Add(p.w.pace.poll)
 		return
 	default: // it may have been done; and where it was not, the queue may come back older, with leases that ended here
 		p.adoptAt = now
@@ -366,7 +366,7 @@ func (p *poller) dropSession() {
 
 func (p *poller) count() int { return p.w.count() }
 
-func (p *poller) free() int { return max(p.w.cfg.Slots-p.count(), 0) }
+func (p *poller) free() int { return max(p.w.cfg.Concurrency-p.count(), 0) }
 
 // want is how many jobs to ask for.
 func (p *poller) want() int {
@@ -377,10 +377,10 @@ func (p *poller) want() int {
 	over, changed, text := p.load.check(time.Now())
 	if changed && over {
 		p.w.cfg.Log.Warn("node is over its limit: no new jobs are taken", "load", text)
-		p.w.say(Event{Kind: Overloaded, Text: text})
+		p.w.report(Event{Kind: Overloaded, Text: text})
 	} else if changed {
 		p.w.cfg.Log.Info("node is below its limit again", "load", text)
-		p.w.say(Event{Kind: Eased, Text: text})
+		p.w.report(Event{Kind: Eased, Text: text})
 	}
 	if over && p.count() > 0 {
 		return 0
@@ -391,9 +391,9 @@ func (p *poller) want() int {
 	return free
 }
 
-// nextLook is when step has something to do without being told.
-func (p *poller) nextLook() time.Time {
-	next := time.Now().Add(p.w.pace.look)
+// nextPoll is when step has something to do without being told.
+func (p *poller) nextPoll() time.Time {
+	next := time.Now().Add(p.w.pace.poll)
 	consider := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {
 			next = t

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
@@ -17,10 +17,10 @@ import (
 // program is a run's snapshot, read and compiled.
 type program struct {
 	snapshot launch.Snapshot
-	book     *playbooks.Playbook
+	playbook *playbooks.Playbook
 	calls    []playbooks.Step // its steps, then its handlers
 	selected []bool           // by tags, a call each: handlers have none, and are
-	steps    *gate.Steps      // which of them wait for windows; nil: none does
+	steps    *admission.Steps // which of them wait for windows; nil: none does
 }
 
 // programsKept is how many runs' programs a worker keeps: as many as it
@@ -109,15 +109,15 @@ func (ps *programs) load(ctx context.Context, run string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", run, err)
 	}
-	book, err := playbooks.Parse(snap.File, []byte(snap.Source), playbooks.Options{Vars: snap.Vars})
+	playbook, err := playbooks.Parse(snap.File, []byte(snap.Source), playbooks.Options{Vars: snap.Vars})
 	if err != nil {
 		return nil, fmt.Errorf("playbook of run %s: %w: %w", run, core.ErrInvalid, err)
 	}
-	prog := &program{snapshot: snap, book: book, calls: book.Calls()}
+	prog := &program{snapshot: snap, playbook: playbook, calls: playbook.Calls()}
 	for i, s := range prog.calls {
-		prog.selected = append(prog.selected, i >= len(book.Steps) || snap.Selects(s.Tags))
+		prog.selected = append(prog.selected, i >= len(playbook.Steps) || snap.Selects(s.Tags))
 	}
-	prog.steps = snap.Steps(book, func(uses string) bool {
+	prog.steps = snap.Steps(playbook, func(uses string) bool {
 		t, known := ps.types(uses)
 		return !known || t.Disruptive
 	})

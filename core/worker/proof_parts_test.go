@@ -263,7 +263,7 @@ func kindOf(s *host.State) string {
 }
 
 // needs of a call: its own, and what the gated steps of its set need from there on.
-func (p *fakePlugins) needs(c host.Call, item int) (set string, own, all time.Duration, gated bool) {
+func (p *fakePlugins) needs(c host.Call, item int) (set string, own, all time.Duration, windowed bool) {
 	setOf := func(s proofStep) string {
 		if s.window == "" {
 			return c.Host.WindowSet
@@ -274,23 +274,23 @@ func (p *fakePlugins) needs(c host.Call, item int) (set string, own, all time.Du
 		if s.name != c.Step {
 			continue
 		}
-		set, own, gated = setOf(s), s.need, s.gated
+		set, own, windowed = setOf(s), s.need, s.windowed
 		if s.items > 0 {
 			own /= time.Duration(s.items)
 		}
 		all = own * time.Duration(max(s.items, 1)-item)
 		for _, later := range p.w.steps[i+1:] {
-			if later.gated && setOf(later) == set {
+			if later.windowed && setOf(later) == set {
 				all += later.need
 			}
 		}
 	}
-	return set, own, all, gated
+	return set, own, all, windowed
 }
 
 // begin is the moment of the proof: a step starts now.
 func (p *fakePlugins) begin(c host.Call, item int) (own time.Duration, r *rand.Rand) {
-	set, own, all, gated := p.needs(c, item)
+	set, own, all, windowed := p.needs(c, item)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := fmt.Sprintf("%s/%s", c.Host.Name, c.Step)
@@ -304,7 +304,7 @@ func (p *fakePlugins) begin(c host.Call, item int) (own time.Duration, r *rand.R
 		}
 	}
 	p.seen["start"]++
-	if !gated {
+	if !windowed {
 		return own, r
 	}
 	if kindOf(c.State) == stateOwn {
@@ -427,8 +427,8 @@ func (p *fakePlugins) between(ctx context.Context, c host.Call, r *rand.Rand, ph
 
 // irreversible is the second moment of the proof: the worker allowed what cannot be undone.
 func (p *fakePlugins) irreversible(c host.Call, need, own time.Duration, begun time.Time) {
-	set, _, _, gated := p.needs(c, 0)
-	if !gated {
+	set, _, _, windowed := p.needs(c, 0)
+	if !windowed {
 		return
 	}
 	if need == 0 {

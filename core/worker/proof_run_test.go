@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/engine/enginetest"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -22,7 +22,7 @@ import (
 )
 
 // proofPace is a slow node's, so that hours of fake time are few events.
-var proofPace = pace{beat: 20 * time.Second, ttl: time.Minute, look: 5 * time.Minute}
+var proofPace = pace{beat: 20 * time.Second, ttl: time.Minute, poll: 5 * time.Minute}
 
 // proof is one scenario under way.
 type proof struct {
@@ -31,7 +31,7 @@ type proof struct {
 	r       *rand.Rand
 	q       *memory.Queue
 	plugins *fakePlugins
-	admit   func(admission) (gate.Answer, error)
+	admit   func(stepAdmission) (admission.Answer, error)
 	launch  *launch.Launch
 	nodes   []*proofNode
 	opened  int
@@ -50,7 +50,7 @@ type proofNode struct {
 
 // runProof plays a scenario in a bubble of fake time and returns what went wrong. admit is the
 // worker's gate, or a defective one.
-func runProof(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error), careless bool) (bad []string, seen map[string]int) {
+func runProof(t *testing.T, seed uint64, admit func(stepAdmission) (admission.Answer, error), careless bool) (bad []string, seen map[string]int) {
 	t.Helper()
 	w := newWorld(seed)
 	<-time.After(time.Until(w.start.Add(-w.skew))) // nothing else lives in the bubble yet
@@ -75,8 +75,8 @@ func (p *proof) failf(format string, args ...any) {
 	p.bad = append(p.bad, fmt.Sprintf(format, args...))
 }
 
-func (p *proof) book(text string) *gate.Book {
-	b, err := gate.NewBook([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
+func (p *proof) book(text string) *admission.Calendar {
+	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
 		p.t.Fatalf("seed %d: %v\n%s", p.w.seed, err, text)
 	}
@@ -97,7 +97,7 @@ func (p *proof) post(wake bool) {
 	}
 	p.posted = append(p.posted, "posted at "+p.now().UTC().Format(time.RFC3339)+":\n"+text)
 	if wake {
-		if _, err := p.q.Wake(context.Background(), p.launch.Run.ID, queue.EventWindow); err != nil {
+		if _, err := p.q.Signal(context.Background(), p.launch.Run.ID, queue.EventWindow); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -105,7 +105,7 @@ func (p *proof) post(wake bool) {
 
 // prepare launches as turnus run does; nil when no host ever fits.
 func (p *proof) prepare() bool {
-	book, err := playbooks.Parse("proof.yaml", []byte(p.w.source()), playbooks.Options{})
+	playbook, err := playbooks.Parse("proof.yaml", []byte(p.w.source()), playbooks.Options{})
 	if err != nil {
 		p.t.Fatalf("seed %d: %v\n%s", p.w.seed, err, p.w.source())
 	}
@@ -113,14 +113,14 @@ func (p *proof) prepare() bool {
 	for _, h := range p.w.hosts {
 		hosts = append(hosts, core.Host{Name: h.name, WindowSet: h.set, HAGroup: h.ha})
 	}
-	p.launch, err = launch.Prepare(book, hosts, launch.Options{
-		RunID: fmt.Sprintf("proof-%d", p.w.seed), Now: p.now(), Windows: p.book(p.w.defs.yaml()), Board: "windows/proof", SkipUnfit: true,
+	p.launch, err = launch.Prepare(playbook, hosts, launch.Options{
+		RunID: fmt.Sprintf("proof-%d", p.w.seed), Now: p.now(), Windows: p.book(p.w.defs.yaml()), Board: "windows/proof", SkipNoWindow: true,
 		Types: func(name string) (playbooks.Type, bool) {
 			t, ok := proofTypes[name]
 			return playbooks.Type{Name: t.Name, Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost}, ok
 		},
 	})
-	if unfit := new(launch.UnfitError); errors.As(err, &unfit) {
+	if noWindow := new(launch.NoWindowError); errors.As(err, &noWindow) {
 		p.plugins.seen["unfit"]++
 		return false
 	}
@@ -167,7 +167,7 @@ func (p *proof) play() {
 func (p *proof) start() {
 	p.opened++
 	l := &line{q: p.q, skew: p.w.skew, r: rand.New(rand.NewPCG(p.w.seed, uint64(p.opened))), loses: p.r.IntN(3)}
-	w, err := New(Config{Queue: l, Board: l, Payload: p.q.Payload, Plugins: p.plugins, Slots: 1 + p.r.IntN(4), Grace: time.Second, Name: fmt.Sprintf("n%d", p.opened)})
+	w, err := New(Config{Queue: l, Board: l, Payload: p.q.Payload, Plugins: p.plugins, Concurrency: 1 + p.r.IntN(4), Grace: time.Second, Name: fmt.Sprintf("n%d", p.opened)})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func (p *proof) storm() {
 			events = append(events, event{at, func() { p.nodes[i].killed = true; p.nodes[i].stop() }}, event{at + lasts, p.start})
 		case 5:
 			events = append(events, event{at, func() {
-				if _, err := p.q.Wake(context.Background(), p.launch.Run.ID, queue.EventWindow); err != nil {
+				if _, err := p.q.Signal(context.Background(), p.launch.Run.ID, queue.EventWindow); err != nil {
 					p.t.Fatal(err)
 				}
 			}})

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -71,7 +71,7 @@ func TestNoStepOutsideItsWindow(t *testing.T) {
 }
 
 // play runs one scenario in its own bubble.
-func play(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error), careless bool) (bad []string, seen map[string]int) {
+func play(t *testing.T, seed uint64, admit func(stepAdmission) (admission.Answer, error), careless bool) (bad []string, seen map[string]int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { bad, seen = runProof(t, seed, admit, careless) })
 	return bad, seen
@@ -80,48 +80,48 @@ func play(t *testing.T, seed uint64, admit func(admission) (gate.Answer, error),
 // The negative control: with any one guard taken out of the gate, the proof fails.
 func TestProofNoticesARemovedGuard(t *testing.T) {
 	t.Parallel()
-	open := func(r admission) (gate.Answer, error) {
-		return gate.Answer{Open: true, Close: r.late.Add(24 * time.Hour)}, nil
+	open := func(r stepAdmission) (admission.Answer, error) {
+		return admission.Answer{Open: true, Close: r.late.Add(24 * time.Hour)}, nil
 	}
-	strip := func(r admission, take func(*windows.Set)) admission {
-		defs := *r.book.Definitions()
+	strip := func(r stepAdmission, take func(*windows.Set)) stepAdmission {
+		defs := *r.calendar.Definitions()
 		defs.Sets = maps.Clone(defs.Sets)
 		for name, s := range defs.Sets {
 			bare := *s
 			take(&bare)
 			defs.Sets[name] = &bare
 		}
-		r.book = gate.FromDefinitions(&defs)
+		r.calendar = admission.FromDefinitions(&defs)
 		return r
 	}
 	var first sync.Map // books, by what they are asked about
-	for name, admit := range map[string]func(admission) (gate.Answer, error){
+	for name, admit := range map[string]func(stepAdmission) (admission.Answer, error){
 		"the gate at dispatch": open,
-		"the gate before each attempt": func(r admission) (gate.Answer, error) {
+		"the gate before each attempt": func(r stepAdmission) (admission.Answer, error) {
 			if r.attempt > 0 || r.item > 0 {
 				return open(r)
 			}
-			return askBook(r)
+			return askCalendar(r)
 		},
-		"the need": func(r admission) (gate.Answer, error) {
+		"the need": func(r stepAdmission) (admission.Answer, error) {
 			r.question.Need = time.Second
-			return askBook(r)
+			return askCalendar(r)
 		},
-		"freezes": func(r admission) (gate.Answer, error) {
-			return askBook(strip(r, func(s *windows.Set) { s.Deny = nil }))
+		"freezes": func(r stepAdmission) (admission.Answer, error) {
+			return askCalendar(strip(r, func(s *windows.Set) { s.Deny = nil }))
 		},
-		"approvals": func(r admission) (gate.Answer, error) {
-			return askBook(strip(r, func(s *windows.Set) { s.Approval = nil }))
+		"approvals": func(r stepAdmission) (admission.Answer, error) {
+			return askCalendar(strip(r, func(s *windows.Set) { s.Approval = nil }))
 		},
 		"what a running step asks": nil, // its job types take no answer
-		"the queue's clock": func(r admission) (gate.Answer, error) {
+		"the queue's clock": func(r stepAdmission) (admission.Answer, error) {
 			r.early, r.late = time.Now(), time.Now()
-			return askBook(r)
+			return askCalendar(r)
 		},
-		"reading the board again": func(r admission) (gate.Answer, error) {
-			book, _ := first.LoadOrStore(r.question.Change, r.book)
-			r.book = book.(*gate.Book)
-			return askBook(r)
+		"reading the board again": func(r stepAdmission) (admission.Answer, error) {
+			cal, _ := first.LoadOrStore(r.question.Change, r.calendar)
+			r.calendar = cal.(*admission.Calendar)
+			return askCalendar(r)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

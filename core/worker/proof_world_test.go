@@ -152,7 +152,7 @@ func (r proofRule) yaml(i int) string {
 type proofStep struct {
 	name, uses string
 	window     string // as written
-	gated      bool
+	windowed   bool
 	need       time.Duration // own
 	attempts   int
 	interval   time.Duration
@@ -279,11 +279,11 @@ func (w *proofWorld) playbook(r *rand.Rand) {
 		case chance(r, 15):
 			s.window = w.defs.sets[r.IntN(len(w.defs.sets))].name
 		}
-		s.gated = s.window != "none" && s.uses != "cmd"
+		s.windowed = s.window != "none" && s.uses != "cmd"
 		w.steps = append(w.steps, s)
 	}
-	if !slices.ContainsFunc(w.steps, func(s proofStep) bool { return s.gated }) {
-		w.steps[len(w.steps)-1].uses, w.steps[len(w.steps)-1].window, w.steps[len(w.steps)-1].gated = "fw.flash", "", true
+	if !slices.ContainsFunc(w.steps, func(s proofStep) bool { return s.windowed }) {
+		w.steps[len(w.steps)-1].uses, w.steps[len(w.steps)-1].window, w.steps[len(w.steps)-1].windowed = "fw.flash", "", true
 	}
 	w.waves = []string{"[100%]", "[1, 100%]"}[r.IntN(2)]
 }

@@ -111,7 +111,7 @@ func (r *Reporter) state() string {
 		return api.WorkerCordoned
 	case r.overloaded:
 		return api.WorkerOverloaded
-	case w.count() >= w.cfg.Slots:
+	case w.count() >= w.cfg.Concurrency:
 		return api.WorkerBusy
 	}
 	return api.WorkerReady
@@ -121,7 +121,7 @@ func (r *Reporter) state() string {
 func (r *Reporter) post(ctx context.Context, state string, keep time.Duration) {
 	w := r.cfg.Worker
 	doc := api.Worker{
-		Name: w.cfg.Name, Version: r.cfg.Version, Pool: w.cfg.Pool, State: state, Slots: w.cfg.Slots, Running: w.count(), Fixed: r.cfg.Drain == nil,
+		Name: w.cfg.Name, Version: r.cfg.Version, Pool: w.cfg.Pool, State: state, Concurrency: w.cfg.Concurrency, Running: w.count(), Fixed: r.cfg.Drain == nil,
 		Started: r.started.UTC(), Reported: time.Now().UTC(),
 	}
 	if r.cfg.Load != nil {

@@ -69,8 +69,8 @@ func (l *lab) order(o api.Order) {
 	}
 }
 
-// told reads the feed of a run.
-func (l *lab) told(run string) []api.Event {
+// reported reads the feed of a run.
+func (l *lab) reported(run string) []api.Event {
 	l.t.Helper()
 	var all []api.Event
 	for cursor := ""; ; {
@@ -97,7 +97,7 @@ func TestNodeReportsHowItIsAndVanishesWhenItEnds(t *testing.T) {
 		l.plugins.do = sleep(10 * time.Second)
 		_, end := l.reporting(ReportConfig{Version: "v1", Load: func() (float64, float64) { return 0.5, 0.25 }})
 		pass(time.Second)
-		if w, _ := l.shown(); w.State != api.WorkerReady || w.Slots != 4 || w.Version != "v1" || w.CPU != 0.5 || w.Memory != 0.25 {
+		if w, _ := l.shown(); w.State != api.WorkerReady || w.Concurrency != 4 || w.Version != "v1" || w.CPU != 0.5 || w.Memory != 0.25 {
 			t.Errorf("an idle node: %+v", w)
 		}
 		l.submit("r", 6, oneStep)
@@ -184,7 +184,7 @@ func TestEventsOfAJobArePublishedInOrderAndSmall(t *testing.T) {
 		l.results(la)
 		end()
 		var kinds []string
-		for _, e := range l.told("r") {
+		for _, e := range l.reported("r") {
 			kinds = append(kinds, e.Event)
 			switch {
 			case e.Run != "r" || e.Job != "r/0" || e.Host != "h00000":
@@ -214,7 +214,7 @@ func TestFloodIsDroppedAndSaid(t *testing.T) {
 		}
 		p.add(Event{Kind: JobDone, Time: time.Now(), Job: core.JobID{Run: "r"}, Result: &core.Result{Outcome: core.Changed}})
 		p.flush(context.Background())
-		all := l.told("r")
+		all := l.reported("r")
 		if len(all) > publishRate*publishBurst+2 {
 			t.Errorf("%d events were published at once", len(all))
 		}
@@ -228,7 +228,7 @@ func TestFloodIsDroppedAndSaid(t *testing.T) {
 		pass(time.Second) // the next second has room again
 		p.add(event(Output, 1))
 		p.flush(context.Background())
-		if again := l.told("r"); len(again) != len(all)+1 {
+		if again := l.reported("r"); len(again) != len(all)+1 {
 			t.Errorf("%d events after a second, expected %d", len(again), len(all)+1)
 		}
 	})
@@ -246,7 +246,7 @@ func TestEventsThatNobodyTakesAreCounted(t *testing.T) {
 		p.flush(context.Background())
 		p.feed = l.q
 		p.flush(context.Background())
-		if all := l.told("r"); len(all) != 1 || all[0].Event != dropNotice || !strings.HasPrefix(all[0].Text, "1 events") {
+		if all := l.reported("r"); len(all) != 1 || all[0].Event != dropNotice || !strings.HasPrefix(all[0].Text, "1 events") {
 			t.Errorf("events %+v", all)
 		}
 	})
@@ -258,7 +258,7 @@ func TestLargeTextsFitAMessage(t *testing.T) {
 		bad := []byte(strings.Repeat("\x00", 200<<10))
 		p.add(Event{Kind: Output, Time: time.Now(), Job: core.JobID{Run: "r"}, Step: "s", Stdout: bad, Stderr: bad})
 		p.flush(context.Background())
-		if all := l.told("r"); len(all) != 1 || all[0].Event != string(Output) {
+		if all := l.reported("r"); len(all) != 1 || all[0].Event != string(Output) {
 			t.Errorf("events %+v", all)
 		}
 	})

@@ -199,7 +199,7 @@ func TestACheckpointThatIsRefusedSaysSo(t *testing.T) {
 		n := l.start(c)
 		r := l.results(la)[0]
 		n.drain()
-		if r.Outcome != core.Changed || slices.Contains(l.said(JobParked), JobParked) {
+		if r.Outcome != core.Changed || slices.Contains(l.said(JobSuspended), JobSuspended) {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -75,10 +75,10 @@ func (m *machine) resolve(ctx context.Context, index int) (given, error) {
 
 // earlier are the steps and handlers of which the job has a result.
 func (m *machine) earlier() []playbooks.Step {
-	calls := slices.Clone(m.prog.book.Steps[:len(m.state.Done)])
+	calls := slices.Clone(m.prog.playbook.Steps[:len(m.state.Done)])
 	for _, r := range m.state.Handlers.Ran {
-		if i := slices.IndexFunc(m.prog.book.Handlers, func(h playbooks.Step) bool { return h.Name == r.Name }); i >= 0 {
-			calls = append(calls, m.prog.book.Handlers[i])
+		if i := slices.IndexFunc(m.prog.playbook.Handlers, func(h playbooks.Step) bool { return h.Name == r.Name }); i >= 0 {
+			calls = append(calls, m.prog.playbook.Handlers[i])
 		}
 	}
 	return calls
@@ -91,7 +91,7 @@ func (m *machine) fetch(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("secret %s: worker %s was started without secrets: --secrets FILE or --secrets-identity FILE gives it some: %w", name, m.job.w.cfg.Name, core.ErrInvalid)
 	}
 	value, err := source(ctx, secrets.Ask{
-		Name: name, Tenant: m.prog.book.Tenant, Playbook: m.prog.book.Name, Host: m.host, Sealed: m.prog.snapshot.Secrets,
+		Name: name, Tenant: m.prog.playbook.Tenant, Playbook: m.prog.playbook.Name, Host: m.host, Encrypted: m.prog.snapshot.Secrets,
 	})
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (a *attempts) listen() {
 
 func (a *attempts) print(keep *capture, e Event, b []byte) {
 	keep.write(b)
-	a.m.job.say(e)
+	a.m.job.report(e)
 }
 
 // heard takes a piece of output. At the end of a line what is held back for it may be the beginning of a secret is shown where

@@ -67,11 +67,11 @@ func (l *lab) guarded(v *vault, steps string, changes ...change) (core.Result, s
 	if len(res) != 1 {
 		l.t.Fatalf("%d results, expected 1: %+v", len(res), res)
 	}
-	told, err := json.Marshal(res)
+	reported, err := json.Marshal(res)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	text := string(told) + string(la.Run.Payload) + strings.Join(states, "\n")
+	text := string(reported) + string(la.Run.Payload) + strings.Join(states, "\n")
 	for _, e := range l.events {
 		data, err := json.Marshal(e)
 		if err != nil {
@@ -95,7 +95,7 @@ func (s spying) Save(ctx context.Context, save queue.Save) error {
 
 const token, pass2 = "tok-4711/geheim", "correct horse battery"
 
-func TestSecretsShowInNothingThatAJobTells(t *testing.T) {
+func TestSecretsShowInNothingThatAJobReports(t *testing.T) {
 	inLab(t, func(l *lab) {
 		v := &vault{values: map[string]string{"api-token": token, "db": pass2}}
 		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
@@ -120,7 +120,7 @@ func TestSecretsShowInNothingThatAJobTells(t *testing.T) {
 			}
 			return host.Outcome{Changed: true, Reason: "with " + token, Outputs: out}, nil
 		}
-		r, told := l.guarded(v, `
+		r, reported := l.guarded(v, `
 steps:
   - {name: first, uses: command, secrets: {TOKEN: api-token}, retry: {attempts: 2, interval: 1s}, with: {run: x}}
   - {name: second, uses: command, with: {run: "${{ steps.first.outputs.plain }}"}}
@@ -129,8 +129,8 @@ steps:
 			t.Fatalf("%+v", r)
 		}
 		for name, form := range map[string]string{"plain": token, "base64": base64.StdEncoding.EncodeToString([]byte(token))[4:12]} {
-			if strings.Contains(told, form) {
-				t.Errorf("%s is in %s", name, told)
+			if strings.Contains(reported, form) {
+				t.Errorf("%s is in %s", name, reported)
 			}
 		}
 		if s := r.Steps[0]; s.Stdout != "stdout [secret api-token] and dXNlcjp[secret api-token]0=\n" || s.Stderr != "err [secret api-token]" {
@@ -144,7 +144,7 @@ steps:
 			t.Errorf("asked for %s, expected once an attempt, and not again for the step that has none", v.names())
 		}
 		a := v.asked[0]
-		if a.Playbook != "test" || a.Host.Name != "h00000" || a.Sealed == nil {
+		if a.Playbook != "test" || a.Host.Name != "h00000" || a.Encrypted == nil {
 			t.Errorf("asked with %+v", a)
 		}
 	})
@@ -163,10 +163,10 @@ func TestSecretsThatAreNotConcealedAreSeen(t *testing.T) {
 			return host.Outcome{Failed: true, Reason: "reason " + token, Outputs: map[string]any{"x": "output " + token}}, nil
 		}
 		l.careless = true
-		_, told := l.guarded(&vault{values: map[string]string{"api": token}}, "steps: [{name: first, uses: command, secrets: [api], with: {run: x}}]\n")
+		_, reported := l.guarded(&vault{values: map[string]string{"api": token}}, "steps: [{name: first, uses: command, secrets: [api], with: {run: x}}]\n")
 		for _, where := range []string{"stdout " + token, `"diff":"+` + token, "log " + token, "reason " + token, "output " + token, `"json":"` + token} {
-			if !strings.Contains(told, where) {
-				t.Errorf("%q is not seen in %s", where, told)
+			if !strings.Contains(reported, where) {
+				t.Errorf("%q is not seen in %s", where, reported)
 			}
 		}
 	})
@@ -175,7 +175,7 @@ func TestSecretsThatAreNotConcealedAreSeen(t *testing.T) {
 func TestSecretsInParams(t *testing.T) {
 	inLab(t, func(l *lab) {
 		v := &vault{values: map[string]string{"api": token}}
-		r, told := l.guarded(v, `
+		r, reported := l.guarded(v, `
 steps:
   - {name: a, uses: api, foreach: [x, y], secrets: [api], with: {token: "Bearer ${{ secrets.api }} for ${{ item }}"}}
 `)
@@ -183,8 +183,8 @@ steps:
 		if r.Outcome != core.Unchanged || len(calls) != 2 || params(calls[1])["token"] != "Bearer "+token+" for y" {
 			t.Errorf("%+v, %s", r, l.plugins.steps())
 		}
-		if strings.Contains(told, token) {
-			t.Error(told)
+		if strings.Contains(reported, token) {
+			t.Error(reported)
 		}
 	})
 	inLab(t, func(l *lab) { // the worker's own plugin says otherwise than the one that the playbook was checked against
@@ -208,15 +208,15 @@ func TestAStateMayHoldNoSecret(t *testing.T) {
 				refused = c.Checkpoint(ctx, host.State{JSON: json.RawMessage(state)})
 				return host.Outcome{Suspended: true, State: &host.State{JSON: json.RawMessage(state)}}, nil
 			}
-			r, told := l.guarded(&vault{values: map[string]string{"db": pass2}}, steps)
+			r, reported := l.guarded(&vault{values: map[string]string{"db": pass2}}, steps)
 			if refused == nil || !errors.Is(refused, core.ErrInvalid) || !strings.Contains(refused.Error(), "job type command holds the value of secret db") {
 				t.Errorf("checkpoint: %v", refused)
 			}
 			if r.Outcome != core.Failed || !strings.Contains(r.Reason, "job type command holds the value of secret db") {
 				t.Errorf("suspended: %s, %s", r.Outcome, r.Reason)
 			}
-			if strings.Contains(told, pass2) || strings.Contains(told, `\u0063orre`) {
-				t.Error(told)
+			if strings.Contains(reported, pass2) || strings.Contains(reported, `\u0063orre`) {
+				t.Error(reported)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ const (
 type pace struct {
 	beat time.Duration // between beats
 	ttl  time.Duration // after which a silent session is gone
-	look time.Duration // an idle node looks at least so often
+	poll time.Duration // an idle node looks at least so often
 }
 
 // margin is how long before the session may be reaped its jobs are stopped.
@@ -254,7 +254,7 @@ func (s *session) fence(why string) {
 		return
 	}
 	s.w.cfg.Log.Warn("running jobs are stopped: their leases can no longer be trusted", "session", s.id, "why", why)
-	s.w.say(Event{Kind: SessionLost, Text: why})
+	s.w.report(Event{Kind: SessionLost, Text: why})
 	s.w.stopJobs(errSession, func(j *job) bool { return j.session == s })
 }
 

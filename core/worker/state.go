@@ -20,14 +20,14 @@ const stateVersion = 2
 // state is what a parked job takes along: the steps that are done, and where the one
 // that is not stands. Another worker goes on from it without repeating a step.
 type state struct {
-	Version int               `json:"v"`
-	Started time.Time         `json:"started,omitzero"`
-	Took    time.Duration     `json:"took_ns,omitempty"` // worker time of earlier leases
-	Done    []core.StepResult `json:"done,omitempty"`    // a step each, in order
-	Current progress          `json:"current,omitzero"`  // of the step after them
-	Window  *waiting          `json:"window,omitempty"`  // of a job whose steps wait for windows
-	Passed  int               `json:"passed,omitempty"`  // gates of launch.Turns
-	AtGate  bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
+	Version   int               `json:"v"`
+	Started   time.Time         `json:"started,omitzero"`
+	Took      time.Duration     `json:"took_ns,omitempty"` // worker time of earlier leases
+	Done      []core.StepResult `json:"done,omitempty"`    // a step each, in order
+	Current   progress          `json:"current,omitzero"`  // of the step after them
+	Window    *waiting          `json:"window,omitempty"`  // of a job whose steps wait for windows
+	Passed    int               `json:"passed,omitempty"`  // gates of launch.Turns
+	AtBarrier bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
 
 	Handlers *handlersState `json:"handlers,omitempty"`
 }

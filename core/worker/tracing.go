@@ -57,7 +57,7 @@ func (a *attempts) span() (context.Context, trace.Span) {
 }
 
 // endAttempt ends it. A verdict other than that the job is done is how the lease ends in its middle.
-func endAttempt(span trace.Span, outcome core.Outcome, v *verdict) {
+func endAttempt(span trace.Span, outcome core.Outcome, v *result) {
 	text := string(outcome)
 	switch {
 	case v != nil && v.kind != queue.AckDone:

@@ -34,8 +34,8 @@ func TestTrapPrefetchStrandsWork(t *testing.T) { // machinery#559
 		n.drain()
 		m.drain()
 		for i, turn := range f.turns {
-			if turn.Want > c.Slots {
-				t.Errorf("turn %d wanted %d jobs with %d slots", i, turn.Want, c.Slots)
+			if turn.Want > c.Concurrency {
+				t.Errorf("turn %d wanted %d jobs with %d slots", i, turn.Want, c.Concurrency)
 			}
 		}
 		if l.plugins.most > 8 {

@@ -231,7 +231,7 @@ func TestBarrierStaysClosedWhenAHostFailed(t *testing.T) {
 }
 
 // A host that fails behind the barrier is a matter of the budget.
-func TestFailureBehindTheBarrierSpendsTheBudgetOnly(t *testing.T) {
+func TestFailureBehindTheBarrierSpendsTheThresholdOnly(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := &diary{bad: map[string]core.Outcome{"h00003/narrow": core.Failed}}
 		la := l.prepareTurns(hosts(12), "strategy: {waves: [2, 6, 100%], stop_after: 2}\n"+twoPhases)
@@ -398,10 +398,10 @@ func behind(n int) []core.Host {
 	for i := range all {
 		all[i].SSH.ProxyJump = []string{fmt.Sprintf("bastion-%d", i%2)}
 	}
-	one, two, gate := hosts(1)[0], hosts(1)[0], hosts(1)[0]
-	one.Name, two.Name, gate.Name, gate.Address = "bastion-0", "bastion-1", "gate", "192.0.2.1"
+	one, two, barrier := hosts(1)[0], hosts(1)[0], hosts(1)[0]
+	one.Name, two.Name, barrier.Name, barrier.Address = "bastion-0", "bastion-1", "gate", "192.0.2.1"
 	one.SSH.ProxyJump = []string{"root@192.0.2.1:2222"}
-	return append(all, one, two, gate)
+	return append(all, one, two, barrier)
 }
 
 // together names a host that was worked on at the same time as one of its bastions, or "".
@@ -485,9 +485,9 @@ func TestBarrierOverALostQueue(t *testing.T) {
 				la := l.prepareTurns(hosts(24), "strategy: {waves: [4, 100%]}\n"+twoPhases)
 				n := l.start(l.config())
 				ctx, cancel := context.WithTimeout(context.Background(), lost)
-				var settled []queue.Settled
+				var finished []queue.FinishedJobs
 				_, err := enginetest.Drive(ctx, l.q, la, enginetest.Options{OnRecord: func(r core.Result) {
-					settled = append(settled, queue.Settled{Index: r.Job.Index, Count: 1, Outcome: r.Outcome})
+					finished = append(finished, queue.FinishedJobs{Index: r.Job.Index, Count: 1, Outcome: r.Outcome})
 				}})
 				cancel()
 				if !errors.Is(err, context.DeadlineExceeded) {
@@ -500,19 +500,19 @@ func TestBarrierOverALostQueue(t *testing.T) {
 				for _, c := range d.calls {
 					narrowed = narrowed || c.step == "narrow"
 				}
-				slices.SortFunc(settled, func(a, b queue.Settled) int { return a.Index - b.Index })
+				slices.SortFunc(finished, func(a, b queue.FinishedJobs) int { return a.Index - b.Index })
 
 				fresh := memory.New(memory.Options{})
 				defer fresh.Shutdown()
 				l.q.Shutdown()
 				l.q = fresh
-				la.Run.Settled = settled
+				la.Run.FinishedJobs = finished
 				if _, err := queue.SubmitOne(context.Background(), fresh, la.Run); err != nil {
 					t.Fatal(err)
 				}
 				n = l.start(l.config())
 				defer n.drain()
-				status, err := enginetest.Drive(context.Background(), fresh, la, enginetest.Options{Joins: true, Recorded: settled})
+				status, err := enginetest.Drive(context.Background(), fresh, la, enginetest.Options{Joins: true, Recorded: finished})
 				if err != nil || status.Outcomes[core.Changed] != 24 {
 					t.Fatalf("%+v, %v", status, err)
 				}
@@ -526,7 +526,7 @@ func TestBarrierOverALostQueue(t *testing.T) {
 						t.Errorf("%s was widened after the first was narrowed", h.Name)
 					}
 				}
-				t.Logf("%d recorded, narrowed before: %v", len(settled), narrowed)
+				t.Logf("%d recorded, narrowed before: %v", len(finished), narrowed)
 			})
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/gate"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/windows"
@@ -18,33 +18,33 @@ import (
 // Pauses of a job that waits, for its window or because it wants to: a script that always asks for no time at all
 // would go round without end.
 const (
-	askAgain   = 10 * time.Second // the board or the queue's clock could not be read
-	lookAgain  = time.Hour        // the longest that a job waits without asking anew
-	leastPause = time.Second      // nothing asks, or comes back, faster than this, whatever the answers are
-	bookAge    = 2 * time.Second  // how old definitions may be for a step that runs
+	askAgain    = 10 * time.Second // the board or the queue's clock could not be read
+	pollAgain   = time.Hour        // the longest that a job waits without asking anew
+	leastPause  = time.Second      // nothing asks, or comes back, faster than this, whatever the answers are
+	calendarAge = 2 * time.Second  // how old definitions may be for a step that runs
 )
 
-// admission asks whether an attempt of a gated step may begin.
-type admission struct {
-	book        *gate.Book
-	question    gate.Question
+// stepAdmission asks whether an attempt of a gated step may begin.
+type stepAdmission struct {
+	calendar    *admission.Calendar
+	question    admission.Question
 	early, late time.Time // the queue's clock is between them
 	attempt     int       // made before on the present item
 	item        int       // of foreach, from 0
 }
 
-// askBook asks on the safe side of what is known of the clock: the window must have opened by its
+// askCalendar asks on the safe side of what is known of the clock: the window must have opened by its
 // earliest reading, and fit by its latest.
-func askBook(r admission) (gate.Answer, error) {
+func askCalendar(r stepAdmission) (admission.Answer, error) {
 	early, late := r.early.Truncate(time.Second), r.late
 	if q := r.question; q.Need > 0 {
-		e, err := r.book.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets}).Explain(early, time.Second)
+		e, err := r.calendar.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets}).Explain(early, time.Second)
 		if err == nil && e.Window != nil {
 			late = started(late, e.Window.Open)
 		}
 		r.question.Need += max(late.Sub(early), 0)
 	}
-	return r.book.Ask(early, r.question)
+	return r.calendar.Ask(early, r.question)
 }
 
 // started is from when what starts at late counts. Windows are right to the second, and a lease comes milliseconds after
@@ -60,46 +60,46 @@ func started(late, open time.Time) time.Time {
 type window struct {
 	w        *Worker
 	board    string
-	gated    bool
-	resumed  bool          // it goes on with what it began: windows do not stop it
-	question gate.Question // at the attempt's begin
-	share    time.Duration // of the question's need: the present item's own
+	windowed bool
+	resumed  bool               // it goes on with what it began: windows do not stop it
+	question admission.Question // at the attempt's begin
+	share    time.Duration      // of the question's need: the present item's own
 
 	mu    sync.Mutex
 	begun time.Time // local: admitted, or when it was last allowed to begin
 }
 
 // question is what to ask before step i, for items that are left of it.
-func (m *machine) question(i, done, items int) (q gate.Question, share time.Duration, gated bool) {
+func (m *machine) question(i, done, items int) (q admission.Question, share time.Duration, windowed bool) {
 	w := m.prog.snapshot.Windows
 	missed := 0
 	if m.state.Window != nil {
 		missed = m.state.Window.Missed
 	}
-	q, gated = w.Question(m.prog.steps, i, m.host, missed)
+	q, windowed = w.Question(m.prog.steps, i, m.host, missed)
 	s := m.prog.calls[i]
 	own := cmp.Or(s.Needs, w.Needs[s.Name])
 	if q.Need > 0 && items > 1 { // a step's need is that of all its items; those done need nothing more
 		share = own / time.Duration(items)
 		q.Need -= share * time.Duration(done)
-		return q, share, gated
+		return q, share, windowed
 	}
-	return q, own, gated
+	return q, own, windowed
 }
 
 // admit decides whether an attempt may begin: nil is that it may.
-func (a *attempts) admit() *verdict {
+func (a *attempts) admit() *result {
 	a.window = &window{begun: time.Now()}
 	m := a.m
 	if m.prog.steps == nil {
 		return nil
 	}
-	q, share, gated := m.question(a.index, a.cur.Item, a.items)
-	if !gated {
+	q, share, windowed := m.question(a.index, a.cur.Item, a.items)
+	if !windowed {
 		return nil
 	}
 	a.window = &window{
-		w: m.job.w, board: m.prog.snapshot.Windows.Board, gated: true, begun: time.Now(), question: q, share: share,
+		w: m.job.w, board: m.prog.snapshot.Windows.Board, windowed: true, begun: time.Now(), question: q, share: share,
 	}
 	if a.cur.Resumed && a.cur.Plugin != nil && !a.cur.Held {
 		a.window.resumed = true // what began must end: a rollback outranks the window
@@ -124,26 +124,26 @@ func (a *attempts) admit() *verdict {
 }
 
 // ready reads the definitions and the clock. The verdict is that of a job that must ask again.
-func (m *machine) ready(step string) (admission, *verdict) {
-	book, err := m.job.w.windows.Read(m.job.ctx, m.prog.snapshot.Windows.Board, 0)
+func (m *machine) ready(step string) (stepAdmission, *result) {
+	cal, err := m.job.w.windows.Read(m.job.ctx, m.prog.snapshot.Windows.Board, 0)
 	if m.job.ctx.Err() != nil {
 		v, _ := m.between(step)
-		return admission{}, &v
+		return stepAdmission{}, &v
 	}
 	if err != nil {
-		return admission{}, m.park(step, "closed, for its windows are not known: "+err.Error(), askAgain)
+		return stepAdmission{}, m.suspend(step, "closed, for its windows are not known: "+err.Error(), askAgain)
 	}
 	early, late, known := m.job.w.clock.now()
 	if !known {
-		return admission{}, m.park(step, "closed, for the queue's clock is not known", askAgain)
+		return stepAdmission{}, m.suspend(step, "closed, for the queue's clock is not known", askAgain)
 	}
-	return admission{book: book, early: early, late: late}, nil
+	return stepAdmission{calendar: cal, early: early, late: late}, nil
 }
 
 // wait parks the job until its next start, or ends it when it has waited long enough.
-func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
+func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *result {
 	if answer.Reapprove && m.onlyInDoubt(r) {
-		return m.park(step, "closed, for the queue's clock is in doubt: "+answer.Reason, askAgain)
+		return m.suspend(step, "closed, for the queue's clock is in doubt: "+answer.Reason, askAgain)
 	}
 	w := waiting{}
 	if m.state.Window != nil {
@@ -172,36 +172,36 @@ func (m *machine) wait(step string, r admission, answer gate.Answer) *verdict {
 		v.code = core.NeedsReapproval
 		return &v
 	}
-	after := lookAgain // at least: definitions may change between this answer and the queue's taking it, and their wake pass by
+	after := pollAgain // at least: definitions may change between this answer and the queue's taking it, and their wake pass by
 	if !answer.Next.IsZero() {
 		after = max(min(after, answer.Next.Sub(r.early)), leastPause)
 	}
-	return m.park(step, answer.Reason, after)
+	return m.suspend(step, answer.Reason, after)
 }
 
 // onlyInDoubt tells whether a window would be left if the queue's clock were known: by how much it is
 // not comes on top of what the step needs. Doubt ends, and must not end a job.
-func (m *machine) onlyInDoubt(r admission) bool {
+func (m *machine) onlyInDoubt(r stepAdmission) bool {
 	r.late = r.early
 	answer, err := m.job.w.admit(r)
 	return err == nil && !answer.Reapprove
 }
 
-// park lets the job wait for its window, without slot and locks.
-func (m *machine) park(step, reason string, after time.Duration) *verdict {
-	return &verdict{kind: queue.AckSuspend, step: step, reason: reason, after: after, event: queue.EventWindow}
+// suspend lets the job wait for its window, without slot and locks.
+func (m *machine) suspend(step, reason string, after time.Duration) *result {
+	return &result{kind: queue.AckSuspend, step: step, reason: reason, after: after, event: queue.EventWindow}
 }
 
 // evidence is the window that an attempt starts in.
-func evidence(r admission) *core.Window {
+func evidence(r stepAdmission) *core.Window {
 	q := r.question
 	w := &core.Window{Set: q.Set, Started: r.early.UTC().Truncate(time.Millisecond)}
-	e, err := r.book.Compiled(r.early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets}).Explain(r.early, time.Second)
+	e, err := r.calendar.Compiled(r.early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets}).Explain(r.early, time.Second)
 	if err != nil || e.Window == nil {
 		return w
 	}
 	w.Open, w.Close, w.Rules = e.Window.Open.UTC(), e.Window.Close.UTC(), e.Window.Rules
-	if set := r.book.Definitions().Sets[q.Set]; set != nil {
+	if set := r.calendar.Definitions().Sets[q.Set]; set != nil {
 		w.Approvals = approvals(set, w.Rules)
 	}
 	return w
@@ -229,18 +229,18 @@ type sight struct {
 	late time.Time // the queue's clock at the latest
 }
 
-// look is how a window stands now, by definitions that were read not longer than age ago. With an
+// poll is how a window stands now, by definitions that were read not longer than age ago. With an
 // error it is by those last read; it has no set where there are none, or the clock is not known.
-func (w *Worker) look(ctx context.Context, board string, q gate.Question, age time.Duration) (sight, error) {
-	book, err := w.windows.Read(ctx, board, age)
-	if book == nil {
+func (w *Worker) poll(ctx context.Context, board string, q admission.Question, age time.Duration) (sight, error) {
+	cal, err := w.windows.Read(ctx, board, age)
+	if cal == nil {
 		return sight{}, err
 	}
 	early, late, known := w.clock.now()
 	if !known {
 		return sight{}, fmt.Errorf("the queue's clock is not known: %w", core.ErrUnavailable)
 	}
-	c := book.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
+	c := cal.Compiled(early, q.Set, windows.Work{Change: q.Change, Targets: q.Targets})
 	e, explainErr := c.Explain(early.Truncate(time.Second), time.Second)
 	return sight{e, c, late}, cmp.Or(err, explainErr)
 }
@@ -265,7 +265,7 @@ func (s sight) lacks(need time.Duration) string {
 // call: why it must wait after all, or "". It is asked of the board as it is now. While that cannot be read, nothing begins.
 func (a *window) mayBegin(ctx context.Context) string {
 	if !a.resumed {
-		s, err := a.w.look(ctx, a.board, a.question, 0)
+		s, err := a.w.poll(ctx, a.board, a.question, 0)
 		if err != nil {
 			return "its windows are not known: " + err.Error()
 		}
@@ -282,7 +282,7 @@ func (a *window) mayBegin(ctx context.Context) string {
 // stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
 // not known stops nothing that runs.
 func (a *window) stopHere(ctx context.Context) string {
-	s, _ := a.w.look(ctx, a.board, a.question, bookAge)
+	s, _ := a.w.poll(ctx, a.board, a.question, calendarAge)
 	if !s.stops() {
 		return ""
 	}
@@ -291,7 +291,7 @@ func (a *window) stopHere(ctx context.Context) string {
 
 // mayStart is a running step's question before what cannot be undone: why it must wait, or "".
 func (a *window) mayStart(ctx context.Context, need time.Duration) string {
-	s, err := a.w.look(ctx, a.board, a.question, 0)
+	s, err := a.w.poll(ctx, a.board, a.question, 0)
 	if err != nil {
 		return "its windows are not known: " + err.Error()
 	}
@@ -308,11 +308,11 @@ func (a *window) mayStart(ctx context.Context, need time.Duration) string {
 }
 
 // held parks a job whose job type stopped for its window.
-func (a *attempts) held(out host.Outcome) *verdict {
+func (a *attempts) held(out host.Outcome) *result {
 	a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, true
 	m := a.m
-	if !a.window.gated {
-		return m.park(a.name, out.Reason, max(out.ResumeAfter, askAgain))
+	if !a.window.windowed {
+		return m.suspend(a.name, out.Reason, max(out.ResumeAfter, askAgain))
 	}
 	r, v := m.ready(a.name)
 	if v != nil {
@@ -321,7 +321,7 @@ func (a *attempts) held(out host.Outcome) *verdict {
 	r.question, _, _ = m.question(a.index, a.cur.Item, a.items)
 	answer, err := m.job.w.admit(r)
 	if err != nil || answer.Open { // it is the job type that cannot begin now: another look, not at once
-		return m.park(a.name, out.Reason, askAgain)
+		return m.suspend(a.name, out.Reason, askAgain)
 	}
 	v = m.wait(a.name, r, answer)
 	if v.kind == queue.AckSuspend {
@@ -332,17 +332,17 @@ func (a *attempts) held(out host.Outcome) *verdict {
 
 // stillOpen holds a step that waits for no window itself, where one before it did: under
 // overrun: stop_at_checkpoint nothing more of the job starts after its window has closed.
-func (m *machine) stillOpen(i int, step string) *verdict {
+func (m *machine) stillOpen(i int, step string) *result {
 	cur := &m.state.Current
 	w := m.state.Window
 	if m.prog.steps == nil || w == nil || !w.Began || cur.Attempts > 0 || cur.Item > 0 || cur.Plugin != nil {
 		return nil
 	}
-	if _, _, gated := m.question(i, 0, 1); gated {
+	if _, _, windowed := m.question(i, 0, 1); windowed {
 		return nil // it asks for itself
 	}
 	q, _, _ := m.question(w.Step, 0, 1)
-	if s, err := m.job.w.look(m.job.ctx, m.prog.snapshot.Windows.Board, q, 0); err == nil && !s.stops() || err != nil && !w.Stop {
+	if s, err := m.job.w.poll(m.job.ctx, m.prog.snapshot.Windows.Board, q, 0); err == nil && !s.stops() || err != nil && !w.Stop {
 		return nil
 	}
 	r, v := m.ready(step)

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/calendar"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -27,9 +27,9 @@ window_sets:
     allow: [{id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}]
 `
 
-func book(t *testing.T, text string) *gate.Book {
+func book(t *testing.T, text string) *admission.Calendar {
 	t.Helper()
-	b, err := gate.NewBook([]windows.Document{{File: "windows.yaml", Data: []byte(text)}})
+	b, err := admission.NewCalendar([]windows.Document{{File: "windows.yaml", Data: []byte(text)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +48,8 @@ func (l *lab) post(run, text string) {
 	}
 }
 
-// gated launches on n hosts of window set night, with definitions posted.
-func (l *lab) gated(id string, n int, text, steps string) *launch.Launch {
+// windowed launches on n hosts of window set night, with definitions posted.
+func (l *lab) windowed(id string, n int, text, steps string) *launch.Launch {
 	l.t.Helper()
 	l.post(id, text) // first: a worker that waits takes the run as soon as it is there
 	return l.submit(id, n, "window: night\n"+steps, func(o *launch.Options, _ *queue.Run) {
@@ -59,7 +59,7 @@ func (l *lab) gated(id string, n int, text, steps string) *launch.Launch {
 	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job at once
 }
 
-func (l *lab) gatedConfig() Config {
+func (l *lab) windowedConfig() Config {
 	c := l.config()
 	c.Board = l.q
 	return c
@@ -91,13 +91,13 @@ func TestStepWaitsForItsWindow(t *testing.T) {
 	inDays(t, func(l *lab) {
 		pass(5 * time.Hour)
 		starts := l.starts(10 * time.Minute)
-		la := l.gated("r", 1, night, `
+		la := l.windowed("r", 1, night, `
 steps:
   - {name: stage, uses: command, with: {run: x}}
   - {name: flash, uses: firmware.set, needs: 30m, with: {v: 1}}
   - {name: look, uses: command, with: {run: x}}
 `)
-		n := l.start(l.gatedConfig())
+		n := l.start(l.windowedConfig())
 		pass(time.Hour)
 		s, err := l.q.Status(context.Background(), "r")
 		if err != nil || s.Deferred != 1 || s.InFlight != 0 || len(n.Running()) != 0 {
@@ -125,8 +125,8 @@ steps:
 func TestNeedThatEqualsTheWindowFits(t *testing.T) {
 	inDays(t, func(l *lab) {
 		starts := l.starts(time.Hour)
-		la := l.gated("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: 4h, with: {v: 1}}]")
-		n := l.start(l.gatedConfig())
+		la := l.windowed("r", 1, night, "steps: [{name: flash, uses: firmware.set, needs: 4h, with: {v: 1}}]")
+		n := l.start(l.windowedConfig())
 		r := l.results(la)[0]
 		n.drain()
 		if r.Outcome != core.Changed || !(*starts)[0].at.Truncate(time.Second).Equal(hour(22)) {
@@ -135,7 +135,7 @@ func TestNeedThatEqualsTheWindowFits(t *testing.T) {
 	})
 }
 
-func TestEachAttemptIsGated(t *testing.T) {
+func TestEachAttemptWaitsForItsWindow(t *testing.T) {
 	const retry = "steps: [{name: flash, uses: firmware.set, needs: 30m, with: {v: 1}, retry: {attempts: 2, interval: %s}}]"
 	for name, tc := range map[string]struct {
 		steps string
@@ -164,8 +164,8 @@ func TestEachAttemptIsGated(t *testing.T) {
 					out.Failed = fail && first
 					return out, err
 				}
-				la := l.gated("r", 1, night, tc.steps)
-				n := l.start(l.gatedConfig())
+				la := l.windowed("r", 1, night, tc.steps)
+				n := l.start(l.windowedConfig())
 				r := l.results(la)[0]
 				n.drain()
 				if r.Outcome != core.Changed {
@@ -196,8 +196,8 @@ func TestTrapLateFreezeHoldsWhatIsQueued(t *testing.T) { // a freeze that is mad
 	inDays(t, func(l *lab) {
 		pass(5 * time.Hour)
 		starts := l.starts(10 * time.Minute)
-		la := l.gated("r", 3, night, flash)
-		n := l.start(l.gatedConfig())
+		la := l.windowed("r", 3, night, flash)
+		n := l.start(l.windowedConfig())
 		pass(time.Hour)
 		l.post("r", frozen)
 		rs := l.results(la)
@@ -220,12 +220,12 @@ func TestTrapRevokedApprovalStartsNothing(t *testing.T) {
 			return night + "    approval: {by: cab, until: \"2000-03-01\"" + more + "}\n"
 		}
 		l.starts(100 * time.Minute)
-		la := l.gated("r", 1, approved(""), `
+		la := l.windowed("r", 1, approved(""), `
 steps:
   - {name: one, uses: firmware.set, needs: 5m, with: {v: 1}}
   - {name: two, uses: firmware.set, needs: 5m, with: {v: 1}}
 `)
-		n := l.start(l.gatedConfig())
+		n := l.start(l.windowedConfig())
 		pass(time.Hour)
 		l.post("r", approved(`, revoked: "2000-01-01T01:00:00Z"`))
 		r := l.results(la)[0]
@@ -240,10 +240,10 @@ func TestTrapRebootOneSecondBeforeTheWindow(t *testing.T) { // rebootmgr#10: loo
 	inDays(t, func(l *lab) {
 		pass(5 * time.Hour)
 		starts := l.starts(time.Minute)
-		la := l.gated("r", 1, night, flash)
-		n := l.start(l.gatedConfig())
+		la := l.windowed("r", 1, night, flash)
+		n := l.start(l.windowedConfig())
 		pass(17*time.Hour - 500*time.Millisecond)
-		if k, err := l.q.Wake(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
+		if k, err := l.q.Signal(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
 			t.Fatal(k, err)
 		}
 		r := l.results(la)[0]
@@ -260,7 +260,7 @@ func TestTrapWorkersClockDecidesNothing(t *testing.T) {
 			inDays(t, func(l *lab) {
 				pass(21*time.Hour + 30*time.Minute)
 				starts := l.starts(time.Minute)
-				la := l.gated("r", 1, night, flash)
+				la := l.windowed("r", 1, night, flash)
 				c := l.config()
 				far := &line{q: l.q, skew: skew}
 				c.Queue, c.Board = far, far
@@ -294,8 +294,8 @@ func TestCarryOver(t *testing.T) {
 			inDays(t, func(l *lab) {
 				pass(5 * time.Hour)
 				l.starts(time.Minute)
-				la := l.gated("r", 1, twice, flash)
-				n := l.start(l.gatedConfig())
+				la := l.windowed("r", 1, twice, flash)
+				n := l.start(l.windowedConfig())
 				for i := range tc.lost {
 					pass(time.Until(hour(float64(22 + 24*i)).Add(-time.Minute)))
 					l.post("r", twice+fmt.Sprintf("    deny: [{use: freeze/f}]\nfreezes:\n  f: {timezone: UTC, from: \"2000-01-0%dT12:00\", to: \"2000-01-0%dT12:00\"}\n", i+1, i+2))
@@ -312,11 +312,11 @@ func TestCarryOver(t *testing.T) {
 		inDays(t, func(l *lab) {
 			pass(5 * time.Hour)
 			l.starts(time.Minute)
-			la := l.gated("r", 1, twice, flash)
-			n := l.start(l.gatedConfig())
+			la := l.windowed("r", 1, twice, flash)
+			n := l.start(l.windowedConfig())
 			for range 5 {
 				pass(50 * time.Minute)
-				if k, err := l.q.Wake(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
+				if k, err := l.q.Signal(context.Background(), "r", queue.EventWindow); err != nil || k != 1 {
 					t.Fatal(k, err)
 				}
 			}
@@ -348,10 +348,10 @@ func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 			inDays(t, func(l *lab) {
 				pass(5 * time.Hour)
 				l.starts(time.Minute)
-				la := l.gated("r", 2, once, tc.strategy+flash)
+				la := l.windowed("r", 2, once, tc.strategy+flash)
 				l.post("r", once+fmt.Sprintf(freeze, hour(tc.frozen).Format("2006-01-02T15:04")))
 				pass(time.Until(hour(tc.comes)))
-				n := l.start(l.gatedConfig())
+				n := l.start(l.windowedConfig())
 				if tc.strategy != "" {
 					all := 0
 					if err := queue.AdjustOne(context.Background(), l.q, "r", queue.Adjust{Limit: &all}); err != nil {
@@ -407,7 +407,7 @@ func TestUnreadableBoardIsClosed(t *testing.T) {
 			inDays(t, func(l *lab) {
 				pass(22 * time.Hour)
 				starts := l.starts(time.Minute)
-				la := l.gated("r", 1, night, flash)
+				la := l.windowed("r", 1, night, flash)
 				c, board := l.config(), &line{q: l.q}
 				c.Board = board
 				tc.spoil(l, board)
@@ -418,7 +418,7 @@ func TestUnreadableBoardIsClosed(t *testing.T) {
 				}
 				l.mu.Lock()
 				for _, e := range l.events {
-					if e.Kind == JobParked && !strings.Contains(e.Text, tc.says) {
+					if e.Kind == JobSuspended && !strings.Contains(e.Text, tc.says) {
 						t.Errorf("said: %s", e.Text)
 					}
 				}
@@ -446,9 +446,9 @@ func TestWaitingHoldsNothing(t *testing.T) {
 	inDays(t, func(l *lab) {
 		pass(5 * time.Hour)
 		l.starts(time.Minute)
-		la := l.gated("r", 1, night, flash)
-		c := l.gatedConfig()
-		c.Slots = 1
+		la := l.windowed("r", 1, night, flash)
+		c := l.windowedConfig()
+		c.Concurrency = 1
 		n := l.start(c)
 		pass(time.Minute)
 		other := l.submit("other", 1, oneStep)
@@ -473,8 +473,8 @@ window_sets:
 	for begin, want := range map[time.Duration]string{20 * time.Hour: "acme-cab", time.Hour: "acme-cab CHG0041"} {
 		inDays(t, func(l *lab) {
 			pass(begin)
-			la := l.gated("r", 1, set, flash)
-			n := l.start(l.gatedConfig())
+			la := l.windowed("r", 1, set, flash)
+			n := l.start(l.windowedConfig())
 			r := l.results(la)[0]
 			n.drain()
 			if w := r.Steps[0].Window; w == nil || strings.Join(w.Approvals, " ") != want || w.Started.Before(w.Open) || !w.Started.Before(w.Close) {
@@ -487,7 +487,7 @@ window_sets:
 // Launch refuses it; should it come all the same, an unknown need is an error and no 0.
 func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown run time as none
 	inDays(t, func(l *lab) {
-		la := l.gated("r", 1, night, flash)
+		la := l.windowed("r", 1, night, flash)
 		snap := la.Snapshot
 		snap.Run, snap.Source = "r2", strings.Replace(snap.Source, "needs: 30m, ", "", 1)
 		run := la.Run
@@ -499,7 +499,7 @@ func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown 
 		if _, err = queue.SubmitOne(context.Background(), l.q, run); err != nil {
 			t.Fatal(err)
 		}
-		n := l.start(l.gatedConfig())
+		n := l.start(l.windowedConfig())
 		later := *la
 		later.Run = run
 		r := l.results(&later)[0]
@@ -531,9 +531,9 @@ func TestHeldForNoWindow(t *testing.T) {
 // A worker that cannot be reached by the board for long must not hold its jobs up one after the other.
 func TestSilentBoardHoldsNobodyUp(t *testing.T) {
 	inDays(t, func(l *lab) {
-		la := l.gated("r", 50, night, flash)
-		c := l.gatedConfig()
-		c.Slots, c.Board = 50, silent{l.q}
+		la := l.windowed("r", 50, night, flash)
+		c := l.windowedConfig()
+		c.Concurrency, c.Board = 50, silent{l.q}
 		n := l.start(c)
 		pass(callTimeout + time.Second)
 		if running := n.Running(); len(running) != 0 {
@@ -583,9 +583,9 @@ func TestFaultR7NothingBeginsWithLessThanItNeeds(t *testing.T) {
 					begun = true
 					return host.Outcome{Changed: true}, nil
 				}
-				n := l.start(l.gatedConfig())
+				n := l.start(l.windowedConfig())
 				pass(tc.at) // nothing comes between a submit and its lease
-				l.gated("r", 1, night, flash)
+				l.windowed("r", 1, night, flash)
 				pass(2 * time.Second)
 				if begun != tc.wants {
 					t.Errorf("began: %v, expected %v", begun, tc.wants)

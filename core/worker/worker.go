@@ -17,10 +17,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/configs"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
@@ -37,12 +37,12 @@ type Plugins interface {
 
 // Config says what a worker works on and with. Queue, Payload and Plugins must be set.
 type Config struct {
-	Queue   queue.Worker
-	Payload func(ctx context.Context, run string) ([]byte, error) // queue.Inspect has it
-	Plugins Plugins
-	Name    string // of the node, in results and sessions; "worker" when empty
-	Slots   int    // jobs at once; 64 when zero
-	Pool    string // whose hosts it reaches: jobs on hosts of another pool fail; "" takes every host
+	Queue       queue.Worker
+	Payload     func(ctx context.Context, run string) ([]byte, error) // queue.Inspect has it
+	Plugins     Plugins
+	Name        string // of the node, in results and sessions; "worker" when empty
+	Concurrency int    // jobs at once; 64 when zero
+	Pool        string // whose hosts it reaches: jobs on hosts of another pool fail; "" takes every host
 
 	// Load measures the node, each from 0 to 1. While it is over Limits no new job is
 	// taken. Nil means that the node's load does not matter; NodeLoad is the real one.
@@ -95,14 +95,14 @@ func New(c Config) (*Worker, error) {
 	switch {
 	case c.Queue == nil, c.Payload == nil, c.Plugins == nil:
 		return nil, fmt.Errorf("worker: Queue, Payload and Plugins must be set: %w", core.ErrInvalid)
-	case c.Slots < 0:
-		return nil, fmt.Errorf("worker: %d slots: expected 1 or more: %w", c.Slots, core.ErrInvalid)
+	case c.Concurrency < 0:
+		return nil, fmt.Errorf("worker: %d slots: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
 	}
 	if c.Name == "" {
 		c.Name = "worker"
 	}
-	if c.Slots == 0 {
-		c.Slots = 64
+	if c.Concurrency == 0 {
+		c.Concurrency = 64
 	}
 	if c.Grace <= 0 {
 		c.Grace = 5 * time.Second
@@ -125,9 +125,9 @@ func New(c Config) (*Worker, error) {
 		drain:     make(chan struct{}),
 		programs:  newPrograms(c.Payload, c.Plugins.Type),
 		windows:   calendar.NewReader(c.Board),
-		admit:     askBook,
+		admit:     askCalendar,
 		conceal:   (*redact.Set).Add,
-		pace:      pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, look: backstop},
+		pace:      pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, poll: backstop},
 		running:   map[uint64]*job{},
 		suspended: suspended,
 	}
@@ -145,9 +145,9 @@ type Worker struct {
 	windows   *calendar.Reader
 	clock     clock
 	pace      pace
-	admit     func(admission) (gate.Answer, error)     // askBook; tests put defective ones in its place
-	conceal   func(*redact.Set, ...redact.Value) error // (*redact.Set).Add; the same
-	suspended func() time.Duration                     // how long the machine was suspended since its boot; the same
+	admit     func(stepAdmission) (admission.Answer, error) // askCalendar; tests put defective ones in its place
+	conceal   func(*redact.Set, ...redact.Value) error      // (*redact.Set).Add; the same
+	suspended func() time.Duration                          // how long the machine was suspended since its boot; the same
 
 	cordoned atomic.Bool  // nothing new is taken
 	draining atomic.Bool  // Run's context has ended
@@ -199,17 +199,17 @@ func (w *Worker) Running() []Running {
 
 // Stats is how a node is.
 type Stats struct {
-	Slots, Running int
-	QueueAway      bool
-	WindowsMissed  int64 // since the start: a job was promised a window that was then of no use
-	ClockLeaps     int64 // since the start: of the queue's clock
+	Concurrency, Running int
+	QueueAway            bool
+	WindowsMissed        int64 // since the start: a job was promised a window that was then of no use
+	ClockLeaps           int64 // since the start: of the queue's clock
 }
 
 // Stats tells. Safe for concurrent use.
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Stats{Slots: w.cfg.Slots, Running: len(w.running), QueueAway: w.away.Lasts(), WindowsMissed: w.missed.Load(), ClockLeaps: w.leaps.Load()}
+	return Stats{Concurrency: w.cfg.Concurrency, Running: len(w.running), QueueAway: w.away.Lasts(), WindowsMissed: w.missed.Load(), ClockLeaps: w.leaps.Load()}
 }
 
 // Name is the node's.
@@ -246,7 +246,7 @@ func (w *Worker) queueAway(err error) {
 	w.cfg.Log.Warn("the queue does not answer; running jobs go on while their leases are safe, then they are stopped: check Redis, its Sentinels and the network",
 		"for", lasts.Round(time.Second).String(), "err", err)
 	if lasts == 0 {
-		w.say(Event{Kind: QueueAway, Text: err.Error()})
+		w.report(Event{Kind: QueueAway, Text: err.Error()})
 	}
 }
 
@@ -257,21 +257,21 @@ func (w *Worker) queueBack() {
 	}
 	text := fmt.Sprintf("the queue answers again after %v; calls that failed: %d", lasted.Round(time.Second/10), failed)
 	w.cfg.Log.Info(text)
-	w.say(Event{Kind: QueueBack, Text: text})
+	w.report(Event{Kind: QueueBack, Text: text})
 }
 
 // heard takes in the queue's clock, and reports a leap of it once.
 func (w *Worker) heard(sent, said time.Time) {
-	leap := w.clock.tell(sent, said, w.suspended())
+	leap := w.clock.report(sent, said, w.suspended())
 	if leap == 0 {
 		return
 	}
 	w.leaps.Add(1)
 	w.cfg.Log.Warn("the queue's clock leaped: leases and delays go on, times of day follow it; check the clocks of the Redis servers (chronyc tracking)", "by", leap.Round(time.Second/10).String())
-	w.say(Event{Kind: ClockLeaped, After: leap, Text: fmt.Sprintf("the queue's clock leaped by %v", leap.Round(time.Second/10))})
+	w.report(Event{Kind: ClockLeaped, After: leap, Text: fmt.Sprintf("the queue's clock leaped by %v", leap.Round(time.Second/10))})
 }
 
-func (w *Worker) say(e Event) {
+func (w *Worker) report(e Event) {
 	e.Time = time.Now()
 	w.cfg.Events(e)
 }

@@ -27,14 +27,14 @@ func TestNewChecksItsConfig(t *testing.T) {
 	}
 	inLab(t, func(l *lab) {
 		c := l.config()
-		c.Slots = -1
+		c.Concurrency = -1
 		if _, err := New(c); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "-1 slots") {
 			t.Errorf("negative slots: %v", err)
 		}
 	})
 }
 
-func TestSlotsAreNeverExceeded(t *testing.T) {
+func TestConcurrencyIsNeverExceeded(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Second)
 		la := l.submit("r", 41, oneStep)
@@ -317,7 +317,7 @@ func TestSnapshotOfARun(t *testing.T) {
 	})
 }
 
-func TestEventsTellAJobsStory(t *testing.T) {
+func TestEventsReportAJobsStory(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
 			c.Sink(host.Event{Stdout: []byte("out")})

@@ -122,7 +122,7 @@ func (r *record) good() bool {
 	return false
 }
 
-func (r *record) settled() bool {
+func (r *record) finished() bool {
 	return r.err == nil && !r.out.TimedOut && !r.out.Cancelled && !r.late && !r.overdue
 }
 

@@ -27,16 +27,16 @@ type pass struct {
 }
 
 // twice runs every example that succeeds twice on a host of its own.
-func (s *suite) twice(ctx context.Context, judge func(b *baseline, first, second pass) verdict) (n int, v verdict) {
+func (s *suite) twice(ctx context.Context, judge func(b *baseline, first, second pass) result) (n int, v result) {
 	all, err := s.baselines(ctx)
 	if err != nil {
 		return 0, doesNotStart(err)
 	}
 	for _, b := range all {
-		if !b.record.settled() || !b.record.good() {
+		if !b.record.finished() || !b.record.good() {
 			continue
 		}
-		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 			var both [2]pass
 			for i := range both {
 				var err error
@@ -56,17 +56,17 @@ func (s *suite) twice(ctx context.Context, judge func(b *baseline, first, second
 		}
 		n++
 	}
-	return n, verdict{}
+	return n, result{}
 }
 
-func (s *suite) idempotent(ctx context.Context) verdict {
+func (s *suite) idempotent(ctx context.Context) result {
 	if !slices.ContainsFunc(s.manifest.Types, func(t host.Type) bool { return t.Idempotent }) {
 		return notApplicable("no job type is declared idempotent")
 	}
 	compared := 0
-	_, v := s.twice(ctx, func(b *baseline, first, second pass) verdict {
+	_, v := s.twice(ctx, func(b *baseline, first, second pass) result {
 		if !b.typ.Idempotent || !first.record.good() {
-			return verdict{}
+			return result{}
 		}
 		compared++
 		if path := differs(first.after, second.after); path != "" {
@@ -77,7 +77,7 @@ func (s *suite) idempotent(ctx context.Context) verdict {
 			return fault("end as unchanged when nothing had to be done; or declare idempotent: false",
 				"%s: run again with nothing left to do, it calls %q and ends as changed", second.record.name(), mutation(second.record))
 		}
-		return verdict{}
+		return result{}
 	})
 	switch {
 	case v.status == Failed:
@@ -100,14 +100,14 @@ func mutation(r *record) string {
 	return ""
 }
 
-func (s *suite) unchanged(ctx context.Context) verdict {
-	n, v := s.twice(ctx, func(_ *baseline, first, second pass) verdict {
+func (s *suite) unchanged(ctx context.Context) result {
+	n, v := s.twice(ctx, func(_ *baseline, first, second pass) result {
 		for _, one := range []pass{first, second} {
 			if path := differs(one.before, one.after); path != "" && one.record.end() == "unchanged" {
 				return fault("say changed: handlers and later steps go by it", "%s ends as unchanged, and has changed %s", one.record.name(), path)
 			}
 		}
-		return verdict{}
+		return result{}
 	})
 	switch {
 	case v.status == Failed:
@@ -118,7 +118,7 @@ func (s *suite) unchanged(ctx context.Context) verdict {
 	return passed("%s", plural(n, "example"))
 }
 
-func (s *suite) schemasAreClosed(context.Context) verdict {
+func (s *suite) schemasAreClosed(context.Context) result {
 	for _, t := range s.manifest.Types {
 		var shape struct {
 			Additional json.RawMessage `json:"additionalProperties"`
@@ -133,15 +133,15 @@ func (s *suite) schemasAreClosed(context.Context) verdict {
 }
 
 // isolation runs each job type on two hosts, one after the other, in one process.
-func (s *suite) isolation(ctx context.Context) verdict {
+func (s *suite) isolation(ctx context.Context) result {
 	for _, b := range s.subjects(ctx, nil) {
-		v := s.withHosts(ctx, 2, func(ctx context.Context, p *process, w *world) verdict {
+		v := s.withHosts(ctx, 2, func(ctx context.Context, p *process, w *world) result {
 			for i := range w.hosts {
 				c := b.call()
 				c.host = i
 				s.do(ctx, p, w, c)
 			}
-			return verdict{}
+			return result{}
 		})
 		if v.status == Failed {
 			return v
@@ -153,7 +153,7 @@ func (s *suite) isolation(ctx context.Context) verdict {
 	return passed("")
 }
 
-func (s *suite) memory(ctx context.Context) verdict {
+func (s *suite) memory(ctx context.Context) result {
 	if !canMeasure {
 		return notApplicable("the memory of a process is measured on Linux only")
 	}
@@ -164,7 +164,7 @@ func (s *suite) memory(ctx context.Context) verdict {
 			continue
 		}
 		n := min(manyCalls, max(someCalls, int(leakTime/max(b.record.took, time.Millisecond))))
-		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 			for range warmCalls {
 				s.do(ctx, p, w, b.call())
 			}
@@ -176,7 +176,7 @@ func (s *suite) memory(ctx context.Context) verdict {
 			if more := resident(p.pid) - warm; more > max(leakTotal, int64(n)*leakCall) {
 				return fault("keep nothing of a call when it is over", "%s: %d calls took %d MiB of memory that the process keeps", b.record.name(), n, more>>20)
 			}
-			return verdict{}
+			return result{}
 		})
 		if v.status == Failed {
 			return v
@@ -189,14 +189,14 @@ func (s *suite) memory(ctx context.Context) verdict {
 	return passed("%s", plural(judged, "job type"))
 }
 
-func (s *suite) alive(context.Context) verdict {
+func (s *suite) alive(context.Context) result {
 	if died := s.seen.blamed["alive"]; died != "" {
 		return fault("a worker takes that for a crash with unknown effects: catch what one job does wrong", "%s", died)
 	}
 	return passed("%s", plural(len(s.calls), "call"))
 }
 
-func (s *suite) flood(context.Context) verdict {
+func (s *suite) flood(context.Context) result {
 	if flood := s.seen.blamed["flood"]; flood != "" {
 		return fault("log what a person reads; put large content into outputs or files", "%s", flood)
 	}

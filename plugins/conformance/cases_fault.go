@@ -21,11 +21,11 @@ import (
 // mostKills bounds at how many checkpoints of one example the process is killed.
 const mostKills = 8
 
-func (s *suite) hostDrop(ctx context.Context) verdict {
+func (s *suite) hostDrop(ctx context.Context) result {
 	n := 0
 	for _, b := range s.subjects(ctx, worksOnHost) {
 		for at := range min(len(b.record.ops), 3) {
-			v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+			v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 				w.set(func(w *world) { w.drop = at })
 				return judgeDrop(s.do(ctx, p, w, b.call()))
 			})
@@ -41,7 +41,7 @@ func (s *suite) hostDrop(ctx context.Context) verdict {
 	return passed("%s", plural(n, "drop"))
 }
 
-func judgeDrop(r *record) verdict {
+func judgeDrop(r *record) result {
 	mutated := false // an operation that may change the host was sent
 	for _, o := range r.ops {
 		mutated = mutated || o.mutates
@@ -56,10 +56,10 @@ func judgeDrop(r *record) verdict {
 	case r.out.Failed && r.out.Effects == host.EffectsNone && mutated && len(r.ops) == 1:
 		return fault("an operation that was cut may have had its effect: say UNKNOWN, unless the fault says before", "%s: its host went away in the midst of %q, and it says that nothing was done", r.name(), r.ops[0].what)
 	}
-	return verdict{}
+	return result{}
 }
 
-func (s *suite) killResume(ctx context.Context) verdict {
+func (s *suite) killResume(ctx context.Context) result {
 	list := s.subjects(ctx, func(b *baseline) bool { return len(b.record.saves) > 0 })
 	if len(list) == 0 {
 		if !slices.ContainsFunc(s.manifest.Types, func(t host.Type) bool { return t.StateVersion > 0 }) {
@@ -80,7 +80,7 @@ func (s *suite) killResume(ctx context.Context) verdict {
 }
 
 // killAt kills the process right after its nth state is durable, and goes on in a new one.
-func (s *suite) killAt(ctx context.Context, b *baseline, nth int) verdict {
+func (s *suite) killAt(ctx context.Context, b *baseline, nth int) result {
 	w, err := newWorld(ctx, &s.cfg.Lab, 1)
 	if err != nil {
 		return harness(err)
@@ -126,7 +126,7 @@ func (s *suite) killAt(ctx context.Context, b *baseline, nth int) verdict {
 	if what := repeated(cut, resumed, b.record); what != "" && !b.typ.Idempotent {
 		return fault("look at the state before each step, and pass over what is done", "%s: killed at checkpoint %q and resumed, it repeats %q", resumed.name(), save.name, what)
 	}
-	return verdict{}
+	return result{}
 }
 
 func lacks(got, want map[string]any) string {
@@ -154,11 +154,11 @@ func repeated(cut, resumed, whole *record) string {
 	return ""
 }
 
-func (s *suite) migrate(ctx context.Context) verdict {
+func (s *suite) migrate(ctx context.Context) result {
 	if !slices.ContainsFunc(s.manifest.Types, func(t host.Type) bool { return t.StateVersion > 0 }) {
 		return notApplicable("no job type keeps a state")
 	}
-	return s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+	return s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 		olds := 0
 		for _, old := range s.cfg.Lab.States {
 			t := s.typeOf(old.Type)
@@ -189,7 +189,7 @@ func (s *suite) migrate(ctx context.Context) verdict {
 	})
 }
 
-func (s *suite) migrates(ctx context.Context, p *process, t *host.Type, old *host.State) verdict {
+func (s *suite) migrates(ctx context.Context, p *process, t *host.Type, old *host.State) result {
 	resp, err := p.rpc.MigrateState(ctx, &wire.MigrateStateRequest{Type: t.Name, State: wireState(old)})
 	switch {
 	case err != nil:
@@ -199,26 +199,26 @@ func (s *suite) migrates(ctx context.Context, p *process, t *host.Type, old *hos
 	case !json.Valid(resp.GetState().GetJson()):
 		return fault("a state is JSON", "MigrateState of %s, version %d, gives no JSON", t.Name, old.Version)
 	}
-	return verdict{}
+	return result{}
 }
 
-func (s *suite) refusesNewer(ctx context.Context, p *process, w *world, t *host.Type) verdict {
+func (s *suite) refusesNewer(ctx context.Context, p *process, w *world, t *host.Type) result {
 	newer := &host.State{Version: t.StateVersion + 1, JSON: json.RawMessage(`{"from":"the future"}`)}
 	if _, err := p.rpc.MigrateState(ctx, &wire.MigrateStateRequest{Type: t.Name, State: wireState(newer)}); err == nil {
 		return fault("refuse with InvalidArgument: the plugin was rolled back under a running job", "MigrateState of %s takes a state of version %d, newer than its own %d", t.Name, newer.Version, t.StateVersion)
 	}
 	list := s.examples(*t)
 	if len(list) == 0 {
-		return verdict{}
+		return result{}
 	}
 	r := s.do(ctx, p, w, call{typ: t.Name, title: list[0].Title, params: list[0].Params, secrets: list[0].Secrets, state: newer, attempt: 2})
 	if r.err == nil && !r.out.Failed || len(r.ops) > 0 {
 		return fault("fail before anything is done: what a newer version saved cannot be read", "%s runs from a state of version %d, newer than its own %d", r.name(), newer.Version, t.StateVersion)
 	}
-	return verdict{}
+	return result{}
 }
 
-func (s *suite) largeFile(ctx context.Context) verdict {
+func (s *suite) largeFile(ctx context.Context) result {
 	if !canMeasure {
 		return notApplicable("the memory of a process is measured on Linux only")
 	}
@@ -228,7 +228,7 @@ func (s *suite) largeFile(ctx context.Context) verdict {
 	}
 	var most int64
 	for _, b := range list {
-		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 			idle := peak(p.pid)
 			w.set(func(w *world) { w.big = true })
 			c := b.call()
@@ -244,7 +244,7 @@ func (s *suite) largeFile(ctx context.Context) verdict {
 			case more > bigMemory:
 				return fault("stream files in chunks, or bound them by max_size", "%s: a file of %d MiB took %d MiB of memory, expected at most %d", r.name(), bigFile>>20, more>>20, bigMemory>>20)
 			}
-			return verdict{}
+			return result{}
 		})
 		if v.status == Failed {
 			return v
@@ -253,8 +253,8 @@ func (s *suite) largeFile(ctx context.Context) verdict {
 	return passed("files of %d MiB took at most %d MiB", bigFile>>20, max(most, 0)>>20)
 }
 
-func (s *suite) freeze(ctx context.Context) verdict {
-	return s.hanging(ctx, 10*time.Minute, func(p *process, _ *world, run *running, r *record) verdict {
+func (s *suite) freeze(ctx context.Context) result {
+	return s.hanging(ctx, 10*time.Minute, func(p *process, _ *world, run *running, r *record) result {
 		p.signal(syscall.SIGSTOP)
 		asked, cancel := context.WithTimeout(ctx, time.Second)
 		_ = p.healthy(asked) // nobody answers; the suite goes on all the same
@@ -266,12 +266,12 @@ func (s *suite) freeze(ctx context.Context) verdict {
 		if r.err != nil {
 			return fault("time that passes without the process is no reason to give up", "%s: after SIGSTOP and SIGCONT: %v", r.name(), r.err)
 		}
-		return verdict{}
+		return result{}
 	})
 }
 
 // confined runs each example as a worker does by default, with what operators are told to allow, and nothing else.
-func (s *suite) confined(ctx context.Context) verdict {
+func (s *suite) confined(ctx context.Context) result {
 	if s.cfg.Sandbox == nil {
 		return notApplicable("the suite was asked to confine nothing")
 	}
@@ -299,7 +299,7 @@ func (s *suite) confined(ctx context.Context) verdict {
 	defer s.finish(p)
 	n := 0
 	for i, b := range all {
-		if !b.record.settled() {
+		if !b.record.finished() {
 			continue // it takes longer than it is given, anywhere
 		}
 		c := b.call()
@@ -330,7 +330,7 @@ func reasonOf(r *record) string {
 	return ""
 }
 
-func (s *suite) network(ctx context.Context) verdict {
+func (s *suite) network(ctx context.Context) result {
 	if s.cfg.Lab.AllowNetwork {
 		return notApplicable("it is said to open connections of its own (allow_network): such a plugin does not run at workers without network")
 	}

@@ -89,7 +89,7 @@ func (s *suite) subjects(ctx context.Context, fit func(*baseline) bool) []*basel
 	best := map[string]*baseline{}
 	var names []string
 	for _, b := range all {
-		if !b.record.settled() || fit != nil && !fit(b) {
+		if !b.record.finished() || fit != nil && !fit(b) {
 			continue
 		}
 		old := best[b.typ.Name]
@@ -111,7 +111,7 @@ func worksOnHost(b *baseline) bool {
 	return slices.ContainsFunc(b.record.ops, func(o op) bool { return !strings.HasPrefix(o.what, "checkpoint") && !strings.HasPrefix(o.what, "/") })
 }
 
-func (s *suite) oneOutcome(ctx context.Context) verdict {
+func (s *suite) oneOutcome(ctx context.Context) result {
 	all, err := s.baselines(ctx)
 	if err != nil {
 		return doesNotStart(err)
@@ -147,14 +147,14 @@ func (s *suite) oneOutcome(ctx context.Context) verdict {
 	return passed("%d of %d examples succeed: %s", good, len(all), strings.Join(parts, ", "))
 }
 
-func outputsFit(b *baseline) verdict {
+func outputsFit(b *baseline) result {
 	o := b.record.out
 	if len(b.typ.Outputs) == 0 || o.Failed || o.Skipped || o.Cancelled || len(o.Outputs) == 0 {
-		return verdict{}
+		return result{}
 	}
 	var schema jsonschema.Schema
 	if json.Unmarshal(b.typ.Outputs, &schema) != nil {
-		return verdict{}
+		return result{}
 	}
 	schema.Required = nil // an output may be left out
 	resolved, err := schema.Resolve(nil)
@@ -164,13 +164,13 @@ func outputsFit(b *baseline) verdict {
 	if err != nil {
 		return fault("correct the outputs or their schema: expressions of later steps are checked against it", "%s: the outputs do not fit their schema: %v", b.record.name(), err)
 	}
-	return verdict{}
+	return result{}
 }
 
-func (s *suite) checkMode(ctx context.Context) verdict {
+func (s *suite) checkMode(ctx context.Context) result {
 	declared, n := 0, 0
 	for _, t := range s.manifest.Types {
-		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 			for _, e := range s.examples(t) {
 				before, _ := w.tree()
 				r := s.do(ctx, p, w, call{typ: t.Name, title: e.Title, params: e.Params, secrets: e.Secrets, check: true})
@@ -192,7 +192,7 @@ func (s *suite) checkMode(ctx context.Context) verdict {
 					return fault("end with one outcome, in check mode too", "%s in check mode: %v", r.name(), r.err)
 				}
 			}
-			return verdict{}
+			return result{}
 		})
 		if v.status == Failed {
 			return v
@@ -226,12 +226,12 @@ func (s *suite) beginHung(ctx context.Context, p *process, w *world, b *baseline
 }
 
 // hanging runs a case for each job type that works on its host.
-func (s *suite) hanging(ctx context.Context, limit time.Duration, look func(p *process, w *world, run *running, r *record) verdict) verdict {
+func (s *suite) hanging(ctx context.Context, limit time.Duration, inspect func(p *process, w *world, run *running, r *record) result) result {
 	n := 0
 	for _, b := range s.subjects(ctx, worksOnHost) {
-		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+		v := s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 			run, r := s.beginHung(ctx, p, w, b, limit)
-			v := look(p, w, run, r)
+			v := inspect(p, w, run, r)
 			p.signalIfRunning(run)
 			<-run.done
 			s.remember(r)
@@ -257,21 +257,21 @@ func (p *process) signalIfRunning(run *running) {
 	}
 }
 
-func (s *suite) deadline(ctx context.Context) verdict {
+func (s *suite) deadline(ctx context.Context) result {
 	const limit = time.Second
-	return s.hanging(ctx, limit, func(_ *process, _ *world, run *running, r *record) verdict {
+	return s.hanging(ctx, limit, func(_ *process, _ *world, run *running, r *record) result {
 		if !within(run.done, limit+s.cfg.Grace) {
 			return fault("take the deadline of the request (deadline_unix_ms) into the call's context", "%s: the host hangs, and %v after its deadline the call has not ended", r.name(), s.cfg.Grace)
 		}
 		if r.err != nil {
 			return fault("end with one outcome: failed, timed_out", "%s: after its deadline: %v", r.name(), r.err)
 		}
-		return verdict{}
+		return result{}
 	})
 }
 
-func (s *suite) cancel(ctx context.Context) verdict {
-	return s.hanging(ctx, 10*time.Minute, func(_ *process, _ *world, run *running, r *record) verdict {
+func (s *suite) cancel(ctx context.Context) result {
+	return s.hanging(ctx, 10*time.Minute, func(_ *process, _ *world, run *running, r *record) result {
 		if err := run.cancel(s.cfg.Grace); err != nil {
 			return fault("answer Signal at once", "%s: CANCEL is not taken: %v", r.name(), err)
 		}
@@ -284,12 +284,12 @@ func (s *suite) cancel(ctx context.Context) verdict {
 		if !r.out.Cancelled && !r.out.Failed {
 			return fault("end as cancelled, or as failed with what was done", "%s: cancelled while its host hung, it ends as %s", r.name(), r.end())
 		}
-		return verdict{}
+		return result{}
 	})
 }
 
-func (s *suite) drain(ctx context.Context) verdict {
-	return s.hanging(ctx, 10*time.Minute, func(p *process, w *world, run *running, r *record) verdict {
+func (s *suite) drain(ctx context.Context) result {
+	return s.hanging(ctx, 10*time.Minute, func(p *process, w *world, run *running, r *record) result {
 		drained, cancel := s.ask(ctx)
 		defer cancel()
 		if err := p.drain(drained); err != nil {
@@ -320,11 +320,11 @@ func (s *suite) drain(ctx context.Context) verdict {
 		if r.err != nil {
 			return fault("let calls that run end with their outcome", "%s: after DRAIN the call that ran has none: %v", r.name(), r.err)
 		}
-		return verdict{}
+		return result{}
 	})
 }
 
-func (s *suite) concurrent(ctx context.Context) verdict {
+func (s *suite) concurrent(ctx context.Context) result {
 	atOnce := min(s.manifest.Concurrency, mostAtOnce)
 	n := max(atOnce, manyHosts)
 	if atOnce < 2 {
@@ -338,7 +338,7 @@ func (s *suite) concurrent(ctx context.Context) verdict {
 		return notApplicable("no example ends by itself")
 	}
 	for _, b := range types {
-		v := s.withHosts(ctx, n, func(ctx context.Context, p *process, w *world) verdict {
+		v := s.withHosts(ctx, n, func(ctx context.Context, p *process, w *world) result {
 			records := make([]*record, n)
 			var wg sync.WaitGroup
 			room := make(chan struct{}, atOnce)
@@ -372,7 +372,7 @@ func (s *suite) concurrent(ctx context.Context) verdict {
 					return fault("keep nothing of a job outside of it: each call to a host carries its own job's lease", "%s: alone it makes %d calls to its host, with %d at once %d", r.name(), len(alone.ops), atOnce, len(r.ops))
 				}
 			}
-			return verdict{}
+			return result{}
 		})
 		if v.status == Failed {
 			return v

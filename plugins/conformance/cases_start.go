@@ -20,16 +20,16 @@ import (
 )
 
 // harness is the verdict when the suite itself is at fault.
-func harness(err error) verdict {
+func harness(err error) result {
 	return fault("this is the machine's fault, not the plugin's: see docs/writing-a-plugin.md on what the suite needs", "the suite could not work: %v", err)
 }
 
 // doesNotStart is the verdict on a process that was expected to.
-func doesNotStart(err error) verdict {
+func doesNotStart(err error) result {
 	return fault("start it by hand with the environment of docs/writing-a-plugin.md and see what it prints", "the program does not start: %v", err)
 }
 
-func (s *suite) handshake(ctx context.Context) verdict {
+func (s *suite) handshake(ctx context.Context) result {
 	w, err := newWorld(ctx, &s.cfg.Lab, 1)
 	if err != nil {
 		return harness(err)
@@ -58,7 +58,7 @@ func (s *suite) handshake(ctx context.Context) verdict {
 	return passed("after %v", took.Round(time.Millisecond))
 }
 
-func (s *suite) manifestIsSound(ctx context.Context) verdict {
+func (s *suite) manifestIsSound(ctx context.Context) result {
 	w, err := newWorld(ctx, &s.cfg.Lab, 1)
 	if err != nil {
 		return harness(err)
@@ -96,7 +96,7 @@ func (s *suite) manifestIsSound(ctx context.Context) verdict {
 	return s.manifestOnDisk()
 }
 
-func (s *suite) manifestOnDisk() verdict {
+func (s *suite) manifestOnDisk() result {
 	if s.cfg.Manifest == "" {
 		return passed("%s %s, %d job types", s.manifest.Name, s.manifest.Version, len(s.manifest.Types))
 	}
@@ -129,8 +129,8 @@ func errorsOf(all []*wire.Diagnostic) []*wire.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(all), func(d *wire.Diagnostic) bool { return d.GetSeverity() != wire.Diagnostic_ERROR })
 }
 
-func (s *suite) examplesAreValid(ctx context.Context) verdict {
-	return s.withOne(ctx, func(ctx context.Context, p *process, _ *world) verdict {
+func (s *suite) examplesAreValid(ctx context.Context) result {
+	return s.withOne(ctx, func(ctx context.Context, p *process, _ *world) result {
 		n := 0
 		for _, t := range s.manifest.Types {
 			var schema jsonschema.Schema
@@ -167,11 +167,11 @@ func (s *suite) examplesAreValid(ctx context.Context) verdict {
 }
 
 // withOne runs a case on one fresh process with one host.
-func (s *suite) withOne(ctx context.Context, run func(context.Context, *process, *world) verdict) verdict {
+func (s *suite) withOne(ctx context.Context, run func(context.Context, *process, *world) result) result {
 	return s.withHosts(ctx, 1, run)
 }
 
-func (s *suite) withHosts(ctx context.Context, n int, run func(context.Context, *process, *world) verdict) verdict {
+func (s *suite) withHosts(ctx context.Context, n int, run func(context.Context, *process, *world) result) result {
 	w, err := newWorld(ctx, &s.cfg.Lab, n)
 	if err != nil {
 		return harness(err)
@@ -225,8 +225,8 @@ func mistakes(schema json.RawMessage, valid json.RawMessage) []mistake {
 	return all
 }
 
-func (s *suite) wrongParams(ctx context.Context) verdict {
-	return s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+func (s *suite) wrongParams(ctx context.Context) result {
+	return s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 		n := 0
 		for _, t := range s.manifest.Types {
 			valid := json.RawMessage("{}")
@@ -250,7 +250,7 @@ func (s *suite) wrongParams(ctx context.Context) verdict {
 	})
 }
 
-func (s *suite) refuses(ctx context.Context, p *process, w *world, typ string, m mistake) verdict {
+func (s *suite) refuses(ctx context.Context, p *process, w *world, typ string, m mistake) result {
 	params := encode(m.params)
 	resp, err := p.rpc.Validate(ctx, &wire.ValidateRequest{Type: typ, Params: params})
 	if err != nil {
@@ -274,11 +274,11 @@ func (s *suite) refuses(ctx context.Context, p *process, w *world, typ string, m
 	if len(r.ops) > 0 {
 		return fault("refuse before the first call to a host", "Run of %s refuses %s only after %q", typ, m.what, r.ops[0].what)
 	}
-	return verdict{}
+	return result{}
 }
 
-func (s *suite) unknownType(ctx context.Context) verdict {
-	return s.withOne(ctx, func(ctx context.Context, p *process, w *world) verdict {
+func (s *suite) unknownType(ctx context.Context) result {
+	return s.withOne(ctx, func(ctx context.Context, p *process, w *world) result {
 		r := s.do(ctx, p, w, call{typ: "no_such.type", params: json.RawMessage("{}")})
 		if r.err == nil && !r.out.Failed {
 			return fault("answer NotFound", "a job type that it does not have ends as %s", r.end())

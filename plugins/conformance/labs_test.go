@@ -96,14 +96,14 @@ func beside(t *testing.T, w *world, fault, victim string) (bad []string) {
 		})
 	}
 	var mu sync.Mutex
-	slots := make(chan struct{}, 32)
+	concurrency := make(chan struct{}, 32)
 	for i := range victims {
 		if i == victims/2 {
 			met.Wait() // half of the victims at least come when the fault was met
 		}
-		slots <- struct{}{}
+		concurrency <- struct{}{}
 		crowd.Go(func() {
-			defer func() { <-slots }()
+			defer func() { <-concurrency }()
 			var said bytes.Buffer
 			one := call("lab.secret", i)
 			one.Sink = func(e host.Event) { said.Write(e.Stdout); said.WriteString(e.Log + e.Diff) }

@@ -78,23 +78,23 @@ func (r Report) Failed() int {
 	return n
 }
 
-// verdict is what a case returns.
-type verdict struct {
+// result is what a case returns.
+type result struct {
 	status      Status
 	note        string
 	fault, hint string
 }
 
-func passed(format string, args ...any) verdict {
-	return verdict{status: Passed, note: fmt.Sprintf(format, args...)}
+func passed(format string, args ...any) result {
+	return result{status: Passed, note: fmt.Sprintf(format, args...)}
 }
 
-func notApplicable(format string, args ...any) verdict {
-	return verdict{status: NotApplicable, note: fmt.Sprintf(format, args...)}
+func notApplicable(format string, args ...any) result {
+	return result{status: NotApplicable, note: fmt.Sprintf(format, args...)}
 }
 
-func fault(hint, format string, args ...any) verdict {
-	return verdict{status: Failed, fault: fmt.Sprintf(format, args...), hint: hint}
+func fault(hint, format string, args ...any) result {
+	return result{status: Failed, fault: fmt.Sprintf(format, args...), hint: hint}
 }
 
 // suite is one test of one program.
@@ -127,7 +127,7 @@ type watched struct {
 // scene is one case.
 type scene struct {
 	id, title string
-	run       func(*suite, context.Context) verdict
+	run       func(*suite, context.Context) result
 	deaths    bool // it names the end of the process itself
 }
 
@@ -205,7 +205,7 @@ func Run(ctx context.Context, cfg Config, seen func(Result)) (Report, error) {
 // all runs the cases that are asked for, and those they stand on.
 func (s *suite) all(ctx context.Context, seen func(Result)) (Report, error) {
 	var report Report
-	tell := func(sc scene, v verdict, took time.Duration) {
+	show := func(sc scene, v result, took time.Duration) {
 		r := Result{Case: sc.id, Title: sc.title, Status: v.status, Took: took, Note: v.note, Fault: v.fault, Hint: v.hint}
 		report.Results = append(report.Results, r)
 		if seen != nil {
@@ -232,7 +232,7 @@ func (s *suite) all(ctx context.Context, seen func(Result)) (Report, error) {
 			return report, ctx.Err()
 		}
 		if wanted || v.status == Failed {
-			tell(sc, v, time.Since(started))
+			show(sc, v, time.Since(started))
 		}
 		report.Plugin, report.Version = s.manifest.Name, s.manifest.Version
 		if !ground || v.status != Failed {
@@ -241,9 +241,9 @@ func (s *suite) all(ctx context.Context, seen func(Result)) (Report, error) {
 		for _, rest := range list[i+1:] {
 			switch {
 			case rest.id == "stdout-before" || rest.id == "stderr-logs" || rest.id == "descendants": // the reason may be there
-				tell(rest, rest.run(s, ctx), 0)
+				show(rest, rest.run(s, ctx), 0)
 			case len(s.cfg.Only) == 0:
-				tell(rest, notApplicable("without %s nothing can be asked of the plugin", sc.id), 0)
+				show(rest, notApplicable("without %s nothing can be asked of the plugin", sc.id), 0)
 			}
 		}
 		break
@@ -266,7 +266,7 @@ func (s *suite) launch(ctx context.Context, w host.Reach, l launching) (*process
 	}
 	if err := p.shake(ctx); err != nil {
 		p.kill()
-		s.look(p, ending{held: !within(p.piped, pipeLimit), left: outliving(p.socket)})
+		s.inspect(p, ending{held: !within(p.piped, pipeLimit), left: outliving(p.socket)})
 		p.release()
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (s *suite) launch(ctx context.Context, w host.Reach, l launching) (*process
 func (s *suite) finish(p *process) {
 	select {
 	case <-p.exited: // killed by its case
-		s.look(p, ending{held: !within(p.piped, pipeLimit), left: outliving(p.socket)})
+		s.inspect(p, ending{held: !within(p.piped, pipeLimit), left: outliving(p.socket)})
 		p.release()
 		return
 	default:
@@ -287,10 +287,10 @@ func (s *suite) finish(p *process) {
 	if e.forced {
 		s.seen.forced++
 	}
-	s.look(p, e)
+	s.inspect(p, e)
 }
 
-func (s *suite) look(p *process, e ending) {
+func (s *suite) inspect(p *process, e ending) {
 	w := &s.seen
 	w.before = cmp.Or(w.before, p.before.first())
 	w.after = cmp.Or(w.after, p.after.first())

@@ -17,7 +17,7 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 	if st.Policy, err = x.signer.config(ctx); err != nil {
 		return sdk.Failf("%w", err).Effects(sdk.EffectsNone)
 	}
-	v, err := x.look(ctx)
+	v, err := x.observe(ctx)
 	if err != nil {
 		return err
 	}

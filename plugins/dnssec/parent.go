@@ -58,8 +58,8 @@ func (x *roll) lacksOld(d delegated) string {
 // submit is K3: the new DS goes to the parent, beside the old one.
 func (x *roll) submit(ctx context.Context, v *view) error {
 	st := &x.r.State
-	next, told, err := x.untold(v)
-	if told || err != nil {
+	next, reported, err := x.untold(v)
+	if reported || err != nil {
 		return err
 	}
 	missing, wrong := x.delegations(v, next.key, x.hasNew)
@@ -163,8 +163,8 @@ func (x *roll) whole(d delegated) (lines []string) {
 // old key a retire interval after it hears that the new DS is published, whether the old DS is gone or not.
 func (x *roll) prove(ctx context.Context, v *view) error {
 	st := &x.r.State
-	next, told, err := x.untold(v)
-	if told || err != nil {
+	next, reported, err := x.untold(v)
+	if reported || err != nil {
 		return err
 	}
 	missing, wrong := x.delegations(v, next.key, x.hasNew)
@@ -210,8 +210,8 @@ func (x *roll) believed(v *view, fresh dnskey) (missing []string) {
 // zone is still secure, the signer is told both. Until then it keeps both keys, and the old DS can come back.
 func (x *roll) withdraw(ctx context.Context, v *view) error {
 	st := &x.r.State
-	next, told, err := x.untold(v)
-	if told || err != nil {
+	next, reported, err := x.untold(v)
+	if reported || err != nil {
 		return err
 	}
 	if st.Back != "" {
@@ -357,16 +357,16 @@ func (x *roll) readd(ctx context.Context, v *view) (missing []string, done bool,
 }
 
 // untold is the new key of a phase that is still to do; told says that there is nothing left to do in it.
-func (x *roll) untold(v *view) (next *signerKey, told bool, err error) {
-	if x.told(v) {
+func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
+	if x.reported(v) {
 		return nil, true, nil
 	}
 	next, err = x.fresh(v)
 	return next, false, err
 }
 
-// told: the signer knows already what the parent has, so a call before this one came so far. What was saved is then behind.
-func (x *roll) told(v *view) bool {
+// reported: the signer knows already what the parent has, so a call before this one came so far. What was saved is then behind.
+func (x *roll) reported(v *view) bool {
 	if x.p.Key != "ksk" {
 		return false
 	}

@@ -17,7 +17,7 @@ func (x *roll) start(ctx context.Context, v *view) error {
 			return err
 		}
 		st.Touched = true
-		again, err := x.look(ctx)
+		again, err := x.observe(ctx)
 		if err != nil {
 			return err
 		}
@@ -72,8 +72,8 @@ func (x *roll) both(v *view) []string {
 // publish is K2 and Z2: the new key is with everybody, for longer than the old set of keys can be remembered.
 func (x *roll) publish(ctx context.Context, v *view) error {
 	st := &x.r.State
-	next, told, err := x.untold(v)
-	if told || err != nil {
+	next, reported, err := x.untold(v)
+	if reported || err != nil {
 		return err
 	}
 	since := next.published

@@ -31,7 +31,7 @@ func (x *roll) inspect(ctx context.Context) (v *view, previous string, err error
 	if st.Policy, err = x.signer.config(ctx); err != nil {
 		return nil, "", sdk.Failf("%w", err).Effects(sdk.EffectsNone)
 	}
-	if v, err = x.look(ctx); err != nil {
+	if v, err = x.observe(ctx); err != nil {
 		return nil, "", err
 	}
 	before, open := v.open[x.p.Zone]

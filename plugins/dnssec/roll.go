@@ -15,11 +15,11 @@ import (
 
 // roll is one call of the job type.
 type roll struct {
-	r      *runOf
-	p      *Params
-	signer *bind
-	key    string // the same in each attempt of this step of this job, on whatever worker
-	parked bool   // what is returned parks the job
+	r         *runOf
+	p         *Params
+	signer    *bind
+	key       string // the same in each attempt of this step of this job, on whatever worker
+	suspended bool   // what is returned parks the job
 }
 
 func run(ctx context.Context, r *runOf) error {
@@ -72,7 +72,7 @@ func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) 
 		if strings.HasSuffix(name, "0 preflight") || name == "A0 decide" {
 			return run(ctx, nil)
 		}
-		v, err := x.look(ctx)
+		v, err := x.observe(ctx)
 		if err == nil {
 			x.enter(name, v.now)
 			if n := v.open[x.p.Zone]; !x.mine(n) {
@@ -94,7 +94,7 @@ func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) 
 // patient tells faults that end by themselves or by a person's hand from verdicts and from the ways in which a call is ended.
 func (x *roll) patient(err error) bool {
 	var failure *sdk.Failure
-	return err != nil && !x.parked && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
+	return err != nil && !x.suspended && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
 }
 
 // ended: the record of the roll is not open, or another's. It may be that this job closed it, and died before it could say so.
@@ -128,7 +128,7 @@ func (x *roll) within(start time.Time, d time.Duration) span {
 
 // wait parks the job. missing is what is not as it must be yet; what a person is to do once it is overdue is do.
 func (x *roll) wait(v *view, s span, missing []string, do string) error {
-	x.parked = true
+	x.suspended = true
 	text := strings.Join(missing, "; ")
 	after := s.next(v.now, time.Duration(x.p.Poll))
 	const form = "2006-01-02 15:04:05 UTC"

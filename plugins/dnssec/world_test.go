@@ -36,7 +36,7 @@ type world struct {
 	gone     map[string]time.Time // and since when no more
 	notes    map[string]string    // open, last, stopped
 	rolls    int
-	told     []string
+	reported []string
 	withhold bool // the parent takes updates, and does nothing
 	foreign  bool // another signer's key is in the zone
 	child    bool // a roll of a child is under way
@@ -227,10 +227,10 @@ func (w *world) rndc(command string) {
 		}
 	case strings.Contains(command, "published"):
 		k.dsPublish = w.now
-		w.told = append(w.told, fmt.Sprintf("published %d", tag))
+		w.reported = append(w.reported, fmt.Sprintf("published %d", tag))
 	case strings.Contains(command, "withdrawn"):
 		k.dsRemoved = w.now
-		w.told = append(w.told, fmt.Sprintf("withdrawn %d", tag))
+		w.reported = append(w.reported, fmt.Sprintf("withdrawn %d", tag))
 	}
 }
 
@@ -352,7 +352,7 @@ func (w *world) check(t *testing.T, got *plugintest.Result) {
 		t.Errorf("the signer was told %v after the old DS went; it may be remembered for %v", wait, remember)
 	}
 	if len(w.ds) != 1 || old.dsRemoved.IsZero() {
-		t.Errorf("DS %v, told %v", w.ds, w.told)
+		t.Errorf("DS %v, told %v", w.ds, w.reported)
 	}
 }
 
@@ -447,8 +447,8 @@ func TestWithheldDSCallsAPersonAndForcesNothing(t *testing.T) {
 			first = r.Reason
 			w.pass(90 * 24 * time.Hour)
 		} else if first != "" && w.withhold {
-			if len(w.told) > 0 || len(w.ds) != 1 || w.rolls != 1 {
-				t.Errorf("something was done: told %v, DS %v", w.told, w.ds)
+			if len(w.reported) > 0 || len(w.ds) != 1 || w.rolls != 1 {
+				t.Errorf("something was done: told %v, DS %v", w.reported, w.ds)
 			}
 			w.withhold = false
 			w.mu.Lock()
@@ -466,7 +466,7 @@ func TestWithheldDSCallsAPersonAndForcesNothing(t *testing.T) {
 }
 
 // A signer that does not answer while the roll is under way is waited for: a roll that ended as unreachable would be nobody's.
-func TestUnreachableSignerParksTheRoll(t *testing.T) {
+func TestUnreachableSignerSuspendsTheRoll(t *testing.T) {
 	w := newWorld(t)
 	n := 0
 	got := follow(t, w, func(r *plugintest.Result, s *plugintest.State) *plugintest.State {

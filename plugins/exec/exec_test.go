@@ -66,7 +66,7 @@ func TestWhatAScriptSaysIsTheOutcome(t *testing.T) {
 	}
 }
 
-func TestWhatAScriptGetsAndTells(t *testing.T) {
+func TestWhatAScriptGetsAndReports(t *testing.T) {
 	got := kit(t, `cat; echo; echo "$TURNUS_TYPE $TURNUS_HOST $TURNUS_ATTEMPT ${TURNUS_CHECK:-no} $TURNUS_IDEMPOTENCY_KEY"
 echo err >&2
 echo '{"event":"log","level":"warn","message":"careful"}'

@@ -111,7 +111,7 @@ func TestNothingIsAppliedWithoutATimer(t *testing.T) {
 }
 
 // A timer that was killed leaves its push armed for ever: long past its end the next push takes it back, then goes on.
-func TestOverduePushIsTakenBack(t *testing.T) {
+func TestOverduePushIsRolledBack(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	want(t, d.kit.Run(d.with("tcp dport 22 accept")), "changed", "")

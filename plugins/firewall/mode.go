@@ -55,10 +55,10 @@ func (p *push) widen(ctx context.Context, facts sdk.Answer) error {
 	return nil
 }
 
-// lookBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a
+// inspectBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a
 // jump loop pass, and what it becomes is not known before it is live. The file that was pushed last, and what it
 // became, tell whether there is anything to do.
-func (p *push) lookBlind(facts sdk.Answer) (err error) {
+func (p *push) inspectBlind(facts sdk.Answer) (err error) {
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
 	}

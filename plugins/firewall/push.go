@@ -92,7 +92,7 @@ func (p *push) linked(text string) {
 
 // attempt is the whole push; again tells that something of an earlier one was cleared away first.
 func (p *push) attempt(ctx context.Context) (again bool, err error) {
-	facts, err := p.look(ctx)
+	facts, err := p.inspect(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -130,10 +130,10 @@ func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	return false, p.replace(ctx)
 }
 
-// look is the first round trip: it changes nothing, and finds all that can be found before.
-func (p *push) look(ctx context.Context) (sdk.Answer, error) {
+// inspect is the first round trip: it changes nothing, and finds all that can be found before.
+func (p *push) inspect(ctx context.Context) (sdk.Answer, error) {
 	p.r.Progress(0.1, "look")
-	facts, err := p.ask(ctx, sdk.Command{Run: p.script(lookScript(p.dead())), Stdin: bytes.NewReader(p.file), ReadOnly: true})
+	facts, err := p.ask(ctx, sdk.Command{Run: p.script(inspectScript(p.dead())), Stdin: bytes.NewReader(p.file), ReadOnly: true})
 	if err != nil {
 		return facts, fmt.Errorf("looking at the firewall: %w", err)
 	}
@@ -145,7 +145,7 @@ func (p *push) look(ctx context.Context) (sdk.Answer, error) {
 		return facts, sdk.Fail("nft refuses the ruleset: " + clip(bad)).Effects(sdk.EffectsNone)
 	}
 	if p.blind {
-		return facts, p.lookBlind(facts)
+		return facts, p.inspectBlind(facts)
 	}
 	if p.want, err = p.canonical(facts, "want"); err != nil {
 		return facts, sdk.Failf("the ruleset: %w", err).Effects(sdk.EffectsNone)

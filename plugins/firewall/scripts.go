@@ -32,10 +32,10 @@ live() {
 }
 `
 
-// lookScript changes nothing: the candidate comes on stdin and lies in a temporary folder meanwhile.
-func lookScript(dead sdk.DeadMan) string { return lookLines + dead.Other() + factLines }
+// inspectScript changes nothing: the candidate comes on stdin and lies in a temporary folder meanwhile.
+func inspectScript(dead sdk.DeadMan) string { return inspectLines + dead.Other() + factLines }
 
-const lookLines = `command -v nft >/dev/null 2>&1 || { echo "nft is not installed" >&2; exit 65; }
+const inspectLines = `command -v nft >/dev/null 2>&1 || { echo "nft is not installed" >&2; exit 65; }
 nft list tables >/dev/null || exit 65
 t=$(mktemp -d) || exit 65
 trap 'rm -rf "$t"' EXIT

@@ -113,7 +113,7 @@ func (d *detached) status(ctx context.Context) (progress, error) {
 }
 
 // wait polls the command to its end; a connection that breaks meanwhile is no reason to give up.
-func (d *detached) wait(ctx context.Context, limit time.Duration, tell func(line string)) (progress, error) {
+func (d *detached) wait(ctx context.Context, limit time.Duration, report func(line string)) (progress, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var last progress
@@ -121,7 +121,7 @@ func (d *detached) wait(ctx context.Context, limit time.Duration, tell func(line
 		now, err := d.status(waiting)
 		if err == nil {
 			last = now
-			tell(now.log)
+			report(now.log)
 			return now.state != "running", nil
 		}
 		if transient(waiting, err) || waiting.Err() != nil {

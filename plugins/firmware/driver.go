@@ -118,8 +118,8 @@ func ask(ctx context.Context, h *sdk.Host, fresh bool, limit time.Duration, list
 	return a, nil
 }
 
-// look reads the device's facts.
-func look(ctx context.Context, h *sdk.Host, d driver, fresh bool, limit time.Duration, more ...question) (facts, answers, error) {
+// inspect reads the device's facts.
+func inspect(ctx context.Context, h *sdk.Host, d driver, fresh bool, limit time.Duration, more ...question) (facts, answers, error) {
 	list := append([]question{{"boot", bootID}}, d.questions()...)
 	a, err := ask(ctx, h, fresh, limit, append(list, more...))
 	if err != nil {

@@ -15,7 +15,7 @@ var errOldBoot = unclear("it answers, and is still in its old boot")
 
 // reboot decides, persists what is decided, and asks for the reboot. Called again, it looks whether that was seen.
 func (u *upgrade) reboot(ctx context.Context) error {
-	f, err := u.look(ctx, true)
+	f, err := u.inspect(ctx, true)
 	decided := u.s.BootID != ""
 	switch {
 	case err != nil && decided && transient(ctx, err):
@@ -40,17 +40,17 @@ func (u *upgrade) reboot(ctx context.Context) error {
 	if u.alone() {
 		d := u.p.detached(u.host, u.s.Install)
 		if err := d.launch(ctx, u.driver.install(u.p.file(), "")); err != nil && ctx.Err() == nil && !transient(ctx, err) {
-			return u.takeBack("starting the installation: %w", err)
+			return u.rollBack("starting the installation: %w", err)
 		}
 		return nil
 	}
 	if u.s.Target != "" {
-		if err := u.tellSlot(ctx, activate, u.s.Target); err != nil {
-			return u.takeBack("activating slot %s: %w", u.s.Target, err)
+		if err := u.reportSlot(ctx, activate, u.s.Target); err != nil {
+			return u.rollBack("activating slot %s: %w", u.s.Target, err)
 		}
 	}
 	if err := u.askReboot(ctx); err != nil {
-		return u.takeBack("asking for the reboot: %w", err)
+		return u.rollBack("asking for the reboot: %w", err)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (u *upgrade) mayReboot(ctx context.Context, f facts) error {
 		}
 	}
 	if err != nil && u.s.Old != "" && f.Primary != u.s.Old {
-		if undo := u.tellSlot(ctx, activate, u.s.Old); undo != nil {
+		if undo := u.reportSlot(ctx, activate, u.s.Old); undo != nil {
 			return errors.Join(err, undo)
 		}
 	}
@@ -152,7 +152,7 @@ func (u *upgrade) back(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return u.takeBack("the device was not back %w", err)
+		return u.rollBack("the device was not back %w", err)
 	}
 	u.saw(f)
 	u.r.Output("down", time.Since(u.s.Asked).Round(time.Millisecond).Seconds())
@@ -160,9 +160,9 @@ func (u *upgrade) back(ctx context.Context) error {
 	u.r.GoOn()
 	switch want := u.p.Artifact.Version; {
 	case f.Slot != u.s.Target:
-		return u.takeBack("the device came back in slot %s with version %s, expected slot %s with %s", f.Slot, f.Version, u.s.Target, want)
+		return u.rollBack("the device came back in slot %s with version %s, expected slot %s with %s", f.Slot, f.Version, u.s.Target, want)
 	case f.Version != want:
-		return u.takeBack("the device came back with version %s, expected %s", f.Version, want)
+		return u.rollBack("the device came back with version %s, expected %s", f.Version, want)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (u *upgrade) healthy(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return u.takeBack("the new version is not healthy %w", err)
+		return u.rollBack("the new version is not healthy %w", err)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (u *upgrade) healthy(ctx context.Context) error {
 func (u *upgrade) commit(ctx context.Context) error {
 	u.r.GoOn()
 	if time.Now().After(u.s.Deadline) {
-		return u.takeBack("commit_deadline (%s) has passed", u.p.CommitDeadline)
+		return u.rollBack("commit_deadline (%s) has passed", u.p.CommitDeadline)
 	}
 	f, err := u.patiently(ctx, time.Duration(u.p.HealthTimeout), true, func(f facts) (bool, error) {
 		switch {
@@ -231,12 +231,12 @@ func (u *upgrade) commit(ctx context.Context) error {
 		case u.s.Target == "":
 			return true, nil
 		case f.Primary != f.Slot:
-			return false, errors.Join(unclear("slot %s boots next", f.Primary), u.tellSlot(ctx, activate, f.Slot))
+			return false, errors.Join(unclear("slot %s boots next", f.Primary), u.reportSlot(ctx, activate, f.Slot))
 		case f.Good && u.s.Kept: // reads as kept, after it was asked for
 			return true, nil
 		}
 		u.s.Kept = true
-		if err := u.tellSlot(ctx, commit, f.Slot); err != nil {
+		if err := u.reportSlot(ctx, commit, f.Slot); err != nil {
 			return false, err
 		}
 		return false, unclear("slot %s is not kept, though the device said that it is", f.Slot)
@@ -245,7 +245,7 @@ func (u *upgrade) commit(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return u.takeBack("keeping the new version: %w", err)
+		return u.rollBack("keeping the new version: %w", err)
 	}
 	u.saw(f)
 	return nil

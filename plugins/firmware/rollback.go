@@ -28,7 +28,7 @@ func (u *upgrade) rollback(ctx context.Context) error {
 	f, err := u.patiently(ctx, left, true, func(f facts) (bool, error) {
 		u.saw(f)
 		if f.Primary != u.s.Old {
-			if err := u.tellSlot(ctx, activate, u.s.Old); err != nil {
+			if err := u.reportSlot(ctx, activate, u.s.Old); err != nil {
 				return false, err
 			}
 			if f.Slot == u.s.Old {
@@ -47,7 +47,7 @@ func (u *upgrade) rollback(ctx context.Context) error {
 		case u.s.OldVersion != "" && f.Version != u.s.OldVersion:
 			return false, fmt.Errorf("slot %s holds version %s, not the old %s", f.Slot, f.Version, u.s.OldVersion)
 		case !f.Good: // it may have used up its tries
-			return false, errors.Join(unclear("its old slot is not kept"), u.tellSlot(ctx, commit, f.Slot))
+			return false, errors.Join(unclear("its old slot is not kept"), u.reportSlot(ctx, commit, f.Slot))
 		}
 		return true, nil
 	})

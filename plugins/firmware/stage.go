@@ -63,7 +63,7 @@ func runStage(ctx context.Context, r *sdk.Run[StageParams, sdk.NoState], web *ht
 	p := &r.Params
 	s := &stager{host: r.Host(), Device: &p.Device, driver: p.of(), web: web, artifact: r.Artifact, progress: r.Progress}
 	r.Output("file", p.file())
-	f, a, err := look(ctx, s.host, s.driver, false, time.Duration(p.ConnectTimeout), s.questions()...)
+	f, a, err := inspect(ctx, s.host, s.driver, false, time.Duration(p.ConnectTimeout), s.questions()...)
 	if err != nil {
 		return fmt.Errorf("looking at the device: %w", err)
 	}

@@ -55,7 +55,7 @@ func runUpgrade(ctx context.Context, r *runOf, web *http.Client) error {
 			u.s.Phase = "health"
 		}
 	}
-	defer u.tell()
+	defer u.report()
 	phase := func(name string, run func(context.Context) error) sdk.Phase[Params, State] {
 		return sdk.Phase[Params, State]{Name: name, Run: func(ctx context.Context, r *runOf) error {
 			u.s = &r.State
@@ -83,8 +83,8 @@ func runUpgrade(ctx context.Context, r *runOf, web *http.Client) error {
 	return err
 }
 
-// tell reports what is known at the end of a call.
-func (u *upgrade) tell() {
+// report reports what is known at the end of a call.
+func (u *upgrade) report() {
 	u.r.Output("old_version", u.s.OldVersion)
 	u.r.Output("old_slot", u.s.Old)
 	if !u.s.Began.IsZero() {
@@ -102,13 +102,13 @@ func (u *upgrade) saw(f facts) {
 	u.r.Output("boot_id", f.Boot)
 }
 
-func (u *upgrade) look(ctx context.Context, fresh bool) (facts, error) {
-	f, _, err := look(ctx, u.host, u.driver, fresh, u.limit)
+func (u *upgrade) inspect(ctx context.Context, fresh bool) (facts, error) {
+	f, _, err := inspect(ctx, u.host, u.driver, fresh, u.limit)
 	return f, err
 }
 
-// takeBack ends the way forward: the phases that follow do nothing, and rollback goes the way back, whatever the window says.
-func (u *upgrade) takeBack(format string, args ...any) error {
+// rollBack ends the way forward: the phases that follow do nothing, and rollback goes the way back, whatever the window says.
+func (u *upgrade) rollBack(format string, args ...any) error {
 	u.s.Cause = fmt.Errorf(format, args...).Error()
 	u.s.BackBy = time.Now().Add(2 * time.Duration(u.p.RebootTimeout))
 	u.r.Log().Warn("the upgrade is taken back", "cause", u.s.Cause)
@@ -119,7 +119,7 @@ func (u *upgrade) takeBack(format string, args ...any) error {
 // precheck is one round trip, and changes nothing.
 func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 	u.r.Progress(0, "precheck")
-	f, err := u.look(ctx, false)
+	f, err := u.inspect(ctx, false)
 	if err != nil {
 		return false, fmt.Errorf("looking at the device: %w", err)
 	}
@@ -134,7 +134,7 @@ func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 	}
 	switch {
 	case f.Version == want && f.Good:
-		u.tell()
+		u.report()
 		u.r.Explain("it runs " + want)
 		return true, nil
 	case f.Version == want: // somebody's upgrade was not finished: it is judged, and kept, or taken back
@@ -171,7 +171,7 @@ func (u *upgrade) peer(ctx context.Context) error {
 
 func (u *upgrade) stage(ctx context.Context) error {
 	s := &stager{host: u.host, Device: &u.p.Device, driver: u.driver, web: u.web, artifact: u.r.Artifact, progress: u.r.Progress}
-	f, a, err := look(ctx, s.host, s.driver, false, u.limit, s.questions()...)
+	f, a, err := inspect(ctx, s.host, s.driver, false, u.limit, s.questions()...)
 	if err != nil {
 		return err
 	}
@@ -225,15 +225,15 @@ func (u *upgrade) install(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			return u.takeBack("the installation: %w", err)
+			return u.rollBack("the installation: %w", err)
 		}
 	}
 	u.r.Changed()
 	switch {
 	case now.state != "ended":
-		return u.takeBack("the installation was cut off on the device; it said: %s", now.log)
+		return u.rollBack("the installation was cut off on the device; it said: %s", now.log)
 	case now.code != 0:
-		return u.takeBack("the installation ended with exit status %d: %s", now.code, now.log)
+		return u.rollBack("the installation ended with exit status %d: %s", now.code, now.log)
 	}
 	return u.installed(ctx)
 }
@@ -244,9 +244,9 @@ func (u *upgrade) installed(ctx context.Context) error {
 	f, err := u.patiently(ctx, time.Duration(u.p.RebootTimeout), false, func(f facts) (bool, error) {
 		switch {
 		case f.Primary != u.s.Old:
-			return false, u.tellSlot(ctx, activate, u.s.Old)
+			return false, u.reportSlot(ctx, activate, u.s.Old)
 		case !f.Good && f.Slot == u.s.Old: // as where activating leaves a slot one try only
-			return false, u.tellSlot(ctx, commit, f.Slot)
+			return false, u.reportSlot(ctx, commit, f.Slot)
 		}
 		return true, nil
 	})
@@ -254,17 +254,17 @@ func (u *upgrade) installed(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return u.takeBack("after the installation: %w", err)
+		return u.rollBack("after the installation: %w", err)
 	case f.Slot != u.s.Old:
-		return u.takeBack("the device rebooted during the installation")
+		return u.rollBack("the device rebooted during the installation")
 	case f.Installed != "" && f.Installed != u.p.Artifact.Version:
-		return u.takeBack("the installation said that it went well, and slot %s holds version %s", u.s.Target, f.Installed)
+		return u.rollBack("the installation said that it went well, and slot %s holds version %s", u.s.Target, f.Installed)
 	}
 	return nil
 }
 
-// tellSlot activates or commits a slot.
-func (u *upgrade) tellSlot(ctx context.Context, what slotAction, slot string) error {
+// reportSlot activates or commits a slot.
+func (u *upgrade) reportSlot(ctx context.Context, what slotAction, slot string) error {
 	return u.host.Short(ctx, sdk.Command{Run: u.driver.slot(what, slot), Timeout: u.limit}).Err()
 }
 
@@ -277,7 +277,7 @@ func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool
 	last := errors.New("no answer yet")
 	most := min(max(limit/50, 200*time.Millisecond), 5*time.Second)
 	err := sdk.Poll(waiting, min(100*time.Millisecond, most), most, func(waiting context.Context) (bool, error) {
-		now, err := u.look(waiting, fresh)
+		now, err := u.inspect(waiting, fresh)
 		done := false
 		if err == nil {
 			f = now

@@ -44,7 +44,7 @@ type pool struct {
 // timing is what tests make shorter.
 type timing struct {
 	idle, grace, maxAge, start time.Duration
-	look, silence              time.Duration // how often a busy process is asked whether it lives, and for how long it may be silent
+	inspect, silence           time.Duration // how often a busy process is asked whether it lives, and for how long it may be silent
 	now                        func() time.Time
 }
 
@@ -253,7 +253,7 @@ func (p *pool) own(ctx context.Context, cancel context.CancelFunc) {
 // watch condemns a process that has calls and answers no more: a call without a time limit would
 // otherwise wait for it for ever.
 func (p *pool) watch(ctx context.Context, q *process) {
-	tick := time.NewTicker(p.timing.look)
+	tick := time.NewTicker(p.timing.inspect)
 	defer tick.Stop()
 	for {
 		select {

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-func TestRunTellsThePluginEverything(t *testing.T) {
+func TestRunReportsThePluginEverything(t *testing.T) {
 	b := open(t, &fleet{})
 	c := call("echo", labParams{Text: "hi"})
 	c.Key, c.Fence, c.Diff, c.Check, c.Attempt = "k1", 9, true, true, 3

@@ -68,7 +68,7 @@ func newSupervisor(cfg Config, r reach) (*Supervisor, error) {
 	s := &Supervisor{
 		cfg: cfg, root: &folder{parent: cfg.Socket}, pools: map[string]*pool{}, types: map[string]jobType{}, leaving: map[*pool]bool{}, stop: make(chan struct{}),
 		timing: timing{
-			look: 10 * time.Second, silence: 30 * time.Second,
+			inspect: 10 * time.Second, silence: 30 * time.Second,
 			idle:   cmp.Or(cfg.Idle, 2*time.Minute),
 			grace:  cmp.Or(cfg.Grace, 5*time.Second),
 			maxAge: cmp.Or(cfg.MaxAge, 6*time.Hour),
@@ -182,7 +182,7 @@ func (s *Supervisor) putLocked(src *origin, p Plugin) error {
 
 // use returns the job type as it is now; leave is owed for its pool.
 func (s *Supervisor) use(ctx context.Context, name string) (jobType, error) {
-	if err := s.look(ctx, name); err != nil {
+	if err := s.inspect(ctx, name); err != nil {
 		return jobType{}, err
 	}
 	s.mu.Lock()
@@ -195,8 +195,8 @@ func (s *Supervisor) use(ctx context.Context, name string) (jobType, error) {
 	return t, nil
 }
 
-// look sees to it that the job type is known as the files on disk have it now.
-func (s *Supervisor) look(ctx context.Context, name string) error {
+// inspect sees to it that the job type is known as the files on disk have it now.
+func (s *Supervisor) inspect(ctx context.Context, name string) error {
 	s.mu.Lock()
 	t, ok := s.types[name]
 	s.mu.Unlock()
@@ -325,7 +325,7 @@ func (s *Supervisor) Stats() []PluginStats {
 func (s *Supervisor) Type(name string) (Type, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	_ = s.look(ctx, name) // of a version that is broken the call says why; what is known of it is the last good one
+	_ = s.inspect(ctx, name) // of a version that is broken the call says why; what is known of it is the last good one
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, ok := s.types[name]

@@ -90,7 +90,7 @@ func TestTrapKillHangsOnAFrozenPlugin(t *testing.T) { // trap 2: Shutdown withou
 // A process that stands still ends its calls, also those without a time limit, and is replaced.
 func TestFrozenPluginIsReplacedThoughNoCallHasATimeLimit(t *testing.T) {
 	b := open(t, &fleet{}, config(func(c *Config) { c.Grace = 200 * time.Millisecond }))
-	b.pool().timing.look, b.pool().timing.silence = 20*time.Millisecond, 3*time.Second
+	b.pool().timing.inspect, b.pool().timing.silence = 20*time.Millisecond, 3*time.Second
 	pid := int(b.must(t, call("echo", labParams{}))["pid"].(float64))
 	freeze(pid)
 	_, err := b.Run(t.Context(), call("echo", labParams{}))

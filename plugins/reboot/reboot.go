@@ -113,7 +113,7 @@ func alreadyDone(ctx context.Context, r *runOf, old string) (bool, error) {
 	if !r.Resumed || r.State.BootID == "" {
 		return false, nil
 	}
-	now, err := look(ctx, r, probeTimeout)
+	now, err := inspect(ctx, r, probeTimeout)
 	switch {
 	case err == nil:
 		return now != old, nil
@@ -150,8 +150,8 @@ func request(ctx context.Context, r *runOf) error {
 	return fmt.Errorf("asking for the reboot: %w", err)
 }
 
-// look reads the boot id over a fresh connection.
-func look(ctx context.Context, r *runOf, limit time.Duration) (string, error) {
+// inspect reads the boot id over a fresh connection.
+func inspect(ctx context.Context, r *runOf, limit time.Duration) (string, error) {
 	result := r.Host().Short(ctx, sdk.Command{Run: bootID, ReadOnly: true, Fresh: true, Timeout: limit})
 	return strings.TrimSpace(result.Stdout), result.Err()
 }
@@ -171,7 +171,7 @@ func comeBack(ctx context.Context, r *runOf, old string, begin time.Time) error 
 	last, current := errors.New("no answer yet"), ""
 	r.Progress(0.3, "waiting for the host")
 	err := sdk.Poll(waiting, interval, 8*interval, func(waiting context.Context) (bool, error) {
-		now, err := look(waiting, r, probeTimeout)
+		now, err := inspect(waiting, r, probeTimeout)
 		switch {
 		case err != nil && waiting.Err() != nil:
 			return false, err

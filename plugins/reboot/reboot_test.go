@@ -22,12 +22,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // "down" is a host that cannot be reached, "cut" one that drops the connection, "denied" a lease
 // that is over, any other word a boot id.
 type device struct {
-	mu      sync.Mutex
-	looks   []string
-	request plugintest.Reply
-	tests   []int // exit codes of the test command
-	asked   int
-	fresh   []bool
+	mu       sync.Mutex
+	inspects []string
+	request  plugintest.Reply
+	tests    []int // exit codes of the test command
+	asked    int
+	fresh    []bool
 }
 
 func (d *device) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
@@ -36,9 +36,9 @@ func (d *device) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 	switch {
 	case strings.Contains(c.Command, "boot_id"):
 		d.fresh = append(d.fresh, c.Fresh)
-		word := d.looks[0]
-		if len(d.looks) > 1 {
-			d.looks = d.looks[1:]
+		word := d.inspects[0]
+		if len(d.inspects) > 1 {
+			d.inspects = d.inspects[1:]
 		}
 		switch word {
 		case "down":
@@ -71,48 +71,48 @@ func TestReboot(t *testing.T) {
 		reason  string
 		asked   int
 	}{
-		"comes back":              {device: &device{looks: []string{"old", "new"}}, outcome: "changed", asked: 1},
-		"is down for a while":     {device: &device{looks: []string{"old", "cut", "down", "down", "new"}}, outcome: "changed", asked: 1},
-		"answers before it falls": {device: &device{looks: []string{"old", "old", "old", "down", "new"}}, outcome: "changed", asked: 1},
+		"comes back":              {device: &device{inspects: []string{"old", "new"}}, outcome: "changed", asked: 1},
+		"is down for a while":     {device: &device{inspects: []string{"old", "cut", "down", "down", "new"}}, outcome: "changed", asked: 1},
+		"answers before it falls": {device: &device{inspects: []string{"old", "old", "old", "down", "new"}}, outcome: "changed", asked: 1},
 		"cuts the request off": {
-			device:  &device{looks: []string{"old", "new"}, request: plugintest.Reply{Err: plugintest.Unreachable("r1", false)}},
+			device:  &device{inspects: []string{"old", "new"}, request: plugintest.Reply{Err: plugintest.Unreachable("r1", false)}},
 			outcome: "changed", asked: 1,
 		},
 		"is ended by a signal": {
-			device:  &device{looks: []string{"old", "new"}, request: plugintest.Reply{Code: 143, Signal: "TERM"}},
+			device:  &device{inspects: []string{"old", "new"}, request: plugintest.Reply{Code: 143, Signal: "TERM"}},
 			outcome: "changed", asked: 1,
 		},
 		"the request is never sent": {
-			device:  &device{looks: []string{"old", "new"}, request: plugintest.Reply{Err: plugintest.Unreachable("r1", true)}},
+			device:  &device{inspects: []string{"old", "new"}, request: plugintest.Reply{Err: plugintest.Unreachable("r1", true)}},
 			outcome: "unreachable", asked: 1, reason: "asking for the reboot",
 		},
 		"the request is refused": {
-			device:  &device{looks: []string{"old"}, request: plugintest.Reply{Code: 1, Stderr: "must be root"}},
+			device:  &device{inspects: []string{"old"}, request: plugintest.Reply{Code: 1, Stderr: "must be root"}},
 			outcome: "failed", asked: 1, reason: "must be root",
 		},
 		"never goes down": {
-			device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "1s"},
+			device: &device{inspects: []string{"old"}}, with: sdk.With{"timeout": "1s"},
 			outcome: "failed", asked: 1, reason: "still in its old boot",
 		},
 		"never comes back": {
-			device: &device{looks: []string{"old", "down"}}, with: sdk.With{"timeout": "1s"},
+			device: &device{inspects: []string{"old", "down"}}, with: sdk.With{"timeout": "1s"},
 			outcome: "failed", asked: 1, reason: "connection refused",
 		},
-		"is down before": {device: &device{looks: []string{"down"}}, outcome: "unreachable", reason: "reading the boot id"},
-		"has no boot id": {device: &device{looks: []string{""}}, outcome: "failed", reason: "no boot id"},
+		"is down before": {device: &device{inspects: []string{"down"}}, outcome: "unreachable", reason: "reading the boot id"},
+		"has no boot id": {device: &device{inspects: []string{""}}, outcome: "failed", reason: "no boot id"},
 		"passes its test in time": {
-			device: &device{looks: []string{"old", "new"}, tests: []int{1, 1, 0}}, with: sdk.With{"test_command": "health"},
+			device: &device{inspects: []string{"old", "new"}, tests: []int{1, 1, 0}}, with: sdk.With{"test_command": "health"},
 			outcome: "changed", asked: 1,
 		},
 		"boots sick": {
-			device: &device{looks: []string{"old", "new"}, tests: []int{1}}, with: sdk.With{"test_command": "health", "timeout": "1s"},
+			device: &device{inspects: []string{"old", "new"}, tests: []int{1}}, with: sdk.With{"test_command": "health", "timeout": "1s"},
 			outcome: "failed", asked: 1, reason: "test_command: exit status 1",
 		},
-		"resumed: it has rebooted":     {device: &device{looks: []string{"new"}}, state: saved, outcome: "changed", asked: 0},
-		"resumed: it is on its way":    {device: &device{looks: []string{"down", "down", "new"}}, state: saved, outcome: "changed", asked: 0},
-		"resumed: it was not asked":    {device: &device{looks: []string{"old", "new"}}, state: saved, outcome: "changed", asked: 1},
-		"a timeout that is no time":    {device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "soon"}, outcome: "failed", reason: `expected a duration such as "90s"`},
-		"a negative one is none, also": {device: &device{looks: []string{"old"}}, with: sdk.With{"timeout": "-1s"}, outcome: "failed", reason: "expected a duration"},
+		"resumed: it has rebooted":     {device: &device{inspects: []string{"new"}}, state: saved, outcome: "changed", asked: 0},
+		"resumed: it is on its way":    {device: &device{inspects: []string{"down", "down", "new"}}, state: saved, outcome: "changed", asked: 0},
+		"resumed: it was not asked":    {device: &device{inspects: []string{"old", "new"}}, state: saved, outcome: "changed", asked: 1},
+		"a timeout that is no time":    {device: &device{inspects: []string{"old"}}, with: sdk.With{"timeout": "soon"}, outcome: "failed", reason: `expected a duration such as "90s"`},
+		"a negative one is none, also": {device: &device{inspects: []string{"old"}}, with: sdk.With{"timeout": "-1s"}, outcome: "failed", reason: "expected a duration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +140,7 @@ func TestReboot(t *testing.T) {
 // OpenSSH from 9.8 on bans sources that connect without authenticating: every look
 // is a fresh, authenticated connection.
 func TestTrapNoBareProbes(t *testing.T) { // ansible#86325
-	d := &device{looks: []string{"old", "down", "new"}}
+	d := &device{inspects: []string{"old", "down", "new"}}
 	kit := plugintest.New(t, reboot.Def())
 	kit.Host("r1").Handle(d.handle).OnProbe(func(int) error { return fmt.Errorf("probed") })
 	if got := kit.Run(sdk.With{"interval": "1ms"}); got.Outcome != "changed" {
@@ -153,8 +153,8 @@ func TestTrapNoBareProbes(t *testing.T) { // ansible#86325
 	}
 }
 
-func TestCheckModeLooksOnly(t *testing.T) {
-	d := &device{looks: []string{"old"}}
+func TestCheckModeInspectsOnly(t *testing.T) {
+	d := &device{inspects: []string{"old"}}
 	kit := plugintest.New(t, reboot.Def())
 	kit.Host("r1").Handle(d.handle)
 	if got := kit.Check(sdk.With{}); got.Outcome != "changed" || got.Reason != "would reboot" || d.asked != 0 {
@@ -164,7 +164,7 @@ func TestCheckModeLooksOnly(t *testing.T) {
 
 func TestCancelWhileWaiting(t *testing.T) {
 	looked := make(chan struct{}, 1000)
-	d := &device{looks: []string{"old", "down"}}
+	d := &device{inspects: []string{"old", "down"}}
 	kit := plugintest.New(t, reboot.Def())
 	kit.Host("r1").Handle(func(ctx context.Context, c plugintest.Call) plugintest.Reply {
 		looked <- struct{}{}
@@ -194,7 +194,7 @@ func TestWindowHoldsTheReboot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := &device{looks: []string{"old", "old", "new"}}
+			d := &device{inspects: []string{"old", "old", "new"}}
 			kit := plugintest.New(t, reboot.Def())
 			kit.Host("r1").Handle(d.handle)
 			got := kit.Run(sdk.With{"interval": "1ms"}, tc.window)

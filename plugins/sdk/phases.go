@@ -122,11 +122,11 @@ func (p phaseAt) progress(part float64, text string) (whole float64, name string
 
 // phaseEnded makes the state of a suspension the present one, and lets other errors name the phase.
 func (r *Run[P, S]) phaseEnded(name string, err error) error {
-	var parked *suspension
-	if !errors.As(err, &parked) {
+	var suspended *suspension
+	if !errors.As(err, &suspended) {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
-	parked.state, parked.err = encodeState(r.State)
+	suspended.state, suspended.err = encodeState(r.State)
 	return err
 }
 

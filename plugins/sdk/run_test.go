@@ -264,15 +264,15 @@ func TestStateSurvives(t *testing.T) {
 		return json.RawMessage(strings.Replace(string(state), `"was"`, `"old"`, 1)), nil
 	}))
 	kit := plugintest.New(t, def)
-	parked := kit.Run(none)
-	if parked.Outcome != "suspended" || parked.ResumeAfter != 90*time.Second || parked.WakeOn != "booted" ||
-		!parked.KeepLocks || parked.Reason != "waits for the boot" || parked.State.Version != 2 {
-		t.Fatalf("got %+v", parked)
+	suspended := kit.Run(none)
+	if suspended.Outcome != "suspended" || suspended.ResumeAfter != 90*time.Second || suspended.WakeOn != "booted" ||
+		!suspended.KeepLocks || suspended.Reason != "waits for the boot" || suspended.State.Version != 2 {
+		t.Fatalf("got %+v", suspended)
 	}
-	if len(parked.Checkpoints) != 1 || parked.Checkpoints[0].Name != "armed" {
-		t.Errorf("checkpoints %+v", parked.Checkpoints)
+	if len(suspended.Checkpoints) != 1 || suspended.Checkpoints[0].Name != "armed" {
+		t.Errorf("checkpoints %+v", suspended.Checkpoints)
 	}
-	resumed := kit.Run(none, plugintest.Resume(parked.State))
+	resumed := kit.Run(none, plugintest.Resume(suspended.State))
 	if want := map[string]any{"done": []any{1.0, 2.0}}; !reflect.DeepEqual(resumed.Outputs, want) {
 		t.Errorf("resumed: got %v, want %v", resumed.Outputs, want)
 	}

@@ -134,8 +134,8 @@ func (s *Server) Run(ctx context.Context, req *wire.RunRequest, stream *wirerpc.
 		}
 	}
 	outcome := sess.outcome(ctx, err)
-	if parked := outcome.GetSuspended(); parked != nil {
-		parked.State.Version = uint32(t.StateVersion)
+	if suspended := outcome.GetSuspended(); suspended != nil {
+		suspended.State.Version = uint32(t.StateVersion)
 	}
 	return sess.events.end(outcome)
 }

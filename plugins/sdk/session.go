@@ -79,12 +79,12 @@ func (s *session) outcome(ctx context.Context, err error) *wire.Outcome {
 			Reason: clean(s.done.reason, maxReason), Outputs: s.outputs(),
 		}}}
 	}
-	var parked *suspension
-	if errors.As(err, &parked) && parked.err == nil {
-		return s.suspended(parked)
+	var suspended *suspension
+	if errors.As(err, &suspended) && suspended.err == nil {
+		return s.suspended(suspended)
 	}
-	if parked != nil {
-		err = parked.err
+	if suspended != nil {
+		err = suspended.err
 	}
 	failed := s.failed(err)
 	if ctx.Err() != nil && isContextError(err) && !failed.RolledBack && !failed.Lost {

@@ -154,7 +154,7 @@ func benchAPI(ctx context.Context, con *console.Console, f apiBench) (err error)
 
 // underLoad measures reads and creates while outcomes are recorded.
 func (s *benchAPIProcess) underLoad(ctx context.Context, f apiBench, path func(int) string, out *apiReport) error {
-	if _, err := s.tell("record"); err != nil {
+	if _, err := s.report("record"); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
@@ -166,7 +166,7 @@ func (s *benchAPIProcess) underLoad(ctx context.Context, f apiBench, path func(i
 		return err
 	}
 	out.Loaded = row
-	n, err := s.tell("stop")
+	n, err := s.report("stop")
 	if err == nil {
 		out.Under, err = strconv.ParseFloat(n, 64)
 	}
@@ -316,8 +316,8 @@ func (s *benchAPIProcess) answer() (string, error) {
 	return "", cmp.Or(s.out.Err(), errors.New("the server has ended"))
 }
 
-// tell sends one word to the server and reads its answer.
-func (s *benchAPIProcess) tell(word string) (string, error) {
+// report sends one word to the server and reads its answer.
+func (s *benchAPIProcess) report(word string) (string, error) {
 	if _, err := s.in.WriteString(word + "\n"); err != nil {
 		return "", err
 	}
@@ -329,7 +329,7 @@ func (s *benchAPIProcess) tell(word string) (string, error) {
 
 // cpu is what the server has used so far.
 func (s *benchAPIProcess) cpu() (time.Duration, error) {
-	text, err := s.tell("cpu")
+	text, err := s.report("cpu")
 	if err != nil {
 		return 0, err
 	}
@@ -338,7 +338,7 @@ func (s *benchAPIProcess) cpu() (time.Duration, error) {
 
 // ended is how many runs the server has seen end.
 func (s *benchAPIProcess) ended() (int, error) {
-	text, err := s.tell("ended")
+	text, err := s.report("ended")
 	if err != nil {
 		return 0, err
 	}

@@ -39,12 +39,12 @@ func Command(con *console.Console) *cobra.Command {
 
 // fanoutReport is the -o json document of bench fanout.
 type fanoutReport struct {
-	Hosts      int         `json:"hosts"`
-	Slots      int         `json:"slots"`
-	Rounds     []fanoutRow `json:"rounds"` // the first over new connections, the others over pooled ones
-	WrongHost  int         `json:"wrong_host"`
-	PeakMB     float64     `json:"peak_mb"` // of this process, fleet included, and its plugin processes
-	Goroutines int         `json:"goroutines_left"`
+	Hosts       int         `json:"hosts"`
+	Concurrency int         `json:"slots"`
+	Rounds      []fanoutRow `json:"rounds"` // the first over new connections, the others over pooled ones
+	WrongHost   int         `json:"wrong_host"`
+	PeakMB      float64     `json:"peak_mb"` // of this process, fleet included, and its plugin processes
+	Goroutines  int         `json:"goroutines_left"`
 }
 
 type fanoutRow struct {
@@ -62,7 +62,7 @@ steps:
 `
 
 func benchFanoutCmd(con *console.Console) *cobra.Command {
-	var hosts, slots, rounds int
+	var hosts, concurrency, rounds int
 	var real realBench
 	c := &cobra.Command{
 		Use:   "fanout",
@@ -72,25 +72,25 @@ func benchFanoutCmd(con *console.Console) *cobra.Command {
   turnus bench fanout --openssh          # 500 addresses of one sshd; bare SSH loop and Ansible beside it`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if hosts < 1 || hosts > 20_000 || rounds < 1 || rounds > 20 || slots < 1 {
+			if hosts < 1 || hosts > 20_000 || rounds < 1 || rounds > 20 || concurrency < 1 {
 				return console.Invalid("expected --hosts 1 to 20000, --rounds 1 to 20, --forks from 1")
 			}
 			if real.on {
-				return benchOpenSSH(cmd.Context(), con, real, slots)
+				return benchOpenSSH(cmd.Context(), con, real, concurrency)
 			}
-			return benchFanout(cmd.Context(), con, hosts, slots, rounds)
+			return benchFanout(cmd.Context(), con, hosts, concurrency, rounds)
 		},
 	}
 	c.Flags().IntVar(&hosts, "hosts", 3000, "simulated hosts")
-	c.Flags().IntVarP(&slots, "forks", "f", 256, "jobs at once")
+	c.Flags().IntVarP(&concurrency, "forks", "f", 256, "jobs at once")
 	c.Flags().IntVar(&rounds, "rounds", 2, "how often; the first round dials, later ones use pooled connections")
 	real.add(c)
 	return c
 }
 
-func benchFanout(ctx context.Context, con *console.Console, hosts, slots, rounds int) (err error) {
+func benchFanout(ctx context.Context, con *console.Console, hosts, concurrency, rounds int) (err error) {
 	before := runtime.NumGoroutine()
-	out := fanoutReport{Hosts: hosts, Slots: slots}
+	out := fanoutReport{Hosts: hosts, Concurrency: concurrency}
 	if err := fanoutRounds(ctx, con, &out, rounds); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func fanoutRounds(ctx context.Context, con *console.Console, out *fanoutReport, 
 		return err
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
-	bench, err := startFanout(ctx, con, fl.Hosts(), node.Flags{Slots: out.Slots, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 30 * time.Second, MaxConns: node.BesideFleet(), Warnings: con.Warnings()}})
+	bench, err := startFanout(ctx, con, fl.Hosts(), node.Flags{Concurrency: out.Concurrency, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 30 * time.Second, MaxConns: node.BesideFleet(), Warnings: con.Warnings()}})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ type sshServer struct {
 	cmd                   *exec.Cmd
 }
 
-func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, slots int) (err error) {
+func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, concurrency int) (err error) {
 	if r.addresses < 1 || r.addresses > 5000 {
 		return console.Invalid("--addresses %d: expected 1 to 5000", r.addresses)
 	}
@@ -86,7 +86,7 @@ func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, slots 
 	}
 	add("bare x/crypto/ssh loop, 50 at once", wall, cpu)
 	hosts := s.hosts(r.addresses)
-	bench, err := startFanout(ctx, con, hosts, node.Flags{Slots: slots, Login: node.UserLoginFlags{Keys: []string{s.userKey}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: time.Minute}})
+	bench, err := startFanout(ctx, con, hosts, node.Flags{Concurrency: concurrency, Login: node.UserLoginFlags{Keys: []string{s.userKey}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: time.Minute}})
 	if err != nil {
 		return err
 	}
@@ -268,12 +268,12 @@ func (s *sshServer) login(ctx context.Context, address string) error {
 func (s *sshServer) bareLoop(ctx context.Context, n, atOnce int) (wall, cpu time.Duration, err error) {
 	start, before := time.Now(), processCPU()
 	errs := make([]error, n)
-	slots := make(chan struct{}, atOnce)
+	concurrency := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for i := range n {
-		slots <- struct{}{}
+		concurrency <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-slots }()
+			defer func() { <-concurrency }()
 			errs[i] = s.login(ctx, s.address(i))
 		})
 	}

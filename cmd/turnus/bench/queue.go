@@ -18,21 +18,21 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuebench"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/sealed"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
 // queueBench are the flags of bench queue.
 type queueBench struct {
-	inMemory bool
-	sealed   bool
-	bytes    int
-	url      string
-	jobs     int
-	over     time.Duration
+	inMemory  bool
+	encrypted bool
+	bytes     int
+	url       string
+	jobs      int
+	over      time.Duration
 }
 
 func benchQueueCmd(con *console.Console) *cobra.Command {
@@ -57,7 +57,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 	}
 	c.Flags().BoolVar(&f.inMemory, "memory", false, "measure the queue in memory")
 	c.Flags().StringVar(&f.url, "redis", "", "measure on this Redis")
-	c.Flags().BoolVar(&f.sealed, "sealed", false, "put the queue behind a key ring that is made for it")
+	c.Flags().BoolVar(&f.encrypted, "sealed", false, "put the queue behind a key ring that is made for it")
 	c.Flags().IntVar(&f.bytes, "bytes", 0, "bytes of data, and of what is recorded, of each job of the throughput rows, up to 65536")
 	c.Flags().IntVar(&f.jobs, "jobs", 300_000, "jobs of each throughput row")
 	c.Flags().DurationVar(&f.over, "spread", 30*time.Second, "span of the 1000 timed jobs")
@@ -67,7 +67,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 // queueReport is the -o json document of bench queue.
 type queueReport struct {
 	Queue       string                        `json:"queue"`
-	Sealed      bool                          `json:"sealed"`
+	Encrypted   bool                          `json:"sealed"`
 	Throughput  []queuebench.ThroughputResult `json:"throughput"`
 	Submit      queuebench.SubmitResult       `json:"submit"`
 	BytesPerJob float64                       `json:"bytes_per_pending_job"` // 0 where it cannot be told
@@ -80,7 +80,7 @@ type queueReport struct {
 }
 
 func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err error) {
-	out := queueReport{Queue: "memory", Sealed: f.sealed}
+	out := queueReport{Queue: "memory", Encrypted: f.encrypted}
 	open := func() (queue.Backend, error) { return memory.New(memory.Options{}), nil }
 	var client goredis.UniversalClient
 	if !f.inMemory {
@@ -104,7 +104,7 @@ func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err er
 			return redis.New(client, redis.Options{Pool: fmt.Sprintf("bench-%d-%d", os.Getpid(), pools)})
 		}
 	}
-	if f.sealed {
+	if f.encrypted {
 		ring, err := passingRing()
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err er
 		plain := open
 		open = func() (queue.Backend, error) {
 			q, err := plain()
-			return sealed.New(q, ring, nil), err
+			return encrypted.New(q, ring, nil), err
 		}
 	}
 	if err := queueRows(ctx, con, f, open, client, &out); err != nil {

@@ -152,8 +152,8 @@ func schedulesRows(ctx context.Context, con *console.Console, f schedulesBench, 
 	defer working.Wait()
 	defer stop()
 	working.Go(func() { workBench(ctx, q, node.started) })
-	out.Volley, err = schedulebench.Fire(ctx, schedulebench.Params{
-		Ledger: l, Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Tell: con.Message,
+	out.Volley, err = schedulebench.Trigger(ctx, schedulebench.Params{
+		Ledger: l, Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Report: con.Message,
 		Server: func(int) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, self, "bench", "schedules")
 			cmd.Env = append(os.Environ(), benchServerEnv+"="+f.url, benchQueueEnv+"="+f.redis)
@@ -245,7 +245,7 @@ func benchServer(ctx context.Context, con *console.Console, url, redisURL string
 	if err != nil {
 		return err
 	}
-	book, err := playbooks.Parse("backup.yaml", []byte("playbook: backup\ntargets: true\nwindow: none\nsteps: [{name: back up, uses: command, with: {run: uptime}}]\n"), playbooks.Options{})
+	playbook, err := playbooks.Parse("backup.yaml", []byte("playbook: backup\ntargets: true\nwindow: none\nsteps: [{name: back up, uses: command, with: {run: uptime}}]\n"), playbooks.Options{})
 	if err != nil {
 		return err
 	}
@@ -255,16 +255,16 @@ func benchServer(ctx context.Context, con *console.Console, url, redisURL string
 	defer stop()
 	wg.Go(func() { _ = ctl.Run(working) })
 	return schedulebench.Serve(ctx, l, schedulebench.Maker{
-		Run:      func(f schedule.Fire) (ledger.NewRun, error) { return runOfFire(book, f) },
+		Run:      func(f schedule.Trigger) (ledger.NewRun, error) { return runOfTrigger(playbook, f) },
 		Accepted: func(runs []ledger.Run) { ctl.Accepted(runs...) },
 	}, con.In, con.Out)
 }
 
-// runOfFire is a run of one host, another for each schedule.
-func runOfFire(book *playbooks.Playbook, f schedule.Fire) (ledger.NewRun, error) {
+// runOfTrigger is a run of one host, another for each schedule.
+func runOfTrigger(playbook *playbooks.Playbook, f schedule.Trigger) (ledger.NewRun, error) {
 	by := "schedule:" + f.Schedule.String()
 	hosts := []core.Host{{Name: f.Schedule.Name, Customer: f.Schedule.Tenant}}
-	l, err := launch.Prepare(book, hosts, launch.Options{RunID: f.RunID, LaunchedBy: by})
+	l, err := launch.Prepare(playbook, hosts, launch.Options{RunID: f.RunID, LaunchedBy: by})
 	if err != nil {
 		return ledger.NewRun{}, err
 	}

@@ -124,7 +124,7 @@ func TestACMECertificateIsMeasured(t *testing.T) {
 }
 
 // Of a look that failed the authority's reason is told, which autocert keeps to itself.
-func TestACMETellsWhatTheAuthorityMet(t *testing.T) {
+func TestACMEReportsWhatTheCAMet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a := certs.StartACME(t, dir)

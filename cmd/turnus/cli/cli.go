@@ -148,7 +148,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	}{
 		{"Run playbooks from here:", []*cobra.Command{a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.secretsCmd()}},
 		{"Ask a server:", []*cobra.Command{
-			a.contextCmd(), a.loginCmd(), a.logoutCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.explainCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.wakeCmd(), a.approveCmd(), a.retryCmd(),
+			a.contextCmd(), a.loginCmd(), a.logoutCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.explainCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.signalCmd(), a.approveCmd(), a.retryCmd(),
 			a.playbooksCmd(), a.schedulesCmd(), a.handlersCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.exportCmd(),
 		}},
 		{"Run a service:", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.configCmd(), a.healthCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.keysCmd()}},

@@ -118,12 +118,12 @@ func (a *app) diffServer(ctx context.Context, f *diffFlags, path string) error {
 	}
 	now, err := c.Definitions(ctx)
 	if err != nil {
-		return told(err)
+		return reported(err)
 	}
 	doc.Old = definitions.Revision{Commit: now.Revision, Author: now.Author, Subject: now.Subject}
 	changes, err := c.DiffDefinitions(ctx, request)
 	if err != nil {
-		return told(err)
+		return reported(err)
 	}
 	doc.Changes = changesOf(changes.Items)
 	return a.reportDiff(doc, f)

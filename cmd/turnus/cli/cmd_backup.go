@@ -57,7 +57,7 @@ func (a *app) backup(ctx context.Context, f *service.StoreFlags, where string, w
 	if err := f.There(); err != nil {
 		return err
 	}
-	o := backup.Options{Ledger: f.LedgerURL(), Where: where, Program: settings.Version(), ReadData: read, Told: a.steps()}
+	o := backup.Options{Ledger: f.LedgerURL(), Where: where, Program: settings.Version(), ReadData: read, Reported: a.steps()}
 	if !without {
 		if o.Objects, err = f.Objects(ctx, false); err != nil {
 			return err
@@ -279,7 +279,7 @@ func (a *app) restore(ctx context.Context, f *service.StoreFlags, where, id stri
 		}
 		defer func() { err = errors.Join(err, held.Close()) }()
 	}
-	o := backup.Restoring{Where: where, ID: id, Ledger: f.LedgerURL(), Told: a.steps()}
+	o := backup.Restoring{Where: where, ID: id, Ledger: f.LedgerURL(), Reported: a.steps()}
 	if !without {
 		if o.Objects, err = f.Objects(ctx, true); err != nil {
 			return err

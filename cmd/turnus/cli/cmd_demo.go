@@ -75,7 +75,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	}
 	defer func() { err = errors.Join(err, fl.Close()) }()
 	list := demoInventory(fl.Hosts(), hosts)
-	f := node.Flags{Slots: 256, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 8 * time.Second, MaxConns: node.BesideFleet(), Warnings: a.Warnings()}}
+	f := node.Flags{Concurrency: 256, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 8 * time.Second, MaxConns: node.BesideFleet(), Warnings: a.Warnings()}}
 	n, err := f.Reach(ctx, node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/sealed"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
@@ -37,7 +37,7 @@ says that nothing is sealed with it.`,
   turnus keys promote keyring.json 5d0c1a77
   turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0`,
 	}
-	c.AddCommand(a.keysNewCmd(), a.keysListCmd(), a.keysAddCmd(), a.keysPromoteCmd(), a.keysCheckCmd(), a.keysResealCmd(), a.keysRetireCmd())
+	c.AddCommand(a.keysNewCmd(), a.keysListCmd(), a.keysAddCmd(), a.keysPromoteCmd(), a.keysCheckCmd(), a.keysReencryptCmd(), a.keysRetireCmd())
 	return c
 }
 
@@ -129,15 +129,15 @@ func (a *app) keysPromoteCmd() *cobra.Command {
 	}
 }
 
-// sealedPlaces say where sealed things lie.
-type sealedPlaces struct {
+// encryptedPlaces say where sealed things lie.
+type encryptedPlaces struct {
 	keyring       service.KeyringFlags
 	data, outputs string
 	ledger        string
 	redis, pool   string
 }
 
-func (f *sealedPlaces) add(c *cobra.Command) {
+func (f *encryptedPlaces) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data folder of a turnus up: its ledger, outputs, and states of jobs")
 	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "the record: sqlite:PATH or postgres://… (TURNUS_LEDGER)")
@@ -146,14 +146,14 @@ func (f *sealedPlaces) add(c *cobra.Command) {
 }
 
 // addQueue is for commands that look into the queue, too.
-func (f *sealedPlaces) addQueue(c *cobra.Command) {
+func (f *encryptedPlaces) addQueue(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.redis, "redis", os.Getenv("TURNUS_REDIS"), "Redis of the queue (TURNUS_REDIS)")
 	fl.Lookup("redis").DefValue = ""
 	fl.StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: \"default\")")
 }
 
-func (f *sealedPlaces) check() error {
+func (f *encryptedPlaces) check() error {
 	if f.keyring.File == "" {
 		return console.Invalid("no key ring is named\nhint: --keyring FILE, or TURNUS_KEYRING")
 	}
@@ -169,7 +169,7 @@ func (f *sealedPlaces) check() error {
 	return service.LedgerThere(f.ledger)
 }
 
-func (f *sealedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledger, *keyring.Ring, error) {
+func (f *encryptedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledger, *keyring.Ring, error) {
 	ring, err := f.keyring.Open(a.Console)
 	if err != nil {
 		return nil, nil, err
@@ -195,8 +195,8 @@ type keyUse struct {
 	Values int    `json:"values"`
 }
 
-// sealedCheck is the -o json document of keys check.
-type sealedCheck struct {
+// encryptedCheck is the -o json document of keys check.
+type encryptedCheck struct {
 	Primary string   `json:"primary"`
 	Redis   bool     `json:"redis"` // it was looked at
 	Uses    []keyUse `json:"uses"`
@@ -208,7 +208,7 @@ type sealedCheck struct {
 }
 
 // uses counts by key what lies in all places.
-func (f *sealedPlaces) uses(ctx context.Context, a *app) (out sealedCheck, err error) {
+func (f *encryptedPlaces) uses(ctx context.Context, a *app) (out encryptedCheck, err error) {
 	l, ring, err := f.openLedger(ctx, a)
 	if err != nil {
 		return out, err
@@ -220,7 +220,7 @@ func (f *sealedPlaces) uses(ctx context.Context, a *app) (out sealedCheck, err e
 	}
 	for _, u := range counted {
 		one := keyUse{Where: "ledger", What: u.What, Values: u.Count}
-		if u.Sealed {
+		if u.Encrypted {
 			one.Key = u.Key.String()
 		}
 		out.Uses = append(out.Uses, one)
@@ -268,7 +268,7 @@ func (f *sealedPlaces) uses(ctx context.Context, a *app) (out sealedCheck, err e
 }
 
 // inRedis reads all that Turnus keeps in Redis, of all pools: they may share a ring. Of keys that are not in the ring it says nothing: random bytes may look like one.
-func (f *sealedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *keyring.Ring) (_ []keyUse, err error) {
+func (f *encryptedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *keyring.Ring) (_ []keyUse, err error) {
 	client, err := redisconn.Dial(f.redis)
 	if err != nil {
 		return nil, err
@@ -293,7 +293,7 @@ func (f *sealedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *k
 	if err != nil {
 		return nil, err
 	}
-	plain, err := sealed.New(q, ring, nil).Unsealed(ctx)
+	plain, err := encrypted.New(q, ring, nil).Unencrypted(ctx)
 	if len(plain) > 0 {
 		uses = append(uses, keyUse{Where: "redis", What: "runs", Values: len(plain)})
 	}
@@ -330,7 +330,7 @@ func statesIn(data string) ([]keyUse, error) {
 
 // begunSince refuses to retire a key while a queue in a process, which nobody else can look into, may hold things that are sealed with it:
 // its process began before the ledger was sealed with the present key.
-func (f *sealedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (err error) {
+func (f *encryptedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (err error) {
 	if f.data == "" || f.redis != "" {
 		return nil
 	}
@@ -343,7 +343,7 @@ func (f *sealedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	since, err := l.SealedSince(ctx)
+	since, err := l.EncryptedSince(ctx)
 	if err == nil && !began.After(since) {
 		err = console.Invalid("key %s is needed: the process that holds %s began before the ledger was sealed with the present key, and its queue may be sealed with this one\nhint: stop turnus up and start it again, its runs go on; then retire the key", id, f.data)
 	}
@@ -351,7 +351,7 @@ func (f *sealedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (e
 }
 
 func (a *app) keysCheckCmd() *cobra.Command {
-	var f sealedPlaces
+	var f encryptedPlaces
 	c := &cobra.Command{
 		Use: "check --keyring FILE --ledger URL", Short: "Count what is sealed with which key, and what is not sealed", Args: cobra.NoArgs,
 		Long: `Count what is sealed with which key, and what is not sealed: in the ledger, the outputs,
@@ -383,7 +383,7 @@ keeps in Redis, nothing of others; it may run beside a service at work.`,
 	return c
 }
 
-func (a *app) writeUses(out sealedCheck) {
+func (a *app) writeUses(out encryptedCheck) {
 	cells := [][]string{{"KEY", "WHERE", "WHAT", "VALUES"}}
 	slices.SortStableFunc(out.Uses, func(x, y keyUse) int { return cmp.Compare(x.Key, y.Key) })
 	for _, u := range out.Uses {
@@ -408,8 +408,8 @@ func (a *app) writeUses(out sealedCheck) {
 	}
 }
 
-func (a *app) keysResealCmd() *cobra.Command {
-	var f sealedPlaces
+func (a *app) keysReencryptCmd() *cobra.Command {
+	var f encryptedPlaces
 	c := &cobra.Command{
 		Use: "reseal --keyring FILE --ledger URL", Short: "Seal anew what is sealed with an older key", Args: cobra.NoArgs,
 		Long: `Seal with the key ring's primary key what the ledger holds under an older one. It
@@ -422,7 +422,7 @@ forgotten with its runs. With --keyring-accept-plain what is not sealed yet is s
 			if err := f.check(); err != nil {
 				return err
 			}
-			return a.reseal(cmd.Context(), &f)
+			return a.reencrypt(cmd.Context(), &f)
 		},
 	}
 	f.keyring.Add(c)
@@ -430,30 +430,30 @@ forgotten with its runs. With --keyring-accept-plain what is not sealed yet is s
 	return c
 }
 
-// resealDoc is the -o json document of keys reseal.
-type resealDoc struct {
+// reencryptDoc is the -o json document of keys reseal.
+type reencryptDoc struct {
 	Ledger   int      `json:"ledger"` // values sealed anew
 	Failed   int      `json:"failed"`
 	Failures []string `json:"failures"` // the first of them
 }
 
-func (a *app) reseal(ctx context.Context, f *sealedPlaces) (err error) {
+func (a *app) reencrypt(ctx context.Context, f *encryptedPlaces) (err error) {
 	l, _, err := f.openLedger(ctx, a)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	told := 0
-	done, err := l.Reseal(ctx, func(values int) {
-		if values >= told+10_000 {
-			told = values
+	reported := 0
+	done, err := l.Reencrypt(ctx, func(values int) {
+		if values >= reported+10_000 {
+			reported = values
 			a.Message(fmt.Sprintf("%d values are sealed anew", values))
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("%w\nhint: %s were sealed anew; call it again to go on", err, console.Plural(done.Values, "value"))
 	}
-	doc := resealDoc{Ledger: done.Values, Failed: done.Failed, Failures: append([]string{}, done.Failures...)}
+	doc := reencryptDoc{Ledger: done.Values, Failed: done.Failed, Failures: append([]string{}, done.Failures...)}
 	if a.Output == "json" {
 		if err := console.PrintJSON(a.Out, doc); err != nil {
 			return err
@@ -471,7 +471,7 @@ func (a *app) reseal(ctx context.Context, f *sealedPlaces) (err error) {
 }
 
 func (a *app) keysRetireCmd() *cobra.Command {
-	var f sealedPlaces
+	var f encryptedPlaces
 	c := &cobra.Command{
 		Use: "retire KEY --keyring FILE --ledger URL", Short: "Take a key out of the ring, once nothing is sealed with it", Args: cobra.ExactArgs(1),
 		Long: `Take a key out of the ring, once nothing is sealed with it: it counts as keys check does, and

@@ -55,7 +55,7 @@ provider knows no codes, a browser on this machine is sent there and comes back.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
-			return told(a.login(ctx, &f))
+			return reported(a.login(ctx, &f))
 		},
 	}
 	f.remote.add(c)

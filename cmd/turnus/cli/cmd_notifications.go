@@ -46,7 +46,7 @@ func (a *app) notificationsListCmd() *cobra.Command {
 	c.Flags().StringVar(&f.Channel, "channel", "", "only to channels of this name")
 	c.Flags().StringVar(&f.Kind, "kind", "", "only of this kind, as run_failed")
 	c.Flags().StringVar(&f.Run, "run", "", "only about this run")
-	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{api.NotificationWaiting, api.NotificationSent, api.NotificationDead}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{api.NotificationWaiting, api.NotificationSent, api.NotificationDeadLettered}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(policy.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -73,14 +73,14 @@ func (a *app) showNotification(n api.Notification) error {
 		return console.PrintJSON(a.Out, n)
 	}
 	fmt.Fprintf(a.Out, "%s to %s (%s), %s: %s\n", n.ID, console.Printable(n.Channel), n.Medium, n.Kind, stateText(n))
-	var told struct {
+	var reported struct {
 		Text string `json:"text"`
 	}
 	if len(n.Notice) > 0 {
-		if err := json.Unmarshal(n.Notice, &told); err != nil {
+		if err := json.Unmarshal(n.Notice, &reported); err != nil {
 			return fmt.Errorf("read what notification %s tells: %w", n.ID, err)
 		}
-		fmt.Fprintf(a.Out, "\n%s\n", console.PrintableLines(told.Text))
+		fmt.Fprintf(a.Out, "\n%s\n", console.PrintableLines(reported.Text))
 	}
 	return nil
 }
@@ -89,9 +89,9 @@ func (a *app) showNotification(n api.Notification) error {
 func stateText(n api.Notification) string {
 	switch n.State {
 	case api.NotificationSent:
-		return fmt.Sprintf("sent %s, at try %d", console.LocalTime(n.Settled), n.Tries)
-	case api.NotificationDead:
-		return fmt.Sprintf("given up %s, after %s: %s", console.LocalTime(n.Settled), tries(n.Tries), console.Printable(n.Reason))
+		return fmt.Sprintf("sent %s, at try %d", console.LocalTime(n.Finished), n.Tries)
+	case api.NotificationDeadLettered:
+		return fmt.Sprintf("given up %s, after %s: %s", console.LocalTime(n.Finished), tries(n.Tries), console.Printable(n.Reason))
 	}
 	text := "waits since " + console.LocalTime(n.Made)
 	if n.Tries > 0 {
@@ -130,7 +130,7 @@ func (a *app) notificationsRetryCmd() *cobra.Command {
 // How long a test is waited for, and how often it is looked at.
 const (
 	testPatience = 20 * time.Second
-	testLook     = 250 * time.Millisecond
+	testPoll     = 250 * time.Millisecond
 )
 
 func (a *app) notificationsTestCmd() *cobra.Command {
@@ -149,7 +149,7 @@ the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
-				case <-time.After(testLook):
+				case <-time.After(testPoll):
 				}
 				if n, err = c.Notification(ctx, n.ID); err != nil {
 					return err
@@ -177,7 +177,7 @@ func (a *app) notificationsChannelsCmd() *cobra.Command {
 		return client.All(ctx, 0, c.Channels)
 	}
 	return table(a, c, &r, list, []string{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}, func(ch *api.Channel) []string {
-		return []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.Dead)}
+		return []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.DeadLettered)}
 	})
 }
 

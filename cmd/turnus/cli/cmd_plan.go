@@ -18,13 +18,13 @@ import (
 
 // planFlags are the flags of plan beyond what it shares with run.
 type planFlags struct {
-	play      localrun.PlayFlags
-	plugins   node.PluginFlags
-	remote    remoteFlags
-	at, by    string
-	workers   int
-	slots     int
-	listHosts bool
+	play        localrun.PlayFlags
+	plugins     node.PluginFlags
+	remote      remoteFlags
+	at, by      string
+	workers     int
+	concurrency int
+	listHosts   bool
 }
 
 func (a *app) planCmd() *cobra.Command {
@@ -54,27 +54,27 @@ refuses such a run with 5.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
-			f.plugins.TellDev(a.Console)
+			f.plugins.ReportDev(a.Console)
 			return a.plan(cmd, args, &f, sup)
 		},
 	}
 	f.play.Add(c)
-	f.play.SkipUnfit = true
+	f.play.SkipNoWindow = true
 	f.plugins.Add(c)
 	f.plugins.AddDev(c)
 	f.remote.add(c)
 	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
 	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
 	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")
-	c.Flags().IntVarP(&f.slots, "forks", "f", 256, "jobs at once on each worker")
+	c.Flags().IntVarP(&f.concurrency, "forks", "f", 256, "jobs at once on each worker")
 	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
 	return c
 }
 
 // bounds of --workers and --forks together: more slots than hosts change nothing.
 const (
-	maxWorkers = 1 << 20
-	maxSlots   = 1 << 30
+	maxWorkers     = 1 << 20
+	maxConcurrency = 1 << 30
 )
 
 func (f *planFlags) check() error {
@@ -83,8 +83,8 @@ func (f *planFlags) check() error {
 		return console.Invalid("--by %s: expected host or customer", f.by)
 	case f.workers < 1 || f.workers > maxWorkers:
 		return console.Invalid("--workers %d: expected at least 1, at most %d", f.workers, maxWorkers)
-	case f.slots < 1 || f.slots > maxSlots/f.workers:
-		return console.Invalid("--forks %d: expected at least 1 job at once, at most %d", f.slots, maxSlots/f.workers)
+	case f.concurrency < 1 || f.concurrency > maxConcurrency/f.workers:
+		return console.Invalid("--forks %d: expected at least 1 job at once, at most %d", f.concurrency, maxConcurrency/f.workers)
 	}
 	return nil
 }
@@ -114,8 +114,8 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		defer func() { _ = record.Close(cmd.Context()) }() // it was only read
 	}
 	launches, err := f.play.Prepare(cmd.Context(), args, hosts, sup, record)
-	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok {
-		return planview.ShowNone(a.Console, unfit)
+	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok {
+		return planview.ShowNone(a.Console, noWindow)
 	}
 	if err != nil {
 		return err
@@ -130,9 +130,9 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	for _, l := range launches {
 		past, err := f.past(cmd.Context(), l.Playbook.Name, record)
 		if err != nil {
-			return told(err)
+			return reported(err)
 		}
-		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Slots: f.slots, Book: f.play.Windows.Book(), Past: past, Types: types})
+		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Concurrency: f.concurrency, Calendar: f.play.Windows.Book(), Past: past, Types: types})
 		if err != nil {
 			return err
 		}

@@ -74,14 +74,14 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, playbookNames),
 		Example: "  turnus playbooks show ntp",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			book, err := c.Playbook(ctx, args[0])
+			playbook, err := c.Playbook(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, book)
+				return console.PrintJSON(a.Out, playbook)
 			}
-			return a.showPlaybook(&book)
+			return a.showPlaybook(&playbook)
 		}),
 	}
 	r.add(c)

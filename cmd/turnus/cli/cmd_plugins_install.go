@@ -53,8 +53,8 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, got)
 			}
-			a.tellInstalled(got)
-			return a.tellUnlocked(in.Dir, got)
+			a.reportInstalled(got)
+			return a.reportUnlocked(in.Dir, got)
 		},
 	}
 	plugins.Add(c)
@@ -63,7 +63,7 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 	return c
 }
 
-func (a *app) tellInstalled(got host.Installed) {
+func (a *app) reportInstalled(got host.Installed) {
 	verb := "installed"
 	if got.Already {
 		verb = "is installed already:"
@@ -74,8 +74,8 @@ func (a *app) tellInstalled(got host.Installed) {
 	}
 }
 
-// tellUnlocked says that a lockfile does not name what was installed, which workers would refuse.
-func (a *app) tellUnlocked(dir string, got host.Installed) error {
+// reportUnlocked says that a lockfile does not name what was installed, which workers would refuse.
+func (a *app) reportUnlocked(dir string, got host.Installed) error {
 	lock, ok, err := host.ReadLock(dir)
 	if err != nil || !ok || got.InUse != got.Version {
 		return err

@@ -54,7 +54,7 @@ func (a *app) schedulesListCmd() *cobra.Command {
 		return client.All(ctx, 0, c.Schedules)
 	}
 	return table(a, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}, func(s *api.Schedule) []string {
-		return []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Fires, 10), scheduleState(s)}
+		return []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Triggers, 10), scheduleState(s)}
 	})
 }
 
@@ -276,7 +276,7 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, done)
 			}
-			fmt.Fprintln(a.Out, console.Plural(done.Fires, "fire")+" to be launched")
+			fmt.Fprintln(a.Out, console.Plural(done.Triggers, "fire")+" to be launched")
 			return nil
 		}),
 	}

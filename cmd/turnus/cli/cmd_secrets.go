@@ -82,11 +82,11 @@ func (f *secretFile) put(name string, value []byte) error {
 	if err := secrets.CheckShort(value); err != nil {
 		return fmt.Errorf("secret %q: %w", name, err)
 	}
-	sealed, err := secrets.Seal(value, f.said.Recipients)
+	encrypted, err := secrets.Encrypt(value, f.said.Recipients)
 	if err != nil {
 		return err
 	}
-	if f.data, err = secrets.Put(f.path, f.data, name, sealed); err != nil {
+	if f.data, err = secrets.Put(f.path, f.data, name, encrypted); err != nil {
 		return err
 	}
 	f.said, err = secrets.ParseOwn(f.path, f.data)
@@ -154,7 +154,7 @@ A file that does not exist is created, with --recipient as its recipients.`,
 			if err := f.save(); err != nil {
 				return err
 			}
-			return a.sealed(f, args)
+			return a.encrypted(f, args)
 		},
 	}
 	addSecretFile(c, &path)
@@ -180,8 +180,8 @@ func secretFileFor(path string, recipients []string) (*secretFile, error) {
 	return readSecretFile(path)
 }
 
-// sealed tells what was sealed.
-func (a *app) sealed(f *secretFile, names []string) error {
+// encrypted tells what was sealed.
+func (a *app) encrypted(f *secretFile, names []string) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, map[string]any{"file": f.path, "sealed": names, "recipients": len(f.said.Recipients)})
 	}
@@ -230,7 +230,7 @@ because of that, change the values at their source too, and encrypt the new ones
 			if a.Output != "json" {
 				a.Message("whoever could open the file before still knows these values: if you took a recipient away, change them at their source, then turnus secrets encrypt")
 			}
-			return a.sealed(f, names)
+			return a.encrypted(f, names)
 		},
 	}
 	addSecretFile(c, &path)
@@ -254,7 +254,7 @@ type listedSecret struct {
 func (f *secretFile) listed(e secrets.Entry) listedSecret {
 	l := listedSecret{Name: e.Name, Kind: e.Kind(), Place: e.Place(), Tenants: e.Tenants, Playbooks: e.Playbooks, Hosts: e.Hosts}
 	if e.Age != "" {
-		current := secrets.SealedTo(e.Age, f.said.Recipients)
+		current := secrets.EncryptedTo(e.Age, f.said.Recipients)
 		l.Current = &current
 	}
 	return l

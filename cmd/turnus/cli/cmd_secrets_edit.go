@@ -125,7 +125,7 @@ folder that nobody else can enter, and is gone when the editor ends or a signal 
 			if err := f.save(); err != nil {
 				return err
 			}
-			return a.sealed(f, args)
+			return a.encrypted(f, args)
 		},
 	}
 	addSecretFile(c, &path)

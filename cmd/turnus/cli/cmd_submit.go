@@ -108,7 +108,7 @@ the watching only; turnus cancel ends the run.`,
 	fl.IntVar(&f.criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt (default: the playbook's)")
 	fl.BoolVar(&f.new.Paused, "paused", false, "accept it, but start nothing before turnus resume")
 	fl.BoolVar(&f.new.FourEyes, "four-eyes", false, "start nothing before somebody else approves: turnus approve")
-	fl.BoolVar(&f.new.SkipUnfit, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
+	fl.BoolVar(&f.new.SkipNoWindow, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
 	fl.BoolVarP(&f.follow, "follow", "F", false, "watch the run to its end, and exit as turnus run does")
 	fl.StringVar(&f.key, "key", "", "makes it once: the same key and request again give the same run, as after a pipeline was restarted")
 	return c
@@ -195,12 +195,12 @@ func limitParts(limit string) ([]string, error) {
 }
 
 func playbookNames(ctx context.Context, c *client.Client) ([]string, error) {
-	books, err := c.Playbooks(ctx, client.Page{Limit: 500})
+	all, err := c.Playbooks(ctx, client.Page{Limit: 500})
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, len(books.Items))
-	for i, b := range books.Items {
+	names := make([]string, len(all.Items))
+	for i, b := range all.Items {
 		names[i] = b.Name + "\t" + console.FirstLine(b.Description)
 	}
 	return names, nil

@@ -37,7 +37,7 @@ asked about params that hold no expression: one process of each plugin that the 
 				return err
 			}
 			defer func() { err = errors.Join(err, sup.Stop(cmd.Context())) }()
-			plugins.TellDev(a.Console)
+			plugins.ReportDev(a.Console)
 			extra, err := vars.Values()
 			if err != nil {
 				return err
@@ -47,19 +47,19 @@ asked about params that hold no expression: one process of each plugin that the 
 			if err != nil {
 				return err
 			}
-			var books []*playbooks.Playbook
+			var all []*playbooks.Playbook
 			var warnings playbooks.Diagnostics
 			if len(args) > 0 {
-				books, err = playbooks.Load(args, node.PlaybookOptions(sup, extra))
+				all, err = playbooks.Load(args, node.PlaybookOptions(sup, extra))
 			}
 			if err == nil {
 				var found playbooks.Diagnostics
 				ctx, stop := a.Interruptible(cmd.Context())
 				defer stop()
-				found, warnings = askJobTypes(ctx, sup, books)
+				found, warnings = askJobTypes(ctx, sup, all)
 				problems = append(problems, found...)
 			}
-			return a.reportValidation(books, withProblems(err, problems), warnings)
+			return a.reportValidation(all, withProblems(err, problems), warnings)
 		},
 	}
 	plugins.Add(c)
@@ -85,9 +85,9 @@ type usedSecret struct {
 }
 
 // usedSecrets lists them by playbook, and then by name.
-func usedSecrets(books []*playbooks.Playbook) []usedSecret {
+func usedSecrets(all []*playbooks.Playbook) []usedSecret {
 	out := []usedSecret{}
-	for _, b := range books {
+	for _, b := range all {
 		for _, name := range b.Secrets() {
 			one := usedSecret{Secret: name, Playbook: b.Name}
 			for _, s := range b.Calls() {
@@ -102,9 +102,9 @@ func usedSecrets(books []*playbooks.Playbook) []usedSecret {
 }
 
 // askJobTypes asks the job types of playbooks about the params that hold no expression.
-func askJobTypes(ctx context.Context, sup *host.Supervisor, books []*playbooks.Playbook) (problems, warnings playbooks.Diagnostics) {
+func askJobTypes(ctx context.Context, sup *host.Supervisor, all []*playbooks.Playbook) (problems, warnings playbooks.Diagnostics) {
 	v := sup.Validator()
-	for _, b := range books {
+	for _, b := range all {
 		bad, odd := b.CheckParams(func(uses string, params json.RawMessage) ([]playbooks.ParamProblem, error) {
 			found, err := v.Validate(ctx, uses, params)
 			out := make([]playbooks.ParamProblem, len(found))
@@ -131,13 +131,13 @@ func askJobTypesOf(ctx context.Context, sup *host.Supervisor, set *definitions.S
 	return nil
 }
 
-func (a *app) reportValidation(books []*playbooks.Playbook, err error, warnings playbooks.Diagnostics) error {
+func (a *app) reportValidation(all []*playbooks.Playbook, err error, warnings playbooks.Diagnostics) error {
 	var problems playbooks.Diagnostics
 	if err != nil && !errors.As(err, &problems) {
 		return err
 	}
-	doc := validation{Valid: len(problems) == 0, Playbooks: []string{}, Problems: problems, Warnings: append(playbooks.Diagnostics{}, warnings...), Secrets: usedSecrets(books)}
-	for _, b := range books {
+	doc := validation{Valid: len(problems) == 0, Playbooks: []string{}, Problems: problems, Warnings: append(playbooks.Diagnostics{}, warnings...), Secrets: usedSecrets(all)}
+	for _, b := range all {
 		doc.Playbooks = append(doc.Playbooks, b.Name)
 	}
 	if doc.Problems == nil {
@@ -154,7 +154,7 @@ func (a *app) reportValidation(books []*playbooks.Playbook, err error, warnings 
 			return err
 		}
 	case doc.Valid:
-		fmt.Fprintln(a.Out, console.Plural(len(books), "playbook")+" valid")
+		fmt.Fprintln(a.Out, console.Plural(len(all), "playbook")+" valid")
 		for _, s := range doc.Secrets {
 			fmt.Fprintf(a.Out, "  %s uses secret %s: step %s\n", s.Playbook, s.Secret, strings.Join(s.Steps, ", "))
 		}

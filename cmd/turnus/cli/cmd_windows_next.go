@@ -366,14 +366,14 @@ func (a *app) showExplained(doc explainDoc, at, next time.Time, zone *time.Locat
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, doc)
 	}
-	verdict := a.Paint(console.Red, "closed")
+	result := a.Paint(console.Red, "closed")
 	switch {
 	case doc.Fits:
-		verdict = a.Paint(console.Green, "may start")
+		result = a.Paint(console.Green, "may start")
 	case doc.Open:
-		verdict = a.Paint(console.Yellow, "open, but it does not fit")
+		result = a.Paint(console.Yellow, "open, but it does not fit")
 	}
-	fmt.Fprintf(a.Out, "%s at %s: %s\n  %s\n", doc.Set, console.LocalAndUTC(at, zone), verdict, doc.Reason)
+	fmt.Fprintf(a.Out, "%s at %s: %s\n  %s\n", doc.Set, console.LocalAndUTC(at, zone), result, doc.Reason)
 	if doc.NoNext != "" {
 		fmt.Fprintf(a.Out, "  no next start: %s\n", doc.NoNext)
 		return nil

@@ -135,7 +135,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
 	node.Unconfined(a.Console, n)
-	f.node.Plugins.TellDev(a.Console)
+	f.node.Plugins.ReportDev(a.Console)
 	node.WarnWithoutCredentials(a.Console, n)
 	files := f.files
 	if files != "" {
@@ -170,7 +170,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		listener.Health(n.Worker.Stuck, n.Worker.Unready)
 		a.Message("metrics on " + listener.Addr())
 	}
-	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.Worker.Name(), f.node.Slots, cmp.Or(f.queue.Pool, node.DefaultPool)))
+	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.Worker.Name(), f.node.Concurrency, cmp.Or(f.queue.Pool, node.DefaultPool)))
 	a.WarnError(manager.Ready(n.Worker.Stuck))
 	select {
 	case <-ctx.Done():

@@ -54,7 +54,7 @@ func workerCells(w *api.Worker) []string {
 		return []string{w.Name, w.State, "", "", "", "", "", ""}
 	}
 	return []string{
-		w.Name, w.State, fmt.Sprintf("%d/%d", w.Running, w.Slots), fmt.Sprintf("%.0f%%", 100*w.CPU), fmt.Sprintf("%.0f%%", 100*w.Memory),
+		w.Name, w.State, fmt.Sprintf("%d/%d", w.Running, w.Concurrency), fmt.Sprintf("%.0f%%", 100*w.CPU), fmt.Sprintf("%.0f%%", 100*w.Memory),
 		w.Pool, w.Version, console.Short(time.Since(w.Started).Round(time.Second)),
 	}
 }

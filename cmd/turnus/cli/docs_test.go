@@ -136,8 +136,8 @@ func TestStepsOfTheDocsLoad(t *testing.T) {
 				continue
 			}
 			found++
-			book := "playbook: snippet\ntargets: true\nvars: {users: [a], version: 1}\nsteps:\n" + block
-			if _, err := playbooks.Parse(fmt.Sprintf("%s, yaml block %d", path, i+1), []byte(book), opts); err != nil {
+			playbook := "playbook: snippet\ntargets: true\nvars: {users: [a], version: 1}\nsteps:\n" + block
+			if _, err := playbooks.Parse(fmt.Sprintf("%s, yaml block %d", path, i+1), []byte(playbook), opts); err != nil {
 				t.Error(err)
 			}
 		}

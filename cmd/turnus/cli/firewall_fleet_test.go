@@ -101,7 +101,7 @@ func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 		}
 		hosts[i].Labels = map[string]string{"role": role}
 	}
-	f := node.Flags{Slots: 64, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 20 * time.Second}}
+	f := node.Flags{Concurrency: 64, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 20 * time.Second}}
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	n, err := f.Reach(t.Context(), node.ByUserLogins, func() *inventory.Inventory { return nil }, a.Logger(false))
 	if err != nil {

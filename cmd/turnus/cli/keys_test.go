@@ -14,7 +14,7 @@ import (
 )
 
 // Nobody but its process can look into the queue of turnus up: a key is not retired before that process began with another one.
-func TestAKeyStaysWhileAnOlderQueueMayBeSealedWithIt(t *testing.T) {
+func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ring.json")
 	id, err := keyring.New(file)
@@ -36,7 +36,7 @@ func TestAKeyStaysWhileAnOlderQueueMayBeSealedWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, f := newApp(strings.NewReader(""), io.Discard, io.Discard), sealedPlaces{data: d.Path, keyring: service.KeyringFlags{File: file}}
+	a, f := newApp(strings.NewReader(""), io.Discard, io.Discard), encryptedPlaces{data: d.Path, keyring: service.KeyringFlags{File: file}}
 	if err := f.check(); err != nil {
 		t.Fatal(err)
 	}

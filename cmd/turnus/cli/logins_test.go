@@ -14,17 +14,17 @@ import (
 func TestFaultS1SharedQueuesGetNoOwnLogin(t *testing.T) {
 	own := writeText(t, "hosts.yaml", "hosts:\n  h: {password_env: HOME}\n", 0o600)
 	plain := writeText(t, "plain.yaml", "hosts: {h: {}}\n", 0o600)
-	book := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: [{uses: command, with: {run: 'true'}}]\n", 0o600)
+	playbook := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: [{uses: command, with: {run: 'true'}}]\n", 0o600)
 	redis := []string{"--redis", "redis://127.0.0.1:1/0"}
 	for says, args := range map[string][]string{
-		own + ":2:7: password_env:":    append([]string{"run", book, "-i", own}, redis...),
-		"--password-env: with --redis": append([]string{"run", book, "-i", plain, "--password-env", "HOME"}, redis...),
-		"--private-key: with --redis":  append([]string{"run", book, "-i", plain, "--private-key", book}, redis...),
-		"--agent: with --redis":        append([]string{"run", book, "-i", plain, "--agent", "/s"}, redis...),
+		own + ":2:7: password_env:":    append([]string{"run", playbook, "-i", own}, redis...),
+		"--password-env: with --redis": append([]string{"run", playbook, "-i", plain, "--password-env", "HOME"}, redis...),
+		"--private-key: with --redis":  append([]string{"run", playbook, "-i", plain, "--private-key", playbook}, redis...),
+		"--agent: with --redis":        append([]string{"run", playbook, "-i", plain, "--agent", "/s"}, redis...),
 		"unknown flag: --password-env": append([]string{"worker", "--password-env", "HOME"}, redis...),
-		"unknown flag: --private-key":  {"up", "--private-key", book},
-		"unknown flag: --ssh-config":   {"up", "--ssh-config", book},
-		"unknown flag: --ssh-ca-key":   {"up", "--ssh-ca-key", book},
+		"unknown flag: --private-key":  {"up", "--private-key", playbook},
+		"unknown flag: --ssh-config":   {"up", "--ssh-config", playbook},
+		"unknown flag: --ssh-ca-key":   {"up", "--ssh-ca-key", playbook},
 	} {
 		if _, stderr := turnus(t, console.ExitInvalid, args...); !strings.Contains(stderr, says) {
 			t.Errorf("%v: got %q, expected %q", args, stderr, says)
@@ -36,7 +36,7 @@ func TestFaultS1SharedQueuesGetNoOwnLogin(t *testing.T) {
 func TestCredentialsAreReadAtTheStart(t *testing.T) {
 	key, _ := sshdtest.NewKey(t)
 	hosts := writeText(t, "plain.yaml", "hosts: {h: {}}\n", 0o600)
-	book := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: [{uses: command, with: {run: 'true'}}]\n", 0o600)
+	playbook := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: [{uses: command, with: {run: 'true'}}]\n", 0o600)
 	for name, tt := range map[string][2]string{
 		"no key file":    {"identity_file: none", "none"},
 		"open key file":  {"identity_file: open", "chmod 600"},
@@ -52,7 +52,7 @@ func TestCredentialsAreReadAtTheStart(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(filepath.Dir(own), "open"), []byte("x"), 0o644); err != nil { // it is to be refused
 				t.Fatal(err)
 			}
-			_, stderr := turnus(t, console.ExitInvalid, "run", book, "-i", hosts, "--redis", "redis://127.0.0.1:1/0", "--secrets", own)
+			_, stderr := turnus(t, console.ExitInvalid, "run", playbook, "-i", hosts, "--redis", "redis://127.0.0.1:1/0", "--secrets", own)
 			if !strings.Contains(stderr, `credential "fleet"`) || !strings.Contains(stderr, own+":2:") || !strings.Contains(stderr, tt[1]) {
 				t.Errorf("got %q", stderr)
 			}

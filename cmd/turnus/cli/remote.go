@@ -138,7 +138,7 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 		defer end()
 		ctx, stop := a.Interruptible(tracing.Under(cmd.Context(), os.Getenv(tracing.Variable))) // that of a pipeline that calls
 		defer stop()
-		return told(do(ctx, c, args))
+		return reported(do(ctx, c, args))
 	}
 }
 
@@ -205,9 +205,9 @@ func clientOptions() securefile.TLSHints {
 	return securefile.TLSHints{CA: "--ca-file", Cert: "--cert-file and --key-file name one; turnus context set keeps them", Name: "--server https://NAME"}
 }
 
-// told adds what to do next to the error of a server, and chooses the exit code: what the server refuses is wrong
+// reported adds what to do next to the error of a server, and chooses the exit code: what the server refuses is wrong
 // input or usage, as if it had been found here.
-func told(err error) error {
+func reported(err error) error {
 	var e *client.Error
 	if !errors.As(err, &e) {
 		return err

@@ -70,10 +70,10 @@ func TestHelpShowsNoPasswordOfTheQueue(t *testing.T) {
 }
 
 // turnus config show up | head -1: whoever went away knows.
-func TestEndOfTheReaderIsNotTold(t *testing.T) {
-	for err, told := range map[error]bool{syscall.EPIPE: false, syscall.ENOSPC: true} {
+func TestEndOfTheReaderIsNotReported(t *testing.T) {
+	for err, reported := range map[error]bool{syscall.EPIPE: false, syscall.ENOSPC: true} {
 		var stderr bytes.Buffer
-		if code := Main([]string{"config", "show", "worker"}, strings.NewReader(""), failingWriter{err}, &stderr); code != console.ExitInternal || stderr.Len() > 0 != told {
+		if code := Main([]string{"config", "show", "worker"}, strings.NewReader(""), failingWriter{err}, &stderr); code != console.ExitInternal || stderr.Len() > 0 != reported {
 			t.Errorf("%v: exit code %d, %q", err, code, &stderr)
 		}
 	}

@@ -59,7 +59,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "shows": untilShown, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startAuthority, "handshake": handshake, "certificates": certificates},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "shows": untilShown, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startCA, "handshake": handshake, "certificates": certificates},
 	})
 }
 

@@ -51,9 +51,9 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	identity, file, mark := filepath.Join(dir, "id.age"), filepath.Join(dir, "secrets.yaml"), filepath.Join(dir, "mark")
 	out, _ := turnus(t, console.ExitOK, "secrets", "keygen", identity)
-	seal := turnusProcess(t, "secrets", "encrypt", "snmp", "--file", file, "--recipient", strings.TrimSpace(out))
-	seal.Stdin = strings.NewReader("hunter2")
-	if text, err := seal.CombinedOutput(); err != nil {
+	encrypt := turnusProcess(t, "secrets", "encrypt", "snmp", "--file", file, "--recipient", strings.TrimSpace(out))
+	encrypt.Stdin = strings.NewReader("hunter2")
+	if text, err := encrypt.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	before, err := os.ReadFile(file)

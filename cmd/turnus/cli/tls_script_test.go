@@ -31,7 +31,7 @@ func (s scriptTB) Logf(f string, args ...any)        { s.ts.Logf(f, args...) }
 func (s scriptTB) port() string                      { return strconv.Itoa(testparts.FreePort(s)) }
 func scriptParts(ts *testscript.TestScript) scriptTB { return scriptTB{ts: ts} }
 
-func startAuthority(ts *testscript.TestScript, _ bool, args []string) {
+func startCA(ts *testscript.TestScript, _ bool, args []string) {
 	tb := scriptParts(ts)
 	a := certs.StartACME(tb, ts.MkAbs("."))
 	for _, name := range []string{"PORT", "HTTP"} {

@@ -34,12 +34,12 @@ steps:
     uses: http
     with: {url: "http://${{ host.name }}", body_match: "("}
 `
-	book := write("tree/playbooks/bad.yaml", bad)
+	playbook := write("tree/playbooks/bad.yaml", bad)
 	write("empty/playbooks/good.yaml", "playbook: good\ntargets: \"true\"\nsteps: [{uses: http, with: {url: 'http://a'}}]\n")
 	for _, tree := range []string{"tree", "empty"} {
 		write(tree+"/turnus.yaml", "inventory: []\n")
 	}
-	for _, args := range [][]string{{"validate", book}, {"diff", filepath.Join(dir, "empty"), filepath.Join(dir, "tree")}} {
+	for _, args := range [][]string{{"validate", playbook}, {"diff", filepath.Join(dir, "empty"), filepath.Join(dir, "tree")}} {
 		var out, errs bytes.Buffer
 		code := Main(args, strings.NewReader(""), &out, &errs)
 		if code != console.ExitInvalid {

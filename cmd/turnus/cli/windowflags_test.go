@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core/launch"
 )
 
-func TestUnfitHostsAreInvalidInput(t *testing.T) {
-	err := error(&launch.UnfitError{Playbook: "p", Total: 1, Hosts: []launch.Unfit{{Host: "a", Need: time.Hour, Reason: "never"}}})
+func TestHostsWithoutAWindowAreInvalidInput(t *testing.T) {
+	err := error(&launch.NoWindowError{Playbook: "p", Total: 1, Hosts: []launch.NoWindow{{Host: "a", Need: time.Hour, Reason: "never"}}})
 	if exitCode(err) != console.ExitInvalid || !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("exit code %d", exitCode(err))
 	}

@@ -130,7 +130,7 @@ func (c *Console) Warn(warnings []string) {
 
 // Signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
 // call kill. release stops listening and joins.
-func (c *Console) Signals(parent context.Context, first string, say func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
+func (c *Console) Signals(parent context.Context, first string, print func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan os.Signal, 2)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
@@ -139,7 +139,7 @@ func (c *Console) Signals(parent context.Context, first string, say func(string)
 	wg.Go(func() {
 		select {
 		case <-got:
-			say(first)
+			print(first)
 			cancel()
 		case <-c.gone:
 			cancel()
@@ -148,7 +148,7 @@ func (c *Console) Signals(parent context.Context, first string, say func(string)
 		}
 		select {
 		case <-got:
-			say("cancelling what runs")
+			print("cancelling what runs")
 			close(atOnce)
 			kill()
 		case <-end:

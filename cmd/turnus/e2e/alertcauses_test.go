@@ -121,8 +121,8 @@ func TestLabAlertOfAFullDisk(t *testing.T) {
 	}
 	web := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(web.CloseIdleConnections)
-	told := func() samples { return scraped(t, web, address(p), strings.TrimSpace(string(token)), "server") }
-	before := told()
+	heard := func() samples { return scraped(t, web, address(p), strings.TrimSpace(string(token)), "server") }
+	before := heard()
 	size, free := before[`turnus_data_size_bytes{instance="server"}`], before[`turnus_data_free_bytes{instance="server"}`]
 	if size != 64<<20 || free < size/2 {
 		t.Fatalf("%v of %v bytes are free: it is another disk", free, size)
@@ -131,5 +131,5 @@ func TestLabAlertOfAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, lasts := alertRules(t)
-	judge(t, l.file("rules.yml", text), before, told(), map[string]time.Duration{"TurnusDiskFull": lasts["TurnusDiskFull"]})
+	judge(t, l.file("rules.yml", text), before, heard(), map[string]time.Duration{"TurnusDiskFull": lasts["TurnusDiskFull"]})
 }

@@ -77,15 +77,15 @@ func newWatched(t *testing.T) (*watched, *pgtest.Server) {
 		inventory += fmt.Sprintf("  closed-%d: {address: 127.0.0.1, port: %d, labels: {part: stranger}}\n", i, testparts.FreePort(t))
 	}
 	l.file("ops/inventory.yaml", inventory)
-	book := func(part, window, step string) {
+	playbook := func(part, window, step string) {
 		l.file("ops/playbooks/"+part+".yaml", fmt.Sprintf("playbook: %s\ntargets: host.labels.part == '%s'\nwindow: %s\nsteps: [%s]\n", part, strings.Replace(part, "slow", "good", 1), window, step))
 	}
-	book("good", "none", "{uses: command, with: {run: uptime}}")
-	book("stranger", "none", "{uses: command, with: {run: uptime}, retry: {attempts: 2, interval: 100ms}}")
-	book("gated", "none", fmt.Sprintf("{uses: lab.trace, window: service, needs: 1s, with: {file: %s/gated}}", l.dir))
-	book("slow", "none", "{uses: command, with: {run: held}}")
-	book("hold", "none", fmt.Sprintf("{uses: lab.hold, with: {file: %s/hold, ms: 600000}}", l.dir))
-	book("bulk", "none", fmt.Sprintf("{uses: lab.trace, with: {file: %s/bulk, ms: 1000}}", l.dir))
+	playbook("good", "none", "{uses: command, with: {run: uptime}}")
+	playbook("stranger", "none", "{uses: command, with: {run: uptime}, retry: {attempts: 2, interval: 100ms}}")
+	playbook("gated", "none", fmt.Sprintf("{uses: lab.trace, window: service, needs: 1s, with: {file: %s/gated}}", l.dir))
+	playbook("slow", "none", "{uses: command, with: {run: held}}")
+	playbook("hold", "none", fmt.Sprintf("{uses: lab.hold, with: {file: %s/hold, ms: 600000}}", l.dir))
+	playbook("bulk", "none", fmt.Sprintf("{uses: lab.trace, with: {file: %s/bulk, ms: 1000}}", l.dir))
 	l.file("ops/playbooks/none.yaml", "playbook: none\ntargets: host.name == 'nobody'\nwindow: none\nschedule: {cron: \"0 * * * *\"}\nsteps: [{uses: command, with: {run: uptime}}]\n")
 	l.file("ops/playbooks/hourly.yaml", "playbook: hourly\ntargets: host.labels.part == 'good'\nwindow: none\nschedule: {cron: \"0 * * * *\"}\nsteps: [{uses: command, with: {run: uptime}}]\n")
 	w := &watched{site: s, held: held, caused: map[string]bool{}, ring: filepath.Join(l.dir, "ring.json")}
@@ -132,7 +132,7 @@ func (w *watched) node(name string) (*process, func() samples) {
 	return p, func() samples { return scraped(w.t, w.web, "http://"+strings.TrimSpace(addr), "", name) }
 }
 
-func (w *watched) told() samples { return scraped(w.t, w.web, address(w.server), w.token(), "server") }
+func (w *watched) heard() samples { return scraped(w.t, w.web, address(w.server), w.token(), "server") }
 
 // fires checks alerts against what was scraped.
 func (w *watched) fires(before, after samples, alerts ...string) {
@@ -189,7 +189,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	w.start("backup", "--ledger", w.ledger, "--no-outputs", "--keyring", w.ring, filepath.Join(w.dir, "backups")).wants(0)
 	var well samples
 	until(t, "a server that sees its worker", func() bool {
-		well = joined(w.told(), of0())
+		well = joined(w.heard(), of0())
 		return well.has("turnus_pool_slots", `pool="default"`, 4) && well.has("turnus_jobs_ended_total", `outcome="changed"`, 1) && well.names()["turnus_backup_timestamp_seconds"]
 	})
 	w.fires(well, well, "TurnusBackupOld", "TurnusKeyOld") // nobody makes another backup, nor rotates keys
@@ -197,10 +197,10 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	w0.wants(0)
 
 	// No worker is there, runs wait, and a window closes that was promised.
-	gated := w.launch("gated")
+	windowed := w.launch("gated")
 	w.launch("bulk")
 	until(t, "the gated run in the queue", func() bool {
-		run, err := w.c.Run(ctx, gated.ID)
+		run, err := w.c.Run(ctx, windowed.ID)
 		return err == nil && run.Phase == api.Active
 	})
 	hour := time.Now().UTC().Add(6 * time.Hour)
@@ -215,7 +215,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	})
 	var alone samples
 	until(t, "a server that sees no worker", func() bool {
-		alone = w.told()
+		alone = w.heard()
 		return alone.has("turnus_pool_slots", "", 0) && !alone.has("turnus_pool_slots", "", 1)
 	})
 	w.fires(well, alone, "TurnusNoWorkers")
@@ -228,14 +228,14 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the job that must not be repeated", func() bool { return len(executions(t, w.dir+"/hold")) == 1 })
-	first := w.sees(func() samples { return joined(w.told(), of1()) }, wantedSample{"turnus_windows_missed_total", "", 1}, wantedSample{"turnus_ssh_dials_total", `result="host_key"`, 1},
+	first := w.sees(func() samples { return joined(w.heard(), of1()) }, wantedSample{"turnus_windows_missed_total", "", 1}, wantedSample{"turnus_ssh_dials_total", `result="host_key"`, 1},
 		wantedSample{"turnus_ssh_dials_total", `result="refused"`, 5}, wantedSample{"turnus_schedule_skips_total", `reason="refused"`, 1}, wantedSample{"turnus_slots_desired", "", 12},
 		wantedSample{"turnus_scale_calls_total", "failed", well.value("turnus_scale_calls_total", "failed") + 1}, wantedSample{"turnus_job_start_delay_seconds_count", "", 20}, wantedSample{"turnus_queue_oldest_overdue_seconds", "", 1.1})
 	w.fires(joined(well, of1zero(first)), first, "TurnusWindowsMissed", "TurnusHostKeyRefused", "TurnusHostsUnreachable", "TurnusSchedulesSkipped", "TurnusTooFewWorkers", "TurnusScaleHookFails",
 		"TurnusOverdue", "TurnusStartsLate")
 	w1.kill()
 	_, of2 := w.node("w2")
-	lost := w.sees(w.told, wantedSample{"turnus_jobs_lost_total", "", 1}, wantedSample{"turnus_queue_reaped_sessions_total", "", 1})
+	lost := w.sees(w.heard, wantedSample{"turnus_jobs_lost_total", "", 1}, wantedSample{"turnus_queue_reaped_sessions_total", "", 1})
 	w.fires(well, lost, "TurnusJobsLost", "TurnusWorkersLost")
 
 	// Redis comes back older than it was, PostgreSQL takes no new run, and somebody tries tokens. Nobody takes what is to be told of all that.
@@ -247,7 +247,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	}
 	const tries = 25
 	w.guesses(tries)
-	bad := w.sees(w.told, wantedSample{"turnus_events_total", `"run_repeated"`, 1}, wantedSample{"turnus_schedule_fires_total", `"failed"`, 1},
+	bad := w.sees(w.heard, wantedSample{"turnus_events_total", `"run_repeated"`, 1}, wantedSample{"turnus_schedule_fires_total", `"failed"`, 1},
 		wantedSample{"turnus_access_refused_total", `"unknown_token"`, tries}, wantedSample{"turnus_notifications_dead_total", `medium="webhook"`, 1})
 	w.fires(well, bad, "TurnusRunRepeated", "TurnusSchedulesFail", "TurnusAccessRefused", "TurnusNotificationsNotDelivered")
 	makeRoom()
@@ -261,8 +261,8 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	w.file("ops/playbooks/broken.yaml", "playbook: [")
 	w.file("cert.pem", string(w.soon[0]))
 	w.file("key.pem", string(w.soon[1]))
-	until(t, "the renewed certificate", func() bool { w.told(); return w.server.err.has("was renewed") })
-	worse := w.sees(func() samples { return joined(w.told(), of2()) }, wantedSample{"turnus_events_total", `"run_held"`, 1}, wantedSample{"turnus_events_total", `"queue_lost"`, 1},
+	until(t, "the renewed certificate", func() bool { w.heard(); return w.server.err.has("was renewed") })
+	worse := w.sees(func() samples { return joined(w.heard(), of2()) }, wantedSample{"turnus_events_total", `"run_held"`, 1}, wantedSample{"turnus_events_total", `"queue_lost"`, 1},
 		wantedSample{"turnus_definitions_rejected", "", 1})
 	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunHeld", "TurnusQueueLost", "TurnusDefinitionsRejected", "TurnusCertificateExpires")
 	dashboard(t, joined(well, first, worse))
@@ -277,13 +277,13 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	w.held.open()
 	var dumb samples
 	until(t, "the ledger to be missed", func() bool {
-		dumb = w.told()
+		dumb = w.heard()
 		return !dumb.has("turnus_up", `part="ledger"`, 1) && dumb.has("turnus_recorder_lag_seconds", "", 1.1)
 	})
 	w.fires(well, dumb, "TurnusLedgerAway", "TurnusRecorderLag")
 	w.redis.kill()
 	until(t, "the queue to be missed", func() bool {
-		dumb = w.told()
+		dumb = w.heard()
 		return !dumb.has("turnus_up", `part="queue"`, 1)
 	})
 	w.fires(well, dumb, "TurnusQueueAway")
@@ -308,7 +308,7 @@ func of1zero(s samples) samples {
 }
 
 // dashboard checks that every metric of the dashboard's queries is told by the service, and that they parse.
-func dashboard(t *testing.T, told samples) {
+func dashboard(t *testing.T, heard samples) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(monitoring, "turnus.dashboard.json"))
 	if err != nil {
@@ -330,7 +330,7 @@ func dashboard(t *testing.T, told samples) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		t.Fatal(err)
 	}
-	names := told.names()
+	names := heard.names()
 	known := func(where, text string) {
 		for _, name := range metricNames.FindAllString(text, -1) {
 			if !names[name] {

@@ -81,9 +81,9 @@ steps:
 			})
 		}
 	}
-	book, again := s.open(), 0
+	records, again := s.open(), 0
 	for _, id := range runs {
-		outcomes, more := accounted(t, book, id)
+		outcomes, more := accounted(t, records, id)
 		again += more
 		if outcomes[core.Changed] != hosts {
 			t.Errorf("run %s: outcomes %v, expected %d changed", id, outcomes, hosts)

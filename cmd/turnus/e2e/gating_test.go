@@ -32,12 +32,12 @@ freezes:
 // other nodes too; when it is lifted they go on.
 func TestLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 	t.Parallel()
-	const hosts, slots = 10, 2
+	const hosts, concurrency = 10, 2
 	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis().traced()
 	trace := l.dir + "/trace"
 	began := func() int { return len(executions(t, trace)) }
 	file := l.windowsFile(false)
-	l.worker("-f", strconv.Itoa(slots))
+	l.worker("-f", strconv.Itoa(concurrency))
 	run := l.run("-o", "json", "--windows", file, l.book("gated", fmt.Sprintf("{uses: lab.trace, window: acme, needs: 10m, with: {file: %s, ms: 3000}}", trace)))
 	until(t, "the first jobs", func() bool { return began() >= 2 })
 
@@ -48,7 +48,7 @@ func TestLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 	until(t, "the worker to run nothing", func() bool {
 		return !slices.ContainsFunc(executions(t, trace), func(e *execution) bool { return e.end.IsZero() })
 	})
-	if now := began(); now > held+slots || now == hosts { // an attempt that was let in just before may begin just after
+	if now := began(); now > held+concurrency || now == hosts { // an attempt that was let in just before may begin just after
 		t.Errorf("%d jobs had begun when the freeze was posted, %d afterwards, of %d", held, now, hosts)
 	}
 

@@ -84,15 +84,15 @@ func chatty(t *testing.T, l *lab) {
 
 // A whole service with SQLite, objects and Redis: of what people write and hosts say no word is legible in any of its files, and the service
 // works. The negative control is the same without a key ring.
-func TestNothingOfASealedServiceIsLegible(t *testing.T) {
+func TestNothingOfAnEncryptedServiceIsLegible(t *testing.T) {
 	t.Parallel()
-	for _, sealed := range []bool{true, false} {
+	for _, encrypted := range []bool{true, false} {
 		l := newLab(t, fleet.Config{Hosts: 3}).withRedis("--save", "3600 1")
 		chatty(t, l)
 		data := filepath.Join(l.dir, "data")
 		ring := filepath.Join(l.dir, "ring.json")
 		args := append([]string{"--redis", l.redis.url()}, l.pluginFlags()...)
-		if sealed {
+		if encrypted {
 			l.keys(nil, "new", ring)
 			args = append(args, "--keyring", ring)
 		}
@@ -111,12 +111,12 @@ func TestNothingOfASealedServiceIsLegible(t *testing.T) {
 		if err := l.redis.admin().Save(context.Background()).Err(); err != nil {
 			t.Error(err)
 		}
-		searched(t, !sealed, data, l.redis.dir)
+		searched(t, !encrypted, data, l.redis.dir)
 		p.signal(syscall.SIGTERM)
 		p.wants(0)
-		searched(t, !sealed, data, l.redis.dir)
+		searched(t, !encrypted, data, l.redis.dir)
 		l.redis.sound(nil)
-		if !sealed {
+		if !encrypted {
 			continue
 		}
 		for _, other := range [][]string{{"up", "--redis", l.redis.url(), "--data", data, "--listen", "127.0.0.1:0"}, {"doctor", "--ledger", "sqlite:" + filepath.Join(data, "ledger.db")}} {

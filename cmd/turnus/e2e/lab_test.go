@@ -97,11 +97,11 @@ func (l *lab) file(name, content string) string {
 // book writes a playbook of all hosts with the given steps, a line each.
 func (l *lab) book(name string, steps ...string) string {
 	l.t.Helper()
-	return l.bookFor(name, "true", steps...)
+	return l.playbookFor(name, "true", steps...)
 }
 
-// bookFor is book with targets.
-func (l *lab) bookFor(name, targets string, steps ...string) string {
+// playbookFor is book with targets.
+func (l *lab) playbookFor(name, targets string, steps ...string) string {
 	l.t.Helper()
 	text := fmt.Sprintf("playbook: %s\ntargets: %q\nsteps:\n", name, targets)
 	for _, s := range steps {

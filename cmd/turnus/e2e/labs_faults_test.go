@@ -30,15 +30,15 @@ func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	}
 	l.hosts = l.file("hosts.yaml", inventory)
 	file := l.dir + "/trace"
-	books := make([]string, runs)
-	for i := range books {
-		books[i] = l.bookFor(fmt.Sprintf("crash%d", i), fmt.Sprintf("host.labels.part == 'p%d'", i), fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 25}}", file))
+	all := make([]string, runs)
+	for i := range all {
+		all[i] = l.playbookFor(fmt.Sprintf("crash%d", i), fmt.Sprintf("host.labels.part == 'p%d'", i), fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 25}}", file))
 	}
 	workers := make([]*process, 3)
 	for i := range workers {
 		workers[i] = l.worker("-f", "8")
 	}
-	run := l.run(append([]string{"--events"}, books...)...)
+	run := l.run(append([]string{"--events"}, all...)...)
 	killed := map[int]time.Time{} // by process id
 	until(t, "the first jobs", func() bool { return len(executions(t, file)) > 0 })
 	tick := time.NewTicker(1500 * time.Millisecond)
@@ -241,11 +241,11 @@ func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 		inventory += line
 	}
 	l.hosts = l.file("hosts.yaml", inventory)
-	book := l.book("faults",
+	playbook := l.book("faults",
 		`{name: say, uses: command, when: 'host.vars.run == nil && host.vars.ask == nil', timeout: 60s, with: {run: hostname}}`,
 		`{name: do, uses: command, when: 'host.vars.run != nil', timeout: 3s, with: {run: "${{ host.vars.run }}"}}`,
 		`{name: ask, uses: command, when: 'host.vars.ask != nil', timeout: 60s, with: {run: "${{ host.vars.ask }}"}}`)
-	run := l.run("-o", "json", "--connect-timeout", "60s", book)
+	run := l.run("-o", "json", "--connect-timeout", "60s", playbook)
 	run.wants(2)
 	r := run.report()
 	names := l.fleet.Hosts()

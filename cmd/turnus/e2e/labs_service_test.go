@@ -64,10 +64,10 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	})
 	submit(ca)
 	places := []string{"--keyring", ring, "--ledger", s.ledger, "--redis", s.queue}
-	var resealed struct{ Ledger, Failed int }
-	l.keys(&resealed, "reseal", "--keyring", ring, "--ledger", s.ledger)
-	if resealed.Failed != 0 || resealed.Ledger == 0 {
-		t.Errorf("reseal: %+v", resealed)
+	var reencrypted struct{ Ledger, Failed int }
+	l.keys(&reencrypted, "reseal", "--keyring", ring, "--ledger", s.ledger)
+	if reencrypted.Failed != 0 || reencrypted.Ledger == 0 {
+		t.Errorf("reseal: %+v", reencrypted)
 	}
 	early := l.start(append([]string{"keys", "retire", first.Key}, places...)...)
 	early.wants(5) // Redis has the first runs still
@@ -127,10 +127,10 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 
 // What turnus up keeps of its own queue between a stop and the next start is sealed, too, and jobs go on where they were: under the key that was
 // promoted meanwhile. The negative control is the same without a key ring.
-func TestLabWhatUpKeepsOfItsQueueIsSealed(t *testing.T) {
+func TestLabWhatUpKeepsOfItsQueueIsEncrypted(t *testing.T) {
 	t.Parallel()
 	const hosts = 12
-	for _, sealed := range []bool{true, false} {
+	for _, encrypted := range []bool{true, false} {
 		l := newLab(t, fleet.Config{Hosts: hosts}).traced()
 		chatty(t, l)
 		trace := filepath.Join(l.dir, "trace")
@@ -138,7 +138,7 @@ func TestLabWhatUpKeepsOfItsQueueIsSealed(t *testing.T) {
 			fmt.Sprintf("  - {name: hold, uses: lab.hold, with: {file: %s, ms: 1500}}\n  - {name: last, uses: lab.hold, with: {file: %s-last}}\n", trace, trace))
 		data, ring := filepath.Join(l.dir, "data"), filepath.Join(l.dir, "ring.json")
 		args := append([]string{"-f", "4"}, l.pluginFlags()...)
-		if sealed {
+		if encrypted {
 			l.keys(nil, "new", ring)
 			args = append(args, "--keyring", ring)
 		}
@@ -164,10 +164,10 @@ func TestLabWhatUpKeepsOfItsQueueIsSealed(t *testing.T) {
 				legible++
 			}
 		}
-		if len(kept.Jobs) == 0 || (legible == 0) != sealed {
-			t.Errorf("sealed %t: %d of %d kept states are legible", sealed, legible, len(kept.Jobs))
+		if len(kept.Jobs) == 0 || (legible == 0) != encrypted {
+			t.Errorf("sealed %t: %d of %d kept states are legible", encrypted, legible, len(kept.Jobs))
 		}
-		if sealed {
+		if encrypted {
 			searched(t, false, data)
 			var next keyDoc
 			l.keys(&next, "add", ring)
@@ -178,7 +178,7 @@ func TestLabWhatUpKeepsOfItsQueueIsSealed(t *testing.T) {
 		p.signal(syscall.SIGTERM)
 		p.wants(0)
 		if first, last := len(executions(t, trace)), len(executions(t, trace+"-last")); first != hosts || last != hosts {
-			t.Errorf("sealed %t: %d second and %d last steps of %d jobs", sealed, first, last, hosts)
+			t.Errorf("sealed %t: %d second and %d last steps of %d jobs", encrypted, first, last, hosts)
 		}
 	}
 }
@@ -260,15 +260,15 @@ func TestLabSecretsShowNowhere(t *testing.T) {
 	g.env = append(g.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+traces.URL)
 	stopLooking := g.seen.processes()
 	p, c := g.startUp(g.data, append([]string{"--redis", g.redis.url(), "--secrets", filepath.Join(g.dir, "node.yaml"), "--secrets-identity", filepath.Join(g.dir, "worker.age")}, g.folders()...)...)
-	for _, book := range []string{"all", "panic", "abort"} {
-		g.drive(c, book)
+	for _, playbook := range []string{"all", "panic", "abort"} {
+		g.drive(c, playbook)
 	}
-	g.redis.look(g.seen) // while all of it is there
+	g.redis.poll(g.seen) // while all of it is there
 
 	e := g.start(append([]string{"run", "--redis", g.redis.url(), "--pool", "other", "--events", "--diff", "-i", g.hosts, "--secrets", g.own,
 		"--secrets-identity", filepath.Join(g.dir, "worker.age"), filepath.Join(g.dir, "ops/playbooks/all.yaml")}, g.folders()...)...)
 	e.code()
-	g.redis.look(g.seen)
+	g.redis.poll(g.seen)
 	g.seen.files("ledger", filepath.Join(g.data, "ledger.db*")) // the WAL too, which is gone after the end
 	p.signal(syscall.SIGTERM)
 	p.wants(0)

@@ -23,7 +23,7 @@ type request struct{ id, body string }
 
 // A server is killed after its receiver has got a notification, and before it could write that down. The next server sends it again:
 // the same id, the same body. While the receiver hangs, the API answers as ever.
-func TestLabKilledWhileItTells(t *testing.T) {
+func TestLabKilledWhileItReports(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	s := newSite(l, 1, 1, "{uses: lab.trace, with: {file: "+l.dir+"/trace}}")

@@ -26,13 +26,13 @@ func (l *lab) localRuns() map[string]api.Run {
 	l.t.Helper()
 	var all []api.Run
 	l.local(&all, "runs", "ls")
-	byBook := map[string]api.Run{}
+	byPlaybook := map[string]api.Run{}
 	for _, r := range all {
-		if _, ok := byBook[r.Playbook]; !ok { // newest first
-			byBook[r.Playbook] = r
+		if _, ok := byPlaybook[r.Playbook]; !ok { // newest first
+			byPlaybook[r.Playbook] = r
 		}
 	}
-	return byBook
+	return byPlaybook
 }
 
 const handled = `playbook: killed
@@ -117,9 +117,9 @@ func TestRunsAtOnceShareTheRecord(t *testing.T) {
 		p.wants(0)
 	}
 	runs := l.localRuns()
-	for book, r := range runs {
+	for playbook, r := range runs {
 		if r.Phase != api.Finished || r.Outcomes[core.Changed] != 20 {
-			t.Errorf("%s: %s, %v", book, r.Phase, r.Outcomes)
+			t.Errorf("%s: %s, %v", playbook, r.Phase, r.Outcomes)
 		}
 	}
 	if len(runs) != at {

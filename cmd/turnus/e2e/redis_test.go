@@ -116,7 +116,7 @@ func (s *redisServer) sound(runs map[string]int) {
 		seen := make(map[int]int, jobs)
 		cursor := ""
 		for more := true; more; {
-			sight := q.Look(ctx, 1000, queue.Ask{Run: run, Cursor: cursor})[0]
+			sight := q.Poll(ctx, 1000, queue.Ask{Run: run, Cursor: cursor})[0]
 			if sight.Err != nil {
 				s.t.Fatal(sight.Err)
 			}

@@ -107,7 +107,7 @@ func TestAttackOverRedisWithAKeyRing(t *testing.T) {
 	w := l.worker("--keyring", ring)
 	ended := func(run string, jobs int) (all []queue.Record) {
 		until(t, "the end of run "+run, func() bool {
-			seen := raw.Look(ctx, 10, queue.Ask{Run: run})[0]
+			seen := raw.Poll(ctx, 10, queue.Ask{Run: run})[0]
 			all = seen.Records
 			return seen.Err == nil && len(all) == jobs
 		})

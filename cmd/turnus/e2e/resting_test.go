@@ -21,9 +21,9 @@ import (
 
 // How many runs rest, and for how long it is measured; docs/benchmarks.md has the long form.
 var (
-	restingRuns    = flag.Int("resting.runs", 20, "runs that wait, half of them paused, half for a window")
-	restingSettle  = flag.Duration("resting.settle", 8*time.Second, "until it is measured what they cost: the longer they rest, the more rarely they are looked at")
-	restingMeasure = flag.Duration("resting.measure", 2*time.Second, "how long it is measured")
+	waitingRuns    = flag.Int("resting.runs", 20, "runs that wait, half of them paused, half for a window")
+	waitingSettle  = flag.Duration("resting.settle", 8*time.Second, "until it is measured what they cost: the longer they rest, the more rarely they are looked at")
+	waitingMeasure = flag.Duration("resting.measure", 2*time.Second, "how long it is measured")
 )
 
 // cost is what a server, and those that it asks, have done.
@@ -37,7 +37,7 @@ func (c cost) String() string {
 }
 
 // Runs that wait cost a server next to nothing: measured against the same server without them.
-func TestLabRestingRunsCostNextToNothing(t *testing.T) {
+func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	s := newSite(l, 1, 3, fmt.Sprintf("{uses: lab.trace, window: far, needs: 10m, with: {file: %s/trace}}", l.dir))
@@ -56,7 +56,7 @@ func TestLabRestingRunsCostNextToNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for k := range 4 {
 		wg.Go(func() {
-			for i := k; i < *restingRuns; i += 4 {
+			for i := k; i < *waitingRuns; i += 4 {
 				if _, err := c.CreateRun(context.Background(), fmt.Sprint("rest-", i), api.NewRun{Playbook: "part0", Paused: i%2 == 0}); err != nil {
 					t.Error(err)
 					return
@@ -68,14 +68,14 @@ func TestLabRestingRunsCostNextToNothing(t *testing.T) {
 	q := dialQueue(t, s.queue)
 	until(t, "all to be in the queue", func() bool {
 		st, err := q.Stats(context.Background())
-		return err == nil && st.Runs == *restingRuns
+		return err == nil && st.Runs == *waitingRuns
 	})
-	pass(*restingSettle)
+	pass(*waitingSettle)
 	rest := s.measure(server)
 	t.Logf("a server without runs: %v", idle)
-	t.Logf("with %d that rest: %v", *restingRuns, rest)
-	if more := rest.asked - idle.asked; more > 2*int64(*restingRuns) { // they are looked at every second first, every 15 s in the end
-		t.Errorf("%d runs that wait cost %d requests to Redis a second more", *restingRuns, more)
+	t.Logf("with %d that rest: %v", *waitingRuns, rest)
+	if more := rest.asked - idle.asked; more > 2*int64(*waitingRuns) { // they are looked at every second first, every 15 s in the end
+		t.Errorf("%d runs that wait cost %d requests to Redis a second more", *waitingRuns, more)
 	}
 	if n := len(executions(t, l.dir+"/trace")); n > 0 {
 		t.Errorf("%d jobs ran", n)
@@ -93,7 +93,7 @@ func pass(d time.Duration) {
 func (s *site) measure(p *process) cost {
 	s.t.Helper()
 	before, began := s.spent(p), time.Now()
-	pass(*restingMeasure)
+	pass(*waitingMeasure)
 	after, took := s.spent(p), time.Since(began).Seconds()
 	rate := func(after, before int64) int64 { return int64(float64(after-before) / took) }
 	return cost{

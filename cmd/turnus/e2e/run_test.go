@@ -68,7 +68,7 @@ func TestChoosingHostsStepsAndVars(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 6, Profile: fleet.Only(map[int]fleet.Profile{1: fleet.Fail(3, "no\n"), 2: fleet.RefuseAuth()})})
 	names := l.fleet.Hosts()
-	book := l.file("choose.yaml", `playbook: choose
+	playbook := l.file("choose.yaml", `playbook: choose
 targets: "true"
 vars: {word: plain}
 steps:
@@ -77,7 +77,7 @@ steps:
 `)
 	report := func(code int, args ...string) report {
 		t.Helper()
-		run := l.run(append([]string{"-o", "json", book}, args...)...)
+		run := l.run(append([]string{"-o", "json", playbook}, args...)...)
 		run.wants(code)
 		return run.report()
 	}

@@ -76,7 +76,7 @@ func (g *guardedSite) sources(key string) {
 		g.t.Fatal(err)
 	}
 	g.file("worker.age", identity.String()+"\n")
-	sealed, err := secrets.Seal([]byte(tenSecrets[5]), []string{identity.Recipient().String()})
+	encrypted, err := secrets.Encrypt([]byte(tenSecrets[5]), []string{identity.Recipient().String()})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (g *guardedSite) sources(key string) {
 	head := "secrets:\n  S0: {env: E2E_S0}\n  S1: {file: s1.txt}\n  S2: {command: cat s2.txt}\n  S3: {file: s3.txt}\n" +
 		fmt.Sprintf("  S4: {command: [cat, %s/s4.txt]}\n  S7: {file: s7.txt}\n  S8: {env: E2E_S8}\n  S9: {command: [cat, %s/s9.txt]}\n", g.dir, g.dir)
 	head = strings.Replace(head, "cat s2.txt", "cat "+g.dir+"/s2.txt", 1)
-	tree := "  S5:\n    age: |\n      " + strings.ReplaceAll(strings.TrimSpace(sealed), "\n", "\n      ") + "\n  S6: {vault: kv/app#token}\n"
+	tree := "  S5:\n    age: |\n      " + strings.ReplaceAll(strings.TrimSpace(encrypted), "\n", "\n      ") + "\n  S6: {vault: kv/app#token}\n"
 	g.file("node.yaml", head+tail)
 	g.own = g.file("own.yaml", head+tree+tail)
 	g.file("ops/secrets.yaml", "recipients: ["+identity.Recipient().String()+"]\nsecrets:\n"+tree)
@@ -128,7 +128,7 @@ exit 3
 
 func (g *guardedSite) playbooks() {
 	all := "{S0: S0, S1: S1, S2: S2, S3: S3, S4: S4, S5: S5, S6: S6, S7: S7, S8: S8, S9: S9}"
-	tell := `for v in "$S0" "$S1" "$S2" "$S3" "$S4" "$S5" "$S6" "$S7" "$S8" "$S9" "$M"; do printf '%s\n' "$v"; printf 'x%s' "$v" | base64; printf 'xx%s' "$v" | base64 >&2; printf %s "$v" | od -An -tx1; printf '%.3s' "$v"; [ "$v" = "$S0" ] && sleep 0.2; printf '%s\n' "${v#???}"; printf '%s\n' "$v" >&2; done`
+	inform := `for v in "$S0" "$S1" "$S2" "$S3" "$S4" "$S5" "$S6" "$S7" "$S8" "$S9" "$M"; do printf '%s\n' "$v"; printf 'x%s' "$v" | base64; printf 'xx%s' "$v" | base64 >&2; printf %s "$v" | od -An -tx1; printf '%.3s' "$v"; [ "$v" = "$S0" ] && sleep 0.2; printf '%s\n' "${v#???}"; printf '%s\n' "$v" >&2; done`
 	step := func(name, uses, rest string) string {
 		return fmt.Sprintf("  - name: %s\n    uses: %s\n    continue_on_failure: true\n    secrets: %s\n%s", name, uses, all, rest)
 	}
@@ -147,8 +147,8 @@ func (g *guardedSite) playbooks() {
 	mark := "    # the marker\n"
 	env := fmt.Sprintf("      env: {M: %q}\n", marker)
 	g.file("ops/playbooks/all.yaml", "playbook: all\ntargets: true\nvars: {m: \""+marker+"\"}\nsteps:\n"+
-		step("told", "command", "    foreach: [1, 2]\n    retry: {attempts: 2, interval: 100ms}\n"+with("run", tell+"; exit 3")+env+mark)+
-		step("script", "script", with("content", "#!/bin/sh\n"+tell+"\n")+env)+
+		step("told", "command", "    foreach: [1, 2]\n    retry: {attempts: 2, interval: 100ms}\n"+with("run", inform+"; exit 3")+env+mark)+
+		step("script", "script", with("content", "#!/bin/sh\n"+inform+"\n")+env)+
 		step("stdin", "command", with("run", "cat; cat /proc/self/cmdline /proc/$PPID/cmdline | tr '\\0' ' '; printf '%s' '"+marker+"'", "stdin", refs))+
 		step("file", "file", with("path", g.dir+"/written", "content", refs+"m=${{ vars.m }}\n"))+
 		"  - {name: later, uses: command, with: {run: \"cat "+g.dir+"/written\"}}\n"+
@@ -169,13 +169,13 @@ func (g *guardedSite) folders() []string {
 }
 
 // drive runs a playbook to its end over the API, and takes in all that the API says of it.
-func (g *guardedSite) drive(c *client.Client, book string) {
+func (g *guardedSite) drive(c *client.Client, playbook string) {
 	g.t.Helper()
 	ctx := context.Background()
 	var run api.Run
 	var last error
-	until(g.t, "run "+book+" to be accepted", func() bool {
-		run, last = c.CreateRun(ctx, "k-"+book, api.NewRun{Playbook: book, LaunchOptions: api.LaunchOptions{Diff: true}})
+	until(g.t, "run "+playbook+" to be accepted", func() bool {
+		run, last = c.CreateRun(ctx, "k-"+playbook, api.NewRun{Playbook: playbook, LaunchOptions: api.LaunchOptions{Diff: true}})
 		return last == nil
 	})
 	_ = c.Events(run.ID).Read(ctx, func(e api.Event) { g.seen.json("events", e) })
@@ -208,7 +208,7 @@ func (g *guardedSite) drive(c *client.Client, book string) {
 		g.seen.text("api", string(text))
 	}
 	text, _ := json.Marshal(job)
-	switch book {
+	switch playbook {
 	case "all":
 		if run.Outcomes[core.Changed] != 1 || len(outputs.Items) == 0 {
 			g.t.Fatalf("outcomes %v, %d outputs; %s", run.Outcomes, len(outputs.Items), tail(string(text)))
@@ -220,13 +220,13 @@ func (g *guardedSite) drive(c *client.Client, book string) {
 		}
 	default:
 		if run.Outcomes[core.Lost] != 1 || strings.Contains(string(text), "core dumped") {
-			g.t.Errorf("%s: %v; %s", book, run.Outcomes, text)
+			g.t.Errorf("%s: %v; %s", playbook, run.Outcomes, text)
 		}
 	}
 }
 
-// look takes in what a Redis has: live, and in its files.
-func (s *redisServer) look(seen *seen) {
+// poll takes in what a Redis has: live, and in its files.
+func (s *redisServer) poll(seen *seen) {
 	s.t.Helper()
 	ctx := context.Background()
 	c := s.admin()

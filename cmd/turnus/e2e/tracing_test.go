@@ -114,8 +114,8 @@ func TestOneTraceFromTheSubmitToTheHost(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	until(t, "the definitions", func() bool {
-		books, err := c.Playbooks(context.Background(), client.Page{Limit: 1})
-		return err == nil && len(books.Items) == 1
+		all, err := c.Playbooks(context.Background(), client.Page{Limit: 1})
+		return err == nil && len(all.Items) == 1
 	})
 	submit := l.start("submit", "all", "--follow", "--server", address(server), "--token-file", filepath.Join(data, "admin.token"))
 	submit.wants(0)

@@ -223,7 +223,7 @@ func (u *upgrade) goesOn(c *client.Client, ledger string) {
 	_, err = c.ApproveRun(ctx, id("waves"), api.Approve{Wave: 2, Approve: true})
 	u.need(err)
 	until(u.t, "the sleepers to wake", func() bool {
-		_, _ = c.WakeRun(ctx, id("asleep"), api.Wake{Event: "morning"}) // unless their day is over
+		_, _ = c.SignalRun(ctx, id("asleep"), api.Signal{Event: "morning"}) // unless their day is over
 		run, err := c.Run(ctx, id("asleep"))
 		return err == nil && run.Phase == api.Finished
 	})
@@ -250,7 +250,7 @@ func (u *upgrade) fires(c *client.Client) {
 	had := u.seen.Schedules["often"]
 	until(u.t, "the schedule to fire again", func() bool {
 		s, err := c.Schedule(ctx, "often")
-		return err == nil && s.LastFire.After(had.LastFire)
+		return err == nil && s.LastTrigger.After(had.LastTrigger)
 	})
 	for name, had := range u.seen.Schedules {
 		s, err := c.Schedule(ctx, name)
@@ -272,7 +272,7 @@ func (u *upgrade) fires(c *client.Client) {
 			minutes = int(launched[0].Created.Sub(run.Created).Minutes()) + 1
 		}
 	}
-	if n := len(launched) - int(had.Fires); n < 1 || n > minutes+1 { // catch_up: once
+	if n := len(launched) - int(had.Triggers); n < 1 || n > minutes+1 { // catch_up: once
 		u.t.Errorf("%d runs were launched in %d minutes, expected one for all that was missed", n, minutes)
 	}
 }
@@ -284,7 +284,7 @@ func (u *upgrade) judge(c *client.Client) {
 	for name, r := range u.seen.Runs {
 		ids[name] = r.ID
 	}
-	now, counts := look(u.t, c, ids), u.executed()
+	now, counts := poll(u.t, c, ids), u.executed()
 	for name, had := range u.seen.Runs {
 		is := now.Runs[name]
 		for i, o := range had.Ended {

@@ -40,8 +40,8 @@ func (l *lab) upgradeOps() {
 	}
 }
 
-// look reads what a service shows of these runs.
-func look(t *testing.T, c *client.Client, runs map[string]string) recorded {
+// poll reads what a service shows of these runs.
+func poll(t *testing.T, c *client.Client, runs map[string]string) recorded {
 	t.Helper()
 	ctx := context.Background()
 	seen := recorded{At: time.Now().UTC(), Runs: map[string]recordedRun{}, Schedules: map[string]api.Schedule{}}

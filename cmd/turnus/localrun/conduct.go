@@ -16,9 +16,9 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -32,10 +32,10 @@ type Conductor struct {
 	con     *console.Console
 	Q       queue.Backend
 	approve func(ctx context.Context, l *launch.Launch, wave int) error
-	Now     <-chan struct{}      // closed by a second signal: cancel what runs, too
-	events  *runview.EventWriter // nil: none are wanted
-	windows func() *gate.Book    // that runs keep; nil: none
-	shared  bool                 // other processes work on the queue
+	Now     <-chan struct{}            // closed by a second signal: cancel what runs, too
+	events  *runview.EventWriter       // nil: none are wanted
+	windows func() *admission.Calendar // that runs keep; nil: none
+	shared  bool                       // other processes work on the queue
 	types   func(string) (playbooks.Type, bool)
 	asking  sync.WaitGroup // approvals
 
@@ -105,7 +105,7 @@ func (c *Conductor) WorkerEvent(e worker.Event) {
 		p.Tally.StepStarted(e.Host, e.Step)
 	case worker.StepRetry:
 		p.Tally.Retried(e.Host, e.Text)
-	case worker.JobParked, worker.JobDone:
+	case worker.JobSuspended, worker.JobDone:
 		p.Tally.JobLeft(e.Host)
 	}
 }
@@ -166,7 +166,7 @@ const endingEvery = 100 * time.Millisecond
 
 // finishRunning lets running jobs finish, and cancels the rest.
 func (c *Conductor) finishRunning(ctx context.Context, p *Part, why error) error {
-	c.tell(p, engine.Event{Kind: engine.EventEnding, Err: why})
+	c.show(p, engine.Event{Kind: engine.EventEnding, Err: why})
 	id := p.Launch.Run.ID
 	c.mu.Lock()
 	p.ending = true
@@ -217,7 +217,7 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 	if errors.Is(err, core.ErrConflict) { // it is over
 		err = nil
 	} else if err == nil {
-		c.tell(p, engine.Event{Kind: engine.EventCancelled, Reason: reason, Err: why})
+		c.show(p, engine.Event{Kind: engine.EventCancelled, Reason: reason, Err: why})
 	}
 	if err != nil {
 		return err
@@ -301,7 +301,7 @@ func (c *Conductor) event(e controller.Event) {
 		parts := slices.Collect(maps.Values(c.parts))
 		c.mu.Unlock()
 		for _, p := range parts {
-			c.tell(p, engine.Event{Kind: kind, Err: e.Err})
+			c.show(p, engine.Event{Kind: kind, Err: e.Err})
 		}
 		return
 	}
@@ -311,10 +311,10 @@ func (c *Conductor) event(e controller.Event) {
 	}
 	switch e.Kind {
 	case controller.RunEnqueued:
-		c.tellSubmitted(p)
+		c.showSubmitted(p)
 	case controller.RunEvent:
-		c.tellSubmitted(p)
-		c.tell(p, *e.Engine)
+		c.showSubmitted(p)
+		c.show(p, *e.Engine)
 	case controller.WaveAsks:
 		if c.approve != nil {
 			c.asking.Go(func() { c.ask(p, e.Wave) })
@@ -368,23 +368,23 @@ func (c *Conductor) ask(p *Part, wave int) {
 func (c *Conductor) refuse(ctx context.Context, p *Part, why error) error {
 	_, err := c.cancelRun(ctx, p, why.Error())
 	if err == nil {
-		c.tell(p, engine.Event{Kind: engine.EventCancelled, Reason: why.Error(), Err: why})
+		c.show(p, engine.Event{Kind: engine.EventCancelled, Reason: why.Error(), Err: why})
 	}
 	return err
 }
 
-// tellSubmitted tells it once, before anything else of the run.
-func (c *Conductor) tellSubmitted(p *Part) {
+// showSubmitted tells it once, before anything else of the run.
+func (c *Conductor) showSubmitted(p *Part) {
 	c.mu.Lock()
 	first := !p.submitted
 	p.submitted = true
 	c.mu.Unlock()
 	if first {
-		c.tell(p, engine.Event{Kind: engine.EventSubmitted})
+		c.show(p, engine.Event{Kind: engine.EventSubmitted})
 	}
 }
 
-func (c *Conductor) tell(p *Part, e engine.Event) {
+func (c *Conductor) show(p *Part, e engine.Event) {
 	e.Run = p.Launch.Run.ID
 	if c.events != nil {
 		c.events.Drive(e)
@@ -417,7 +417,7 @@ func (c *Conductor) report(p *Part, s queue.Status) runview.Report {
 	r := runview.Report{
 		Run: p.Launch.Run.ID, Playbook: p.Launch.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason.Text(), Total: len(p.Launch.Hosts),
 		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
-		Unrecorded: c.record.folder == "", Check: p.Launch.Snapshot.Check, Unfit: p.Launch.Unfit,
+		Unrecorded: c.record.folder == "", Check: p.Launch.Snapshot.Check, NoWindow: p.Launch.NoWindow,
 	}
 	for _, h := range p.Launch.Hosts {
 		res, ok := p.results[h.Name]

@@ -26,16 +26,16 @@ import (
 
 // PlayFlags say what is launched on which hosts, and how.
 type PlayFlags struct {
-	Inv         InventoryFlags
-	vars        VarFlags
-	tags, skip  []string
-	check, diff bool
-	maxInFlight int
-	RetryFailed bool
-	Windows     gatingFlags
-	secrets     map[string]secrets.Ref // references that the runs take along
-	nodeSecrets []string               // see launch.Options
-	SkipUnfit   bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
+	Inv          InventoryFlags
+	vars         VarFlags
+	tags, skip   []string
+	check, diff  bool
+	maxInFlight  int
+	RetryFailed  bool
+	Windows      gatingFlags
+	secrets      map[string]secrets.Ref // references that the runs take along
+	nodeSecrets  []string               // see launch.Options
+	SkipNoWindow bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
 
 	At time.Time // of the launch; now when it is zero
 }
@@ -63,25 +63,25 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 		return nil, err
 	}
 	opts := node.PlaybookOptions(sup, vars)
-	books, err := playbooks.Load(paths, opts)
+	all, err := playbooks.Load(paths, opts)
 	if err != nil {
 		return nil, err
 	}
-	if len(books) == 0 {
+	if len(all) == 0 {
 		return nil, console.Invalid("no playbook in %v", paths)
 	}
-	if err := errors.Join(knownTags("--tags", f.tags, books), knownTags("--skip-tags", f.skip, books)); err != nil {
+	if err := errors.Join(knownTags("--tags", f.tags, all), knownTags("--skip-tags", f.skip, all)); err != nil {
 		return nil, err
 	}
 	if err := f.Windows.load(); err != nil {
 		return nil, err
 	}
 	var launches []*launch.Launch
-	given, err := varsOf(books, vars)
+	given, err := varsOf(all, vars)
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range books {
+	for i, p := range all {
 		chosen := hosts
 		if f.RetryFailed {
 			if chosen, err = onlyFailed(ctx, record, p.Name, hosts); err != nil {
@@ -94,7 +94,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
-			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Book(), Board: f.Windows.name, SkipUnfit: f.SkipUnfit,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Book(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {
@@ -110,16 +110,16 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 
 // varsOf shares out what -e gives among several playbooks: each has the vars that it knows, and one
 // that none knows is refused.
-func varsOf(books []*playbooks.Playbook, vars map[string]any) ([]map[string]any, error) {
-	out := make([]map[string]any, len(books))
-	if len(books) == 1 {
+func varsOf(all []*playbooks.Playbook, vars map[string]any) ([]map[string]any, error) {
+	out := make([]map[string]any, len(all))
+	if len(all) == 1 {
 		out[0] = vars // the launch refuses what it does not know
 		return out, nil
 	}
 	for name, value := range vars {
 		one, known := map[string]any{name: value}, false
 		var refused error
-		for i, p := range books {
+		for i, p := range all {
 			if err := p.CheckVars(one); err != nil {
 				refused = err
 				continue
@@ -137,9 +137,9 @@ func varsOf(books []*playbooks.Playbook, vars map[string]any) ([]map[string]any,
 }
 
 // knownTags refuses a tag that no step has: misspelt, it would skip what is wanted, or run what is not.
-func knownTags(flag string, tags []string, books []*playbooks.Playbook) error {
+func knownTags(flag string, tags []string, all []*playbooks.Playbook) error {
 	known := map[string]bool{}
-	for _, p := range books {
+	for _, p := range all {
 		for _, s := range p.Steps {
 			for _, tag := range s.Tags {
 				known[tag] = true

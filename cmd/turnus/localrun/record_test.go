@@ -55,18 +55,18 @@ func TestARunGoesOnWithoutItsRecord(t *testing.T) {
 	}
 	defer func() { _ = fl.Close() }()
 	con, said := quiet(t)
-	f := node.Flags{Slots: 4, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 30 * time.Second, Warnings: con.Warnings()}}
+	f := node.Flags{Concurrency: 4, Login: node.UserLoginFlags{Keys: []string{fl.IdentityFile()}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: 30 * time.Second, Warnings: con.Warnings()}}
 	n, err := f.Reach(t.Context(), node.ByUserLogins, func() *inventory.Inventory { return nil }, con.Logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = n.Stop() }()
 	opts := node.PlaybookOptions(n.Plugins, nil)
-	book, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: \"true\"\nstrategy: {waves: [1, 3, 100%], pause_between: approve}\nsteps: [{uses: command, with: {run: hostname}}]\n"), opts)
+	playbook, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: \"true\"\nstrategy: {waves: [1, 3, 100%], pause_between: approve}\nsteps: [{uses: command, with: {run: hostname}}]\n"), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := launch.Prepare(book, fl.Hosts(), launch.Options{Types: opts.Types})
+	l, err := launch.Prepare(playbook, fl.Hosts(), launch.Options{Types: opts.Types})
 	if err != nil {
 		t.Fatal(err)
 	}

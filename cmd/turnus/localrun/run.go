@@ -61,7 +61,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop()) }()
 	node.Unconfined(con, n)
-	f.Node.Plugins.TellDev(con)
+	f.Node.Plugins.ReportDev(con)
 	if f.Outside {
 		f.Play.Windows.paths = nil
 	}
@@ -72,7 +72,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	}
 	defer func() { err = errors.Join(err, record.Close(ctx)) }()
 	launches, err := f.Play.Prepare(ctx, paths, hosts, n.Plugins, record)
-	if unfit, ok := errors.AsType[*launch.UnfitError](err); ok && len(unfit.Hosts) < unfit.Total {
+	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok && len(noWindow.Hosts) < noWindow.Total {
 		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
 	}
 	if err != nil {
@@ -163,7 +163,7 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	stopPublishing, err := f.Play.Windows.publish(ctx, con, q, c.ctl.WakeWindows)
+	stopPublishing, err := f.Play.Windows.publish(ctx, con, q, c.ctl.SignalWindows)
 	if err != nil {
 		return err
 	}
@@ -273,11 +273,11 @@ func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) e
 		}
 	}
 	for _, l := range launches {
-		if len(l.Unfit) == 0 {
+		if len(l.NoWindow) == 0 {
 			continue
 		}
-		con.Message(fmt.Sprintf("%s%s: %s left out, for no window fits:", con.Paint(console.Yellow, "warning: "), l.Playbook.Name, console.Plural(len(l.Unfit), "host")))
-		for _, u := range l.Unfit {
+		con.Message(fmt.Sprintf("%s%s: %s left out, for no window fits:", con.Paint(console.Yellow, "warning: "), l.Playbook.Name, console.Plural(len(l.NoWindow), "host")))
+		for _, u := range l.NoWindow {
 			con.Message("  " + u.String())
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/calendar"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -34,8 +34,8 @@ func (f *gatingFlags) load() (err error) {
 	return err
 }
 
-// Book is the newest valid windows; nil when none are given.
-func (f *gatingFlags) Book() *gate.Book {
+// Calendar is the newest valid windows; nil when none are given.
+func (f *gatingFlags) Book() *admission.Calendar {
 	if f.files == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (f *gatingFlags) follow(ctx context.Context, con *console.Console, p *calen
 			return
 		case <-ticker.C:
 		}
-		changed, err := f.files.Look()
+		changed, err := f.files.Poll()
 		if err != nil {
 			con.Message(warning + "windows: the edit is not valid, and the last valid windows stay: " + console.FirstLine(err.Error()))
 		}

@@ -144,11 +144,11 @@ func (c *Credentials) CheckOne(ctx context.Context, from *secrets.Credential) er
 func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (*transport.Signer, error) {
 	switch {
 	case key != "":
-		authority, err := transport.NewAuthority(key, lifetime, "turnus "+nodeName())
+		ca, err := transport.NewCA(key, lifetime, "turnus "+nodeName())
 		if err != nil {
 			return nil, err
 		}
-		return transport.NewSigner(authority.Certify)
+		return transport.NewSigner(ca.Certify)
 	case vault == "":
 		return nil, nil //nolint:nilnil // nobody signs
 	}

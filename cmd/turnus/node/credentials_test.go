@@ -129,7 +129,7 @@ func attack(t *testing.T, own, host, steps string, refs map[string]secrets.Ref) 
 
 func attackNode(t *testing.T, f *Flags, by LoginMode, inv *inventory.Inventory, host, steps string, refs map[string]secrets.Ref) core.Result {
 	t.Helper()
-	f.Slots, f.SSH = 1, SSHFlags{knownHosts: []string{"/dev/null"}, ConnectTimeout: time.Minute}
+	f.Concurrency, f.SSH = 1, SSHFlags{knownHosts: []string{"/dev/null"}, ConnectTimeout: time.Minute}
 	a := console.New(strings.NewReader(""), io.Discard, io.Discard)
 	n, err := f.Reach(t.Context(), by, func() *inventory.Inventory { return inv }, a.Logger(false))
 	if err != nil {

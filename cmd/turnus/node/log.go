@@ -32,7 +32,7 @@ func logJob(log *slog.Logger, e worker.Event) {
 		if r := e.StepResult; r != nil {
 			log.Debug("step done", "step", r.Name, "job_type", r.Uses, "outcome", string(r.Outcome), "reason", r.Reason, "took", r.Took.String())
 		}
-	case worker.JobParked:
+	case worker.JobSuspended:
 		log.Debug("job parked", "reason", e.Text, "after", e.After.String())
 	case worker.JobDone:
 		if r := e.Result; r != nil {

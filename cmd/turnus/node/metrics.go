@@ -11,7 +11,7 @@ func (n *Node) measure(pool string) metrics.Source {
 	return func(_ context.Context, emit metrics.Emit) {
 		name, w := n.Worker.Name(), n.Worker.Stats()
 		emit(metrics.WorkerUp, 1, name, pool)
-		emit(metrics.WorkerSlots, float64(w.Slots), name)
+		emit(metrics.WorkerConcurrency, float64(w.Concurrency), name)
 		emit(metrics.WorkerRunning, float64(w.Running), name)
 		emit(metrics.WorkerQueueUp, truth(!w.QueueAway), name)
 		emit(metrics.ClockLeaps, float64(w.ClockLeaps), name)

@@ -31,17 +31,17 @@ import (
 
 // Flags say how this process works on jobs.
 type Flags struct {
-	SSH      SSHFlags
-	Login    UserLoginFlags // of turnus run only
-	secrets  SecretFlags
-	Plugins  PluginFlags
-	sandbox  sandboxFlags
-	Slots    int
-	cpu, mem float64
-	fetchDir string
-	configs  string
-	Verbose  bool
-	all      *pflag.FlagSet // of the command
+	SSH         SSHFlags
+	Login       UserLoginFlags // of turnus run only
+	secrets     SecretFlags
+	Plugins     PluginFlags
+	sandbox     sandboxFlags
+	Concurrency int
+	cpu, mem    float64
+	fetchDir    string
+	configs     string
+	Verbose     bool
+	all         *pflag.FlagSet // of the command
 }
 
 // Add gives the command the flags.
@@ -52,7 +52,7 @@ func (f *Flags) Add(c *cobra.Command) {
 	f.Plugins.Add(c)
 	f.Plugins.AddDev(c)
 	f.sandbox.add(c)
-	c.Flags().IntVarP(&f.Slots, "forks", "f", 256, "jobs at once on this node")
+	c.Flags().IntVarP(&f.Concurrency, "forks", "f", 256, "jobs at once on this node")
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
 	c.Flags().Var(&f.Plugins.upload, "upload-rate", "most bytes a second that all jobs of this node together write to hosts, as 50MiB; 0: any")
@@ -63,8 +63,8 @@ func (f *Flags) Add(c *cobra.Command) {
 
 // Check refuses values that contradict each other.
 func (f *Flags) Check() error {
-	if f.Slots < 1 {
-		return console.Invalid("--forks %d: expected at least 1 job at once", f.Slots)
+	if f.Concurrency < 1 {
+		return console.Invalid("--forks %d: expected at least 1 job at once", f.Concurrency)
 	}
 	for _, limit := range []struct {
 		flag  string
@@ -180,7 +180,7 @@ func (f *Flags) connect(ctx context.Context, by LoginMode, inv func() *inventory
 func (n *Node) Work(f *Flags, o WorkOptions, log *slog.Logger) error {
 	q := o.Queue
 	cfg := worker.Config{
-		Queue: q, Payload: q.Payload, Board: q, Plugins: n.Plugins, Name: cmp.Or(o.Name, nodeName()), Slots: f.Slots, Pool: cmp.Or(o.Pool, DefaultPool),
+		Queue: q, Payload: q.Payload, Board: q, Plugins: n.Plugins, Name: cmp.Or(o.Name, nodeName()), Concurrency: f.Concurrency, Pool: cmp.Or(o.Pool, DefaultPool),
 		Secret:   n.Secrets.Resolve,
 		FilesDir: o.Files, Withheld: n.own(f.all, o.Data), FetchDir: f.fetchDir, KeepOutput: o.Outputs, Events: func(e worker.Event) { n.event(o.Events, e) }, Log: log, Traces: o.Traces,
 	}

@@ -53,8 +53,8 @@ func (f *PluginFlags) developed() (map[string]string, error) {
 	return dev, nil
 }
 
-// TellDev says which plugins are not the installed ones.
-func (f *PluginFlags) TellDev(con *console.Console) {
+// ReportDev says which plugins are not the installed ones.
+func (f *PluginFlags) ReportDev(con *console.Console) {
 	for _, text := range f.dev {
 		name, dir, _ := strings.Cut(text, "=")
 		con.Message(con.Paint(console.Yellow, "warning: ") + "plugin " + name + " runs from " + dir + ", under development: no installed version of it is used, and no lockfile is asked")

@@ -33,8 +33,8 @@ func (f *SSHFlags) add(c *cobra.Command) {
 	fl.DurationVar(&f.ConnectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
 }
 
-// maxAuthorities bounds a file of --host-ca, in bytes.
-const maxAuthorities = 1 << 20
+// maxCAs bounds a file of --host-ca, in bytes.
+const maxCAs = 1 << 20
 
 // pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential says what is offered to a host.
 func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Host) (*transport.Credential, error), sshConfig string, log *slog.Logger) (*transport.Pool, error) {
@@ -49,7 +49,7 @@ func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Ho
 		return core.Host{}, false
 	}
 	for _, file := range f.hostCAs {
-		text, err := settings.ReadFile(file, maxAuthorities)
+		text, err := settings.ReadFile(file, maxCAs)
 		if err != nil {
 			return nil, console.Invalid("--host-ca: %w", err)
 		}

@@ -20,7 +20,7 @@ func TestRealVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 			PublicKey string `json:"public_key"`
 		}
 	}
-	v.Look(t, "ssh/config/ca", &ca)
+	v.Check(t, "ssh/config/ca", &ca)
 	server := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+writeText(t, "ca.pub", ca.Data.PublicKey, 0o600)))
 	for role, user := range map[string]string{"turnus": server.User, "other": "somebody"} {
 		v.Ask(t, "ssh/roles/"+role, map[string]any{"key_type": "ca", "allow_user_certificates": true, "allowed_users": user, "max_ttl": "10m"}, nil)

@@ -20,22 +20,22 @@ type planDoc struct {
 
 // forecastDoc is an estimate. Times are RFC 3339; what is not known is null or left out.
 type forecastDoc struct {
-	At         string          `json:"at"`
-	Workers    int             `json:"workers"`
-	Slots      int             `json:"slots"` // of all workers
-	Samples    int             `json:"samples"`
-	FinishP50  *string         `json:"finish_p50"`
-	FinishP90  *string         `json:"finish_p90"`
-	Binding    *constraintDoc  `json:"binding"`
-	Lifted     []constraintDoc `json:"lifted"`         // every limit that was tried, the one that gains most first
-	Missed     float64         `json:"missed_windows"` // hosts that miss a window, in the mean
-	Unfinished float64         `json:"unfinished"`     // hosts that find no window any more or need a new approval, in the mean
-	Steps      []stepDoc       `json:"steps"`
-	Hosts      []hostDoc       `json:"hosts"`
-	Customers  []customerDoc   `json:"customers"`
-	Never      []neverDoc      `json:"never"`
-	Approvals  []approvalDoc   `json:"approvals"`
-	Notes      []string        `json:"notes"`
+	At          string          `json:"at"`
+	Workers     int             `json:"workers"`
+	Concurrency int             `json:"slots"` // of all workers
+	Samples     int             `json:"samples"`
+	FinishP50   *string         `json:"finish_p50"`
+	FinishP90   *string         `json:"finish_p90"`
+	Binding     *constraintDoc  `json:"binding"`
+	Lifted      []constraintDoc `json:"lifted"`         // every limit that was tried, the one that gains most first
+	Missed      float64         `json:"missed_windows"` // hosts that miss a window, in the mean
+	Unfinished  float64         `json:"unfinished"`     // hosts that find no window any more or need a new approval, in the mean
+	Steps       []stepDoc       `json:"steps"`
+	Hosts       []hostDoc       `json:"hosts"`
+	Customers   []customerDoc   `json:"customers"`
+	Never       []neverDoc      `json:"never"`
+	Approvals   []approvalDoc   `json:"approvals"`
+	Notes       []string        `json:"notes"`
 }
 
 type constraintDoc struct {
@@ -118,7 +118,7 @@ type approvalDoc struct {
 	Targets string `json:"targets"`
 }
 
-func neverDocs(list []launch.Unfit) []neverDoc {
+func neverDocs(list []launch.NoWindow) []neverDoc {
 	out := []neverDoc{}
 	for _, u := range list {
 		out = append(out, neverDoc{u.Host, u.Customer, u.Set, u.Need, u.Reason})
@@ -142,9 +142,9 @@ func constraintOf(c forecast.Constraint) constraintDoc {
 func (d *View) doc() planDoc {
 	r := d.result
 	f := forecastDoc{
-		At: console.UTC(d.at), Workers: d.workers, Slots: d.slots, Samples: r.Samples, FinishP50: orNull(r.FinishP50), FinishP90: orNull(r.FinishP90),
+		At: console.UTC(d.at), Workers: d.workers, Concurrency: d.concurrency, Samples: r.Samples, FinishP50: orNull(r.FinishP50), FinishP90: orNull(r.FinishP90),
 		Lifted: []constraintDoc{}, Missed: r.Missed, Unfinished: r.Unfinished, Steps: []stepDoc{}, Hosts: []hostDoc{},
-		Customers: d.customers(), Never: neverDocs(d.launch.Unfit), Approvals: d.approvals(), Notes: append([]string{}, d.notes...),
+		Customers: d.customers(), Never: neverDocs(d.launch.NoWindow), Approvals: d.approvals(), Notes: append([]string{}, d.notes...),
 	}
 	if !r.FinishP50.IsZero() {
 		binding := constraintOf(r.Binding)

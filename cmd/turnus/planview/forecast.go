@@ -12,42 +12,42 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/forecast"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/playbooks"
 )
 
 // View is a launch with its forecast.
 type View struct {
-	launch   *launch.Launch
-	at       time.Time
-	byHost   bool
-	windows  bool // some are given
-	workers  int
-	slots    int // of all workers
-	result   *launch.Estimate
-	warnings []string
-	notes    []string
+	launch      *launch.Launch
+	at          time.Time
+	byHost      bool
+	windows     bool // some are given
+	workers     int
+	concurrency int // of all workers
+	result      *launch.Estimate
+	warnings    []string
+	notes       []string
 }
 
 // Options say what a forecast is made for.
 type Options struct {
-	At      time.Time // of the launch
-	By      string    // host, customer, or "" for what the number of hosts asks for
-	Workers int
-	Slots   int                                       // of each worker
-	Book    *gate.Book                                // nil: no windows are given
-	Past    func(step, uses string) *forecast.Learned // what earlier runs tell; nil: nothing
-	Types   func(string) (playbooks.Type, bool)
+	At          time.Time // of the launch
+	By          string    // host, customer, or "" for what the number of hosts asks for
+	Workers     int
+	Concurrency int                                       // of each worker
+	Calendar    *admission.Calendar                       // nil: no windows are given
+	Past        func(step, uses string) *forecast.Learned // what earlier runs tell; nil: nothing
+	Types       func(string) (playbooks.Type, bool)
 }
 
 // New makes the forecast of a launch.
 func New(l *launch.Launch, o Options) (*View, error) {
-	d := &View{launch: l, at: o.At, workers: o.Workers, slots: o.Workers * o.Slots, windows: o.Book != nil}
+	d := &View{launch: l, at: o.At, workers: o.Workers, concurrency: o.Workers * o.Concurrency, windows: o.Calendar != nil}
 	d.byHost = o.By == "host" || o.By == "" && len(l.Hosts) <= maxPlanHosts
 	var err error
-	if d.result, err = l.Forecast(launch.Outlook{At: o.At, Slots: d.slots, Book: o.Book, Types: o.Types, Past: o.Past}); err != nil {
+	if d.result, err = l.Forecast(launch.Outlook{At: o.At, Concurrency: d.concurrency, Calendar: o.Calendar, Types: o.Types, Past: o.Past}); err != nil {
 		return nil, err
 	}
 	d.remark()

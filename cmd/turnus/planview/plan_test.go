@@ -35,9 +35,9 @@ freezes:
 	}
 	at := time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)
 	set := defs.Compile("night", windows.Ahead(at, 30))
-	work := &forecast.Work{Stages: []forecast.Stage{{Gated: true, Windows: set, Need: 3 * time.Hour, Steps: []forecast.Step{{Took: forecast.Observed([]time.Duration{2 * time.Hour})}}}}}
-	d := &View{at: at, workers: 1, slots: 256, result: &launch.Estimate{}, launch: &launch.Launch{Playbook: &playbooks.Playbook{Name: "<p> & \x01"}, Limits: []int{len(hosts)}}}
-	in := forecast.Input{At: at, Slots: 2, Seed: 1, Samples: 10}
+	work := &forecast.Work{Stages: []forecast.Stage{{Windowed: true, Windows: set, Need: 3 * time.Hour, Steps: []forecast.Step{{Took: forecast.Observed([]time.Duration{2 * time.Hour})}}}}}
+	d := &View{at: at, workers: 1, concurrency: 256, result: &launch.Estimate{}, launch: &launch.Launch{Playbook: &playbooks.Playbook{Name: "<p> & \x01"}, Limits: []int{len(hosts)}}}
+	in := forecast.Input{At: at, Concurrency: 2, Seed: 1, Samples: 10}
 	for _, h := range hosts {
 		d.launch.Hosts = append(d.launch.Hosts, core.Host{Name: h[0], Customer: h[1]})
 		d.launch.Run.Targets = append(d.launch.Run.Targets, queue.Target{Host: h[0]})
@@ -183,16 +183,16 @@ func TestRough(t *testing.T) {
 }
 
 // The end that the headline tells and what the lines below it say are of the same hosts.
-func TestFaultW14ForecastTellsOneEnd(t *testing.T) {
+func TestFaultW14ForecastReportsOneEnd(t *testing.T) {
 	end := time.Date(2026, 12, 4, 1, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		why    string
 		result forecast.Result
 		want   []string
 	}{
-		{"all are done", forecast.Result{Binding: forecast.Constraint{Cause: forecast.BySlots, Gain: 3 * time.Hour}},
+		{"all are done", forecast.Result{Binding: forecast.Constraint{Cause: forecast.ByConcurrency, Gain: 3 * time.Hour}},
 			[]string{" done at Fri 2026-12-04 ", "slots of the workers; without that limit 3h earlier\n"}},
-		{"one never is", forecast.Result{Unfinished: 1, Binding: forecast.Constraint{Cause: forecast.BySlots, Hosts: 1}},
+		{"one never is", forecast.Result{Unfinished: 1, Binding: forecast.Constraint{Cause: forecast.ByConcurrency, Hosts: 1}},
 			[]string{" 2 of 3 hosts done at Fri 2026-12-04 ", "slots of the workers; without that limit, done: 1 host more\n", "not done: about 1.0 hosts"}},
 		{"one is impossible", forecast.Result{Hosts: []forecast.HostResult{{}, {Never: "closed"}, {}}, Binding: forecast.Constraint{Cause: forecast.ByWork}},
 			[]string{" 2 of 3 hosts done at Fri 2026-12-04 ", "the work itself\n"}},

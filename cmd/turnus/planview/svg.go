@@ -86,7 +86,7 @@ func (d *View) svg() string {
 func (d *View) sentence() string {
 	r := d.result
 	hosts := console.Plural(len(d.launch.Hosts), "host")
-	if n := len(d.launch.Unfit); n > 0 {
+	if n := len(d.launch.NoWindow); n > 0 {
 		hosts += fmt.Sprintf(", %d more fit no window", n)
 	}
 	if r.FinishP50.IsZero() {

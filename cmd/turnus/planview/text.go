@@ -23,7 +23,7 @@ func writePlan(con *console.Console, d *View) {
 	if !d.byHost {
 		writePlanCustomers(con, d)
 	}
-	writeNever(con, d.launch.Unfit, len(d.launch.Unfit)+len(d.launch.Hosts))
+	writeNever(con, d.launch.NoWindow, len(d.launch.NoWindow)+len(d.launch.Hosts))
 	writeForecast(con, d)
 	writeChart(con, d)
 	writeApprovals(con, d.approvals())
@@ -225,7 +225,7 @@ func (c *customerDoc) why() string {
 	return c.reason + "; " + w.Cause.Text(w.Name)
 }
 
-func writeNever(con *console.Console, list []launch.Unfit, total int) {
+func writeNever(con *console.Console, list []launch.NoWindow, total int) {
 	if len(list) == 0 {
 		return
 	}
@@ -268,7 +268,7 @@ func writeForecast(con *console.Console, d *View) {
 	case r.Binding.Gain > 0:
 		fmt.Fprintf(con.Out, "; without that limit %s earlier", rough(r.Binding.Gain))
 	}
-	fmt.Fprintf(con.Out, "\n  launched at %s, %s with %d jobs at once\n", console.LocalAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.slots)
+	fmt.Fprintf(con.Out, "\n  launched at %s, %s with %d jobs at once\n", console.LocalAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.concurrency)
 	if r.Missed >= 0.5 {
 		fmt.Fprintf(con.Out, "  carried over: about %s miss a window that they waited for\n", console.Plural(int(r.Missed+0.5), "host"))
 	}
@@ -313,7 +313,7 @@ func Show(con *console.Console, d *View) error {
 }
 
 // ShowNone lists the hosts of a playbook none of whose hosts any window fits.
-func ShowNone(con *console.Console, e *launch.UnfitError) error {
+func ShowNone(con *console.Console, e *launch.NoWindowError) error {
 	switch con.Output {
 	case "json":
 		return console.PrintJSON(con.Out, planDoc{

@@ -21,7 +21,7 @@ func TestLogsShowEvidence(t *testing.T) {
 }
 
 // turnus logs says so where no host showed anything: an empty answer looks like a fault.
-func TestLogsTellWhetherAnythingWasShown(t *testing.T) {
+func TestLogsReportWhetherAnythingWasShown(t *testing.T) {
 	var out strings.Builder
 	quiet := api.Job{Host: "fw-1", Outcome: core.Unchanged, Steps: []core.StepResult{{Name: "config", Outcome: core.Unchanged}}}
 	if writeJobLogs(&out, quiet, &keptApart{}) || out.Len() > 0 {

@@ -39,7 +39,7 @@ type Report struct {
 	Took     time.Duration        `json:"took_ns"`
 	Results  []core.Result        `json:"results"`
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
-	Unfit    []launch.Unfit       `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
+	NoWindow []launch.NoWindow    `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
 
 	Unrecorded bool `json:"-"` // it was run by this process, and is in no record
 }

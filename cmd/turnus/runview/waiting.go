@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/gate"
 )
 
 // WaitingText says what the hosts of a run wait for.
@@ -17,7 +17,7 @@ func WaitingText(e engine.Event) string {
 	if e.Until.IsZero() {
 		return fmt.Sprintf("%s for windows, and %s is not known to open: %s", hosts, setName(e.Set), e.Reason)
 	}
-	return fmt.Sprintf("%s for windows; the next is %s, from %s: %s", hosts, setName(e.Set), gate.Local(e.Until, e.Zone), e.Reason)
+	return fmt.Sprintf("%s for windows; the next is %s, from %s: %s", hosts, setName(e.Set), admission.Local(e.Until, e.Zone), e.Reason)
 }
 
 // WaitingNote is the short form for the live view: it follows "waiting for windows".
@@ -25,7 +25,7 @@ func WaitingNote(e engine.Event) string {
 	if e.Until.IsZero() {
 		return fmt.Sprintf("; %s is not known to open", setName(e.Set))
 	}
-	return fmt.Sprintf("; next %s %s", setName(e.Set), gate.Local(e.Until, e.Zone))
+	return fmt.Sprintf("; next %s %s", setName(e.Set), admission.Local(e.Until, e.Zone))
 }
 
 func setName(set string) string {

@@ -17,22 +17,22 @@ import (
 
 // Times of watching.
 const (
-	lookEvery   = time.Second            // at the run
-	lookAgain   = 100 * time.Millisecond // at its beginning, when much happens
+	pollEvery   = time.Second            // at the run
+	pollAgain   = 100 * time.Millisecond // at its beginning, when much happens
 	outputsMost = 200                    // hosts whose outputs a recap fetches
 )
 
 // watcher follows one run of a server.
 type watcher struct {
-	con    *console.Console
-	c      *client.Client
-	t      *Tally
-	id     string
-	away   error
-	waited string // what was last said of whom it waits for
-	idle   string // and of why nothing happens though it waits for nobody
-	phase  api.Phase
-	told   map[string]bool // jobs whose end was said: events may come twice
+	con      *console.Console
+	c        *client.Client
+	t        *Tally
+	id       string
+	away     error
+	waited   string // what was last said of whom it waits for
+	idle     string // and of why nothing happens though it waits for nobody
+	phase    api.Phase
+	reported map[string]bool // jobs whose end was said: events may come twice
 }
 
 // Watch shows a run until it is over, then its recap, and exits as turnus run does.
@@ -41,7 +41,7 @@ func Watch(ctx context.Context, con *console.Console, c *client.Client, id strin
 	if err != nil {
 		return err
 	}
-	w := &watcher{con: con, c: c, id: id, t: NewTally(run.Playbook, run.Total), phase: run.Phase, told: map[string]bool{}}
+	w := &watcher{con: con, c: c, id: id, t: NewTally(run.Playbook, run.Total), phase: run.Phase, reported: map[string]bool{}}
 	w.t.started = run.Created
 	stopView := ShowProgress(con, w.t)
 	defer stopView()
@@ -95,9 +95,9 @@ func (w *watcher) untilOver(ctx context.Context, run api.Run) (api.Run, error) {
 		if over(run) {
 			return run, nil
 		}
-		pause := lookEvery
+		pause := pollEvery
 		if n < 20 {
-			pause = lookAgain
+			pause = pollAgain
 		}
 		select {
 		case <-ctx.Done():
@@ -177,8 +177,8 @@ func (w *watcher) event(e api.Event) {
 		w.t.JobLeft(e.Host)
 	case api.JobDone:
 		w.t.JobLeft(e.Host)
-		if r := e.Result; r != nil && !r.Outcome.Good() && r.Outcome != core.Cancelled && !w.told[e.Job] {
-			w.told[e.Job] = true
+		if r := e.Result; r != nil && !r.Outcome.Good() && r.Outcome != core.Cancelled && !w.reported[e.Job] {
+			w.reported[e.Job] = true
 			w.con.Message(fmt.Sprintf("%s %s: %s", w.con.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(ReasonText(*r))), 200)))
 		}
 	}

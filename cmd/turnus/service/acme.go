@@ -70,17 +70,17 @@ func (f *acmeFlags) check(certFile string) error {
 const acmeTime = 30 * time.Second
 
 // manager keeps account and certificates in the data folder.
-func (f *acmeFlags) manager(data string) (*autocert.Manager, *acmeLooks, error) {
+func (f *acmeFlags) manager(data string) (*autocert.Manager, *acmePolls, error) {
 	client, err := OutsideClient(f.ca)
 	if err != nil {
 		return nil, nil, err
 	}
-	looks := &acmeLooks{next: client.Transport}
-	client.Timeout, client.Transport = acmeTime, looks
+	polls := &acmePolls{next: client.Transport}
+	client.Timeout, client.Transport = acmeTime, polls
 	return &autocert.Manager{
 		Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(data, "acme")), HostPolicy: autocert.HostWhitelist(f.names...), Email: f.email,
 		Client: &acme.Client{DirectoryURL: f.directory, HTTPClient: client, UserAgent: "turnus/" + settings.Version()},
-	}, looks, nil
+	}, polls, nil
 }
 
 // tlsConfig is how the API listens: with the certificate of files, or with one from ACME.
@@ -113,10 +113,10 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 		return cert, err
 	}
 	text := ""
-	switch look, last := s.looks.reasons(); {
+	switch poll, last := s.polls.reasons(); {
 	case err != nil:
-		if text = "no certificate for " + hello.ServerName + ": " + err.Error(); look != "" {
-			text += "; the authority looked: " + look
+		if text = "no certificate for " + hello.ServerName + ": " + err.Error(); poll != "" {
+			text += "; the authority looked: " + poll
 		}
 	case cert.Leaf != nil && overdue(cert.Leaf, time.Now()):
 		if text = fmt.Sprintf("the certificate for %s ends at %s, and is not renewed", hello.ServerName, cert.Leaf.NotAfter.UTC().Format(time.RFC3339)); last != "" {

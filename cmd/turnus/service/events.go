@@ -27,7 +27,7 @@ func (s *service) event(e controller.Event) {
 	switch e.Kind {
 	case controller.WindowMissed, controller.RunRefused: // keepNews has them
 	default:
-		s.tell(newsOf(e))
+		s.report(newsOf(e))
 	}
 	switch e.Kind {
 	case controller.QueueAway:
@@ -41,7 +41,7 @@ func (s *service) event(e controller.Event) {
 	case controller.RunRepeated:
 		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:
-		s.notify.Poke()
+		s.notify.Notify()
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
 			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
@@ -52,23 +52,23 @@ func (s *service) event(e controller.Event) {
 
 func (s *service) catalogEvent(e catalog.Event) {
 	s.count(string(e.Kind))
-	s.countFire(e)
-	s.tell(newsOfCatalog(e, s.catalogSet()))
+	s.countTrigger(e)
+	s.report(newsOfCatalog(e, s.catalogSet()))
 	switch e.Kind {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()
 		if set != nil {
 			s.con.Message(fmt.Sprintf("definitions: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			WarnOf(s.con, set)
-			s.tellUnapproved()
+			s.reportUnapproved()
 		}
 	case catalog.DefinitionsRejected:
 		s.con.Message(s.con.Paint(console.Red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
-	case catalog.FireLaunched:
+	case catalog.TriggerLaunched:
 		s.con.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
-	case catalog.FireSkipped:
+	case catalog.TriggerSkipped:
 		s.con.Message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, console.Printable(e.Reason)))
-	case catalog.FireFailed, catalog.Trouble:
+	case catalog.TriggerFailed, catalog.Trouble:
 		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.messages.Allow(text) {
 			s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + text)
 		}

@@ -44,7 +44,7 @@ func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
 	}
 	var err error
 	warn := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
-	f.ring, err = keyring.Open(f.File, keyring.Options{AcceptPlain: f.acceptPlain, Told: con.Message, Refused: warn})
+	f.ring, err = keyring.Open(f.File, keyring.Options{AcceptPlain: f.acceptPlain, Reported: con.Message, Refused: warn})
 	if err == nil && f.acceptPlain {
 		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
 	}

@@ -38,14 +38,14 @@ func (s *service) measured() *metrics.Registry {
 		m.Add(metrics.ScheduleSkips, 0, why)
 	}
 	for _, result := range []string{"launched", "failed"} {
-		m.Add(metrics.ScheduleFires, 0, result)
+		m.Add(metrics.ScheduleTriggers, 0, result)
 	}
 	m.Add(metrics.JobsLost, 0)
 	m.Source(func(ctx context.Context, emit metrics.Emit) {
 		if last, err := backup.ReadLast(ctx, s.ledger); err == nil {
 			emit(metrics.BackupAt, float64(last.Created.Unix()))
 		}
-		if since, err := s.ledger.SealedSince(ctx); err == nil && !since.IsZero() {
+		if since, err := s.ledger.EncryptedSince(ctx); err == nil && !since.IsZero() {
 			emit(metrics.KeyringRotated, float64(since.Unix()))
 		}
 		if free, size, ok := diskOf(s.data.Path); ok {
@@ -96,7 +96,7 @@ func (s *service) measureNotifications(ctx context.Context, emit metrics.Emit) {
 	for medium, c := range s.notify.Counts() {
 		emit(metrics.NotificationsSent, float64(c.Sent), medium)
 		emit(metrics.NotificationsFailed, float64(c.Failed), medium)
-		emit(metrics.NotificationsDead, float64(c.Dead), medium)
+		emit(metrics.NotificationsDeadLettered, float64(c.DeadLettered), medium)
 	}
 	waiting, err := s.notify.Waiting(ctx)
 	if err != nil {
@@ -141,14 +141,14 @@ func (s *service) measures() controller.Measure {
 	}
 }
 
-// countFire counts what became of fires.
-func (s *service) countFire(e catalog.Event) {
+// countTrigger counts what became of fires.
+func (s *service) countTrigger(e catalog.Event) {
 	switch e.Kind {
-	case catalog.FireLaunched:
-		s.metrics.Add(metrics.ScheduleFires, 1, "launched")
-	case catalog.FireFailed:
-		s.metrics.Add(metrics.ScheduleFires, 1, "failed")
-	case catalog.FireSkipped:
+	case catalog.TriggerLaunched:
+		s.metrics.Add(metrics.ScheduleTriggers, 1, "launched")
+	case catalog.TriggerFailed:
+		s.metrics.Add(metrics.ScheduleTriggers, 1, "failed")
+	case catalog.TriggerSkipped:
 		s.metrics.Add(metrics.ScheduleSkips, float64(max(e.Count, 1)), e.Why)
 	}
 }

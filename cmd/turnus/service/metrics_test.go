@@ -15,7 +15,7 @@ import (
 )
 
 // A node tells its metrics to clients of an authority only, where it is started so.
-func TestMetricsOnlyToClientsOfAnAuthority(t *testing.T) {
+func TestMetricsOnlyToClientsOfACA(t *testing.T) {
 	t.Parallel()
 	ours, dir := certs.Common(t), t.TempDir()
 	node, client, stranger := ours.Sign(t, dir, "node", certs.Here()...), ours.Sign(t, dir, "client"), certs.Other(t).Sign(t, dir, "stranger")

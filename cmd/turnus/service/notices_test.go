@@ -43,7 +43,7 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 		}
 	}
 	id := schedule.ID{Tenant: "acme", Name: "patch"}
-	n, _ := newsOfCatalog(catalog.Event{Kind: catalog.FireSkipped, Schedule: id, Reason: "too late"}, nil)
+	n, _ := newsOfCatalog(catalog.Event{Kind: catalog.TriggerSkipped, Schedule: id, Reason: "too late"}, nil)
 	if n.Kind != "fire_skipped" || n.Schedule != id.String() || n.Tenant != "acme" || !strings.Contains(n.Text, "too late") {
 		t.Errorf("%+v", n)
 	}
@@ -52,7 +52,7 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 	if a.Kind != "definitions_rejected" || !strings.Contains(a.Text, "by Ann: ") || a.Fold == b.Fold {
 		t.Errorf("%+v, %+v", a, b)
 	}
-	if n, _ := newsOfCatalog(catalog.Event{Kind: catalog.FireLaunched, Schedule: id}, nil); n.Kind != "" {
+	if n, _ := newsOfCatalog(catalog.Event{Kind: catalog.TriggerLaunched, Schedule: id}, nil); n.Kind != "" {
 		t.Error("a launch is nobody's trouble")
 	}
 }

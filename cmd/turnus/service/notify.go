@@ -96,7 +96,7 @@ func (f *notifyFlags) config() (*notify.Config, error) {
 	}
 	if f.ca != "" {
 		var err error
-		if cfg.Roots, err = securefile.SystemAuthorities(f.ca); err != nil {
+		if cfg.Roots, err = securefile.SystemCAs(f.ca); err != nil {
 			return nil, fmt.Errorf("--notify-ca-file: %w", err)
 		}
 	}
@@ -161,17 +161,17 @@ const (
 	foldDaily  = 24 * time.Hour
 )
 
-// tell hands news over where somebody should see to them.
-func (s *service) tell(n notify.News, span time.Duration) {
+// report hands news over where somebody should see to them.
+func (s *service) report(n notify.News, span time.Duration) {
 	if n.Kind != "" && s.notify != nil { // before there is a ledger nobody can be told
-		s.notify.Tell(n, span)
+		s.notify.Report(n, span)
 	}
 }
 
 // keepNews writes down what must not be forgotten before what follows from it is.
 func (s *service) keepNews(ctx context.Context, e controller.Event) error {
 	n, span := newsOf(e)
-	return s.ledger.Tell(ctx, n.Happening(), span)
+	return s.ledger.Report(ctx, n.Happening(), span)
 }
 
 // newsOf is what a person should see to of what a controller does; no kind: it is only good to know, or the ledger has it already.
@@ -221,9 +221,9 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 		}
 		sum := sha256.Sum256([]byte(text)) // each server that follows the branch says the same
 		return notify.News{Kind: policy.DefinitionsRejected, Subject: "definitions", Fold: hex.EncodeToString(sum[:8]), Text: text}, foldHourly
-	case catalog.FireSkipped:
+	case catalog.TriggerSkipped:
 		n := notify.News{
-			Kind: policy.FireSkipped, Tenant: e.Schedule.Tenant, Schedule: e.Schedule.String(), Subject: "schedule:" + e.Schedule.String(), Fold: e.Schedule.String(),
+			Kind: policy.TriggerSkipped, Tenant: e.Schedule.Tenant, Schedule: e.Schedule.String(), Subject: "schedule:" + e.Schedule.String(), Fold: e.Schedule.String(),
 			Text: fmt.Sprintf("schedule %s skips a fire\n%s", e.Schedule, e.Reason), Count: max(e.Count, 1),
 		}
 		if set != nil {
@@ -236,15 +236,15 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 	return notify.News{}, 0
 }
 
-// tellUnapproved tells, once for each, of windows that the definitions have by now and nobody approved.
-func (s *service) tellUnapproved() {
-	book, _ := s.catalog.Windows()
+// reportUnapproved tells, once for each, of windows that the definitions have by now and nobody approved.
+func (s *service) reportUnapproved() {
+	cal, _ := s.catalog.Windows()
 	set := s.catalog.Set()
-	if book == nil || set == nil {
+	if cal == nil || set == nil {
 		return
 	}
-	for _, n := range unapprovedWindows(set, book.Definitions(), time.Now()) {
-		s.tell(n, ledger.Once)
+	for _, n := range unapprovedWindows(set, cal.Definitions(), time.Now()) {
+		s.report(n, ledger.Once)
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/sealed"
-	"github.com/turnus/turnus/core/queue/stash"
+	"github.com/turnus/turnus/core/queue/statestore"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
@@ -83,22 +83,22 @@ func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Ba
 	}
 	loud := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
 	if f.URL == "" {
-		var parked []memory.Begun
+		var suspended []memory.Begun
 		if f.states != "" {
-			if parked, err = stash.Parked(f.states); err != nil {
+			if suspended, err = statestore.Suspended(f.states); err != nil {
 				return nil, nil, err
 			}
 		}
-		f.own = memory.New(memory.Options{Remains: f.remains, Parked: parked})
+		f.own = memory.New(memory.Options{Remains: f.remains, Suspended: suspended})
 		closeQueue = func() error { f.own.Shutdown(); return nil }
 		if f.states == "" {
-			return sealed.New(f.own, ring, loud), closeQueue, nil
+			return encrypted.New(f.own, ring, loud), closeQueue, nil
 		}
-		kept, err := stash.New(f.own, f.states)
+		kept, err := statestore.New(f.own, f.states)
 		if err != nil {
 			return nil, nil, errors.Join(err, closeQueue())
 		}
-		return sealed.New(kept, ring, loud), closeQueue, nil
+		return encrypted.New(kept, ring, loud), closeQueue, nil
 	}
 	client, err := redisconn.Dial(f.URL)
 	if err != nil {
@@ -123,5 +123,5 @@ func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Ba
 		r.Shutdown()
 		return client.Close()
 	}
-	return sealed.New(r, ring, loud), closeQueue, nil
+	return encrypted.New(r, ring, loud), closeQueue, nil
 }

@@ -47,8 +47,8 @@ func (d *DataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains
 		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			errs = append(errs, err)
 		}
-		n, told := left.Recorded[id]
-		return err != nil || !told || n != run.Recorded
+		n, reported := left.Recorded[id]
+		return err != nil || !reported || n != run.Recorded
 	})
 	if err := errors.Join(errs...); err != nil {
 		return memory.Remains{}, fmt.Errorf("compare what the queue had reached with the ledger: %w", err)

@@ -90,7 +90,7 @@ func (s *service) settle(ctx context.Context) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for !s.settled(ctx) {
+	for !s.finished(ctx) {
 		select {
 		case <-ctx.Done():
 			s.con.Message(s.con.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
@@ -100,7 +100,7 @@ func (s *service) settle(ctx context.Context) {
 	}
 }
 
-func (s *service) settled(ctx context.Context) bool {
+func (s *service) finished(ctx context.Context) bool {
 	for page := (ledger.Page{Limit: 1000}); ; {
 		runs, next, err := s.ledger.Unfinished(ctx, page)
 		if err != nil {

@@ -31,7 +31,7 @@ func (f *scaleFlags) add(c *cobra.Command) {
 	settings.NamesSecretFiles(fl, "scale-hook-secret-file")
 	fl.IntVar(&f.cfg.Min, "scale-min", 1, "fewest workers that are wanted")
 	fl.IntVar(&f.cfg.Max, "scale-max", 10, "most workers that are wanted")
-	fl.IntVar(&f.cfg.Slots, "scale-slots", 0, "slots of one worker (default: the mean of those that are there, or 256)")
+	fl.IntVar(&f.cfg.Concurrency, "scale-slots", 0, "slots of one worker (default: the mean of those that are there, or 256)")
 	fl.DurationVar(&f.cfg.Target, "scale-target", 5*time.Minute, "jobs that are due should start within it")
 	fl.DurationVar(&f.cfg.Ahead, "scale-ahead", 2*time.Minute, "jobs that become due within it count, too: as long as a new worker takes to come")
 	fl.DurationVar(&f.cfg.Calm, "scale-calm", 5*time.Minute, "fewer workers are wanted once fewer would have been enough for so long")
@@ -58,7 +58,7 @@ func (s *service) scaler() (*scale.Scaler, error) {
 		return nil, err
 	}
 	parts := scale.Parts{
-		Look:  func(ctx context.Context) (scale.Demand, []scale.Worker, error) { return s.demand(ctx, cfg.Ahead) },
+		Poll:  func(ctx context.Context) (scale.Demand, []scale.Worker, error) { return s.demand(ctx, cfg.Ahead) },
 		Mine:  func() bool { return s.ctl.Owns("scale/" + cfg.Pool) },
 		Drain: func(ctx context.Context, w string) error { return s.api.DrainWorker(ctx, scaling, w, scaledDown) },
 		Forget: func(ctx context.Context, w string) error {
@@ -96,7 +96,7 @@ func (s *service) scaler() (*scale.Scaler, error) {
 	}
 	s.metrics.Source(func(_ context.Context, emit metrics.Emit) {
 		if w, known := scaler.Desired(); known {
-			emit(metrics.SlotsDesired, float64(w.Slots), cfg.Pool)
+			emit(metrics.ConcurrencyDesired, float64(w.Concurrency), cfg.Pool)
 			emit(metrics.WorkersDesired, float64(w.Workers), cfg.Pool)
 		}
 	})
@@ -125,7 +125,7 @@ func (s *service) demand(ctx context.Context, ahead time.Duration) (scale.Demand
 			continue
 		}
 		workers = append(workers, scale.Worker{
-			Name: w.Name, Slots: w.Slots, Running: w.Running, Started: w.Started, Fixed: w.Fixed,
+			Name: w.Name, Concurrency: w.Concurrency, Running: w.Running, Started: w.Started, Fixed: w.Fixed,
 			Leaving: w.State == api.WorkerCordoned || w.State == api.WorkerDraining,
 		})
 	}

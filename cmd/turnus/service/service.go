@@ -57,7 +57,7 @@ type service struct {
 	listener net.Listener
 	cert     *securefile.TLSSource // of files; nil without
 	acme     *autocert.Manager     // nil without ACME
-	looks    *acmeLooks            // of its authority
+	polls    *acmePolls            // of its authority
 	hear     net.Listener          // of challenges over HTTP; nil without
 	closers  []func() error        // last opened first
 	messages console.MessageLimiter
@@ -85,7 +85,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	s.closes(s.data.Close)
 	if len(s.f.acme.names) > 0 {
-		if s.acme, s.looks, err = s.f.acme.manager(s.data.Path); err != nil {
+		if s.acme, s.polls, err = s.f.acme.manager(s.data.Path); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	s.metrics = s.measured()
 	events := func(e controller.Event) { s.event(e) }
 	s.ctl, err = controller.New(controller.Config{
-		Name: s.name, Ledger: s.ledger, Queue: s.queue, Board: s.queue, Types: opts.Types, Events: events, Tell: s.keepNews, Log: s.log, Intact: s.f.Queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
+		Name: s.name, Ledger: s.ledger, Queue: s.queue, Board: s.queue, Types: opts.Types, Events: events, Report: s.keepNews, Log: s.log, Intact: s.f.Queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
 	})
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 		if err != nil {
 			return fmt.Errorf("--webhook-secret-file: %w", err)
 		}
-		hook = definitions.Hook{Secret: []byte(secret), Poke: s.catalog.Poke}
+		hook = definitions.Hook{Secret: []byte(secret), Notify: s.catalog.Notify}
 	}
 	backend := "memory"
 	if s.f.Queue.URL != "" {

@@ -46,7 +46,7 @@ func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
 	node.Unconfined(con, n)
-	f.Node.Plugins.TellDev(con)
+	f.Node.Plugins.ReportDev(con)
 	node.WarnWithoutCredentials(con, n)
 	if err := s.open(ctx, n.Plugins); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (f *MetricsFlags) Add(c *cobra.Command) {
 }
 
 // Listen binds the address; nil where none is asked for.
-func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, told func(string)) (*metrics.Listener, error) {
+func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, reported func(string)) (*metrics.Listener, error) {
 	if f.address == "" {
 		if f.token+f.cert+f.key+f.clientCA != "" {
 			return nil, console.Invalid("--metrics-token-file, --metrics-tls-cert, --metrics-tls-key and --metrics-client-ca are for --metrics: give an address")
@@ -50,7 +50,7 @@ func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, told func(s
 		}
 	}
 	if f.cert != "" {
-		files, err := securefile.OpenTLS(securefile.TLSFiles{Cert: f.cert, Key: f.key, CA: f.clientCA}, told)
+		files, err := securefile.OpenTLS(securefile.TLSFiles{Cert: f.cert, Key: f.key, CA: f.clientCA}, reported)
 		if err != nil {
 			return nil, err
 		}

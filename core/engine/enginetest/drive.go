@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/gate"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -27,10 +27,10 @@ type Options struct {
 	OnStatus func(queue.Status)
 	OnEvent  func(engine.Event)
 	Approve  func(wave int) error // called once for each wave that waits for an approval
-	Windows  func() *gate.Book
+	Windows  func() *admission.Calendar
 	// Joins a run that the queue has, of which so much is recorded; nil submits it.
 	Joins    bool
-	Recorded []queue.Settled
+	Recorded []queue.FinishedJobs
 }
 
 // drive is one Drive.
@@ -54,10 +54,10 @@ func Drive(ctx context.Context, q Queue, l *launch.Launch, o Options) (status qu
 		if _, err := queue.SubmitOne(ctx, q, l.Run); err != nil {
 			return status, err
 		}
-		d.results = engine.NewResults(l, l.Run.Settled...)
+		d.results = engine.NewResults(l, l.Run.FinishedJobs...)
 	}
 	for ctx.Err() == nil {
-		next, more, err := d.look(ctx)
+		next, more, err := d.poll(ctx)
 		if err != nil {
 			return status, err
 		}
@@ -81,9 +81,9 @@ func Drive(ctx context.Context, q Queue, l *launch.Launch, o Options) (status qu
 	return status, context.Cause(ctx)
 }
 
-// look asks the queue, and does what follows. more tells that there are more records.
-func (d *drive) look(ctx context.Context) (status queue.Status, more bool, err error) {
-	s := d.q.Look(ctx, 1000, queue.Ask{Run: d.l.Run.ID, Cursor: d.cursor, Awaited: d.l.Snapshot.Turns != nil})[0]
+// poll asks the queue, and does what follows. more tells that there are more records.
+func (d *drive) poll(ctx context.Context) (status queue.Status, more bool, err error) {
+	s := d.q.Poll(ctx, 1000, queue.Ask{Run: d.l.Run.ID, Cursor: d.cursor, Awaited: d.l.Snapshot.Turns != nil})[0]
 	if s.Err != nil && ctx.Err() != nil {
 		return status, false, nil //nolint:nilerr // Drive says why ctx ended
 	}
@@ -92,7 +92,7 @@ func (d *drive) look(ctx context.Context) (status queue.Status, more bool, err e
 	}
 	d.cursor = s.Next
 	for _, r := range s.Records {
-		d.results.Add(queue.Settled{Index: r.Index, Count: r.Count, Outcome: r.Outcome})
+		d.results.Add(queue.FinishedJobs{Index: r.Index, Count: r.Count, Outcome: r.Outcome})
 		if d.o.OnRecord != nil {
 			d.l.Results(r, d.o.OnRecord)
 		}
@@ -131,7 +131,7 @@ func (d *drive) act(ctx context.Context, a engine.Action) (err error) {
 	case engine.Stop:
 		err = queue.AdjustOne(ctx, d.q, id, queue.Adjust{Stop: a.Reason})
 	case engine.Signal:
-		_, err = d.q.Wake(ctx, id, a.Signal)
+		_, err = d.q.Signal(ctx, id, a.Signal)
 	case engine.Dismiss:
 		_, err = d.q.Dismiss(ctx, id, a.Signal, a.Reason)
 	case engine.Cancel:

@@ -36,7 +36,7 @@ const (
 	WindowMissed        = "window_missed"
 	ApprovalNeeded      = "approval_needed"
 	StepStalled         = "step_stalled"
-	FireSkipped         = "fire_skipped"
+	TriggerSkipped      = "fire_skipped"
 	DefinitionsRejected = "definitions_rejected"
 	QueueAway           = "queue_away"
 	QueueBack           = "queue_back"
@@ -68,7 +68,7 @@ func Kinds() []Kind {
 		{WindowMissed, Warning, "hosts of a run missed their windows, or nothing fits before they end: it needs another approval", true, false},
 		{ApprovalNeeded, Warning, "a run, a wave of it or a window waits for somebody to approve it", true, false},
 		{StepStalled, Warning, "jobs of a run are parked until a person has done something, or lets them go on", true, false},
-		{FireSkipped, Warning, "a schedule skipped a fire", true, false},
+		{TriggerSkipped, Warning, "a schedule skipped a fire", true, false},
 		{DefinitionsRejected, Error, "a commit, folder or version is not taken; the last good ones hold", false, false},
 		{QueueAway, Error, "the queue does not answer", false, false},
 		{QueueBack, Info, "the queue answers again", false, false},

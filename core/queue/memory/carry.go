@@ -84,16 +84,16 @@ func byRun(jobs []Begun) map[string][]Begun {
 func (q *Queue) begun(spec *queue.Run) []Begun {
 	jobs, whole := q.carried[spec.ID]
 	if !whole {
-		jobs = q.parked[spec.ID]
+		jobs = q.suspended[spec.ID]
 	}
 	delete(q.carried, spec.ID)
-	delete(q.parked, spec.ID)
+	delete(q.suspended, spec.ID)
 	slices.SortFunc(jobs, func(a, b Begun) int { return cmp.Compare(a.Job.Index, b.Job.Index) })
 	jobs = slices.CompactFunc(jobs, func(a, b Begun) bool { return a.Job.Index == b.Job.Index })
 	return slices.DeleteFunc(jobs, func(b Begun) bool {
-		i, found := slices.BinarySearchFunc(spec.Settled, b.Job.Index, func(s queue.Settled, index int) int { return cmp.Compare(s.Index, index) })
-		settled := found || i > 0 && b.Job.Index < spec.Settled[i-1].Index+spec.Settled[i-1].Count
-		return settled || b.Job.Index < 0 || b.Job.Index >= len(spec.Targets)
+		i, found := slices.BinarySearchFunc(spec.FinishedJobs, b.Job.Index, func(s queue.FinishedJobs, index int) int { return cmp.Compare(s.Index, index) })
+		finished := found || i > 0 && b.Job.Index < spec.FinishedJobs[i-1].Index+spec.FinishedJobs[i-1].Count
+		return finished || b.Job.Index < 0 || b.Job.Index >= len(spec.Targets)
 	})
 }
 
@@ -102,11 +102,11 @@ func apart(spec queue.Run, jobs []Begun) queue.Run {
 	if len(jobs) == 0 {
 		return spec
 	}
-	spec.Settled = slices.Clone(spec.Settled)
+	spec.FinishedJobs = slices.Clone(spec.FinishedJobs)
 	for _, b := range jobs {
-		spec.Settled = append(spec.Settled, queue.Settled{Index: b.Job.Index, Count: 1})
+		spec.FinishedJobs = append(spec.FinishedJobs, queue.FinishedJobs{Index: b.Job.Index, Count: 1})
 	}
-	slices.SortFunc(spec.Settled, func(a, b queue.Settled) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(spec.FinishedJobs, func(a, b queue.FinishedJobs) int { return cmp.Compare(a.Index, b.Index) })
 	return spec
 }
 

@@ -67,7 +67,7 @@ func TestJobsThatHaveBegunGoOnInTheNextQueue(t *testing.T) {
 		<-time.After(90 * time.Minute) // nobody serves meanwhile; fake time
 		next := over(t, q)
 		next = over(t, next) // one that was never used passes it on
-		r.Settled = []queue.Settled{{Index: 0, Count: 1, Outcome: core.Changed}}
+		r.FinishedJobs = []queue.FinishedJobs{{Index: 0, Count: 1, Outcome: core.Changed}}
 		submit(t, next, r)
 		sound(t, next)
 		other := bulk("b", 1)
@@ -116,7 +116,7 @@ func TestRemainsThatDoNotFitArePassedOver(t *testing.T) {
 	}})
 	defer q.Shutdown()
 	r := bulk("a", 4)
-	r.Settled = []queue.Settled{{Index: 0, Count: 2, Outcome: core.Changed}}
+	r.FinishedJobs = []queue.FinishedJobs{{Index: 0, Count: 2, Outcome: core.Changed}}
 	submit(t, q, r)
 	submit(t, q, bulk("b", 1))
 	sound(t, q)

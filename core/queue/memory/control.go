@@ -88,7 +88,7 @@ func (q *Queue) adjust(ctx context.Context, a queue.Adjust) error {
 		r.late = r.releasedOf(r.later.items)
 	}
 	if r.phase != phase || r.limit != limit {
-		q.tell(r)
+		q.report(r)
 	}
 	if a.Stop != "" {
 		q.stop(r, queue.Stopped, a.Stop)
@@ -113,14 +113,14 @@ func (q *Queue) Dismiss(ctx context.Context, id, event string, reason core.Reaso
 		r := j.r
 		q.unpark(j)
 		q.finish(j, core.EvCancel, core.Cancelled, reason, j.data)
-		q.settle(r)
+		q.update(r)
 	})
 }
 
-// Wake ends the suspension of the jobs that wait for event. It gives the queue free between batches of jobs,
+// Signal ends the suspension of the jobs that wait for event. It gives the queue free between batches of jobs,
 // so some of them may be leased before the last one is woken.
-func (q *Queue) Wake(ctx context.Context, id, event string) (int, error) {
-	return q.eachAwaiting(ctx, "wake", id, event, q.wakeJob)
+func (q *Queue) Signal(ctx context.Context, id, event string) (int, error) {
+	return q.eachAwaiting(ctx, "wake", id, event, q.signalJob)
 }
 
 func (q *Queue) eachAwaiting(ctx context.Context, verb, id, event string, do func(*job)) (int, error) {
@@ -138,7 +138,7 @@ func (q *Queue) eachAwaiting(ctx context.Context, verb, id, event string, do fun
 		return 0, err
 	}
 	n := 0
-	for batch := range slices.Chunk(slices.Collect(maps.Keys(r.events[event])), wakeBatch) {
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(r.events[event])), signalBatch) {
 		if n > 0 {
 			q.mu.Unlock()
 			q.mu.Lock()

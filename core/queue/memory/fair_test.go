@@ -15,15 +15,15 @@ import (
 
 // contest drives the queue in virtual time: flows that always have ready jobs, few slots.
 type contest struct {
-	q       *memory.Queue
-	now     time.Time
-	session string
-	slots   int
-	runs    []queue.Run
-	each    []time.Duration
-	running []contestJob
-	flying  []int
-	served  []time.Duration
+	q           *memory.Queue
+	now         time.Time
+	session     string
+	concurrency int
+	runs        []queue.Run
+	each        []time.Duration
+	running     []contestJob
+	flying      []int
+	served      []time.Duration
 }
 
 type contestJob struct {
@@ -33,15 +33,15 @@ type contestJob struct {
 }
 
 const (
-	contestFlows = 6
-	contestSlots = 8
-	contestSteps = 1500
+	contestFlows       = 6
+	contestConcurrency = 8
+	contestSteps       = 1500
 )
 
 // contestTargets are as many as a flow can lease in a contest. They are made once: it is all that a contest costs.
 func contestTargets() (flows [contestFlows][]queue.Target) {
 	for i := range flows {
-		flows[i] = make([]queue.Target, (contestSteps+1)*contestSlots)
+		flows[i] = make([]queue.Target, (contestSteps+1)*contestConcurrency)
 		for k := range flows[i] {
 			flows[i][k].Host = strconv.Itoa(i) + "-" + strconv.Itoa(k)
 		}
@@ -50,7 +50,7 @@ func contestTargets() (flows [contestFlows][]queue.Target) {
 }
 
 func newContest(t *rapid.T, targets [contestFlows][]queue.Target) *contest {
-	c := &contest{now: time.Unix(0, 0), slots: rapid.IntRange(1, contestSlots).Draw(t, "slots")}
+	c := &contest{now: time.Unix(0, 0), concurrency: rapid.IntRange(1, contestConcurrency).Draw(t, "slots")}
 	c.q = memory.New(memory.Options{SessionTTL: 1e6 * time.Hour, Now: func() time.Time { return c.now }})
 	var err error
 	if c.session, err = c.q.Open(t.Context(), "n"); err != nil {
@@ -58,7 +58,7 @@ func newContest(t *rapid.T, targets [contestFlows][]queue.Target) *contest {
 	}
 	for i := range rapid.IntRange(2, contestFlows).Draw(t, "flows") {
 		r := queue.Run{
-			ID: fmt.Sprint(i), Targets: targets[i][:(contestSteps+1)*c.slots],
+			ID: fmt.Sprint(i), Targets: targets[i][:(contestSteps+1)*c.concurrency],
 			Weight:   rapid.IntRange(1, 4).Draw(t, "weight"),
 			Priority: rapid.IntRange(-queue.MaxPriority, queue.MaxPriority).Draw(t, "priority"),
 		}
@@ -99,7 +99,7 @@ func (c *contest) step(t *rapid.T) {
 		turn.Acks = append(turn.Acks, queue.Ack{Job: j.lease.Job, Token: j.lease.Token, Kind: queue.AckDone, Outcome: core.Changed})
 	}
 	c.running = kept
-	turn.Want = c.slots - len(kept)
+	turn.Want = c.concurrency - len(kept)
 	res, err := c.q.Turn(t.Context(), turn)
 	if err != nil || len(res.Leases) != turn.Want {
 		t.Fatalf("%d leases of %d, %v", len(res.Leases), turn.Want, err)

@@ -284,9 +284,9 @@ func (r *run) explainEnd(index int) string {
 			return reason
 		}
 	}
-	settled := r.submitted.Settled
-	if i, _ := slices.BinarySearchFunc(settled, index, func(s queue.Settled, index int) int { return s.Index + s.Count - 1 - index }); i < len(settled) && settled[i].Index <= index {
-		return queue.WhySettled(settled[i].Outcome)
+	finished := r.submitted.FinishedJobs
+	if i, _ := slices.BinarySearchFunc(finished, index, func(s queue.FinishedJobs, index int) int { return s.Index + s.Count - 1 - index }); i < len(finished) && finished[i].Index <= index {
+		return queue.WhyFinished(finished[i].Outcome)
 	}
 	return "ended"
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Retain     time.Duration    // how long a complete run is remembered; 7 days when zero
 	Now        func() time.Time // clock of a simulation: Wait then does not fire timers; nil is the real one
 	Remains    Remains          // of the queue before this one; its runs go on there once they are submitted
-	Parked     []Begun          // jobs of runs that are not among those: they wait on for what they were suspended for
+	Suspended  []Begun          // jobs of runs that are not among those: they wait on for what they were suspended for
 }
 
 // Bounds of the work that one call does beside its acks and leases.
@@ -37,7 +37,7 @@ const (
 	blockBatch    = 1024
 	sweepBatch    = 4096
 	forgetBatch   = 8
-	wakeBatch     = 4096
+	signalBatch   = 4096
 )
 
 // Queue is the queue in memory. All methods are safe for concurrent use.
@@ -68,7 +68,7 @@ type Queue struct {
 	news      newsLog
 	faults    []queue.Finding
 	carried   map[string][]Begun // by run: what Submit goes on from
-	parked    map[string][]Begun // of other runs
+	suspended map[string][]Begun // of other runs
 
 	waiters []*waiter
 	timer   *time.Timer
@@ -90,20 +90,20 @@ func New(opt Options) *Queue {
 		opt.Retain = 7 * 24 * time.Hour
 	}
 	return &Queue{
-		opt:      opt,
-		runs:     map[string]*run{},
-		tenants:  map[string]*tenant{},
-		hosts:    locks{},
-		haGroups: locks{},
-		sessions: map[string]*session{},
-		board:    map[string]document{},
-		feed:     newFeed(opt.Now),
-		news:     newNews(),
-		carried:  carriedBy(opt.Remains),
-		parked:   byRun(opt.Parked),
-		ready:    heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
-		timed:    heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
-		expiry:   heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},
+		opt:       opt,
+		runs:      map[string]*run{},
+		tenants:   map[string]*tenant{},
+		hosts:     locks{},
+		haGroups:  locks{},
+		sessions:  map[string]*session{},
+		board:     map[string]document{},
+		feed:      newFeed(opt.Now),
+		news:      newNews(),
+		carried:   carriedBy(opt.Remains),
+		suspended: byRun(opt.Suspended),
+		ready:     heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
+		timed:     heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
+		expiry:    heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},
 	}
 }
 
@@ -116,7 +116,7 @@ func (q *Queue) Shutdown() {
 		q.timer.Stop()
 	}
 	for len(q.waiters) > 0 {
-		q.wakeOne()
+		q.signalOne()
 	}
 }
 
@@ -188,10 +188,10 @@ func (q *Queue) submit(ctx context.Context, spec queue.Run) (bool, error) {
 	q.runs[spec.ID] = r
 	begun := q.begun(&spec)
 	r.plan(now, apart(spec, begun))
-	q.adoptSettled(r)
+	q.adoptFinished(r)
 	q.resume(r, begun, now)
-	q.settle(r)
-	q.tell(r)
+	q.update(r)
+	q.report(r)
 	q.syncTenant(t)
 	q.arm()
 	return true, nil
@@ -227,7 +227,7 @@ func sameContent(a, b *queue.Run) bool {
 	}
 	x, y := *a, *b
 	x.Targets, y.Targets, x.Segments, y.Segments = nil, nil, nil, nil
-	x.Settled, y.Settled, x.Paused, y.Paused = nil, nil, false, false
+	x.FinishedJobs, y.FinishedJobs, x.Paused, y.Paused = nil, nil, false, false
 	if string(x.Payload) != string(y.Payload) {
 		return false
 	}

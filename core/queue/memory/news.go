@@ -39,10 +39,10 @@ func (n *newsLog) number(cursor string) (int64, bool) {
 	return at, err == nil && life == n.life && at >= n.first && at <= n.next()
 }
 
-// tell notes that something has happened in the run.
-func (q *Queue) tell(r *run) {
+// report notes that something has happened in the run.
+func (q *Queue) report(r *run) {
 	n := &q.news
-	if r.told > n.read {
+	if r.reported > n.read {
 		return
 	}
 	if len(n.list) == 2*newsKept {
@@ -50,7 +50,7 @@ func (q *Queue) tell(r *run) {
 		n.first += newsKept
 	}
 	n.list = append(n.list, r.id)
-	r.told = n.next()
+	r.reported = n.next()
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -109,9 +109,9 @@ func (q *Queue) newsSince(from map[int]string) (queue.News, <-chan struct{}) {
 	return news, n.changed
 }
 
-// Look reads status and records of runs, of each at one moment.
-func (q *Queue) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
-	if refused := queue.RefuseLook(most, asks); refused != nil {
+// Poll reads status and records of runs, of each at one moment.
+func (q *Queue) Poll(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
+	if refused := queue.RefusePoll(most, asks); refused != nil {
 		return refused
 	}
 	if err := ctx.Err(); err != nil {
@@ -119,12 +119,12 @@ func (q *Queue) Look(ctx context.Context, most int, asks ...queue.Ask) []queue.S
 	}
 	sights := make([]queue.Sight, len(asks))
 	for i, a := range asks {
-		sights[i] = q.look(a, most)
+		sights[i] = q.poll(a, most)
 	}
 	return sights
 }
 
-func (q *Queue) look(a queue.Ask, most int) queue.Sight {
+func (q *Queue) poll(a queue.Ask, most int) queue.Sight {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := queue.Sight{Next: a.Cursor}

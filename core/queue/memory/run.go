@@ -78,7 +78,7 @@ type run struct {
 	outcomes [8]int // by position in core.Outcomes
 	ended    int
 	records  []record
-	told     int64 // number behind the run's last hint in Queue.news
+	reported int64 // number behind the run's last hint in Queue.news
 	sweeping bool
 	complete bool
 	doneAt   time.Time
@@ -158,7 +158,7 @@ func flowLess(a, b *run) bool {
 // plan lays out the targets that are left of spec as spans, in O(segments + settled).
 func (r *run) plan(now time.Time, spec queue.Run) {
 	var due, later []span
-	spec.Unsettled(func(at time.Time, from, to int) {
+	spec.Unfinished(func(at time.Time, from, to int) {
 		r.left += to - from
 		part := span{from, to, at}
 		switch {
@@ -242,7 +242,7 @@ func (q *Queue) sync(r *run) {
 		}
 		r.rerank()
 		t.flows.push(r)
-		q.wakeOne()
+		q.signalOne()
 	case can:
 		if old := r.rank; r.rerank() != old {
 			t.flows.fix(r.place)
@@ -299,30 +299,30 @@ func (q *Queue) retime(r *run) {
 
 // activate moves what is due to where it can be leased, at most budget items;
 // it returns false when some are left.
-func (q *Queue) activate(now time.Time, budget int) bool {
+func (q *Queue) activate(now time.Time, threshold int) bool {
 	for q.timed.len() > 0 && !q.timed.top().nextDue.After(now) {
 		r := q.timed.top()
-		for budget > 0 && r.later.len() > 0 && !r.later.top().due.After(now) {
+		for threshold > 0 && r.later.len() > 0 && !r.later.top().due.After(now) {
 			s := r.later.pop()
 			r.late -= r.releasedOf([]span{s})
 			r.fresh.push(s)
-			budget--
+			threshold--
 		}
-		for budget > 0 && r.timers.len() > 0 && !r.timers.top().due.After(now) {
-			q.wakeJob(r.timers.top())
-			budget--
+		for threshold > 0 && r.timers.len() > 0 && !r.timers.top().due.After(now) {
+			q.signalJob(r.timers.top())
+			threshold--
 		}
 		q.retime(r)
 		q.sync(r)
-		if budget == 0 {
+		if threshold == 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// wakeJob makes a retried or suspended job ready; the caller syncs the run.
-func (q *Queue) wakeJob(j *job) {
+// signalJob makes a retried or suspended job ready; the caller syncs the run.
+func (q *Queue) signalJob(j *job) {
 	r := j.r
 	q.unpark(j)
 	q.move(j, core.EvDue)
@@ -355,7 +355,7 @@ func (q *Queue) move(j *job, e core.Event) {
 		*c--
 	}
 	if j.state == core.Suspended || next == core.Suspended {
-		q.tell(j.r)
+		q.report(j.r)
 	}
 	j.state = next
 	if c := j.r.counter(j.state); c != nil {

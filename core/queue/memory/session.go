@@ -156,11 +156,11 @@ func (q *Queue) bury(s *session) {
 
 // reap recovers the jobs of sessions that fell silent, at most budget jobs;
 // false when some are left.
-func (q *Queue) reap(now time.Time, budget int) bool {
+func (q *Queue) reap(now time.Time, threshold int) bool {
 	for q.expiry.len() > 0 && !now.Before(q.expiry.top().until) {
 		s := q.expiry.top()
-		for ; s.first != nil; budget-- {
-			if budget == 0 {
+		for ; s.first != nil; threshold-- {
+			if threshold == 0 {
 				return false
 			}
 			q.crash(s.first, s.node, now)

@@ -54,7 +54,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	}
 	if q.ready.len() > 0 && !held {
 		more = true
-		q.wakeOne() // chain: whoever leased less than all passes the word on
+		q.signalOne() // chain: whoever leased less than all passes the word on
 	}
 	res.More = more
 	q.arm()
@@ -176,12 +176,12 @@ func (q *Queue) ack(s *session, a *queue.Ack, now time.Time) bool {
 		}
 		q.suspend(j, a, now)
 	}
-	q.settle(r)
+	q.update(r)
 	return true
 }
 
-// settle brings the run's places in the heaps up to date and notices its end.
-func (q *Queue) settle(r *run) {
+// update brings the run's places in the heaps up to date and notices its end.
+func (q *Queue) update(r *run) {
 	q.retime(r)
 	q.sync(r)
 	q.checkComplete(r)
@@ -191,13 +191,13 @@ func (q *Queue) settle(r *run) {
 func (q *Queue) put(j *job, e core.Event, after time.Duration, now time.Time) {
 	q.move(j, e)
 	q.release(j)
-	q.park(j, after, now)
+	q.waitFor(j, after, now)
 }
 
-// park lets the job wait; what is due at once becomes ready at once.
-func (q *Queue) park(j *job, after time.Duration, now time.Time) {
+// waitFor lets the job wait; what is due at once becomes ready at once.
+func (q *Queue) waitFor(j *job, after time.Duration, now time.Time) {
 	if after <= 0 {
-		q.wakeJob(j)
+		q.signalJob(j)
 		return
 	}
 	j.due = now.Add(after)
@@ -218,7 +218,7 @@ func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
 // await lets a suspended job wait for an event, until after has passed, or for whichever comes first.
 func (q *Queue) await(j *job, event string, after time.Duration, now time.Time) {
 	if event == "" {
-		q.park(j, after, now)
+		q.waitFor(j, after, now)
 		return
 	}
 	r := j.r
@@ -254,7 +254,7 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 		j.unheard = node
 		q.put(j, core.EvRetry, 0, now)
 	}
-	q.settle(r)
+	q.update(r)
 }
 
 // silent is why a job of a run that is over ended as lost.
@@ -281,17 +281,17 @@ func (q *Queue) spend(r *run, o core.Outcome, index int) {
 	switch {
 	case o == core.Lost:
 		q.stop(r, queue.Stopped, core.Because(core.HostLost, fmt.Sprintf("job %s ended as lost", core.JobID{Run: r.id, Index: index})))
-	case o.SpendsBudget() && spec.StopAfter > 0 && r.bad() >= spec.StopAfter:
+	case o.CountsAsFailure() && spec.StopAfter > 0 && r.bad() >= spec.StopAfter:
 		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the budget is spent: %d failed, stop_after is %d", r.bad(), spec.StopAfter)))
 	case o == core.Unreachable && spec.StopUnreachable > 0 && r.outcomes[outcomeCode(o)] >= spec.StopUnreachable:
 		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the budget is spent: %d unreachable, stop_unreachable is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable)))
 	}
 }
 
-// adoptSettled counts what ended before the run was submitted, and stops the run where that spends its budget.
-func (q *Queue) adoptSettled(r *run) {
+// adoptFinished counts what ended before the run was submitted, and stops the run where that spends its budget.
+func (q *Queue) adoptFinished(r *run) {
 	lost := -1
-	for _, s := range r.submitted.Settled {
+	for _, s := range r.submitted.FinishedJobs {
 		r.outcomes[outcomeCode(s.Outcome)] += s.Count
 		r.ended += s.Count
 		if s.Outcome == core.Lost && lost < 0 {
@@ -308,7 +308,7 @@ func (q *Queue) adoptSettled(r *run) {
 }
 
 func (q *Queue) record(r *run, rec record) {
-	q.tell(r)
+	q.report(r)
 	r.records = append(r.records, rec)
 	r.outcomes[rec.outcome] += int(rec.count)
 	r.ended += int(rec.count)
@@ -318,7 +318,7 @@ func (q *Queue) record(r *run, rec record) {
 func (r *run) bad() int {
 	n := 0
 	for code, o := range outcomeOrder {
-		if o.SpendsBudget() {
+		if o.CountsAsFailure() {
 			n += r.outcomes[code]
 		}
 	}
@@ -342,7 +342,7 @@ func (q *Queue) stop(r *run, phase queue.Phase, reason core.Reason) {
 		return
 	}
 	r.phase, r.reason = phase, reason
-	q.tell(r)
+	q.report(r)
 	if !r.sweeping {
 		r.sweeping = true
 		q.sweeping = append(q.sweeping, r)
@@ -351,10 +351,10 @@ func (q *Queue) stop(r *run, phase queue.Phase, reason core.Reason) {
 }
 
 // sweep ends jobs of runs that are over, at most budget items; false when some are left.
-func (q *Queue) sweep(budget int) bool {
+func (q *Queue) sweep(threshold int) bool {
 	for len(q.sweeping) > 0 {
 		r := q.sweeping[0]
-		if budget = q.sweepRun(r, budget); budget <= 0 {
+		if threshold = q.sweepRun(r, threshold); threshold <= 0 {
 			return false
 		}
 		r.sweeping = false
@@ -365,28 +365,28 @@ func (q *Queue) sweep(budget int) bool {
 }
 
 // sweepRun returns what is left of the budget; 0 means that jobs may be left.
-func (q *Queue) sweepRun(r *run, budget int) int {
-	for ; budget > 0 && r.fresh.len() > 0; budget-- {
+func (q *Queue) sweepRun(r *run, threshold int) int {
+	for ; threshold > 0 && r.fresh.len() > 0; threshold-- {
 		q.cancelSpan(r, r.fresh.pop())
 	}
-	for ; budget > 0 && r.later.len() > 0; budget-- {
+	for ; threshold > 0 && r.later.len() > 0; threshold-- {
 		s := r.later.remove(r.later.len() - 1)
 		r.late -= r.releasedOf([]span{s})
 		q.cancelSpan(r, s)
 	}
 	if len(r.jobs) > r.count.leased {
 		for _, j := range r.jobs {
-			if budget <= 0 {
+			if threshold <= 0 {
 				break
 			}
-			budget--
+			threshold--
 			if j.state != core.Leased {
 				q.end(j)
 			}
 		}
 	}
-	q.settle(r)
-	return budget
+	q.update(r)
+	return threshold
 }
 
 // cancelSpan records a range as cancelled, joined to the last one where it follows it.

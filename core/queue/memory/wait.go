@@ -40,13 +40,13 @@ func (q *Queue) Wait(ctx context.Context, _ string, until time.Time) error {
 	if i := slices.Index(q.waiters, w); i >= 0 {
 		q.waiters = slices.Delete(q.waiters, i, i+1)
 	} else if ctx.Err() != nil {
-		q.wakeOne() // this node will not take what it was woken for
+		q.signalOne() // this node will not take what it was woken for
 	}
 	return nil
 }
 
-// wakeOne lets the longest waiting node go.
-func (q *Queue) wakeOne() {
+// signalOne lets the longest waiting node go.
+func (q *Queue) signalOne() {
 	if len(q.waiters) == 0 {
 		return
 	}
@@ -99,7 +99,7 @@ func (q *Queue) tick() {
 	if !q.heldUntil.IsZero() && !now.Before(q.heldUntil) {
 		q.heldUntil = time.Time{}
 		if q.ready.len() > 0 {
-			q.wakeOne()
+			q.signalOne()
 		}
 	}
 	q.arm()

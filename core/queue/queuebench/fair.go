@@ -8,13 +8,13 @@ import (
 
 // Scenario is a contest for worker slots, in virtual time.
 type Scenario struct {
-	Name     string        `json:"name"`
-	Slots    int           `json:"slots"`
-	Runs     []Run         `json:"runs"`      // in order of At
-	ByTenant bool          `json:"by_tenant"` // the parties are tenants, not runs
-	From     time.Duration `json:"from_ns"`   // window in which worker time is compared
-	To       time.Duration `json:"to_ns"`
-	End      time.Duration `json:"end_ns"` // the simulation ends here; 0 means when all is done
+	Name        string        `json:"name"`
+	Concurrency int           `json:"slots"`
+	Runs        []Run         `json:"runs"`      // in order of At
+	ByTenant    bool          `json:"by_tenant"` // the parties are tenants, not runs
+	From        time.Duration `json:"from_ns"`   // window in which worker time is compared
+	To          time.Duration `json:"to_ns"`
+	End         time.Duration `json:"end_ns"` // the simulation ends here; 0 means when all is done
 }
 
 // Run is a bulk run of equal jobs.
@@ -29,18 +29,18 @@ type Run struct {
 // Scenarios are the three contests that the issue names.
 func Scenarios() []Scenario {
 	ms, s := time.Millisecond, time.Second
-	tenants := Scenario{Name: "tenant of 50 runs against tenant of 1", Slots: 20, ByTenant: true, To: 300 * s, End: 300 * s}
+	tenants := Scenario{Name: "tenant of 50 runs against tenant of 1", Concurrency: 20, ByTenant: true, To: 300 * s, End: 300 * s}
 	for i := range 50 {
 		tenants.Runs = append(tenants.Runs, Run{Name: fmt.Sprintf("many-%02d", i), Tenant: "many", Jobs: 200, Each: s})
 	}
 	tenants.Runs = append(tenants.Runs, Run{Name: "one", Tenant: "one", Jobs: 10_000, Each: s})
 	return []Scenario{
 		{
-			Name: "Alice 3000 jobs, then Bob 4", Slots: 10, From: 1030 * ms, To: 2030 * ms,
+			Name: "Alice 3000 jobs, then Bob 4", Concurrency: 10, From: 1030 * ms, To: 2030 * ms,
 			Runs: []Run{{Name: "alice", Jobs: 3000, Each: 100 * ms}, {Name: "bob", Jobs: 4, Each: 100 * ms, At: 1030 * ms}},
 		},
 		{
-			Name: "30 s jobs against 1 s jobs", Slots: 10, To: 1800 * s, End: 1800 * s,
+			Name: "30 s jobs against 1 s jobs", Concurrency: 10, To: 1800 * s, End: 1800 * s,
 			Runs: []Run{{Name: "long", Jobs: 900, Each: 30 * s}, {Name: "short", Jobs: 50_000, Each: s}},
 		},
 		tenants,
@@ -49,10 +49,10 @@ func Scenarios() []Scenario {
 
 // FairResult is one scenario under one policy.
 type FairResult struct {
-	Scenario string  `json:"scenario"`
-	Policy   string  `json:"policy"`
-	Slots    int     `json:"slots"`
-	Parties  []Party `json:"parties"`
+	Scenario    string  `json:"scenario"`
+	Policy      string  `json:"policy"`
+	Concurrency int     `json:"slots"`
+	Parties     []Party `json:"parties"`
 	// Jain's index over what each party got in the window, of what it could use
 	// of an equal share: 1 is fair, 1/n is all to one.
 	Jain    float64 `json:"jain"`
@@ -142,7 +142,7 @@ func (e *ends) Pop() any {
 // simulate is a discrete event simulation: submissions and ends of jobs are the events.
 func simulate(sc Scenario, p policy) (*FairResult, error) {
 	m := newMeter(sc)
-	var slots ends
+	var concurrency ends
 	next := 0 // run to submit, they are in order of time
 	for now := time.Duration(0); ; {
 		for ; next < len(sc.Runs) && sc.Runs[next].At <= now; next++ {
@@ -151,28 +151,28 @@ func simulate(sc Scenario, p policy) (*FairResult, error) {
 			}
 		}
 		var finished []handle
-		for len(slots) > 0 && slots[0].end <= now {
-			j := heap.Pop(&slots).(running)
+		for len(concurrency) > 0 && concurrency[0].end <= now {
+			j := heap.Pop(&concurrency).(running)
 			finished = append(finished, j.handle)
 			m.ended(j)
 		}
-		started, err := p.turn(now, finished, sc.Slots-len(slots))
+		started, err := p.turn(now, finished, sc.Concurrency-len(concurrency))
 		if err != nil {
 			return nil, err
 		}
 		for _, h := range started {
-			heap.Push(&slots, running{run: h.run, start: now, end: now + sc.Runs[h.run].Each, handle: h})
+			heap.Push(&concurrency, running{run: h.run, start: now, end: now + sc.Runs[h.run].Each, handle: h})
 		}
 		switch {
-		case len(slots) > 0 && (next == len(sc.Runs) || slots[0].end <= sc.Runs[next].At):
-			now = slots[0].end
+		case len(concurrency) > 0 && (next == len(sc.Runs) || concurrency[0].end <= sc.Runs[next].At):
+			now = concurrency[0].end
 		case next < len(sc.Runs):
 			now = sc.Runs[next].At
 		default:
 			return m.result(p, nil), nil
 		}
 		if sc.End > 0 && now > sc.End {
-			return m.result(p, slots), nil
+			return m.result(p, concurrency), nil
 		}
 	}
 }
@@ -240,7 +240,7 @@ func (m *meter) result(p policy, unfinished []running) *FairResult {
 	for _, w := range m.window {
 		total += w
 	}
-	equal := time.Duration(m.sc.Slots) * (m.sc.To - m.sc.From) / time.Duration(len(m.parties))
+	equal := time.Duration(m.sc.Concurrency) * (m.sc.To - m.sc.From) / time.Duration(len(m.parties))
 	got := make([]float64, len(m.parties))
 	for i := range m.parties {
 		if total > 0 {
@@ -249,7 +249,7 @@ func (m *meter) result(p policy, unfinished []running) *FairResult {
 		got[i] = min(1, float64(m.window[i])/float64(min(equal, m.demand[i])))
 	}
 	return &FairResult{
-		Scenario: m.sc.Name, Policy: p.name(), Slots: m.sc.Slots, Parties: m.parties,
+		Scenario: m.sc.Name, Policy: p.name(), Concurrency: m.sc.Concurrency, Parties: m.parties,
 		Jain: jain(got), Touched: p.touched(),
 	}
 }

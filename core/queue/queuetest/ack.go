@@ -18,7 +18,7 @@ var ackTests = []test{
 	{name: "SuspendWaitsForTime", run: suspendTime},
 	{name: "SuspendedHoldsNoSlotAndNoLock", run: suspendFree},
 	{name: "KeepLocks", run: keepLocks},
-	{name: "WakeRefusesNoEvent", run: wakeInvalid},
+	{name: "WakeRefusesNoEvent", run: signalInvalid},
 	{name: "AwaitedCountsByEvent", run: awaited},
 	{name: "DismissEndsWhoWaitsAndNobodyElse", run: dismiss},
 	{name: "DismissGivesKeptLocksFree", run: dismissLocks},
@@ -150,13 +150,13 @@ func suspendEvent(f *fixture) {
 	st := f.status("a")
 	eq(f, "suspended", st.Suspended, 3)
 	eq(f, "in flight", st.InFlight, 0)
-	n, err := f.q.Wake(f.ctx, "a", "nothing")
+	n, err := f.q.Signal(f.ctx, "a", "nothing")
 	f.must(err)
 	eq(f, "woken by an unknown event", n, 0)
-	n, err = f.q.Wake(f.ctx, "a", "boot")
+	n, err = f.q.Signal(f.ctx, "a", "boot")
 	f.must(err)
 	eq(f, "woken", n, 2)
-	n, err = f.q.Wake(f.ctx, "a", "boot")
+	n, err = f.q.Signal(f.ctx, "a", "boot")
 	f.must(err)
 	eq(f, "woken again", n, 0)
 	got := f.lease(s, 10)
@@ -167,7 +167,7 @@ func suspendEvent(f *fixture) {
 		eq(f, "attempt", l.Attempt, 1)
 	}
 	// An event that nobody waits for any more does not touch a job that runs.
-	n, err = f.q.Wake(f.ctx, "a", "boot")
+	n, err = f.q.Signal(f.ctx, "a", "boot")
 	f.must(err)
 	eq(f, "woken while leased", n, 0)
 	for _, l := range parked {
@@ -202,7 +202,7 @@ func suspendTime(f *fixture) {
 		}
 		f.must(f.q.Wait(f.ctx, s, res.Now.Add(time.Second)))
 	}
-	n, err := f.q.Wake(f.ctx, "a", "e")
+	n, err := f.q.Signal(f.ctx, "a", "e")
 	f.must(err)
 	eq(f, "woken after its time passed", n, 0)
 }
@@ -216,7 +216,7 @@ func suspendFree(f *fixture) {
 	f.ack(s, suspend(l, "e"))
 	second := f.one(s)
 	eq(f, "the other run has the host", second.Job.Run, "b")
-	_, err := f.q.Wake(f.ctx, "a", "e")
+	_, err := f.q.Signal(f.ctx, "a", "e")
 	f.must(err)
 	f.none(s, "the resumed job needs the host again")
 	eq(f, "blocked", f.status("a").Blocked, 1)
@@ -229,15 +229,15 @@ func keepLocks(f *fixture) {
 	f.submit(a)
 	s := f.open("n")
 	l := f.one(s)
-	park := suspend(l, "e")
-	park.KeepLocks = true
-	f.ack(s, park)
+	waitUntil := suspend(l, "e")
+	waitUntil.KeepLocks = true
+	f.ack(s, waitUntil)
 	f.submit(on("b", "h1"))
 	c := queue.Run{ID: "c", Disruptive: true, Targets: []queue.Target{{Host: "h2", HAGroup: "pair"}}}
 	f.submit(c)
 	f.none(s, "host, HA group and the place in the group are kept")
 	eq(f, "blocked", f.status("b").Blocked+f.status("c").Blocked+f.status("a").Blocked, 3)
-	_, err := f.q.Wake(f.ctx, "a", "e")
+	_, err := f.q.Signal(f.ctx, "a", "e")
 	f.must(err)
 	l = f.one(s)
 	eq(f, "resumed with its locks", l.Job, core.JobID{Run: "a", Index: 0})
@@ -248,9 +248,9 @@ func keepLocks(f *fixture) {
 	// Cancel frees what a suspended job kept.
 	f.submit(on("d", "h9"))
 	l = f.one(s)
-	park = suspend(l, "e")
-	park.KeepLocks = true
-	f.ack(s, park)
+	waitUntil = suspend(l, "e")
+	waitUntil.KeepLocks = true
+	f.ack(s, waitUntil)
 	f.submit(on("e", "h9"))
 	f.none(s, "kept")
 	f.must(f.q.Cancel(f.ctx, "d", "enough"))
@@ -258,9 +258,9 @@ func keepLocks(f *fixture) {
 	eq(f, "freed by cancel", f.one(s).Job.Run, "e")
 }
 
-func wakeInvalid(f *fixture) {
+func signalInvalid(f *fixture) {
 	f.submit(run("a", 1))
-	if _, err := f.q.Wake(f.ctx, "a", ""); !errors.Is(err, core.ErrInvalid) {
+	if _, err := f.q.Signal(f.ctx, "a", ""); !errors.Is(err, core.ErrInvalid) {
 		f.Errorf("error %v, expected core.ErrInvalid", err)
 	}
 }
@@ -292,7 +292,7 @@ func awaited(f *fixture) {
 	sight := f.awaited("b")
 	eq(f, "partial", sight.Partial, false)
 	eq(f, "of the other run", sight.Awaited["other"], 1)
-	_, err := f.q.Wake(f.ctx, "b", "other")
+	_, err := f.q.Signal(f.ctx, "b", "other")
 	f.must(err)
 	eq(f, "after it was woken", len(f.awaited("b").Awaited), 0)
 }
@@ -300,7 +300,7 @@ func awaited(f *fixture) {
 // awaited looks at a run, what its suspended jobs wait for included.
 func (f *fixture) awaited(run string) queue.Sight {
 	f.Helper()
-	s := f.q.Look(f.ctx, 1, queue.Ask{Run: run, Awaited: true})[0]
+	s := f.q.Poll(f.ctx, 1, queue.Ask{Run: run, Awaited: true})[0]
 	f.must(s.Err)
 	return s
 }
@@ -330,7 +330,7 @@ func dismiss(f *fixture) {
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 2)
 	eq(f, "phase: no budget is spent", st.Phase, queue.Active)
 	f.ack(s, done(got[3], core.Changed))
-	_, err = f.q.Wake(f.ctx, "a", "f")
+	_, err = f.q.Signal(f.ctx, "a", "f")
 	f.must(err)
 	f.ack(s, done(f.one(s), core.Changed))
 	eq(f, "complete", f.status("a").Complete, true)
@@ -346,9 +346,9 @@ func dismiss(f *fixture) {
 func dismissLocks(f *fixture) {
 	f.submit(on("a", "h"))
 	s := f.open("n")
-	park := suspend(f.one(s), "e")
-	park.KeepLocks = true
-	f.ack(s, park)
+	waitUntil := suspend(f.one(s), "e")
+	waitUntil.KeepLocks = true
+	f.ack(s, waitUntil)
 	f.submit(on("b", "h"))
 	f.none(s, "the host is kept")
 	n, err := f.q.Dismiss(f.ctx, "a", "e", "why")

@@ -192,7 +192,7 @@ func boardRefuses(f *fixture) {
 		},
 		"no UTF-8": func() error { _, err := f.q.Post(f.ctx, "\xff", nil, time.Hour); return err },
 		"large": func() error {
-			_, err := f.q.Post(f.ctx, "w", make([]byte, broadcast.MaxDocument+queue.SealRoom+1), time.Hour)
+			_, err := f.q.Post(f.ctx, "w", make([]byte, broadcast.MaxDocument+queue.EncryptionRoom+1), time.Hour)
 			return err
 		},
 		"short a time": func() error { _, err := f.q.Post(f.ctx, "w", nil, time.Second-1); return err },

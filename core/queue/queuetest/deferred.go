@@ -18,8 +18,8 @@ var deferredTests = []test{
 	{name: "DeferredKeepsOutOtherWaiting", run: deferredOthers},
 	{name: "DeferredEndsWithTheRun", run: deferredOver},
 	{name: "DeferredSurvivesACrash", ttl: shortTTL, run: deferredCrash},
-	{name: "WakeOfManyJobs", run: wakeMany},
-	{name: "WakeEndsThoughJobsWaitAgain", run: wakeAgain},
+	{name: "WakeOfManyJobs", run: signalMany},
+	{name: "WakeEndsThoughJobsWaitAgain", run: signalAgain},
 }
 
 const days = 24 * time.Hour
@@ -192,7 +192,7 @@ func deferredWindows(f *fixture) {
 		eq(f, "reason", ex.Reason, "waits for its service window")
 		eq(f, "says until when", !ex.Until.IsZero(), timed)
 	}
-	n, err := f.q.Wake(f.ctx, "a", queue.EventWindow)
+	n, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 	f.must(err)
 	eq(f, "woken", n, 3)
 	f.deferred("a", 0)
@@ -262,14 +262,14 @@ func deferredCrash(f *fixture) {
 		return f.status("a").InFlight == 0
 	})
 	f.deferred("a", 6)
-	n, err := f.q.Wake(f.ctx, "a", queue.EventWindow)
+	n, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 	f.must(err)
 	eq(f, "woken", n, 2)
 	f.deferred("a", 4)
 }
 
-// wakeMany: 3000 hosts whose window opens, while another run goes on.
-func wakeMany(f *fixture) {
+// signalMany: 3000 hosts whose window opens, while another run goes on.
+func signalMany(f *fixture) {
 	const n = 3000
 	f.submit(run("a", n))
 	s := f.open("n")
@@ -285,7 +285,7 @@ func wakeMany(f *fixture) {
 	f.deferred("a", n)
 	f.submit(run("b", 5))
 	other := f.leaseN(s, 5)
-	woken, err := f.q.Wake(f.ctx, "a", queue.EventWindow)
+	woken, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 	f.must(err)
 	eq(f, "woken", woken, n)
 	f.deferred("a", 0)
@@ -294,8 +294,8 @@ func wakeMany(f *fixture) {
 	eq(f, "leases", len(f.lease(s, n)), n)
 }
 
-// wakeAgain: a node suspends what was woken at once, since its window is closed still: each job is woken once a call.
-func wakeAgain(f *fixture) {
+// signalAgain: a node suspends what was woken at once, since its window is closed still: each job is woken once a call.
+func signalAgain(f *fixture) {
 	const n = 600
 	f.submit(run("a", n))
 	s, node := f.open("n"), f.open("n2")
@@ -326,7 +326,7 @@ func wakeAgain(f *fixture) {
 		}
 	}()
 	for range 3 {
-		woken, err := f.q.Wake(f.ctx, "a", queue.EventWindow)
+		woken, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 		f.must(err)
 		if woken > n {
 			f.Errorf("%d were woken, the run has %d jobs", woken, n)

@@ -187,7 +187,7 @@ func feedRefuses(f *fixture) {
 	for what, err := range map[string]error{
 		"no topic":           f.q.Publish(f.ctx, "", []byte("x")),
 		"a long topic":       f.q.Publish(f.ctx, strings.Repeat("t", queue.MaxIDLength+1), []byte("x")),
-		"a large message":    f.q.Publish(f.ctx, "t", make([]byte, broadcast.MaxMessage+queue.SealRoom+1)),
+		"a large message":    f.q.Publish(f.ctx, "t", make([]byte, broadcast.MaxMessage+queue.EncryptionRoom+1)),
 		"many messages":      f.q.Publish(f.ctx, "t", make([][]byte, broadcast.MaxPublish+1)...),
 		"following no topic": follow("", "", 1),
 		"max 0":              follow("t", "", 0),

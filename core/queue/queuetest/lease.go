@@ -98,8 +98,8 @@ func turnInvalid(f *fixture) {
 		"no outcome":    bad(func(a *queue.Ack) { a.Outcome = "" }),
 		"bad outcome":   bad(func(a *queue.Ack) { a.Outcome = "great" }),
 		"retry without": bad(func(a *queue.Ack) { a.Kind, a.Outcome = queue.AckRetry, "" }),
-		"big detail":    bad(func(a *queue.Ack) { a.Detail = make([]byte, queue.MaxDetail+queue.SealRoom+1) }),
-		"big state":     bad(func(a *queue.Ack) { a.State = make([]byte, queue.MaxDetail+queue.SealRoom+1) }),
+		"big detail":    bad(func(a *queue.Ack) { a.Detail = make([]byte, queue.MaxDetail+queue.EncryptionRoom+1) }),
+		"big state":     bad(func(a *queue.Ack) { a.State = make([]byte, queue.MaxDetail+queue.EncryptionRoom+1) }),
 	} {
 		if _, err := f.q.Turn(f.ctx, turn); !errors.Is(err, core.ErrInvalid) {
 			f.Errorf("%s: error %v, expected core.ErrInvalid", name, err)
@@ -157,7 +157,7 @@ func maxInFlight(f *fixture) {
 	// A suspended job is not in flight.
 	a := suspend(got[0], "e")
 	f.ack(s, a, done(got[1], core.Changed), done(got[2], core.Changed))
-	n, err := f.q.Wake(f.ctx, "a", "e")
+	n, err := f.q.Signal(f.ctx, "a", "e")
 	f.must(err)
 	eq(f, "woken", n, 1)
 	f.ack(s, done(f.one(s), core.Changed))
@@ -202,7 +202,7 @@ func lowestFirst(f *fixture) {
 	s := f.open("n")
 	got := f.leaseN(s, 5)
 	f.ack(s, retry(got[3], 0), giveBack(got[1]), suspend(got[4], "e"), done(got[0], core.Changed), done(got[2], core.Changed))
-	if _, err := f.q.Wake(f.ctx, "a", "e"); err != nil {
+	if _, err := f.q.Signal(f.ctx, "a", "e"); err != nil {
 		f.Fatal(err)
 	}
 	var order []string

@@ -230,7 +230,7 @@ func leasedLosesPlace(f *fixture) {
 	f.ack(s, suspend(first, "e"))
 	held = f.one(s)
 	eq(f, "next", held.Job.Run, "second")
-	_, err := f.q.Wake(f.ctx, "first", "e")
+	_, err := f.q.Signal(f.ctx, "first", "e")
 	f.must(err)
 	f.none(s, "first blocks anew, behind third")
 	for _, want := range []string{"third", "first"} {

@@ -23,11 +23,11 @@ var newsTests = []test{
 	{name: "NewsLostIsTold", run: newsLost},
 	{name: "NewsOfManyRuns", run: newsOfMany},
 	{name: "NewsRefusesBadInput", run: newsInvalid},
-	{name: "LookAtManyRuns", run: lookMany},
-	{name: "LookIsAsStatusAndRecords", run: lookSame},
-	{name: "LookGivesAllThatStatusCounts", run: lookWhole},
-	{name: "LookCountsWhatIsAwaited", run: lookAwaited},
-	{name: "LookRefusesBadInput", run: lookInvalid},
+	{name: "LookAtManyRuns", run: pollMany},
+	{name: "LookIsAsStatusAndRecords", run: pollSame},
+	{name: "LookGivesAllThatStatusCounts", run: pollWhole},
+	{name: "LookCountsWhatIsAwaited", run: pollAwaited},
+	{name: "LookRefusesBadInput", run: pollInvalid},
 	{name: "AdjustOfManyRuns", run: adjustMany},
 }
 
@@ -51,8 +51,8 @@ func (f *fixture) reads() *reader {
 	return &reader{f, news.Next}
 }
 
-// told is what there is news of, sorted.
-func (r *reader) told() []string {
+// reported is what there is news of, sorted.
+func (r *reader) reported() []string {
 	r.f.Helper()
 	var all []string
 	for {
@@ -71,7 +71,7 @@ func (r *reader) told() []string {
 // wants expects news of these runs after what was done.
 func (r *reader) wants(what string, runs ...string) {
 	r.f.Helper()
-	if got := r.told(); !slices.Equal(got, runs) {
+	if got := r.reported(); !slices.Equal(got, runs) {
 		r.f.Errorf("after %s there is news of %v, expected %v", what, got, runs)
 	}
 }
@@ -99,17 +99,17 @@ func newsOfChanges(f *fixture) {
 		r.wants("lease, beat and save")
 		f.ack(s, suspend(l, "e"))
 		r.wants("suspend", id)
-		woken, err := f.q.Wake(f.ctx, id, "e")
+		woken, err := f.q.Signal(f.ctx, id, "e")
 		f.must(err)
 		eq(f, "woken", woken, 1)
 		r.wants("wake", id)
-		_, err = f.q.Wake(f.ctx, id, "e")
+		_, err = f.q.Signal(f.ctx, id, "e")
 		f.must(err)
 		r.wants("a wake of nobody")
 		l = f.one(s)
 		f.ack(s, suspend(l, "e"))
 		r.wants("another suspend", id)
-		ended, err := f.q.WakeJob(f.ctx, l.Job, "e")
+		ended, err := f.q.SignalJob(f.ctx, l.Job, "e")
 		f.must(err)
 		eq(f, "ended", ended, true)
 		r.wants("wake of one job", id)
@@ -151,7 +151,7 @@ func newsOfChanges(f *fixture) {
 			r.wants("cancel of a complete run")
 		}
 		f.completes(s, id)
-		r.told()
+		r.reported()
 	}
 	f.submit(run("c", 3))
 	f.must(queue.AdjustOne(f.ctx, f.q, "c", queue.Adjust{Stop: "enough"}))
@@ -286,7 +286,7 @@ func newsOfMany(f *fixture) {
 			f.must(answer.Err)
 		}
 	}
-	if got := r.told(); !slices.Equal(got, names) {
+	if got := r.reported(); !slices.Equal(got, names) {
 		f.Errorf("news of %d runs, expected %d", len(got), len(names))
 	}
 	s := f.open("n")
@@ -294,7 +294,7 @@ func newsOfMany(f *fixture) {
 	for part := range slices.Chunk(got, queue.MaxAcksPerTurn) {
 		f.ack(s, allDone(part, core.Changed)...)
 	}
-	eq(f, "runs with an outcome", len(r.told()), 600)
+	eq(f, "runs with an outcome", len(r.reported()), 600)
 }
 
 func newsInvalid(f *fixture) {
@@ -305,9 +305,9 @@ func newsInvalid(f *fixture) {
 	}
 }
 
-func lookMany(f *fixture) {
+func pollMany(f *fixture) {
 	var asks []queue.Ask
-	for i := range queue.MaxLook {
+	for i := range queue.MaxPoll {
 		n := 1 + 9*(i%2)
 		id := fmt.Sprint("r", i)
 		if i != 100 {
@@ -319,7 +319,7 @@ func lookMany(f *fixture) {
 	s := f.open("n")
 	f.ack(s, allDone(f.leaseN(s, 200), core.Changed)...)
 	recorded, statuses := 0, 0
-	for i, sight := range f.q.Look(f.ctx, 10, asks...) {
+	for i, sight := range f.q.Poll(f.ctx, 10, asks...) {
 		switch i {
 		case 100:
 			if !errors.Is(sight.Err, core.ErrNotFound) {
@@ -339,24 +339,24 @@ func lookMany(f *fixture) {
 		}
 	}
 	eq(f, "records", recorded+statuses, 200)
-	for _, sight := range f.q.Look(f.ctx, 1, append(asks, queue.Ask{Run: "r1"})...) {
+	for _, sight := range f.q.Poll(f.ctx, 1, append(asks, queue.Ask{Run: "r1"})...) {
 		if !errors.Is(sight.Err, core.ErrInvalid) {
 			f.Fatalf("a look at %d runs: %v", len(asks)+1, sight.Err)
 		}
 	}
-	eq(f, "sights of nothing", len(f.q.Look(f.ctx, 1)), 0)
+	eq(f, "sights of nothing", len(f.q.Poll(f.ctx, 1)), 0)
 }
 
-// lookAt looks at run a.
-func (f *fixture) lookAt(cursor string, most int) queue.Sight {
+// pollAt looks at run a.
+func (f *fixture) pollAt(cursor string, most int) queue.Sight {
 	f.Helper()
-	s := f.q.Look(f.ctx, most, queue.Ask{Run: "a", Cursor: cursor})[0]
+	s := f.q.Poll(f.ctx, most, queue.Ask{Run: "a", Cursor: cursor})[0]
 	f.must(s.Err)
 	return s
 }
 
-// lookSame: a page of records ends anywhere, and the next begins there.
-func lookSame(f *fixture) {
+// pollSame: a page of records ends anywhere, and the next begins there.
+func pollSame(f *fixture) {
 	spec := run("a", 60)
 	f.submit(spec)
 	s := f.open("n")
@@ -368,7 +368,7 @@ func lookSame(f *fixture) {
 		}
 		f.ack(s, acks...)
 	}
-	sight := f.lookAt("", 1)
+	sight := f.pollAt("", 1)
 	st := f.status("a")
 	st.Served, sight.Status.Served = 0, 0
 	eq(f, "status", fmt.Sprintf("%+v", sight.Status), fmt.Sprintf("%+v", st))
@@ -376,22 +376,22 @@ func lookSame(f *fixture) {
 	for _, most := range []int{1, 4, 49, 50, 51, 1000} {
 		var all []queue.Record
 		for cursor, more := "", true; more; {
-			sight = f.lookAt(cursor, most)
+			sight = f.pollAt(cursor, most)
 			if len(sight.Records) > most {
 				f.Fatalf("%d records, %d were asked for", len(sight.Records), most)
 			}
 			all, cursor, more = append(all, sight.Records...), sight.Next, sight.More
 		}
 		eq(f, fmt.Sprintf("records, %d at a time", most), fmt.Sprint(all), fmt.Sprint(want))
-		end := f.lookAt(sight.Next, most)
+		end := f.pollAt(sight.Next, most)
 		eq(f, "records past the end", len(end.Records), 0)
 		eq(f, "more past the end", end.More, false)
 		eq(f, "cursor past the end", end.Next, sight.Next)
 	}
 }
 
-// lookWhole: while nodes work, no look has a status that counts more than its records have, nor less.
-func lookWhole(f *fixture) {
+// pollWhole: while nodes work, no look has a status that counts more than its records have, nor less.
+func pollWhole(f *fixture) {
 	const n = 400
 	f.submit(run("a", n))
 	ended := make(chan error, 1)
@@ -410,7 +410,7 @@ func lookWhole(f *fixture) {
 	}()
 	recorded, cursor := 0, ""
 	f.eventually("all to be recorded", func() bool {
-		sight := f.lookAt(cursor, 1000)
+		sight := f.pollAt(cursor, 1000)
 		cursor = sight.Next
 		for _, r := range sight.Records {
 			recorded += r.Count
@@ -424,7 +424,7 @@ func lookWhole(f *fixture) {
 	eq(f, "recorded", recorded, n)
 }
 
-func lookAwaited(f *fixture) {
+func pollAwaited(f *fixture) {
 	f.submit(run("a", 310))
 	s := f.open("n")
 	got := f.leaseN(s, 310)
@@ -434,11 +434,11 @@ func lookAwaited(f *fixture) {
 	}
 	f.ack(s, acks...)
 	ask := queue.Ask{Run: "a"}
-	sight := f.q.Look(f.ctx, 1, ask)[0]
+	sight := f.q.Poll(f.ctx, 1, ask)[0]
 	f.must(sight.Err)
 	eq(f, "awaited, not asked for", len(sight.Awaited), 0)
 	ask.Awaited = true
-	sight = f.q.Look(f.ctx, 1, ask)[0]
+	sight = f.q.Poll(f.ctx, 1, ask)[0]
 	f.must(sight.Err)
 	eq(f, "awaited", fmt.Sprint(sight.Awaited, sight.Partial), "map[e:3 f:2] false")
 	for part := range slices.Chunk(got[5:], 100) {
@@ -448,38 +448,38 @@ func lookAwaited(f *fixture) {
 		}
 		f.ack(s, acks...)
 	}
-	sight = f.q.Look(f.ctx, 1, ask)[0]
+	sight = f.q.Poll(f.ctx, 1, ask)[0]
 	f.must(sight.Err)
 	eq(f, "events", len(sight.Awaited), 307)
 	f.must(f.q.Cancel(f.ctx, "a", "enough"))
 	f.completes(s, "a")
-	sight = f.q.Look(f.ctx, 1, ask)[0]
+	sight = f.q.Poll(f.ctx, 1, ask)[0]
 	f.must(sight.Err)
 	eq(f, "awaited of a complete run", len(sight.Awaited), 0)
 }
 
-func lookInvalid(f *fixture) {
+func pollInvalid(f *fixture) {
 	f.submit(run("a", 9))
 	f.submit(run("b", 1))
 	s := f.open("n")
 	f.ack(s, allDone(f.leaseN(s, 10), core.Changed)...)
-	next := f.lookAt("", 100).Next
+	next := f.pollAt("", 100).Next
 	for what, ask := range map[string]queue.Ask{
 		"odd":               {Run: "a", Cursor: "what?"},
 		"of another run":    {Run: "b", Cursor: next},
 		"beyond the end":    {Run: "a", Cursor: "9" + next},
-		"beyond the record": {Run: "b", Cursor: f.q.Look(f.ctx, 9, queue.Ask{Run: "b"})[0].Next + "0"},
+		"beyond the record": {Run: "b", Cursor: f.q.Poll(f.ctx, 9, queue.Ask{Run: "b"})[0].Next + "0"},
 	} {
-		if got := f.q.Look(f.ctx, 1, ask)[0]; !errors.Is(got.Err, core.ErrInvalid) {
+		if got := f.q.Poll(f.ctx, 1, ask)[0]; !errors.Is(got.Err, core.ErrInvalid) {
 			f.Errorf("a cursor that is %s: %+v, expected core.ErrInvalid", what, got)
 		}
 	}
-	if got := f.q.Look(f.ctx, 0, queue.Ask{Run: "a"})[0]; !errors.Is(got.Err, core.ErrInvalid) {
+	if got := f.q.Poll(f.ctx, 0, queue.Ask{Run: "a"})[0]; !errors.Is(got.Err, core.ErrInvalid) {
 		f.Errorf("no records: %+v, expected core.ErrInvalid", got)
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
-	for _, got := range f.q.Look(ctx, 1, queue.Ask{Run: "a"}, queue.Ask{Run: "b"}) {
+	for _, got := range f.q.Poll(ctx, 1, queue.Ask{Run: "a"}, queue.Ask{Run: "b"}) {
 		if !errors.Is(got.Err, context.Canceled) {
 			f.Errorf("a context that has ended: %+v", got)
 		}
@@ -549,7 +549,7 @@ func (m *machine) news(t *rapid.T) {
 		for i, id := range runs {
 			asks[i] = queue.Ask{Run: id, Cursor: s.logs[id], Awaited: true}
 		}
-		for i, sight := range s.q.Look(t.Context(), 1000, asks...) {
+		for i, sight := range s.q.Poll(t.Context(), 1000, asks...) {
 			if sight.Err != nil {
 				return nil, sight.Err
 			}

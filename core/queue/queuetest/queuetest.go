@@ -48,7 +48,7 @@ type test struct {
 
 // Run puts the subject under the whole suite.
 func Run(t *testing.T, s Subject) {
-	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, wakeJobTests, lockTests, timeTests, sessionTests, stopTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, boardTests, deferredTests, settledTests, feedTests, recoveryTests, trapTests} {
+	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, signalJobTests, lockTests, timeTests, sessionTests, stopTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, boardTests, deferredTests, finishedTests, feedTests, recoveryTests, trapTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { s.one(t, tc) })
 		}
@@ -222,7 +222,7 @@ func (f *fixture) records(run string) []queue.Record {
 	var all []queue.Record
 	cursor := ""
 	for {
-		sight := f.q.Look(f.ctx, 7, queue.Ask{Run: run, Cursor: cursor})[0]
+		sight := f.q.Poll(f.ctx, 7, queue.Ask{Run: run, Cursor: cursor})[0]
 		f.must(sight.Err)
 		if len(sight.Records) > 7 {
 			f.Fatalf("Look gave %d records, 7 were asked for", len(sight.Records))

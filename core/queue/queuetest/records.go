@@ -30,7 +30,7 @@ func recordsOrder(f *fixture) {
 		want = append(want, queue.Record{Index: g.Job.Index, Count: 1, Outcome: a.Outcome, Attempt: 1, Detail: a.Detail})
 		if i%5 == 0 { // read as it grows
 			for seen < len(want) {
-				sight := f.lookAt(cursor, 3)
+				sight := f.pollAt(cursor, 3)
 				if n := len(sight.Records); n == 0 || n > 3 {
 					f.Fatalf("Look gave %d of %d records that are new, 3 were asked for", n, len(want)-seen)
 				}
@@ -40,7 +40,7 @@ func recordsOrder(f *fixture) {
 				}
 				cursor = sight.Next
 			}
-			sight := f.lookAt(cursor, 3)
+			sight := f.pollAt(cursor, 3)
 			eq(f, "records past the end", len(sight.Records), 0)
 			cursor = sight.Next
 		}
@@ -71,10 +71,10 @@ func recordsBulk(f *fixture) {
 
 func recordsInvalid(f *fixture) {
 	f.submit(run("a", 1))
-	if err := f.q.Look(f.ctx, 0, queue.Ask{Run: "a"})[0].Err; !errors.Is(err, core.ErrInvalid) {
+	if err := f.q.Poll(f.ctx, 0, queue.Ask{Run: "a"})[0].Err; !errors.Is(err, core.ErrInvalid) {
 		f.Errorf("max 0: error %v, expected core.ErrInvalid", err)
 	}
-	if err := f.q.Look(f.ctx, 1, queue.Ask{Run: "a", Cursor: "what?"})[0].Err; !errors.Is(err, core.ErrInvalid) {
+	if err := f.q.Poll(f.ctx, 1, queue.Ask{Run: "a", Cursor: "what?"})[0].Err; !errors.Is(err, core.ErrInvalid) {
 		f.Errorf("odd cursor: error %v, expected core.ErrInvalid", err)
 	}
 }

@@ -42,7 +42,7 @@ func droppedAgain(f *fixture) {
 	if gone, err := f.q.Drop(f.ctx, "r", 2); err != nil || !gone {
 		f.Fatalf("Drop of a run that is not there: %t, %v", gone, err)
 	}
-	r.Settled = []queue.Settled{{Index: 0, Count: 2, Outcome: core.Changed}}
+	r.FinishedJobs = []queue.FinishedJobs{{Index: 0, Count: 2, Outcome: core.Changed}}
 	f.submit(r)
 	if got := f.lease(s, 3); len(got) != 1 || got[0].Job.Index != 2 {
 		f.Errorf("leased %v, expected the one job that is not recorded", got)

@@ -130,7 +130,7 @@ func saveAcks(f *fixture) {
 	f.save(s, l, 1, "saved again")
 	a = suspend(l, "e")
 	f.ack(s, a)
-	if n, err := f.q.Wake(f.ctx, "a", "e"); n != 1 || err != nil {
+	if n, err := f.q.Signal(f.ctx, "a", "e"); n != 1 || err != nil {
 		f.Fatalf("Wake: %d, %v", n, err)
 	}
 	l = f.one(s)
@@ -168,7 +168,7 @@ func saveRefuses(f *fixture) {
 		"no number":       {save(s, l, 0, "x"), core.ErrInvalid},
 		"too large": {func() queue.Save {
 			x := save(s, l, 1, "")
-			x.State = make([]byte, queue.MaxDetail+queue.SealRoom+1)
+			x.State = make([]byte, queue.MaxDetail+queue.EncryptionRoom+1)
 			return x
 		}(), core.ErrInvalid},
 	} {

@@ -35,7 +35,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "submit many": m.submitMany, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "save": m.save, "wake": m.wake, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "again": m.again, "news": m.news,
+			"adjust": m.adjust, "save": m.save, "wake": m.signal, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "again": m.again, "news": m.news,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -163,7 +163,7 @@ func (m *machine) submit(t *rapid.T) {
 		}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "recovered") == 0 {
-		r.Settled, r.Paused = drawSettled(t, n), rapid.Bool().Draw(t, "paused")
+		r.FinishedJobs, r.Paused = drawFinished(t, n), rapid.Bool().Draw(t, "paused")
 	}
 	m.add(t, r)
 }
@@ -200,10 +200,10 @@ func (m *machine) submitMany(t *rapid.T) {
 	}
 }
 
-// drawSettled says what was recorded of a run of n targets whose queue was lost.
-func drawSettled(t *rapid.T, n int) (list []queue.Settled) {
+// drawFinished says what was recorded of a run of n targets whose queue was lost.
+func drawFinished(t *rapid.T, n int) (list []queue.FinishedJobs) {
 	for i := rapid.IntRange(0, 2).Draw(t, "open"); i < n; i += rapid.IntRange(0, 2).Draw(t, "open") {
-		s := queue.Settled{Index: i, Count: rapid.IntRange(1, n-i).Draw(t, "settled"), Outcome: rapid.SampledFrom(core.Outcomes()).Draw(t, "outcome")}
+		s := queue.FinishedJobs{Index: i, Count: rapid.IntRange(1, n-i).Draw(t, "settled"), Outcome: rapid.SampledFrom(core.Outcomes()).Draw(t, "outcome")}
 		if s.Outcome == core.Lost && rapid.Bool().Draw(t, "not lost") {
 			s.Outcome = core.Changed
 		}
@@ -348,9 +348,9 @@ func (m *machine) adjust(t *rapid.T) {
 	}
 }
 
-func (m *machine) wake(t *rapid.T) {
+func (m *machine) signal(t *rapid.T) {
 	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f", queue.EventWindow}).Draw(t, "event")
-	both(t, m, "Wake", func(s *side) (int, error) { return s.q.Wake(t.Context(), id, event) })
+	both(t, m, "Wake", func(s *side) (int, error) { return s.q.Signal(t.Context(), id, event) })
 }
 
 func (m *machine) dismiss(t *rapid.T) {
@@ -423,7 +423,7 @@ func (m *machine) restart(t *rapid.T) {
 
 func (m *machine) again(t *rapid.T) {
 	r := m.pick(t)
-	r.Settled, r.Paused = drawSettled(t, len(r.Targets)), rapid.Bool().Draw(t, "paused") // is no content
+	r.FinishedJobs, r.Paused = drawFinished(t, len(r.Targets)), rapid.Bool().Draw(t, "paused") // is no content
 	both(t, m, "Submit again", func(s *side) (bool, error) { return queue.SubmitOne(t.Context(), s.q, r) })
 }
 
@@ -481,8 +481,8 @@ func (m *machine) invariants(t *rapid.T) {
 		i := slices.IndexFunc(m.runs, func(r queue.Run) bool { return r.ID == l.Job.Run })
 		r := &m.runs[i]
 		target := r.Targets[l.Job.Index]
-		if slices.ContainsFunc(r.Settled, func(s queue.Settled) bool { return s.Index <= l.Job.Index && l.Job.Index < s.Index+s.Count }) {
-			t.Fatalf("%v was leased, it is settled: %v", l.Job, r.Settled)
+		if slices.ContainsFunc(r.FinishedJobs, func(s queue.FinishedJobs) bool { return s.Index <= l.Job.Index && l.Job.Index < s.Index+s.Count }) {
+			t.Fatalf("%v was leased, it is settled: %v", l.Job, r.FinishedJobs)
 		}
 		if other, held := hosts[target.Host]; held {
 			t.Fatalf("%v and %v share host %s", other, l.Job, target.Host)
@@ -575,7 +575,7 @@ func (m *machine) ended(t *rapid.T, r queue.Run) {
 	}
 	both(t, m, "Records of "+r.ID, func(s *side) (map[int]string, error) {
 		got := map[int]string{}
-		sight := s.q.Look(t.Context(), 10_000, queue.Ask{Run: r.ID})[0]
+		sight := s.q.Poll(t.Context(), 10_000, queue.Ask{Run: r.ID})[0]
 		for _, rec := range sight.Records {
 			for i := rec.Index; i < rec.Index+rec.Count; i++ {
 				if got[i] != "" {

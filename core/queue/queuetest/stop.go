@@ -10,10 +10,10 @@ import (
 )
 
 var stopTests = []test{
-	{name: "BudgetStopsInTheSameTurn", run: budgetSameTurn},
-	{name: "BudgetWithinManyAcks", run: budgetManyAcks},
-	{name: "UnreachableHasItsOwnBudget", run: budgetUnreachable},
-	{name: "GoodOutcomesSpendNoBudget", run: budgetGood},
+	{name: "BudgetStopsInTheSameTurn", run: thresholdSameTurn},
+	{name: "BudgetWithinManyAcks", run: thresholdManyAcks},
+	{name: "UnreachableHasItsOwnBudget", run: thresholdUnreachable},
+	{name: "GoodOutcomesSpendNoBudget", run: thresholdGood},
 	{name: "LostStopsTheRun", run: lostStops},
 	{name: "StoppedRunEndsEverything", run: stoppedEnds},
 	{name: "AdjustStops", run: adjustStops},
@@ -22,10 +22,10 @@ var stopTests = []test{
 	{name: "CancelTwiceAndAfterTheEnd", run: cancelTwice},
 	{name: "CancelOfAStoppedRun", run: cancelStopped},
 	{name: "AdjustCannotReviveARun", run: adjustOver},
-	{name: "LastAckSpendsTheBudget", run: budgetLast},
+	{name: "LastAckSpendsTheBudget", run: thresholdLast},
 }
 
-func budgetSameTurn(f *fixture) {
+func thresholdSameTurn(f *fixture) {
 	r := run("a", 10)
 	r.StopAfter = 2
 	f.submit(r)
@@ -45,7 +45,7 @@ func budgetSameTurn(f *fixture) {
 	}
 }
 
-func budgetManyAcks(f *fixture) {
+func thresholdManyAcks(f *fixture) {
 	r := run("a", 20)
 	r.StopAfter = 2
 	f.submit(r)
@@ -84,7 +84,7 @@ func budgetManyAcks(f *fixture) {
 	}
 }
 
-func budgetUnreachable(f *fixture) {
+func thresholdUnreachable(f *fixture) {
 	r := run("a", 10)
 	r.StopAfter, r.StopUnreachable = 1, 2
 	f.submit(r)
@@ -95,7 +95,7 @@ func budgetUnreachable(f *fixture) {
 	eq(f, "phase", f.status("a").Phase, queue.Stopped)
 }
 
-func budgetGood(f *fixture) {
+func thresholdGood(f *fixture) {
 	r := run("a", 6)
 	r.StopAfter, r.StopUnreachable = 1, 1
 	f.submit(r)
@@ -202,7 +202,7 @@ func cancelEnds(f *fixture) {
 	f.must(f.q.Cancel(f.ctx, "a", "the customer called"))
 	f.none(s, "the run is cancelled")
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
-	if n, err := f.q.Wake(f.ctx, "a", "e"); err != nil || n > 1 {
+	if n, err := f.q.Signal(f.ctx, "a", "e"); err != nil || n > 1 {
 		f.Errorf("Wake in a cancelled run: %d, %v", n, err)
 	}
 	f.none(s, "the run is cancelled")
@@ -309,7 +309,7 @@ func adjustOver(f *fixture) {
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 }
 
-func budgetLast(f *fixture) {
+func thresholdLast(f *fixture) {
 	r := run("a", 1)
 	r.StopAfter = 1
 	f.submit(r)

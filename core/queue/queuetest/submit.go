@@ -74,8 +74,8 @@ func submitInvalid(f *fixture) {
 		"long host":         func(r *queue.Run) { r.Targets[0].Host = long },
 		"long HA group":     func(r *queue.Run) { r.Targets[0].HAGroup = long },
 		"long group":        func(r *queue.Run) { r.Targets[0].Group = long },
-		"big data":          func(r *queue.Run) { r.Targets[0].Data = make([]byte, queue.MaxDataLength+queue.SealRoom+1) },
-		"big payload":       func(r *queue.Run) { r.Payload = make([]byte, queue.MaxPayload+queue.SealRoom+1) },
+		"big data":          func(r *queue.Run) { r.Targets[0].Data = make([]byte, queue.MaxDataLength+queue.EncryptionRoom+1) },
+		"big payload":       func(r *queue.Run) { r.Payload = make([]byte, queue.MaxPayload+queue.EncryptionRoom+1) },
 		"big weight":        func(r *queue.Run) { r.Weight = queue.MaxWeight + 1 },
 		"negative weight":   func(r *queue.Run) { r.Weight = -1 },
 		"big tenant weight": func(r *queue.Run) { r.TenantWeight = queue.MaxWeight + 1 },
@@ -182,14 +182,14 @@ func unknownRun(f *fixture) {
 	}
 	_, err := f.q.Status(f.ctx, "no")
 	wants("Status", err)
-	wants("Look", f.q.Look(f.ctx, 1, queue.Ask{Run: "no", Awaited: true})[0].Err)
+	wants("Look", f.q.Poll(f.ctx, 1, queue.Ask{Run: "no", Awaited: true})[0].Err)
 	_, err = f.q.Payload(f.ctx, "no")
 	wants("Payload", err)
 	_, err = f.q.Explain(f.ctx, core.JobID{Run: "no"})
 	wants("Explain", err)
 	wants("Cancel", f.q.Cancel(f.ctx, "no", "x"))
 	wants("Adjust", queue.AdjustOne(f.ctx, f.q, "no", queue.Adjust{}))
-	_, err = f.q.Wake(f.ctx, "no", "e")
+	_, err = f.q.Signal(f.ctx, "no", "e")
 	wants("Wake", err)
 	f.submit(run("a", 1))
 	_, err = f.q.Explain(f.ctx, core.JobID{Run: "a", Index: 1})
@@ -218,7 +218,7 @@ func opaqueNames(f *fixture) {
 		second := f.one(s)
 		eq(f, "second job", second.Job.Index, 1)
 		f.ack(s, done(second, core.Changed))
-		n, err := f.q.Wake(f.ctx, name, name)
+		n, err := f.q.Signal(f.ctx, name, name)
 		f.must(err)
 		eq(f, "woken", n, 1)
 		l = f.one(s)

@@ -161,7 +161,7 @@ func trapDrift(f *fixture) {
 				f.ack(s, giveBack(l))
 			case 2:
 				f.ack(s, suspend(l, "e"))
-				_, err := f.q.Wake(f.ctx, "a", "e")
+				_, err := f.q.Signal(f.ctx, "a", "e")
 				f.must(err)
 			case 3:
 				f.turn(s, 0, done(l, core.Changed), done(l, core.Changed))

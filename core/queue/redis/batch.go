@@ -36,7 +36,7 @@ type small struct {
 // asSmall tells whether a run can be one record. The digest is that of p, so that a run is the same in both forms.
 func (q *Queue) asSmall(r *queue.Run, p *packed) (*small, bool) {
 	spans := slices.Concat(p.ready, p.timed)
-	if len(r.Targets) > smallHosts || r.PerGroup > 0 || len(r.Settled) > 0 || len(spans) != 1 || len(r.Payload) > apartPayload {
+	if len(r.Targets) > smallHosts || r.PerGroup > 0 || len(r.FinishedJobs) > 0 || len(spans) != 1 || len(r.Payload) > apartPayload {
 		return nil, false
 	}
 	targets := p.chunks[0]

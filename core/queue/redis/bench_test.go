@@ -267,7 +267,7 @@ func BenchmarkSubmit(b *testing.B) {
 		b.Run("settled="+strconv.Itoa(ranges), func(b *testing.B) {
 			run := queue.Run{Targets: list}
 			for i := range ranges {
-				run.Settled = append(run.Settled, queue.Settled{Index: 2 * i, Count: 1, Outcome: core.Changed})
+				run.FinishedJobs = append(run.FinishedJobs, queue.FinishedJobs{Index: 2 * i, Count: 1, Outcome: core.Changed})
 			}
 			for i := range b.N {
 				b.StopTimer()
@@ -295,8 +295,8 @@ func usedMemory(b *testing.B, c *goredis.Client) float64 {
 	return n
 }
 
-// BenchmarkWake opens the window of 3000 hosts while another run goes on: seconds, and its slowest turn meanwhile.
-func BenchmarkWake(b *testing.B) {
+// BenchmarkSignal opens the window of 3000 hosts while another run goes on: seconds, and its slowest turn meanwhile.
+func BenchmarkSignal(b *testing.B) {
 	const fleet = 3000
 	q, _ := benchQueue(b)
 	ctx := context.Background()
@@ -341,7 +341,7 @@ func BenchmarkWake(b *testing.B) {
 		})
 		b.StartTimer()
 		start := time.Now()
-		if n, err := q.Wake(ctx, "fleet", queue.EventWindow); err != nil || n != fleet {
+		if n, err := q.Signal(ctx, "fleet", queue.EventWindow); err != nil || n != fleet {
 			b.Fatal(n, err)
 		}
 		wakes += time.Since(start).Seconds()
@@ -382,13 +382,13 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// BenchmarkLook reads 256 runs that have an outcome each since the last look, and the news that tell of them.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkPoll reads 256 runs that have an outcome each since the last look, and the news that tell of them.
+func BenchmarkPoll(b *testing.B) {
 	for _, hosts := range []int{1, 1000} {
 		b.Run(fmt.Sprint("hosts=", hosts), func(b *testing.B) {
 			q, rc := benchQueue(b)
 			ctx := context.Background()
-			asks := make([]queue.Ask, queue.MaxLook)
+			asks := make([]queue.Ask, queue.MaxPoll)
 			for i := range asks {
 				asks[i].Run = "run" + strconv.Itoa(i)
 				submit(b, q, queue.Run{ID: asks[i].Run, Targets: targets("h"+strconv.Itoa(i)+"-", hosts)})
@@ -396,7 +396,7 @@ func BenchmarkLook(b *testing.B) {
 			drain(b, q, 1, 256, len(asks))
 			before := cpu(b, rc)
 			for b.Loop() {
-				for _, s := range q.Look(ctx, 1000, asks...) {
+				for _, s := range q.Poll(ctx, 1000, asks...) {
 					if s.Err != nil || len(s.Records) == 0 {
 						b.Fatalf("%+v", s)
 					}

@@ -111,12 +111,12 @@ func markEnded(ended []bool, e entry) error {
 
 // endedJobs marks what was settled before, and the log up to the entry last.
 func (q *Queue) endedJobs(ctx context.Context, no int64, last string, ended []bool) error {
-	settled, err := q.client.Get(ctx, q.keys.run(no, "xSettled")).Bytes()
+	finished, err := q.client.Get(ctx, q.keys.run(no, "xSettled")).Bytes()
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return translate(ctx, err, "check")
 	}
-	for ; len(settled) >= settledBytes; settled = settled[settledBytes:] {
-		from, count := int(binary.BigEndian.Uint32(settled)), int(binary.BigEndian.Uint32(settled[4:]))
+	for ; len(finished) >= finishedBytes; finished = finished[finishedBytes:] {
+		from, count := int(binary.BigEndian.Uint32(finished)), int(binary.BigEndian.Uint32(finished[4:]))
 		for i := from; i < min(from+count, len(ended)); i++ {
 			ended[i] = true
 		}

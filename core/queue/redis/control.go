@@ -107,9 +107,9 @@ func packAdjusts(runs []queue.Adjust, list []int, again bool) []byte {
 	return b
 }
 
-// Wake ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs are served in between, and
+// Signal ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs are served in between, and
 // some of the jobs may be leased before the last one is woken.
-func (q *Queue) Wake(ctx context.Context, run, event string) (int, error) {
+func (q *Queue) Signal(ctx context.Context, run, event string) (int, error) {
 	return q.eachAwaiting(ctx, "wake", run, event)
 }
 

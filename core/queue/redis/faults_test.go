@@ -178,7 +178,7 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 		st, err := q.Status(ctx, id)
 		return err == nil && st.Complete
 	})
-	seen := q.Look(ctx, 1000, queue.Ask{Run: id})[0]
+	seen := q.Poll(ctx, 1000, queue.Ask{Run: id})[0]
 	list, err := seen.Records, seen.Err
 	if err != nil || len(list) != n {
 		t.Fatalf("%d records (%v), expected %d", len(list), err, n)
@@ -340,7 +340,7 @@ func finishAll(t *testing.T, q *redis.Queue, gone string) {
 		if err != nil || st.Pending+st.Blocked+st.Waiting+st.Suspended != 0 {
 			t.Fatalf("after %s was deleted: %+v, %v", gone, st, err)
 		}
-		sight := q.Look(ctx, 1000, queue.Ask{Run: id})[0]
+		sight := q.Poll(ctx, 1000, queue.Ask{Run: id})[0]
 		list, err := sight.Records, sight.Err
 		if err != nil {
 			t.Fatal(err)

@@ -111,8 +111,8 @@ func (q *Queue) messages(ctx context.Context, key string, at broadcast.Cursor, m
 // sleep waits for a message behind at, or a while.
 func (q *Queue) sleep(ctx context.Context, key string, at broadcast.Cursor, left time.Duration) error {
 	select {
-	case q.feedSlots <- struct{}{}:
-		defer func() { <-q.feedSlots }()
+	case q.feedConcurrency <- struct{}{}:
+		defer func() { <-q.feedConcurrency }()
 		last := "0-0"
 		if at.Number > 0 {
 			last = at.String()

@@ -15,7 +15,7 @@ import (
 
 // Status returns the run's progress.
 func (q *Queue) Status(ctx context.Context, run string) (queue.Status, error) {
-	list, err := q.look(ctx, 0, 0, []ask{{run: run}})
+	list, err := q.poll(ctx, 0, 0, []ask{{run: run}})
 	if err != nil {
 		return queue.Status{}, err
 	}
@@ -88,7 +88,7 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 		return ex, err
 	}
 	if oc, _ := strconv.Atoi(a); ex.State == core.Done && oc > 0 && oc <= len(core.Outcomes()) {
-		ex.Reason = queue.WhySettled(core.Outcomes()[oc-1])
+		ex.Reason = queue.WhyFinished(core.Outcomes()[oc-1])
 		return ex, nil
 	}
 	if ex.State == core.Done {

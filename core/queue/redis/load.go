@@ -48,7 +48,7 @@ func (q *Queue) eachLoad(ctx context.Context, ahead time.Duration, visit func(*q
 		for i, id := range ids {
 			open[i] = ask{run: id}
 		}
-		list, err := q.look(ctx, ahead, 0, open)
+		list, err := q.poll(ctx, ahead, 0, open)
 		for i := range list {
 			if r := &list[i]; r.err == nil && !r.load.Complete { // else it was forgotten meanwhile
 				visit(&r.load)

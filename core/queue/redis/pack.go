@@ -35,15 +35,15 @@ type largeData struct {
 
 // packed is a run as it is sent to Redis.
 type packed struct {
-	chunks  [][]byte
-	large   []largeData
-	ready   []span // due since ever, whatever the clock says
-	timed   []span
-	payload []byte
-	settled []byte
-	size    int
-	digest  []byte
-	keepAll bool // data of any size goes into the chunk
+	chunks   [][]byte
+	large    []largeData
+	ready    []span // due since ever, whatever the clock says
+	timed    []span
+	payload  []byte
+	finished []byte
+	size     int
+	digest   []byte
+	keepAll  bool // data of any size goes into the chunk
 }
 
 // pack lays the targets out in chunks. A target is: flags, length and text of the host, or, where that is shorter, how many bytes
@@ -62,7 +62,7 @@ func pack(r *queue.Run) *packed {
 		p.size += len(scratch)
 	}
 	p.segments(r)
-	p.settle(r)
+	p.finish(r)
 	p.digest = digest(r, p)
 	return p
 }
@@ -120,7 +120,7 @@ func common(a, b string) (head, tail int) {
 
 // segments joins neighbours that are due together, without what is settled.
 func (p *packed) segments(r *queue.Run) {
-	r.Unsettled(func(at time.Time, from, to int) {
+	r.Unfinished(func(at time.Time, from, to int) {
 		due := micros(at)
 		list := &p.timed
 		if due <= 0 {
@@ -135,20 +135,20 @@ func (p *packed) segments(r *queue.Run) {
 	p.size += 64 * (len(p.timed) + len(p.ready))
 }
 
-// settledBytes is the size of one range in the text of what is settled: from, count, outcome.
-const settledBytes = 9
+// finishedBytes is the size of one range in the text of what is settled: from, count, outcome.
+const finishedBytes = 9
 
-func (p *packed) settle(r *queue.Run) {
-	if len(r.Settled) == 0 {
+func (p *packed) finish(r *queue.Run) {
+	if len(r.FinishedJobs) == 0 {
 		return
 	}
-	p.settled = make([]byte, 0, settledBytes*len(r.Settled))
-	for _, s := range r.Settled {
-		p.settled = binary.BigEndian.AppendUint32(p.settled, uint32(s.Index))
-		p.settled = binary.BigEndian.AppendUint32(p.settled, uint32(s.Count))
-		p.settled = append(p.settled, outcomeCode(s.Outcome))
+	p.finished = make([]byte, 0, finishedBytes*len(r.FinishedJobs))
+	for _, s := range r.FinishedJobs {
+		p.finished = binary.BigEndian.AppendUint32(p.finished, uint32(s.Index))
+		p.finished = binary.BigEndian.AppendUint32(p.finished, uint32(s.Count))
+		p.finished = append(p.finished, outcomeCode(s.Outcome))
 	}
-	p.size += len(p.settled)
+	p.size += len(p.finished)
 }
 
 // micros is the queue's form of a time; zero and what lies before 1970 is at once.

@@ -38,9 +38,9 @@ type Queue struct {
 	keys    keyspace
 	scripts *scripts
 
-	seen      atomic.Uint64 // highest token that this process was given
-	batch     *batcher      // of small runs
-	feedSlots chan struct{} // taken by followers that sleep in Redis
+	seen            atomic.Uint64 // highest token that this process was given
+	batch           *batcher      // of small runs
+	feedConcurrency chan struct{} // taken by followers that sleep in Redis
 }
 
 var _ queue.Backend = (*Queue)(nil)
@@ -66,7 +66,7 @@ func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{client: client, conn: conn, opt: opt, keys: newKeyspace(opt.Pool), scripts: s, feedSlots: make(chan struct{}, feedBlocks)}
+	q := &Queue{client: client, conn: conn, opt: opt, keys: newKeyspace(opt.Pool), scripts: s, feedConcurrency: make(chan struct{}, feedBlocks)}
 	q.batch = &batcher{send: q.submitSmall}
 	return q, nil
 }

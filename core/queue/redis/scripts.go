@@ -19,7 +19,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, submit, payload, open, beat, shut, format, adopt, save, wakejob, recovery, drop, cancel, adjust, event, wait, awaited, look, news, explain, post, posted, names, publish, tidy, pool *script
+	turn, accept, submit, payload, open, beat, shut, format, adopt, save, wakejob, recovery, drop, cancel, adjust, event, wait, awaited, poll, news, explain, post, posted, names, publish, tidy, pool *script
 }
 
 // loaded holds the scripts by the life of sessions, which is the same for all queues of a process
@@ -77,7 +77,7 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		{&s.adjust, "adjust", "base small locks"},
 		{&s.event, "event", "base small locks jobs"},
 		{&s.wait, "wait", "base small"},
-		{&s.look, "look", "base small progress"},
+		{&s.poll, "look", "base small progress"},
 		{&s.awaited, "awaited", "base small progress"},
 		{&s.news, "news", ""},
 		{&s.explain, "explain", "base small locks jobs"},

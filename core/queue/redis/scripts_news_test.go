@@ -79,13 +79,13 @@ func newsTrimmed(b bench) {
 	}
 }
 
-func lookReads(b bench) {
+func pollReads(b bench) {
 	b.submit("small", 1)
 	b.submit("large", 9)
 	s := b.open()
 	b.ack(s, b.lease(s, 4), nil)
 	b.unchanged("look", func() {
-		for i, got := range b.q.Look(b.Context(), 100, queue.Ask{Run: "small"}, queue.Ask{Run: "none"}, queue.Ask{Run: "large"}) {
+		for i, got := range b.q.Poll(b.Context(), 100, queue.Ask{Run: "small"}, queue.Ask{Run: "none"}, queue.Ask{Run: "large"}) {
 			if i == 1 {
 				continue
 			}
@@ -96,8 +96,8 @@ func lookReads(b bench) {
 	})
 }
 
-// lookBounded: of a run at most 128 entries, and no more bytes than are good; what is left comes with the next call.
-func lookBounded(b bench) {
+// pollBounded: of a run at most 128 entries, and no more bytes than are good; what is left comes with the next call.
+func pollBounded(b bench) {
 	s := b.open()
 	big := strings.Repeat("x", 200<<10)
 	for name, detail := range map[string]string{"entries": "", "bytes": big} {
@@ -110,7 +110,7 @@ func lookBounded(b bench) {
 	for name, want := range map[string][]int{"entries": {128, 72}, "bytes": {2, 2, 2, 2, 2, 2}} {
 		cursor := ""
 		for i, n := range want {
-			got := b.q.Look(b.Context(), 1000, queue.Ask{Run: name, Cursor: cursor})[0]
+			got := b.q.Poll(b.Context(), 1000, queue.Ask{Run: name, Cursor: cursor})[0]
 			if got.Err != nil || len(got.Records) != n || got.More != (i < len(want)-1) {
 				b.Errorf("%s, page %d: %d records, more %t, %v, expected %d", name, i, len(got.Records), got.More, got.Err, n)
 			}
@@ -128,7 +128,7 @@ func lookBounded(b bench) {
 			b.Fatalf("%d of 64 runs were read to their ends", whole)
 		}
 		read := 0
-		for i, got := range b.q.Look(b.Context(), 1000, asks[whole:]...) {
+		for i, got := range b.q.Poll(b.Context(), 1000, asks[whole:]...) {
 			b.must(got.Err)
 			read += len(got.Records)
 			asks[whole+i].Cursor = got.Next
@@ -136,7 +136,7 @@ func lookBounded(b bench) {
 		if read == 0 || read > 16 {
 			b.Fatalf("round %d gives %d records of 200 KiB", round, read)
 		}
-		for whole < len(asks) && !b.q.Look(b.Context(), 1, asks[whole])[0].More && b.q.Look(b.Context(), 1, asks[whole])[0].Records == nil {
+		for whole < len(asks) && !b.q.Poll(b.Context(), 1, asks[whole])[0].More && b.q.Poll(b.Context(), 1, asks[whole])[0].Records == nil {
 			whole++
 		}
 	}

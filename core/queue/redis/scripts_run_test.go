@@ -76,26 +76,26 @@ func acceptUploaded(b bench) {
 	}
 }
 
-// settledEvenly settles n ranges of one target, every other one.
-func settledEvenly(n int) func(*queue.Run) {
+// finishedEvenly settles n ranges of one target, every other one.
+func finishedEvenly(n int) func(*queue.Run) {
 	return func(r *queue.Run) {
 		for i := range n {
-			r.Settled = append(r.Settled, queue.Settled{Index: 2 * i, Count: 1, Outcome: core.Outcomes()[i%2]})
+			r.FinishedJobs = append(r.FinishedJobs, queue.FinishedJobs{Index: 2 * i, Count: 1, Outcome: core.Outcomes()[i%2]})
 		}
 	}
 }
 
-// acceptSettled: what is settled is one text and a few counts; the ranges between are sets, whether they came inline or by upload.
-func acceptSettled(b bench) {
+// acceptFinished: what is settled is one text and a few counts; the ranges between are sets, whether they came inline or by upload.
+func acceptFinished(b bench) {
 	no := b.submit("r", 10, func(r *queue.Run) {
-		r.Settled = []queue.Settled{{Index: 1, Count: 2, Outcome: core.Changed}, {Index: 5, Count: 3, Outcome: core.Cancelled}}
+		r.FinishedJobs = []queue.FinishedJobs{{Index: 1, Count: 2, Outcome: core.Changed}, {Index: 5, Count: 3, Outcome: core.Cancelled}}
 	})
 	b.has("\x00\x00\x00\x01\x00\x00\x00\x02\x02\x00\x00\x00\x05\x00\x00\x00\x03\x08", "get", b.run(no, "xSettled"))
 	b.has("3:5 3 8:10 8", "zrange", b.run(no, "xRanges"), 0, -1, "withscores")
 	for _, ranges := range []int{maxReady - 1, maxReady + 1} { // one more is what is behind the last
 		id := "even" + strconv.Itoa(ranges)
-		no := b.submit(id, 2*ranges+2, settledEvenly(ranges))
-		b.has(strconv.Itoa(settledBytes*ranges), "strlen", b.run(no, "xSettled"))
+		no := b.submit(id, 2*ranges+2, finishedEvenly(ranges))
+		b.has(strconv.Itoa(finishedBytes*ranges), "strlen", b.run(no, "xSettled"))
 		b.has(strconv.Itoa(ranges-1), "zcard", b.run(no, "xRanges"))
 		b.has("-1", "pttl", b.run(no, "xRanges"))
 		b.has("-1", "pttl", b.run(no, "xSettled"))
@@ -104,7 +104,7 @@ func acceptSettled(b bench) {
 			b.Errorf("%d ranges: %+v", ranges, st)
 		}
 	}
-	whole := b.submit("whole", 5, func(r *queue.Run) { r.Settled = []queue.Settled{{Count: 5, Outcome: core.Changed}} })
+	whole := b.submit("whole", 5, func(r *queue.Run) { r.FinishedJobs = []queue.FinishedJobs{{Count: 5, Outcome: core.Changed}} })
 	b.has("1", "exists", b.run(whole, "xSettled"))
 	if ttl, _ := b.do("pttl", b.run(whole, "xSettled")).(int64); ttl <= 0 {
 		b.Errorf("a run that is complete at once lives for ever: %d", ttl)
@@ -113,9 +113,9 @@ func acceptSettled(b bench) {
 	b.sound()
 }
 
-// tidyReadsSettled: Check takes what is settled for ended, and for lost where that list is gone.
-func tidyReadsSettled(b bench) {
-	no := b.submit("r", 1000, settledEvenly(499))
+// tidyReadsFinished: Check takes what is settled for ended, and for lost where that list is gone.
+func tidyReadsFinished(b bench) {
+	no := b.submit("r", 1000, finishedEvenly(499))
 	s := b.open()
 	b.ack(s, b.lease(s, 10), nil)
 	b.sound()

@@ -67,7 +67,7 @@ func saveRefuses(b bench) {
 	b.unchanged("a save of a session that is gone", func() { b.returns(b.q.scripts.save, "[GONE]", s, "r", 0, l.Token, 1, "x") })
 }
 
-func wakeJobOnce(b bench) {
+func signalJobOnce(b bench) {
 	s := b.open()
 	no := b.submit("r", 2)
 	b.ack(s, b.lease(s, 2), func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, "e" })

@@ -145,7 +145,7 @@ func submitGrows(b bench) {
 		s, other := b.open(), b.open()
 		first, second := b.lease(s, 1)[0], b.lease(other, 1)[0]
 		b.ack(other, []queue.Lease{second}, func(a *queue.Ack) { a.Detail = []byte("detail") })
-		seen := b.look(name, "")
+		seen := b.poll(name, "")
 		if seen.Err != nil || len(seen.Records) != 1 || string(seen.Records[0].Detail) != "detail" {
 			b.Fatalf("%s: %+v", name, seen)
 		}
@@ -158,7 +158,7 @@ func submitGrows(b bench) {
 		b.has("0", "hexists", b.key("kSmall"), no)
 		b.has("0", "hexists", b.key("kPayloads"), no)
 		b.ack(other, []queue.Lease{again}, nil)
-		if behind := b.look(name, seen.Next); behind.Err != nil || len(behind.Records) != 1 || behind.Records[0].Index != 0 {
+		if behind := b.poll(name, seen.Next); behind.Err != nil || len(behind.Records) != 1 || behind.Records[0].Index != 0 {
 			b.Errorf("%s: behind %s: %+v", name, seen.Next, behind)
 		}
 		if p, err := b.q.Payload(b.Context(), name); err != nil || string(p) != payload {
@@ -187,20 +187,20 @@ func submitForgets(b bench) {
 	b.sound()
 }
 
-// lookOfSmall: the records of a run with keys of its own go on behind those that it kept as a small one.
-func lookOfSmall(b bench) {
+// pollOfSmall: the records of a run with keys of its own go on behind those that it kept as a small one.
+func pollOfSmall(b bench) {
 	no := b.submit("r", 2)
 	s := b.open()
 	l := b.lease(s, 2)
 	b.ack(s, l[:1], nil)
-	first := b.look("r", "")
+	first := b.poll("r", "")
 	b.ack(s, l[1:], func(a *queue.Ack) { a.Kind = queue.AckRetry })
 	b.ack(s, b.lease(s, 1), nil) // it has a stream now
 	b.has("2", "xlen", b.run(no, "xLog"))
-	if all, rest := b.look("r", ""), b.look("r", first.Next); len(first.Records) != 1 || len(all.Records) != 2 || len(rest.Records) != 1 {
+	if all, rest := b.poll("r", ""), b.poll("r", first.Next); len(first.Records) != 1 || len(all.Records) != 2 || len(rest.Records) != 1 {
 		b.Errorf("records %+v, then %+v, %+v behind the first", first, all, rest)
 	}
-	if seen := b.look("r", "0-0+9"); !errors.Is(seen.Err, core.ErrInvalid) {
+	if seen := b.poll("r", "0-0+9"); !errors.Is(seen.Err, core.ErrInvalid) {
 		b.Errorf("a cursor that was not given out: %v", seen.Err)
 	}
 	b.submitAll(one("long"))
@@ -288,7 +288,7 @@ func TestRunsOfTheLastVersion(t *testing.T) {
 	}
 	b.ack(s, leases, nil)
 	for _, id := range []string{"old1", "old3", "new1", "new2"} {
-		if s := b.look(id, ""); s.Err != nil || len(s.Records) != 1 || !s.Status.Complete {
+		if s := b.poll(id, ""); s.Err != nil || len(s.Records) != 1 || !s.Status.Complete {
 			t.Errorf("%s: %+v", id, s)
 		}
 	}

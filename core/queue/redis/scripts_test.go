@@ -30,7 +30,7 @@ type bench struct {
 func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one server, one after the other
 	t.Parallel()
 	tests := map[string][]func(bench){
-		"accept":   {acceptWrites, acceptRefuses, acceptUploaded, acceptSettled, acceptForgetsTwo},
+		"accept":   {acceptWrites, acceptRefuses, acceptUploaded, acceptFinished, acceptForgetsTwo},
 		"adjust":   {adjustWaves, adjustBounded, adjustShares, adjustRefuses},
 		"adopt":    {adoptPages},
 		"beat":     {beatMoves, beatForgetsEight},
@@ -50,12 +50,12 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"publish":  {publishWrites},
 		"recovery": {recoveryHolds},
 		"save":     {saveWrites, saveRefuses},
-		"look":     {lookOfSmall, lookReads, lookBounded, statusReads, statusByTheClock, statusOfAStoppedRun},
+		"look":     {pollOfSmall, pollReads, pollBounded, statusReads, statusByTheClock, statusOfAStoppedRun},
 		"payload":  {payloadOfSmall},
 		"submit":   {submitWrites, submitSpans, submitGrows, submitForgets},
-		"tidy":     {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyReadsSettled},
+		"tidy":     {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyReadsFinished},
 		"turn":     {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
-		"wakejob":  {wakeJobOnce},
+		"wakejob":  {signalJobOnce},
 		"wait":     {waitKeepsTime},
 	}
 	server := redistest.Start(t)
@@ -258,10 +258,10 @@ func (b bench) status(id string) queue.Status {
 	return st
 }
 
-// look reads the status of a run and at most 9 records behind cursor.
-func (b bench) look(id, cursor string) queue.Sight {
+// poll reads the status of a run and at most 9 records behind cursor.
+func (b bench) poll(id, cursor string) queue.Sight {
 	b.Helper()
-	return b.q.Look(b.Context(), 9, queue.Ask{Run: id, Cursor: cursor})[0]
+	return b.q.Poll(b.Context(), 9, queue.Ask{Run: id, Cursor: cursor})[0]
 }
 
 // sound is Check without a finding.

@@ -236,7 +236,7 @@ func tidyMendsDeferred(b bench) {
 			b.Errorf("%s: after the repair %d are deferred, expected %d", tc.what, got, tc.left)
 		}
 	}
-	n, err := b.q.Wake(b.Context(), "r", queue.EventWindow)
+	n, err := b.q.Signal(b.Context(), "r", queue.EventWindow)
 	b.must(err)
 	if got := b.status("r"); n != 2 || got.Deferred != 10 || got.Suspended != 1 {
 		b.Errorf("woke %d, then %+v", n, got)
@@ -306,7 +306,7 @@ func (s *sent) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
 func (s *sent) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		s.look(cmd.Args())
+		s.poll(cmd.Args())
 		return next(ctx, cmd)
 	}
 }
@@ -315,7 +315,7 @@ func (s *sent) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pro
 	return next
 }
 
-func (s *sent) look(args []any) {
+func (s *sent) poll(args []any) {
 	now := float64(time.Now().UnixNano())
 	for _, a := range args {
 		if s.n++; s.q != nil && a == s.q.seen.Load() {

@@ -130,8 +130,8 @@ func (q *Queue) upload(ctx context.Context, r *queue.Run, p *packed) (int64, err
 	if len(p.payload) > 0 {
 		u.send("set", q.keys.run(no, "xPayload"), p.payload)
 	}
-	for from := 0; from < len(p.settled); from += pieceBytes {
-		u.send("setrange", q.keys.run(no, "xSettled"), from, p.settled[from:min(from+pieceBytes, len(p.settled))])
+	for from := 0; from < len(p.finished); from += pieceBytes {
+		u.send("setrange", q.keys.run(no, "xSettled"), from, p.finished[from:min(from+pieceBytes, len(p.finished))])
 	}
 	return no, u.err
 }
@@ -206,7 +206,7 @@ func (q *Queue) acceptArgs(r *queue.Run, p *packed, no int64) []any {
 	for _, c := range p.chunks {
 		args = append(args, c)
 	}
-	args = append(args, p.payload, p.settled)
+	args = append(args, p.payload, p.finished)
 	for _, d := range p.large {
 		args = append(args, d.index, d.data)
 	}
@@ -235,7 +235,7 @@ func (q *Queue) config(r *queue.Run, p *packed) []byte {
 	b = u32(b, uint32(late))
 	b = append(b, flag(r.Paused))
 	ended, lost := make([]int, len(core.Outcomes())), math.MaxUint32
-	for _, s := range r.Settled {
+	for _, s := range r.FinishedJobs {
 		ended[outcomeCode(s.Outcome)-1] += s.Count
 		if s.Outcome == core.Lost {
 			lost = min(lost, s.Index)

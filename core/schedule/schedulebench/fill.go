@@ -83,10 +83,10 @@ func Put(ctx context.Context, l *ledger.Ledger, n int) (Fill, error) {
 
 // history is what a schedule knows after months: five results, and the counts.
 func history(id schedule.ID, now, due time.Time) schedule.State {
-	s := schedule.State{Since: now, Fired: 180}
+	s := schedule.State{Since: now, Triggered: 180}
 	for day := schedule.MaxLast; day > 0; day-- {
 		at := due.AddDate(0, 0, -day)
-		s.Last = append(s.Last, schedule.Result{RunID: schedule.RunID(id, at), Nominal: at, Count: 1, Cause: schedule.ByCron, Fired: true, At: at.Add(137 * time.Millisecond)})
+		s.Last = append(s.Last, schedule.Result{RunID: schedule.RunID(id, at), Nominal: at, Count: 1, Cause: schedule.ByCron, Triggered: true, At: at.Add(137 * time.Millisecond)})
 	}
 	return s
 }

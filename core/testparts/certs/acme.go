@@ -33,7 +33,7 @@ import (
 type ACME struct {
 	URL     string // of its directory
 	CA      string // file with the authority of the directory's own certificate
-	Signed  *Authority
+	Signed  *CA
 	OverTLS func() string // address that it looks at for tls-alpn-01; nil: that is not offered
 	HTTP    func() string // the same for http-01
 
@@ -191,9 +191,9 @@ func (a *ACME) challenge(w http.ResponseWriter, r *http.Request) {
 	a.mu.Unlock()
 	var err error
 	if kind == "http-01" {
-		err = lookHTTP(a.HTTP(), name, "token-of-"+kind, authorization)
+		err = checkHTTP(a.HTTP(), name, "token-of-"+kind, authorization)
 	} else {
-		err = lookTLS(a.OverTLS(), name, authorization)
+		err = checkTLS(a.OverTLS(), name, authorization)
 	}
 	a.mu.Lock()
 	if err != nil {
@@ -206,7 +206,7 @@ func (a *ACME) challenge(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]string{"type": kind, "status": "processing", "url": a.at(r.URL.Path), "token": "token-of-" + kind}) // what came of it is in the authorization
 }
 
-func lookHTTP(addr, name, token, want string) error {
+func checkHTTP(addr, name, token, want string) error {
 	req, err := http.NewRequest(http.MethodGet, "http://"+addr+"/.well-known/acme-challenge/"+token, nil) //nolint:noctx,gosec // the client has a timeout; the test names the address
 	if err != nil {
 		return err
@@ -230,8 +230,8 @@ func lookHTTP(addr, name, token, want string) error {
 	return err
 }
 
-// lookTLS is RFC 8737.
-func lookTLS(addr, name, authorization string) error {
+// checkTLS is RFC 8737.
+func checkTLS(addr, name, authorization string) error {
 	conn, err := tls.Dial("tcp", addr, &tls.Config{ServerName: name, NextProtos: []string{acme.ALPNProto}, InsecureSkipVerify: true}) //nolint:noctx,gosec // the certificate is the challenge
 	if err != nil {
 		return err

@@ -26,18 +26,18 @@ const Env = "TURNUS_TEST_TLS"
 // Everywhere tells whether Env is set.
 func Everywhere() bool { return os.Getenv(Env) == "1" }
 
-// Authority signs.
-type Authority struct {
+// CA signs.
+type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  []byte
 }
 
 // common is made once: servers of one test trust each other.
-var common = sync.OnceValues(func() (*Authority, error) { return newAuthority("Turnus tests") })
+var common = sync.OnceValues(func() (*CA, error) { return newCA("Turnus tests") })
 
 // Common is the authority of all tests of this binary.
-func Common(tb testing.TB) *Authority {
+func Common(tb testing.TB) *CA {
 	tb.Helper()
 	a, err := common()
 	must(tb, err)
@@ -45,14 +45,14 @@ func Common(tb testing.TB) *Authority {
 }
 
 // Other is an authority that nobody trusts by itself.
-func Other(tb testing.TB) *Authority {
+func Other(tb testing.TB) *CA {
 	tb.Helper()
-	a, err := newAuthority("somebody else")
+	a, err := newCA("somebody else")
 	must(tb, err)
 	return a
 }
 
-func newAuthority(name string) (*Authority, error) {
+func newCA(name string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func newAuthority(name string) (*Authority, error) {
 		return nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
-	return &Authority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
+	return &CA{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
 }
 
 func template(name string, life time.Duration) *x509.Certificate {
@@ -77,7 +77,7 @@ func template(name string, life time.Duration) *x509.Certificate {
 type Pair struct{ Cert, Key string }
 
 // CA writes the authority's certificate into the folder and returns its path.
-func (a *Authority) CA(tb testing.TB, dir string) string {
+func (a *CA) CA(tb testing.TB, dir string) string {
 	tb.Helper()
 	path := filepath.Join(dir, "ca.pem")
 	must(tb, os.WriteFile(path, a.pem, 0o644)) //nolint:gosec // it is public
@@ -85,13 +85,13 @@ func (a *Authority) CA(tb testing.TB, dir string) string {
 }
 
 // Sign writes a pair that is good for a server of these names and addresses and for a client called name, for an hour.
-func (a *Authority) Sign(tb testing.TB, dir, name string, hosts ...string) Pair {
+func (a *CA) Sign(tb testing.TB, dir, name string, hosts ...string) Pair {
 	tb.Helper()
 	return a.SignFor(tb, dir, name, time.Hour, hosts...)
 }
 
 // SignFor is Sign for another life; one that is over is none.
-func (a *Authority) SignFor(tb testing.TB, dir, name string, life time.Duration, hosts ...string) Pair {
+func (a *CA) SignFor(tb testing.TB, dir, name string, life time.Duration, hosts ...string) Pair {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(tb, err)
@@ -126,7 +126,7 @@ func must(tb testing.TB, err error) {
 }
 
 // SignRequest is the chain, in PEM, of a certificate that was asked for: for 90 days, so that nobody renews it at once.
-func (a *Authority) SignRequest(tb testing.TB, csr *x509.CertificateRequest) []byte {
+func (a *CA) SignRequest(tb testing.TB, csr *x509.CertificateRequest) []byte {
 	tb.Helper()
 	t := template(csr.Subject.CommonName, 90*24*time.Hour)
 	t.DNSNames, t.KeyUsage, t.ExtKeyUsage = csr.DNSNames, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

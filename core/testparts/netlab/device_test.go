@@ -12,7 +12,7 @@ import (
 func TestADeviceReallyReboots(t *testing.T) {
 	t.Parallel()
 	d := netlab.NewDevice(t, netlab.NewVendor(t))
-	look := func() string {
+	check := func() string {
 		out, err := d.Shell("cat /proc/sys/kernel/random/boot_id; cat /run/booted; . /etc/os-release; echo $VERSION_ID; rauc status >/dev/null && echo rauc")
 		if err != nil {
 			t.Fatal(err)
@@ -24,10 +24,10 @@ func TestADeviceReallyReboots(t *testing.T) {
 		how()
 		d.Await("another boot", func() bool { return d.Boots() > n && d.Up() })
 	}
-	first := look()
+	first := check()
 	t.Log(first)
 	again(func() { _, _ = d.Shell(d.Path("reboot")) })
-	second := look()
+	second := check()
 	if first == second {
 		t.Error("the boot id did not change")
 	}
@@ -38,8 +38,8 @@ func TestADeviceReallyReboots(t *testing.T) {
 	if slot, tries := d.Primary(); slot != "B" || tries != "0" {
 		t.Errorf("after the activation: primary %s with %s tries", slot, tries)
 	}
-	third := look()
+	third := check()
 	again(d.Reset) // its one try is over
-	fourth := look()
+	fourth := check()
 	t.Log(third, fourth)
 }

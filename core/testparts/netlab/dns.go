@@ -345,8 +345,8 @@ func (l *DNS) Stale(yes bool) {
 	l.must("nft 'add table inet stale; add chain inet stale out { type filter hook output priority 0; }; add rule inet stale out ip saddr " + Secondary + " ip daddr " + Parent + " drop; add rule inet stale out ip saddr " + Parent + " ip daddr " + Secondary + " drop'")
 }
 
-// Tell gives the signer a command of its dnssec family, past every guard.
-func (l *DNS) Tell(words ...string) {
+// Report gives the signer a command of its dnssec family, past every guard.
+func (l *DNS) Report(words ...string) {
 	l.tb.Helper()
 	l.must(l.RNDC(words...))
 }

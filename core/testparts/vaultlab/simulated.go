@@ -32,7 +32,7 @@ type Simulated struct {
 	Namespace string // when set, requests without it find nothing
 	ClientCN  string // when set, requests over TLS without a certificate of this name are refused
 
-	authority ssh.Signer
+	ca ssh.Signer
 
 	mu     sync.Mutex
 	news   chan struct{} // closed with the next request
@@ -68,12 +68,12 @@ func StartSimulated(tb testing.TB) *Simulated {
 	s.tokens[s.Token] = &token{}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err == nil {
-		s.authority, err = ssh.NewSignerFromKey(key)
+		s.ca, err = ssh.NewSignerFromKey(key)
 	}
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.SSHCA = s.authority.PublicKey()
+	s.SSHCA = s.ca.PublicKey()
 	web := httptest.NewUnstartedServer(s)
 	web.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
 	web.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it are of tests
@@ -346,7 +346,7 @@ func (s *Simulated) sign(body object) (int, object) {
 		ValidAfter: uint64(now.Add(-30 * time.Second).Unix()), ValidBefore: uint64(now.Add(ttl).Unix()),
 		Permissions: ssh.Permissions{CriticalOptions: options, Extensions: map[string]string{"permit-pty": ""}},
 	}
-	if err := cert.SignCert(rand.Reader, s.authority); err != nil {
+	if err := cert.SignCert(rand.Reader, s.ca); err != nil {
 		return http.StatusInternalServerError, nil
 	}
 	return http.StatusOK, object{"data": object{"serial_number": "1", "signed_key": string(ssh.MarshalAuthorizedKey(cert))}}

@@ -68,8 +68,8 @@ func (s *Server) Ask(tb testing.TB, path string, body, into any) {
 	}
 }
 
-// Look gets something as root.
-func (s *Server) Look(tb testing.TB, path string, into any) {
+// Check gets something as root.
+func (s *Server) Check(tb testing.TB, path string, into any) {
 	tb.Helper()
 	if err := s.try(http.MethodGet, path, nil, into); err != nil {
 		tb.Fatal(err)
@@ -154,7 +154,7 @@ func (s *Server) AppRole(tb testing.TB, name string, ttl time.Duration, policies
 			RoleID string `json:"role_id"`
 		}
 	}
-	s.Look(tb, "auth/approle/role/"+name+"/role-id", &role)
+	s.Check(tb, "auth/approle/role/"+name+"/role-id", &role)
 	var secret struct {
 		Data struct {
 			SecretID string `json:"secret_id"`
@@ -168,6 +168,6 @@ func (s *Server) AppRole(tb testing.TB, name string, ttl time.Duration, policies
 func (s *Server) Tokens(tb testing.TB) []string {
 	tb.Helper()
 	var list struct{ Data struct{ Keys []string } }
-	s.Look(tb, "auth/token/accessors?list=true", &list)
+	s.Check(tb, "auth/token/accessors?list=true", &list)
 	return list.Data.Keys
 }

@@ -84,8 +84,8 @@ func basePaths() []string {
 
 func perr(op, p string, err error) error { return &fs.PathError{Op: op, Path: p, Err: err} }
 
-// look finds a node; the caller holds mu.
-func (m *memFS) look(p string) *node {
+// check finds a node; the caller holds mu.
+func (m *memFS) check(p string) *node {
 	if n, ok := m.nodes[p]; ok {
 		return n
 	}
@@ -106,7 +106,7 @@ func (m *memFS) put(p string, n *node) {
 
 // own returns a node that may be changed in place; the caller holds mu.
 func (m *memFS) own(p string) *node {
-	n := m.look(p)
+	n := m.check(p)
 	if n == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (m *memFS) own(p string) *node {
 func (m *memFS) stat(p string) (node, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.look(p)
+	n := m.check(p)
 	if n == nil {
 		return node{}, perr("stat", p, syscall.ENOENT)
 	}
@@ -130,7 +130,7 @@ func (m *memFS) stat(p string) (node, error) {
 func (m *memFS) open(p string) (*memFile, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.look(p)
+	n := m.check(p)
 	if n == nil {
 		return nil, perr("open", p, syscall.ENOENT)
 	}
@@ -147,7 +147,7 @@ func (m *memFS) create(p string, truncate, exclusive bool, mode fs.FileMode) (*m
 	if p == "/dev/null" {
 		return &memFile{fs: m, node: &node{}, discard: true}, nil
 	}
-	if parent := m.look(path.Dir(p)); parent == nil {
+	if parent := m.check(path.Dir(p)); parent == nil {
 		return nil, perr("open", p, syscall.ENOENT)
 	} else if !parent.dir {
 		return nil, perr("open", p, syscall.ENOTDIR)
@@ -231,7 +231,7 @@ func (f *memFile) seekEnd() {
 func (m *memFS) mkdir(p string, parents bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := m.look(p); n != nil {
+	if n := m.check(p); n != nil {
 		if parents && n.dir {
 			return nil
 		}
@@ -239,7 +239,7 @@ func (m *memFS) mkdir(p string, parents bool) error {
 	}
 	missing := []string{p}
 	for d := path.Dir(p); ; d = path.Dir(d) {
-		n := m.look(d)
+		n := m.check(d)
 		if n != nil && !n.dir {
 			return perr("mkdir", p, syscall.ENOTDIR)
 		}
@@ -261,7 +261,7 @@ func (m *memFS) mkdir(p string, parents bool) error {
 func (m *memFS) names(dir string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.look(dir)
+	n := m.check(dir)
 	if n == nil {
 		return nil, perr("open", dir, syscall.ENOENT)
 	}
@@ -270,7 +270,7 @@ func (m *memFS) names(dir string) ([]string, error) {
 	}
 	var out []string
 	for _, p := range basePaths() {
-		if path.Dir(p) == dir && p != dir && m.look(p) != nil {
+		if path.Dir(p) == dir && p != dir && m.check(p) != nil {
 			out = append(out, path.Base(p))
 		}
 	}
@@ -288,7 +288,7 @@ func (m *memFS) remove(p string, all bool) error {
 	names, err := m.names(p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.look(p)
+	n := m.check(p)
 	switch {
 	case n == nil:
 		return perr("remove", p, syscall.ENOENT)
@@ -318,14 +318,14 @@ func (m *memFS) remove(p string, all bool) error {
 func (m *memFS) rename(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.look(from)
+	n := m.check(from)
 	if n == nil {
 		return perr("rename", from, syscall.ENOENT)
 	}
-	if parent := m.look(path.Dir(to)); parent == nil || !parent.dir {
+	if parent := m.check(path.Dir(to)); parent == nil || !parent.dir {
 		return perr("rename", to, syscall.ENOENT)
 	}
-	if old := m.look(to); old != nil {
+	if old := m.check(to); old != nil {
 		if old.dir {
 			return perr("rename", to, syscall.EISDIR)
 		}

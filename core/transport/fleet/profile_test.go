@@ -324,8 +324,8 @@ func TestReboot(t *testing.T) {
 	f := one(t, Profile{BootTime: 20 * time.Millisecond})
 	h := f.Hosts()[0]
 	c := mustDial(t, f, h)
-	const look = "cat /proc/sys/kernel/random/boot_id; test -e /tmp/x && echo tmp; test -e /opt/x && echo opt"
-	before, _, code, err := run(t, c, "touch /tmp/x /opt/x && "+look, "")
+	const check = "cat /proc/sys/kernel/random/boot_id; test -e /tmp/x && echo tmp; test -e /opt/x && echo opt"
+	before, _, code, err := run(t, c, "touch /tmp/x /opt/x && "+check, "")
 	if code != 0 {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func TestReboot(t *testing.T) {
 			return false
 		}
 		defer func() { _ = c.Close() }()
-		after, _, code, _ = run(t, c, look, "")
+		after, _, code, _ = run(t, c, check, "")
 		return code == 0
 	})
 	id, rest, _ := strings.Cut(before, "\n")

@@ -57,9 +57,9 @@ func chaos(t *testing.T, seed uint64, s shape, only []string) {
 	faults := c.play(t, plan(seed, s, only), s.length)
 	close(l.quit)
 	l.wg.Wait()
-	l.launched(c.fires)
+	l.launched(c.triggers)
 	l.finish()
-	v := evidence{until: now(), fires: c.fires, faults: faults, windows: p.open, group: p.group, recipes: p.recipes, ttl: queue.SessionTTL}
+	v := evidence{until: now(), triggers: c.triggers, faults: faults, windows: p.open, group: p.group, recipes: p.recipes, ttl: queue.SessionTTL}
 	for _, a := range l.runs {
 		v.runs = append(v.runs, *a)
 	}
@@ -73,7 +73,7 @@ func chaos(t *testing.T, seed uint64, s shape, only []string) {
 	slices.SortFunc(v.outcomes, func(a, b outcome) int { return cmp.Compare(a.seen, b.seen) })
 	slices.SortStableFunc(v.seen, func(a, b execution) int { return cmp.Compare(a.begin, b.begin) })
 	report(t, seed, s, v, l.refused)
-	if slices.ContainsFunc(faults, func(h happened) bool { return h.name == "kill two servers at a fire" && h.single }) && len(c.fires) == 0 {
+	if slices.ContainsFunc(faults, func(h happened) bool { return h.name == "kill two servers at a fire" && h.single }) && len(c.triggers) == 0 {
 		t.Error("no schedule was made that fires")
 	}
 	if found := c.doctor(); found != "" {

@@ -55,7 +55,7 @@ type cluster struct {
 	logs    []string // of processes that are gone
 
 	redisDir string // of the goroutine that makes faults, as redisPort once the cluster is there
-	fires    []fire
+	triggers []trigger
 }
 
 const diskDir = "/mnt"

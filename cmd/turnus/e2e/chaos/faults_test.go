@@ -52,7 +52,7 @@ func (c *cluster) begin(p planned) (end func()) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	case "kill two servers at a fire":
-		return c.killAtFire(p)
+		return c.killAtTrigger(p)
 	case "kill server":
 		c.serverAt(p.target).kill()
 	case "stop server":

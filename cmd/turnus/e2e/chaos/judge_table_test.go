@@ -196,7 +196,7 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 			s.logs["h1"] = strings.Replace(s.logs["h1"], "b 11 0", "b 11 3", 1)
 		}, ""},
 		"fired twice": {func(s *story) {
-			s.fires = []fire{{mark: "fire-0", at: sec(19), run: "f1"}}
+			s.triggers = []trigger{{mark: "fire-0", at: sec(19), run: "f1"}}
 			for i, id := range []string{"f1", "f2"} {
 				run(s, id, "fire", nil)
 				ended(s, id, "h1", core.Changed, 30)
@@ -204,14 +204,14 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 			}
 		}, "fire"},
 		"fired once, in two attempts": {func(s *story) {
-			s.fires = []fire{{mark: "fire-0", at: sec(19), run: "f1"}}
+			s.triggers = []trigger{{mark: "fire-0", at: sec(19), run: "f1"}}
 			run(s, "f1", "fire", nil)
 			ended(s, "f1", "h1", core.Changed, 30)
 			s.logs["h1"] += "begin 20 f1 fire-0 30 worker-0 - 20.00\nbegin 21 f1 fire-0 31 worker-1 - 21.00\nend 21 f1 fire-0 31 0 21.50\n"
 		}, ""},
-		"never fired": {func(s *story) { s.fires = []fire{{mark: "fire-0", at: sec(19)}} }, "fire"},
+		"never fired": {func(s *story) { s.triggers = []trigger{{mark: "fire-0", at: sec(19)}} }, "fire"},
 		"fired on a host that was away": {func(s *story) {
-			s.fires = []fire{{mark: "fire-0", at: sec(19), run: "f1"}}
+			s.triggers = []trigger{{mark: "fire-0", at: sec(19), run: "f1"}}
 			run(s, "f1", "fire", nil)
 			ended(s, "f1", "h1", core.Unreachable, 30)
 		}, ""},

@@ -82,7 +82,7 @@ type evidence struct {
 	recipes  map[string]recipe
 	ttl      time.Duration // of a session
 	until    time.Duration // nothing was seen later
-	fires    []fire
+	triggers []trigger
 }
 
 // violation is a promise that was broken, with the lines that prove it.
@@ -157,7 +157,7 @@ func judge(v evidence) (all []violation) {
 		kind[r.id] = r.kind
 	}
 	for _, rule := range []func(evidence, map[string]string) []violation{
-		overlaps, oldFences, expired, through, outsideWindows, afterTheEnd, unasked, repeated, unended, contradicted, firedOnce,
+		overlaps, oldFences, expired, through, outsideWindows, afterTheEnd, unasked, repeated, unended, contradicted, triggeredOnce,
 	} {
 		all = append(all, rule(v, kind)...)
 	}
@@ -300,16 +300,16 @@ func unasked(v evidence, _ map[string]string) (all []violation) {
 			all = append(all, violation{"unasked", e.begin, e.job() + " is of no run that a server has accepted", []string{e.line}})
 		case e.begin+tick < max(r.asked, r.approved):
 			all = append(all, violation{"unasked", e.begin, e.job() + " began before it was asked for, or approved", []string{e.line}})
-		case first && r.cancelled > 0 && e.begin > told(v, r.cancelled)+cancelSlack:
+		case first && r.cancelled > 0 && e.begin > reported(v, r.cancelled)+cancelSlack:
 			all = append(all, violation{"cancel", e.begin, fmt.Sprintf("%s began %v after the cancel of its run had returned", e.job(), (e.begin - r.cancelled).Round(tick)), []string{e.line}})
 		}
 	}
 	return all
 }
 
-// told is when the queue has a cancel that returned at a time: at once, or, where no server that was up reached Redis, when
+// reported is when the queue has a cancel that returned at a time: at once, or, where no server that was up reached Redis, when
 // the last fault in a row that kept servers from it is over.
-func told(v evidence, at time.Duration) time.Duration {
+func reported(v evidence, at time.Duration) time.Duration {
 	late := false
 	for _, f := range v.faults { // by begin
 		away := f.of == "server" || f.ledger != "" || slices.Contains([]string{"slow ledger", "read-only ledger", "kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis", "roll Redis back", "promote a late replica"}, f.name)

@@ -55,7 +55,7 @@ func newProject(start time.Time, length time.Duration) project {
 		}
 		return ", labels: {part: probe}"
 	}
-	book := func(kind, strategy string, r recipe, steps ...string) {
+	playbook := func(kind, strategy string, r recipe, steps ...string) {
 		part := "work"
 		if kind == "pulse" || kind == "timed" || kind == "fire" {
 			part = "probe"
@@ -63,23 +63,23 @@ func newProject(start time.Time, length time.Duration) project {
 		p.recipes[kind] = r
 		p.playbooks[kind] = fmt.Sprintf("playbook: %s\ntargets: host.labels.part == '%s'\n%ssteps:\n  - %s\n", kind, part, strategy, strings.Join(steps, "\n  - "))
 	}
-	again := func(as string, seconds float64, park int) string {
-		return fmt.Sprintf(`{name: %s, uses: chaos.work, with: {run: "${{ run.id }}", as: %s, seconds: %.2f, park: %d}}`, as, as, seconds, park)
+	again := func(as string, seconds float64, suspend int) string {
+		return fmt.Sprintf(`{name: %s, uses: chaos.work, with: {run: "${{ run.id }}", as: %s, seconds: %.2f, park: %d}}`, as, as, seconds, suspend)
 	}
 	once := func(as string, seconds float64, code int) string {
 		return fmt.Sprintf(`{name: %s, uses: command, with: {run: "/mnt/oracle ${{ run.id }} %s %.2f %d"}}`, as, as, seconds, code)
 	}
-	book("pulse", "", recipe{steps: []string{"p"}}, again("p", 0.05, 0))
-	book("fire", "vars: {mark: none}\n", recipe{steps: []string{"p"}}, `{name: p, uses: chaos.work, with: {run: "${{ run.id }}", as: "${{ vars.mark }}", seconds: 0.05, park: 0}}`)
-	book("bulk", "strategy: {max_in_flight: 8}\n", recipe{steps: []string{"a", "b", "c"}}, again("a", 0.4, 0), again("b", 0.6, 0), again("c", 0.3, 0))
-	book("once", "", recipe{steps: []string{"a", "b"}, once: true}, once("a", 0.5, 0), once("b", 1.2, 0))
-	book("solo", "", recipe{steps: []string{"a"}, once: true}, once("a", 3, 0))
-	book("long", "", recipe{steps: []string{"a"}, once: true}, once("a", 10, 0)) // outlives its worker's lease
-	book("fails", "", recipe{steps: []string{"a", "b"}, once: true, fails: "b"}, once("a", 0.3, 0), once("b", 0.3, 3))
-	book("timed", "", recipe{steps: []string{"a", "b"}, suspended: suspension}, again("a", 0.05, 0), again("b", 0.05, int(suspension.Seconds())))
-	book("cancel", "strategy: {max_in_flight: 4}\n", recipe{steps: []string{"a", "b"}}, again("a", 0.7, 0), again("b", 0.7, 0))
-	book("eyes", "", recipe{steps: []string{"a"}, once: true}, once("a", 0.4, 0))
-	book("window", "window: slots\n", recipe{steps: []string{"a"}, window: true, needs: windowNeeds, haGroup: true},
+	playbook("pulse", "", recipe{steps: []string{"p"}}, again("p", 0.05, 0))
+	playbook("fire", "vars: {mark: none}\n", recipe{steps: []string{"p"}}, `{name: p, uses: chaos.work, with: {run: "${{ run.id }}", as: "${{ vars.mark }}", seconds: 0.05, park: 0}}`)
+	playbook("bulk", "strategy: {max_in_flight: 8}\n", recipe{steps: []string{"a", "b", "c"}}, again("a", 0.4, 0), again("b", 0.6, 0), again("c", 0.3, 0))
+	playbook("once", "", recipe{steps: []string{"a", "b"}, once: true}, once("a", 0.5, 0), once("b", 1.2, 0))
+	playbook("solo", "", recipe{steps: []string{"a"}, once: true}, once("a", 3, 0))
+	playbook("long", "", recipe{steps: []string{"a"}, once: true}, once("a", 10, 0)) // outlives its worker's lease
+	playbook("fails", "", recipe{steps: []string{"a", "b"}, once: true, fails: "b"}, once("a", 0.3, 0), once("b", 0.3, 3))
+	playbook("timed", "", recipe{steps: []string{"a", "b"}, suspended: suspension}, again("a", 0.05, 0), again("b", 0.05, int(suspension.Seconds())))
+	playbook("cancel", "strategy: {max_in_flight: 4}\n", recipe{steps: []string{"a", "b"}}, again("a", 0.7, 0), again("b", 0.7, 0))
+	playbook("eyes", "", recipe{steps: []string{"a"}, once: true}, once("a", 0.4, 0))
+	playbook("window", "window: slots\n", recipe{steps: []string{"a"}, window: true, needs: windowNeeds, haGroup: true},
 		fmt.Sprintf(`{name: a, uses: chaos.flash, needs: %s, with: {run: "${{ run.id }}", as: a, seconds: 1.5}}`, windowNeeds))
 	const form = "2006-01-02T15:04"
 	var allowed, denied, freezes strings.Builder
@@ -264,7 +264,7 @@ func (l *load) follow() {
 		slices.SortFunc(list, func(a, b *accepted) int { return strings.Compare(a.id, b.id) })
 		c := l.c.client(i%l.c.shape.servers, l.c.token, true)
 		for _, a := range list {
-			if !l.look(c, a) {
+			if !l.poll(c, a) {
 				break // another server may answer
 			}
 		}
@@ -277,8 +277,8 @@ func (l *load) follow() {
 	}
 }
 
-// look notes what the ledger has of a run. It reports false when the server does not answer.
-func (l *load) look(c *client.Client, a *accepted) bool {
+// poll notes what the ledger has of a run. It reports false when the server does not answer.
+func (l *load) poll(c *client.Client, a *accepted) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	run, err := c.Run(ctx, a.id)

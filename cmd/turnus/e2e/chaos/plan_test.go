@@ -37,7 +37,7 @@ func kinds() []kind {
 		{name: "kill plugin", of: "worker"},
 		{name: "stop plugin", of: "worker", hold: brief},
 		{name: "kill server", of: "server"},
-		{name: "kill two servers at a fire", of: "server", hold: fireAhead, ledger: "postgres"},
+		{name: "kill two servers at a fire", of: "server", hold: triggerAhead, ledger: "postgres"},
 		{name: "stop server", of: "server", hold: long},
 		{name: "cut server from Redis", of: "server", hold: long},
 		{name: "cut replies of Redis to server", of: "server", hold: long},

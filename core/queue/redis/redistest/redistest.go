@@ -194,7 +194,7 @@ func (r *Replicated) Owner(tb testing.TB, key string) *Server {
 	slot, err := strconv.Atoi(ask(tb, r.Masters[0], "cluster", "keyslot", key))
 	must(tb, err)
 	for i := range r.Masters {
-		if slot < (i+1)*slots/len(r.Masters) {
+		if slot < (i+1)*concurrency/len(r.Masters) {
 			return r.Masters[i]
 		}
 	}
@@ -202,7 +202,7 @@ func (r *Replicated) Owner(tb testing.TB, key string) *Server {
 	return nil
 }
 
-const slots = 16384
+const concurrency = 16384
 
 // clusterNode is a server that knows nobody yet.
 func clusterNode(tb testing.TB, secure bool) *Server {
@@ -217,7 +217,7 @@ func masters(tb testing.TB, secure bool) []*Server {
 	var nodes []*Server
 	for i := range n {
 		s := clusterNode(tb, secure)
-		ask(tb, s, "cluster", "addslotsrange", i*slots/n, (i+1)*slots/n-1)
+		ask(tb, s, "cluster", "addslotsrange", i*concurrency/n, (i+1)*concurrency/n-1)
 		if i > 0 {
 			meet(tb, s, nodes[0])
 		}
@@ -231,7 +231,7 @@ func masters(tb testing.TB, secure bool) []*Server {
 
 func formed(info string, nodes int) bool {
 	return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes)) &&
-		strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", slots))
+		strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", concurrency))
 }
 
 // meet makes a node known to those that another one knows.

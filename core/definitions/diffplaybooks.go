@@ -1,0 +1,213 @@
+package definitions
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core/yamlread"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows/civil"
+)
+
+func diffPlaybooks(before, after *Set) []Change {
+	old, now := byName(before), byName(after)
+	var out []Change
+	for _, name := range unionKeys(old, now) {
+		p, q := old[name], now[name]
+		c := Change{Kind: KindPlaybook, Name: name, Action: Changed, Details: []string{}}
+		c.HostsCome, c.HostsGo = comeAndGo(before.selected[name], after.selected[name])
+		switch {
+		case p == nil:
+			c.Action = Added
+			c.report("%s, %s", plural(len(q.Steps), "step"), plural(len(after.selected[name]), "host"))
+		case q == nil:
+			c.Action = Removed
+			c.report("%s, %s", plural(len(p.Steps), "step"), plural(len(before.selected[name]), "host"))
+		case bytes.Equal(p.Source, q.Source) && p.File == q.File && len(c.HostsCome)+len(c.HostsGo) == 0:
+			continue
+		default:
+			changedPlaybook(&c, p, q)
+			reportHosts(&c)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func reportHosts(c *Change) {
+	if n := len(c.HostsCome); n > 0 {
+		c.report("%s more: %s", plural(n, "host"), some(c.HostsCome))
+	}
+	if n := len(c.HostsGo); n > 0 {
+		c.report("%s less: %s", plural(n, "host"), some(c.HostsGo))
+	}
+}
+
+func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
+	if p.File != q.File {
+		c.report("file: %s -> %s", p.File, q.File)
+	}
+	if bytes.Equal(p.Source, q.Source) {
+		return
+	}
+	said := len(c.Details)
+	was, is := plainYAML(p.Source), plainYAML(q.Source)
+	changedSteps(c, p, q, was, is)
+	scheduled := !reflect.DeepEqual(was["schedule"], is["schedule"]) // has a change of its own
+	for _, key := range []string{"steps", "handlers", "schedule"} {
+		delete(was, key)
+		delete(is, key)
+	}
+	reportFields(c, "", was, is, []string{"vars"})
+	switch {
+	case len(c.Details) > said:
+	case scheduled:
+		c.report("its schedule")
+	default:
+		c.report("only comments or layout")
+	}
+}
+
+// plainYAML is a playbook as plain values. The source is known to be good.
+func plainYAML(source []byte) map[string]any {
+	out := map[string]any{}
+	if n, err := yamlread.Root(source); err == nil && n != nil {
+		_ = n.Decode(&out) // it is a mapping: it was loaded
+	}
+	return out
+}
+
+// plainCalls are the fields of steps or handlers by their names, and the names in order.
+func plainCalls(calls []playbooks.Step, plain any) (map[string]map[string]any, []string) {
+	list, _ := plain.([]any)
+	list = slices.DeleteFunc(slices.Clone(list), func(item any) bool { // no step: it stands before one
+		fields, _ := item.(map[string]any)
+		return fields["flush"] != nil
+	})
+	out, names := map[string]map[string]any{}, []string{}
+	for i, s := range calls {
+		if i < len(list) {
+			out[s.Name], _ = list[i].(map[string]any)
+			names = append(names, s.Name)
+		}
+	}
+	return out, names
+}
+
+func changedSteps(c *Change, p, q *playbooks.Playbook, was, is map[string]any) {
+	changedCalls(c, "step", p.Steps, q.Steps, was["steps"], is["steps"])
+	changedCalls(c, "handler", p.Handlers, q.Handlers, was["handlers"], is["handlers"])
+	flushes := func(p *playbooks.Playbook) (before []string) {
+		for _, s := range p.Steps {
+			if s.Flush {
+				before = append(before, s.Name)
+			}
+		}
+		return before
+	}
+	if now := flushes(q); !slices.Equal(flushes(p), now) {
+		c.report("handlers are flushed before: %s", cmp.Or(some(now), "no step"))
+	}
+}
+
+func changedCalls(c *Change, what string, p, q []playbooks.Step, was, is any) {
+	old, before := plainCalls(p, was)
+	now, after := plainCalls(q, is)
+	come, gone := comeAndGo(before, after)
+	if len(come) > 0 {
+		c.report("adds %s %s", what, some(come))
+	}
+	if len(gone) > 0 {
+		c.report("removes %s %s", what, some(gone))
+	}
+	kept := func(names, without []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(without, n) })
+	}
+	if order := kept(after, come); !slices.Equal(kept(before, gone), order) {
+		c.report("the order of its %ss: %s", what, some(after))
+	}
+	for _, name := range after {
+		a, ok := old[name]
+		if b := now[name]; ok && !reflect.DeepEqual(a, b) {
+			reportFields(c, what+" "+name+": ", a, b, []string{"with"})
+		}
+	}
+}
+
+func diffSchedules(before, after *Set, from time.Time) []Change {
+	index := func(s *Set) map[string]*playbooks.Schedule {
+		out := map[string]*playbooks.Schedule{}
+		for i := range s.Schedules {
+			out[s.Schedules[i].Playbook] = &s.Schedules[i].Schedule
+		}
+		return out
+	}
+	old, now := index(before), index(after)
+	changes := diffNamed(KindSchedule, old, now,
+		func(s *playbooks.Schedule) string { return fmt.Sprintf("%s %s", s.Cron, s.Timezone) },
+		func(c *Change, a, b *playbooks.Schedule) {
+			reportFields(c, "", scheduleFields(a), scheduleFields(b), nil)
+		})
+	for i := range changes {
+		c := &changes[i]
+		var was, is string
+		c.OldNext, was = nextFireTime(old[c.Name], from)
+		c.NewNext, is = nextFireTime(now[c.Name], from)
+		switch {
+		case c.Action == Added:
+			c.report("fires first %s", is)
+		case c.Action == Removed:
+			c.report("would have fired next %s", was)
+		case was == is:
+			c.report("fires next %s, as before", is)
+		default:
+			c.report("fires next %s, not %s", is, was)
+		}
+	}
+	return changes
+}
+
+func scheduleFields(s *playbooks.Schedule) map[string]any {
+	duration := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+	}
+	return map[string]any{"cron": s.Cron, "timezone": s.Timezone, "catch_up": s.CatchUp, "overlap": s.Overlap,
+		"jitter": duration(s.Jitter), "start_within": duration(s.StartWithin), "limit": strings.Join(s.Limit, ","),
+		"vars": s.Vars, "tags": strings.Join(s.Tags, ","), "skip_tags": strings.Join(s.SkipTags, ",")}
+}
+
+func nextFireTime(s *playbooks.Schedule, from time.Time) (time.Time, string) {
+	if s == nil {
+		return time.Time{}, "never"
+	}
+	zone, err := civil.LoadZone(s.Timezone)
+	if err != nil {
+		return time.Time{}, "never: " + err.Error()
+	}
+	cron, err := civil.ParseCron(s.Cron)
+	if err != nil {
+		return time.Time{}, "never: " + err.Error()
+	}
+	next, ok := cron.Next(from, zone)
+	if !ok {
+		return time.Time{}, "never"
+	}
+	return next.UTC(), next.In(zone).Format("Mon 2006-01-02 15:04 MST")
+}
+
+// byName are playbooks by their names.
+func byName(s *Set) map[string]*playbooks.Playbook {
+	out := make(map[string]*playbooks.Playbook, len(s.Playbooks))
+	for _, p := range s.Playbooks {
+		out[p.Name] = p
+	}
+	return out
+}

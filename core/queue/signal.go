@@ -1,0 +1,46 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+)
+
+// EventWindow is the event for which a job is suspended while its window is closed. Such a
+// job holds nothing, and its wave need not wait for it.
+const EventWindow = "window"
+
+// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before gate, from 0, until
+// it is their turn. Such a job holds nothing.
+func TurnEvent(barrier, class int) string {
+	return turnPrefix + strconv.Itoa(barrier) + "/" + strconv.Itoa(class)
+}
+
+// ParseTurn reads what TurnEvent made.
+func ParseTurn(event string) (barrier, class int, ok bool) {
+	g, c, both := strings.Cut(strings.TrimPrefix(event, turnPrefix), "/")
+	barrier, err := strconv.Atoi(g)
+	class, err2 := strconv.Atoi(c)
+	return barrier, class, both && err == nil && err2 == nil && event == TurnEvent(barrier, class)
+}
+
+const (
+	servicePrefix = "turnus:"               // of names that the service may come to use
+	turnPrefix    = servicePrefix + "turn/" // a job type cannot suspend itself until such an event
+)
+
+// CheckEvent tells what a wake refuses of an event's name.
+func CheckEvent(event string) error {
+	if event == "" || len(event) > MaxIDLength {
+		return fmt.Errorf("the event's name has %d bytes, expected 1 to %d: %w", len(event), MaxIDLength, core.ErrInvalid)
+	}
+	return nil
+}
+
+// ForPeople tells whether an event is one that job types may wait for and people may wake a job with: not the service's own, nor
+// any other of a name that the service may come to use.
+func ForPeople(event string) bool {
+	return event != EventWindow && !strings.HasPrefix(event, servicePrefix)
+}
