@@ -56,7 +56,7 @@ type Config struct {
 // Times of the loops.
 const (
 	tickEvery  = time.Second      // between the duties of a server, and looks at the ledger for runs that the queue lacks
-	claimFor   = 5 * time.Second  // a server that died or lost the ledger in between holds runs up for so long; putting one in twice is the same as once
+	claimFor   = 2 * time.Second  // a server that died or lost the ledger in between delays runs by so long; putting one in twice is the same as once
 	claimMax   = 256              // runs of one claim
 	claimJobs  = 20_000           // of one claim, beside its last run: all of it is in memory at once
 	aliveFor   = 10 * time.Second // a server is counted among those that share the parts for so long after it last said so

@@ -56,6 +56,8 @@ type server struct {
 	stdin  io.Closer
 	killed bool
 	ended  chan struct{}
+	// stopping is closed when nobody reads what the server prints any more.
+	stopping chan struct{}
 }
 
 // line is what a server said, and when it was heard.
@@ -266,7 +268,7 @@ func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, v
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start server %d: %w", n, err)
 	}
-	s := &server{cmd: cmd, stdin: in, killed: victim, ended: make(chan struct{})}
+	s := &server{cmd: cmd, stdin: in, killed: victim, ended: make(chan struct{}), stopping: make(chan struct{})}
 	readers.Go(func() {
 		defer close(s.ended)
 		for scan := bufio.NewScanner(out); scan.Scan(); {
@@ -278,6 +280,7 @@ func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, v
 			select {
 			case lines <- l:
 			case <-ctx.Done(): // goes on, so that the process is not held up
+			case <-s.stopping: // nobody reads lines any more
 			}
 		}
 	})
@@ -287,6 +290,7 @@ func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, v
 // stop lets the server end by itself, and reaps it. After stopTimeout it is killed.
 func (s *server) stop() error {
 	const stopTimeout = 10 * time.Second
+	close(s.stopping)
 	_ = s.stdin.Close()
 	timer := time.AfterFunc(stopTimeout, func() { _ = s.cmd.Process.Kill() })
 	defer timer.Stop()
