@@ -108,7 +108,7 @@ type Controller struct {
 // New checks the configuration. Errors wrap core.ErrInvalid.
 func New(cfg Config) (*Controller, error) {
 	if cfg.Name == "" || cfg.Ledger == nil || cfg.Queue == nil || cfg.Board == nil {
-		return nil, fmt.Errorf("controller: a name, a ledger and a queue are needed: %w", core.ErrInvalid)
+		return nil, fmt.Errorf("controller: a name, a ledger, a queue and a board are needed: %w", core.ErrInvalid)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -19,7 +19,6 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
@@ -217,7 +216,7 @@ func (n *startsNode) report(due time.Time) schedulesStarted {
 }
 
 // benchQueueOf opens the queue on a Redis.
-func benchQueueOf(url string) (queue.Queue, func() error, error) {
+func benchQueueOf(url string) (*redis.Queue, func() error, error) {
 	client, err := redisconn.Dial(url)
 	if err != nil {
 		return nil, nil, err
@@ -241,7 +240,7 @@ func benchServer(ctx context.Context, con *console.Console, url, redisURL string
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	ctl, err := controller.New(controller.Config{Name: fmt.Sprint("bench-", os.Getpid()), Ledger: l, Queue: q})
+	ctl, err := controller.New(controller.Config{Name: fmt.Sprint("bench-", os.Getpid()), Ledger: l, Queue: q, Board: q})
 	if err != nil {
 		return err
 	}
