@@ -70,3 +70,15 @@ func TestCancelledContext(t *testing.T) {
 	_, err = l.Run(t.Context(), ledger.AllTenants(), "r2")
 	wantErr(t, err, core.ErrNotFound, "what was cancelled")
 }
+
+// A plan that was made while a table was empty must not outlive that state.
+func TestPostgresPlansEachTime(t *testing.T) {
+	l, err := ledger.Open(t.Context(), pgtest.Start(t, "fsync=off").Database(t), ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if err := l.Raw(t.Context(), `DO $$ BEGIN IF current_setting('plan_cache_mode') <> 'force_custom_plan' THEN RAISE 'plans are kept'; END IF; END $$`); err != nil {
+		t.Error(err)
+	}
+}
