@@ -89,6 +89,42 @@ type NewRun struct {
 	SkipNoWindow bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 }
 
+// MaxNewRuns is how many runs one request may ask for.
+const MaxNewRuns = 1000
+
+// NewRuns asks for many runs in one request.
+type NewRuns struct {
+	Runs []KeyedRun `json:"runs" minItems:"1" maxItems:"1000"`
+}
+
+// KeyedRun is a run that one request asks for among others.
+type KeyedRun struct {
+	Key string `json:"key" minLength:"1" maxLength:"128" doc:"what Idempotency-Key is of create-run: the same key and request of the same caller make one run, however often and by whichever of the two operations they are sent"`
+	NewRun
+}
+
+// CreatedRun is the answer to one of NewRuns: it has a run or an error.
+type CreatedRun struct {
+	Index int      `json:"index" doc:"in the request, from 0"`
+	Run   *Run     `json:"run,omitempty" doc:"that was created, by this request or by an earlier one with the same key"`
+	Error *Problem `json:"error,omitempty" doc:"what create-run would answer"`
+}
+
+// Problem is an error as the API answers it (RFC 9457).
+type Problem struct {
+	Title  string    `json:"title"`
+	Status int       `json:"status" doc:"of HTTP"`
+	Detail string    `json:"detail,omitempty"`
+	Errors []Mistake `json:"errors,omitempty"`
+}
+
+// Mistake is one thing that is wrong with a request.
+type Mistake struct {
+	Message  string `json:"message,omitempty"`
+	Location string `json:"location,omitempty" doc:"as body.limit[0]"`
+	Value    any    `json:"value,omitempty" doc:"what was sent, if it is short"`
+}
+
 // LaunchOptions say how a playbook is launched, now or by a schedule.
 type LaunchOptions struct {
 	Limit       []string       `json:"limit,omitempty" doc:"hosts, groups and patterns, as --limit has them" maxItems:"1000"`

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 // Errors beside those of package core.
@@ -60,21 +62,17 @@ const maxProblem = 1 << 20 // bytes of an error's body that are read
 
 // problemOf reads the body of an answer that is an error (RFC 9457).
 func problemOf(server, what string, resp *http.Response) *Error {
-	e := &Error{Server: server, What: what, Status: resp.StatusCode, Err: kindOf(resp.StatusCode)}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
-	var reported struct {
-		Title, Detail string
-		Errors        []struct {
-			Message, Location string
-			Value             json.RawMessage
-		}
-	}
+	var reported api.Problem
 	if err != nil || !strings.Contains(resp.Header.Get("Content-Type"), "json") || json.Unmarshal(text, &reported) != nil {
-		return e // what a proxy says of itself is a page
+		reported = api.Problem{} // what a proxy says of itself is a page
 	}
-	if e.Detail = reported.Detail; e.Detail == "" {
-		e.Detail = reported.Title
-	}
+	reported.Status = resp.StatusCode
+	return errorOf(server, what, reported)
+}
+
+func errorOf(server, what string, reported api.Problem) *Error {
+	e := &Error{Server: server, What: what, Status: reported.Status, Detail: cmp.Or(reported.Detail, reported.Title), Err: kindOf(reported.Status)}
 	for _, p := range reported.Errors {
 		line := p.Message
 		if p.Location != "" {

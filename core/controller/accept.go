@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -52,28 +54,48 @@ func (a *Acceptance) Record() (ledger.NewRun, error) {
 // Accept makes a run durable. When it returns without an error, the run happens, whatever dies; it
 // need not be in the queue yet, which may be away. created is false for the same request again.
 func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, created bool, err error) {
-	n, err := a.Record()
-	if err != nil {
-		return ledger.Run{}, false, err
+	one := c.AcceptAll(ctx, a)[0]
+	return one.Run, one.Created, one.Err
+}
+
+// AcceptAll is Accept of several runs, in as few transactions as possible. Each has its own answer.
+func (c *Controller) AcceptAll(ctx context.Context, all ...Acceptance) []ledger.Accepted {
+	out := make([]ledger.Accepted, len(all))
+	var records []ledger.NewRun
+	var of []int // index of each record's acceptance
+	for i := range all {
+		n, err := all[i].Record()
+		if err != nil {
+			out[i].Err = err
+			continue
+		}
+		records, of = append(records, n), append(of, i)
 	}
 	if c.cfg.Alone {
 		c.mu.Lock()
-		c.own[n.ID] = true
+		for i := range records {
+			c.own[records[i].ID] = true
+		}
 		c.mu.Unlock()
 	}
-	ctx, span := tracing.Start(ctx, tracing.Accept, tracing.Run.String(n.ID), tracing.Tenant.String(n.Tenant))
-	run, created, err = c.creates.accept(ctx, c.cfg.Ledger, n)
-	tracing.End(span, err)
-	if err != nil {
-		return ledger.Run{}, false, fmt.Errorf("accept run %s of %s: %w", n.ID, n.Playbook, err)
+	spans := make([]trace.Span, len(records))
+	for i := range records {
+		_, spans[i] = tracing.Start(ctx, tracing.Accept, tracing.Run.String(records[i].ID), tracing.Tenant.String(records[i].Tenant))
 	}
-	if created {
-		c.launches.put(&held{id: run.ID, content: run.Content(), launch: a.Launch})
-		c.Accepted(run)
-	} else {
-		c.Notify()
+	var fresh []ledger.Run
+	for i, one := range c.creates.accept(ctx, c.cfg.Ledger, records) {
+		tracing.End(spans[i], one.Err)
+		if one.Err != nil {
+			one = ledger.Accepted{Err: fmt.Errorf("accept run %s of %s: %w", records[i].ID, records[i].Playbook, one.Err)}
+		}
+		if one.Created {
+			c.launches.put(&held{id: one.Run.ID, content: one.Run.Content(), launch: all[of[i]].Launch})
+			fresh = append(fresh, one.Run)
+		}
+		out[of[i]] = one
 	}
-	return run, created, nil
+	c.Accepted(fresh...)
+	return out
 }
 
 // Accepted counts runs that are new in the ledger, and has them queued soon.

@@ -31,27 +31,37 @@ const (
 	createFor  = 30 * time.Second // a transaction may take; its callers do not end it, because it is not theirs alone
 )
 
-func (c *creates) accept(ctx context.Context, l *ledger.Ledger, n ledger.NewRun) (ledger.Run, bool, error) {
+// accept returns when all runs have their answers. Each has its own.
+func (c *creates) accept(ctx context.Context, l *ledger.Ledger, runs []ledger.NewRun) []ledger.Accepted {
+	out := make([]ledger.Accepted, len(runs))
 	if err := ctx.Err(); err != nil {
-		return ledger.Run{}, false, err
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
 	}
-	one := &create{run: n, lead: make(chan struct{}), done: make(chan struct{})}
+	all := make([]*create, len(runs))
+	for i := range runs {
+		all[i] = &create{run: runs[i], lead: make(chan struct{}), done: make(chan struct{})}
+	}
 	c.mu.Lock()
-	c.waiting = append(c.waiting, one)
-	if !c.writing {
+	c.waiting = append(c.waiting, all...)
+	if !c.writing && len(all) > 0 {
 		c.writing = true
-		close(one.lead)
+		close(all[0].lead)
 	}
 	c.mu.Unlock()
-	select {
-	case <-one.done:
-	case <-one.lead:
-		c.write(ctx, l)
+	for i, one := range all { // in the order in which they wait: the one that is to lead comes before those that are not done
+		select {
+		case <-one.done:
+		case <-one.lead:
+			c.write(ctx, l)
+		}
+		if out[i] = one.out; one.err != nil {
+			out[i].Err = one.err
+		}
 	}
-	if one.err != nil {
-		return ledger.Run{}, false, one.err
-	}
-	return one.out.Run, one.out.Created, one.out.Err
+	return out
 }
 
 // write accepts what waits, the caller's own among it, and has one of those that came meanwhile go

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -276,29 +277,51 @@ func within(ctx context.Context, t *tx, q core.Quota, tenant, query string) erro
 	return nil
 }
 
-// Accepted finds the run in scope that was accepted with a key, as NewRun.Key. A run of another request is core.ErrConflict.
-func (l *Ledger) Accepted(ctx context.Context, s Scope, key string, request []byte) (Run, error) {
+// Asked is a request that may have been accepted before: NewRun.Key and NewRun.Request of it.
+type Asked struct {
+	Key     string
+	Request []byte
+}
+
+// AcceptedBefore finds the runs in scope that were accepted with the keys of requests, in their
+// order. No such run is core.ErrNotFound, a run of another request core.ErrConflict.
+func (l *Ledger) AcceptedBefore(ctx context.Context, s Scope, all ...Asked) ([]Accepted, error) {
+	keys := make([]string, len(all))
+	for i := range all {
+		keys[i] = all[i].Key
+	}
 	q := &query{d: l.db.dialect}
-	q.where("idempotency = ?", key)
+	q.whereAny("idempotency", keys)
 	s.filter(q, "tenant")
-	rows, err := l.db.rows(ctx, q.text(`SELECT `+runColumns+` FROM runs`, "tenant", Page{Limit: 1}), q.args...)
-	runs, err := collect(rows, err, scanRun)
+	type found struct {
+		run     Run
+		request []byte
+	}
+	runs := map[string]found{}
+	rows, err := l.db.rows(ctx, `SELECT idempotency, request, `+runColumns+` FROM runs WHERE `+strings.Join(q.conds, " AND ")+` ORDER BY tenant DESC`, q.args...)
+	_, err = collect(rows, err, func(row scanner) (key string, err error) {
+		var f found
+		f.run, err = scanRun(ahead{row, []any{&key, &f.request}})
+		runs[key] = f
+		return key, err
+	})
 	if err != nil {
-		return Run{}, translate("look for the key of a request", err)
+		return nil, translate("look for the keys of requests", err)
 	}
-	if len(runs) == 0 {
-		return Run{}, fmt.Errorf("no run was accepted with the key: %w", core.ErrNotFound)
+	out := make([]Accepted, len(all))
+	for i, asked := range all {
+		had, ok := runs[asked.Key]
+		n := NewRun{Tenant: had.run.Tenant, Playbook: had.run.Playbook, Request: asked.Request}
+		switch {
+		case !ok:
+			out[i].Err = fmt.Errorf("no run was accepted with the key: %w", core.ErrNotFound)
+		case !bytes.Equal(had.request, n.hash()):
+			out[i].Err = fmt.Errorf("the key was used for another request: %w", core.ErrConflict)
+		default:
+			out[i].Run = had.run
+		}
 	}
-	run := runs[0]
-	var had []byte
-	if err := l.db.row(ctx, `SELECT request FROM runs WHERE seq = $1`, run.seq).Scan(&had); err != nil {
-		return Run{}, translate("look for the key of a request", err)
-	}
-	n := NewRun{Tenant: run.Tenant, Playbook: run.Playbook, Request: request}
-	if !bytes.Equal(had, n.hash()) {
-		return Run{}, fmt.Errorf("the key was used for another request: %w", core.ErrConflict)
-	}
-	return run, nil
+	return out, nil
 }
 
 // accepted finds the run that stood in the way of an insert, and whether it is the same.

@@ -38,24 +38,39 @@ func (s *Server) repeated(ctx context.Context, by caller, key string, request []
 	if key == "" {
 		return nil, false, nil
 	}
-	scope := by.scope
-	if scope.All() { // keys are found by tenant
-		tenants := []string{""}
-		if set := s.cfg.Catalog.Set(); set != nil {
-			for _, p := range set.Playbooks {
-				tenants = append(tenants, p.Tenant)
-			}
-		}
-		scope = ledger.Tenants(tenants...)
-	}
-	run, err := s.cfg.Ledger.Accepted(ctx, scope, key, request)
-	switch {
-	case errors.Is(err, core.ErrNotFound):
-		return nil, false, nil
-	case errors.Is(err, core.ErrConflict):
-		return nil, false, fmt.Errorf("the Idempotency-Key was used for another request: send this one with another key: %w", core.ErrConflict)
-	case err != nil:
+	before, err := s.cfg.Ledger.AcceptedBefore(ctx, s.scopeOfKeys(by), ledger.Asked{Key: key, Request: request})
+	if err != nil {
 		return nil, false, err
 	}
-	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, true, nil
+	switch run, err := before[0].Run, before[0].Err; {
+	case errors.Is(err, core.ErrNotFound):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, keyed(err)
+	default:
+		return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, true, nil
+	}
+}
+
+// scopeOfKeys is where keys of a caller may have made runs: keys are found by tenant.
+func (s *Server) scopeOfKeys(by caller) ledger.Scope {
+	if !by.scope.All() {
+		return by.scope
+	}
+	tenants := []string{""}
+	if set := s.cfg.Catalog.Set(); set != nil {
+		for _, p := range set.Playbooks {
+			tenants = append(tenants, p.Tenant)
+		}
+	}
+	return ledger.Tenants(tenants...)
+}
+
+// keyed is the error of a create with a key. The ledger knows the key as a digest, which its caller
+// does not.
+func keyed(err error) error {
+	if errors.Is(err, core.ErrConflict) {
+		return fmt.Errorf("the idempotency key was used for another request: send this one with another key: %w", core.ErrConflict)
+	}
+	return err
 }

@@ -45,10 +45,13 @@ const maxEcho = 200
 
 // brief keeps problems from repeating all that was sent: a megabyte of it, or the secrets in it. Short values show what was meant.
 func brief(_ huma.Context, _ string, v any) (any, error) {
-	model, ok := v.(*huma.ErrorModel)
-	if !ok {
-		return v, nil
+	if model, ok := v.(*huma.ErrorModel); ok {
+		shorten(model)
 	}
+	return v, nil
+}
+
+func shorten(model *huma.ErrorModel) {
 	for _, e := range model.Errors {
 		switch sent := e.Value.(type) {
 		case nil, bool, float64, int, int64:
@@ -60,7 +63,6 @@ func brief(_ huma.Context, _ string, v any) (any, error) {
 			e.Value = nil
 		}
 	}
-	return model, nil
 }
 
 // forbidden is what a token's rights do not cover.

@@ -16,9 +16,10 @@ import (
 
 func (s *Server) runs() {
 	handle(s, route{
-		id: "create-run", method: http.MethodPost, path: "/v1/runs", summary: "Run a playbook", role: Operator, status: http.StatusCreated,
+		id: createRun, method: http.MethodPost, path: "/v1/runs", summary: "Run a playbook", role: Operator, status: http.StatusCreated,
 		detail: "The run is durable when this answers; it is put into the queue then, or as soon as the queue is there.",
 	}, s.createRun)
+	handle(s, createRunsRoute(), s.createRuns)
 	handle(s, route{id: "list-runs", method: http.MethodGet, path: "/v1/runs", summary: "List runs, newest first", role: Viewer}, s.listRuns)
 	handle(s, route{id: "get-run", method: http.MethodGet, path: "/v1/runs/{run}", summary: "Show a run", role: Viewer}, s.getRun)
 	handle(s, route{

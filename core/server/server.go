@@ -203,6 +203,7 @@ type route struct {
 	bodyTime                  time.Duration // readBody when zero
 	stream                    bool          // ends when the caller goes away, or with what it follows
 	content                   string        // type of an answer that is no JSON
+	unchecked                 bool          // the operation validates the body
 	raw                       bool          // the body is read by the operation, as it comes: it is never in memory as a whole
 }
 
@@ -219,6 +220,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: {string(r.role)}}}, RejectUnknownQueryParameters: true,
 		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r), s.traced(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
+		SkipValidateBody: r.unchecked,
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = smallBody

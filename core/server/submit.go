@@ -16,6 +16,9 @@ import (
 	"github.com/turnus/turnus/core/tracing"
 )
 
+// createRun is the operation to which keys of new runs belong, whichever route they come by.
+const createRun = "create-run"
+
 func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 	Idempotent
 	Body api.NewRun
@@ -27,25 +30,35 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	key := in.of(by, "create-run")
+	key := in.of(by, createRun)
 	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
 		return answer, err
 	}
-	l, err := s.prepare(ctx, by, in.Body, "", nil)
+	a, err := s.acceptance(ctx, by, in.Body)
 	if err != nil {
 		return nil, err
 	}
-	a := controller.Acceptance{Launch: l, By: by.name, Key: key, Request: request, Criticality: in.Body.Criticality, Paused: in.Body.Paused}
-	if in.Body.FourEyes {
+	a.Key, a.Request = key, request
+	return s.accept(ctx, a)
+}
+
+// acceptance prepares a new run.
+func (s *Server) acceptance(ctx context.Context, by caller, n api.NewRun) (controller.Acceptance, error) {
+	l, err := s.prepare(ctx, by, n, "", nil)
+	if err != nil {
+		return controller.Acceptance{}, err
+	}
+	a := controller.Acceptance{Launch: l, By: by.name, Criticality: n.Criticality, Paused: n.Paused}
+	if n.FourEyes {
 		a.Approvals = 1
 	}
-	return s.accept(ctx, a)
+	return a, nil
 }
 
 func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versioned[api.Run], error) {
 	run, _, err := s.cfg.Controller.Accept(ctx, a)
 	if err != nil {
-		return nil, err
+		return nil, keyed(err)
 	}
 	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
 }

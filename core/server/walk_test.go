@@ -30,6 +30,8 @@ type aim struct {
 	quiet bool
 	// own: the answer is about who asks, and holds nothing of a tenant.
 	own bool
+	// each: it answers 200, with an error of its own for each thing that is refused.
+	each bool
 	// makes: it makes a thing in whatever tenant the body names.
 	status int // of acme's own token; 2xx when zero
 }
@@ -38,6 +40,7 @@ type aim struct {
 // say how it reaches a tenant's things.
 var aims = map[string]aim{
 	"create-run":       {creates: true, body: api.NewRun{Playbook: "acme-patch"}},
+	"create-runs":      {creates: true, each: true, body: api.NewRuns{Runs: []api.KeyedRun{{Key: "k", NewRun: api.NewRun{Playbook: "acme-patch"}}}}},
 	"list-runs":        {list: true},
 	"get-run":          {run: "done"},
 	"replace-run":      {run: "waiting", body: api.NewRun{Playbook: "acme-patch"}},
@@ -209,6 +212,8 @@ func TestEveryRouteRefusesOtherTenants(t *testing.T) {
 			refused = a.status == http.StatusForbidden
 		case o.list:
 			refused = a.status == http.StatusOK && !strings.Contains(a.body, "acme")
+		case o.each:
+			refused = a.status == http.StatusOK && strings.Contains(a.body, `"status":404`) && !strings.Contains(a.body, `"run"`)
 		}
 		if !refused && !o.own || o.own && strings.Contains(a.body, "acme") {
 			t.Errorf("%s %s with another tenant's token: %d %s", o.Method, o.url, a.status, a.body)
@@ -228,6 +233,9 @@ func TestEveryRouteRefusesOtherTenants(t *testing.T) {
 			good = a.status == o.status
 		}
 		if o.list && !strings.Contains(a.body, "acme") {
+			good = false
+		}
+		if o.each && strings.Contains(a.body, `"error"`) {
 			good = false
 		}
 		if !good {
