@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core/api"
 )
 
 // apiBench are the flags of bench api.
@@ -35,6 +37,8 @@ const (
 	apiRecordRate = 5000   // outcomes a second, and
 	apiCreateRate = 20     // runs a second, and
 	apiReadRate   = 10_000 // reads a second, while both of them are measured
+	apiBulkRuns   = 1000   // of one request, over
+	apiBulks      = 4      // connections
 )
 
 // benchAPIEnv tells the re-executed benchmark that it is the server, of which ledger, with how many jobs.
@@ -46,7 +50,8 @@ func benchAPICmd(con *console.Console) *cobra.Command {
 		Use:   "api",
 		Short: "One server's answers per second over a million recorded jobs",
 		Long: `One server's API over recorded jobs: how fast outcomes are recorded, how many runs and jobs it shows in a second, how long
-a create takes while it is asked and records, and how many runs of one host it creates, queues, has worked on and records.
+a create takes while it is asked and records, and how many runs of one host it creates, queues, has worked on and records,
+with a request for each run and with one for 1000.
 The node, in the server's process, does nothing for a job; the queue is in memory. The server is a process of its own that uses two cores. Without --ledger it
 has a new SQLite file, which is removed. A ledger given by --ledger is filled, and left so: the next time it is only read.`,
 		Example: "  turnus bench api --jobs 100000\n  turnus bench api --ledger 'postgres:///bench?host=/run/postgresql' -o json",
@@ -85,6 +90,8 @@ type apiReport struct {
 	Under    float64     `json:"outcomes_per_s_loaded"`
 	OneHost  apiRow      `json:"create_one_host"`         // as fast as the connections ask
 	Finished float64     `json:"finished_one_host_per_s"` // from the first of them to the last that a node has worked on and the ledger has
+	Bulk     apiRow      `json:"create_bulk"`             // requests for apiBulkRuns runs of one host
+	Bulked   float64     `json:"finished_bulk_per_s"`     // as Finished
 	Server   apiServerUp `json:"server"`
 }
 
@@ -142,7 +149,12 @@ func benchAPI(ctx context.Context, con *console.Console, f apiBench) (err error)
 	if err := s.underLoad(ctx, f, both, &out); err != nil {
 		return err
 	}
-	if err := s.oneHost(ctx, f, &out); err != nil {
+	one := s.post("/v1/runs", `{"playbook":"bench","limit":["bench-1"]}`)
+	if out.OneHost, out.Finished, err = s.oneHost(ctx, f, 1, func(int) string { return one }); err != nil {
+		return err
+	}
+	f.connections = min(f.connections, apiBulks)
+	if out.Bulk, out.Bulked, err = s.oneHost(ctx, f, apiBulkRuns, s.bulk); err != nil {
 		return err
 	}
 	if con.Output == "json" {
@@ -173,34 +185,43 @@ func (s *benchAPIProcess) underLoad(ctx context.Context, f apiBench, path func(i
 	return err
 }
 
-// oneHost creates runs of one host over all connections, and waits until all of them are finished and recorded.
-func (s *benchAPIProcess) oneHost(ctx context.Context, f apiBench, out *apiReport) (err error) {
+// bulk is a request for apiBulkRuns runs of one host, with keys that no other request has.
+func (s *benchAPIProcess) bulk(int) string {
+	runs := make([]api.KeyedRun, apiBulkRuns)
+	for i := range runs {
+		runs[i] = api.KeyedRun{Key: rand.Text(), NewRun: api.NewRun{Playbook: "bench", LaunchOptions: api.LaunchOptions{Limit: []string{"bench-1"}}}}
+	}
+	body, _ := json.Marshal(api.NewRuns{Runs: runs}) // nothing in it is refused
+	return s.post("/v1/runs/bulk", string(body))
+}
+
+// oneHost creates runs of one host over all connections, so many with each request, and waits until all of them are finished
+// and recorded.
+func (s *benchAPIProcess) oneHost(ctx context.Context, f apiBench, runs int, request func(int) string) (row apiRow, finished float64, err error) {
 	before, err := s.ended()
 	if err != nil {
-		return err
+		return row, 0, err
 	}
 	begin := time.Now()
-	request := s.post("/v1/runs", `{"playbook":"bench","limit":["bench-1"]}`)
-	if out.OneHost, err = s.ask(ctx, f, 0, func(int) string { return request }); err != nil {
-		return err
+	if row, err = s.ask(ctx, f, 0, request); err != nil {
+		return row, 0, err
 	}
-	made := out.OneHost.Count - out.OneHost.Refused
+	made := (row.Count - row.Refused) * runs
 	for all := 0; all < made; {
 		now, err := s.ended()
 		if err != nil {
-			return err
+			return row, 0, err
 		}
 		if all = now - before; time.Since(begin) > f.during+10*time.Minute {
-			return fmt.Errorf("%d of %d runs are finished after %v", all, made, time.Since(begin).Round(time.Second))
+			return row, 0, fmt.Errorf("%d of %d runs are finished after %v", all, made, time.Since(begin).Round(time.Second))
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return row, 0, context.Cause(ctx)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	out.Finished = float64(made) / time.Since(begin).Seconds()
-	return nil
+	return row, float64(made) / time.Since(begin).Seconds(), nil
 }
 
 // creates makes runs of four hosts at a steady pace over one connection.
@@ -261,6 +282,8 @@ func writeAPIReport(con *console.Console, r apiReport) {
 	row("create a run", r.Creates)
 	fmt.Fprintf(con.Out, "\nruns of one host, queued and worked on meanwhile: %.0f finished and recorded a second\n", r.Finished)
 	row("create a run", r.OneHost)
+	fmt.Fprintf(con.Out, "\nthe same with %d runs in a request: %.0f finished and recorded a second\n", apiBulkRuns, r.Bulked)
+	row("create runs", r.Bulk)
 }
 
 // benchAPIProcess is the measured server.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httputil"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,8 +133,11 @@ func skipAnswer(in *bufio.Reader) (good bool, err error) {
 		case first:
 			good = strings.HasPrefix(text, "HTTP/1.1 200 ") || strings.HasPrefix(text, "HTTP/1.1 201 ")
 		case text == "":
-			if length < 0 {
-				return false, errors.New("an answer without its length")
+			if length < 0 { // a large one comes in chunks, and ends with an empty line
+				if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(in)); err != nil {
+					return false, err
+				}
+				length = len("\r\n")
 			}
 			_, err := in.Discard(length)
 			return good, err
