@@ -64,3 +64,46 @@ func TestRequestsOfOneTransactionThatCollide(t *testing.T) {
 		}
 	}
 }
+
+// Requests that were accepted before are found by their keys, in their order, in scope only.
+func testAcceptedBefore(t *testing.T, b *backend) {
+	l := b.open(t)
+	var runs []ledger.NewRun
+	for _, id := range []string{"a", "b", "c", "d"} {
+		n := newRun(id, "acme", 1)
+		n.Key, n.Request = "key of "+id, []byte(id)
+		runs = append(runs, n)
+	}
+	runs[2].Tenant = "globex"
+	if _, err := l.AcceptAll(t.Context(), runs...); err != nil {
+		t.Fatal(err)
+	}
+	asked := []ledger.Asked{
+		{Key: "key of d", Request: []byte("d")},
+		{Key: "key of e", Request: []byte("e")},
+		{Key: "key of a", Request: []byte("another")},
+		{Key: "key of c", Request: []byte("c")},
+		{Key: "key of a", Request: []byte("a")},
+	}
+	all := ledger.Tenants("acme", "globex")
+	for _, c := range []struct {
+		scope ledger.Scope
+		third error
+	}{{ledger.Tenants("acme"), core.ErrNotFound}, {all, nil}} {
+		out, err := l.AcceptedBefore(t.Context(), c.scope, asked...)
+		if err != nil || len(out) != len(asked) {
+			t.Fatalf("%d answers, %v", len(out), err)
+		}
+		for i, want := range []struct {
+			id  string
+			err error
+		}{{"d", nil}, {"", core.ErrNotFound}, {"", core.ErrConflict}, {"c", c.third}, {"a", nil}} {
+			if got := out[i]; !errors.Is(got.Err, want.err) || want.err == nil && (got.Err != nil || got.Run.ID != want.id) {
+				t.Errorf("request %d: run %q, %v; expected %q, %v", i, got.Run.ID, got.Err, want.id, want.err)
+			}
+		}
+	}
+	if out, err := l.AcceptedBefore(t.Context(), all); err != nil || len(out) != 0 {
+		t.Errorf("of no request: %v, %v", out, err)
+	}
+}

@@ -68,6 +68,7 @@ var conformance = []struct {
 	name string
 	test func(*testing.T, *backend)
 }{
+	{"keys of several requests", testAcceptedBefore},
 	{"accept record read", testAcceptRecordRead},
 	{"accept is idempotent", testAcceptIsIdempotent},
 	{"accept paused", testAcceptPaused},
