@@ -36,7 +36,7 @@ func ReadFiles(paths ...string) (*Files, error) {
 }
 
 // Calendar is the newest valid windows.
-func (f *Files) Book() *admission.Calendar {
+func (f *Files) Calendar() *admission.Calendar {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calendar
@@ -75,7 +75,7 @@ func (f *Files) Poll() (changed bool, err error) {
 	}
 	f.stamp, f.seen = stamp, stamp
 	docs, err := windows.Read(f.paths...)
-	if err != nil || slices.EqualFunc(docs, f.Book().Documents(), sameDocument) {
+	if err != nil || slices.EqualFunc(docs, f.Calendar().Documents(), sameDocument) {
 		return false, err
 	}
 	err = f.take(docs)

@@ -132,7 +132,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		if err != nil {
 			return reported(err)
 		}
-		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Concurrency: f.concurrency, Calendar: f.play.Windows.Book(), Past: past, Types: types})
+		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Concurrency: f.concurrency, Calendar: f.play.Windows.Calendar(), Past: past, Types: types})
 		if err != nil {
 			return err
 		}

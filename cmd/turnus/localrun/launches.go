@@ -94,7 +94,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
-			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Book(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
+			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {

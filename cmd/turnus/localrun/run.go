@@ -132,7 +132,7 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 		q = &savingQueue{Backend: q, c: c}
 	}
 	if f.Play.Windows.files != nil {
-		c.windows = f.Play.Windows.Book
+		c.windows = f.Play.Windows.Calendar
 	}
 	c.approve = approver(con, f.Yes)
 	if f.Events {

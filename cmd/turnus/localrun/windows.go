@@ -35,11 +35,11 @@ func (f *gatingFlags) load() (err error) {
 }
 
 // Calendar is the newest valid windows; nil when none are given.
-func (f *gatingFlags) Book() *admission.Calendar {
+func (f *gatingFlags) Calendar() *admission.Calendar {
 	if f.files == nil {
 		return nil
 	}
-	return f.files.Book()
+	return f.files.Calendar()
 }
 
 // publish gives the windows to the workers, and follows the files until stop is called.
