@@ -34,7 +34,7 @@ const (
 	Blocked   State = "blocked"   // due, but a lock is held by another job
 	Leased    State = "leased"    // a worker has it
 	Retrying  State = "retrying"  // waits for its next attempt
-	Suspended State = "suspended" // parked until a time or an event
+	Suspended State = "suspended" // suspended until a time or an event
 	Done      State = "done"      // has its outcome
 )
 
@@ -48,10 +48,10 @@ const (
 	EvUnblock Event = "unblock" // its lock came free
 	EvReturn  Event = "return"  // given back unstarted, no attempt counted
 	EvRetry   Event = "retry"   // an attempt ended, another follows
-	EvSuspend Event = "suspend" // parked by its job type
+	EvSuspend Event = "suspend" // suspended by its job type
 	EvDue     Event = "due"     // its time or event came
 	EvFinish  Event = "finish"  // outcome recorded
-	EvCancel  Event = "cancel"  // ended by cancel or a spent budget
+	EvCancel  Event = "cancel"  // ended by cancel or a spent threshold
 )
 
 var transitions = map[State]map[Event]State{

@@ -12,7 +12,7 @@ const (
 	Skipped     Outcome = "skipped"     // no step applied to this host
 	RolledBack  Outcome = "rolled_back" // a step failed and the host is as it was before
 	Lost        Outcome = "lost"        // nobody knows what the host saw
-	Cancelled   Outcome = "cancelled"   // ended by an operator or a spent budget before it was done
+	Cancelled   Outcome = "cancelled"   // ended by an operator or a spent threshold before it was done
 )
 
 // Outcomes lists all outcomes in the order in which recaps show them.
@@ -42,5 +42,5 @@ func (o Outcome) Proves() bool {
 }
 
 // CountsAsFailure tells whether the outcome counts against a run's stop_after.
-// Unreachable hosts have a budget of their own; cancelled jobs have none.
+// Unreachable hosts have a threshold of their own; cancelled jobs have none.
 func (o Outcome) CountsAsFailure() bool { return o == Failed || o == RolledBack || o == Lost }

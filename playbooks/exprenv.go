@@ -142,7 +142,7 @@ func environment() []expr.Option {
 		expr.Function("join", joinTexts, new(func([]any, string) string), new(func([]any) string)),
 		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*threshold).round() }, new(func(any) any)),
 		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*threshold).keep(args[1]) }, new(func(any, any) any)),
-		expr.Optimize(false), // it folds ranges into constants, a million elements each, past every budget
+		expr.Optimize(false), // it folds ranges into constants, a million elements each, past every threshold
 		expr.Patch(limits{}),
 	}
 }

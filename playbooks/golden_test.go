@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // TestBadFiles holds the message of every bad file against its golden file.
-// go test ./playbooks -run TestBadFiles -update writes them anew.
+// go test ./playbooks -run TestBadFiles -update writes them again.
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/bad/*.yaml")

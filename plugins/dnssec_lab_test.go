@@ -117,7 +117,7 @@ func (j *rolling) once() bool {
 	return out.Suspended
 }
 
-// until follows the job until stop says so, or it ends. stop sees why the job is parked.
+// until follows the job until stop says so, or it ends. stop sees why the job is suspended.
 func (j *rolling) until(stop func(reason string) bool) *rolling {
 	j.d.t.Helper()
 	limit := time.After(3 * time.Minute)
@@ -137,7 +137,7 @@ func (j *rolling) until(stop func(reason string) bool) *rolling {
 	return j
 }
 
-// in stops when the job is parked in a phase.
+// in stops when the job is suspended in a phase.
 func in(phase string) func(string) bool {
 	return func(reason string) bool { return strings.Contains(reason, phase+":") }
 }

@@ -153,7 +153,7 @@ func (d *firmwareDevice) killed(with sdk.With, at string, after time.Duration) s
 	return second.out.String()
 }
 
-// The worker is killed in the middle of an upload: the next one begins anew, and nothing of the first is left.
+// The worker is killed in the middle of an upload: the next one begins again, and nothing of the first is left.
 func TestLabFirmwareUploadIsCut(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
@@ -180,7 +180,7 @@ func TestLabFirmwareUploadIsCut(t *testing.T) {
 }
 
 // The connection is cut while the device installs: the installation goes on, is found, and is not begun again. A reset
-// of the device then is another thing: what was cut off is installed anew, into the slot that does not run.
+// of the device then is another thing: what was cut off is installed again, into the slot that does not run.
 func TestLabFirmwareInstallationIsCut(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)

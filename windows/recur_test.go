@@ -266,7 +266,7 @@ func TestFaultW4RecurrenceProperty(t *testing.T) {
 		drawn, text := drawRecurrence(t)
 		rule, err := parseRRule(text)
 		if err != nil {
-			t.Skip()
+			return // the dialect refuses it
 		}
 		admitted++
 		if walks[drawn.weekStart] == nil {

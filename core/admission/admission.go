@@ -22,7 +22,7 @@ const (
 // Question asks about one host.
 type Question struct {
 	Set  string        // name of the window set; "" is a host without one: closed
-	Need time.Duration // of the gated steps that are left, rollback included; 0 is unknown: an error
+	Need time.Duration // of the steps with a window that are left, rollback included; 0 is unknown: an error
 	// What approvals may be bound to, as sha256:HEX; see ChangeHash and TargetsHash.
 	Change, Targets string
 	Missed          int // windows that the job was given and could not use

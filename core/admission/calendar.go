@@ -14,7 +14,7 @@ import (
 const (
 	// Ahead is how far a book looks, in days.
 	Ahead = windows.DefaultDays
-	// A horizon is worked out anew when less than this is left of it.
+	// A horizon is worked out again when less than this is left of it.
 	leastAhead = 300 * 24 * time.Hour
 	// maxKept bounds the sets that are kept compiled, a variant for each bound approval.
 	maxKept = 4096

@@ -9,9 +9,9 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Options say what of a playbook is gated.
+// Options say what of a playbook waits for a window.
 type Options struct {
-	Check bool // nothing is changed, so nothing is gated
+	Check bool // nothing is changed, so nothing waits for a window
 	// Disruptive tells whether a job type is.
 	Disruptive func(uses string) bool
 	// Selected tells whether a step with these tags runs; nil is all of them.
@@ -60,7 +60,7 @@ func NewSteps(p *playbooks.Playbook, o Options) *Steps {
 // Len is how many steps the playbook has.
 func (s *Steps) Len() int { return len(s.list) }
 
-// Any tells whether a step is gated.
+// Any tells whether a step waits for a window.
 func (s *Steps) Any() bool {
 	for _, one := range s.list {
 		if one.window != "" {
@@ -70,7 +70,7 @@ func (s *Steps) Any() bool {
 	return false
 }
 
-// Check returns playbooks.Diagnostics: each gated step whose need is not known.
+// Check returns playbooks.Diagnostics: each step with a window whose need is not known.
 func (s *Steps) Check(p *playbooks.Playbook) error {
 	var all playbooks.Diagnostics
 	for i, one := range s.list {
@@ -114,7 +114,7 @@ func (s *Steps) Hosts(hosts []core.Host) map[string][]string {
 	return out
 }
 
-// First is the first step at or after i that is gated; len of the playbook's steps if none is.
+// First is the first step at or after i that waits for a window; len of the playbook's steps if none is.
 func (s *Steps) First(i int) int {
 	for ; i < len(s.list); i++ {
 		if s.list[i].window != "" {
@@ -134,7 +134,7 @@ func (s *Steps) AtOnce() bool {
 	return true
 }
 
-// Need is the time that must fit when step i begins: that of the gated steps of its set from i
+// Need is the time that must fit when step i begins: that of the steps with a window of its set from i
 // on, and of what runs between them. Zero is not known.
 func (s *Steps) Need(i int, h core.Host) time.Duration {
 	set, windowed := s.Set(i, h)

@@ -16,7 +16,7 @@ const (
 	Queued    Phase = "queued"
 	Active    Phase = "active"
 	Paused    Phase = "paused"
-	Stopped   Phase = "stopped" // its budget is spent, or a job was lost
+	Stopped   Phase = "stopped" // its threshold is reached, or a job was lost
 	Cancelled Phase = "cancelled"
 	Finished  Phase = "finished"
 )

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 type site struct {
 	testing.TB
 	url, outputs string
-	ring         *keyring.Ring // nil seals nothing
+	ring         *keyring.Ring // nil encrypts nothing
 	ledger       *ledger.Ledger
 }
 

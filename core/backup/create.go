@@ -19,7 +19,7 @@ type Options struct {
 	Objects *blob.Bucket // of large outputs; nil leaves them out
 	Where   string       // a folder, s3://BUCKET, or FILE.zip
 	Program string       // version of this program
-	// ReadData reads the objects of earlier backups, too, and copies anew those whose bytes are not what they were; else sizes are compared.
+	// ReadData reads the objects of earlier backups, too, and copies again those whose bytes are not what they were; else sizes are compared.
 	ReadData bool
 	// Reported, which may be nil, is told what is begun.
 	Reported func(what string)

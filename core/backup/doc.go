@@ -8,7 +8,7 @@
 //	20261122-093000-ab12cd/objects.ndjson.zst the large outputs that belong to it
 //	objects/KEY                               these, each once for all backups of the place
 //
-// Rows and objects are carried as they are stored, sealed ones sealed; the manifest names the keys. What was read is compared with
+// Rows and objects are carried as they are stored, encrypted ones encrypted; the manifest names the keys. What was read is compared with
 // the sizes and hashes of the manifest before it counts.
 //
 // It must not know what rows mean, but for which objects they name; nor who may do what.

@@ -25,7 +25,7 @@ type Manifest struct {
 	Schema   int           `json:"schema"`  // of the ledger's tables
 	Database string        `json:"database"`
 	Tables   []Table       `json:"tables"`
-	Keys     []string      `json:"keys,omitempty"`    // of the key ring that it is sealed with: without them it cannot be read after a restore
+	Keys     []string      `json:"keys,omitempty"`    // of the key ring that it is encrypted with: without them it cannot be read after a restore
 	Audit    ledger.Anchor `json:"audit"`             // the end of the audit log
 	Outputs  *Outputs      `json:"outputs,omitempty"` // nil: left out
 }
@@ -48,7 +48,7 @@ type Outputs struct {
 	Objects int64 `json:"objects"`
 	Size    int64 `json:"size"` // bytes of all
 	New     int64 `json:"new"`  // that were not in the place before
-	// Damaged are objects that the place had from an earlier backup and has anew: their bytes were others than then, or could not be read.
+	// Damaged are objects that the place had from an earlier backup and has again: their bytes were others than then, or could not be read.
 	Damaged int64 `json:"damaged,omitempty"`
 	// Missing are objects that the ledger named and the bucket had not: removed with their run while the backup was made.
 	Missing int64 `json:"missing"`

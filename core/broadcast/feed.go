@@ -65,7 +65,7 @@ func ParseCursor(s string) (Cursor, error) {
 }
 
 // Lost is how many messages a follower did not get that asked with cursor and was given n messages and next: they
-// had gone before it came for them. Of a topic that was gone and began anew, it counts those of the new beginning.
+// had gone before it came for them. Of a topic that was gone and began again, it counts those of the new beginning.
 func Lost(cursor, next string, n int) int {
 	from, err1 := ParseCursor(cursor)
 	to, err2 := ParseCursor(next)

@@ -185,7 +185,7 @@ func (l *lab) within(d time.Duration, c *catalog.Catalog, commit string) {
 	}
 }
 
-// A bad commit keeps the last good one, also over a restart and for a server that comes anew, and status says so; the next good
+// A bad commit keeps the last good one, also over a restart and for a server that comes again, and status says so; the next good
 // one heals.
 func TestGitBadCommit(t *testing.T) {
 	fake(t, func(l *lab) {
@@ -261,7 +261,7 @@ func TestFaultW16ARejectedCommitIsOnRecord(t *testing.T) {
 	})
 }
 
-// What is applied by hand holds until the branch moves, over restarts and on servers that come anew.
+// What is applied by hand holds until the branch moves, over restarts and on servers that come again.
 func TestGitAndByHand(t *testing.T) {
 	fake(t, func(l *lab) {
 		r := l.repo()

@@ -346,7 +346,7 @@ const (
 	WaveAsks    EventKind = "wave_asks"    // wave Wave of it, from 0, waits for an approval
 	// Count jobs missed their windows, or nothing fits before they end; Reason is one of theirs.
 	WindowMissed EventKind = "window_missed"
-	// Count jobs are parked until people send the event Reason. It is told again while that lasts.
+	// Count jobs are suspended until people send the event Reason. It is told again while that lasts.
 	StepStalled EventKind = "step_stalled"
 	QueueAway   EventKind = "queue_away" // Err says why
 	QueueBack   EventKind = "queue_back" // after Lasted, in which Count looks at it failed

@@ -439,7 +439,7 @@ func TestAmend(t *testing.T) {
 	})
 }
 
-// A run whose budget is spent is stopped in the ledger too, though its last outcomes come at the same moment.
+// A run whose threshold is reached is stopped in the ledger too, though its last outcomes come at the same moment.
 func TestStoppedRun(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

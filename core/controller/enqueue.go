@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/tracing"
 )
 
-// putIn puts runs into the queue that it lacks, whenever it is poked, and every second.
+// putIn puts runs into the queue that it lacks, whenever it is notified, and every second.
 func (c *Controller) putIn(ctx context.Context) {
 	defer c.putting.End()
 	var refuses core.Outage

@@ -63,7 +63,7 @@ func TestDiffSaysWhatMatters(t *testing.T) {
 }
 
 // An approval that is bound to what the set said is void after an edit; one that was not
-// bound, or is bound anew, is not.
+// bound, or is bound again, is not.
 func TestDiffSaysWhichApprovalsAnEditVoids(t *testing.T) {
 	const sets = "windows/sets.yaml"
 	bare := mustSet(t, good())

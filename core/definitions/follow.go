@@ -37,7 +37,7 @@ type FollowOptions struct {
 	OnStatus func(Status)
 
 	Every      time.Duration // between looks; 1 min when zero. A tenth of it is jitter
-	MinGap     time.Duration // between looks, however often it is poked; 2 s when zero
+	MinGap     time.Duration // between looks, however often it is notified; 2 s when zero
 	Timeout    time.Duration // of one fetch; 2 min when zero
 	MaxBackoff time.Duration // between looks while the remote is away; 5 min when zero
 	Depth      int           // commits that are fetched; 50 when zero
@@ -87,7 +87,7 @@ type Status struct {
 	Seen       time.Time `json:"seen,omitzero"` // when the repository last answered
 	Failures   int       `json:"failures"`      // looks in a row without an answer
 	Polls      int       `json:"looks"`         // since the start
-	Next       time.Time `json:"next,omitzero"` // the next look, unless it is poked
+	Next       time.Time `json:"next,omitzero"` // the next look, unless it is notified
 }
 
 // Follower follows one branch. Run does the work; the other methods may be called by any
@@ -229,7 +229,7 @@ func (f *Follower) lock() (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil // which unlocks
 }
 
-// prepare makes the mirror. One that git does not know any more is made anew: it is a copy.
+// prepare makes the mirror. One that git does not know any more is made again: it is a copy.
 func (f *Follower) prepare(ctx context.Context) error {
 	if err := f.trees.open(); err != nil {
 		return err
@@ -314,7 +314,7 @@ func (f *Follower) restore(ctx context.Context) {
 func (f *Follower) origin() string     { return f.g.remote.address + "\n" + f.o.Branch + "\n" }
 func (f *Follower) originFile() string { return filepath.Join(f.o.Dir, "origin") }
 
-// rest waits for the next look: the interval, or a poke after the least gap.
+// rest waits for the next look: the interval, or a notify after the least gap.
 func (f *Follower) rest(ctx context.Context, began time.Time) {
 	f.mu.Lock()
 	wait := f.o.Every + time.Duration(rand.Float64()*float64(f.o.Every)/10) //nolint:gosec // jitter
@@ -344,7 +344,7 @@ func (f *Follower) rest(ctx context.Context, began time.Time) {
 	}
 }
 
-// Notify asks for a look soon. It never blocks; many pokes are one look.
+// Notify asks for a look soon. It never blocks; many notifies are one look.
 func (f *Follower) Notify() {
 	select {
 	case f.notify <- struct{}{}:

@@ -239,7 +239,7 @@ func TestFollowRemembersOverARestart(t *testing.T) {
 	w.state(Unreachable)
 	w.stop()
 
-	// Another branch of the same folder begins anew: what held was of the other.
+	// Another branch of the same folder begins again: what held was of the other.
 	if err := os.Rename(r.dir+".away", r.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestFollowIsAloneInItsFolder(t *testing.T) {
 	}
 }
 
-// A storm of pokes becomes few looks: one that runs, one after it.
+// A storm of notifies becomes few looks: one that runs, one after it.
 func TestNotifiesAreCoalesced(t *testing.T) {
 	r := newRepo(t, good())
 	w := follow(t, r.dir, func(o *FollowOptions) { o.MinGap = 300 * time.Millisecond })

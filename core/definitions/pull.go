@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// maxPacks is how many packs the mirror may hold before it is packed anew.
+// maxPacks is how many packs the mirror may hold before it is packed again.
 const maxPacks = 8
 
 // maxBroken is how many fetches in a row may fail before the mirror itself is looked at.

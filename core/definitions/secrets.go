@@ -78,7 +78,7 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	}
 }
 
-// diffSecrets says which names come, go and change; of a sealed value only that it did.
+// diffSecrets says which names come, go and change; of an encrypted value only that it did.
 func diffSecrets(before, after *Set) []Change {
 	byName := func(s *Set) map[string]*secrets.Entry {
 		out := make(map[string]*secrets.Entry, len(s.Secrets))

@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core/secrets"
 )
 
-// encryptedFile is a file with one sealed secret, and its two parts.
+// encryptedFile is a file with one encrypted secret, and its two parts.
 func encryptedFile(t *testing.T, value string) (text, public, encrypted string) {
 	t.Helper()
 	_, public, err := secrets.NewIdentity()

@@ -165,7 +165,7 @@ func TestOnlyAHostThatSucceededProvesAWave(t *testing.T) {
 	}
 }
 
-// Edited windows show: the next opening is told anew.
+// Edited windows show: the next opening is told again.
 func TestNextOpeningIsReportedAnew(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()

@@ -18,7 +18,7 @@ import (
 // Key describes one key of a ring, without the key itself.
 type Key struct {
 	ID      ID
-	Primary bool // it is sealed with; the others only open
+	Primary bool // it is encrypted with; the others only open
 }
 
 // describe lists the keys that are enabled.
@@ -41,7 +41,7 @@ func Keys(path string) ([]Key, error) {
 	return describe(h), nil
 }
 
-// New makes a ring's file with one key, and returns that. A file that is there is core.ErrConflict: what was sealed
+// New makes a ring's file with one key, and returns that. A file that is there is core.ErrConflict: what was encrypted
 // with its keys could never be opened again.
 func New(path string) (ID, error) {
 	m := keyset.NewManager()
@@ -68,7 +68,7 @@ func Add(path string) (ID, error) {
 	return ID(id), err
 }
 
-// Promote makes a key the one that is sealed with. A key that the ring has not is core.ErrNotFound.
+// Promote makes a key the one that is encrypted with. A key that the ring has not is core.ErrNotFound.
 func Promote(path string, id ID) error {
 	return change(path, func(m *keyset.Manager) error {
 		if err := m.SetPrimary(uint32(id)); err != nil {
@@ -78,7 +78,7 @@ func Promote(path string, id ID) error {
 	})
 }
 
-// Retire takes a key out of the ring: what is sealed with it can then not be opened. The key that is sealed with is
+// Retire takes a key out of the ring: what is encrypted with it can then not be opened. The key that is encrypted with is
 // core.ErrConflict, one that the ring has not core.ErrNotFound.
 func Retire(path string, id ID) error {
 	keys, err := Keys(path)

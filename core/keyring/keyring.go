@@ -1,7 +1,7 @@
-// Package keyring owns the keys that bytes are sealed with before they leave a process: the file that holds them, sealing and opening
-// with AES-256-GCM (a Tink keyset), and what ties sealed bytes to their place. A file that changes is read again: rotation needs no restart.
+// Package keyring owns the keys that bytes are encrypted with before they leave a process: the file that holds them, encrypting and opening
+// with AES-256-GCM (a Tink keyset), and what ties encrypted bytes to their place. A file that changes is read again: rotation needs no restart.
 //
-// It must not know what is sealed, nor where sealed bytes are kept.
+// It must not know what is encrypted, nor where encrypted bytes are kept.
 package keyring
 
 import (
@@ -26,29 +26,29 @@ import (
 
 // Why bytes cannot be opened.
 var (
-	// ErrNoKey: they are sealed with a key that this process has not: it has no ring, or its ring lacks the key. Another process, or this
+	// ErrNoKey: they are encrypted with a key that this process has not: it has no ring, or its ring lacks the key. Another process, or this
 	// one once its file has the key, can open them.
 	ErrNoKey = fmt.Errorf("its key is not here: %w", core.ErrUnavailable)
-	// ErrPlain: they are not sealed, and this process has a ring.
+	// ErrPlain: they are not encrypted, and this process has a ring.
 	ErrPlain = fmt.Errorf("it is not sealed: %w", core.ErrInvalid)
-	// ErrTampered: they were changed or cut, or were sealed for another place.
+	// ErrTampered: they were changed or cut, or were encrypted for another place.
 	ErrTampered = fmt.Errorf("it is not what was sealed for this place: %w", core.ErrInvalid)
 )
 
-// Sealed bytes are a header, and behind it what Tink's AES-GCM writes: nonce, ciphertext, tag. The header's first byte begins no text in
+// Encrypted bytes are a header, and behind it what Tink's AES-GCM writes: nonce, ciphertext, tag. The header's first byte begins no text in
 // UTF-8, no zstd frame and none of the ledger's forms; the third, with the key's number behind it, is Tink's own prefix.
 const (
 	magic   = 0xf5
 	version = 1
 	tinkID  = 1
 
-	// HeaderBytes is how many bytes tell that bytes are sealed, and with which key.
+	// HeaderBytes is how many bytes tell that bytes are encrypted, and with which key.
 	HeaderBytes = 7
-	// Overhead is how many bytes longer sealed bytes are.
+	// Overhead is how many bytes longer encrypted bytes are.
 	Overhead = HeaderBytes + 12 + 16
 )
 
-// ID names a key. It is no secret: sealed bytes begin with it.
+// ID names a key. It is no secret: encrypted bytes begin with it.
 type ID uint32
 
 // String is eight hexadecimal digits.
@@ -63,12 +63,12 @@ func ParseID(s string) (ID, error) {
 	return ID(id), nil
 }
 
-// Header is what all bytes begin with that are sealed with the key.
+// Header is what all bytes begin with that are encrypted with the key.
 func (id ID) Header() []byte {
 	return binary.BigEndian.AppendUint32([]byte{magic, version, tinkID}, uint32(id))
 }
 
-// KeyOf tells with which key bytes are sealed; ok is false for bytes that are not. HeaderBytes of them are enough.
+// KeyOf tells with which key bytes are encrypted; ok is false for bytes that are not. HeaderBytes of them are enough.
 func KeyOf(b []byte) (id ID, ok bool) {
 	if len(b) < HeaderBytes || b[0] != magic || b[1] != version || b[2] != tinkID {
 		return 0, false
@@ -76,7 +76,7 @@ func KeyOf(b []byte) (id ID, ok bool) {
 	return ID(binary.BigEndian.Uint32(b[3:])), true
 }
 
-// Context names the place that bytes are sealed for: its parts, from the general to the particular. Another list of parts is another place.
+// Context names the place that bytes are encrypted for: its parts, from the general to the particular. Another list of parts is another place.
 func Context(parts ...string) []byte {
 	n := 0
 	for _, p := range parts {
@@ -91,7 +91,7 @@ func Context(parts ...string) []byte {
 
 // Options guide Open. The zero value is right for a service at work.
 type Options struct {
-	// AcceptPlain opens bytes that are not sealed as they are: while a service that had no ring gets one.
+	// AcceptPlain opens bytes that are not encrypted as they are: while a service that had no ring gets one.
 	AcceptPlain bool
 	// Reported is called when the file was read again; nil tells nobody. It must not block.
 	Reported func(string)
@@ -99,7 +99,7 @@ type Options struct {
 	Refused func(string)
 }
 
-// Ring seals and opens. A nil Ring seals nothing: what it is given comes back as it is, and what is sealed it cannot open.
+// Ring encrypts and opens. A nil Ring encrypts nothing: what it is given comes back as it is, and what is encrypted it cannot open.
 // Methods are safe for concurrent use.
 type Ring struct {
 	path  string
@@ -193,7 +193,7 @@ func (r *Ring) current(now bool) *keys {
 	if now {
 		old = atOnce
 	}
-	if !r.watch.Due(old) { // sealing asks each time: without a lock
+	if !r.watch.Due(old) { // encrypting asks each time: without a lock
 		return r.keys.Load()
 	}
 	r.mu.Lock()
@@ -217,25 +217,25 @@ func (r *Ring) current(now bool) *keys {
 }
 
 // follows tells whether a ring may come after another while a process works: a rotation always keeps a key. What a service
-// seals with the ring of another one nobody could open when the right file is back.
+// encrypts with the ring of another one nobody could open when the right file is back.
 func (k *keys) follows(had *keys) bool {
 	return slices.ContainsFunc(k.ids, func(id ID) bool { return slices.Contains(had.ids, id) })
 }
 
-// Encrypt seals bytes for a place. Sealed twice, the same bytes are others.
+// Encrypt encrypts bytes for a place. Encrypted twice, the same bytes are others.
 func (r *Ring) Encrypt(plain, context []byte) []byte {
 	if r == nil {
 		return plain
 	}
 	text, err := r.current(false).aead.Encrypt(plain, context)
 	if err != nil {
-		panic(fmt.Sprintf("keyring: seal %d bytes: %v", len(plain), err)) // only more than AES-GCM can seal, 64 GiB, is refused
+		panic(fmt.Sprintf("keyring: seal %d bytes: %v", len(plain), err)) // only more than AES-GCM can encrypt, 64 GiB, is refused
 	}
 	out := make([]byte, 0, len(text)+2)
 	return append(append(out, magic, version), text...)
 }
 
-// Open opens bytes that were sealed for the place. Errors wrap ErrNoKey, ErrPlain or ErrTampered.
+// Open opens bytes that were encrypted for the place. Errors wrap ErrNoKey, ErrPlain or ErrTampered.
 func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
 	id, ok := KeyOf(encrypted)
 	switch {
@@ -264,10 +264,10 @@ func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// AcceptsPlain tells whether bytes that are not sealed are opened as they are. A nil Ring accepts nothing else.
+// AcceptsPlain tells whether bytes that are not encrypted are opened as they are. A nil Ring accepts nothing else.
 func (r *Ring) AcceptsPlain() bool { return r == nil || r.opt.AcceptPlain }
 
-// Primary is the key that is sealed with now; ok is false for a nil Ring.
+// Primary is the key that is encrypted with now; ok is false for a nil Ring.
 func (r *Ring) Primary() (id ID, ok bool) {
 	if r == nil {
 		return 0, false
@@ -275,7 +275,7 @@ func (r *Ring) Primary() (id ID, ok bool) {
 	return r.current(false).primary, true
 }
 
-// Find calls found for every header of sealed bytes anywhere in b, as of values that are packed together. Random bytes look like one once
+// Find calls found for every header of encrypted bytes anywhere in b, as of values that are packed together. Random bytes look like one once
 // in sixteen million: a key that nobody knows may be none.
 func Find(b []byte, found func(ID)) {
 	start := []byte{magic, version, tinkID}

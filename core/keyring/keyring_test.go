@@ -135,7 +135,7 @@ func TestWithoutARingNothingIsEncryptedAndNothingEncryptedIsOpened(t *testing.T)
 	}
 }
 
-// With the negative control: the switch for migrations takes what is not sealed.
+// With the negative control: the switch for migrations takes what is not encrypted.
 func TestPlainBytesAreRefused(t *testing.T) {
 	path, _ := newFile(t)
 	if got, err := open(t, path, keyring.Options{}).Open(plain, here); !errors.Is(err, keyring.ErrPlain) {
@@ -271,7 +271,7 @@ func TestWrongFilesAreRefused(t *testing.T) {
 	}
 }
 
-// span reads a part of a sealed object as a bucket would give it.
+// span reads a part of an encrypted object as a bucket would give it.
 func span(k keyring.ObjectKey, encrypted []byte, size, offset, length int64) ([]byte, error) {
 	from, n := keyring.Span(size, offset, length)
 	if from > int64(len(encrypted)) {
@@ -333,7 +333,7 @@ func TestAnObjectThatWasChangedIsNotRead(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
-	// It ends earlier by its row, too: the segment that is then the last one is not sealed as such.
+	// It ends earlier by its row, too: the segment that is then the last one is not encrypted as such.
 	if _, err := span(k, encrypted, 2*segment, 0, 2*segment); !errors.Is(err, keyring.ErrTampered) {
 		t.Errorf("made shorter by its row: %v", err)
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// An object is too large to be sealed at once, and parts of it are read. It has a key of its own, which is sealed with the ring and kept where
-// the object's name is: another key of the ring seals those 32 bytes anew, and the object stays as it is.
+// An object is too large to be encrypted at once, and parts of it are read. It has a key of its own, which is encrypted with the ring and kept where
+// the object's name is: another key of the ring encrypts those 32 bytes again, and the object stays as it is.
 //
-// It is a row of segments, each sealed with AES-256-GCM under its number and whether it is the last: none can be left out,
+// It is a row of segments, each encrypted with AES-256-GCM under its number and whether it is the last: none can be left out,
 // moved, put in from another object, or cut off at the end unseen.
 const (
-	// ObjectSegment is how many bytes of an object are sealed together.
+	// ObjectSegment is how many bytes of an object are encrypted together.
 	ObjectSegment = 64 << 10
 	tagBytes      = 16
 )
@@ -64,7 +64,7 @@ func nonce(segment int64, last bool) []byte {
 	return b
 }
 
-// Encrypt gives the bytes of r sealed, as they are read.
+// Encrypt gives the bytes of r encrypted, as they are read.
 func (k ObjectKey) Encrypt(r io.Reader) io.Reader {
 	return &encrypter{gcm: k.gcm(), from: r, plain: make([]byte, 0, ObjectSegment+1)}
 }
@@ -72,8 +72,8 @@ func (k ObjectKey) Encrypt(r io.Reader) io.Reader {
 type encrypter struct {
 	gcm     cipher.AEAD
 	from    io.Reader
-	plain   []byte // read and not sealed; a byte more than a segment tells that it is not the last
-	out     []byte // sealed and not given out
+	plain   []byte // read and not encrypted; a byte more than a segment tells that it is not the last
+	out     []byte // encrypted and not given out
 	segment int64
 	done    bool
 }
@@ -102,7 +102,7 @@ func (s *encrypter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Span is where the sealed bytes are that hold length bytes from offset of an object of size bytes, all of them not sealed.
+// Span is where the encrypted bytes are that hold length bytes from offset of an object of size bytes, all of them not encrypted.
 func Span(size, offset, length int64) (from, n int64) {
 	if length <= 0 {
 		return 0, 0
@@ -113,13 +113,13 @@ func Span(size, offset, length int64) (from, n int64) {
 	return first * encrypted, end - first*encrypted
 }
 
-// EncryptedSize is how many bytes an object of size bytes has when it is sealed.
+// EncryptedSize is how many bytes an object of size bytes has when it is encrypted.
 func EncryptedSize(size int64) int64 { return size + (lastSegment(size)+1)*tagBytes }
 
 func lastSegment(size int64) int64 { return max(size-1, 0) / ObjectSegment }
 
 // Open gives length bytes from offset of an object of size bytes; r has what Span says, and is closed with what is returned. Reading
-// gives ErrTampered where the object is not what was sealed; memory is that of one segment.
+// gives ErrTampered where the object is not what was encrypted; memory is that of one segment.
 func (k ObjectKey) Open(r io.ReadCloser, size, offset, length int64) io.ReadCloser {
 	first := offset / ObjectSegment
 	return &opener{gcm: k.gcm(), from: r, segment: first, last: lastSegment(size), size: size, skip: offset - first*ObjectSegment, left: length,

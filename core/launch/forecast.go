@@ -39,9 +39,9 @@ type Estimate struct {
 	Windows []HostWindow
 }
 
-// HostWindow is what the first gated step of a host waits for.
+// HostWindow is what the first step with a window of a host waits for.
 type HostWindow struct {
-	Set    *windows.Compiled // nil: none is gated
+	Set    *windows.Compiled // nil: none waits for a window
 	Need   time.Duration
 	Reason string // why it cannot start at once
 }
@@ -125,7 +125,7 @@ type stager struct {
 	launch   *Launch
 	at       time.Time
 	times    []StepTime
-	steps    *admission.Steps // nil: nothing is gated
+	steps    *admission.Steps // nil: nothing waits for a window
 	calendar *admission.Calendar
 	from     int                       // step: a pass of the run, see Turns
 	to       int                       // the step behind it
@@ -138,7 +138,7 @@ type question struct {
 	need time.Duration
 }
 
-// of is what a host's job does. Each gated step asks its window anew, and so begins a stage.
+// of is what a host's job does. Each step with a window asks its window again, and so begins a stage.
 func (w *stager) of(h core.Host) *forecast.Work {
 	if work := w.work[h.WindowSet]; work != nil {
 		return work

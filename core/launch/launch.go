@@ -51,12 +51,12 @@ type Options struct {
 	// that is neither here nor in Secrets is core.ErrInvalid. Nil: a name that is not in Secrets is left to the node to find.
 	NodeSecrets []string
 
-	// Windows are the service windows that gated steps keep to; nil gates nothing.
+	// Windows are the service windows that steps with a window keep to; nil gates nothing.
 	Windows *admission.Calendar
-	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.Unfit. Without
+	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without
 	// it they are an *UnfitError.
 	SkipNoWindow bool
-	// Need is the time that a gated step without needs: takes, learned from earlier runs; nil,
+	// Need is the time that a step with a window without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
 	Need func(playbook, step, uses string) (time.Duration, bool)
 	// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's approval; nil: none do.

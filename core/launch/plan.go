@@ -53,7 +53,7 @@ type PlanStep struct {
 	Secrets []string `json:"secrets,omitempty"`
 	Notify  []string `json:"notify,omitempty"` // handlers
 	Flush   bool     `json:"flush,omitempty"`  // pending handlers run before it
-	After   string   `json:"after,omitempty"`  // all_hosts or remaining_hosts: a barrier, behind which the waves begin anew
+	After   string   `json:"after,omitempty"`  // all_hosts or remaining_hosts: a barrier, behind which the waves begin again
 }
 
 // PlanWave is one wave.

@@ -35,7 +35,7 @@ type Planned struct {
 	Last time.Time     `json:"last"` // the latest one
 }
 
-// Missed tells whether a job that comes to its first gated step at now, and is told to wait, has
+// Missed tells whether a job that comes to its first step with a window at now, and is told to wait, has
 // missed the window that it was planned for. A job that had to wait for its wave, or for a step before, has
 // not where it came too late for it: only where it could have started, were it not for an edit.
 func (g *Admission) Missed(index int, q admission.Question, now time.Time) bool {
@@ -202,7 +202,7 @@ func (o Options) disruptive(uses string) bool {
 	return !known || t.Disruptive
 }
 
-// fix writes down what approvals are bound to and what was learned, and returns what is gated.
+// fix writes down what approvals are bound to and what was learned, and returns what waits for a window.
 func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 	p := l.Playbook
 	change, err := admission.ChangeHash(p.Source, o.Vars)
@@ -299,7 +299,7 @@ func (l *Launch) starts(hosts []core.Host, steps *admission.Steps, o Options) (m
 	return starts, noWindow, nil
 }
 
-// start is when a host may begin its first gated step, or why a step of its will never begin.
+// start is when a host may begin its first step with a window, or why a step of its will never begin.
 func (s *starter) start(h core.Host) (start Start, noWindow string, err error) {
 	first := s.steps.First(0)
 	var seen []string

@@ -185,7 +185,7 @@ func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (
 // VerifyAudit reads the whole log and tells, with ErrTampered and the first place, whether
 // anything in it was changed, removed or put in, or differs from an anchor that was kept. The
 // answer is the anchor of the last entry. Whoever can write to the database and
-// computes all hashes anew is found by an anchor only.
+// computes all hashes again is found by an anchor only.
 func (l *Ledger) VerifyAudit(ctx context.Context, kept ...Anchor) (Anchor, error) {
 	last := Anchor{Hash: make([]byte, sha256.Size)}
 	// First the head, so that entries written meanwhile are only more than it says.

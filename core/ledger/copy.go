@@ -20,7 +20,7 @@ type Kind string
 const (
 	Integer Kind = "integer" // int64
 	Text    Kind = "text"    // string
-	Bytes   Kind = "bytes"   // []byte, as it is stored: packed, or sealed
+	Bytes   Kind = "bytes"   // []byte, as it is stored: packed, or encrypted
 )
 
 // Column is one column of a Table.
@@ -141,10 +141,10 @@ func (c *Copy) Rows(ctx context.Context, t Table, each func(row []any) error) (n
 	return n, translate("copy table "+t.Name, rows.Err())
 }
 
-// Keys are those that something is sealed with of what Rows has handed out so far: without them it cannot be read. No ring is asked.
+// Keys are those that something is encrypted with of what Rows has handed out so far: without them it cannot be read. No ring is asked.
 func (c *Copy) Keys() []keyring.ID { return slices.Sorted(maps.Keys(c.keys)) }
 
-// noting notes the keys that the rows of a table are sealed with.
+// noting notes the keys that the rows of a table are encrypted with.
 func (c *Copy) noting(t Table) func(row []any) {
 	var at []int
 	for i, col := range t.Columns {

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// What is sealed, as the first part of its place. A job's reason and detail have one place in both tables that hold them.
+// What is encrypted, as the first part of its place. A job's reason and detail have one place in both tables that hold them.
 const (
 	snapshotOf = "ledger.snapshot"
 	queueOf    = "ledger.queue"
@@ -28,7 +28,7 @@ const (
 	markerOf   = "ledger.keyring"
 )
 
-// encrypt packs and seals what is stored in a place. Nothing stays nothing.
+// encrypt packs and encrypts what is stored in a place. Nothing stays nothing.
 func (l *Ledger) encrypt(data []byte, place ...string) []byte {
 	return l.encryptPacked(pack(data), place...)
 }
@@ -65,12 +65,12 @@ func happeningPlace(id, what, fold string) []string {
 	return []string{happenedOf, id, what, fold}
 }
 
-// Texts that are sealed begin with a control character, which no reason does, and the key's number, which a query can count by.
+// Texts that are encrypted begin with a control character, which no reason does, and the key's number, which a query can count by.
 const encryptedText = "\x01sealed "
 
 const encryptedTextHeader = len(encryptedText) + 8 // the key's number behind it
 
-// encryptReason seals why an attempt ended as it did: it may quote what a host wrote.
+// encryptReason encrypts why an attempt ended as it did: it may quote what a host wrote.
 func (l *Ledger) encryptReason(reason, run string, index, attempt int) string {
 	if reason == "" || l.ring == nil {
 		return reason
@@ -84,7 +84,7 @@ func encryptText(ring *keyring.Ring, text string, place []byte) string {
 	return encryptedText + id.String() + base64.RawStdEncoding.EncodeToString(b)
 }
 
-// keyOfText tells with which key a text is sealed; ok is false for one that is not.
+// keyOfText tells with which key a text is encrypted; ok is false for one that is not.
 func keyOfText(stored string) (id keyring.ID, ok bool) {
 	if !strings.HasPrefix(stored, encryptedText) || len(stored) < encryptedTextHeader {
 		return 0, false
@@ -104,7 +104,7 @@ func openText(ring *keyring.Ring, stored string, place []byte) ([]byte, error) {
 	return ring.Open(b, place)
 }
 
-// openReason never fails: a list of jobs must not, for one of their reasons. One that is not sealed is shown as it is, for it is
+// openReason never fails: a list of jobs must not, for one of their reasons. One that is not encrypted is shown as it is, for it is
 // a text for people and commands nothing.
 func (l *Ledger) openReason(stored, run string, index, attempt int) string {
 	if !strings.HasPrefix(stored, encryptedText) {
@@ -130,7 +130,7 @@ const (
 	markerText = "this ledger is sealed"
 )
 
-// mark opens the marker, and seals it with the key that is sealed with now where it is not.
+// mark opens the marker, and encrypts it with the key that is encrypted with now where it is not.
 func (l *Ledger) mark(ctx context.Context) error {
 	var stored []byte
 	err := l.db.row(ctx, `SELECT data FROM documents WHERE kind = $1 AND tenant = '' AND name = $2`, markerKind, markerName).Scan(&stored)
@@ -167,8 +167,8 @@ func (l *Ledger) mark(ctx context.Context) error {
 	})
 }
 
-// refusePlain refuses a ledger that holds something, none of it sealed: a process with a ring would read nothing there, and its mark would
-// keep out those without one, which can. One that another process marks meanwhile is sealed: two servers may open a new one at once.
+// refusePlain refuses a ledger that holds something, none of it encrypted: a process with a ring would read nothing there, and its mark would
+// keep out those without one, which can. One that another process marks meanwhile is encrypted: two servers may open a new one at once.
 func (l *Ledger) refusePlain(ctx context.Context) error {
 	var holds bool
 	if err := l.db.row(ctx, `SELECT (EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM materials))
@@ -181,8 +181,8 @@ func (l *Ledger) refusePlain(ctx context.Context) error {
 	return nil
 }
 
-// EncryptedSince is when the ledger was first sealed with the key that it is sealed with now: how long ago keys were rotated. A key that was
-// promoted counts from Reseal, or from the next Open. It is the zero time of a ledger that is not sealed.
+// EncryptedSince is when the ledger was first encrypted with the key that it is encrypted with now: how long ago keys were rotated. A key that was
+// promoted counts from Reseal, or from the next Open. It is the zero time of a ledger that is not encrypted.
 func (l *Ledger) EncryptedSince(ctx context.Context) (time.Time, error) {
 	at, err := scanOne[int64](l.db.row(ctx, `SELECT updated FROM documents WHERE kind = $1 AND tenant = '' AND name = $2`, markerKind, markerName))
 	if none(err) {

@@ -40,7 +40,7 @@ func ringAt(tb testing.TB, path string, o keyring.Options) *keyring.Ring {
 	return r
 }
 
-// word is what must not be found in a sealed ledger.
+// word is what must not be found in an encrypted ledger.
 const word = "Xanthippe"
 
 // vault is a database and a bucket, opened by one process after the other.
@@ -300,7 +300,7 @@ func testEncrypted(t *testing.T, b *backend) {
 	}
 }
 
-// used counts values by key; "" are those that are not sealed.
+// used counts values by key; "" are those that are not encrypted.
 func used(tb testing.TB, l *ledger.Ledger) map[string]int {
 	tb.Helper()
 	uses, err := l.KeyUses(tb.Context())
@@ -387,7 +387,7 @@ func testReencrypted(t *testing.T, b *backend) {
 	}
 }
 
-// While it seals anew, servers record and read: nothing fails, nothing is lost, nothing is left.
+// While it encrypts again, servers record and read: nothing fails, nothing is lost, nothing is left.
 func testReencryptedAtWork(t *testing.T, b *backend) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -442,7 +442,7 @@ func testReencryptedAtWork(t *testing.T, b *backend) {
 	}
 }
 
-// How old the key is that a ledger is sealed with counts from its first use, whoever opens the ledger since, and anew after a rotation.
+// How old the key is that a ledger is encrypted with counts from its first use, whoever opens the ledger since, and again after a rotation.
 func testEncryptedSince(t *testing.T, b *backend) {
 	v := newVault(t, b)
 	since := func(l *ledger.Ledger) time.Time {

@@ -20,10 +20,10 @@ type Options struct {
 	Bucket *blob.Bucket
 	// Connections is how many may be open: of SQLite to read, of PostgreSQL in all. 8 when zero.
 	Connections int
-	// Keyring seals what is stored of runs and their jobs, documents and output. Nil seals nothing; a ledger that is sealed is
+	// Keyring encrypts what is stored of runs and their jobs, documents and output. Nil encrypts nothing; a ledger that is encrypted is
 	// then core.ErrInvalid, unless Blind.
 	Keyring *keyring.Ring
-	// Blind opens a sealed ledger without its ring: counts and the audit log can be read, and what is sealed cannot.
+	// Blind opens an encrypted ledger without its ring: counts and the audit log can be read, and what is encrypted cannot.
 	Blind bool
 	// Private is set for the record of one person's own runs: it writes no audit log, which its owner could change
 	// anyway and which could not be pruned, and no news, because nothing sends them.

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // backend is where the suite's ledgers live.
 type backend struct {
 	fresh func(tb testing.TB) string // makes an empty database and returns its URL
-	ring  *keyring.Ring              // nil: nothing is sealed
+	ring  *keyring.Ring              // nil: nothing is encrypted
 }
 
 func onSQLite() *backend {
@@ -138,7 +138,7 @@ func TestSQLite(t *testing.T) {
 	suite(t, onSQLite())
 }
 
-// All that both databases have to show they show when everything is sealed, too.
+// All that both databases have to show they show when everything is encrypted, too.
 func TestSQLiteEncrypted(t *testing.T) {
 	t.Parallel()
 	b := onSQLite()

@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// A large output lies in the bucket in segments that are sealed with a key of its own, so that a part of it can be read. That key is
-// sealed with the ring, and stands in the output's row.
+// A large output lies in the bucket in segments that are encrypted with a key of its own, so that a part of it can be read. That key is
+// encrypted with the ring, and stands in the output's row.
 
 // outputPlace is the place of an output, or of its key.
 func outputPlace(what string, id core.JobID, name string) []string {
@@ -40,7 +40,7 @@ func (l *Ledger) encryptObject(o *Output, id core.JobID, r io.Reader) io.Reader 
 	return key.Encrypt(r)
 }
 
-// openObject reads a part of an object; encryptedKey is nil of one that is not sealed.
+// openObject reads a part of an object; encryptedKey is nil of one that is not encrypted.
 func (l *Ledger) openObject(ctx context.Context, o *Output, encryptedKey []byte, id core.JobID, offset, length int64) (io.ReadCloser, error) {
 	if len(encryptedKey) == 0 {
 		if !l.ring.AcceptsPlain() {

@@ -147,7 +147,7 @@ func testCursor(t *testing.T, b *backend) {
 	if r := read(t, l, "r1"); r.Outcomes[core.Lost] != 1 || r.Recorded != 1 || r.Position != "2" {
 		t.Errorf("%+v", r)
 	}
-	// The queue is lost, and another one has the run: its records begin anew, and the old one's are refused.
+	// The queue is lost, and another one has the run: its records begin again, and the old one's are refused.
 	enqueue(t, l, "r1", "q2")
 	wantErr(t, put("q1", "2", "3", ledger.Outcome{Index: 1, Outcome: core.Failed}).Err, core.ErrConflict, "records of a lost queue")
 	if got := put("q2", "", "1", ledger.Outcome{Index: 1, Outcome: core.Changed}); got.Err != nil || got.New != 1 {

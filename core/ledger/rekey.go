@@ -12,15 +12,15 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// KeyUse is how much of one kind is sealed with one key, or not at all.
+// KeyUse is how much of one kind is encrypted with one key, or not at all.
 type KeyUse struct {
 	What      string // "attempts.detail"
 	Encrypted bool
-	Key       keyring.ID // where Sealed
+	Key       keyring.ID // where Encrypted
 	Count     int
 }
 
-// encryptedColumn is one of those that are sealed. Its rows are told apart by keys, the columns of the table's primary key; more are needed
+// encryptedColumn is one of those that are encrypted. Its rows are told apart by keys, the columns of the table's primary key; more are needed
 // to name the place.
 type encryptedColumn struct {
 	table, name string
@@ -93,7 +93,7 @@ func (c *encryptedColumn) header() string {
 	return "substr(c." + c.name + ", 1, " + strconv.Itoa(keyring.HeaderBytes) + ")"
 }
 
-// headerOf is what values begin with that are sealed with a key.
+// headerOf is what values begin with that are encrypted with a key.
 func (c *encryptedColumn) headerOf(id keyring.ID) any {
 	if c.text {
 		return encryptedText + id.String()
@@ -113,7 +113,7 @@ func (c *encryptedColumn) present() string {
 	return cond
 }
 
-// isEncrypted is the condition that a value is sealed, with the parameter $1.
+// isEncrypted is the condition that a value is encrypted, with the parameter $1.
 func (c *encryptedColumn) isEncrypted() (cond string, arg any) {
 	if c.text {
 		return "substr(c." + c.name + ", 1, " + strconv.Itoa(len(encryptedText)) + ") = $1", encryptedText
@@ -121,8 +121,8 @@ func (c *encryptedColumn) isEncrypted() (cond string, arg any) {
 	return "substr(c." + c.name + ", 1, 3) = $1", keyring.ID(0).Header()[:3]
 }
 
-// KeyUses counts what the ledger holds by the key that it is sealed with. It reads how every value begins: for who checks, not for who
-// works. Reasons that are not sealed are not counted: those of jobs that somebody cancelled together never are.
+// KeyUses counts what the ledger holds by the key that it is encrypted with. It reads how every value begins: for who checks, not for who
+// works. Reasons that are not encrypted are not counted: those of jobs that somebody cancelled together never are.
 func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 	var all []KeyUse
 	for _, c := range encryptedColumns() {
@@ -167,7 +167,7 @@ func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 func (l *Ledger) countPlain(ctx context.Context, c *encryptedColumn) (int, error) {
 	cond, arg := c.isEncrypted()
 	query := `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.present() + ` AND NOT (` + cond + `)`
-	if c.what() == "objects" { // one that is not sealed has no key in its row
+	if c.what() == "objects" { // one that is not encrypted has no key in its row
 		query = `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.only + ` AND (c.` + c.name + ` IS NULL OR NOT (` + cond + `))`
 	}
 	n, err := scanOne[int](l.db.row(ctx, query, arg))
@@ -186,16 +186,16 @@ func (c *encryptedColumn) parseKey(b []byte) (keyring.ID, error) {
 
 // Reencrypted says what one call of Reseal did.
 type Reencrypted struct {
-	Values   int      // that were sealed anew
+	Values   int      // that were encrypted again
 	Failed   int      // that could not be opened, and stay as they are
 	Failures []string // the first of those, and why
 }
 
 const maxFailures = 20
 
-// Reencrypt seals with the ring's primary key whatever is sealed with another, and, where the ring accepts plain bytes, what is not sealed. It works
+// Reencrypt encrypts with the ring's primary key whatever is encrypted with another, and, where the ring accepts plain bytes, what is not encrypted. It works
 // in small batches beside a service at work, and may be called again after any error: what is done is done. progress, if not nil, is
-// told how many values were sealed so far.
+// told how many values were encrypted so far.
 func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reencrypted, error) {
 	var out Reencrypted
 	if l.ring == nil {
@@ -217,7 +217,7 @@ func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reen
 	return out, nil
 }
 
-// stored is one value to be sealed anew.
+// stored is one value to be encrypted again.
 type stored struct {
 	keys  []any // and behind them what names the place besides
 	run   string
@@ -251,7 +251,7 @@ func (l *Ledger) reencryptColumn(ctx context.Context, c *encryptedColumn, out *R
 					cond = append(cond, key+" = $"+strconv.Itoa(len(args)))
 				}
 				args = append(args, r.value)
-				cond = append(cond, c.name+" = $"+strconv.Itoa(len(args))) // else it was replaced meanwhile, and is sealed as it should be
+				cond = append(cond, c.name+" = $"+strconv.Itoa(len(args))) // else it was replaced meanwhile, and is encrypted as it should be
 				n, err := t.exec(ctx, `UPDATE `+c.table+` SET `+c.name+` = $1 WHERE `+strings.Join(cond, " AND "), args...)
 				if err != nil {
 					return err
@@ -270,7 +270,7 @@ func (l *Ledger) reencryptColumn(ctx context.Context, c *encryptedColumn, out *R
 	}
 }
 
-// oldValues reads the next values that are to be sealed anew.
+// oldValues reads the next values that are to be encrypted again.
 func (l *Ledger) oldValues(ctx context.Context, c *encryptedColumn, primary keyring.ID, after []any) ([]stored, error) {
 	var names []string
 	for _, n := range slices.Concat(c.keys, c.more) {
@@ -316,7 +316,7 @@ func (l *Ledger) oldValues(ctx context.Context, c *encryptedColumn, primary keyr
 	})
 }
 
-// again seals one value anew.
+// again encrypts one value again.
 func (l *Ledger) again(c *encryptedColumn, s stored) (any, error) {
 	place := keyring.Context(c.place(s.run, s.keys)...)
 	if !c.text {
@@ -343,7 +343,7 @@ func (r *Reencrypted) fail(text string) {
 	}
 }
 
-// encryptObjects puts objects that are not sealed into the bucket anew.
+// encryptObjects puts objects that are not encrypted into the bucket again.
 func (l *Ledger) encryptObjects(ctx context.Context, out *Reencrypted, progress func(int)) error {
 	if l.bucket == nil {
 		return nil

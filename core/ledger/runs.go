@@ -17,7 +17,7 @@ const (
 	PhaseQueued    Phase = "queued"            // accepted; no queue has said that it has it
 	PhaseActive    Phase = "active"
 	PhasePaused    Phase = "paused"
-	PhaseStopped   Phase = "stopped"   // its budget is spent, or a job was lost
+	PhaseStopped   Phase = "stopped"   // its threshold is reached, or a job was lost
 	PhaseCancelled Phase = "cancelled" // by a person, or refused
 	PhaseFinished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )

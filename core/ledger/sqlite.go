@@ -156,7 +156,7 @@ func sqlitePool(file, more string, connections int, pragmas ...string) (*sql.DB,
 }
 
 // checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. What does not call that checkpoints in its commit,
-// at four times as many: reading gets slower as the log gets longer. That bounds it beside steady writers, too: the log is begun anew only
+// at four times as many: reading gets slower as the log gets longer. That bounds it beside steady writers, too: the log is begun again only
 // where all of it is in the file, and of a checkpoint beside them never is.
 const checkpointPages = 1000
 

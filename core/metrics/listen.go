@@ -20,7 +20,7 @@ type ListenConfig struct {
 	Address string       // HOST:PORT; port 0 takes a free one
 	Token   string       // a scrape must bring it as a bearer; "" asks for none
 	TLS     *tls.Config  // nil: no TLS
-	Clients bool         // TLS lets in only clients with a certificate of an authority that it knows
+	Clients bool         // TLS lets in only clients with a certificate of a CA that it knows
 	Log     *slog.Logger // discarded when nil
 }
 

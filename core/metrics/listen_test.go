@@ -91,7 +91,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// With an authority of clients' certificates nobody else is answered.
+// With a CA of clients' certificates nobody else is answered.
 func TestListenToCertificates(t *testing.T) {
 	t.Parallel()
 	server, serverPEM := pair(t)

@@ -70,7 +70,7 @@ type Config struct {
 const (
 	maxReported = 1000        // happenings that wait to be written down
 	maxSending  = 64          // channels at once
-	pollEvery   = time.Second // when nobody pokes
+	pollEvery   = time.Second // when nobody notifies
 	pruneEvery  = 10 * time.Minute
 	pruneMax    = 500
 	leaseSlack  = 5 * time.Second // a claim outlasts a try by so long

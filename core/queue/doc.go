@@ -77,7 +77,7 @@
 // Waiters whose run cannot lease now do not bar others.
 //
 // Phases. Cancel of a stopped run that is not complete makes it cancelled; of a complete or cancelled run it
-// has no effect. Stop never undoes cancel. A run whose last ack spends the budget is stopped, and complete.
+// has no effect. Stop never undoes cancel. A run whose last ack reaches the threshold is stopped, and complete.
 // Adjust on a run that is stopped, cancelled or complete has no effect; a Limit lower than the
 // present one has none either; a Weight outside 1 … MaxWeight or a negative Limit is core.ErrInvalid.
 //
@@ -88,8 +88,8 @@
 // Adjust again releases the rest.
 //
 // Settled. A settled target has ended: it is passed over by leases, segments, waves and Cancel, is
-// not deferred, and is explained as ended. What is settled counts in the budgets (rule 7) when the
-// run is submitted: one whose budget that spends, or that has a settled lost one, is stopped at
+// not deferred, and is explained as ended. What is settled counts in the thresholds (rule 7) when the
+// run is submitted: one whose threshold that spends, or that has a settled lost one, is stopped at
 // once, and the rest of it cancelled as after any stop; one that is all settled is complete.
 // A target may be settled beyond Limit. The same run submitted again is accepted without effect,
 // whatever is settled by then and whether it is paused.
@@ -105,7 +105,7 @@
 // between, so the first may be leased before the last is woken. After core.ErrUnknown or
 // core.ErrUnavailable some may be woken: call it again.
 //
-// Dismiss ends them as Cancel ends a suspended job: locks that they kept are given free, no budget is spent, and
+// Dismiss ends them as Cancel ends a suspended job: locks that they kept are given free, no threshold is reached, and
 // the run goes on, complete where these were the last. In a run that is over it has no effect beside the sweep's own.
 //
 // Awaited counts what waits for an event until it is woken, its time has come, or it ends; what is due counts

@@ -35,7 +35,7 @@ type Queue interface {
 }
 
 // IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps its runs: a queue that was emptied gets
-// another. It outlasts any key, so it is never sealed.
+// another. It outlasts any key, so it is never encrypted.
 const IncarnationDocument = "incarnation"
 
 // Worker is a worker's side.

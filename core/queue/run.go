@@ -26,7 +26,7 @@ const (
 )
 
 // EncryptionRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and MaxDetail:
-// whoever seals them makes them longer by no more. Others keep to the bounds.
+// whoever encrypts them makes them longer by no more. Others keep to the bounds.
 const EncryptionRoom = broadcast.EncryptionRoom
 
 // OnLost is what becomes of a job whose worker died while it held it.
@@ -39,7 +39,7 @@ const (
 )
 
 // Run is one launch of a playbook as the queue sees it: the unit of fairness
-// (a flow), of cancelling, of progress and of the failure budget.
+// (a flow), of cancelling, of progress and of the failure threshold.
 type Run struct {
 	ID           string // any UTF-8 up to MaxIDLength; the idempotency key of Submit
 	Tenant       string // first level of fairness; "" is a tenant like any other
@@ -50,7 +50,7 @@ type Run struct {
 	Targets  []Target
 	Segments []Segment // none: all targets are due at once
 	// FinishedJobs are the targets whose outcome is known: what was recorded of a run whose queue was lost.
-	// They are never leased and give no Record, but count in Status.Outcomes and in the budgets.
+	// They are never leased and give no Record, but count in Status.Outcomes and in the thresholds.
 	// Neither they nor Paused tell two submits of a run apart.
 	FinishedJobs []FinishedJobs
 	Paused       bool // starts paused
@@ -58,8 +58,8 @@ type Run struct {
 	Limit           int // released targets, a prefix of Targets (a wave); 0 means all
 	MaxInFlight     int // leased jobs of this run at once; 0 means no limit
 	PerGroup        int // leased jobs of one Target.Group at once; 0 means no limit
-	StopAfter       int // budget of bad outcomes; 0 means none
-	StopUnreachable int // budget of unreachable outcomes; 0 means none
+	StopAfter       int // threshold of bad outcomes; 0 means none
+	StopUnreachable int // threshold of unreachable outcomes; 0 means none
 	Disruptive      bool
 
 	OnLost  OnLost // LostRetry when empty
@@ -96,7 +96,7 @@ type Phase string
 const (
 	Active    Phase = "active"
 	Paused    Phase = "paused"    // by an operator; Adjust resumes it
-	Stopped   Phase = "stopped"   // its budget is spent, a job was lost, or Adjust.Stop
+	Stopped   Phase = "stopped"   // its threshold is reached, a job was lost, or Adjust.Stop
 	Cancelled Phase = "cancelled" // by an operator
 	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )

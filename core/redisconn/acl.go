@@ -41,7 +41,7 @@ func QueueCommands() []string {
 	}
 }
 
-// ListCommands is what a look at all keys needs: for those that nobody knows of, and for what is sealed with which key.
+// ListCommands is what a look at all keys needs: for those that nobody knows of, and for what is encrypted with which key.
 func ListCommands() []string { return []string{"scan", "type"} }
 
 // RoleCommands is what a role may call.

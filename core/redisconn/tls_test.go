@@ -182,7 +182,7 @@ func liar(t *testing.T) string {
 	})
 }
 
-// A certificate that is renewed, and an authority that is exchanged, are taken over by the client that is open.
+// A certificate that is renewed, and a CA that is exchanged, are taken over by the client that is open.
 func TestRenewedFilesAreTakenOver(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTLS(t)

@@ -16,7 +16,7 @@ type Size struct {
 	Percent float64 // used when Count is 0
 }
 
-// ParseSize reads "5" or "5%". Zero is refused, since no wave, limit or budget of
+// ParseSize reads "5" or "5%". Zero is refused, since no wave, limit or threshold of
 // no host makes sense; its error wraps core.ErrInvalid.
 func ParseSize(s string) (Size, error) {
 	if number, ok := strings.CutSuffix(s, "%"); ok {

@@ -25,7 +25,7 @@ type Credential struct {
 	Agent           string // socket of an ssh-agent, or the environment variable that holds it
 	IdentityFiles   []string
 	CertificateFile string
-	CAKey           string        // private key of a certificate authority
+	CAKey           string        // private key of a certificate CA
 	CAVault         string        // MOUNT/ROLE of Vault's SSH engine
 	CALifetime      time.Duration // of certificates; 0: the usual one
 	Password        *Entry        // where the password is

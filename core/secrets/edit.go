@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Put writes ciphertext under a name of a file's YAML, in place of what is sealed there or as its
-// last name. All else stays as it was: comments, order, limits. A name whose value is not sealed
+// Put writes ciphertext under a name of a file's YAML, in place of what is encrypted there or as its
+// last name. All else stays as it was: comments, order, limits. A name whose value is not encrypted
 // is refused: it is meant to lie elsewhere.
 func Put(path string, data []byte, name, encrypted string) ([]byte, error) {
 	if !ValidName(name) {
@@ -155,7 +155,7 @@ func indented(n int, text string) string {
 	return b.String()
 }
 
-// reencode writes the whole file anew: comments and order stay, blank lines and quotes may not.
+// reencode writes the whole file again: comments and order stay, blank lines and quotes may not.
 func reencode(data []byte, name, encrypted string) ([]byte, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) == 0 {
@@ -189,7 +189,7 @@ func reencode(data []byte, name, encrypted string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// NewFile is the text of a file without secrets, sealed to these recipients.
+// NewFile is the text of a file without secrets, encrypted to these recipients.
 func NewFile(recipients []string) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString("# Secrets of these definitions, sealed by age: turnus secrets encrypt NAME adds one.\nrecipients:\n")
@@ -203,7 +203,7 @@ func NewFile(recipients []string) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// Opener opens sealed secrets with a person's identities.
+// Opener opens encrypted secrets with a person's identities.
 type Opener struct{ keys identities }
 
 // NewOpener reads files of age identities or SSH private keys. Errors wrap core.ErrInvalid.

@@ -17,7 +17,7 @@ const MaxFile = 4 << 20
 // File is what one file of secrets says.
 type File struct {
 	Path       string
-	Recipients []string // whom the file's secrets are sealed to, in the order of the file
+	Recipients []string // whom the file's secrets are encrypted to, in the order of the file
 	Entries    []Entry  // in the order of the file
 	Vault      *Vault   // of a node's own file; nil: no Vault is used
 
@@ -35,7 +35,7 @@ type Entry struct {
 // Place is file:line:col of the name.
 func (e Entry) Place() string { return fmt.Sprintf("%s:%d:%d", e.In, e.Line, e.Col) }
 
-// ParseTree reads a file of a definitions tree, which may name what is in Vault, or sealed by age.
+// ParseTree reads a file of a definitions tree, which may name what is in Vault, or encrypted by age.
 // Errors are Problems; path is for their places only.
 func ParseTree(path string, data []byte) (*File, error) { return parse(path, data, false) }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// encryptFor seals a value to a new identity.
+// encryptFor encrypts a value to a new identity.
 func encryptFor(tb testing.TB, value string) (encrypted, identity, public string) {
 	tb.Helper()
 	text, public, err := NewIdentity()

@@ -20,7 +20,7 @@ import (
 // Config says what a node resolves secrets with. The zero value resolves nothing.
 type Config struct {
 	File       string   // the node's own file of secrets and of its Vault; "" is none
-	Identities []string // files with age identities, or SSH private keys, that open sealed secrets
+	Identities []string // files with age identities, or SSH private keys, that open encrypted secrets
 
 	// Selector compiles hosts: of a secret. Nil refuses secrets that have it.
 	Selector func(expression string) (func(core.Host) (bool, error), error)

@@ -275,7 +275,7 @@ func TestVaultOverTLS(t *testing.T) {
 	}
 }
 
-// An authority that is exchanged while the node works is believed with the next connection.
+// A CA that is exchanged while the node works is believed with the next connection.
 func TestVaultsCAIsReadAgain(t *testing.T) {
 	v := vaultlab.StartSimulated(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)

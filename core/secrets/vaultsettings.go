@@ -23,7 +23,7 @@ import (
 type Vault struct {
 	Address    string // https://HOST:PORT; http on the loopback device only
 	Namespace  string // sent as X-Vault-Namespace
-	CAFile     string // PEM, in place of the system's authorities
+	CAFile     string // PEM, in place of the system's CAs
 	ClientCert string // PEM, with ClientKey, for mutual TLS
 	ClientKey  string
 

@@ -17,7 +17,7 @@ import (
 
 // TLSFiles are PEM files. Cert, a chain, and Key go together.
 type TLSFiles struct {
-	CA        string // the authorities that sign the other side's certificate; for a client without it, the system's
+	CA        string // the CAs that sign the other side's certificate; for a client without it, the system's
 	Cert, Key string // of this side
 }
 
@@ -79,7 +79,7 @@ func (s *TLSSource) Dial(ctx context.Context, network, addr string) (net.Conn, e
 // Certificate is this side's own as it is now; nil without one.
 func (s *TLSSource) Certificate() *tls.Certificate { return s.current().own }
 
-// Server is what a listener needs. With an authority clients must have a certificate that it signed.
+// Server is what a listener needs. With a CA clients must have a certificate that it signed.
 func (s *TLSSource) Server() *tls.Config {
 	if s.files.CA == "" { // whoever listens may ask for clients' certificates otherwise
 		return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -156,10 +156,10 @@ func (f TLSFiles) read() (c contents, err error) {
 	return c, nil
 }
 
-// maxCAs bounds a file of authorities: the system's own, with all that there are, has a quarter of it.
+// maxCAs bounds a file of CAs: the system's own, with all that there are, has a quarter of it.
 const maxCAs = 1 << 20
 
-// SystemCAs are the system's authorities and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
+// SystemCAs are the system's CAs and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
 func SystemCAs(path string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {

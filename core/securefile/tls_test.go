@@ -170,7 +170,7 @@ func TestWrongFilesAreNamed(t *testing.T) {
 	}
 }
 
-// An HTTP client that dials by the files takes a renewed authority over with its next connection; the system's authorities stay beside a file's.
+// An HTTP client that dials by the files takes a renewed CA over with its next connection; the system's CAs stay beside a file's.
 func TestCAsOfHTTP(t *testing.T) {
 	dir := t.TempDir()
 	a, stranger := certs.Common(t), certs.Other(t)

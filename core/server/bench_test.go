@@ -66,7 +66,7 @@ func BenchmarkRunUnderWay(b *testing.B) {
 	}
 }
 
-// What a scrape costs with 1000 tenants, 5000 runs in the queue, and a million in the ledger. "anew" reads the queue each time,
+// What a scrape costs with 1000 tenants, 5000 runs in the queue, and a million in the ledger. "again" reads the queue each time,
 // "again" is within the 5 s for which that is kept.
 func BenchmarkScrape(b *testing.B) {
 	const tenants, each, old = 1000, 5, 1_000_000

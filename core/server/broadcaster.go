@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 )
 
-// Bounds of what a hub keeps of one run, for watchers that are not all equally fast. Whoever falls behind it reads the feed itself
+// Bounds of what a broadcaster keeps of one run, for watchers that are not all equally fast. Whoever falls behind it reads the feed itself
 // until it has caught up.
 const (
 	broadcasterMessages = 512

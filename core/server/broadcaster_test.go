@@ -39,7 +39,7 @@ func (c *counted) Follow(ctx context.Context, topic, cursor string, most int, wa
 // 200 watch one run. The feed is followed once, each of them gets all of it, and one who reads nothing holds up nobody.
 func TestManyWatchersShareOneFollower(t *testing.T) {
 	t.Parallel()
-	const watchers, messages = 200, 300 // of a kilobyte: more than a hub keeps
+	const watchers, messages = 200, 300 // of a kilobyte: more than a broadcaster keeps
 	feed := &counted{}
 	b := newBed(t, func(c *Config) { feed.Feed = c.Feed; c.Feed = feed })
 	defer b.server.Close()
@@ -163,7 +163,7 @@ func TestBroadcasterEndsWithItsWatchers(t *testing.T) {
 	}
 }
 
-// Whatever a cursor is, all that is behind it comes, once and in order: also of a run whose feed was forgotten and began anew.
+// Whatever a cursor is, all that is behind it comes, once and in order: also of a run whose feed was forgotten and began again.
 func TestBroadcasterReadsBehindAnyCursor(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -211,7 +211,7 @@ type census struct {
 	reports map[string][]byte
 }
 
-// read reads it anew where it is too old. What could not be read is asked for again by the next.
+// read reads it again where it is too old. What could not be read is asked for again by the next.
 func (c *census) read(ctx context.Context, s *Server) (*census, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -134,7 +134,7 @@ func (c *Signer) makeRoom() {
 // maxLifetime bounds a certificate: what never ends is not signed on demand.
 const maxLifetime = 24 * time.Hour
 
-// check sees to it that what an authority gave is what was asked for: sshd's answer to another would puzzle.
+// check sees to it that what a CA gave is what was asked for: sshd's answer to another would puzzle.
 func (r CertificateRequest) check(c *ssh.Certificate) error {
 	now := time.Now()
 	switch {
@@ -150,7 +150,7 @@ func (r CertificateRequest) check(c *ssh.Certificate) error {
 		return fmt.Errorf("the authority gave a certificate for %q, asked for %q", c.ValidPrincipals, r.Principals)
 	}
 	for name, value := range r.CriticalOptions() {
-		if c.CriticalOptions[name] != value { // more than was asked for are the authority's to add
+		if c.CriticalOptions[name] != value { // more than was asked for are the CA's to add
 			return fmt.Errorf("the authority gave a certificate without the %s that was asked for: let its role allow that critical option", name)
 		}
 	}
@@ -164,7 +164,7 @@ type CA struct {
 	keyID    string // of certificates, as sshd logs it
 }
 
-// NewCA reads the private key of an authority from a file that others cannot read. Certificates hold for lifetime, 1 minute
+// NewCA reads the private key of a CA from a file that others cannot read. Certificates hold for lifetime, 1 minute
 // to a day; 5 minutes when zero. keyID is what sshd logs of a login. Errors wrap core.ErrInvalid.
 func NewCA(file string, lifetime time.Duration, keyID string) (*CA, error) {
 	lifetime = cmp.Or(lifetime, DefaultLifetime)

@@ -275,7 +275,7 @@ func TestCAThatGivesAnother(t *testing.T) {
 	}
 }
 
-// A certificate for a host is valid for five minutes, and never for more than a day, whatever the authority signs. The control: sshd
+// A certificate for a host is valid for five minutes, and never for more than a day, whatever the CA signs. The control: sshd
 // accepts the one that is valid for longer.
 func TestCertificatesForHostsEndWithinADay(t *testing.T) {
 	a, s := signer(t)

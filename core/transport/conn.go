@@ -14,7 +14,7 @@ import (
 )
 
 // openTimeout bounds opening a channel. Nothing of a command has been sent by
-// then, so a connection that lets it pass is given up and dialled anew.
+// then, so a connection that lets it pass is given up and dialled again.
 const openTimeout = 10 * time.Second
 
 // conn is one authenticated connection. Its watch goroutine owns its end.

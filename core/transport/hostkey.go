@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// proof is what can prove one endpoint's key: an authority's certificate first,
+// proof is what can prove one endpoint's key: a CA's certificate first,
 // the inventory's pins second, known_hosts third. Pins stand in the place of
 // known_hosts: a pinned host must show a pinned key. Nothing accepts any key.
 type proof struct {
@@ -101,7 +101,7 @@ func (pr *proof) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 		if pr.signs(cert.SignatureKey) {
 			return pr.checkCertificate(remote, cert)
 		}
-		key = cert.Key // of an authority that nobody vouches for: the key itself may be known
+		key = cert.Key // of a CA that nobody vouches for: the key itself may be known
 	}
 	expected := pr.expected()
 	for _, k := range expected {

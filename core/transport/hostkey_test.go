@@ -92,7 +92,7 @@ func TestHostCertificateAgainstOpenSSH(t *testing.T) {
 	expectHostKeyError(t, err, "not for web9")
 	_, err = run(t, with(stranger), host("web1", ""), "true")
 	expectHostKeyError(t, err, "unknown host key")
-	pinned := s.Host("web1") // a plain key that is pinned serves beside a foreign authority
+	pinned := s.Host("web1") // a plain key that is pinned serves beside a foreign CA
 	if _, err := run(t, with(stranger), pinned, "true"); err != nil {
 		t.Error(err)
 	}

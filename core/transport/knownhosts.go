@@ -86,7 +86,7 @@ func (k *knownHosts) scan(file string, text []byte, log *slog.Logger) (blanked b
 	return blanked
 }
 
-// keys lists what is known for a host, certificate authorities apart.
+// keys lists what is known for a host, certificate CAs apart.
 func (k *knownHosts) keys(addr string) (plain, CAs []ssh.PublicKey) {
 	for _, key := range k.db.HostKeys(addr) {
 		if key.Cert {

@@ -31,7 +31,7 @@ type Config struct {
 	HostCAs        []string                             // "ssh-ed25519 AAAA…": authorities for host certificates, first of all proofs
 	SSHConfig      string                               // file to import; "none" by default
 	Lookup         func(name string) (core.Host, bool)  // hosts named by ProxyJump
-	ConnectTimeout time.Duration                        // TCP, handshake and authentication together, each hop anew; 10 s
+	ConnectTimeout time.Duration                        // TCP, handshake and authentication together, each hop again; 10 s
 	KeepAlive      time.Duration                        // 15 s; two misses close
 	Idle           time.Duration                        // a connection unused for so long is closed; 90 s
 	MaxDials       int                                  // dials in flight; 256

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	inPlace    = 2 * time.Second // a longer pause before the next attempt parks the job, and frees its slot
+	inPlace    = 2 * time.Second // a longer pause before the next attempt suspends the job, and frees its slot
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
 	staleAfter = 5 * time.Second // a job whose lease a host refused is given back for so long: the queue refuses that too, unless it was set back
 	maxAbsence = 8               // calls that the plugin could not take, some minutes in all
@@ -44,8 +44,8 @@ type attempts struct {
 	out, err             *redact.Stream // what comes before stdout and stderr
 }
 
-// run tries until there is a result, or a verdict with which the lease ends.
-func (a *attempts) run() (core.StepResult, *result) {
+// run tries until there is a result, or the end of the lease.
+func (a *attempts) run() (core.StepResult, *leaseEnd) {
 	defer a.dropOutputs()
 	for {
 		if v := a.admit(); v != nil {
@@ -270,7 +270,7 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 // ended decides the cases in which no further attempt is made by this lease: the
 // job was told to end, the job type suspended, or nobody knows what the host saw. It
 // completes sr for the cases that again decides.
-func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timedOut bool) *result {
+func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timedOut bool) *leaseEnd {
 	crashed := errors.Is(err, core.ErrPluginFailed)
 	switch {
 	case errors.Is(err, core.ErrSessionGone) && a.m.job.ctx.Err() == nil: // the host saw a newer lease
@@ -284,7 +284,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		return a.held(out)
 	case err == nil && out.Suspended:
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, false
-		return &result{
+		return &leaseEnd{
 			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
 			after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks,
 		}
@@ -322,10 +322,10 @@ func (a *attempts) limit() time.Duration {
 	return a.m.job.w.cfg.StepTimeout
 }
 
-// interrupted is the verdict for a step that was told to end in its middle.
-func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult) *result {
+// interrupted is the end of the lease for a step that was told to end in its middle.
+func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult) *leaseEnd {
 	cause := context.Cause(a.m.job.ctx)
-	report := func(o core.Outcome, text string) *result {
+	report := func(o core.Outcome, text string) *leaseEnd {
 		v := done(o, a.name, fmt.Sprintf("%v during step %s%s", cause, a.name, text))
 		return &v
 	}
@@ -336,7 +336,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	switch {
 	case err == nil && out.Suspended && !errors.Is(cause, errCancelled):
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, out.Held
-		return &result{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks}
+		return &leaseEnd{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks}
 	case out.Lost:
 		return report(core.Lost, detail)
 	case out.RolledBack:
@@ -388,19 +388,19 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 	if a.cur.Attempts >= a.step.Retry.Attempts {
 		return false, 0
 	}
-	a.cur.Plugin, a.cur.Held = nil, false                             // a new attempt begins anew
+	a.cur.Plugin, a.cur.Held = nil, false                             // a new attempt begins again
 	return true, a.step.Retry.Delay(a.cur.Attempts-1, rand.Float64()) //nolint:gosec // spread, no secret
 }
 
-// pause waits before the next attempt: here if that is short, else parked.
-func (a *attempts) pause(sr core.StepResult, delay time.Duration) *result {
+// pause waits before the next attempt: here if that is short, else suspended.
+func (a *attempts) pause(sr core.StepResult, delay time.Duration) *leaseEnd {
 	j := a.m.job
 	j.report(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, After: delay})
 	if delay > inPlace {
-		return &result{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
 	}
 	if a.cur.Plugin == nil && a.m.catchUp() != nil { // a new attempt begins only when nobody can go on with the old one
-		return &result{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()

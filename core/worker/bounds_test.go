@@ -48,7 +48,7 @@ func TestCaptureKeepsHeadAndTail(t *testing.T) {
 	})
 }
 
-// A foreach that did its work is not failed for the size of what it reports, and can be parked at any item.
+// A foreach that did its work is not failed for the size of what it reports, and can be suspended at any item.
 func TestForeachOfManyItemsFits(t *testing.T) {
 	code := 0
 	for _, c := range []struct {

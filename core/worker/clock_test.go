@@ -194,7 +194,7 @@ func TestFaultR2ALeapOpensNoWindow(t *testing.T) {
 		n := l.start(l.windowedConfig())
 		pass(2 * time.Minute)
 		l.windowed("r", 1, night, flash)
-		synctest.Wait() // the job is parked and nobody's: the queue in memory loses its sessions at a leap
+		synctest.Wait() // the job is suspended and nobody's: the queue in memory loses its sessions at a leap
 		leap.Store(int64(5 * time.Minute))
 		pass(30 * time.Minute)
 		n.drain()

@@ -13,7 +13,7 @@ import (
 const maxItems = 10_000
 
 // foreach runs a step for each item that is not done yet, and makes one result of all.
-func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.StepResult, *result) {
+func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.StepResult, *leaseEnd) {
 	items, err := s.Foreach.List(m.env)
 	if err != nil {
 		return fail(sr, err.Error()), nil

@@ -38,7 +38,7 @@ func nextHandler(handlers []playbooks.Step, h *handlersState, failed bool) (inde
 }
 
 // flush runs what is pending before step at, or after all steps.
-func (m *machine) flush(at int) *result {
+func (m *machine) flush(at int) *leaseEnd {
 	h := m.state.Handlers
 	if h.Flushed > at {
 		return nil
@@ -75,8 +75,8 @@ func (m *machine) failure() *core.StepResult {
 	return nil
 }
 
-// afterFailure runs the handlers with on_failure of a job that has failed, and returns the job's verdict.
-func (m *machine) afterFailure(why core.StepResult) result {
+// afterFailure runs the handlers with on_failure of a job that has failed, and returns how its lease ends.
+func (m *machine) afterFailure(why core.StepResult) leaseEnd {
 	end := done(why.Outcome, why.Name, why.Reason)
 	if why.Outcome != core.Failed && why.Outcome != core.RolledBack {
 		return end // the host does not answer, or nobody knows what it saw
@@ -98,8 +98,8 @@ func (m *machine) afterFailure(why core.StepResult) result {
 	}
 }
 
-// runHandler runs one handler to its result, or returns the verdict with which the lease ends.
-func (m *machine) runHandler(i int) (core.StepResult, *result) {
+// runHandler runs one handler to its result, or returns how the lease ends.
+func (m *machine) runHandler(i int) (core.StepResult, *leaseEnd) {
 	h, s := m.state.Handlers, m.prog.playbook.Handlers[i]
 	if v, stop := m.between(s.Name); stop {
 		return core.StepResult{}, &v

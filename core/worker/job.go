@@ -198,8 +198,8 @@ func (j *job) record(r *core.Result) []byte {
 	return fit(r, queue.MaxDetail)
 }
 
-// conclude turns the step machine's verdict into the ack.
-func (j *job) conclude(m *machine, v result) queue.Ack {
+// conclude turns the end of the lease into the ack.
+func (j *job) conclude(m *machine, v leaseEnd) queue.Ack {
 	switch v.kind {
 	case queue.AckDone:
 		return j.finish(m.result(v))

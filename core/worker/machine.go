@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// result is what the step machine says of a job: how its lease ends.
-type result struct {
+// leaseEnd is how the lease of a job ends.
+type leaseEnd struct {
 	kind      queue.AckKind
 	outcome   core.Outcome // of AckDone, and of AckRetry where that is not granted
 	step      string
@@ -26,8 +26,8 @@ type result struct {
 	keepLocks bool
 }
 
-func done(o core.Outcome, step, reason string) result {
-	return result{kind: queue.AckDone, outcome: o, step: step, reason: reason}
+func done(o core.Outcome, step, reason string) leaseEnd {
+	return leaseEnd{kind: queue.AckDone, outcome: o, step: step, reason: reason}
 }
 
 // machine takes one job through its steps. It is used by the job's goroutine only.
@@ -78,7 +78,7 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 }
 
 // run goes through the steps that are not done yet.
-func (m *machine) run() result {
+func (m *machine) run() leaseEnd {
 	m.job.report(Event{Kind: JobStarted, Attempt: m.job.lease.Attempt})
 	steps := m.prog.playbook.Steps
 	for i := len(m.state.Done); i < len(steps) && m.failure() == nil; i++ {
@@ -115,9 +115,9 @@ func (m *machine) run() result {
 	return m.allDone()
 }
 
-// waitAtBarrier parks the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
+// waitAtBarrier suspends the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
 // the run wakes it. So one that comes back from a gate has passed it, and so has one that crashed after it did.
-func (m *machine) waitAtBarrier(step int) *result {
+func (m *machine) waitAtBarrier(step int) *leaseEnd {
 	t, s := m.prog.snapshot.Turns, m.state
 	if t == nil {
 		return nil
@@ -131,7 +131,7 @@ func (m *machine) waitAtBarrier(step int) *result {
 		if t.Waits(s.Passed, class) {
 			s.AtBarrier = true
 			event := queue.TurnEvent(s.Passed, class)
-			return &result{kind: queue.AckSuspend, step: stepName(m.prog.playbook.Steps[step]), reason: queue.WhySuspended(event), event: event}
+			return &leaseEnd{kind: queue.AckSuspend, step: stepName(m.prog.playbook.Steps[step]), reason: queue.WhySuspended(event), event: event}
 		}
 	}
 	return nil
@@ -144,7 +144,7 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 }
 
 // allDone is the outcome of a job whose steps all ran.
-func (m *machine) allDone() result {
+func (m *machine) allDone() leaseEnd {
 	outcome, reason := core.Skipped, "the playbook has no step for this host"
 	for i, s := range m.state.steps() {
 		switch {
@@ -160,14 +160,14 @@ func (m *machine) allDone() result {
 }
 
 // between looks, where no step is under way, whether the job may go on to the next step.
-func (m *machine) between(next string) (result, bool) {
+func (m *machine) between(next string) (leaseEnd, bool) {
 	if m.job.live() == nil {
 		select {
 		case <-m.job.ctx.Done():
 		case <-m.job.w.drain:
 			return m.setAside("the worker drains"), true
 		default:
-			return result{}, false
+			return leaseEnd{}, false
 		}
 	}
 	cause := context.Cause(m.job.ctx)
@@ -178,15 +178,15 @@ func (m *machine) between(next string) (result, bool) {
 }
 
 // setAside leaves the job to whoever takes it next, from the present step on.
-func (m *machine) setAside(why string) result {
+func (m *machine) setAside(why string) leaseEnd {
 	if !m.state.begun() {
-		return result{kind: queue.AckReturn, reason: why}
+		return leaseEnd{kind: queue.AckReturn, reason: why}
 	}
-	return result{kind: queue.AckSuspend, reason: why}
+	return leaseEnd{kind: queue.AckSuspend, reason: why}
 }
 
-// step runs one step to its result, or returns the verdict with which the lease ends.
-func (m *machine) step(i int) (core.StepResult, *result) {
+// step runs one step to its result, or returns how the lease ends.
+func (m *machine) step(i int) (core.StepResult, *leaseEnd) {
 	s := m.prog.calls[i]
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	if !m.prog.selected[i] {
@@ -200,7 +200,7 @@ func (m *machine) step(i int) (core.StepResult, *result) {
 }
 
 // item runs a step once, for the present item if there is one, of items altogether.
-func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *result) {
+func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *leaseEnd) {
 	m.armed = false
 	sr, v := m.try(i, s, items)
 	if v == nil {
@@ -209,7 +209,7 @@ func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *re
 	return sr, v
 }
 
-func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *result) {
+func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *leaseEnd) {
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	fresh := m.state.Current.Attempts == 0
 	if fresh && !s.When.Absent() {
@@ -269,8 +269,8 @@ func (m *machine) publish(name string, sr core.StepResult) {
 	}
 }
 
-// result is the job's record under verdict v.
-func (m *machine) result(v result) core.Result {
+// result is the job's record when its lease ends so.
+func (m *machine) result(v leaseEnd) core.Result {
 	steps := m.state.steps()
 	if m.partial != nil {
 		p := *m.partial

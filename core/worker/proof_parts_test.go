@@ -262,7 +262,7 @@ func kindOf(s *host.State) string {
 	return stateHeld
 }
 
-// needs of a call: its own, and what the gated steps of its set need from there on.
+// needs of a call: its own, and what the steps with a window of its set need from there on.
 func (p *fakePlugins) needs(c host.Call, item int) (set string, own, all time.Duration, windowed bool) {
 	setOf := func(s proofStep) string {
 		if s.window == "" {

@@ -267,7 +267,7 @@ func TestSecretsOfEarlierStepsAreHiddenByTheNextNode(t *testing.T) {
 		stop := make(chan func(), 1) // of the first node
 		l.plugins.do = func(_ context.Context, call host.Call) (host.Outcome, error) {
 			if call.Step == "wait" {
-				(<-stop)() // it drains: the job is parked behind this step
+				(<-stop)() // it drains: the job is suspended behind this step
 				<-time.After(time.Second)
 			}
 			if call.Step == "later" {

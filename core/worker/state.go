@@ -17,7 +17,7 @@ import (
 // all up to it. Version 2 has handlers.
 const stateVersion = 2
 
-// state is what a parked job takes along: the steps that are done, and where the one
+// state is what a suspended job takes along: the steps that are done, and where the one
 // that is not stands. Another worker goes on from it without repeating a step.
 type state struct {
 	Version   int               `json:"v"`

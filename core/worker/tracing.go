@@ -56,8 +56,8 @@ func (a *attempts) span() (context.Context, trace.Span) {
 		tracing.StepName.String(stepName(a.step)), tracing.JobType.String(a.step.Uses), tracing.Attempt.Int(a.cur.Attempts))
 }
 
-// endAttempt ends it. A verdict other than that the job is done is how the lease ends in its middle.
-func endAttempt(span trace.Span, outcome core.Outcome, v *result) {
+// endAttempt ends it. Anything but that the job is done is how the lease ends in its middle.
+func endAttempt(span trace.Span, outcome core.Outcome, v *leaseEnd) {
 	text := string(outcome)
 	switch {
 	case v != nil && v.kind != queue.AckDone:

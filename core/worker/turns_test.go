@@ -156,7 +156,7 @@ func TestBarrierHoldsEveryHost(t *testing.T) {
 		if why := d.mixed("widen", "narrow"); why != "" {
 			t.Error(why)
 		}
-		// Behind the barrier the waves begin anew.
+		// Behind the barrier the waves begin again.
 		canary, _ := d.of(la.Hosts[0].Name, "narrow")
 		for i, h := range la.Hosts[1:] {
 			c, _ := d.of(h.Name, "narrow")
@@ -230,7 +230,7 @@ func TestBarrierStaysClosedWhenAHostFailed(t *testing.T) {
 	}
 }
 
-// A host that fails behind the barrier is a matter of the budget.
+// A host that fails behind the barrier is a matter of the threshold.
 func TestFailureBehindTheBarrierSpendsTheThresholdOnly(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := &diary{bad: map[string]core.Outcome{"h00003/narrow": core.Failed}}

@@ -19,12 +19,12 @@ import (
 // would go round without end.
 const (
 	askAgain    = 10 * time.Second // the board or the queue's clock could not be read
-	pollAgain   = time.Hour        // the longest that a job waits without asking anew
+	pollAgain   = time.Hour        // the longest that a job waits without asking again
 	leastPause  = time.Second      // nothing asks, or comes back, faster than this, whatever the answers are
 	calendarAge = 2 * time.Second  // how old definitions may be for a step that runs
 )
 
-// stepAdmission asks whether an attempt of a gated step may begin.
+// stepAdmission asks whether an attempt of a step with a window may begin.
 type stepAdmission struct {
 	calendar    *admission.Calendar
 	question    admission.Question
@@ -88,7 +88,7 @@ func (m *machine) question(i, done, items int) (q admission.Question, share time
 }
 
 // admit decides whether an attempt may begin: nil is that it may.
-func (a *attempts) admit() *result {
+func (a *attempts) admit() *leaseEnd {
 	a.window = &window{begun: time.Now()}
 	m := a.m
 	if m.prog.steps == nil {
@@ -123,8 +123,8 @@ func (a *attempts) admit() *result {
 	return nil
 }
 
-// ready reads the definitions and the clock. The verdict is that of a job that must ask again.
-func (m *machine) ready(step string) (stepAdmission, *result) {
+// ready reads the definitions and the clock. The end of the lease is that of a job that must ask again.
+func (m *machine) ready(step string) (stepAdmission, *leaseEnd) {
 	cal, err := m.job.w.windows.Read(m.job.ctx, m.prog.snapshot.Windows.Board, 0)
 	if m.job.ctx.Err() != nil {
 		v, _ := m.between(step)
@@ -140,8 +140,8 @@ func (m *machine) ready(step string) (stepAdmission, *result) {
 	return stepAdmission{calendar: cal, early: early, late: late}, nil
 }
 
-// wait parks the job until its next start, or ends it when it has waited long enough.
-func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *result {
+// wait suspends the job until its next start, or ends it when it has waited long enough.
+func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *leaseEnd {
 	if answer.Reapprove && m.onlyInDoubt(r) {
 		return m.suspend(step, "closed, for the queue's clock is in doubt: "+answer.Reason, askAgain)
 	}
@@ -188,8 +188,8 @@ func (m *machine) onlyInDoubt(r stepAdmission) bool {
 }
 
 // suspend lets the job wait for its window, without slot and locks.
-func (m *machine) suspend(step, reason string, after time.Duration) *result {
-	return &result{kind: queue.AckSuspend, step: step, reason: reason, after: after, event: queue.EventWindow}
+func (m *machine) suspend(step, reason string, after time.Duration) *leaseEnd {
+	return &leaseEnd{kind: queue.AckSuspend, step: step, reason: reason, after: after, event: queue.EventWindow}
 }
 
 // evidence is the window that an attempt starts in.
@@ -307,8 +307,8 @@ func (a *window) mayStart(ctx context.Context, need time.Duration) string {
 	return s.lacks(need + a.question.Need - a.share) // with what comes after it
 }
 
-// held parks a job whose job type stopped for its window.
-func (a *attempts) held(out host.Outcome) *result {
+// held suspends a job whose job type stopped for its window.
+func (a *attempts) held(out host.Outcome) *leaseEnd {
 	a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, true
 	m := a.m
 	if !a.window.windowed {
@@ -332,7 +332,7 @@ func (a *attempts) held(out host.Outcome) *result {
 
 // stillOpen holds a step that waits for no window itself, where one before it did: under
 // overrun: stop_at_checkpoint nothing more of the job starts after its window has closed.
-func (m *machine) stillOpen(i int, step string) *result {
+func (m *machine) stillOpen(i int, step string) *leaseEnd {
 	cur := &m.state.Current
 	w := m.state.Window
 	if m.prog.steps == nil || w == nil || !w.Began || cur.Attempts > 0 || cur.Item > 0 || cur.Plugin != nil {

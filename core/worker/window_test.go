@@ -372,7 +372,7 @@ func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 	}
 }
 
-// A job type has no say in what its wave waits for: only the worker parks jobs for their windows.
+// A job type has no say in what its wave waits for: only the worker suspends jobs for their windows.
 func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {

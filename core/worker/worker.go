@@ -163,7 +163,7 @@ type Worker struct {
 }
 
 // Run takes jobs until ctx ends, then drains: nothing new is taken, steps that
-// run may end, jobs with steps left are parked for others, and the session is closed.
+// run may end, jobs with steps left are suspended for others, and the session is closed.
 // It returns nil after a clean drain, also one that Kill cut short. It may be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	return newPoller(w).run(ctx)

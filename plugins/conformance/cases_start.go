@@ -19,12 +19,12 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// harness is the verdict when the suite itself is at fault.
+// harness is the result when the suite itself is at fault.
 func harness(err error) result {
 	return fault("this is the machine's fault, not the plugin's: see docs/writing-a-plugin.md on what the suite needs", "the suite could not work: %v", err)
 }
 
-// doesNotStart is the verdict on a process that was expected to.
+// doesNotStart is the result on a process that was expected to.
 func doesNotStart(err error) result {
 	return fault("start it by hand with the environment of docs/writing-a-plugin.md and see what it prints", "the program does not start: %v", err)
 }

@@ -140,12 +140,12 @@ func isAddress(text string) bool {
 var linkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
 
 // State is what survives between the phases. The truth is DNS, the signer's state files and the record that lies beside them; what
-// stands here saves looking for it, and says since when. When it is lost, waits begin anew, which is safe.
+// stands here saves looking for it, and says since when. When it is lost, waits begin again, which is safe.
 type State struct {
 	Phase string    `json:"phase"`
 	Of    string    `json:"of,omitempty"`    // the phase that Since is of
 	Since time.Time `json:"since,omitzero"`  // by the signer's clock, as all times
-	Old   int       `json:"old,omitempty"`   // never found out anew: that would start a second roll
+	Old   int       `json:"old,omitempty"`   // never found out again: that would start a second roll
 	New   int       `json:"new,omitempty"`   // once it is there
 	NewDS ds        `json:"new_ds,omitzero"` // of ksk
 

@@ -194,7 +194,7 @@ type view struct {
 	stopped note            // and the one that was stopped last
 }
 
-// observe sees everything, now. Who serves what is found anew each time; when that cannot be, what was found last holds.
+// observe sees everything, now. Who serves what is found again each time; when that cannot be, what was found last holds.
 func (x *roll) observe(ctx context.Context) (*view, error) {
 	st := &x.r.State
 	found, err := x.find(ctx)

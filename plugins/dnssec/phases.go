@@ -116,7 +116,7 @@ func (x *roll) sound(ctx context.Context, v *view) ([]string, error) {
 	return append(missing, faulty...), err
 }
 
-// sign is Z3: the new key has signed everything anew.
+// sign is Z3: the new key has signed everything again.
 func (x *roll) sign(ctx context.Context, v *view) error {
 	st := &x.r.State
 	c, missing, err := x.verified(ctx)

@@ -19,7 +19,7 @@ type roll struct {
 	p         *Params
 	signer    *bind
 	key       string // the same in each attempt of this step of this job, on whatever worker
-	suspended bool   // what is returned parks the job
+	suspended bool   // what is returned suspends the job
 }
 
 func run(ctx context.Context, r *runOf) error {
@@ -91,7 +91,7 @@ func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) 
 	}}
 }
 
-// patient tells faults that end by themselves or by a person's hand from verdicts and from the ways in which a call is ended.
+// patient tells faults that end by themselves or by a person's hand from results and from the ways in which a call is ended.
 func (x *roll) patient(err error) bool {
 	var failure *sdk.Failure
 	return err != nil && !x.suspended && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
@@ -126,7 +126,7 @@ func (x *roll) within(start time.Time, d time.Duration) span {
 	return expect(start, d, x.p.SafetyFactor, x.grace())
 }
 
-// wait parks the job. missing is what is not as it must be yet; what a person is to do once it is overdue is do.
+// wait suspends the job. missing is what is not as it must be yet; what a person is to do once it is overdue is do.
 func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	x.suspended = true
 	text := strings.Join(missing, "; ")
@@ -203,7 +203,7 @@ func (v *view) facts() []string {
 	return list
 }
 
-// verified has dnssec-verify look at the zone; its verdict is evidence.
+// verified has dnssec-verify look at the zone; its result is evidence.
 func (x *roll) verified(ctx context.Context) (content, []string, error) {
 	c, err := x.signer.verify(ctx)
 	if err != nil {

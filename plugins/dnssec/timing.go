@@ -13,7 +13,7 @@ type timing struct {
 	PublishSafety     time.Duration `json:"publish_safety"`
 	RetireSafety      time.Duration `json:"retire_safety"`
 	Validity          time.Duration `json:"validity"` // of signatures
-	Refresh           time.Duration `json:"refresh"`  // so long before its end a signature is made anew
+	Refresh           time.Duration `json:"refresh"`  // so long before its end a signature is made again
 	DSTTL             time.Duration `json:"ds_ttl"`
 	ParentPropagation time.Duration `json:"parent_propagation"`
 }

@@ -311,7 +311,7 @@ func phaseOf(s *plugintest.State) string {
 	return at.Phase
 }
 
-// follow calls until the job ends, and lets the time pass for which it is parked. each sees every state that was saved;
+// follow calls until the job ends, and lets the time pass for which it is suspended. each sees every state that was saved;
 // what it returns is what the next call finds.
 func follow(t *testing.T, w *world, each func(*plugintest.Result, *plugintest.State) *plugintest.State) *plugintest.Result {
 	t.Helper()
@@ -368,7 +368,7 @@ func TestRollOfDays(t *testing.T) {
 	t.Logf("%v; %d calls", w.now.Sub(begun), len(w.seen)+1)
 }
 
-// Whatever was saved is lost, in every parking there is: the signer's record and DNS must do. Waits may begin anew;
+// Whatever was saved is lost, in every parking there is: the signer's record and DNS must do. Waits may begin again;
 // nothing is done twice or early.
 func TestTrapLostStateStartsNoSecondRoll(t *testing.T) {
 	whole := newWorld(t)

@@ -167,7 +167,7 @@ func (u *upgrade) back(ctx context.Context) error {
 	return nil
 }
 
-// longSoak is parked rather than waited for.
+// longSoak is suspended rather than waited for.
 const longSoak = 30 * time.Second
 
 // health asks until all is well, and again after the soak, in one boot.

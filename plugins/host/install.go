@@ -174,7 +174,7 @@ func choose(home, version string) error {
 	return nil
 }
 
-// left are not copied: what version control and interpreters keep, and a manifest that is made anew.
+// left are not copied: what version control and interpreters keep, and a manifest that is made again.
 var left = []string{".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".venv", manifestFile, manifestFile + ".part"}
 
 func copyPlugin(from, to string) error {

@@ -193,7 +193,7 @@ func comeBack(ctx context.Context, r *runOf, old string, begin time.Time) error 
 		last, err = test(waiting, r)
 	}
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-		// not as unreachable: a host that a reboot took away must spend the run's budget
+		// not as unreachable: a host that a reboot took away must spend the run's threshold
 		return sdk.Fail(fmt.Sprintf("the host was not back within %s of its reboot: %v", p.Timeout, last)).Effects(sdk.EffectsPartial)
 	}
 	return err

@@ -115,7 +115,7 @@ func (s *schema) take(at string, tree any) error {
 	return nil
 }
 
-// Hold parks the job as an [ErrHeld] does, with a state: for a job type that learned of the closed window in
+// Hold suspends the job as an [ErrHeld] does, with a state: for a job type that learned of the closed window in
 // another process than its own.
 func Hold(state json.RawMessage, reason string) error {
 	return &suspension{state: state, reason: reason, held: true}

@@ -150,7 +150,7 @@ func (s *suspension) Error() string { return "suspended: " + s.reason }
 // SuspendOption says more about a suspension.
 type SuspendOption func(*suspension)
 
-// Suspend parks the job when it is returned: it holds no slot, and continues after the time
+// Suspend suspends the job when it is returned: it holds no slot, and continues after the time
 // or event with [Run].State set to state. It costs no attempt.
 func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
 	s := &suspension{after: after}
@@ -162,7 +162,7 @@ func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
 }
 
 // ErrHeld is what [Run.Checkpoint] and [Run.MayStart] return when the host's service window says
-// stop. The function returns it: the job is parked, holding nothing, until the window is
+// stop. The function returns it: the job is suspended, holding nothing, until the window is
 // open again and fits, and continues with the state that was saved last.
 var ErrHeld = errors.New("held for the service window")
 
@@ -176,7 +176,7 @@ func WakeOn(event string) SuspendOption { return func(s *suspension) { s.wakeOn 
 // KeepLocks keeps the locks of host and HA group meanwhile.
 func KeepLocks() SuspendOption { return func(s *suspension) { s.keepLocks = true } }
 
-// Because gives the reason that operators see while the job is parked.
+// Because gives the reason that operators see while the job is suspended.
 func Because(reason string) SuspendOption { return func(s *suspension) { s.reason = reason } }
 
 func encodeState(state any) (json.RawMessage, error) {

@@ -33,7 +33,7 @@ type Phase[P, S any] struct {
 //		sdk.Phase[Params, State]{Name: "reboot", Run: reboot},
 //		sdk.Phase[Params, State]{Name: "verify", Run: verify})
 //
-// A phase that returns [Run.Wait] or [Suspend] parks the job with the present r.State, and the same phase is called
+// A phase that returns [Run.Wait] or [Suspend] suspends the job with the present r.State, and the same phase is called
 // again afterwards. Between phases stands a [Run.Checkpoint]: where the window has closed the call ends there with
 // [ErrHeld], which the function returns; unless the phase said [Run.GoOn]. Any other error of a phase ends the call and
 // names the phase. After the last one the field holds [PhasesDone]; if it does already, nothing is called.

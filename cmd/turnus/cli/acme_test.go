@@ -20,7 +20,7 @@ import (
 
 const acmeName = "turnus.example.net"
 
-// certified is a turnus up whose certificate comes from an authority.
+// certified is a turnus up whose certificate comes from a CA.
 type certified struct {
 	*testparts.Process
 	port int
@@ -41,7 +41,7 @@ func startCertified(t *testing.T, port int, directory, ca string, flags ...strin
 
 func (c *certified) address() string { return "127.0.0.1:" + strconv.Itoa(c.port) }
 
-// shake is a client that believes these authorities, and what it was shown.
+// shake is a client that believes these CAs, and what it was shown.
 func (c *certified) shake(name string, roots *x509.CertPool) (*x509.Certificate, error) {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", c.address(), &tls.Config{ServerName: name, RootCAs: roots})
 	if err != nil {
@@ -123,7 +123,7 @@ func TestACMECertificateIsMeasured(t *testing.T) {
 	}
 }
 
-// Of a look that failed the authority's reason is told, which autocert keeps to itself.
+// Of a look that failed the CA's reason is told, which autocert keeps to itself.
 func TestACMEReportsWhatTheCAMet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -134,9 +134,9 @@ type backupLine struct {
 	Outputs     *int64    `json:"outputs"` // null: left out
 	OutputBytes int64     `json:"output_bytes"`
 	NewOutputs  int64     `json:"new_outputs"`
-	Damaged     int64     `json:"damaged_outputs"` // of earlier backups, copied anew
+	Damaged     int64     `json:"damaged_outputs"` // of earlier backups, copied again
 	Missing     int64     `json:"missing_outputs"`
-	Keys        []string  `json:"keys"` // of the key ring that it is sealed with
+	Keys        []string  `json:"keys"` // of the key ring that it is encrypted with
 }
 
 func keysText(keys []string) string {

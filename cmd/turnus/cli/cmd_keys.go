@@ -129,7 +129,7 @@ func (a *app) keysPromoteCmd() *cobra.Command {
 	}
 }
 
-// encryptedPlaces say where sealed things lie.
+// encryptedPlaces say where encrypted things lie.
 type encryptedPlaces struct {
 	keyring       service.KeyringFlags
 	data, outputs string
@@ -187,7 +187,7 @@ func (f *encryptedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledge
 	return l, ring, err
 }
 
-// keyUse is how much of something is sealed with one key, or not at all.
+// keyUse is how much of something is encrypted with one key, or not at all.
 type keyUse struct {
 	Where  string `json:"where"` // ledger, redis, states
 	What   string `json:"what,omitempty"`
@@ -328,8 +328,8 @@ func statesIn(data string) ([]keyUse, error) {
 	return uses, err
 }
 
-// begunSince refuses to retire a key while a queue in a process, which nobody else can look into, may hold things that are sealed with it:
-// its process began before the ledger was sealed with the present key.
+// begunSince refuses to retire a key while a queue in a process, which nobody else can look into, may hold things that are encrypted with it:
+// its process began before the ledger was encrypted with the present key.
 func (f *encryptedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (err error) {
 	if f.data == "" || f.redis != "" {
 		return nil
@@ -432,7 +432,7 @@ forgotten with its runs. With --keyring-accept-plain what is not sealed yet is s
 
 // reencryptDoc is the -o json document of keys reseal.
 type reencryptDoc struct {
-	Ledger   int      `json:"ledger"` // values sealed anew
+	Ledger   int      `json:"ledger"` // values encrypted again
 	Failed   int      `json:"failed"`
 	Failures []string `json:"failures"` // the first of them
 }

@@ -74,7 +74,7 @@ func (f *secretFile) entry(name string) (secrets.Entry, error) {
 	return secrets.Entry{}, console.Invalid("%s has no secret %q\nhint: %s", f.path, name, nearOr(name, names))
 }
 
-// put seals a value to the file's recipients, under a name.
+// put encrypts a value to the file's recipients, under a name.
 func (f *secretFile) put(name string, value []byte) error {
 	if len(f.said.Recipients) == 0 {
 		return console.Invalid("%s has no recipients\nhint: list their public keys under recipients:, or give --recipient for a new file", f.path)
@@ -180,7 +180,7 @@ func secretFileFor(path string, recipients []string) (*secretFile, error) {
 	return readSecretFile(path)
 }
 
-// encrypted tells what was sealed.
+// encrypted tells what was encrypted.
 func (a *app) encrypted(f *secretFile, names []string) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, map[string]any{"file": f.path, "sealed": names, "recipients": len(f.said.Recipients)})

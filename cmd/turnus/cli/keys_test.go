@@ -41,7 +41,7 @@ func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	lock := filepath.Join(d.Path, "lock")
-	for began, fine := range map[time.Duration]bool{-time.Minute: false, time.Minute: true} { // from when the ledger was sealed with the present key
+	for began, fine := range map[time.Duration]bool{-time.Minute: false, time.Minute: true} { // from when the ledger was encrypted with the present key
 		when := time.Now().Add(began)
 		if err := os.Chtimes(lock, when, when); err != nil {
 			t.Fatal(err)

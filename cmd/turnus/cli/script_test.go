@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 //	until COMMAND...           runs a command again and again until it exits with 0
 //	envfile NAME=FILE          sets a variable to what a file says
 //	perm MODE FILE             checks who may read a file
-//	authority KIND             starts an ACME authority that looks at a challenge of this kind: ACME, PORT and HTTP are where; "authority" alone says how often it was asked
+//	authority KIND      starts an ACME CA that looks at a challenge of this kind: ACME, PORT and HTTP are where; "authority" alone says how often it was asked
 //	handshake NAME             waits until the server at PORT has a certificate of that name; with ! it must not get one
 //	certificates               writes ca.pem, server.pem and .key, client.pem and .key, foreign.pem and .key, and chooses a PORT
 //	provider EMAIL GROUP       starts an OpenID provider, ISSUER, the first time, and says who logs in next; of the group refuse nobody does

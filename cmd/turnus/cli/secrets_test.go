@@ -25,7 +25,7 @@ func writeText(t *testing.T, name, text string, mode os.FileMode) string {
 	return path
 }
 
-// What can be sealed is what a step can be given.
+// What can be encrypted is what a step can be given.
 func TestTheShortestSecretIsOneForAll(t *testing.T) {
 	if secrets.MinValue != redact.MinValue || secrets.MaxValue != redact.MaxValue {
 		t.Errorf("a value has %d to %d bytes, and %d to %d can be kept out of text", secrets.MinValue, secrets.MaxValue, redact.MinValue, redact.MaxValue)

@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// Runs go on over two servers and two workers while a key is added, promoted, everything old is sealed anew, and the former key is retired: no
+// Runs go on over two servers and two workers while a key is added, promoted, everything old is encrypted again, and the former key is retired: no
 // job is lost or begun twice, and the doctor finds nothing. Meanwhile a worker without the key ring takes no job, and says so.
 func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	}
 }
 
-// What turnus up keeps of its own queue between a stop and the next start is sealed, too, and jobs go on where they were: under the key that was
+// What turnus up keeps of its own queue between a stop and the next start is encrypted, too, and jobs go on where they were: under the key that was
 // promoted meanwhile. The negative control is the same without a key ring.
 func TestLabWhatUpKeepsOfItsQueueIsEncrypted(t *testing.T) {
 	t.Parallel()

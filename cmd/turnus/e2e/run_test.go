@@ -35,7 +35,7 @@ func TestIdempotencyKeyAndFenceReachTheHost(t *testing.T) {
 		return 0, true
 	}
 	l := newLab(t, fleet.Config{Hosts: 3, Handle: handle})
-	run := l.run(l.book("keys", // over 2 s between attempts the job is parked, and leased anew
+	run := l.run(l.book("keys", // over 2 s between attempts the job is suspended, and leased again
 		"{uses: command, with: {run: step-a}, retry: {attempts: 3, interval: 2100ms, max_interval: 2100ms}}",
 		"{uses: command, with: {run: step-b}}"))
 	run.wants(0)

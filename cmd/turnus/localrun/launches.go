@@ -35,7 +35,7 @@ type PlayFlags struct {
 	Windows      gatingFlags
 	secrets      map[string]secrets.Ref // references that the runs take along
 	nodeSecrets  []string               // see launch.Options
-	SkipNoWindow bool                   // leave out hosts that no window fits, and list them in Launch.Unfit
+	SkipNoWindow bool                   // leave out hosts that no window fits, and list them in Launch.NoWindow
 
 	At time.Time // of the launch; now when it is zero
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
-// A worker that has no key logs in by a real Vault on a real sshd, which knows the authority alone: for the principal that the role allows.
+// A worker that has no key logs in by a real Vault on a real sshd, which knows the CA alone: for the principal that the role allows.
 func TestRealVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 	v := vaultlab.Start(t)
 	var ca struct {

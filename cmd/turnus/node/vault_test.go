@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
-// Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows nothing but the authority.
+// Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows nothing but the CA.
 func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 	vault := vaultlab.StartSimulated(t)
 	trusted := writeText(t, "ca.pub", string(ssh.MarshalAuthorizedKey(vault.SSHCA)), 0o600)

@@ -68,7 +68,7 @@ type hostDoc struct {
 	Earliest      string        `json:"earliest"` // when its windows let it start
 	EarliestLocal string        `json:"earliest_local"`
 	Begin         *string       `json:"begin"` // P50 of its first step; null: it starts in no window
-	Start         *string       `json:"start"` // P50 of its first gated step
+	Start         *string       `json:"start"` // P50 of its first step with a window
 	StartLocal    *string       `json:"start_local"`
 	FinishP50     *string       `json:"finish_p50"`
 	FinishP90     *string       `json:"finish_p90"`

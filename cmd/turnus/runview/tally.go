@@ -78,7 +78,7 @@ func (t *Tally) Retried(host, why string) {
 	t.retries[host] = why
 }
 
-// JobLeft takes a job off the running ones: done, parked, or given back.
+// JobLeft takes a job off the running ones: done, suspended, or given back.
 func (t *Tally) JobLeft(host string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

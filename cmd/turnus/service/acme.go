@@ -23,7 +23,7 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// acmeFlags have the API's certificate come from an authority that speaks ACME (RFC 8555).
+// acmeFlags have the API's certificate come from a CA that speaks ACME (RFC 8555).
 type acmeFlags struct {
 	names                      []string
 	directory, email, ca, http string
@@ -66,7 +66,7 @@ func (f *acmeFlags) check(certFile string) error {
 	return nil
 }
 
-// acmeTime bounds one question to the authority.
+// acmeTime bounds one question to the CA.
 const acmeTime = 30 * time.Second
 
 // manager keeps account and certificates in the data folder.
@@ -91,13 +91,13 @@ func (s *service) tlsConfig() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12}
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-		if s.cert != nil { // authorities of clients
+		if s.cert != nil { // CAs of clients
 			var err error
 			if c, err = s.cert.Server().GetConfigForClient(hello); err != nil {
 				return nil, err
 			}
 		}
-		if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) { // the authority looks; it has no client's certificate, and asks for nothing more
+		if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) { // the CA looks; it has no client's certificate, and asks for nothing more
 			c.ClientAuth, c.NextProtos = tls.NoClientCert, []string{acme.ALPNProto}
 		}
 		c.GetCertificate = s.acmeCertificate
@@ -134,7 +134,7 @@ func overdue(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/6
 }
 
-// afterChallenge refuses requests over a connection that was opened as the authority's look at a challenge.
+// afterChallenge refuses requests over a connection that was opened as the CA's look at a challenge.
 func afterChallenge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil && r.TLS.NegotiatedProtocol == acme.ALPNProto {
@@ -157,7 +157,7 @@ func (s *service) fetchCertificates(ctx context.Context) {
 	}
 }
 
-// withoutPort leaves the name alone of what was asked for: autocert knows names, and some authorities say the port with it.
+// withoutPort leaves the name alone of what was asked for: autocert knows names, and some CAs say the port with it.
 func withoutPort(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name, _, err := net.SplitHostPort(r.Host); err == nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// acmePolls reads along what an authority answers, and remembers why it signs nothing: of its looks at challenges autocert tells only that none
+// acmePolls reads along what a CA answers, and remembers why it signs nothing: of its looks at challenges autocert tells only that none
 // is left to try, and of a renewal nothing. Safe for concurrent use.
 type acmePolls struct {
 	next http.RoundTripper
@@ -22,7 +22,7 @@ type acmePolls struct {
 	last string // what went wrong last, whatever it was
 }
 
-// pollCounts is how long a look may be why there is no certificate: autocert gives up sooner, and begins anew.
+// pollCounts is how long a look may be why there is no certificate: autocert gives up sooner, and begins again.
 const pollCounts = 5 * time.Minute
 
 // maxAnswer bounds what is read along of an answer: more than any but a chain of certificates has.
@@ -91,7 +91,7 @@ func (l *acmePolls) looked(text string) {
 	l.poll, l.at = text, time.Now()
 }
 
-// reasons are the authority's last look, if it failed a moment ago, and what went wrong last.
+// reasons are the CA's last look, if it failed a moment ago, and what went wrong last.
 func (l *acmePolls) reasons() (poll, last string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

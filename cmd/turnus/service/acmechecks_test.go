@@ -58,7 +58,7 @@ func TestACMEOverdue(t *testing.T) {
 	}
 }
 
-// answering is an authority, and what it says next.
+// answering is a CA, and what it says next.
 type answering struct {
 	kind, text string
 	err        error

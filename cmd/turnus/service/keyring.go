@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// KeyringFlags name the key ring that is sealed with before anything leaves the process.
+// KeyringFlags name the key ring that is encrypted with before anything leaves the process.
 type KeyringFlags struct {
 	File        string
 	acceptPlain bool
@@ -37,7 +37,7 @@ func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
 		if f.acceptPlain {
 			return nil, console.Invalid("--keyring-accept-plain goes with --keyring: without a key ring all is plain")
 		}
-		return nil, nil //nolint:nilnil // nothing is sealed
+		return nil, nil //nolint:nilnil // nothing is encrypted
 	}
 	if f.ring != nil {
 		return f.ring, nil

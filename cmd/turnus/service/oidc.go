@@ -55,7 +55,7 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 	return p, nil
 }
 
-// OutsideClient asks sites that the authorities of a file may have signed; without one the system's. The file is read again when it changes.
+// OutsideClient asks sites that the CAs of a file may have signed; without one the system's. The file is read again when it changes.
 func OutsideClient(ca string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second}
 	if ca != "" {

@@ -75,7 +75,7 @@ func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 	return nil
 }
 
-// Open makes the queue, behind which all is sealed where there is a key ring, and says what of it an operator should know. closeQueue comes after its last use.
+// Open makes the queue, behind which all is encrypted where there is a key ring, and says what of it an operator should know. closeQueue comes after its last use.
 func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Backend, closeQueue func() error, err error) {
 	ring, err := f.Keyring.Open(con)
 	if err != nil {

@@ -79,7 +79,7 @@ func (s *service) keepQueue(ctx context.Context) error {
 	if s.f.Queue.own == nil {
 		return nil
 	}
-	rest := leftover{Remains: s.f.Queue.own.Remains(), Recorded: map[string]int{}} // states as the queue has them: sealed where there is a key ring
+	rest := leftover{Remains: s.f.Queue.own.Remains(), Recorded: map[string]int{}} // states as the queue has them: encrypted where there is a key ring
 	var errs []error
 	rest.Runs = slices.DeleteFunc(rest.Runs, func(id string) bool {
 		run, err := s.ledger.Run(ctx, ledger.AllTenants(), id)

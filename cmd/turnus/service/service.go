@@ -57,7 +57,7 @@ type service struct {
 	listener net.Listener
 	cert     *securefile.TLSSource // of files; nil without
 	acme     *autocert.Manager     // nil without ACME
-	polls    *acmePolls            // of its authority
+	polls    *acmePolls            // of its CA
 	hear     net.Listener          // of challenges over HTTP; nil without
 	closers  []func() error        // last opened first
 	messages console.MessageLimiter

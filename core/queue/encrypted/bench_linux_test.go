@@ -23,7 +23,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkCycle is the whole cycle of jobs with 500 bytes of data and 500 of result, on the queue in memory: the difference is what sealing costs.
+// BenchmarkCycle is the whole cycle of jobs with 500 bytes of data and 500 of result, on the queue in memory: the difference is what encrypting costs.
 func BenchmarkCycle(b *testing.B) {
 	path := b.TempDir() + "/ring.json"
 	if _, err := keyring.New(path); err != nil {

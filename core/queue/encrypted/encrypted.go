@@ -1,5 +1,5 @@
 // Package encrypted owns what a queue's bytes look like outside of a process with a key ring: payloads, data, states, records, documents and
-// messages are sealed, each for its place, before the queue behind has them.
+// messages are encrypted, each for its place, before the queue behind has them.
 //
 // It must not know which queue that is, nor what the bytes mean. What the queue itself works with stays in the clear: ids of runs,
 // tenants, hosts and groups as locks, names of documents, topics and events, outcomes, times, counts and weights, and the name of its own life.
@@ -23,9 +23,9 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Queue is a queue behind which all bytes are sealed. All methods are safe for concurrent use.
+// Queue is a queue behind which all bytes are encrypted. All methods are safe for concurrent use.
 //
-// A job that this process cannot open, for it lacks the key, or that is not sealed where it has to be, is not handed to its worker:
+// A job that this process cannot open, for it lacks the key, or that is not encrypted where it has to be, is not handed to its worker:
 // it is given back unstarted, for others. A job that was tampered with is handed out with Lease.Err.
 type Queue struct {
 	queue.Backend
@@ -43,7 +43,7 @@ type Queue struct {
 const (
 	firstPause  = time.Second
 	mostPause   = 30 * time.Second
-	plainPause  = 30 * time.Second // of a job that is not sealed
+	plainPause  = 30 * time.Second // of a job that is not encrypted
 	reportEvery = 5 * time.Minute  // of the same trouble
 )
 
@@ -56,7 +56,7 @@ const (
 	lostMessages
 )
 
-// New puts a ring before q. A nil ring seals nothing, and refuses what is sealed. told gets what an operator must know; nil tells nobody.
+// New puts a ring before q. A nil ring encrypts nothing, and refuses what is encrypted. told gets what an operator must know; nil tells nobody.
 func New(q queue.Backend, ring *keyring.Ring, reported func(string)) *Queue {
 	if reported == nil {
 		reported = func(string) {}
@@ -64,7 +64,7 @@ func New(q queue.Backend, ring *keyring.Ring, reported func(string)) *Queue {
 	return &Queue{Backend: q, ring: ring, reported: reported, refused: map[string]map[uint64]queue.Ack{}, said: map[trouble]time.Time{}}
 }
 
-// What is sealed, as the first part of its place.
+// What is encrypted, as the first part of its place.
 const (
 	payloadOf  = "run.payload"
 	dataOf     = "job.data"
@@ -93,10 +93,10 @@ func (q *Queue) open(b, place []byte) ([]byte, error) {
 	return q.ring.Open(b, place)
 }
 
-// digestBytes stand before a sealed payload: what was submitted, by which a repeated submit is known although its bytes differ.
+// digestBytes stand before an encrypted payload: what was submitted, by which a repeated submit is known although its bytes differ.
 const digestBytes = sha256.Size
 
-// Submit accepts runs, sealed. The same run is the same whatever key it was sealed with.
+// Submit accepts runs, encrypted. The same run is the same whatever key it was encrypted with.
 func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
 	if q.ring == nil || len(runs) > queue.MaxSubmit {
 		return q.Backend.Submit(ctx, runs...)
@@ -133,7 +133,7 @@ func (q *Queue) encryptRun(r queue.Run) queue.Run {
 	return encrypted
 }
 
-// conflict is err, or nil where the queue has the same run sealed with other bytes.
+// conflict is err, or nil where the queue has the same run encrypted with other bytes.
 func (q *Queue) conflict(ctx context.Context, r *queue.Run, err error) error {
 	same, sameErr := q.submitted(ctx, r)
 	switch {
@@ -247,7 +247,7 @@ func (q *Queue) openRecords(run string, list []queue.Record) error {
 	return nil
 }
 
-// Post seals a document for its name.
+// Post encrypts a document for its name.
 func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
 	if name == queue.IncarnationDocument {
 		return q.Backend.Post(ctx, name, data, keep)
@@ -255,7 +255,7 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 	return q.Backend.Post(ctx, name, q.encrypt(data, keyring.Context(documentOf, name)), keep)
 }
 
-// PostFirst seals a document for its name, and opens the one that is there.
+// PostFirst encrypts a document for its name, and opens the one that is there.
 func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
 	if name == queue.IncarnationDocument {
 		return q.Backend.PostFirst(ctx, name, data, keep)
@@ -284,7 +284,7 @@ func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 	return plain, version, nil
 }
 
-// Publish seals messages for their topic.
+// Publish encrypts messages for their topic.
 func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) error {
 	if q.ring == nil {
 		return q.Backend.Publish(ctx, topic, messages...)
@@ -331,7 +331,7 @@ func (q *Queue) report(what trouble, text string) {
 	}
 }
 
-// Unencrypted lists the runs that are not complete and whose payload is not sealed: what a service left behind that had no ring.
+// Unencrypted lists the runs that are not complete and whose payload is not encrypted: what a service left behind that had no ring.
 func (q *Queue) Unencrypted(ctx context.Context) ([]string, error) {
 	ids, err := q.Runs(ctx)
 	if err != nil {

@@ -109,7 +109,7 @@ func TestConformanceOnRedis(t *testing.T) {
 	})
 }
 
-// TestSequences compares a sealed queue with one that is not: what is sealed changes no decision.
+// TestSequences compares an encrypted queue with one that is not: what is encrypted changes no decision.
 func TestSequences(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
 	open := func(r *keyring.Ring) queuetest.Subject {
@@ -393,7 +393,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// Who can write to Redis, and has no key, commands no worker. With the negative control: a worker that takes what is not sealed does.
+// Who can write to Redis, and has no key, commands no worker. With the negative control: a worker that takes what is not encrypted does.
 func TestWhatIsNotEncryptedIsNotDone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -512,7 +512,7 @@ func TestATamperedRecordSaysSo(t *testing.T) {
 	}
 }
 
-// A run is the same whatever key it is sealed with: servers submit again after a crash, and one of them may have another primary key.
+// A run is the same whatever key it is encrypted with: servers submit again after a crash, and one of them may have another primary key.
 func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -535,7 +535,7 @@ func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 	}
 }
 
-// A queue keeps the name of its life when the key that was sealed with at its beginning is retired; what people wrote it does not show without a key.
+// A queue keeps the name of its life when the key that was encrypted with at its beginning is retired; what people wrote it does not show without a key.
 func TestTheIncarnationOutlivesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring, path := newRing(t, keyring.Options{})

@@ -12,13 +12,13 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Save seals the state of a leased job.
+// Save encrypts the state of a leased job.
 func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 	s.State = q.encrypt(s.State, place(stateOf, s.Job))
 	return q.Backend.Save(ctx, s)
 }
 
-// Turn seals what acks bring and opens what leases have. Leases that this process must not work on go back at once.
+// Turn encrypts what acks bring and opens what leases have. Leases that this process must not work on go back at once.
 func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
 	if err := t.Validate(); err != nil {
 		return queue.TurnResult{}, err

@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Check counts everything anew and compares. With repair the counts are set to what was counted.
+// Check counts everything again and compares. With repair the counts are set to what was counted.
 func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// TestFeedForgets: a topic is gone an hour after its last message, and begins anew.
+// TestFeedForgets: a topic is gone an hour after its last message, and begins again.
 func TestFeedForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{})

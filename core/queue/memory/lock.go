@@ -102,7 +102,7 @@ func (q *Queue) forgo(j *job) *lock {
 	return l
 }
 
-// block parks a ready job on the lock that is in its way.
+// block suspends a ready job on the lock that is in its way.
 func (q *Queue) block(j *job, l *lock) {
 	j.held = [3]*lock{}
 	other := q.forgo(j)

@@ -297,7 +297,7 @@ func (q *Queue) retime(r *run) {
 	}
 }
 
-// activate moves what is due to where it can be leased, at most budget items;
+// activate moves what is due to where it can be leased, at most threshold items;
 // it returns false when some are left.
 func (q *Queue) activate(now time.Time, threshold int) bool {
 	for q.timed.len() > 0 && !q.timed.top().nextDue.After(now) {

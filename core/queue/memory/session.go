@@ -154,7 +154,7 @@ func (q *Queue) bury(s *session) {
 	delete(q.sessions, s.id)
 }
 
-// reap recovers the jobs of sessions that fell silent, at most budget jobs;
+// reap recovers the jobs of sessions that fell silent, at most threshold jobs;
 // false when some are left.
 func (q *Queue) reap(now time.Time, threshold int) bool {
 	for q.expiry.len() > 0 && !now.Before(q.expiry.top().until) {

@@ -187,7 +187,7 @@ func (q *Queue) update(r *run) {
 	q.checkComplete(r)
 }
 
-// put parks a job that was leased until after has passed, without its locks.
+// put suspends a job that was leased until after has passed, without its locks.
 func (q *Queue) put(j *job, e core.Event, after time.Duration, now time.Time) {
 	q.move(j, e)
 	q.release(j)
@@ -262,7 +262,7 @@ func silent(node string, r *run) core.Reason {
 	return core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason.Text())
 }
 
-// finish records the outcome of a job and spends the budget. detail is its state where there is a reason.
+// finish records the outcome of a job and reaches the threshold. detail is its state where there is a reason.
 func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason core.Reason, detail []byte) {
 	r := j.r
 	id := j.id()
@@ -275,7 +275,7 @@ func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason core.Reason,
 	q.spend(r, o, id.Index)
 }
 
-// spend stops the run when outcome o, of the job at index, was the last that its budget allows.
+// spend stops the run when outcome o, of the job at index, was the last that its threshold allows.
 func (q *Queue) spend(r *run, o core.Outcome, index int) {
 	spec := &r.submitted
 	switch {
@@ -288,7 +288,7 @@ func (q *Queue) spend(r *run, o core.Outcome, index int) {
 	}
 }
 
-// adoptFinished counts what ended before the run was submitted, and stops the run where that spends its budget.
+// adoptFinished counts what ended before the run was submitted, and stops the run where that reaches its threshold.
 func (q *Queue) adoptFinished(r *run) {
 	lost := -1
 	for _, s := range r.submitted.FinishedJobs {
@@ -314,7 +314,7 @@ func (q *Queue) record(r *run, rec record) {
 	r.ended += int(rec.count)
 }
 
-// bad counts the outcomes that spend the budget.
+// bad counts the outcomes that spend the threshold.
 func (r *run) bad() int {
 	n := 0
 	for code, o := range outcomeOrder {
@@ -350,7 +350,7 @@ func (q *Queue) stop(r *run, phase queue.Phase, reason core.Reason) {
 	q.sync(r)
 }
 
-// sweep ends jobs of runs that are over, at most budget items; false when some are left.
+// sweep ends jobs of runs that are over, at most threshold items; false when some are left.
 func (q *Queue) sweep(threshold int) bool {
 	for len(q.sweeping) > 0 {
 		r := q.sweeping[0]
@@ -364,7 +364,7 @@ func (q *Queue) sweep(threshold int) bool {
 	return true
 }
 
-// sweepRun returns what is left of the budget; 0 means that jobs may be left.
+// sweepRun returns what is left of the threshold; 0 means that jobs may be left.
 func (q *Queue) sweepRun(r *run, threshold int) int {
 	for ; threshold > 0 && r.fresh.len() > 0; threshold-- {
 		q.cancelSpan(r, r.fresh.pop())
@@ -395,7 +395,7 @@ func (q *Queue) cancelSpan(r *run, s span) {
 	q.record(r, record{index: int32(s.lo), count: int32(s.hi - s.lo), outcome: outcomeCode(core.Cancelled), reason: r.reason})
 }
 
-// end cancels a job that is not leased, wherever it is parked.
+// end cancels a job that is not leased, wherever it is suspended.
 func (q *Queue) end(j *job) {
 	switch j.state {
 	case core.Pending:

@@ -113,7 +113,7 @@ func finishedThreshold(f *fixture) {
 	s := f.open("n")
 	for id, tc := range map[string]struct {
 		finished []queue.FinishedJobs
-		reason   string // none: the budget holds
+		reason   string // none: the threshold holds
 	}{
 		"two failed":          {[]queue.FinishedJobs{{Index: 1, Count: 1, Outcome: core.Failed}, {Index: 3, Count: 1, Outcome: core.RolledBack}}, "the budget is spent: 2 failed, stop_after is 2"},
 		"three unreachable":   {[]queue.FinishedJobs{{Index: 1, Count: 3, Outcome: core.Unreachable}}, "the budget is spent: 3 unreachable, stop_unreachable is 3"},

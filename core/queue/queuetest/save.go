@@ -62,7 +62,7 @@ func saveLease(f *fixture) {
 	l = f.one(s)
 	eq(f, "state after Return", string(l.State), "one")
 	eq(f, "attempt after Return", l.Attempt, 1)
-	f.save(s, l, 1, "two") // numbers begin anew with each lease
+	f.save(s, l, 1, "two") // numbers begin again with each lease
 	f.must(f.q.Close(f.ctx, s))
 	s = f.open("n")
 	eq(f, "state after Close", string(f.one(s).State), "two")

@@ -63,7 +63,7 @@ func thresholdManyAcks(f *fixture) {
 	eq(f, "leases of a", len(a), 6)
 	acks := []queue.Ack{
 		done(a[0], core.Failed),
-		retry(a[1], 0), // the budget is not spent yet: granted, then cancelled by the stop
+		retry(a[1], 0), // the threshold is not spent yet: granted, then cancelled by the stop
 		done(b[0], core.Failed),
 		done(a[2], core.Failed), // spends it
 		retry(a[3], 0),          // not granted: ends as failed
@@ -109,7 +109,7 @@ func thresholdGood(f *fixture) {
 }
 
 func lostStops(f *fixture) {
-	f.submit(run("a", 10)) // no budget at all
+	f.submit(run("a", 10)) // no threshold at all
 	s := f.open("n")
 	got := f.leaseN(s, 2)
 	eq(f, "leases after a lost host", len(f.turn(s, 1, done(got[0], core.Lost)).Leases), 0)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A script is made of the text of its own file behind those of its libraries. Each call of a script makes all of its functions anew, and
+// A script is made of the text of its own file behind those of its libraries. Each call of a script makes all of its functions again, and
 // that costs more than most calls do: so a script gets only the functions that it uses, and names that stand for something fixed
 // are written out, as local variables make functions dearer.
 

@@ -32,7 +32,7 @@ func fixedKeys() []key {
 		{"kReady", "ready"},         // zset: tenants with a ready run, by rank
 		{"kDue", "due"},             // zset: runs with something timed, by its earliest time
 		{"kLocks", "locks"},         // hash: host and HA group locks -> RUN/INDEX
-		{"kWait", "wait"},           // lexical zset: jobs parked on locks, in order
+		{"kWait", "wait"},           // lexical zset: jobs suspended on locks, in order
 		{"kSessions", "sessions"},   // zset: sessions by deadline
 		{"kNodes", "nodes"},         // hash: session -> node
 		{"kDone", "done"},           // zset: complete runs by when they are forgotten

@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// keep is how long a state is kept that nobody asks for: its job was cancelled while it was parked.
+// keep is how long a state is kept that nobody asks for: its job was cancelled while it was suspended.
 const keep = broadcast.MaxKeep
 
 // Queue is a queue whose states are on disk, too. All methods are safe for concurrent use.
@@ -167,7 +167,7 @@ func (s *Queue) Adopt(ctx context.Context, session string) ([]queue.Lease, error
 	return leases, err
 }
 
-// Cancel ends the run: nobody goes on with what is parked.
+// Cancel ends the run: nobody goes on with what is suspended.
 func (s *Queue) Cancel(ctx context.Context, run string, reason core.Reason) error {
 	if err := s.Backend.Cancel(ctx, run, reason); err != nil {
 		return err

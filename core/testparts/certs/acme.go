@@ -28,11 +28,11 @@ import (
 	"golang.org/x/crypto/acme"
 )
 
-// ACME is an authority that speaks ACME (RFC 8555): it checks a challenge over HTTP or TLS as a real
+// ACME is a CA that speaks ACME (RFC 8555): it checks a challenge over HTTP or TLS as a real
 // one does, and signs what it is asked for. It does not verify the signatures of requests. Where it looks stands for the ports 80 and 443 of each name.
 type ACME struct {
 	URL     string // of its directory
-	CA      string // file with the authority of the directory's own certificate
+	CA      string // file with the CA of the directory's own certificate
 	Signed  *CA
 	OverTLS func() string // address that it looks at for tls-alpn-01; nil: that is not offered
 	HTTP    func() string // the same for http-01

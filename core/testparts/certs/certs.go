@@ -1,5 +1,5 @@
-// Package certs owns the certificates of tests: one authority for a test binary, and the certificates
-// that it signs, as files; authorities that speak ACME, simulated and real.
+// Package certs owns the certificates of tests: one CA for a test binary, and the certificates
+// that it signs, as files; CAs that speak ACME, simulated and real.
 //
 // It must not know who uses them.
 package certs
@@ -36,7 +36,7 @@ type CA struct {
 // common is made once: servers of one test trust each other.
 var common = sync.OnceValues(func() (*CA, error) { return newCA("Turnus tests") })
 
-// Common is the authority of all tests of this binary.
+// Common is the CA of all tests of this binary.
 func Common(tb testing.TB) *CA {
 	tb.Helper()
 	a, err := common()
@@ -44,7 +44,7 @@ func Common(tb testing.TB) *CA {
 	return a
 }
 
-// Other is an authority that nobody trusts by itself.
+// Other is a CA that nobody trusts by itself.
 func Other(tb testing.TB) *CA {
 	tb.Helper()
 	a, err := newCA("somebody else")
@@ -76,7 +76,7 @@ func template(name string, life time.Duration) *x509.Certificate {
 // Pair is a certificate with its key, as files.
 type Pair struct{ Cert, Key string }
 
-// CA writes the authority's certificate into the folder and returns its path.
+// CA writes the CA's certificate into the folder and returns its path.
 func (a *CA) CA(tb testing.TB, dir string) string {
 	tb.Helper()
 	path := filepath.Join(dir, "ca.pem")

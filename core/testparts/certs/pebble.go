@@ -18,14 +18,14 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// PebbleConfig says how an authority behaves. The ports stand for 443 and 80 of every name.
+// PebbleConfig says how a CA behaves. The ports stand for 443 and 80 of every name.
 type PebbleConfig struct {
 	TLSPort, HTTPPort int           // where it looks at challenges
 	Valid             time.Duration // of what it signs, in seconds
 	Refuses           []string      // names that it signs nothing for
 }
 
-// Pebble is a private ACME authority: Let's Encrypt's pebble on loopback, with a name server for which
+// Pebble is a private ACME CA: Let's Encrypt's pebble on loopback, with a name server for which
 // every name is this machine. make check-acme builds the programs; tests that need them have the build
 // tag acme.
 type Pebble struct {
@@ -35,7 +35,7 @@ type Pebble struct {
 	Roots     *x509.CertPool // who signs what is asked for
 }
 
-// StartPebble runs an authority until the test ends.
+// StartPebble runs a CA until the test ends.
 func StartPebble(tb testing.TB, cfg PebbleConfig) *Pebble {
 	tb.Helper()
 	program := testparts.Need(tb, "pebble", "make check-acme")
@@ -55,7 +55,7 @@ func StartPebble(tb testing.TB, cfg PebbleConfig) *Pebble {
 		tb.Fatal(err)
 	}
 	cmd := exec.Command(program, "-config", file, "-strict", "-dnsserver", names(tb)) //nolint:noctx,gosec // ended by Stop; the test's own program
-	// Each order is looked at anew, and at once.
+	// Each order is looked at again, and at once.
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0")
 	a := &Pebble{Process: testparts.Run(tb, cmd), Directory: "https://" + listen + "/dir", CA: Common(tb).CA(tb, dir), Roots: x509.NewCertPool()}
 	a.ready(tb, "https://"+manage+"/roots/0")
@@ -80,7 +80,7 @@ func names(tb testing.TB) string {
 	return address
 }
 
-// ready waits until the authority answers, and takes its root.
+// ready waits until the CA answers, and takes its root.
 func (a *Pebble) ready(tb testing.TB, root string) {
 	tb.Helper()
 	text, err := os.ReadFile(a.CA)

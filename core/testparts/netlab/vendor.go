@@ -20,13 +20,13 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// Vendor makes images and signs bundles, with a throw-away authority.
+// Vendor makes images and signs bundles, with a throw-away CA.
 type Vendor struct {
 	CA  []byte // certificate that devices trust, PEM
 	dir string
 }
 
-// NewVendor makes an authority and a signer.
+// NewVendor makes a CA and a signer.
 func NewVendor(tb testing.TB) *Vendor {
 	tb.Helper()
 	v := &Vendor{dir: tb.TempDir()}

@@ -1,6 +1,6 @@
 // Package vaultlab owns the private Vaults of tests on loopback; they die with the test. Server is
-// HashiCorp Vault's own core, in memory and unsealed: make check-vault builds it, and tests that need it
-// have the build tag vault. Simulated is for all tests, also for Vaults that fail, are sealed or late.
+// HashiCorp Vault's own core, in memory and unencrypted: make check-vault builds it, and tests that need it
+// have the build tag vault. Simulated is for all tests, also for Vaults that fail, are encrypted or late.
 //
 // It must not know who asks for what is in them.
 package vaultlab
@@ -33,7 +33,7 @@ type Server struct {
 
 type object = map[string]any
 
-// Start runs a server until the test ends, with a key-value engine of version 2 at kv/, one of version 1 at old/, an SSH engine with an authority
+// Start runs a server until the test ends, with a key-value engine of version 2 at kv/, one of version 1 at old/, an SSH engine with a CA
 // at ssh/, and AppRole.
 func Start(tb testing.TB) *Server {
 	tb.Helper()

@@ -196,7 +196,7 @@ func oldFences(v evidence, _ map[string]string) (all []violation) {
 	newest := map[string]execution{}
 	for _, e := range v.seen {
 		before, ok := newest[e.job()]
-		forgot := slices.ContainsFunc(v.faults, func(h happened) bool { // fences begin anew with an empty Redis
+		forgot := slices.ContainsFunc(v.faults, func(h happened) bool { // fences begin again with an empty Redis
 			return (h.name == "FLUSHALL" || h.name == "roll Redis back" || h.name == "promote a late replica") && h.begin <= e.begin
 		})
 		if ok && before.fence > e.fence && e.begin > before.begin+tick && !forgot {
