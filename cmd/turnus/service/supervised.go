@@ -3,7 +3,7 @@ package service
 import (
 	"os"
 
-	"github.com/turnus/turnus/core/systemd"
+	"github.com/turnus/turnus/cmd/turnus/service/systemd"
 )
 
 // Supervised is the systemd that started this process, nil where none did.
