@@ -89,6 +89,7 @@ var borders = []struct {
 	{"cmd/turnus/localrun", "drives runs in this process; it must not know how a service keeps runs, only opens its queue", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "core/api", "core/calendar", "core/client", "core/controller", "core/engine", "core/forecast", "core/admission", "core/inventory", "core/launch", "core/ledger", "core/queue", "core/secrets", "core/securefile", "core/worker", "core/yamlread", "playbooks", "plugins/host", "windows"}},
 	{"cmd/turnus/planview", "shows what a run would do; it must not know flags", []string{"cmd/turnus/console", "core", "core/forecast", "core/admission", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
 	{"cmd/turnus/bench", "measures rooms and assemblies; it must not know other verbs", []string{"cmd/turnus/console", "cmd/turnus/localrun", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "plugins", "playbooks", "windows"}},
+	{"cmd/turnus/bench/queuebench", "measures any queue; it must not know flags or printing", []string{"core", "core/queue"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
 	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/broadcast", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }

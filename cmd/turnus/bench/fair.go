@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/bench/queuebench"
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core/queue/queuebench"
 )
 
 func benchFairCmd(con *console.Console) *cobra.Command {

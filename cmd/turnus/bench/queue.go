@@ -15,12 +15,12 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/bench/queuebench"
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
-	"github.com/turnus/turnus/core/queue/queuebench"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/redisconn"
 )
