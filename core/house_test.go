@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -258,16 +259,20 @@ func TestNoTestSleeps(t *testing.T) {
 }
 
 var (
-	namedTest    = regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`)
-	declaredTest = regexp.MustCompile(`(?m)^func (Test|Fuzz)\w+`)
+	namedTest    = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+|-bench '?([A-Z]\w+)`)
+	declaredTest = regexp.MustCompile(`(?m)^func (Test|Fuzz|Benchmark)\w+`)
 	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```")
 )
 
-// unknownTests returns the tests that a page names, outside of code blocks, and that no test's name contains, as `go test -run`
+// unknownTests returns the tests and benchmarks that a page names, outside of code blocks, and that no test's name contains, as `go test -run`
 // takes them.
 func unknownTests(page string, tests []string) (unknown []string) {
-	for _, name := range namedTest.FindAllString(codeBlock.ReplaceAllString(page, ""), -1) {
-		if !slices.ContainsFunc(tests, func(test string) bool { return strings.Contains(test, name) }) {
+	for _, found := range namedTest.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
+		name, kind := cmp.Or(found[1], found[0]), "func " // of a benchmark without its command
+		if found[1] != "" {
+			kind = "func Benchmark"
+		}
+		if !slices.ContainsFunc(tests, func(test string) bool { return strings.HasPrefix(test, kind) && strings.Contains(test, name) }) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -285,7 +290,7 @@ func TestTestsThatTheDocsNameExist(t *testing.T) {
 	if err != nil || len(pages) < 10 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	for _, path := range append(pages, filepath.Join(root(t), "ARCHITECTURE.md"), filepath.Join(root(t), "README.md")) {
+	for _, path := range append(pages, filepath.Join(root(t), "ARCHITECTURE.md"), filepath.Join(root(t), "README.md"), filepath.Join(root(t), "core/queue/redis/DESIGN.md")) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +299,7 @@ func TestTestsThatTheDocsNameExist(t *testing.T) {
 			t.Errorf("%s names tests that do not exist: %v", filepath.Base(path), unknown)
 		}
 	}
-	if got := unknownTests("run TestOldName and TestTestsThat", tests); !slices.Equal(got, []string{"TestOldName"}) {
+	if got := unknownTests("run TestOldName, TestTestsThat and -bench 'OldName/a' or -bench Cycle", tests); !slices.Equal(got, []string{"TestOldName", "OldName"}) {
 		t.Errorf("unknown %v", got)
 	}
 }
