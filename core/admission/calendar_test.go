@@ -13,7 +13,7 @@ import (
 )
 
 // cal is the window sets of a test, in Berlin: sat opens Saturdays 22:00 to 05:00.
-func book(t testing.TB, text string) *Calendar {
+func calendarOf(t testing.TB, text string) *Calendar {
 	t.Helper()
 	b, err := NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
@@ -60,7 +60,7 @@ freezes:
 `
 
 func TestAsk(t *testing.T) {
-	b := book(t, saturdays)
+	b := calendarOf(t, saturdays)
 	for _, c := range []struct {
 		why    string
 		at     string
@@ -109,7 +109,7 @@ func TestAsk(t *testing.T) {
 }
 
 func TestAnswerSaysWhenItClosesAndWhatThen(t *testing.T) {
-	a, err := book(t, saturdays).Ask(utc(t, "2026-11-21T22:00:00Z"), Question{Set: "sat", Need: time.Hour})
+	a, err := calendarOf(t, saturdays).Ask(utc(t, "2026-11-21T22:00:00Z"), Question{Set: "sat", Need: time.Hour})
 	if err != nil || !a.Close.Equal(utc(t, "2026-11-22T04:00:00Z")) || a.Overrun != windows.StopAtCheckpoint || a.Zone.String() != "Europe/Berlin" {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -118,7 +118,7 @@ func TestAnswerSaysWhenItClosesAndWhatThen(t *testing.T) {
 // An unknown run time must not count as 0, as ConfigMgr has it.
 func TestTrapUnknownNeedIsAnError(t *testing.T) {
 	for _, need := range []time.Duration{0, -time.Minute} {
-		if a, err := book(t, saturdays).Ask(utc(t, "2026-11-21T22:00:00Z"), Question{Set: "sat", Need: need}); !errors.Is(err, core.ErrInvalid) {
+		if a, err := calendarOf(t, saturdays).Ask(utc(t, "2026-11-21T22:00:00Z"), Question{Set: "sat", Need: need}); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("need %v: %+v, %v", need, a, err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestApprovalHoldsForItsChangeAndTargetsOnly(t *testing.T) {
 	}
 	targets := TargetsHash([]string{"a", "b"})
 	other := TargetsHash([]string{"a", "b", "c"})
-	b := book(t, bound(change, targets))
+	b := calendarOf(t, bound(change, targets))
 	at := utc(t, "2026-11-21T23:00:00Z") // a Saturday night
 	for _, c := range []struct {
 		why, set, change, targets string
@@ -173,7 +173,7 @@ func TestApprovalHoldsForItsChangeAndTargetsOnly(t *testing.T) {
 
 // The guard that looks at what an approval is bound to is needed: without it the window opens.
 func TestNoticesAnApprovalForOtherWork(t *testing.T) {
-	b, at := book(t, bound(hash([]byte("x")), hash([]byte("y")))), utc(t, "2026-11-21T23:00:00Z")
+	b, at := calendarOf(t, bound(hash([]byte("x")), hash([]byte("y")))), utc(t, "2026-11-21T23:00:00Z")
 	if start, err := b.defs.Compile("acme", windows.Ahead(at, Ahead)).Next(at, time.Hour); err != nil || !start.Equal(at) {
 		t.Errorf("the window is closed for another reason, %v: this test shows nothing", err)
 	}
@@ -183,7 +183,7 @@ func TestNoticesAnApprovalForOtherWork(t *testing.T) {
 }
 
 func TestCalendarLooksAheadAgain(t *testing.T) {
-	b := book(t, `
+	b := calendarOf(t, `
 window_sets:
   rare: {timezone: UTC, allow: [{id: rare, at: "2028-06-01T00:00", to: "2028-06-01T06:00"}]}
   weekly: {timezone: UTC, allow: [{id: w, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "00:00", to: "06:00"}]}
@@ -213,7 +213,7 @@ window_sets:
 }
 
 func TestOneCalendarForMany(t *testing.T) {
-	b := book(t, saturdays)
+	b := calendarOf(t, saturdays)
 	b.Warm(utc(t, "2026-11-21T22:00:00Z"), "sat", "short", "nobody")
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -233,7 +233,7 @@ func TestOneCalendarForMany(t *testing.T) {
 }
 
 func BenchmarkAsk(b *testing.B) {
-	cal, now := book(b, saturdays), utc(b, "2026-11-23T12:00:00Z")
+	cal, now := calendarOf(b, saturdays), utc(b, "2026-11-23T12:00:00Z")
 	for b.Loop() {
 		if _, err := cal.Ask(now, Question{Set: "sat", Need: time.Hour}); err != nil {
 			b.Fatal(err)

@@ -19,7 +19,7 @@ window_sets:
   sat: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]}
 `
 
-func book(t testing.TB, text string) *admission.Calendar {
+func calendarOf(t testing.TB, text string) *admission.Calendar {
 	t.Helper()
 	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
@@ -29,7 +29,7 @@ func book(t testing.TB, text string) *admission.Calendar {
 }
 
 func TestDocumentTravels(t *testing.T) {
-	b := book(t, saturdays)
+	b := calendarOf(t, saturdays)
 	data, err := Encode(b)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestEncodeRefusesWhatNoBoardTakes(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	data, err := Encode(book(f, saturdays))
+	data, err := Encode(calendarOf(f, saturdays))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -300,7 +300,7 @@ func TestPublisherMendsTheBoard(t *testing.T) {
 func TestTrapOutdatedWindowsAreNotPublished(t *testing.T) {
 	for _, asks := range []bool{true, false} {
 		inTime(t, func(d *desk) {
-			frozen, err := Encode(book(t, nowFrozen))
+			frozen, err := Encode(calendarOf(t, nowFrozen))
 			if err == nil {
 				_, err = d.board.Post(t.Context(), name, frozen, keepFor)
 			}

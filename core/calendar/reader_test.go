@@ -44,7 +44,7 @@ func TestReadersCalendarsAreSharedAndFresh(t *testing.T) {
 		board := &counting{Board: q, delay: 100 * time.Millisecond}
 		b := NewReader(board)
 		post := func(text string) {
-			data, err := Encode(book(t, text))
+			data, err := Encode(calendarOf(t, text))
 			if err == nil {
 				_, err = q.Post(t.Context(), "w", data, time.Hour)
 			}
@@ -66,7 +66,7 @@ func TestReadersCalendarsAreSharedAndFresh(t *testing.T) {
 		wg.Wait()
 		for _, g := range got {
 			if g == nil || g != got[0] {
-				t.Fatal("not one book for all")
+				t.Fatal("not one calendar for all")
 			}
 		}
 		if board.calls != 1 || board.datas != 1 {

@@ -68,7 +68,7 @@ type Current struct {
 	calendar *admission.Calendar
 	given    int64 // version of the approvals that are in it
 
-	published []byte // book, for workers
+	published []byte // the calendar, for workers
 }
 
 // Base is a commit, or the hash of a folder's definitions.

@@ -22,28 +22,28 @@ func textOf(t *testing.T, c Changes) string {
 }
 
 func TestDiffSaysWhatMatters(t *testing.T) {
-	const hosts, book, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
+	const hosts, playbook, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
 	for name, tc := range map[string]struct {
 		old, now map[string]string
 		want     string
 	}{
 		"nothing":  {good(), with(good(), "README.md", "other", "files/motd", "x"), "no changes\n"},
-		"comment":  {good(), edited(good(), book, "steps:", "# here\nsteps:"), "~ playbook patch\n    only comments or layout\n0 added, 0 removed, 1 changed\n"},
-		"strategy": {good(), edited(good(), book, "max_in_flight: 5", "max_in_flight: 9"), "~ playbook patch\n    strategy.max_in_flight: 5 -> 9\n"},
-		"targets":  {good(), edited(good(), book, `'"web" in host.groups'`, `host.name != "a"`), "~ playbook patch\n    targets: \"web\" in host.groups -> host.name != \"a\"\n    1 host more: c\n    1 host less: a\n"},
-		"steps": {good(), edited(good(), book, "{name: look, uses: command, with: {run: uptime}}", "{name: see, uses: command, with: {run: w}}\n  - {name: last, uses: command, with: {run: last}}"),
+		"comment":  {good(), edited(good(), playbook, "steps:", "# here\nsteps:"), "~ playbook patch\n    only comments or layout\n0 added, 0 removed, 1 changed\n"},
+		"strategy": {good(), edited(good(), playbook, "max_in_flight: 5", "max_in_flight: 9"), "~ playbook patch\n    strategy.max_in_flight: 5 -> 9\n"},
+		"targets":  {good(), edited(good(), playbook, `'"web" in host.groups'`, `host.name != "a"`), "~ playbook patch\n    targets: \"web\" in host.groups -> host.name != \"a\"\n    1 host more: c\n    1 host less: a\n"},
+		"steps": {good(), edited(good(), playbook, "{name: look, uses: command, with: {run: uptime}}", "{name: see, uses: command, with: {run: w}}\n  - {name: last, uses: command, with: {run: last}}"),
 			"    adds step see, last\n    removes step look\n"},
-		"step's params":   {good(), edited(good(), book, "run: apt", "run: dnf, env: {A: hush}"), "    step patch: with: env, run\n"},
-		"step's need":     {good(), edited(good(), book, "40m", "1h"), "    step patch: needs: 40m -> 1h\n"},
-		"vars":            {good(), edited(good(), book, "{token: hush}", "{token: hush2}"), "    vars: token\n"},
+		"step's params":   {good(), edited(good(), playbook, "run: apt", "run: dnf, env: {A: hush}"), "    step patch: with: env, run\n"},
+		"step's need":     {good(), edited(good(), playbook, "40m", "1h"), "    step patch: needs: 40m -> 1h\n"},
+		"vars":            {good(), edited(good(), playbook, "{token: hush}", "{token: hush2}"), "    vars: token\n"},
 		"moved":           {good(), with(good(), "playbooks/deep/report.yml", "", "playbooks/report.yaml", good()["playbooks/deep/report.yml"]), "~ playbook report\n    file: playbooks/deep/report.yml -> playbooks/report.yaml\n"},
 		"inventory moves": {good(), edited(good(), hosts, "c: {address: 10.0.0.3}", "c: {address: 10.0.0.3, groups: [web], window_set: sat}"), "~ playbook patch\n    1 host more: c\n~ host c\n    joins group web\n    window_set: none -> sat\n"},
 		"host":            {good(), edited(good(), hosts, "10.0.0.3", "10.0.0.4"), "~ host c\n    address: 10.0.0.3 -> 10.0.0.4\n"},
 		"host's secret":   {good(), edited(good(), hosts, "secret: hush", "secret: hush3"), "~ host b\n    vars: secret\n"},
 		"new host":        {good(), edited(good(), hosts, "  c:", "  d: {customer: acme}\n  c:"), "+ host d\n    d, customer acme\n"},
-		"schedule": {good(), edited(good(), book, "0 3 * * 1", "30 4 * * 2"),
+		"schedule": {good(), edited(good(), playbook, "0 3 * * 1", "30 4 * * 2"),
 			"~ playbook patch\n    its schedule\n~ schedule patch\n    cron: 0 3 * * 1 -> 30 4 * * 2\n    fires next Tue 2026-11-24 04:30 CET, not Mon 2026-11-23 03:00 CET\n"},
-		"schedule goes": {good(), edited(good(), book, "schedule: {cron: \"0 3 * * 1\", timezone: Europe/Zurich}\n", ""), "- schedule patch\n    0 3 * * 1 Europe/Zurich\n    would have fired next Mon 2026-11-23 03:00 CET\n"},
+		"schedule goes": {good(), edited(good(), playbook, "schedule: {cron: \"0 3 * * 1\", timezone: Europe/Zurich}\n", ""), "- schedule patch\n    0 3 * * 1 Europe/Zurich\n    would have fired next Mon 2026-11-23 03:00 CET\n"},
 		"window later":  {good(), edited(good(), sets, `from: "22:00"`, `from: "23:00"`), "~ window set sat\n    rule night: from: 22h0m0s -> 23h0m0s\n    adds 7, removes 7 occurrences in the next 60 days\n"},
 		"freeze": {good(), edited(good(), sets, "to: \"2027-01-07\"", "to: \"2027-01-12\""),
 			"~ window set sat\n    removes 1 occurrence in the next 60 days\n~ freeze xmas\n    to: 2027-01-07T00:00:00Z -> 2027-01-12T00:00:00Z\n"},

@@ -41,23 +41,23 @@ func TestLoadReadsAWholeTree(t *testing.T) {
 
 // Each mistake is told with its place and what to do; several at once.
 func TestLoadReportsMistakes(t *testing.T) {
-	const hosts, book, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
+	const hosts, playbook, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
 	for name, tc := range map[string]struct {
 		tree map[string]string
 		want []string
 	}{
 		"host's window set": {edited(good(), hosts, "groups: [web], window_set: sat}", "groups: [web], window_set: sta}"),
 			[]string{"inventory/hosts.yaml:4:53: window set \"sta\" is not defined, but host a has it", `did you mean "sat"?`}},
-		"playbook's window set": {edited(good(), book, "window: service", "window: sattt"),
+		"playbook's window set": {edited(good(), playbook, "window: service", "window: sattt"),
 			[]string{`playbooks/patch.yaml:3:9: window set "sattt" is not defined`, "3 | window: sattt"}},
-		"step's window set": {edited(good(), book, "needs: 40m", "needs: 40m, window: nobody"),
+		"step's window set": {edited(good(), playbook, "needs: 40m", "needs: 40m, window: nobody"),
 			[]string{`playbooks/patch.yaml:9:72: window set "nobody" is not defined`, "there are: sat"}},
 		"unknown freeze":     {edited(good(), sets, "freeze/xmas", "freeze/xmsa"), []string{"windows/sets.yaml:6:18: unknown freeze \"xmsa\"", "did you mean"}},
-		"misspelt key":       {edited(good(), book, "targets:", "tragets:"), []string{"playbooks/patch.yaml:2:1", "targets"}},
+		"misspelt key":       {edited(good(), playbook, "targets:", "tragets:"), []string{"playbooks/patch.yaml:2:1", "targets"}},
 		"inventory":          {edited(good(), hosts, "address: 10.0.0.3", "adress: 10.0.0.3"), []string{"inventory/hosts.yaml:6:7", "address"}},
-		"all at once":        {edited(edited(good(), book, "targets:", "tragets:"), hosts, "address: 10.0.0.3", "adress: 1"), []string{"patch.yaml:2:1", "hosts.yaml:6:7"}},
-		"same name":          {with(good(), "playbooks/other.yaml", good()[book]), []string{`playbooks/patch.yaml:1:11: a second playbook is named "patch"`, "the first stands in playbooks/other.yaml"}},
-		"no playbooks":       {with(good(), book, "", "playbooks/deep/report.yml", ""), []string{"the tree has no playbooks", "playbooks: []"}},
+		"all at once":        {edited(edited(good(), playbook, "targets:", "tragets:"), hosts, "address: 10.0.0.3", "adress: 1"), []string{"patch.yaml:2:1", "hosts.yaml:6:7"}},
+		"same name":          {with(good(), "playbooks/other.yaml", good()[playbook]), []string{`playbooks/patch.yaml:1:11: a second playbook is named "patch"`, "the first stands in playbooks/other.yaml"}},
+		"no playbooks":       {with(good(), playbook, "", "playbooks/deep/report.yml", ""), []string{"the tree has no playbooks", "playbooks: []"}},
 		"no inventory":       {with(good(), hosts, ""), []string{"the tree has no inventory", "inventory, or inventory.yaml"}},
 		"both":               {with(good(), "inventory.yaml", "hosts: {}\n"), []string{"inventory and inventory.yaml are there both"}},
 		"layout key":         {with(good(), "turnus.yaml", "playbook: x\n"), []string{`turnus.yaml:1:1: unknown key "playbook"`, `did you mean "playbooks"?`, "1 | playbook: x"}},
@@ -75,7 +75,7 @@ func TestLoadReportsMistakes(t *testing.T) {
 		"layout not YAML":    {with(good(), "turnus.yaml", "a: [\n"), []string{"turnus.yaml: not YAML"}},
 		"program":            {with(good(), "inventory/dyn.py", "#!/usr/bin/python3\n"), []string{"a program is not run from a repository"}},
 		"password":           {with(good(), "inventory/more", "z ansible_password=hunter2\n"), []string{"inventory/more:1:1: ansible_password: an inventory that others write", "credential: NAME", "Change the password"}},
-		"targets cannot say": {edited(good(), book, `'"web" in host.groups'`, `int(host.name) > 3`), []string{"playbooks/patch.yaml:2:", "host a:"}},
+		"targets cannot say": {edited(good(), playbook, `'"web" in host.groups'`, `int(host.name) > 3`), []string{"playbooks/patch.yaml:2:", "host a:"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := FromDocuments(t.Context(), docsOf(tc.tree), Options{})

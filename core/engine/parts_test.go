@@ -52,7 +52,7 @@ func inSets(sets ...string) []core.Host {
 	return hosts
 }
 
-func bookOf(t *testing.T, text string) *admission.Calendar {
+func calendarOf(t *testing.T, text string) *admission.Calendar {
 	t.Helper()
 	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {

@@ -26,7 +26,7 @@ window_sets:
 
 func (b *bed) windowed(body string, sets ...string) (*launch.Launch, enginetest.Options) {
 	b.t.Helper()
-	cal := bookOf(b.t, bubbleWindows)
+	cal := calendarOf(b.t, bubbleWindows)
 	l, err := launch.Prepare(parse(b.t, "targets: true\n"+body+upgrade), inSets(sets...), launch.Options{RunID: "r", Types: types, Windows: cal})
 	if err != nil {
 		b.t.Fatal(err)
@@ -170,7 +170,7 @@ func TestNextOpeningIsReportedAnew(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()
 		l, o := b.windowed("", "ten")
-		old, edited := o.Windows(), bookOf(t, strings.ReplaceAll(bubbleWindows, `from: "01:10"`, `from: "01:05"`))
+		old, edited := o.Windows(), calendarOf(t, strings.ReplaceAll(bubbleWindows, `from: "01:10"`, `from: "01:05"`))
 		o.Windows = func() *admission.Calendar {
 			if time.Since(start) > time.Minute {
 				return edited

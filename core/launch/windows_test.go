@@ -28,7 +28,7 @@ window_sets:
   short: {timezone: UTC, allow: [{id: brief, rrule: "FREQ=DAILY", from: "08:00", to: "08:30"}]}
 `
 
-func bookOf(t testing.TB, text string) *admission.Calendar {
+func calendarOf(t testing.TB, text string) *admission.Calendar {
 	t.Helper()
 	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
@@ -55,7 +55,7 @@ func windowed(t testing.TB, body string, hosts []core.Host, o Options) (*Launch,
 		t.Fatal(err)
 	}
 	if o.Windows == nil {
-		o.Windows = bookOf(t, windowText)
+		o.Windows = calendarOf(t, windowText)
 	}
 	o.RunID, o.Board, o.Now, o.Types = "r", "windows/r", friday, types
 	return Prepare(p, hosts, o)
@@ -108,7 +108,7 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 // A freeze may be lifted: its hosts are given out when they could start without it, to wait
 // where they can be woken. What the rules say is not lifted, and its hosts wait as a segment.
 func TestFrozenHostsAreGivenOutEarly(t *testing.T) {
-	cal := bookOf(t, windowText+`
+	cal := calendarOf(t, windowText+`
   frozen: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}], deny: [{use: freeze/late}]}
   satfrozen: {timezone: UTC, allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}], deny: [{use: freeze/late}]}
 freezes:
@@ -230,7 +230,7 @@ func TestApprovalIsBoundToWhatPlanPrints(t *testing.T) {
 	if len(plan.Windows) != 1 || plan.Windows[0].Hosts != 2 || plan.Windows[0].Set != "now" {
 		t.Fatalf("%+v", plan.Windows)
 	}
-	approved := bookOf(t, fmt.Sprintf(`
+	approved := calendarOf(t, fmt.Sprintf(`
 window_sets:
   now:
     timezone: UTC
@@ -268,7 +268,7 @@ func TestApprovedTargetsIncludeHostsLeftOut(t *testing.T) {
 		t.Errorf("%s, expected %s: of both hosts", got, want)
 	}
 	targets := fmt.Sprintf("    approval: {id: CHG1, by: cab, targets: %q}\n", l.Plan().Windows[0].Targets)
-	cal := bookOf(t, strings.Replace(windowText, "  now: {timezone: UTC, allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]}\n",
+	cal := calendarOf(t, strings.Replace(windowText, "  now: {timezone: UTC, allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]}\n",
 		"  now:\n    timezone: UTC\n    allow: [{id: day, rrule: \"FREQ=DAILY\", from: \"08:00\", to: \"18:00\"}]\n"+targets, 1))
 	if again, err := windowed(t, two, inSets("sat", "short"), Options{SkipNoWindow: true, Windows: cal}); err != nil || len(again.Hosts) != 1 {
 		t.Errorf("%+v, %v", again, err)
@@ -347,7 +347,7 @@ func manySets(t testing.TB) *admission.Calendar {
 	for i := range 100 {
 		fmt.Fprintf(&b, "  set%d: {timezone: UTC, allow: [{id: w, rrule: \"FREQ=WEEKLY;BYDAY=SA\", from: \"%02d:%02d\", to: \"+1d 05:00\"}], deny: [{use: freeze/xmas}]}\n", i, i/5, i%5*10)
 	}
-	return bookOf(t, b.String())
+	return calendarOf(t, b.String())
 }
 
 func TestSegmentsAreFew(t *testing.T) {

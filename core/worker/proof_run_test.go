@@ -75,7 +75,7 @@ func (p *proof) failf(format string, args ...any) {
 	p.bad = append(p.bad, fmt.Sprintf(format, args...))
 }
 
-func (p *proof) book(text string) *admission.Calendar {
+func (p *proof) calendarOf(text string) *admission.Calendar {
 	b, err := admission.NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})
 	if err != nil {
 		p.t.Fatalf("seed %d: %v\n%s", p.w.seed, err, text)
@@ -86,7 +86,7 @@ func (p *proof) book(text string) *admission.Calendar {
 // post puts the world's definitions on the board, and wakes whoever waits, at times.
 func (p *proof) post(wake bool) {
 	text := p.w.defs.yaml()
-	b := p.book(text)
+	b := p.calendarOf(text)
 	data, err := calendar.Encode(b)
 	if err == nil {
 		p.plugins.post(p.w.defs)
@@ -114,7 +114,7 @@ func (p *proof) prepare() bool {
 		hosts = append(hosts, core.Host{Name: h.name, WindowSet: h.set, HAGroup: h.ha})
 	}
 	p.launch, err = launch.Prepare(playbook, hosts, launch.Options{
-		RunID: fmt.Sprintf("proof-%d", p.w.seed), Now: p.now(), Windows: p.book(p.w.defs.yaml()), Board: "windows/proof", SkipNoWindow: true,
+		RunID: fmt.Sprintf("proof-%d", p.w.seed), Now: p.now(), Windows: p.calendarOf(p.w.defs.yaml()), Board: "windows/proof", SkipNoWindow: true,
 		Types: func(name string) (playbooks.Type, bool) {
 			t, ok := proofTypes[name]
 			return playbooks.Type{Name: t.Name, Idempotent: t.Idempotent, Disruptive: t.Disruptive, OnLost: t.OnLost}, ok

@@ -27,7 +27,7 @@ window_sets:
     allow: [{id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}]
 `
 
-func book(t *testing.T, text string) *admission.Calendar {
+func calendarOf(t *testing.T, text string) *admission.Calendar {
 	t.Helper()
 	b, err := admission.NewCalendar([]windows.Document{{File: "windows.yaml", Data: []byte(text)}})
 	if err != nil {
@@ -39,7 +39,7 @@ func book(t *testing.T, text string) *admission.Calendar {
 // post puts definitions on the board of a run.
 func (l *lab) post(run, text string) {
 	l.t.Helper()
-	data, err := calendar.Encode(book(l.t, text))
+	data, err := calendar.Encode(calendarOf(l.t, text))
 	if err == nil {
 		_, err = l.q.Post(context.Background(), "windows/"+run, data, 24*365*time.Hour)
 	}
@@ -54,7 +54,7 @@ func (l *lab) windowed(id string, n int, text, steps string) *launch.Launch {
 	l.post(id, text) // first: a worker that waits takes the run as soon as it is there
 	return l.submit(id, n, "window: night\n"+steps, func(o *launch.Options, _ *queue.Run) {
 		if o.RunID != "" {
-			o.Windows, o.Board = book(l.t, text), "windows/"+id
+			o.Windows, o.Board = calendarOf(l.t, text), "windows/"+id
 		}
 	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job at once
 }

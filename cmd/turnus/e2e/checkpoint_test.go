@@ -48,7 +48,7 @@ func TestKilledWorkerRebootsOnlyOnce(t *testing.T) {
 	l, asked := rebooting(t)
 	l.withRedis()
 	victim := l.worker()
-	run := l.run("-o", "json", l.book("boot", rebootStep))
+	run := l.run("-o", "json", l.playbook("boot", rebootStep))
 	until(t, "the reboot", func() bool { return asked.Load() > 0 })
 	victim.kill()
 	l.worker()

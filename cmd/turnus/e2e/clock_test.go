@@ -42,7 +42,7 @@ func TestFaultR2ALeapOfRedisIsSeen(t *testing.T) {
 		text := doctor()
 		return strings.Contains(text, "note") && strings.Contains(text, "the clock of Redis leaped by 5m")
 	})
-	run := l.run(l.book("one", "{name: once, uses: command, with: {run: 'true'}}"))
+	run := l.run(l.playbook("one", "{name: once, uses: command, with: {run: 'true'}}"))
 	run.wants(0)
 	if text := w.err.String(); strings.Count(text, "clock_leaped") != 1 || strings.Contains(text, "session_lost") {
 		t.Errorf("a leap is reported once, and takes no lease:\n%s", text)

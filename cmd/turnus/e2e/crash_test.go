@@ -67,7 +67,7 @@ func TestKilledWorkerStopsARunWhoseJobsMayNotBeRepeated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12}).withRedis()
 	w := l.worker("-f", "4")
-	run := l.run("-o", "json", l.book("hold", "{name: once, uses: command, with: {run: sleep 8}}"))
+	run := l.run("-o", "json", l.playbook("hold", "{name: once, uses: command, with: {run: sleep 8}}"))
 	until(t, "jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
 	w.kill()
 	l.worker("-f", "4") // who recovers
@@ -92,7 +92,7 @@ func TestRedisAwayOnlyDelays(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: 40}).withRedis("--appendfsync", "always").traced()
 	file := l.dir + "/trace"
 	w := l.worker("-f", "4")
-	run := l.run("--events", l.book("away", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 700}}", file)))
+	run := l.run("--events", l.playbook("away", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 700}}", file)))
 	began := func() int { return len(executions(t, file)) }
 	until(t, "the first jobs", func() bool { return began() >= 4 })
 
@@ -139,7 +139,7 @@ func TestUnfitRedisIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis("--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
 	w := l.worker()
-	run := l.run(l.book("warned", `{uses: command, with: {run: "true"}}`))
+	run := l.run(l.playbook("warned", `{uses: command, with: {run: "true"}}`))
 	run.wants(0)
 	for name, p := range map[string]*process{"worker": w, "run": run} {
 		if !p.err.has("warning: ", "maxmemory-policy noeviction", "appendonly yes") {
@@ -159,7 +159,7 @@ func TestKilledLauncherLosesNothing(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis().traced()
 	file := l.dir + "/trace"
 	l.worker("-f", "8")
-	run := l.run("--events", l.book("orphan", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 50}}", file)))
+	run := l.run("--events", l.playbook("orphan", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 50}}", file)))
 	until(t, "the first jobs", func() bool { return len(executions(t, file)) > 0 })
 	all := executions(t, file)
 	run.kill()

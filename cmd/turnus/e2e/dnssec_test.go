@@ -23,7 +23,7 @@ func TestLabDNSSECRollSurvivesItsWorkers(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	l.hosts = l.file("hosts.yaml", fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q}\n", d.Net.Address, sshd.User, sshdtest.Line(sshd.HostKey)))
 	l.file("logins.yaml", login(private))
-	playbook := l.book("ksk", fmt.Sprintf("{uses: dnssec.rollover, with: {zone: %s, key: ksk, validators: [%s], safety_factor: 1, grace: 2m, poll: 1s, state_dir: %s, "+
+	playbook := l.playbook("ksk", fmt.Sprintf("{uses: dnssec.rollover, with: {zone: %s, key: ksk, validators: [%s], safety_factor: 1, grace: 2m, poll: 1s, state_dir: %s, "+
 		"parent: {method: nsupdate, server: %s, tsig: %s, within: 2m}, signer: {config: %s, rndc_conf: %s, address: %s}}}",
 		netlab.Zone, netlab.Resolver, d.Path("state"), netlab.Parent, d.Path("registry.key"), d.Path("child/named.conf"), d.Path("rndc.conf"), netlab.Child))
 	old := d.KSK()

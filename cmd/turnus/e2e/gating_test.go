@@ -38,7 +38,7 @@ func TestLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 	began := func() int { return len(executions(t, trace)) }
 	file := l.windowsFile(false)
 	l.worker("-f", strconv.Itoa(concurrency))
-	run := l.run("-o", "json", "--windows", file, l.book("gated", fmt.Sprintf("{uses: lab.trace, window: acme, needs: 10m, with: {file: %s, ms: 3000}}", trace)))
+	run := l.run("-o", "json", "--windows", file, l.playbook("gated", fmt.Sprintf("{uses: lab.trace, window: acme, needs: 10m, with: {file: %s, ms: 3000}}", trace)))
 	until(t, "the first jobs", func() bool { return began() >= 2 })
 
 	l.windowsFile(true)
@@ -66,7 +66,7 @@ func TestWindowsThatAreGoneStayInForce(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: 4}).traced()
 	trace := l.dir + "/trace"
 	file := l.windowsFile(false)
-	run := l.run("-o", "json", "-f", "1", "--windows", file, l.book("gone", fmt.Sprintf("{uses: lab.trace, window: acme, needs: 10m, with: {file: %s, ms: 1500}}", trace)))
+	run := l.run("-o", "json", "-f", "1", "--windows", file, l.playbook("gone", fmt.Sprintf("{uses: lab.trace, window: acme, needs: 10m, with: {file: %s, ms: 1500}}", trace)))
 	until(t, "the first job", func() bool { return len(executions(t, trace)) >= 1 })
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ func TestWorkerSaysHowItIs(t *testing.T) {
 	l.redis.signal(syscall.SIGCONT)
 	until(t, "the worker to have its queue again", ready(""))
 
-	run := l.run(l.book("long", "{uses: command, with: {run: held}}"))
+	run := l.run(l.playbook("long", "{uses: command, with: {run: held}}"))
 	until(t, "the job to run", func() bool { return held.begun.Load() == 1 })
 	w.signal(syscall.SIGTERM)
 	until(t, "the worker to drain", ready("draining"))

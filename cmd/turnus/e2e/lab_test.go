@@ -94,8 +94,8 @@ func (l *lab) file(name, content string) string {
 	return path
 }
 
-// book writes a playbook of all hosts with the given steps, a line each.
-func (l *lab) book(name string, steps ...string) string {
+// playbook writes a playbook of all hosts with the given steps, a line each.
+func (l *lab) playbook(name string, steps ...string) string {
 	l.t.Helper()
 	return l.playbookFor(name, "true", steps...)
 }

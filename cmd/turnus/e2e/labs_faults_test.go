@@ -97,7 +97,7 @@ func TestLabTrapLateWorkerAckIsRefused(t *testing.T) {
 	file := l.dir + "/trace"
 	step := fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 8000}}", file) // the first four must not end before their worker is stopped
 	frozen := l.worker("-f", "4")
-	run := l.run("--events", l.book("late", step))
+	run := l.run("--events", l.playbook("late", step))
 	until(t, "jobs on the worker", func() bool { return len(executions(t, file)) >= 4 })
 	frozen.signal(syscall.SIGSTOP)
 	other := l.worker("-f", "4")
@@ -122,7 +122,7 @@ func TestLabTrapLateWorkerAckIsRefused(t *testing.T) {
 	if code := other.code(); code != 0 && code != 3 {
 		t.Errorf("drained worker: exit code %d: %s", code, other.err)
 	}
-	again := l.run("-o", "json", l.book("again", fmt.Sprintf("{uses: lab.trace, with: {file: %s}}", file)))
+	again := l.run("-o", "json", l.playbook("again", fmt.Sprintf("{uses: lab.trace, with: {file: %s}}", file)))
 	again.wants(0)
 	for _, res := range again.report().Results {
 		if !strings.HasSuffix(res.Worker, "-"+strconv.Itoa(frozen.pid())) {
@@ -152,7 +152,7 @@ func TestLabNoOutputIsAttributedToAWrongHost(t *testing.T) {
 	step := func(word string) string {
 		return fmt.Sprintf(`{uses: command, timeout: 60s, with: {run: "echo %s; hostname", env: {WANT: "${{ host.name }}"}}}`, word)
 	}
-	run := l.run("-o", "json", "--connect-timeout", "60s", l.book("one", step("first")), l.book("two", step("second")))
+	run := l.run("-o", "json", "--connect-timeout", "60s", l.playbook("one", step("first")), l.playbook("two", step("second")))
 	if code := run.code(); code != 2 && code != 4 {
 		t.Fatalf("exit code %d: %s", code, tail(run.err.String()))
 	}
@@ -241,7 +241,7 @@ func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 		inventory += line
 	}
 	l.hosts = l.file("hosts.yaml", inventory)
-	playbook := l.book("faults",
+	playbook := l.playbook("faults",
 		`{name: say, uses: command, when: 'host.vars.run == nil && host.vars.ask == nil', timeout: 60s, with: {run: hostname}}`,
 		`{name: do, uses: command, when: 'host.vars.run != nil', timeout: 3s, with: {run: "${{ host.vars.run }}"}}`,
 		`{name: ask, uses: command, when: 'host.vars.ask != nil', timeout: 60s, with: {run: "${{ host.vars.ask }}"}}`)

@@ -241,7 +241,7 @@ func TestLabDoctorLetsARunBesideTheServiceBe(t *testing.T) {
 	mine := s.submit(func() *client.Client { return c }, "k", "part0")
 	s.worker("-f", "4")
 	finished(t, c, mine.ID)
-	l.run(l.book("beside", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 600000}}", trace)))
+	l.run(l.playbook("beside", fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 600000}}", trace)))
 	until(t, "its job to run", func() bool { return len(executions(t, trace)) == 1 })
 	doctor := s.start("doctor", "--ledger", s.ledger, "--redis", s.queue, "--fix")
 	doctor.wants(0)

@@ -28,8 +28,8 @@ func TestLabMisbehavingPluginHarmsNobodyElse(t *testing.T) {
 		{"kill", core.Lost, []string{"plugin", "nobody knows what the host saw"}},
 		{"stop", core.Lost, []string{"timed out"}},
 	} {
-		bad := l.book("bad_"+tc.how, fmt.Sprintf("{uses: lab.misbehave, timeout: %s, with: {how: %s}}", timeoutOf(tc.how), tc.how))
-		good := l.book("good_"+tc.how, `{uses: command, with: {run: hostname}}`, `{uses: command, with: {run: sleep 0.2}}`)
+		bad := l.playbook("bad_"+tc.how, fmt.Sprintf("{uses: lab.misbehave, timeout: %s, with: {how: %s}}", timeoutOf(tc.how), tc.how))
+		good := l.playbook("good_"+tc.how, `{uses: command, with: {run: hostname}}`, `{uses: command, with: {run: sleep 0.2}}`)
 		badRun := l.run("-o", "json", "--limit", names[0].Name, bad)
 		goodRun := l.run("-o", "json", "--limit", "!"+names[0].Name, good)
 		goodRun.wants(0)
@@ -57,7 +57,7 @@ func TestLabMisbehavingPluginHarmsNobodyElse(t *testing.T) {
 		}
 	}
 	// And the plugin that was killed is started again.
-	again := l.run("-o", "json", l.book("again", "{uses: lab.leak, with: {how: tell}}"))
+	again := l.run("-o", "json", l.playbook("again", "{uses: lab.leak, with: {how: tell}}"))
 	again.wants(0)
 }
 

@@ -59,7 +59,7 @@ func TestKilledRunIsInterruptedInTheRecord(t *testing.T) {
 		return len(pending) == 2
 	})
 
-	beside := l.run("--limit", l.fleet.Hosts()[3].Name, l.book("beside", "{uses: command, with: {run: echo beside}}"))
+	beside := l.run("--limit", l.fleet.Hosts()[3].Name, l.playbook("beside", "{uses: command, with: {run: echo beside}}"))
 	beside.wants(0)
 	runs := l.localRuns()
 	if r := runs["beside"]; r.Phase != api.Finished || r.Outcomes[core.Changed] != 1 {
@@ -80,7 +80,7 @@ func TestKilledRunIsInterruptedInTheRecord(t *testing.T) {
 	if r.Phase != api.Cancelled || r.Ended.IsZero() || r.Outcomes[core.Lost] != 4 || !strings.HasPrefix(r.Reason, "interrupted: ") {
 		t.Errorf("killed: %s, ended %v, %v: %s", r.Phase, r.Ended, r.Outcomes, r.Reason)
 	}
-	l.run("--limit", l.fleet.Hosts()[3].Name, l.book("after", "{uses: command, with: {run: echo after}}")).wants(0)
+	l.run("--limit", l.fleet.Hosts()[3].Name, l.playbook("after", "{uses: command, with: {run: echo after}}")).wants(0)
 	if n := l.fleet.Stats().Commands - begun; n != 1 {
 		t.Errorf("%d commands after the run was killed, expected the 1 of another run", n)
 	}
@@ -111,7 +111,7 @@ func TestRunsAtOnceShareTheRecord(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: 20})
 	var all []*process
 	for i := range at {
-		all = append(all, l.run(l.book("r"+string(rune('a'+i)), "{uses: command, with: {run: hostname}}")))
+		all = append(all, l.run(l.playbook("r"+string(rune('a'+i)), "{uses: command, with: {run: hostname}}")))
 	}
 	for _, p := range all {
 		p.wants(0)

@@ -65,7 +65,7 @@ func TestAttackOverRedisWithAKeyRing(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: 2}).withRedis()
 	ring := filepath.Join(l.dir, "ring.json")
 	l.keys(nil, "new", ring)
-	run := l.run("--keyring", ring, l.book("true", "{uses: command, with: {run: echo hello}}"))
+	run := l.run("--keyring", ring, l.playbook("true", "{uses: command, with: {run: echo hello}}"))
 	s := &thief{lab: l, client: l.redis.admin()}
 	raw := l.redis.queue()
 	until(t, "the run to be let go on", func() bool { // it goes into the queue paused

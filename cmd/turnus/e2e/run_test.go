@@ -35,7 +35,7 @@ func TestIdempotencyKeyAndFenceReachTheHost(t *testing.T) {
 		return 0, true
 	}
 	l := newLab(t, fleet.Config{Hosts: 3, Handle: handle})
-	run := l.run(l.book("keys", // over 2 s between attempts the job is suspended, and leased again
+	run := l.run(l.playbook("keys", // over 2 s between attempts the job is suspended, and leased again
 		"{uses: command, with: {run: step-a}, retry: {attempts: 3, interval: 2100ms, max_interval: 2100ms}}",
 		"{uses: command, with: {run: step-b}}"))
 	run.wants(0)
@@ -112,7 +112,7 @@ func TestEventsAreOneJSONObjectALine(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: hosts, Profile: fleet.Only(map[int]fleet.Profile{
 		3: fleet.Binary(), 4: fleet.Fail(1, "a\xffb\n"), 5: fleet.RefuseAuth(), 6: fleet.Cut(), 7: fleet.Flood(3 << 20),
 	})})
-	run := l.run("--events", "--connect-timeout", "60s", l.book("events", "{uses: command, with: {run: hostname}}", "{uses: command, with: {run: uptime}}"))
+	run := l.run("--events", "--connect-timeout", "60s", l.playbook("events", "{uses: command, with: {run: hostname}}", "{uses: command, with: {run: uptime}}"))
 	run.wants(2)
 	times, _ := run.done() // reads every line
 	if len(times) != hosts {
@@ -135,7 +135,7 @@ func TestCheckCallsNoTypeWithoutCheckSupport(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 3}).traced() // under the sandbox it could not write anyway
 	file := l.dir + "/trace"
-	run := l.run("-o", "json", "--check", l.book("check",
+	run := l.run("-o", "json", "--check", l.playbook("check",
 		fmt.Sprintf("{name: cannot, uses: lab.trace, with: {file: %s}}", file),
 		"{name: can, uses: command, with: {run: touch /tmp/changed}}"))
 	run.wants(0)

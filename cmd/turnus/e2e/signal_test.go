@@ -18,7 +18,7 @@ import (
 func TestInterruptLetsRunningJobsFinishAndStartsNoMore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12})
-	run := l.run("-f", "4", l.book("interrupted", "{uses: command, with: {run: sleep 10}}")) // a busy machine needs seconds to obey
+	run := l.run("-f", "4", l.playbook("interrupted", "{uses: command, with: {run: sleep 10}}")) // a busy machine needs seconds to obey
 	until(t, "4 jobs on hosts", func() bool { return l.fleet.Stats().Commands >= 4 })
 	run.signal(syscall.SIGINT)
 	run.wants(3)
@@ -35,7 +35,7 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	var e ends
 	l := newLab(t, fleet.Config{Hosts: 12, Handle: e.handle})
-	run := l.run("-o", "json", "-f", "4", l.book("killed", "{uses: command, with: {run: never-ends}}"))
+	run := l.run("-o", "json", "-f", "4", l.playbook("killed", "{uses: command, with: {run: never-ends}}"))
 	until(t, "4 jobs on hosts", func() bool { return e.begun.Load() == 4 })
 	run.signal(syscall.SIGINT)
 	until(t, "the first signal to be told", func() bool { return run.err.has("once more") })
@@ -61,7 +61,7 @@ func TestTrapRollingRestartStrandsNoJob(t *testing.T) {
 	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis().traced()
 	file := l.dir + "/trace"
 	workers := []*process{l.worker("-f", "8"), l.worker("-f", "8"), l.worker("-f", "8")}
-	run := l.run("--events", l.book("rolling", fmt.Sprintf("{uses: lab.hold, with: {file: %s, ms: 150}}", file)))
+	run := l.run("--events", l.playbook("rolling", fmt.Sprintf("{uses: lab.hold, with: {file: %s, ms: 150}}", file)))
 	for i, old := range workers {
 		until(t, "more jobs", func() bool { return len(executions(t, file)) > 20*(i+1) })
 		old.signal(syscall.SIGTERM)
@@ -92,7 +92,7 @@ func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 	var e ends
 	l := newLab(t, fleet.Config{Hosts: 3, Handle: e.handle}).withRedis()
 	w := l.worker()
-	run := l.run("-o", "json", l.book("stuck", "{uses: command, with: {run: never-ends}}"))
+	run := l.run("-o", "json", l.playbook("stuck", "{uses: command, with: {run: never-ends}}"))
 	until(t, "jobs on hosts", func() bool { return e.begun.Load() == 3 })
 	w.signal(syscall.SIGTERM)
 	until(t, "the drain to be told", func() bool { return w.err.has("once more") })
@@ -120,7 +120,7 @@ func TestInterruptReachesOtherNodes(t *testing.T) {
 		return e.handle(ctx, c)
 	}}).withRedis()
 	l.worker("-f", "4")
-	once := l.run("-o", "json", l.book("once", "{uses: command, with: {run: held}}"))
+	once := l.run("-o", "json", l.playbook("once", "{uses: command, with: {run: held}}"))
 	until(t, "4 jobs on hosts", func() bool { return held.begun.Load() == 4 })
 	once.signal(syscall.SIGINT)
 	q := l.redis.queue()
@@ -137,7 +137,7 @@ func TestInterruptReachesOtherNodes(t *testing.T) {
 	if r := once.report(); r.Outcomes[core.Changed] != 4 || r.Outcomes[core.Cancelled] != 8 {
 		t.Errorf("after one signal: %v, expected 4 changed, 8 cancelled", r.Outcomes)
 	}
-	twice := l.run("-o", "json", l.book("twice", "{uses: command, with: {run: never-ends}}"))
+	twice := l.run("-o", "json", l.playbook("twice", "{uses: command, with: {run: never-ends}}"))
 	until(t, "4 jobs on hosts", func() bool { return e.begun.Load() == 4 })
 	twice.signal(syscall.SIGINT)
 	until(t, "the first signal to be told", func() bool { return twice.err.has("once more") })
