@@ -1,0 +1,149 @@
+package ansible
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+)
+
+// reasons are why each task of a tree is left to a person; a play that is converted has none.
+func reasons(t *testing.T, files map[string]string, hosts []core.Host) string {
+	t.Helper()
+	var out []string
+	for _, p := range converted(t, Options{Tree: tree(files), Site: "site.yml", Hosts: hosts}).Playbooks {
+		for _, todo := range p.Todos {
+			out = append(out, todo.Reason)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// What Ansible reads and the import does not know must not be left out silently.
+func TestUnknownKeysOfTasks(t *testing.T) {
+	t.Parallel()
+	for task, want := range map[string]string{
+		"{command: a}":                                   "",
+		"{command: a, with_file: [x, y]}":                "with_file has no equivalent",
+		"{command: a, with_inventory_hostnames: all}":    "with_inventory_hostnames has no equivalent",
+		"{command: a, becoem: yes}":                      "becoem has no equivalent",
+		"{command: a, ansible.builtin.shell: b}":         "ansible.builtin.shell has no equivalent",
+		"{ansible.builtin.command: a, changed_when: no}": "",
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [" + task + "]\n"}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", task, got, want)
+		}
+	}
+}
+
+// A keyword of a role is no var of it.
+func TestKeywordsOfRoles(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]string{
+		"q":                                 "",
+		"{role: q, size: 3}":                "",
+		"{role: q, become_method: sudo}":    "",
+		"{role: q, check_mode: true}":       "check_mode of a role has no equivalent",
+		"{role: q, become_method: su}":      "become_method: su belongs to the inventory",
+		"{role: q, any_errors_fatal: true}": "any_errors_fatal of a role has no equivalent",
+		"{role: q, vars_from: other.yml}":   "vars_from of a role has no equivalent",
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  roles: [" + role + "]\n", "roles/q/tasks/main.yml": "- command: a\n"}, nil)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", role, got, want)
+		}
+	}
+}
+
+// Facts and results of a play are known to the plays after it in Ansible, and not in Turnus.
+func TestResultsOfEarlierPlays(t *testing.T) {
+	t.Parallel()
+	site := `
+- hosts: all
+  tasks:
+    - set_fact: {ver: 3}
+    - {command: uptime, register: up}
+- hosts: all
+  tasks:
+    - {command: a, when: "ver | default('none') == 'none'"}
+    - {command: a, when: up is not defined}
+    - {command: a, register: up}
+    - {command: a, when: up.changed}
+`
+	got := reasons(t, map[string]string{"site.yml": site}, someHosts)
+	for _, want := range []string{"ver is set by an earlier play, at site.yml:4:7", "up is set by an earlier play, at site.yml:5:7"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if n := strings.Count(got, "\n"); n != 2 {
+		t.Errorf("a play may read its own results:\n%s", got)
+	}
+}
+
+// Ansible reads more files of a role than main.yml: what they set would be taken for undefined.
+func TestOtherFilesOfRoles(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"defaults/main.yml":   "",
+		"defaults/main/a.yml": "role q has defaults/main, which the import does not read",
+		"vars/main.json":      "role q has vars/main.json, which the import does not read",
+		"tasks/main":          "role q has tasks/main, which the import does not read",
+	} {
+		got := reasons(t, map[string]string{
+			"site.yml": "- hosts: all\n  roles: [q]\n", "roles/q/" + file: "{size: big}\n",
+			"roles/q/tasks/main.yml": "- shell: echo {{ size | default('small') }}\n",
+		}, someHosts)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", file, got, want)
+		}
+	}
+}
+
+// Ansible decrypts a file before it sends it: the host must not get the ciphertext.
+func TestEncryptedFiles(t *testing.T) {
+	t.Parallel()
+	for task, want := range map[string]string{
+		"copy: {src: plain, dest: /x}":   "",
+		"copy: {src: empty, dest: /x}":   "",
+		"copy: {src: key, dest: /x}":     "files/key is encrypted with Ansible Vault",
+		"template: {src: key, dest: /x}": "files/key is encrypted with Ansible Vault",
+		"script: key":                    "files/key is encrypted with Ansible Vault",
+	} {
+		files := map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - " + task + "\n", "files/plain": "a\n", "files/empty": "", "files/key": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"}
+		files["templates/key"] = files["files/key"]
+		if got := strings.ReplaceAll(reasons(t, files, nil), "templates/", "files/"); got != want {
+			t.Errorf("%s: %q, expected %q", task, got, want)
+		}
+	}
+}
+
+// A var that is null is defined, and default(…) keeps it.
+func TestNull(t *testing.T) {
+	t.Parallel()
+	hosts := []core.Host{{Name: "a", Vars: map[string]any{"maybe": nil, "some": "x"}}, {Name: "b", Vars: map[string]any{"maybe": "v"}}, {Name: "c"}}
+	for task, want := range map[string]string{
+		"{command: a, when: some is defined}":                   "",
+		"{command: a, when: maybe is defined}":                  "maybe is null on some hosts",
+		"{shell: \"echo {{ maybe | default('none') }}\"}":       "maybe is null on some hosts",
+		"{command: a, when: own is defined, vars: {own: ~}}":    "own is null",
+		"{command: a, when: own is defined, vars: {own: text}}": "",
+	} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [" + task + "]\n"}, hosts)
+		if got != want {
+			t.Errorf("%s: %q, expected %q", task, got, want)
+		}
+	}
+}
+
+// echo of a shell and echo of a system differ in their options, too.
+func TestEcho(t *testing.T) {
+	t.Parallel()
+	for line, refused := range map[string]bool{"echo a -e": false, "echo -e a": true, "echo -n a": true, "printf -- a": false} {
+		got := reasons(t, map[string]string{"site.yml": "- hosts: all\n  tasks: [{command: " + line + "}]\n"}, nil)
+		if (got != "") != refused {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+}

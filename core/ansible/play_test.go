@@ -1,0 +1,282 @@
+package ansible
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/turnus/turnus/core"
+)
+
+func converted(t *testing.T, o Options) *Result {
+	t.Helper()
+	r, err := Convert(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range r.Playbooks {
+		holds(t, p)
+	}
+	return r
+}
+
+var someHosts = []core.Host{
+	{Name: "web1", Groups: []string{"shop", "web"}, Vars: map[string]any{"port": 80, "zone": "a", "odd": "a b"}},
+	{Name: "web2", Groups: []string{"shop", "web"}, Vars: map[string]any{"port": 81, "zone": "b", "templated": "{{ port }}"}},
+	{Name: "db1", Groups: []string{"db", "shop"}, Vars: map[string]any{"port": 5432}},
+	{Name: "db2", Groups: []string{"db", "shop"}, Vars: map[string]any{"port": 5432}},
+}
+
+// Each keyword of a play, and what it becomes: a part of the playbook, or of the reason of a todo.
+func TestPlaysBecomePlaybooks(t *testing.T) {
+	for name, one := range map[string]struct {
+		play  string
+		hosts []core.Host
+		want  string
+	}{
+		"all":           {play: "hosts: all", want: "\ntargets: true\n"},
+		"group or host": {play: "hosts: web", want: `targets: '"web" in host.groups || host.name == "web"'`},
+		"group":         {play: "hosts: web", hosts: someHosts, want: `targets: '"web" in host.groups'`},
+		"host":          {play: "hosts: web1", hosts: someHosts, want: `targets: host.name == "web1"`},
+		"nothing":       {play: "hosts: wev", hosts: someHosts, want: "reason: the inventory has no group or host wev"},
+		"union":         {play: "hosts: web:db", hosts: someHosts, want: `targets: '"web" in host.groups || "db" in host.groups'`},
+		"intersection":  {play: "hosts: shop:&web:!web1", hosts: someHosts, want: `targets: '"shop" in host.groups && "web" in host.groups && !(host.name == "web1")'`},
+		"union in all":  {play: "hosts: ['web', 'db:!web1']", hosts: someHosts, want: `targets: ("web" in host.groups || "db" in host.groups) && !(host.name == "web1")`},
+		"wildcard":      {play: "hosts: 'web*'", want: `host.name startsWith "web"`},
+		"local":         {play: "hosts: localhost", want: "reason: Turnus reaches hosts with SSH"},
+		"range":         {play: "hosts: 'web[0]'", want: "reason: the pattern is not a group or a host"},
+		"jinja":         {play: "hosts: '{{ x }}'", want: "reason: the value holds Jinja"},
+
+		"serial one":      {play: "hosts: all\nserial: 1", want: "  max_in_flight: 1\n  stop_after: 1\n  stop_unreachable: 1\n"},
+		"serial to all":   {play: "hosts: all\nserial: [1, 5, '100%']", want: "  waves: [1, 6, 100%]\n"},
+		"serial open":     {play: "hosts: all\nserial: 2", want: "reason: batches of 2 end where the hosts end"},
+		"serial counted":  {play: "hosts: all\nserial: 1\nany_errors_fatal: false", want: "max_in_flight: 1"},
+		"serial hosts":    {play: "hosts: all\nserial: [1, 2]", hosts: someHosts, want: "  waves: [1, 3, 100%]\n"},
+		"serial share":    {play: "hosts: all\nserial: '50%'", hosts: someHosts, want: "  waves: [2, 100%]\n"},
+		"fail share":      {play: "hosts: all\nmax_fail_percentage: 25", hosts: someHosts, want: "  stop_after: 2\n"},
+		"fail unknown":    {play: "hosts: all\nmax_fail_percentage: 25", want: "reason: 'Ansible stops above 25%"},
+		"fail none":       {play: "hosts: all\nany_errors_fatal: true", want: "  stop_after: 1\n  stop_unreachable: 1\n"},
+		"become":          {play: "hosts: all\nbecome: true\ntasks: [{command: a}, {command: b, become_user: app}, {command: c, become: no}]", want: "become: true\n\nsteps:\n  - uses: command\n    with:\n      run: a\n\n  - uses: command\n    become:\n      user: app\n    with:\n      run: b\n\n  - uses: command\n    become: false\n"},
+		"become user":     {play: "hosts: all\nbecome: true\nbecome_user: app", want: "become:\n  user: app\n"},
+		"become method":   {play: "hosts: all\nbecome_method: doas", want: "belongs to the inventory"},
+		"become false":    {play: "hosts: all\nbecome: no", want: "steps:\n  - uses: command\n"},
+		"connection":      {play: "hosts: all\nconnection: local", want: "reason: Turnus reaches hosts with SSH only"},
+		"tags":            {play: "hosts: all\ntags: [web, blue]", want: "    tags: [web, blue]\n"},
+		"ignore":          {play: "hosts: all\nignore_errors: yes", want: "    continue_on_failure: true\n"},
+		"unknown":         {play: "hosts: all\nvars_prompt: []", want: "reason: vars_prompt of a play has no equivalent"},
+		"description":     {play: "name: Web servers, all\nhosts: all", want: "playbook: web-servers-all\ndescription: Web servers, all\n"},
+		"comment":         {play: "hosts: all # every one", want: "# From site.yml:1:3, by turnus import ansible.\n"},
+		"strategy free":   {play: "hosts: all\nstrategy: free", want: "steps:\n  - uses: command\n"},
+		"vars file":       {play: "hosts: all\nvars_files: [v.yml]\ntasks: [{shell: 'echo {{ colour }}'}]", want: "vars:\n  colour: red\n"},
+		"vars file vault": {play: "hosts: all\nvars_files: vault.yml", want: "encrypted with Ansible Vault"},
+
+		"host var":        {play: "hosts: all\ntasks: [{command: 'nc {{ port }}'}]", hosts: someHosts, want: "run: nc ${{ host.vars.port }}"},
+		"host var in sh":  {play: "hosts: all\ntasks: [{command: 'x {{ odd }}'}]", hosts: someHosts, want: `reason: host.vars.odd may hold "a b", which a shell reads differently`},
+		"host var jinja":  {play: "hosts: all\ntasks: [{command: 'x {{ templated }}'}]", hosts: someHosts, want: "reason: the value of templated in the inventory holds Jinja"},
+		"defined":         {play: "hosts: all\ntasks: [{command: x, when: zone is defined}]", hosts: someHosts, want: "when: host.vars.zone != nil"},
+		"undefined":       {play: "hosts: all\ntasks: [{command: x, when: nowhere is not defined}]", hosts: someHosts, want: "steps:\n  - uses: command\n    with:\n"},
+		"default":         {play: "hosts: all\ntasks: [{shell: 'x {{ zone | default(\"c\") }}'}]", hosts: someHosts, want: `run: x ${{ host.vars.zone ?? "c" }}`},
+		"not everywhere":  {play: "hosts: all\ntasks: [{command: x, when: zone == 'a'}]", hosts: someHosts, want: "reason: host.vars.zone is not defined on every host"},
+		"mixed types":     {play: "hosts: all\ntasks: [{command: x, when: port == '80'}]", hosts: someHosts, want: "reason: the types of host.vars.port and \"80\" are not known to be the same"},
+		"play beats host": {play: "hosts: all\nvars: {port: 1}\ntasks: [{shell: 'x {{ port }}'}]", hosts: someHosts, want: "run: x ${{ vars.port }}"},
+		"yaml 1.1":        {play: "hosts: all\nvars: {a: 0644}\ntasks: [{shell: 'x {{ a }}'}]", want: "reason: 'a: YAML 1.1 and 1.2 read 0644 differently'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(one.play, "tasks:") {
+				one.play += "\ntasks: [{command: uptime}]"
+			}
+			text := "- " + strings.ReplaceAll(one.play, "\n", "\n  ") + "\n"
+			r := converted(t, Options{Tree: tree(map[string]string{"site.yml": text, "v.yml": "colour: red\n", "vault.yml": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"}), Site: "site.yml", Hosts: one.hosts})
+			if got := r.Playbooks[0].Text; !strings.Contains(got, one.want) {
+				t.Errorf("no %q in\n%s", one.want, got)
+			}
+		})
+	}
+}
+
+func TestHandlersKeepOrderAndTopics(t *testing.T) {
+	r := converted(t, Options{Site: "site.yml", Tree: tree(map[string]string{
+		"site.yml": `
+- hosts: all
+  force_handlers: true
+  roles: [base]
+  pre_tasks:
+    - {command: a, notify: first}
+  tasks:
+    - {command: b, notify: [topic]}
+    - {command: c, notify: nobody}
+  handlers:
+    - {name: first, command: one}
+    - {name: second, command: two, listen: topic}
+    - {name: third, command: three, listen: [topic, other]}
+    - {name: fourth, command: four, notify: first}
+    - {name: first, command: newer}
+`,
+		"roles/base/tasks/main.yml":    "- {command: r, notify: of role}\n",
+		"roles/base/handlers/main.yml": "- {name: of role, command: role}\n",
+	})})
+	p := r.Playbooks[0]
+	for _, want := range []string{"notify: [first]", "- flush: handlers", "notify: [second, third]", "reason: no handler is named nobody", "notify: [of role]", "run: newer", "on_failure: run"} {
+		if !strings.Contains(p.Text, want) {
+			t.Errorf("no %q in\n%s", want, p.Text)
+		}
+	}
+	_, handlers, _ := strings.Cut(p.Text, "handlers:\n")
+	at := -1
+	for _, name := range []string{"of role", "second", "third", "fourth", "first"} {
+		next := strings.Index(handlers, "- name: "+name)
+		if next <= at {
+			t.Errorf("handler %s is not behind the one before it:\n%s", name, handlers)
+		}
+		at = next
+	}
+	if strings.Contains(p.Text, "run: one\n") || p.Tasks != 9 || p.Converted != 8 || len(p.Todos) != 1 {
+		t.Errorf("%d of %d\n%s", p.Converted, p.Tasks, p.Text)
+	}
+}
+
+// share converts the playbooks of testdata, and counts.
+func share(t *testing.T) (tasks, done, plays int) {
+	t.Helper()
+	folders, err := filepath.Glob("testdata/plays/*")
+	if err != nil || len(folders) != 5 {
+		t.Fatalf("%v, %v", folders, err)
+	}
+	for _, folder := range folders {
+		hosts := map[string][]core.Host{
+			"lamp":  {{Name: "web1", Groups: []string{"webservers"}}, {Name: "db1", Groups: []string{"dbservers"}}},
+			"patch": {{Name: "s1", Groups: []string{"servers"}}, {Name: "s2", Groups: []string{"servers"}}, {Name: "s3", Groups: []string{"frozen", "servers"}}},
+		}[filepath.Base(folder)]
+		r := converted(t, Options{Tree: os.DirFS(folder), Site: "site.yml", Hosts: hosts})
+		for _, p := range r.Playbooks {
+			tasks, done, plays = tasks+p.Tasks, done+p.Converted, plays+1
+			if len(p.Todos) < p.Tasks-p.Converted {
+				t.Errorf("%s: %d todos for %d tasks that are not converted", p.Name, len(p.Todos), p.Tasks-p.Converted)
+			}
+		}
+	}
+	return tasks, done, plays
+}
+
+// The docs say the share: it is counted, not claimed.
+func TestShareOfTasksThatConvert(t *testing.T) {
+	tasks, done, plays := share(t)
+	text, err := os.ReadFile("../../docs/from-ansible.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%d of %d tasks (%d %%)", done, tasks, (100*done+tasks/2)/tasks)
+	if page := strings.Join(strings.Fields(string(text)), " "); !strings.Contains(page, want) {
+		t.Errorf("docs/from-ansible.md does not say %q, of %d plays", want, plays)
+	}
+}
+
+func TestHostileInputEndsWithItsPlace(t *testing.T) {
+	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	bomb := "- hosts: all\n  vars:\n    a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for i, last := 0, "a"; i < 8; i++ {
+		next := string(rune('b' + i))
+		bomb += fmt.Sprintf("    %s: &%s [%s]\n", next, next, strings.Repeat("*"+last+", ", 9)+"*"+last)
+		last = next
+	}
+	many := tree(map[string]string{"site.yml": "- hosts: all\n  tasks: [{import_tasks: t0.yml}]\n"})
+	for i := range 40 {
+		many[fmt.Sprintf("t%d.yml", i)] = &fstest.MapFile{Data: fmt.Appendf(nil, "- import_tasks: t%d.yml\n", i+1)}
+	}
+	wide := tree(map[string]string{"site.yml": "- hosts: all\n  tasks: [{import_tasks: a.yml}]\n"})
+	for i := range 12 {
+		wide[string(rune('a'+i))+".yml"] = &fstest.MapFile{Data: []byte(strings.Repeat("- import_tasks: "+string(rune('b'+i))+".yml\n", 10))}
+	}
+	for name, one := range map[string]struct {
+		tree fstest.MapFS
+		want string
+	}{
+		"missing":     {tree(nil), "site.yml: no such file"},
+		"empty":       {tree(map[string]string{"site.yml": ""}), "site.yml:1:1: this is not a playbook of Ansible"},
+		"ours":        {tree(map[string]string{"site.yml": "playbook: a\ntargets: true\n"}), "turnus validate site.yml"},
+		"not YAML":    {tree(map[string]string{"site.yml": "- hosts: [\n"}), "site.yml:1:1: not YAML"},
+		"not UTF-8":   {tree(map[string]string{"site.yml": "- hosts: all\n  name: a\xffb\n"}), "site.yml:2:10: this byte is not UTF-8"},
+		"large":       {tree(map[string]string{"site.yml": strings.Repeat("# x\n", 300_000)}), "site.yml: the file is larger than 1 MiB"},
+		"bomb":        {tree(map[string]string{"site.yml": bomb}), "the file grows too large here once its aliases are expanded"},
+		"deep":        {tree(map[string]string{"site.yml": "- hosts: " + deep + "\n"}), "nested too deep"},
+		"documents":   {tree(map[string]string{"site.yml": "- hosts: all\n---\n- hosts: all\n"}), "site.yml:2:1: a second YAML document begins here"},
+		"cycle":       {tree(map[string]string{"site.yml": "- import_playbook: b.yml\n", "b.yml": "- import_playbook: site.yml\n"}), "b.yml:1:20: this file includes itself by way of site.yml"},
+		"task cycle":  {tree(map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - import_tasks: t.yml\n", "t.yml": "- import_tasks: t.yml\n"}), "t.yml:1:17: this file includes itself by way of t.yml"},
+		"role cycle":  {tree(map[string]string{"site.yml": "- hosts: all\n  roles: [r]\n", "roles/r/tasks/main.yml": "- import_role: {name: r}\n"}), "this file includes itself"},
+		"chain":       {many, "files include each other more than 16 deep"},
+		"wide":        {wide, "are included"},
+		"no hosts":    {tree(map[string]string{"site.yml": "- tasks: []\n"}), "site.yml:1:3: this play has no hosts"},
+		"no task":     {tree(map[string]string{"site.yml": "- hosts: all\n  tasks: [x]\n"}), "site.yml:2:11: this is not a task"},
+		"task no map": {tree(map[string]string{"site.yml": "- hosts: all\n  tasks: 1\n"}), "site.yml:2:10: this is not a list of tasks"},
+		"key twice":   {tree(map[string]string{"site.yml": "- hosts: all\n  hosts: web\n"}), "site.yml:2:3: key \"hosts\" is given twice"},
+		"broken role": {tree(map[string]string{"site.yml": "- hosts: all\n  roles: [r]\n", "roles/r/tasks/main.yml": "- [\n"}), "roles/r/tasks/main.yml:1:1: not YAML"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Convert(Options{Tree: one.tree, Site: "site.yml"})
+			if err == nil || !strings.Contains(err.Error(), one.want) {
+				t.Errorf("%v, expected %q", err, one.want)
+			}
+			if !errors.Is(err, core.ErrInvalid) {
+				t.Errorf("%v is not core.ErrInvalid", err)
+			}
+		})
+	}
+}
+
+// Nothing outside of the folder is read, by no name and no link.
+func TestFilesStayInTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("outside.j2", "secret {{ x }}")
+	write("site/site.yml", "- hosts: all\n  vars: {x: y}\n  tasks:\n    - template: {src: ../../outside.j2, dest: /a}\n    - template: {src: link.j2, dest: /b}\n    - include_tasks: ../outside.yml\n    - template: {src: inside.j2, dest: /c}\n")
+	write("site/templates/inside.j2", "fine {{ x }}\n")
+	if err := os.Symlink("../../outside.j2", filepath.Join(dir, "site/templates/link.j2")); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, "site"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	p := converted(t, Options{Tree: root.FS(), Site: "site.yml"}).Playbooks[0]
+	if strings.Contains(p.Text, "secret") || len(p.Todos) != 3 || !strings.Contains(p.Text, "fine ${{ vars.x }}") {
+		t.Errorf("%v\n%s", p.Todos, p.Text)
+	}
+	if i := slices.IndexFunc(p.Todos, func(t Todo) bool { return t.Reason == "../outside.yml is outside of the folder of the playbook" }); i < 0 {
+		t.Errorf("%v", p.Todos)
+	}
+}
+
+func FuzzConvert(f *testing.F) {
+	for _, seed := range []string{"- hosts: all\n  tasks: [{command: 'x {{ y | default(1) }}', when: a is defined and b in [1, 'x']}]\n", "- hosts: [a, '!b']\n  serial: [1, 2%]\n  vars: {a: '{{ b }}', b: '{{ a }}'}\n  tasks: [{block: [{shell: 'echo {{ a }}', loop: [1, {x: y}]}], rescue: [{ping: }]}]\n"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Convert(Options{Tree: tree(map[string]string{"site.yml": text}), Site: "site.yml"})
+		if err != nil {
+			if !errors.Is(err, core.ErrInvalid) {
+				t.Errorf("%v is not core.ErrInvalid", err)
+			}
+			return
+		}
+		for _, p := range r.Playbooks {
+			if p.Converted > p.Tasks {
+				t.Errorf("%d of %d", p.Converted, p.Tasks)
+			}
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package ansible
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// role is one use of a role in a play.
+type role struct {
+	name, folder   string
+	vars, defaults frame
+	inh            inherited
+	node           *yaml.Node
+	blocked        *doubt
+}
+
+// findRoles reads the roles that the play lists.
+func (p *play) findRoles(inh inherited) error {
+	list := child(p.node, "roles")
+	if list == nil {
+		return nil
+	}
+	for _, n := range list.Content {
+		r, d := p.useRole(n, n, inh)
+		if d != nil && d.fatal != nil {
+			return d.fatal
+		}
+		if d != nil {
+			r = &role{node: n, inh: inh, blocked: d}
+		}
+		p.roles = append(p.roles, r)
+	}
+	return nil
+}
+
+// useRole reads what a play or an include says of a role: its name, or a mapping with params.
+func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
+	name, params := n, (*yaml.Node)(nil)
+	if n.Kind == yaml.MappingNode {
+		params = &yaml.Node{Kind: yaml.MappingNode}
+		name = child(n, "role")
+		if name == nil {
+			name = child(n, "name")
+		}
+		for _, e := range entries(n) {
+			switch e.key {
+			case "role", "name":
+			case "when", "tags", "environment", "become", "become_user", "become_method", "ignore_errors":
+				if d := inh.keyword(e); d != nil {
+					return nil, d
+				}
+			case "vars":
+				params.Content = append(params.Content, e.value.Content...)
+			case "tasks_from", "vars_from", "defaults_from", "handlers_from", "public", "apply", "allow_duplicates", "rolespec_validate":
+				return nil, doubtf("%s of a role has no equivalent", e.key)
+			default:
+				if slices.Contains(keywords, e.key) {
+					return nil, doubtf("%s of a role has no equivalent", e.key)
+				}
+				params.Content = append(params.Content, e.at, e.value)
+			}
+		}
+	}
+	if name == nil || name.Kind != yaml.ScalarNode || hasJinja(name.Value) || name.Value == "" || strings.Contains(name.Value, "..") {
+		return nil, doubtf("the role is not a literal name")
+	}
+	r := &role{name: name.Value, node: at}
+	for _, root := range []string{path.Join(path.Dir(p.file), "roles"), "roles", path.Dir(p.file)} {
+		folder := path.Join(root, name.Value)
+		if _, ok := p.first(folder+"/tasks/main.yml", folder+"/tasks/main.yaml", folder+"/handlers/main.yml", folder+"/meta/main.yml"); ok {
+			r.folder = folder
+			break
+		}
+	}
+	if r.folder == "" {
+		return nil, doubtf("there is no role %s beside the playbook", clip(name.Value)).hint("ansible-galaxy role install -p roles %s, and import again", clip(name.Value))
+	}
+	return r, p.readRole(r, params, inh)
+}
+
+func (p *play) readRole(r *role, params *yaml.Node, inh inherited) *doubt {
+	if meta, d := p.roleFile(r, "meta"); d != nil {
+		return d
+	} else if deps := child(meta, "dependencies"); deps != nil && len(deps.Content) > 0 {
+		return doubtf("role %s depends on other roles", r.name).hint("the roles it depends on, listed in the play before it")
+	}
+	if d := p.otherFiles(r); d != nil {
+		return d
+	}
+	defaults, d := p.roleFile(r, "defaults")
+	if d != nil {
+		return d
+	}
+	vars, d := p.roleFile(r, "vars")
+	if d != nil {
+		return d
+	}
+	s := inh.scope
+	r.defaults = s.vars(defaults, true)
+	s = s.with(r.defaults)
+	r.vars = s.vars(vars, false)
+	s = s.with(r.vars)
+	if params != nil {
+		s = s.with(s.vars(params, false))
+	}
+	for _, f := range []frame{r.defaults, r.vars} { // their Jinja sees everything that the role sees
+		for _, b := range f {
+			b.scope = s
+		}
+	}
+	inh.scope, inh.role = s, r
+	r.inh = inh
+	return nil
+}
+
+// otherFiles refuses what Ansible reads instead of main.yml, or beside it.
+func (p *play) otherFiles(r *role) *doubt {
+	for _, kind := range []string{"tasks", "handlers", "defaults", "vars", "meta"} {
+		for _, name := range []string{"main", "main.json"} {
+			if _, err := fs.Stat(p.tree, path.Join(r.folder, kind, name)); err == nil {
+				return doubtf("role %s has %s, which the import does not read", r.name, path.Join(kind, name)).hint("one file %s", path.Join(kind, "main.yml"))
+			}
+		}
+	}
+	return nil
+}
+
+// roleFile reads main.yml of a folder of the role; nil where there is none.
+func (p *play) roleFile(r *role, kind string) (*yaml.Node, *doubt) {
+	name, ok := p.first(path.Join(r.folder, kind, "main.yml"), path.Join(r.folder, kind, "main.yaml"))
+	if !ok {
+		return nil, nil
+	}
+	root, _, err := p.yaml(name)
+	if err != nil {
+		return nil, unread(err)
+	}
+	if root != nil && root.Tag == "!vault" {
+		return nil, &doubt{reason: p.show(name) + " is encrypted with Ansible Vault", instead: vaulted().instead}
+	}
+	return root, nil
+}
+
+func (p *play) roleTasks(r *role) error {
+	if r.blocked != nil {
+		p.out.Tasks++
+		p.steps = append(p.steps, p.todo(p.file, r.node, "role", r.blocked))
+		return nil //nolint:nilerr // the doubt is in the playbook now
+	}
+	file, ok := p.first(path.Join(r.folder, "tasks", "main.yml"), path.Join(r.folder, "tasks", "main.yaml"))
+	if !ok {
+		return nil
+	}
+	inh := r.inh
+	inh.stack, inh.file = append(slices.Clip(inh.stack), inh.file), file
+	if len(inh.stack) > maxDepth || slices.Contains(inh.stack, file) {
+		_, d := p.included(path.Dir(file), &yaml.Node{Kind: yaml.ScalarNode, Value: path.Base(file), Line: 1, Column: 1}, append(inh.stack, file))
+		return d.fatal
+	}
+	root, _, err := p.yaml(file)
+	if err != nil {
+		return err
+	}
+	return p.tasks(root, inh)
+}
+
+// includedRole is a role that a task names. Its handlers are not those of the play yet, so it may
+// have none.
+func (p *play) includedRole(n, arg *yaml.Node, inh inherited) (*role, *doubt) {
+	if arg.Kind == yaml.MappingNode && len(arg.Content) != 2 {
+		return nil, doubtf("only the name of an included role is converted")
+	}
+	r, d := p.useRole(arg, n, inh)
+	if d != nil {
+		return nil, d
+	}
+	if handlers, d := p.roleFile(r, "handlers"); d != nil || handlers != nil {
+		return nil, cmpDoubt(d, doubtf("the handlers of role %s are not converted where a task includes it", r.name).hint("the role in roles: of the play"))
+	}
+	return r, nil
+}

@@ -1,0 +1,244 @@
+package ansible
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
+)
+
+const maxExpanded = 5000 // vars that are defined by other vars, in a play
+
+// binding is what a name stands for.
+type binding struct {
+	name  string
+	node  *yaml.Node // a value of the playbook, with the scope that its own Jinja sees
+	scope *scope
+	weak  bool // of a role's defaults: the inventory wins
+}
+
+// frame is the vars of one place, such as a play or a role.
+type frame map[string]*binding
+
+// scope is the names that a task sees, from the play inwards.
+type scope struct {
+	play   *play
+	frames []frame // the last one wins
+	item   *itemVar
+}
+
+// itemVar is the loop variable of a task.
+type itemVar struct {
+	vals  []any // that it takes; nil if that is not known
+	known bool
+}
+
+func (s *scope) with(f frame) *scope {
+	out := *s
+	out.frames = append(append([]frame{}, s.frames...), f)
+	return &out
+}
+
+// vars returns a frame of a mapping of vars.
+func (s *scope) vars(n *yaml.Node, weak bool) frame {
+	f := frame{}
+	for _, e := range entries(n) {
+		f[e.key] = &binding{name: e.key, node: e.value, weak: weak}
+	}
+	inner := s.with(f)
+	for _, b := range f {
+		b.scope = inner
+	}
+	return f
+}
+
+// find returns the innermost binding; defaults come after all others.
+func (s *scope) find(name string) *binding {
+	var weak *binding
+	for _, f := range slices.Backward(s.frames) {
+		switch b := f[name]; {
+		case b == nil:
+		case !b.weak:
+			return b
+		case weak == nil:
+			weak = b
+		}
+	}
+	return weak
+}
+
+// register is a registered result.
+type register struct {
+	step  *step
+	uses  string
+	loop  bool
+	place string
+}
+
+// inventoryVals returns the values of a var over all hosts. all is false where a host lacks it.
+func inventoryVals(hosts []core.Host, name string) (vals []any, all bool) {
+	all = true
+	for _, h := range hosts {
+		if v, ok := h.Vars[name]; ok {
+			vals = append(vals, v)
+		} else {
+			all = false
+		}
+	}
+	return vals, all
+}
+
+func jinjaIn(v any) bool {
+	switch x := v.(type) {
+	case string:
+		return hasJinja(x)
+	case []any:
+		return slices.ContainsFunc(x, jinjaIn)
+	case map[string]any:
+		for _, one := range x {
+			if jinjaIn(one) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// member is the field of a value, as an expression.
+func member(of, name string) string {
+	if identifier.MatchString(name) {
+		return of + "." + name
+	}
+	return of + "[" + quoted(name) + "]"
+}
+
+// name translates a name.
+func (s *scope) name(name string) (term, *doubt) {
+	p := s.play
+	switch name {
+	case "inventory_hostname":
+		return term{text: "host.name", kinds: kindText}, nil
+	case "ansible_host":
+		return term{text: "host.address", kinds: kindText}, nil
+	case "group_names":
+		return term{text: "host.groups", kinds: kindList, groups: true}, nil
+	case "ansible_check_mode":
+		return term{text: "run.check", kinds: kindBool}, nil
+	case "item":
+		if s.item != nil {
+			return term{text: "item", vals: s.item.vals, known: s.item.known, kinds: kindsOf(s.item.vals, s.item.known)}, nil
+		}
+	}
+	if place, ok := p.set[name]; ok {
+		return term{}, doubtf("%s is set at %s, which is not converted", name, place)
+	}
+	if place, ok := p.before[name]; ok && p.registers[name] == nil {
+		return term{}, doubtf("%s is set by an earlier play, at %s: results do not outlive a run", name, place).hint("one playbook of both plays, or the value in the inventory")
+	}
+	b := s.find(name)
+	if r := p.registers[name]; r != nil {
+		if b != nil {
+			return term{}, doubtf("%s is both a registered result and a var", name)
+		}
+		return term{register: r, kinds: kindMap}, nil
+	}
+	if strings.HasPrefix(name, "ansible_") {
+		return fact(name)
+	}
+	switch name {
+	case "hostvars", "groups", "play_hosts", "omit", "playbook_dir", "role_path", "inventory_dir", "inventory_hostname_short", "lookup", "query", "range", "environment", "vars":
+		return term{}, doubtf("%s has no equivalent", name)
+	}
+	if other := p.otherRole(name, b); other != "" {
+		return term{}, doubtf("role %s also sets %s", other, name)
+	}
+	return s.variable(name, b)
+}
+
+func (s *scope) variable(name string, b *binding) (term, *doubt) {
+	p := s.play
+	if b != nil && !b.weak {
+		return b.term(p)
+	}
+	if p.hosts == nil {
+		return term{text: member("host.vars", name), optional: true, unsure: b == nil, fallback: b},
+			nil
+	}
+	vals, all := inventoryVals(p.hosts, name)
+	switch {
+	case jinjaIn(vals):
+		return term{}, doubtf("the value of %s in the inventory holds Jinja", name)
+	case slices.Contains(vals, nil): // Ansible tells null from undefined, and expressions do not
+		return term{}, doubtf("%s is null on some hosts", name).hint("leave it out of the inventory there, or give it a value")
+	}
+	switch {
+	case len(vals) == 0 && b != nil:
+		return b.term(p)
+	case len(vals) == 0:
+		return term{optional: true, missing: name}, nil
+	case b != nil && !all:
+		t, d := b.term(p)
+		vals = append(vals, t.vals...)
+		return term{text: member("host.vars", name) + " ?? " + t.text, prec: precLoose, vals: vals, known: t.known, kinds: kindsOf(vals, t.known)}, d
+	}
+	return term{text: member("host.vars", name), vals: vals, known: true, kinds: kindsOf(vals, true), optional: !all}, nil
+}
+
+// term translates the binding's value: a literal becomes a var of the playbook, Jinja is translated
+// in place.
+func (b *binding) term(p *play) (term, *doubt) {
+	if b.node.Kind == yaml.ScalarNode && b.node.Tag != "!vault" && hasJinja(b.node.Value) {
+		p.depth++
+		defer func() { p.depth-- }()
+		if p.expanded++; p.depth > 20 || p.expanded > maxExpanded {
+			return term{}, doubtf("%s is defined by itself, or by too many other vars", b.name)
+		}
+		parts, d := b.scope.parts(b.node.Value)
+		if d != nil {
+			return term{}, d
+		}
+		return joined(parts)
+	}
+	v, d := literal(b.node)
+	if d != nil {
+		return term{}, &doubt{reason: b.name + ": " + d.reason, instead: d.instead}
+	}
+	if v == nil {
+		return term{}, doubtf("%s is null", b.name).hint("an empty text, or another value")
+	}
+	if d := p.lift(b); d != nil {
+		return term{}, d
+	}
+	return term{text: member("vars", b.name), vals: []any{v}, known: true, kinds: kindsOf([]any{v}, true)}, nil
+}
+
+// lift makes a binding a var of the playbook.
+func (p *play) lift(b *binding) *doubt {
+	for _, have := range p.vars {
+		if have.name == b.name && have.node == b.node {
+			return nil
+		}
+		if have.name == b.name {
+			return doubtf("%s has several values in this play", b.name)
+		}
+	}
+	p.vars = append(p.vars, b)
+	return nil
+}
+
+// otherRole names a role outside of the task that gives the name another value.
+func (p *play) otherRole(name string, b *binding) string {
+	for _, r := range p.roles {
+		for _, f := range []frame{r.vars, r.defaults} {
+			if own := f[name]; own != nil && own != b && (b == nil || !own.weak) {
+				return r.name
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,503 @@
+package ansible
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+var tagName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// keywords of a task: everything else is its module.
+var keywords = strings.Fields(`action any_errors_fatal args async become become_exe become_flags become_method become_user changed_when check_mode collections
+	connection debugger delay delegate_facts delegate_to diff environment failed_when ignore_errors ignore_unreachable listen local_action loop loop_control
+	module_defaults name no_log notify poll port register remote_user retries run_once tags throttle timeout until vars when
+	with_items with_dict with_fileglob with_nested with_sequence with_subelements with_together with_first_found with_flattened with_lines with_random_choice with_indexed_items with_list`)
+
+// base is a module's name without the collection that is always there.
+func base(module string) string {
+	for _, prefix := range []string{"ansible.builtin.", "ansible.legacy."} {
+		if name, ok := strings.CutPrefix(module, prefix); ok {
+			return name
+		}
+	}
+	return module
+}
+
+// moduleOf finds the module of a task and its arguments.
+func moduleOf(n *yaml.Node) (string, *yaml.Node) {
+	for _, e := range entries(n) {
+		if !slices.Contains(keywords, e.key) {
+			return e.key, e.value
+		}
+	}
+	return "", nil
+}
+
+// draft is a task while it is converted.
+type draft struct {
+	step *step
+	inherited
+	node    *yaml.Node
+	module  string
+	args    *args
+	changed *bool // changed_when
+	okCodes []any // failed_when
+	until   *node
+	notes   []Note
+}
+
+// task converts a task to a step, or to none where it has no effect. what is its module.
+func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d *doubt) {
+	module, arg := moduleOf(n)
+	for _, key := range []string{"local_action", "action"} {
+		if child(n, key) != nil {
+			return nil, key, doubtf("%s has no equivalent", key).hint("the module as a key of the task, as in command: uptime")
+		}
+	}
+	if module == "" {
+		return nil, "task", doubtf("the task has no module that the import knows").hint("the module as a key of the task, as in command: uptime")
+	}
+	if inh.doubt != nil {
+		return nil, module, inh.doubt
+	}
+	if base(module) == "meta" {
+		return p.meta(n, arg)
+	}
+	if base(module) == "debug" {
+		return nil, module, p.debug(n, inh)
+	}
+	convert, known := modules[base(module)]
+	if !known {
+		return nil, module, noType(base(module), arg)
+	}
+	t := &draft{step: &step{comment: comment(n)}, inherited: inh, node: n, module: base(module)}
+	if d = p.taskKeywords(t); d != nil {
+		return nil, module, d
+	}
+	if t.args, d = argsOf(arg, child(n, "args"), freeForm[t.module]); d != nil {
+		return nil, module, d
+	}
+	if d = convert(t); d != nil {
+		return nil, module, d
+	}
+	if d = t.args.rest(); d != nil {
+		return nil, module, d
+	}
+	if d = t.results(); d != nil {
+		return nil, module, d
+	}
+	if t.step.when == "false" {
+		return nil, module, doubtf("its condition is never true").hint("nothing: leave the task out")
+	}
+	if t.step.uses == "" {
+		return nil, module, nil
+	}
+	p.out.Notes = append(p.out.Notes, t.notes...)
+	t.step.name = p.stepName(title(n))
+	if v := child(n, "register"); v != nil {
+		p.registers[v.Value] = &register{step: t.step, uses: t.step.uses, loop: t.step.foreach != nil, place: place(p.show(inh.file), n.Line, n.Column)}
+	}
+	return []*step{t.step}, module, nil
+}
+
+// title is how a task is called: by its name, else by the name of its result; "" if it has neither.
+func title(n *yaml.Node) string {
+	if v := child(n, "name"); v != nil && v.Kind == yaml.ScalarNode && v.Value != "" {
+		return jinjaOut.ReplaceAllString(v.Value, "$1")
+	}
+	if v := child(n, "register"); v != nil {
+		return v.Value
+	}
+	return ""
+}
+
+var jinjaOut = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
+
+// meta converts a meta task.
+func (p *play) meta(n, arg *yaml.Node) ([]*step, string, *doubt) {
+	if len(n.Content) > 4 || len(n.Content) == 4 && child(n, "name") == nil {
+		return nil, "meta", doubtf("meta with other keywords has no equivalent")
+	}
+	switch arg.Value {
+	case "flush_handlers":
+		p.section = len(p.steps) + 1
+		return []*step{{flush: true, comment: comment(n)}}, "meta", nil
+	case "noop", "clear_facts", "refresh_inventory":
+		return nil, "meta", nil
+	}
+	return nil, "meta", doubtf("meta: %s has no equivalent", clip(arg.Value))
+}
+
+// debug leaves a task out that only prints. One that notifies or decides is refused.
+func (p *play) debug(n *yaml.Node, inh inherited) *doubt {
+	for _, key := range []string{"register", "notify", "changed_when", "failed_when", "until"} {
+		if child(n, key) != nil {
+			return doubtf("debug with %s has no equivalent", key).hint("uses: command, with: {run: \"true\"}")
+		}
+	}
+	if len(inh.notify) > 0 {
+		return doubtf("debug with notify has no equivalent").hint("uses: command, with: {run: \"true\"}")
+	}
+	p.out.Notes = append(p.out.Notes, Note{place(p.show(inh.file), n.Line, n.Column), "debug is left out: turnus logs shows what every step printed"})
+	return nil
+}
+
+// stepName is a name for a step that no other has; "" stays "".
+func (p *play) stepName(text string) string {
+	text = strings.Join(strings.Fields(strings.NewReplacer(`"`, "", `\`, "").Replace(text)), " ")
+	if r := []rune(text); len(r) > 80 {
+		text = strings.TrimSpace(string(r[:80]))
+	}
+	if text == "" { // it is called by its job type
+		return ""
+	}
+	name := text
+	for i := 2; p.stepNames[name]; i++ {
+		name = text + " " + strconv.Itoa(i)
+	}
+	p.stepNames[name] = true
+	return name
+}
+
+// taskKeywords reads what a task says beside its module.
+func (p *play) taskKeywords(t *draft) *doubt {
+	loop, d := t.loop()
+	if d != nil {
+		return d
+	}
+	if loop != nil {
+		inner := *t.scope
+		inner.item = loop
+		t.scope = &inner
+	}
+	if vars := child(t.node, "vars"); vars != nil {
+		t.scope = t.scope.with(t.scope.vars(vars, false))
+	}
+	for _, e := range entries(t.node) {
+		if d := p.taskKeyword(t, e); d != nil {
+			return d
+		}
+	}
+	if !t.become.same(p.become) {
+		t.step.become = t.become.param()
+	}
+	t.step.tags, t.step.ignore = unique(t.tags), t.ignore
+	for _, n := range t.notify {
+		if d := p.notifies(t, n); d != nil {
+			return d
+		}
+	}
+	return t.condition()
+}
+
+func unique(words []string) (out []string) {
+	for _, w := range words {
+		if !slices.Contains(out, w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (p *play) taskKeyword(t *draft, e entry) *doubt {
+	switch e.key {
+	case "register":
+		if !identifier.MatchString(e.value.Value) {
+			return doubtf("the name %s is not a plain name", clip(e.value.Value))
+		}
+		return nil
+	case "name", "listen", "loop", "with_items", "with_list", "loop_control", "args", "vars", "collections", "retries", "delay", "until":
+		if e.key == "until" || e.key == "retries" {
+			return t.retries()
+		}
+		return nil
+	case "when", "tags", "environment", "notify", "ignore_errors", "become", "become_user", "become_method":
+		return t.keyword(e)
+	case "changed_when":
+		on, d := truth(e.value)
+		if d != nil {
+			return doubtf("changed_when with a condition has no equivalent").hint("changed: false in with, or a command that creates a file that creates: names")
+		}
+		t.changed = &on
+		return nil
+	case "failed_when":
+		return t.failedWhen(e.value)
+	case "timeout":
+		seconds, d := number(e.value)
+		if d == nil && seconds > 0 {
+			t.step.timeout = seconds2text(seconds)
+		}
+		return d
+	case "run_once", "no_log", "delegate_facts", "ignore_unreachable", "any_errors_fatal":
+		if on, d := truth(e.value); d == nil && !on {
+			return nil
+		}
+	case "delegate_to":
+		if e.value.Value == "{{ inventory_hostname }}" {
+			return nil
+		}
+	}
+	if module, _ := moduleOf(t.node); e.key == module {
+		return nil
+	}
+	return doubtf("%s has no equivalent", e.key)
+}
+
+// condition joins the conditions of the task and of everything around it.
+func (t *draft) condition() *doubt {
+	all := constant(true)
+	for i, n := range t.when {
+		v, d := scalar(n)
+		if d != nil {
+			return d
+		}
+		if on, ok := v.(bool); ok {
+			all = combine("and", all, constant(on))
+			continue
+		}
+		text, ok := v.(string)
+		if !ok || strings.Contains(text, "{{") {
+			return doubtf("the condition is not a plain expression").hint("when: the expression without {{ }}")
+		}
+		expr, d := parse(text)
+		if d != nil {
+			return d
+		}
+		s := t.whens[i]
+		if t.scope.item != nil {
+			inner := *s
+			inner.item = t.scope.item
+			s = &inner
+		}
+		cond, d := s.bool(expr)
+		if d != nil {
+			return d
+		}
+		all = combine("and", all, cond)
+	}
+	if all.text != "true" {
+		t.step.when = all.text
+	}
+	return nil
+}
+
+// loop reads the list of a loop.
+func (t *draft) loop() (*itemVar, *doubt) {
+	n := child(t.node, "loop")
+	flat := false
+	for _, key := range []string{"with_items", "with_list"} {
+		if v := child(t.node, key); v != nil {
+			n, flat = v, key == "with_items"
+		}
+	}
+	if n == nil {
+		return nil, nil
+	}
+	if control := child(t.node, "loop_control"); control != nil {
+		for _, e := range entries(control) {
+			if e.key != "label" {
+				return nil, doubtf("loop_control.%s has no equivalent", e.key)
+			}
+		}
+	}
+	if n.Kind == yaml.SequenceNode {
+		return t.literalLoop(n, flat)
+	}
+	text := strings.TrimSpace(n.Value)
+	body, after, ok := cutExpression(strings.TrimPrefix(text, "{{"))
+	if !strings.HasPrefix(text, "{{") || !ok || after != "" {
+		return nil, doubtf("the loop is not over a list")
+	}
+	expr, d := parse(body)
+	if d != nil {
+		return nil, d
+	}
+	list, d := t.scope.value(expr)
+	if d != nil {
+		return nil, d
+	}
+	if list.kinds != kindList {
+		return nil, doubtf("%s is not known to be a list", list.text)
+	}
+	t.step.foreach = list.text
+	if !list.known {
+		return &itemVar{}, nil
+	}
+	return itemsOf(list.vals, flat)
+}
+
+func itemsOf(lists []any, flat bool) (*itemVar, *doubt) {
+	out := &itemVar{known: true}
+	for _, v := range lists {
+		list, _ := v.([]any)
+		out.vals = append(out.vals, list...)
+	}
+	for _, v := range out.vals {
+		if _, nested := v.([]any); nested && flat {
+			return nil, doubtf("with_items flattens lists in its list, foreach does not").hint("one flat list")
+		}
+	}
+	return out, nil
+}
+
+func (t *draft) literalLoop(n *yaml.Node, flat bool) (*itemVar, *doubt) {
+	v, d := literal(n)
+	if d != nil {
+		return nil, d
+	}
+	list := plain(n)
+	if simple(list) {
+		list.Style = yaml.FlowStyle
+	}
+	t.step.foreach = list
+	return itemsOf([]any{v}, flat)
+}
+
+// simple reports whether a list reads well in one line.
+func simple(n *yaml.Node) bool {
+	length := 0
+	for _, one := range n.Content {
+		length += len(one.Value) + 2
+		if one.Kind != yaml.ScalarNode {
+			return false
+		}
+	}
+	return length < 70
+}
+
+// retries translates retries and delay: Ansible counts the attempts after the first.
+func (t *draft) retries() *doubt {
+	if t.step.retry != nil {
+		return nil
+	}
+	retries, delay := 3, 5
+	var d *doubt
+	if n := child(t.node, "retries"); n != nil {
+		if retries, d = number(n); d != nil {
+			return d
+		}
+	}
+	if n := child(t.node, "delay"); n != nil {
+		if delay, d = number(n); d != nil {
+			return d
+		}
+	}
+	if n := child(t.node, "until"); n != nil {
+		if t.until, d = parse(n.Value); d != nil {
+			return d
+		}
+	} else {
+		return doubtf("retries without until means something else in old versions of Ansible").hint("retry: {attempts: %d, interval: %ds}", retries+1, delay)
+	}
+	if delay == 0 {
+		return doubtf("delay: 0 has no equivalent").hint("retry: {attempts: %d, interval: 1s}", retries+1)
+	}
+	t.step.retry.add("attempts", retries+1)
+	t.step.retry.add("interval", seconds2text(delay))
+	t.step.retry.add("max_interval", seconds2text(delay))
+	return nil
+}
+
+// untilSuccess reports whether until waits for nothing but success.
+func (t *draft) untilSuccess() bool {
+	n, name := t.until, ""
+	if v := child(t.node, "register"); v != nil {
+		name = v.Value
+	}
+	of := func(n *node, field string) bool {
+		return n.op == "attr" && n.name == field && n.args[0].op == "name" && n.args[0].name == name
+	}
+	switch {
+	case n.op == "is" && len(n.args) == 1 && n.args[0].op == "name" && n.args[0].name == name:
+		return n.name == "succeeded" || n.name == "success" || n.name == "successful"
+	case n.op == "not" && n.args[0].op == "is" && n.args[0].name == "failed", n.op == "not" && of(n.args[0], "failed"):
+		return true
+	case n.op == "==" && of(n.args[0], "rc") && n.args[1].val == 0:
+		return t.step.uses == "command" && t.okCodes == nil
+	case n.op == "==" && of(n.args[0], "status"):
+		codes, _ := t.step.with.get("expect").([]any)
+		return t.step.uses == "http" && (len(codes) == 0 && n.args[1].val == 200 || len(codes) == 1 && codes[0] == n.args[1].val)
+	}
+	return false
+}
+
+// failedWhen translates conditions on the exit code.
+func (t *draft) failedWhen(n *yaml.Node) *doubt {
+	no := doubtf("failed_when with this condition has no equivalent").hint("ok_codes: [0, …] in with, or continue_on_failure: true")
+	v, d := scalar(n)
+	text, ok := v.(string)
+	if d != nil || !ok {
+		return no
+	}
+	expr, d := parse(text)
+	if d != nil {
+		return d
+	}
+	name := ""
+	if r := child(t.node, "register"); r != nil {
+		name = r.Value
+	}
+	rc := func(n *node) bool {
+		return n.op == "attr" && n.name == "rc" && n.args[0].op == "name" && n.args[0].name == name
+	}
+	if expr.op == "not" && expr.args[0].op == "in" {
+		expr = &node{op: "not in", args: expr.args[0].args}
+	}
+	switch {
+	case expr.op == "not in" && rc(expr.args[0]) && expr.args[1].op == "list":
+		for _, code := range expr.args[1].args {
+			i, ok := code.val.(int)
+			if !ok {
+				return no
+			}
+			t.okCodes = append(t.okCodes, i)
+		}
+		return nil
+	case expr.op == "!=" && rc(expr.args[0]) && expr.args[1].op == "lit":
+		if i, ok := expr.args[1].val.(int); ok {
+			t.okCodes = []any{i}
+			return nil
+		}
+	}
+	return no
+}
+
+// results adds what changed_when, failed_when and until say, once the job type is known.
+func (t *draft) results() *doubt {
+	runs := t.step.uses == "command" || t.step.uses == "script"
+	if t.changed != nil && t.step.with.get("changed") == nil {
+		switch {
+		case runs && !*t.changed:
+			t.step.with.add("changed", false)
+		case !runs && !*t.changed && t.step.uses != "wait" && t.step.uses != "http" && t.step.uses != "fetch":
+			return doubtf("changed_when: false has no equivalent for %s", t.step.uses)
+		case !runs && *t.changed:
+			return doubtf("changed_when: true has no equivalent for %s", t.step.uses)
+		}
+	}
+	if t.okCodes != nil {
+		if !runs {
+			return doubtf("failed_when has no equivalent for %s", t.step.uses)
+		}
+		t.step.with.add("ok_codes", t.okCodes)
+	}
+	if t.until != nil && !t.untilSuccess() {
+		return doubtf("until with this condition has no equivalent").hint("a command that exits with 0 only when it holds, and retry")
+	}
+	return nil
+}
+
+func seconds2text(seconds int) string {
+	switch {
+	case seconds >= 3600 && seconds%3600 == 0:
+		return fmt.Sprintf("%dh", seconds/3600)
+	case seconds >= 60 && seconds%60 == 0:
+		return fmt.Sprintf("%dm", seconds/60)
+	}
+	return fmt.Sprintf("%ds", seconds)
+}

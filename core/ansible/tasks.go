@@ -1,0 +1,329 @@
+package ansible
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core/yamlread"
+)
+
+// inherited is what a task has from the play, the role, the blocks and the includes around it.
+type inherited struct {
+	scope  *scope
+	file   string
+	folder string // where its files are looked for
+	role   *role
+	stack  []string
+	when   []*yaml.Node
+	whens  []*scope // in which each of when is read
+	tags   []string
+	env    []*yaml.Node
+	notify []*yaml.Node
+	ignore bool
+	become become
+	doubt  *doubt // why nothing below has an equivalent
+}
+
+func (inh *inherited) addTags(n *yaml.Node) *doubt {
+	tags, d := words(n)
+	if d != nil {
+		return d
+	}
+	for _, tag := range tags {
+		if !tagName.MatchString(tag) {
+			return doubtf("the tag %s is not a name in Turnus", clip(tag))
+		}
+	}
+	inh.tags = append(slices.Clip(inh.tags), tags...)
+	return nil
+}
+
+func (inh *inherited) addWhen(n *yaml.Node) {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		items = n.Content
+	}
+	for _, item := range items {
+		inh.when = append(slices.Clip(inh.when), item)
+		inh.whens = append(slices.Clip(inh.whens), inh.scope)
+	}
+}
+
+// sections converts the tasks of a play, and its handlers, in the order in which Ansible runs them.
+func (p *play) sections(inh inherited) error {
+	if err := p.findRoles(inh); err != nil {
+		return err
+	}
+	if err := p.findHandlers(inh); err != nil {
+		return err
+	}
+	if err := p.tasks(child(p.node, "pre_tasks"), inh); err != nil {
+		return err
+	}
+	p.flushSection()
+	for _, r := range p.roles {
+		if err := p.roleTasks(r); err != nil {
+			return err
+		}
+	}
+	if err := p.tasks(child(p.node, "tasks"), inh); err != nil {
+		return err
+	}
+	if child(p.node, "post_tasks") != nil {
+		p.flushSection()
+	}
+	if err := p.tasks(child(p.node, "post_tasks"), inh); err != nil {
+		return err
+	}
+	p.handlers = nil
+	for _, l := range p.listeners {
+		p.handlers = append(p.handlers, l.step)
+	}
+	return p.convertHandlers()
+}
+
+// flushSection runs handlers at the end of a section, if one of its steps notifies any.
+func (p *play) flushSection() {
+	for _, s := range p.steps[p.section:] {
+		if len(s.notify) > 0 {
+			p.steps = append(p.steps, &step{flush: true})
+			break
+		}
+	}
+	p.section = len(p.steps)
+}
+
+// tasks converts a list of tasks and blocks.
+func (p *play) tasks(list *yaml.Node, inh inherited) error {
+	if list == nil || yamlread.IsNull(list) {
+		return nil
+	}
+	if list.Kind != yaml.SequenceNode {
+		return p.fail(inh.file, list.Line, list.Column, yamlread.Fault{Message: "this is not a list of tasks"})
+	}
+	for _, n := range list.Content {
+		if n.Kind != yaml.MappingNode {
+			return p.fail(inh.file, n.Line, n.Column, yamlread.Fault{Message: "this is not a task", Expected: "a mapping with a module"})
+		}
+		if p.reader.tasks++; p.reader.tasks > maxTasks {
+			return p.fail(inh.file, n.Line, n.Column, yamlread.Fault{Message: "more than " + strconv.Itoa(maxTasks) + " tasks", Hint: "import the plays one by one"})
+		}
+		if err := p.one(n, inh); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *play) one(n *yaml.Node, inh inherited) error {
+	if child(n, "block") != nil {
+		return p.block(n, inh)
+	}
+	if module, arg := moduleOf(n); includes[base(module)] {
+		return p.include(n, module, arg, inh)
+	}
+	steps, what, d := p.task(n, inh)
+	if d != nil && d.fatal != nil {
+		return d.fatal
+	}
+	p.out.Tasks++
+	if d != nil {
+		p.unconverted(n, inh)
+		p.steps = append(p.steps, p.todo(inh.file, n, what, d))
+		return nil
+	}
+	p.out.Converted++
+	p.steps = append(p.steps, steps...)
+	return nil
+}
+
+// unconverted notes the names that later tasks cannot read.
+func (p *play) unconverted(n *yaml.Node, inh inherited) {
+	at := place(p.show(inh.file), n.Line, n.Column)
+	if v := child(n, "register"); v != nil {
+		p.set[v.Value] = at
+	}
+	module, arg := moduleOf(n)
+	if base(module) == "set_fact" {
+		for _, e := range entries(arg) {
+			p.set[e.key] = at
+		}
+	}
+}
+
+var includes = map[string]bool{"include_tasks": true, "import_tasks": true, "include": true, "import_role": true, "include_role": true}
+
+// block converts the tasks of a block without rescue: they inherit what it says.
+func (p *play) block(n *yaml.Node, inh inherited) error {
+	inh.addVars(n)
+	for _, e := range entries(n) {
+		d := inh.keyword(e)
+		if e.key == "rescue" || e.key == "always" {
+			d = doubtf("a block with rescue or always has no equivalent yet").hint("on_failure of a handler, or a playbook of its own")
+		}
+		inh.doubt = cmpDoubt(inh.doubt, d)
+	}
+	if inh.doubt == nil {
+		return p.tasks(child(n, "block"), inh)
+	}
+	count := leaves(n)
+	p.out.Tasks += count
+	p.eachTask(n, func(t *yaml.Node) { p.unconverted(t, inh) })
+	p.steps = append(p.steps, p.todo(inh.file, n, "block", inh.doubt))
+	return nil
+}
+
+// eachTask calls f for the tasks of a block and of the blocks in it.
+func (p *play) eachTask(n *yaml.Node, f func(*yaml.Node)) {
+	for _, key := range []string{"block", "rescue", "always"} {
+		list := child(n, key)
+		if list == nil {
+			continue
+		}
+		for _, t := range list.Content {
+			if child(t, "block") != nil {
+				p.eachTask(t, f)
+			} else {
+				f(t)
+			}
+		}
+	}
+}
+
+func leaves(n *yaml.Node) (count int) {
+	(*play)(nil).eachTask(n, func(*yaml.Node) { count++ })
+	return count
+}
+
+// addVars adds the vars of a block or an include, which its conditions read too.
+func (inh *inherited) addVars(n *yaml.Node) {
+	if vars := child(n, "vars"); vars != nil {
+		inh.scope = inh.scope.with(inh.scope.vars(vars, false))
+	}
+}
+
+// keyword adds what a block or an include says of the tasks in it.
+func (inh *inherited) keyword(e entry) *doubt {
+	switch e.key {
+	case "name", "block", "rescue", "always", "vars":
+		return nil
+	case "when":
+		inh.addWhen(e.value)
+		return nil
+	case "tags":
+		return inh.addTags(e.value)
+	case "environment":
+		inh.env = append(slices.Clip(inh.env), e.value)
+		return nil
+	case "notify":
+		inh.notify = append(slices.Clip(inh.notify), e.value)
+		return nil
+	case "ignore_errors":
+		on, d := truth(e.value)
+		inh.ignore = on
+		return d
+	case "become", "become_user", "become_method":
+		return inh.becomes(e)
+	}
+	return doubtf("%s has no equivalent", e.key)
+}
+
+// become is whether steps run as another user, and as whom; "" is root.
+type become struct {
+	on   bool
+	user string
+}
+
+func (b become) param() any {
+	switch {
+	case !b.on:
+		return false
+	case b.user == "" || b.user == "root":
+		return true
+	}
+	return fields{{"user", b.user}}
+}
+
+func (b become) same(other become) bool {
+	return b.on == other.on && (!b.on || cmpText(b.user, "root") == cmpText(other.user, "root"))
+}
+
+func (inh *inherited) becomes(e entry) *doubt {
+	if e.key == "become" {
+		on, d := truth(e.value)
+		inh.become.on = on
+		return d
+	}
+	v, d := literal(e.value)
+	text, ok := v.(string)
+	switch {
+	case d != nil || !ok:
+		return doubtf("%s is not a literal name", e.key)
+	case e.key == "become_user":
+		inh.become.user = text
+		return nil
+	case text == "sudo":
+		return nil
+	}
+	return doubtf("%s: %s belongs to the inventory", e.key, clip(text)).hint("become: {method: %s} of a host or group (docs/become.md)", clip(text))
+}
+
+// include converts the tasks of another file or of a role in place.
+func (p *play) include(n *yaml.Node, module string, arg *yaml.Node, inh inherited) error {
+	outer := inh
+	d := p.includeKeywords(n, module, &inh)
+	if d == nil && strings.HasSuffix(base(module), "_role") {
+		var r *role
+		if r, d = p.includedRole(n, arg, inh); d == nil {
+			return p.roleTasks(r)
+		}
+	} else if d == nil {
+		file, problem := p.includedTasks(arg, inh)
+		if d = problem; d == nil {
+			root, _, err := p.yaml(file)
+			if err != nil {
+				return err
+			}
+			inh.stack, inh.file = append(slices.Clip(inh.stack), inh.file), file
+			return p.tasks(root, inh)
+		}
+	}
+	if d.fatal != nil {
+		return d.fatal
+	}
+	p.out.Tasks++
+	p.steps = append(p.steps, p.todo(outer.file, n, module, d))
+	return nil
+}
+
+func (p *play) includeKeywords(n *yaml.Node, module string, inh *inherited) *doubt {
+	inh.addVars(n)
+	for _, e := range entries(n) {
+		if e.key == module {
+			continue
+		}
+		if d := inh.keyword(e); d != nil {
+			return d
+		}
+		if e.key == "tags" && strings.HasPrefix(base(module), "include") {
+			return doubtf("tags of %s are not those of its tasks", module).hint("import_tasks, or tags on each task")
+		}
+	}
+	return nil
+}
+
+func (p *play) includedTasks(arg *yaml.Node, inh inherited) (string, *doubt) {
+	if arg.Kind == yaml.MappingNode {
+		file := child(arg, "file")
+		if file == nil || len(arg.Content) != 2 {
+			return "", doubtf("the include is not a literal path")
+		}
+		arg = file
+	}
+	stack := append(slices.Clip(inh.stack), inh.file)
+	return p.included(path.Dir(inh.file), arg, stack)
+}
