@@ -1,0 +1,76 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// functions are what templates call. Escaping is html/template's.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"time": func(t time.Time) string {
+			if t.IsZero() {
+				return ""
+			}
+			return t.UTC().Format("2006-01-02 15:04:05 UTC")
+		},
+		"ago":    ago,
+		"plural": plural,
+		"letter": letter,
+		"query": func(pairs ...string) string {
+			q := url.Values{}
+			for i := 0; i+1 < len(pairs); i += 2 {
+				if pairs[i+1] != "" {
+					q.Set(pairs[i], pairs[i+1])
+				}
+			}
+			return "?" + q.Encode()
+		},
+		"text":  func(o core.Outcome) string { return string(o) },
+		"first": func(n int, list []string) []string { return list[:min(n, len(list))] },
+		"less":  func(n int, list []string) int { return max(len(list)-n, 0) },
+	}
+}
+
+// ago is the time between two moments, as people say it.
+func ago(from, to time.Time) string {
+	d := to.Sub(from).Round(time.Second)
+	switch {
+	case from.IsZero():
+		return ""
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// letter tells outcomes apart without colours.
+func letter(kind string) string {
+	switch kind {
+	case "unreachable":
+		return "N"
+	case "unchanged":
+		return "="
+	case "rolled_back":
+		return "B"
+	case "":
+		return "·"
+	}
+	return strings.ToUpper(kind[:1])
+}

@@ -1,0 +1,94 @@
+package pages
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// overviewView is what runs, what waits for a person, and what comes next.
+type overviewView struct {
+	Waiting, Active, Ended []api.Run
+	Next                   []api.Schedule
+	More                   bool   // older runs are left out
+	Unseen                 string // why schedules are not shown; "" where they are
+}
+
+// recentRuns is how many runs the overview reads.
+const recentRuns = 200
+
+func (p *Pages) overview(w http.ResponseWriter, r *http.Request, v visit) {
+	runs, err := v.client.Runs(r.Context(), client.RunFilter{}, client.Page{Limit: recentRuns})
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	if err := inFull(r.Context(), v.client, runs.Items); err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	view := overviewOf(runs.Items)
+	view.More = runs.Next != ""
+	schedules, err := client.All(r.Context(), 1000, v.client.Schedules)
+	if err != nil { // one panel that fails leaves the rest
+		view.Unseen = err.Error()
+	}
+	view.Next = nextOf(schedules, time.Now())
+	p.show(w, http.StatusOK, "overview", v, "Overview", view)
+}
+
+// activeInFull is how many active runs are asked for one by one: a list does not say which wave
+// waits for an approval.
+const activeInFull = 50
+
+// inFull puts what only the view of one run has in the place of the first active runs.
+func inFull(ctx context.Context, c *client.Client, runs []api.Run) error {
+	left := activeInFull
+	for i := range runs {
+		if runs[i].Phase != api.Active || left == 0 {
+			continue
+		}
+		left--
+		run, err := c.Run(ctx, runs[i].ID)
+		if err != nil {
+			return err
+		}
+		runs[i] = run
+	}
+	return nil
+}
+
+// overviewOf sorts runs, newest first, by what they need: a person, time, nothing.
+func overviewOf(runs []api.Run) overviewView {
+	var view overviewView
+	for _, run := range runs {
+		switch {
+		case needsPerson(run):
+			view.Waiting = append(view.Waiting, run)
+		case !run.Phase.Over():
+			view.Active = append(view.Active, run)
+		default:
+			view.Ended = append(view.Ended, run)
+		}
+	}
+	view.Ended = view.Ended[:min(len(view.Ended), 25)]
+	return view
+}
+
+// needsPerson reports whether a run goes on only when somebody acts.
+func needsPerson(run api.Run) bool {
+	return run.Phase == api.Approval || run.Phase == api.Paused || run.Waits != nil
+}
+
+// nextOf are the schedules that launch within a day, soonest first.
+func nextOf(schedules []api.Schedule, now time.Time) []api.Schedule {
+	soon := slices.DeleteFunc(slices.Clone(schedules), func(s api.Schedule) bool {
+		return s.Paused || s.Next.IsZero() || s.Next.After(now.Add(24*time.Hour))
+	})
+	slices.SortStableFunc(soon, func(a, b api.Schedule) int { return a.Next.Compare(b.Next) })
+	return soon[:min(len(soon), 20)]
+}

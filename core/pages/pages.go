@@ -1,0 +1,153 @@
+// Package pages owns the web pages: what a person looks at in a browser. Every page shows what the
+// API shows to the same token, because it asks the API, in this process, with that token.
+//
+// It must not know the ledger, the queue or how the API finds its answers.
+package pages
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core/client"
+)
+
+//go:embed templates/*.html assets/*
+var files embed.FS
+
+// policy lets a page use what this server sends, and nothing else. Nothing inline runs, so that no
+// output of a host can.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// Pages answers requests of browsers. It is safe for concurrent use, and has no goroutine of its
+// own.
+type Pages struct {
+	api       http.Handler
+	version   string
+	log       *slog.Logger
+	mux       http.Handler
+	templates map[string]*template.Template
+	sessions  *sessions
+}
+
+// New makes the pages of an API.
+func New(api http.Handler, version string, log *slog.Logger) (*Pages, error) {
+	p := &Pages{api: api, version: version, log: log, templates: map[string]*template.Template{}, sessions: newSessions()}
+	for _, name := range []string{"login", "overview", "run", "host", "problem"} {
+		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html")
+		if err != nil {
+			return nil, err
+		}
+		p.templates[name] = t
+	}
+	assets, err := fs.Sub(files, "assets")
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
+	mux.HandleFunc("GET /login", p.loginPage)
+	mux.HandleFunc("POST /login", p.login)
+	mux.HandleFunc("POST /logout", p.logout)
+	mux.HandleFunc("GET /{$}", p.signedIn(p.overview))
+	mux.HandleFunc("GET /runs/{run}", p.signedIn(p.run))
+	mux.HandleFunc("GET /runs/{run}/live", p.signedIn(p.live))
+	mux.HandleFunc("POST /runs/{run}/{verb}", p.signedIn(p.act))
+	mux.HandleFunc("GET /hosts/{host}", p.signedIn(p.host))
+	mux.HandleFunc("GET /hosts", p.signedIn(p.findHost))
+	p.mux = http.NewCrossOriginProtection().Handler(mux)
+	return p, nil
+}
+
+// Serves reports whether a path is a page's, and not the API's.
+func Serves(path string) bool {
+	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts"} {
+		if path == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/") {
+			return true
+		}
+	}
+	return path == "/"
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	p.mux.ServeHTTP(w, r)
+}
+
+// visit is one request of a person who is logged in.
+type visit struct {
+	who    who
+	client *client.Client
+}
+
+// signedIn hands on requests with a session, and sends others to the login, from where they come
+// back.
+func (p *Pages) signedIn(next func(http.ResponseWriter, *http.Request, visit)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s, ok := p.sessions.read(r)
+		if !ok {
+			p.toLogin(w, r)
+			return
+		}
+		next(w, r, visit{who: s.Who, client: client.InProcess(&transport{api: p.api, token: s.Token})})
+	}
+}
+
+// show renders a page. Nothing was written before, so that a failure can still be a page of its
+// own.
+func (p *Pages) show(w http.ResponseWriter, status int, name string, v visit, title string, data any) {
+	var out bytes.Buffer
+	err := p.templates[name].Execute(&out, page{Title: title, Who: v.who, Version: p.version, Now: time.Now(), Data: data})
+	if err != nil {
+		p.log.Error("a page was not made", "page", name, "err", err)
+		http.Error(w, "this page cannot be shown; the server's log has the reason", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = out.WriteTo(w)
+}
+
+// page is what every template gets.
+type page struct {
+	Title   string
+	Who     who
+	Version string
+	Now     time.Time
+	Data    any
+}
+
+// problem shows why a page cannot be shown, as the API says it. A session that the API does not
+// know any more ends.
+func (p *Pages) problem(w http.ResponseWriter, r *http.Request, v visit, err error) {
+	status, text := http.StatusInternalServerError, err.Error()
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		if e.Detail != "" {
+			text = e.Detail
+		}
+		if e.Status != 0 {
+			status = e.Status
+		}
+	}
+	switch {
+	case errors.Is(err, context.Canceled): // the browser went away
+		return
+	case status == http.StatusUnauthorized:
+		p.sessions.end(w)
+		p.toLogin(w, r)
+		return
+	}
+	p.show(w, status, "problem", v, http.StatusText(status), text)
+}
