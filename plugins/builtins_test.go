@@ -21,25 +21,43 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/plugins/assert"
+	"github.com/turnus/turnus/plugins/authorizedkey"
+	"github.com/turnus/turnus/plugins/block"
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
+	"github.com/turnus/turnus/plugins/copytree"
+	"github.com/turnus/turnus/plugins/cron"
 	"github.com/turnus/turnus/plugins/dnssec"
+	"github.com/turnus/turnus/plugins/facts"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/firmware"
+	"github.com/turnus/turnus/plugins/git"
+	"github.com/turnus/turnus/plugins/group"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
+	"github.com/turnus/turnus/plugins/hostname"
 	"github.com/turnus/turnus/plugins/http"
+	"github.com/turnus/turnus/plugins/line"
+	"github.com/turnus/turnus/plugins/mount"
+	"github.com/turnus/turnus/plugins/packages"
 	"github.com/turnus/turnus/plugins/reboot"
 	"github.com/turnus/turnus/plugins/script"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/service"
+	"github.com/turnus/turnus/plugins/sysctl"
+	"github.com/turnus/turnus/plugins/unarchive"
+	"github.com/turnus/turnus/plugins/user"
 	"github.com/turnus/turnus/plugins/wait"
 )
 
 func builtins() []sdk.Def {
 	return []sdk.Def{
-		sdk.Plugin("builtin", "1.0.0"), command.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), wait.Def(), config.Def(), firewall.Def(),
+		sdk.Plugin("builtin", "1.0.0"), command.Def(), facts.Def(), fetch.Def(), file.Def(), http.Def(), reboot.Def(), script.Def(), packages.Def(), service.Def(), wait.Def(), config.Def(), firewall.Def(),
+		user.Def(), group.Def(), line.Def(), block.Def(), authorizedkey.Def(), cron.Def(),
+		sysctl.Def(), git.Def(), unarchive.Def(), copytree.Def(), mount.Def(), assert.Def(), hostname.Def(),
 		dnssec.Def(), firmware.StageDef(), firmware.UpgradeDef(),
 	}
 }
@@ -94,7 +112,8 @@ func supervised(t *testing.T, key string, more ...func(*host.Config)) *host.Supe
 	return supervisor
 }
 
-// supervise starts a real supervisor with the built-ins, over real SSH with the key; the function stops it.
+// supervise starts a real supervisor with the built-ins, over real SSH with the key; the function
+// stops it.
 func supervise(key string, more ...func(*host.Config)) (*host.Supervisor, func() error, error) {
 	pool, err := transport.New(transport.Config{
 		KnownHosts: []string{"/dev/null"}, Credential: transport.Always(&transport.Credential{Keys: transport.NewKeys(nil), Identities: []string{key}}), ConnectTimeout: time.Minute,

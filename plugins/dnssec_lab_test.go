@@ -27,8 +27,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// The lab of rollovers: a real BIND with its parent, a real validating resolver, and a real OpenSSH on the signer. Lifetimes are of
-// seconds, so a roll that takes days takes half a minute.
+// The lab of rollovers: a real BIND with its parent, a real validating resolver, and a real OpenSSH
+// on the signer. Lifetimes are of seconds, so a roll that takes days takes half a minute.
 
 type signerLab struct {
 	*netlab.DNS
@@ -175,7 +175,8 @@ func (d *signerLab) rolled(role, old string, parent bool) {
 	}
 }
 
-// labsAtOnce bounds how many labs stand at a time: each mostly waits, so they are more than there are cores.
+// labsAtOnce bounds how many labs stand at a time: each mostly waits, so they are more than there
+// are cores.
 const labsAtOnce = 6
 
 // TestLabDNSSEC runs the cases beside each other, whatever -parallel says.
@@ -235,15 +236,16 @@ func labEndToEnd(t *testing.T, role string) {
 	if evidence := fmt.Sprint(j.outcome.Outputs["evidence"]); len(evidence) < 500 || !strings.Contains(evidence, "secure true") {
 		t.Errorf("evidence: %v", evidence)
 	}
-	// The same step of the same job again, as after a worker that died before it could tell: no second roll.
+	// The same step of the same job again, as after a worker that died before it could tell: no second
+	// roll.
 	j.call.State = nil
 	if j.once(); !j.outcome.Changed || d.Made(role) != 2 {
 		t.Errorf("again: %+v, %d keys were made", j.outcome, d.Made(role))
 	}
 }
 
-// The DS is withheld: the job stalls, says what a person must do, and forces nothing, for longer than any TTL; then a wrong DS comes,
-// and it stalls; with the right one it goes on.
+// The DS is withheld: the job stalls, says what a person must do, and forces nothing, for longer
+// than any TTL; then a wrong DS comes, and it stalls; with the right one it goes on.
 func labByHand(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -277,7 +279,8 @@ func labByHand(t *testing.T) {
 	d.unbroken(probes)
 }
 
-// A server of the parent that is behind holds the roll: at K4 while the new DS is not there, at K5 while the old one is.
+// A server of the parent that is behind holds the roll: at K4 while the new DS is not there, at K5
+// while the old one is.
 func labStaleParent(t *testing.T) {
 	d := newSignerLab(t, netlab.SecondParent())
 	old := d.KSK()
@@ -300,7 +303,8 @@ func labStaleParent(t *testing.T) {
 	d.unbroken(probes)
 }
 
-// The parent is a registry that reads CDS now and then: it takes the old DS away as it takes the new one.
+// The parent is a registry that reads CDS now and then: it takes the old DS away as it takes the
+// new one.
 func labCDS(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -316,8 +320,8 @@ func labCDS(t *testing.T) {
 	t.Logf("%v", j.checked)
 }
 
-// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go on afterwards; at
-// its end it is too late.
+// Abort at K3 takes the new DS away; abort at K5 brings the old one back. Each time the roll can go
+// on afterwards; at its end it is too late.
 func labAbort(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -358,7 +362,8 @@ func (d *signerLab) until(j *rolling, what string, ok func() bool) {
 	j.until(func(string) bool { return ok() })
 }
 
-// The zone becomes bogus when the old DS is gone (somebody spoils the new one): the old one comes back by itself, and that is proven.
+// The zone becomes bogus when the old DS is gone (somebody spoils the new one): the old one comes
+// back by itself, and that is proven.
 func labComesBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -371,7 +376,8 @@ func labComesBack(t *testing.T) {
 	}
 }
 
-// What the phases guard against, without them: the old DS is withdrawn for a key that is not published yet.
+// What the phases guard against, without them: the old DS is withdrawn for a key that is not
+// published yet.
 func labPrematureWithdrawal(t *testing.T) {
 	d := newSignerLab(t)
 	probes := d.Probe()
@@ -379,7 +385,8 @@ func labPrematureWithdrawal(t *testing.T) {
 	d.bogus(probes)
 }
 
-// Or the signer is told that the parent has the new DS and not the old: it believes that, though it is a lie.
+// Or the signer is told that the parent has the new DS and not the old: it believes that, though it
+// is a lie.
 func labBlindBelief(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -391,8 +398,9 @@ func labBlindBelief(t *testing.T) {
 	d.bogus(probes)
 }
 
-// The signer is told only that the new DS is published, while the old one is, too: it drops the old key all the same.
-// So it is told both, at the very end, when there is no way back any more that one would want.
+// The signer is told only that the new DS is published, while the old one is, too: it drops the old
+// key all the same. So it is told both, at the very end, when there is no way back any more that
+// one would want.
 func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -416,9 +424,9 @@ func (d *signerLab) bogus(probes *netlab.Prober) {
 	}
 }
 
-// A worker in a process of its own, and its plugin, are killed in every phase. Every second time what the worker had
-// saved is lost, too: then the signer's record and the keys' states must do. No second key is made, and no answer is
-// bogus.
+// A worker in a process of its own, and its plugin, are killed in every phase. Every second time
+// what the worker had saved is lost, too: then the signer's record and the keys' states must do. No
+// second key is made, and no answer is bogus.
 func labKilledInEveryPhase(t *testing.T, role string, phases ...string) {
 	d := newSignerLab(t)
 	old := d.Keys(role)[0]
@@ -470,11 +478,11 @@ func (d *signerLab) worker(role, state string) *labWorker {
 	return startWorker(d.t, labOrder{Type: "dnssec.rollover", Key: d.private, Host: d.sshd.Host("signer"), Params: params, State: state})
 }
 
-// TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that
-// what it prints would work.
+// TestLabDNSSECToPlayWith is the lab of `make lab-dnssec`: it stays until Ctrl-C. Without
+// TURNUS_LAB the test sees that what it prints would work.
 func TestLabDNSSECToPlayWith(t *testing.T) {
 	t.Parallel()
-	example, err := os.ReadFile("../playbooks/examples/dnssec-rollover.yaml")
+	example, err := os.ReadFile("../examples/dnssec/rollover.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

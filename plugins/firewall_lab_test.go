@@ -22,8 +22,9 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// The lab is a device in namespaces of its own: a real kernel's nftables, a real OpenSSH on the far side of a link, a boot
-// id that a reboot changes. The worker side is a real supervisor with the job type in a process.
+// The lab is a device in namespaces of its own: a real kernel's nftables, a real OpenSSH on the far
+// side of a link, a boot id that a reboot changes. The worker side is a real supervisor with the
+// job type in a process.
 
 const labWait = 15 * time.Second // confirm_timeout: a busy machine needs seconds to get from the arming to the change
 
@@ -66,7 +67,8 @@ func (d *labDevice) boot() {
 		sshdtest.Inside(22, append(d.net.Prefix(), "/bin/sh", "-c", wrap, id)...))
 }
 
-// reboot ends every process, forgets the rules as a kernel does, and loads what is kept for the boot.
+// reboot ends every process, forgets the rules as a kernel does, and loads what is kept for the
+// boot.
 func (d *labDevice) reboot() {
 	d.t.Helper()
 	d.sshd.Stop()
@@ -119,8 +121,8 @@ func (d *labDevice) first(p *place) string {
 	return d.live()
 }
 
-// watch reports when the table was first seen to be another than old, and how long until it was old again.
-// It looks from this machine, past SSH and the job type; within bounds it.
+// watch reports when the table was first seen to be another than old, and how long until it was old
+// again. It looks from this machine, past SSH and the job type; within bounds it.
 func (d *labDevice) watch(ctx context.Context, old string, within time.Duration) (dark time.Duration, healed bool) {
 	var since time.Time
 	tick := time.NewTicker(30 * time.Millisecond)
@@ -178,8 +180,8 @@ func TestLabLockOutEndsAsRolledBack(t *testing.T) {
 	}
 }
 
-// The worker and its plugin are killed when the lock-out is live: the device heals by itself, at most 2 s after
-// confirm_timeout. Without its timer (the control) it does not.
+// The worker and its plugin are killed when the lock-out is live: the device heals by itself, at
+// most 2 s after confirm_timeout. Without its timer (the control) it does not.
 func TestLabDeadMansSwitch(t *testing.T) {
 	t.Parallel()
 	for name, armed := range map[string]bool{"armed": true, "without it (control)": false} {
@@ -242,7 +244,8 @@ func (d *labDevice) worker(with sdk.With) *labWorker {
 	return startWorker(d.t, labOrder{Type: "firewall.push", Key: d.private, Host: d.sshd.Host("r1"), Params: params})
 }
 
-// The device of `make lab-firewall`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
+// The device of `make lab-firewall`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that
+// what it prints would work.
 func TestLabFirewallToPlayWith(t *testing.T) {
 	d := newLabDevice(t)
 	files := map[string]string{

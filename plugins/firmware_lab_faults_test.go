@@ -37,8 +37,8 @@ func TestLabFirmwareNeverReturns(t *testing.T) {
 	d.want(got, "lost", "it is not proven that the device went back to 1.0", "")
 }
 
-// The window closes between the gate of the installation and the reboot: nothing is rebooted, the old slot stays the next, and
-// the job goes on in the next window, with what is installed.
+// The window closes between the gate of the installation and the reboot: nothing is rebooted, the
+// old slot stays the next, and the job goes on in the next window, with what is installed.
 func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
@@ -96,8 +96,8 @@ func (d *firmwareDevice) installs() int {
 	return n
 }
 
-// The worker and its plugin are killed in every phase, at its begin and a moment into it: another one goes on, to the same end, with one
-// installation and one reboot in all.
+// The worker and its plugin are killed in every phase, at its begin and a moment into it: another
+// one goes on, to the same end, with one installation and one reboot in all.
 func TestLabFirmwareWorkerIsKilledInEachPhase(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{0, 250 * time.Millisecond} {
@@ -126,7 +126,8 @@ func TestLabFirmwareWorkerIsKilledInEachPhase(t *testing.T) {
 	}
 }
 
-// killed has a worker that kills itself begin, and another one end. It returns what the second says.
+// killed has a worker that kills itself begin, and another one end. It returns what the second
+// says.
 func (d *firmwareDevice) killed(with sdk.With, at string, after time.Duration) string {
 	d.t.Helper()
 	params, err := json.Marshal(with)
@@ -153,7 +154,8 @@ func (d *firmwareDevice) killed(with sdk.With, at string, after time.Duration) s
 	return second.out.String()
 }
 
-// The worker is killed in the middle of an upload: the next one begins again, and nothing of the first is left.
+// The worker is killed in the middle of an upload: the next one begins again, and nothing of the
+// first is left.
 func TestLabFirmwareUploadIsCut(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
@@ -179,8 +181,9 @@ func TestLabFirmwareUploadIsCut(t *testing.T) {
 	}
 }
 
-// The connection is cut while the device installs: the installation goes on, is found, and is not begun again. A reset
-// of the device then is another thing: what was cut off is installed again, into the slot that does not run.
+// The connection is cut while the device installs: the installation goes on, is found, and is not
+// begun again. A reset of the device then is another thing: what was cut off is installed again,
+// into the slot that does not run.
 func TestLabFirmwareInstallationIsCut(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
@@ -253,7 +256,8 @@ func TestLabFirmwareScriptDriver(t *testing.T) {
 	d.want(d.upgrade(d.scriptOf(d.image("2.0", netlab.ImageFine)), firmwareCall{}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
 }
 
-// sysupgrade, on a device that keeps one image: it writes the slot that runs, reboots by itself, and there is no way back.
+// sysupgrade, on a device that keeps one image: it writes the slot that runs, reboots by itself,
+// and there is no way back.
 func (d *firmwareDevice) sysupgrade(install string) sdk.With {
 	with := d.scriptOf(d.image("2.0", netlab.ImageFine))
 	script := with["script"].(sdk.With)
@@ -279,8 +283,9 @@ func TestLabFirmwareSysupgrade(t *testing.T) {
 	}
 }
 
-// A reboot that was none, on a device that says the new version as soon as it is written: only the boot id tells. The control takes
-// that guard out, by a device whose boot id changes without a boot: then the false reboot passes.
+// A reboot that was none, on a device that says the new version as soon as it is written: only the
+// boot id tells. The control takes that guard out, by a device whose boot id changes without a
+// boot: then the false reboot passes.
 func TestLabFirmwareFalseReboot(t *testing.T) {
 	t.Parallel()
 	for name, guarded := range map[string]bool{"the boot id tells": true, "without it (control)": false} {
@@ -309,7 +314,8 @@ func TestLabFirmwareFalseReboot(t *testing.T) {
 	}
 }
 
-// Two devices' uploads share their worker's cap. That it is used, too, is shown in plugins/host, where time is not this machine's.
+// Two devices' uploads share their worker's cap. That it is used, too, is shown in plugins/host,
+// where time is not this machine's.
 func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	t.Parallel()
 	key, public := sshdtest.NewKey(t)

@@ -26,7 +26,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// The firmware lab: devices that really reboot, with real RAUC and OpenSSH, under the real supervisor with the job types in a process.
+// The firmware lab: devices that really reboot, with real RAUC and OpenSSH, under the real
+// supervisor with the job types in a process.
 
 // firmwareDevice is a device and a worker that knows it.
 type firmwareDevice struct {
@@ -329,10 +330,11 @@ func TestLabFirmwareRolledBack(t *testing.T) {
 	}
 }
 
-// The device of `make lab-firmware`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that what it prints would work.
+// The device of `make lab-firmware`: it stays until Ctrl-C. Without TURNUS_LAB the test sees that
+// what it prints would work.
 func TestLabFirmwareToPlayWith(t *testing.T) {
 	d := newFirmwareDevice(t)
-	example, err := os.ReadFile("../playbooks/examples/firmware-rauc.yaml")
+	example, err := os.ReadFile("../examples/firmware/rauc.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func Def() sdk.Def {
 		sdk.Idempotent(false),
 		sdk.Check(),
 		sdk.Outputs[Outputs](),
-		sdk.Example("Look at something", sdk.With{"run": "uptime", "changed": false}),
+		sdk.Example("Read something", sdk.With{"run": "uptime", "changed": false}),
 		sdk.Example("Once per host", sdk.With{"run": "/opt/app/setup --yes", "creates": "/opt/app/.done"}),
 		sdk.Example("In a folder, with environment and input", sdk.With{
 			"run": "./import", "chdir": "/srv/app", "env": sdk.With{"LEVEL": "2"}, "stdin": "a\nb\n",
@@ -60,19 +60,22 @@ func Def() sdk.Def {
 }
 
 const description = `
-Runs ` + "`run`" + ` with ` + "`/bin/sh`" + ` on the host. The output streams to the operator; the first 15 KiB of each
+Runs ` + "`run`" + ` with ` + "`/bin/sh`" + ` on the host. The output streams to the operator. The first 15 KiB of each
 stream are the outputs ` + "`stdout`" + ` and ` + "`stderr`" + `, beside ` + "`exit_code`" + `.
 
-A command is not repeated after its worker died, for nobody knows how far it came. It does run again if the queue lost its
-end: after Redis lost data, or after ` + "`turnus resume`" + ` of a run that was under way when ` + "`turnus up`" + ` was killed. A command that must not
-happen twice can tell repetitions apart itself: ` + "`TURNUS_IDEMPOTENCY_KEY`" + ` in its environment stays the same over all
-attempts of the step on this host. ` + "`TURNUS_FENCE`" + ` grows with each lease of the queue, also after
-Redis lost data or ` + "`turnus up`" + ` was started again. It can fall only if the clock was set back, too.
+A command is not repeated after its worker died, because its progress is unknown. It does run again
+if the queue lost its end: after Redis lost data, or after ` + "`turnus runs resume`" + ` of a run that was
+in progress when ` + "`turnus up`" + ` was killed. A command that must not happen twice can detect a
+repetition: ` + "`TURNUS_IDEMPOTENCY_KEY`" + ` in its environment is the same for all attempts of the step on
+this host. ` + "`TURNUS_FENCE`" + ` grows with each lease of the queue, also after Redis lost data or
+` + "`turnus up`" + ` was started again. It falls only if the clock was set back.
 
-Each secret that the step lists is an environment variable of the command. It comes to the host by way of the command's standard
-input, so no list of processes shows it; do not put it into arguments of other programs yourself.
+Each secret that the step lists is an environment variable of the command. It reaches the host
+through the command's standard input, so no list of processes shows it. Do not put it into
+arguments of other programs yourself.
 
-` + "`creates`" + ` and ` + "`removes`" + ` skip the command when its work is done. In check mode the guards are read and the command is not run.
+` + "`creates`" + ` and ` + "`removes`" + ` skip the command when its work is already done. Check mode reads them and
+does not run the command.
 `
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {

@@ -126,7 +126,7 @@ func Def() sdk.Def {
 		sdk.Idempotent(true),
 		sdk.Check(),
 		sdk.Outputs[Outputs](),
-		sdk.Example("A router's running configuration, without what changes by itself, and without its keys", sdk.With{
+		sdk.Example("A router's running configuration, without volatile lines and without its keys", sdk.With{
 			"what":    []sdk.With{{"name": "running.conf", "command": "fwctl show running-config"}, {"name": "hosts", "path": "/etc/hosts", "optional": true}},
 			"drop":    []string{`^! Last configuration change`, `uptime is`},
 			"replace": []sdk.With{{"match": `^(\s*psk) .+$`, "with": "$1 <secret>"}},
@@ -138,14 +138,22 @@ func Def() sdk.Def {
 }
 
 const description = `
-Fetches the parts of a host's configuration, commands' output and files, brings them into a form that differs only when the configuration
-does, and keeps them as a version in the worker's git repository when it differs from the version before: ` + "`turnus configs log|show|diff`" + ` shows
-them. The outcome is ` + "`changed`" + ` then, and ` + "`unchanged`" + ` otherwise, without a version. All parts make one version, or none: when one cannot be
-had the step fails, and the version before stays the newest.
+Fetches the parts of a host's configuration: output of commands, and files. It normalizes them, so
+that they differ only when the configuration does. If they differ from the previous version, it
+keeps them as a new version in the worker's git repository. ` + "`turnus hosts config ls|show|diff`" + `
+shows the versions. The outcome is ` + "`changed`" + ` with a new version, otherwise ` + "`unchanged`" + `. All parts
+make one version: if one part fails, the step fails, and the previous version stays the newest.
 
-In order: line endings become those of Unix (CR LF, and a lone CR), lines that ` + "`drop`" + ` matches go, ` + "`replace`" + ` puts its texts in, blanks at the ends of lines
-and empty lines at the end go. What was replaced is in no version, diff, output or log. A
-command that prints nothing fails the step, for it is more often a fault than an empty configuration.
+Normalizing has these steps, in order:
 
-The host is not changed. Commands run in check mode, too; it shows what would be kept, and keeps nothing.
+1. Line endings become those of Unix (CR LF, and a lone CR).
+2. Lines that match ` + "`drop`" + ` are removed.
+3. ` + "`replace`" + ` puts its texts in. The replaced text is in no version, diff, output or log.
+4. Blanks at the ends of lines and empty lines at the end are removed.
+
+A command that prints no output fails the step, because a fault is more likely than an empty
+configuration.
+
+The host is not changed. Check mode also runs the commands. It shows the difference and keeps no
+version.
 `

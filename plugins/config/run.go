@@ -87,7 +87,8 @@ func collect(ctx context.Context, r *job, item *Item) (*part, error) {
 	return &part{name: item.Name, content: content}, err
 }
 
-// output runs a command for its output. Nothing of it is shown: it holds what is yet to be replaced.
+// output runs a command for its output. Nothing of it is shown: it holds what is yet to be
+// replaced.
 func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,7 +108,8 @@ func output(ctx context.Context, r *job, item *Item, out *bounded) error {
 	return &sdk.ExitError{Exit: exit, LastLine: said.String()}
 }
 
-// fault says which part could not be had. Its cause stays, for it tells whether the host was reached.
+// fault says which part could not be had. Its cause stays, for it tells whether the host was
+// reached.
 func fault(item *Item, err error) error {
 	what := "the file " + item.Path
 	if item.Path == "" {

@@ -295,7 +295,8 @@ func (s *suite) begin(ctx context.Context, p *process, w *world, c call, r *reco
 	return run
 }
 
-// secretsOf are those that the call's step lists, and the lab's. A host has one value for all of them.
+// secretsOf are those that the call's step lists, and the lab's. A host has one value for all of
+// them.
 func (s *suite) secretsOf(c call) map[string][]byte {
 	out := map[string][]byte{}
 	for _, name := range append(slices.Clone(c.secrets), s.cfg.Lab.Secrets...) {
@@ -317,8 +318,8 @@ func (s *suite) sawOther(w *world, r *record, text, where string) {
 	}
 }
 
-// gather completes a record when its call is over: what it did, what its checkpoints from the first on are named, and
-// what was seen where it must not be.
+// gather completes a record when its call is over: what it did, what its checkpoints from the first
+// on are named, and what was seen where it must not be.
 func (s *suite) gather(p *process, r *record, ops []op, first int) {
 	r.ops = append(r.ops, ops...)
 	n := first
@@ -413,7 +414,8 @@ func (s *suite) shows(text string) string {
 	return ""
 }
 
-// diedUnder says how the process ended under a call that failed with err; "" when it lives, or the suite ended it.
+// diedUnder says how the process ended under a call that failed with err; "" when it lives, or the
+// suite ended it.
 func (p *process) diedUnder(err error) string {
 	if status.Code(err) != codes.Unavailable || p.ended.Load() || !within(p.exited, pipeLimit) || p.ended.Load() {
 		return ""

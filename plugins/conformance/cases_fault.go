@@ -138,7 +138,8 @@ func lacks(got, want map[string]any) string {
 	return ""
 }
 
-// repeated finds an operation that may change the host and was done more often with the kill than without.
+// repeated finds an operation that may change the host and was done more often with the kill than
+// without.
 func repeated(cut, resumed, whole *record) string {
 	count := map[string]int{}
 	for _, o := range whole.ops {
@@ -270,7 +271,8 @@ func (s *suite) freeze(ctx context.Context) result {
 	})
 }
 
-// confined runs each example as a worker does by default, with what operators are told to allow, and nothing else.
+// confined runs each example as a worker does by default, with what operators are told to allow,
+// and nothing else.
 func (s *suite) confined(ctx context.Context) result {
 	if s.cfg.Sandbox == nil {
 		return notApplicable("the suite was asked to confine nothing")

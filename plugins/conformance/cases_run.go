@@ -31,7 +31,8 @@ const (
 	manyHosts  = 40 // in the case of many jobs: what one host of them sets off must be seen
 )
 
-// baselines runs every example once, each on a host of its own, as many at once as the plugin allows.
+// baselines runs every example once, each on a host of its own, as many at once as the plugin
+// allows.
 func (s *suite) baselines(ctx context.Context) ([]*baseline, error) {
 	if s.base != nil {
 		return s.base, nil
@@ -80,7 +81,8 @@ func (s *suite) baselines(ctx context.Context) ([]*baseline, error) {
 	return all, nil
 }
 
-// subjects are the examples that end by themselves, one a job type: the one that does most with its host.
+// subjects are the examples that end by themselves, one a job type: the one that does most with its
+// host.
 func (s *suite) subjects(ctx context.Context, fit func(*baseline) bool) []*baseline {
 	all, err := s.baselines(ctx)
 	if err != nil {
@@ -381,7 +383,8 @@ func (s *suite) concurrent(ctx context.Context) result {
 	return passed("%d at once on %d hosts, %s", atOnce, n, plural(len(types), "job type"))
 }
 
-// alone runs an example on one host of the world, in a process of its own; nil if that does not start.
+// alone runs an example on one host of the world, in a process of its own; nil if that does not
+// start.
 func (s *suite) alone(ctx context.Context, w *world, b *baseline, host int) *record {
 	p, err := s.start(ctx, w)
 	if err != nil {

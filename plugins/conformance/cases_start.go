@@ -21,12 +21,12 @@ import (
 
 // harness is the result when the suite itself is at fault.
 func harness(err error) result {
-	return fault("this is the machine's fault, not the plugin's: see docs/writing-a-plugin.md on what the suite needs", "the suite could not work: %v", err)
+	return fault("this is the machine's fault, not the plugin's: see docs/plugin-suite.md on the needs of the suite", "the suite could not work: %v", err)
 }
 
 // doesNotStart is the result on a process that was expected to.
 func doesNotStart(err error) result {
-	return fault("start it by hand with the environment of docs/writing-a-plugin.md and see what it prints", "the program does not start: %v", err)
+	return fault("start it by hand with the environment of docs/plugin-scripts.md and see what it prints", "the program does not start: %v", err)
 }
 
 func (s *suite) handshake(ctx context.Context) result {

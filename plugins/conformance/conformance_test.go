@@ -47,7 +47,8 @@ func try(t *testing.T, kind string, lab Lab, only ...string) Report {
 	return report
 }
 
-// The well-made specimen keeps every promise, and nothing is left out: it is the control of all tests below.
+// The well-made specimen keeps every promise, and nothing is left out: it is the control of all
+// tests below.
 func TestAWellMadePluginPasses(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	report := try(t, "none", Lab{})
@@ -185,7 +186,8 @@ func TestFaultP1ExamplesThatFailAreNotGreen(t *testing.T) {
 	}
 }
 
-// A plugin that opens connections of its own is caught by the counters of an empty network namespace.
+// A plugin that opens connections of its own is caught by the counters of an empty network
+// namespace.
 func TestOwnConnectionsAreCaught(t *testing.T) {
 	report := try(t, "dials", Lab{}, "network")
 	last := report.Results[len(report.Results)-1]

@@ -17,8 +17,8 @@ import (
 
 const maxLab = 4 << 20
 
-// Lab is what an author tells of the hosts on which the examples make sense, and of states that older versions
-// of the plugin have saved. All of it may be left out.
+// Lab is what an author tells of the hosts on which the examples make sense, and of states that
+// older versions of the plugin have saved. All of it may be left out.
 type Lab struct {
 	Answers      []Answer                    `yaml:"answers"`       // to commands; the simulated host answers the others
 	Files        map[string]string           `yaml:"files"`         // of each host

@@ -24,8 +24,9 @@ const (
 	hung        = 5 * time.Minute // what only a hang reaches
 )
 
-// beside runs the faulty plugin's jobs at all hosts, eight at once, and a victim's hundred in between, each plugin in processes of
-// its own under one supervisor. It returns the victims that did not end well.
+// beside runs the faulty plugin's jobs at all hosts, eight at once, and a victim's hundred in
+// between, each plugin in processes of its own under one supervisor. It returns the victims that
+// did not end well.
 func beside(t *testing.T, w *world, fault, victim string) (bad []string) {
 	t.Helper()
 	self, err := os.Executable()

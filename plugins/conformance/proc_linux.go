@@ -22,7 +22,8 @@ func apart(attr *syscall.SysProcAttr) {
 	}
 }
 
-// attempts counts what the kernel refused or sent in the process's own network: without a route nothing gets out.
+// attempts counts what the kernel refused or sent in the process's own network: without a route
+// nothing gets out.
 func attempts(pid int) (n int, err error) {
 	for _, file := range []string{"snmp", "snmp6"} {
 		raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "net", file))
@@ -36,7 +37,8 @@ func attempts(pid int) (n int, err error) {
 	return n, nil
 }
 
-// counter reads both forms of the kernel's tables: a line of names above a line of numbers, and a pair a line.
+// counter reads both forms of the kernel's tables: a line of names above a line of numbers, and a
+// pair a line.
 func counter(table, name string) (n int) {
 	lines := strings.Split(table, "\n")
 	for i, line := range lines {

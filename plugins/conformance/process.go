@@ -34,8 +34,8 @@ const (
 	socketName = "h"
 )
 
-// process is the plugin's program as the suite started it: as a worker does, in an environment and a session of
-// its own.
+// process is the plugin's program as the suite started it: as a worker does, in an environment and
+// a session of its own.
 type process struct {
 	pid      int
 	dir      string
@@ -171,7 +171,8 @@ func (p *process) command(l launching) (cmd *exec.Cmd, release func(), err error
 	return confined.Command(), func() { _, _ = confined.Close(), program.Close() }, nil
 }
 
-// own starts the process and reaps it on one thread: a confined one ends with the thread that started it.
+// own starts the process and reaps it on one thread: a confined one ends with the thread that
+// started it.
 func (p *process) own(cmd *exec.Cmd) error {
 	started := make(chan error, 1)
 	go func() {
@@ -310,7 +311,8 @@ func (p *process) stop(grace time.Duration) ending {
 	return e
 }
 
-// outliving are the descendants that are still there when a process has ended: not those that the system is just ending with it.
+// outliving are the descendants that are still there when a process has ended: not those that the
+// system is just ending with it.
 func outliving(socket string) []string {
 	const often = 20 * time.Millisecond
 	tick := time.NewTicker(often)

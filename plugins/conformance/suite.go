@@ -131,7 +131,8 @@ type scene struct {
 	deaths    bool // it names the end of the process itself
 }
 
-// scenes are all cases, in order. The first two are the ground of the others; those of what was seen come last.
+// scenes are all cases, in order. The first two are the ground of the others; those of what was
+// seen come last.
 func scenes() []scene {
 	return []scene{
 		{"handshake", "the program starts as a plugin, and only as one", (*suite).handshake, false},
@@ -179,8 +180,8 @@ func Cases() []string {
 	return ids
 }
 
-// Run tests a program. seen is told each result as it comes; it may be nil. An error means that the suite
-// itself could not do its work; a program that does not even start is a failed case.
+// Run tests a program. seen is told each result as it comes; it may be nil. An error means that the
+// suite itself could not do its work; a program that does not even start is a failed case.
 func Run(ctx context.Context, cfg Config, seen func(Result)) (Report, error) {
 	if len(cfg.Argv) == 0 || !filepath.IsAbs(cfg.Argv[0]) {
 		return Report{}, fmt.Errorf("%w: program %q: expected an absolute path", core.ErrInvalid, cfg.Argv)

@@ -16,15 +16,15 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// bigFile is what a file of the host is in the case of large files, and bigMemory how much more a plugin may hold
-// meanwhile.
+// bigFile is what a file of the host is in the case of large files, and bigMemory how much more a
+// plugin may hold meanwhile.
 const (
 	bigFile   = 256 << 20
 	bigMemory = 128 << 20
 )
 
-// world is the simulated hosts of one case: real SSH servers on loopback, with the lab's answers before
-// them, and the faults that the case asks for.
+// world is the simulated hosts of one case: real SSH servers on loopback, with the lab's answers
+// before them, and the faults that the case asks for.
 type world struct {
 	lab   *Lab
 	fleet *fleet.Fleet
@@ -153,7 +153,8 @@ func (w *world) Run(ctx context.Context, h core.Host, e transport.Exec) (transpo
 	return w.pool.Run(ctx, h, e)
 }
 
-// answer finds the lab's answer to a command, in order; one that was given often enough is passed over.
+// answer finds the lab's answer to a command, in order; one that was given often enough is passed
+// over.
 func (w *world) answer(command string) *Answer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,7 +203,7 @@ func (w *world) Put(ctx context.Context, h core.Host, put transport.Put, data io
 }
 
 // Get implements host.Reach.
-func (w *world) Get(ctx context.Context, h core.Host, path string, maxSize int64, out io.Writer) (transport.FileInfo, error) {
+func (w *world) Get(ctx context.Context, h core.Host, path string, as core.Become, maxSize int64, out io.Writer) (transport.FileInfo, error) {
 	cut, err := w.gate(ctx, h, "get")
 	if err == nil && cut {
 		err = broken(h, "get")
@@ -214,7 +215,7 @@ func (w *world) Get(ctx context.Context, h core.Host, path string, maxSize int64
 	big := w.big
 	w.mu.Unlock()
 	if !big {
-		return w.pool.Get(ctx, h, path, maxSize, out)
+		return w.pool.Get(ctx, h, path, as, maxSize, out)
 	}
 	if maxSize > 0 && maxSize < bigFile {
 		return transport.FileInfo{}, fmt.Errorf("%w: %s has %d bytes, expected at most %d", core.ErrInvalid, path, bigFile, maxSize)

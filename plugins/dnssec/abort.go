@@ -57,7 +57,8 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 	return x.take(ctx, st.Old, n.key)
 }
 
-// restore is A1: the parent has the old DS on every address. Where it always had, the new one is taken away.
+// restore is A1: the parent has the old DS on every address. Where it always had, the new one is
+// taken away.
 func (x *roll) restore(ctx context.Context, v *view) error {
 	st := &x.r.State
 	missing, done, err := x.readd(ctx, v)

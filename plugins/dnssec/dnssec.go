@@ -1,5 +1,5 @@
-// Package dnssec owns the job type dnssec.rollover: a zone's ZSK or KSK is rolled by its signer, phase by phase over days, each
-// phase observing DNS before it goes on. It imports only the sdk.
+// Package dnssec owns the job type dnssec.rollover: a zone's ZSK or KSK is rolled by its signer,
+// phase by phase over days, each phase observing DNS before it goes on. It imports only the sdk.
 package dnssec
 
 import (
@@ -27,9 +27,9 @@ type Params struct {
 	Parent       Parent       `json:"parent,omitzero" jsonschema:"how the DS comes to the parent; for ksk only"`
 	SafetyFactor float64      `json:"safety_factor,omitempty" turnus:"default=1.5,min=1,max=10" jsonschema:"how many times the TTL and the delays are waited for before a DS is withdrawn, and before something counts as overdue"`
 	Grace        sdk.Duration `json:"grace,omitempty" turnus:"default=1h" jsonschema:"how much later than expected something may be before a person is called"`
-	Poll         sdk.Duration `json:"poll,omitempty" turnus:"default=1m" jsonschema:"between two looks at what should be there by now"`
+	Poll         sdk.Duration `json:"poll,omitempty" turnus:"default=1m" jsonschema:"between two polls of an expected state"`
 	Signer       Signer       `json:"signer,omitzero" jsonschema:"where things lie on the signer"`
-	StateDir     string       `json:"state_dir,omitempty" turnus:"default=/var/lib/turnus/dnssec,pattern=^/" jsonschema:"folder of the signer for the records of rolls: one roll a zone, never parent and child at once"`
+	StateDir     string       `json:"state_dir,omitempty" turnus:"default=/var/lib/turnus/dnssec,pattern=^/" jsonschema:"folder of the signer for the records of rolls: one roll a zone, never parent and child at the same time"`
 }
 
 // Parent is the other side of the delegation.
@@ -139,8 +139,9 @@ func isAddress(text string) bool {
 
 var linkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
 
-// State is what survives between the phases. The truth is DNS, the signer's state files and the record that lies beside them; what
-// stands here saves looking for it, and says since when. When it is lost, waits begin again, which is safe.
+// State is what survives between the phases. The truth is DNS, the signer's state files and the
+// record that lies beside them; what stands here saves looking for it, and says since when. When it
+// is lost, waits begin again, which is safe.
 type State struct {
 	Phase string    `json:"phase"`
 	Of    string    `json:"of,omitempty"`    // the phase that Since is of
@@ -189,18 +190,46 @@ func Def() sdk.Def {
 }
 
 const description = `
-Rolls one key of a zone that BIND signs by ` + "`dnssec-policy`" + `. The job's host is the signer; it needs rndc, named-checkconf, dnssec-verify, dig and, for ` + "`nsupdate`" + `, nsupdate, and a login that
-may read named.conf and the key directory. All questions to DNS are asked from there, so it must reach the zone's servers, the parent's, and the validators.
+Rolls one key of a zone that BIND signs by ` + "`dnssec-policy`" + `. The job's host is the signer. It needs
+rndc, named-checkconf, dnssec-verify and dig, and for ` + "`nsupdate`" + ` the program nsupdate. The login
+must be able to read named.conf and the key directory. All DNS queries come from the signer, so it
+must reach the servers of the zone and of the parent, and the validators.
 
-The roll takes hours to days. Between looks the job is parked and holds nothing; the reason shows what it waits for, from when, and until when. What decides is what DNS and the signer's
-state files show, on **every** address of every server; nothing is believed because time has passed, and nothing is forced: what is overdue stalls, says what a person must do, and goes on by itself once that is done.
+The roll takes hours to days. Between two polls the job is suspended. Its reason shows the awaited
+state, since when, and until when. DNS and the signer's state files decide, on **every** address of
+every server. No step relies on elapsed time, and no step is forced. An overdue step stalls,
+reports what a person must do, and continues after that.
 
-ksk: K0 preflight, K1 start, K2 the new key is everywhere, K3 its DS goes to the parent, K4 the DS is on every address of the parent and validates, K5 the old DS goes, after its TTL and the parent's delay, K6 the old
-key goes. zsk: Z0 preflight, Z1 start, Z2 the new key is everywhere, Z3 it signs everything, Z4 the old key goes. At each transition the zone is transferred and passes dnssec-verify.
+Phases of a ` + "`ksk`" + ` roll:
 
-Check mode does the preflight and prints the phases with their times. Refused are: zones that another signer's keys are in too, keys for both roles (CSK), algorithm rolls, a zone with a roll in progress, a parent or child of
-a zone whose roll is under way on this signer, and a policy that says shorter times than are served.
+1. K0: preflight
+2. K1: start
+3. K2: the new key is on every server
+4. K3: its DS goes to the parent
+5. K4: the DS is on every address of the parent and validates
+6. K5: the old DS is removed, after its TTL and the parent's delay
+7. K6: the old key is removed
 
-Cancel the run to leave a roll where it is: nothing breaks, both keys sign. Then either go on with ` + "`old_tag`" + `, or run it with ` + "`action: abort`" + `: before the old DS is gone the new one is taken away; after that the old one is
-put back while its key is still published; after that only forward. See docs/dnssec.md.
+Phases of a ` + "`zsk`" + ` roll:
+
+1. Z0: preflight
+2. Z1: start
+3. Z2: the new key is on every server
+4. Z3: it signs everything
+5. Z4: the old key is removed
+
+At each transition the zone is transferred and passes dnssec-verify.
+
+Check mode does the preflight and prints the phases with their times. These zones are refused:
+
+- a zone that also contains another signer's keys
+- a key for both roles (CSK), or an algorithm roll
+- a zone with a roll in progress
+- a parent or child of a zone with a roll in progress on this signer
+- a policy with shorter times than are served
+
+Cancel the run to leave a roll at its state: both keys sign, and the zone stays valid. Then
+continue with ` + "`old_tag`" + `, or run it with ` + "`action: abort`" + `. Before the old DS is removed, abort
+removes the new one. Later it restores the old DS while its key is still published. After that the
+roll can only continue. See docs/dnssec.md.
 `

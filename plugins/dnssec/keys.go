@@ -155,7 +155,8 @@ func keyOf(keys []signerKey, tag int) *signerKey {
 	return &keys[i]
 }
 
-// successorOf is the key that follows tag, by either's word. It is how a roll that has begun is recognised.
+// successorOf is the key that follows tag, by either's word. It is how a roll that has begun is
+// recognised.
 func successorOf(keys []signerKey, tag int) *signerKey {
 	for i := range keys {
 		if keys[i].predecessor == tag {
@@ -168,8 +169,8 @@ func successorOf(keys []signerKey, tag int) *signerKey {
 	return nil
 }
 
-// candidates are the keys of a role that may be rolled, and what stands against a roll. own is the key that this roll is of
-// already (0: none yet): it and its successor may be under way.
+// candidates are the keys of a role that may be rolled, and what stands against a roll. own is the
+// key that this roll is of already (0: none yet): it and its successor may be under way.
 func candidates(keys []signerKey, role string, own int) (list []signerKey, problems []string) {
 	follower := 0
 	if s := successorOf(keys, own); own != 0 && s != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// A roll has a note on the signer, under state_dir in a folder of its zone: open while it is under way, then last, or
-// stopped. It is made by ln, which is atomic, so that a zone has one roll; it says whose the roll is and which key goes,
-// and outlives the worker and whatever the worker has saved. People are told of it as the record of the roll; here a
-// record is one of DNS.
+// A roll has a note on the signer, under state_dir in a folder of its zone: open while it is under
+// way, then last, or stopped. It is made by ln, which is atomic, so that a zone has one roll; it
+// says whose the roll is and which key goes, and outlives the worker and whatever the worker has
+// saved. People are told of it as the record of the roll; here a record is one of DNS.
 type note struct {
 	key  string // idempotency key of the step: the same in each attempt and on each worker
 	job  string
@@ -24,7 +24,8 @@ const notesScript = `for f in "$S"/*/open; do z=${f%/open}; z=${z##*/}; [ ! -r "
 for f in last stopped; do [ ! -r "$S/$Z/$f" ] || sed "s/^/$f $Z /" "$S/$Z/$f"; done
 `
 
-// openScript writes the note from stdin. PREV is the key of a note that is taken over, empty for a new one.
+// openScript writes the note from stdin. PREV is the key of a note that is taken over, empty for a
+// new one.
 const openScript = `mkdir -p "$S/$Z" && cd "$S/$Z" || exit 65
 cat >".$$" || exit 65
 sync
@@ -90,7 +91,8 @@ func related(open map[string]note, zone string) (string, note, bool) {
 
 func (x *roll) mine(n note) bool { return n.key == x.key }
 
-// take makes the roll ours, with its old key, before anything is done. previous is the key of a note that may be taken over.
+// take makes the roll ours, with its old key, before anything is done. previous is the key of a
+// note that may be taken over.
 func (x *roll) take(ctx context.Context, old int, previous string) error {
 	n := note{key: x.key, job: x.r.Job, role: x.p.Key, old: old}
 	a, err := x.signer.script(ctx, openScript, x.signer.vars("PREV", previous), false, n.text())

@@ -42,7 +42,8 @@ type question struct {
 // maxQuestions of one look; all are asked at once.
 const maxQuestions = 256
 
-// ask puts all questions at once, over TCP, and reads the answers and whatever else script prints, in one round trip.
+// ask puts all questions at once, over TCP, and reads the answers and whatever else script prints,
+// in one round trip.
 func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[string]string) ([]reply, sdk.Answer, error) {
 	if len(qs) > maxQuestions {
 		return nil, sdk.Answer{}, fmt.Errorf("%d questions: more than %d servers are too many", len(qs), maxQuestions)
@@ -88,7 +89,8 @@ func first(replies []reply) (reply, error) {
 	return reply{}, errors.Join(why...)
 }
 
-// find looks up who serves the zone and its parent, through the validators. The parent is who signs the DS.
+// find looks up who serves the zone and its parent, through the validators. The parent is who signs
+// the DS.
 func (x *roll) find(ctx context.Context) (places, error) {
 	p := x.p
 	found := places{}
@@ -112,7 +114,8 @@ func (x *roll) find(ctx context.Context) (places, error) {
 	return found, err
 }
 
-// lookUp asks all validators for records of the names; of each name the first reply that can be used counts.
+// lookUp asks all validators for records of the names; of each name the first reply that can be
+// used counts.
 func (x *roll) lookUp(ctx context.Context, kind string, names ...string) (list []reply, err error) {
 	validators := addresses(x.p.Validators)
 	var qs []question
@@ -135,7 +138,8 @@ func (x *roll) lookUp(ctx context.Context, kind string, names ...string) (list [
 	return list, nil
 }
 
-// locate finds the addresses of a zone's servers: those that are given, or else those of its NS records.
+// locate finds the addresses of a zone's servers: those that are given, or else those of its NS
+// records.
 func (x *roll) locate(ctx context.Context, zone string, given []string) ([]place, error) {
 	if len(given) > 0 {
 		return addresses(given), nil
@@ -194,7 +198,8 @@ type view struct {
 	stopped note            // and the one that was stopped last
 }
 
-// observe sees everything, now. Who serves what is found again each time; when that cannot be, what was found last holds.
+// observe sees everything, now. Who serves what is found again each time; when that cannot be, what
+// was found last holds.
 func (x *roll) observe(ctx context.Context) (*view, error) {
 	st := &x.r.State
 	found, err := x.find(ctx)
@@ -237,7 +242,8 @@ func (x *roll) observe(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-// reached leaves out addresses of a kind that the signer has no way to, as IPv6 where there is none, as long as another answers.
+// reached leaves out addresses of a kind that the signer has no way to, as IPv6 where there is
+// none, as long as another answers.
 func reached(list []reply) []reply {
 	if !slices.ContainsFunc(list, func(r reply) bool { return r.status != "" }) {
 		return list
@@ -324,7 +330,8 @@ func tagsOf(keys []dnskey) (tags []int) {
 	return tags
 }
 
-// secure checks that each validator calls the zone secure. bogus tells that one calls it bogus: it answers SERVFAIL.
+// secure checks that each validator calls the zone secure. bogus tells that one calls it bogus: it
+// answers SERVFAIL.
 func (v *view) secure() (missing []string, bogus bool) {
 	for i := range v.valid {
 		r := &v.valid[i]
@@ -341,7 +348,8 @@ func (v *view) secure() (missing []string, bogus bool) {
 	return missing, bogus
 }
 
-// delegated is what an answer to DS says of two keys: of the old one (by its tag), and of the new one (by its digests).
+// delegated is what an answer to DS says of two keys: of the old one (by its tag), and of the new
+// one (by its digests).
 type delegated struct {
 	all        []ds
 	old, fresh bool

@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// delegations reads the DS set of every address of the parent. missing says where the wanted is not so; wrong is what no time mends.
+// delegations reads the DS set of every address of the parent. missing says where the wanted is not
+// so; wrong is what no time mends.
 func (x *roll) delegations(v *view, fresh dnskey, want func(delegated) string) (missing []string, wrong string) {
 	st := &x.r.State
 	for i := range v.parents {
@@ -120,8 +121,8 @@ func (x *roll) offered(v *view) (missing []string) {
 	return missing
 }
 
-// update changes the DS set at the parent by a dynamic update, made of what its updating server has now. Each change names the state
-// that it expects, so that it is right or not done at all.
+// update changes the DS set at the parent by a dynamic update, made of what its updating server has
+// now. Each change names the state that it expects, so that it is right or not done at all.
 func (x *roll) update(ctx context.Context, v *view, change func(delegated) []string) error {
 	next := keyOf(v.keys, x.r.State.New)
 	var fresh dnskey
@@ -151,7 +152,8 @@ func (x *roll) update(ctx context.Context, v *view, change func(delegated) []str
 	return nil
 }
 
-// whole is the DS set as prerequisites: an update that is late, or meets another's, is refused by the server.
+// whole is the DS set as prerequisites: an update that is late, or meets another's, is refused by
+// the server.
 func (x *roll) whole(d delegated) (lines []string) {
 	for _, one := range d.all {
 		lines = append(lines, fmt.Sprintf("prereq yxrrset %s. DS %s", x.p.Zone, one))
@@ -159,8 +161,9 @@ func (x *roll) whole(d delegated) (lines []string) {
 	return lines
 }
 
-// prove is K4: the new DS is on every address of the parent, and validators have it. The signer is not told yet: BIND 9.18 drops the
-// old key a retire interval after it hears that the new DS is published, whether the old DS is gone or not.
+// prove is K4: the new DS is on every address of the parent, and validators have it. The signer is
+// not told yet: BIND 9.18 drops the old key a retire interval after it hears that the new DS is
+// published, whether the old DS is gone or not.
 func (x *roll) prove(ctx context.Context, v *view) error {
 	st := &x.r.State
 	next, reported, err := x.untold(v)
@@ -206,8 +209,9 @@ func (x *roll) believed(v *view, fresh dnskey) (missing []string) {
 	return missing
 }
 
-// withdraw is K5: when nobody can remember the parent without the new DS, the old one goes; when nobody can remember the old one, and the
-// zone is still secure, the signer is told both. Until then it keeps both keys, and the old DS can come back.
+// withdraw is K5: when nobody can remember the parent without the new DS, the old one goes; when
+// nobody can remember the old one, and the zone is still secure, the signer is told both. Until
+// then it keeps both keys, and the old DS can come back.
 func (x *roll) withdraw(ctx context.Context, v *view) error {
 	st := &x.r.State
 	next, reported, err := x.untold(v)
@@ -302,7 +306,8 @@ func (x *roll) remove(ctx context.Context, v *view, left []string, from time.Tim
 		fmt.Sprintf("Remove the DS of key %d", st.Old))
 }
 
-// goBack puts the old DS back, because validators called the zone bogus without it. The old key still signs.
+// goBack puts the old DS back, because validators called the zone bogus without it. The old key
+// still signs.
 func (x *roll) goBack(ctx context.Context, v *view) error {
 	st := &x.r.State
 	missing, done, err := x.readd(ctx, v)
@@ -356,7 +361,8 @@ func (x *roll) readd(ctx context.Context, v *view) (missing []string, done bool,
 	return missing, len(missing) == 0, nil
 }
 
-// untold is the new key of a phase that is still to do; told says that there is nothing left to do in it.
+// untold is the new key of a phase that is still to do; told says that there is nothing left to do
+// in it.
 func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 	if x.reported(v) {
 		return nil, true, nil
@@ -365,7 +371,8 @@ func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 	return next, false, err
 }
 
-// reported: the signer knows already what the parent has, so a call before this one came so far. What was saved is then behind.
+// reported: the signer knows already what the parent has, so a call before this one came so far.
+// What was saved is then behind.
 func (x *roll) reported(v *view) bool {
 	if x.p.Key != "ksk" {
 		return false

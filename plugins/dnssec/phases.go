@@ -69,7 +69,8 @@ func (x *roll) both(v *view) []string {
 	})
 }
 
-// publish is K2 and Z2: the new key is with everybody, for longer than the old set of keys can be remembered.
+// publish is K2 and Z2: the new key is with everybody, for longer than the old set of keys can be
+// remembered.
 func (x *roll) publish(ctx context.Context, v *view) error {
 	st := &x.r.State
 	next, reported, err := x.untold(v)
@@ -108,7 +109,8 @@ func (x *roll) publish(ctx context.Context, v *view) error {
 	return nil
 }
 
-// sound is what every transition needs: the servers agree, dnssec-verify passes, validators call the zone secure.
+// sound is what every transition needs: the servers agree, dnssec-verify passes, validators call
+// the zone secure.
 func (x *roll) sound(ctx context.Context, v *view) ([]string, error) {
 	missing, _ := v.secure()
 	missing = append(missing, v.agree()...)

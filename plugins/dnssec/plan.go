@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// milestone is one line of a plan: a phase, how long after the start at the earliest, and when it would be overdue.
+// milestone is one line of a plan: a phase, how long after the start at the earliest, and when it
+// would be overdue.
 type milestone struct {
 	name, what string
 	after, due time.Duration
 }
 
-// forecast is when each phase would end, for a roll that begins now. served is the TTL of the DS at the parent. It is pure.
+// forecast is when each phase would end, for a roll that begins now. served is the TTL of the DS at
+// the parent. It is pure.
 func forecast(role string, t timing, served time.Duration, factor float64, grace, within time.Duration) (list []milestone) {
 	var after, due time.Duration
 	add := func(name, what string, takes, most time.Duration) {

@@ -15,7 +15,8 @@ type statement struct {
 	block []statement
 }
 
-// parseConfig reads what named-checkconf -p prints: words, texts in quotes, braces and semicolons; no comments.
+// parseConfig reads what named-checkconf -p prints: words, texts in quotes, braces and semicolons;
+// no comments.
 func parseConfig(text string) ([]statement, error) {
 	p := configParser{rest: text}
 	list, err := p.block(0)
@@ -125,7 +126,8 @@ var algorithms = map[string]int{
 	"rsasha1": 5, "nsec3rsasha1": 7, "rsasha256": 8, "rsasha512": 10, "ecdsap256sha256": 13, "ecdsap384sha384": 14, "ed25519": 15, "ed448": 16,
 }
 
-// readPolicy finds the zone and its dnssec-policy. view is empty where the server has none, or the zone stands in one only.
+// readPolicy finds the zone and its dnssec-policy. view is empty where the server has none, or the
+// zone stands in one only.
 func readPolicy(text, zone, view string) (policy, error) {
 	conf, err := parseConfig(text)
 	if err != nil {
@@ -256,8 +258,8 @@ var (
 	ttlSpan = regexp.MustCompile(`^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$`)
 )
 
-// parseSpan reads the durations of named.conf: seconds, a TTL such as 1h30m, or ISO 8601, whose years and months BIND takes
-// for 365 and 31 days.
+// parseSpan reads the durations of named.conf: seconds, a TTL such as 1h30m, or ISO 8601, whose
+// years and months BIND takes for 365 and 31 days.
 func parseSpan(text string) (time.Duration, error) {
 	const day = 24 * time.Hour
 	if n, err := strconv.ParseUint(text, 10, 32); err == nil {

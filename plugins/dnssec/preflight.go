@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// preflight is K0 and Z0: nothing is begun that could not be ended, and the old key is chosen, once.
+// preflight is K0 and Z0: nothing is begun that could not be ended, and the old key is chosen,
+// once.
 func (x *roll) preflight(ctx context.Context, _ *view) error {
 	v, previous, err := x.inspect(ctx)
 	if err != nil {
@@ -25,7 +26,8 @@ func (x *roll) preflight(ctx context.Context, _ *view) error {
 	return x.take(ctx, st.Old, previous) // the intent, on the signer: whoever comes next knows which key it was
 }
 
-// inspect looks at everything and chooses the old key; it changes nothing but the state. previous is whose roll is taken over.
+// inspect looks at everything and chooses the old key; it changes nothing but the state. previous
+// is whose roll is taken over.
 func (x *roll) inspect(ctx context.Context) (v *view, previous string, err error) {
 	st := &x.r.State
 	if st.Policy, err = x.signer.config(ctx); err != nil {

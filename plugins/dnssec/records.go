@@ -154,7 +154,8 @@ const (
 	sha384Type = 4
 )
 
-// ds is the DS of the key, for one of the digest types that are still in use; the zero value for others.
+// ds is the DS of the key, for one of the digest types that are still in use; the zero value for
+// others.
 func (k dnskey) ds(zone string, digestType int) ds {
 	var wire []byte
 	for label := range strings.SplitSeq(plain(zone), ".") {

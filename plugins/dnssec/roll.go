@@ -64,8 +64,8 @@ func run(ctx context.Context, r *runOf) error {
 	return err
 }
 
-// phase makes a phase of a function that is given one look. What fails once the roll has begun is waited for: a roll that is left alone
-// is safe, and one that ends as failed would be nobody's.
+// phase makes a phase of a function that is given one look. What fails once the roll has begun is
+// waited for: a roll that is left alone is safe, and one that ends as failed would be nobody's.
 func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) phase {
 	return phase{Name: name, Run: func(ctx context.Context, r *runOf) error {
 		x.r = r
@@ -91,13 +91,15 @@ func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) 
 	}}
 }
 
-// patient tells faults that end by themselves or by a person's hand from results and from the ways in which a call is ended.
+// patient tells faults that end by themselves or by a person's hand from results and from the ways
+// in which a call is ended.
 func (x *roll) patient(err error) bool {
 	var failure *sdk.Failure
 	return err != nil && !x.suspended && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
 }
 
-// ended: the record of the roll is not open, or another's. It may be that this job closed it, and died before it could say so.
+// ended: the record of the roll is not open, or another's. It may be that this job closed it, and
+// died before it could say so.
 func (x *roll) ended(n note, v *view) error {
 	switch {
 	case n.key != "":
@@ -126,7 +128,8 @@ func (x *roll) within(start time.Time, d time.Duration) span {
 	return expect(start, d, x.p.SafetyFactor, x.grace())
 }
 
-// wait suspends the job. missing is what is not as it must be yet; what a person is to do once it is overdue is do.
+// wait suspends the job. missing is what is not as it must be yet; what a person is to do once it
+// is overdue is do.
 func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	x.suspended = true
 	text := strings.Join(missing, "; ")
@@ -141,7 +144,8 @@ func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.WakeOn(personEvent(x.r.State.Of)))
 }
 
-// personEvent is what a stalled roll waits for besides its next look: a job that waits for an event of people is one that people are told of.
+// personEvent is what a stalled roll waits for besides its next look: a job that waits for an event
+// of people is one that people are told of.
 func personEvent(phase string) string { return "seen-to/" + phase }
 
 // call stalls at once: what was seen is wrong, and no time mends it.

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// timing is what the signer's dnssec-policy says of time; with BIND's defaults where it is silent. All of it is pure.
+// timing is what the signer's dnssec-policy says of time; with BIND's defaults where it is silent.
+// All of it is pure.
 type timing struct {
 	DNSKEYTTL         time.Duration `json:"dnskey_ttl"`
 	MaxZoneTTL        time.Duration `json:"max_zone_ttl"`
@@ -18,19 +19,21 @@ type timing struct {
 	ParentPropagation time.Duration `json:"parent_propagation"`
 }
 
-// publication is Ipub = Dprp + TTLkey (RFC 7583, 3.2.1): how long a new key is published before everybody has it.
+// publication is Ipub = Dprp + TTLkey (RFC 7583, 3.2.1): how long a new key is published before
+// everybody has it.
 func (t timing) publication() time.Duration { return t.DNSKEYTTL + t.Propagation + t.PublishSafety }
 
 // signing is Dsgn: until the last signature of an old key has been replaced.
 func (t timing) signing() time.Duration { return max(t.Validity-t.Refresh, 0) }
 
-// zoneRetire is Iret = Dsgn + Dprp + TTLsig (RFC 7583, 3.2.1): how long an old ZSK stays published after the new one signs.
+// zoneRetire is Iret = Dsgn + Dprp + TTLsig (RFC 7583, 3.2.1): how long an old ZSK stays published
+// after the new one signs.
 func (t timing) zoneRetire() time.Duration {
 	return t.signing() + t.Propagation + t.MaxZoneTTL + t.RetireSafety
 }
 
-// parentRetire is Iret = DprpP + TTLds (RFC 7583, 3.3.3) for the TTL that the parent really serves: how long a DS may be
-// remembered after the last of the parent's servers has another.
+// parentRetire is Iret = DprpP + TTLds (RFC 7583, 3.3.3) for the TTL that the parent really serves:
+// how long a DS may be remembered after the last of the parent's servers has another.
 func (t timing) parentRetire(served time.Duration) time.Duration {
 	return max(served, t.DSTTL) + t.ParentPropagation
 }
@@ -49,7 +52,8 @@ func safely(d time.Duration, factor float64) time.Duration {
 // span is when something may be looked for, and when it is overdue.
 type span struct{ From, Due time.Time }
 
-// expect is the span of what takes d from start on. Overdue is only what is late by the factor and the grace.
+// expect is the span of what takes d from start on. Overdue is only what is late by the factor and
+// the grace.
 func expect(start time.Time, d time.Duration, factor float64, grace time.Duration) span {
 	return span{From: start.Add(d), Due: start.Add(safely(d, factor) + grace)}
 }
@@ -61,7 +65,8 @@ func (s span) next(now time.Time, poll time.Duration) time.Duration {
 
 func (s span) overdue(now time.Time) bool { return now.After(s.Due) }
 
-// disagrees compares the policy with what is served: where the policy says less, the signer would act too early.
+// disagrees compares the policy with what is served: where the policy says less, the signer would
+// act too early.
 func (t timing) disagrees(dnskeyTTL, zoneTTL, dsTTL time.Duration) (bad []string) {
 	for _, c := range []struct {
 		what         string

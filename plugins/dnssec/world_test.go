@@ -24,8 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a signer, a parent and a validator with a clock of its own, on which days pass in no time: it answers the job type's scripts as
-// the real ones do, and BIND's key machine is modelled by its times. The lab, in plugins, has the real ones with lifetimes of seconds.
+// world is a signer, a parent and a validator with a clock of its own, on which days pass in no
+// time: it answers the job type's scripts as the real ones do, and BIND's key machine is modelled
+// by its times. The lab, in plugins, has the real ones with lifetimes of seconds.
 type world struct {
 	t *testing.T
 
@@ -311,8 +312,8 @@ func phaseOf(s *plugintest.State) string {
 	return at.Phase
 }
 
-// follow calls until the job ends, and lets the time pass for which it is suspended. each sees every state that was saved;
-// what it returns is what the next call finds.
+// follow calls until the job ends, and lets the time pass for which it is suspended. each sees
+// every state that was saved; what it returns is what the next call finds.
 func follow(t *testing.T, w *world, each func(*plugintest.Result, *plugintest.State) *plugintest.State) *plugintest.Result {
 	t.Helper()
 	k := kit(t, w)
@@ -368,8 +369,8 @@ func TestRollOfDays(t *testing.T) {
 	t.Logf("%v; %d calls", w.now.Sub(begun), len(w.seen)+1)
 }
 
-// Whatever was saved is lost, in every parking there is: the signer's record and DNS must do. Waits may begin again;
-// nothing is done twice or early.
+// Whatever was saved is lost, in every parking there is: the signer's record and DNS must do. Waits
+// may begin again; nothing is done twice or early.
 func TestTrapLostStateStartsNoSecondRoll(t *testing.T) {
 	whole := newWorld(t)
 	follow(t, whole, nil)
@@ -386,8 +387,8 @@ func TestTrapLostStateStartsNoSecondRoll(t *testing.T) {
 	}
 }
 
-// The plugin dies within each of its calls to the host, once before the host saw it and once after: the next call finds
-// what was saved at the last checkpoint.
+// The plugin dies within each of its calls to the host, once before the host saw it and once after:
+// the next call finds what was saved at the last checkpoint.
 func TestTrapDeathAtEachStepResumesToTheSameEnd(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for nth, done := 1, false; !done; nth++ {
@@ -465,7 +466,8 @@ func TestWithheldDSCallsAPersonAndForcesNothing(t *testing.T) {
 	}
 }
 
-// A signer that does not answer while the roll is under way is waited for: a roll that ended as unreachable would be nobody's.
+// A signer that does not answer while the roll is under way is waited for: a roll that ended as
+// unreachable would be nobody's.
 func TestUnreachableSignerSuspendsTheRoll(t *testing.T) {
 	w := newWorld(t)
 	n := 0

@@ -123,8 +123,9 @@ wait; wait; while :; do sleep 1; done`)
 	}
 }
 
-// What a script leaves running ends with its job, and does not keep the job: neither by its output, nor when it has left the job
-// as a daemon does, which would have taken the process down with everybody's jobs.
+// What a script leaves running ends with its job, and does not keep the job: neither by its output,
+// nor when it has left the job as a daemon does, which would have taken the process down with
+// everybody's jobs.
 func TestWhatAScriptLeavesDoesNotKeepItsJob(t *testing.T) {
 	for name, leave := range map[string]string{
 		"in the background":    `sleep 600 &`,

@@ -239,7 +239,8 @@ func (h *helper) source(name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// into runs a reading into the file of the second argument: whole or not at all, stdout when there is none.
+// into runs a reading into the file of the second argument: whole or not at all, stdout when there
+// is none.
 func (h *helper) into(args []string, read func(io.Writer) error) (int, error) {
 	if len(args) < 2 || args[1] == "-" {
 		return code(read(h.out))

@@ -10,8 +10,9 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// killJob signals every process of the job: those that carry its lease in their environment. A process group
-// of its own would shut the script out of the host services, which let in the plugin's group only.
+// killJob signals every process of the job: those that carry its lease in their environment. A
+// process group of its own would shut the script out of the host services, which let in the
+// plugin's group only.
 func killJob(r *sdk.Raw, sig syscall.Signal) {
 	env := r.HelperEnv()
 	entries, err := os.ReadDir("/proc")

@@ -11,8 +11,9 @@ import (
 // idleGrace is that of a pipe that somebody holds open, though the script has ended.
 const idleGrace = 500 * time.Millisecond
 
-// output is one end of a script's stdout or stderr. It is over when the script has ended and all that it wrote has been
-// read: a process that left the job, as a daemon does, may hold the pipe for good.
+// output is one end of a script's stdout or stderr. It is over when the script has ended and all
+// that it wrote has been read: a process that left the job, as a daemon does, may hold the pipe for
+// good.
 type output struct {
 	file  *os.File
 	ended <-chan struct{}
@@ -44,7 +45,8 @@ func (o *output) Read(p []byte) (int, error) {
 // expire bounds the read that is under way, once the script has ended.
 func (o *output) expire() { _ = o.file.SetReadDeadline(time.Now().Add(idleGrace)) }
 
-// start starts the command. Its outputs are files, so that its Wait waits for nobody but the process.
+// start starts the command. Its outputs are files, so that its Wait waits for nobody but the
+// process.
 func start(cmd *exec.Cmd, ended <-chan struct{}) (stdout, stderr *output, err error) {
 	var files [4]*os.File
 	if files[0], files[1], err = os.Pipe(); err == nil {

@@ -15,8 +15,8 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 // HelperName is under which name scripts find their helper on the PATH.
 const HelperName = "turnus-host"
 
-// Serve is the process of a plugin that is a script: dir holds its plugin.yaml. It returns an exit code when the
-// worker has asked it to end, or at once when the folder is no plugin.
+// Serve is the process of a plugin that is a script: dir holds its plugin.yaml. It returns an exit
+// code when the worker has asked it to end, or at once when the folder is no plugin.
 func Serve(dir string, stderr io.Writer) int {
 	all, err := defs(dir)
 	if err != nil {

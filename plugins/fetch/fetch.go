@@ -75,8 +75,9 @@ func Def() sdk.Def {
 }
 
 const description = `
-Copies files into the worker's fetch folder, under HOST/ and the file's own path; an older copy is replaced. The hash of what was read and
-of what was saved must agree. The host is not changed. In check mode only the presence of the files is checked.
+Copies files into the worker's fetch folder, under HOST/ and the file's own path, and replaces
+older copies. The hashes of the read and the saved bytes must agree. The host is not changed. Check
+mode checks only that the files exist.
 `
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {

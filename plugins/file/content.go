@@ -7,17 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"text/template"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-const (
-	maxTemplate = 1 << 20
-	maxRendered = 4 << 20
-	maxShown    = 1 << 20 // larger contents are described in diffs, not read for them
-)
+// maxShown is the size up to which diffs show contents; larger ones are described, not read for
+// them.
+const maxShown = 1 << 20
 
 // wanted is the content that the file shall have.
 type wanted struct {
@@ -34,7 +30,7 @@ func want(ctx context.Context, r *runOf) (w wanted, ok bool, err error) {
 	case p.Content != nil:
 		w.bytes = []byte(*p.Content)
 	case p.Template != "":
-		if w.bytes, err = render(ctx, r); err != nil {
+		if w.bytes, err = r.Render(ctx, p.Template, p.Vars); err != nil {
 			return w, false, err
 		}
 	case p.Source != "":
@@ -54,57 +50,6 @@ func artifact(ctx context.Context, r *runOf) (wanted, bool, error) {
 		return wanted{}, false, sdk.Failf("source %s: %w", r.Params.Source, err).Effects(sdk.EffectsNone)
 	}
 	return wanted{artifact: r.Params.Source, size: info.Size, sha256: fmt.Sprintf("%x", hash.Sum(nil))}, true, nil
-}
-
-func render(ctx context.Context, r *runOf) ([]byte, error) {
-	fail := func(err error) error {
-		return sdk.Failf("template %s: %w", r.Params.Template, err).Effects(sdk.EffectsNone)
-	}
-	var text bytes.Buffer
-	if _, err := r.Artifact(ctx, r.Params.Template, maxTemplate, &text); err != nil {
-		return nil, fail(err)
-	}
-	t, err := template.New(r.Params.Template).Option("missingkey=error").Funcs(template.FuncMap{
-		"default": func(fallback, value any) any {
-			if truth, _ := template.IsTrue(value); truth {
-				return value
-			}
-			return fallback
-		},
-		"join": func(separator string, list []any) string {
-			words := make([]string, len(list))
-			for i, item := range list {
-				words[i] = fmt.Sprint(item)
-			}
-			return strings.Join(words, separator)
-		},
-		"lower": strings.ToLower, "upper": strings.ToUpper, "trim": strings.TrimSpace, "quote": sdk.Quote,
-	}).Parse(text.String())
-	if err != nil {
-		return nil, fail(err)
-	}
-	out := bounded{ctx: ctx}
-	err = t.Execute(&out, map[string]any{"Host": r.Host().Name, "Labels": r.Labels, "Vars": r.Params.Vars})
-	if err != nil {
-		return nil, fail(err)
-	}
-	return out.Bytes(), nil
-}
-
-// bounded ends a template that never stops.
-type bounded struct {
-	bytes.Buffer
-	ctx context.Context //nolint:containedctx // a Writer has no other way to be told
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if err := b.ctx.Err(); err != nil {
-		return 0, err
-	}
-	if b.Len()+len(p) > maxRendered {
-		return 0, fmt.Errorf("renders to more than %d bytes", maxRendered)
-	}
-	return b.Buffer.Write(p)
 }
 
 // show reports the difference of contents, reading the old one for it.

@@ -103,20 +103,24 @@ func Def() sdk.Def {
 }
 
 const description = `
-Makes a path of the host what it should be, and leaves it alone when it is: content is compared by SHA-256, then mode and owner.
+Brings a path of the host to the wanted state, and changes it only if it differs. It compares the
+content by SHA-256, then mode and owner.
 
-A file is written beside its path, verified by its hash on the host and renamed, so nobody sees half of it and a link at
-the path is replaced, not followed. ` + "`backup`" + ` keeps the old file. What is not given stays: mode, owner and group are taken over from the old file.
-The folder may belong to another user: links and files which that user puts in the place of others there are not followed. Folders above it are
-trusted, so do not give a user's link as part of a path.
+A file is written beside its path, verified by its hash on the host, and renamed. So readers never
+see a part of it, and a link at the path is replaced, not followed. ` + "`backup`" + ` keeps the old file.
+Without a parameter, mode, owner and group stay those of the old file. The folder may belong to
+another user: links and files that this user puts there are not followed. Folders above it are
+trusted, so do not use a user's link as part of a path.
 
-` + "`template`" + ` is a Go text/template with ` + "`.Host`" + `, ` + "`.Labels`" + ` and ` + "`.Vars`" + `; a name that is missing is an error. Its functions: default, join, lower, upper,
-trim, and quote for a word of a shell. ` + "`content`" + ` may hold expressions of the playbook.
+` + "`template`" + ` is a Go text/template with ` + "`.Host`" + `, ` + "`.Labels`" + ` and ` + "`.Vars`" + `. A missing name is an error.
+Its functions are default, join, lower, upper, trim, and quote for a word of a shell. ` + "`content`" + ` may
+contain expressions of the playbook.
 
-A directory that is not empty is removed with ` + "`recurse: true`" + ` only. Check mode reads the path and shows what would differ.
+A directory that is not empty is removed only with ` + "`recurse: true`" + `. Check mode reads the path and
+shows the difference.
 
-Of a step that lists secrets neither the difference nor the hash of the content is shown: the old content may hold the secret as it was before.
-A file that was not there is then made with mode 0600.
+For a step that lists secrets, neither the difference nor the hash of the content is shown, because
+the old content may contain the earlier secret. A new file then has mode 0600.
 `
 
 func run(ctx context.Context, r *runOf) error {

@@ -17,9 +17,10 @@ import (
 // stranger owns the folder in which root sets owners and modes.
 const stranger = 65534
 
-// The stranger acts before each program that a script starts, or before one of them: what a racing loop does once in a
-// thousand times happens each time. The file, directory or link is then something else; nothing outside of the folder may
-// change. Control: the lines as they were, which used the path twice.
+// The stranger acts before each program that a script starts, or before one of them: what a racing
+// loop does once in a thousand times happens each time. The file, directory or link is then
+// something else; nothing outside of the folder may change. Control: the lines as they were, which
+// used the path twice.
 func TestFaultS3AttributesFollowNoExchangedPath(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)
@@ -87,8 +88,8 @@ func TestFaultS3AttributesFollowNoExchangedPath(t *testing.T) {
 	}
 }
 
-// attacked makes the folders as they were and runs the script, with the attack before its program number at (0: before all; -1:
-// before none). It returns how many programs there were.
+// attacked makes the folders as they were and runs the script, with the attack before its program
+// number at (0: before all; -1: before none). It returns how many programs there were.
 func attacked(t *testing.T, base, setpriv, shell, target string, at int, script string) (n int) {
 	t.Helper()
 	reset := fmt.Sprintf(`cd %[1]s && rm -rf home root bin && mkdir home home/d root root/folder bin && echo mine >home/f && chown -R %[2]d:%[2]d home && ln -s f home/l

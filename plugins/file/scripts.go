@@ -9,10 +9,10 @@ import (
 )
 
 // The scripts below change what is at $p for a login that may be root, while the folder may belong
-// to another user, who exchanges its entries for links at any moment. They enter the folder once and
-// use names that are relative to it; safe is set where only root and this login can give names there.
-// Where others can too, they work in a folder of their own inside it, $w, which only this login can
-// enter, and move the result back without following a link: mv -T, or -h on BSD.
+// to another user, who exchanges its entries for links at any moment. They enter the folder once
+// and use names that are relative to it; safe is set where only root and this login can give names
+// there. Where others can too, they work in a folder of their own inside it, $w, which only this
+// login can enter, and move the result back without following a link: mv -T, or -h on BSD.
 const enterScript = `LC_ALL=C; export LC_ALL
 t=${p##*/} up=.
 fail() { echo "$p: $1" >&2; leave; exit 1; }
@@ -29,7 +29,8 @@ private() {
 moved() { for m in -fT -fh; do mv $m -- "$1" "$2" 2>/dev/null && return; done; false; }
 `
 
-// attributesScript sets the owner $o and the mode $m of the file or directory, where they are given.
+// attributesScript sets the owner $o and the mode $m of the file or directory, where they are
+// given.
 const attributesScript = enterScript + `if [ "$k" = directory ]; then
   here=$(pwd -P)
   cd -P "./$t" && [ "$(pwd -P)" = "${here%/}/$t" ] || fail "was replaced, it is no directory any more"

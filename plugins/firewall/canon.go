@@ -26,9 +26,10 @@ type object struct {
 
 func (o object) text(key string) string { s, _ := o.body[key].(string); return s }
 
-// canonical reads the JSON of nft. What packets and the kernel write is left out: handles, counters, what is used of a
-// quota, when an element expires, and the elements of sets that rules fill (dynamic names them) or time empties. Rules
-// keep their order; objects and elements of sets, which have none, are sorted. An object of another table is an error.
+// canonical reads the JSON of nft. What packets and the kernel write is left out: handles,
+// counters, what is used of a quota, when an element expires, and the elements of sets that rules
+// fill (dynamic names them) or time empties. Rules keep their order; objects and elements of sets,
+// which have none, are sorted. An object of another table is an error.
 func canonical(raw []byte, family, name string, dynamic map[string]bool) (table, error) {
 	var doc struct {
 		Nftables []map[string]map[string]any `json:"nftables"`

@@ -1,5 +1,6 @@
-// Package firewall owns the job type firewall.push: one nftables table of a host is replaced, proven over a
-// fresh connection, and put back by the host itself unless that proof arrives in time. It imports only the sdk.
+// Package firewall owns the job type firewall.push: one nftables table of a host is replaced,
+// proven over a fresh connection, and put back by the host itself unless that proof arrives in
+// time. It imports only the sdk.
 package firewall
 
 import (
@@ -20,7 +21,7 @@ type Params struct {
 	SHA256         string       `json:"sha256,omitempty" turnus:"pattern=^[0-9a-f]{64}$" jsonschema:"of the artifact; another content is refused"`
 	Mode           string       `json:"mode,omitempty" turnus:"default=replace,enum=replace|widen|narrow" jsonschema:"replace: the ruleset is what is live afterwards; widen: what the live table or the ruleset lets through is let through; narrow: the ruleset alone, on a host that was widened to it"`
 	Table          string       `json:"table,omitempty" turnus:"default=inet turnus,pattern=^(ip|ip6|inet|arp|bridge|netdev) [A-Za-z_][A-Za-z0-9_.-]{0,60}$" jsonschema:"family and name of the table that is replaced; no other table is touched"`
-	ConfirmTimeout sdk.Duration `json:"confirm_timeout,omitempty" turnus:"default=60s" jsonschema:"unless the push is proven within this time, the host puts its old table back by itself; at least three times connect_timeout"`
+	ConfirmTimeout sdk.Duration `json:"confirm_timeout,omitempty" turnus:"default=60s" jsonschema:"unless the push is proven within this time, the host restores its old table; at least three times connect_timeout"`
 	ConnectTimeout sdk.Duration `json:"connect_timeout,omitempty" turnus:"default=10s" jsonschema:"longest that one fresh connection, or one probe, may take"`
 	Probes         []Probe      `json:"probes,omitempty" turnus:"max=32" jsonschema:"connections that must, or must not, work before the push is confirmed"`
 	MgmtSources    []string     `json:"mgmt_sources,omitempty" turnus:"max=64" jsonschema:"addresses and networks that must reach SSH: a ruleset that surely drops one is refused before anything is done"`
@@ -107,7 +108,8 @@ func source(text string) (netip.Prefix, error) {
 // folder is where a table's pushes lie on the host. A table name has no slash.
 func (p *Params) folder() string { return path.Join(p.StateDir, strings.ReplaceAll(p.Table, " ", "-")) }
 
-// State is what must survive a crash of the worker. The truth is on the host; this says what to look for.
+// State is what must survive a crash of the worker. The truth is on the host; this says what to
+// look for.
 type State struct {
 	Push string `json:"push"` // its folder on the host
 	Old  string `json:"old"`  // canonical hash before
@@ -119,7 +121,7 @@ type runOf = sdk.Run[Params, State]
 // Def is the job type.
 func Def() sdk.Def {
 	return sdk.Job("firewall.push", run,
-		sdk.Summary("Replace an nftables table; the host takes it back by itself unless it is proven in time"),
+		sdk.Summary("Replace an nftables table; the host rolls it back unless it is proven in time"),
 		sdk.Description(description),
 		sdk.Idempotent(true), // a repeated push finds its own timer, or the wanted table, and goes on from there
 		sdk.OnLost("retry"),
@@ -143,21 +145,36 @@ func Def() sdk.Def {
 }
 
 const description = `
-Replaces one nftables table of the host as a whole, in one transaction, and touches no other. The host must have nft with JSON, an empty network namespace (unshare or ip netns; without, see the guide), and root.
+Replaces one nftables table of the host as a whole, in one transaction. Other tables stay as they
+are. The host must have root and nft with JSON. It also needs an empty network namespace (unshare
+or ip netns; the guide explains hosts without one).
 
-First it looks, in one round trip: the ruleset is loaded in an empty network namespace on the host (which finds what ` + "`nft -c`" + ` lets pass, such as a jump
-loop), checked against the live kernel, and compared with the live table in canonical form, that is without handles, counters and what packets put into sets. Equal tables are ` + "`unchanged`" + `.
-A live table that is not the one pushed last is drift: see ` + "`on_drift`" + `. Check mode ends here, with the difference.
+First it checks, in one round trip. It loads the ruleset in an empty network namespace on the host,
+which finds mistakes that ` + "`nft -c`" + ` accepts, such as a jump loop. It checks it against the live
+kernel. Then it compares it with the live table in canonical form: without handles, counters, and
+elements that packets added to sets. Equal tables are ` + "`unchanged`" + `. A live table that differs from
+the last push is drift: see ` + "`on_drift`" + `. Check mode ends here, with the difference.
 
-Then: the old table is kept as a file, proven to load; a timer is armed **on the host**, detached from the connection; the new table is applied. Only when
-a new, authenticated connection works, every probe is as expected, and the live table is the wanted one, is the timer disarmed, and the file for the next boot written.
-Otherwise the host puts its old table back within ` + "`confirm_timeout`" + `, without worker and plugin; the step waits for that, proves the old table over a fresh
-connection, and ends as ` + "`rolled_back`" + `; where it cannot be proven, as ` + "`lost`" + `. A reboot in between brings the old rules back as well.
+Then it pushes:
 
-Over a fleet, two steps with a barrier between: ` + "`mode: widen`" + ` makes a table that lets through what the live one or the ruleset does, ` + "`mode: narrow`" + ` the ruleset alone, and only
-where it was widened to it. What cannot be joined soundly (rules that change packets, sets that time empties, two chains at one hook, another nat) is refused before anything is done.
+1. The old table is kept as a file that is proven to load.
+2. A timer is armed **on the host**, detached from the connection.
+3. The new table is applied.
+4. A new, authenticated connection must work, every probe must be as expected, and the live table
+   must be the wanted one. Then the timer is disarmed, and the file for the next boot is written.
 
-The ruleset may hold define lines and blocks of the table, nothing else: no ` + "`flush ruleset`" + ` (it wipes the tables of Docker and fail2ban), no include, no commands. Use iifname rather than iif.
-One push at a time: a second one is refused while the timer of the first runs. When the worker dies, the next one finds that timer: it confirms what is proven, or takes it back and starts again.
-A cancelled push takes itself back at its time.
+Otherwise the host restores its old table within ` + "`confirm_timeout`" + `, without worker and plugin. The
+step waits for that, proves the old table over a new connection, and ends as ` + "`rolled_back`" + `. Without
+that proof it ends as ` + "`lost`" + `. A reboot in between also restores the old rules.
+
+For a fleet, use two steps with a barrier between. ` + "`mode: widen`" + ` makes a table that accepts the
+traffic of the live one and of the ruleset. ` + "`mode: narrow`" + ` applies the ruleset alone, and only
+where it was widened. Some rules cannot be joined soundly: rules that change packets, sets with
+timeouts, two chains at one hook, another nat. They are refused before any change.
+
+The ruleset may contain define lines and blocks of the table, and no other statement.
+` + "`flush ruleset`" + ` is refused because it deletes the tables of Docker and fail2ban; so are include and
+commands. Use iifname instead of iif. A second push is refused while the timer of the first runs.
+If the worker dies, the next one finds that timer. It confirms a proven table; otherwise it
+restores the old one and starts again. A cancelled push is rolled back at its time.
 `

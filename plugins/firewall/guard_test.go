@@ -25,8 +25,9 @@ func (d *device) timer() int {
 	return 0
 }
 
-// A worker that gives a command up kills what it started: by process group, and by a variable in the environment. The timer
-// is in neither, or the worker's own tidiness would take the way back away.
+// A worker that gives a command up kills what it started: by process group, and by a variable in
+// the environment. The timer is in neither, or the worker's own tidiness would take the way back
+// away.
 func TestTrapTimerIsOutOfTheWorkersReach(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
@@ -60,7 +61,8 @@ func TestTrapTimerIsOutOfTheWorkersReach(t *testing.T) {
 	want(t, d.kit.Run(d.with("tcp dport 22 accept")), "changed", "")
 }
 
-// Where systemd runs, it keeps the timer: a login's end may kill all that the login started. Where it cannot, setsid does.
+// Where systemd runs, it keeps the timer: a login's end may kill all that the login started. Where
+// it cannot, setsid does.
 func TestTimerIsSystemdsWhereItRuns(t *testing.T) {
 	t.Parallel()
 	for name, works := range map[string]bool{"it starts it": true, "it refuses": false} {
@@ -110,7 +112,8 @@ func TestNothingIsAppliedWithoutATimer(t *testing.T) {
 	}
 }
 
-// A timer that was killed leaves its push armed for ever: long past its end the next push takes it back, then goes on.
+// A timer that was killed leaves its push armed for ever: long past its end the next push takes it
+// back, then goes on.
 func TestOverduePushIsRolledBack(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

@@ -158,7 +158,8 @@ func (c *copying) rewrite(v any) any {
 	return v
 }
 
-// set is the name of an old set or map here. One that the new table has too is not copied; one of verdicts is copied for each hook.
+// set is the name of an old set or map here. One that the new table has too is not copied; one of
+// verdicts is copied for each hook.
 func (c *copying) set(name string) string {
 	s, ok := c.w.old.sets[name]
 	if !ok {

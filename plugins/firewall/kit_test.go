@@ -23,12 +23,14 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
-// armedFor is the confirm_timeout of pushes that end by it: a busy machine needs seconds to get from the arming to the change.
+// armedFor is the confirm_timeout of pushes that end by it: a busy machine needs seconds to get
+// from the arming to the change.
 const armedFor = 15 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// device is a real nftables in a namespace, which the scripted host reaches by running its commands there.
+// device is a real nftables in a namespace, which the scripted host reaches by running its commands
+// there.
 type device struct {
 	t     *testing.T
 	lab   *netlab.Host

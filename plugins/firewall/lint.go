@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// lint refuses a ruleset that does anything but declare the table: what a scratch namespace cannot show, because it
-// is empty there (flush ruleset, or a command on somebody else's table).
+// lint refuses a ruleset that does anything but declare the table: what a scratch namespace cannot
+// show, because it is empty there (flush ruleset, or a command on somebody else's table).
 func lint(text, table string) error {
 	if len(text) > maxRuleset {
 		return fmt.Errorf("%d bytes, expected at most %d", len(text), maxRuleset)
@@ -66,7 +66,8 @@ type statement struct {
 	opens, closes bool // a block after it; the end of one
 }
 
-// statements cuts nft's text at newlines, semicolons and the braces of blocks. The braces of a set stay in its statement.
+// statements cuts nft's text at newlines, semicolons and the braces of blocks. The braces of a set
+// stay in its statement.
 func statements(text string) []statement {
 	var list []statement
 	var now strings.Builder
@@ -121,7 +122,8 @@ func statements(text string) []statement {
 	return list
 }
 
-// block tells whether a brace after these words begins a block of declarations; anything else is a set, a map or a verdict map.
+// block tells whether a brace after these words begins a block of declarations; anything else is a
+// set, a map or a verdict map.
 func block(before string) bool {
 	words := strings.Fields(before)
 	if len(words) == 0 {

@@ -27,14 +27,15 @@ func (p *push) choose(ctx context.Context, facts sdk.Answer) error {
 	return nil
 }
 
-// isWidened tells whether the live table is one that was widened to this ruleset, here or by a push of this step that is under way.
+// isWidened tells whether the live table is one that was widened to this ruleset, here or by a push
+// of this step that is under way.
 func (p *push) isWidened(facts sdk.Answer) bool {
 	record := p.old.hash + " " + p.fresh.hash
 	return facts.Value("widened") == record || facts.Value("key") == p.key && facts.Value("widens") == record
 }
 
-// widen makes the table that lets through what the live one or the ruleset does, in a second round trip: the host's own
-// nft writes it as text.
+// widen makes the table that lets through what the live one or the ruleset does, in a second round
+// trip: the host's own nft writes it as text.
 func (p *push) widen(ctx context.Context, facts sdk.Answer) error {
 	raw, err := widen(p.params.Table, []byte(facts.Text("live")), []byte(facts.Text("want")), dynamicSets(facts.Text("livetext")), dynamicSets(facts.Text("wanttext")))
 	if err != nil {
@@ -55,9 +56,9 @@ func (p *push) widen(ctx context.Context, facts sdk.Answer) error {
 	return nil
 }
 
-// inspectBlind does without an empty network namespace: nft has checked the ruleset against the live kernel, which lets a
-// jump loop pass, and what it becomes is not known before it is live. The file that was pushed last, and what it
-// became, tell whether there is anything to do.
+// inspectBlind does without an empty network namespace: nft has checked the ruleset against the
+// live kernel, which lets a jump loop pass, and what it becomes is not known before it is live. The
+// file that was pushed last, and what it became, tell whether there is anything to do.
 func (p *push) inspectBlind(facts sdk.Answer) (err error) {
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)
@@ -77,8 +78,9 @@ func (p *push) inspectBlind(facts sdk.Answer) (err error) {
 	return nil
 }
 
-// head is what comes before a table that is loaded in the place of another, on its first line, so that nft's line numbers stay those of
-// the ruleset. nft 1.0.6 has no destroy: declare, then delete.
+// head is what comes before a table that is loaded in the place of another, on its first line, so
+// that nft's line numbers stay those of the ruleset. nft 1.0.6 has no destroy: declare, then
+// delete.
 func (p *push) head() string {
 	return fmt.Sprintf("add table %s; delete table %s; ", p.params.Table, p.params.Table)
 }

@@ -15,8 +15,8 @@ import (
 // margin is what the host's clock of whole seconds may take from its time.
 const margin = time.Second
 
-// prove confirms over a fresh connection, or has the host take the push back. An established connection proves
-// nothing: it survives rules that let no new one in.
+// prove confirms over a fresh connection, or has the host take the push back. An established
+// connection proves nothing: it survives rules that let no new one in.
 func (p *push) prove(ctx context.Context) error {
 	end := p.armed.Add(time.Duration(p.params.ConfirmTimeout) - margin)
 	proving, cancel := context.WithDeadlineCause(ctx, end, errors.New("confirm_timeout is over"))
@@ -56,7 +56,8 @@ func (p *push) prove(ctx context.Context) error {
 	return p.confirm(ctx, proving)
 }
 
-// patiently tries until it works, as long as the fault is one of the connection. The error is the last of these, if there was any.
+// patiently tries until it works, as long as the fault is one of the connection. The error is the
+// last of these, if there was any.
 func patiently(ctx context.Context, try func(ctx context.Context) error) error {
 	var last error
 	err := sdk.Poll(ctx, 200*time.Millisecond, 2*time.Second, func(ctx context.Context) (bool, error) {
@@ -83,7 +84,8 @@ func hopeless(err error) error {
 	return err
 }
 
-// confirm disarms the timer. Asking twice is the same as once, so a connection that broke is tried again.
+// confirm disarms the timer. Asking twice is the same as once, so a connection that broke is tried
+// again.
 func (p *push) confirm(ctx, proving context.Context) error {
 	p.r.Progress(0.9, "confirm")
 	var a sdk.Answer
@@ -101,8 +103,9 @@ func (p *push) confirm(ctx, proving context.Context) error {
 	return p.takeBack(ctx, fmt.Errorf("confirming: %w", err))
 }
 
-// takeBack ends a push that was not proven: at once where the host can be reached, and by its own timer where not. It proves that the
-// old table is live again, over fresh connections. cause is why.
+// takeBack ends a push that was not proven: at once where the host can be reached, and by its own
+// timer where not. It proves that the old table is live again, over fresh connections. cause is
+// why.
 func (p *push) takeBack(ctx context.Context, cause error) error {
 	if ctx.Err() != nil { // cancelled, or the worker goes: the host's timer needs nobody
 		return ctx.Err()

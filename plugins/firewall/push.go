@@ -199,12 +199,14 @@ func (p *push) output(facts sdk.Answer) {
 	p.r.Log().Debug("firewall", "nft", facts.Value("version"))
 }
 
-// drifted: a table that is there, and is not what was pushed last. One that is not there is nobody's.
+// drifted: a table that is there, and is not what was pushed last. One that is not there is
+// nobody's.
 func (p *push) drifted(facts sdk.Answer) bool {
 	return p.old.hash != "" && facts.Value("applied") != p.old.hash
 }
 
-// earlier meets a push that is under way on the host. done tells that it was ours, and has now been confirmed.
+// earlier meets a push that is under way on the host. done tells that it was ours, and has now been
+// confirmed.
 func (p *push) earlier(ctx context.Context, facts sdk.Answer) (again, done bool, err error) {
 	state := facts.Value("state")
 	left := facts.Number("deadline") - facts.Number("uptime")
@@ -275,7 +277,8 @@ func (p *push) persisted(a sdk.Answer) error {
 	return nil
 }
 
-// replace arms the host's timer, applies, and proves. What follows the arming ends as confirmed, rolled back or lost.
+// replace arms the host's timer, applies, and proves. What follows the arming ends as confirmed,
+// rolled back or lost.
 func (p *push) replace(ctx context.Context) error {
 	state := State{Push: p.id, Old: p.old.hash, New: p.want.hash}
 	if err := p.r.Checkpoint(ctx, "staged", state); err != nil {

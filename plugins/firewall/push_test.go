@@ -228,7 +228,8 @@ func TestNoFreshConnectionNoConfirmation(t *testing.T) {
 	}
 }
 
-// All goes dark after the apply: the host's own timer heals it. The control takes the timer away, and it stays dark.
+// All goes dark after the apply: the host's own timer heals it. The control takes the timer away,
+// and it stays dark.
 func TestDeadMansSwitch(t *testing.T) {
 	t.Parallel()
 	for name, armed := range map[string]bool{"armed": true, "without it (control)": false} {
@@ -381,7 +382,8 @@ func TestTwoPushesAtOnce(t *testing.T) {
 	want(t, other.Run(d.with("tcp dport 99 accept"), plugintest.Key("another")), "changed", "") // the control: the lock is free again
 }
 
-// A worker dies after the apply; the next one finds the timer running, proves and confirms what is there.
+// A worker dies after the apply; the next one finds the timer running, proves and confirms what is
+// there.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -532,11 +534,12 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// The rules of the example playbook on a host with older ones, widened and narrowed, with its own probes and sources.
+// The rules of the example playbook on a host with older ones, widened and narrowed, with its own
+// probes and sources.
 func TestExampleWidensAndNarrows(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
-	text, err := os.ReadFile(filepath.Join("..", "..", "playbooks", "examples", "rules", "branch.nft"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "firewall", "rules", "branch.nft"))
 	if err != nil {
 		t.Fatal(err)
 	}

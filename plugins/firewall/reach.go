@@ -11,8 +11,9 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// reachable refuses a table that surely drops a new SSH connection of a management source. It reads the table as far as it
-// can and gives everything else the benefit of the doubt: what it cannot tell, the host's timer heals.
+// reachable refuses a table that surely drops a new SSH connection of a management source. It reads
+// the table as far as it can and gives everything else the benefit of the doubt: what it cannot
+// tell, the host's timer heals.
 func (p *push) reachable() error {
 	for _, text := range p.params.MgmtSources {
 		from, err := source(text)
@@ -195,7 +196,8 @@ func (w *walker) vmap(body any) fate {
 	return all
 }
 
-// elements of an anonymous set, or of a named one, as the table declares it. A set that packets fill has none to tell.
+// elements of an anonymous set, or of a named one, as the table declares it. A set that packets
+// fill has none to tell.
 func (w *walker) elements(v any) ([]any, bool) {
 	if m, isMap := v.(map[string]any); isMap {
 		list, ok := m["set"].([]any)

@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// What the table surely drops is refused before the host is touched; what cannot be told is tried, for the timer heals it.
-// Check mode is enough to ask.
+// What the table surely drops is refused before the host is touched; what cannot be told is tried,
+// for the timer heals it. Check mode is enough to ask.
 func TestManagementSources(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

@@ -42,8 +42,8 @@ func TestDeviceWithoutUnshareUsesIPNetns(t *testing.T) {
 	}
 }
 
-// A device whose kernel has no network namespaces at all: what can be known only in one is known when it is live, and
-// the way back is as sure.
+// A device whose kernel has no network namespaces at all: what can be known only in one is known
+// when it is live, and the way back is as sure.
 func TestDeviceWithoutNamespaces(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

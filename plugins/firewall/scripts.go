@@ -7,8 +7,9 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// The scripts below run on the host by POSIX sh, around the lines of the sdk's dead man's switch. A push has the folder of its
-// arming, push-ID, under the table's folder; in it new.nft is what is applied, and restore.nft what brings the old table back.
+// The scripts below run on the host by POSIX sh, around the lines of the sdk's dead man's switch. A
+// push has the folder of its arming, push-ID, under the table's folder; in it new.nft is what is
+// applied, and restore.nft what brings the old table back.
 
 // preamble of every script, after the switch's own. State is told in lines of a word and its value.
 const preamble = `there() { nft list tables | grep -qxF "table $T"; }
@@ -32,7 +33,8 @@ live() {
 }
 `
 
-// inspectScript changes nothing: the candidate comes on stdin and lies in a temporary folder meanwhile.
+// inspectScript changes nothing: the candidate comes on stdin and lies in a temporary folder
+// meanwhile.
 func inspectScript(dead sdk.DeadMan) string { return inspectLines + dead.Other() + factLines }
 
 const inspectLines = `command -v nft >/dev/null 2>&1 || { echo "nft is not installed" >&2; exit 65; }
@@ -62,7 +64,8 @@ if [ -n "$PERSIST" ] && cmp -s "$PERSIST" "$t/new"; then echo persisted; fi
 exit 0
 `
 
-// widenScript writes the table that comes on stdin as JSON as text, and sees whether it loads. It changes nothing.
+// widenScript writes the table that comes on stdin as JSON as text, and sees whether it loads. It
+// changes nothing.
 const widenScript = `t=$(mktemp -d) || exit 65
 trap 'rm -rf "$t"' EXIT
 trap 'exit 65' HUP INT TERM
@@ -76,7 +79,8 @@ cat >"$t/json" || exit 65
 exit 0
 `
 
-// armScript stages what comes on stdin, keeps the old table as a file that loads, and starts the timer.
+// armScript stages what comes on stdin, keeps the old table as a file that loads, and starts the
+// timer.
 func armScript(dead sdk.DeadMan) string {
 	return dead.Take() + stageLines + dead.Start()
 }
@@ -108,7 +112,8 @@ now; echo "uptime $up"
 live
 `
 
-// confirmScript disarms, by the one rename that the timer cannot win too, and only then writes the file for the next boot.
+// confirmScript disarms, by the one rename that the timer cannot win too, and only then writes the
+// file for the next boot.
 func confirmScript(dead sdk.DeadMan) string {
 	return dead.Disarm() + appliedLine + persistLines + "\n" + dead.Release()
 }

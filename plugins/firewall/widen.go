@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// A widened table lets through whatever the old or the new one lets through. Two base chains at one hook cannot do
-// that: an accept ends only its own chain, so together they let through what both do. It is one base chain, which first
-// asks the old rules, whose accept is final, and goes to the new ones wherever the old would drop or reject:
+// A widened table lets through whatever the old or the new one lets through. Two base chains at one
+// hook cannot do that: an accept ends only its own chain, so together they let through what both
+// do. It is one base chain, which first asks the old rules, whose accept is final, and goes to the
+// new ones wherever the old would drop or reject:
 //
 //	chain widened.input { type filter hook input priority 0; policy drop; jump old.input.input; goto new.input }   # or accept, where that is the old policy
 //	chain old.input.input { the old rules, each drop and reject as goto new.input }
 //	chain new.input { jump input; drop }                                                                           # or accept, by the new policy
 //	chain input { the new rules }
 //
-// That is exact for rules that only look at packets. Rules that change packets or fill sets would change what later
-// ones see: they are refused.
+// That is exact for rules that only look at packets. Rules that change packets or fill sets would
+// change what later ones see: they are refused.
 
 // ruleTable is a table as nft lists it in JSON.
 type ruleTable struct {
@@ -154,7 +155,8 @@ type widening struct {
 	failed        error
 }
 
-// widen is the JSON of a table that lets through what old or fresh lets through. An error says why there is none.
+// widen is the JSON of a table that lets through what old or fresh lets through. An error says why
+// there is none.
 func widen(table string, oldRaw, newRaw []byte, oldDynamic, newDynamic map[string]bool) ([]byte, error) {
 	family, name, _ := strings.Cut(table, " ")
 	if family != "inet" && family != "ip" && family != "ip6" {
@@ -214,7 +216,8 @@ func (w *widening) sound(oldDynamic, newDynamic map[string]bool) error {
 	return w.sameOthers()
 }
 
-// sameOthers refuses tables whose chains of other types, such as nat, are not the same: there is no union of two addresses.
+// sameOthers refuses tables whose chains of other types, such as nat, are not the same: there is no
+// union of two addresses.
 func (w *widening) sameOthers() error {
 	others := func(t *ruleTable) map[string]string {
 		out := map[string]string{}
@@ -239,7 +242,8 @@ func (w *widening) sameOthers() error {
 	return nil
 }
 
-// print writes a chain, and all that it leads to and reads, so that two are alike if they do the same.
+// print writes a chain, and all that it leads to and reads, so that two are alike if they do the
+// same.
 func (t *ruleTable) print(name string, seen map[string]bool) string {
 	c := t.chains[name]
 	if c == nil || seen[name] {

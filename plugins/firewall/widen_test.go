@@ -19,7 +19,8 @@ func table(policy, rules string) string {
 
 var probed = []int{21, 22, 23, 25, 53, 80, 443, 8080}
 
-// lets are the ports that a connection to the device gets through to: behind the table, a counter for each sees its first packet.
+// lets are the ports that a connection to the device gets through to: behind the table, a counter
+// for each sees its first packet.
 func (d *device) lets() string {
 	d.t.Helper()
 	var rules, dials strings.Builder
@@ -49,7 +50,8 @@ func union(a, b string) string {
 	return strings.Join(list, " ")
 }
 
-// Whatever shape two tables have, the widened one lets through what either does: seen from outside, with packets.
+// Whatever shape two tables have, the widened one lets through what either does: seen from outside,
+// with packets.
 func TestWidenLetsThroughWhatEitherDoes(t *testing.T) {
 	t.Parallel()
 	const est = "ct state established,related accept\n"
@@ -100,7 +102,8 @@ func TestWidenLetsThroughWhatEitherDoes(t *testing.T) {
 	}
 }
 
-// Why it is not done the simple way: an accept in a chain of its own, however early, is not the last word.
+// Why it is not done the simple way: an accept in a chain of its own, however early, is not the
+// last word.
 func TestTrapTwoBaseChainsAreAnIntersection(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
@@ -152,7 +155,8 @@ func TestNarrowNeedsAWidenedHost(t *testing.T) {
 	want(t, d.kit.Run(d.with("tcp dport 23 accept", sdk.With{"mode": "narrow"})), "changed", "")
 }
 
-// A worker dies after it applied the widened table: the next one finds it, and confirms it; the record for narrowing is there.
+// A worker dies after it applied the widened table: the next one finds it, and confirms it; the
+// record for narrowing is there.
 func TestWidenIsResumed(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

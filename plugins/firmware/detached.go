@@ -12,12 +12,12 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// A command that must not end with the connection runs detached on the device: a drop in the middle of a flash has
-// bricked cameras (OpenIPC#2024). Its folder holds what it is (run), in which boot it began (boot), its process (pid),
-// its output (log) and, at its end, its exit code (status).
+// A command that must not end with the connection runs detached on the device: a drop in the middle
+// of a flash has bricked cameras (OpenIPC#2024). Its folder holds what it is (run), in which boot
+// it began (boot), its process (pid), its output (log) and, at its end, its exit code (status).
 
-// launchScript starts $D/run, once. The environment is left behind: by a variable in it the worker finds
-// what a command that it gives up has started.
+// launchScript starts $D/run, once. The environment is left behind: by a variable in it the worker
+// finds what a command that it gives up has started.
 const launchScript = `set -u
 umask 077
 if [ -s "$D/pid" ]; then exit 0; fi
@@ -63,8 +63,8 @@ func (p *Params) detached(h *sdk.Host, key string) *detached {
 	return &detached{host: h, dir: path.Join(p.StateDir, "install", key), limit: time.Duration(p.ConnectTimeout)}
 }
 
-// launch starts the command, unless it was started already. Asking twice is the same as once, so a connection that
-// breaks is tried again.
+// launch starts the command, unless it was started already. Asking twice is the same as once, so a
+// connection that breaks is tried again.
 func (d *detached) launch(ctx context.Context, command string) error {
 	var last error
 	trying, cancel := context.WithTimeout(ctx, 6*d.limit)

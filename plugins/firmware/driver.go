@@ -12,17 +12,20 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// driver is how one kind of device is asked and told. It makes shell commands, and reads what they say.
+// driver is how one kind of device is asked and told. It makes shell commands, and reads what they
+// say.
 type driver interface {
 	// questions are commands that change nothing, whose answers facts reads.
 	questions() []question
 	facts(a answers) (facts, error)
-	// verify is a command that changes nothing and succeeds for a genuine artifact that fits the device; verified reads what it printed.
+	// verify is a command that changes nothing and succeeds for a genuine artifact that fits the
+	// device; verified reads what it printed.
 	verify(file string) string
 	verified(stdout string, f facts) error
 	// install writes the artifact to the slot that does not run; it is run detached.
 	install(file, slot string) string
-	// slot is a command: activate makes the slot the one that boots next, commit keeps the one that runs.
+	// slot is a command: activate makes the slot the one that boots next, commit keeps the one that
+	// runs.
 	slot(what slotAction, slot string) string
 }
 
@@ -76,7 +79,8 @@ func (a answers) text(name string) (string, error) {
 	return s.text, nil
 }
 
-// unclearError is of a device that answers, but is not yet what it should be, or cannot say what it runs: it may not have booted yet.
+// unclearError is of a device that answers, but is not yet what it should be, or cannot say what it
+// runs: it may not have booted yet.
 type unclearError struct{ error }
 
 func unclear(format string, args ...any) error { return &unclearError{fmt.Errorf(format, args...)} }

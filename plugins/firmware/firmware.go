@@ -1,6 +1,6 @@
-// Package firmware owns the job types firmware.stage and firmware.upgrade: an artifact is brought to a device and
-// verified there, then installed, booted, proven by the boot id, and committed; or the device goes back to what it ran.
-// It imports only the sdk.
+// Package firmware owns the job types firmware.stage and firmware.upgrade: an artifact is brought
+// to a device and verified there, then installed, booted, proven by the boot id, and committed; or
+// the device goes back to what it ran. It imports only the sdk.
 package firmware
 
 import (
@@ -27,7 +27,8 @@ type Artifact struct {
 	Version    string `json:"version" turnus:"required,min=1,max=200" jsonschema:"what the device says once it runs it"`
 }
 
-// Script is a device's own commands. FIRMWARE, SIGNATURE, VERSION and SLOT are set in their environment.
+// Script is a device's own commands. FIRMWARE, SIGNATURE, VERSION and SLOT are set in their
+// environment.
 type Script struct {
 	Version        string   `json:"version" turnus:"required,min=1" jsonschema:"prints the version that runs"`
 	Compatible     string   `json:"compatible,omitempty" turnus:"min=1" jsonschema:"prints the kind of device; needed for artifact.compatible"`
@@ -50,7 +51,7 @@ type Device struct {
 	VersionCommand string       `json:"version_command,omitempty" turnus:"min=1" jsonschema:"rauc: prints the version that runs. By default IMAGE_VERSION of /etc/os-release, else VERSION_ID"`
 	Rate           sdk.Size     `json:"rate,omitempty" turnus:"min=0" jsonschema:"most bytes a second that the upload takes; 0: what the worker's --upload-rate leaves"`
 	StateDir       string       `json:"state_dir,omitempty" turnus:"default=/var/lib/turnus/firmware,pattern=^/" jsonschema:"folder of the device for the staged artifact and the installation's log; survives a boot"`
-	ConnectTimeout sdk.Duration `json:"connect_timeout,omitempty" turnus:"default=10s" jsonschema:"longest that one look at the device may take"`
+	ConnectTimeout sdk.Duration `json:"connect_timeout,omitempty" turnus:"default=10s" jsonschema:"longest time for one check of the device"`
 }
 
 // Params is the with: of an upgrade.
@@ -64,7 +65,7 @@ type Params struct {
 	Health         []string     `json:"health,omitempty" turnus:"max=32" jsonschema:"commands on the device that must all exit with 0 before the new version is kept"`
 	HealthTimeout  sdk.Duration `json:"health_timeout,omitempty" turnus:"default=2m" jsonschema:"until all of health pass"`
 	Soak           sdk.Duration `json:"soak,omitempty" turnus:"default=0s" jsonschema:"how long the new version must stay healthy, in one boot, before it is kept"`
-	CommitDeadline sdk.Duration `json:"commit_deadline,omitempty" turnus:"default=1h" jsonschema:"a version that is not kept so long after the reboot was asked for is taken back"`
+	CommitDeadline sdk.Duration `json:"commit_deadline,omitempty" turnus:"default=1h" jsonschema:"a version that is not kept so long after the reboot was requested is rolled back"`
 	HA             *HA          `json:"ha,omitempty" jsonschema:"for members of an HA pair"`
 }
 
@@ -188,7 +189,8 @@ type Outputs struct {
 	Seconds    float64 `json:"seconds,omitempty" jsonschema:"from the installation's begin to the end"`
 }
 
-// Defs are the job types. Artifacts come from the worker's own network only where it is in one of the networks reach.
+// Defs are the job types. Artifacts come from the worker's own network only where it is in one of
+// the networks reach.
 func Defs(reach ...netip.Prefix) []sdk.Def {
 	return []sdk.Def{StageDef(reach...), UpgradeDef(reach...)}
 }
@@ -245,26 +247,38 @@ var (
 )
 
 const stageDescription = `
-Brings the artifact to the device, without touching what runs: into ` + "`state_dir/staged`" + `, as a part file that gets its name when its SHA-256 was computed **on the device** and fits.
-Before a byte is sent the device's free space is looked at; older artifacts and what broken uploads left are removed. Then the device verifies the signature: RAUC with its own keyring, or the command ` + "`script.verify`" + `.
-What does not verify is removed. An artifact that is there and genuine is ` + "`unchanged`" + `.
+Brings the artifact to the device, and does not touch the running system. It uploads into
+` + "`state_dir/staged`" + `, as a part file. The file gets its name when its SHA-256, computed **on the
+device**, matches. Before the upload it checks the device's free space, and removes older artifacts
+and broken uploads. Then the device verifies the signature: RAUC with its own keyring, or the
+command ` + "`script.verify`" + `. An artifact with a wrong signature is removed. A genuine artifact that is
+already there is ` + "`unchanged`" + `.
 
-The upload takes at most ` + "`rate`" + ` bytes a second; all uploads of a worker together at most its ` + "`--upload-rate`" + `.
+The upload takes at most ` + "`rate`" + ` bytes a second; all uploads of a worker together at most its
+` + "`--upload-rate`" + `.
 `
 
 const upgradeDescription = `
-Phases; each is durable before the next begins, and looks first what the device has seen, so that a worker that dies is followed by one that goes on:
+Each phase is durable before the next begins, and first checks what the device has done. So another
+worker can continue after the death of one:
 
-1. **precheck**: the version that runs (equal: ` + "`unchanged`" + `; newer: refused without ` + "`allow_downgrade`" + `), the kind of device, the slots, the peer. Check mode ends here.
-2. **stage**: the artifact is on the device, or brought there, and its signature verified (again) on the device.
-3. **install**: the service window is asked whether installation, reboot, health and a rollback still fit. Then it runs on the device, detached from the connection, into the slot that does not run, watched through a status file.
-The boot loader keeps the old slot as the next one until the reboot is decided.
-4. **reboot**: the window is asked again. Boot id, slot and deadline are saved, the new slot is activated, the device reboots.
-5. **back**: new connections until the device is back: with **another boot id**, in the expected slot, with the expected version. Nothing else counts, no exit code either.
+1. **precheck**: the running version (equal: ` + "`unchanged`" + `; newer: refused without
+   ` + "`allow_downgrade`" + `), the kind of device, the slots, the peer. Check mode ends here.
+2. **stage**: the artifact is on the device, or is uploaded, and its signature is verified on the
+   device.
+3. **install**: the maintenance window must still fit installation, reboot, health and a rollback.
+   The installation runs on the device, detached from the connection, into the inactive slot. A
+   status file shows its progress. The boot loader keeps the old slot as the next one until the
+   reboot is decided.
+4. **reboot**: the window is checked again. Boot id, slot and deadline are saved, the new slot is
+   activated, the device reboots.
+5. **back**: new connections until the device is back with **another boot id**, in the expected
+   slot, with the expected version. Exit codes do not count.
 6. **health**: all of ` + "`health`" + `, and again after ` + "`soak`" + `, in one boot.
-7. **commit**: the slot is kept, and that is read back.
-8. **rollback**, when something of 3 to 7 went wrong, whatever the window says: a device that can be reached is sent back into its old slot; of one that cannot, the boot counter does it. The old slot and version are proven
-over a new connection: ` + "`rolled_back`" + `; or else ` + "`lost`" + `.
+7. **commit**: the slot is kept, and this is read back.
+8. **rollback**: after a failure in 3 to 7, in any window. A reachable device is sent back to its
+   old slot. The boot counter does this for an unreachable one. The old slot and version are proven
+   over a new connection: ` + "`rolled_back`" + `; otherwise ` + "`lost`" + `.
 
-A device without two slots has no way back: ` + "`irreversible: true`" + ` accepts that.
+A device without two slots cannot roll back: ` + "`irreversible: true`" + ` accepts that.
 `

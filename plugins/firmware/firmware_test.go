@@ -262,8 +262,8 @@ func TestStage(t *testing.T) {
 	}
 }
 
-// What a server of the worker's own network answers, such as the keys of a cloud, is not brought to a device. The control is the
-// worker that opens that network: the server is asked.
+// What a server of the worker's own network answers, such as the keys of a cloud, is not brought to
+// a device. The control is the worker that opens that network: the server is asked.
 func TestFaultS11ArtifactsOfTheWorkersNetwork(t *testing.T) {
 	var asked atomic.Int32
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -324,7 +324,8 @@ func TestUpgradeWithoutAWayBack(t *testing.T) {
 	}
 }
 
-// From each state that was saved on the way another call goes on to the same end, with the one flash.
+// From each state that was saved on the way another call goes on to the same end, with the one
+// flash.
 func TestUpgradeResumesFromEachCheckpoint(t *testing.T) {
 	b := newBox()
 	first := b.kit(t, firmware.UpgradeDef()).Run(with())

@@ -13,7 +13,8 @@ import (
 // errOldBoot is a device that answers, and has not rebooted.
 var errOldBoot = unclear("it answers, and is still in its old boot")
 
-// reboot decides, persists what is decided, and asks for the reboot. Called again, it looks whether that was seen.
+// reboot decides, persists what is decided, and asks for the reboot. Called again, it looks whether
+// that was seen.
 func (u *upgrade) reboot(ctx context.Context) error {
 	f, err := u.inspect(ctx, true)
 	decided := u.s.BootID != ""
@@ -55,8 +56,8 @@ func (u *upgrade) reboot(ctx context.Context) error {
 	return nil
 }
 
-// mayReboot asks the peer and the window. Where the window says no, a new slot that an earlier call had activated is
-// not left so: a power cut would boot it.
+// mayReboot asks the peer and the window. Where the window says no, a new slot that an earlier call
+// had activated is not left so: a power cut would boot it.
 func (u *upgrade) mayReboot(ctx context.Context, f facts) error {
 	err := u.r.MayStart(ctx, u.rest())
 	if err == nil {
@@ -195,7 +196,8 @@ func (u *upgrade) health(ctx context.Context) error {
 	return u.healthy(ctx)
 }
 
-// healthy asks for health until health_timeout, and that the device is still in the boot that is judged.
+// healthy asks for health until health_timeout, and that the device is still in the boot that is
+// judged.
 func (u *upgrade) healthy(ctx context.Context) error {
 	limit := min(time.Duration(u.p.HealthTimeout), time.Until(u.s.Deadline))
 	_, err := u.patiently(ctx, max(limit, time.Second), true, func(f facts) (bool, error) {

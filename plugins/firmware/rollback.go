@@ -9,11 +9,12 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// askAgain is how long a device that was sent back, and still runs the new slot, is given before it is asked once more.
+// askAgain is how long a device that was sent back, and still runs the new slot, is given before it
+// is asked once more.
 const askAgain = 20 * time.Second
 
-// rollback brings the device into its old slot and proves that, whatever the window says. A device that cannot be reached is waited
-// for: its boot loader counts.
+// rollback brings the device into its old slot and proves that, whatever the window says. A device
+// that cannot be reached is waited for: its boot loader counts.
 func (u *upgrade) rollback(ctx context.Context) error {
 	if u.s.Cause == "" {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Between the verification and the installation days may pass; what is written is what was verified, or nothing.
+// Between the verification and the installation days may pass; what is written is what was
+// verified, or nothing.
 func TestAChangedArtifactIsNotInstalled(t *testing.T) {
 	sum := sha256.Sum256([]byte("genuine"))
 	for name, c := range map[string]struct {

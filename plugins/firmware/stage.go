@@ -52,8 +52,9 @@ func (d *Device) sigFile() string {
 var errInner = errors.New("its address lies in the worker's own network, which playbooks may not reach from the worker\n" +
 	"hint: give the artifact by path, or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
 
-// newWeb makes a client that reaches the worker's own network only where it is in one of the networks reach: what a server
-// answers goes to a device of who wrote the playbook. It has no proxy, which would reach the rest.
+// newWeb makes a client that reaches the worker's own network only where it is in one of the
+// networks reach: what a server answers goes to a device of who wrote the playbook. It has no
+// proxy, which would reach the rest.
 func newWeb(reach []netip.Prefix) *http.Client {
 	guard := &outward.Guard{Allow: reach, Refused: errInner}
 	return &http.Client{Transport: &http.Transport{DialContext: guard.Dialer().DialContext, DisableKeepAlives: true}}
@@ -125,7 +126,8 @@ func (s *stager) there(a answers) bool {
 // margin is left free beside the artifact.
 const margin = 1 << 20
 
-// bring makes room and uploads. The transfer writes a part file, compares its hash on the device, and renames it.
+// bring makes room and uploads. The transfer writes a part file, compares its hash on the device,
+// and renames it.
 func (s *stager) bring(ctx context.Context, a answers) (int64, error) {
 	text, err := a.text("free")
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// State is what must survive a crash of the worker. The truth is on the device; this says what to look for.
+// State is what must survive a crash of the worker. The truth is on the device; this says what to
+// look for.
 type State struct {
 	Phase      string    `json:"phase"`
 	Install    string    `json:"install,omitempty"` // folder of the detached installation
@@ -107,7 +108,8 @@ func (u *upgrade) inspect(ctx context.Context, fresh bool) (facts, error) {
 	return f, err
 }
 
-// rollBack ends the way forward: the phases that follow do nothing, and rollback goes the way back, whatever the window says.
+// rollBack ends the way forward: the phases that follow do nothing, and rollback goes the way back,
+// whatever the window says.
 func (u *upgrade) rollBack(format string, args ...any) error {
 	u.s.Cause = fmt.Errorf(format, args...).Error()
 	u.s.BackBy = time.Now().Add(2 * time.Duration(u.p.RebootTimeout))
@@ -188,7 +190,8 @@ func (u *upgrade) rest() time.Duration {
 	return 3*time.Duration(u.p.RebootTimeout) + 2*time.Duration(u.p.HealthTimeout) + time.Duration(u.p.Soak)
 }
 
-// alone tells that the installation reboots the device by itself: it is the reboot phase that starts it.
+// alone tells that the installation reboots the device by itself: it is the reboot phase that
+// starts it.
 func (u *upgrade) alone() bool { return u.p.Script != nil && u.p.Script.InstallReboots }
 
 // install writes the other slot. What runs is not touched.
@@ -238,8 +241,9 @@ func (u *upgrade) install(ctx context.Context) error {
 	return u.installed(ctx)
 }
 
-// installed reads back what the installation did: its exit code is not believed. An installer that activates what it has written, as RAUC
-// does unless told otherwise, is overruled: until the reboot is decided, a power cut must not boot the new version.
+// installed reads back what the installation did: its exit code is not believed. An installer that
+// activates what it has written, as RAUC does unless told otherwise, is overruled: until the reboot
+// is decided, a power cut must not boot the new version.
 func (u *upgrade) installed(ctx context.Context) error {
 	f, err := u.patiently(ctx, time.Duration(u.p.RebootTimeout), false, func(f facts) (bool, error) {
 		switch {
@@ -268,8 +272,9 @@ func (u *upgrade) reportSlot(ctx context.Context, what slotAction, slot string) 
 	return u.host.Short(ctx, sdk.Command{Run: u.driver.slot(what, slot), Timeout: u.limit}).Err()
 }
 
-// patiently looks until judge is content, over new connections if fresh. A device that does not answer, or not clearly,
-// is asked again; so it is when judge says false with an error of that kind. The error tells what was seen last.
+// patiently looks until judge is content, over new connections if fresh. A device that does not
+// answer, or not clearly, is asked again; so it is when judge says false with an error of that
+// kind. The error tells what was seen last.
 func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool, judge func(facts) (bool, error)) (facts, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -297,7 +302,8 @@ func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool
 	return f, err
 }
 
-// older compares versions as people number them: runs of digits by value, the rest as text. Versions that differ in kind are not older.
+// older compares versions as people number them: runs of digits by value, the rest as text.
+// Versions that differ in kind are not older.
 func older(a, b string) bool {
 	for a != "" && b != "" {
 		x, y := run(a), run(b)

@@ -158,7 +158,8 @@ func (c *child) own(command func() *exec.Cmd, started chan<- error, pipes ...*os
 	close(c.exited)
 }
 
-// howEnded says how a process ended. Of one with a process tree of its own, the first of the tree tells it.
+// howEnded says how a process ended. Of one with a process tree of its own, the first of the tree
+// tells it.
 func howEnded(state *os.ProcessState, tree bool) string {
 	if n := state.ExitCode() - 128; tree && n > 0 {
 		return "signal: " + syscall.Signal(n).String()
@@ -248,9 +249,10 @@ func (c *child) Wait(context.Context) error {
 	return nil
 }
 
-// PluginToHost implements runner.Runner: a plugin listens in its own folder, or not at all. The folder is the
-// plugin's: what stands there by the socket's name may be a link to somebody else's socket, and be exchanged at any
-// time. The socket is opened once, without following links, and the worker connects to that.
+// PluginToHost implements runner.Runner: a plugin listens in its own folder, or not at all. The
+// folder is the plugin's: what stands there by the socket's name may be a link to somebody else's
+// socket, and be exchanged at any time. The socket is opened once, without following links, and the
+// worker connects to that.
 func (c *child) PluginToHost(network, addr string) (string, string, error) {
 	rel, err := filepath.Rel(c.dir, addr)
 	if network != "unix" || err != nil || !filepath.IsLocal(rel) {

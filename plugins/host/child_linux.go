@@ -19,14 +19,15 @@ func execFile(f *os.File, argv []string) *exec.Cmd {
 	return &exec.Cmd{Path: "/proc/self/fd/3", Args: argv, ExtraFiles: []*os.File{f}}
 }
 
-// isolate gives the process its own session, and its death with the worker's. In the worker's session it
-// could write on the operator's terminal through /dev/tty, and join the process group of another plugin.
+// isolate gives the process its own session, and its death with the worker's. In the worker's
+// session it could write on the operator's terminal through /dev/tty, and join the process group of
+// another plugin.
 func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// openSocket opens a socket below dir by its name, following no link, and returns a path that leads to the same socket
-// whatever happens in dir, while the file is open.
+// openSocket opens a socket below dir by its name, following no link, and returns a path that leads
+// to the same socket whatever happens in dir, while the file is open.
 func openSocket(dir, rel string) (*os.File, string, error) {
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -44,8 +45,8 @@ func openSocket(dir, rel string) (*os.File, string, error) {
 	return f, fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-// noCore forbids core dumps, which would hold what the plugin held. A limit of 1 byte also keeps the kernel from handing one
-// to a program, as systemd-coredump, where 0 would not (core(5)).
+// noCore forbids core dumps, which would hold what the plugin held. A limit of 1 byte also keeps
+// the kernel from handing one to a program, as systemd-coredump, where 0 would not (core(5)).
 func noCore(pid int) { _ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}, nil) }
 
 // awaitExit waits for the end of a child and leaves it unreaped, so that its group's

@@ -19,14 +19,16 @@ const (
 	programFile  = "plugin"
 	manifestFile = "manifest.json"
 
-	// ScriptFile describes a script that is a plugin by way of the adapter; it stands in place of a program.
+	// ScriptFile describes a script that is a plugin by way of the adapter; it stands in place of a
+	// program.
 	ScriptFile = "plugin.yaml"
 
 	currentFile = "current" // symbolic link, or text file, that chooses among versions
 )
 
-// discover reads the plugin folders, but for what is under development. All errors come at once, and with an error
-// nothing is loaded: a plugin that is half there would fail in the middle of a run.
+// discover reads the plugin folders, but for what is under development. All errors come at once,
+// and with an error nothing is loaded: a plugin that is half there would fail in the middle of a
+// run.
 func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 	var found []Plugin
 	var sources []*origin
@@ -49,7 +51,8 @@ func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 	return found, sources, errors.Join(errs...)
 }
 
-// loadDir reads one plugin folder and holds it to lock, nil is none; but for the plugins of those names.
+// loadDir reads one plugin folder and holds it to lock, nil is none; but for the plugins of those
+// names.
 func loadDir(dir string, but map[string]string, l launch, lock *Lock) ([]Plugin, error) {
 	names, err := folders(dir)
 	if err != nil {
@@ -140,7 +143,8 @@ func loadFolder(folder, name string, l launch, lock *Lock) (Plugin, error) {
 	return p, err
 }
 
-// argvOf is how the plugin of a folder is started: by its program, or, for a script with its description, by the adapter.
+// argvOf is how the plugin of a folder is started: by its program, or, for a script with its
+// description, by the adapter.
 func argvOf(dir string, adapter []string) ([]string, error) {
 	program := filepath.Join(dir, programFile)
 	if _, err := os.Lstat(program); !errors.Is(err, fs.ErrNotExist) {
@@ -262,7 +266,8 @@ func (l launch) describe(ctx context.Context, p Plugin) (Manifest, error) {
 }
 
 // Describe starts a plugin once to ask for its manifest. The result is valid.
-// The program of argv is named by an absolute path; dir is the plugin's folder, or empty for a program alone.
+// The program of argv is named by an absolute path; dir is the plugin's folder, or empty for a
+// program alone.
 func Describe(ctx context.Context, argv []string, dir string, box *sandbox.Sandbox) (Manifest, error) {
 	if len(argv) == 0 || !filepath.IsAbs(argv[0]) {
 		return Manifest{}, fmt.Errorf("%w: plugin program %q: expected an absolute path", core.ErrInvalid, argv)

@@ -49,7 +49,7 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 		}
 		put := transport.Put{
 			Path: start.GetPath(), Mode: start.GetMode(), Owner: start.GetOwner(),
-			Size: start.GetSize(), SHA256: start.GetSha256(), Backup: start.GetBackup(), Fence: l.fence(),
+			Size: start.GetSize(), SHA256: start.GetSha256(), Backup: start.GetBackup(), Fence: l.fence(), Become: l.call.Become,
 		}
 		var data io.Reader = &recvReader{next: func() ([]byte, error) {
 			m, err := stream.Recv()
@@ -103,7 +103,7 @@ func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[w
 			return err
 		}
 		// The bound is kept here, where its status is known.
-		got, err := s.reach.Get(ctx, h, req.GetPath(), 0, &bounded{w: data, most: req.GetMaxSize()})
+		got, err := s.reach.Get(ctx, h, req.GetPath(), l.call.Become, 0, &bounded{w: data, most: req.GetMaxSize()})
 		if err != nil {
 			return fault(h.Name, "get", err)
 		}
@@ -159,8 +159,9 @@ func (l *lease) artifact(name string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// withheld returns an error for a file that must not be sent to a host, where links lead to one too: git's own, whose
-// settings may hold a login, and those of this process. Who may commit can name any file below the folder of a playbook.
+// withheld returns an error for a file that must not be sent to a host, where links lead to one
+// too: git's own, whose settings may hold a login, and those of this process. Who may commit can
+// name any file below the folder of a playbook.
 func (l *lease) withheld(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -189,6 +190,9 @@ func (l *lease) withheld(path string) error {
 }
 
 func (l *lease) sendArtifact(req *wire.GetRequest, info func(transport.FileInfo) error, data io.Writer) error {
+	if folder, ok := strings.CutSuffix(req.GetArtifact(), "/"); ok {
+		return l.sendList(folder, info, data)
+	}
 	f, st, err := l.artifact(req.GetArtifact())
 	if err != nil {
 		return err
@@ -256,7 +260,8 @@ func save(ctx context.Context, folder, name string, in io.Reader) (_ *wire.SaveF
 	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("save %s: %w", name, err)
 	}
-	// A name that no fetched file has; readable by the user only, for nobody knows what a host's file holds.
+	// A name that no fetched file has; readable by the user only, for nobody knows what a host's file
+	// holds.
 	part := filepath.Join(filepath.Dir(name), ".part-"+rand.Text())
 	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -37,8 +37,9 @@ type folder struct {
 	copies  map[string]string // of plugins' folders, by their hash; guarded by copying
 }
 
-// copyOf returns the copy of a plugin's folder, which nobody but this user reads and nobody writes. It is made once and
-// lasts as long as the folder. The plugin's own folder must have the hash that was loaded, each time.
+// copyOf returns the copy of a plugin's folder, which nobody but this user reads and nobody writes.
+// It is made once and lasts as long as the folder. The plugin's own folder must have the hash that
+// was loaded, each time.
 func (f *folder) copyOf(p *Plugin) (string, error) {
 	root, err := f.open()
 	if err != nil {

@@ -97,6 +97,7 @@ type Call struct {
 	Type    string
 	Params  json.RawMessage
 	Host    core.Host
+	Become  core.Become // runs commands, and reads and writes files, as another user; the zero value is the login
 	State   *State
 	Check   bool
 	Diff    bool
@@ -104,34 +105,38 @@ type Call struct {
 	Fence   uint64
 	Queue   string // whose leases Fence counts; "": hosts compare no fences
 	Files   string // folder that artifacts are read from; "" refuses
-	// Withheld are files and folders of this machine that are never read as artifacts, wherever they lie.
+	// Withheld are files and folders of this machine that are never read as artifacts, wherever they
+	// lie.
 	Withheld []string
 	Fetch    string // folder that SaveFile writes under; "" refuses
 
-	// Live says why the call may not begin, or begin another thing: its job may be another worker's by now. It is asked in
-	// the last instant before the call and before each host service, and does not block. Nil always allows it.
+	// Live says why the call may not begin, or begin another thing: its job may be another worker's by
+	// now. It is asked in the last instant before the call and before each host service, and does not
+	// block. Nil always allows it.
 	Live func() error
 	// Checkpoint makes state durable; nil keeps it in the process only.
 	Checkpoint func(ctx context.Context, s State) error
-	// BeforeChange is called before each call of a host service that could change the host; an error refuses that
-	// call. Nil allows all.
+	// BeforeChange is called before each call of a host service that could change the host; an error
+	// refuses that call. Nil allows all.
 	BeforeChange func(ctx context.Context) error
-	// MayBegin says, when a process stands ready, and again when the host is connected for the first thing that is asked of it,
-	// why the call may not begin after all: both may take long. The outcome is then Held, with the call's State.
-	// "" is that it may. Nil always allows it.
+	// MayBegin says, when a process stands ready, and again when the host is connected for the first
+	// thing that is asked of it, why the call may not begin after all: both may take long. The outcome
+	// is then Held, with the call's State. "" is that it may. Nil always allows it.
 	MayBegin func(ctx context.Context) string
-	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never asks for it.
+	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never
+	// asks for it.
 	Stop func(ctx context.Context) string
 	// MayStart says why the call may not begin now what cannot be undone and takes so long, rollback
 	// included; "" is that it may. need 0 is what the step was given. Nil always allows it.
 	MayStart func(ctx context.Context, need time.Duration) string
-	// Secrets are the values that the call may have, by the names that its job type knows; others are refused.
+	// Secrets are the values that the call may have, by the names that its job type knows; others are
+	// refused.
 	Secrets map[string][]byte
-	// Hidden are values that must not show in what the plugin's process prints and in the supervisor's log: those of
-	// Secrets among them. What the call reports is the caller's to look through.
+	// Hidden are values that must not show in what the plugin's process prints and in the supervisor's
+	// log: those of Secrets among them. What the call reports is the caller's to look through.
 	Hidden *redact.Set
-	// Kept reads a file of the newest kept version of the host's configuration, and Keep makes a new version
-	// (empty when nothing differs). Nil refuses.
+	// Kept reads a file of the newest kept version of the host's configuration, and Keep makes a new
+	// version (empty when nothing differs). Nil refuses.
 	Kept func(ctx context.Context, name string) (content []byte, found bool, err error)
 	Keep func(ctx context.Context, files []KeptFile) (version string, changed []string, err error)
 	// Sink gets the call's events in order, one at a time; it must not block for long.

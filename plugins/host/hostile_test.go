@@ -15,8 +15,9 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// TestHostilePlugin is what hostile code of a plugin tries on a worker and its other plugins. The sandbox's own tests try
-// what is below that. Without the sandbox each must succeed, or the test proves nothing.
+// TestHostilePlugin is what hostile code of a plugin tries on a worker and its other plugins. The
+// sandbox's own tests try what is below that. Without the sandbox each must succeed, or the test
+// proves nothing.
 func TestHostilePlugin(t *testing.T) {
 	box, err := confining()
 	if err != nil {

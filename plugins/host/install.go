@@ -37,8 +37,8 @@ type Installed struct {
 	Types   []string `json:"types"`
 }
 
-// Install copies a plugin to DIR/NAME/VERSION, as its manifest names it. It is there whole or not at all, and
-// it does not change which version is in use unless it is the first, or Use says so.
+// Install copies a plugin to DIR/NAME/VERSION, as its manifest names it. It is there whole or not
+// at all, and it does not change which version is in use unless it is the first, or Use says so.
 func Install(ctx context.Context, in Installing) (Installed, error) {
 	var out Installed
 	if err := os.MkdirAll(in.Dir, 0o755); err != nil { //nolint:gosec // programs that anybody may run, and nobody else write
@@ -174,7 +174,8 @@ func choose(home, version string) error {
 	return nil
 }
 
-// left are not copied: what version control and interpreters keep, and a manifest that is made again.
+// left are not copied: what version control and interpreters keep, and a manifest that is made
+// again.
 var left = []string{".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".venv", manifestFile, manifestFile + ".part"}
 
 func copyPlugin(from, to string) error {

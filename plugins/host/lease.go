@@ -149,8 +149,8 @@ func errOver(why error) error {
 	return status.Errorf(codes.PermissionDenied, "the lease of this job is over: %s", why)
 }
 
-// last is the last question before host h is reached: a stream's first message may have come late, and what the call was
-// allowed to begin may have had to wait for the connection.
+// last is the last question before host h is reached: a stream's first message may have come late,
+// and what the call was allowed to begin may have had to wait for the connection.
 func (l *lease) last(ctx context.Context, h core.Host) error {
 	if err := l.begin(ctx, h); err != nil {
 		return err
@@ -161,8 +161,8 @@ func (l *lease) last(ctx context.Context, h core.Host) error {
 	return nil
 }
 
-// begin lets the first operation wait for the connection, and then asks whether the call may begin. What it
-// refuses once it refuses for good.
+// begin lets the first operation wait for the connection, and then asks whether the call may begin.
+// What it refuses once it refuses for good.
 func (l *lease) begin(ctx context.Context, h core.Host) error {
 	if l.call.MayBegin == nil {
 		return nil
@@ -182,7 +182,8 @@ func (l *lease) begin(ctx context.Context, h core.Host) error {
 	return nil
 }
 
-// refused is the outcome of a call that begin let do nothing, or out: a job type that hides the refusal has done nothing either.
+// refused is the outcome of a call that begin let do nothing, or out: a job type that hides the
+// refusal has done nothing either.
 func (l *lease) refused(out Outcome) Outcome {
 	l.first.Lock()
 	defer l.first.Unlock()
@@ -204,7 +205,8 @@ func (l *lease) fence() transport.Fence {
 	return transport.Fence{Queue: l.call.Queue, Count: l.call.Fence}
 }
 
-// heed notes that a host refused the call's fence: whatever the plugin makes of it, the job is not this worker's.
+// heed notes that a host refused the call's fence: whatever the plugin makes of it, the job is not
+// this worker's.
 func (l *lease) heed(err error) error {
 	if errors.Is(err, transport.ErrStaleFence) {
 		l.mu.Lock()
@@ -224,7 +226,8 @@ func (l *lease) lost() error {
 	return fmt.Errorf("%w: host %s: %w", core.ErrSessionGone, l.call.Host.Name, transport.ErrStaleFence)
 }
 
-// change stands before whatever could change the host: an error in check mode, else what the call's BeforeChange says.
+// change stands before whatever could change the host: an error in check mode, else what the call's
+// BeforeChange says.
 func (l *lease) change(ctx context.Context, what string) error {
 	if !l.call.Check {
 		if l.call.BeforeChange != nil {
@@ -240,7 +243,8 @@ func (l *lease) change(ctx context.Context, what string) error {
 	return status.Errorf(codes.FailedPrecondition, "check mode: %s is refused, because it could change the host; mark what only reads as read-only", what)
 }
 
-// stream serves a streaming call under its lease; ctx is the stream's, op's ends with the lease too.
+// stream serves a streaming call under its lease; ctx is the stream's, op's ends with the lease
+// too.
 func (s *services) stream(ctx context.Context, op func(context.Context, *lease) error) error {
 	l, ctx, leave, err := s.enter(ctx)
 	if err != nil {

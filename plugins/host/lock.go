@@ -18,8 +18,8 @@ import (
 // LockFile stands in a plugin folder, beside the folders of its plugins.
 const LockFile = "plugins.lock"
 
-// Lock is a lockfile: what the plugins of a folder must be, byte for byte. A worker refuses what differs,
-// and what is not named.
+// Lock is a lockfile: what the plugins of a folder must be, byte for byte. A worker refuses what
+// differs, and what is not named.
 type Lock struct {
 	Plugins []Locked `json:"plugins"` // in the order of names
 }
@@ -50,8 +50,8 @@ func NewLock(dir string, adapter []string, box *sandbox.Sandbox) (Lock, error) {
 	return lock, nil
 }
 
-// CheckLock compares a plugin folder with its lockfile, which must be there, and returns how many plugins it has. It
-// starts none that differs.
+// CheckLock compares a plugin folder with its lockfile, which must be there, and returns how many
+// plugins it has. It starts none that differs.
 func CheckLock(dir string, adapter []string, box *sandbox.Sandbox) (int, error) {
 	lock, ok, err := ReadLock(dir)
 	if err == nil && !ok {
@@ -134,8 +134,8 @@ func (l Lock) Check(dir string, now Lock) error {
 	return errors.Join(errs...)
 }
 
-// loadLocked reads a plugin folder, but for the plugins of those names, and holds it to its lockfile, if it has one. No
-// plugin that differs is started.
+// loadLocked reads a plugin folder, but for the plugins of those names, and holds it to its
+// lockfile, if it has one. No plugin that differs is started.
 func loadLocked(dir string, but map[string]string, l launch) ([]Plugin, error) {
 	lock, err := lockOf(dir)
 	if err != nil {

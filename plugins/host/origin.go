@@ -17,11 +17,12 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// retryBad is how long a version that could not be loaded is believed to be bad while its files stay as they are: the reason may
-// have been the machine's.
+// retryBad is how long a version that could not be loaded is believed to be bad while its files
+// stay as they are: the reason may have been the machine's.
 const retryBad = 5 * time.Second
 
-// origin is where a plugin comes from that may change while the supervisor runs. Its files are compared at the start of a call.
+// origin is where a plugin comes from that may change while the supervisor runs. Its files are
+// compared at the start of a call.
 type origin struct {
 	name string
 	path string // the plugin folder that it is installed in; of one under development, its folder or program
@@ -38,8 +39,8 @@ func newOrigin(name, path string, dev bool) *origin {
 	return &origin{name: name, path: path, dev: dev, turn: make(chan struct{}, 1)}
 }
 
-// mark tells two states of the files apart, without reading them. An installed version changes by being installed: what is exchanged
-// in place is refused when a process starts, by its hash.
+// mark tells two states of the files apart, without reading them. An installed version changes by
+// being installed: what is exchanged in place is refused when a process starts, by its hash.
 func (src *origin) mark() string {
 	if src.dev {
 		return markTree(src.path)
@@ -103,8 +104,9 @@ func markTree(root string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// refresh loads the plugin of src again if its files changed. A new installed version that cannot be loaded is logged, and the one
-// that was loaded goes on: it is still the one that the lockfile names. One under development is an error until it is mended.
+// refresh loads the plugin of src again if its files changed. A new installed version that cannot
+// be loaded is logged, and the one that was loaded goes on: it is still the one that the lockfile
+// names. One under development is an error until it is mended.
 func (s *Supervisor) refresh(ctx context.Context, src *origin) error {
 	select {
 	case src.turn <- struct{}{}:
@@ -194,8 +196,8 @@ func (s *Supervisor) read(ctx context.Context, src *origin) (Plugin, string, err
 	return p, "", permit(&p, s.cfg)
 }
 
-// develop loads a plugin from the folder of its author, as if it were installed: what runs is a copy, so that calls end with the
-// files with which they began. Errors name that folder.
+// develop loads a plugin from the folder of its author, as if it were installed: what runs is a
+// copy, so that calls end with the files with which they began. Errors name that folder.
 func (src *origin) develop(ctx context.Context, l launch, allow Allow) (p Plugin, tree string, err error) {
 	staged := ""
 	fail := func(err error) (Plugin, string, error) {

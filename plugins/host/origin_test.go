@@ -94,7 +94,8 @@ func hold(t *testing.T, cfg Config) *holding {
 	return h
 }
 
-// under begins a call and returns when its host has been asked; end lets it go, and returns the process it ended in.
+// under begins a call and returns when its host has been asked; end lets it go, and returns the
+// process it ended in.
 func (h *holding) under(t *testing.T) (end func() int) {
 	t.Helper()
 	type ended struct {
@@ -187,7 +188,8 @@ func TestFaultP5AWorkerNoticesANewPlugin(t *testing.T) {
 	h.runs(t, "1.1.0")
 }
 
-// The lockfile decides as before: what it does not name is not taken, and what it names goes on meanwhile.
+// The lockfile decides as before: what it does not name is not taken, and what it names goes on
+// meanwhile.
 func TestFaultP5TheLockfileStillDecides(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "lab@1.1.0", false)
@@ -292,7 +294,8 @@ func TestFaultP10WhatIsNoPluginIsRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-// A program alone is as good as its folder, as for the suite, and its network is the operator's to allow.
+// A program alone is as good as its folder, as for the suite, and its network is the operator's to
+// allow.
 func TestAProgramUnderDevelopment(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "anything")
 	write(t, program, labProgram(t, "lab@1.1.0"), 0o755)

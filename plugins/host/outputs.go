@@ -42,8 +42,8 @@ func outputsOf(t Type) (outputSchema, error) {
 	return s, nil
 }
 
-// check says which output is not as the type declares it: a later step would read something else than its author
-// expected. What is missing is the type's own matter.
+// check says which output is not as the type declares it: a later step would read something else
+// than its author expected. What is missing is the type's own matter.
 func (s outputSchema) check(outputs map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {
 		schema, declared := s.byName[name]

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What a plugin gives out is held to what its type declares, before a later step reads it. Red with the check in once taken out.
+// What a plugin gives out is held to what its type declares, before a later step reads it. Red with
+// the check in once taken out.
 func TestFaultW12OutputsAreHeldToTheirSchema(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type":"object","properties":{"host":{"type":"integer"}},"additionalProperties":false}`:      `output "attempt" is not declared`,

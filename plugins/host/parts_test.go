@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fleet is a reach whose hosts do what a test says; by default every command prints its host's name.
+// fleet is a reach whose hosts do what a test says; by default every command prints its host's
+// name.
 type fleet struct {
 	run  func(ctx context.Context, h core.Host, e transport.Exec) (transport.Exit, error)
 	put  func(ctx context.Context, h core.Host, put transport.Put, data io.Reader) (transport.Written, error)
@@ -63,7 +64,7 @@ func (f *fleet) Put(ctx context.Context, h core.Host, put transport.Put, data io
 	return transport.Written{Size: n}, err
 }
 
-func (f *fleet) Get(ctx context.Context, h core.Host, path string, _ int64, w io.Writer) (transport.FileInfo, error) {
+func (f *fleet) Get(ctx context.Context, h core.Host, path string, _ core.Become, _ int64, w io.Writer) (transport.FileInfo, error) {
 	if f.get != nil {
 		return f.get(ctx, h, path, w)
 	}
@@ -156,7 +157,8 @@ func self(t testing.TB) string {
 	return exe
 }
 
-// open makes a supervisor with a lab over the fleet; the end of the test stops it and checks for orphans.
+// open makes a supervisor with a lab over the fleet; the end of the test stops it and checks for
+// orphans.
 func open(t testing.TB, r reach, opts ...option) *bench {
 	t.Helper()
 	log := &logs{}
@@ -215,7 +217,8 @@ func (b *bench) must(t testing.TB, c Call) map[string]any {
 	return out.Outputs
 }
 
-// renumber puts the number that a process has here in the place of the one that it has in its own tree.
+// renumber puts the number that a process has here in the place of the one that it has in its own
+// tree.
 func (b *bench) renumber(t testing.TB, outputs map[string]any) {
 	t.Helper()
 	inner, ok := outputs["pid"]

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPeer makes sure that the other end of a connection is of our user and of the plugin's process group.
+// checkPeer makes sure that the other end of a connection is of our user and of the plugin's
+// process group.
 func checkPeer(conn *net.UnixConn, group int) error {
 	var cred *unix.Ucred
 	if err := control(conn, func(fd int) (err error) {

@@ -172,7 +172,8 @@ func (p *pool) reap(q *process) {
 	}
 }
 
-// serveLocked gives free slots to those in line. One who waits for a whole process does not hold up the others.
+// serveLocked gives free slots to those in line. One who waits for a whole process does not hold up
+// the others.
 func (p *pool) serveLocked() {
 	left := p.waiting[:0]
 	for _, w := range p.waiting {
@@ -318,8 +319,9 @@ func (p *pool) gone(q *process) {
 	p.startLocked()
 }
 
-// hide keeps a call's values out of what the process prints from now on, also when the call is over: a process may print what
-// it was given once. One that was given too many takes no further calls.
+// hide keeps a call's values out of what the process prints from now on, also when the call is
+// over: a process may print what it was given once. One that was given too many takes no further
+// calls.
 func (p *pool) hide(q *process, values *redact.Set) error {
 	if values.Len() == 0 {
 		return nil

@@ -101,7 +101,8 @@ func (l slowLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return slowLog{l.Handler.WithAttrs(attrs)}
 }
 
-// What a process wrote last is read, though it has ended long since when the log has taken what came before.
+// What a process wrote last is read, though it has ended long since when the log has taken what
+// came before.
 func TestLastWordsBehindASlowLog(t *testing.T) {
 	t.Parallel()
 	b := open(t, &fleet{}, mode("chatty"), config(func(c *Config) { c.Log = slog.New(slowLog{c.Log.Handler()}) }))
@@ -148,7 +149,8 @@ func TestOldProcessIsReplaced(t *testing.T) {
 	}
 }
 
-// A process may be found too old at the very end of its last call, when others wait in line for its slot.
+// A process may be found too old at the very end of its last call, when others wait in line for its
+// slot.
 func TestOldProcessIsReplacedWhileCallsWait(t *testing.T) {
 	b := open(t, &fleet{}, concurrency(1), config(func(c *Config) { c.MaxAge = time.Hour }))
 	p := b.pool()

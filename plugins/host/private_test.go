@@ -12,14 +12,15 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// The module of a locked plugin is exchanged between the check of its files and their use: what was checked runs. Control: of a
-// plugin that nobody locked, the exchanged module runs.
+// The module of a locked plugin is exchanged between the check of its files and their use: what was
+// checked runs. Control: of a plugin that nobody locked, the exchanged module runs.
 func TestFaultS16WhatWasCheckedIsWhatRuns(t *testing.T) {
 	t.Run("locked", func(t *testing.T) { exchanged(t, true, "checked\n") })
 	t.Run("control", func(t *testing.T) { exchanged(t, false, "exchanged\n") })
 }
 
-// exchanged starts a plugin, locked or not, exchanges its module before it is used, and expects what that module says.
+// exchanged starts a plugin, locked or not, exchanges its module before it is used, and expects
+// what that module says.
 func exchanged(t *testing.T, locked bool, want string) {
 	dir, src, side := t.TempDir(), t.TempDir(), t.TempDir()
 	began, proceed, ran := filepath.Join(side, "began"), filepath.Join(side, "go"), filepath.Join(side, "ran")
@@ -111,8 +112,8 @@ exec '`+self(t)+`' lab good
 	}
 }
 
-// A plugin without manifest.json is asked what it is by starting it. One that its lockfile does not name as it is must
-// not run even for that; without a lockfile, the same program runs.
+// A plugin without manifest.json is asked what it is by starting it. One that its lockfile does not
+// name as it is must not run even for that; without a lockfile, the same program runs.
 func TestFaultS16WhatIsNotLockedIsNotAsked(t *testing.T) {
 	dir, src, side := t.TempDir(), t.TempDir(), t.TempDir()
 	ran := filepath.Join(side, "ran")

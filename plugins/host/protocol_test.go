@@ -8,8 +8,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// A plugin of another protocol is named with its version, and so is the protocol of each side, whether its manifest or its
-// handshake shows it. Red with the texts of before: "incompatible API version with plugin".
+// A plugin of another protocol is named with its version, and so is the protocol of each side,
+// whether its manifest or its handshake shows it. Red with the texts of before: "incompatible API
+// version with plugin".
 func TestFaultP5AnotherProtocolNamesBothSides(t *testing.T) {
 	b := open(t, &fleet{}, mode("newer"))
 	out, err := b.Run(t.Context(), call("echo", labParams{}))

@@ -22,7 +22,8 @@ func (sink) Put(_ context.Context, _ core.Host, _ transport.Put, data io.Reader)
 	return transport.Written{Size: n}, err
 }
 
-// Any number of uploads together keep to the cap within 5 %, and use it; an upload's own cap holds below it.
+// Any number of uploads together keep to the cap within 5 %, and use it; an upload's own cap holds
+// below it.
 func TestUploadsKeepToTheCap(t *testing.T) {
 	for name, c := range map[string]struct {
 		all, each int64 // bytes a second; 0: none

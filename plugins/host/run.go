@@ -23,15 +23,16 @@ import (
 // to end, and after Grace its process is condemned; Run returns in any case within
 // 2·Grace. An outcome comes with every error, so that Effects is always told:
 //
-// A process that dies under several calls is nobody's fault until it is known whose: a call that can be
-// repeated, because its type is or because it has asked for nothing that may change its host since its
-// last checkpoint, is called again alone, and returns as if nothing had happened.
+// A process that dies under several calls is nobody's fault until it is known whose: a call that
+// can be repeated, because its type is or because it has asked for nothing that may change its host
+// since its last checkpoint, is called again alone, and returns as if nothing had happened.
 //
-//   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed because
-//     the call did not end when it was asked to. Effects unknown.
+//   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed
+//     because the call did not end when it was asked to. Effects unknown.
 //   - core.ErrUnavailable: the call never began, for the plugin does not start, is held back
 //     after repeated deaths, or the supervisor stops. Effects none.
-//   - core.ErrSessionGone: the host refused the call's fence, because it saw a newer lease: the job is another worker's.
+//   - core.ErrSessionGone: the host refused the call's fence, because it saw a newer lease: the job
+//     is another worker's.
 //   - core.ErrInvalid: an unknown type, or a call that it does not support. Effects none.
 func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	t, err := s.use(ctx, c.Type)

@@ -13,11 +13,12 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// maxExpansion bounds how many schemas one value may be held against at once: references can make them grow exponentially.
+// maxExpansion bounds how many schemas one value may be held against at once: references can make
+// them grow exponentially.
 const maxExpansion = 10_000
 
-// checkSchema refuses what is no JSON Schema, and what would not end: the library follows a reference to the schema that it stands in
-// until the stack of the whole process overflows.
+// checkSchema refuses what is no JSON Schema, and what would not end: the library follows a
+// reference to the schema that it stands in until the stack of the whole process overflows.
 func checkSchema(raw json.RawMessage) error {
 	var s jsonschema.Schema
 	if err := words.Unmarshal("#", raw, &s); err != nil {
@@ -68,7 +69,8 @@ func (w *schemaWalk) all(at string, node any) error {
 	return nil
 }
 
-// count follows what holds for the same value as the schema at that place, and so does not end by itself.
+// count follows what holds for the same value as the schema at that place, and so does not end by
+// itself.
 func (w *schemaWalk) count(at string, node any) (int, error) {
 	schema, ok := node.(map[string]any)
 	if !ok {
@@ -145,4 +147,6 @@ func (w *schemaWalk) resolve(ref string) (at string, node any, err error) {
 	return at, node, nil
 }
 
-func escapePointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+func escapePointer(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A manifest is read wherever a playbook is validated: no schema may end the process, as a stack that overflows does.
+// A manifest is read wherever a playbook is validated: no schema may end the process, as a stack
+// that overflows does.
 func TestSchemasThatDoNotEndAreRefused(t *testing.T) {
 	chain := &strings.Builder{} // each half as many as the one before
 	for i := range 40 {

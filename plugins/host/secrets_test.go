@@ -23,8 +23,9 @@ func withSecret(t *testing.T, c Call, name, value string) Call {
 	return c
 }
 
-// What a process prints is in the worker's log, and so are errors of its calls: neither shows what a call was given, also
-// when another call of the process says it. A value that no call was given is shown.
+// What a process prints is in the worker's log, and so are errors of its calls: neither shows what
+// a call was given, also when another call of the process says it. A value that no call was given
+// is shown.
 func TestProcessesPrintNoSecret(t *testing.T) {
 	const value, other = "geheim/4711", "nobody-was-given-this"
 	b := open(t, &fleet{})
@@ -67,8 +68,8 @@ func TestProcessesWithManySecretsAreReplaced(t *testing.T) {
 	}
 }
 
-// Variables that are secrets reach the host by the names that the lease has, and no other way; any other name is refused,
-// and nothing runs.
+// Variables that are secrets reach the host by the names that the lease has, and no other way; any
+// other name is refused, and nothing runs.
 func TestSecretsOfCommandsAreTheLeases(t *testing.T) {
 	var seen []transport.Exec
 	b := open(t, &fleet{run: func(_ context.Context, _ core.Host, e transport.Exec) (transport.Exit, error) {

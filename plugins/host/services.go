@@ -27,7 +27,7 @@ import (
 type reach interface {
 	Run(ctx context.Context, h core.Host, e transport.Exec) (transport.Exit, error)
 	Put(ctx context.Context, h core.Host, put transport.Put, data io.Reader) (transport.Written, error)
-	Get(ctx context.Context, h core.Host, path string, maxSize int64, w io.Writer) (transport.FileInfo, error)
+	Get(ctx context.Context, h core.Host, path string, as core.Become, maxSize int64, w io.Writer) (transport.FileInfo, error)
 	Dial(ctx context.Context, h core.Host, address string) (net.Conn, error)
 	Probe(ctx context.Context, h core.Host) error
 	Ready(ctx context.Context, h core.Host) error

@@ -143,7 +143,8 @@ func TestFaultS17ALeaseIsGoodWithinItsProcessOnly(t *testing.T) {
 	wg.Wait()
 }
 
-// A plugin that opens streams without end costs the worker a bounded number of them, and its own call only.
+// A plugin that opens streams without end costs the worker a bounded number of them, and its own
+// call only.
 func TestOperationsOfALeaseAreBounded(t *testing.T) {
 	s := &services{leases: map[string]*lease{}}
 	enter := func(l *lease) (func(), error) {
@@ -310,6 +311,9 @@ func TestArtifactsStayInTheirFolder(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "secret"), filepath.Join(files, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(os.Mkdir(filepath.Join(files, "linked"), 0o755), os.Symlink(filepath.Join(dir, "secret"), filepath.Join(files, "linked", "x"))); err != nil {
+		t.Fatal(err)
+	}
 	if err := syscall.Mkfifo(filepath.Join(files, "fifo"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -334,6 +338,18 @@ func TestArtifactsStayInTheirFolder(t *testing.T) {
 			t.Errorf("get %s: %s %q, expected %s", row.name, code, text, row.code)
 		}
 	}
+	for _, row := range []struct{ name, code, text string }{
+		{"sub/", "OK", `{"name":"a.txt","size":8,"mode":420,"sha256":"`},
+		{"../", "PermissionDenied", ""},
+		{"/etc/", "PermissionDenied", ""},
+		{"./", "InvalidArgument", "not a regular file"},
+		{"linked/", "PermissionDenied", ""}, // a link in it leads outside
+		{"none/", "NotFound", ""},
+	} {
+		if code, text := b.op(t, c, labParams{Op: "get", Text: row.name}); code != row.code || !strings.Contains(text, row.text) {
+			t.Errorf("list %s: %s %q, expected %s", row.name, code, text, row.code)
+		}
+	}
 	if code, text := b.op(t, c, labParams{Op: "put", Path: "/x", Text: "sub/a.txt"}); code != "OK" || text != "8" || put != "artifact" {
 		t.Errorf("put of an artifact: %s %s, the host got %q", code, text, put)
 	}
@@ -342,8 +358,9 @@ func TestArtifactsStayInTheirFolder(t *testing.T) {
 	}
 }
 
-// Who may commit names files below the folder of a playbook, which may be a clone with git's own folder, and hold what
-// belongs to the worker. Without Withheld, and by another name than .git, the same files are sent.
+// Who may commit names files below the folder of a playbook, which may be a clone with git's own
+// folder, and hold what belongs to the worker. Without Withheld, and by another name than .git, the
+// same files are sent.
 func TestFaultS1WhatIsTheWorkersOwnIsNotSent(t *testing.T) {
 	files := filepath.Join(t.TempDir(), "ops")
 	for _, name := range []string{"data/admin.token", ".git/config", "git/config", "worker.age", "plain"} {
@@ -421,7 +438,8 @@ func TestSavedFilesStayInTheirFolder(t *testing.T) {
 	}
 }
 
-// A fetched file may be a key: nobody else reads it, and a file named like the part of another one keeps its content.
+// A fetched file may be a key: nobody else reads it, and a file named like the part of another one
+// keeps its content.
 func TestSavedFilesAreTheUsersOnly(t *testing.T) {
 	c := call("op", labParams{})
 	c.Fetch = filepath.Join(t.TempDir(), "fetched")
@@ -462,8 +480,8 @@ func TestCallThatMayNotBegin(t *testing.T) {
 	}
 }
 
-// A step was admitted, and then its host was long in coming: it is asked about again once the host is connected, before anything is
-// sent to it. Red with the question in last taken out.
+// A step was admitted, and then its host was long in coming: it is asked about again once the host
+// is connected, before anything is sent to it. Red with the question in last taken out.
 func TestFaultR7TheWindowIsAskedWhenTheHostIsReady(t *testing.T) {
 	for _, shut := range []bool{false, true} {
 		var did []string
@@ -538,7 +556,8 @@ func TestJobCallbacks(t *testing.T) {
 	}
 }
 
-// Red with the questions to Live in Supervisor.run, enter, host and MayStart taken out, each for its line.
+// Red with the questions to Live in Supervisor.run, enter, host and MayStart taken out, each for
+// its line.
 func TestFaultR1NothingBeginsOnALeaseThatIsOver(t *testing.T) {
 	var ran atomic.Int64
 	b := open(t, &fleet{run: func(context.Context, core.Host, transport.Exec) (transport.Exit, error) {

@@ -2,7 +2,8 @@ package host
 
 import "testing"
 
-// The caller learns which failures may come of another version: red with Misfit left out of receive.
+// The caller learns which failures may come of another version: red with Misfit left out of
+// receive.
 func TestFaultP5RefusedParamsAreToldApart(t *testing.T) {
 	b := open(t, &fleet{})
 	for text, refused := range map[string]bool{"params": true, "": false} {

@@ -124,7 +124,8 @@ func (s *Supervisor) load() error {
 	return errors.Join(errs...)
 }
 
-// replace has calls that begin from now on go to a new version of a plugin. Those that run end in the processes of the former one.
+// replace has calls that begin from now on go to a new version of a plugin. Those that run end in
+// the processes of the former one.
 func (s *Supervisor) replace(src *origin, p Plugin) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,8 +229,8 @@ func (s *Supervisor) endLocked(p *pool) {
 	})
 }
 
-// allow gives plugins what the operator lets them have. One that asks for more is refused, rather than started to
-// fail in the middle of a run.
+// allow gives plugins what the operator lets them have. One that asks for more is refused, rather
+// than started to fail in the middle of a run.
 func allow(found []Plugin, cfg Config) error {
 	var errs []error
 	known := map[string]bool{}
@@ -262,7 +263,8 @@ func permit(p *Plugin, cfg Config) error {
 	return nil
 }
 
-// loadBuiltins checks the built-ins; one that brings no manifest is asked.
+// loadBuiltins completes the built-ins; one that brings no manifest is asked. A manifest that it
+// brings is not validated at each start: a test of the program that has it does that.
 func loadBuiltins(given []Plugin, l launch) ([]Plugin, error) {
 	var out []Plugin
 	var errs []error
@@ -271,7 +273,7 @@ func loadBuiltins(given []Plugin, l launch) ([]Plugin, error) {
 			errs = append(errs, fmt.Errorf("%w: plugin %s: program %q: expected an absolute path", core.ErrInvalid, p.Name, p.Argv))
 			continue
 		}
-		err := p.Manifest.Validate()
+		var err error
 		if len(p.Manifest.Types) == 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 			p.Manifest, err = l.describe(ctx, p)
@@ -374,7 +376,7 @@ func (n nowhere) Put(_ context.Context, h core.Host, _ transport.Put, _ io.Reade
 	return transport.Written{}, n.err(h)
 }
 
-func (n nowhere) Get(_ context.Context, h core.Host, _ string, _ int64, _ io.Writer) (transport.FileInfo, error) {
+func (n nowhere) Get(_ context.Context, h core.Host, _ string, _ core.Become, _ int64, _ io.Writer) (transport.FileInfo, error) {
 	return transport.FileInfo{}, n.err(h)
 }
 

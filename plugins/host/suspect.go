@@ -23,9 +23,9 @@ type deathError struct{ error }
 
 func (e *deathError) Unwrap() error { return e.error }
 
-// attempts calls the job type until the end is the call's own. A process that dies takes all its calls along, and
-// nobody knows which of them killed it: those that may be repeated are called again, each alone in a process, until one
-// kills its process again.
+// attempts calls the job type until the end is the call's own. A process that dies takes all its
+// calls along, and nobody knows which of them killed it: those that may be repeated are called
+// again, each alone in a process, until one kills its process again.
 func (s *Supervisor) attempts(ctx context.Context, t jobType, c *Call) (Outcome, error) {
 	touched := false
 	repeatable := t.Idempotent || t.OnLost == "retry"
@@ -61,7 +61,8 @@ type try struct {
 	saved   *State // of its last checkpoint
 }
 
-// blame says what the death of q means for a call of it. It is asked before the call gives its slot back.
+// blame says what the death of q means for a call of it. It is asked before the call gives its slot
+// back.
 func (p *pool) blame(q *process, c *Call) (victim bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +108,8 @@ func (p *pool) worked(c *Call) {
 	delete(p.poison, c.deadly())
 }
 
-// diedLocked counts a death, how it came about is in p.last. One that follows calls which ended well is a host's and not the plugin's: it holds nobody back.
+// diedLocked counts a death, how it came about is in p.last. One that follows calls which ended
+// well is a host's and not the plugin's: it holds nobody back.
 func (p *pool) diedLocked() {
 	p.deaths++
 	if !p.healthy {
@@ -121,7 +123,8 @@ func (p *pool) diedLocked() {
 	p.healthy = false
 }
 
-// once calls the job type in a process that has room for it. again is for a call that has touched its host.
+// once calls the job type in a process that has room for it. again is for a call that has touched
+// its host.
 func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) try {
 	pool := t.pool
 	p, err := pool.acquire(ctx, c)

@@ -12,8 +12,9 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// crowd is a reach that holds the first look at each of n hosts: at the deadly one until all of them were looked at, at the
-// others until their call ends, so that none goes on before the death. It counts changes.
+// crowd is a reach that holds the first look at each of n hosts: at the deadly one until all of
+// them were looked at, at the others until their call ends, so that none goes on before the death.
+// It counts changes.
 type crowd struct {
 	fleet
 	n int
@@ -72,8 +73,8 @@ func (c *crowd) play(t *testing.T, b *bench, p labParams) (outs []Outcome, errs 
 	return outs, errs
 }
 
-// One host of forty kills the process: the others are called again, each alone until it is known whose fault it was, and
-// end well, once. Red with blame answering false.
+// One host of forty kills the process: the others are called again, each alone until it is known
+// whose fault it was, and end well, once. Red with blame answering false.
 func TestFaultW11OneHostKillsTheProcessOfForty(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(40, "h17")

@@ -26,7 +26,8 @@ import (
 // The traps of reference/plugins.md. Each test also shows that a bystander, another
 // plugin with a call under way, is unharmed.
 
-// bystander runs a call in a plugin of its own until the test ends, and then wants it to have gone well.
+// bystander runs a call in a plugin of its own until the test ends, and then wants it to have gone
+// well.
 func bystander(t *testing.T, b *bench) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -208,8 +209,8 @@ func TestTrapEnvironmentIsInherited(t *testing.T) { // trap 6
 	if first != got["group"] {
 		t.Errorf("process %v is in group %v, expected one of its own", first, got["group"])
 	}
-	// A session of its own: no /dev/tty of the operator's, and no joining of another plugin's group, which
-	// is what its host services let in.
+	// A session of its own: no /dev/tty of the operator's, and no joining of another plugin's group,
+	// which is what its host services let in.
 	if first != got["session"] {
 		t.Errorf("process %v is in session %v, expected one of its own", first, got["session"])
 	}
@@ -443,8 +444,9 @@ func TestTrapPluginListensElsewhere(t *testing.T) {
 	}
 }
 
-// A plugin that answers the handshake with a link to another socket of the worker's user has the worker talk to that, with
-// all that a call carries. Red with the address taken as it is: the victim is connected to.
+// A plugin that answers the handshake with a link to another socket of the worker's user has the
+// worker talk to that, with all that a call carries. Red with the address taken as it is: the
+// victim is connected to.
 func TestFaultS14HandshakeSocketIsNoLink(t *testing.T) {
 	victim, err := net.Listen("unix", filepath.Join(t.TempDir(), "victim"))
 	if err != nil {

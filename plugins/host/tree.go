@@ -17,12 +17,12 @@ import (
 
 const maxTreeFiles = 50_000
 
-// Tree is the hash of all files of a plugin's folder, their names and whether they can be run: a hash of the
-// program alone would miss the modules of a script.
+// Tree is the hash of all files of a plugin's folder, their names and whether they can be run: a
+// hash of the program alone would miss the modules of a script.
 func Tree(dir string) (string, error) { return hashTree(dir, "") }
 
-// hashTree returns the hash of a folder's files. With a folder into, which is empty, it writes the bytes that it hashes
-// there, so that the copy has that hash whatever happens in dir meanwhile.
+// hashTree returns the hash of a folder's files. With a folder into, which is empty, it writes the
+// bytes that it hashes there, so that the copy has that hash whatever happens in dir meanwhile.
 func hashTree(dir, into string) (string, error) {
 	sum := sha256.New()
 	n := 0
@@ -118,8 +118,9 @@ func (p *Plugin) sameTree(got string) error {
 		core.ErrInvalid, p.Dir, short(p.Tree), short(got))
 }
 
-// private returns the plugin as it is started: with a Tree, from a copy of its folder in root. Its files on disk must
-// still be those that were loaded; a file that is exchanged after that check is not run.
+// private returns the plugin as it is started: with a Tree, from a copy of its folder in root. Its
+// files on disk must still be those that were loaded; a file that is exchanged after that check is
+// not run.
 func (p *Plugin) private(root *folder) (*Plugin, error) {
 	if p.Tree == "" {
 		return p, nil

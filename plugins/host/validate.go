@@ -21,8 +21,9 @@ type ParamProblem struct {
 	Warning bool
 }
 
-// Validator asks job types about params before a run. It starts one process of each plugin at the first question to it.
-// After a plugin has failed once it asks that plugin nothing more. Not for concurrent use.
+// Validator asks job types about params before a run. It starts one process of each plugin at the
+// first question to it. After a plugin has failed once it asks that plugin nothing more. Not for
+// concurrent use.
 type Validator struct {
 	s      *Supervisor
 	root   *folder
@@ -36,7 +37,8 @@ func (s *Supervisor) Validator() *Validator {
 	return &Validator{s: s, root: &folder{parent: s.root.parent}, within: startTimeout, asked: map[string]*process{}}
 }
 
-// Validate returns the problems of params. The error names the plugin that gave no answer; it comes once per plugin.
+// Validate returns the problems of params. The error names the plugin that gave no answer; it comes
+// once per plugin.
 func (v *Validator) Validate(ctx context.Context, jobType string, params json.RawMessage) ([]ParamProblem, error) {
 	t, err := v.s.use(ctx, jobType)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// A plugin's Validate is asked, in one process; one that hangs or dies there costs its bound once, is named, and leaves no
-// process. Red with the bound on the answer taken out: "hang" does not return.
+// A plugin's Validate is asked, in one process; one that hangs or dies there costs its bound once,
+// is named, and leaves no process. Red with the bound on the answer taken out: "hang" does not
+// return.
 func TestFaultP8APluginIsAskedAboutParams(t *testing.T) {
 	raw := func(op string) json.RawMessage { return json.RawMessage(`{"op":"` + op + `"}`) }
 	for _, tc := range []struct{ name, want string }{

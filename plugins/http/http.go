@@ -88,17 +88,20 @@ func Def(reach ...netip.Prefix) sdk.Def {
 }
 
 const description = `
-Makes one request, without proxies, and fails unless the status is one of ` + "`expect`" + ` and the body matches ` + "`body_match`" + `. To try again is the
-playbook's ` + "`retry`" + `.
+Makes one request, without proxies. It fails unless the status is one of ` + "`expect`" + ` and the body
+matches ` + "`body_match`" + `. Use the playbook's ` + "`retry`" + ` to repeat it.
 
-From the host, connections go through its SSH connection, names are resolved there, and TLS is spoken by the worker. From the worker, the
-request leaves from the plugin's own process. There it reaches no address of the worker's own network (loopback, private and link-local networks,
-those where a cloud hands out keys), by no name and no redirect, unless the operator opens one: ` + "`--plugin-allow http=10.1.2.0/24`" + ` of the worker.
+From the host, connections go through its SSH connection, names are resolved there, and the worker
+speaks TLS. From the worker, the plugin's own process sends the request. It reaches no address of
+the worker's own network: loopback, private and link-local networks, and metadata addresses of
+clouds. Names and redirects do not change that. The operator can open a network:
+` + "`--plugin-allow http=10.1.2.0/24`" + ` of the worker.
 
-In check mode only GET and HEAD from the worker are made.
+Check mode makes only GET and HEAD requests from the worker.
 `
 
-// errInner does not say which address: it is a name of the worker's network, and the reader may be none of it.
+// errInner does not say which address: it is a name of the worker's network, and the reader may be
+// none of it.
 var errInner = errors.New("its address lies in the worker's own network, which playbooks may not reach from the worker\n" +
 	"hint: ask from the host (from: host), or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
 

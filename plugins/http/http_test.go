@@ -132,8 +132,9 @@ func TestCheckModeOnlyLooks(t *testing.T) {
 	}
 }
 
-// A playbook does not reach the worker's own network: by an address, an address in another form, a name or a redirect.
-// Each of the requests arrives where the operator opened the network, and from the host.
+// A playbook does not reach the worker's own network: by an address, an address in another form, a
+// name or a redirect. Each of the requests arrives where the operator opened the network, and from
+// the host.
 func TestFaultS11WorkersNetworkIsKept(t *testing.T) {
 	asked := 0
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))

@@ -16,8 +16,8 @@ import (
 type Params struct {
 	Timeout     sdk.Duration `json:"timeout,omitempty" turnus:"default=10m" jsonschema:"until the host is back and its test passes"`
 	Delay       sdk.Duration `json:"delay,omitempty" turnus:"default=0s" jsonschema:"wait before the reboot"`
-	Message     string       `json:"message,omitempty" turnus:"default=Reboot by Turnus,max=200" jsonschema:"told to users that are logged in"`
-	Command     string       `json:"command,omitempty" jsonschema:"what reboots the host, if not shutdown or reboot; it must return at once"`
+	Message     string       `json:"message,omitempty" turnus:"default=Reboot by Turnus,max=200" jsonschema:"message to logged-in users"`
+	Command     string       `json:"command,omitempty" jsonschema:"what reboots the host, if not shutdown or reboot; it must return immediately"`
 	TestCommand string       `json:"test_command,omitempty" jsonschema:"must exit with 0 before the host counts as back"`
 	Interval    sdk.Duration `json:"interval,omitempty" turnus:"default=2s" jsonschema:"between the first attempts to connect; it grows to eight times as much"`
 }
@@ -58,13 +58,16 @@ func Def() sdk.Def {
 }
 
 const description = `
-Reboots the host and waits for it. The host counts as back when a fresh, authenticated connection finds another boot id
-(/proc/sys/kernel/random/boot_id) than before, and ` + "`test_command`" + ` exits with 0: a host that answers may not have gone down yet.
-Every attempt is a whole connection, with growing pauses, for servers ban sources that connect without authenticating.
+Reboots the host and waits for it. The host is back when a new, authenticated connection finds
+another boot id (/proc/sys/kernel/random/boot_id), and ` + "`test_command`" + ` exits with 0. An answer alone
+is no proof, because the host may not have gone down yet. Every attempt is a whole connection, with
+growing pauses, because servers ban sources that connect without authenticating.
 
-When the worker dies meanwhile, the next one finds the old boot id in the saved state and goes on by looking; it never
-reboots a host that has already done so. Right before the reboot it asks once more whether the host's service window is open and
-long enough for ` + "`timeout`" + ` (or for what is left of the step's ` + "`needs`" + `, if that is less); if not, the job waits for the next window. A host that does not come back fails the step (it spends the run's budget).
+If the worker dies meanwhile, the next one finds the old boot id in the saved state and continues
+to poll. It never reboots a host that has already rebooted. Immediately before the reboot it checks
+again that the host's maintenance window is open. The window must be long enough for ` + "`timeout`" + `, or
+for the remaining part of the step's ` + "`needs`" + ` if that is less. Otherwise the job waits for the next
+window. A host that does not come back fails the step and counts in the run's failure threshold.
 `
 
 func run(ctx context.Context, r *runOf) error {

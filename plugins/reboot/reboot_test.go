@@ -180,7 +180,8 @@ func TestCancelWhileWaiting(t *testing.T) {
 	}
 }
 
-// A window that closes, or a freeze that is added, while the step gets ready holds the reboot itself.
+// A window that closes, or a freeze that is added, while the step gets ready holds the reboot
+// itself.
 func TestWindowHoldsTheReboot(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

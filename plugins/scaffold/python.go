@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// pythonWire is the messages of the wire for Python's protobuf, as protoc writes them: the file's descriptor, and
-// two calls that make classes of it.
+// pythonWire is the messages of the wire for Python's protobuf, as protoc writes them: the file's
+// descriptor, and two calls that make classes of it.
 func pythonWire() ([]byte, error) {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(wire.File_plugin_proto))
 	if err != nil {

@@ -61,7 +61,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A python3 without the libraries, as a version manager puts before the system's, is named with what it lacks.
+// A python3 without the libraries, as a version manager puts before the system's, is named with
+// what it lacks.
 func TestPythonWithoutItsLibrariesSaysSo(t *testing.T) {
 	python, dir := testparts.Need(t, "python3", "python3"), filepath.Join(t.TempDir(), "motd")
 	if _, err := New(Options{Name: "motd", Lang: "python", Dir: dir}); err != nil {
@@ -75,7 +76,8 @@ func TestPythonWithoutItsLibrariesSaysSo(t *testing.T) {
 	}
 }
 
-// What a Python plugin says of its end is cut between words: a worker takes a secret out by the whole of it.
+// What a Python plugin says of its end is cut between words: a worker takes a secret out by the
+// whole of it.
 func TestFaultS6PythonDoesNotCutSecretsThrough(t *testing.T) {
 	python, dir := testparts.Need(t, "python3", "python3"), filepath.Join(t.TempDir(), "motd")
 	if _, err := New(Options{Name: "motd", Lang: "python", Dir: dir}); err != nil {

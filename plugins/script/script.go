@@ -62,8 +62,8 @@ func Def() sdk.Def {
 }
 
 const description = `
-Uploads the script to a file that only the connecting user may read (mode 0700), runs it, and removes it, however it ended.
-Its name is random and is of no meaning to the script.
+Uploads the script to a file that only the connecting user can read (mode 0700), runs it, and
+removes it after any end. The file has a random name.
 
 Guards, environment, secrets, outputs and repetition are those of ` + "`command`" + `.
 `

@@ -9,7 +9,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// A try that fails just when the waiting ends says nothing: a cancelled job is not one whose host is away.
+// A try that fails just when the waiting ends says nothing: a cancelled job is not one whose host
+// is away.
 func TestPollEndsForTheReasonOfItsContext(t *testing.T) {
 	away := errors.New("host is away")
 	ctx, cancel := context.WithCancelCause(t.Context())

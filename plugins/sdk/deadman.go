@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// DeadMan is a device's own way back: armed before a change that may cut the device off, and disarmed by [DeadMan.Confirm]
-// when the change is proven over a fresh connection. Without that the device reverts by itself, with nobody's help: not
-// the connection's, not the worker's, not the plugin's.
+// DeadMan is a device's own way back: armed before a change that may cut the device off, and
+// disarmed by [DeadMan.Confirm] when the change is proven over a fresh connection. Without that the
+// device reverts by itself, with nobody's help: not the connection's, not the worker's, not the
+// plugin's.
 //
 //	dead := sdk.DeadMan{Folder: "/var/lib/turnus/uplink", ID: "change-" + r.Key[:12], Key: r.Key, Job: r.Job,
 //		Name: "uplink", Within: time.Minute, Revert: "uplink-tool load old.conf"}
@@ -22,10 +23,11 @@ import (
 //	r.Host().Probe(ctx, 10*time.Second)                    // prove over a fresh connection
 //	dead.Confirm(ctx, r.Host())                            // commit; else it reverts by itself
 //
-// It needs a POSIX shell with /proc, sleep, mv, ln and readlink, as busybox has them. What decides is one rename on the
-// device, of the file armed: to confirmed, by Confirm, or to reverting, by the timer. One of them wins, and
-// the other learns that it did not. The timer counts on the clock of /proc/uptime, which nobody sets; it runs under
-// systemd where that is there, and otherwise detached, in a session and an environment of its own.
+// It needs a POSIX shell with /proc, sleep, mv, ln and readlink, as busybox has them. What decides
+// is one rename on the device, of the file armed: to confirmed, by Confirm, or to reverting, by the
+// timer. One of them wins, and the other learns that it did not. The timer counts on the clock of
+// /proc/uptime, which nobody sets; it runs under systemd where that is there, and otherwise
+// detached, in a session and an environment of its own.
 //
 // It does not outlive a reboot. A change that does must bring its own way back for that: make it
 // permanent only after Confirm.
@@ -36,8 +38,8 @@ type DeadMan struct {
 	Job    string        // told to others that find it in their way
 	Name   string        // the systemd unit is turnus-NAME-ID
 	Within time.Duration // after which the device reverts; whole seconds, rounded up
-	// Revert is what brings the device back, as lines of sh that run in Folder/ID. They are repeated each second
-	// while they fail, up to ten minutes.
+	// Revert is what brings the device back, as lines of sh that run in Folder/ID. They are repeated
+	// each second while they fail, up to ten minutes.
 	Revert string
 }
 
@@ -82,9 +84,10 @@ func (d DeadMan) Validate() error {
 	return nil
 }
 
-// Arm stages and arms in one round trip: the lines of stage run in Folder/ID, and may write there what Revert needs; then the
-// timer starts. Where they fail, or another arming is under way in Folder, nothing is left armed and the error is a [Failure]
-// without effects. stdin, if not nil, is what stage reads.
+// Arm stages and arms in one round trip: the lines of stage run in Folder/ID, and may write there
+// what Revert needs; then the timer starts. Where they fail, or another arming is under way in
+// Folder, nothing is left armed and the error is a [Failure] without effects. stdin, if not nil, is
+// what stage reads.
 func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader) error {
 	script := d.Take() + "e=$( (cd \"$ID\" && {\n" + stage + "\n}) 2>&1 ) || giveup \"staging: $(echo \"$e\" | tail -n 3 | tr '\\n' ' ')\"\n" + d.Start()
 	a, err := d.ask(ctx, h, Command{Run: script, Stdin: stdin})
@@ -102,8 +105,9 @@ func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader
 	return nil
 }
 
-// Apply runs lines in Folder/ID, if the timer surely runs and has more than half of its time left; otherwise the error is
-// a [Failure] without effects. What cuts the connection gives no answer: that error says nothing, a fresh connection does.
+// Apply runs lines in Folder/ID, if the timer surely runs and has more than half of its time left;
+// otherwise the error is a [Failure] without effects. What cuts the connection gives no answer:
+// that error says nothing, a fresh connection does.
 func (d DeadMan) Apply(ctx context.Context, h *Host, lines string) error {
 	a, err := d.ask(ctx, h, Command{Run: d.Held() + lines + "\n"})
 	if a.Has("refused") {
@@ -112,20 +116,22 @@ func (d DeadMan) Apply(ctx context.Context, h *Host, lines string) error {
 	return err
 }
 
-// Confirm disarms, over a fresh connection, and says how it stands then: StateConfirmed, unless the timer was first.
-// Asking twice is the same as once.
+// Confirm disarms, over a fresh connection, and says how it stands then: StateConfirmed, unless the
+// timer was first. Asking twice is the same as once.
 func (d DeadMan) Confirm(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Disarm() + d.Release() + d.State(), Fresh: true})
 	return deadManState(a, d.ID), err
 }
 
-// Rollback asks the timer's own program to revert now, and says how it stands then: StateReverted, unless it was confirmed before.
+// Rollback asks the timer's own program to revert now, and says how it stands then: StateReverted,
+// unless it was confirmed before.
 func (d DeadMan) Rollback(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Back() + d.State()})
 	return deadManState(a, d.ID), err
 }
 
-// Look says what is under way in Folder, whoever armed it, or how this arming ended. It changes nothing.
+// Look says what is under way in Folder, whoever armed it, or how this arming ended. It changes
+// nothing.
 func (d DeadMan) Look(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Other() + "[ -L \"$D/lock\" ] || {\n" + d.State() + "}\n", ReadOnly: true})
 	id := d.ID

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// What a dead man's switch does on the device, as lines of sh for job types that put their own between them, to save
-// round trips. All come after [DeadMan.Prelude]. They speak in lines of a word and its value. An arming has a folder
-// of its own, Folder/ID:
+// What a dead man's switch does on the device, as lines of sh for job types that put their own
+// between them, to save round trips. All come after [DeadMan.Prelude]. They speak in lines of a
+// word and its value. An arming has a folder of its own, Folder/ID:
 //
 //	guard deadline boot   the timer's program, its end on the clock of /proc/uptime, and the boot that it is of
 //	key job               whose it is
@@ -16,10 +16,11 @@ import (
 //	reverted              it is done
 //	ticking failed        process id of the timer that runs, and what reverting said last
 //
-// lock, beside the folders, is a link to the one that is under way: made by ln, which is atomic, and taken away by whoever decided.
+// lock, beside the folders, is a link to the one that is under way: made by ln, which is atomic,
+// and taken away by whoever decided.
 
-// Prelude sets D, ID, KEY, JOB, WAIT and UNIT, and makes the functions now (sets up, the device's uptime in seconds),
-// boot (its boot id) and state (how the arming in a folder stands).
+// Prelude sets D, ID, KEY, JOB, WAIT and UNIT, and makes the functions now (sets up, the device's
+// uptime in seconds), boot (its boot id) and state (how the arming in a folder stands).
 func (d DeadMan) Prelude() string {
 	var b strings.Builder
 	for _, v := range []struct{ name, value string }{
@@ -41,9 +42,10 @@ state() {
 }
 `
 
-// Take makes the arming's folder, enters Folder and takes the lock, from the dead too; the time begins. Where another is
-// under way it says "busy ID", "job …", "deadline …", "uptime …", and the script ends. Afterwards giveup REASON
-// undoes it all, says "refused REASON" and ends the script. What reads standard input comes after it.
+// Take makes the arming's folder, enters Folder and takes the lock, from the dead too; the time
+// begins. Where another is under way it says "busy ID", "job …", "deadline …", "uptime …", and the
+// script ends. Afterwards giveup REASON undoes it all, says "refused REASON" and ends the script.
+// What reads standard input comes after it.
 func (d DeadMan) Take() string { return takeScript }
 
 const takeScript = `safe() { # who else may write to the folder, or put another in its place, chooses what the timer runs
@@ -91,8 +93,9 @@ func (d DeadMan) Start() string {
 	return "cat >\"$ID/guard\" <<'" + guardEnd + "'\n" + guardHead + "back() {\n" + strings.TrimRight(d.Revert, "\n") + "\n}\n" + guardTail + guardEnd + "\n" + startScript
 }
 
-// The timer's program needs nothing but sh, sleep, mv and what reverts; not the connection, not the worker. A clean
-// environment keeps it out of reach when the worker ends what it started. "guard now" reverts at once.
+// The timer's program needs nothing but sh, sleep, mv and what reverts; not the connection, not the
+// worker. A clean environment keeps it out of reach when the worker ends what it started. "guard
+// now" reverts at once.
 const (
 	guardHead = `#!/bin/sh
 # Turnus: takes a change back unless it is confirmed in time.
@@ -133,8 +136,8 @@ echo armed
 `
 )
 
-// Held enters the arming's folder, and ends the script with "refused …" unless the timer surely runs and has more
-// than half of its time left. What changes the device comes after it.
+// Held enters the arming's folder, and ends the script with "refused …" unless the timer surely
+// runs and has more than half of its time left. What changes the device comes after it.
 func (d DeadMan) Held() string { return heldScript }
 
 const heldScript = `cd "$D/$ID" || exit 65
@@ -143,8 +146,9 @@ now; read -r deadline <deadline
 [ $((deadline - up)) -gt $((WAIT / 2)) ] || { echo "refused too little time is left until the device reverts"; exit 0; }
 `
 
-// Disarm confirms, by the one rename that the timer cannot win too, and enters the arming's folder. Where the timer was first
-// it says how it stands, "state …", and the script ends. What makes the change permanent comes after it, and then Release.
+// Disarm confirms, by the one rename that the timer cannot win too, and enters the arming's folder.
+// Where the timer was first it says how it stands, "state …", and the script ends. What makes the
+// change permanent comes after it, and then Release.
 func (d DeadMan) Disarm() string { return disarmScript }
 
 const disarmScript = `cd "$D/$ID" || { echo "state gone"; exit 0; }
@@ -165,7 +169,8 @@ func (d DeadMan) Back() string { return backScript }
 const backScript = `[ ! -e "$D/$ID/guard" ] || /bin/sh "$D/$ID/guard" now
 `
 
-// State says how the arming stands: "state …", "deadline …", "uptime …", and "stale" when the device was booted since.
+// State says how the arming stands: "state …", "deadline …", "uptime …", and "stale" when the
+// device was booted since.
 func (d DeadMan) State() string { return stateScript }
 
 const stateScript = `state "$D/$ID"
@@ -176,8 +181,9 @@ if [ -r "$D/$ID/deadline" ]; then
 fi
 `
 
-// Other says what is under way in Folder: "lock ID", and of that "state …", "key …", "job …", "deadline …", "boot …", "uptime …", and
-// "stale" when the device was booted since; nothing where nothing is. It changes nothing.
+// Other says what is under way in Folder: "lock ID", and of that "state …", "key …", "job …",
+// "deadline …", "boot …", "uptime …", and "stale" when the device was booted since; nothing where
+// nothing is. It changes nothing.
 func (d DeadMan) Other() string { return otherScript }
 
 const otherScript = `if [ -L "$D/lock" ]; then

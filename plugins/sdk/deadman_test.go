@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,21 +112,19 @@ func (s *switched) lives(want string) {
 
 func (s *switched) file(name string) string { return filepath.Join(s.dead.Folder, s.dead.ID, name) }
 
-// kill ends the timers, and tells how many there were.
+// kill ends the timers with what they started, and tells how many there were. Each leads a session
+// and so a group of its own, whose last command may outlive the shell.
 func (s *switched) kill() (n int) {
 	files, _ := filepath.Glob(filepath.Join(s.dead.Folder, "*", "ticking"))
 	for _, f := range files {
 		raw, _ := os.ReadFile(f)
 		pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-		if err != nil {
+		if err != nil || !s.ticks(pid) {
 			continue
 		}
-		if !s.ticks(pid) {
-			continue
-		}
-		if p, err := os.FindProcess(pid); err == nil && p.Kill() == nil {
+		if syscall.Kill(-pid, syscall.SIGKILL) == nil {
 			n++
-			eventually(s.t, "the end of a timer that was killed", func() bool { return !s.ticks(pid) })
+			eventually(s.t, "the end of a timer that was killed", func() bool { return !running(pid) })
 		}
 	}
 	return n
@@ -135,6 +134,18 @@ func (s *switched) kill() (n int) {
 func (s *switched) ticks(pid int) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && strings.Contains(string(line), s.dead.Folder)
+}
+
+// running tells whether a process of the group still runs; one that nobody has waited for yet does
+// not.
+func running(group int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	return slices.ContainsFunc(stats, func(path string) bool {
+		raw, err := os.ReadFile(path)
+		_, after, found := strings.Cut(string(raw), ") ")
+		fields := strings.Fields(after) // state, parent, group
+		return err == nil && found && len(fields) > 2 && fields[2] == strconv.Itoa(group) && fields[0] != "Z"
+	})
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -185,7 +196,8 @@ func TestDeadManIsConfirmed(t *testing.T) {
 	}
 }
 
-// Nobody confirms: the device reverts by itself. The control kills the timer: the change stays for ever.
+// Nobody confirms: the device reverts by itself. The control kills the timer: the change stays for
+// ever.
 func TestDeadManReverts(t *testing.T) {
 	t.Parallel()
 	for name, alive := range map[string]bool{"by itself": true, "not without its timer (control)": false} {
@@ -347,7 +359,8 @@ func TestDeadManRefuses(t *testing.T) {
 	}
 }
 
-// Who may write to the folder chooses what the timer runs, as root: nothing is armed in a folder of others.
+// Who may write to the folder chooses what the timer runs, as root: nothing is armed in a folder of
+// others.
 func TestDeadManRefusesAFolderOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -387,7 +400,8 @@ func TestDeadManRefusesAFolderOfOthers(t *testing.T) {
 	}
 }
 
-// A device that lost power while a job took the lock from a dead one, as the new boot's first job does, is not locked for good.
+// A device that lost power while a job took the lock from a dead one, as the new boot's first job
+// does, is not locked for good.
 func TestDeadManOutlivesAPowerCutWhileTheLockIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -403,7 +417,8 @@ func TestDeadManOutlivesAPowerCutWhileTheLockIsTaken(t *testing.T) {
 	s.look(sdk.StateArmed)
 }
 
-// able ends a test that needs more than the machine has. In CI that is a failure, elsewhere a skip that says so.
+// able ends a test that needs more than the machine has. In CI that is a failure, elsewhere a skip
+// that says so.
 func able(t *testing.T, what string, err error) {
 	t.Helper()
 	switch {
@@ -415,7 +430,8 @@ func able(t *testing.T, what string, err error) {
 	}
 }
 
-// The shell of small devices: all of it, the timer too, runs under busybox, which takes the place of /bin/sh in a mount namespace.
+// The shell of small devices: all of it, the timer too, runs under busybox, which takes the place
+// of /bin/sh in a mount namespace.
 func TestDeadManUnderBusybox(t *testing.T) {
 	t.Parallel()
 	box, err := exec.LookPath("busybox")
@@ -459,7 +475,8 @@ func TestDeadManUnderBusybox(t *testing.T) {
 	}
 }
 
-// The timer's environment, session and descriptors are its own: a worker that tidies up does not take it along.
+// The timer's environment, session and descriptors are its own: a worker that tidies up does not
+// take it along.
 func TestTrapTheTimerIsOutOfReach(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t, "env", "TURNUS_EXEC=0123456789abcdef")

@@ -20,10 +20,10 @@ import (
 // Raw is a run whose params and state are JSON: that of a job type that is described by data.
 type Raw = Run[json.RawMessage, json.RawMessage]
 
-// Described declares a job type whose description is data instead of Go types, as that of a script is. Its
-// params are a JSON Schema of type, properties, items, required, additionalProperties, enum, pattern,
-// default, and the bounds of length and size; other keywords are refused. The function gets
-// params with their defaults. At most concurrency jobs share one process.
+// Described declares a job type whose description is data instead of Go types, as that of a script
+// is. Its params are a JSON Schema of type, properties, items, required, additionalProperties,
+// enum, pattern, default, and the bounds of length and size; other keywords are refused. The
+// function gets params with their defaults. At most concurrency jobs share one process.
 func Described(t Type, concurrency int, fn func(context.Context, *Raw) error) (Def, error) {
 	if !typeName.MatchString(t.Name) {
 		return Def{}, fmt.Errorf("job type %q: expected noun.verb or one word, of a-z, 0-9 and _", t.Name)
@@ -115,8 +115,8 @@ func (s *schema) take(at string, tree any) error {
 	return nil
 }
 
-// Hold suspends the job as an [ErrHeld] does, with a state: for a job type that learned of the closed window in
-// another process than its own.
+// Hold suspends the job as an [ErrHeld] does, with a state: for a job type that learned of the
+// closed window in another process than its own.
 func Hold(state json.RawMessage, reason string) error {
 	return &suspension{state: state, reason: reason, held: true}
 }
@@ -128,8 +128,9 @@ const (
 	helperState = "TURNUS_STATE_VERSION"
 )
 
-// HelperEnv lets a program that the job type starts use the host services as this job, by [Attach]. The
-// program must stay in the plugin's process group, and loses the right when the function returns.
+// HelperEnv lets a program that the job type starts use the host services as this job, by [Attach].
+// The program must stay in the plugin's process group, and loses the right when the function
+// returns.
 func (r *Run[P, S]) HelperEnv() []string {
 	return []string{
 		wire.HostSocketEnv + "=" + os.Getenv(wire.HostSocketEnv), helperLease + "=" + r.s.req.GetLease(),
@@ -137,8 +138,8 @@ func (r *Run[P, S]) HelperEnv() []string {
 	}
 }
 
-// Attach is the run of the job that started this process with [Run.HelperEnv]. It reaches hosts, secrets and
-// checkpoints; what it would report, its parent must.
+// Attach is the run of the job that started this process with [Run.HelperEnv]. It reaches hosts,
+// secrets and checkpoints; what it would report, its parent must.
 func Attach() (*Raw, error) {
 	lease := os.Getenv(helperLease)
 	if lease == "" || os.Getenv(wire.HostSocketEnv) == "" {

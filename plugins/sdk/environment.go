@@ -19,8 +19,8 @@ func (r *Run[P, S]) Environment(own map[string]string) map[string]string {
 	return env
 }
 
-// SecretEnvironment makes an environment variable of each of the step's secrets, for [Command].Secrets. One that is in own
-// too is an error.
+// SecretEnvironment makes an environment variable of each of the step's secrets, for
+// [Command].Secrets. One that is in own too is an error.
 func (r *Run[P, S]) SecretEnvironment(own map[string]string) (map[string]string, error) {
 	if len(r.Secrets) == 0 {
 		return nil, nil

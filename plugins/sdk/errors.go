@@ -169,8 +169,8 @@ var ErrHeld = errors.New("held for the service window")
 func (s *suspension) Is(target error) bool { return target == ErrHeld && s.held }
 
 // WakeOn continues the job early when the event of that name comes. The next call cannot tell
-// whether the event, the time, or the next start of a killed turnus up brought it. The name "window" is the
-// worker's own: a step that gives it fails. [ErrHeld] waits for the service window.
+// whether the event, the time, or the next start of a killed turnus up brought it. The name
+// "window" is the worker's own: a step that gives it fails. [ErrHeld] waits for the service window.
 func WakeOn(event string) SuspendOption { return func(s *suspension) { s.wakeOn = event } }
 
 // KeepLocks keeps the locks of host and HA group meanwhile.

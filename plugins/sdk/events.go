@@ -90,8 +90,8 @@ func clean(s string, limit int) string {
 // blank is what secrets, and what they are encoded to, seldom hold.
 const blank = " \t\r\n"
 
-// wholeWords is the beginning of a text that takes at most limit bytes, cut at white space: a worker
-// knows a secret by the whole of it, and would show a part.
+// wholeWords is the beginning of a text that takes at most limit bytes, cut at white space: a
+// worker knows a secret by the whole of it, and would show a part.
 func wholeWords(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -49,9 +49,9 @@ func (h *Head) Bytes() []byte { return h.kept }
 func (h *Head) Truncated() bool { return h.lost }
 
 // OutputText is the beginning of text that takes at most limit bytes as JSON, as valid UTF-8:
-// quotes, newlines and control characters take two to six bytes there. It is cut at white space only:
-// a worker would show a part of a secret, for it knows only the whole. A worker keeps 32 KiB of
-// outputs of one step, as JSON; a step that gives more fails.
+// quotes, newlines and control characters take two to six bytes there. It is cut at white space
+// only: a worker would show a part of a secret, for it knows only the whole. A worker keeps 32 KiB
+// of outputs of one step, as JSON; a step that gives more fails.
 func OutputText(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	size := 0

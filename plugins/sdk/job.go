@@ -28,8 +28,9 @@ func Plugin(name, version string) Def {
 	return Def{plugin: &identity{name: name, version: version}}
 }
 
-// Network says that the plugin's own process opens connections, instead of a host's. Workers confine plugins: one
-// that asks for the network is loaded where the operator allows it, and refused elsewhere.
+// Network says that the plugin's own process opens connections, instead of a host's. Workers
+// confine plugins: one that asks for the network is loaded where the operator allows it, and
+// refused elsewhere.
 func Network() Def { return Def{network: true} }
 
 // NoState is the state of a job type that keeps none.
@@ -52,9 +53,10 @@ var typeName = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$`)
 // defaultConcurrency suits a type that mostly waits for its host.
 const defaultConcurrency = 256
 
-// Job declares a job type. P is a struct whose fields are the step's with: (for their tags see the package's doc); S is what
-// [Run.Checkpoint] and [Suspend] save. The function may be called many times at once and must return soon after ctx
-// ends. Job panics when the declaration itself is wrong, as regexp.MustCompile does.
+// Job declares a job type. P is a struct whose fields are the step's with: (for their tags see the
+// package's doc); S is what [Run.Checkpoint] and [Suspend] save. The function may be called many
+// times at once and must return soon after ctx ends. Job panics when the declaration itself is
+// wrong, as regexp.MustCompile does.
 func Job[P, S any](name string, fn func(context.Context, *Run[P, S]) error, opts ...Option) Def {
 	if !typeName.MatchString(name) {
 		panic(fmt.Sprintf("sdk.Job(%q): expected noun.verb or one word, of a-z, 0-9 and _", name))

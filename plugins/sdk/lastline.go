@@ -2,12 +2,12 @@ package sdk
 
 import "bytes"
 
-// keptLine is how much of a line a LastLine remembers: its beginning. A line that begins somewhere within could begin
-// within a secret, and nobody would know the rest of that again.
+// keptLine is how much of a line a LastLine remembers: its beginning. A line that begins somewhere
+// within could begin within a secret, and nobody would know the rest of that again.
 const keptLine = 512
 
-// LastLine is a writer that keeps the last line it gets that is not blank: what most commands say why they failed. For one
-// goroutine at a time.
+// LastLine is a writer that keeps the last line it gets that is not blank: what most commands say
+// why they failed. For one goroutine at a time.
 type LastLine struct {
 	line []byte // that is being written
 	last []byte // the one before it that is not blank

@@ -10,21 +10,23 @@ import (
 	"time"
 )
 
-// PhasesDone is what the field given to [Run.Phases] holds when all phases are done. No phase has this name.
+// PhasesDone is what the field given to [Run.Phases] holds when all phases are done. No phase has
+// this name.
 const PhasesDone = "done"
 
-// Phase is one stage of a job type that takes long, or that may be interrupted between its stages. Its name is kept
-// in saved states: it stays the same over the versions of a plugin.
+// Phase is one stage of a job type that takes long, or that may be interrupted between its stages.
+// Its name is kept in saved states: it stays the same over the versions of a plugin.
 type Phase[P, S any] struct {
 	Name string
 	Run  func(ctx context.Context, r *Run[P, S]) error
 }
 
-// Phases runs the phases in their order, from the one that at names: a field of r.State, "" at first. Each reads and
-// changes r.State. When one returns nil, r.State, with the next one's name in it, is durable before the next begins: a
-// job whose plugin or worker died goes on in the phase that was under way, and repeats none that was done.
-// So a phase may be called twice: what cannot be undone has its intent saved before (the phase before it ends with it,
-// or [Run.Save] within), and looks first what the host has seen.
+// Phases runs the phases in their order, from the one that at names: a field of r.State, "" at
+// first. Each reads and changes r.State. When one returns nil, r.State, with the next one's name in
+// it, is durable before the next begins: a job whose plugin or worker died goes on in the phase
+// that was under way, and repeats none that was done. So a phase may be called twice: what cannot
+// be undone has its intent saved before (the phase before it ends with it, or [Run.Save] within),
+// and looks first what the host has seen.
 //
 //	type State struct{ Phase, BootID string }
 //
@@ -33,13 +35,14 @@ type Phase[P, S any] struct {
 //		sdk.Phase[Params, State]{Name: "reboot", Run: reboot},
 //		sdk.Phase[Params, State]{Name: "verify", Run: verify})
 //
-// A phase that returns [Run.Wait] or [Suspend] suspends the job with the present r.State, and the same phase is called
-// again afterwards. Between phases stands a [Run.Checkpoint]: where the window has closed the call ends there with
-// [ErrHeld], which the function returns; unless the phase said [Run.GoOn]. Any other error of a phase ends the call and
-// names the phase. After the last one the field holds [PhasesDone]; if it does already, nothing is called.
+// A phase that returns [Run.Wait] or [Suspend] suspends the job with the present r.State, and the
+// same phase is called again afterwards. Between phases stands a [Run.Checkpoint]: where the window
+// has closed the call ends there with [ErrHeld], which the function returns; unless the phase said
+// [Run.GoOn]. Any other error of a phase ends the call and names the phase. After the last one the
+// field holds [PhasesDone]; if it does already, nothing is called.
 //
-// Meanwhile [Run.Log] and [Run.Progress] carry the phase's name. Phases panics when the declaration is wrong: two phases
-// of one name, none at all, or at is no field of r.State that is saved.
+// Meanwhile [Run.Log] and [Run.Progress] carry the phase's name. Phases panics when the declaration
+// is wrong: two phases of one name, none at all, or at is no field of r.State that is saved.
 func (r *Run[P, S]) Phases(ctx context.Context, at *string, phases ...Phase[P, S]) error {
 	names := r.mustPhases(at, phases)
 	if *at == PhasesDone {
@@ -68,8 +71,8 @@ func (r *Run[P, S]) Phases(ctx context.Context, at *string, phases ...Phase[P, S
 	return nil
 }
 
-// phaseDone saves that the phase before next is done, also in a call that was told to end meanwhile: whoever goes on
-// shall not repeat it.
+// phaseDone saves that the phase before next is done, also in a call that was told to end
+// meanwhile: whoever goes on shall not repeat it.
 func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 	goOn := next == PhasesDone
 	r.s.update(func(d *done) { goOn = goOn || d.phase.goOn })
@@ -87,15 +90,16 @@ func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 	return fmt.Errorf("before phase %s: %w", next, context.Cause(ctx))
 }
 
-// lastSave bounds the checkpoint of a call that was told to end; its process is killed some seconds later.
+// lastSave bounds the checkpoint of a call that was told to end; its process is killed some seconds
+// later.
 const lastSave = 2 * time.Second
 
-// GoOn says, within a phase, that the job must go on to the next one whatever the host's service window says meanwhile:
-// a device was armed to revert by itself, say.
+// GoOn says, within a phase, that the job must go on to the next one whatever the host's service
+// window says meanwhile: a device was armed to revert by itself, say.
 func (r *Run[P, S]) GoOn() { r.s.update(func(d *done) { d.phase.goOn = true }) }
 
-// Wait is [Suspend] with the present State: return it, and the job is called again after the time, or when the event
-// comes that [WakeOn] names.
+// Wait is [Suspend] with the present State: return it, and the job is called again after the time,
+// or when the event comes that [WakeOn] names.
 func (r *Run[P, S]) Wait(after time.Duration, opts ...SuspendOption) error {
 	return Suspend(r.State, after, opts...)
 }
@@ -145,7 +149,8 @@ func (r *Run[P, S]) mustPhases(at *string, phases []Phase[P, S]) []string {
 	if at == nil {
 		panic("sdk: Phases needs a field of State that holds the phase")
 	}
-	// A field elsewhere, or one that JSON leaves out, would be lost: the first phase would be repeated for ever.
+	// A field elsewhere, or one that JSON leaves out, would be lost: the first phase would be repeated
+	// for ever.
 	was := *at
 	before, err := encodeState(r.State)
 	*at = was + "?"

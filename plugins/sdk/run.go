@@ -107,10 +107,11 @@ func (r *Run[P, S]) Skip(reason string) error {
 // Explain gives the reason that is recorded when the step succeeds.
 func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
 
-// Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs are kept when the step fails, too.
-// The name evidence is that of [Run.Evidence]. value must encode to JSON: with one that does not, or with more than
-// 1 MiB together, the step fails. A worker keeps 32 KiB of a step's outputs, evidence included, and fails a step that
-// gives more; [OutputText] cuts a text to fit.
+// Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs are kept when
+// the step fails, too. The name evidence is that of [Run.Evidence]. value must encode to JSON: with
+// one that does not, or with more than 1 MiB together, the step fails. A worker keeps 32 KiB of a
+// step's outputs, evidence included, and fails a step that gives more; [OutputText] cuts a text to
+// fit.
 func (r *Run[P, S]) Output(key string, value any) {
 	raw, err := json.Marshal(value)
 	r.s.update(func(d *done) {
@@ -126,11 +127,12 @@ func (r *Run[P, S]) Output(key string, value any) {
 	})
 }
 
-// Evidence attaches what was seen to the outcome, under a name: a fingerprint before and after, a probe's answer. It is
-// kept whether the step succeeds, fails, is rolled back or lost; not when the call suspends, is cancelled or dies: what
-// must last over that belongs in State, and is given here at the end. It is the output "evidence", an object of all
-// names; turnus logs shows it. value must encode to JSON. It counts towards the bounds of [Run.Output]: of what is
-// larger keep a reference and a hash, as [Run.SaveFile] gives them. No secrets.
+// Evidence attaches what was seen to the outcome, under a name: a fingerprint before and after, a
+// probe's answer. It is kept whether the step succeeds, fails, is rolled back or lost; not when the
+// call suspends, is cancelled or dies: what must last over that belongs in State, and is given here
+// at the end. It is the output "evidence", an object of all names; turnus logs shows it. value must
+// encode to JSON. It counts towards the bounds of [Run.Output]: of what is larger keep a reference
+// and a hash, as [Run.SaveFile] gives them. No secrets.
 func (r *Run[P, S]) Evidence(name string, value any) {
 	raw, err := json.Marshal(value)
 	r.s.update(func(d *done) {
@@ -173,8 +175,8 @@ func (r *Run[P, S]) ShowDiff(title string, before, after []byte) {
 	}}})
 }
 
-// Progress reports how far the step is, from 0 to 1, and the name of its phase. Within a phase of [Run.Phases] it
-// is how far that is, and what it does there.
+// Progress reports how far the step is, from 0 to 1, and the name of its phase. Within a phase of
+// [Run.Phases] it is how far that is, and what it does there.
 func (r *Run[P, S]) Progress(part float64, phase string) {
 	part = min(max(part, 0), 1)
 	r.s.update(func(d *done) { part, phase = d.phase.progress(part, phase) })
@@ -220,9 +222,9 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 
 // MayStart asks, right before what cannot be undone (a reboot, a flash), whether the host's service
 // window is still open, approved, and long enough for need: all that follows, rollback included.
-// need 0 is what is left of the step's needs:. When it is not, the error is an [ErrHeld] that says why, and
-// that the function returns; save what is to be found again before. A rollback does not ask.
-// Outside of windows, as in a run without any, it is always nil.
+// need 0 is what is left of the step's needs:. When it is not, the error is an [ErrHeld] that says
+// why, and that the function returns; save what is to be found again before. A rollback does not
+// ask. Outside of windows, as in a run without any, it is always nil.
 func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	resp, err := r.s.jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
 	if wirerpc.CodeOf(err) == wirerpc.CodeUnimplemented { // a worker from before windows gates nothing
@@ -239,9 +241,10 @@ func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	return held
 }
 
-// Secret is the value of a secret that the step lists in the playbook; name is the one that it has there, as [Run].Secrets
-// has them. Others are refused. The worker takes the value out of all that this job reports, and refuses a State that
-// holds it. To hand it to a command of the host use [Command].Secrets, which needs no value here.
+// Secret is the value of a secret that the step lists in the playbook; name is the one that it has
+// there, as [Run].Secrets has them. Others are refused. The worker takes the value out of all that
+// this job reports, and refuses a State that holds it. To hand it to a command of the host use
+// [Command].Secrets, which needs no value here.
 func (r *Run[P, S]) Secret(ctx context.Context, name string) (string, error) {
 	resp, err := r.s.jobs.Secret(r.s.withLease(ctx), &wire.SecretRequest{Name: name})
 	if err != nil {

@@ -58,7 +58,8 @@ func newSchema[T any]() (*schema, error) {
 	return s, nil
 }
 
-// unfit finds the first field that no playbook can give, and why. jsonschema would tell the type, and no field.
+// unfit finds the first field that no playbook can give, and why. jsonschema would tell the type,
+// and no field.
 func unfit(at string, t reflect.Type, around []reflect.Type) (string, string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -43,8 +43,9 @@ func Serve(defs ...Def) {
 	}
 }
 
-// pluginGC is how much garbage there is before it is collected, in percent of what lives: little lives in a plugin, and
-// each job leaves garbage. At Go's 100 a sixth of a plugin's CPU time collects it.
+// pluginGC is how much garbage there is before it is collected, in percent of what lives: little
+// lives in a plugin, and each job leaves garbage. At Go's 100 a sixth of a plugin's CPU time
+// collects it.
 const pluginGC = 300
 
 // serve shakes hands with the worker, as go-plugin has it, and serves until the worker ends it.

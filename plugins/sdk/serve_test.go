@@ -110,7 +110,8 @@ func hostSocket(t *testing.T) string {
 	return path
 }
 
-// start runs the plugin by hand, and returns a client of the address in its handshake, and the rest of its standard output.
+// start runs the plugin by hand, and returns a client of the address in its handshake, and the rest
+// of its standard output.
 func start(t *testing.T, mode string, env ...string) (cmd *exec.Cmd, plugin *wirerpc.Client, rest io.Reader) {
 	t.Helper()
 	cmd = command(t, mode)

@@ -15,7 +15,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// maxOutputs bounds the outputs and evidence of one call, in bytes of JSON. What a worker keeps of them is less.
+// maxOutputs bounds the outputs and evidence of one call, in bytes of JSON. What a worker keeps of
+// them is less.
 const maxOutputs = 1 << 20
 
 // session is one call of Run on the wire, without the author's types.
@@ -53,7 +54,8 @@ func (s *session) withLease(ctx context.Context) context.Context {
 	return wirerpc.WithLease(ctx, s.req.GetLease())
 }
 
-// release ends a stream whatever is left of it, so that the connection gets back what it holds for it.
+// release ends a stream whatever is left of it, so that the connection gets back what it holds for
+// it.
 func release(cancel context.CancelFunc, end func() error) {
 	cancel() // else end waits for an answer
 	_ = end()

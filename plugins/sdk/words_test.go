@@ -79,7 +79,8 @@ func unwordedDef() sdk.Def {
 	}))
 }
 
-// Red with words.Explain and words.Plain returning the error as it is, and with the messages of before.
+// Red with words.Explain and words.Plain returning the error as it is, and with the messages of
+// before.
 func TestFaultP12NoGoTypesInWhatAStepSays(t *testing.T) {
 	kit := plugintest.New(t, unwordedDef())
 	state := func(version int, text string) plugintest.Option {
@@ -109,7 +110,8 @@ func TestFaultP12NoGoTypesInWhatAStepSays(t *testing.T) {
 	}
 }
 
-// What is wrong with a declaration stops the plugin before its handshake, and is the last that its worker hears.
+// What is wrong with a declaration stops the plugin before its handshake, and is the last that its
+// worker hears.
 func TestFaultP12NoGoTypesInDeclarations(t *testing.T) {
 	type inner struct {
 		Done func() `json:"done"`

@@ -68,9 +68,9 @@ func Def() sdk.Def {
 }
 
 const description = `
-Tries until the condition holds or ` + "`timeout`" + ` has passed, with pauses that grow from ` + "`interval`" + ` to ten times as much. Ports are
-dialled from the host, through its own connection, so its firewall and its loopback address are what counts. A host that
-cannot be reached is waited for, too. In check mode nothing is waited for.
+Polls until the condition holds or ` + "`timeout`" + ` has passed, with pauses that grow from ` + "`interval`" + ` to
+ten times as much. Connections to ports come from the host, so its firewall and its loopback
+address count. An unreachable host is also polled. Check mode does not wait.
 `
 
 func run(ctx context.Context, r *runOf) error {

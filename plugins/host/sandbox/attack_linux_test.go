@@ -20,7 +20,8 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// The test binary runs itself as the hostile program: "BINARY attack NAME TARGET…". It exits with 0 when it got what it came for.
+// The test binary runs itself as the hostile program: "BINARY attack NAME TARGET…". It exits with 0
+// when it got what it came for.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "attack" {
 		if err := attacks[os.Args[2]].do(os.Args[3:]); err != nil {
@@ -99,7 +100,8 @@ const (
 	testTasks  = 320 // the least that may be set is 301
 )
 
-// TestAttacks tries each attack at each level that the kernel gives. Without the sandbox it must succeed, or it proves nothing.
+// TestAttacks tries each attack at each level that the kernel gives. Without the sandbox it must
+// succeed, or it proves nothing.
 func TestAttacks(t *testing.T) {
 	for name, a := range attacks {
 		if a.root && os.Geteuid() != 0 {
@@ -135,7 +137,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestOldLandlock is a kernel before Linux 6.2, whose Landlock does not know of emptying files, where nothing else guards them.
+// TestOldLandlock is a kernel before Linux 6.2, whose Landlock does not know of emptying files,
+// where nothing else guards them.
 func TestOldLandlock(t *testing.T) {
 	const name = "empty a file"
 	if landlockABI() == 0 {
@@ -152,7 +155,8 @@ func TestOldLandlock(t *testing.T) {
 	}
 }
 
-// TestAttacksByAnotherUser is the same for a worker that is not root, with root's machine around it.
+// TestAttacksByAnotherUser is the same for a worker that is not root, with root's machine around
+// it.
 func TestAttacksByAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // TestAttacks was that

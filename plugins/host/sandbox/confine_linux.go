@@ -39,8 +39,9 @@ type order struct {
 	Trial    bool     `json:"trial"` // confine, and end
 }
 
-// levels are tried in this order. Containers often hide parts of /proc, so that no new one may be mounted for a
-// process tree of its own; some systems give user namespaces to nobody but root, or not at all.
+// levels are tried in this order. Containers often hide parts of /proc, so that no new one may be
+// mounted for a process tree of its own; some systems give user namespaces to nobody but root, or
+// not at all.
 func levels() []level {
 	all := []level{{User: true, Mount: true, PID: true}, {User: true, Mount: true}}
 	if os.Geteuid() == 0 {
@@ -128,8 +129,9 @@ func (s *Sandbox) Confine(program *os.File, argv, env []string, p Profile) (*Con
 	return &Confined{means: m, program: program, order: f, network: p.Network}, nil
 }
 
-// Command is a new command that starts it. Its folder and standard files are the caller's; its environment and
-// SysProcAttr must stay, for until the program starts they are this one's. The program must be open until it has started.
+// Command is a new command that starts it. Its folder and standard files are the caller's; its
+// environment and SysProcAttr must stay, for until the program starts they are this one's. The
+// program must be open until it has started.
 func (c *Confined) Command() *exec.Cmd { return c.means.command(c.program, c.order, c.network) }
 
 // Close releases what the commands need. Processes that were started go on.
@@ -159,7 +161,8 @@ func (m means) command(program, order *os.File, network bool) *exec.Cmd {
 	return &exec.Cmd{Path: self, Args: []string{"turnus", verb}, Env: []string{}, ExtraFiles: []*os.File{program, order}, SysProcAttr: attr}
 }
 
-// order completes an order and writes it into a file without a name: an argument, or the environment, would be read by others.
+// order completes an order and writes it into a file without a name: an argument, or the
+// environment, would be read by others.
 func (m means) order(o order, p Profile) (*os.File, error) {
 	o.Level, o.Landlock, o.UID, o.GID, o.Parent = m.level, m.landlock, os.Geteuid(), os.Getegid(), os.Getpid()
 	from, err := filepath.EvalSymlinks(o.Dir)
@@ -184,8 +187,8 @@ func (m means) order(o order, p Profile) (*os.File, error) {
 	return f, nil
 }
 
-// Harden keeps processes of the same user from reading this one's memory, environment and open files in /proc, and
-// from tracing it. It leaves no core files.
+// Harden keeps processes of the same user from reading this one's memory, environment and open
+// files in /proc, and from tracing it. It leaves no core files.
 func Harden() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("keep others from reading this process: %w", err)
@@ -211,8 +214,8 @@ type path struct {
 	Kind kind   `json:"kind"`
 }
 
-// system is what programs of any language need; what is not there is left out. Of /etc, which also holds keys
-// and passwords, only what programs and libraries look up.
+// system is what programs of any language need; what is not there is left out. Of /etc, which also
+// holds keys and passwords, only what programs and libraries look up.
 func system() []string {
 	all := []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/nix/store", "/gnu/store"}
 	for _, name := range []string{

@@ -30,8 +30,9 @@ const (
 
 const exitRefused = 126 // it could not be confined, or not be started
 
-// init is where a process that was started to be confined ends: it confines itself, and becomes the program of its order. It is no
-// function that main calls: most packages of the program come behind this one, and making them ready is half of such a start.
+// init is where a process that was started to be confined ends: it confines itself, and becomes the
+// program of its order. It is no function that main calls: most packages of the program come behind
+// this one, and making them ready is half of such a start.
 func init() {
 	if len(os.Args) != 2 || os.Args[1] != verb {
 		return
@@ -91,8 +92,8 @@ func readOrder() (*order, error) {
 	return o, nil
 }
 
-// takeUser gives the user its own number within the user namespace. The worker cannot do it: nobody but root may
-// write there for a process whose memory is that of one that is hardened.
+// takeUser gives the user its own number within the user namespace. The worker cannot do it: nobody
+// but root may write there for a process whose memory is that of one that is hardened.
 func (o *order) takeUser() error {
 	for _, f := range []struct{ file, text string }{
 		{"setgroups", "deny"},
@@ -116,7 +117,8 @@ func (o *order) bound() error {
 		most = min(most, now.Max)
 		return syscall.Setrlimit(what, &syscall.Rlimit{Cur: most, Max: most})
 	}
-	// At 0 the kernel still hands a core to a program, as systemd-coredump; at 1 byte to nobody (core(5)).
+	// At 0 the kernel still hands a core to a program, as systemd-coredump; at 1 byte to nobody
+	// (core(5)).
 	err := errors.Join(limit(unix.RLIMIT_CORE, 1), limit(unix.RLIMIT_NOFILE, maxFiles))
 	if o.Memory > 0 && bounded {
 		err = errors.Join(err, limit(unix.RLIMIT_DATA, uint64(o.Memory)))
@@ -187,7 +189,8 @@ func (o *order) become(program int) error {
 	return fmt.Errorf("start %s: %w", o.Argv[0], err)
 }
 
-// unlessBusy tries again for a moment while a fork elsewhere holds a fresh program open for writing (golang/go#22315).
+// unlessBusy tries again for a moment while a fork elsewhere holds a fresh program open for writing
+// (golang/go#22315).
 func unlessBusy(start func() error) error {
 	err := start()
 	for i := 0; i < 20 && errors.Is(err, unix.ETXTBSY); i++ {
@@ -208,7 +211,8 @@ func placeProgram(program int) error {
 	return nil
 }
 
-// watch starts the program, and is the first process of its tree until it ends: all others end with it.
+// watch starts the program, and is the first process of its tree until it ends: all others end with
+// it.
 func (o *order) watch(program int) (int, error) {
 	// Signals go to the whole group. The program obeys them; this process must not die before it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
@@ -303,7 +307,8 @@ func (o *order) show() error {
 	return nil
 }
 
-// showProgram shows the program where its path says, if it is not shown already and still is the one that was opened.
+// showProgram shows the program where its path says, if it is not shown already and still is the
+// one that was opened.
 func (o *order) showProgram() error {
 	at := filepath.Clean(o.Argv[0])
 	if !filepath.IsAbs(at) || same(at) || !same(old+at) {
@@ -318,8 +323,8 @@ func same(at string) bool {
 	return unix.Fstat(programFD, &one) == nil && unix.Stat(at, &other) == nil && one.Dev == other.Dev && one.Ino == other.Ino
 }
 
-// reopen opens the program where it is shown, so that it knows its own path. What is run is in any case the file
-// that the worker opened.
+// reopen opens the program where it is shown, so that it knows its own path. What is run is in any
+// case the file that the worker opened.
 func (o *order) reopen() int {
 	if o.Trial {
 		return programFD
@@ -354,8 +359,8 @@ func (o *order) showProcesses() error {
 	return readOnly("/proc", false)
 }
 
-// ownNumbers tells whether how many processes there may be is counted by tree: before Linux 6.14 it would be the
-// machine's number that is set.
+// ownNumbers tells whether how many processes there may be is counted by tree: before Linux 6.14 it
+// would be the machine's number that is set.
 func ownNumbers() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

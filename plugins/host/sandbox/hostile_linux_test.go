@@ -213,7 +213,8 @@ func mountAttack([]string) error {
 	return unix.Unmount(at, unix.MNT_DETACH)
 }
 
-// forkAttack makes threads, which count as processes do. A program that gets no more of them dies of it.
+// forkAttack makes threads, which count as processes do. A program that gets no more of them dies
+// of it.
 func forkAttack([]string) error {
 	var fds [2]int
 	if err := unix.Pipe(fds[:]); err != nil {
@@ -268,7 +269,8 @@ func filesAttack([]string) error {
 	return nil // beside the three that it had
 }
 
-// coreAttack lets a child die; the kernel says whether a core of it went anywhere: into a file, or to a program that collects them.
+// coreAttack lets a child die; the kernel says whether a core of it went anywhere: into a file, or
+// to a program that collects them.
 func coreAttack([]string) error {
 	raise(unix.RLIMIT_CORE, unix.RLIM_INFINITY)
 	cmd := exec.Command("/bin/sh", "-c", "kill -ABRT $$")
@@ -282,7 +284,8 @@ func coreAttack([]string) error {
 	return fmt.Errorf("no core: %w", err)
 }
 
-// sharedMemoryAttack takes more than the bound of one process's data, as memory that it shares and in a file of memory.
+// sharedMemoryAttack takes more than the bound of one process's data, as memory that it shares and
+// in a file of memory.
 func sharedMemoryAttack([]string) error {
 	const size = testMemory + 64<<20
 	fd, err := unix.MemfdCreate("x", unix.MFD_CLOEXEC)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// landlockABI is the version of the kernel's Landlock; 0 where there is none, or it is switched off.
+// landlockABI is the version of the kernel's Landlock; 0 where there is none, or it is switched
+// off.
 func landlockABI() int {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -52,7 +53,8 @@ func rights(k kind) uint64 {
 	}
 }
 
-// landlock confines the calling thread, and what it starts, to the order's paths and to the program.
+// landlock confines the calling thread, and what it starts, to the order's paths and to the
+// program.
 func (o *order) landlock(program int) error {
 	if o.Landlock == 0 {
 		return nil

@@ -1,8 +1,9 @@
-// Package sandbox owns what a plugin process is kept from: files, network, sockets, other processes, system
-// calls. A process is started through the program itself, which confines itself and then becomes the plugin: every
-// program that imports this package does so when it is told to.
+// Package sandbox owns what a plugin process is kept from: files, network, sockets, other
+// processes, system calls. A process is started through the program itself, which confines itself
+// and then becomes the plugin: every program that imports this package does so when it is told to.
 //
-// It must not know plugins, manifests or host services: it gets a program, and says how to start it.
+// It must not know plugins, manifests or host services: it gets a program, and says how to start
+// it.
 package sandbox
 
 import (
@@ -65,8 +66,9 @@ type level struct {
 	PID   bool `json:"pid"`   // a process tree of its own, which ends as one
 }
 
-// New makes a sandbox; it is nil for Off. What the kernel gives is found out when it is first needed, and at once
-// for On. An error wraps core.ErrInvalid for an unknown mode, and core.ErrUnavailable for On where something is missing.
+// New makes a sandbox; it is nil for Off. What the kernel gives is found out when it is first
+// needed, and at once for On. An error wraps core.ErrInvalid for an unknown mode, and
+// core.ErrUnavailable for On where something is missing.
 func New(cfg Config) (*Sandbox, error) {
 	if cfg.Memory < 0 {
 		return nil, fmt.Errorf("%w: sandbox of plugins: memory of %d bytes; expected more, or 0 for any", core.ErrInvalid, cfg.Memory)
@@ -101,8 +103,8 @@ func (s *Sandbox) Missing() ([]string, error) {
 	return m.missing, err
 }
 
-// Tree tells whether a confined process is the first one of a tree of its own: what Confine starts is then its
-// parent, which ends with it, by 128+N where signal N ended it.
+// Tree tells whether a confined process is the first one of a tree of its own: what Confine starts
+// is then its parent, which ends with it, by 128+N where signal N ended it.
 func (s *Sandbox) Tree() bool {
 	if s == nil {
 		return false

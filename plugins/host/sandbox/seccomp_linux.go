@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newest is the last system call that was looked at: what a later kernel adds is refused as if it had none.
+// newest is the last system call that was looked at: what a later kernel adds is refused as if it
+// had none.
 const newest = unix.SYS_RSEQ_SLICE_YIELD
 
-// refused are system calls that no job type needs: those on other processes, on mounts and namespaces, on the
-// kernel itself, and large ones that are often its weak point.
+// refused are system calls that no job type needs: those on other processes, on mounts and
+// namespaces, on the kernel itself, and large ones that are often its weak point.
 func refused() []uintptr {
 	return append(machineRefused(),
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
@@ -35,8 +36,8 @@ func refused() []uintptr {
 	)
 }
 
-// ownership are the calls on what a file is, rather than what is in it. Landlock does not know them: without a
-// file system of its own, a process could take the guard off any file of its user.
+// ownership are the calls on what a file is, rather than what is in it. Landlock does not know
+// them: without a file system of its own, a process could take the guard off any file of its user.
 func ownership() []uintptr {
 	return append(machineOwnership(),
 		unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
@@ -45,8 +46,8 @@ func ownership() []uintptr {
 	)
 }
 
-// emptying are calls that empty a file by its path, which Landlock does not know before its version 3. Where it knows them, and where
-// there is a file system of its own, they are let be.
+// emptying are calls that empty a file by its path, which Landlock does not know before its
+// version 3. Where it knows them, and where there is a file system of its own, they are let be.
 func emptying() [][]bpf.Instruction {
 	readAndEmpty := func(call uintptr, arg uint32) []bpf.Instruction { // its right to read would do
 		return onArgument(call, arg, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: unix.O_ACCMODE | unix.O_TRUNC}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.O_TRUNC, SkipFalse: 1}, errno(unix.EPERM), allowed)
@@ -62,8 +63,9 @@ func emptying() [][]bpf.Instruction {
 	return all
 }
 
-// ofOthers are the calls that slow other processes of this user down; the number of the one that is meant is an argument, and 0 stands for
-// the caller. In a tree of its own a process finds no others.
+// ofOthers are the calls that slow other processes of this user down; the number of the one that is
+// meant is an argument, and 0 stands for the caller. In a tree of its own a process finds no
+// others.
 func ofOthers() [][]bpf.Instruction {
 	unlessSelf := func(call uintptr) []bpf.Instruction {
 		return onArgument(call, 0, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, errno(unix.EPERM), allowed)
@@ -146,7 +148,8 @@ func (o *order) program() []bpf.Instruction {
 	return append(p, allowed)
 }
 
-// families lets sockets of the allowed kinds through; of netlink, of which most speaks to the kernel's depths, what lists addresses and routes.
+// families lets sockets of the allowed kinds through; of netlink, of which most speaks to the
+// kernel's depths, what lists addresses and routes.
 func (o *order) families() []bpf.Instruction {
 	if !o.Network {
 		return []bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, errno(unix.EACCES), allowed}

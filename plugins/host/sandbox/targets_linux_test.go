@@ -144,7 +144,8 @@ func folderTarget(t *testing.T, s *scene) []string {
 
 func markTarget(_ *testing.T, s *scene) []string { return []string{s.mark} }
 
-// victim is another process of the worker's user, which lets anybody trace it as far as it can say so.
+// victim is another process of the worker's user, which lets anybody trace it as far as it can say
+// so.
 func victim(t *testing.T, s *scene) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sleep", "600")
@@ -156,7 +157,8 @@ func victim(t *testing.T, s *scene) []string {
 	return []string{strconv.Itoa(cmd.Process.Pid)}
 }
 
-// inheritedTarget is a file that the worker, or a library of its own, forgot to keep from its children.
+// inheritedTarget is a file that the worker, or a library of its own, forgot to keep from its
+// children.
 func inheritedTarget(t *testing.T, s *scene) []string {
 	t.Helper()
 	path := filepath.Join(s.dir, "forgotten")

@@ -45,7 +45,8 @@ exit "${1:-0}"
 		if err != nil || out != want {
 			t.Errorf("%+v: %v\n%s\nwant\n%s", l, err, out, want)
 		}
-		// Where its path says nothing of the program any more, as after an update, what was opened is run.
+		// Where its path says nothing of the program any more, as after an update, what was opened is
+		// run.
 		if _, err := s.run(t, box, script, []string{filepath.Join(s.dir, "gone"), "9"}); exitCode(err) != 9 {
 			t.Errorf("%+v: %v, expected exit code 9", l, err)
 		}
@@ -99,7 +100,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// The filter, judged call by call. The interpreter of packets reads big-endian numbers, and so they are given to it.
+// The filter, judged call by call. The interpreter of packets reads big-endian numbers, and so they
+// are given to it.
 func TestFilterOfSystemCalls(t *testing.T) {
 	eperm, enosys, eacces := uint32(unix.SECCOMP_RET_ERRNO|unix.EPERM), uint32(unix.SECCOMP_RET_ERRNO|unix.ENOSYS), uint32(unix.SECCOMP_RET_ERRNO|unix.EACCES)
 	inside, outside, old := order{Level: level{Mount: true, PID: true}}, order{Landlock: 3}, order{Landlock: 2}

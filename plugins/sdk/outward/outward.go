@@ -1,5 +1,6 @@
-// Package outward owns keeping connections out of a machine's own network, where somebody else says which address they
-// go to: he must not be able to reach a database's port, or the address where a cloud hands out keys.
+// Package outward owns keeping connections out of a machine's own network, where somebody else says
+// which address they go to: he must not be able to reach a database's port, or the address where a
+// cloud hands out keys.
 //
 // The package must not know who connects, nor why.
 package outward
@@ -12,15 +13,16 @@ import (
 	"syscall"
 )
 
-// Guard looks at the address that is being connected to, after every lookup of a name: a name that means another address
-// the second time changes nothing.
+// Guard looks at the address that is being connected to, after every lookup of a name: a name that
+// means another address the second time changes nothing.
 type Guard struct {
 	Allow   []netip.Prefix // inner networks that may be reached
 	Refused error          // what a connection to any other fails with
 }
 
-// inner are networks that are nobody's on the outside, or that lead to such by a translation: IANA's registries of special
-// addresses, and the one outer address at which a cloud answers its own machines.
+// inner are networks that are nobody's on the outside, or that lead to such by a translation:
+// IANA's registries of special addresses, and the one outer address at which a cloud answers its
+// own machines.
 func inner() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range []string{

@@ -18,11 +18,12 @@ import (
 // RecordEnv is the variable that makes [Host.Golden] record.
 const RecordEnv = "TURNUS_RECORD"
 
-// Golden answers the commands that no rule answers from a recorded session: a text file, by custom under testdata. With
-// TURNUS_RECORD=1 in the environment it asks real instead, a machine of that kind, and writes the file when the test
-// ends. What the masks match in a command or its input is not compared, such as a name made at random. Of commands that
-// are the same each has its answer in turn, and the last one for ever, since a job type may look more or less often. A
-// command that was never recorded fails the test.
+// Golden answers the commands that no rule answers from a recorded session: a text file, by custom
+// under testdata. With TURNUS_RECORD=1 in the environment it asks real instead, a machine of that
+// kind, and writes the file when the test ends. What the masks match in a command or its input is
+// not compared, such as a name made at random. Of commands that are the same each has its answer in
+// turn, and the last one for ever, since a job type may look more or less often. A command that was
+// never recorded fails the test.
 //
 // Read what was recorded before it is committed: it holds all that the machine said.
 //
@@ -114,7 +115,8 @@ func (g *golden) answer(c Call) Reply {
 	return Reply{Code: 127, Stderr: "plugintest: not in the recorded session\n"}
 }
 
-// The session as text: each line begins with what it is; a text's last line without a newline has a ~.
+// The session as text: each line begins with what it is; a text's last line without a newline has a
+// ~.
 const (
 	ofCommand, ofStdin, ofStdout, ofStderr = "$", "<", "|", "!"
 )

@@ -77,8 +77,8 @@ type Host struct {
 	down     error
 }
 
-// On answers the commands that match pattern, in which * is any text ("uptime", "systemctl *"). The rule that was made
-// first goes first.
+// On answers the commands that match pattern, in which * is any text ("uptime", "systemctl *"). The
+// rule that was made first goes first.
 func (h *Host) On(pattern string, reply Reply) *Host {
 	return h.OnFunc(pattern, func(context.Context, Call) Reply { return reply })
 }

@@ -3,6 +3,7 @@ package plugintest
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/wire"
 	"github.com/turnus/turnus/plugins/sdk/wire/wirerpc"
 )
@@ -284,10 +286,30 @@ func (s *services) artifact(name string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	content, ok := s.artifacts[name]
+	if folder, is := strings.CutSuffix(name, "/"); is {
+		content, ok = s.list(folder), true
+	}
 	if !ok {
 		return nil, fault(wirerpc.CodeNotFound, "artifact %q: not found", name)
 	}
 	return []byte(content), nil
+}
+
+// list is the files below a folder, as a worker lists them. The folder . is that of the playbook.
+func (s *services) list(folder string) string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.artifacts)) {
+		below, ok := strings.CutPrefix(name, folder+"/")
+		if folder == "." {
+			below, ok = name, true
+		}
+		if ok {
+			content := s.artifacts[name]
+			raw, _ := json.Marshal(sdk.ArtifactFile{Name: below, Size: int64(len(content)), Mode: 0o644, SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(content)))})
+			out.WriteString(string(raw) + "\n")
+		}
+	}
+	return out.String()
 }
 
 // Get sends a file.

@@ -9,9 +9,9 @@ import (
 // maxCalls bounds a story: a job type that suspends itself for ever fails its test.
 const maxCalls = 1000
 
-// FakeTime says that the test runs in a bubble of testing/synctest: the job type's clock, which is time.Now, timers and
-// sdk.Sleep, is then a fake one that leaps when all wait. ResumeUntilDone lets the time of each suspension pass, and a call
-// may take a year of it.
+// FakeTime says that the test runs in a bubble of testing/synctest: the job type's clock, which is
+// time.Now, timers and sdk.Sleep, is then a fake one that leaps when all wait. ResumeUntilDone lets
+// the time of each suspension pass, and a call may take a year of it.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		kit := plugintest.New(t, Def()).FakeTime()
@@ -24,9 +24,10 @@ func (k *Kit) FakeTime() *Kit {
 	return k
 }
 
-// ResumeUntilDone calls the job type, and again for each suspension with the state that it saved, as a worker does, until it
-// ends; all the calls are returned, the last one is the end. Events are taken to have come. With FakeTime the
-// time of each suspension passes in between; without, the next call follows at once.
+// ResumeUntilDone calls the job type, and again for each suspension with the state that it saved,
+// as a worker does, until it ends; all the calls are returned, the last one is the end. Events are
+// taken to have come. With FakeTime the time of each suspension passes in between; without, the
+// next call follows at once.
 func (k *Kit) ResumeUntilDone(params any, opts ...Option) []*Result {
 	k.tb.Helper()
 	var calls []*Result
@@ -55,7 +56,8 @@ func (k *Kit) ResumeUntilDone(params any, opts ...Option) []*Result {
 	return nil
 }
 
-// mortal is one call that may be killed: then it returns the last state that was durable, nil where there was none.
+// mortal is one call that may be killed: then it returns the last state that was durable, nil where
+// there was none.
 func (k *Kit) mortal(params any, opts []Option) (result *Result, saved *State, killed bool) {
 	k.tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -23,7 +23,8 @@ type bootState struct {
 
 type bootRun = sdk.Run[params, bootState]
 
-// rebooter has an irreversible step. A careless one does not look whether it has happened; a forgetful one keeps its intent to itself.
+// rebooter has an irreversible step. A careless one does not look whether it has happened; a
+// forgetful one keeps its intent to itself.
 func rebooter(careless, forgetful bool) sdk.Def {
 	boot := func(ctx context.Context, r *bootRun) (string, error) {
 		result := r.Host().Query(ctx, "boot_id")

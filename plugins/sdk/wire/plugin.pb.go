@@ -2735,7 +2735,7 @@ type GetRequest struct {
 	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	MaxSize       int64                  `protobuf:"varint,3,opt,name=max_size,json=maxSize,proto3" json:"max_size,omitempty"` // 0: no bound
-	Artifact      string                 `protobuf:"bytes,4,opt,name=artifact,proto3" json:"artifact,omitempty"`               // instead of host and path: a file of the worker
+	Artifact      string                 `protobuf:"bytes,4,opt,name=artifact,proto3" json:"artifact,omitempty"`               // instead of host and path: a file of the worker; with a slash at its end, the files below a folder: a line of JSON each, with name, size, mode, sha256
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -28,7 +28,8 @@ func (e *Error) Error() string { return At(e.Base, e.Pointer) + ": " + e.Text }
 // Unwrap is the error of encoding/json. Its text names Go types.
 func (e *Error) Unwrap() error { return e.err }
 
-// Unmarshal is json.Unmarshal. Its error is an *Error that names the value within base that does not fit.
+// Unmarshal is json.Unmarshal. Its error is an *Error that names the value within base that does
+// not fit.
 func Unmarshal(base string, raw []byte, v any) error {
 	return Explain(base, raw, v, json.Unmarshal(raw, v))
 }
@@ -51,8 +52,8 @@ func Explain(base string, raw []byte, v any, err error) error {
 	return e
 }
 
-// locate finds the first value that does not fit its Go type. encoding/json knows no index of a list and no key of a
-// mapping, and nothing at all about a type that decodes itself.
+// locate finds the first value that does not fit its Go type. encoding/json knows no index of a
+// list and no key of a mapping, and nothing at all about a type that decodes itself.
 func locate(at string, raw []byte, t reflect.Type) (pointer, text string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -84,7 +85,8 @@ func locate(at string, raw []byte, t reflect.Type) (pointer, text string) {
 	return at, fmt.Sprintf("expected %s, found %s", expected(t), Found(found))
 }
 
-// field is the pointer of a field that encoding/json names: among the keys there are Go names of embedded types.
+// field is the pointer of a field that encoding/json names: among the keys there are Go names of
+// embedded types.
 func field(name string, v any) (at string) {
 	for key := range strings.SplitSeq(name, ".") {
 		m, _ := v.(map[string]any)
@@ -210,7 +212,8 @@ func mismatch(e *json.UnmarshalTypeError) string {
 	return fmt.Sprintf("expected %s, found %s", expected(e.Type), found)
 }
 
-// plain is the text of err without names of Go types, as far as it comes from a decoder or an encoder.
+// plain is the text of err without names of Go types, as far as it comes from a decoder or an
+// encoder.
 func plain(err error) string {
 	text := err.Error()
 	replace := func(with string, part error) { text = strings.Replace(text, part.Error(), with, 1) }

@@ -44,7 +44,8 @@ func Found(v any) string {
 	return "a mapping"
 }
 
-// At is the place that a JSON pointer names within the thing called base: with and /hosts/0/name are with.hosts[0].name.
+// At is the place that a JSON pointer names within the thing called base: with and /hosts/0/name
+// are with.hosts[0].name.
 func At(base, pointer string) string {
 	var b strings.Builder
 	b.WriteString(base)

@@ -8,8 +8,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Plain says err, or the error of a decoder or encoder that it wraps, without names of Go types. Others, and nil, are
-// returned as they are.
+// Plain says err, or the error of a decoder or encoder that it wraps, without names of Go types.
+// Others, and nil, are returned as they are.
 func Plain(err error) error {
 	if err == nil {
 		return nil
@@ -80,8 +80,8 @@ func yamlExpected(goType string) string {
 	return Kind("object")
 }
 
-// Misfit is the error err of a JSON Schema about a decoded value, with the place within base and the words of a playbook;
-// nil for nil.
+// Misfit is the error err of a JSON Schema about a decoded value, with the place within base and
+// the words of a playbook; nil for nil.
 func Misfit(base string, s *jsonschema.Schema, v any, err error) error {
 	if err == nil {
 		return nil

@@ -87,7 +87,7 @@ func failed(ctx context.Context, code Code, err error) error {
 	switch cause := ctx.Err(); {
 	case errors.Is(cause, context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		code = CodeDeadlineExceeded
-	case cause != nil, errors.Is(err, context.Canceled), strings.HasSuffix(err.Error(), "; CANCEL"): // the other end gave the call up
+	case cause != nil, errors.Is(err, context.Canceled), strings.Contains(err.Error(), "; CANCEL"): // the other end gave the call up
 		code = CodeCanceled
 	}
 	return Errorf(code, "%w", err)
@@ -182,7 +182,8 @@ func (c *clientCall) do(client *Client, r *http.Request) {
 func (c *Client) stream(ctx context.Context, procedure string) *clientCall {
 	reader, writer := io.Pipe()
 	call := &clientCall{ctx: ctx, ready: make(chan struct{}), pipe: writer}
-	// net/http does not look at the context of an answered request while it waits for more of the request's body.
+	// net/http does not look at the context of an answered request while it waits for more of the
+	// request's body.
 	call.stop = context.AfterFunc(ctx, func() { _ = reader.CloseWithError(context.Cause(ctx)) })
 	r := request(ctx, procedure, reader, -1)
 	go func() { // it ends with the answer or the context

@@ -121,8 +121,8 @@ func readStatus(trailer, header http.Header) error {
 	return status
 }
 
-// Fields of google.rpc.Status and google.protobuf.Any, which are written and read by hand: their packages
-// would be the largest part of this one.
+// Fields of google.rpc.Status and google.protobuf.Any, which are written and read by hand: their
+// packages would be the largest part of this one.
 const (
 	fieldCode    protowire.Number = 1
 	fieldMessage protowire.Number = 2

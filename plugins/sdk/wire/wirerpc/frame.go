@@ -12,7 +12,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// A message of gRPC is a byte that says whether it is compressed, four with its length, and its bytes.
+// A message of gRPC is a byte that says whether it is compressed, four with its length, and its
+// bytes.
 const frameHeader = 5
 
 // keepBuffer is the largest buffer that is kept for the next message.

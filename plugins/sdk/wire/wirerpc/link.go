@@ -1,6 +1,6 @@
-// Package wirerpc is the plugin's end of the services between a worker and its plugin processes: gRPC on
-// net/http, without compression. The runner's end is another package, on grpc-go, which brings six times the
-// modules. plugintest serves the worker's services with it.
+// Package wirerpc is the plugin's end of the services between a worker and its plugin processes:
+// gRPC on net/http, without compression. The runner's end is another package, on grpc-go, which
+// brings six times the modules. plugintest serves the worker's services with it.
 package wirerpc
 
 import (
@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// maxCalls is how many calls a connection takes at once: the worker bounds them by the manifest's concurrency.
+// maxCalls is how many calls a connection takes at once: the worker bounds them by the manifest's
+// concurrency.
 const maxCalls = 1 << 16
 
 // NewServer returns a server of HTTP/2 without TLS, for a socket that only its owner reaches.
@@ -21,8 +22,8 @@ func NewServer(handler http.Handler) *http.Server {
 	}
 }
 
-// NewClient returns a client of gRPC without TLS; dial connects it when it is first needed and whenever the
-// connection was lost.
+// NewClient returns a client of gRPC without TLS; dial connects it when it is first needed and
+// whenever the connection was lost.
 func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{&http.Transport{
 		Protocols: protocols(), DisableCompression: true,

@@ -1,0 +1,103 @@
+// Package block owns the job type block: lines of a text file between two markers. It imports only
+// the sdk.
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a block.
+type Params struct {
+	Path    string `json:"path" turnus:"required,pattern=^/" jsonschema:"absolute path of the file"`
+	Name    string `json:"name" turnus:"required,max=100,pattern=^[A-Za-z0-9]([A-Za-z0-9 _./-]*[A-Za-z0-9_./-])?$" jsonschema:"name of the block, which its two marker lines hold; each block of a file has its own"`
+	Content string `json:"content,omitempty" turnus:"secret" jsonschema:"the lines between the markers"`
+	Comment string `json:"comment,omitempty" turnus:"default=#,min=1,max=10" jsonschema:"what begins a comment in this file, such as # or // or ;"`
+	State   string `json:"state,omitempty" turnus:"default=present,enum=present|absent" jsonschema:"whether the file has the block"`
+	After   string `json:"after,omitempty" jsonschema:"RE2 expression for the line after which a new block goes; by default the end of the file"`
+	Before  string `json:"before,omitempty" jsonschema:"RE2 expression for the line before which a new block goes"`
+	Create  bool   `json:"create,omitempty" jsonschema:"create a file that does not exist"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	var bad []error
+	blame := func(pointer, format string, args ...any) {
+		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
+	}
+	if path.Clean(p.Path) != p.Path || p.Path == "/" {
+		blame("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
+	}
+	for pointer, text := range map[string]string{"/after": p.After, "/before": p.Before} {
+		if _, err := regexp.Compile(text); err != nil {
+			blame(pointer, "not an RE2 expression: %w", err)
+		}
+	}
+	if strings.ContainsAny(p.Comment, "\r\n") {
+		blame("/comment", "expected what begins a comment, on one line")
+	}
+	if strings.Contains(p.Content, markerText) || strings.Contains(p.Content, "END turnus ") {
+		blame("/content", "the content holds a marker of a block")
+	}
+	switch {
+	case p.State == "absent" && (p.Content != "" || p.After != "" || p.Before != "" || p.Create):
+		blame("/state", "content, after, before and create go with state present")
+	case p.State != "absent" && p.Content == "":
+		blame("/content", "expected the lines of the block; to remove it, set state: absent")
+	}
+	if p.After != "" && p.Before != "" {
+		blame("", "expected only one of after and before")
+	}
+	return errors.Join(bad...)
+}
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("block", run,
+		sdk.Summary("A block of lines in a text file, between two markers"),
+		sdk.Description(description),
+		sdk.Idempotent(true),
+		sdk.Check(),
+		sdk.Example("Addresses of a cluster", sdk.With{"path": "/etc/hosts", "name": "cluster", "content": "192.0.2.1 db-1\n192.0.2.2 db-2\n"}),
+		sdk.Example("In a file with other comments", sdk.With{"path": "/etc/php/php.ini", "name": "limits", "comment": ";", "after": `^\[PHP\]$`, "content": "memory_limit = 256M\n"}),
+		sdk.Example("Gone", sdk.With{"path": "/etc/hosts", "name": "cluster", "state": "absent"}),
+	)
+}
+
+const description = `
+Makes sure that a text file has a block of lines, or has none, between a line ` + "`# BEGIN turnus NAME`" + `
+and a line ` + "`# END turnus NAME`" + `. All other lines stay as they are, and so do mode and owner of the
+file.
+
+` + "`name`" + ` tells the blocks of a file apart. If the file has only one marker of the block, has one
+twice, or has the end before the beginning, the step fails and changes nothing.
+
+A new block goes to the end of the file, or after or before the one line that ` + "`after`" + ` or ` + "`before`" + `
+matches. If no line or several lines match there, the step fails. A block that is there stays where
+it is.
+
+The new file is written beside the old one and renamed, if the old one is still as it was read: if
+another writer changed it in between, the step fails and that change stays. Give the file itself,
+not a link. A file that does not exist fails the step without ` + "`create: true`" + `. In check mode it
+counts as a change, because an earlier step may create it.
+`
+
+func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
+	p := r.Params
+	return r.EditText(ctx, sdk.TextEdit{
+		Path: p.Path, Create: p.Create, Remove: p.State == "absent", Part: "block",
+		Edit: func(text string) (string, error) {
+			content, err := edit(p, text)
+			if err != nil {
+				return "", fmt.Errorf("block %s: %w", p.Name, err)
+			}
+			return content, nil
+		},
+	})
+}

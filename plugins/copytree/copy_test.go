@@ -1,0 +1,87 @@
+package copytree
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	const a, b = "aa", "bb"
+	files := []wanted{{name: "x/one", sha256: a}, {name: "two", sha256: b, runs: true}}
+	was := func(more ...string) *tree {
+		return read(bytes.Lines([]byte("root d\nd ./x\nf ./x/one\nf ./two\ns aa  ./x/one\ns bb  ./two\n" +
+			"n 755 0 0 ./x\nn -rw-r----- 7 8 ./x/one\nn 750 0 0 ./two\n" + strings.Join(more, "\n"))))
+	}
+	for name, c := range map[string]struct {
+		p    Params
+		now  *tree
+		want []string // "!" and a part of an error
+	}{
+		"same":                 {Params{}, was(), nil},
+		"nothing there":        {Params{}, read(bytes.Lines(nil)), []string{"d 0755 .", "f - ./two", "d 0755 ./x", "f - ./x/one"}},
+		"with owner and modes": {Params{Owner: "app", Mode: "4755", DirMode: "0700"}, read(bytes.Lines([]byte("uid 5\n"))), []string{"d 0700 .", "o app .", "f app ./two", "m 4755 ./two", "d 0700 ./x", "o app ./x", "f app ./x/one", "m 4755 ./x/one"}},
+		"other content":        {Params{}, was("s cc  ./x/one"), []string{"f 7:8 ./x/one"}},
+		"a user alone":         {Params{Owner: "app"}, was("s cc  ./x/one", "uid 7", "gid "), []string{"o app ./two", "o app ./x", "f app:8 ./x/one"}},
+		"mode only":            {Params{Mode: "0640"}, was(), []string{"m 0640 ./two"}},
+		"made executable":      {Params{}, was("n -rw-r--r--+ 0 0 ./two"), []string{"m 0755 ./two"}},
+		"private stays so":     {Params{}, was("n 600 0 0 ./two"), []string{"m 0700 ./two"}},
+		"deepest first":        {Params{Delete: true}, was("xd ./x", "xf ./two", "xf ./x/one", "xd ./old", "xf ./old/a -> b", "xf ./z"), []string{"x - ./z", "x - ./old/a -> b", "r - ./old"}},
+		"a folder in the way":  {Params{}, was("d ./two"), []string{"!two is there, and is no file"}},
+		"a link for a folder":  {Params{}, was("l ./x"), []string{"!x is there, and is no folder"}},
+		"a link for a file":    {Params{}, was("l ./two"), []string{"f - ./two"}},
+		"no folder":            {Params{}, read(bytes.Lines([]byte("root o\n"))), []string{"!it is there, and is no folder"}},
+	} {
+		got, err := compare(c.p, files, c.now)
+		switch {
+		case err != nil && (len(c.want) != 1 || !strings.Contains("!"+err.Error(), c.want[0])):
+			t.Errorf("%s: %v, expected %q", name, err, c.want)
+		case err == nil && !slices.Equal(got.ops, c.want):
+			t.Errorf("%s: %q, expected %q", name, got.ops, c.want)
+		}
+	}
+}
+
+func TestWith(t *testing.T) {
+	t.Parallel()
+	kit := plugintest.New(t, Def())
+	for name, c := range map[string]struct {
+		more sdk.With
+		ok   bool
+	}{
+		"least":           {nil, true},
+		"a slash":         {sdk.With{"path": "/srv/"}, false},
+		"the root":        {sdk.With{"path": "/", "delete": true}, false},
+		"outside":         {sdk.With{"source": "a/../../b"}, false},
+		"absolute":        {sdk.With{"source": "/etc"}, false},
+		"stray vars":      {sdk.With{"vars": sdk.With{"a": 1}}, false},
+		"a mode of words": {sdk.With{"mode": "u+x"}, false},
+	} {
+		with := sdk.With{"source": "files", "path": "/srv"}
+		maps.Copy(with, c.more)
+		if bad := kit.Validate(with); (len(bad) == 0) != c.ok {
+			t.Errorf("%s: %q", name, bad)
+		}
+	}
+}
+
+// Secrets of a step make contents that may be guessed: their hashes are not shown.
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	kit := plugintest.New(t, Def()).Artifact("files/a", "hunter2").Secret("PASSWORD", "hunter2")
+	kit.Host("r1").Local()
+	got := kit.Check(sdk.With{"source": "files", "path": t.TempDir()})
+	if got.Outcome != "changed" || len(got.Diffs) != 1 || !strings.Contains(got.Diffs[0].Text, "+a new content") || strings.Contains(got.Diffs[0].Text, "sha256") {
+		t.Errorf("%s (%s): %v", got.Outcome, got.Reason, got.Diffs)
+	}
+}

@@ -1,0 +1,69 @@
+package git
+
+import "github.com/turnus/turnus/plugins/sdk"
+
+// asOwner runs a script as the owner of the folder, where the login is root and the owner another.
+func asOwner(folder, vars, script string) string {
+	return "p=" + sdk.Quote(folder) + "\nscript=" + sdk.Quote(vars+"\n"+settings+script) + "\n" + ownerScript
+}
+
+const ownerScript = `LC_ALL=C; export LC_ALL
+command -v git >/dev/null 2>&1 || { echo nogit; exit 0; }
+cd / && umask 022
+if [ -d "$p" ] && [ "$(id -u)" = 0 ]; then
+  set -- $(ls -ldn "$p/.")
+  uid=$3
+  set -- $(ls -ld "$p/.")
+  if [ "$uid" != 0 ]; then
+    case $3 in *[!0-9]*) ;; *) echo "the owner $3 of $p has no name on the host: make that user first" >&2; exit 1 ;; esac
+    exec su -s /bin/sh "$3" -c "$script" </dev/null
+  fi
+fi
+exec sh -c "$script" </dev/null
+`
+
+// settings keep git from asking, and from following what the user's environment says.
+const settings = `LC_ALL=C GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=true GIT_SSH_COMMAND="${GIT_SSH_COMMAND:-ssh} -oBatchMode=yes" GIT_ALLOW_PROTOCOL=https:http:ssh:git:file
+export LC_ALL GIT_TERMINAL_PROMPT GIT_ASKPASS GIT_SSH_COMMAND GIT_ALLOW_PROTOCOL
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
+mark=$p/.git/turnus-unfinished
+`
+
+// askScript looks at the clone, and asks the repository for the version. It takes no lock of the
+// clone: nothing is written.
+const askScript = `GIT_OPTIONAL_LOCKS=0; export GIT_OPTIONAL_LOCKS
+if [ -d "$p/.git" ]; then
+  cd -- "$p" || exit 1
+  head=$(git rev-parse -q --verify 'HEAD^{commit}') && echo "head $head"
+  echo "origin $(git config --get remote.origin.url)"
+  if [ -e "$mark" ] || [ -z "$head" ]; then echo unfinished; else
+    s=$(git status --porcelain --untracked-files=no) || exit 1
+    [ -z "$s" ] || printf '%s\n' "$s" | head -n 5 | sed 's/^/dirty /'
+  fi
+elif [ -e "$p" ] || [ -L "$p" ]; then
+  { [ -d "$p" ] && [ -z "$(ls -A "$p")" ]; } || echo other
+fi
+case $version in *[!0-9a-f]*) ;; *) [ ${#version} -lt 40 ] || exit 0 ;; esac
+if refs=$(git ls-remote -- "$url" "$version" "$version^{}" 2>&1); then printf '%s\n' "$refs" | sed 's/^/ref /'; else
+  echo "failed $(printf '%s\n' "$refs" | grep -v '^hint' | head -n 1)"
+fi
+exit 0
+`
+
+// doScript makes a mark before it touches files of the clone: what is half checked out is then no
+// local change, and the next step finishes it. Before the mark, git says whether a file that it
+// does not track is in the way.
+const doScript = `mkdir -p "$p" && cd -- "$p" || exit 1
+[ -d .git ] || git init -q . || exit 1
+if git config --get remote.origin.url >/dev/null; then git config remote.origin.url "$url"; else git remote add origin "$url"; fi || exit 1
+n=
+[ "$depth" = 0 ] || n=--depth=$depth
+git cat-file -e "$want^{commit}" 2>/dev/null || git fetch -q $n --no-tags origin "${ref:-$want}" ||
+  { [ -z "$ref" ] && git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; } || exit 1
+git cat-file -e "$want^{commit}" || { echo "the repository changed meanwhile, or has no commit $want: run the step again" >&2; exit 1; }
+if [ -e "$mark" ]; then rm -f .git/index.lock
+elif git rev-parse -q --verify HEAD >/dev/null; then
+  git read-tree -m -u --dry-run HEAD "$want" || exit 1
+fi
+: >"$mark" && git -c advice.detachedHead=false checkout -q -f --detach "$want" -- && rm -f "$mark"
+`

@@ -1,0 +1,191 @@
+// Package mount owns the job type mount: a file system or swap space that is mounted, or is not,
+// now and after a restart of the host. It imports only the sdk.
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a mount.
+type Params struct {
+	Path    string `json:"path,omitempty" turnus:"pattern=^/" jsonschema:"where it is mounted; not for swap"`
+	Source  string `json:"source,omitempty" turnus:"min=1" jsonschema:"what is mounted: a device, UUID=…, LABEL=…, host:/path, or tmpfs"`
+	Type    string `json:"type,omitempty" turnus:"pattern=^[A-Za-z0-9_.,-]+$" jsonschema:"type of the file system, such as ext4, nfs, tmpfs or swap; none for a bind mount"`
+	Options string `json:"options,omitempty" turnus:"default=defaults,pattern=^[^ \t\n]+$" jsonschema:"options, separated by commas"`
+	Dump    int    `json:"dump,omitempty" turnus:"min=0,max=9" jsonschema:"fifth field of fstab"`
+	Pass    int    `json:"pass,omitempty" turnus:"min=0,max=9" jsonschema:"sixth field of fstab: order of the checks at a restart"`
+	State   string `json:"state,omitempty" turnus:"default=mounted,enum=mounted|unmounted|present|absent" jsonschema:"mounted: now and in fstab; present: in fstab only; unmounted: not now, fstab stays; absent: neither"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	var bad []error
+	blame := func(pointer, text string) {
+		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: errors.New(text)})
+	}
+	adds := p.State == "mounted" || p.State == "present"
+	switch {
+	case p.Type == "swap" && p.Path != "":
+		blame("/path", "swap has no path: its source names it")
+	case p.Type != "swap" && p.Path == "":
+		blame("/path", "expected the path where it is mounted")
+	case p.Path != "" && (path.Clean(p.Path) != p.Path || strings.ContainsAny(p.Path, "\n\r")):
+		blame("/path", "expected a path without . and .. and a slash at its end")
+	}
+	if (adds || p.Type == "swap") && p.Source == "" {
+		blame("/source", "expected what is mounted")
+	}
+	if strings.ContainsAny(p.Source, "\n\r") || strings.HasPrefix(p.Source, "-") || strings.HasPrefix(p.Source, "#") {
+		blame("/source", "expected a device, UUID=…, LABEL=…, host:/path or another word of fstab")
+	}
+	if adds && p.Type == "" {
+		blame("/type", "expected the type of the file system")
+	}
+	return errors.Join(bad...)
+}
+
+// name is what the mount is known by: swap by its source, others by their path.
+func (p *Params) name() string {
+	if p.Type == "swap" {
+		return p.Source
+	}
+	return p.Path
+}
+
+// Outputs of a mount.
+type Outputs struct {
+	Mounted bool   `json:"mounted" jsonschema:"whether it was mounted when it was looked at"`
+	Source  string `json:"source,omitempty" jsonschema:"what was mounted there"`
+}
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("mount", run,
+		sdk.Summary("A file system or swap space that is mounted, now and after a restart of the host"),
+		sdk.Description(description),
+		sdk.Idempotent(true),
+		sdk.Check(),
+		sdk.Outputs[Outputs](),
+		sdk.Example("A file system", sdk.With{"path": "/srv", "source": "UUID=0a3407de-014b-458b-b5c1-848e92a327a3", "type": "ext4", "options": "noatime", "pass": 2}),
+		sdk.Example("Swap", sdk.With{"source": "/dev/vg0/swap", "type": "swap"}),
+		sdk.Example("A bind mount", sdk.With{"path": "/srv/www", "source": "/data/www", "type": "none", "options": "bind"}),
+		sdk.Example("Gone for good", sdk.With{"path": "/mnt/old", "state": "absent"}),
+	)
+}
+
+const description = `
+Mounts a file system and keeps its line in /etc/fstab. Both are compared: fstab by the mount's path,
+the kernel by its table of mounts. Swap is known by its source, because all swap has the same path.
+Comments and other lines of fstab stay as they are.
+
+It mounts first and writes fstab after: what cannot be mounted is not written. Changed options are
+mounted again (remount); with another source or type it is unmounted first. The folder is made where
+it is missing. Where systemd runs, it reads fstab again.
+
+The step fails if another device is mounted at the path, if fstab has two lines for it, if the path
+leads over a link, or if another process changed fstab meanwhile. Files in use keep a file system
+mounted: then the step fails too, and changes nothing.
+`
+
+// found is what the host says before anything is done.
+type found struct {
+	fstab  string
+	active bool
+	source string // what is mounted there
+	device string // resolved, as is wanted below
+	wanted string
+}
+
+func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
+	p := r.Params
+	now, err := ask(ctx, r)
+	if err != nil {
+		return err
+	}
+	r.Output("mounted", now.active)
+	r.Output("source", now.source)
+	fstab, old, err := edit(now.fstab, p)
+	if err != nil {
+		return sdk.Failf("/etc/fstab: %w", err).Effects(sdk.EffectsNone)
+	}
+	if p.State == "mounted" && now.active && now.device != now.wanted && strings.HasPrefix(now.device, "/dev/") && strings.HasPrefix(now.wanted, "/dev/") {
+		return sdk.Failf("%s: %s is mounted there, not %s: unmount it first, with state unmounted", p.Path, now.source, p.Source).Effects(sdk.EffectsNone)
+	}
+	actions := decide(p, now.active, old, fstab != now.fstab)
+	if len(actions) == 0 {
+		return nil
+	}
+	r.Changed()
+	r.Explain(p.name() + ": " + strings.Join(actions, ", "))
+	r.ShowDiff("/etc/fstab", []byte(now.fstab), []byte(fstab))
+	if fstab == now.fstab {
+		r.ShowDiff(p.name(), []byte(mounted(now.active)), []byte(mounted(slices.Contains(actions, "mount"))))
+	}
+	if r.Check {
+		return nil
+	}
+	line := p.vars() + "old=" + sdk.Quote(strings.TrimRight(now.fstab, "\n")) + "\nset -- " + strings.Join(actions, " ") + "\n" + doScript
+	if err := r.Host().Short(ctx, sdk.Command{Run: line, Stdin: strings.NewReader(fstab)}).Err(); err != nil {
+		return fmt.Errorf("%s: %s: %w", p.name(), strings.Join(actions, ", "), err)
+	}
+	return nil
+}
+
+func mounted(yes bool) string {
+	if yes {
+		return "mounted\n"
+	}
+	return "not mounted\n"
+}
+
+// decide returns what has to be done, in order. old is the line that fstab had.
+func decide(p Params, active bool, old *entry, write bool) []string {
+	var actions []string
+	switch p.State {
+	case "unmounted", "absent":
+		if active {
+			actions = append(actions, "unmount")
+		}
+	case "mounted":
+		switch {
+		case !active:
+			actions = append(actions, "mount")
+		case old == nil || !write:
+		case old.source != p.Source || old.fstype != p.Type || p.Type == "swap" && old.options != p.Options:
+			actions = append(actions, "unmount", "mount")
+		case old.options != p.Options:
+			actions = append(actions, "remount")
+		}
+	}
+	if write && p.State != "unmounted" {
+		actions = append(actions, "write")
+	}
+	return actions
+}
+
+func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
+	p := r.Params
+	result := r.Host().Query(ctx, p.vars()+askScript)
+	if err := result.Err(); err != nil {
+		return found{}, fmt.Errorf("looking at %s: %w", p.name(), err)
+	}
+	a := sdk.ReadAnswer(result.Stdout)
+	if real := a.Value("real"); real != "" && real != p.Path {
+		return found{}, sdk.Failf("%s leads over a link: write path: %s", p.Path, real).Effects(sdk.EffectsNone)
+	}
+	return found{
+		fstab: a.Text("fstab"), active: a.Has("active"), source: unescape(a.Value("active")), device: a.Value("device"), wanted: a.Value("wanted"),
+	}, nil
+}
+
+// vars are the params as the scripts have them; ep is the path as the kernel writes it.
+func (p *Params) vars() string {
+	return fmt.Sprintf("p=%s s=%s t=%s o=%s; export ep=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Source), sdk.Quote(p.Type), sdk.Quote(p.Options), sdk.Quote(escape(p.Path)))
+}

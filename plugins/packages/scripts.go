@@ -1,0 +1,130 @@
+package packages
+
+// askScript prints "change WHAT" for each thing that the package manager would do to bring the
+// packages "$@" to $state, or "failed WHY". $refresh is the age in seconds from which the lists are
+// stale; 0 is never.
+//
+// apt-get install NAME upgrades an installed package, so it is asked for the missing names alone.
+// What it simulates tells whether a name that dpkg does not know, as of a virtual package, is
+// provided by another. A simulation takes no lock and works for every user.
+const askScript = `LC_ALL=C; export LC_ALL
+old() { [ "$refresh" -gt 0 ] && [ -z "$(find "$@" -newermt "-$refresh seconds" 2>/dev/null | head -n 1)" ] && echo stale; }
+if command -v apt-get >/dev/null 2>&1; then
+  echo "manager apt"
+  old /var/lib/apt/lists /var/lib/apt/lists/partial
+  want=
+  for p in "$@"; do
+    n=${p%%=*} v=
+    case $p in *=*) v=${p#*=} ;; esac
+    have=$(dpkg-query -W -f '${db:Status-Status} ${Version}\n' -- "$n" 2>/dev/null | sed -n 's/^installed //p')
+    case $state in
+    present) [ -n "$have" ] && { [ -z "$v" ] || [ "$v" = "$have" ]; } || want="$want $p" ;;
+    absent) [ -z "$have" ] || want="$want $n" ;;
+    latest) want="$want $p" ;;
+    esac
+  done
+  [ -n "$want" ] || exit 0
+  verb=install
+  [ $state = absent ] && verb=remove
+  if out=$(apt-get -s -q -y --allow-downgrades $verb $want 2>&1); then
+    printf '%s\n' "$out" | sed -n -e 's/^Inst \([^ ]*\) \[\([^]]*\)\] (\([^ ]*\) .*/change upgrade \1 \2 to \3/p' -e 's/^Inst \([^ ]*\) (\([^ ]*\) .*/change install \1 \2/p' -e 's/^Remv \([^ ]*\) \[\([^]]*\)\].*/change remove \1 \2/p'
+  else
+    printf '%s\n' "$out" | sed -n 's/^E: /failed /p'
+  fi
+elif command -v dnf >/dev/null 2>&1 || command -v yum >/dev/null 2>&1; then
+  echo "manager dnf"
+  dnf=$(command -v dnf || command -v yum)
+  old /var/cache/dnf
+  for p in "$@"; do
+    have=$(rpm -q --whatprovides --qf '%{VERSION}-%{RELEASE}\n' -- "$p" 2>/dev/null | head -n 1) || have=
+    case $state in
+    present) [ -n "$have" ] || echo "change install $p" ;;
+    absent) [ -z "$have" ] || echo "change remove $p $have" ;;
+    latest)
+      if [ -z "$have" ]; then echo "change install $p"; else
+        "$dnf" -q -C check-update -- "$p" >/dev/null 2>&1
+        [ $? = 100 ] && echo "change upgrade $p $have"
+      fi ;;
+    esac
+  done
+elif command -v apk >/dev/null 2>&1; then
+  echo "manager apk"
+  old /lib/apk /var/cache/apk
+  for p in "$@"; do
+    if apk info -q -e "$p" >/dev/null 2>&1; then have=1; else have=; fi
+    case $state$have in
+    absent1) echo "change remove $p" ;;
+    present | latest) echo "change install $p" ;;
+    latest1) case $(apk add -u -s "$p" 2>/dev/null) in *Upgrading*) echo "change upgrade $p" ;; esac ;;
+    esac
+    [ $state = absent ] || [ "$have" ] || out=$(apk add -s "$p" 2>&1) || printf '%s\n' "$out" | while read -r l; do echo "failed $l"; done
+  done
+elif command -v opkg >/dev/null 2>&1; then
+  echo "manager opkg"
+  old /var/opkg-lists
+  for p in "$@"; do
+    have=$(opkg status "$p" 2>/dev/null | sed -n '/^Version: /{s///;h;}; /^Status: .* installed/{g;p;}')
+    case $state in
+    present) [ -n "$have" ] || { echo "change install $p"; opkg info "$p" 2>/dev/null | grep -q . || echo "failed no package $p in the lists"; } ;;
+    absent) [ -z "$have" ] || echo "change remove $p $have" ;;
+    latest)
+      if [ -z "$have" ]; then echo "change install $p"; else
+        opkg list-upgradable 2>/dev/null | sed -n "s/^$p - \(.*\) - \(.*\)/change upgrade $p \1 to \2/p"
+      fi ;;
+    esac
+  done
+fi
+exit 0
+`
+
+// doScript brings the packages "$@" to $state by $manager, or refreshes the lists. It asks nothing,
+// and keeps edited configuration files.
+const doScript = `LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a; export LC_ALL DEBIAN_FRONTEND NEEDRESTART_MODE
+exec </dev/null
+apt() { apt-get -q -y -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
+case $manager in
+apt)
+  case $state in
+  refresh) apt-get -q -o DPkg::Lock::Timeout="$wait" -o APT::Update::Error-Mode=any update && touch /var/lib/apt/lists ;;
+  absent)
+    for p in "$@"; do
+      shift
+      case $(dpkg-query -W -f '${db:Status-Status}' -- "${p%%=*}" 2>/dev/null) in installed*) set -- "$@" "${p%%=*}" ;; esac
+    done
+    [ $# = 0 ] || apt remove "$@" ;;
+  latest) apt install "$@" ;;
+  present)
+    for p in "$@"; do
+      shift
+      case $(dpkg-query -W -f '${db:Status-Status}=${Version}' -- "${p%%=*}" 2>/dev/null) in
+      installed="${p#*=}") ;;
+      installed=*) case $p in *=*) set -- "$@" "$p" ;; esac ;;
+      *) set -- "$@" "$p" ;;
+      esac
+    done
+    [ $# = 0 ] || apt install "$@" ;;
+  esac ;;
+dnf)
+  dnf=$(command -v dnf || command -v yum)
+  case $state in
+  refresh) "$dnf" -q makecache ;;
+  absent) "$dnf" -q -y remove -- "$@" ;;
+  present) "$dnf" -q -y install -- "$@" ;;
+  latest) "$dnf" -q -y install -- "$@" && "$dnf" -q -y upgrade -- "$@" ;;
+  esac ;;
+apk)
+  case $state in
+  refresh) apk --wait "$wait" update -q ;;
+  absent) apk --wait "$wait" del -q "$@" ;;
+  present) apk --wait "$wait" add -q "$@" ;;
+  latest) apk --wait "$wait" add -q -u "$@" ;;
+  esac ;;
+opkg)
+  case $state in
+  refresh) opkg update ;;
+  absent) opkg remove "$@" ;;
+  present) opkg install "$@" ;;
+  latest) opkg install "$@" && opkg upgrade "$@" ;;
+  esac ;;
+esac
+`

@@ -1,0 +1,165 @@
+package sdk
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+)
+
+// TextFile is a text file of a host as it was read, for a job type that changes a part of it: read
+// the file with [Host.ReadText], make the new content of the old, and write that with
+// [Host.ReplaceText].
+type TextFile struct {
+	Path     string // absolute
+	Exists   bool
+	NoFolder bool // the folder around it does not exist either
+	Content  string
+}
+
+// ReadText reads a text file of at most 1 MiB in one round trip, in check mode too. A file that
+// does not exist is no error. A link is one: what it points to may be anybody's choice.
+func (h *Host) ReadText(ctx context.Context, path string) (TextFile, error) {
+	result := h.Query(ctx, "p="+Quote(path)+"\n"+readTextScript)
+	if err := result.Err(); err != nil {
+		return TextFile{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if result.Truncated {
+		return TextFile{}, Failf("reading %s: the file is larger than 1 MiB", path).Effects(EffectsNone)
+	}
+	kind, content, _ := strings.Cut(result.Stdout, "\n")
+	switch what, target, _ := strings.Cut(kind, " "); what {
+	case "absent":
+		return TextFile{Path: path, NoFolder: target == "nofolder"}, nil
+	case "file":
+		return TextFile{Path: path, Exists: true, Content: content}, nil
+	case "link":
+		return TextFile{}, Failf("reading %s: it is a link to %s: give the path of the file itself", path, clean(target, maxTitle)).Effects(EffectsNone)
+	}
+	return TextFile{}, Failf("reading %s: it is not a file", path).Effects(EffectsNone)
+}
+
+const readTextScript = `LC_ALL=C; export LC_ALL
+if [ -L "$p" ]; then echo "link $(readlink "$p")"
+elif [ ! -e "$p" ]; then
+  if [ ! -d "${p%/*}/" ]; then echo "absent nofolder"
+  elif [ -x "${p%/*}/" ]; then echo absent
+  else echo "its folder cannot be entered" >&2; exit 1; fi
+elif [ -f "$p" ]; then echo file; exec cat "$p"
+else echo other; fi
+exit 0
+`
+
+// ReplaceText writes the new content of a file, if the file is still as it was read: another writer
+// in between is an error, and its change stays. The new file is written beside the old one, takes
+// over its mode and owner, and is renamed. A file that did not exist gets the mode fresh. It is one
+// round trip.
+func (h *Host) ReplaceText(ctx context.Context, was TextFile, content string, fresh uint32) error {
+	old := ""
+	if was.Exists {
+		old = sum(was.Content)
+	}
+	vars := fmt.Sprintf("p=%s w=.turnus-%s old=%s new=%s m=%04o\n", Quote(was.Path), strings.ToLower(rand.Text()), old, sum(content), fresh)
+	if err := h.Short(ctx, Command{Run: vars + replaceTextScript, Stdin: strings.NewReader(content)}).Err(); err != nil {
+		return fmt.Errorf("writing %s: %w", was.Path, err)
+	}
+	return nil
+}
+
+func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// replaceTextScript works in a folder of its own beside the file, which only this login can enter:
+// the folder around it may belong to a user who exchanges files for links. What is compared with
+// the old hash is the copy that gives mode and owner.
+const replaceTextScript = `LC_ALL=C; export LC_ALL
+t=${p##*/} up=.
+leave() { [ $up = . ] || { rm -f ./x; cd .. && rmdir "./$w"; }; }
+fail() { echo "$1" >&2; exit 1; }
+sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi; }
+is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
+owner() { set -- $(ls -ldn "$1"); echo "$1 $3 $4"; }
+moved() { for f in -fT -fh; do mv $f ./x "../$t" 2>/dev/null && return; done; [ ! -d "../$t" ] && mv -f ./x "../$t"; }
+changed="another writer changed the file since it was read: nothing was written; run the step again"
+cd -P -- "${p%/*}/" || exit 1
+trap leave EXIT; trap 'exit 1' HUP INT TERM
+(umask 077; mkdir "./$w") && cd -P "./$w" || fail "cannot write to the folder of the file"
+up=..
+[ -O . ] || { up=.; fail "its folder was replaced by another user"; }
+umask 077
+if [ "$old" ]; then
+  [ -f "../$t" ] || fail "$changed"
+  cp -pP "../$t" ./x || fail "the file cannot be copied beside itself: the disk may be full"
+  [ -f ./x ] && [ ! -L ./x ] || fail "$changed"
+  is "$old" ./x || fail "$changed"
+  [ "$(owner ./x)" = "$(owner "../$t")" ] || fail "this login cannot keep the owner of the file: run the step with become: true"
+  chmod u+w ./x
+fi
+cat >./x || fail "the new content was not written: the disk may be full"
+is "$new" ./x || fail "the new content did not arrive whole"
+if [ -z "$old" ]; then
+  chmod "$m" ./x && ln ./x "../$t" 2>/dev/null && exit
+  [ ! -e "../$t" ] && [ ! -L "../$t" ] || fail "$changed"
+  moved; exit
+fi
+o=$(ls -ld "../$t"); case $o in ??-*) chmod u-w ./x ;; esac
+is "$old" "../$t" || fail "$changed"
+moved || fail "the new file cannot take the place of the old one"
+`
+
+const (
+	newFileMode   = 0o644
+	newSecretMode = 0o600 // of a file that a step with secrets makes
+)
+
+// TextEdit is a change of one text file on the host.
+type TextEdit struct {
+	Path   string
+	Create bool   // make the file if it does not exist
+	Remove bool   // the edit only removes text: a file that does not exist needs no change
+	Part   string // what the edit sets, as "line": named in place of a diff that may hold secrets
+	// Edit returns the new content of the file, or an error that says why it cannot be edited.
+	Edit func(content string) (string, error)
+}
+
+// EditText reads the file, edits it, reports the change with its diff, and replaces the file unless
+// another writer changed it in between. In check mode a missing file counts as a change, because an
+// earlier step may make it.
+func (r *Run[P, S]) EditText(ctx context.Context, e TextEdit) error {
+	was, err := r.Host().ReadText(ctx, e.Path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case was.Exists || e.Create && !was.NoFolder:
+	case e.Remove:
+		return nil
+	case r.Check:
+		r.Changed()
+		r.Explain(e.Path + " does not exist: an earlier step must create it")
+		return nil
+	case was.NoFolder:
+		return Failf("the folder of %s does not exist: create it with an earlier step", e.Path).Effects(EffectsNone)
+	default:
+		return Failf("%s does not exist: create it with an earlier step, or set create: true", e.Path).Effects(EffectsNone)
+	}
+	content, err := e.Edit(was.Content)
+	if err != nil {
+		return Failf("%s: %w", e.Path, err).Effects(EffectsNone)
+	}
+	if content == was.Content {
+		return nil
+	}
+	r.Changed()
+	mode := uint32(newFileMode)
+	if len(r.Secrets) > 0 { // the old text may hold the secret as it was before
+		mode = newSecretMode
+		r.ShowDiff(e.Path, []byte(e.Part+" as it is\n"), []byte(e.Part+" of a step with secrets, which is not shown\n"))
+	} else {
+		r.ShowDiff(e.Path, []byte(was.Content), []byte(content))
+	}
+	if r.Check {
+		return nil
+	}
+	return r.Host().ReplaceText(ctx, was, content, mode)
+}

@@ -1,0 +1,97 @@
+package sdk_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
+)
+
+type editParams struct {
+	Path string `json:"path"`
+}
+
+// shout is a job type that edits a file: it adds an exclamation mark.
+func shout(between func()) sdk.Def {
+	return sdk.Job("test.shout", func(ctx context.Context, r *sdk.Run[editParams, sdk.NoState]) error {
+		was, err := r.Host().ReadText(ctx, r.Params.Path)
+		if err != nil {
+			return err
+		}
+		between()
+		r.Changed()
+		return r.Host().ReplaceText(ctx, was, was.Content+"!", 0o640)
+	})
+}
+
+func TestReplaceText(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before  string // "" for no file
+		mode    os.FileMode
+		link    bool
+		between string // content that another writer gives it; "-" for the file's removal
+		want    string // content in the end
+		reason  string // "" for success
+	}{
+		"kept mode":                  {before: "a\n", mode: 0o604, want: "a\n!"},
+		"a read-only file":           {before: "a\n", mode: 0o444, want: "a\n!"},
+		"a new file":                 {want: "!", mode: 0o640},
+		"another writer":             {before: "a", mode: 0o600, between: "b", want: "b", reason: "another writer changed the file"},
+		"another writer was earlier": {between: "b", mode: 0o644, want: "b", reason: "another writer changed the file"},
+		"another writer removed it":  {before: "a", mode: 0o600, between: "-", reason: "another writer changed the file"},
+		"a link":                     {before: "a", mode: 0o600, link: true, want: "a", reason: "it is a link to"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, "it's -a file")
+			write := func(text string, mode os.FileMode) {
+				if err := os.WriteFile(path, []byte(text), mode); err != nil {
+					t.Error(err)
+				}
+			}
+			if c.before != "" {
+				write(c.before, c.mode)
+				if err := os.Chmod(path, c.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			given := path
+			if c.link {
+				given = filepath.Join(dir, "link")
+				if err := os.Symlink(path, given); err != nil {
+					t.Fatal(err)
+				}
+			}
+			kit := plugintest.New(t, shout(func() {
+				switch c.between {
+				case "":
+				case "-":
+					_ = os.Remove(path)
+				default:
+					write(c.between, 0o644)
+				}
+			}))
+			kit.Host("r1").Local()
+			got := kit.Run(sdk.With{"path": given})
+			if (got.Outcome == "changed") != (c.reason == "") || !strings.Contains(got.Reason, c.reason) {
+				t.Errorf("%s (%s), expected %q", got.Outcome, got.Reason, c.reason)
+			}
+			content, _ := os.ReadFile(path)
+			if string(content) != c.want {
+				t.Errorf("the file is %q, expected %q", content, c.want)
+			}
+			if info, err := os.Stat(path); c.want != "" && (err != nil || info.Mode().Perm() != c.mode) {
+				t.Errorf("mode %v, expected %v, %v", info.Mode(), c.mode, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"text/template"
+)
+
+const (
+	maxTemplate = 1 << 20
+	maxRendered = 4 << 20
+)
+
+// Render renders a file of the worker, a Go text/template of at most 1 MiB, to at most 4 MiB. It
+// has .Host, .Labels and .Vars; a name that is missing is an error. Its functions are default,
+// join, lower, upper, trim, and quote for a word of a shell.
+func (r *Run[P, S]) Render(ctx context.Context, name string, vars map[string]any) ([]byte, error) {
+	fail := func(err error) error {
+		return Failf("template %s: %w", name, err).Effects(EffectsNone)
+	}
+	var text bytes.Buffer
+	if _, err := r.Artifact(ctx, name, maxTemplate, &text); err != nil {
+		return nil, fail(err)
+	}
+	t, err := template.New(name).Option("missingkey=error").Funcs(template.FuncMap{
+		"default": func(fallback, value any) any {
+			if truth, _ := template.IsTrue(value); truth {
+				return value
+			}
+			return fallback
+		},
+		"join": func(separator string, list []any) string {
+			words := make([]string, len(list))
+			for i, item := range list {
+				words[i] = fmt.Sprint(item)
+			}
+			return strings.Join(words, separator)
+		},
+		"lower": strings.ToLower, "upper": strings.ToUpper, "trim": strings.TrimSpace, "quote": Quote,
+	}).Parse(text.String())
+	if err != nil {
+		return nil, fail(err)
+	}
+	out := rendered{ctx: ctx}
+	err = t.Execute(&out, map[string]any{"Host": r.Host().Name, "Labels": r.Labels, "Vars": vars})
+	if err != nil {
+		return nil, fail(err)
+	}
+	return out.Bytes(), nil
+}
+
+// rendered ends a template that never stops.
+type rendered struct {
+	bytes.Buffer
+	ctx context.Context //nolint:containedctx // a Writer has no other way to be told
+}
+
+func (b *rendered) Write(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if b.Len()+len(p) > maxRendered {
+		return 0, fmt.Errorf("renders to more than %d bytes", maxRendered)
+	}
+	return b.Buffer.Write(p)
+}

@@ -1,0 +1,76 @@
+package service
+
+// lookScript says what is known of the service $n. systemctl show ends well for units that do not
+// exist: LoadState tells. A systemd that is installed and does not run, as in a container, manages
+// nothing.
+const lookScript = `LC_ALL=C; export LC_ALL
+if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then
+  echo "init systemd"
+  s=$(systemctl show -p LoadState -p ActiveState -- "$n") || exit 1
+  case $s in *LoadState=loaded*|*LoadState=masked*) echo known ;; esac
+  case $s in *ActiveState=active*|*ActiveState=reloading*|*ActiveState=activating*) echo active ;; esac
+  case $(systemctl is-enabled -- "$n" 2>/dev/null) in enabled|enabled-runtime|static|alias|indirect|generated) echo enabled ;; esac
+elif command -v rc-service >/dev/null 2>&1; then
+  echo "init openrc"
+  rc-service -e "$n" 2>/dev/null && echo known
+  rc-service "$n" status >/dev/null 2>&1 && echo active
+  for f in /etc/runlevels/*/"$n"; do [ -e "$f" ] && echo enabled && break; done
+elif [ -e /etc/rc.common ]; then
+  echo "init procd"
+  [ -x "/etc/init.d/$n" ] && echo known
+  "/etc/init.d/$n" running >/dev/null 2>&1 && echo active
+  "/etc/init.d/$n" enabled >/dev/null 2>&1 && echo enabled
+elif [ -d /etc/init.d ]; then
+  echo "init sysv"
+  [ -x "/etc/init.d/$n" ] && echo known && "/etc/init.d/$n" status >/dev/null 2>&1 && echo active
+  for f in /etc/rc[2345].d/S[0-9][0-9]"$n"; do [ -e "$f" ] && echo enabled && break; done
+fi
+exit 0
+`
+
+// actScript does the actions that are its arguments, by the manager $i, and then waits $t seconds
+// for what was started.
+const actScript = `LC_ALL=C; export LC_ALL
+do_systemd() { systemctl "$1" -- "$n"; }
+do_openrc() {
+  case $1 in
+  enable) rc-update add "$n" default ;;
+  disable) rc-update del "$n" -a ;;
+  *) rc-service "$n" "$1" ;;
+  esac
+}
+do_procd() { "/etc/init.d/$n" "$1"; }
+do_sysv() {
+  case $1 in
+  enable) if command -v update-rc.d >/dev/null 2>&1; then update-rc.d "$n" defaults && update-rc.d "$n" enable; else chkconfig "$n" on; fi ;;
+  disable) if command -v update-rc.d >/dev/null 2>&1; then update-rc.d "$n" disable; else chkconfig "$n" off; fi ;;
+  *) "/etc/init.d/$n" "$1" ;;
+  esac
+}
+runs() {
+  case $i in
+  systemd) case $(systemctl show -p ActiveState -- "$n") in *=active|*=reloading) ;; *) false ;; esac ;;
+  openrc) rc-service "$n" status ;;
+  procd) "/etc/init.d/$n" running ;;
+  *) "/etc/init.d/$n" status ;;
+  esac >/dev/null 2>&1
+}
+if [ "$i" = systemd ]; then
+  case $(systemctl show -p NeedDaemonReload -- "$n") in *=yes) systemctl daemon-reload || exit 1 ;; esac
+  [ "$t" = 0 ] || systemctl reset-failed -- "$n" 2>/dev/null
+fi
+started=
+for a in "$@"; do
+  "do_$i" "$a" >&2 || exit 1
+  case $a in start|restart|reload) started=1 ;; esac
+done
+[ "$started" ] || exit 0
+sleep "$t"
+if ! runs; then
+  echo died
+  if [ "$i" = systemd ] && command -v journalctl >/dev/null 2>&1; then
+    journalctl -q --no-pager -n 10 -o cat -u "$n" 2>/dev/null | sed 's/^/log /'
+  fi
+fi
+exit 0
+`

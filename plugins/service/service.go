@@ -1,0 +1,152 @@
+// Package service owns the job type service: whether a service of the host runs,
+// and whether it starts with the host. It imports only the sdk.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of a service.
+type Params struct {
+	Name    string       `json:"name" turnus:"required,pattern=^[A-Za-z0-9_][A-Za-z0-9_.@:\\\\-]*$" jsonschema:"name of the service, such as nginx or getty@tty1"`
+	State   string       `json:"state,omitempty" turnus:"enum=started|stopped|restarted|reloaded" jsonschema:"what the service does; restarted and reloaded act each time"`
+	Enabled *bool        `json:"enabled,omitempty" jsonschema:"whether the service starts with the host"`
+	Settle  sdk.Duration `json:"settle,omitempty" turnus:"default=1s" jsonschema:"a service that was started must still run after this time"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	if p.State == "" && p.Enabled == nil {
+		return &sdk.ParamError{Err: errors.New("expected state, enabled, or both")}
+	}
+	return nil
+}
+
+// Outputs of a service.
+type Outputs struct {
+	Init    string `json:"init" jsonschema:"what manages the service: systemd, openrc, procd or sysv"`
+	Active  bool   `json:"active" jsonschema:"whether the service ran when it was looked at"`
+	Enabled bool   `json:"enabled" jsonschema:"whether it started with the host then"`
+}
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("service", run,
+		sdk.Summary("A service that runs, or does not, now and after a restart of the host"),
+		sdk.Description(description),
+		sdk.Idempotent(true),
+		sdk.Check(),
+		sdk.Outputs[Outputs](),
+		sdk.Example("Run it, now and after each restart of the host", sdk.With{"name": "nginx", "state": "started", "enabled": true}),
+		sdk.Example("Restart it, as a handler does", sdk.With{"name": "nginx", "state": "restarted"}),
+		sdk.Example("Off for good", sdk.With{"name": "telnetd", "state": "stopped", "enabled": false}),
+	)
+}
+
+const description = `
+Starts, stops, restarts or reloads a service, and sets whether it starts with the host, by systemd,
+OpenRC, procd (OpenWrt) or scripts in /etc/init.d.
+
+A service that was started or restarted must still run after ` + "`settle`" + `: one that dies at once fails
+the step, with the last lines of its log where systemd has one. systemd reads its unit files again
+first where they have changed.
+
+` + "`restarted`" + ` and ` + "`reloaded`" + ` act each time: let a handler do it. A service that is not there fails the
+step. In check mode it counts as a change, because an earlier step may install it.
+`
+
+// status is what the host says of the service.
+type status struct {
+	init                   string
+	known, active, enabled bool
+}
+
+func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
+	p := r.Params
+	result := r.Host().Query(ctx, "n="+sdk.Quote(p.Name)+"\n"+lookScript)
+	if err := result.Err(); err != nil {
+		return fmt.Errorf("asking for service %s: %w", p.Name, err)
+	}
+	now, err := read(result.Stdout)
+	if err != nil {
+		return err
+	}
+	r.Output("init", now.init)
+	r.Output("active", now.active)
+	r.Output("enabled", now.enabled)
+	if !now.known {
+		if r.Check && p.State != "stopped" {
+			r.Changed()
+			r.Explain("the host has no service " + p.Name + ": an earlier step must install it")
+			return nil
+		}
+		if p.State == "stopped" && (p.Enabled == nil || !*p.Enabled) {
+			return nil // nothing runs, and nothing will
+		}
+		return sdk.Failf("the host has no service %s (%s): install it first, or correct the name", p.Name, now.init).Effects(sdk.EffectsNone)
+	}
+	actions := decide(p, now)
+	if len(actions) == 0 {
+		return nil
+	}
+	r.Changed()
+	r.Explain(strings.Join(actions, ", "))
+	if r.Check {
+		return nil
+	}
+	return act(ctx, r, now, actions)
+}
+
+// decide returns what has to be done, in order: a service is enabled before it is started, and
+// disabled before it is stopped.
+func decide(p Params, now status) []string {
+	var actions []string
+	if p.Enabled != nil && *p.Enabled != now.enabled {
+		actions = append(actions, map[bool]string{true: "enable", false: "disable"}[*p.Enabled])
+	}
+	switch {
+	case p.State == "started" && !now.active, p.State == "reloaded" && !now.active:
+		actions = append(actions, "start")
+	case p.State == "stopped" && now.active:
+		actions = append(actions, "stop")
+	case p.State == "restarted":
+		actions = append(actions, "restart")
+	case p.State == "reloaded":
+		actions = append(actions, "reload")
+	}
+	return actions
+}
+
+// act does it in one command, and looks whether what was started still runs.
+func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actions []string) error {
+	p := r.Params
+	settle := "0"
+	if p.State == "started" || p.State == "restarted" || p.State == "reloaded" {
+		settle = fmt.Sprint(int((time.Duration(p.Settle) + time.Second - 1) / time.Second))
+	}
+	line := fmt.Sprintf("n=%s i=%s t=%s\nset -- %s\n%s", sdk.Quote(p.Name), now.init, settle, strings.Join(actions, " "), actScript)
+	result := r.Host().Short(ctx, sdk.Command{Run: line})
+	if err := result.Err(); err != nil {
+		return fmt.Errorf("service %s: %s: %w", p.Name, strings.Join(actions, ", "), err)
+	}
+	if answer := sdk.ReadAnswer(result.Stdout); answer.Has("died") {
+		r.Print([]byte(answer.Text("log")))
+		return sdk.Failf("service %s does not run %s after it was started", p.Name, time.Duration(p.Settle))
+	}
+	return nil
+}
+
+func read(text string) (status, error) {
+	a := sdk.ReadAnswer(text)
+	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled")}
+	if s.init == "" {
+		return s, sdk.Failf("the host has no systemd, OpenRC, procd or /etc/init.d").Effects(sdk.EffectsNone)
+	}
+	return s, nil
+}

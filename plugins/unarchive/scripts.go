@@ -1,0 +1,81 @@
+package unarchive
+
+// refused is the exit code of doScript for an archive that must not be unpacked.
+const refused = 65
+
+const sumScript = `LC_ALL=C; export LC_ALL
+n=$p.turnus-new o=$p.turnus-old
+sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"; else shasum -a 256 <"$1"; fi; }
+`
+
+// askScript says what is at the path, and of which archive.
+const askScript = sumScript + `if [ "$a" ]; then
+  [ -f "$a" ] || { echo noarchive; exit 0; }
+  s=$(sum "$a") && echo "sum $s" || exit 1
+fi
+[ $t != zip ] || command -v unzip >/dev/null 2>&1 || echo nounzip
+for f in "$n" "$o"; do { [ ! -e "$f" ] && [ ! -L "$f" ]; } || echo leftover; done
+if [ -L "$p" ] || { [ -e "$p" ] && [ ! -d "$p" ]; }; then echo "kind other"; exit 0; fi
+[ -d "$p" ] || exit 0
+[ ! -f "$p/.turnus-unarchive" ] || sed 's/^/mark /' "$p/.turnus-unarchive" || exit 1
+here=$(ls -A "$p") || exit 1
+[ -z "$here" ] || echo "kind full"
+exit 0
+`
+
+// doScript unpacks to $n, which only this login can enter, looks at what it got, and puts it in the
+// place of the old folder. Names are read from the list of the archive. Links are looked at where
+// they lie: no list says exactly what they are.
+const doScript = sumScript + `umask 022
+refuse() { echo "$1" >&2; exit 65; }
+fail() { echo "$1" >&2; exit 1; }
+trap 'rm -rf "$n"' EXIT
+trap 'exit 1' HUP INT TERM
+rm -rf "$n" || exit 1
+if [ "$done" = true ]; then rm -rf "$o"; exit; fi
+mkdir -p "${p%/*}/" && (umask 077; mkdir "$n") && mkdir "$n/x" || exit 1
+if [ -z "$a" ]; then
+  a=$n/archive
+  cat >"$a" || fail "the archive did not arrive whole: the disk may be full"
+fi
+s=$(sum "$a") && [ "${s%% *}" = "$want" ] || fail "the archive did not arrive whole, or another process changed it"
+case $t in
+zip) unzip -l "$a" >"$n/list" && sed 1,3d "$n/list" | sed 's/^ *[0-9]* *[0-9-]* *[0-9:]* *//' >"$n/names" ;;
+tgz) gzip -dc <"$a" | tar -tf - >"$n/names" ;;
+tar) tar -tf - <"$a" >"$n/names" ;;
+esac || fail "the archive cannot be read"
+name=$(grep -E '^/|^\.\.(/|$)|/\.\.(/|$)' "$n/names" | head -n 1)
+[ -z "$name" ] || refuse "the name $name leads out of its folder"
+case $t in
+zip) unzip -q -o "$a" -d "$n/x" </dev/null >&2 ;;
+tgz) gzip -dc <"$a" | (cd "$n/x" && tar -xof -) ;;
+tar) (cd "$n/x" && tar -xof -) <"$a" ;;
+esac || fail "it was not unpacked: the archive is damaged, or the disk is full"
+cd "$n/x" && top=$(pwd -P) || exit 1
+other=$(find . ! -type f ! -type d ! -type l | head -n 1)
+[ -z "$other" ] || refuse "$other is a device or a named pipe"
+find . -type f -links +1 -exec ls -ldin {} \; | awk '{ seen[$1]++; links[$1] = $3 } END { for (i in seen) if (seen[i] != links[i]) exit 1 }' || refuse "it has a link to a file out of its folder"
+find . -type l | while IFS= read -r f; do
+  to=$(readlink "$f") || to=/
+  real=$(readlink -f "$f" 2>/dev/null)
+  case $to in /*) exit 1 ;; ..|../*|*/..|*/../*) [ "$real" ] || exit 1 ;; esac
+  case ${real:-$top}/ in "$top"/*) ;; *) exit 1 ;; esac
+done || refuse "it has a link that leads out of its folder"
+x=$n/x
+if [ "$strip" = true ]; then
+  set -- * .[!.]* ..?*
+  for f in "$@"; do [ -e "$f" ] || [ -L "$f" ] || continue; [ "$x" = "$n/x" ] && [ -d "$f" ] && [ ! -L "$f" ] && x=$n/x/$f && continue; x=; break; done
+  [ "$x" ] && [ "$x" != "$n/x" ] || refuse "strip: expected one folder in it, and nothing beside that"
+fi
+cd / || exit 1
+rm -rf "$x/.turnus-unarchive" && printf '%s\n' "$mark" >"$x/.turnus-unarchive" || fail "the disk may be full"
+chmod 755 "$x" || exit 1
+if [ -d "$p" ]; then
+  mode=$(stat -c %a "$p" 2>/dev/null) && chmod "$mode" "$x"
+  rm -rf "$o" || exit 1
+fi
+[ -z "$owner" ] || chown -R -h "$owner" "$x" || exit 1
+if [ -d "$p" ]; then mv "$p" "$o" || exit 1; fi
+mv "$x" "$p" || { mv "$o" "$p"; exit 1; }
+rm -rf "$o"
+`

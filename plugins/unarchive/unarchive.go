@@ -1,0 +1,175 @@
+// Package unarchive owns the job type unarchive: a folder that holds what is in an archive. It
+// imports only the sdk.
+package unarchive
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// Params is the with: of an unarchive.
+type Params struct {
+	Source  string `json:"source,omitempty" turnus:"min=1" jsonschema:"archive, relative to the playbook: .tar, .tar.gz, .tgz or .zip"`
+	Archive string `json:"archive,omitempty" turnus:"pattern=^/" jsonschema:"instead: path of an archive on the host"`
+	Path    string `json:"path" turnus:"required,pattern=^/" jsonschema:"folder for what is in the archive, and for nothing else"`
+	Strip   bool   `json:"strip,omitempty" jsonschema:"the archive holds one folder: take what is in that"`
+	Owner   string `json:"owner,omitempty" turnus:"pattern=^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)?$" jsonschema:"user or user:group of all files; by default the login that unpacks them"`
+}
+
+// Validate checks what the schema cannot say.
+func (p *Params) Validate() error {
+	var bad []error
+	blame := func(pointer, text string) {
+		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: errors.New(text)})
+	}
+	if clean := path.Clean(p.Path); clean != p.Path || clean == "/" {
+		blame("/path", "expected a path below / without . and .. and a slash at its end")
+	}
+	switch {
+	case (p.Source == "") == (p.Archive == ""):
+		blame("", "expected one of source and archive")
+	case format(p.Source+p.Archive) == "":
+		blame(map[bool]string{true: "/source", false: "/archive"}[p.Source != ""], "expected a name that ends in .tar, .tar.gz, .tgz or .zip")
+	}
+	return errors.Join(bad...)
+}
+
+// format is tar, tgz or zip; "" for others.
+func format(name string) string {
+	for _, f := range [][2]string{{".tar", "tar"}, {".tar.gz", "tgz"}, {".tgz", "tgz"}, {".zip", "zip"}} {
+		if strings.HasSuffix(name, f[0]) {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// Outputs of an unarchive.
+type Outputs struct {
+	SHA256 string `json:"sha256" jsonschema:"of the archive"`
+}
+
+type runOf = sdk.Run[Params, sdk.NoState]
+
+// Def is the job type.
+func Def() sdk.Def {
+	return sdk.Job("unarchive", run,
+		sdk.Summary("A folder that holds what is in an archive"),
+		sdk.Description(description),
+		sdk.Idempotent(true),
+		sdk.Check(),
+		sdk.Outputs[Outputs](),
+		sdk.Example("An archive of the repository", sdk.With{"source": "files/app-1.4.tar.gz", "path": "/opt/app", "strip": true}),
+		sdk.Example("An archive that is on the host", sdk.With{"archive": "/var/cache/site.zip", "path": "/srv/site", "owner": "www-data"}),
+	)
+}
+
+const description = `
+Unpacks an archive into a folder of its own. The folder holds the digest of its archive in the file
+` + "`.turnus-unarchive`" + `: as long as that is the same, nothing is unpacked, whatever happened to modes
+and owners. With another archive the whole folder is replaced, and what else was in it is gone. A
+folder that is not empty and has no such file fails the step.
+
+It unpacks beside the folder, and then renames: until then the old folder stays in use. Where the
+disk is full the old folder stays.
+
+Archives with absolute names, with ` + "`..`" + ` in names, with links that lead out of the folder, with
+devices or named pipes are refused, and nothing of them is left. zip needs unzip on the host. Check
+mode compares digests and does not open the archive.
+`
+
+func run(ctx context.Context, r *runOf) error {
+	p := r.Params
+	digest, err := digest(ctx, r)
+	if err != nil {
+		return err
+	}
+	vars := fmt.Sprintf("p=%s a=%s t=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Archive), format(p.Source+p.Archive))
+	result := r.Host().Query(ctx, vars+askScript)
+	if err := result.Err(); err != nil {
+		return fmt.Errorf("looking at %s: %w", p.Path, err)
+	}
+	a := sdk.ReadAnswer(result.Stdout)
+	if p.Archive != "" {
+		digest, _, _ = strings.Cut(a.Value("sum"), " ")
+	}
+	if why := refusal(p, a); why != "" {
+		return sdk.Fail(why).Effects(sdk.EffectsNone)
+	}
+	r.Output("sha256", digest)
+	mark := fmt.Sprintf("sha256:%s strip=%t owner=%s", digest, p.Strip, p.Owner)
+	done := a.Value("mark") == mark
+	if !done {
+		r.Changed()
+		r.ShowDiff(p.Path, []byte(a.Text("mark")), []byte(mark+"\n"))
+	}
+	if r.Check || done && !a.Has("leftover") {
+		return nil
+	}
+	return unpack(ctx, r, fmt.Sprintf("%sdone=%t strip=%t owner=%s want=%s mark=%s\n%s", vars, done, p.Strip, sdk.Quote(p.Owner), digest, sdk.Quote(mark), doScript))
+}
+
+// refusal says why the host cannot have the folder; "" where it can.
+func refusal(p Params, a sdk.Answer) string {
+	switch {
+	case a.Has("noarchive"):
+		return fmt.Sprintf("the host has no archive %s: fetch it in an earlier step, or correct the path", p.Archive)
+	case a.Has("nounzip"):
+		return "the host has no unzip: install it with the job type package, or use a tar archive"
+	case a.Value("kind") == "other":
+		return p.Path + " is there, and is no folder: remove it first"
+	case a.Value("kind") == "full" && !a.Has("mark"):
+		return p.Path + " holds files that no archive brought: give a folder of its own, or empty it first"
+	}
+	return ""
+}
+
+// digest is the hash of the archive of the worker; "" for one of the host.
+func digest(ctx context.Context, r *runOf) (string, error) {
+	if r.Params.Source == "" {
+		return "", nil
+	}
+	sum := sha256.New()
+	if _, err := r.Artifact(ctx, r.Params.Source, 0, sum); err != nil {
+		return "", sdk.Failf("source %s: %w", r.Params.Source, err).Effects(sdk.EffectsNone)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)), nil
+}
+
+// unpack runs the script with the archive as its input.
+func unpack(ctx context.Context, r *runOf, line string) error {
+	p := r.Params
+	var errs sdk.Head
+	in, out := io.Pipe()
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		if p.Source != "" {
+			_, err = r.Artifact(ctx, p.Source, 0, out)
+		}
+		_ = out.CloseWithError(err)
+		read <- err
+	}()
+	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdin: in, Stderr: &errs})
+	_ = in.Close()
+	if failed := <-read; err == nil && exit.Code == 0 {
+		err = failed
+	}
+	switch {
+	case err == nil && exit.Code == refused:
+		return sdk.Failf("%s%s: the archive is refused: %s", p.Source, p.Archive, errs.LastLine()).Effects(sdk.EffectsNone)
+	case err == nil && exit.Err() != nil:
+		err = &sdk.ExitError{Exit: exit, LastLine: errs.LastLine()}
+	}
+	if err != nil {
+		return fmt.Errorf("unpacking %s%s to %s: %w", p.Source, p.Archive, p.Path, err)
+	}
+	return nil
+}
