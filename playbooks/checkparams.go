@@ -19,9 +19,9 @@ type ParamProblem struct {
 // maxParamText bounds the texts of a job type in characters.
 const maxParamText = 500
 
-// CheckParams asks the job type of each call about its params. It leaves out calls whose params hold an expression,
-// because their values are known only on a host. An error of ask is a problem of the call. The results are sorted, and
-// at most MaxProblems each.
+// CheckParams asks the job type of each call about its params. It leaves out calls whose params
+// hold an expression, because their values are known only on a host. An error of ask is a problem
+// of the call. The results are sorted, and at most MaxProblems each.
 func (p *Playbook) CheckParams(ask func(uses string, params json.RawMessage) ([]ParamProblem, error)) (problems, warnings Diagnostics) {
 	for i, s := range p.Calls() {
 		if s.With.root == nil || s.With.root.dynamic {
@@ -49,7 +49,8 @@ func (p *Playbook) CheckParams(ask func(uses string, params json.RawMessage) ([]
 
 func first(d Diagnostics) Diagnostics { return slices.Clip(d[:min(len(d), MaxProblems)]) }
 
-// diagnose gives a problem its place: that of the value, or of the closest one around it that the file has.
+// diagnose gives a problem its place: that of the value, or of the closest one around it that the
+// file has.
 func (p Params) diagnose(f ParamProblem) Diagnostic {
 	v, path := p.root, ""
 	at, node := v, v.node

@@ -15,19 +15,22 @@ import (
 // them are told at once.
 type decoder struct {
 	*yamlread.Reader
-	src     *source
-	o       Options
-	diags   Diagnostics
-	exprs   int // expressions compiled
-	schemas map[string]*typeSchema
-	read    map[string]bool // vars that are declared or read
-	vars    map[string]any
-	steps   []knownStep    // those before the step that is being read
-	later   map[string]int // names of all steps that are written out, with their lines
-	flushed *yaml.Node     // the first flush; nil without one
-	flushAt int            // steps before it
-	handler int            // number of the handler that is being read, from 1; 0 is a step
-	notices []notice       // what notify: names, to be checked once the handlers are read
+	src      *source
+	o        Options
+	diags    Diagnostics
+	exprs    int // expressions compiled
+	schemas  map[string]*typeSchema
+	read     map[string]bool // vars that are declared or read
+	vars     map[string]any
+	hostRead map[string]bool // fields of the host that the step being read reads
+	params   map[string]bool // names in params:
+	declared []Param         // those that are right
+	steps    []knownStep     // those before the step that is being read
+	later    map[string]int  // names of all steps that are written out, with their lines
+	flushed  *yaml.Node      // the first flush; nil without one
+	flushAt  int             // steps before it
+	handler  int             // number of the handler that is being read, from 1; 0 is a step
+	notices  []notice        // what notify: names, to be checked once the handlers are read
 }
 
 func newDecoder(src *source, o Options) *decoder {
@@ -63,8 +66,8 @@ type field[T any] struct {
 	read     func(d *decoder, n *yaml.Node, into *T)
 }
 
-// readFields fills into from a mapping, in the table's order: vars before what reads them. known words of other tools
-// lead to hints.
+// readFields fills into from a mapping, in the table's order: vars before what reads them. known
+// words of other tools lead to hints.
 func readFields[T any](d *decoder, n *yaml.Node, what string, fields []field[T], foreign map[string]string, into *T) {
 	table := make([]yamlread.Field, len(fields))
 	for i, f := range fields {

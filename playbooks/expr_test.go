@@ -186,7 +186,8 @@ func TestForeach(t *testing.T) {
 	}
 }
 
-// A step with foreach has the outputs of its items, as the worker gives them, not the job type's own.
+// A step with foreach has the outputs of its items, as the worker gives them, not the job type's
+// own.
 func TestOutputsOfForeach(t *testing.T) {
 	t.Parallel()
 	load := func(read string) error {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
@@ -197,6 +199,9 @@ func (k *checker) names(n ast.Node) {
 		if line := base.later[property.Value]; line > 0 {
 			p = problem{message: fmt.Sprintf("step %q has not run before this one", property.Value), hint: fmt.Sprintf("it stands in line %d: move it up", line)}
 		}
+		if base.label == "vars" && p.hint == "" {
+			p.hint = fmt.Sprintf("declare it: vars: {%s: VALUE}; a var of the inventory is host.vars.%s", clip(property.Value, 40), clip(property.Value, 40))
+		}
 		k.report(property, p)
 	}
 }
@@ -207,7 +212,7 @@ func (k *checker) identifier(n *ast.IdentifierNode) {
 	if k.callees[n] {
 		if !slices.Contains(functions(), n.Value) {
 			k.report(n, problem{message: fmt.Sprintf("unknown function %q", n.Value), hint: yamlread.DidYouMean(n.Value, functions()),
-				expected: "a function of the expression language (docs/playbooks.md lists them)"})
+				expected: "a function of the expression language (docs/playbooks-steps.md lists them)"})
 		}
 		return
 	}
@@ -218,6 +223,8 @@ func (k *checker) identifier(n *ast.IdentifierNode) {
 	p.message = fmt.Sprintf("unknown name %q", n.Value)
 	if why, exists := k.elsewhere[n.Value]; exists {
 		p.message, p.hint = fmt.Sprintf("%q cannot be read here", n.Value), why
+	} else if hint := ansibleName(n.Value); hint != "" {
+		p.hint = hint
 	} else if p.hint == "" {
 		p.hint = k.closer(n.Value)
 	}
@@ -231,7 +238,33 @@ func (k *checker) closer(name string) string {
 			return fmt.Sprintf("did you mean %s.%s?", root, name)
 		}
 	}
-	return fmt.Sprintf("text stands in quotes: %q", clip(name, 40))
+	hint := fmt.Sprintf("text stands in quotes: %q", clip(name, 40))
+	if bareName.MatchString(name) && k.root.fields["host"] != nil {
+		hint += "; a var of the inventory is host.vars." + name
+	}
+	return hint
+}
+
+var bareName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`)
+
+// ansibleName returns a hint for a name that Ansible has, or "".
+func ansibleName(name string) string {
+	switch name {
+	case "inventory_hostname", "inventory_hostname_short", "ansible_hostname", "ansible_fqdn":
+		return "the name of the host is host.name"
+	case "ansible_host":
+		return "the address of the host is host.address"
+	case "group_names":
+		return "the groups of the host are host.groups"
+	case "hostvars":
+		return "vars of the host itself are host.vars"
+	case "ansible_check_mode":
+		return "a dry run is run.check"
+	}
+	if strings.HasPrefix(name, "ansible_") {
+		return "facts are host.facts, such as host.facts.os.family, in steps (docs/facts.md)"
+	}
+	return ""
 }
 
 func functions() []string {
@@ -271,6 +304,9 @@ func (k *checker) note(n *ast.IdentifierNode) {
 		if r.host == nil {
 			r.host = map[string]bool{}
 		}
+		if host := k.root.fields["host"]; host != nil && host.read != nil {
+			host.read[k.bases[n]] = true
+		}
 		if field := k.bases[n]; field != "" {
 			r.host[field] = true
 			return
@@ -283,6 +319,8 @@ func (k *checker) note(n *ast.IdentifierNode) {
 		if vars := k.root.fields["vars"]; vars != nil && vars.read != nil {
 			vars.read[k.bases[n]] = true
 		}
+	case "params":
+		r.params = true
 	case "steps":
 		r.steps = true
 	case "run":

@@ -27,8 +27,8 @@ const (
 	maxTime  = 5 * time.Second
 )
 
-// TargetsTime bounds how long targets: take for all hosts that are asked at once: an expression may loop, and whoever reads a commit or
-// launches a run must come to the end of it.
+// TargetsTime bounds how long targets: take for all hosts that are asked at once: an expression may
+// loop, and whoever reads a commit or launches a run must come to the end of it.
 const TargetsTime = 2 * time.Minute
 
 var (
@@ -129,8 +129,8 @@ func environment() []expr.Option {
 	return []expr.Option{
 		expr.Env(types.Map{
 			"host": types.Map{"name": text, "address": text, "customer": text, "site": text, "pool": text, "ha_group": text,
-				"groups": types.Array(text), "labels": types.Any, "vars": types.Any},
-			"vars": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "secrets": types.Any, thresholdName: types.Any,
+				"groups": types.Array(text), "labels": types.Any, "vars": types.Any, "facts": types.Any},
+			"vars": types.Any, "params": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "secrets": types.Any, thresholdName: types.Any,
 		}),
 		expr.DisableBuiltin("now"), expr.DisableBuiltin("date"), expr.DisableBuiltin("duration"), expr.DisableBuiltin("timezone"),
 		expr.DisableBuiltin("replace"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("join"),
@@ -245,9 +245,9 @@ func joinTexts(args ...any) (any, error) {
 
 // reads says what an expression reads, so that only that is made for each host.
 type reads struct {
-	host             map[string]bool // fields; nil: none
-	vars, steps, run bool
-	secret           string // the one that it is, by its name in the step
+	host                     map[string]bool // fields; nil: none
+	vars, params, steps, run bool
+	secret                   string // the one that it is, by its name in the step
 }
 
 // values is the environment of one evaluation.
@@ -259,6 +259,9 @@ func (c *code) values(env Env, b *threshold) map[string]any {
 	}
 	if c.reads.vars {
 		out["vars"] = orEmpty(env.Vars)
+	}
+	if c.reads.params {
+		out["params"] = orEmpty(env.Params)
 	}
 	if c.reads.run {
 		out["run"] = orEmpty(env.Run)
@@ -320,6 +323,8 @@ func hostField(h core.Host, field string) any {
 		return h.HAGroup
 	case "vars":
 		return orEmpty(h.Vars)
+	case "facts":
+		return orEmpty(h.Facts)
 	case "labels":
 		labels := make(map[string]any, len(h.Labels))
 		for k, v := range h.Labels {

@@ -29,10 +29,12 @@ func playbookFields() []field[Playbook] {
 		{key: "vars", doc: "Values that expressions read as vars.NAME; -e NAME=VALUE wins over them.",
 			form: form{"a mapping of names to values", &jsonschema.Schema{Type: "object"}},
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readVars(n, p) }},
+		{key: "params", doc: "Inputs of a launch, with their types: expressions read them as params.NAME; -e, the API and schedules give them.", form: paramsForm(),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readParams(n, p) }},
 		{key: "targets", doc: "Expression over host that selects the hosts: host.labels.role == \"web\".",
 			form: exprForm("an expression over host that is true or false"), required: true,
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Targets = d.targets(n) }},
-		{key: "window", doc: "Window set for the disruptive steps: service (the host's own), none, or a name.", form: nameForm(),
+		{key: "window", doc: "Window set for the disruptive steps: service (the host's own; a host without one is closed), own (the same; a host without one is open), none, or a name.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Window = d.nameOf(n) }},
 		{key: "pool", doc: "Pool of workers for hosts that name none.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Pool = d.nameOf(n) }},
@@ -58,6 +60,8 @@ func playbookFields() []field[Playbook] {
 		{key: "handlers", doc: "Calls that run once after the steps that notify them, where one of those changed the host.",
 			form: form{"a list of handlers", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxHandlers), Items: &jsonschema.Schema{Ref: "#/$defs/handler"}}},
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Handlers = d.readHandlers(n) }},
+		{key: "become", doc: "Runs the steps as root, or as a user: {user: app}. The inventory says by which program, and credentials hold the password.", form: becomeForm(),
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Become = d.becomeOf(n) }},
 		{key: "schedule", doc: "When the playbook launches by itself.", form: objectForm(scheduleFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readSchedule(n, p) }},
 		{key: "notify", doc: "Who is told of the playbook's runs by a service.", form: notifyForm(),
@@ -115,6 +119,8 @@ func scheduleFields() []field[Schedule] {
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Limit = d.limitOf(n) }},
 		{key: "vars", doc: "Values over the playbook's vars, as with -e.", form: form{"a mapping of names to values", &jsonschema.Schema{Type: "object"}},
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Vars = d.launchVarsOf(n) }},
+		{key: "params", doc: "Values of the playbook's params.", form: form{"a mapping of names to values", &jsonschema.Schema{Type: "object"}},
+			read: func(d *decoder, n *yaml.Node, s *Schedule) { d.scheduleParams(n, s) }},
 		{key: "tags", doc: "Only steps with one of these tags.", form: tagsForm(),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Tags = d.tagsOf(n) }},
 		{key: "skip_tags", doc: "No steps with one of these tags.", form: tagsForm(),
@@ -138,13 +144,13 @@ func retryFields() []field[Retry] {
 // Words of other tools, with what to write here.
 
 func playbookWords() map[string]string {
-	ofWindows := "this is a file of windows: turnus windows lint checks it, and turnus diff a folder of definitions with all its parts"
+	ofWindows := "this is a file of windows: turnus windows lint checks it, and turnus project diff a folder of definitions with all its parts"
 	return map[string]string{
 		"window_sets": ofWindows, "freezes": ofWindows, "holidays": ofWindows,
 		"name": `the playbook's name is the key "playbook"`, "hosts": `hosts are selected by "targets", an expression`,
 		"tasks": `tasks are called "steps"`, "jobs": `what is done on a host are its "steps"`, "serial": `it is called "strategy: {waves: …}"`,
 		"cron": `it stands under "schedule"`, "on": `a recurring launch is called "schedule"`, "env": `values are given in "vars"`,
-		"become": `give the step's job type what it needs, or log in as that user`,
+		"become_user": `write become: {user: NAME}`, "become_method": `the inventory says it: become: {method: doas}`, "remote_user": `the inventory says it: user`,
 	}
 }
 
@@ -162,6 +168,7 @@ func stepWords() map[string]string {
 		"ignore_errors": `it is called "continue_on_failure"`, "continue_on_error": `it is called "continue_on_failure"`,
 		"retries": `write retry: {attempts: …}`, "delay": `write retry: {interval: …}`, "args": `params stand under "with"`,
 		"params": `params stand under "with"`, "id": `it is called "name"`, "vars": `vars belong to the playbook`,
+		"become_user": `write become: {user: NAME}`, "become_method": `the inventory says it: become: {method: doas}`, "delegate_to": `write a playbook for that host`,
 		"module": `it is called "uses"`, "listen": `steps name handlers in "notify"`, "meta": `pending handlers run at {flush: handlers}`, "type": `it is called "uses"`, "timeout_minutes": `it is called "timeout", as in 30m`,
 	}
 }

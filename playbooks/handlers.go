@@ -104,7 +104,8 @@ func (d *decoder) readHandler(n *yaml.Node, index int, steps []knownStep, before
 	return s.Step
 }
 
-// uniqueHandler reports a name that a step or another handler has: results, windows and durations go by it.
+// uniqueHandler reports a name that a step or another handler has: results, windows and durations
+// go by it.
 func (d *decoder) uniqueHandler(s *draft, steps []knownStep, before []Step) {
 	if s.Name == "" {
 		return
@@ -126,7 +127,8 @@ func (d *decoder) uniqueHandler(s *draft, steps []knownStep, before []Step) {
 	}
 }
 
-// checkHandlers reports names that no handler has, handlers that would run too late, and handlers that nothing notifies.
+// checkHandlers reports names that no handler has, handlers that would run too late, and handlers
+// that nothing notifies.
 func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 	if d.Full {
 		return

@@ -68,10 +68,16 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 		return nil, Diagnostics{*bad}
 	}
 	d := newDecoder(src, o)
+	if ofAnsible(root) {
+		d.reportNode(root, problem{message: "the file is an Ansible playbook: a list of plays", expected: "a mapping with the keys playbook, targets and steps",
+			hint: "convert it: turnus import ansible " + file})
+		return nil, d.diags
+	}
 	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars))}
 	readFields(d, root, "the playbook", playbookFields(), playbookWords(), p)
 	d.checkHandlers(root, p)
 	d.checkScheduleVars(root, p)
+	d.checkScheduleParams(root, p)
 	if len(d.diags) > 0 {
 		return nil, d.diags
 	}
@@ -84,7 +90,7 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 func (p *Playbook) CheckVars(vars map[string]any) error {
 	for _, name := range sortedKeys(vars) {
 		if !p.known[name] {
-			return fmt.Errorf("playbook %s has no var %s%s; declare it in vars: to give it at a launch: %w", p.Name, quote(name), nearVar(name, p.known), core.ErrInvalid)
+			return fmt.Errorf("playbook %s has no var %s%s; declare it in vars: to give it at a launch: %w\nhint: write vars: {%s: DEFAULT} in %s", p.Name, quote(name), nearVar(name, p.known), core.ErrInvalid, name, p.File)
 		}
 	}
 	return nil
@@ -218,6 +224,24 @@ func fileProblem(path string, err error) Diagnostic {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		d.Message, d.Expected = "no such file or folder", "a playbook, or a folder with playbooks"
+		d.Hint = nearFile(path)
 	}
 	return d
+}
+
+// nearFile is what a path that does not exist most likely meant, or how to look for it.
+func nearFile(path string) string {
+	folder := filepath.Dir(path)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return "the folder " + folder + " does not exist: pwd shows where you are"
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	if near := yamlread.Nearest(filepath.Base(path), names); near != "" {
+		return "did you mean " + filepath.Join(folder, near) + "?"
+	}
+	return "ls " + folder + " lists the files there; turnus init DIR makes a project with a playbook"
 }

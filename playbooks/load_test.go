@@ -15,25 +15,6 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-func TestExamplesLoad(t *testing.T) {
-	t.Parallel()
-	got, err := playbooks.Load([]string{"examples"}, options(t))
-	if err != nil {
-		t.Fatalf("the examples must load:\n%v", err)
-	}
-	if len(got) < 8 {
-		t.Errorf("%d playbooks, want at least 8", len(got))
-	}
-	for _, p := range got {
-		if want := strings.TrimSuffix(filepath.Base(p.File), ".yaml"); p.Name != want && p.Name != want+"-rolling" {
-			t.Errorf("%s holds playbook %q", p.File, p.Name)
-		}
-		if p.Description == "" {
-			t.Errorf("%s has no description", p.File)
-		}
-	}
-}
-
 // The two playbooks of the design, as they stand there.
 const designFirmware = `playbook: branch-firmware-8.4
 description: Firmware 8.4.2 on every branch firewall

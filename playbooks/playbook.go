@@ -69,16 +69,19 @@ type Playbook struct {
 	Criticality int  // 0 to 1000: the highest come back first after a queue was lost
 	FourEyes    bool // a run starts when another person has approved it
 	Strategy    rollout.Strategy
-	Vars        map[string]any // with Options.Vars over them; JSON values only
-	Schedule    *Schedule      // nil: launched by hand only
-	Notify      []policy.Route // who is told of its runs, besides what the definitions say
+	Become      *core.BecomeRule // nil: what the command line or the inventory says
+	Params      []Param          // in the order of the file, with Options.Vars as their values
+	Vars        map[string]any   // with Options.Vars over them; JSON values only
+	Schedule    *Schedule        // nil: launched by hand only
+	Notify      []policy.Route   // who is told of its runs, besides what the definitions say
 	Steps       []Step
 	Handlers    []Step // that steps notify, in the order in which they run
 
 	known map[string]bool // vars that it declares or reads
 }
 
-// Calls returns the steps and after them the handlers. Where calls have an index, it is the one in this list.
+// Calls returns the steps and after them the handlers. Where calls have an index, it is the one in
+// this list.
 func (p *Playbook) Calls() []Step {
 	return slices.Concat(p.Steps, p.Handlers)
 }
@@ -114,12 +117,13 @@ type Step struct {
 	Name          string // unique in its playbook
 	Uses          string
 	With          Params
-	When          Expr          // zero: always; with foreach, asked for each item
-	Foreach       Expr          // zero: once
-	Window        string        // "none" lets it run outside the window
-	Needs         time.Duration // time that must fit, rollback included
-	Disruptive    *bool         // whether the host may be out of service meanwhile; nil: not given, see Disrupts
-	Timeout       time.Duration // of one attempt
+	When          Expr             // zero: always; with foreach, asked for each item
+	Foreach       Expr             // zero: once
+	Window        string           // "none" lets it run outside the window
+	Needs         time.Duration    // time that must fit, rollback included
+	Disruptive    *bool            // whether the host may be out of service meanwhile; nil: not given, see Disrupts
+	Timeout       time.Duration    // of one attempt
+	Become        *core.BecomeRule // nil: what the playbook says
 	Retry         Retry
 	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
@@ -128,6 +132,7 @@ type Step struct {
 	Notify        []string          // names of handlers that must run after the step has changed its host
 	Flush         bool              // pending handlers run before the step
 	OnFailure     bool              // of a handler: it runs although a step failed
+	Facts         bool              // an expression of it reads host.facts
 	Line          int               // where the step stands in its file, from 1
 }
 
@@ -161,11 +166,13 @@ type Retry struct {
 // Env is what expressions may read. Evaluation never changes it, so one Env may
 // be shared by goroutines; values are JSON values.
 type Env struct {
-	Host  core.Host
-	Vars  map[string]any            // playbook vars; a host's own vars are host.vars
-	Steps map[string]map[string]any // NAME -> {outcome, changed, outputs, stdout, exit_code}
-	Item  any                       // of foreach
-	// Secrets are the values of the step's secrets, by the names of Step.Secrets. Only Params.JSON reads them.
+	Host   core.Host
+	Vars   map[string]any            // playbook vars; a host's own vars are host.vars
+	Params map[string]any            // values of the playbook's params, see Playbook.Values
+	Steps  map[string]map[string]any // NAME -> {outcome, changed, outputs, stdout, exit_code}
+	Item   any                       // of foreach
+	// Secrets are the values of the step's secrets, by the names of Step.Secrets. Only Params.JSON
+	// reads them.
 	Secrets map[string]string
 	Run     map[string]any // id, playbook, check, attempt
 }

@@ -58,8 +58,8 @@ func (d *decoder) checkScheduleVars(root *yaml.Node, p *Playbook) {
 	}
 	for _, name := range sortedKeys(p.Schedule.Vars) {
 		if !d.read[name] {
-			d.reportNode(d.child(d.child(d.child(root, "schedule"), "vars"), name), problem{message: "the playbook has no var " + quote(name),
-				expected: "a var that it declares in vars:, or reads", hint: yamlread.DidYouMean(name, sortedKeys(d.read))})
+			d.reportNode(d.scheduled(d.child(root, "schedule"), name), problem{message: "the playbook has no var or param " + quote(name),
+				expected: "a name in its params or vars, or a var that it reads", hint: yamlread.DidYouMean(name, sortedKeys(d.read))})
 		}
 	}
 }
@@ -76,8 +76,8 @@ func (d *decoder) limitOf(n *yaml.Node) []string {
 	return []string{text}
 }
 
-// checkRecurrence rejects a schedule that would come again while the last run may still retry. at names the
-// night of a clock change if only there it comes again so soon.
+// checkRecurrence rejects a schedule that would come again while the last run may still retry. at
+// names the night of a clock change if only there it comes again so soon.
 func (d *decoder) checkRecurrence(n *yaml.Node, p *Playbook, gap time.Duration, at string) {
 	sum, worst := p.worstRetries()
 	if sum <= gap {

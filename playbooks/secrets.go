@@ -22,7 +22,8 @@ const (
 	onlyInParams  = "a secret stands only in params that take one, as ${{ secrets.NAME }}, in a step whose secrets: lists it"
 )
 
-// What secrets are called: in a step, where a name may become an environment variable, and where they are defined.
+// What secrets are called: in a step, where a name may become an environment variable, and where
+// they are defined.
 const (
 	patternAlias   = `^[A-Za-z_][A-Za-z0-9_]{0,99}$`
 	patternDefined = `^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`
@@ -37,7 +38,7 @@ func secretsForm() form {
 	return form{"a list of names of secrets, or a mapping {NAME: secret}", &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 		{Type: "array", MaxItems: new(maxSecrets), Items: &jsonschema.Schema{Type: "string", Pattern: patternAlias}},
 		{Type: "object", MaxProperties: new(maxSecrets), PropertyNames: &jsonschema.Schema{Pattern: patternAlias},
-			AdditionalProperties: &jsonschema.Schema{Type: "string", Pattern: patternDefined}},
+			AdditionalProperties: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Pattern: patternDefined}, {Type: "string", Pattern: patternSecretParam}}}},
 	}}}
 }
 
@@ -79,10 +80,13 @@ func (d *decoder) secretOf(n *yaml.Node) string {
 	if !ok {
 		return ""
 	}
+	if name, ok := d.secretParam(n, target.Value); ok {
+		return name
+	}
 	if !secretName.MatchString(target.Value) {
 		p := problem{message: quote(target.Value) + " is not the name of a secret", expected: "a letter or _, then letters, digits, _ . and -"}
 		if strings.Contains(target.Value, "${{") {
-			p.hint = "which secrets a step may have is fixed: list them all, by name"
+			p.hint = "list secrets by name, or write ${{ params.NAME }} of a param of type secret"
 		}
 		d.reportNode(n, p)
 		return ""
@@ -126,8 +130,8 @@ func (s scope) withSecrets(step string, secrets map[string]string) scope {
 	return s
 }
 
-// secret sees that an expression with a secret is that secret, and nothing else: what is made of one would not be
-// known again in what the job says.
+// secret sees that an expression with a secret is that secret, and nothing else: what is made of
+// one would not be known again in what the job says.
 func (k *checker) secret(tree ast.Node) {
 	if k.root.fields["secrets"] == nil {
 		return // it was reported as unknown
@@ -159,7 +163,8 @@ type secretUse struct {
 	fits bool // the schema lets one stand there
 }
 
-// secretUses lists them. s is the schema of the value, and given whether what holds it takes secrets.
+// secretUses lists them. s is the schema of the value, and given whether what holds it takes
+// secrets.
 func (k *paramCheck) secretUses(v *value, s *jsonschema.Schema, path string, given bool, depth int) (out []secretUse) {
 	if s != nil && k.typ != nil {
 		s = k.deref(s)
@@ -240,8 +245,9 @@ func (p *Params) readSecrets(d *decoder) {
 	}
 }
 
-// CheckSecrets tells where a secret stands in a param of which a job type, whose schema this is, says no longer that it takes
-// one: a worker's plugin may be another than the one that the playbook was checked against.
+// CheckSecrets tells where a secret stands in a param of which a job type, whose schema this is,
+// says no longer that it takes one: a worker's plugin may be another than the one that the playbook
+// was checked against.
 func (p Params) CheckSecrets(params json.RawMessage) error {
 	if !p.secrets {
 		return nil
@@ -271,14 +277,15 @@ func (p *Playbook) Secrets() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// MissingSecret is what is wrong with a step that lists a secret which nobody has; known are those that there are.
+// MissingSecret is what is wrong with a step that lists a secret which nobody has; known are those
+// that there are.
 func (p *Playbook) MissingSecret(name string, known []string) error {
 	src := newSource(p.File, string(p.Source))
 	for _, s := range p.Calls() {
 		for _, listed := range s.Secrets {
 			if listed == name {
 				return Diagnostics{src.diagnose(src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),
-					expected: yamlread.OneOf(known), hint: cmp.Or(yamlread.DidYouMean(name, known), "where it is says secrets.yaml of the definitions, or the file of --secrets on the node")})}
+					expected: yamlread.OneOf(known), hint: cmp.Or(yamlread.DidYouMean(name, known), "a node has its own secrets by --secrets FILE, a service those of secrets.yaml in its project: turnus secrets --help")})}
 			}
 		}
 	}

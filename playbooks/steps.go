@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +63,8 @@ func stepFields() []field[draft] {
 			form: boolForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Disruptive = new(d.boolOf(n)) }},
 		{key: "timeout", doc: "Longest that one attempt may take.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Timeout = d.durationOf(n) }},
+		{key: "become", doc: "Runs the step as root, or as a user: {user: app}; false for the login. The playbook's when not given.", form: becomeForm(),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Become = d.becomeOf(n) }},
 		{key: "retry", doc: "What to do when the step fails.", form: objectForm(retryFields()),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Retry = d.retryOf(n) }},
 		{key: "tags", doc: "Words by which steps are picked on the command line.", form: tagsForm(),
@@ -139,9 +142,15 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 	return s.Step
 }
 
-// compileCall compiles what a step or a handler gives its job type, and returns the shape of the outputs.
+// compileCall compiles what a step or a handler gives its job type, and returns the shape of the
+// outputs.
 func (d *decoder) compileCall(s *draft) *shape {
+	if s.Uses == TodoType {
+		d.refuseTodo(s)
+		return open()
+	}
 	typ, known := d.typeOf(s)
+	d.hostRead = map[string]bool{}
 	scope := d.stepScope(s.each != nil)
 	what := fmt.Sprintf("of step %q", s.Name)
 	if s.each != nil {
@@ -151,6 +160,7 @@ func (d *decoder) compileCall(s *draft) *shape {
 		s.When = d.expression(s.when, "when "+what, scope, wantBool)
 	}
 	s.With = d.readWith(s, scope.withSecrets(s.Name, s.Secrets), typ)
+	s.Facts = d.hostRead[factsField]
 	return outputShape(s.Name, typ, known)
 }
 
@@ -215,7 +225,7 @@ func (d *decoder) typeOf(s *draft) (typ *typeSchema, known bool) {
 	}
 	t, ok := d.o.Types(s.Uses)
 	if !ok {
-		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: yamlread.OneOf(d.o.TypeNames), hint: cmp.Or(yamlread.DidYouMean(s.Uses, d.o.TypeNames), "job types of a plugin are known when its folder is given: --plugins DIR")})
+		d.reportNode(s.uses, problem{message: "unknown job type " + quote(s.Uses), expected: yamlread.OneOf(d.o.TypeNames), hint: cmp.Or(insteadOf(s.Uses, d.o.TypeNames), yamlread.DidYouMean(s.Uses, d.o.TypeNames), "job types of a plugin are known when its folder is given: --plugins DIR")})
 		return nil, false
 	}
 	typ, err := newTypeSchema(t)
@@ -276,16 +286,39 @@ func (d *decoder) expression(n *yaml.Node, what string, s scope, w want) Expr {
 }
 
 func (d *decoder) targets(n *yaml.Node) Expr {
-	if target, ok := d.Follow(n); ok && target.Kind == yaml.ScalarNode && (target.Value == "all" || target.Value == "*") {
+	if group := groupWord(d.Follow(n)); group != "" {
 		d.reportNode(n, problem{message: "targets is an expression, not a group", expected: "an expression over host that is true or false",
-			hint: `every host is written: targets: true; a group: targets: '"web" in host.groups'`})
+			hint: fmt.Sprintf(`every host is written: targets: true; a group: targets: '"%s" in host.groups'`, group)})
 		return Expr{}
 	}
 	later := "targets are selected before any step runs"
 	return d.expression(n, "targets", scope{
-		root:      &shape{label: "the expression", closed: true, fields: map[string]*shape{"host": hostShape(), "vars": d.varsShape()}},
+		root:      &shape{label: "the expression", closed: true, fields: map[string]*shape{"host": hostShape(), "vars": d.varsShape(), "params": d.paramsShape()}},
 		elsewhere: map[string]string{"steps": later, "item": later, "run": later, "secrets": onlyInParams},
 	}, wantBool)
+}
+
+var patternWord = regexp.MustCompile(`^"?([A-Za-z_][A-Za-z0-9_-]{0,99})"?$`)
+
+// groupWord returns the group that Ansible's hosts: would select with this value, "web" for every
+// host, or "" for an expression.
+func groupWord(n *yaml.Node, ok bool) string {
+	if ok && n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
+		n = n.Content[0]
+	}
+	if !ok || n.Kind != yaml.ScalarNode || n.Tag == "!!bool" || n.Tag == "!!null" {
+		return ""
+	}
+	word := patternWord.FindStringSubmatch(strings.TrimSpace(n.Value))
+	switch {
+	case n.Value == "*":
+		return "web"
+	case word == nil || slices.Contains([]string{"host", "vars", "params", "true", "false", "nil", "steps", "item", "run", "secrets"}, word[1]):
+		return ""
+	case word[1] == "all":
+		return "web"
+	}
+	return word[1]
 }
 
 func (d *decoder) foreach(n *yaml.Node, what string) Expr {
@@ -309,7 +342,7 @@ func (d *decoder) stepScope(foreach bool) scope {
 		s.stepNames = append(s.stepNames, step.name)
 	}
 	s.root = &shape{label: "the expression", closed: true, fields: map[string]*shape{
-		"host": hostShape(), "vars": d.varsShape(), "steps": steps, "run": runShape()}}
+		"host": d.hostWithFacts(), "vars": d.varsShape(), "params": d.paramsShape(), "steps": steps, "run": runShape()}}
 	if foreach {
 		s.root.fields["item"] = open()
 	} else {
@@ -317,6 +350,21 @@ func (d *decoder) stepScope(foreach bool) scope {
 	}
 	return s
 }
+
+// factsField is what of a host only the host itself knows: a step that reads it has the worker ask.
+const factsField = "facts"
+
+// hostWithFacts is a host as steps read it. d.hostRead notes what they read.
+func (d *decoder) hostWithFacts() *shape {
+	s := hostShape()
+	s.fields[factsField] = closedShape("host.facts", "os", "kernel", "arch", "cpus", "memory", "addresses", "init", "package_manager", "boot_id")
+	s.fields[factsField].fields["os"] = closedShape("host.facts.os", "family", "id", "version", "name")
+	s.fields[factsField].fields["kernel"] = closedShape("host.facts.kernel", "name", "release")
+	s.read = d.hostRead
+	return s
+}
+
+func (d *decoder) paramsShape() *shape { return closedShape("params", sortedKeys(d.params)...) }
 
 func (d *decoder) varsShape() *shape {
 	s := closedShape("vars", sortedKeys(d.vars)...)

@@ -254,7 +254,7 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 		sub := s.Properties[f.name]
 		if sub == nil && len(s.PatternProperties) == 0 {
 			if isFalse(s.AdditionalProperties) {
-				have[yamlread.Nearest(f.name, names)] = true
+				have[yamlread.Nearest(f.name, names)], have[ansibleParams[f.name]] = true, true
 				k.reportAt(v.src, f.key, k.unknown(f.name, path, names))
 				continue
 			}
@@ -273,10 +273,16 @@ func (k *paramCheck) object(v *value, s *jsonschema.Schema, path string, depth i
 	}
 }
 
+// ansibleParams are arguments of Ansible's modules, and the params that mean the same.
+var ansibleParams = map[string]string{"dest": "path", "src": "source", "cmd": "run", "argv": "run"}
+
 func (k *paramCheck) unknown(name, path string, names []string) problem {
 	p := problem{message: fmt.Sprintf("unknown param %s of job type %q", quote(join(path, name)), k.typ.name), expected: yamlread.OneOf(names), hint: yamlread.DidYouMean(name, names)}
 	if len(names) == 0 {
 		p.expected = "no params: this job type has none"
+	}
+	if other := ansibleParams[name]; p.hint == "" && slices.Contains(names, other) {
+		p.hint = fmt.Sprintf("it is called %q", other)
 	}
 	if p.hint == "" && slices.ContainsFunc(stepFields(), func(f field[draft]) bool { return f.key == name }) {
 		p.hint = fmt.Sprintf("%s belongs beside uses, not into with", name)

@@ -16,6 +16,7 @@ type commandParams struct {
 	Run     string            `json:"run" jsonschema:"command line, given to /bin/sh"`
 	Env     map[string]string `json:"env,omitempty" jsonschema:"environment of the command"`
 	Creates string            `json:"creates,omitempty" jsonschema:"skip where this path exists"`
+	Changed *bool             `json:"changed,omitempty" jsonschema:"whether a run counts as a change"`
 	Removes string            `json:"removes,omitempty" jsonschema:"skip where this path does not exist"`
 }
 
@@ -27,6 +28,7 @@ type scriptParams struct {
 }
 
 type fileParams struct {
+	State    string         `json:"state,omitempty" jsonschema:"what is at the path"`
 	Path     string         `json:"path" jsonschema:"file on the host"`
 	Content  string         `json:"content,omitempty" jsonschema:"the whole content"`
 	Template string         `json:"template,omitempty" jsonschema:"template beside the playbook"`

@@ -36,7 +36,7 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Diagnostic) {
 		at, p := src.explainYAML(err)
 		return fail(src, at, p)
 	case root == nil:
-		return fail(src, span{}, problem{message: "the file is empty", expected: "a mapping with the keys playbook, targets and steps"})
+		return fail(src, span{}, problem{message: "the file is empty", expected: "a mapping with the keys playbook, targets and steps", hint: "turnus init DIR makes a project with a playbook to start from"})
 	case second != nil:
 		return fail(src, src.wholeLine(second.Line), problem{
 			message: "a second YAML document begins here", expected: "one playbook per file", hint: "move it to a file of its own"})
@@ -44,10 +44,16 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Diagnostic) {
 	return src, root, nil
 }
 
+// control reports whether a character steers a terminal, and has no place in YAML.
+func control(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f }
+
 // badBytes finds what no YAML text may hold.
 func badBytes(text string) (at int, p problem, bad bool) {
 	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
 		return 0, problem{message: "the file is UTF-16", expected: "UTF-8", hint: "save it as UTF-8"}, true
+	}
+	if strings.ContainsFunc(text[:min(len(text), 4)], control) { // a program, an archive
+		return 0, problem{message: "the file is binary", expected: "a playbook in YAML", hint: "turnus init DIR makes a project with a playbook to start from"}, true
 	}
 	for i, r := range text {
 		if r == utf8.RuneError {
@@ -55,7 +61,7 @@ func badBytes(text string) (at int, p problem, bad bool) {
 				return i, problem{message: fmt.Sprintf("byte 0x%02x is not UTF-8", text[i]), expected: "UTF-8 text"}, true
 			}
 		}
-		if r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f {
+		if control(r) {
 			return i, problem{message: fmt.Sprintf("control character U+%04X", r), expected: "text",
 				hint: fmt.Sprintf(`in a double-quoted string it is written \x%02x`, r)}, true
 		}

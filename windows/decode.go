@@ -93,7 +93,7 @@ func zone(name string) *time.Location {
 func instant(zoneName *string, end bool) func(string) (time.Time, error) {
 	return func(text string) (time.Time, error) {
 		if t, err := time.Parse(time.RFC3339, text); err == nil {
-			return t, yearBounds(t)
+			return t, CheckYear(t)
 		}
 		wall, date, err := parseWall(text)
 		if err != nil {

@@ -15,10 +15,10 @@ import (
 // maxGiven bounds the words of one file.
 const maxGiven = 5000
 
-// Given is a word on a set, or on one rule of it, that stands apart from the set: under approvals: in a
-// file, or given at a server. It adds to what stands beside the set: a time is approved where any
-// approval covers it. With the state revoked it takes back all that was approved up to At, from At on,
-// and approvals without a time; what is approved later counts again.
+// Given is a word on a set, or on one rule of it, that stands apart from the set: under approvals:
+// in a file, or given at a server. It adds to what stands beside the set: a time is approved where
+// any approval covers it. With the state revoked it takes back all that was approved up to At, from
+// At on, and approvals without a time; what is approved later counts again.
 type Given struct {
 	Set, Rule string    // an empty Rule is the set: all its allows without an approval of their own
 	From      time.Time // first instant that it covers; zero: from At on
@@ -44,8 +44,9 @@ type fileGiven struct {
 	Targets string   `yaml:"targets,omitempty"`
 }
 
-// GivenDocument writes words as a file that Parse reads beside those of the definitions. What is said of sets, rules
-// and freezes that the definitions no longer have is left out. ok is false where nothing is left.
+// GivenDocument writes words as a file that Parse reads beside those of the definitions. What is
+// said of sets, rules and freezes that the definitions no longer have is left out. ok is false
+// where nothing is left.
 func (d *Definitions) GivenDocument(name string, given []Given) (doc Document, ok bool) {
 	var list []fileGiven
 	text := func(t time.Time) string {
@@ -95,12 +96,14 @@ func (d *Definitions) Place(set, rule string) error {
 	return nil
 }
 
-// given reads one of approvals:. Times without an offset are UTC: its set may stand in another file.
+// given reads one of approvals:. Times without an offset are UTC: its set may stand in another
+// file.
 func (d *decoder) given(n *yaml.Node) {
 	zone := "UTC"
 	g := &Given{Approval: Approval{State: Approved}}
 	before := len(d.problems)
-	// Without max_occurrences (which rules would it count?) and revoked, which state: revoked and at say.
+	// Without max_occurrences (which rules would it count?) and revoked, which state: revoked and at
+	// say.
 	if !d.Mapping(n, "the approval", append(d.approvalFields(&g.Approval, &zone),
 		value(d, "by", &g.By, personText).Needed(),
 		value(d, "set", &g.Set, nameText).Needed(),
@@ -201,8 +204,8 @@ func (ok *consent) revoke(by *Given, zone *time.Location) {
 	}
 }
 
-// splitAny is split by several consents: a part is approved that one of them approves. Those that lift freezes come
-// first, so that what they cover is lifted.
+// splitAny is split by several consents: a part is approved that one of them approves. Those that
+// lift freezes come first, so that what they cover is lifted.
 func splitAny(all []consent, out []piece, p piece) []piece {
 	if len(all) == 1 {
 		p.lifts = append(slices.Clip(p.lifts), all[0].lifts...)
@@ -254,7 +257,8 @@ type Standing struct {
 	Given     []*Given  // what was said apart, the oldest first
 }
 
-// Standings lists what of a set needs an approval, as it is at t. The error is ErrInvalid for what is not there.
+// Standings lists what of a set needs an approval, as it is at t. The error is ErrInvalid for what
+// is not there.
 func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 	s := d.Sets[name]
 	if s == nil {
@@ -329,8 +333,8 @@ func (d *Definitions) Lifts(a *Approval) error {
 	return nil
 }
 
-// Serves lists the sets that what a set opens depends on: itself, those it inherits from or requires,
-// and so on.
+// Serves lists the sets that what a set opens depends on: itself, those it inherits from or
+// requires, and so on.
 func (d *Definitions) Serves(name string) []string {
 	seen := map[string]bool{}
 	var visit func(name string)

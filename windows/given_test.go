@@ -78,8 +78,9 @@ func TestApprovalsThatStandApart(t *testing.T) {
 	}
 }
 
-// An approval that was revoked before its range began approves nothing, and leaves what it does not approve in one piece. Two
-// overlapping pieces an approval were 2^n pieces of n, and ended every server that worked out the set.
+// An approval that was revoked before its range began approves nothing, and leaves what it does not
+// approve in one piece. Two overlapping pieces an approval were 2^n pieces of n, and ended every
+// server that worked out the set.
 func TestFaultS5ApprovalsRevokedBeforeTheyBegin(t *testing.T) {
 	t.Parallel()
 	const ahead = 12

@@ -82,7 +82,8 @@ func (d *Definitions) Lint(c *Compiled, need time.Duration) []Finding {
 	return out
 }
 
-// isBase reports whether a set is only there for others: it has no allow, and others inherit from it.
+// isBase reports whether a set is only there for others: it has no allow, and others inherit from
+// it.
 func (d *Definitions) isBase(s *Set) bool {
 	if s == nil || s.Allow != nil || s.Scope == nil {
 		return false

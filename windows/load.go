@@ -56,15 +56,15 @@ func readFile(file string) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
-// Files lists the files that Load reads: those of paths, and every .yaml and .yml file of folders, but
-// for names that begin with a dot: editors, git and mounted volumes keep theirs there. A folder without
-// any is an error: it is most likely another one that was meant.
+// Files lists the files that Load reads: those of paths, and every .yaml and .yml file of folders,
+// but for names that begin with a dot: editors, git and mounted volumes keep theirs there. A folder
+// without any is an error: it is most likely another one that was meant.
 func Files(paths ...string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return nil, missing(path, err)
 		}
 		if !info.IsDir() {
 			files = append(files, path)
@@ -94,6 +94,16 @@ func Files(paths ...string) ([]string, error) {
 		return nil, fmt.Errorf("%w: more than %d files", ErrInvalid, maxFiles)
 	}
 	return files, nil
+}
+
+// missing is the error for a path that cannot be looked at.
+func missing(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("no such file or folder")
+	} else if bad, ok := errors.AsType[*fs.PathError](err); ok {
+		err = bad.Err
+	}
+	return fmt.Errorf("%w: windows %s: %w; expected a file or folder with window sets\nhint: turnus windows lint FILE checks one; docs/windows.md shows how it is written", ErrInvalid, path, err)
 }
 
 // Document is a file's name, for messages, and its content.

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// ErrInvalid is what every error about a definition, a rule or a need is: the caller's input is wrong.
+// ErrInvalid is what every error about a definition, a rule or a need is: the caller's input is
+// wrong.
 var ErrInvalid = errors.New("invalid")
 
 // Definitions are the window sets, freezes and holiday calendars of one or more files.

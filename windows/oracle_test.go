@@ -48,7 +48,8 @@ func (c *clock) first(wall time.Time) int {
 	return sort.Search(len(c.high), func(i int) bool { return c.high[i] >= wall.Unix()/60 })
 }
 
-// last is the minute after the last one of the span that is before a wall time, or, with upTo, that shows it.
+// last is the minute after the last one of the span that is before a wall time, or, with upTo, that
+// shows it.
 func (c *clock) last(wall time.Time, upTo bool) int {
 	out := c.first(wall)
 	for i := out; i < min(out+26*60, len(c.shown)); i++ {
@@ -59,7 +60,8 @@ func (c *clock) last(wall time.Time, upTo bool) int {
 	return out
 }
 
-// testRule is a rule that an oracle understands without a library: which days, and from when to when.
+// testRule is a rule that an oracle understands without a library: which days, and from when to
+// when.
 type testRule struct {
 	text   string
 	on     func(day time.Time) bool
@@ -82,7 +84,8 @@ func hhmm(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// spans are the rule's occurrences as indexes of minutes. A deny closes both copies of a repeated hour.
+// spans are the rule's occurrences as indexes of minutes. A deny closes both copies of a repeated
+// hour.
 func (r testRule) spans(c *clock, deny bool) [][2]int {
 	var out [][2]int
 	firstDay := time.Unix(c.high[0]*60, 0).UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)

@@ -52,9 +52,6 @@ func (x index) next(t, need int64) (start int64, ok bool) {
 // Reason is why the whole set is closed because something is unknown, or "".
 func (c *Compiled) Reason() string { return c.closed }
 
-// Longest is the length of the longest window of the horizon.
-func (c *Compiled) Longest() time.Duration { return c.longest }
-
 // Next is the first instant at or after t at which work that needs this long may start: it
 // is done before close, and the cutoff is kept. Equality fits. ErrNeed if need is not known;
 // an error that says why and satisfies errors.Is(err, ErrClosed) if nothing fits.

@@ -167,7 +167,7 @@ func (r *dayRule) parseUntil(value string) (err error) {
 	}{{"20060102", true, false}, {"20060102T150405", false, false}, {"20060102T150405Z", false, true}} {
 		if t, err := time.Parse(form.layout, value); err == nil {
 			r.until, r.untilDay, r.untilUTC = t, form.day, form.utc
-			return yearBounds(t)
+			return CheckYear(t)
 		}
 	}
 	return fmt.Errorf("%s: expected 20261231, 20261231T220000 or 20261231T210000Z", quote(value))

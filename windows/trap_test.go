@@ -39,7 +39,8 @@ func TestTrapNegativeDaylightSavingLoops(t *testing.T) { // systemd#36897
 }
 
 func TestTrapSecondTuesdayPlusTwoIsNotSecondThursday(t *testing.T) {
-	// October 2026 begins on a Thursday: its second is the 8th, two days after the second Tuesday is the 15th.
+	// October 2026 begins on a Thursday: its second is the 8th, two days after the second Tuesday is
+	// the 15th.
 	got := occurrences(t, one(t, `allow: [{rrule: "FREQ=MONTHLY;BYDAY=2TU", offset: 2d, from: "01:00", to: "02:00"}]`), "s", "2026-10-01", "2026-10-31")
 	if !strings.HasPrefix(got, "10-15 ") || strings.Contains(got, "\n") {
 		t.Errorf("got %s", got)

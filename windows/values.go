@@ -100,14 +100,14 @@ func parseDate(text string) (time.Time, error) {
 	if err != nil {
 		return t, fmt.Errorf("expected a date such as 2026-12-31")
 	}
-	return t, yearBounds(t)
+	return t, CheckYear(t)
 }
 
 // parseWall reads a date, or a date and time without a zone.
 func parseWall(text string) (t time.Time, dateOnly bool, err error) {
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05"} {
 		if t, err := time.Parse(layout, text); err == nil && t.Nanosecond() == 0 {
-			return t, layout == time.DateOnly, yearBounds(t)
+			return t, layout == time.DateOnly, CheckYear(t)
 		}
 	}
 	if _, err := time.Parse(time.RFC3339, text); err == nil {
@@ -116,7 +116,8 @@ func parseWall(text string) (t time.Time, dateOnly bool, err error) {
 	return t, false, fmt.Errorf("expected a date such as 2026-12-31, or a date and time such as 2026-12-31T22:00")
 }
 
-func yearBounds(t time.Time) error {
+// CheckYear refuses a time whose year definitions cannot have.
+func CheckYear(t time.Time) error {
 	if t.Year() < firstYear || t.Year() > lastYear {
 		return fmt.Errorf("expected a year from %d to %d", firstYear, lastYear)
 	}

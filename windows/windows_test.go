@@ -68,7 +68,8 @@ func occurrences(t testing.TB, d *Definitions, set, from, to string) string {
 
 const saturday = `allow: [{id: sat, rrule: "FREQ=WEEKLY;BYDAY=SA", from: "22:00", to: "+1d 05:00"}]`
 
-// On 25 October 2026 the clock of Berlin shows 02:00 to 03:00 twice. A deny that ends, begins or lies there closes both.
+// On 25 October 2026 the clock of Berlin shows 02:00 to 03:00 twice. A deny that ends, begins or
+// lies there closes both.
 func TestFaultW4DenyClosesBothCopiesOfAnHour(t *testing.T) {
 	const all = "allow: [{rrule: \"FREQ=DAILY\", from: \"00:00\", to: \"06:00\"}]\n"
 	for name, c := range map[string]struct{ body, want string }{
@@ -235,7 +236,8 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// An approval of a set that has no rule of its own is for what it inherits: revoked, or used up, it closes.
+// An approval of a set that has no rule of its own is for what it inherits: revoked, or used up, it
+// closes.
 func TestApprovalOfWhatASetInherits(t *testing.T) {
 	for _, c := range []struct{ why, approval, want string }{
 		{"approved", "at: 2026-05-01", "05-01 22:00+00 to 05-02 02:00+00 05-02 22:00+00 to 05-03 02:00+00 05-03 22:00+00 to 05-04 02:00+00"},
@@ -288,7 +290,7 @@ window_sets:
 		}
 	}
 	d := load(t, fmt.Sprintf(text, "03", `, approval: {id: C1, by: cab, window: "`+hash("02", "")+`"}`))
-	if c := d.Compile("acme", Ahead(instantOf(t, "2026-05-01T12:00:00Z"), 3)); c.Longest() != 0 {
+	if c := d.Compile("acme", Ahead(instantOf(t, "2026-05-01T12:00:00Z"), 3)); c.longest != 0 {
 		t.Error("open by rules that nobody approved")
 	}
 }
@@ -306,11 +308,11 @@ deny: [{use: freeze/f}]
 	d := load(t, text(""))
 	d = load(t, text(`approval: {by: cab, window: "`+d.HashOf(d.Sets["s"])+`"}`))
 	h := Ahead(instantOf(t, "2026-05-01T12:00:00Z"), 3)
-	if c := d.Compile("s", h); c.Longest() != 0 {
+	if c := d.Compile("s", h); c.longest != 0 {
 		t.Fatal("the freeze does not hold: this test shows nothing")
 	}
-	if c := d.WithoutFreezes().Compile("s", h); c.Longest() != time.Hour {
-		t.Errorf("the longest window lasts %s", c.Longest())
+	if c := d.WithoutFreezes().Compile("s", h); c.longest != time.Hour {
+		t.Errorf("the longest window lasts %s", c.longest)
 	}
 }
 

@@ -65,8 +65,8 @@ func Resolve(wall time.Time, zone *time.Location) (time.Time, Kind) {
 	return walk(wall, zone)
 }
 
-// Last is the last instant at which a clock shows a wall time: in a fold its second occurrence, elsewhere what Resolve
-// returns.
+// Last is the last instant at which a clock shows a wall time: in a fold its second occurrence,
+// elsewhere what Resolve returns.
 func Last(wall time.Time, zone *time.Location) time.Time {
 	wall = wall.UTC()
 	at, _ := Resolve(wall, zone)
@@ -78,8 +78,8 @@ func Last(wall time.Time, zone *time.Location) time.Time {
 	return at
 }
 
-// LastBefore is the instant after which a clock shows no earlier wall time any more: the end of what ends at a wall time
-// and includes both copies of a repeated hour.
+// LastBefore is the instant after which a clock shows no earlier wall time any more: the end of
+// what ends at a wall time and includes both copies of a repeated hour.
 func LastBefore(wall time.Time, zone *time.Location) time.Time {
 	if at, kind := Resolve(wall.Add(-1), zone); kind != Gap {
 		if last := Last(wall.Add(-1), zone); last.After(at) {

@@ -34,7 +34,8 @@ var fieldValues = [5]string{"0 to 59", "0 to 23", "1 to 31", "1 to 12 or jan to 
 const maxCron = 256 // bytes
 
 // ParseCron reads minute, hour, day of month, month and day of week. Names (jan, mon) are
-// understood, Sunday is 0 or 7. The error names the field, and satisfies errors.Is(err, ErrInvalid).
+// understood, Sunday is 0 or 7. The error names the field, and satisfies errors.Is(err,
+// ErrInvalid).
 func ParseCron(text string) (*Cron, error) {
 	c := &Cron{text: strings.Join(strings.Fields(text), " ")}
 	fields := strings.Fields(text)

@@ -38,8 +38,8 @@ func (c *Cron) ShortestGap(zone *time.Location, from, to time.Time) (gap time.Du
 	return gap, at
 }
 
-// adjacent is a span of two days that follow each other on both of which the expression fires, if there is one:
-// the last fire of a day and the first of the next may be closest.
+// adjacent is a span of two days that follow each other on both of which the expression fires, if
+// there is one: the last fire of a day and the first of the next may be closest.
 func (c *Cron) adjacent(from, to time.Time, zone *time.Location) (time.Time, time.Time) {
 	wall := Wall(from, zone)
 	for end := Wall(to, zone); wall.Before(end); {

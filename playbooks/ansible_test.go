@@ -1,0 +1,28 @@
+package playbooks
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestInsteadOfAModule(t *testing.T) {
+	for _, tt := range []struct {
+		uses  string
+		known string
+		want  string // the beginning; "" is none
+	}{
+		{"apt", "command,file", "the Ansible module apt is not a job type here: write uses: command"},
+		{"apt", "command,package", "write uses: package;"},
+		{"ansible.builtin.service", "command,service", "write uses: service;"},
+		{"ansible.builtin.copy", "command,file", "write uses: file;"},
+		{"community.general.snap", "command", "the Ansible module snap is not"},
+		{"shell", "command", "write uses: command;"},
+		{"comand", "command", ""},
+		{"acme.check", "command", ""},
+	} {
+		got := insteadOf(tt.uses, strings.Split(tt.known, ","))
+		if !strings.HasPrefix(got, tt.want) || (tt.want == "") != (got == "") {
+			t.Errorf("insteadOf(%q, %s) = %q, expected %q", tt.uses, tt.known, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package playbooks
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
+)
+
+// Types of params.
+const (
+	TextParam    = "string"
+	IntegerParam = "integer"
+	NumberParam  = "number"
+	BooleanParam = "boolean"
+	ListParam    = "list" // of texts
+	SecretParam  = "secret"
+)
+
+func paramTypes() []string {
+	return []string{TextParam, IntegerParam, NumberParam, BooleanParam, ListParam, SecretParam}
+}
+
+// Param is one input of a launch. Values of a launch may be text, as people type it on a command
+// line; a value of a secret's param is the name of a secret.
+type Param struct {
+	Name        string
+	Type        string
+	Description string
+	Required    bool
+	Pattern     string   // a regular expression that the whole text matches; "" is any
+	Choices     []any    // of Type; nil is any
+	Min, Max    *float64 // of a number
+	Default     any      // nil: none
+	Line        int      // where it stands in its file, from 1
+
+	pattern *regexp.Regexp
+	given   any // value of this launch; nil: none
+}
+
+// Value is what a launch gave, or else the default; nil for neither.
+func (p *Param) Value() any {
+	if p.given != nil {
+		return p.given
+	}
+	return p.Default
+}
+
+// Values returns the values of all params, as Env.Params has them: nil where a param has none.
+func (p *Playbook) Values() map[string]any {
+	if len(p.Params) == 0 {
+		return nil
+	}
+	out := make(map[string]any, len(p.Params))
+	for i := range p.Params {
+		out[p.Params[i].Name] = p.Params[i].Value()
+	}
+	return out
+}
+
+// CheckRequired refuses a launch without the params that are required. Errors are core.ErrInvalid.
+func (p *Playbook) CheckRequired() error {
+	for i := range p.Params {
+		one := &p.Params[i]
+		if !one.Required || one.Value() != nil {
+			continue
+		}
+		about := ""
+		if one.Description != "" {
+			about = " (" + one.Description + ")"
+		}
+		return fmt.Errorf("playbook %s: the required param %s has no value: expected %s%s: %w\nhint: give it with -e %s=VALUE, or answer --ask",
+			p.Name, quote(one.Name), one.Want(), about, core.ErrInvalid, one.Name)
+	}
+	return nil
+}
+
+// Want says in words which values there are.
+func (p *Param) Want() string {
+	kind := map[string]string{ //nolint:gosec // words, no secret
+		TextParam: "text", IntegerParam: "a whole number", NumberParam: "a number", BooleanParam: "true or false",
+		ListParam: "a list of texts", SecretParam: "the name of a secret"}[p.Type]
+	switch {
+	case len(p.Choices) > 0:
+		names := make([]string, len(p.Choices))
+		for i, c := range p.Choices {
+			names[i] = fmt.Sprint(c)
+		}
+		kind = yamlread.OneOf(names)
+	case p.Pattern != "":
+		kind += " that matches " + p.Pattern
+	}
+	switch {
+	case p.Min != nil && p.Max != nil:
+		kind += fmt.Sprintf(" from %v to %v", *p.Min, *p.Max)
+	case p.Min != nil:
+		kind += fmt.Sprintf(" of at least %v", *p.Min)
+	case p.Max != nil:
+		kind += fmt.Sprintf(" of at most %v", *p.Max)
+	}
+	return kind
+}
+
+// ValueError is a value that a param does not take. It wraps core.ErrInvalid.
+type ValueError struct{ Param, Got, Want, Hint string }
+
+// Error implements error.
+func (e *ValueError) Error() string {
+	text := fmt.Sprintf("param %s: %s: expected %s", quote(e.Param), e.Got, e.Want)
+	if e.Hint != "" {
+		text += "\nhint: " + e.Hint
+	}
+	return text
+}
+
+// Unwrap returns core.ErrInvalid.
+func (e *ValueError) Unwrap() error { return core.ErrInvalid }
+
+// Accept returns the value that v stands for, or a *ValueError. Text stands for a value of any
+// type, as on a command line; a number never stands for text, because 1.10 would have become 1.1 by
+// then.
+func (p *Param) Accept(v any) (any, error) {
+	out, ok := p.typed(v)
+	if ok && p.pattern != nil {
+		text, isText := out.(string)
+		ok = isText && p.pattern.MatchString(text)
+	}
+	if ok && len(p.Choices) > 0 {
+		ok = slices.ContainsFunc(p.Choices, func(c any) bool { return reflect.DeepEqual(c, out) })
+	}
+	if n, number := asNumber(out); ok && number {
+		ok = (p.Min == nil || n >= *p.Min) && (p.Max == nil || n <= *p.Max)
+	}
+	if ok {
+		return out, nil
+	}
+	e := &ValueError{Param: p.Name, Got: p.shown(v), Want: p.Want()}
+	if _, number := asNumber(v); number && p.Type == TextParam {
+		e.Hint = "write the value in quotes: it is text"
+	}
+	return nil, e
+}
+
+// shown is the value in a message. What should be the name of a secret may be the secret itself.
+func (p *Param) shown(v any) string {
+	if p.Type == SecretParam {
+		return "this is not the name of a secret"
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%T", v)
+	}
+	return clip(string(text), 60)
+}
+
+func (p *Param) typed(v any) (any, bool) {
+	text, isText := v.(string)
+	switch p.Type {
+	case TextParam:
+		return text, isText
+	case SecretParam:
+		return text, isText && secretName.MatchString(text)
+	case BooleanParam:
+		if isText {
+			on, err := strconv.ParseBool(text)
+			return on, err == nil
+		}
+		on, ok := v.(bool)
+		return on, ok
+	case ListParam:
+		return asTexts(v)
+	}
+	n, ok := asNumber(v)
+	if isText {
+		var err error
+		n, err = strconv.ParseFloat(text, 64)
+		ok = err == nil && !math.IsInf(n, 0) && !math.IsNaN(n)
+	}
+	if p.Type == IntegerParam {
+		return int(n), ok && n == math.Trunc(n) && math.Abs(n) <= 1<<53
+	}
+	return n, ok
+}
+
+func asNumber(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case float64:
+		return n, true
+	case json.Number:
+		f, err := n.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+// asTexts reads a list of texts: a list, or the JSON of one.
+func asTexts(v any) (any, bool) {
+	if text, ok := v.(string); ok {
+		var list []any
+		if json.Unmarshal([]byte(text), &list) != nil {
+			return nil, false
+		}
+		v = list
+	}
+	list, ok := v.([]any)
+	return v, ok && !slices.ContainsFunc(list, func(item any) bool { _, text := item.(string); return !text })
+}

@@ -1,0 +1,134 @@
+package playbooks_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+const withParams = `
+playbook: shop
+params:
+  release: {type: string, pattern: '\d+\.\d+', required: true, description: Version}
+  mode: {type: string, choices: [canary, full], default: canary}
+  port: {type: integer, min: 1, max: 65535, default: 80}
+  load: {type: number, default: 0.5}
+  drain: {type: boolean, default: false}
+  zones: {type: list, default: [a, b]}
+  db: {type: secret, default: shop.db}
+vars: {owner: ops}
+targets: params.mode == "full" || host.name == "web1"
+steps:
+  - {name: deploy, uses: command, secrets: {DB: "${{ params.db }}"}, with: {run: "deploy ${{ params.release }} ${{ vars.owner }}"}}
+`
+
+func parsed(t *testing.T, vars map[string]any) (*playbooks.Playbook, error) {
+	t.Helper()
+	o := options(t)
+	o.Vars = vars
+	return playbooks.Parse("shop.yaml", []byte(withParams), o)
+}
+
+// One table of values, as a command line, JSON and YAML give them: text stands for every type, and
+// nothing else is converted.
+func TestParamValues(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		given any
+		want  any // nil: refused
+	}{
+		{"release", "1.10", "1.10"},
+		{"release", 1.1, nil}, // it was 1.10
+		{"release", "1.10-rc1", nil},
+		{"release", "", nil},
+		{"mode", "full", "full"},
+		{"mode", "Full", nil},
+		{"mode", true, nil},
+		{"port", "8080", 8080},
+		{"port", 8080, 8080},
+		{"port", 8080.0, 8080},
+		{"port", json.Number("8080"), 8080},
+		{"port", 80.5, nil},
+		{"port", 0, nil},
+		{"port", "65536", nil},
+		{"port", "many", nil},
+		{"port", "", nil},
+		{"load", "0.25", 0.25},
+		{"load", 2, 2.0},
+		{"load", "NaN", nil},
+		{"load", "inf", nil},
+		{"drain", "true", true},
+		{"drain", false, false},
+		{"drain", "yes", nil},
+		{"drain", 1, nil},
+		{"zones", []any{"c"}, []any{"c"}},
+		{"zones", `["c","d"]`, []any{"c", "d"}},
+		{"zones", "c", nil},
+		{"zones", []any{1}, nil},
+		{"db", "shop.other", "shop.other"},
+		{"db", "hunter2 is my password", nil},
+		{"db", 5, nil},
+	} {
+		given := map[string]any{"release": "1.0", c.name: c.given}
+		p, err := parsed(t, given)
+		if c.want == nil {
+			var diags playbooks.Diagnostics
+			if !errors.As(err, &diags) || len(diags) != 1 || diags[0].Line == 0 || !strings.Contains(err.Error(), "param \""+c.name+"\"") || !strings.Contains(err.Error(), "expected") {
+				t.Errorf("%s = %#v: %v", c.name, c.given, err)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error shows what may be a secret: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s = %#v: %v", c.name, c.given, err)
+			continue
+		}
+		if got := p.Values()[c.name]; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s = %#v: %#v, expected %#v", c.name, c.given, got, c.want)
+		}
+	}
+}
+
+// A launch has the defaults, and none without what is required; expressions read both, and a step
+// gets the secret that a param names.
+func TestParamsOfALaunch(t *testing.T) {
+	t.Parallel()
+	p, err := parsed(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.CheckRequired()
+	if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), `the required param "release" has no value: expected text that matches \d+\.\d+ (Version)`) || !strings.Contains(err.Error(), "hint: give it with -e release=VALUE") {
+		t.Errorf("%v", err)
+	}
+	if p, err = parsed(t, map[string]any{"release": "2.0", "mode": "full", "db": "shop.test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckRequired(); err != nil {
+		t.Error(err)
+	}
+	env := playbooks.Env{Host: core.Host{Name: "web2"}, Vars: p.Vars, Params: p.Values()}
+	if ok, err := p.Targets.Bool(env); err != nil || !ok {
+		t.Errorf("targets: %v, %v", ok, err)
+	}
+	if with, err := p.Steps[0].With.JSON(env); err != nil || string(with) != `{"run":"deploy 2.0 ops"}` {
+		t.Errorf("with: %s, %v", with, err)
+	}
+	if got := p.Steps[0].Secrets["DB"]; got != "shop.test" {
+		t.Errorf("secret: %q", got)
+	}
+	if len(p.Vars) != 1 {
+		t.Errorf("params are among the vars: %v", p.Vars)
+	}
+	if err := p.CheckVars(map[string]any{"relaese": "1.0"}); err == nil {
+		t.Error("control: an unknown name was taken")
+	}
+}
