@@ -200,7 +200,7 @@ func (f *file) ansibleVar(into *settings, g *group, key string, val any, line, c
 
 func isConnection(key string) bool {
 	switch key {
-	case "ansible_python_interpreter", "ansible_become", "ansible_become_user", "ansible_become_method":
+	case "ansible_python_interpreter":
 		return false
 	}
 	return true
@@ -230,8 +230,6 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 			f.ownLogin(key, line, col, true)
 			into.login.Password = text
 		}
-	case "ansible_become_password", "ansible_become_pass", "ansible_sudo_pass":
-		f.warn(line, col, "%s is not used and not kept: Turnus does not type passwords for sudo", key)
 	case "ansible_ssh_common_args", "ansible_ssh_extra_args":
 		f.sshArgs(into, key, text, line, col)
 	case "ansible_connection":
@@ -257,6 +255,9 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 	case "turnus_credential":
 		into.ssh.Credential = text
 	default:
+		if f.ansibleBecome(into, key, text, line, col) {
+			return true
+		}
 		if !secretVar(key) {
 			return false
 		}
@@ -265,7 +266,8 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 	return true
 }
 
-// secretVar tells whether a var of some Ansible plugin is a password, passphrase, token or private key.
+// secretVar tells whether a var of some Ansible plugin is a password, passphrase, token or private
+// key.
 func secretVar(key string) bool {
 	if !strings.HasPrefix(key, "ansible_") {
 		return false

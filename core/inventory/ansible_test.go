@@ -52,7 +52,7 @@ ansible_python_interpreter=/usr/bin/python3
 		!reflect.DeepEqual(a.Vars, map[string]any{"ansible_python_interpreter": "/usr/bin/python3"}) {
 		t.Errorf("a: %+v", a)
 	}
-	if l := inv.Login("a"); l.Password != "s3cret" || !slices.Equal(l.IdentityFiles, []string{"/k"}) || !inv.Login("b").None() {
+	if l := inv.Login("a"); l.Password != "s3cret" || !slices.Equal(l.IdentityFiles, []string{"/k"}) || inv.Login("b").BecomePassword != "s3cret" {
 		t.Error("logins are wrong")
 	}
 	if b := mustHost(t, inv, "b"); !slices.Equal(b.SSH.ProxyJump, []string{"j1", "u@j2:22"}) || b.SSH.User != "web" {
@@ -67,7 +67,7 @@ ansible_python_interpreter=/usr/bin/python3
 	all := strings.Join(inv.Warnings, "\n")
 	for _, part := range []string{
 		":4:1: ansible_ssh_common_args: StrictHostKeyChecking is left out: host keys are always verified", `"-C" is not supported`,
-		"ansible_become_pass is not used", ":5:1: ansible_connection=local is not supported", "ansible_host holds a Jinja expression",
+		":5:1: ansible_connection=local is not supported", "ansible_host holds a Jinja expression",
 		":6:1: ansible_ssh_common_args: ProxyCommand is not supported", `var "note" holds a Jinja expression`,
 	} {
 		if !strings.Contains(all, part) {
@@ -85,7 +85,7 @@ func TestSecretsOfAnsibleAreNoVars(t *testing.T) {
 		"ansible_paramiko_password", "ansible_httpapi_token",
 	}
 	for _, key := range secret {
-		inv := loadText(t, "hosts", "[web]\na "+key+"=hunter2 ansible_become_user=root db_host=x\n[web:vars]\n"+key+"=hunter2\n")
+		inv := loadText(t, "hosts", "[web]\na "+key+"=hunter2 ansible_become_flags=-E db_host=x\n[web:vars]\n"+key+"=hunter2\n")
 		h := mustHost(t, inv, "a")
 		if text := fmt.Sprintf("%+v %q", h, inv.Warnings); strings.Contains(text, "hunter2") {
 			t.Errorf("%s: %s", key, text)
@@ -96,7 +96,8 @@ func TestSecretsOfAnsibleAreNoVars(t *testing.T) {
 	}
 }
 
-// A key of the Turnus format in an Ansible inventory looks as if it were one, and sets nothing: that is told.
+// A key of the Turnus format in an Ansible inventory looks as if it were one, and sets nothing:
+// that is told.
 func TestKeysOfTurnusAmongAnsibleVars(t *testing.T) {
 	inv := loadText(t, "hosts", "[web]\na window_set=fra ha_group=p credential=c turnus_window_set=ber turnus_ha_group=q turnus_credential=d\n")
 	if h := mustHost(t, inv, "a"); h.WindowSet != "ber" || h.HAGroup != "q" || h.SSH.Credential != "d" || len(h.Vars) != 3 {

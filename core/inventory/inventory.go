@@ -49,8 +49,9 @@ func Load(ctx context.Context, paths []string) (*Inventory, error) {
 	return loadFrom(ctx, disk{}, paths)
 }
 
-// LoadFS reads paths of a tree as Load does, in which no program is run, no path is a list of names,
-// and nothing says what to log in with: a tree that others wrote gives data and nothing else.
+// LoadFS reads paths of a tree as Load does, in which no program is run, no path is a list of
+// names, and nothing says what to log in with: a tree that others wrote gives data and nothing
+// else.
 func LoadFS(ctx context.Context, tree fs.FS, paths []string) (*Inventory, error) {
 	return loadFrom(ctx, tree, paths)
 }

@@ -18,8 +18,8 @@ const (
 	guess     = 10   // how much dearer it is to guess at a name than to compare it
 )
 
-// limiting is one Limit under way. What it may compare is bounded: whoever may launch a playbook says which hosts, and must not keep
-// the service busy with it.
+// limiting is one Limit under way. What it may compare is bounded: whoever may launch a playbook
+// says which hosts, and must not keep the service busy with it.
 type limiting struct {
 	*Inventory
 	spent int
@@ -182,7 +182,8 @@ func looksLikeIPv6(s string) bool {
 // subscript is GROUP[n], GROUP[n:m] or GROUP[n-m].
 var subscript = regexp.MustCompile(`^(.+)\[(?:(-?\d+)|(\d+)[:-](\d*))\]$`)
 
-// match returns the places of the hosts that one part selects. What stands before a subscript has none itself.
+// match returns the places of the hosts that one part selects. What stands before a subscript has
+// none itself.
 func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	if len(part) > maxPart {
 		return nil, fmt.Errorf("%w: a pattern of %d bytes, %d at most", core.ErrInvalid, len(part), maxPart)
@@ -237,7 +238,7 @@ func (inv *limiting) matchRegex(re string) ([]int, error) {
 		return nil, err
 	}
 	if len(hits) == 0 {
-		return nil, fmt.Errorf("%w: ~%s matches no host and no group", core.ErrInvalid, re)
+		return nil, fmt.Errorf("%w: ~%s matches no host and no group\n    hint: turnus hosts ls -i INVENTORY lists the hosts and their groups", core.ErrInvalid, re)
 	}
 	return hits, nil
 }
@@ -324,8 +325,8 @@ func (inv *Inventory) nothing(part string) error {
 	if strings.Count(part, "[") > strings.Count(part, "]") {
 		hint = "a range ends with ], as in web[1:20]"
 	}
-	if hint != "" {
-		err = fmt.Errorf("%w\n    hint: %s", err, hint)
+	if hint == "" {
+		hint = "turnus hosts ls -i INVENTORY lists the hosts and their groups"
 	}
-	return err
+	return fmt.Errorf("%w\n    hint: %s", err, hint)
 }

@@ -81,7 +81,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// askAnsible lists the hosts that Ansible itself selects, for pairs of an inventory file and a pattern.
+// askAnsible lists the hosts that Ansible itself selects, for pairs of an inventory file and a
+// pattern.
 func askAnsible(t *testing.T, pairs [][2]string) []string {
 	t.Helper()
 	ansible := testparts.Need(t, "ansible", "ansible-core")
@@ -262,7 +263,8 @@ func TestLimitErrors(t *testing.T) {
 	}
 }
 
-// A limit is said by whoever may launch a playbook: it must not keep a service busy, whatever it is made of.
+// A limit is said by whoever may launch a playbook: it must not keep a service busy, whatever it is
+// made of.
 func TestLimitsAreBounded(t *testing.T) {
 	inv := loadText(t, "hosts", "[web]\nh[1:3000]\n")
 	for name, tc := range map[string]struct{ pattern, want string }{

@@ -11,11 +11,12 @@ type Login struct {
 	PasswordEnv     string   // name of an environment variable
 	PasswordCommand []string // argv
 	Password        string   // of Ansible's ansible_password
+	BecomePassword  string   // of Ansible's ansible_become_password
 }
 
 // None tells whether it says nothing.
 func (l Login) None() bool {
-	return l.IdentityFiles == nil && l.CertificateFile == "" && l.PasswordEnv == "" && l.PasswordCommand == nil && l.Password == ""
+	return l.IdentityFiles == nil && l.CertificateFile == "" && l.PasswordEnv == "" && l.PasswordCommand == nil && l.Password == "" && l.BecomePassword == ""
 }
 
 // Login returns what the inventory says of logging in to a host; nothing if the host names a

@@ -44,8 +44,8 @@ func only(tree fstest.MapFS) fstest.MapFS {
 	return tree
 }
 
-// The same keys in a person's own inventory stay with that person's process: they are in no host, and
-// Shared finds them where the hosts are for other machines.
+// The same keys in a person's own inventory stay with that person's process: they are in no host,
+// and Shared finds them where the hosts are for other machines.
 func TestFaultS1OwnLoginsStayInTheProcess(t *testing.T) {
 	for name, tt := range foreign {
 		if name == "group_vars" { // loadText reads one file

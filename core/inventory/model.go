@@ -22,6 +22,7 @@ type settings struct {
 	customer  string
 	site      string
 	login     Login
+	become    become
 	labels    map[string]string
 	vars      map[string]any
 }
@@ -56,6 +57,7 @@ func (s *settings) over(top *settings) {
 	override(&a.ConnectTimeout, b.ConnectTimeout)
 	override(&a.ForceCommand, b.ForceCommand)
 	s.overLogin(top)
+	s.become.over(top.become)
 	overrideList(&a.ProxyJump, b.ProxyJump)
 	overrideList(&a.HostKeys, b.HostKeys)
 	overrideList(&a.Principals, b.Principals)
@@ -64,14 +66,15 @@ func (s *settings) over(top *settings) {
 	s.vars = merged(s.vars, top.vars)
 }
 
-// overLogin lays how to log in over s. A layer that names a credential replaces what the layers below
-// it log in with, and the other way round.
+// overLogin lays how to log in over s. A layer that names a credential replaces what the layers
+// below it log in with, and the other way round.
 func (s *settings) overLogin(top *settings) {
 	a, b := &s.login, &top.login
 	if !b.None() {
 		s.ssh.Credential = ""
 	}
 	override(&a.Password, b.Password)
+	override(&a.BecomePassword, b.BecomePassword)
 	override(&a.CertificateFile, b.CertificateFile)
 	overrideList(&a.IdentityFiles, b.IdentityFiles)
 	if b.PasswordEnv != "" || b.PasswordCommand != nil { // one way to a password replaces the other
@@ -391,6 +394,7 @@ func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
 	h := core.Host{
 		Name: e.name, Address: s.address, Customer: s.customer, Site: s.site, Pool: s.pool, HAGroup: s.haGroup,
 		WindowSet: s.windowSet, Groups: under.groups, Labels: s.labels, Vars: s.vars, SSH: s.ssh,
+		Become: s.become.host(),
 	}
 	if slices.Equal(h.SSH.ProxyJump, []string{"none"}) {
 		h.SSH.ProxyJump = nil

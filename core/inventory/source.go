@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/yamlread"
 )
 
 const (
@@ -78,7 +79,11 @@ func (b *builder) source(ctx context.Context, path string, depth int) error {
 
 func unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("inventory %s: %w: no such file\n    hint: a list of names ends with a comma: -i %q", path, core.ErrInvalid, filepath.Base(path)+",")
+		hint := fmt.Sprintf("a list of names ends with a comma: -i %q", filepath.Base(path)+",")
+		if near := nearFile(path); near != "" {
+			hint = fmt.Sprintf("did you mean -i %s? %s", near, hint)
+		}
+		return fmt.Errorf("inventory %s: %w: no such file\n    hint: %s", path, core.ErrInvalid, hint)
 	}
 	return fmt.Errorf("inventory %s: %w: %w", path, core.ErrInvalid, err)
 }
@@ -277,4 +282,21 @@ func (b *builder) varFile(kind, name, path string) error {
 		src.ansibleVars(root, into, g)
 	}
 	return nil
+}
+
+// nearFile returns the file beside a path that the path most likely meant; "" if there is none.
+func nearFile(path string) string {
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	var names []string
+	for _, e := range entries {
+		name := e.Name()
+		if strings.TrimSuffix(name, filepath.Ext(name)) == filepath.Base(path) {
+			return filepath.Join(filepath.Dir(path), name)
+		}
+		names = append(names, name)
+	}
+	if near := yamlread.Nearest(filepath.Base(path), names); near != "" {
+		return filepath.Join(filepath.Dir(path), near)
+	}
+	return ""
 }

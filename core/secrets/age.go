@@ -23,8 +23,8 @@ const (
 	maxIdentityFile = 256 << 10
 )
 
-// parseRecipient reads a public key that secrets are encrypted to: age's own, or SSH's Ed25519 and RSA. Errors quote nothing: somebody
-// may have given a private key.
+// parseRecipient reads a public key that secrets are encrypted to: age's own, or SSH's Ed25519 and
+// RSA. Errors quote nothing: somebody may have given a private key.
 func parseRecipient(text string) (age.Recipient, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -145,7 +145,8 @@ func (i identities) open(encrypted string) ([]byte, error) {
 	return value, nil
 }
 
-// stanza is whom one ciphertext is encrypted to, as far as that shows: age keys are anonymous, SSH keys have a tag of 32 bits.
+// stanza is whom one ciphertext is encrypted to, as far as that shows: age keys are anonymous, SSH
+// keys have a tag of 32 bits.
 type stanza struct{ kind, tag string }
 
 // stanzas reads the header of armored ciphertext.
@@ -185,8 +186,8 @@ func stanzas(encrypted string) ([]stanza, error) {
 	return nil, errors.New("its header has no end")
 }
 
-// EncryptedTo tells whether ciphertext is encrypted to these recipients, as far as that shows without opening it: of age's own keys, which
-// are anonymous, only their number does.
+// EncryptedTo tells whether ciphertext is encrypted to these recipients, as far as that shows
+// without opening it: of age's own keys, which are anonymous, only their number does.
 func EncryptedTo(encrypted string, recipients []string) bool {
 	have, err := stanzas(encrypted)
 	if err != nil {
@@ -217,7 +218,8 @@ func stanzaOf(recipient string) stanza {
 	return stanza{kind: key.Type(), tag: base64.RawStdEncoding.EncodeToString(sum[:4])}
 }
 
-// NewIdentity makes an age identity: the text of its file, and the public key that secrets are encrypted to.
+// NewIdentity makes an age identity: the text of its file, and the public key that secrets are
+// encrypted to.
 func NewIdentity() (file []byte, public string, err error) {
 	id, err := age.GenerateX25519Identity()
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // maxKept bounds what is kept, in bytes: beyond it values are fetched each time.
 const maxKept = 16 << 20
 
-// failedFor is how long a failure is believed, so that a thousand hosts do not ask a Vault that is away one after the other.
+// failedFor is how long a failure is believed, so that a thousand hosts do not ask a Vault that is
+// away one after the other.
 const failedFor = 2 * time.Second
 
 // cache holds values in memory for a while. One fetch a key runs at once. Safe for concurrent use.
@@ -38,8 +39,9 @@ type kept struct {
 
 func newCache(keep time.Duration) *cache { return &cache{keep: keep, known: map[string]*kept{}} }
 
-// get gives a copy of the key's value, fetching it where it is not known. Whoever waits for another's fetch ends with their own
-// context, and goes on by themselves where the other one was cancelled.
+// get gives a copy of the key's value, fetching it where it is not known. Whoever waits for
+// another's fetch ends with their own context, and goes on by themselves where the other one was
+// cancelled.
 func (c *cache) get(ctx context.Context, key string, fetch func(context.Context) ([]byte, error)) ([]byte, error) {
 	k := c.enter(key)
 	defer c.leave(key, k)

@@ -10,10 +10,11 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// ForChannel gives the value of a secret of the node's own file to a channel of notifications: of a tenant, or of the service where
-// tenant is "". The definitions say where a channel sends what it got, so this is narrower than Resolve: a tenant's channel may
-// use what tenants: opens to it, one of the service what has no tenants:, and none what is limited to playbooks or hosts. The value
-// is the caller's; errors are as those of Resolve, which the caller puts the name before.
+// ForChannel gives the value of a secret of the node's own file to a channel of notifications: of a
+// tenant, or of the service where tenant is "". The definitions say where a channel sends what it
+// got, so this is narrower than Resolve: a tenant's channel may use what tenants: opens to it, one
+// of the service what has no tenants:, and none what is limited to playbooks or hosts. The value is
+// the caller's; errors are as those of Resolve, which the caller puts the name before.
 func (s *Store) ForChannel(ctx context.Context, tenant, name string) ([]byte, error) {
 	e, ok := s.current().entries[name]
 	if !ok {

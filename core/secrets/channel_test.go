@@ -6,8 +6,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// A channel gets what is opened to whose it is, and nothing else. The negative control is Resolve, whose limits are those of steps:
-// by them a tenant's channel would get what the operator limited to nobody.
+// A channel gets what is opened to whose it is, and nothing else. The negative control is Resolve,
+// whose limits are those of steps: by them a tenant's channel would get what the operator limited
+// to nobody.
 func TestSecretsOfChannels(t *testing.T) {
 	t.Setenv("TURNUS_TEST_CHANNEL", "s3cret")
 	const from = "{env: TURNUS_TEST_CHANNEL"

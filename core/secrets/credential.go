@@ -30,6 +30,7 @@ type Credential struct {
 	CALifetime      time.Duration // of certificates; 0: the usual one
 	Password        *Entry        // where the password is
 	Passphrase      *Entry        // of the identity files
+	BecomePassword  *Entry        // that sudo asks the login for
 
 	Tenants []string // customers whose hosts may be logged in to; empty: of all
 	Groups  []string // groups of the inventory, of which the host is in one; empty: of all
@@ -196,7 +197,7 @@ func (r *reader) credential(c *Credential, v *yaml.Node) bool {
 	r.Mapping(v, what,
 		r.Text("agent", &c.Agent), r.list("identity_file", &c.IdentityFiles), r.Text("certificate_file", &c.CertificateFile),
 		r.Text("ca_key", &c.CAKey), r.Text("ca_vault", &c.CAVault), yamlread.Value(r.Reader, "ca_lifetime", &c.CALifetime, lifetime),
-		r.reference(&c.Password, c, "password"), r.reference(&c.Passphrase, c, "passphrase"),
+		r.reference(&c.Password, c, "password"), r.reference(&c.Passphrase, c, "passphrase"), r.reference(&c.BecomePassword, c, "become_password"),
 		r.list("tenants", &c.Tenants), r.list("groups", &c.Groups), r.list("addresses", &addresses))
 	if len(r.problems) > before {
 		return false

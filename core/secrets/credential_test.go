@@ -117,7 +117,8 @@ func TestCredentialsThatAreWrong(t *testing.T) {
 	expectError(t, err, core.ErrInvalid, "chmod 600")
 }
 
-// The file is read again when it changes; one that is wrong, or that others may write, changes nothing.
+// The file is read again when it changes; one that is wrong, or that others may write, changes
+// nothing.
 func TestOwnFileIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openStore(t, twoCredentials+"secrets: {a: {env: OLD}}\n", nil)

@@ -14,9 +14,9 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Put writes ciphertext under a name of a file's YAML, in place of what is encrypted there or as its
-// last name. All else stays as it was: comments, order, limits. A name whose value is not encrypted
-// is refused: it is meant to lie elsewhere.
+// Put writes ciphertext under a name of a file's YAML, in place of what is encrypted there or as
+// its last name. All else stays as it was: comments, order, limits. A name whose value is not
+// encrypted is refused: it is meant to lie elsewhere.
 func Put(path string, data []byte, name, encrypted string) ([]byte, error) {
 	if !ValidName(name) {
 		return nil, fmt.Errorf("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -: %w", yamlread.Clip(name), core.ErrInvalid)
@@ -69,7 +69,8 @@ func onlyChanged(path string, before *File, data []byte, name, encrypted string)
 
 var errShape = errors.New("the file is written in another way")
 
-// splice edits the text itself, so that all around stays byte by byte. It knows block mappings only.
+// splice edits the text itself, so that all around stays byte by byte. It knows block mappings
+// only.
 func splice(data []byte, name, encrypted string) ([]byte, error) {
 	root, err := parseYAML(data)
 	if err != nil {
@@ -120,8 +121,8 @@ func entryOf(n *yaml.Node, key string) (k, v *yaml.Node) {
 	return nil, nil
 }
 
-// blockEnd is the number of lines up to the end of what begins in a line (from 1) and is indented deeper than indent; blank lines
-// and comments at its end are not its own.
+// blockEnd is the number of lines up to the end of what begins in a line (from 1) and is indented
+// deeper than indent; blank lines and comments at its end are not its own.
 func blockEnd(lines []string, line, indent int) int {
 	end := line
 	for i := line; i < len(lines); i++ {

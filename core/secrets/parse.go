@@ -35,11 +35,12 @@ type Entry struct {
 // Place is file:line:col of the name.
 func (e Entry) Place() string { return fmt.Sprintf("%s:%d:%d", e.In, e.Line, e.Col) }
 
-// ParseTree reads a file of a definitions tree, which may name what is in Vault, or encrypted by age.
-// Errors are Problems; path is for their places only.
+// ParseTree reads a file of a definitions tree, which may name what is in Vault, or encrypted by
+// age. Errors are Problems; path is for their places only.
 func ParseTree(path string, data []byte) (*File, error) { return parse(path, data, false) }
 
-// ParseOwn reads a node's own file: all kinds, its credentials, and its Vault. Errors are as those of ParseTree.
+// ParseOwn reads a node's own file: all kinds, its credentials, and its Vault. Errors are as those
+// of ParseTree.
 func ParseOwn(path string, data []byte) (*File, error) { return parse(path, data, true) }
 
 func parse(path string, data []byte, own bool) (*File, error) {

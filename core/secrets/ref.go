@@ -13,7 +13,8 @@ const (
 
 var nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
-// ValidName tells whether a secret may be named so: a letter or _, then letters, digits, and the characters _ . and -.
+// ValidName tells whether a secret may be named so: a letter or _, then letters, digits, and the
+// characters _ . and -.
 func ValidName(name string) bool { return len(name) <= maxName && nameForm.MatchString(name) }
 
 // Ref says where a secret's value is, and who may use it. It holds no value: Age is ciphertext.

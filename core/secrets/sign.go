@@ -31,8 +31,8 @@ func ParseSSHRole(text string) (SSHRole, error) {
 // HasVault tells whether the node's own file names a Vault.
 func (s *Store) HasVault() bool { return s.vault != nil }
 
-// SignSSH has Vault sign a user certificate for a key. What it may say is the role's to decide; extensions are the role's defaults.
-// Errors are as those of Resolve.
+// SignSSH has Vault sign a user certificate for a key. What it may say is the role's to decide;
+// extensions are the role's defaults. Errors are as those of Resolve.
 func (s *Store) SignSSH(ctx context.Context, by SSHRole, key ssh.PublicKey, principals []string, lifetime time.Duration, options map[string]string) (*ssh.Certificate, error) {
 	if s.vault == nil {
 		return nil, fmt.Errorf("this node has no Vault: give vault: in its own file (--secrets): %w", core.ErrInvalid)
@@ -60,7 +60,8 @@ func (s *Store) SignSSH(ctx context.Context, by SSHRole, key ssh.PublicKey, prin
 	return cert, nil
 }
 
-// refused names what a role was asked for that said no: Vault's own words are not passed on, see vaultStatus.
+// refused names what a role was asked for that said no: Vault's own words are not passed on, see
+// vaultStatus.
 func refused(err error, principals []string, lifetime time.Duration, options map[string]string) error {
 	if s := (*vaultStatus)(nil); !errors.As(err, &s) || s.code != http.StatusBadRequest {
 		return err

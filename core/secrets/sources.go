@@ -41,8 +41,8 @@ func beside(file, path string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// Modes that a file must not have: what is secret is read by nobody else, what is obeyed is written by nobody else. The group may read:
-// service managers hand credentials over so.
+// Modes that a file must not have: what is secret is read by nobody else, what is obeyed is written
+// by nobody else. The group may read: service managers hand credentials over so.
 const (
 	readableByOthers fs.FileMode = 0o027
 	writableByOthers fs.FileMode = 0o022
@@ -64,11 +64,12 @@ func trimLine(value []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 }
 
-// readTrusted reads a file of at most so many bytes that this user or root owns and that has no bit of forbidden.
+// readTrusted reads a file of at most so many bytes that this user or root owns and that has no bit
+// of forbidden.
 func readTrusted(path string, most int, forbidden fs.FileMode) ([]byte, error) {
 	data, err := securefile.Read(path, securefile.Rule{Most: most, Shut: forbidden, Owned: true})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s: %w", path, core.ErrInvalid)
+		return nil, fmt.Errorf("there is no file %s: %w\nhint: turnus secrets --help shows how to make one", path, core.ErrInvalid)
 	}
 	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "read" { // the disk's trouble, which may pass
 		return nil, err
@@ -112,7 +113,8 @@ func fromCommand(ctx context.Context, argv []string) ([]byte, error) {
 	return trimLine(out.data), nil
 }
 
-// bound takes what a command prints, up to most bytes. It is grown at once, so that no copies are left behind.
+// bound takes what a command prints, up to most bytes. It is grown at once, so that no copies are
+// left behind.
 type bound struct {
 	data []byte
 	most int

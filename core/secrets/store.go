@@ -343,8 +343,8 @@ func bounded(value []byte, err error) ([]byte, error) {
 	return value, nil
 }
 
-// CheckShort refuses a value that no step would be given: it could not be told from other text, and so not be kept out of
-// output. Errors wrap core.ErrInvalid.
+// CheckShort refuses a value that no step would be given: it could not be told from other text, and
+// so not be kept out of output. Errors wrap core.ErrInvalid.
 func CheckShort(value []byte) error {
 	if n := len(bytes.TrimSpace(value)); n < MinValue {
 		return fmt.Errorf("a value of %d bytes, the white space around it left out: expected at least %d, for a shorter one could not be kept out of output: %w", n, MinValue, core.ErrInvalid)
@@ -357,8 +357,8 @@ func readAtMost(r io.Reader, most int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, int64(most)+1))
 }
 
-// Try fetches the value of a reference and forgets it, whoever may use it. What a path has for {tenant} and {playbook} is the first
-// that its limits name. Errors are as those of Resolve.
+// Try fetches the value of a reference and forgets it, whoever may use it. What a path has for
+// {tenant} and {playbook} is the first that its limits name. Errors are as those of Resolve.
 func (s *Store) Try(ctx context.Context, e Entry) error {
 	a := Ask{Name: e.Name}
 	if len(e.Tenants) > 0 {

@@ -128,7 +128,8 @@ func TestResolveKinds(t *testing.T) {
 	expectError(t, err, context.DeadlineExceeded)
 }
 
-// The guard of references that come with a run, and its negative control: the same ones work in the node's own file (TestResolveKinds).
+// The guard of references that come with a run, and its negative control: the same ones work in the
+// node's own file (TestResolveKinds).
 func TestARunBringsNoOtherKinds(t *testing.T) {
 	s := openStore(t, "", nil)
 	for _, ref := range []Ref{{Env: "HOME"}, {File: "/etc/passwd"}, {Command: "echo hunter2"}, {Argv: []string{"echo", "hunter2"}}, {}, {Vault: "kv/a#b", Age: "x"}} {

@@ -23,7 +23,8 @@ const (
 	vaultTries     = 3
 )
 
-// vaultClient reads key-value engines of one Vault, and keeps its token alive. Safe for concurrent use.
+// vaultClient reads key-value engines of one Vault, and keeps its token alive. Safe for concurrent
+// use.
 type vaultClient struct {
 	cfg   Vault
 	base  *url.URL
@@ -100,7 +101,8 @@ func (e *vaultStatus) temporary() bool {
 	return e.code >= 500 || e.code == http.StatusTooManyRequests || e.code == http.StatusPreconditionFailed
 }
 
-// call sends one request, again while Vault does not answer or says that it cannot. into gets the answer's JSON.
+// call sends one request, again while Vault does not answer or says that it cannot. into gets the
+// answer's JSON.
 func (c *vaultClient) call(ctx context.Context, method, path, token string, body, into any) error {
 	for n := 0; ; n++ {
 		err := c.once(ctx, method, path, token, body, into)
@@ -173,7 +175,8 @@ func plainError(err error) error {
 	return err
 }
 
-// authorized sends a request with the node's token. One that is refused is replaced once, where there is a way to get another.
+// authorized sends a request with the node's token. One that is refused is replaced once, where
+// there is a way to get another.
 func (c *vaultClient) authorized(ctx context.Context, method, path string, body, into any) error {
 	for again := false; ; again = true {
 		token, err := c.token(ctx)

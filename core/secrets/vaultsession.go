@@ -43,7 +43,8 @@ type vaultAuth struct {
 	} `json:"data"`
 }
 
-// token gives the token that holds, getting one where there is none. One caller logs in, the others wait.
+// token gives the token that holds, getting one where there is none. One caller logs in, the others
+// wait.
 func (c *vaultClient) token(ctx context.Context) (string, error) {
 	if t := c.held(); t != "" {
 		return t, nil
@@ -100,7 +101,8 @@ func (s *vaultSession) hold(token string, ours, renewable bool, seconds int) {
 	s.changed = make(chan struct{})
 }
 
-// prolong notes that a token was renewed, unless it was refused and another has come since: that one holds.
+// prolong notes that a token was renewed, unless it was refused and another has come since: that
+// one holds.
 func (c *vaultClient) prolong(token string, renewable bool, seconds int) {
 	s := &c.session
 	s.mu.Lock()
@@ -120,7 +122,8 @@ func (c *vaultClient) drop(token string) {
 	}
 }
 
-// ended tells a token that is no more from one that may not do something: logging in again would not help the latter.
+// ended tells a token that is no more from one that may not do something: logging in again would
+// not help the latter.
 func (c *vaultClient) ended(ctx context.Context, token string) bool {
 	var about vaultAuth
 	err := c.call(ctx, http.MethodGet, "auth/token/lookup-self", token, nil, &about)
@@ -218,7 +221,8 @@ func (c *vaultClient) stop() {
 	c.http.CloseIdleConnections()
 }
 
-// keep renews the token. Where that fails it is tried again until the token ends; whoever needs one then logs in.
+// keep renews the token. Where that fails it is tried again until the token ends; whoever needs one
+// then logs in.
 func (c *vaultClient) keep(ctx context.Context) {
 	failed := 0
 	for ctx.Err() == nil {
@@ -240,7 +244,8 @@ func (c *vaultClient) keep(ctx context.Context) {
 	}
 }
 
-// beforeRenewal gives a channel that is ready when there is something to do, and one for a new token.
+// beforeRenewal gives a channel that is ready when there is something to do, and one for a new
+// token.
 func (c *vaultClient) beforeRenewal(failed int) (wait <-chan time.Time, changed <-chan struct{}) {
 	s := &c.session
 	s.mu.Lock()

@@ -18,8 +18,8 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Vault says how a node talks to HashiCorp Vault, or to OpenBao, which answers alike. Paths of files count from the folder of the
-// node's own file.
+// Vault says how a node talks to HashiCorp Vault, or to OpenBao, which answers alike. Paths of
+// files count from the folder of the node's own file.
 type Vault struct {
 	Address    string // https://HOST:PORT; http on the loopback device only
 	Namespace  string // sent as X-Vault-Namespace
@@ -32,8 +32,8 @@ type Vault struct {
 	TokenFile string // file that holds one, read again when it is refused
 	AppRole   *AppRole
 
-	// Allow are the prefixes MOUNT/PATH that references of a definitions tree may read; {tenant} stands for the run's tenant. Empty:
-	// none. The node's own file reads what its token may.
+	// Allow are the prefixes MOUNT/PATH that references of a definitions tree may read; {tenant}
+	// stands for the run's tenant. Empty: none. The node's own file reads what its token may.
 	Allow []string
 
 	file      string
@@ -129,8 +129,8 @@ func (v *Vault) url() (*url.URL, error) {
 	return nil, errors.New("address: expected https://HOST:PORT: without TLS everybody on the way reads the secrets (http is taken for this machine itself)")
 }
 
-// transport is HTTP over TLS as the settings say. Files that are renewed are taken over with the next connection; behind a proxy those of
-// the start stay.
+// transport is HTTP over TLS as the settings say. Files that are renewed are taken over with the
+// next connection; behind a proxy those of the start stay.
 func (v *Vault) transport(log *slog.Logger) (*http.Transport, error) {
 	files, err := securefile.OpenTLS(securefile.TLSFiles{CA: v.CAFile, Cert: v.ClientCert, Key: v.ClientKey}, func(text string) { log.Info("vault: " + text) })
 	if err != nil {
@@ -153,7 +153,8 @@ var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 )
 
-// safePath tells whether a path is plain words between slashes, which mean the same to every server and proxy on the way.
+// safePath tells whether a path is plain words between slashes, which mean the same to every server
+// and proxy on the way.
 func safePath(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if !segmentForm.MatchString(part) || strings.Trim(part, ".") == "" {
@@ -189,7 +190,8 @@ func parseVaultPath(text string) (vaultPath, error) {
 	return vaultPath{path, name}, nil
 }
 
-// locate fills in what depends on the run, and keeps references of a tree within what this node allows.
+// locate fills in what depends on the run, and keeps references of a tree within what this node
+// allows.
 func (c *vaultClient) locate(e Entry, a Ask) (vaultPath, error) {
 	p, err := parseVaultPath(e.Vault)
 	if err != nil {

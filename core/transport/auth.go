@@ -104,9 +104,9 @@ func (a *authState) password() (string, error) {
 	return password, nil
 }
 
-// signers lists the keys to offer: the one that was certified for this login, the credential's first
-// files, then the agent's keys and the other files unless the first are to be the only ones. Each key
-// once, its certificate first.
+// signers lists the keys to offer: the one that was certified for this login, the credential's
+// first files, then the agent's keys and the other files unless the first are to be the only ones.
+// Each key once, its certificate first.
 func (a *authState) signers() []ssh.Signer {
 	o := &offer{a: a, agent: a.agentSigners(), certs: a.certificates(), seen: map[[32]byte]bool{}}
 	files := a.load(a.e.identityFiles)
@@ -173,7 +173,8 @@ func (o *offer) key(s ssh.Signer, from string) {
 	o.add(s, from)
 }
 
-// file adds the key of a file. An agent that holds the same key signs without asking for a passphrase.
+// file adds the key of a file. An agent that holds the same key signs without asking for a
+// passphrase.
 func (o *offer) file(id *identity) {
 	if id.locked != nil {
 		if s := sameKey(o.agent, id.signer.PublicKey()); s != nil {
@@ -273,6 +274,9 @@ func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
 		return e.unreachable("authenticate", hint+" Too many tries (MaxAuthTries) or a ban may be why; see the host's sshd log.",
 			fmt.Errorf("server closed the connection during login: %w", err))
 	case errors.Is(err, errNoMoreAuth):
+		if e.cred.Name == "" {
+			hint += " Another login: -u USER, --private-key FILE, or in the inventory."
+		}
 		return e.unreachable("authenticate", hint, errors.New("login refused"))
 	}
 	return e.unreachable("authenticate", hint, fmt.Errorf("login refused: %w", err))

@@ -134,7 +134,8 @@ func bare(h core.Host, signer ssh.Signer, hostKey ssh.PublicKey) error {
 	return s.Run("true")
 }
 
-// BenchmarkPut sends a file (BENCH_MB, 64) to OpenSSH, until the host's disk has it and the host's hash of it is compared. BENCH_DIR is where to.
+// BenchmarkPut sends a file (BENCH_MB, 64) to OpenSSH, until the host's disk has it and the host's
+// hash of it is compared. BENCH_DIR is where to.
 func BenchmarkPut(b *testing.B) {
 	s, p := startSSHD(b)
 	file := b.TempDir() + "/f"

@@ -25,8 +25,8 @@ type CertificateRequest struct {
 	ForceCommand string   // what sshd runs whatever is asked for; "": what is asked for
 }
 
-// Certify has a short-lived user certificate signed. It is called within a login, by many goroutines at once, and is asked again
-// before a certificate ends.
+// Certify has a short-lived user certificate signed. It is called within a login, by many
+// goroutines at once, and is asked again before a certificate ends.
 type Certify func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error)
 
 // Signer has short-lived certificates signed for one key of this process, which is never written to
@@ -110,11 +110,12 @@ func (c *Signer) leave(key string, k *signed) {
 	}
 }
 
-// maxCertificates bounds what is kept. What many hosts have in common is asked for again and again; of certificates for one host each
-// all but the latest are of no use.
+// maxCertificates bounds what is kept. What many hosts have in common is asked for again and again;
+// of certificates for one host each all but the latest are of no use.
 const maxCertificates = 1024
 
-// makeRoom forgets what has ended, and of too many the one that ends first. What is in use stays. It needs c.mu.
+// makeRoom forgets what has ended, and of too many the one that ends first. What is in use stays.
+// It needs c.mu.
 func (c *Signer) makeRoom() {
 	first := ""
 	for key, k := range c.known {
@@ -134,7 +135,8 @@ func (c *Signer) makeRoom() {
 // maxLifetime bounds a certificate: what never ends is not signed on demand.
 const maxLifetime = 24 * time.Hour
 
-// check sees to it that what a CA gave is what was asked for: sshd's answer to another would puzzle.
+// check sees to it that what a CA gave is what was asked for: sshd's answer to another would
+// puzzle.
 func (r CertificateRequest) check(c *ssh.Certificate) error {
 	now := time.Now()
 	switch {
@@ -164,8 +166,9 @@ type CA struct {
 	keyID    string // of certificates, as sshd logs it
 }
 
-// NewCA reads the private key of a CA from a file that others cannot read. Certificates hold for lifetime, 1 minute
-// to a day; 5 minutes when zero. keyID is what sshd logs of a login. Errors wrap core.ErrInvalid.
+// NewCA reads the private key of a CA from a file that others cannot read. Certificates hold for
+// lifetime, 1 minute to a day; 5 minutes when zero. keyID is what sshd logs of a login. Errors wrap
+// core.ErrInvalid.
 func NewCA(file string, lifetime time.Duration, keyID string) (*CA, error) {
 	lifetime = cmp.Or(lifetime, DefaultLifetime)
 	if err := CheckLifetime(lifetime); err != nil {
@@ -184,7 +187,8 @@ func NewCA(file string, lifetime time.Duration, keyID string) (*CA, error) {
 // DefaultLifetime of certificates that are signed on demand.
 const DefaultLifetime = 5 * time.Minute
 
-// CheckLifetime refuses what is too short for a login, or too long for a certificate that nobody revokes.
+// CheckLifetime refuses what is too short for a login, or too long for a certificate that nobody
+// revokes.
 func CheckLifetime(d time.Duration) error {
 	if d < time.Minute || d > maxLifetime {
 		return fmt.Errorf("certificates for %v: expected 1m to %v: %w", d, maxLifetime, core.ErrInvalid)
@@ -195,8 +199,8 @@ func CheckLifetime(d time.Duration) error {
 // skew is how far a host's clock may be behind.
 const skew = time.Minute
 
-// Certify is a Certify. The certificate allows commands and forwarding, which jump hosts need, and nothing else: no terminal, no
-// agent, no X11.
+// Certify is a Certify. The certificate allows commands and forwarding, which jump hosts need, and
+// nothing else: no terminal, no agent, no X11.
 func (a *CA) Certify(_ context.Context, r CertificateRequest) (*ssh.Certificate, error) {
 	var serial [8]byte
 	if _, err := rand.Read(serial[:]); err != nil {

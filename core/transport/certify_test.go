@@ -77,7 +77,8 @@ func TestCertificatesSignedOnDemandAgainstOpenSSH(t *testing.T) {
 	}
 }
 
-// Each guard is sshd's, and the control is the test above: the same login with the right certificate works.
+// Each guard is sshd's, and the control is the test above: the same login with the right
+// certificate works.
 func TestCertificatesThatOpenSSHRefuses(t *testing.T) {
 	a, s := signer(t)
 	for name, c := range map[string]struct {
@@ -179,7 +180,8 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	})
 }
 
-// Memory follows what is in use: what failed and what has ended is forgotten, and there are not more than so many of the rest.
+// Memory follows what is in use: what failed and what has ended is forgotten, and there are not
+// more than so many of the rest.
 func TestCertificatesAreForgotten(t *testing.T) {
 	file, _ := sshdtest.NewKey(t)
 	a, err := NewCA(file, 6*time.Minute, "")
@@ -275,8 +277,8 @@ func TestCAThatGivesAnother(t *testing.T) {
 	}
 }
 
-// A certificate for a host is valid for five minutes, and never for more than a day, whatever the CA signs. The control: sshd
-// accepts the one that is valid for longer.
+// A certificate for a host is valid for five minutes, and never for more than a day, whatever the
+// CA signs. The control: sshd accepts the one that is valid for longer.
 func TestCertificatesForHostsEndWithinADay(t *testing.T) {
 	a, s := signer(t)
 	h := s.Host("web1")

@@ -30,6 +30,10 @@ type Credential struct {
 	// host has proved its key and asked for a password. Nil: there is none.
 	Password func(ctx context.Context, h core.Host) (string, error)
 
+	// BecomePassword returns the password that sudo asks the login for. It is called only after the
+	// host has proved its key. Nil: there is none, and sudo must not ask.
+	BecomePassword func(ctx context.Context, h core.Host) (string, error)
+
 	// Reaches returns an error if the credential must not be offered to the machine that is
 	// dialled, or through it. It gets the name as dialled and the address behind it, which is
 	// invalid if a jump host looks the name up. Nil: it may be offered everywhere.

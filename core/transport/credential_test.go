@@ -34,8 +34,9 @@ func only(may ...string) func(string, netip.Addr) error {
 	}
 }
 
-// A password goes to the addresses of its credential only. What counts is the address that was dialled,
-// after the name was looked up, and every machine on the way. Each attack works without Reaches.
+// A password goes to the addresses of its credential only. What counts is the address that was
+// dialled, after the name was looked up, and every machine on the way. Each attack works without
+// Reaches.
 func TestFaultS1PasswordStaysWithItsAddresses(t *testing.T) {
 	direct, gotDirect := thief(t, "127.32.7.1")
 	byName, gotByName := thief(t, "127.0.0.1")
@@ -101,7 +102,8 @@ func TestFaultS1NoCredentialNoDial(t *testing.T) {
 	}
 }
 
-// A jump host that the inventory does not know logs in as the host behind it, with that host's limits.
+// A jump host that the inventory does not know logs in as the host behind it, with that host's
+// limits.
 func TestUnknownJumpHostIsOfTheHostBehindIt(t *testing.T) {
 	p := newPool(t, nil)
 	h := core.Host{Name: "web", Customer: "acme", Groups: []string{"edge"}, SSH: core.SSH{Credential: "fleet", ProxyJump: []string{"ops@192.0.2.1:2222"}}}

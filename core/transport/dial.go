@@ -34,16 +34,18 @@ func algorithms() ssh.Config {
 	return c
 }
 
+// verifier decides about the key that a server shows.
+type verifier interface {
+	algorithms() []string // for host keys, in the order of preference
+	check(name string, remote net.Addr, key ssh.PublicKey) error
+}
+
 // connect dials the last endpoint of r through via, which is nil without a jump
-// host, and logs in. Waiting for a place does not count towards the connect
-// timeout; TCP, handshake and authentication do. On success the connection owns
+// host, and logs in once the verifier accepts the server's key. Waiting for a place does not count
+// towards the connect timeout; TCP, handshake and authentication do. On success the connection owns
 // via's lease, or its own place among the sockets.
-func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
+func (p *Pool) connect(ctx context.Context, r route, via *conn, keys verifier) (*conn, error) {
 	e := r.last()
-	proof, err := p.trust.proof(e)
-	if err != nil {
-		return nil, err
-	}
 	leave, err := p.admitHandshake(ctx, e.addr)
 	if err != nil {
 		return nil, e.ended(ctx, "dial", true)
@@ -63,7 +65,7 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 	ctx, span := tracing.Start(ctx, tracing.Dial, tracing.Host.String(e.name))
 	tctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	c, err := p.handshake(tctx, ctx, r, via, proof)
+	c, err := p.handshake(tctx, ctx, r, via, keys)
 	p.results.count(err)
 	span.SetAttributes(tracing.Outcome.String(string(resultOf(err))))
 	tracing.End(span, err)
@@ -78,7 +80,7 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn) (*conn, error) {
 }
 
 // handshake runs under ctx; outer tells the caller's end from the timeout's.
-func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, proof *proof) (*conn, error) {
+func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, keys verifier) (*conn, error) {
 	e := r.last()
 	raw, at, err := p.reach(ctx, e, via)
 	refused, ok := errors.AsType[*refusal](err)
@@ -105,9 +107,9 @@ func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, proof *
 		Config:            algorithms(),
 		User:              e.user,
 		ClientVersion:     clientVersion,
-		HostKeyAlgorithms: proof.algorithms(),
+		HostKeyAlgorithms: keys.algorithms(),
 		HostKeyCallback: func(name string, remote net.Addr, key ssh.PublicKey) error {
-			if err := proof.check(name, remote, key); err != nil {
+			if err := keys.check(name, remote, key); err != nil {
 				return err
 			}
 			h.stage.Store(int32(stageAuth))

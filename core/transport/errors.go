@@ -92,7 +92,7 @@ func dialError(e *endpoint, err error) *Error {
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return e.unreachable("dial", "nothing listens there: is sshd running, and is the port right?", fmt.Errorf("connection refused: %w", err))
+		return e.unreachable("dial", "nothing listens there: is sshd running, and is the port right?", mark(errors.New("connection refused"), err))
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EADDRNOTAVAIL):
 		return e.unreachable("dial", "check the worker's routes and firewalls, or whether the host needs a proxy_jump", fmt.Errorf("no route: %w", err))
 	case errors.Is(err, syscall.ECONNRESET):

@@ -20,14 +20,16 @@ import (
 type Exec struct {
 	Command string            // given to /bin/sh -c on the host
 	Env     map[string]string // exported before the command; the host's users can see it in the process list, so no secrets
-	// Secrets are exported too, but come to the command by way of its standard input, before Stdin, so that they stand in no
-	// process list. The host's root and the login itself can read them in /proc/PID/environ.
+	// Secrets are exported too, but come to the command by way of its standard input, before Stdin, so
+	// that they stand in no process list. The host's root and the login itself can read them in
+	// /proc/PID/environ.
 	Secrets map[string]string
-	Stdin   io.Reader // nil: empty. A Read that blocks outlives Run until it returns
-	Stdout  io.Writer // nil: discarded. Written by one goroutine at a time, never after Run
-	Stderr  io.Writer // may be the same as Stdout
-	Fresh   bool      // over a new connection, which is closed afterwards
-	Fence   Fence     // of the lease that the command belongs to
+	Stdin   io.Reader   // nil: empty. A Read that blocks outlives Run until it returns
+	Stdout  io.Writer   // nil: discarded. Written by one goroutine at a time, never after Run
+	Stderr  io.Writer   // may be the same as Stdout
+	Fresh   bool        // over a new connection, which is closed afterwards
+	Fence   Fence       // of the lease that the command belongs to
+	Become  core.Become // runs the command as another user; the zero value is the login
 }
 
 // Exit is how a command ended.
@@ -44,6 +46,7 @@ const (
 	// lingering output is waited for this long after the exit status while nothing
 	// comes: a background child that holds stdout would otherwise keep Run for ever.
 	outputGrace = 500 * time.Millisecond
+	quietRounds = 5 // in which the grace is measured
 	// outputLimit bounds it in all, should such a child write on and on.
 	outputLimit = 10 * time.Second
 	// killAfter TERM comes KILL, and closeAfter KILL the channel is closed.
@@ -59,8 +62,8 @@ const (
 // holds stdout open longer is let go, and keeps running.
 //
 // When ctx ends, the remote process group gets TERM, within 2 s KILL, and Run
-// returns when all of it has ended, or 5 s later at the latest, with an *Error that wraps ctx's error. Its
-// field Before tells whether the command can have run.
+// returns when all of it has ended, or 5 s later at the latest (20 s as another user), with an
+// *Error that wraps ctx's error. Its field Before tells whether the command can have run.
 func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 	r, err := p.resolve(h)
 	if err != nil {
@@ -70,14 +73,16 @@ func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 }
 
 func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
-	id := newExecID()
+	id, at := newExecID(), r.last()
 	command, stdin, err := withSecrets(e, id)
-	var line string
+	if err == nil { // before anything is contacted
+		_, err = commandLine(e.Fence.script(at.name, e.Become.User != ""), command, e.Env, id, nil, stdin != nil)
+	}
 	if err == nil {
-		line, err = commandLine(e.Fence.script(r.last().name), command, e.Env, id)
+		err = e.Become.Check()
 	}
 	if err != nil {
-		return Exit{}, r.last().fail("exec", "", true, mark(err, core.ErrInvalid))
+		return Exit{}, at.fail("exec", "", true, mark(err, core.ErrInvalid))
 	}
 	e.Stdin = stdin
 	s, err := p.session(ctx, r, e.Fresh)
@@ -85,19 +90,40 @@ func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
 		return Exit{}, err
 	}
 	defer s.end()
-	ctx, span := tracing.Start(ctx, tracing.Exec, tracing.Host.String(r.last().name))
-	exit, err := s.exec(ctx, line, id, e)
+	ctx, span := tracing.Start(ctx, tracing.Exec, tracing.Host.String(at.name))
+	exit, err := s.run(ctx, id, command, e)
 	tracing.End(span, err)
 	return exit, err
+}
+
+// run fetches the password that the command may need, now that the host has proved its key, and
+// executes the command.
+func (s *session) run(ctx context.Context, id, command string, e Exec) (Exit, error) {
+	up, err := s.c.e.elevate(ctx, e.Become, id)
+	if err != nil {
+		return Exit{}, err
+	}
+	line, err := commandLine(e.Fence.script(s.c.e.name, up != nil), command, e.Env, id, up, e.Stdin != nil)
+	if err != nil {
+		return Exit{}, s.c.e.fail("exec", "", true, mark(err, core.ErrInvalid))
+	}
+	return s.exec(ctx, line, id, e, up)
 }
 
 // commandLine runs command by /bin/sh whatever the user's shell is: bash would
 // read ~/.bashrc first. sshd refuses most of SSH's own way to set variables.
 // id names the execution in the environment of all that it starts. Before the command come
-// what the fence asks for, and the proof that a shell runs.
-func commandLine(fence, command string, env map[string]string, id string) (string, error) {
+// what the fence asks for, and the proof that a shell runs. As another user the command is the
+// script of a second shell, which sudo or doas starts: it inherits no environment, and sets its
+// own.
+func commandLine(fence, command string, env map[string]string, id string, up *elevation, hasStdin bool) (string, error) {
 	var b strings.Builder
-	b.WriteString("export " + execIDVar + "=" + id + "\n" + fence + proveShell)
+	named := "export " + execIDVar + "=" + id + "\n"
+	if up == nil {
+		b.WriteString(named + fence + proveShell)
+	} else {
+		b.WriteString(named + endLeftovers + proveElevated + up.input(id, hasStdin))
+	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !envName(name) {
 			return "", fmt.Errorf("environment variable %q: expected letters, digits and _", name)
@@ -106,6 +132,9 @@ func commandLine(fence, command string, env map[string]string, id string) (strin
 	}
 	b.WriteString(command)
 	line := "exec /bin/sh -c " + quote(b.String())
+	if up != nil {
+		line = "exec /bin/sh -c " + quote("turnus_s=$1 turnus_l=\n"+named+fence+proveLogin+up.program()) + " turnus " + quote(b.String())
+	}
 	if strings.IndexByte(line, 0) >= 0 {
 		return "", errors.New("command or environment holds a NUL byte")
 	}
@@ -115,9 +144,10 @@ func commandLine(fence, command string, env map[string]string, id string) (strin
 	return line, nil
 }
 
-// withSecrets is the command that first reads its secrets, and the input that begins with them. sh's read takes a byte at a
-// time from what it cannot seek in, so that the command finds its own input untouched; it and eval are parts of the shell,
-// and so no process has a secret among its arguments.
+// withSecrets is the command that first reads its secrets, and the input that begins with them.
+// sh's read takes a byte at a time from what it cannot seek in, so that the command finds its own
+// input untouched; it and eval are parts of the shell, and so no process has a secret among its
+// arguments.
 func withSecrets(e Exec, id string) (command string, stdin io.Reader, err error) {
 	if len(e.Secrets) == 0 {
 		return e.Command, e.Stdin, nil
@@ -220,6 +250,7 @@ func (o output) fail(err error) {
 type execution struct {
 	id      string // in the command's environment
 	s       *session
+	up      *elevation // nil: as the login
 	proof   *shellProof
 	fenced  bool // the command has a fence
 	lock    [2]sync.Mutex
@@ -230,8 +261,8 @@ type execution struct {
 }
 
 // exec runs line over the session and waits for its end.
-func (s *session) exec(ctx context.Context, line, id string, e Exec) (Exit, error) {
-	x := &execution{s: s, id: id, proof: newProof(id), fenced: e.Fence.Queue != "", failed: make(chan error, 1), drained: make(chan struct{})}
+func (s *session) exec(ctx context.Context, line, id string, e Exec, up *elevation) (Exit, error) {
+	x := &execution{s: s, id: id, up: up, proof: newProof(id, up), fenced: e.Fence.Queue != "", failed: make(chan error, 1), drained: make(chan struct{})}
 	if err := s.start(ctx, "exec", line); err != nil {
 		return Exit{}, x.notStarted(ctx, err)
 	}
@@ -262,10 +293,7 @@ func (x *execution) pipe(e Exec) bool {
 		second = &x.lock[0]
 	}
 	out := output{w: e.Stdout, lock: &x.lock[0], over: &x.over, moved: &x.moved, failed: x.failed, pass: x.proof.pass}
-	errs := output{w: e.Stderr, lock: second, over: &x.over, moved: &x.moved, failed: x.failed, pass: func(b []byte) ([]byte, bool) {
-		x.proof.overhear(b)
-		return b, true
-	}}
+	errs := output{w: e.Stderr, lock: second, over: &x.over, moved: &x.moved, failed: x.failed, pass: x.proof.passErrors}
 	if !p.spawn(func() {
 		defer close(x.drained)
 		var both sync.WaitGroup
@@ -276,6 +304,10 @@ func (x *execution) pipe(e Exec) bool {
 		both.Wait()
 	}) {
 		return false
+	}
+	if x.up.mayAsk() {
+		go x.feed(x.up, e.Stdin) // not joined, as below
+		return true
 	}
 	if e.Stdin == nil {
 		_ = x.s.ch.CloseWrite()
@@ -341,7 +373,7 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 		case !ok && x.fenced && s.exit.Signal != "": // before it began: a command with a newer fence ended it
 			return Exit{}, s.c.e.stale()
 		case !ok:
-			return Exit{}, x.proof.missing(s.c.e, s.exit)
+			return Exit{}, x.proof.missing(s.c.e, s.exit, x.up)
 		case stale:
 			return Exit{}, s.c.e.stale()
 		}
@@ -393,8 +425,10 @@ func (s *session) exitSoFar() Exit {
 	return Exit{}
 }
 
-// drain reads what the command wrote before it ended. It returns when both
-// outputs end, when nothing moved for grace, or after outputLimit.
+// drain reads the output that the command wrote before it ended. It returns when both outputs end,
+// when nothing moved for grace, or after outputLimit. Once the host has closed the session, the
+// rest of the output is here already: it is read to its end, however slowly this process gets
+// along.
 func (x *execution) drain(ctx context.Context, grace time.Duration) {
 	select {
 	case <-x.drained:
@@ -403,18 +437,27 @@ func (x *execution) drain(ctx context.Context, grace time.Duration) {
 	}
 	limit := time.NewTimer(outputLimit)
 	defer limit.Stop()
-	silence := time.NewTicker(grace)
+	// Several short rounds, each timed from the last: a process
+	// that was stopped would see a single long one pass at once.
+	silence := time.NewTimer(grace / quietRounds)
 	defer silence.Stop()
-	for before := int64(-1); ; {
+	before := int64(-1)
+	for quiet := 0; quiet < quietRounds; {
 		select {
 		case <-x.drained:
 			return
-		case <-silence.C:
-			now := x.moved.Load()
-			if now == before && !x.writing() {
-				return
+		case <-x.s.closed:
+			select {
+			case <-x.drained:
+			case <-ctx.Done():
 			}
-			before = now
+			return
+		case <-silence.C:
+			quiet++
+			if now := x.moved.Load(); now != before || x.writing() {
+				before, quiet = now, 0
+			}
+			silence.Reset(grace / quietRounds)
 		case <-limit.C:
 			return
 		case <-ctx.Done():

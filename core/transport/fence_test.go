@@ -31,8 +31,8 @@ func shells(t *testing.T) []string {
 	return []string{"/bin/dash", testparts.Need(t, "busybox", "busybox") + " sh", "/bin/bash"}
 }
 
-// crash begins a command under the fence, as a worker that is killed does: its connection ends without a word. It returns when
-// the command is under way, with its process.
+// crash begins a command under the fence, as a worker that is killed does: its connection ends
+// without a word. It returns when the command is under way, with its process.
 func crash(t *testing.T, h core.Host, p *Pool, f Fence, command string) (pid int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pid")
@@ -59,8 +59,9 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// A command outlives its worker. The next lease of the host ends it before its own first command; what else runs on the host,
-// of the same lease, of another queue or of another host's name, goes on. Control: without fences the old one goes on.
+// A command outlives its worker. The next lease of the host ends it before its own first command;
+// what else runs on the host, of the same lease, of another queue or of another host's name, goes
+// on. Control: without fences the old one goes on.
 func TestFaultR3NewerFenceEndsWhatAnOlderOneLeft(t *testing.T) {
 	t.Parallel()
 	for _, shell := range shells(t) {
@@ -151,13 +152,14 @@ func TestFaultR3HostRefusesAnOlderFence(t *testing.T) {
 	}
 }
 
-// Records do not grow without end, the newest stays, and a daemon that a finished command started is left alone.
+// Records do not grow without end, the newest stays, and a daemon that a finished command started
+// is left alone.
 func TestRecordsOfFencesAreCleared(t *testing.T) {
 	s, p := startSSHD(t)
 	h := s.Host("web1")
 	f := Fence{Queue: "queue-" + newExecID()}
 	count := func() int {
-		_, rest, _ := strings.Cut(f.script(h.Name), `"$turnus_d"/`)
+		_, rest, _ := strings.Cut(f.script(h.Name, false), `"$turnus_d"/`)
 		key, _, _ := strings.Cut(rest, "_")
 		list, err := filepath.Glob("/run/turnus/" + key + "_*")
 		if err != nil {
@@ -197,7 +199,8 @@ func TestRecordsOfFencesAreCleared(t *testing.T) {
 	}
 }
 
-// A stranger's folder, a link, or none: commands run without fences, and nothing is written through what was planted.
+// A stranger's folder, a link, or none: commands run without fences, and nothing is written through
+// what was planted.
 func TestFenceWithoutASafeFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder that a stranger plants", syscall.EPERM)
@@ -223,7 +226,7 @@ func TestFenceWithoutASafeFolder(t *testing.T) {
 			if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "cd "+home+" && chown 65534:65534 . && "+c.plant).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			line, err := commandLine(f.script("web1"), "echo did it; ls -A "+home+"/.turnus | grep -c _; exit 0", nil, "0123456789abcdef")
+			line, err := commandLine(f.script("web1", false), "echo did it; ls -A "+home+"/.turnus | grep -c _; exit 0", nil, "0123456789abcdef", nil, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,7 +245,8 @@ func TestFenceWithoutASafeFolder(t *testing.T) {
 	}
 }
 
-// Two leases' commands that begin at the same time: never do both run. Whichever way it goes, the older one is refused or ended.
+// Two leases' commands that begin at the same time: never do both run. Whichever way it goes, the
+// older one is refused or ended.
 func TestFencesRace(t *testing.T) {
 	s, p := startSSHD(t)
 	h := s.Host("web1")
@@ -308,7 +312,8 @@ func TestSimulatedHostsKeepFences(t *testing.T) {
 	}
 }
 
-// A worker that slept while another one has its host's lease: what still runs under the older lease is ended there, too.
+// A worker that slept while another one has its host's lease: what still runs under the older lease
+// is ended there, too.
 func TestSimulatedHostsEndLeftovers(t *testing.T) {
 	f, err := fleet.Start(testContext(t), fleet.Config{Hosts: 1})
 	if err != nil {

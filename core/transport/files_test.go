@@ -103,7 +103,7 @@ func TestPutAndGet(t *testing.T) {
 				}
 				expectOnly(t, dir, "it's a $file", "it's a $file.old")
 				var back bytes.Buffer
-				info, err := p.Get(testContext(t), h, file, int64(size)+1, &back)
+				info, err := p.Get(testContext(t), h, file, core.Become{}, int64(size)+1, &back)
 				if err != nil || !bytes.Equal(back.Bytes(), data) || info != (FileInfo{int64(size), 0o640, digest(data)}) {
 					t.Errorf("%d bytes: got back %d, %+v, %v", size, back.Len(), info, err)
 				}
@@ -114,8 +114,8 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
-// A file that only its owner may read stays so when nobody gives a mode, and a new one has the usual mode. Red with
-// 0644 for mode 0, and with keptMode's stat taken out where its ls is.
+// A file that only its owner may read stays so when nobody gives a mode, and a new one has the
+// usual mode. Red with 0644 for mode 0, and with keptMode's stat taken out where its ls is.
 func testFaultP4(t *testing.T, p *Pool, h core.Host) {
 	t.Helper()
 	for _, c := range []struct{ before, want os.FileMode }{{0, 0o644}, {0o600, 0o600}, {0o640, 0o640}, {0o750, 0o750}} {
@@ -169,7 +169,8 @@ func TestFaultP4WithoutStat(t *testing.T) {
 	}
 }
 
-// The owner of the folder may plant links; what root writes, owns and opens must not go through them.
+// The owner of the folder may plant links; what root writes, owns and opens must not go through
+// them.
 func TestPutWritesThroughNoPlantedLink(t *testing.T) {
 	for name, config := range map[string][]string{"shell": nil, "SFTP only": {"ForceCommand internal-sftp"}} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +235,7 @@ func testFileErrors(t *testing.T, p *Pool, h core.Host) {
 	gets := map[string]error{"absent": core.ErrNotFound, "sub": core.ErrInvalid, "ten": core.ErrInvalid}
 	for name, want := range gets {
 		var out bytes.Buffer
-		_, err := p.Get(testContext(t), h, filepath.Join(dir, name), 9, &out)
+		_, err := p.Get(testContext(t), h, filepath.Join(dir, name), core.Become{}, 9, &out)
 		if !errors.Is(err, want) || errors.Is(err, core.ErrUnreachable) || out.Len() > 0 {
 			t.Errorf("get %s: got %v and %d bytes, expected %v", name, err, out.Len(), want)
 		}
@@ -317,7 +318,8 @@ func TestPutRefusesAPartThatDiffersOnTheHost(t *testing.T) {
 	expectOnly(t, dir)
 }
 
-// A large file is verified while the disk takes it. Where that cannot be, the way of small files is left; a hash that differs still replaces nothing.
+// A large file is verified while the disk takes it. Where that cannot be, the way of small files is
+// left; a hash that differs still replaces nothing.
 func TestPutOfALargeFileIsVerified(t *testing.T) {
 	liar := emptyBin(t)
 	for _, tool := range []string{"openssl", "sha256sum"} {

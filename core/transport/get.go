@@ -50,9 +50,9 @@ func (s *sink) Write(b []byte) (int, error) {
 }
 
 // Get reads a regular file of at most maxSize bytes (0: any) into w. A missing
-// file is core.ErrNotFound. Nothing is written when the file is known to be too
-// long beforehand; when it grows meanwhile, part of it may have been.
-func (p *Pool) Get(ctx context.Context, h core.Host, file string, maxSize int64, w io.Writer) (FileInfo, error) {
+// file is core.ErrNotFound. It is read as the user of as. Nothing is written when the file is known
+// to be too long beforehand; when it grows meanwhile, part of it may have been.
+func (p *Pool) Get(ctx context.Context, h core.Host, file string, as core.Become, maxSize int64, w io.Writer) (FileInfo, error) {
 	r, err := p.resolve(h)
 	if err != nil {
 		return FileInfo{}, err
@@ -60,8 +60,12 @@ func (p *Pool) Get(ctx context.Context, h core.Host, file string, maxSize int64,
 	if !path.IsAbs(file) || strings.IndexByte(file, 0) >= 0 {
 		return FileInfo{}, r.last().fail("get", "", true, mark(fmt.Errorf("path %q: expected an absolute path", file), core.ErrInvalid))
 	}
-	d := &download{p: p, r: r, file: file, out: &sink{w: w, sum: sha256.New(), limit: maxSize}}
-	mode, err := d.bySFTP(ctx)
+	d := &download{p: p, r: r, file: file, as: as, out: &sink{w: w, sum: sha256.New(), limit: maxSize}}
+	var mode uint32
+	err = errNoSFTP // as another user: sshd's SFTP is the login's
+	if as.User == "" {
+		mode, err = d.bySFTP(ctx)
+	}
 	if errors.Is(err, errNoSFTP) {
 		mode, err = d.byCat(ctx)
 	}
@@ -83,6 +87,7 @@ type download struct {
 	p    *Pool
 	r    route
 	file string
+	as   core.Become
 	out  *sink
 }
 
@@ -184,7 +189,7 @@ func (d *download) byCat(ctx context.Context) (uint32, error) {
 		return err
 	}}
 	var complaint bytes.Buffer
-	exit, err := d.p.run(ctx, d.r, Exec{Command: sendScript(d.file), Stdout: h, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	exit, err := d.p.run(ctx, d.r, Exec{Command: sendScript(d.file), Become: d.as, Stdout: h, Stderr: &limited{w: &complaint, left: 4 << 10}})
 	why := errors.New(strings.TrimSpace(complaint.String()))
 	switch {
 	case err != nil:

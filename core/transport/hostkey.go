@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
@@ -19,6 +18,7 @@ import (
 // known_hosts: a pinned host must show a pinned key. Nothing accepts any key.
 type proof struct {
 	e       *endpoint
+	scan    string          // the command that scans the inventory, for hints
 	CAs     map[string]bool // may sign for every host
 	local   []ssh.PublicKey // @cert-authority lines that name this host
 	pins    []ssh.PublicKey
@@ -31,7 +31,7 @@ func (t *trust) proof(e *endpoint) (*proof, error) {
 	if err != nil {
 		return nil, e.invalid(err)
 	}
-	pr := &proof{e: e, CAs: t.CAs, revoked: files.revoked}
+	pr := &proof{e: e, scan: t.scan, CAs: t.CAs, revoked: files.revoked}
 	for _, line := range e.host.SSH.HostKeys {
 		key, err := parsePin(line)
 		if err != nil {
@@ -110,8 +110,7 @@ func (pr *proof) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 		}
 	}
 	if len(expected) == 0 {
-		return pr.refuse(key, "unknown host key", pr.howToPin(key,
-			"verify this fingerprint on the host's console (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub), then"))
+		return pr.refuse(key, "unknown host key", pr.scan+" "+pr.e.name)
 	}
 	return pr.changed(key, expected)
 }
@@ -164,16 +163,9 @@ func (pr *proof) changed(key ssh.PublicKey, expected []ssh.PublicKey) error {
 	if len(pr.pins) > 0 {
 		source = "the inventory pins"
 	}
-	return pr.refuse(key, "host key has CHANGED",
-		fmt.Sprintf("THIS MAY BE AN ATTACK: somebody may stand between you and the host, or another machine answers at its address.\n"+
-			"%s %s, the host showed %s %s.\n", source, strings.Join(old, ", "), key.Type(), ssh.FingerprintSHA256(key))+
-			pr.howToPin(key, "only if the host was reinstalled on purpose, and its console shows the new fingerprint, replace the old line:"))
-}
-
-func (pr *proof) howToPin(key ssh.PublicKey, when string) string {
-	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
-	return fmt.Sprintf("%s\n  in the inventory:   host_key: %q\n  or in known_hosts:  %s",
-		when, line, knownhosts.Line([]string{pr.e.trustAddr()}, key))
+	return pr.refuse(key, "host key has CHANGED", fmt.Sprintf(
+		"this may be an attack, or another machine answers at its address: %s %s.\nCompare: turnus hostkeys check -i INVENTORY %s",
+		source, strings.Join(old, ", "), pr.e.name))
 }
 
 func (pr *proof) refuse(key ssh.PublicKey, what, hint string) *Error {

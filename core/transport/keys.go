@@ -33,8 +33,8 @@ type Keys struct {
 
 const maxKeyFile = 1 << 20
 
-// NewKeys makes one without a file. passphrase is called at most once for each encrypted file, when a
-// server wants its key; nil if there is no passphrase.
+// NewKeys makes one without a file. passphrase is called at most once for each encrypted file, when
+// a server wants its key; nil if there is no passphrase.
 func NewKeys(passphrase func(file string) ([]byte, error)) *Keys {
 	return &Keys{passphrase: passphrase, loaded: map[string]func() (*identity, error){}}
 }

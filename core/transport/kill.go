@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"io"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -55,36 +56,78 @@ func (x *execution) signal(name string) {
 	})
 }
 
-// killScript ends the process group that has the id in its environment, or in its command line
-// before its first exec, and whose leader sshd started: by TERM, and within 2 s by KILL. It waits until
-// the group has ended. Zombies do not count: not every init buries them. It needs Linux's /proc, and
-// fails where it finds no such group. Daemons that left the group are spared.
-const killScript = `n=1
+// killScript ends the process groups that have the id $1$2 in their environment, or in their
+// command line before the first exec, and whose leader sshd started, or sudo or doas: by TERM, and
+// within 2 s by KILL. It finds them all before the first signal, because sudo passes TERM on, and
+// nobody finds a group whose leader has ended. It waits until the groups have ended: cat goes on
+// where a process ends while it is read, and sed would not. Zombies do not count: not every init
+// buries them. It needs Linux's /proc, and fails where it finds no such group. Daemons that left
+// the group are spared.
+const killScript = `n=1 ID=$1$2 groups=
 for f in $(grep -lF "$ID" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null); do
   p=${f#/proc/}; p=${p%%/*}
   [ "$p" = $$ ] && continue
   set -- $(sed 's/.*) //' "/proc/$p/stat" 2>/dev/null)
   [ "$3" = "$p" ] || continue
   read -r parent <"/proc/$2/comm" || continue
-  case $parent in sshd*) ;; *) continue ;; esac
-  for sig in TERM KILL; do
-    kill "-$sig" "-$p" && n=0
-    read -r now rest </proc/uptime
-    until=$((${now%.*} + 2))
-    while [ "${now%.*}" -lt "$until" ]; do
-      kill -0 "-$p" 2>/dev/null && [ "$(sed -n "s/.*) [^ZX] [0-9]* $p .*/alive/p" /proc/[0-9]*/stat 2>/dev/null)" ] || continue 3
-      sleep 0.1 2>/dev/null || sleep 1
-      read -r now rest </proc/uptime
+  case $parent in sshd* | sudo | doas) groups="$groups $p" ;; esac
+done
+for sig in TERM KILL; do
+  for p in $groups; do kill "-$sig" "-$p" 2>/dev/null && n=0; done
+  read -r now rest </proc/uptime
+  until=$((${now%.*} + 2))
+  while [ "${now%.*}" -lt "$until" ]; do
+    lives=
+    for p in $groups; do
+      kill -0 "-$p" 2>/dev/null && [ "$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/.*) [^ZX] [0-9]* $p .*/alive/p")" ] && lives=1 && break
     done
+    [ "$lives" ] || break 2
+    sleep 0.1 2>/dev/null || sleep 1
+    read -r now rest </proc/uptime
   done
 done
 exit $n`
 
+// elevated reports whether the command runs as the other user. It may have begun a moment ago, and
+// its proof be on the way.
+func (x *execution) elevated(ctx context.Context) bool {
+	wait := time.NewTimer(closeAfter)
+	defer wait.Stop()
+	select {
+	case <-x.proof.proved:
+		return true
+	case <-x.proof.refused:
+	case <-x.s.exited:
+	case <-x.s.closed:
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	ok, _ := x.proof.given()
+	return ok
+}
+
+// elevating is how long sudo or doas may take to start on a busy host, beside what the script
+// takes.
+const elevating = 15 * time.Second
+
 // killGroup runs killScript beside the command. It is false where that found nothing to end.
 func (x *execution) killGroup() bool {
-	ctx, cancel := context.WithTimeout(x.s.c.pool.ctx, killAfter+2*closeAfter)
+	up, limit := x.up, killAfter+2*closeAfter
+	if up != nil {
+		limit += elevating // nobody else may end what runs as another user
+	}
+	ctx, cancel := context.WithTimeout(x.s.c.pool.ctx, limit)
 	defer cancel()
-	line, err := commandLine("", killScript, map[string]string{"ID": x.id}, "kill")
+	if up.mayAsk() && !x.elevated(ctx) {
+		up = nil // a password that is wrong must not be tried again
+	}
+	if up.mayAsk() {
+		own := *up
+		own.prompt = "turnus-" + newExecID() + ": " // the execution's has its id, by which the script would end its own sudo
+		up = &own
+	}
+	const half = 8 // what has the id whole in its command line is taken for a part of the execution
+	line, err := commandLine("", "set -- "+x.id[:half]+" "+x.id[half:]+"\n"+killScript, nil, "kill", up, false)
 	if err != nil {
 		return false
 	}
@@ -102,6 +145,10 @@ func (x *execution) killGroup() bool {
 	if s.start(ctx, "exec", line) != nil {
 		return false
 	}
+	if up.mayAsk() {
+		_, _ = io.WriteString(ch, up.password+"\n")
+	}
+	_ = ch.CloseWrite()
 	select {
 	case <-s.exited:
 		return s.exit == Exit{}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,7 +102,10 @@ func (k *knownHosts) keys(addr string) (plain, CAs []ssh.PublicKey) {
 // trust holds all that can prove a host key. Safe for concurrent use.
 type trust struct {
 	log   *slog.Logger
+	scan  string          // see proof
 	CAs   map[string]bool // marshalled keys of Config.HostCAs
+	own   string          // first of Config.KnownHosts, or the process's own; may not exist
+	list  []string        // files of known
 	known *knownHosts     // Config.KnownHosts
 
 	mu     sync.Mutex
@@ -109,7 +113,7 @@ type trust struct {
 }
 
 func newTrust(cfg Config) (*trust, error) {
-	t := &trust{log: cfg.Log, CAs: map[string]bool{}, perSet: map[string]*knownHosts{}}
+	t := &trust{log: cfg.Log, scan: "turnus hostkeys scan " + cmp.Or(cfg.Inventory, "-i INVENTORY"), CAs: map[string]bool{}, perSet: map[string]*knownHosts{}}
 	for _, line := range cfg.HostCAs {
 		key, err := parsePin(line)
 		if err != nil {
@@ -117,20 +121,19 @@ func newTrust(cfg Config) (*trust, error) {
 		}
 		t.CAs[string(key.Marshal())] = true
 	}
-	files := cfg.KnownHosts
+	files, absent := cfg.KnownHosts, cfg.NewKnownHosts
 	if len(files) == 0 {
-		for _, f := range []string{homeFile("known_hosts"), "/etc/ssh/ssh_known_hosts"} {
-			if f == "" {
-				continue
-			}
-			if _, err := os.Stat(f); errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			files = append(files, f)
+		files, absent = []string{homeFile("known_hosts"), "/etc/ssh/ssh_known_hosts"}, true
+	}
+	t.own = files[0]
+	for _, f := range files {
+		if _, err := os.Stat(f); absent && (f == "" || errors.Is(err, fs.ErrNotExist)) {
+			continue
 		}
+		t.list = append(t.list, f)
 	}
 	var err error
-	t.known, err = readKnownHosts(files, cfg.Log)
+	t.known, err = readKnownHosts(t.list, cfg.Log)
 	return t, err
 }
 

@@ -135,7 +135,8 @@ func (h *handshakeConn) Read(b []byte) (int, error) {
 	return used, err
 }
 
-// said is the first line that the server said, as much of it as one wants to read. Call it when no Read is under way.
+// said is the first line that the server said, as much of it as one wants to read. Call it when no
+// Read is under way.
 func (h *handshakeConn) said() string {
 	line, _, _ := bytes.Cut(h.head, []byte("\n"))
 	return string(bytes.TrimSpace(line[:min(len(line), 80)]))

@@ -62,7 +62,8 @@ func newQuick(t *testing.T, plant string, tools map[string]string) *quick {
 	return q
 }
 
-// reset makes both folders as they are before an attack. at is the program before which the stranger acts, 0 for all of them.
+// reset makes both folders as they are before an attack. at is the program before which the
+// stranger acts, 0 for all of them.
 func (q *quick) reset(t *testing.T, at int) {
 	t.Helper()
 	base := filepath.Dir(q.dir)
@@ -109,7 +110,8 @@ func (q *quick) run(t *testing.T, shell []string, script string) int {
 	return n
 }
 
-// attacks on the entries of the stranger's folder. Everything that can be moved is, and a link is left in its place.
+// attacks on the entries of the stranger's folder. Everything that can be moved is, and a link is
+// left in its place.
 var attacks = map[string]string{
 	"links to a file":                `for e in f f.part f.part.old f.bak f.part.d f.part.d/f.part; do mv -fT "$e" "taken.$$.${e##*/}"; ln -sfT SAFE/victim "$e"; done`,
 	"links to a folder":              `for e in f f.part f.part.old f.bak f.part.d; do mv -fT "$e" "taken.$$.${e##*/}"; ln -sfT SAFE/folder "$e"; done`,
@@ -129,8 +131,9 @@ func systemTools(t *testing.T, busybox string) map[string]string {
 	return tools
 }
 
-// The folder's owner exchanges its entries for links before any program that root's script starts. Nothing outside the
-// folder may change. Control: the script as it was, which copied and changed modes in the folder itself.
+// The folder's owner exchanges its entries for links before any program that root's script starts.
+// Nothing outside the folder may change. Control: the script as it was, which copied and changed
+// modes in the folder itself.
 func TestFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
 	t.Parallel()
 	busybox := testparts.Need(t, "busybox", "busybox")

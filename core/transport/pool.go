@@ -123,14 +123,15 @@ func (p *Pool) quit(key string, en *entry, f *flight) {
 }
 
 // launch starts the dial of r. Jump connections come from the pool as well, one
-// goroutine a hop and no lock held: a circle was excluded when r was laid out. Many may wait for it; its span is under that of first.
+// goroutine a hop and no lock held: a circle was excluded when r was laid out. Many may wait for
+// it; its span is under that of first.
 func (p *Pool) launch(first context.Context, en *entry, key string, r route) {
 	ctx, cancel := context.WithCancel(trace.ContextWithSpan(p.ctx, trace.SpanFromContext(first)))
 	f := &flight{cancel: cancel}
 	en.flight = f
 	p.spawnLocked(func() {
 		defer cancel()
-		c, err := p.dialRoute(ctx, r)
+		c, err := p.login(ctx, r)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if err == nil && c.gone {
@@ -156,17 +157,26 @@ func (p *Pool) launch(first context.Context, en *entry, key string, r route) {
 	})
 }
 
-// dialRoute dials the end of r through pooled connections to what lies before.
-func (p *Pool) dialRoute(ctx context.Context, r route) (*conn, error) {
+// login dials the end of r, proves its key and logs in.
+func (p *Pool) login(ctx context.Context, r route) (*conn, error) {
+	proof, err := p.trust.proof(r.last())
+	if err != nil {
+		return nil, err
+	}
+	return p.dialRoute(ctx, r, proof)
+}
+
+// dialRoute dials the end of r through pooled connections to the hosts before it.
+func (p *Pool) dialRoute(ctx context.Context, r route, keys verifier) (*conn, error) {
 	if len(r) == 1 {
-		return p.connect(ctx, r, nil)
+		return p.connect(ctx, r, nil, keys)
 	}
 	for first := true; ; first = false {
 		via, reused, err := p.acquire(ctx, r[:len(r)-1], tunnelUse)
 		if err != nil {
 			return nil, err
 		}
-		c, err := p.connect(ctx, r, via)
+		c, err := p.connect(ctx, r, via, keys)
 		if err == nil {
 			return c, nil
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
-// A device with a command line of its own answers anything with an error text and exit status 0. That is no success of a
-// command, and its text is nobody's output.
+// A device with a command line of its own answers anything with an error text and exit status 0.
+// That is no success of a command, and its text is nobody's output.
 func TestFaultW2CommandLineOfADeviceIsNoShell(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(ch ssh.Channel, command string) uint32
@@ -64,7 +64,7 @@ func TestFaultW2CommandLineOfADeviceIsNoShell(t *testing.T) {
 			if name == "without end" {
 				return
 			}
-			for _, err := range []error{second(p.Get(testContext(t), f.host("switch"), "/x", 0, io.Discard)), second(p.Put(testContext(t), f.host("switch"), Put{Path: "/x", Size: 1}, strings.NewReader("x")))} {
+			for _, err := range []error{second(p.Get(testContext(t), f.host("switch"), "/x", core.Become{}, 0, io.Discard)), second(p.Put(testContext(t), f.host("switch"), Put{Path: "/x", Size: 1}, strings.NewReader("x")))} {
 				if err == nil || !errors.Is(err, errNoShell) && !strings.Contains(err.Error(), "/x") {
 					t.Errorf("a transfer: %v", err)
 				}
@@ -75,7 +75,8 @@ func TestFaultW2CommandLineOfADeviceIsNoShell(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What a login prints before the command is not the command's; what the command prints arrives byte by byte, in each shell.
+// What a login prints before the command is not the command's; what the command prints arrives byte
+// by byte, in each shell.
 func TestProofIsSeenByNobody(t *testing.T) {
 	busybox := testparts.Need(t, "busybox", "busybox")
 	dir := t.TempDir()
@@ -111,7 +112,7 @@ func TestProofIsSeenByNobody(t *testing.T) {
 func TestProofInPieces(t *testing.T) {
 	const all = "Welcome\nturnus:turnus:12\nturnus:12\nrest" // the id is found in the middle, too
 	for name, r := range map[string]io.Reader{"whole": strings.NewReader(all), "bytes": iotest.OneByteReader(strings.NewReader(all)), "halves": iotest.HalfReader(strings.NewReader(all))} {
-		p := newProof("12")
+		p := newProof("12", nil)
 		var got []byte
 		for buf := make([]byte, 16); ; {
 			n, err := r.Read(buf)

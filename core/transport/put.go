@@ -26,13 +26,14 @@ const newMode = 0o644
 
 // Put says where and how to write a file.
 type Put struct {
-	Path   string // absolute; a symbolic link there is replaced, not followed
-	Mode   uint32 // permission bits; 0 keeps those of the file there, and means 0644 for a new one
-	Owner  string // user[:group]; "" leaves it
-	Size   int64  // -1: unknown
-	SHA256 string // hex; "" takes what was read
-	Backup string // suffix of a copy of the old file; "" keeps none
-	Fence  Fence  // of the lease that the file belongs to: the host compares it before anything is replaced
+	Path   string      // absolute; a symbolic link there is replaced, not followed
+	Mode   uint32      // permission bits; 0 keeps those of the file there, and means 0644 for a new one
+	Owner  string      // user[:group]; "" leaves it
+	Size   int64       // -1: unknown
+	SHA256 string      // hex; "" takes what was read
+	Backup string      // suffix of a copy of the old file; "" keeps none
+	Fence  Fence       // of the lease that the file belongs to: the host compares it before anything is replaced
+	Become core.Become // writes the file as another user
 }
 
 // Written is what Put wrote.
@@ -142,7 +143,10 @@ func (u *upload) fail(hint string, err error) *Error {
 
 // send moves the bytes, then finishes on the host.
 func (u *upload) send(ctx context.Context, src *source) (Written, error) {
-	err := u.bySFTP(ctx, src)
+	err := errNoSFTP // as another user: sshd's SFTP is the login's
+	if u.put.Become.User == "" {
+		err = u.bySFTP(ctx, src)
+	}
 	plain := errors.Is(err, errNoSFTP)
 	if plain {
 		err = u.byCat(ctx, src)
@@ -204,12 +208,12 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 	return nil
 }
 
-// largePut is the size from which the host computes the hash while its disk takes the file: both take about as long as the transfer, and
-// for smaller files a further command would cost more.
+// largePut is the size from which the host computes the hash while its disk takes the file: both
+// take about as long as the transfer, and for smaller files a further command would cost more.
 const largePut = 8 << 20
 
-// sumEarly begins the verification of the part file; the function that it returns waits for its end. What does not succeed is left to finish,
-// which knows what to say and what else to try.
+// sumEarly begins the verification of the part file; the function that it returns waits for its
+// end. What does not succeed is left to finish, which knows what to say and what else to try.
 func (u *upload) sumEarly(ctx context.Context, want string) (wait func()) {
 	over := make(chan struct{})
 	if !u.p.spawn(func() {
@@ -243,7 +247,7 @@ func (u *upload) script(ctx context.Context, text string, in io.Reader, out io.W
 
 func (u *upload) fenced(ctx context.Context, fence Fence, text string, in io.Reader, out io.Writer) (int, error) {
 	var complaint bytes.Buffer
-	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Fence: fence, Stdin: in, Stdout: out, Stderr: &limited{w: &complaint, left: 4 << 10}})
+	exit, err := u.p.run(ctx, u.r, Exec{Command: text, Fence: fence, Become: u.put.Become, Stdin: in, Stdout: out, Stderr: &limited{w: &complaint, left: 4 << 10}})
 	if err != nil || exit.Code == 0 {
 		return 0, err
 	}
@@ -342,7 +346,7 @@ func (u *upload) readBack(ctx context.Context, want string, plain bool) error {
 func (u *upload) cleanup() {
 	ctx, cancel := context.WithTimeout(u.p.ctx, cleanupTime)
 	defer cancel()
-	if _, err := u.script(ctx, removeScript(u.part), nil, nil); !errors.Is(err, errNoShell) {
+	if _, err := u.script(ctx, removeScript(u.part), nil, nil); !errors.Is(err, errNoShell) || u.put.Become.User != "" {
 		return
 	}
 	if c, done, err := u.p.sftp(ctx, u.r); err == nil {

@@ -67,7 +67,7 @@ func (p *Pool) lend(ctx context.Context, r route, fresh bool) (c *conn, reused b
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(errPoolClosed) })()
-	c, err = p.dialRoute(ctx, r)
+	c, err = p.login(ctx, r)
 	return c, false, err
 }
 

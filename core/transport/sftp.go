@@ -95,7 +95,8 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 }
 
 // ownFolder refuses a folder in which other users can exchange files: SFTP sets owner and mode by
-// name and follows links. In a sticky folder nobody can exchange the part file, only what it replaces.
+// name and follows links. In a sticky folder nobody can exchange the part file, only what it
+// replaces.
 func (u *upload) ownFolder(c *sftp.Client) error {
 	dir, err := c.Stat(path.Dir(u.put.Path))
 	if err != nil {

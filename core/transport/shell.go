@@ -105,7 +105,8 @@ func removeScript(part string) string {
 	return fmt.Sprintf("p=%s; b=${p##*/}; rm -f -- \"$p\" \"$p.d/$b\" \"$p.d/$b.old\"; [ ! -d \"$p.d\" ] || rmdir -- \"$p.d\"", quote(part))
 }
 
-// earlySumScript succeeds when the part has the hash. Of the tools it takes the fastest: openssl is three times as fast as coreutils' sha256sum.
+// earlySumScript succeeds when the part has the hash. Of the tools it takes the fastest: openssl is
+// three times as fast as coreutils' sha256sum.
 func earlySumScript(part, check string) string {
 	return sumFunction + fmt.Sprintf("p=%s\ns=$(openssl dgst -r -sha256 <\"$p\" 2>/dev/null) || s=$(sum \"$p\") || exit %d\n[ \"${s%%%% *}\" = %s ] || exit %d\n",
 		quote(part), exitNoTool, check, exitMismatch)

@@ -99,8 +99,8 @@ func (p *Pool) yield(c *conn) {
 }
 
 // dial opens a TCP connection to e. It checks the address of the socket itself, after the name was
-// looked up: a name may mean another machine from one moment to the next. It names the limit when the
-// process is out of file descriptors all the same.
+// looked up: a name may mean another machine from one moment to the next. It names the limit when
+// the process is out of file descriptors all the same.
 func dial(ctx context.Context, e *endpoint) (net.Conn, error) {
 	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		socket, err := netip.ParseAddrPort(address)

@@ -115,7 +115,8 @@ func (c *sshConfig) route(alias string, h *core.Host) error {
 	return nil
 }
 
-// files fills in the keys, certificates and known hosts. It comes after route: their names may hold user and port.
+// files fills in the keys, certificates and known hosts. It comes after route: their names may hold
+// user and port.
 func (c *sshConfig) files(alias string, h *core.Host, e *endpoint) {
 	x := expander{host: h.Target(), user: h.SSH.User, port: h.SSH.Port}
 	if len(e.identityFiles) == 0 {

@@ -28,6 +28,8 @@ type Config struct {
 	User           string                               // for hosts that name none; the process's user by default
 	Credential     func(core.Host) (*Credential, error) // for a login; an error keeps the host from being dialled. Nothing is offered by default
 	KnownHosts     []string                             // files; ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts by default
+	Inventory      string                               // the inventory as an argument, for hints: -i hosts.ini; "-i INVENTORY" when empty
+	NewKnownHosts  bool                                 // a file of KnownHosts that does not exist holds no keys yet; else it is an error
 	HostCAs        []string                             // "ssh-ed25519 AAAA…": authorities for host certificates, first of all proofs
 	SSHConfig      string                               // file to import; "none" by default
 	Lookup         func(name string) (core.Host, bool)  // hosts named by ProxyJump
@@ -149,7 +151,8 @@ func (p *Pool) Probe(ctx context.Context, h core.Host) error {
 	return nil
 }
 
-// Ready returns when a pooled connection to the host stands, so that what is asked of it next need not dial.
+// Ready returns when a pooled connection to the host stands, so that what is asked of it next need
+// not dial.
 func (p *Pool) Ready(ctx context.Context, h core.Host) error {
 	r, err := p.resolve(h)
 	if err != nil {

@@ -65,6 +65,9 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
 		v := a.ended(out, err, &sr, timedOut)
+		if out.Misfit && out.Effects == host.EffectsNone {
+			sr.ReasonCode = core.ParamsRefused
+		}
 		if out.Misfit || errors.Is(err, core.ErrInvalid) {
 			sr.Reason += a.m.skew(a.step.Uses)
 		}
@@ -135,8 +138,8 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 // sameInstant is how far apart two processes may see one deadline.
 const sameInstant = 250 * time.Millisecond
 
-// checkpoint holds the last state that a call saved. It outlives the plugin's process, every parking of the job and,
-// since the queue has it, this node.
+// checkpoint holds the last state that a call saved. It outlives the plugin's process, every
+// parking of the job and, since the queue has it, this node.
 // The handlers that the call arms are saved under the same lock.
 type checkpoint struct {
 	keep func(ctx context.Context, s host.State) error
@@ -181,7 +184,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	j, snap := a.m.job, a.m.prog.snapshot
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
-		Host: a.m.host, State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
+		Host: a.m.host, Become: a.m.host.As(core.Rule(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
 		Key: a.key(), Fence: j.lease.Token, Queue: a.m.queue, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
 		Checkpoint: saved.save, Live: j.live,
 	}
@@ -262,7 +265,7 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 		sr.Outcome = core.Unchanged
 	}
 	if sr.Outcome == core.Skipped && sr.Reason == "" {
-		sr.Reason = "the job type found nothing to do"
+		sr.Reason, sr.ReasonCode = "the job type found nothing to do", core.NothingToDo
 	}
 	return boundOutputs(sr)
 }
@@ -275,7 +278,7 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	switch {
 	case errors.Is(err, core.ErrSessionGone) && a.m.job.ctx.Err() == nil: // the host saw a newer lease
 		a.cur.Resumed = true
-		v := a.m.setAside(err.Error())
+		v := a.m.setAside(core.ErrorText(err))
 		v.after = staleAfter
 		return &v
 	case a.m.job.ctx.Err() != nil && (err != nil || !sr.Outcome.Good() || out.Suspended):
@@ -285,26 +288,26 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	case err == nil && out.Suspended:
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, false
 		return &leaseEnd{
-			kind: queue.AckSuspend, step: a.name, reason: out.Reason,
+			kind: queue.AckSuspend, step: a.name, code: queue.WhySuspended(out.WakeOn).Code(), reason: out.Reason,
 			after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks,
 		}
 	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
-		sr.Outcome = core.Lost
+		sr.Outcome, sr.ReasonCode = core.Lost, core.EffectsUnknown
 		sr.Reason = fmt.Sprintf("%v; job type %s may not be repeated, and nobody knows what the host saw", err, a.step.Uses)
 		if timedOut {
 			sr.Reason = fmt.Sprintf("timed out after %v: %s", a.limit(), sr.Reason)
 		}
 	case err != nil:
-		sr.Outcome, sr.Reason = core.Failed, err.Error()
+		sr.Outcome, sr.Reason, sr.ReasonCode = core.Failed, core.ErrorText(err), codeOf(err)
 		if timedOut {
-			sr.Reason = fmt.Sprintf("timed out after %v%s", a.limit(), out.How)
+			sr.Reason, sr.ReasonCode = fmt.Sprintf("timed out after %v%s", a.limit(), out.How), core.TimedOut
 		}
 	case timedOut && (sr.Outcome == core.Cancelled || sr.Outcome == core.Failed):
 		text := fmt.Sprintf("timed out after %v", a.limit())
 		if sr.Outcome == core.Failed && sr.Reason != "" {
 			text += ": " + sr.Reason
 		}
-		sr.Outcome, sr.Reason = core.Failed, text
+		sr.Outcome, sr.Reason, sr.ReasonCode = core.Failed, text, core.TimedOut
 	case sr.Outcome == core.Cancelled: // although nobody asked for it
 		sr.Outcome = core.Failed
 		sr.Reason = "the job type says that it was cancelled: " + sr.Reason
@@ -313,6 +316,19 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 		sr.Reason = fmt.Sprintf("job type %s gave no reason", a.step.Uses)
 	}
 	return nil
+}
+
+// codeOf is the code of an error that ended a call.
+func codeOf(err error) core.ReasonCode {
+	switch {
+	case errors.Is(err, core.ErrPluginFailed):
+		return core.PluginDied
+	case errors.Is(err, core.ErrUnavailable):
+		return core.Unavailable
+	case errors.Is(err, core.ErrInvalid):
+		return core.ParamsRefused
+	}
+	return ""
 }
 
 func (a *attempts) limit() time.Duration {
@@ -326,7 +342,14 @@ func (a *attempts) limit() time.Duration {
 func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult) *leaseEnd {
 	cause := context.Cause(a.m.job.ctx)
 	report := func(o core.Outcome, text string) *leaseEnd {
-		v := done(o, a.name, fmt.Sprintf("%v during step %s%s", cause, a.name, text))
+		code := core.LeaseLost
+		switch {
+		case o == core.Lost:
+			code = core.EffectsUnknown
+		case errors.Is(cause, errCancelled):
+			code = core.RunCancelled
+		}
+		v := done(o, a.name, code, fmt.Sprintf("%v during step %s%s", cause, a.name, text))
 		return &v
 	}
 	detail := ""
@@ -395,12 +418,12 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 // pause waits before the next attempt: here if that is short, else suspended.
 func (a *attempts) pause(sr core.StepResult, delay time.Duration) *leaseEnd {
 	j := a.m.job
-	j.report(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, After: delay})
+	j.report(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, ReasonCode: sr.ReasonCode, After: delay})
 	if delay > inPlace {
-		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay, code: sr.ReasonCode}
 	}
 	if a.cur.Plugin == nil && a.m.catchUp() != nil { // a new attempt begins only when nobody can go on with the old one
-		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay}
+		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay, code: sr.ReasonCode}
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()

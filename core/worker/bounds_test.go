@@ -48,7 +48,8 @@ func TestCaptureKeepsHeadAndTail(t *testing.T) {
 	})
 }
 
-// A foreach that did its work is not failed for the size of what it reports, and can be suspended at any item.
+// A foreach that did its work is not failed for the size of what it reports, and can be suspended
+// at any item.
 func TestForeachOfManyItemsFits(t *testing.T) {
 	code := 0
 	for _, c := range []struct {
@@ -193,7 +194,7 @@ func TestStateFitsTheQueueAndKeepsOutputs(t *testing.T) {
 }
 
 func TestStateOfAnotherVersion(t *testing.T) {
-	for _, text := range []string{"{", `{"v":0}`, `{"v":3}`} {
+	for _, text := range []string{"{", `{"v":0}`, `{"v":4}`} {
 		if _, err := decodeState([]byte(text)); err == nil {
 			t.Errorf("%s was read", text)
 		}

@@ -13,8 +13,8 @@ const (
 )
 
 // clock is the queue's clock as this node knows it: from when the queue's answers came, on
-// the node's monotonic clock. The node's wall clock may be an hour off: it decides nothing, except that it can
-// confirm a leap of the queue's. Safe for concurrent use.
+// the node's monotonic clock. The node's wall clock may be an hour off: it decides nothing, except
+// that it can confirm a leap of the queue's. Safe for concurrent use.
 type clock struct {
 	beat time.Duration // how often answers come
 
@@ -26,8 +26,9 @@ type clock struct {
 	doubt     time.Duration // since a leap: what the clock would say if it had gone on, less what it says
 }
 
-// report takes in an answer of the queue that was asked for at sent. It returns how far the queue's clock has leaped since the answer
-// before: what it is off from the time that passed here, suspended time included. 0 is that it went on.
+// report takes in an answer of the queue that was asked for at sent. It returns how far the queue's
+// clock has leaped since the answer before: what it is off from the time that passed here,
+// suspended time included. 0 is that it went on.
 func (c *clock) report(sent, said time.Time, suspended time.Duration) (leap time.Duration) {
 	if said.IsZero() {
 		return 0
@@ -39,8 +40,8 @@ func (c *clock) report(sent, said time.Time, suspended time.Duration) (leap time
 	if !c.said.IsZero() {
 		leap = leaped(said.Sub(c.said), sent.Sub(c.local)+suspended-c.suspended, spread+c.spread)
 	}
-	// Nobody can tell whether a leap set the clock right or wrong. Until it leaps back, or agrees with this node's own
-	// clock, both readings count.
+	// Nobody can tell whether a leap set the clock right or wrong. Until it leaps back, or agrees with
+	// this node's own clock, both readings count.
 	switch known := spread + c.spread + time.Millisecond; { // a leap is known to within that: clocks are read one after another
 	case leap > 0:
 		c.doubt -= leap + known
@@ -60,8 +61,8 @@ func (c *clock) report(sent, said time.Time, suspended time.Duration) (leap time
 	return leap
 }
 
-// leaped is by how much a clock that went on by went is off from what passed, which is known to within spread. What two good clocks
-// part by is none.
+// leaped is by how much a clock that went on by went is off from what passed, which is known to
+// within spread. What two good clocks part by is none.
 func leaped(went, passed, spread time.Duration) time.Duration {
 	slack := clockStep + passed/1000
 	switch early, late := passed-slack, passed+spread+slack; {
@@ -73,8 +74,9 @@ func leaped(went, passed, spread time.Duration) time.Duration {
 	return 0
 }
 
-// now is between early and late by the queue's clock, and after a leap by what that would say without it. It is not known when the queue has
-// not answered for long, or when the machine was suspended since.
+// now is between early and late by the queue's clock, and after a leap by what that would say
+// without it. It is not known when the queue has not answered for long, or when the machine was
+// suspended since.
 func (c *clock) now() (early, late time.Time, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +89,8 @@ func (c *clock) now() (early, late time.Time, known bool) {
 	return early.Add(min(c.doubt, 0)), early.Add(c.spread + max(c.doubt, 0)), true
 }
 
-// leaps tells whether between two local times the wall clock was set, or the monotonic clock stood still.
+// leaps tells whether between two local times the wall clock was set, or the monotonic clock stood
+// still.
 func leaps(from, to time.Time) bool {
 	return apart(to.Round(0).Sub(from.Round(0)), to.Sub(from))
 }

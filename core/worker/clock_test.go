@@ -78,7 +78,8 @@ func TestClockOfAMachineThatSleptIsUnknown(t *testing.T) {
 	}
 }
 
-// A leap is what the queue's clock is off from the time that passed here, and no slow answer, drift or sleep.
+// A leap is what the queue's clock is off from the time that passed here, and no slow answer, drift
+// or sleep.
 func TestFaultR2ALeapIsReportedFromASlowAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		went, passed, spread, want time.Duration
@@ -96,7 +97,8 @@ func TestFaultR2ALeapIsReportedFromASlowAnswer(t *testing.T) {
 	}
 }
 
-// Each leap is reported once, on the board too, and a machine that was suspended reports none. Red without heard's report.
+// Each leap is reported once, on the board too, and a machine that was suspended reports none. Red
+// without heard's report.
 func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var off, suspended atomic.Int64
@@ -181,8 +183,8 @@ func TestFaultR2BothReadingsCountAfterALeap(t *testing.T) {
 	})
 }
 
-// Redis' clock leaps to the inside of a window that is not open yet. Red with the queue's clock taken at its word:
-// the step begins at once.
+// Redis' clock leaps to the inside of a window that is not open yet. Red with the queue's clock
+// taken at its word: the step begins at once.
 func TestFaultR2ALeapOpensNoWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var leap atomic.Int64
@@ -207,8 +209,8 @@ func TestFaultR2ALeapOpensNoWindow(t *testing.T) {
 	})
 }
 
-// While the clock is in doubt no window may be long enough: the job waits until it is known, and is not
-// ended for want of one. Red where the doubt counts as time that the step needs for good.
+// While the clock is in doubt no window may be long enough: the job waits until it is known, and is
+// not ended for want of one. Red where the doubt counts as time that the step needs for good.
 func TestFaultR2ALeapEndsNoJobForWantOfAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var leap atomic.Int64

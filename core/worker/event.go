@@ -46,6 +46,7 @@ type Event struct {
 	Stderr     []byte
 	Title      string
 	Text       string
+	ReasonCode core.ReasonCode // of the text of StepRetry and JobSuspended, where it has one
 	Done       float64
 	After      time.Duration
 	StepResult *core.StepResult

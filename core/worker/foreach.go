@@ -16,10 +16,10 @@ const maxItems = 10_000
 func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.StepResult, *leaseEnd) {
 	items, err := s.Foreach.List(m.env)
 	if err != nil {
-		return fail(sr, err.Error()), nil
+		return fail(sr, core.BadExpression, err.Error()), nil
 	}
 	if len(items) > maxItems {
-		return fail(sr, fmt.Sprintf("foreach has %d items: at most %d", len(items), maxItems)), nil
+		return fail(sr, core.BadExpression, fmt.Sprintf("foreach has %d items: at most %d", len(items), maxItems)), nil
 	}
 	cur := &m.state.Current
 	for cur.Item < len(items) {
@@ -53,7 +53,7 @@ func (p *progress) add(item any, one core.StepResult) {
 	text.Truncated = text.Truncated || one.Truncated
 	text.ExitCode, text.Window = one.ExitCode, one.Window
 	if !one.Outcome.Good() || text.Reason == "" {
-		text.Reason = one.Reason
+		text.Reason, text.ReasonCode = one.Reason, one.ReasonCode
 	}
 	if severity(one.Outcome) > severity(text.Outcome) {
 		text.Outcome = one.Outcome
@@ -62,8 +62,9 @@ func (p *progress) add(item any, one core.StepResult) {
 	p.fit()
 }
 
-// fit keeps the results of the items within what a step's outputs may have. What is over goes: first the items' outputs,
-// then what is known of each item. An expression that reads what is gone fails; the step that did its work does not.
+// fit keeps the results of the items within what a step's outputs may have. What is over goes:
+// first the items' outputs, then what is known of each item. An expression that reads what is gone
+// fails; the step that did its work does not.
 func (p *progress) fit() {
 	const most = maxOutputs - 32 // {"items":[…]}
 	if n := len(p.Results); n > 0 && p.Thin < thinGone {
@@ -119,11 +120,11 @@ func (p *progress) total(sr core.StepResult, items int) core.StepResult {
 	sr.Truncated = sr.Truncated || p.Thin > 0
 	switch {
 	case items == 0:
-		sr.Reason = "foreach has no items"
+		sr.Reason, sr.ReasonCode = "foreach has no items", core.NoItems
 	case !sr.Outcome.Good():
-		sr.Reason = fmt.Sprintf("item %d of %d: %s", p.Item, items, p.Text.Reason)
+		sr.Reason, sr.ReasonCode = fmt.Sprintf("item %d of %d: %s", p.Item, items, p.Text.Reason), p.Text.ReasonCode
 	case sr.Outcome == core.Skipped:
-		sr.Reason = p.Text.Reason
+		sr.Reason, sr.ReasonCode = p.Text.Reason, p.Text.ReasonCode
 	}
 	return boundOutputs(sr)
 }

@@ -22,8 +22,8 @@ type handlerRun struct {
 	core.StepResult
 }
 
-// nextHandler returns the index of the handler to run now: the first that is pending. After a failure only those with
-// on_failure run, and none that has failed in this job.
+// nextHandler returns the index of the handler to run now: the first that is pending. After a
+// failure only those with on_failure run, and none that has failed in this job.
 func nextHandler(handlers []playbooks.Step, h *handlersState, failed bool) (index int, ok bool) {
 	for i, one := range handlers {
 		if !slices.Contains(h.Pending, one.Name) {
@@ -75,9 +75,10 @@ func (m *machine) failure() *core.StepResult {
 	return nil
 }
 
-// afterFailure runs the handlers with on_failure of a job that has failed, and returns how its lease ends.
+// afterFailure runs the handlers with on_failure of a job that has failed, and returns how its
+// lease ends.
 func (m *machine) afterFailure(why core.StepResult) leaseEnd {
-	end := done(why.Outcome, why.Name, why.Reason)
+	end := done(why.Outcome, why.Name, why.ReasonCode, why.Reason)
 	if why.Outcome != core.Failed && why.Outcome != core.RolledBack {
 		return end // the host does not answer, or nobody knows what it saw
 	}
@@ -130,15 +131,15 @@ func (m *machine) runHandler(i int) (core.StepResult, *leaseEnd) {
 
 // wouldRun is the result of a handler in check mode, which does not call it.
 func (m *machine) wouldRun(s playbooks.Step) core.StepResult {
-	sr := core.StepResult{Name: s.Name, Uses: s.Uses, Outcome: core.Changed, Reason: "would run"}
+	sr := core.StepResult{Name: s.Name, Uses: s.Uses, Outcome: core.Changed, Reason: "would run", ReasonCode: core.WouldRun}
 	if !s.When.Absent() && s.Foreach.Absent() {
 		m.env.Item = nil
 		applies, err := s.When.Bool(m.env)
 		if err != nil {
-			return fail(sr, err.Error())
+			return fail(sr, core.BadExpression, err.Error())
 		}
 		if !applies {
-			return skip(sr, "when: "+s.When.Text)
+			return skip(sr, core.WhenFalse, "when: "+s.When.Text)
 		}
 	}
 	m.state.Handlers.Handlers = m.state.Handlers.Notify(s.Notify)
@@ -162,8 +163,8 @@ func (m *machine) noteOutcome(s playbooks.Step, sr core.StepResult) {
 	}
 }
 
-// arm makes durable, before a call of the step may change the host, that its handlers may have to run. It is called
-// while the job's goroutine is in the call, under the checkpoint's lock.
+// arm makes durable, before a call of the step may change the host, that its handlers may have to
+// run. It is called while the job's goroutine is in the call, under the checkpoint's lock.
 func (a *attempts) arm(ctx context.Context) error {
 	h := a.m.state.Handlers
 	if h.Has(a.step.Notify) {
@@ -179,7 +180,8 @@ func (a *attempts) arm(ctx context.Context) error {
 	return nil
 }
 
-// saveHandlers saves the state so that the job's next lease goes on with the same attempt, and with the handlers.
+// saveHandlers saves the state so that the job's next lease goes on with the same attempt, and with
+// the handlers.
 func (m *machine) saveHandlers(ctx context.Context) error {
 	s := *m.state
 	s.Took += time.Since(m.job.started)
@@ -211,7 +213,8 @@ func (m *machine) pendingHandlers() *core.Handlers {
 	return h.Final()
 }
 
-// setHandlers keeps the job's handlers for the poller, which ends a job whose job type does not return.
+// setHandlers keeps the job's handlers for the poller, which ends a job whose job type does not
+// return.
 func (j *job) setHandlers(h core.Handlers) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -27,7 +27,8 @@ handlers:
   - {name: log, uses: file, with: {path: /x}}
 `
 
-// site is a host that keeps a log of what was changed and restarted on it, and that meets one fault.
+// site is a host that keeps a log of what was changed and restarted on it, and that meets one
+// fault.
 type site struct {
 	fault string // what happens at call at: see hit
 	at    int
@@ -165,7 +166,8 @@ func (s *site) play(l *lab, wrap func(queue.Worker) queue.Worker) {
 	l.t.Fatal("three runs did not end well")
 }
 
-// meet brings about what befalls the node or the queue, once the call is reached where that is to happen.
+// meet brings about what befalls the node or the queue, once the call is reached where that is to
+// happen.
 func (s *site) meet(l *lab, la *launch.Launch, f *flaky) (rest *node) {
 	for {
 		select {
@@ -200,7 +202,8 @@ func (s *site) meet(l *lab, la *launch.Launch, f *flaky) (rest *node) {
 	return l.start(l.config())
 }
 
-// A restart follows the last change, whatever ends at whichever call to the host, before the call has its effect and after.
+// A restart follows the last change, whatever ends at whichever call to the host, before the call
+// has its effect and after.
 func TestFaultW1ARestartFollowsTheLastChange(t *testing.T) {
 	for _, fault := range []string{"worker", "held", "plugin", "queue", "cancel", "unreachable", "failure"} {
 		for _, after := range []bool{false, true} {
@@ -226,7 +229,8 @@ func TestFaultW1ARestartFollowsTheLastChange(t *testing.T) {
 	}
 }
 
-// The control: with a queue that forgets what is written ahead, a change is left without its restart.
+// The control: with a queue that forgets what is written ahead, a change is left without its
+// restart.
 func TestFaultW1NoticesAMissingWriteAhead(t *testing.T) {
 	bad := 0
 	for at := 1; at <= 9; at++ {

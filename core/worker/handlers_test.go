@@ -18,8 +18,9 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// ends makes the script's calls end as named: by STEP, or by STEP.ITEM of a foreach; a list is by call. The rest is
-// unchanged. A call that is changed, or that fails, asks before it changes the host.
+// ends makes the script's calls end as named: by STEP, or by STEP.ITEM of a foreach; a list is by
+// call. The rest is unchanged. A call that is changed, or that fails, asks before it changes the
+// host.
 func (l *lab) ends(by map[string][]string) {
 	var mu sync.Mutex
 	made := map[string]int{}
@@ -235,13 +236,14 @@ func TestHandlersInCheckMode(t *testing.T) {
 		if got := l.plugins.steps(); got != "a.1 b.1" {
 			t.Errorf("called %s: a handler runs in no check", got)
 		}
-		if len(r.Steps) != 5 || r.Steps[2].Name != "web" || r.Steps[2].Reason != "would run" || r.Steps[3].Outcome != core.Skipped || r.Steps[4].Name != "log" || r.Handlers != nil {
+		if len(r.Steps) != 5 || r.Steps[2].Name != "web" || r.Steps[2].ReasonCode != core.WouldRun || r.Steps[3].Outcome != core.Skipped || r.Steps[4].Name != "log" || r.Handlers != nil {
 			t.Errorf("%+v", r)
 		}
 	})
 }
 
-// The write-ahead costs one write of the queue, and none where nothing could change or where the handler is owed anyway.
+// The write-ahead costs one write of the queue, and none where nothing could change or where the
+// handler is owed anyway.
 func TestFaultW1WritesAheadOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ends map[string][]string
@@ -306,7 +308,8 @@ func TestFaultW1NoChangeBeforeItIsArmed(t *testing.T) {
 	})
 }
 
-// A handler waits for its window as a step does: the change is made at once, and the job is over after the restart.
+// A handler waits for its window as a step does: the change is made at once, and the job is over
+// after the restart.
 func TestFaultW1AHandlerWaitsForItsWindow(t *testing.T) {
 	inDays(t, func(l *lab) {
 		var when []string
@@ -327,7 +330,8 @@ func TestFaultW1AHandlerWaitsForItsWindow(t *testing.T) {
 	})
 }
 
-// A job that is cancelled while its handler waits for a window keeps it pending; so does one whose job type does not return.
+// A job that is cancelled while its handler waits for a window keeps it pending; so does one whose
+// job type does not return.
 func TestFaultW1EndsThatTheWorkerDoesNotDecide(t *testing.T) {
 	playbook := under("steps", file("a", "notify: [web]")) + under("handlers", "{name: web, uses: reboot, with: {mode: x}, needs: 1m}")
 	t.Run("cancelled while it waits", func(t *testing.T) {

@@ -68,7 +68,8 @@ func (j *job) enter(step string, by time.Time) {
 	}
 }
 
-// live is the last question before the job begins something: nil, or why it must not. The job is then told to end.
+// live is the last question before the job begins something: nil, or why it must not. The job is
+// then told to end.
 func (j *job) live() error {
 	if j.ctx.Err() != nil {
 		return context.Cause(j.ctx)
@@ -110,7 +111,7 @@ func (j *job) work() queue.Ack {
 		}
 	}
 	if j.ctx.Err() != nil {
-		return j.giveBack("", 0)
+		return j.giveBack("", "", 0)
 	}
 	m, err := j.prepare()
 	if err != nil {
@@ -157,18 +158,18 @@ func (j *job) prepare() (*machine, error) {
 
 func (j *job) unprepared(err error) queue.Ack {
 	if j.ctx.Err() != nil {
-		return j.giveBack("", 0)
+		return j.giveBack("", "", 0)
 	}
 	if core.NoAnswer(err) {
-		return j.giveBack("the queue did not answer what the job needs: "+err.Error(), returnAfter)
+		return j.giveBack(core.QueueAway, "the queue did not answer what the job needs: "+core.ErrorText(err), returnAfter)
 	}
-	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + err.Error(), Handlers: launch.HandlersOf(j.lease.State)})
+	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + core.ErrorText(err), Handlers: launch.HandlersOf(j.lease.State)})
 }
 
 // giveBack returns the job unstarted.
-func (j *job) giveBack(why string, after time.Duration) queue.Ack {
+func (j *job) giveBack(code core.ReasonCode, why string, after time.Duration) queue.Ack {
 	if why != "" {
-		j.report(Event{Kind: JobSuspended, Text: why, After: after})
+		j.report(Event{Kind: JobSuspended, Text: why, ReasonCode: code, After: after})
 	}
 	return j.newAck(queue.AckReturn, after)
 }
@@ -204,13 +205,13 @@ func (j *job) conclude(m *machine, v leaseEnd) queue.Ack {
 	case queue.AckDone:
 		return j.finish(m.result(v))
 	case queue.AckReturn:
-		return j.giveBack(v.reason, v.after)
+		return j.giveBack(v.code, v.reason, v.after)
 	}
 	r := m.result(v)
 	m.state.Took = r.Took
 	state, err := m.state.encode()
 	if err != nil {
-		v.outcome, v.reason = core.Failed, fmt.Sprintf("the job's state could not be kept to go on later: %v", err)
+		v.outcome, v.code, v.reason = core.Failed, "", fmt.Sprintf("the job's state could not be kept to go on later: %v", err)
 		return j.finish(m.result(v))
 	}
 	ack := j.newAck(v.kind, v.after)
@@ -221,7 +222,7 @@ func (j *job) conclude(m *machine, v leaseEnd) queue.Ack {
 	case queue.AckSuspend:
 		ack.Event, ack.KeepLocks = v.event, v.keepLocks
 	}
-	j.report(Event{Kind: JobSuspended, Step: v.step, Text: v.reason, After: v.after})
+	j.report(Event{Kind: JobSuspended, Step: v.step, Text: v.reason, ReasonCode: v.code, After: v.after})
 	return ack
 }
 
@@ -229,7 +230,7 @@ func (j *job) conclude(m *machine, v leaseEnd) queue.Ack {
 func (j *job) givenUp() queue.Ack {
 	at := j.snapshot()
 	ack := j.finish(core.Result{
-		Outcome: core.Lost, Step: at.Step,
+		Outcome: core.Lost, Step: at.Step, ReasonCode: core.EffectsUnknown,
 		Handlers: j.pendingHandlers(),
 		Reason:   fmt.Sprintf("step %s did not end although it was told to; nobody knows what the host saw", at.Step),
 	})

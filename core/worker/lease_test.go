@@ -31,41 +31,58 @@ steps:
   - {name: b, uses: file, with: {path: /x}}
 `
 
-// A machine that was suspended for longer than its lease, between two steps: no timer has fired yet, and the queue
-// has given the job to others. Red without live in between.
+// A machine that was suspended for longer than its lease, between two steps: no timer has fired
+// yet, and the queue has given the job to others. The control: a worker that does not count the
+// suspended time begins the next step.
 func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var suspended atomic.Int64
-		stop := func() { suspended.Add(int64(queue.SessionTTL + 1500*time.Millisecond)) }
-		l := &lab{t: t, plugins: &script{}}
-		l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(suspended.Load())) }})
-		defer l.q.Shutdown()
-		ends := map[uint64]bool{} // fences whose leases ended while their node did not look
-		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
-			if c.Step == "a" && len(ends) == 0 {
-				stop()
-				ends[c.Fence] = true
-			} else if ends[c.Fence] {
-				t.Errorf("step %s began with fence %d, whose lease was over", c.Step, c.Fence)
+	for _, counts := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var suspended atomic.Int64
+			stop := func() { suspended.Add(int64(queue.SessionTTL + 1500*time.Millisecond)) }
+			l := &lab{t: t, plugins: &script{}}
+			l.q = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(suspended.Load())) }})
+			defer l.q.Shutdown()
+			ends := map[uint64]bool{} // fences whose leases ended while their node did not look
+			begun := 0                // on them
+			l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+				if c.Step == "a" && len(ends) == 0 {
+					stop()
+					ends[c.Fence] = true
+				} else if ends[c.Fence] {
+					begun++
+				}
+				return host.Outcome{Changed: true}, nil
 			}
-			return host.Outcome{Changed: true}, nil
-		}
-		la := l.submit("r", 1, twoSteps)
-		n := l.startWith(l.config(), func(w *Worker) { w.suspended = func() time.Duration { return time.Duration(suspended.Load()) } })
-		res := l.results(la)
-		n.drain()
-		l.exactlyOnce(la, res)
-		if !res[0].Outcome.Good() || len(ends) != 1 {
-			t.Errorf("%+v, %d stops", res[0], len(ends))
-		}
-		if got := l.said(SessionLost); len(got) != 1 {
-			t.Errorf("said %v, expected once that the lease was not trusted", got)
-		}
-	})
+			la := l.submit("r", 1, twoSteps)
+			n := l.startWith(l.config(), func(w *Worker) {
+				w.suspended = func() time.Duration {
+					if !counts {
+						return 0
+					}
+					return time.Duration(suspended.Load())
+				}
+			})
+			res := l.results(la)
+			n.drain()
+			if (begun == 0) != counts {
+				t.Errorf("the worker counts suspended time: %t; %d steps began on a lease that was over", counts, begun)
+			}
+			if !counts {
+				return
+			}
+			l.exactlyOnce(la, res)
+			if !res[0].Outcome.Good() || len(ends) != 1 {
+				t.Errorf("%+v, %d stops", res[0], len(ends))
+			}
+			if got := l.said(SessionLost); len(got) != 1 {
+				t.Errorf("said %v, expected once that the lease was not trusted", got)
+			}
+		})
+	}
 }
 
-// The guard that the host services ask: it fences before the queue is asked, and an answer that is older than the stop
-// does not lift the fence.
+// The guard that the host services ask: it fences before the queue is asked, and an answer that is
+// older than the stop does not lift the fence.
 func TestFaultR1TheLeaseIsComparedBeforeEachHostCall(t *testing.T) {
 	inLab(t, func(l *lab) {
 		var suspended atomic.Int64
@@ -115,8 +132,8 @@ func TestFaultR1AnAnswerFromBeforeTheStopRenewsNothing(t *testing.T) {
 // stoppableEnv is set for a process that stoppable is all of.
 const stoppableEnv = "TURNUS_TEST_STOPPABLE"
 
-// stoppable is a worker in a process of its own. It prints what begins on hosts, and what its worker says. Step a ends
-// when stdin does, whatever it is told.
+// stoppable is a worker in a process of its own. It prints what begins on hosts, and what its
+// worker says. Step a ends when stdin does, whatever it is told.
 func stoppable(addr string) {
 	client := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, Username: redistest.User, Password: redistest.Password})
 	q, err := redis.New(client, redis.Options{})
@@ -142,8 +159,9 @@ func stoppable(addr string) {
 	fmt.Println("ended", w.Run(context.Background()))
 }
 
-// A worker's process is stopped between two steps, for longer than its lease; when it goes on Redis does not answer. What
-// its hosts see is judged. Red where between does not ask live, and beat asks the queue before it fences: b begins on all hosts.
+// A worker's process is stopped between two steps, for longer than its lease; when it goes on Redis
+// does not answer. What its hosts see is judged. Red where between does not ask live, and beat asks
+// the queue before it fences: b begins on all hosts.
 func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTCP(t)
@@ -237,9 +255,10 @@ func (q *rolledBack) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, 
 	return res, err
 }
 
-// A queue that was set back holds leases of jobs that ended here, and the worker's session with them. They are given back, and not
-// begun a second time: after a turn whose end is unknown, and after one that did not arrive. Red with start in the place of
-// startNew in adopt, and with a turn that did not arrive told from the others in turnFailed.
+// A queue that was set back holds leases of jobs that ended here, and the worker's session with
+// them. They are given back, and not begun a second time: after a turn whose end is unknown, and
+// after one that did not arrive. Red with start in the place of startNew in adopt, and with a turn
+// that did not arrive told from the others in turnFailed.
 func TestFaultR4LeasesThatEndedHereAreGivenBack(t *testing.T) {
 	for name, lost := range map[string]error{"unknown": core.ErrUnknown, "unavailable": core.ErrUnavailable} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +281,8 @@ func TestFaultR4LeasesThatEndedHereAreGivenBack(t *testing.T) {
 	}
 }
 
-// heldAgain is a queue that fails one turn when lost is set, and holds a lease from then on that it gave before, until it is given back.
+// heldAgain is a queue that fails one turn when lost is set, and holds a lease from then on that it
+// gave before, until it is given back.
 type heldAgain struct {
 	queue.Worker
 	lost  atomic.Pointer[error]
@@ -318,8 +338,8 @@ func (q *amnesic) Adopt(ctx context.Context, session string) ([]queue.Lease, err
 	return q.Worker.Adopt(ctx, session)
 }
 
-// A queue that was set back has forgotten the lease of a job that runs here: the job is stopped, because
-// the queue leases its host again. Red without stopJobs in adopt.
+// A queue that was set back has forgotten the lease of a job that runs here: the job is stopped,
+// because the queue leases its host again. Red without stopJobs in adopt.
 func TestFaultR4AJobWhoseLeaseIsForgottenIsStopped(t *testing.T) {
 	inLab(t, func(l *lab) {
 		var ended atomic.Int64
@@ -351,8 +371,8 @@ func TestFaultR4AJobWhoseLeaseIsForgottenIsStopped(t *testing.T) {
 	})
 }
 
-// A queue that was set back leases a job with a token that this node has seen pass: it may have ended
-// since. Red with start in the place of startNew.
+// A queue that was set back leases a job with a token that this node has seen pass: it may have
+// ended since. Red with start in the place of startNew.
 func TestFaultR4ALeaseOfTheQueuesPastIsRefused(t *testing.T) {
 	inLab(t, func(l *lab) {
 		q := &rolledBack{Worker: l.q}

@@ -26,8 +26,8 @@ type leaseEnd struct {
 	keepLocks bool
 }
 
-func done(o core.Outcome, step, reason string) leaseEnd {
-	return leaseEnd{kind: queue.AckDone, outcome: o, step: step, reason: reason}
+func done(o core.Outcome, step string, code core.ReasonCode, reason string) leaseEnd {
+	return leaseEnd{kind: queue.AckDone, outcome: o, step: step, code: code, reason: reason}
 }
 
 // machine takes one job through its steps. It is used by the job's goroutine only.
@@ -41,7 +41,8 @@ type machine struct {
 	// partial is the step that was under way when the lease ended, for the record.
 	partial *core.StepResult
 
-	// armed tells whether the last call of the present step, or item, found its handlers armed by an earlier one.
+	// armed tells whether the last call of the present step, or item, found its handlers armed by an
+	// earlier one.
 	armed bool
 
 	hidden *redact.Set     // values that the job was given: nothing that it tells shows them; nil: none
@@ -61,14 +62,16 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 		s.Started = j.started
 	}
 	m.env = playbooks.Env{
-		Host:  h,
-		Vars:  prog.playbook.Vars,
-		Steps: make(map[string]map[string]any, len(prog.playbook.Steps)),
+		Host:   h,
+		Vars:   prog.playbook.Vars,
+		Params: prog.playbook.Values(),
+		Steps:  make(map[string]map[string]any, len(prog.playbook.Steps)),
 		Run: map[string]any{
 			"id": j.lease.Job.Run, "playbook": prog.playbook.Name,
 			"check": prog.snapshot.Check, "attempt": j.lease.Attempt,
 		},
 	}
+	m.env.Host.Facts = s.Facts
 	for i := range s.Done {
 		if i < len(prog.playbook.Steps) {
 			m.publish(prog.playbook.Steps[i].Name, s.Done[i])
@@ -115,8 +118,9 @@ func (m *machine) run() leaseEnd {
 	return m.allDone()
 }
 
-// waitAtBarrier suspends the job at a gate that it has not passed: it waits there, without slot and locks, until whoever drives
-// the run wakes it. So one that comes back from a gate has passed it, and so has one that crashed after it did.
+// waitAtBarrier suspends the job at a gate that it has not passed: it waits there, without slot and
+// locks, until whoever drives the run wakes it. So one that comes back from a gate has passed it,
+// and so has one that crashed after it did.
 func (m *machine) waitAtBarrier(step int) *leaseEnd {
 	t, s := m.prog.snapshot.Turns, m.state
 	if t == nil {
@@ -131,7 +135,8 @@ func (m *machine) waitAtBarrier(step int) *leaseEnd {
 		if t.Waits(s.Passed, class) {
 			s.AtBarrier = true
 			event := queue.TurnEvent(s.Passed, class)
-			return &leaseEnd{kind: queue.AckSuspend, step: stepName(m.prog.playbook.Steps[step]), reason: queue.WhySuspended(event), event: event}
+			why := queue.WhySuspended(event)
+			return &leaseEnd{kind: queue.AckSuspend, step: stepName(m.prog.playbook.Steps[step]), code: why.Code(), reason: why.Text(), event: event}
 		}
 	}
 	return nil
@@ -145,18 +150,18 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 
 // allDone is the outcome of a job whose steps all ran.
 func (m *machine) allDone() leaseEnd {
-	outcome, reason := core.Skipped, "the playbook has no step for this host"
+	outcome, code, reason := core.Skipped, core.ReasonCode(""), "the playbook has no step for this host"
 	for i, s := range m.state.steps() {
 		switch {
 		case s.Outcome == core.Changed:
-			return done(core.Changed, "", "")
+			return done(core.Changed, "", "", "")
 		case i == 0 && s.Outcome == core.Skipped:
-			reason = fmt.Sprintf("no step applied; step %s: %s", s.Name, s.Reason)
+			code, reason = s.ReasonCode, fmt.Sprintf("no step applied; step %s: %s", s.Name, s.Reason)
 		case s.Outcome != core.Skipped:
-			outcome, reason = core.Unchanged, ""
+			outcome, code, reason = core.Unchanged, "", ""
 		}
 	}
-	return done(outcome, "", reason)
+	return done(outcome, "", code, reason)
 }
 
 // between looks, where no step is under way, whether the job may go on to the next step.
@@ -172,7 +177,7 @@ func (m *machine) between(next string) (leaseEnd, bool) {
 	}
 	cause := context.Cause(m.job.ctx)
 	if errors.Is(cause, errCancelled) {
-		return done(core.Cancelled, next, fmt.Sprintf("%v before step %s; %d of %d steps were done", cause, next, len(m.state.Done), len(m.prog.playbook.Steps))), true
+		return done(core.Cancelled, next, core.RunCancelled, fmt.Sprintf("%v before step %s; %d of %d steps were done", cause, next, len(m.state.Done), len(m.prog.playbook.Steps))), true
 	}
 	return m.setAside(cause.Error()), true
 }
@@ -190,9 +195,18 @@ func (m *machine) step(i int) (core.StepResult, *leaseEnd) {
 	s := m.prog.calls[i]
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	if !m.prog.selected[i] {
-		return skip(sr, "not selected by its tags"), nil
+		return skip(sr, core.NotSelected, "not selected by its tags"), nil
 	}
 	m.env.Item = nil
+	if s.Facts && m.state.Facts == nil {
+		failed, v := m.gather(sr)
+		switch {
+		case v != nil:
+			return sr, v
+		case failed != nil:
+			return *failed, nil
+		}
+	}
 	if s.Foreach.Absent() {
 		return m.item(i, s, 1)
 	}
@@ -215,10 +229,10 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	if fresh && !s.When.Absent() {
 		ok, err := s.When.Bool(m.env)
 		if err != nil {
-			return fail(sr, err.Error()), nil
+			return fail(sr, core.BadExpression, err.Error()), nil
 		}
 		if !ok {
-			return skip(sr, "when: "+s.When.Text), nil
+			return skip(sr, core.WhenFalse, "when: "+s.When.Text), nil
 		}
 	}
 	t, ok := m.job.w.cfg.Plugins.Type(s.Uses)
@@ -227,10 +241,10 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 		if why == "" {
 			why = "; `turnus plugins ls` lists what it has"
 		}
-		return fail(sr, fmt.Sprintf("no plugin of worker %s has the job type %s%s", m.job.w.cfg.Name, s.Uses, why)), nil
+		return fail(sr, core.NoJobType, fmt.Sprintf("no plugin of worker %s has the job type %s%s", m.job.w.cfg.Name, s.Uses, why)), nil
 	}
 	if m.prog.snapshot.Check && !t.Check {
-		return skip(sr, fmt.Sprintf("job type %s has no check mode, so it was not called", s.Uses)), nil
+		return skip(sr, core.NoCheckMode, fmt.Sprintf("job type %s has no check mode, so it was not called", s.Uses)), nil
 	}
 	if v := m.stillOpen(i, sr.Name); v != nil {
 		return sr, v
@@ -239,7 +253,7 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	if !s.With.UsesSecrets() { // else right before each attempt
 		var err error
 		if params, err = s.With.JSON(m.env); err != nil {
-			return fail(sr, err.Error()), nil
+			return fail(sr, core.BadExpression, err.Error()), nil
 		}
 	}
 	a := &attempts{m: m, index: i, items: items, step: s, name: sr.Name, typ: t, params: params, cur: &m.state.Current}
@@ -274,7 +288,7 @@ func (m *machine) result(v leaseEnd) core.Result {
 	steps := m.state.steps()
 	if m.partial != nil {
 		p := *m.partial
-		p.Outcome, p.Reason = v.outcome, v.reason
+		p.Outcome, p.Reason, p.ReasonCode = v.outcome, v.reason, v.code
 		steps = append(slices.Clip(steps), p)
 	}
 	return core.Result{
@@ -291,12 +305,12 @@ func stepName(s playbooks.Step) string {
 	return s.Uses
 }
 
-func skip(sr core.StepResult, reason string) core.StepResult {
-	sr.Outcome, sr.Reason = core.Skipped, reason
+func skip(sr core.StepResult, code core.ReasonCode, reason string) core.StepResult {
+	sr.Outcome, sr.Reason, sr.ReasonCode = core.Skipped, reason, code
 	return sr
 }
 
-func fail(sr core.StepResult, reason string) core.StepResult {
-	sr.Outcome, sr.Reason = core.Failed, reason
+func fail(sr core.StepResult, code core.ReasonCode, reason string) core.StepResult {
+	sr.Outcome, sr.Reason, sr.ReasonCode = core.Failed, reason, code
 	return sr
 }

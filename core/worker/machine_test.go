@@ -54,7 +54,7 @@ steps:
 		if r.Outcome != core.Changed || r.Reason != "" || len(r.Steps) != 3 {
 			t.Errorf("result %+v", r)
 		}
-		if s := r.Steps[2]; s.Outcome != core.Skipped || !strings.Contains(s.Reason, "steps.second.outcome") {
+		if s := r.Steps[2]; s.Outcome != core.Skipped || s.ReasonCode != core.WhenFalse || !strings.Contains(s.Reason, "steps.second.outcome") {
 			t.Errorf("third step: %+v", s)
 		}
 		if s := r.Steps[0]; s.Stdout != "hello\n" || s.ExitCode == nil || *s.ExitCode != 3 {
@@ -81,6 +81,7 @@ steps:
 		want  core.Outcome
 		calls string
 		why   string
+		code  core.ReasonCode
 	}{
 		{name: "nothing differed", steps: two, want: core.Unchanged, calls: "a.1 b.1"},
 		{name: "one changed", steps: two, a: host.Outcome{Changed: true}, want: core.Changed, calls: "a.1 b.1"},
@@ -94,8 +95,8 @@ steps:
 		{name: "rolled back", steps: two, a: host.Outcome{Failed: true, RolledBack: true, Reason: "health"}, want: core.RolledBack, calls: "a.1", why: "health"},
 		{name: "timed out inside the plugin", steps: two, a: host.Outcome{Failed: true, TimedOut: true, Reason: "no login in 10m"}, want: core.Failed, calls: "a.1", why: "no login"},
 		{name: "cancelled, but by nobody", steps: two, a: host.Outcome{Cancelled: true, Reason: "hm"}, want: core.Failed, calls: "a.1", why: "hm"},
-		{name: "invalid params", steps: two, err: fmt.Errorf("run: missing: %w", core.ErrInvalid), want: core.Failed, calls: "a.1", why: "run: missing"},
-		{name: "plugin died, may not be repeated", steps: two, err: core.ErrPluginFailed, want: core.Lost, calls: "a.1", why: "nobody knows"},
+		{name: "invalid params", steps: two, err: fmt.Errorf("run: missing: %w", core.ErrInvalid), want: core.Failed, calls: "a.1", why: "run: missing", code: core.ParamsRefused},
+		{name: "plugin died, may not be repeated", steps: two, err: core.ErrPluginFailed, want: core.Lost, calls: "a.1", why: "nobody knows", code: core.EffectsUnknown},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,6 +110,9 @@ steps:
 				r := l.one(c.steps)
 				if r.Outcome != c.want || l.plugins.steps() != c.calls || !strings.Contains(r.Reason, c.why) {
 					t.Errorf("outcome %s (%s) after %q, expected %s (…%s…) after %q", r.Outcome, r.Reason, l.plugins.steps(), c.want, c.why, c.calls)
+				}
+				if r.ReasonCode != c.code || !r.Outcome.Good() && r.Steps[0].ReasonCode != c.code {
+					t.Errorf("code %q, of the step %q, expected %q", r.ReasonCode, r.Steps[0].ReasonCode, c.code)
 				}
 				if !r.Outcome.Good() && r.Step != "a" {
 					t.Errorf("step %q decided it, expected a", r.Step)
@@ -130,13 +134,13 @@ steps:
 		name  string
 		o     launch.Options
 		calls string
-		why   string // of one skipped step
+		why   core.ReasonCode // of one skipped step
 	}{
-		{"all", launch.Options{}, "a.1 b.1 d.1", "tags"},
-		{"tags", launch.Options{Tags: []string{"net"}}, "a.1 d.1", "tags"},
-		{"skip tags", launch.Options{SkipTags: []string{"net", "always"}}, "b.1", "tags"},
-		{"never, asked for", launch.Options{Tags: []string{"never"}}, "c.1 d.1", "tags"},
-		{"check never calls a type that cannot", launch.Options{Check: true}, "a.1 d.1", "no check mode"},
+		{"all", launch.Options{}, "a.1 b.1 d.1", core.NotSelected},
+		{"tags", launch.Options{Tags: []string{"net"}}, "a.1 d.1", core.NotSelected},
+		{"skip tags", launch.Options{SkipTags: []string{"net", "always"}}, "b.1", core.NotSelected},
+		{"never, asked for", launch.Options{Tags: []string{"never"}}, "c.1 d.1", core.NotSelected},
+		{"check never calls a type that cannot", launch.Options{Check: true}, "a.1 d.1", core.NoCheckMode},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +151,7 @@ steps:
 				}
 				said := false
 				for _, s := range r.Steps {
-					said = said || s.Outcome == core.Skipped && strings.Contains(s.Reason, c.why)
+					said = said || s.Outcome == core.Skipped && s.ReasonCode == c.why && s.Reason != ""
 				}
 				if len(r.Steps) != 4 || !said {
 					t.Errorf("no skipped step says %q: %+v", c.why, r.Steps)
@@ -184,7 +188,7 @@ steps:
 		if s := r.Steps[0]; s.Outcome != core.Changed || s.Stdout != "a\nb\n" {
 			t.Errorf("each: %+v", s)
 		}
-		if s := r.Steps[2]; s.Outcome != core.Skipped || s.Reason != "foreach has no items" {
+		if s := r.Steps[2]; s.Outcome != core.Skipped || s.ReasonCode != core.NoItems || s.Reason != "foreach has no items" {
 			t.Errorf("none: %+v", s)
 		}
 	})
@@ -250,7 +254,7 @@ func TestStepTimeout(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Hour)
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}, timeout: 10s, retry: {attempts: 2, interval: 1s}}]")
-		if r.Outcome != core.Failed || r.Reason != "timed out after 10s" || r.Steps[0].Attempts != 2 {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 10s" || r.Steps[0].Attempts != 2 {
 			t.Errorf("result %+v", r)
 		}
 		if r.Took != 21*time.Second {
@@ -285,9 +289,9 @@ func TestSuspendHoldsNoSlotAndGoesOnWithItsState(t *testing.T) {
 	})
 }
 
-// What a call printed before its attempt went on in another call stands in the step's result: after a suspension,
-// after the plugin's death, and on whichever node goes on. A new attempt begins with nothing. Red before: the
-// result had the output of the last call only.
+// What a call printed before its attempt went on in another call stands in the step's result: after
+// a suspension, after the plugin's death, and on whichever node goes on. A new attempt begins with
+// nothing. Red before: the result had the output of the last call only.
 func TestFaultP11OutputBeforeASuspensionIsKept(t *testing.T) {
 	for _, tc := range []struct {
 		name, steps string
@@ -334,8 +338,8 @@ func TestFaultP11OutputBeforeASuspensionIsKept(t *testing.T) {
 	}
 }
 
-// The text of all calls is bounded as that of one call is, the bytes cut are counted over all of them, and the whole
-// goes to where outputs are kept.
+// The text of all calls is bounded as that of one call is, the bytes cut are counted over all of
+// them, and the whole goes to where outputs are kept.
 func TestFaultP11OutputOfManyCallsIsBounded(t *testing.T) {
 	const each, times = 40_000, 5
 	inLab(t, func(l *lab) {
@@ -376,8 +380,9 @@ func TestSuspensionLastsAtLeastASecond(t *testing.T) {
 	})
 }
 
-// A call that does not end when its time is over costs that time and a grace, once, and the reason says both. Red before:
-// it counted as a death of the plugin, was repeated twice, and the reason left out that it did not end.
+// A call that does not end when its time is over costs that time and a grace, once, and the reason
+// says both. Red before: it counted as a death of the plugin, was repeated twice, and the reason
+// left out that it did not end.
 func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {
@@ -391,7 +396,7 @@ func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 		if took := time.Since(begin); took > 11*time.Second || len(l.plugins.seen()) != 1 {
 			t.Errorf("after %v and %s", took, l.plugins.steps())
 		}
-		if r.Outcome != core.Failed || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed" {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed" {
 			t.Errorf("%s: %q", r.Outcome, r.Reason)
 		}
 	})
@@ -442,7 +447,7 @@ func TestPluginThatDies(t *testing.T) {
 			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
 				return host.Outcome{Failed: true, Effects: host.EffectsNone}, fmt.Errorf("plugin x: exec format error: %w", core.ErrUnavailable)
 			}
-			if r := l.one(oneStep); r.Outcome != core.Failed || !strings.Contains(r.Reason, "exec format error") {
+			if r := l.one(oneStep); r.Outcome != core.Failed || r.ReasonCode != core.Unavailable || !strings.Contains(r.Reason, "exec format error") {
 				t.Errorf("%+v", r)
 			}
 		})
@@ -463,15 +468,18 @@ func TestPluginThatDies(t *testing.T) {
 }
 
 func TestFaultsBeforeTheCall(t *testing.T) {
-	cases := map[string]struct{ steps, why string }{
-		"unknown type":          {"steps: [{name: a, uses: not.there, with: {x: 1}}]", "no plugin of worker node-1 has the job type not.there"},
-		"params cannot be read": {"steps: [{name: a, uses: command, with: {run: \"${{ host.vars.nothing.there }}\"}}]", "test.yaml:3:"},
+	cases := map[string]struct {
+		steps, why string
+		code       core.ReasonCode
+	}{
+		"unknown type":          {"steps: [{name: a, uses: not.there, with: {x: 1}}]", "no plugin of worker node-1 has the job type not.there", core.NoJobType},
+		"params cannot be read": {"steps: [{name: a, uses: command, with: {run: \"${{ host.vars.nothing.there }}\"}}]", "test.yaml:3:", core.BadExpression},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
 				r := l.one(c.steps)
-				if r.Outcome != core.Failed || !strings.Contains(r.Reason, c.why) || len(l.plugins.seen()) != 0 {
+				if r.Outcome != core.Failed || !strings.Contains(r.Reason, c.why) || len(l.plugins.seen()) != 0 || r.ReasonCode != c.code || r.Steps[0].ReasonCode != c.code {
 					t.Errorf("%+v", r)
 				}
 			})

@@ -33,8 +33,9 @@ func exitCode(outputs map[string]any) *int {
 	return &code
 }
 
-// cutStreams keeps the beginnings of what a command printed, stdout and stderr among outputs that have size bytes
-// as JSON, so that all fit. It reports false where something else is what is too large.
+// cutStreams keeps the beginnings of what a command printed, stdout and stderr among outputs that
+// have size bytes as JSON, so that all fit. It reports false where something else is what is too
+// large.
 func cutStreams(outputs map[string]any, size int) (map[string]any, bool) {
 	outputs = maps.Clone(outputs)
 	for size > maxOutputs {

@@ -229,7 +229,8 @@ func (p *poller) turnFailed(err error) {
 // adopt compares what the queue thinks this node holds with what it runs, after a Turn
 // without an answer: leases that never arrived are started, acks that had arrived are dropped. In a
 // queue that was set back, leases of jobs that ended here are given back, else they are never free
-// again; and jobs of which the queue has forgotten the lease are stopped, as it leases their hosts again.
+// again; and jobs of which the queue has forgotten the lease are stopped, as it leases their hosts
+// again.
 func (p *poller) adopt(ctx context.Context) bool {
 	p.collectAll()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -272,9 +273,9 @@ func (p *poller) runs(token uint64) bool {
 	return ok
 }
 
-// startNew starts what was leased. Tokens only grow: a lease whose token was passed is of a queue that
-// was set back, as a Redis is that lost its last seconds, and the job has ended here since. It is
-// given back, so that the servers see it first.
+// startNew starts what was leased. Tokens only grow: a lease whose token was passed is of a queue
+// that was set back, as a Redis is that lost its last seconds, and the job has ended here since. It
+// is given back, so that the servers see it first.
 func (p *poller) startNew(leases []queue.Lease) {
 	seen := p.fence
 	for _, l := range leases {

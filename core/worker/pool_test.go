@@ -12,7 +12,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// A queue may have what was accepted for the workers of another pool, as after a service got another --pool.
+// A queue may have what was accepted for the workers of another pool, as after a service got
+// another --pool.
 func TestFaultW5AWorkerRunsNothingOnHostsOfOtherPools(t *testing.T) {
 	inLab(t, func(l *lab) {
 		p, err := playbooks.Parse("test.yaml", []byte("playbook: test\ntargets: true\n"+oneStep), playbooks.Options{})

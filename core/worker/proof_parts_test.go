@@ -155,7 +155,8 @@ func (l *line) PostFirst(ctx context.Context, name string, data []byte, keep tim
 	return l.far().PostFirst(ctx, name, data, keep)
 }
 
-// driver is the queue for Drive: its looks are far apart, and what is due is moved to the queue's clock.
+// driver is the queue for Drive: its looks are far apart, and what is due is moved to the queue's
+// clock.
 type driver struct {
 	*memory.Queue
 	skew time.Duration

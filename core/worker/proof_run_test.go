@@ -12,7 +12,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
@@ -87,7 +86,7 @@ func (p *proof) calendarOf(text string) *admission.Calendar {
 func (p *proof) post(wake bool) {
 	text := p.w.defs.yaml()
 	b := p.calendarOf(text)
-	data, err := calendar.Encode(b)
+	data, err := admission.EncodeCalendar(b)
 	if err == nil {
 		p.plugins.post(p.w.defs)
 		_, err = p.q.Post(context.Background(), p.launch.Snapshot.Windows.Board, data, 30*24*time.Hour)
@@ -266,7 +265,8 @@ func (p *proof) calm() {
 	}
 }
 
-// due tells whether a job is pending that nothing holds back: it is released, and its planned start has passed.
+// due tells whether a job is pending that nothing holds back: it is released, and its planned start
+// has passed.
 func (p *proof) due(s queue.Status) bool {
 	if s.Phase != queue.Active || s.Pending == 0 {
 		return false

@@ -23,8 +23,8 @@ var (
 )
 
 // The proof of invariant 4: no disruptive step starts outside a window in which it fits, nor in a
-// freeze, nor without its approval. Real launch, drive, queue and worker play random scenarios on fake time;
-// at the instant at which a plugin is told to start, an oracle that shares nothing with
+// freeze, nor without its approval. Real launch, drive, queue and worker play random scenarios on
+// fake time; at the instant at which a plugin is told to start, an oracle that shares nothing with
 // package windows looks at the definitions that are in force. All 100,000:
 //
 //	go test ./core/worker -run TestNoStepOutsideItsWindow -scenarios 100000 -timeout 3h

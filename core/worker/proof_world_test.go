@@ -9,10 +9,11 @@ import (
 )
 
 // A world is what one scenario of the proof is made of, as plain values: window sets, freezes
-// and their edits, a playbook, hosts. Nothing here uses packages windows or gate: the oracle reads these
-// values by itself, and the worker reads the YAML that they are written as.
+// and their edits, a playbook, hosts. Nothing here uses packages windows or gate: the oracle reads
+// these values by itself, and the worker reads the YAML that they are written as.
 
-// zones have whole hours, half hours, quarters, negative saving, midnight changes, a skipped day, and none of it.
+// zones have whole hours, half hours, quarters, negative saving, midnight changes, a skipped day,
+// and none of it.
 var proofZones = []string{
 	"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Europe/Dublin", "America/Havana", "Asia/Kathmandu",
 	"Africa/Cairo", "America/Santiago", "Pacific/Apia", "Asia/Tehran", "Pacific/Chatham",

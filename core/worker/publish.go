@@ -12,7 +12,8 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 )
 
-// Bounds of what a node publishes, over all its jobs. They keep a flood of output from keeping the queue busy.
+// Bounds of what a node publishes, over all its jobs. They keep a flood of output from keeping the
+// queue busy.
 const (
 	publishEvery  = 200 * time.Millisecond
 	publishRate   = 2000    // events a second
@@ -23,7 +24,8 @@ const (
 	publishClosed = 3 * time.Second // for the last events
 )
 
-// publisher gathers events and publishes them in batches, each run's in order. Safe for concurrent use.
+// publisher gathers events and publishes them in batches, each run's in order. Safe for concurrent
+// use.
 type publisher struct {
 	feed   broadcast.Feed
 	worker string
@@ -89,20 +91,21 @@ func (p *publisher) add(e Event) {
 	}
 }
 
-// joins tells whether output may be added to the event before it: of one step, one stream, and not too long.
+// joins tells whether output may be added to the event before it: of one step, one stream, and not
+// too long.
 func joins(before, after *api.Event) bool {
 	one := before.Stdout == "" && after.Stdout == "" || before.Stderr == "" && after.Stderr == ""
 	return one && before.Step == after.Step && before.Attempt == after.Attempt &&
 		len(before.Stdout)+len(before.Stderr)+len(after.Stdout)+len(after.Stderr) <= publishText
 }
 
-// eventOf is the event as the API has it. Texts are cut, and steps left out, so that it fits a message; the
-// record of the job has them.
+// eventOf is the event as the API has it. Texts are cut, and steps left out, so that it fits a
+// message; the record of the job has them.
 func eventOf(e Event) api.Event {
 	out := api.Event{
 		Time: e.Time.UTC(), Event: string(e.Kind), Run: e.Job.Run, Job: e.Job.String(), Host: e.Host, Step: e.Step, Uses: e.Uses, Attempt: e.Attempt,
 		Stdout: escape(shorten(string(e.Stdout), publishText)), Stderr: escape(shorten(string(e.Stderr), publishText)),
-		Text: escape(shorten(e.Text, publishText)), After: e.After,
+		Text: escape(shorten(e.Text, publishText)), ReasonCode: e.ReasonCode, After: e.After,
 	}
 	if e.Result != nil {
 		r := *e.Result

@@ -26,7 +26,8 @@ func (m marking) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, erro
 	return res, err
 }
 
-// A job whose bytes are not what was given ends as failed, with that reason, and nothing of it is done. The others run.
+// A job whose bytes are not what was given ends as failed, with that reason, and nothing of it is
+// done. The others run.
 func TestAJobThatWasTamperedWithIsNotBegun(t *testing.T) {
 	inLab(t, func(l *lab) {
 		la := l.submit("r", 3, oneStep)

@@ -23,13 +23,15 @@ type ReportConfig struct {
 	Load func() (cpu, memory float64)
 	// Metrics are posted for servers to tell, where nobody asks the node itself; nil posts none.
 	Metrics func(ctx context.Context) ([]byte, error)
-	// Drain is called once, when people want the node to give its jobs away and end. Nil: it is cordoned instead.
+	// Drain is called once, when people want the node to give its jobs away and end. Nil: it is
+	// cordoned instead.
 	Drain func()
 	Log   *slog.Logger // discarded when nil
 }
 
-// Reporter tells the service how a node is, does what the service orders, and publishes what happens to
-// its jobs. Nothing here keeps a job waiting: what cannot be told in time is dropped, and how much is said.
+// Reporter tells the service how a node is, does what the service orders, and publishes what
+// happens to its jobs. Nothing here keeps a job waiting: what cannot be told in time is dropped,
+// and how much is said.
 type Reporter struct {
 	cfg     ReportConfig
 	started time.Time
@@ -42,7 +44,8 @@ type Reporter struct {
 	leap       *api.Leap // not posted yet
 }
 
-// NewReporter makes a node's reporter. Its Event is to get the worker's events, and Run to run beside the worker.
+// NewReporter makes a node's reporter. Its Event is to get the worker's events, and Run to run
+// beside the worker.
 func NewReporter(c ReportConfig) *Reporter {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -75,7 +78,8 @@ func (r *Reporter) Event(e Event) {
 	}
 }
 
-// Run reports until ctx ends, which should be after the worker's Run has returned; then it says that the node is gone.
+// Run reports until ctx ends, which should be after the worker's Run has returned; then it says
+// that the node is gone.
 func (r *Reporter) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -180,7 +184,8 @@ func (r *Reporter) measure(ctx context.Context) {
 	}
 }
 
-// obey reads what people want of the node, and does it. While the board cannot be read the last order holds.
+// obey reads what people want of the node, and does it. While the board cannot be read the last
+// order holds.
 func (r *Reporter) obey(ctx context.Context) {
 	w := r.cfg.Worker
 	call, cancel := context.WithTimeout(ctx, callTimeout)

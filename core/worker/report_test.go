@@ -156,8 +156,8 @@ func TestDrainIsObeyedOnce(t *testing.T) {
 	})
 }
 
-// An order to drain was for the process that was here before: one that is started again under its name is cordoned, so
-// that a node which a supervisor restarts does not end again and again.
+// An order to drain was for the process that was here before: one that is started again under its
+// name is cordoned, so that a node which a supervisor restarts does not end again and again.
 func TestOrderToDrainOfAnEarlierLifeCordons(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.order(api.Order{Cordoned: true, Draining: true})
@@ -264,7 +264,8 @@ func TestLargeTextsFitAMessage(t *testing.T) {
 	})
 }
 
-// Where nobody asks the node for its metrics, they are on the board for servers; not more often than they are wanted.
+// Where nobody asks the node for its metrics, they are on the board for servers; not more often
+// than they are wanted.
 func TestReporterPostsMetrics(t *testing.T) {
 	inLab(t, func(l *lab) {
 		asked := 0

@@ -11,8 +11,9 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// save makes s what the job's next lease begins with, should this node die. It returns once that is durable, and goes on
-// trying while the queue is away, until ctx ends: the beat stops the job in time. Not for concurrent use.
+// save makes s what the job's next lease begins with, should this node die. It returns once that is
+// durable, and goes on trying while the queue is away, until ctx ends: the beat stops the job in
+// time. Not for concurrent use.
 func (j *job) save(ctx context.Context, s *state) error {
 	data, err := s.encode()
 	if err != nil {
@@ -40,8 +41,8 @@ func (j *job) save(ctx context.Context, s *state) error {
 	}
 }
 
-// checkpoint makes the plugin's state durable, with all that came before it. The job's goroutine is in the call
-// meanwhile, and changes nothing of the machine's.
+// checkpoint makes the plugin's state durable, with all that came before it. The job's goroutine is
+// in the call meanwhile, and changes nothing of the machine's.
 func (a *attempts) checkpoint(ctx context.Context, plugin host.State) error {
 	m := a.m
 	if err := a.keepSecret(&plugin); err != nil {
@@ -54,15 +55,17 @@ func (a *attempts) checkpoint(ctx context.Context, plugin host.State) error {
 	return m.job.save(ctx, &s)
 }
 
-// tryCatchUp is catchUp where the work goes on all the same: what was done is repeated at worst, from its last checkpoint.
+// tryCatchUp is catchUp where the work goes on all the same: what was done is repeated at worst,
+// from its last checkpoint.
 func (m *machine) tryCatchUp(step string) {
 	if err := m.catchUp(); err != nil {
 		m.job.w.cfg.Log.Warn("that a step is done is not on record yet", "job", m.job.lease.Job.String(), "step", step, "err", err)
 	}
 }
 
-// catchUp brings what the queue keeps of the job up to date, where it knows of a checkpoint that lies behind: of a step, an item
-// or an attempt that is over. Without it a worker's death would let that go on.
+// catchUp brings what the queue keeps of the job up to date, where it knows of a checkpoint that
+// lies behind: of a step, an item or an attempt that is over. Without it a worker's death would let
+// that go on.
 func (m *machine) catchUp() error {
 	if !m.job.ahead {
 		return nil

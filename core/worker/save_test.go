@@ -25,8 +25,8 @@ type forgetful struct{ queue.Worker }
 
 func (forgetful) Save(context.Context, queue.Save) error { return nil }
 
-// dies runs steps on one host; the node that has the job is cut off from the queue for good as soon as
-// die is closed, as if it had died, and another takes its place.
+// dies runs steps on one host; the node that has the job is cut off from the queue for good as soon
+// as die is closed, as if it had died, and another takes its place.
 func (l *lab) dies(steps string, die <-chan struct{}, wrap func(queue.Worker) queue.Worker) core.Result {
 	l.t.Helper()
 	la := l.submit("r", 1, steps)
@@ -96,7 +96,8 @@ func TestACheckpointOutlivesItsWorker(t *testing.T) {
 	}
 }
 
-// What was done stays done: the next worker does not fall back to a checkpoint of a step, an item or an attempt that is over.
+// What was done stays done: the next worker does not fall back to a checkpoint of a step, an item
+// or an attempt that is over.
 func TestTrapCheckpointOfWhatIsOver(t *testing.T) {
 	file := func(name string) string { return "{name: " + name + ", uses: file, with: {path: /x}" }
 	for name, tc := range map[string]struct {

@@ -33,9 +33,9 @@ func (g given) texts() map[string]string {
 	return out
 }
 
-// resolve fetches what the step may have, right before an attempt. The job's earlier steps may have left their secrets
-// where this one finds them, so what it tells is to be free of those too: of which this node has not seen the values, it
-// fetches them, and nothing runs where it cannot.
+// resolve fetches what the step may have, right before an attempt. The job's earlier steps may have
+// left their secrets where this one finds them, so what it tells is to be free of those too: of
+// which this node has not seen the values, it fetches them, and nothing runs where it cannot.
 func (m *machine) resolve(ctx context.Context, index int) (given, error) {
 	present := m.prog.calls[index]
 	g := given{values: make(map[string][]byte, len(present.Secrets))}
@@ -109,7 +109,8 @@ func (m *machine) fetch(ctx context.Context, name string) ([]byte, error) {
 	return value, nil
 }
 
-// unresolved is the outcome of an attempt that was not made for lack of a secret. Where it may be had later, the error says so.
+// unresolved is the outcome of an attempt that was not made for lack of a secret. Where it may be
+// had later, the error says so.
 func unresolved(err error) (host.Outcome, error) {
 	out := host.Outcome{Failed: true, Effects: host.EffectsNone, Reason: err.Error()}
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
@@ -153,8 +154,8 @@ func (a *attempts) print(keep *capture, e Event, b []byte) {
 	a.m.job.report(e)
 }
 
-// heard takes a piece of output. At the end of a line what is held back for it may be the beginning of a secret is shown where
-// that tells nothing: who watches sees whole lines.
+// heard takes a piece of output. At the end of a line what is held back for it may be the beginning
+// of a secret is shown where that tells nothing: who watches sees whole lines.
 func heard(s *redact.Stream, b []byte) {
 	if len(b) == 0 {
 		return

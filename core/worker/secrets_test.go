@@ -49,7 +49,8 @@ func (v *vault) names() string {
 	return strings.Join(out, " ")
 }
 
-// guarded runs steps on one host with secrets, and returns the result, and all that was told or kept as text.
+// guarded runs steps on one host with secrets, and returns the result, and all that was told or
+// kept as text.
 func (l *lab) guarded(v *vault, steps string, changes ...change) (core.Result, string) {
 	l.t.Helper()
 	c := l.config()
@@ -150,7 +151,8 @@ steps:
 	})
 }
 
-// Negative: where the values are not concealed, the very same search finds them wherever a job tells something.
+// Negative: where the values are not concealed, the very same search finds them wherever a job
+// tells something.
 func TestSecretsThatAreNotConcealedAreSeen(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
@@ -224,7 +226,7 @@ func TestAStateMayHoldNoSecret(t *testing.T) {
 
 func TestSecretsThatCannotBeHad(t *testing.T) {
 	const steps = "steps: [{name: a, uses: command, secrets: [db], with: {run: x}}]\n"
-	away := fmt.Errorf("vault: %w", core.ErrUnavailable)
+	away := fmt.Errorf("vault: no answer: %w", core.ErrUnavailable)
 	for _, tc := range []struct {
 		name  string
 		vault *vault
@@ -240,7 +242,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 			}
 			return nil
 		}}, core.Unchanged, "", 1},
-		{"away for long", &vault{err: func(int, secrets.Ask) error { return away }}, core.Failed, "vault: ", 0},
+		{"away for long", &vault{err: func(int, secrets.Ask) error { return away }}, core.Failed, "vault: no answer", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
@@ -261,7 +263,8 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 	})
 }
 
-// A job that another node goes on with: its later steps are free of what the earlier ones had, though this node never had it.
+// A job that another node goes on with: its later steps are free of what the earlier ones had,
+// though this node never had it.
 func TestSecretsOfEarlierStepsAreHiddenByTheNextNode(t *testing.T) {
 	inLab(t, func(l *lab) {
 		stop := make(chan func(), 1) // of the first node

@@ -115,8 +115,8 @@ func (s *session) left() time.Duration {
 	return s.good - s.w.since(s.renewed)
 }
 
-// queueName returns the incarnation of the queue, within which its tokens grow: hosts compare them. A
-// queue without one has the name "": it lives in one process, as that of turnus run, and nobody
+// queueName returns the incarnation of the queue, within which its tokens grow: hosts compare them.
+// A queue without one has the name "": it lives in one process, as that of turnus run, and nobody
 // else's leases follow its own. If the name cannot be read, nothing may begin on a host: it would
 // run there without a fence.
 func (s *session) queueName(ctx context.Context) (string, error) {
@@ -214,9 +214,9 @@ func (s *session) beat(ctx context.Context) {
 	}
 }
 
-// ask beats once, and returns when it did. After silence it first makes sure that answers come: a beat
-// without one prolongs the session for the queue, which then keeps its jobs from other nodes, and not
-// for this node.
+// ask beats once, and returns when it did. After silence it first makes sure that answers come: a
+// beat without one prolongs the session for the queue, which then keeps its jobs from other nodes,
+// and not for this node.
 func (s *session) ask(ctx context.Context, silent bool) (sent moment, res queue.BeatResult, err error) {
 	if silent {
 		if _, err := s.w.cfg.Queue.Adopt(ctx, s.id); err != nil {
@@ -228,7 +228,8 @@ func (s *session) ask(ctx context.Context, silent bool) (sent moment, res queue.
 	return sent, res, err
 }
 
-// renew takes in that the queue keeps the session for ttl from sent on. It is false when that is over already.
+// renew takes in that the queue keeps the session for ttl from sent on. It is false when that is
+// over already.
 func (s *session) renew(sent moment, ttl time.Duration) bool {
 	s.mu.Lock()
 	s.renewed, s.good = sent, ttl-s.w.pace.margin()

@@ -34,8 +34,9 @@ func (v versioned) Plugins() []host.Plugin {
 	return []host.Plugin{{Name: "uptime", Version: v.here}}
 }
 
-// Where a step fails because the worker has another version of its plugin than the playbook was checked with, it names
-// both and where they are; nothing is said while it works, or when nobody knows. Red with skew returning "".
+// Where a step fails because the worker has another version of its plugin than the playbook was
+// checked with, it names both and where they are; nothing is said while it works, or when nobody
+// knows. Red with skew returning "".
 func TestFaultP5AFailureNamesBothVersionsOfThePlugin(t *testing.T) {
 	refused := host.Outcome{Failed: true, Effects: host.EffectsNone, Misfit: true, Reason: "invalid parameters: with.at_least: unknown parameter"}
 	const both = "; the server checked the playbook with plugin uptime 1.2.0, worker node-1 has "

@@ -22,11 +22,12 @@ const (
 	keepTime    = time.Minute
 )
 
-// KeepOutput stores an output of a job in the place of what that name had. open gives it from its beginning, each time it is called.
+// KeepOutput stores an output of a job in the place of what that name had. open gives it from its
+// beginning, each time it is called.
 type KeepOutput func(ctx context.Context, job core.JobID, name string, open func() (io.Reader, error)) error
 
-// spool keeps the whole of a stream in a file that has no name any more, so that it goes with the process.
-// The zero value of used keeps nothing.
+// spool keeps the whole of a stream in a file that has no name any more, so that it goes with the
+// process. The zero value of used keeps nothing.
 type spool struct {
 	used *atomic.Int64 // by all spools of the node; nil: nothing is kept
 	file *os.File
@@ -132,7 +133,8 @@ func (s *spool) close() {
 	s.file, s.buf, s.size, s.over, s.err = nil, nil, 0, 0, nil
 }
 
-// captured returns a stream that goes on after before. It is kept whole where the node stores outputs.
+// captured returns a stream that goes on after before. It is kept whole where the node stores
+// outputs.
 func (w *Worker) captured(before string) capture {
 	c := capture{before: before}
 	if w.cfg.KeepOutput != nil {
@@ -141,7 +143,8 @@ func (w *Worker) captured(before string) capture {
 	return c
 }
 
-// keepOutputs stores the streams that did not fit into the result. What cannot be stored stays cut, as the result says.
+// keepOutputs stores the streams that did not fit into the result. What cannot be stored stays cut,
+// as the result says.
 func (a *attempts) keepOutputs() {
 	defer a.dropOutputs()
 	j := a.m.job

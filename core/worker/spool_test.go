@@ -44,7 +44,8 @@ func (s *outputShelf) keep(_ context.Context, job core.JobID, name string, open 
 	return nil
 }
 
-// writes is a step that writes lines to stdout, more in each attempt, and fails in those before the last.
+// writes is a step that writes lines to stdout, more in each attempt, and fails in those before the
+// last.
 func writes(attempts, lines int) func(context.Context, host.Call) (host.Outcome, error) {
 	return func(_ context.Context, c host.Call) (host.Outcome, error) {
 		for i := range lines {
@@ -63,7 +64,8 @@ func expected(attempt, lines int) string {
 	return b.String()
 }
 
-// What does not fit into a result is kept whole, once, of the last attempt, as results write it; what fits is not.
+// What does not fit into a result is kept whole, once, of the last attempt, as results write it;
+// what fits is not.
 func TestLongOutputsAreKeptWhole(t *testing.T) {
 	const lines = 20_000
 	for _, c := range []struct {

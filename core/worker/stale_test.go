@@ -14,8 +14,9 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// A host that saw a newer lease refuses the job's: the job is not this worker's, whatever the job type makes of it. It gets no outcome
-// here. Where the queue was set back, and the lease is the newest after all, the job is given back and runs with a newer one.
+// A host that saw a newer lease refuses the job's: the job is not this worker's, whatever the job
+// type makes of it. It gets no outcome here. Where the queue was set back, and the lease is the
+// newest after all, the job is given back and runs with a newer one.
 func TestFaultR3RefusedFenceIsNoOutcome(t *testing.T) {
 	inLab(t, func(l *lab) {
 		refused := 0
@@ -94,25 +95,26 @@ func TestFaultR3NothingBeginsWithoutAFence(t *testing.T) {
 	})
 }
 
-// A step that must not be repeated and was cut because its lease could not be trusted any more may have
-// ended on its host while the worker slept: its outcome is not known, also where the queue still
-// takes this worker's word. A cancel by a person is a cancel.
+// A step that must not be repeated and was cut because its lease could not be trusted any more may
+// have ended on its host while the worker slept: its outcome is not known, also where the queue
+// still takes this worker's word. A cancel by a person is a cancel.
 func TestFaultR5AStepCutByALostLeaseIsLost(t *testing.T) {
 	for _, c := range []struct {
 		why  string
 		cut  func(l *lab, f *flaky)
 		want core.Outcome
+		code core.ReasonCode
 	}{
 		{"the queue was silent", func(_ *lab, f *flaky) {
 			f.set(func(string) *fault { return &fault{reached: true, hang: true} }) // its replies are lost, so the session lives
 			pass(queue.SessionTTL)
 			f.set(nil)
-		}, core.Lost},
+		}, core.Lost, core.EffectsUnknown},
 		{"a person cancelled it", func(l *lab, _ *flaky) {
 			if err := l.q.Cancel(l.t.Context(), "r", "wrong playbook"); err != nil {
 				l.t.Error(err)
 			}
-		}, core.Cancelled},
+		}, core.Cancelled, core.RunCancelled},
 	} {
 		inLab(t, func(l *lab) {
 			l.plugins.do = sleep(time.Hour)
@@ -125,15 +127,15 @@ func TestFaultR5AStepCutByALostLeaseIsLost(t *testing.T) {
 			c.cut(l, f)
 			res := l.results(la)
 			n.drain()
-			if res[0].Outcome != c.want || !strings.Contains(res[0].Reason, "during step a") {
+			if res[0].Outcome != c.want || res[0].ReasonCode != c.code || res[0].Steps[0].ReasonCode != c.code || !strings.Contains(res[0].Reason, "during step a") {
 				t.Errorf("%s: %+v", c.why, res[0])
 			}
 		})
 	}
 }
 
-// A node that the queue hears and that hears nothing: its beats arrive, and others must have its jobs
-// all the same. Red where it goes on beating.
+// A node that the queue hears and that hears nothing: its beats arrive, and others must have its
+// jobs all the same. Red where it goes on beating.
 func TestANodeThatHearsNothingIsRecovered(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {

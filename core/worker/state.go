@@ -13,9 +13,9 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// stateVersion is the newest version that encode writes; it writes the oldest that says everything. decodeState reads
-// all up to it. Version 2 has handlers.
-const stateVersion = 2
+// stateVersion is the newest version that encode writes; it writes the oldest that says everything.
+// decodeState reads all up to it. Version 2 has handlers, version 3 facts.
+const stateVersion = 3
 
 // state is what a suspended job takes along: the steps that are done, and where the one
 // that is not stands. Another worker goes on from it without repeating a step.
@@ -30,6 +30,7 @@ type state struct {
 	AtBarrier bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
 
 	Handlers *handlersState `json:"handlers,omitempty"`
+	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
 }
 
 // waiting is how a job stands with its windows.
@@ -89,7 +90,7 @@ func (s *state) begun() bool {
 // later steps may read them.
 func (s *state) encode() ([]byte, error) {
 	short := *s
-	short.Version = stateVersion
+	short.Version = 2
 	short.Done = slices.Clone(s.Done)
 	if h := s.Handlers; h != nil && h.None() && len(h.Ran) == 0 && h.Flushed == 0 {
 		short.Version, short.Handlers = 1, nil
@@ -97,6 +98,9 @@ func (s *state) encode() ([]byte, error) {
 		with := *h
 		with.Ran = slices.Clone(h.Ran)
 		short.Handlers = &with
+	}
+	if s.Facts != nil {
+		short.Version = stateVersion
 	}
 	for keep := 32 << 10; ; keep /= 2 {
 		data, err := json.Marshal(&short)
@@ -138,6 +142,7 @@ func decodeState(data []byte) (*state, error) {
 	for i := range s.Done {
 		s.Done[i].Outputs = launch.Exact(s.Done[i].Outputs)
 	}
+	s.Facts = launch.Exact(s.Facts)
 	if h := s.Handlers; h != nil {
 		for i := range h.Ran {
 			h.Ran[i].Outputs = launch.Exact(h.Ran[i].Outputs)

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended returns how long the machine was suspended since its boot: by so much CLOCK_BOOTTIME is ahead of
-// CLOCK_MONOTONIC, which Go uses. The boot clock is read between two readings of the other, because a process
-// that is stopped between two readings would count the stop as suspended time.
+// suspended returns how long the machine was suspended since its boot: by so much CLOCK_BOOTTIME is
+// ahead of CLOCK_MONOTONIC, which Go uses. The boot clock is read between two readings of the
+// other, because a process that is stopped between two readings would count the stop as suspended
+// time.
 func suspended() time.Duration {
 	least := time.Duration(-1)
 	for range 3 {

@@ -11,8 +11,9 @@ import (
 	"github.com/turnus/turnus/core/tracing"
 )
 
-// trace begins the span of this lease, under the run's. What the job does from here on is under it. One that goes on with what
-// an earlier lease began is linked to the run, too: it may be days later, when the trace is looked at in parts.
+// trace begins the span of this lease, under the run's. What the job does from here on is under it.
+// One that goes on with what an earlier lease began is linked to the run, too: it may be days
+// later, when the trace is looked at in parts.
 func (j *job) trace(m *machine) {
 	under := tracing.Under(j.ctx, m.prog.snapshot.Trace)
 	options := []trace.SpanStartOption{trace.WithTimestamp(j.started), trace.WithAttributes(
@@ -47,8 +48,8 @@ func (j *job) traced(ack queue.Ack) {
 	endSpan(j.spanned(), outcome, ack.Kind == queue.AckDone && !ack.Outcome.Good())
 }
 
-// span begins the span of one attempt. A step's name is the playbook's text; an item of its foreach may hold anything, and is
-// not told.
+// span begins the span of one attempt. A step's name is the playbook's text; an item of its foreach
+// may hold anything, and is not told.
 func (a *attempts) span() (context.Context, trace.Span) {
 	l := a.m.job.lease
 	return tracing.Start(a.m.job.ctx, tracing.Step,

@@ -85,7 +85,8 @@ func TestAResumedJobIsANewSpanOfTheRun(t *testing.T) {
 	})
 }
 
-// Each attempt is a span; what went badly is marked, without the text that tells why. An item of foreach is not told.
+// Each attempt is a span; what went badly is marked, without the text that tells why. An item of
+// foreach is not told.
 func TestAttemptsAreSpansWithoutWhatTheyHold(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
@@ -109,7 +110,8 @@ func TestAttemptsAreSpansWithoutWhatTheyHold(t *testing.T) {
 	})
 }
 
-// Without a provider nothing is recorded; the trace of the run goes on to the plugin and to the log all the same.
+// Without a provider nothing is recorded; the trace of the run goes on to the plugin and to the log
+// all the same.
 func TestAWorkerThatSendsNothingHandsTheTraceOn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		var got []string

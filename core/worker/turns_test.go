@@ -242,7 +242,8 @@ func TestFailureBehindTheBarrierSpendsTheThresholdOnly(t *testing.T) {
 	})
 }
 
-// Servers come and go, two of them at once, while hosts come to the barrier: it opens once, for all.
+// Servers come and go, two of them at once, while hosts come to the barrier: it opens once, for
+// all.
 func TestBarrierIsOpenedByWhoeverDrives(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := &diary{took: uneven}
@@ -392,7 +393,8 @@ func TestFirstFailureFreezesThePair(t *testing.T) {
 	})
 }
 
-// behind is a fleet of n hosts behind each of two bastions, of which the first is itself behind a gate.
+// behind is a fleet of n hosts behind each of two bastions, of which the first is itself behind a
+// gate.
 func behind(n int) []core.Host {
 	all := hosts(2 * n)
 	for i := range all {
@@ -475,7 +477,8 @@ func TestJobTypeCannotWaitForATurn(t *testing.T) {
 	})
 }
 
-// The queue is lost, before the barrier and behind it; what the ledger had recorded is all that the new one knows.
+// The queue is lost, before the barrier and behind it; what the ledger had recorded is all that the
+// new one knows.
 func TestBarrierOverALostQueue(t *testing.T) {
 	for name, lost := range map[string]time.Duration{"before it": 9 * time.Second, "behind it": 34 * time.Second, "near its opening": 24 * time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Pauses of a job that waits, for its window or because it wants to: a script that always asks for no time at all
-// would go round without end.
+// Pauses of a job that waits, for its window or because it wants to: a script that always asks for
+// no time at all would go round without end.
 const (
 	askAgain    = 10 * time.Second // the board or the queue's clock could not be read
 	pollAgain   = time.Hour        // the longest that a job waits without asking again
@@ -33,8 +33,8 @@ type stepAdmission struct {
 	item        int       // of foreach, from 0
 }
 
-// askCalendar asks on the safe side of what is known of the clock: the window must have opened by its
-// earliest reading, and fit by its latest.
+// askCalendar asks on the safe side of what is known of the clock: the window must have opened by
+// its earliest reading, and fit by its latest.
 func askCalendar(r stepAdmission) (admission.Answer, error) {
 	early, late := r.early.Truncate(time.Second), r.late
 	if q := r.question; q.Need > 0 {
@@ -47,8 +47,9 @@ func askCalendar(r stepAdmission) (admission.Answer, error) {
 	return r.calendar.Ask(early, r.question)
 }
 
-// started is from when what starts at late counts. Windows are right to the second, and a lease comes milliseconds after
-// one opens: in its first second it is as at its opening, so that a window that is just long enough can be used.
+// started is from when what starts at late counts. Windows are right to the second, and a lease
+// comes milliseconds after one opens: in its first second it is as at its opening, so that a window
+// that is just long enough can be used.
 func started(late, open time.Time) time.Time {
 	if late.Sub(open) < time.Second {
 		return open
@@ -112,7 +113,7 @@ func (a *attempts) admit() *leaseEnd {
 	r.question, r.attempt, r.item = q, a.cur.Attempts, a.cur.Item
 	answer, err := m.job.w.admit(r)
 	if err != nil {
-		v := done(core.Failed, a.name, fmt.Sprintf("whether step %s fits its window cannot be told: %v", a.name, err))
+		v := done(core.Failed, a.name, "", fmt.Sprintf("whether step %s fits its window cannot be told: %v", a.name, err))
 		return &v
 	}
 	if !answer.Open {
@@ -123,7 +124,8 @@ func (a *attempts) admit() *leaseEnd {
 	return nil
 }
 
-// ready reads the definitions and the clock. The end of the lease is that of a job that must ask again.
+// ready reads the definitions and the clock. The end of the lease is that of a job that must ask
+// again.
 func (m *machine) ready(step string) (stepAdmission, *leaseEnd) {
 	cal, err := m.job.w.windows.Read(m.job.ctx, m.prog.snapshot.Windows.Board, 0)
 	if m.job.ctx.Err() != nil {
@@ -131,7 +133,7 @@ func (m *machine) ready(step string) (stepAdmission, *leaseEnd) {
 		return stepAdmission{}, &v
 	}
 	if err != nil {
-		return stepAdmission{}, m.suspend(step, "closed, for its windows are not known: "+err.Error(), askAgain)
+		return stepAdmission{}, m.suspend(step, "closed, for its windows are not known: "+core.ErrorText(err), askAgain)
 	}
 	early, late, known := m.job.w.clock.now()
 	if !known {
@@ -168,8 +170,7 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 		if m.state.Current.Held {
 			reason += fmt.Sprintf("; step %s had begun, and stopped at a checkpoint", step)
 		}
-		v := done(core.Cancelled, step, reason)
-		v.code = core.NeedsReapproval
+		v := done(core.Cancelled, step, core.NeedsReapproval, reason)
 		return &v
 	}
 	after := pollAgain // at least: definitions may change between this answer and the queue's taking it, and their wake pass by
@@ -179,8 +180,8 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 	return m.suspend(step, answer.Reason, after)
 }
 
-// onlyInDoubt tells whether a window would be left if the queue's clock were known: by how much it is
-// not comes on top of what the step needs. Doubt ends, and must not end a job.
+// onlyInDoubt tells whether a window would be left if the queue's clock were known: by how much it
+// is not comes on top of what the step needs. Doubt ends, and must not end a job.
 func (m *machine) onlyInDoubt(r stepAdmission) bool {
 	r.late = r.early
 	answer, err := m.job.w.admit(r)
@@ -189,7 +190,7 @@ func (m *machine) onlyInDoubt(r stepAdmission) bool {
 
 // suspend lets the job wait for its window, without slot and locks.
 func (m *machine) suspend(step, reason string, after time.Duration) *leaseEnd {
-	return &leaseEnd{kind: queue.AckSuspend, step: step, reason: reason, after: after, event: queue.EventWindow}
+	return &leaseEnd{kind: queue.AckSuspend, step: step, code: core.WindowClosed, reason: reason, after: after, event: queue.EventWindow}
 }
 
 // evidence is the window that an attempt starts in.
@@ -261,13 +262,14 @@ func (s sight) lacks(need time.Duration) string {
 	return ""
 }
 
-// mayBegin is an admitted step's question when its plugin stands ready, and again when its host stands ready for the first
-// call: why it must wait after all, or "". It is asked of the board as it is now. While that cannot be read, nothing begins.
+// mayBegin is an admitted step's question when its plugin stands ready, and again when its host
+// stands ready for the first call: why it must wait after all, or "". It is asked of the board as
+// it is now. While that cannot be read, nothing begins.
 func (a *window) mayBegin(ctx context.Context) string {
 	if !a.resumed {
 		s, err := a.w.poll(ctx, a.board, a.question, 0)
 		if err != nil {
-			return "its windows are not known: " + err.Error()
+			return "its windows are not known: " + core.ErrorText(err)
 		}
 		if why := s.lacks(max(a.question.Need, s.set.Cutoff)); why != "" {
 			return why
@@ -293,7 +295,7 @@ func (a *window) stopHere(ctx context.Context) string {
 func (a *window) mayStart(ctx context.Context, need time.Duration) string {
 	s, err := a.w.poll(ctx, a.board, a.question, 0)
 	if err != nil {
-		return "its windows are not known: " + err.Error()
+		return "its windows are not known: " + core.ErrorText(err)
 	}
 	if need <= 0 {
 		need = a.share

@@ -19,7 +19,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
@@ -52,20 +51,22 @@ type Config struct {
 	// FilesDir is the folder that a run's artifacts are read from; files is what the
 	// snapshot says of it. Nil, or "", refuses artifacts.
 	FilesDir func(run, files string) string
-	// Withheld are files and folders of this machine that no step sends to a host, though they may lie in FilesDir.
+	// Withheld are files and folders of this machine that no step sends to a host, though they may lie
+	// in FilesDir.
 	Withheld []string
 	FetchDir string // folder that fetched files are written under; "" refuses
 	// Configs keeps versions of hosts' configurations; nil refuses.
 	Configs *configs.Repo
-	// Secret fetches the value of a secret for a step that lists it, right before each attempt; nil refuses such steps. What
-	// may be had later is core.ErrUnavailable. secrets.Store has it.
+	// Secret fetches the value of a secret for a step that lists it, right before each attempt; nil
+	// refuses such steps. What may be had later is core.ErrUnavailable. secrets.Store has it.
 	Secret func(ctx context.Context, a secrets.Ask) ([]byte, error)
-	// Board has the service windows of runs and the incarnation of the queue. Without it a step that waits for a window waits
-	// on, and hosts compare no leases.
+	// Board has the service windows of runs and the incarnation of the queue. Without it a step that
+	// waits for a window waits on, and hosts compare no leases.
 	Board broadcast.Board
 
-	// KeepOutput stores what a step wrote where that is more than its result holds; nil keeps the head and the tail only. It is
-	// called before the step's result is known to the queue, by the one that has the job's lease.
+	// KeepOutput stores what a step wrote where that is more than its result holds; nil keeps the head
+	// and the tail only. It is called before the step's result is known to the queue, by the one that
+	// has the job's lease.
 	KeepOutput KeepOutput
 
 	// StepTimeout is the time limit of an attempt of a step that gives none; 0 is none.
@@ -124,7 +125,7 @@ func New(c Config) (*Worker, error) {
 		kill:      make(chan struct{}),
 		drain:     make(chan struct{}),
 		programs:  newPrograms(c.Payload, c.Plugins.Type),
-		windows:   calendar.NewReader(c.Board),
+		windows:   admission.NewCalendarReader(c.Board),
 		admit:     askCalendar,
 		conceal:   (*redact.Set).Add,
 		pace:      pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, poll: backstop},
@@ -142,7 +143,7 @@ type Worker struct {
 	killOnce  sync.Once
 	drain     chan struct{} // closed when Run's context ends: jobs park between steps
 	programs  *programs
-	windows   *calendar.Reader
+	windows   *admission.CalendarReader
 	clock     clock
 	pace      pace
 	admit     func(stepAdmission) (admission.Answer, error) // askCalendar; tests put defective ones in its place
@@ -246,7 +247,7 @@ func (w *Worker) queueAway(err error) {
 	w.cfg.Log.Warn("the queue does not answer; running jobs go on while their leases are safe, then they are stopped: check Redis, its Sentinels and the network",
 		"for", lasts.Round(time.Second).String(), "err", err)
 	if lasts == 0 {
-		w.report(Event{Kind: QueueAway, Text: err.Error()})
+		w.report(Event{Kind: QueueAway, Text: core.ErrorText(err)})
 	}
 }
 

@@ -224,32 +224,36 @@ func TestTimedJobStartsWhenItIsDue(t *testing.T) {
 	})
 }
 
+// The control: a worker whose concurrency is no bound holds as many jobs as wait.
 func TestMemoryAndGoroutinesAreFlatInPendingJobs(t *testing.T) {
-	inLab(t, func(l *lab) {
-		block := make(chan struct{})
-		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) { <-block; return host.Outcome{}, nil }
-		n := l.start(l.config())
-		small := l.submit("small", 4, oneStep)
-		synctest.Wait()
-		before := runtime.NumGoroutine()
-		l.submit("big", 100_000, oneStep)
-		pass(10 * time.Second)
-		if after := runtime.NumGoroutine(); after > before+2 {
-			t.Errorf("%d goroutines with 100,000 jobs pending, %d before", after, before)
-		}
-		n.mu.Lock()
-		held := len(n.running)
-		n.mu.Unlock()
-		if held != 4 {
-			t.Errorf("the worker holds %d jobs on 4 slots", held)
-		}
-		if err := l.q.Cancel(l.t.Context(), "big", "seen enough"); err != nil {
-			t.Fatal(err)
-		}
-		close(block)
-		l.exactlyOnce(small, l.results(small))
-		n.drain()
-	})
+	for _, bounded := range []bool{true, false} {
+		inLab(t, func(l *lab) {
+			block := make(chan struct{})
+			l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) { <-block; return host.Outcome{}, nil }
+			c := l.config()
+			if !bounded {
+				c.Concurrency = 50
+			}
+			n := l.start(c)
+			small := l.submit("small", 4, oneStep)
+			synctest.Wait()
+			before := runtime.NumGoroutine()
+			l.submit("big", 100_000, oneStep)
+			pass(10 * time.Second)
+			n.mu.Lock()
+			held := len(n.running)
+			n.mu.Unlock()
+			if after := runtime.NumGoroutine(); (after <= before+2) != bounded || (held == 4) != bounded {
+				t.Errorf("bounded: %t; %d goroutines and %d running jobs with 100,000 jobs pending, %d goroutines before", bounded, after, held, before)
+			}
+			if err := l.q.Cancel(l.t.Context(), "big", "seen enough"); err != nil {
+				t.Fatal(err)
+			}
+			close(block)
+			l.exactlyOnce(small, l.results(small))
+			n.drain()
+		})
+	}
 }
 
 func TestSnapshotOfARun(t *testing.T) {
@@ -343,20 +347,30 @@ func TestEventsReportAJobsStory(t *testing.T) {
 	})
 }
 
+// The control: where the second run names its hosts otherwise to the queue, the lock of a host is
+// taken out.
 func TestTwoJobsNeverHoldOneHost(t *testing.T) {
-	inLab(t, func(l *lab) {
-		l.plugins.do = sleep(time.Second)
-		a, b := l.submit("a", 10, safeStep), l.submit("b", 10, safeStep)
-		n := l.start(l.config())
-		c := l.config()
-		c.Name = "node-2"
-		m := l.start(c)
-		l.exactlyOnce(a, l.results(a))
-		l.exactlyOnce(b, l.results(b))
-		n.drain()
-		m.drain()
-		if l.plugins.clash != "" {
-			t.Errorf("two jobs were on %s at once", l.plugins.clash)
-		}
-	})
+	for _, locked := range []bool{true, false} {
+		inLab(t, func(l *lab) {
+			l.plugins.do = sleep(time.Second)
+			a, b := l.submit("a", 10, safeStep), l.submit("b", 10, safeStep, func(_ *launch.Options, r *queue.Run) {
+				for i := range r.Targets {
+					if !locked {
+						r.Targets[i].Host += "-other"
+					}
+				}
+			})
+			n := l.start(l.config())
+			c := l.config()
+			c.Name = "node-2"
+			m := l.start(c)
+			l.exactlyOnce(a, l.results(a))
+			l.exactlyOnce(b, l.results(b))
+			n.drain()
+			m.drain()
+			if (l.plugins.clash == "") != locked {
+				t.Errorf("locks: %t; two jobs at once were on %q", locked, l.plugins.clash)
+			}
+		})
+	}
 }

@@ -66,6 +66,8 @@ func reason(err error) string {
 		return "File exists"
 	case errors.Is(err, fs.ErrPermission):
 		return "Permission denied"
+	case errors.Is(err, syscall.ENOSPC):
+		return "No space left on device"
 	}
 	return err.Error()
 }
@@ -351,10 +353,7 @@ func (c *call) wrapper(ctx context.Context) (int, bool) {
 	case "nohup", "setsid":
 		c.flags("fw")
 	case "sudo", "doas":
-		c.flags("nEHS")
-		if len(c.args) > 1 && c.args[0] == "-u" {
-			c.args = c.args[2:]
-		}
+		return c.become(ctx), true
 	case "nice", "ionice":
 		if len(c.args) > 1 && c.args[0] == "-n" {
 			c.args = c.args[2:]
@@ -418,7 +417,7 @@ func (c *call) which(name string) int {
 	switch {
 	case c.builtin(name) != nil, c.sh.funcs[name] != nil:
 		fmt.Fprintln(c.out, name)
-	case program(name) != nil:
+	case program(name) != nil, slices.Contains([]string{"sudo", "doas", "sh", "env", "timeout", "nohup"}, name):
 		fmt.Fprintf(c.out, "/usr/bin/%s\n", name)
 	default:
 		return 127

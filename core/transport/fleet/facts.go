@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// diskSize is that of a host, in KiB.
+const diskSize = 7616824
+
 func facts(_ context.Context, c *call) int {
 	h := c.sh.host
 	say := func(format string, args ...any) int {
@@ -28,21 +31,32 @@ func facts(_ context.Context, c *call) int {
 	case "date":
 		return say("%s", date(c.args))
 	case "id":
+		name, id := c.sh.user()
 		switch c.flags("ugn") {
 		case "u", "g":
-			return say("1000")
+			return say("%d", id)
 		case "un", "gn", "nu", "ng":
-			return say(User)
+			return say("%s", name)
 		}
-		return say("uid=1000(%s) gid=1000(%s) groups=1000(%s)", User, User, User)
+		return say("uid=%[1]d(%[2]s) gid=%[1]d(%[2]s) groups=%[1]d(%[2]s)", id, name)
 	case "whoami":
-		return say(User)
+		name, _ := c.sh.user()
+		return say("%s", name)
 	case "pwd":
 		return say("%s", c.sh.cwd)
 	case "nproc":
 		return say("2")
 	case "df":
-		return say("Filesystem     1K-blocks    Used Available Use%% Mounted on\n/dev/root        7616824 1523364   6093460  20%% /")
+		used := 1523364
+		if h.profile.Load().FullDisk {
+			used = diskSize
+		}
+		return say("Filesystem     1K-blocks    Used Available Use%% Mounted on\n/dev/root        %7d %7d   %7d %3d%% /",
+			diskSize, used, diskSize-used, (used*100+diskSize-1)/diskSize)
+	case "free":
+		return say("               total        used        free\nMem:         2014160      412332     1601828\nSwap:              0           0           0")
+	case "nginx":
+		return nginx(c)
 	case "systemctl":
 		return systemctl(c)
 	case "fwctl":
@@ -92,19 +106,4 @@ func date(args []string) string {
 			"%H", now.Format("15"), "%M", now.Format("04"), "%S", now.Format("05")).Replace(args[i][1:])
 	}
 	return now.Format(time.UnixDate)
-}
-
-func systemctl(c *call) int {
-	if len(c.args) == 0 {
-		return c.fail(1, "missing operand")
-	}
-	switch c.args[0] {
-	case "reboot":
-		c.sh.host.reboot(c.sh.pid)
-	case "is-active":
-		fmt.Fprintln(c.out, "active")
-	case "is-system-running":
-		fmt.Fprintln(c.out, "running")
-	}
-	return 0
 }

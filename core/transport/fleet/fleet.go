@@ -36,8 +36,10 @@ const User = "turnus"
 type Config struct {
 	Hosts   int                 // 1 to MaxHosts
 	Seed    uint64              // decides host keys, customers, sites and boot ids; the same seed is the same fleet
-	Profile func(n int) Profile // faults of host n, counted from 0; nil: none has any
+	Name    func(n int) string  // name of host n, counted from 0; nil: by role, number and customer
+	Profile func(n int) Profile // faults of host n; nil: none has any
 	Handle  Handler             // asked before the built-in commands; may be nil
+	KeyDir  string              // folder for the client key, only this user's; "": a temporary one
 
 	perHost bool // one listener for each host, as where a device cannot be bound; for tests
 }
@@ -101,7 +103,7 @@ func Start(ctx context.Context, cfg Config) (*Fleet, error) {
 	ports, err := f.listen(ctx)
 	if err != nil {
 		f.cancel()
-		return nil, errors.Join(err, os.RemoveAll(f.keyDir))
+		return nil, errors.Join(err, f.removeKey())
 	}
 	f.makeHosts(ports)
 	for n, l := range f.listeners {
@@ -130,13 +132,22 @@ func (f *Fleet) makeClientKey() error {
 	if err != nil {
 		return fmt.Errorf("encode the fleet's client key: %w", err)
 	}
-	if f.keyDir, err = os.MkdirTemp("", "turnus-fleet-"); err != nil {
-		return fmt.Errorf("write the fleet's client key: %w", err)
+	if f.keyDir = f.cfg.KeyDir; f.keyDir == "" {
+		if f.keyDir, err = os.MkdirTemp("", "turnus-fleet-"); err != nil {
+			return fmt.Errorf("write the fleet's client key: %w", err)
+		}
 	}
 	if err := os.WriteFile(f.IdentityFile(), pem.EncodeToMemory(block), 0o600); err != nil {
-		return errors.Join(fmt.Errorf("write the fleet's client key: %w", err), os.RemoveAll(f.keyDir))
+		return errors.Join(fmt.Errorf("write the fleet's client key: %w", err), f.removeKey())
 	}
 	return nil
+}
+
+func (f *Fleet) removeKey() error {
+	if f.cfg.KeyDir == "" {
+		return os.RemoveAll(f.keyDir)
+	}
+	return os.RemoveAll(f.IdentityFile())
 }
 
 // IdentityFile is the private key that logs in everywhere; readable by this user
@@ -159,13 +170,17 @@ func (f *Fleet) Profile(name string) (Profile, bool) {
 	return *h.profile.Load(), true
 }
 
-// SetProfile changes the faults of a host for what begins from now on.
+// SetProfile changes the faults of a host for what begins from now on. Connections of a host that
+// goes silent or shows another key end.
 func (f *Fleet) SetProfile(name string, p Profile) error {
 	h, ok := f.byName[name]
 	if !ok {
 		return fmt.Errorf("fleet host %q: %w", name, core.ErrNotFound)
 	}
 	h.profile.Store(&p)
+	if p.Silent || p.ChangedKey {
+		f.dropConns(h)
+	}
 	return nil
 }
 
@@ -208,7 +223,7 @@ func (f *Fleet) Close() error {
 		}
 		f.mu.Unlock()
 		f.wg.Wait()
-		err = os.RemoveAll(f.keyDir)
+		err = f.removeKey()
 	})
 	return err
 }

@@ -58,6 +58,8 @@ type host struct {
 	startups int                    // connections that are not authenticated yet
 	strikes  map[netip.Addr]*strike // sources that left without authenticating
 	procs    map[int]process        // running commands, for kill
+	stopped  map[string]bool        // services that do not run
+	packages map[string]bool        // that were installed or removed
 	nextPID  int
 }
 
@@ -143,6 +145,9 @@ func (f *Fleet) makeHosts(ports []int) {
 		} else {
 			ch.Address, ch.SSH.Port = addressOf(n), ports[0]
 		}
+		if f.cfg.Name != nil {
+			ch.Name = f.cfg.Name(n)
+		}
 		h.name = ch.Name
 		h.fs.host = h
 		p := OK()
@@ -211,8 +216,9 @@ func (h *host) uptime() time.Duration {
 	return time.Since(h.booted)
 }
 
-// reboot takes the host down once the process that asks for it has ended, so that it can tell how, or has gone on for
-// rebootDelay, and brings it back later, with a new boot id and an empty /tmp. A host that is down already is left alone.
+// reboot takes the host down once the process that asks for it has ended, so that it can tell how,
+// or has gone on for rebootDelay, and brings it back later, with a new boot id and an empty /tmp. A
+// host that is down already is left alone.
 func (h *host) reboot(pid int) {
 	boot := h.profile.Load().BootTime
 	if boot == 0 {
@@ -239,7 +245,7 @@ func (h *host) reboot(pid int) {
 		}
 		h.fs.clearVolatile()
 		h.mu.Lock()
-		h.down, h.booted = false, time.Now()
+		h.down, h.booted, h.stopped = false, time.Now(), nil
 		h.boots++
 		h.mu.Unlock()
 	})

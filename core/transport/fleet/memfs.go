@@ -41,7 +41,7 @@ func (m *memFS) base(p string) *node {
 	file := func(text string) *node { return &node{data: []byte(text), mode: 0o644, owner: "root"} }
 	switch p {
 	case "/", "/etc", "/proc", "/proc/sys", "/proc/sys/kernel", "/proc/sys/kernel/random", "/bin", "/usr", "/usr/bin",
-		"/usr/local", "/usr/local/bin", "/home", "/opt", "/dev", "/run", "/var", "/var/log", "/var/lib", "/root":
+		"/usr/local", "/usr/local/bin", "/home", "/opt", "/dev", "/run", "/run/systemd", "/run/systemd/system", "/etc/nginx", "/etc/cron.d", "/var", "/var/log", "/var/lib", "/root":
 		return &node{dir: true, mode: 0o755, owner: "root"}
 	case "/home/" + User:
 		return &node{dir: true, mode: 0o755, owner: User}
@@ -53,6 +53,10 @@ func (m *memFS) base(p string) *node {
 		return file(fmt.Sprintf("%032x\n", mix(h.fleet.cfg.Seed, uint64(h.n), saltMachine)))
 	case "/etc/os-release":
 		return file("PRETTY_NAME=\"Turnus simulated host\"\nID=turnus\nVERSION_ID=\"1\"\n")
+	case "/etc/motd":
+		return file("Welcome to " + h.name + ", a simulated host.\n")
+	case nginxConfig:
+		return file("events {}\nhttp {\n  server { listen 80; }\n}\n")
 	case "/proc/sys/kernel/random/boot_id":
 		return file(h.bootID() + "\n")
 	case "/proc/uptime":
@@ -76,8 +80,9 @@ func (m *memFS) base(p string) *node {
 // basePaths are those of base that a listing of their folder shows.
 func basePaths() []string {
 	return []string{
-		"/bin", "/bin/bash", "/bin/sh", "/dev", "/dev/null", "/etc", "/etc/hostname", "/etc/machine-id", "/etc/os-release",
-		"/home", "/home/" + User, "/opt", "/proc", "/proc/loadavg", "/proc/sys", "/proc/uptime", "/root", "/run", "/tmp",
+		"/bin", "/bin/bash", "/bin/sh", "/dev", "/dev/null", "/etc", "/etc/cron.d", "/etc/hostname", "/etc/machine-id",
+		"/etc/motd", "/etc/nginx", nginxConfig, "/etc/os-release",
+		"/home", "/home/" + User, "/opt", "/proc", "/proc/loadavg", "/proc/sys", "/proc/uptime", "/root", "/run", "/run/systemd", "/run/systemd/system", "/tmp",
 		"/usr", "/usr/bin", "/usr/local", "/usr/local/bin", "/var", "/var/lib", "/var/log", "/var/tmp",
 	}
 }
@@ -187,7 +192,7 @@ func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
 	defer f.fs.mu.Unlock()
 	end := off + int64(len(b))
 	if grow := end - int64(len(f.node.data)); grow > 0 {
-		if off < 0 || f.fs.bytes+grow > maxHostBytes {
+		if off < 0 || f.fs.bytes+grow > maxHostBytes || f.fs.host.profile.Load().FullDisk {
 			return 0, syscall.ENOSPC
 		}
 		f.fs.bytes += grow

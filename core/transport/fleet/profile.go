@@ -3,7 +3,7 @@ package fleet
 import "time"
 
 // Profile is the faults of one host. The zero value is a healthy host; faults
-// may be combined. What concerns commands concerns each of them, not file transfer.
+// may be combined. Faults of commands concern each of them, not file transfer.
 type Profile struct {
 	Kind string // a word for reports; the built-in profiles set it; "" reads as "ok"
 
@@ -29,6 +29,7 @@ type Profile struct {
 	Flood      int64         // so many bytes are written to stdout before the command's own output
 	Binary     bool          // all byte values are written to stdout before the command's own output
 
+	FullDisk bool          // no file can grow, by commands or by file transfer
 	BootTime time.Duration // how long a reboot takes; 500 ms when zero
 }
 

@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"mvdan.cc/sh/v3/expand"
 )
@@ -18,17 +21,19 @@ func program(name string) func(context.Context, *call) int {
 	switch name {
 	case "echo", "printf":
 		return printText
-	case "cat", "tee", "head", "wc", "grep", "sha256sum", "flood", "yes", "seq":
+	case "cat", "tee", "head", "tail", "sort", "wc", "grep", "sha256sum", "flood", "yes", "seq":
 		return stream
 	case "sleep":
 		return sleepFor
-	case "hostname", "uname", "uptime", "date", "id", "whoami", "pwd", "nproc", "df", "printenv", "which", "basename",
-		"dirname", "systemctl", "fwctl":
+	case "hostname", "uname", "uptime", "date", "id", "whoami", "pwd", "nproc", "df", "free", "printenv", "which", "basename",
+		"dirname", "systemctl", "nginx", "fwctl":
 		return facts
 	case "test", "[":
 		return testExpr
 	case "ls", "stat", "mv", "cp", "rm", "rmdir", "mkdir", "touch", "chmod", "chown", "chgrp", "mktemp", "truncate":
 		return files
+	case "apk":
+		return apk
 	case "kill":
 		return kill
 	case "reboot", "shutdown":
@@ -64,10 +69,19 @@ func printText(_ context.Context, c *call) int {
 			}
 		}
 	}
-	if _, err := io.WriteString(c.out, text); err != nil {
-		return 1
+	_, err := io.WriteString(c.out, text)
+	return c.wrote(err, 1)
+}
+
+// wrote is the exit code after writing: lost if the reader is gone.
+func (c *call) wrote(err error, lost int) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, syscall.ENOSPC):
+		return c.fail(1, "write error: %s", reason(err))
 	}
-	return 0
+	return lost
 }
 
 func sleepFor(ctx context.Context, c *call) int {
@@ -110,6 +124,8 @@ func stream(ctx context.Context, c *call) int {
 		return tee(c)
 	case "head":
 		return head(ctx, c)
+	case "tail", "sort":
+		return lines(c)
 	case "grep":
 		return grep(c)
 	}
@@ -125,7 +141,7 @@ func stream(ctx context.Context, c *call) int {
 			continue
 		}
 		if err := c.consume(r, name, flags); err != nil {
-			return 141
+			return c.wrote(err, 141)
 		}
 	}
 	return code
@@ -202,10 +218,43 @@ func tee(c *call) int {
 		}
 		out = append(out, f)
 	}
-	if _, err := io.Copy(io.MultiWriter(out...), c.in); err != nil {
-		return 1
+	_, err := io.Copy(io.MultiWriter(out...), c.in)
+	return c.wrote(err, 1)
+}
+
+// lines prints the last lines of a file or of stdin, or all of them in order.
+func lines(c *call) int {
+	count := 10
+	if len(c.args) > 1 && c.name == "tail" && c.args[0] == "-n" {
+		n, err := strconv.Atoi(c.args[1])
+		if err != nil || n < 0 {
+			return c.fail(1, "invalid number of lines: '%s'", c.args[1])
+		}
+		count, c.args = n, c.args[2:]
 	}
-	return 0
+	flags := c.flags("ruV")
+	name := "-"
+	if len(c.args) > 0 {
+		name = c.args[0]
+	}
+	r, err := c.open(name)
+	if err != nil {
+		return c.fail(1, "cannot open '%s' for reading: %s", name, reason(err))
+	}
+	all := slices.Collect(strings.Lines(slurp(r)))
+	if c.name == "tail" {
+		all = all[max(len(all)-count, 0):]
+	} else {
+		slices.Sort(all)
+		if strings.Contains(flags, "u") {
+			all = slices.Compact(all)
+		}
+		if strings.Contains(flags, "r") {
+			slices.Reverse(all)
+		}
+	}
+	_, err = io.WriteString(c.out, strings.Join(all, ""))
+	return c.wrote(err, 141)
 }
 
 func head(ctx context.Context, c *call) int {

@@ -11,7 +11,8 @@ import (
 )
 
 // scripts parses shell text, and keeps the trees of what thousands of hosts run alike. Two
-// generations bound it: the older is dropped whole when the younger is full. Safe for concurrent use.
+// generations bound it: the older is dropped whole when the younger is full. Safe for concurrent
+// use.
 type scripts struct {
 	parsers sync.Pool
 

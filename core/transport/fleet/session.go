@@ -189,11 +189,13 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 	s.exit(code, context.Cause(ctx))
 }
 
-// proveShell is the statement by which a client's line proves that a shell ran it, after what may refuse its lease. What a
-// host answers by its profile, or by the fleet's owner, comes after the proof, as if a shell had run.
+// proveShell is the statement by which a client's line proves that a shell ran it, after what may
+// refuse its lease. What a host answers by its profile, or by the fleet's owner, comes after the
+// proof, as if a shell had run.
 const proveShell = "echo turnus:$TURNUS_EXEC\n"
 
-// prove runs a line up to the proof and returns the rest, and whether it is to be run. A line without a proof is returned whole.
+// prove runs a line up to the proof and returns the rest, and whether it is to be run. A line
+// without a proof is returned whole.
 func (s *session) prove(ctx context.Context, sh *shell, line string) (rest string, begins bool) {
 	if !strings.Contains(line, proveShell) {
 		return line, true

@@ -29,6 +29,7 @@ type shell struct {
 	vars map[string]variable
 	cwd  string
 	zero string   // $0
+	as   string   // user whom sudo made it; "" is the login
 	args []string // $1 …
 	pid  int
 
@@ -89,7 +90,7 @@ func (sh *shell) fork() *shell {
 
 // child is another program's shell: of this one it has the environment alone.
 func (sh *shell) child() *shell {
-	c := &shell{stdio: sh.stdio, host: sh.host, vars: make(map[string]variable, len(sh.vars)), cwd: sh.cwd, zero: "sh", pid: sh.pid, depth: sh.depth + 1}
+	c := &shell{stdio: sh.stdio, host: sh.host, vars: make(map[string]variable, len(sh.vars)), cwd: sh.cwd, zero: "sh", pid: sh.pid, as: sh.as, depth: sh.depth + 1}
 	for k, v := range sh.vars {
 		if v.exported {
 			c.vars[k] = v

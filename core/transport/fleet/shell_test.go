@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -109,6 +110,7 @@ var portable = []struct {
 	{"f() { return 2 || echo never; }; f; echo $?; eval 'echo a; (exit 6)'; echo $?; eval ''; echo $?", "2\na\n6\n0\n", 0},
 	{"echo a; exit; echo never", "a\n", 0},
 	{"f() { echo $?; }; false || f; (exit 5); exit", "1\n", 5},
+	{"printf 'b\\na\\nb\\n' | sort -u; printf '1\\n2\\n3\\n' | tail -n 2; printf 'a\\nb\\n' | sort -r | tail -n 1", "a\nb\n2\n3\na\n", 0},
 	{"case a] in [!a]?) echo a;; [!x]?) echo b;; esac; case '*' in \\*) echo star;; esac; case x in *) ;; esac; echo $?", "b\nstar\n0\n", 0},
 	{"x='a b'; y=$x; echo \"$y\"; echo ${x%%\" \"*} ${x#*' '}; echo \"~\"", "a b\na b\n~\n", 0},
 	{"printf '%d-%5s-%-3s|%03d\\n' 7 ab c 5; printf '%b' 'a\\nb\\n'; printf '%x%%\n' 255", "7-   ab-c  |005\na\nb\nff%\n", 0},
@@ -167,7 +169,7 @@ func TestPrograms(t *testing.T) {
 		{"force", "rm -f /nope; echo $?", "0\n", 0},
 		{"temporary", "f=$(mktemp); test -f $f && echo made", "made\n", 0},
 		{"absolute path", "/usr/bin/echo x; /bin/true", "x\n", 0},
-		{"sudo", "sudo -n -u root id -u", "1000\n", 0},
+		{"sudo", "sudo -n -H -u root -- id -u; doas -u app id -un; id -un", "0\napp\nturnus\n", 0},
 		{"stdin", "cat; tee /tmp/t < /dev/null", "input", 0},
 		{"script file", "echo 'echo $1' > /tmp/s; sh /tmp/s arg", "arg\n", 0},
 		{"null", "echo x > /dev/null; cat /dev/null", "", 0},
@@ -186,6 +188,74 @@ func TestPrograms(t *testing.T) {
 	}
 	if n := h.fs.bytes; n < 0 || n > 200 {
 		t.Errorf("%d bytes counted", n)
+	}
+}
+
+func TestServices(t *testing.T) {
+	h := start(t, Config{Hosts: 1}).hosts[0]
+	for _, tc := range []struct {
+		script, want string
+		code         int
+	}{
+		{"systemctl is-active nginx; systemctl stop nginx.service && systemctl is-active nginx", "active\ninactive\n", 3},
+		{"systemctl reload nginx", "", 1},
+		{"systemctl restart nginx && systemctl is-active --quiet nginx && echo up", "up\n", 0},
+		{"systemctl status nginx | tail -n 1; systemctl is-enabled nginx", "     Active: active (running)\nenabled\n", 0},
+		{"systemctl restart nosuch", "", 5},
+		{"nginx -t 2>&1 | tail -n 1", "nginx: configuration file /etc/nginx/nginx.conf test is successful\n", 0},
+		{"echo 'http {' >/etc/nginx/nginx.conf; nginx -t 2>&1 | head -n 1", "nginx: [emerg] unexpected end of file, expecting \"}\" in /etc/nginx/nginx.conf:2\n", 0},
+		{"nginx -t", "", 1},
+		{"systemctl reload nginx || systemctl is-active nginx; systemctl restart nginx || systemctl is-active nginx", "active\ninactive\n", 3},
+	} {
+		out, stderr, code := interpret(t, h, tc.script, "")
+		if out != tc.want || code != tc.code {
+			t.Errorf("%s: got %q, exit %d (%s); want %q, exit %d", tc.script, out, code, stderr, tc.want, tc.code)
+		}
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	f := start(t, Config{Hosts: 1})
+	h := f.hosts[0]
+	if out, _, _ := interpret(t, h, "echo before >/tmp/f; df | tail -n 1", ""); !strings.Contains(out, " 20% /") {
+		t.Errorf("df: %q", out)
+	}
+	if err := f.SetProfile(h.name, Profile{FullDisk: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range []string{"echo more >>/tmp/f", "cat /etc/hostname >/tmp/new", "echo x | tee /tmp/new >/dev/null", "cp /etc/hostname /tmp/new"} {
+		if _, stderr, code := interpret(t, h, script, ""); code != 1 || !strings.Contains(stderr, "No space left on device") {
+			t.Errorf("%s: exit %d, %q", script, code, stderr)
+		}
+	}
+	if out, _, _ := interpret(t, h, "cat /tmp/f; df | tail -n 1", ""); !strings.HasPrefix(out, "before\n") || !strings.Contains(out, "100% /") {
+		t.Errorf("after it: %q", out)
+	}
+	if err := f.SetProfile(h.name, OK()); err != nil {
+		t.Fatal(err)
+	}
+	if out, stderr, code := interpret(t, h, "echo more >>/tmp/f && cat /tmp/f", ""); out != "before\nmore\n" {
+		t.Errorf("mended: %q, exit %d, %q", out, code, stderr)
+	}
+}
+
+// A host that goes silent, or shows another key, ends the connections that it has.
+func TestBreakingAHostEndsItsConnections(t *testing.T) {
+	f := start(t, Config{Hosts: 1, Name: func(int) string { return "web1" }, KeyDir: t.TempDir()})
+	for _, p := range []Profile{Silent(), ChangedKey()} {
+		c := mustDial(t, f, f.Hosts()[0])
+		if err := f.SetProfile("web1", p); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err == nil {
+			t.Errorf("%s: the connection ended without an error", p.Kind)
+		}
+		if err := f.SetProfile("web1", OK()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(f.cfg.KeyDir); err != nil {
+		t.Errorf("the folder of the key: %v", err)
 	}
 }
 

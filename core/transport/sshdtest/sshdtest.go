@@ -7,6 +7,7 @@ package sshdtest
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -67,6 +68,7 @@ type options struct {
 	principals []string
 	port       int
 	prefix     []string
+	user       string
 }
 
 // Option changes how a Server is made.
@@ -91,8 +93,8 @@ func Authorize(keys ...ssh.PublicKey) Option {
 	return func(o *options) { o.authorized = append(o.authorized, keys...) }
 }
 
-// Inside makes the server listen on this port, started by the command line prefix, as in another network namespace: its
-// addresses need not be this machine's.
+// Inside makes the server listen on this port, started by the command line prefix, as in another
+// network namespace: its addresses need not be this machine's.
 func Inside(port int, prefix ...string) Option {
 	return func(o *options) { o.port, o.prefix = port, prefix }
 }
@@ -134,7 +136,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 	}
 	me, err := user.Current()
 	must(tb, err)
-	s := &Server{Addresses: o.addresses, User: me.Username, Dir: tb.TempDir()}
+	s := &Server{Addresses: o.addresses, User: cmp.Or(o.user, me.Username), Dir: tb.TempDir()}
 	s.writeKeys(tb, &o)
 	for try := range 10 { // somebody else may take the port in between
 		if s.Port = o.port; s.Port == 0 {

@@ -1,0 +1,46 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// factsType is the job type that asks a host for its facts.
+const factsType = "facts"
+
+// gather asks the host for its facts, for a step that reads them. They stay the same to the end of
+// the job, also on another worker. It returns the result of the step where the host gave none, or
+// how the lease ends.
+func (m *machine) gather(sr core.StepResult) (*core.StepResult, *leaseEnd) {
+	j := m.job
+	out, err := j.w.cfg.Plugins.Run(j.ctx, host.Call{
+		Job: j.lease.Job, Step: sr.Name, Attempt: 1, Type: factsType, Params: []byte("{}"), Host: m.host, Check: m.prog.snapshot.Check,
+		Fence: j.lease.Token, Queue: m.queue, Live: j.live, Sink: func(host.Event) {},
+	})
+	why := out.Reason
+	if err != nil {
+		why = err.Error()
+	}
+	switch {
+	case j.ctx.Err() != nil || j.live() != nil:
+		cause := context.Cause(j.ctx)
+		if errors.Is(cause, errCancelled) {
+			end := done(core.Cancelled, sr.Name, core.RunCancelled, fmt.Sprintf("%v while step %s asked for facts", cause, sr.Name))
+			return nil, &end
+		}
+		end := m.setAside("the lease ended while facts were asked for")
+		return nil, &end
+	case out.Unreachable:
+		sr.Outcome, sr.Reason = core.Unreachable, why
+		return &sr, nil
+	case err != nil || out.Failed || out.TimedOut || out.Outputs == nil:
+		sr = fail(sr, core.BadExpression, "host.facts: "+why)
+		return &sr, nil
+	}
+	m.state.Facts, m.env.Host.Facts = out.Outputs, out.Outputs
+	return nil, nil
+}
