@@ -2,17 +2,20 @@ package core
 
 import "slices"
 
-// Handlers is how a host stands with the handlers of its playbook. A handler is armed while nobody knows whether
-// a step that notifies it has changed the host, and pending from then on until it has succeeded, or does not apply.
-// The methods return the new standing and leave the old one as it is. The zero value is no handler to run.
+// Handlers is how a host stands with the handlers of its playbook. A handler is armed while nobody
+// knows whether a step that notifies it has changed the host, and pending from then on until it has
+// succeeded, or does not apply. The methods return the new standing and leave the old one as it is.
+// The zero value is no handler to run.
 type Handlers struct {
-	// From are the earlier runs whose pending handlers are among these: what this run leaves replaces what they left.
+	// From are the earlier runs whose pending handlers are among these: what this run leaves replaces
+	// what they left.
 	From    []string `json:"from,omitempty"`
 	Armed   []string `json:"armed,omitempty"`
 	Pending []string `json:"pending,omitempty"`
 }
 
-// Left returns the handlers that have to run in the playbook's next run if the job ends now, sorted.
+// Left returns the handlers that have to run in the playbook's next run if the job ends now,
+// sorted.
 func (h Handlers) Left() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(h.Armed, h.Pending))))
 }
@@ -44,9 +47,10 @@ func (h Handlers) Notify(names []string) Handlers {
 	return h
 }
 
-// Settle takes in the outcome of a step, or of one item or attempt of it. before tells whether an earlier call of
-// the step had armed its handlers: then that one may have made the change that this one no longer found to make.
-// goesOn tells whether the host's next step runs although this one is not good.
+// Settle takes in the outcome of a step, or of one item or attempt of it. before tells whether an
+// earlier call of the step had armed its handlers: then that one may have made the change that this
+// one no longer found to make. goesOn tells whether the host's next step runs although this one is
+// not good.
 func (h Handlers) Settle(notify []string, o Outcome, before, goesOn bool) Handlers {
 	switch {
 	case o == Changed, before && o.Good(), goesOn && h.IsArmed(notify):

@@ -4,8 +4,8 @@ import "time"
 
 // Host is one managed machine as a run's snapshot holds it: everything a
 // worker needs to reach it and everything expressions may read. It is data of others (a git tree, a
-// queue): it names no file, program or variable of the worker, and carries no secret. A login is the
-// name of a credential (SSH.Credential) that the worker's own settings define.
+// queue): it names no file, program or variable of the worker, and carries no secret. A login is
+// the name of a credential (SSH.Credential) that the worker's own settings define.
 type Host struct {
 	Name      string            `json:"name"`
 	Address   string            `json:"address,omitempty"` // DNS name or IP; Name when empty
@@ -18,6 +18,9 @@ type Host struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Vars      map[string]any    `json:"vars,omitempty"` // JSON values only
 	SSH       SSH               `json:"ssh,omitzero"`
+	Become    HostBecome        `json:"become,omitzero"`
+
+	Facts map[string]any `json:"-"` // what the host said of itself, as the outputs of the job type facts; nil: nobody asked
 }
 
 // SSH is how to reach a host. A zero field means the default of the transport.

@@ -53,17 +53,17 @@ var borders = []struct {
 	{"core/keyring", "keys, and bytes sealed with them; it must not know what they are", []string{"core", "core/securefile"}},
 	{"core/queue/encrypted", "a decorator of any queue, which seals what leaves the process", []string{"core", "core/broadcast", "core/keyring", "core/queue", "core/redisconn", "core/testparts"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
-	{"core/admission", "whether a host's steps may start now; it must not know queues", []string{"core", "playbooks", "windows"}},
-	{"core/calendar", "windows on their way to workers; it must not know runs, nor who edits windows", []string{"core", "core/broadcast", "core/admission", "core/queue", "windows"}},
+	{"core/admission", "whether a host's steps may start now, and windows on their way to workers; it must not know runs, nor who edits windows", []string{"core", "core/broadcast", "core/queue", "playbooks", "windows"}},
 	{"core/schedule", "recurrence; what is launched, and how, is its caller's", []string{"core", "core/ledger", "windows/civil"}},
 	{"core/tracing", "a leaf: how traces are made and sent; it must not know who makes spans", []string{"core"}},
 	{"core/metrics", "what is measured; it must not know who counts", []string{"core"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/broadcast", "core/tracing", "core/api", "core/calendar", "core/catalog", "core/controller", "core/definitions", "core/forecast", "core/admission", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify",
+		"core", "core/broadcast", "core/tracing", "core/api", "core/catalog", "core/controller", "core/definitions", "core/forecast", "core/admission", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify",
 	}},
+	{"core/pages", "what a browser shows; it asks the API and must not know how one answers", []string{"core", "core/api", "core/client"}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/tracing", "core/api"}},
-	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/admission", "core/inventory", "core/secrets", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify/policy"}},
+	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/admission", "core/inventory", "core/secrets", "core/securefile", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify/policy"}},
 	{"core/configs", "versions of files by host; it must not know who fetched them", []string{"core", "core/testparts"}},
 	{"core/secrets", "where values of secrets are, and which logins a node has; it must not know how hosts are reached", []string{"core", "core/securefile", "core/yamlread", "core/testparts"}},
 	{"core/scale", "how many workers there should be, from plain values, and telling it", []string{"core"}},
@@ -74,32 +74,37 @@ var borders = []struct {
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean. Keys it knows by name, its tests by ring", []string{"core", "core/keyring", "core/ledger"}},
 	{"core/retention", "how long runs and outputs are kept; it must not know how", []string{"core", "core/ledger", "core/yamlread", "windows"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/yamlread", "core/testparts"}},
+	{"core/ansible", "Ansible's playbooks as Turnus' playbooks, text to text; it must not know how playbooks run", []string{"core", "core/yamlread", "playbooks"}},
+	{"core/hostkeys", "how host keys come to be trusted; it must not know how hosts are dialled", []string{"core", "core/securefile", "core/transport"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/securefile", "core/testparts", "core/tracing"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/notify/policy", "core/rollout", "core/yamlread", "windows/civil"}},
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/forecast", "core/queue", "core/rollout", "core/admission", "core/inventory", "core/secrets", "playbooks", "windows"}},
-	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/broadcast", "core/tracing", "core/api", "core/calendar", "core/configs", "core/queue", "core/launch", "core/admission", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
-	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/broadcast", "core/tracing", "core/calendar", "core/controller", "core/definitions", "core/admission", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
+	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/broadcast", "core/tracing", "core/api", "core/configs", "core/queue", "core/launch", "core/admission", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
+	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/broadcast", "core/tracing", "core/controller", "core/definitions", "core/admission", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/engine", "what follows in a run: decisions without I/O; its test kit drives a queue", []string{"core", "core/admission", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/broadcast", "core/tracing", "core/engine", "core/forecast", "core/admission", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus/console", "what a command prints passes through it; it must not know what that is", []string{"core"}},
 	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/engine", "core/admission", "core/launch", "core/worker"}},
+	{"cmd/turnus/project", "the files with which a project begins; it must not know how they are read", nil},
 	{"cmd/turnus/settings", "where settings come from; it must not know what they are for", []string{"cmd/turnus/console", "core", "core/securefile", "core/yamlread"}},
 	{"cmd/turnus/node", "assembles a worker node; it must not know where queues are", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "plugins", "playbooks"}},
-	{"cmd/turnus/service", "assembles up and server from settings; it must not know verbs", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/settings", "core", "core/api", "core/backup", "core/catalog", "core/client", "core/controller", "core/definitions", "core/admission", "core/inventory", "core/keyring", "core/launch", "core/ledger", "core/login", "core/metrics", "core/notify", "core/queue", "core/redisconn", "core/retention", "core/scale", "core/schedule", "core/secrets", "core/securefile", "core/server", "core/tracing", "core/worker", "playbooks", "plugins/host", "windows"}},
+	{"cmd/turnus/service", "assembles up and server from settings; it must not know verbs", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/settings", "core", "core/api", "core/backup", "core/catalog", "core/client", "core/controller", "core/definitions", "core/admission", "core/inventory", "core/keyring", "core/launch", "core/ledger", "core/login", "core/metrics", "core/notify", "core/pages", "core/queue", "core/redisconn", "core/retention", "core/scale", "core/schedule", "core/secrets", "core/securefile", "core/server", "core/tracing", "core/worker", "playbooks", "plugins/host", "windows"}},
 	{"cmd/turnus/service/systemd", "a leaf: telling systemd how the process does", []string{"core"}},
-	{"cmd/turnus/localrun", "drives runs in this process; it must not know how a service keeps runs, only opens its queue", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "core/api", "core/calendar", "core/client", "core/controller", "core/engine", "core/forecast", "core/admission", "core/inventory", "core/launch", "core/ledger", "core/queue", "core/secrets", "core/securefile", "core/worker", "core/yamlread", "playbooks", "plugins/host", "windows"}},
+	{"cmd/turnus/localrun", "drives runs in this process; it must not know how a service keeps runs, only opens its queue", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "core/api", "core/client", "core/controller", "core/definitions", "core/engine", "core/forecast", "core/admission", "core/inventory", "core/launch", "core/ledger", "core/queue", "core/secrets", "core/securefile", "core/worker", "core/yamlread", "playbooks", "plugins/host", "windows"}},
 	{"cmd/turnus/planview", "shows what a run would do; it must not know flags", []string{"cmd/turnus/console", "core", "core/forecast", "core/admission", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
 	{"cmd/turnus/bench", "measures rooms and assemblies; it must not know other verbs", []string{"cmd/turnus/console", "cmd/turnus/localrun", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "plugins", "playbooks", "windows"}},
+	{"cmd/turnus/bench/schedulebench", "measures schedules on any ledger; it must not know flags or printing", []string{"core/ledger", "core/schedule"}},
+	{"cmd/turnus/lab", "simulated hosts that stay up; it must not know other verbs", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "core/securefile", "core/transport/fleet", "core/yamlread"}},
 	{"cmd/turnus/bench/queuebench", "measures any queue; it must not know flags or printing", []string{"core", "core/queue"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"core", "core/broadcast", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"cmd/turnus/bench/schedulebench", "core", "core/broadcast", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/certs", "core/testparts/oidclab", "core/testparts/vaultlab", "core/engine/enginetest"}
+var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/testparts/systemdlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/trustlab", "core/engine/enginetest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
-var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http"}
+var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http", "service", "user", "group", "line", "block", "authorizedkey", "cron", "sysctl", "hostname", "assert", "mount", "copytree", "unarchive", "git"}
 
 type listed struct {
 	ImportPath                         string
@@ -264,8 +269,8 @@ var (
 	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```")
 )
 
-// unknownTests returns the tests and benchmarks that a page names, outside of code blocks, and that no test's name contains, as `go test -run`
-// takes them.
+// unknownTests returns the tests and benchmarks that a page names, outside of code blocks, and that
+// no test's name contains, as `go test -run` takes them.
 func unknownTests(page string, tests []string) (unknown []string) {
 	for _, found := range namedTest.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
 		name, kind := cmp.Or(found[1], found[0]), "func " // of a benchmark without its command
@@ -301,5 +306,50 @@ func TestTestsThatTheDocsNameExist(t *testing.T) {
 	}
 	if got := unknownTests("run TestOldName, TestTestsThat and -bench 'OldName/a' or -bench Cycle", tests); !slices.Equal(got, []string{"TestOldName", "OldName"}) {
 		t.Errorf("unknown %v", got)
+	}
+}
+
+var invariantRow = regexp.MustCompile(`(?m)^\| (\d+)\. [^|]+ \|([^|]+)\|([^|]+)\|$`)
+
+// incomplete returns the invariants, by number, that name no test or no negative control, or a test
+// that does not exist.
+func incomplete(page string, tests []string) (bad []string) {
+	exists := func(names string) bool {
+		for _, name := range namedTest.FindAllString(names, -1) {
+			if strings.HasPrefix(name, "Test") && !slices.Contains(tests, "func "+name) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, row := range invariantRow.FindAllStringSubmatch(page, -1) {
+		control := strings.Contains(row[3], "in it") || strings.Contains(row[3], "`Test")
+		if !strings.Contains(row[2], "`Test") || !control || !exists(row[2]) || !exists(row[3]) {
+			bad = append(bad, row[1])
+		}
+	}
+	return bad
+}
+
+func TestEachInvariantNamesItsTestAndItsControl(t *testing.T) {
+	var tests []string
+	goFiles(t, func(path string, src []byte) {
+		if strings.HasSuffix(path, "_test.go") {
+			tests = append(tests, declaredTest.FindAllString(string(src), -1)...)
+		}
+	})
+	text, err := os.ReadFile(filepath.Join(root(t), "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(invariantRow.FindAllString(string(text), -1)); n != 14 {
+		t.Errorf("%d invariants are listed, expected 14", n)
+	}
+	if bad := incomplete(string(text), tests); len(bad) > 0 {
+		t.Errorf("invariants without an existing test and negative control: %v", bad)
+	}
+	forged := "| 1. a | `TestNoTest` | in it |\n| 2. a | `TestNoTestSleeps` | none |\n| 3. a | - | in it |\n| 4. a | `TestNoTestSleeps` | in it |\n"
+	if bad := incomplete(forged, tests); !slices.Equal(bad, []string{"1", "2", "3"}) {
+		t.Errorf("negative control: %v", bad)
 	}
 }

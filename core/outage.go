@@ -10,20 +10,22 @@ import (
 // outageEvery is how often an outage that goes on is reported.
 const outageEvery = time.Minute
 
-// NoAnswer tells whether an error means that something does not answer, rather than that it refuses.
+// NoAnswer tells whether an error means that something does not answer, rather than that it
+// refuses.
 func NoAnswer(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Outage says when to report that something does not answer: when that begins, once a minute while it lasts, and
-// when it is over. The zero value is that it answers. It is safe for concurrent use.
+// Outage says when to report that something does not answer: when that begins, once a minute while
+// it lasts, and when it is over. The zero value is that it answers. It is safe for concurrent use.
 type Outage struct {
 	mu          sync.Mutex
 	since, said time.Time
 	failed      int
 }
 
-// Failed notes a call without an answer. It returns whether to report it now, and for how long there has been none: 0 is the first.
+// Failed notes a call without an answer. It returns whether to report it now, and for how long
+// there has been none: 0 is the first.
 func (o *Outage) Failed() (report bool, lasts time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,7 +40,8 @@ func (o *Outage) Failed() (report bool, lasts time.Duration) {
 	return report, now.Sub(o.since)
 }
 
-// Over notes an answer. It returns how long there was none, and how many calls failed: 0 if none had.
+// Over notes an answer. It returns how long there was none, and how many calls failed: 0 if none
+// had.
 func (o *Outage) Over() (lasted time.Duration, failed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

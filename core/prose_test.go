@@ -104,7 +104,8 @@ func isReason(e ast.Expr) bool {
 	return false
 }
 
-// isText tells whether an expression is a fixed text; "" is none, and another reason may differ from one.
+// isText tells whether an expression is a fixed text; "" is none, and another reason may differ
+// from one.
 func isText(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)
 	if ok {

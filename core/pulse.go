@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Pulse tells whether a loop still turns. The zero value is that of a loop that has not begun. It is safe for concurrent use.
+// Pulse tells whether a loop still turns. The zero value is that of a loop that has not begun. It
+// is safe for concurrent use.
 type Pulse struct {
 	at atomic.Pointer[time.Time] // with the monotonic clock, which nobody sets; nil before the loop and after it
 }
@@ -22,7 +23,8 @@ func (p *Pulse) End() { p.at.Store(nil) }
 // Beats tells whether the loop has begun, and is not over.
 func (p *Pulse) Beats() bool { return p.at.Load() != nil }
 
-// Stuck is for how long the loop has not come round, where that is longer than the limit: only a new process helps then. It is 0 else.
+// Stuck is for how long the loop has not come round, where that is longer than the limit: only a
+// new process helps then. It is 0 else.
 func (p *Pulse) Stuck(limit time.Duration) time.Duration {
 	at := p.at.Load()
 	if at == nil {

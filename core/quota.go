@@ -21,7 +21,7 @@ var (
 		"approvals that count", "a window set", 100,
 		"revoke the set and approve it again, or write lasting approvals into the project",
 	}
-	QuotaRuns      = Quota{"unfinished runs", "a tenant", 10_000, "wait until some have finished, or cancel some with turnus cancel"}
+	QuotaRuns      = Quota{"unfinished runs", "a tenant", 10_000, "wait until some have finished, or cancel some with turnus runs cancel"}
 	QuotaVars      = Quota{"bytes of vars", "a run", 256 << 10, "put large values into files of the project"}
 	QuotaSchedules = Quota{"schedules made at the server", "a tenant", 500, "remove some with turnus schedules rm, or write them into playbooks"}
 	QuotaTests     = Quota{"tests of channels that wait", "a tenant", 20, "mend the channel, or wait until they are sent or given up"}

@@ -2,11 +2,12 @@ package core
 
 import "strings"
 
-// ReasonCode names why something happened, for programs: decisions branch on it, never on the text. "" is a reason
-// that has no code, as that of a person, or one that was recorded before there were codes.
+// ReasonCode names why something happened, for programs: decisions branch on it, never on the text.
+// "" is a reason that has no code, as that of a person, or one that was recorded before there were
+// codes.
 type ReasonCode string
 
-// The codes of reasons. docs/api.md lists them ("Reasons").
+// The codes of reasons. docs/api-reasons.md lists them.
 const (
 	NeedsReapproval  ReasonCode = "needs_reapproval"  // a host: no window is left to it, or its approval has ended
 	WorkerLost       ReasonCode = "worker_lost"       // a host: its worker went silent while it held the host
@@ -22,6 +23,42 @@ const (
 	Refused          ReasonCode = "refused"           // a fire: its run is not valid
 	NotLaunched      ReasonCode = "not_launched"      // a fire: its launch failed until it was too late
 	Overlap          ReasonCode = "overlap"           // a fire or run: another fire of its schedule takes its place
+
+	// Of a host that waits.
+	AwaitsApproval ReasonCode = "approval"      // its run, or its wave, waits for a person
+	NotQueued      ReasonCode = "queue"         // its run is not in the queue
+	QueueAway      ReasonCode = "queue_away"    // the queue does not answer
+	Elsewhere      ReasonCode = "elsewhere"     // another process on this machine runs it
+	RunPaused      ReasonCode = "paused"        // its run is paused
+	RunOver        ReasonCode = "run_over"      // its run has stopped or was cancelled: it ends next
+	WaveClosed     ReasonCode = "wave"          // its wave is not released
+	NotDue         ReasonCode = "not_due"       // its start is later
+	WindowClosed   ReasonCode = "window"        // its maintenance window is closed
+	LockHeld       ReasonCode = "lock"          // another job has its host, its group's place or its HA group
+	RunFull        ReasonCode = "max_in_flight" // its run has max_in_flight jobs under way
+	NoWorker       ReasonCode = "worker"        // no worker of its pool reports
+	NoSlot         ReasonCode = "slots"         // it is due and waits for a worker's slot
+	NextAttempt    ReasonCode = "retry"         // its next attempt is later
+	AtBarrier      ReasonCode = "barrier"       // other hosts have not reached the barrier
+	AwaitsSignal   ReasonCode = "signal"        // its job type suspended it until an event
+	ByJobType      ReasonCode = "job_type"      // its job type suspended it until a time
+
+	// Of a step, and of the host whose outcome it decides.
+	NotSelected    ReasonCode = "not_selected"    // its tags are not selected
+	WhenFalse      ReasonCode = "when"            // its condition does not hold
+	NoCheckMode    ReasonCode = "no_check_mode"   // its job type has no check mode
+	NothingToDo    ReasonCode = "nothing_to_do"   // its job type found nothing to do
+	NoItems        ReasonCode = "no_items"        // its foreach has no items
+	WouldRun       ReasonCode = "would_run"       // a handler in check mode
+	BadExpression  ReasonCode = "expression"      // an expression of it cannot be evaluated
+	NoJobType      ReasonCode = "no_job_type"     // its worker has no such job type
+	ParamsRefused  ReasonCode = "params"          // its job type refuses its params
+	TimedOut       ReasonCode = "timeout"         // it took longer than its timeout
+	PluginDied     ReasonCode = "plugin_died"     // the process of its plugin ended during the call
+	Unavailable    ReasonCode = "unavailable"     // its plugin or its secrets could not be had
+	RunCancelled   ReasonCode = "run_cancelled"   // its run was cancelled while it was under way
+	LeaseLost      ReasonCode = "lease_lost"      // its worker lost its right to the host
+	EffectsUnknown ReasonCode = "effects_unknown" // it was cut short, and its effects on the host are unknown
 )
 
 // ReasonCodes lists all codes.
@@ -29,11 +66,16 @@ func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		NeedsReapproval, WorkerLost, QueueLost, QueueOlder, BarrierClosed, ThresholdReached, HostLost, WaveFailed, WaveRefused,
 		Missed, TooLate, Refused, NotLaunched, Overlap,
+		AwaitsApproval, NotQueued, QueueAway, Elsewhere, RunPaused, RunOver, WaveClosed, NotDue, WindowClosed, LockHeld, RunFull,
+		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsSignal, ByJobType,
+		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WouldRun, BadExpression, NoJobType, ParamsRefused, TimedOut,
+		PluginDied, Unavailable, RunCancelled, LeaseLost, EffectsUnknown,
 	}
 }
 
-// Reason is why something happened: a text for people, and a code where there is one. Its bytes are what queue and
-// ledger store: the text, and behind codeMark the code. A stored text without a mark is a reason without a code.
+// Reason is why something happened: a text for people, and a code where there is one. Its bytes are
+// what queue and ledger store: the text, and behind codeMark the code. A stored text without a mark
+// is a reason without a code.
 type Reason string
 
 // codeMark is a control character, which no text has: Because takes it out.
@@ -54,7 +96,8 @@ func (r Reason) Text() string {
 	return text
 }
 
-// Why is Text without the code, where that begins with it: what needs_reapproval, for one, says behind its colon.
+// Why is Text without the code, where that begins with it: what needs_reapproval, for one, says
+// behind its colon.
 func (r Reason) Why() string { return strings.TrimPrefix(r.Text(), string(r.Code())+": ") }
 
 // Code is what decisions branch on.

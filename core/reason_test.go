@@ -44,15 +44,15 @@ func TestWhyIsTheTextWithoutItsCode(t *testing.T) {
 	}
 }
 
-// The codes are public: the guide of the API lists each.
+// The codes are public: docs/api-reasons.md lists each.
 func TestReasonCodesAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/api.md")
+	doc, err := os.ReadFile("../docs/api-reasons.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, code := range core.ReasonCodes() {
 		if !strings.Contains(string(doc), "| `"+string(code)+"` |") {
-			t.Errorf("docs/api.md does not list the reason code %s", code)
+			t.Errorf("docs/api-reasons.md does not list the reason code %s", code)
 		}
 	}
 }

@@ -25,20 +25,22 @@ type Result struct {
 // StepResult is what one step did on one host. Text is cut to a bound by the
 // worker, with Truncated set; binary bytes are escaped so that it is valid UTF-8.
 type StepResult struct {
-	Name      string         `json:"name"`
-	Uses      string         `json:"uses"`
-	Handler   bool           `json:"handler,omitempty"` // it is one of the playbook's handlers
-	Outcome   Outcome        `json:"outcome"`
-	Reason    string         `json:"reason,omitempty"`
-	Attempts  int            `json:"attempts,omitempty"`
-	ExitCode  *int           `json:"exit_code,omitempty"`
-	Stdout    string         `json:"stdout,omitempty"`
-	Stderr    string         `json:"stderr,omitempty"`
-	Diff      string         `json:"diff,omitempty"`
-	Outputs   map[string]any `json:"outputs,omitempty"`
-	Truncated bool           `json:"truncated,omitempty"`
-	Took      time.Duration  `json:"took_ns"`
-	Window    *Window        `json:"window,omitempty"` // that its last attempt was started in, of a step that waits for one
+	Name    string  `json:"name"`
+	Uses    string  `json:"uses"`
+	Handler bool    `json:"handler,omitempty"` // it is one of the playbook's handlers
+	Outcome Outcome `json:"outcome"`
+	Reason  string  `json:"reason,omitempty"`
+	// ReasonCode is the code of Reason, where it has one.
+	ReasonCode ReasonCode     `json:"reason_code,omitempty"`
+	Attempts   int            `json:"attempts,omitempty"`
+	ExitCode   *int           `json:"exit_code,omitempty"`
+	Stdout     string         `json:"stdout,omitempty"`
+	Stderr     string         `json:"stderr,omitempty"`
+	Diff       string         `json:"diff,omitempty"`
+	Outputs    map[string]any `json:"outputs,omitempty"`
+	Truncated  bool           `json:"truncated,omitempty"`
+	Took       time.Duration  `json:"took_ns"`
+	Window     *Window        `json:"window,omitempty"` // that its last attempt was started in, of a step that waits for one
 }
 
 // Window is the evidence that a step was started when it might be.

@@ -14,15 +14,17 @@ const WebhookHeader = "X-Turnus-Signature-256"
 
 const webhookScheme = "sha256="
 
-// SignWebhook is the signature of a body: the HMAC-SHA-256 under the secret in hex, behind "sha256=". A receiver compares it in constant time.
+// SignWebhook is the signature of a body: the HMAC-SHA-256 under the secret in hex, behind
+// "sha256=". A receiver compares it in constant time.
 func SignWebhook(secret, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(body)
 	return webhookScheme + hex.EncodeToString(mac.Sum(nil))
 }
 
-// WebhookSigned tells, in constant time, whether a signature is that of a body. One that is none is refused before anything is read, and an empty
-// secret signs nothing. Errors are those of reading the body.
+// WebhookSigned tells, in constant time, whether a signature is that of a body. One that is none is
+// refused before anything is read, and an empty secret signs nothing. Errors are those of reading
+// the body.
 func WebhookSigned(signature string, secret []byte, body io.Reader) (bool, error) {
 	text, ok := strings.CutPrefix(signature, webhookScheme)
 	given, err := hex.DecodeString(text)

@@ -3,7 +3,11 @@
 // host may carry its work over to a later window. Launch asks it for each host's earliest
 // start, a worker before each disruptive step, a forecast for both.
 //
-// It must not know queues, workers, or where definitions are kept.
+// It also owns the current windows on their way to the workers: one document on the queue's board
+// for each launcher. turnus run and the service publish it by a Publisher, which also has suspended
+// host tasks ask again; workers read it by a CalendarReader.
+//
+// It must not know which runs there are, who may edit windows, or where definitions are kept.
 package admission
 
 import (
@@ -15,7 +19,8 @@ import (
 
 // The words of a playbook's or a step's window: key that are no name of a window set.
 const (
-	Service = "service"          // the host's own set, Host.WindowSet
+	Service = "service"          // the host's own set, Host.WindowSet; a host without one is closed
+	Own     = "own"              // the host's own set; a host without one is open
 	None    = playbooks.NoWindow // at any time
 )
 

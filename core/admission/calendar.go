@@ -51,7 +51,8 @@ func NewCalendar(docs []windows.Document) (*Calendar, error) {
 	return b, nil
 }
 
-// FromDefinitions makes a book of definitions that the caller no longer changes. It has no Documents.
+// FromDefinitions makes a book of definitions that the caller no longer changes. It has no
+// Documents.
 func FromDefinitions(defs *windows.Definitions) *Calendar {
 	b := &Calendar{defs: defs, bound: map[string]bool{}, kept: map[key]*windows.Compiled{}}
 	for name := range defs.Sets {

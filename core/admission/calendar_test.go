@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// cal is the window sets of a test, in Berlin: sat opens Saturdays 22:00 to 05:00.
+// calendarOf is the window sets of a test, in Berlin: sat opens Saturdays 22:00 to 05:00.
 func calendarOf(t testing.TB, text string) *Calendar {
 	t.Helper()
 	b, err := NewCalendar([]windows.Document{{File: "w.yaml", Data: []byte(text)}})

@@ -93,6 +93,8 @@ func (s *Steps) Set(i int, h core.Host) (set string, windowed bool) {
 		return "", false
 	case Service:
 		return h.WindowSet, true
+	case Own:
+		return h.WindowSet, h.WindowSet != ""
 	default:
 		return window, true
 	}
@@ -114,7 +116,8 @@ func (s *Steps) Hosts(hosts []core.Host) map[string][]string {
 	return out
 }
 
-// First is the first step at or after i that waits for a window; len of the playbook's steps if none is.
+// First is the first step at or after i that waits for a window; len of the playbook's steps if
+// none is.
 func (s *Steps) First(i int) int {
 	for ; i < len(s.list); i++ {
 		if s.list[i].window != "" {
@@ -134,8 +137,8 @@ func (s *Steps) AtOnce() bool {
 	return true
 }
 
-// Need is the time that must fit when step i begins: that of the steps with a window of its set from i
-// on, and of what runs between them. Zero is not known.
+// Need is the time that must fit when step i begins: that of the steps with a window of its set
+// from i on, and of what runs between them. Zero is not known.
 func (s *Steps) Need(i int, h core.Host) time.Duration {
 	set, windowed := s.Set(i, h)
 	if !windowed {

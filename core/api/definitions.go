@@ -24,10 +24,25 @@ type Playbook struct {
 	Revision    string    `json:"revision,omitempty"`
 	Window      string    `json:"window,omitempty"`
 	Schedule    string    `json:"schedule,omitempty" doc:"its cron expression"`
+	Params      []Param   `json:"params,omitempty" doc:"inputs of a launch"`
 	Steps       []string  `json:"steps"`
 	Handlers    []string  `json:"handlers,omitempty" doc:"names"`
 	Source      string    `json:"source,omitempty" doc:"in the view of one playbook only"`
 	Changed     time.Time `json:"changed,omitzero"`
+}
+
+// Param is one input of a launch of a playbook.
+type Param struct {
+	Name        string   `json:"name"`
+	Type        string   `json:"type" enum:"string,integer,number,boolean,list,secret"`
+	Description string   `json:"description,omitempty"`
+	Required    bool     `json:"required,omitempty" doc:"a launch without a value is refused"`
+	Pattern     string   `json:"pattern,omitempty" doc:"regular expression (RE2) that the whole text matches"`
+	Choices     []any    `json:"choices,omitempty" doc:"the values that there are"`
+	Min         *float64 `json:"min,omitempty"`
+	Max         *float64 `json:"max,omitempty"`
+	Default     any      `json:"default,omitempty"`
+	Expected    string   `json:"expected" doc:"the values that there are, in words"`
 }
 
 // Definitions is what the server holds of playbooks, inventory and windows.

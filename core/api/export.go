@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// AppendNDJSON writes a row of an export as one line of JSON: an object with each column. Values are string, int64, time.Time
-// (null when zero) and json.RawMessage (null when empty).
+// AppendNDJSON writes a row of an export as one line of JSON: an object with each column. Values
+// are string, int64, time.Time (null when zero) and json.RawMessage (null when empty).
 func AppendNDJSON(to []byte, columns []string, row []any) ([]byte, error) {
 	to = append(to, '{')
 	for i, v := range row {
@@ -58,7 +58,8 @@ func AppendHeader(to []byte, columns []string) []byte {
 	return append(to, "\r\n"...)
 }
 
-// AppendCSV writes a row as RFC 4180 has it. A zero time, and no JSON, is nothing between two commas.
+// AppendCSV writes a row as RFC 4180 has it. A zero time, and no JSON, is nothing between two
+// commas.
 func AppendCSV(to []byte, row []any) []byte {
 	for i, v := range row {
 		if i > 0 {
@@ -80,8 +81,8 @@ func AppendCSV(to []byte, row []any) []byte {
 	return append(to, "\r\n"...)
 }
 
-// appendCell writes text that no spreadsheet takes for a formula: a ' goes before what one would, and before a ' itself where that
-// could be such a one.
+// appendCell writes text that no spreadsheet takes for a formula: a ' goes before what one would,
+// and before a ' itself where that could be such a one.
 func appendCell(to []byte, s string) []byte {
 	if s != "" && strings.ContainsRune("=+-@\t\r\n'", rune(s[0])) {
 		s = "'" + s

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
 
 // Forecast is an estimate of how a run goes on, made of how long its steps took in earlier runs.
 type Forecast struct {
@@ -47,8 +51,8 @@ type LearnedStep struct {
 
 // Block is one thing that keeps a host from starting.
 type Block struct {
-	Cause string `json:"cause" enum:"approval,queue,paused,wave,window,lock,max_in_flight,worker,slots"`
-	Text  string `json:"text"`
+	Cause core.ReasonCode `json:"cause" enum:"approval,queue,paused,wave,window,lock,max_in_flight,worker,slots"`
+	Text  string          `json:"text"`
 }
 
 // HostWindow is the window set that a host's disruptive steps wait for.

@@ -2,8 +2,9 @@ package api
 
 import "time"
 
-// PendingHandler is a handler that has to run on a host: a step that notifies it changed the host, or may have, and
-// the handler has not succeeded since. The playbook's next run on the host runs it.
+// PendingHandler is a handler that has to run on a host: a step that notifies it changed the host,
+// or may have, and the handler has not succeeded since. The playbook's next run on the host runs
+// it.
 type PendingHandler struct {
 	Tenant   string    `json:"tenant,omitempty" doc:"of the run"`
 	Playbook string    `json:"playbook"`

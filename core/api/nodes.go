@@ -3,9 +3,9 @@ package api
 import "time"
 
 // Names of the documents on the queue's board by which servers and workers speak. A worker posts
-// Worker as JSON under WorkerDocument every WorkerEvery, kept for WorkerKeep; a server posts Order as
-// JSON under OrderDocument, kept for OrderKeep, which the worker reads at the same pace. No order is
-// the zero Order.
+// Worker as JSON under WorkerDocument every WorkerEvery, kept for WorkerKeep; a server posts Order
+// as JSON under OrderDocument, kept for OrderKeep, which the worker reads at the same pace. No
+// order is the zero Order.
 const (
 	WorkerPrefix = "worker/"
 	OrderPrefix  = "order/"

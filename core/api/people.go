@@ -17,34 +17,46 @@ type Entry struct {
 	After  json.RawMessage `json:"after,omitempty"`
 }
 
+// Permission is a right that no role includes.
+type Permission string
+
+// The permissions.
+const (
+	PermitExec    Permission = "exec"                 // run commands without a playbook
+	PermitOutside Permission = "exec-outside-windows" // and outside of the windows of their hosts
+)
+
 // Token is what is known of a token; the secret itself is told once, when it is made.
 type Token struct {
-	ID       string    `json:"id"`
-	Name     string    `json:"name"`
-	Tenant   string    `json:"tenant" doc:"* is all tenants"`
-	Role     string    `json:"role" enum:"worker,viewer,operator,approver,admin"`
-	Created  time.Time `json:"created"`
-	Expires  time.Time `json:"expires,omitzero"`
-	Revoked  time.Time `json:"revoked,omitzero"`
-	LastUsed time.Time `json:"last_used,omitzero"`
-	Secret   string    `json:"secret,omitempty"`
+	ID          string       `json:"id"`
+	Name        string       `json:"name"`
+	Tenant      string       `json:"tenant" doc:"* is all tenants"`
+	Role        string       `json:"role" enum:"worker,viewer,operator,approver,admin"`
+	Permissions []Permission `json:"permissions,omitempty" doc:"beyond those of the role"`
+	Created     time.Time    `json:"created"`
+	Expires     time.Time    `json:"expires,omitzero"`
+	Revoked     time.Time    `json:"revoked,omitzero"`
+	LastUsed    time.Time    `json:"last_used,omitzero"`
+	Secret      string       `json:"secret,omitempty"`
 }
 
 // NewToken asks for a token.
 type NewToken struct {
-	Name    string `json:"name" minLength:"1" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._@+ -]*$" doc:"of the person or pipeline that will have it"`
-	Tenant  string `json:"tenant" doc:"* is all tenants" minLength:"1" maxLength:"128"`
-	Role    string `json:"role" enum:"worker,viewer,operator,approver,admin"`
-	Expires string `json:"expires,omitempty" doc:"a duration as 90d" maxLength:"20"`
+	Name        string       `json:"name" minLength:"1" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._@+ -]*$" doc:"of the person or pipeline that will have it"`
+	Tenant      string       `json:"tenant" doc:"* is all tenants" minLength:"1" maxLength:"128"`
+	Role        string       `json:"role" enum:"worker,viewer,operator,approver,admin"`
+	Permissions []Permission `json:"permissions,omitempty" maxItems:"2" enum:"exec,exec-outside-windows" doc:"no role includes them; for operators and admins; a tenant's admin gives only those that the token at hand has"`
+	Expires     string       `json:"expires,omitempty" doc:"a duration as 90d" maxLength:"20"`
 }
 
 // Whoami is who a token makes its bearer.
 type Whoami struct {
-	Name    string    `json:"name" doc:"as it stands in the audit log"`
-	Token   string    `json:"token" doc:"id"`
-	Tenant  string    `json:"tenant" doc:"* is all tenants"`
-	Roles   []string  `json:"roles"`
-	Expires time.Time `json:"expires,omitzero"`
+	Name        string       `json:"name" doc:"as it stands in the audit log"`
+	Token       string       `json:"token" doc:"id"`
+	Tenant      string       `json:"tenant" doc:"* is all tenants"`
+	Roles       []string     `json:"roles"`
+	Permissions []Permission `json:"permissions,omitempty" doc:"beyond those of the roles"`
+	Expires     time.Time    `json:"expires,omitzero"`
 }
 
 // LoginInfo is what a program needs that logs somebody in by OpenID Connect.
@@ -54,7 +66,8 @@ type LoginInfo struct {
 	Scopes   []string `json:"scopes"`
 }
 
-// Login is an ID token of the provider, just made, and the salt of its nonce, which is for one server.
+// Login is an ID token of the provider, just made, and the salt of its nonce, which is for one
+// server.
 type Login struct {
 	IDToken string `json:"id_token"`
 	Salt    string `json:"salt"`

@@ -43,6 +43,11 @@ type Run struct {
 	Outcomes    map[core.Outcome]int `json:"outcomes"`
 	// MayHaveBegun counts from the first host on, those with an outcome included.
 	MayHaveBegun int `json:"may_have_begun,omitempty" doc:"of a run that is not over: the queue was lost while the first so many hosts may have been under way; list-jobs with state=uncertain names those of which nobody knows what they saw"`
+	// Weight and MaxInFlight are not in lists.
+	Weight      int `json:"weight,omitempty" doc:"its share of the workers beside other runs of its tenant; of a run that is not over, in the view of one run and in the answer to a change"`
+	MaxInFlight int `json:"max_in_flight,omitempty" doc:"hosts at once, as weight; without it there is no limit"`
+	// Command is not in lists.
+	Command string `json:"command,omitempty" doc:"of a run that POST /v1/exec made: the command line; in the view of one run"`
 	// Handlers is not in lists.
 	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
 	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
@@ -71,6 +76,9 @@ type Live struct {
 	Released  int `json:"released" doc:"hosts of the waves released so far"`
 	Wave      int `json:"wave" doc:"from 1"`
 	Waves     int `json:"waves"`
+	// StopAfter and StopUnreachable are the failure thresholds.
+	StopAfter       int `json:"stop_after,omitempty" doc:"failed hosts at which the run stops; without it, none"`
+	StopUnreachable int `json:"stop_unreachable,omitempty" doc:"unreachable hosts at which the run stops; without it, none"`
 }
 
 // WaveWait is a wave that waits for a person.
@@ -87,6 +95,21 @@ type NewRun struct {
 	Paused       bool `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
 	FourEyes     bool `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
 	SkipNoWindow bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+}
+
+// NewExec asks for a run of one command on hosts of the server's inventory.
+type NewExec struct {
+	Command        string   `json:"command" minLength:"1" maxLength:"32768" doc:"the command line that /bin/sh of each host gets as it stands"`
+	Limit          []string `json:"limit" minItems:"1" maxItems:"1000" doc:"hosts, groups and patterns, as --limit has them; all is every host"`
+	Timeout        string   `json:"timeout,omitempty" maxLength:"20" doc:"ends the command on a host after this time, as 30s"`
+	Needs          string   `json:"needs,omitempty" maxLength:"20" doc:"time that must be left in the window of a host, as 5m: needed where a host has a window set"`
+	StopAfter      string   `json:"stop_after,omitempty" maxLength:"20" doc:"the failure threshold, as 5 or 10%"`
+	Disruptive     bool     `json:"disruptive,omitempty" doc:"never on two hosts of an HA group at once"`
+	MaxInFlight    int      `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at once; 0 is no limit"`
+	SkipNoWindow   bool     `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	OutsideWindows bool     `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
+	Reason         string   `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
+	Check          bool     `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
 }
 
 // MaxNewRuns is how many runs one request may ask for.
@@ -129,6 +152,7 @@ type Mistake struct {
 type LaunchOptions struct {
 	Limit       []string       `json:"limit,omitempty" doc:"hosts, groups and patterns, as --limit has them" maxItems:"1000"`
 	Vars        map[string]any `json:"vars,omitempty" doc:"go over the playbook's vars"`
+	Params      map[string]any `json:"params,omitempty" doc:"values of the playbook's params, see get-playbook; the value of a secret is its name"`
 	Tags        []string       `json:"tags,omitempty" maxItems:"100"`
 	SkipTags    []string       `json:"skip_tags,omitempty" maxItems:"100"`
 	Check       bool           `json:"check,omitempty" doc:"change nothing: say what would change"`
@@ -201,12 +225,13 @@ type Job struct {
 
 // Explanation says why a job is where it is.
 type Explanation struct {
-	Run    string     `json:"run"`
-	Index  int        `json:"index"`
-	Host   string     `json:"host"`
-	State  core.State `json:"state"`
-	Reason string     `json:"reason"`
-	Until  time.Time  `json:"until,omitzero"`
+	Run        string          `json:"run"`
+	Index      int             `json:"index"`
+	Host       string          `json:"host"`
+	State      core.State      `json:"state"`
+	Reason     string          `json:"reason"`
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"the code of the reason, where it has one; a job that waits has one"`
+	Until      time.Time       `json:"until,omitzero"`
 	// Of a job that has not started.
 	Blocks []Block       `json:"blocks,omitempty" doc:"all that keeps it from starting now"`
 	Window *HostWindow   `json:"window,omitempty"`

@@ -209,8 +209,8 @@ func TestBackupRestores(t *testing.T) {
 	}
 }
 
-// Whatever byte of a backup is another one, or whatever file is gone, nothing of it is restored. The negative control is
-// TestBackupRestores.
+// Whatever byte of a backup is another one, or whatever file is gone, nothing of it is restored.
+// The negative control is TestBackupRestores.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, sqliteURL(t))
@@ -315,8 +315,8 @@ func TestLastBackupIsKnown(t *testing.T) {
 	}
 }
 
-// Who may write to the ledger can write a whole audit log of their own, with hashes that fit. The last hash that a backup keeps tells.
-// The control: without that hash the log is right.
+// Who may write to the ledger can write a whole audit log of their own, with hashes that fit. The
+// last hash that a backup keeps tells. The control: without that hash the log is right.
 func TestABackupShowsThatTheAuditLogWasRewritten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, sqliteURL(t))

@@ -14,7 +14,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// BenchmarkBackup copies and restores TURNUS_BENCH_JOBS jobs with details, in runs of 3000, once each.
+// BenchmarkBackup copies and restores TURNUS_BENCH_JOBS jobs with details, in runs of 3000, once
+// each.
 func BenchmarkBackup(b *testing.B) {
 	jobs := 30_000
 	if n, err := strconv.Atoi(os.Getenv("TURNUS_BENCH_JOBS")); err == nil && n > 0 {

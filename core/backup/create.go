@@ -19,7 +19,8 @@ type Options struct {
 	Objects *blob.Bucket // of large outputs; nil leaves them out
 	Where   string       // a folder, s3://BUCKET, or FILE.zip
 	Program string       // version of this program
-	// ReadData reads the objects of earlier backups, too, and copies again those whose bytes are not what they were; else sizes are compared.
+	// ReadData reads the objects of earlier backups, too, and copies again those whose bytes are not
+	// what they were; else sizes are compared.
 	ReadData bool
 	// Reported, which may be nil, is told what is begun.
 	Reported func(what string)
@@ -31,8 +32,10 @@ func (o *Options) report(format string, args ...any) {
 	}
 }
 
-// Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an earlier backup of the same place has are
-// not copied again, unless they are damaged there. After an error, or killed, there is no backup; what was copied is used by the next one. Memory is bounded by the largest row.
+// Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an
+// earlier backup of the same place has are not copied again, unless they are damaged there. After
+// an error, or killed, there is no backup; what was copied is used by the next one. Memory is
+// bounded by the largest row.
 func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	p, err := openPlace(ctx, o.Where, true)
 	if err != nil {
@@ -73,7 +76,8 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	return m, writeManifest(ctx, p, m)
 }
 
-// newID names a backup for its moment, to the microsecond, so that names sort as backups were made, and no two are alike.
+// newID names a backup for its moment, to the microsecond, so that names sort as backups were made,
+// and no two are alike.
 func newID(at time.Time) string {
 	return at.Format("20060102-150405-") + fmt.Sprintf("%05x", at.Nanosecond()/1000) + random(1)[:1]
 }

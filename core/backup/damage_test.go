@@ -20,8 +20,9 @@ func objectsIn(tb testing.TB, dir string) []string {
 	return paths
 }
 
-// An object that an earlier backup left damaged serves no later one: it is copied again, and the earlier backup is whole again. Where
-// the outputs have it no more it is missed, as any that is gone. The negative control: the damage is one, and only that is copied.
+// An object that an earlier backup left damaged serves no later one: it is copied again, and the
+// earlier backup is whole again. Where the outputs have it no more it is missed, as any that is
+// gone. The negative control: the damage is one, and only that is copied.
 func TestDamagedObjectIsCopiedAnew(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(string, []byte) error{

@@ -35,9 +35,10 @@ func openRing(tb testing.TB, file string) *keyring.Ring {
 	return r
 }
 
-// A backup of an encrypted ledger is made, verified and restored without the ring, names all keys that it takes, holds nothing legible, and
-// is read with the ring only: without it, or with another, the ledger that was filled is refused. The negative control is a ledger that
-// is not encrypted: its backup names no key, and an output is legible in it.
+// A backup of an encrypted ledger is made, verified and restored without the ring, names all keys
+// that it takes, holds nothing legible, and is read with the ring only: without it, or with
+// another, the ledger that was filled is refused. The negative control is a ledger that is not
+// encrypted: its backup names no key, and an output is legible in it.
 func TestEncryptedBackupIsReadWithItsRingOnly(t *testing.T) {
 	t.Parallel()
 	r, file, first := ring(t)

@@ -53,7 +53,8 @@ func child(dir string) {
 	fmt.Println("over", err)
 }
 
-// killAt runs the child and kills it when it is at its nth piece of work; over tells that it ended before.
+// killAt runs the child and kills it when it is at its nth piece of work; over tells that it ended
+// before.
 func killAt(t *testing.T, dir, do, outputs, url string, n int) (over bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -91,8 +92,8 @@ func killAt(t *testing.T, dir, do, outputs, url string, n int) (over bool) {
 	return over
 }
 
-// A backup that is killed at any place is none, and does not stand in the way of the next; a restore that is killed leaves the
-// ledger as empty as it was.
+// A backup that is killed at any place is none, and does not stand in the way of the next; a
+// restore that is killed leaves the ledger as empty as it was.
 func TestKilledLeavesNothingHalf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -48,9 +48,11 @@ type Outputs struct {
 	Objects int64 `json:"objects"`
 	Size    int64 `json:"size"` // bytes of all
 	New     int64 `json:"new"`  // that were not in the place before
-	// Damaged are objects that the place had from an earlier backup and has again: their bytes were others than then, or could not be read.
+	// Damaged are objects that the place had from an earlier backup and has again: their bytes were
+	// others than then, or could not be read.
 	Damaged int64 `json:"damaged,omitempty"`
-	// Missing are objects that the ledger named and the bucket had not: removed with their run while the backup was made.
+	// Missing are objects that the ledger named and the bucket had not: removed with their run while
+	// the backup was made.
 	Missing int64 `json:"missing"`
 	Sum           // of the list
 }

@@ -53,7 +53,8 @@ func Note(ctx context.Context, l *ledger.Ledger, who string, m *Manifest, took t
 	return fmt.Errorf("note backup %s: others are noted all the time: %w", m.ID, core.ErrConflict)
 }
 
-// ReadLast is what a ledger knows of its last backup: for metrics, and whoever asks. None is core.ErrNotFound.
+// ReadLast is what a ledger knows of its last backup: for metrics, and whoever asks. None is
+// core.ErrNotFound.
 func ReadLast(ctx context.Context, l *ledger.Ledger) (Last, error) {
 	var last Last
 	doc, err := l.Document(ctx, ledger.AllTenants(), kindBackup, "", nameLast)

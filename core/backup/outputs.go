@@ -92,7 +92,8 @@ func (s *spool) add(row []any) (err error) {
 	return err
 }
 
-// rows reads back what was added: a function that gives one row after the other, which is used again, and then io.EOF.
+// rows reads back what was added: a function that gives one row after the other, which is used
+// again, and then io.EOF.
 func (s *spool) rows() (func() ([]any, error), error) {
 	if err := s.w.Flush(); err != nil {
 		return nil, err
@@ -166,7 +167,8 @@ type earlier struct {
 	head object
 }
 
-// openEarlier opens the newest list of a place. One that cannot be read is no reason not to make a backup.
+// openEarlier opens the newest list of a place. One that cannot be read is no reason not to make a
+// backup.
 func openEarlier(ctx context.Context, p place) *earlier {
 	e := &earlier{}
 	ids, err := whole(ctx, p)
@@ -291,7 +293,8 @@ func copyBatch(ctx context.Context, p place, o *Options, had *earlier, batch []o
 	return err
 }
 
-// intact compares an object of a place with what the list says of it: its size, and where it is read its bytes. None is core.ErrNotFound.
+// intact compares an object of a place with what the list says of it: its size, and where it is
+// read its bytes. None is core.ErrNotFound.
 func intact(ctx context.Context, p place, o *object, read bool) error {
 	n, err := p.size(ctx, objectsFolder+o.key)
 	if err != nil {
@@ -332,7 +335,8 @@ func writeList(ctx context.Context, p place, id string, list *spool) (Sum, error
 	return w.end(err)
 }
 
-// copyObject copies one, and says what it is; its bytes are negative where the bucket has it no more.
+// copyObject copies one, and says what it is; its bytes are negative where the bucket has it no
+// more.
 func copyObject(ctx context.Context, p place, from *blob.Bucket, o *object) (err error) {
 	r, err := from.NewReader(ctx, o.key, nil)
 	if err = ledger.BucketError(err); errors.Is(err, core.ErrNotFound) {

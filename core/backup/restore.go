@@ -32,9 +32,10 @@ func (o *Restoring) report(format string, args ...any) {
 	}
 }
 
-// Restore fills an empty ledger from a backup, of either database, and puts the objects of large outputs into the bucket. All
-// is compared with the manifest first: after an error, or killed, the ledger is as empty as before. What the ledger then knows of runs
-// that are not complete is what it would know if their queue had been lost (ledger.Load).
+// Restore fills an empty ledger from a backup, of either database, and puts the objects of large
+// outputs into the bucket. All is compared with the manifest first: after an error, or killed, the
+// ledger is as empty as before. What the ledger then knows of runs that are not complete is what it
+// would know if their queue had been lost (ledger.Load).
 func Restore(ctx context.Context, o Restoring) (_ *Manifest, err error) {
 	p, err := openPlace(ctx, o.Where, false)
 	if err != nil {
@@ -77,7 +78,8 @@ func loadTable(ctx context.Context, p place, m *Manifest, t *Table, l *ledger.Lo
 	return err
 }
 
-// eachObject hands the bytes of each object of a backup to do, several at once, and compares them with the list.
+// eachObject hands the bytes of each object of a backup to do, several at once, and compares them
+// with the list.
 func eachObject(ctx context.Context, p place, m *Manifest, do func(context.Context, *object, io.Reader) error) error {
 	list, err := readRows(ctx, p, m.ID+"/"+objectsName, objectColumns, m.Outputs.Sum)
 	if err != nil {
@@ -144,9 +146,10 @@ type Verified struct {
 	Findings []ledger.Finding // of the ledger that was restored from it; empty when it is sound
 }
 
-// Verify restores a backup into a ledger of its own in the folder for temporary files, which it removes, and looks for broken
-// promises there; the audit log must end where it ended when the backup was made. Every output is read. A backup that is
-// damaged is an error; one of a ledger that was not sound has findings.
+// Verify restores a backup into a ledger of its own in the folder for temporary files, which it
+// removes, and looks for broken promises there; the audit log must end where it ended when the
+// backup was made. Every output is read. A backup that is damaged is an error; one of a ledger that
+// was not sound has findings.
 func Verify(ctx context.Context, where, id string, reported func(string)) (_ *Verified, err error) {
 	p, err := openPlace(ctx, where, false)
 	if err != nil {

@@ -52,7 +52,8 @@ func appendText(to []byte, s string) []byte {
 	return append(to, '"')
 }
 
-// readRow reads a line into row, which has a place for each column. Bytes and strings are the row's own.
+// readRow reads a line into row, which has a place for each column. Bytes and strings are the row's
+// own.
 func readRow(line []byte, columns []ledger.Column, row []any) error {
 	bad := func(i int, what string) error {
 		name := "the end"

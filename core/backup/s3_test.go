@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// Outputs in one bucket, backups in another: copied once, verified, restored into a third; what no row names is swept away.
+// Outputs in one bucket, backups in another: copied once, verified, restored into a third; what no
+// row names is swept away.
 func TestBucketsAllTheWay(t *testing.T) {
 	s3 := testparts.StartS3(t, "outputs", "backups", "restored")
 	s := &site{TB: t, url: sqliteURL(t), outputs: s3.URL("outputs")}

@@ -16,8 +16,8 @@ const (
 	MaxKeep     = 400 * 24 * time.Hour
 )
 
-// EncryptionRoom is by how many bytes an implementation accepts documents over MaxDocument and messages over MaxMessage:
-// encryption makes them longer by no more. Callers keep to the bounds.
+// EncryptionRoom is by how many bytes an implementation accepts documents over MaxDocument and
+// messages over MaxMessage: encryption makes them longer by no more. Callers keep to the bounds.
 const EncryptionRoom = 128
 
 // Board holds the few small documents that every node reads besides its jobs: the

@@ -26,14 +26,17 @@ const (
 // belong here. Methods are safe for concurrent use.
 //
 // A follower that is slower than the topic loses the oldest messages, and Lost tells it how many.
-// Of many watchers of one topic in a process, let one follow and hand on: each Follow that waits costs the backend something.
+// Of many watchers of one topic in a process, let one follow and hand on: each Follow that waits
+// costs the backend something.
 type Feed interface {
-	// Publish adds messages to a topic, in order and without others between them. A topic is 1 to MaxName bytes. Over MaxMessage or
-	// MaxPublish is core.ErrInvalid. After core.ErrUnknown they may or may not be there.
+	// Publish adds messages to a topic, in order and without others between them. A topic is 1 to
+	// MaxName bytes. Over MaxMessage or MaxPublish is core.ErrInvalid. After core.ErrUnknown they may
+	// or may not be there.
 	Publish(ctx context.Context, topic string, messages ...[]byte) error
-	// Follow returns what was published after cursor ("" is the beginning of what is kept), at most max (1 to MaxFollow),
-	// waiting up to wait for the first; next is the cursor for the following call. A topic without messages, and a
-	// cursor that is no longer kept, are no errors: what is kept comes. The messages must not be changed.
+	// Follow returns what was published after cursor ("" is the beginning of what is kept), at most
+	// max (1 to MaxFollow), waiting up to wait for the first; next is the cursor for the following
+	// call. A topic without messages, and a cursor that is no longer kept, are no errors: what is kept
+	// comes. The messages must not be changed.
 	Follow(ctx context.Context, topic, cursor string, max int, wait time.Duration) (messages [][]byte, next string, err error)
 }
 
@@ -50,7 +53,8 @@ func (c Cursor) String() string {
 	return strconv.FormatInt(c.Life, 10) + "-" + strconv.FormatInt(c.Number, 10)
 }
 
-// ParseCursor reads a cursor; "" is the zero one. A text that Follow did not give is core.ErrInvalid.
+// ParseCursor reads a cursor; "" is the zero one. A text that Follow did not give is
+// core.ErrInvalid.
 func ParseCursor(s string) (Cursor, error) {
 	if s == "" {
 		return Cursor{}, nil
@@ -64,8 +68,9 @@ func ParseCursor(s string) (Cursor, error) {
 	return Cursor{life, number}, nil
 }
 
-// Lost is how many messages a follower did not get that asked with cursor and was given n messages and next: they
-// had gone before it came for them. Of a topic that was gone and began again, it counts those of the new beginning.
+// Lost is how many messages a follower did not get that asked with cursor and was given n messages
+// and next: they had gone before it came for them. Of a topic that was gone and began again, it
+// counts those of the new beginning.
 func Lost(cursor, next string, n int) int {
 	from, err1 := ParseCursor(cursor)
 	to, err2 := ParseCursor(next)

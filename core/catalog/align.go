@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// alignState is how far the ledger's schedules are those of the definitions. It is under Catalog.mu.
+// alignState is how far the ledger's schedules are those of the definitions. It is under
+// Catalog.mu.
 type alignState struct {
 	version int64 // of the definitions
 	failed  string
@@ -26,8 +27,8 @@ func (c *Current) definedSchedules() (all []schedule.Definition) {
 	return all
 }
 
-// align makes the ledger's schedules those of the definitions that this server runs by. Only the server whose definitions are the
-// ledger's newest changes anything.
+// align makes the ledger's schedules those of the definitions that this server runs by. Only the
+// server whose definitions are the ledger's newest changes anything.
 func (c *Catalog) align(ctx context.Context) error {
 	c.aligning.Lock()
 	defer c.aligning.Unlock()
@@ -80,7 +81,8 @@ func (c *Catalog) keepAligned(ctx context.Context) {
 	}
 }
 
-// Ended reports that a run is complete: for controller.Config.Events. A schedule that waits for it goes on at once. It does not block.
+// Ended reports that a run is complete: for controller.Config.Events. A schedule that waits for it
+// goes on at once. It does not block.
 func (c *Catalog) Ended(run string) {
 	select {
 	case c.ended <- run:

@@ -10,7 +10,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
@@ -36,13 +35,14 @@ type Applied struct {
 	Changes definitions.Changes
 }
 
-// Apply puts definitions in the place of version ifVersion (0: there are none yet; AnyVersion: whatever is there), all or
-// nothing. When it returns, no step starts by the former windows any more, unless the queue is away: then not
-// after it is back. The same definitions again are no change.
+// Apply puts definitions in the place of version ifVersion (0: there are none yet; AnyVersion:
+// whatever is there), all or nothing. When it returns, no step starts by the former windows any
+// more, unless the queue is away: then not after it is back. The same definitions again are no
+// change.
 //
-// Errors are playbooks.Diagnostics with everything that is wrong, core.ErrConflict where another version is
-// there by now, or wrap core.ErrInvalid or core.ErrUnavailable. Where a branch is followed, what is applied
-// holds until the branch moves.
+// Errors are playbooks.Diagnostics with everything that is wrong, core.ErrConflict where another
+// version is there by now, or wrap core.ErrInvalid or core.ErrUnavailable. Where a branch is
+// followed, what is applied holds until the branch moves.
 func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Document, rev definitions.Revision, ifVersion int64) (Applied, error) {
 	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev})
 	if err != nil {
@@ -105,7 +105,8 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.Set, set, doc.Updated)}, nil
 }
 
-// standing is what a change takes the place of: what is current, or what this server cannot read but may replace.
+// standing is what a change takes the place of: what is current, or what this server cannot read
+// but may replace.
 func (c *Catalog) standing(ctx context.Context) (Current, error) {
 	now, err := c.refresh(ctx)
 	if r := c.rejection(); err != nil && r != nil && errors.Is(err, r.err) {
@@ -115,7 +116,8 @@ func (c *Catalog) standing(ctx context.Context) (Current, error) {
 	return now, err
 }
 
-// compile makes what is needed to run by a set and the approvals that were given here, and so finds out whether the service can.
+// compile makes what is needed to run by a set and the approvals that were given here, and so finds
+// out whether the service can.
 func compile(set *definitions.Set, given givenState) (c *Current, err error) {
 	c = &Current{Set: set, given: given.version}
 	docs := set.WindowDocuments()
@@ -125,7 +127,7 @@ func compile(set *definitions.Set, given givenState) (c *Current, err error) {
 	if c.calendar, err = admission.NewCalendar(docs); err != nil {
 		return nil, err
 	}
-	if c.published, err = calendar.Encode(c.calendar); err != nil {
+	if c.published, err = admission.EncodeCalendar(c.calendar); err != nil {
 		return nil, err
 	}
 	for _, s := range set.Schedules {
@@ -179,8 +181,8 @@ func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source
 	return *next, nil
 }
 
-// refresh takes over the ledger's version, if it is newer than this server's, and returns what is current then. The error
-// says that the ledger is away, or that its version cannot be read here.
+// refresh takes over the ledger's version, if it is newer than this server's, and returns what is
+// current then. The error says that the ledger is away, or that its version cannot be read here.
 func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	if err := c.refreshGiven(ctx); err != nil {
 		return Current{}, err
@@ -246,8 +248,9 @@ func (c *Catalog) rejection() *Rejected {
 	return c.rejected
 }
 
-// reject remembers why a version cannot be used, and returns that, or what is current where this server runs by a newer one already:
-// several goroutines look at the ledger, and the one that read first may be the last to end.
+// reject remembers why a version cannot be used, and returns that, or what is current where this
+// server runs by a newer one already: several goroutines look at the ledger, and the one that read
+// first may be the last to end.
 func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, error) {
 	r := &Rejected{Version: doc.Version, Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error(), base: base,
 		err: fmt.Errorf("version %d of the definitions, by %s, cannot be used by this server: %w", doc.Version, doc.By, why)}
@@ -312,9 +315,9 @@ func (c *Catalog) publish(ctx context.Context) error {
 }
 
 // edition is the windows of what is current, as long as the ledger has nothing newer.
-func (c *Catalog) edition() calendar.Edition {
+func (c *Catalog) edition() admission.Edition {
 	now := c.Current()
-	return calendar.Edition{Data: now.published, Newest: func(ctx context.Context) (bool, error) {
+	return admission.Edition{Data: now.published, Newest: func(ctx context.Context) (bool, error) {
 		set, err := c.cfg.Ledger.DocumentVersion(ctx, kindDefinitions, "", nameCurrent)
 		if err != nil {
 			return false, err

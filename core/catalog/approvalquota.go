@@ -10,16 +10,18 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Bounds of the whole list, in which a revocation is an Approval too. A revocation always finds room: the others leave 2000
-// places of the 5000 that one file may have, and an eighth of the bytes that can be posted.
+// Bounds of the whole list, in which a revocation is an Approval too. A revocation always finds
+// room: the others leave 2000 places of the 5000 that one file may have, and an eighth of the bytes
+// that can be posted.
 const (
 	keepApprovals = 90 * 24 * time.Hour // for obsolete ones, while there is room for them
 	maxApprovals  = 3000
 	maxPosted     = broadcast.MaxDocument / 8 * 7
 )
 
-// makeRoom returns the approvals to keep beside a. It drops obsolete ones after keepApprovals, and earlier, the oldest first,
-// if a has no room otherwise. The audit log keeps all of them. The error wraps core.ErrQuota.
+// makeRoom returns the approvals to keep beside a. It drops obsolete ones after keepApprovals, and
+// earlier, the oldest first, if a has no room otherwise. The audit log keeps all of them. The error
+// wraps core.ErrQuota.
 func makeRoom(list []Approval, a *Approval, d *windows.Definitions) ([]Approval, error) {
 	list = slices.DeleteFunc(slices.Clone(list), func(b Approval) bool { return b.At.Before(a.At.Add(-keepApprovals)) && obsolete(&b, list, d, a.At) })
 	for _, bound := range []struct {
@@ -40,8 +42,8 @@ func makeRoom(list []Approval, a *Approval, d *windows.Definitions) ([]Approval,
 	return list, nil
 }
 
-// dropObsolete drops obsolete approvals that in selects, the oldest first, until at most keep of the selected are left, or none
-// of these is obsolete.
+// dropObsolete drops obsolete approvals that in selects, the oldest first, until at most keep of
+// the selected are left, or none of these is obsolete.
 func dropObsolete(list []Approval, keep int, in func(*Approval) bool, d *windows.Definitions, now time.Time) []Approval {
 	over := -keep
 	for i := range list {
@@ -72,8 +74,8 @@ func countGiven(list []Approval, in func(*Approval) bool) (n int) {
 	return n
 }
 
-// obsolete tells whether an approval of a list, oldest first, changes nothing from now on: a later one revokes or repeats it, it
-// has expired, or its set was edited since.
+// obsolete tells whether an approval of a list, oldest first, changes nothing from now on: a later
+// one revokes or repeats it, it has expired, or its set was edited since.
 func obsolete(a *Approval, list []Approval, d *windows.Definitions, now time.Time) bool {
 	if !a.Revoked && (!a.Until.IsZero() && !now.Before(a.Until) || d.Place(a.Set, a.Rule) != nil || a.Window != d.HashOf(d.Sets[a.Set])) {
 		return true
@@ -83,7 +85,8 @@ func obsolete(a *Approval, list []Approval, d *windows.Definitions, now time.Tim
 	})
 }
 
-// covers tells whether b approves all that a, an earlier approval of the same set and rule, approves from now on.
+// covers tells whether b approves all that a, an earlier approval of the same set and rule,
+// approves from now on.
 func covers(b, a *Approval) bool {
 	return b.Window == a.Window && b.Change == a.Change && b.Targets == a.Targets && slices.Equal(b.Freezes, a.Freezes) &&
 		(b.From.IsZero() || !b.From.After(a.From)) && (b.Until.IsZero() || !a.Until.IsZero() && !b.Until.Before(a.Until))

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// The ledger's document of the approvals of windows that were given at a server. One document: which of them hold
-// together is one question, and the board has one version of them.
+// The ledger's document of the approvals of windows that were given at a server. One document:
+// which of them hold together is one question, and the board has one version of them.
 const (
 	kindApprovals = "approvals"
 	nameWindows   = "windows"
@@ -71,7 +71,8 @@ func (c *Catalog) approvals() givenState {
 	return c.given
 }
 
-// Approvals are the words on windows that were said at any server, the oldest first, as this one knows them.
+// Approvals are the words on windows that were said at any server, the oldest first, as this one
+// knows them.
 func (c *Catalog) Approvals() []Approval { return slices.Clone(c.approvals().list) }
 
 // refreshGiven takes over the ledger's approvals, if they are newer than this server's.
@@ -147,14 +148,16 @@ func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
 	return out
 }
 
-// Report approves a window set, or a rule of it, or takes approvals back. It is in the ledger when it returns, with what was
-// before in the audit log under tenant; no step starts by what was taken back any more, unless the queue is away: then not after it
-// is back. By, Set and what is bounded are the caller's to set; At is set here, later than all that was said before. An approval
-// is bound to the set as it is: a.Window, where it is given, must be that. The same ID again is the same word. A revocation
-// has no quota.
+// Report approves a window set, or a rule of it, or takes approvals back. It is in the ledger when
+// it returns, with what was before in the audit log under tenant; no step starts by what was taken
+// back any more, unless the queue is away: then not after it is back. By, Set and what is bounded
+// are the caller's to set; At is set here, later than all that was said before. An approval is
+// bound to the set as it is: a.Window, where it is given, must be that. The same ID again is the
+// same word. A revocation has no quota.
 //
-// Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing needs an approval or
-// the set was edited since, core.ErrQuota, core.ErrInvalid, or core.ErrUnavailable.
+// Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing
+// needs an approval or the set was edited since, core.ErrQuota, core.ErrInvalid, or
+// core.ErrUnavailable.
 func (c *Catalog) Report(ctx context.Context, tenant string, a Approval) (Approval, error) {
 	c.approving.Lock() // the callers of this server take turns, so that none of them is always too late
 	defer c.approving.Unlock()
@@ -281,6 +284,11 @@ func (a *Approval) check(d *windows.Definitions) error {
 	}
 	if !a.Until.IsZero() && (!a.Until.After(a.At) || !a.Until.After(a.From)) {
 		return fmt.Errorf("until %s: expected a time ahead, and after from: %w", a.Until.Format(time.RFC3339), core.ErrInvalid)
+	}
+	for name, t := range map[string]time.Time{"from": a.From, "until": a.Until} {
+		if err := windows.CheckYear(t); err != nil && !t.IsZero() {
+			return fmt.Errorf("%s %s: %w: %w", name, t.Format(time.RFC3339), err, core.ErrInvalid)
+		}
 	}
 	g := a.word()
 	if err := d.Lifts(&g.Approval); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/broadcast"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
@@ -34,8 +33,8 @@ type Config struct {
 	// Follow, when set, makes this server follow a branch. Load and Apply are filled in. Any number of
 	// servers may follow the same one.
 	Follow *definitions.FollowOptions
-	// Folder, when set, is a folder of definitions that is followed instead: edits are taken over when files
-	// no longer change between two looks.
+	// Folder, when set, is a folder of definitions that is followed instead: edits are taken over when
+	// files no longer change between two looks.
 	Folder string
 	// Events gets what happens. It is called by several goroutines and must not block.
 	Events func(Event)
@@ -120,7 +119,7 @@ type Catalog struct {
 	templates templates
 	aligning  sync.Mutex // held while schedules are brought in line
 
-	windows *calendar.Publisher
+	windows *admission.Publisher
 
 	approving sync.Mutex // held while an approval of a window is written
 	taking    sync.Mutex // held while definitions or approvals are taken over
@@ -149,7 +148,7 @@ func New(cfg Config) (*Catalog, error) {
 		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Ledger), current: &Current{},
 		begun: make(chan struct{}), notify: make(chan struct{}, 1), ended: make(chan string, 1024),
 	}
-	c.windows = calendar.NewPublisher(calendar.Options{Name: BoardName, Board: cfg.Board, Current: c.edition, Signal: cfg.Controller.SignalWindows})
+	c.windows = admission.NewPublisher(admission.PublisherOptions{Name: BoardName, Board: cfg.Board, Current: c.edition, Signal: cfg.Controller.SignalWindows})
 	c.engine = schedule.NewEngine(cfg.Ledger, &launcher{c}, c.triggered)
 	if cfg.Follow != nil {
 		o := *cfg.Follow
@@ -163,8 +162,8 @@ func New(cfg Config) (*Catalog, error) {
 	return c, nil
 }
 
-// Run keeps everything in line until ctx ends, and then returns nil when all that it started has ended. An
-// error says that it could not begin: no git, or its folder is another process's.
+// Run keeps everything in line until ctx ends, and then returns nil when all that it started has
+// ended. An error says that it could not begin: no git, or its folder is another process's.
 func (c *Catalog) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

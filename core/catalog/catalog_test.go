@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/calendar"
+	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/launch"
@@ -59,7 +59,8 @@ func TestApply(t *testing.T) {
 	})
 }
 
-// A server whose job types differ keeps the last good ones, says so, and can be helped by applying others.
+// A server whose job types differ keeps the last good ones, says so, and can be helped by applying
+// others.
 func TestVersionThatAServerCannotRead(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -85,7 +86,8 @@ func TestVersionThatAServerCannotRead(t *testing.T) {
 	})
 }
 
-// One goroutine of a server is slow to find that a version cannot be used. What another has found meanwhile holds, and is said once.
+// One goroutine of a server is slow to find that a version cannot be used. What another has found
+// meanwhile holds, and is said once.
 func TestRejectionThatComesLate(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -128,7 +130,8 @@ func TestRejectionThatComesLate(t *testing.T) {
 
 const nights = "window_sets:\n  nights: {timezone: UTC, allow: [{id: night, rrule: FREQ=DAILY, from: \"22:00\", to: \"+1d 02:00\"}]}\n"
 
-// The board has the windows of the newest definitions as soon as Apply returns, and again after it was emptied.
+// The board has the windows of the newest definitions as soon as Apply returns, and again after it
+// was emptied.
 func TestBoardHasTheWindows(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -140,7 +143,7 @@ func TestBoardHasTheWindows(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			p, err := calendar.Decode(data)
+			p, err := admission.DecodeCalendar(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -298,7 +301,8 @@ func TestSchedulesFollowTheDefinitions(t *testing.T) {
 	})
 }
 
-// A schedule launches with its own limit, vars and tags, wherever it stands, and what no launch could have is refused.
+// A schedule launches with its own limit, vars and tags, wherever it stands, and what no launch
+// could have is refused.
 func TestSchedulesHaveOptions(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -352,8 +356,8 @@ func TestSchedulesHaveOptions(t *testing.T) {
 	})
 }
 
-// No schedule is forgotten: servers end and start at any moment; every fire happens once, what was paused stays paused, what was
-// resumed goes on.
+// No schedule is forgotten: servers end and start at any moment; every fire happens once, what was
+// paused stays paused, what was resumed goes on.
 func TestNoScheduleIsForgotten(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -407,7 +411,8 @@ func TestNoScheduleIsForgotten(t *testing.T) {
 	})
 }
 
-// A trigger is in the ledger when it is answered; a backfill survives the end of the server that was asked.
+// A trigger is in the ledger when it is answered; a backfill survives the end of the server that
+// was asked.
 func TestTriggerAndBackfill(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -446,7 +451,8 @@ func TestTriggerAndBackfill(t *testing.T) {
 	})
 }
 
-// A schedule of the provider's reaches hosts of all tenants; a tenant's operator reaches no other tenant's by it.
+// A schedule of the provider's reaches hosts of all tenants; a tenant's operator reaches no other
+// tenant's by it.
 func TestTrapATenantsTriggerReachesNoOtherTenantsHosts(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)

@@ -15,7 +15,8 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// repo is a repository whose branch main servers follow. Its commits are a minute apart, whatever the clock says.
+// repo is a repository whose branch main servers follow. Its commits are a minute apart, whatever
+// the clock says.
 type repo struct {
 	testing.TB
 	program, dir string
@@ -121,7 +122,8 @@ func TestGitTwoServersOfWhichOneLags(t *testing.T) {
 	})
 }
 
-// The branch goes back to an earlier commit: everybody does, also a server that never saw the later one, or that saw nothing since.
+// The branch goes back to an earlier commit: everybody does, also a server that never saw the later
+// one, or that saw nothing since.
 func TestGitForcePush(t *testing.T) {
 	fake(t, func(l *lab) {
 		r := l.repo()
@@ -140,7 +142,8 @@ func TestGitForcePush(t *testing.T) {
 		if s := quick.Status(); !strings.Contains(s.Git.Notice, "force-push") {
 			t.Errorf("%+v", s.Git)
 		}
-		// The other one comes back with what it knew, which is the later commit, and may not bring that back.
+		// The other one comes back with what it knew, which is the later commit, and may not bring that
+		// back.
 		version := quick.Current().Version
 		other, stopOther = l.server("other", following(r, dir, time.Minute))
 		l.at(other, first)
@@ -151,7 +154,8 @@ func TestGitForcePush(t *testing.T) {
 		}
 		stopOther()
 
-		// A commit is taken back while its only witness dies: the one that never saw it puts the ledger right.
+		// A commit is taken back while its only witness dies: the one that never saw it puts the ledger
+		// right.
 		slow, stopSlow := l.server("slow", following(r, t.TempDir(), rarely))
 		defer stopSlow()
 		l.until("it has looked", func() bool { return slow.Status().Git.Good.Commit == first })
@@ -185,8 +189,8 @@ func (l *lab) within(d time.Duration, c *catalog.Catalog, commit string) {
 	}
 }
 
-// A bad commit keeps the last good one, also over a restart and for a server that comes again, and status says so; the next good
-// one heals.
+// A bad commit keeps the last good one, also over a restart and for a server that comes again, and
+// status says so; the next good one heals.
 func TestGitBadCommit(t *testing.T) {
 	fake(t, func(l *lab) {
 		r := l.repo()
@@ -261,7 +265,8 @@ func TestFaultW16ARejectedCommitIsOnRecord(t *testing.T) {
 	})
 }
 
-// What is applied by hand holds until the branch moves, over restarts and on servers that come again.
+// What is applied by hand holds until the branch moves, over restarts and on servers that come
+// again.
 func TestGitAndByHand(t *testing.T) {
 	fake(t, func(l *lab) {
 		r := l.repo()

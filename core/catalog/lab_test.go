@@ -59,7 +59,8 @@ func fake(t *testing.T, f func(l *lab)) {
 	})
 }
 
-// warm makes the compressor that ledgers of this process share, which must not be made in a test's bubble.
+// warm makes the compressor that ledgers of this process share, which must not be made in a test's
+// bubble.
 func warm(t *testing.T) {
 	t.Helper()
 	store, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "warm.db"), ledger.Options{})

@@ -47,7 +47,8 @@ const launchedBy = "schedule:"
 // launcher launches fires by what is current.
 type launcher struct{ c *Catalog }
 
-// Prepare makes the run of a fire. What cannot succeed later either is core.ErrInvalid: the fire is skipped.
+// Prepare makes the run of a fire. What cannot succeed later either is core.ErrInvalid: the fire is
+// skipped.
 func (l *launcher) Prepare(ctx context.Context, f schedule.Trigger) (ledger.NewRun, error) {
 	return l.c.newRun(ctx, f)
 }
@@ -83,7 +84,8 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 	return a.Record()
 }
 
-// prepare makes a launch of the playbook as it is now. Hosts that no window fits are left out, unless all are.
+// prepare makes a launch of the playbook as it is now. Hosts that no window fits are left out,
+// unless all are.
 func (c *Catalog) prepare(f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
 	now := c.Current()
 	if now.Set == nil {
@@ -118,7 +120,8 @@ type templates struct {
 	all     map[templateKey]*launch.Launch
 }
 
-// templateKey is what is launched, and whose hosts it is launched on; "" where it is on hosts of all tenants.
+// templateKey is what is launched, and whose hosts it is launched on; "" where it is on hosts of
+// all tenants.
 type templateKey struct{ payload, tenant string }
 
 // mostTemplates bounds the memory: each holds its hosts.

@@ -13,7 +13,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Request is what is launched of the project as it is when it is launched: now, or at a schedule's next fire.
+// Request is what is launched of the project as it is when it is launched: now, or at a schedule's
+// next fire.
 type Request struct {
 	Playbook    string         `json:"playbook"`
 	Limit       []string       `json:"limit,omitempty"`
@@ -52,10 +53,40 @@ func (c *Catalog) Prepare(now Current, playbook *playbooks.Playbook, q Request, 
 			return nil, err
 		}
 	}
+	hosts, err := hostsOf(now, q.Limit, l)
+	if err != nil {
+		return nil, err
+	}
+	return launch.Prepare(playbook, hosts, c.options(now, playbook, q, l))
+}
+
+// PrepareCommand makes a launch of a command on hosts of the inventory of now. Of q, Limit and
+// MaxInFlight count. No host selected is core.ErrNotFound.
+func (c *Catalog) PrepareCommand(now Current, command launch.Command, q Request, l Launching) (*launch.Launch, error) {
+	if _, taken := now.Set.Playbook(launch.CommandName); taken { // pending handlers and learned durations belong to a playbook's name
+		return nil, fmt.Errorf("exec: the project has a playbook named %s, which is the name of runs of commands: rename the playbook: %w", launch.CommandName, core.ErrConflict)
+	}
+	hosts, err := hostsOf(now, q.Limit, l)
+	if err != nil {
+		return nil, err
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("exec: no host is selected: %w", core.ErrNotFound)
+	}
+	playbook, vars, err := command.Playbook(hosts, c.cfg.Playbooks.Types)
+	if err != nil {
+		return nil, err
+	}
+	q.Vars = vars
+	return launch.Prepare(playbook, hosts, c.options(now, playbook, q, l))
+}
+
+// hostsOf selects the hosts that a launch may take.
+func hostsOf(now Current, limit []string, l Launching) ([]core.Host, error) {
 	hosts := now.Set.Inventory.Hosts
-	if len(q.Limit) > 0 {
+	if len(limit) > 0 {
 		var err error
-		if hosts, err = limited(now.Set.Inventory.Limit, l.Scope, q.Limit); err != nil {
+		if hosts, err = limited(now.Set.Inventory.Limit, l.Scope, limit); err != nil {
 			return nil, err
 		}
 	}
@@ -64,15 +95,19 @@ func (c *Catalog) Prepare(now Current, playbook *playbooks.Playbook, q Request, 
 			return !l.Scope.Allows(h.Customer) || l.Only != nil && !l.Only(h)
 		})
 	}
-	return launch.Prepare(playbook, hosts, launch.Options{
+	return hosts, nil
+}
+
+func (c *Catalog) options(now Current, playbook *playbooks.Playbook, q Request, l Launching) launch.Options {
+	return launch.Options{
 		RunID: l.RunID, Files: c.FilesOf(now.Set, playbook), Vars: q.Vars, Tags: q.Tags, SkipTags: q.SkipTags, Check: q.Check, Diff: q.Diff, MaxInFlight: q.MaxInFlight,
 		Revision: now.Set.Revision.Commit, LaunchedBy: l.By, Types: c.cfg.Playbooks.Types, Place: "the server", Windows: now.calendar, Board: BoardName, SkipNoWindow: l.SkipNoWindow,
 		Pool: c.cfg.Pool, Secrets: now.Set.SecretRefs(), FourEyes: now.Set.FourEyes, TenantWeight: now.Set.TenantWeight, Trace: l.Trace,
-	})
+	}
 }
 
-// limited selects hosts as --limit does, of tenants in scope. @FILE would be read here, and is refused; a pattern that
-// only meets others' hosts is told as one that meets none.
+// limited selects hosts as --limit does, of tenants in scope. @FILE would be read here, and is
+// refused; a pattern that only meets others' hosts is told as one that meets none.
 func limited(limit func(string) ([]core.Host, error), scope ledger.Scope, patterns []string) ([]core.Host, error) {
 	pattern := strings.Join(patterns, ",")
 	shown := strings.ToValidUTF8(pattern[:min(len(pattern), 200)], "\uFFFD")

@@ -43,7 +43,8 @@ func shown(s schedule.Status) (Schedule, error) {
 	return out, nil
 }
 
-// Schedules lists the schedules of tenants in scope by tenant and name, a page of them. next is "" at the end.
+// Schedules lists the schedules of tenants in scope by tenant and name, a page of them. next is ""
+// at the end.
 func (c *Catalog) Schedules(ctx context.Context, scope ledger.Scope, cursor string, limit int) (all []Schedule, next string, err error) {
 	some, next, err := c.control.List(ctx, scope, ledger.Page{Cursor: cursor, Limit: limit})
 	if err != nil {
@@ -67,8 +68,9 @@ func (c *Catalog) Schedule(ctx context.Context, scope ledger.Scope, id schedule.
 	return shown(s)
 }
 
-// PutSchedule makes a schedule, or replaces version ifVersion of one (0: there must be none). Whoever may not act for
-// all tenants schedules hosts of the schedule's own tenant only. One of the definitions is core.ErrConflict: it is changed there.
+// PutSchedule makes a schedule, or replaces version ifVersion of one (0: there must be none).
+// Whoever may not act for all tenants schedules hosts of the schedule's own tenant only. One of the
+// definitions is core.ErrConflict: it is changed there.
 func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who string, n NewSchedule, ifVersion int64) (Schedule, error) {
 	d := n.Definition
 	now := c.Current()
@@ -106,11 +108,11 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	return shown(put)
 }
 
-// launches refuses what no launch of a schedule could have: vars that the playbook does not know, a limit that selects no
-// host. Windows are asked when it fires.
+// launches refuses what no launch of a schedule could have: vars that the playbook does not know, a
+// limit that selects no host. Windows are asked when it fires.
 func (c *Catalog) launches(now Current, playbook *playbooks.Playbook, p payload, id schedule.ID) error {
 	if p.bare() {
-		return nil
+		return playbook.CheckRequired()
 	}
 	_, err := c.Prepare(now, playbook, p.Request, Launching{By: launchedBy + id.String(), Scope: p.scope(id), SkipNoWindow: true})
 	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
@@ -129,7 +131,8 @@ func (c *Current) defines(id schedule.ID) bool {
 	return false
 }
 
-// DeleteSchedule removes version ifVersion of a schedule that somebody made. What it launched goes on.
+// DeleteSchedule removes version ifVersion of a schedule that somebody made. What it launched goes
+// on.
 func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, ifVersion int64) error {
 	s, err := c.Schedule(ctx, scope, id)
 	switch {
@@ -165,8 +168,8 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID
 	return do()
 }
 
-// Backfill launches the fires of a past range, those launched before excepted, and returns their number. One that would launch
-// on hosts out of scope is core.ErrConflict.
+// Backfill launches the fires of a past range, those launched before excepted, and returns their
+// number. One that would launch on hosts out of scope is core.ErrConflict.
 func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time) (n int, err error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err == nil {
@@ -180,9 +183,9 @@ func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, 
 	return c.control.Backfill(ctx, id, from, to, note(who, "schedule.backfill", id, what, ""))
 }
 
-// TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns the run. The same key gives
-// the same run. The run is in the ledger when it returns. The audit log has the reason: its entry comes before the run's, because
-// four eyes ask it whose run it is.
+// TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns
+// the run. The same key gives the same run. The run is in the ledger when it returns. The audit log
+// has the reason: its entry comes before the run's, because four eyes ask it whose run it is.
 func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, key, reason string) (ledger.Run, error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// followed takes what the follower of the branch found. Servers that follow one branch may see its tips at
-// different times: one that is behind must not bring back what another has replaced.
+// followed takes what the follower of the branch found. Servers that follow one branch may see its
+// tips at different times: one that is behind must not bring back what another has replaced.
 func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	rev := u.Set.Revision
 	now, err := c.standing(ctx)
@@ -34,8 +34,9 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	return err
 }
 
-// newer tells whether what a follower found takes the place of what was put before. Of two that asked one branch, the one
-// that asked later is right, whatever the commits say of their times: a branch may go back.
+// newer tells whether what a follower found takes the place of what was put before. Of two that
+// asked one branch, the one that asked later is right, whatever the commits say of their times: a
+// branch may go back.
 func newer(u definitions.Update, found, was Base, now time.Time) bool {
 	switch {
 	case u.Asked.IsZero(): // what was on this server's disk; the ledger's is what it would have become
@@ -49,13 +50,14 @@ func newer(u definitions.Update, found, was Base, now time.Time) bool {
 	}
 }
 
-// still puts the ledger right where somebody put another commit than the branch's tip, and is not there to take it back.
+// still puts the ledger right where somebody put another commit than the branch's tip, and is not
+// there to take it back.
 func (c *Catalog) still(ctx context.Context, u definitions.Update) {
 	c.trouble(ctx, "the branch could not be compared with the definitions for now", c.followed(ctx, u))
 }
 
-// gitStatus tells of a commit that was not taken and of a branch that cannot be read, besides what the caller of New wanted to
-// be told.
+// gitStatus tells of a commit that was not taken and of a branch that cannot be read, besides what
+// the caller of New wanted to be told.
 func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Status) {
 	return func(s definitions.Status) {
 		switch s.State {
@@ -153,13 +155,15 @@ func stampOf(dir string) string {
 	return b.String()
 }
 
-// FilesOf is what the snapshot of a playbook's run says of where its files are; FilesDir resolves it.
+// FilesOf is what the snapshot of a playbook's run says of where its files are; FilesDir resolves
+// it.
 func (c *Catalog) FilesOf(set *definitions.Set, playbook *playbooks.Playbook) string {
 	return set.Revision.Commit + ":" + path.Dir(playbook.File)
 }
 
-// FilesDir is the folder with the files of a run's playbook on this machine: of a worker that runs in the same process
-// as the catalog. It is "" where they are not here, and steps that send files fail.
+// FilesDir is the folder with the files of a run's playbook on this machine: of a worker that runs
+// in the same process as the catalog. It is "" where they are not here, and steps that send files
+// fail.
 func (c *Catalog) FilesDir(_, files string) string {
 	commit, dir, ok := strings.Cut(files, ":")
 	if !ok || !filepath.IsLocal(filepath.FromSlash(dir)) {
@@ -179,8 +183,8 @@ func (c *Catalog) FilesDir(_, files string) string {
 	return ""
 }
 
-// below is a folder of a tree; "" if a link on the way leads out of the tree. The name may come out of a
-// queue that others write to.
+// below is a folder of a tree; "" if a link on the way leads out of the tree. The name may come out
+// of a queue that others write to.
 func below(tree, dir string) string {
 	root, err := os.OpenRoot(tree)
 	if err != nil {

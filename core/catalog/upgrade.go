@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// Earlier versions kept the schedules that people made as documents of the ledger, and the state of all schedules in a store of its
-// own. Of that state the ledger had, seconds behind, two documents.
+// Earlier versions kept the schedules that people made as documents of the ledger, and the state of
+// all schedules in a store of its own. Of that state the ledger had, seconds behind, two documents.
 const (
 	nameMark  = "mark"  // markDoc
 	nameKnown = "known" // knownDoc
@@ -28,7 +28,8 @@ type markDoc struct {
 // knownDoc is the schedules that the store had, and since when.
 type knownDoc map[string]time.Time
 
-// storedSchedule is a schedule that a person made: in the audit log, and in the documents of earlier versions.
+// storedSchedule is a schedule that a person made: in the audit log, and in the documents of
+// earlier versions.
 type storedSchedule struct {
 	payload
 	Cron        string        `json:"cron,omitempty"`
@@ -50,8 +51,8 @@ func definitionOf(id schedule.ID, s storedSchedule) schedule.Definition {
 
 func keyOf(id schedule.ID) string { return id.Tenant + "/" + id.Name } // neither has a slash
 
-// upgrade makes rows of the documents of people's schedules, and returns what makes the state of a schedule of the definitions; nil
-// where the ledger has nothing of an earlier version.
+// upgrade makes rows of the documents of people's schedules, and returns what makes the state of a
+// schedule of the definitions; nil where the ledger has nothing of an earlier version.
 func (c *Catalog) upgrade(ctx context.Context) (made func(schedule.Definition, time.Time) (schedule.State, error), err error) {
 	docs, _, err := c.cfg.Ledger.Documents(ctx, ledger.AllTenants(), kindSchedule, ledger.Page{Limit: 1})
 	if err != nil {
@@ -86,7 +87,8 @@ func (c *Catalog) upgrade(ctx context.Context) (made func(schedule.Definition, t
 	return made, c.importPeoples(ctx, made)
 }
 
-// importPeoples makes a row of each document of a schedule that a person made, and removes the document.
+// importPeoples makes a row of each document of a schedule that a person made, and removes the
+// document.
 func (c *Catalog) importPeoples(ctx context.Context, made func(schedule.Definition, time.Time) (schedule.State, error)) error {
 	for {
 		docs, _, err := c.cfg.Ledger.Documents(ctx, ledger.AllTenants(), kindSchedule, ledger.Page{Limit: 100})

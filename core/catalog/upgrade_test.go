@@ -10,15 +10,16 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// Records of schedules as the version before wrote them: one of the definitions, paused; a person's, with a run that goes on and a
-// fire that waits for it.
+// Records of schedules as the version before wrote them: one of the definitions, paused; a
+// person's, with a run that goes on and a fire that waits for it.
 const (
 	pausedV1 = "ARsqLzUgKiAqICogKgABAQAAL3sicGxheWJvb2siOiJwYXRjaCIsImFsbCI6dHJ1ZX0A/9DwuN4kARRDSEc3UgQAAAAAAAICq4qECv/Q8LjeJAIGAf/Q8LjeJAA="
 	queuedV1 = "ARwqLzEwICogKiAqICoAAQQAACR7InBsYXlib29rIjoicGF0Y2gifQD/sae43iQAAA4AAgKrioQKBv/Q8LjeJAAB/7GnuN4kBgACASYtdDgyNTRjMzI5YTkyODUwZjZkNTM5/++5ud4kAA=="
 )
 
-// The ledger of an earlier version has schedules of people as documents, a mark of how far all is decided, and the records that have more
-// to say. At the first start they become rows: nothing fires twice, nothing is lost, and what was paused stays so.
+// The ledger of an earlier version has schedules of people as documents, a mark of how far all is
+// decided, and the records that have more to say. At the first start they become rows: nothing
+// fires twice, nothing is lost, and what was paused stays so.
 func TestUpgradeOfALedgerWithoutRowsOfSchedules(t *testing.T) {
 	fake(t, func(l *lab) {
 		at := time.Now() // 2000-01-01 00:00
@@ -47,7 +48,8 @@ func TestUpgradeOfALedgerWithoutRowsOfSchedules(t *testing.T) {
 			t.Errorf("one that waits: %+v", s)
 		}
 		<-time.After(2 * time.Second)
-		// 00:30 was decided before; queued's fires that came due since then are late, and skip is what it says of those.
+		// 00:30 was decided before; queued's fires that came due since then are late, and skip is what it
+		// says of those.
 		if got, want := l.runs(), []string{"acme:queued-20000101T0010Z", "acme:idle-20000101T0040Z"}; !slices.Equal(got, want) {
 			t.Errorf("runs %v, expected %v", got, want)
 		}

@@ -27,7 +27,8 @@ type Config struct {
 	// CAs are certificates, in PEM, that may sign the server's; the system's when empty.
 	CAs         []byte
 	Certificate *tls.Certificate // of this client, where the server asks for one
-	// Insecure lets requests go over http to another machine, where everybody on the way can read tokens.
+	// Insecure lets requests go over http to another machine, where everybody on the way can read
+	// tokens.
 	Insecure bool
 	Agent    string        // of the User-Agent header
 	Patience time.Duration // how long to go on asking a server that does not answer; 3 s when zero
@@ -53,7 +54,7 @@ const (
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, fmt.Errorf("server %q: expected a URL as https://turnus.example.net or http://127.0.0.1:8470: %w", c.Server, core.ErrInvalid)
+		return nil, fmt.Errorf("server %q: expected a URL as https://turnus.example.net or http://127.0.0.1:8470: %w\nhint: --server https://HOST[:PORT]; turnus context ls shows the servers that are kept", c.Server, core.ErrInvalid)
 	}
 	if u.Scheme == "http" && !c.Insecure && !core.ThisMachine(u.Hostname()) { // without a token, too: a login sends and gets one
 		return nil, fmt.Errorf("server %s: tokens and logins would go over the network in the clear: use https: %w\nhint: --server https://%s; or, on a network that is yours alone: turnus context set NAME --server %s --insecure-http",
@@ -144,7 +145,8 @@ func (c *Client) do(ctx context.Context, q call, out any) error {
 	}
 }
 
-// passing tells whether asking again soon may do: the server did not take the request, or asking twice is as once.
+// passing tells whether asking again soon may do: the server did not take the request, or asking
+// twice is as once.
 func (e *Error) passing(again bool) bool {
 	return errors.Is(e, core.ErrUnavailable) && (e.Status == 0 || again) || again && errors.Is(e, core.ErrUnknown)
 }

@@ -37,7 +37,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: server %s", e.What, e.Server)
-	if e.Server == inProcess {
+	if e.Local() {
 		b.Reset()
 		b.WriteString(e.What + ": the record on this machine")
 	}
@@ -54,6 +54,9 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+// Local reports whether the record on this machine was asked, and no server.
+func (e *Error) Local() bool { return e.Server == inProcess }
 
 // Unwrap is the kind of the error.
 func (e *Error) Unwrap() error { return e.Err }
@@ -103,8 +106,8 @@ func kindOf(status int) error {
 	return nil
 }
 
-// away is the error of a request that got no answer. It is core.ErrUnknown where the server may have done what it
-// was asked, and core.ErrUnavailable where it cannot have.
+// away is the error of a request that got no answer. It is core.ErrUnknown where the server may
+// have done what it was asked, and core.ErrUnavailable where it cannot have.
 func away(server, what string, err error) *Error {
 	e := &Error{Server: server, What: what, Err: core.ErrUnknown, Detail: plainReason(err), Cause: err}
 	if notSent(err) {

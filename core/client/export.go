@@ -15,8 +15,8 @@ type ExportFilter struct {
 	Format       string    // ndjson or csv
 }
 
-// Export opens a history: what is runs, jobs or audit. The caller closes it. One that breaks off ends with an error other than io.EOF;
-// it is not asked again.
+// Export opens a history: what is runs, jobs or audit. The caller closes it. One that breaks off
+// ends with an error other than io.EOF; it is not asked again.
 func (c *Client) Export(ctx context.Context, what string, f ExportFilter) (io.ReadCloser, error) {
 	q := url.Values{}
 	set(q, "tenant", f.Tenant)

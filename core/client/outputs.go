@@ -17,7 +17,8 @@ func (c *Client) Outputs(ctx context.Context, id core.JobID) (List[api.Output], 
 	return get[List[api.Output]](ctx, c, "list the outputs of job "+id.String(), outputPath(id, ""), nil)
 }
 
-// Output opens an output by its name, as Outputs has it. The caller closes it. It is not asked again where it breaks off.
+// Output opens an output by its name, as Outputs has it. The caller closes it. It is not asked
+// again where it breaks off.
 func (c *Client) Output(ctx context.Context, id core.JobID, name string) (io.ReadCloser, error) {
 	q := call{what: "read output " + name + " of job " + id.String(), method: http.MethodGet, path: outputPath(id, name), header: http.Header{"Accept": {"text/plain"}}}
 	resp, err := c.send(ctx, q)
@@ -27,7 +28,8 @@ func (c *Client) Output(ctx context.Context, id core.JobID, name string) (io.Rea
 	return resp.Body, nil
 }
 
-// PutOutput keeps what a step wrote, for workers. open gives it from its beginning: after an answer that did not come it is sent again.
+// PutOutput keeps what a step wrote, for workers. open gives it from its beginning: after an answer
+// that did not come it is sent again.
 func (c *Client) PutOutput(ctx context.Context, id core.JobID, name string, open func() (io.Reader, error)) error {
 	if strings.Count(name, "/") != 1 {
 		return fmt.Errorf("output %q: expected STEP/STREAM: %w", name, core.ErrInvalid)

@@ -11,11 +11,19 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// CreateRun asks for a run. With a key it is asked again when no answer comes, and the same key and request make
-// one run, however often they are sent.
+// CreateRun asks for a run. With a key it is asked again when no answer comes, and the same key and
+// request make one run, however often they are sent.
 func (c *Client) CreateRun(ctx context.Context, key string, n api.NewRun) (api.Run, error) {
 	var run api.Run
 	q := call{what: "submit " + n.Playbook, method: http.MethodPost, path: "/v1/runs", body: n, header: keyed(key), again: key != ""}
+	err := c.do(ctx, q, &run)
+	return run, err
+}
+
+// Exec asks for a run of one command. A key does what it does for CreateRun.
+func (c *Client) Exec(ctx context.Context, key string, n api.NewExec) (api.Run, error) {
+	var run api.Run
+	q := call{what: "exec", method: http.MethodPost, path: "/v1/exec", body: n, header: keyed(key), again: key != ""}
 	err := c.do(ctx, q, &run)
 	return run, err
 }
@@ -27,7 +35,8 @@ type Created struct {
 }
 
 // CreateRuns asks for up to api.MaxNewRuns runs at once. Each has its own answer, in their order.
-// It asks again when no answer comes, and may be called again with the same runs: a key makes one run.
+// It asks again when no answer comes, and may be called again with the same runs: a key makes one
+// run.
 func (c *Client) CreateRuns(ctx context.Context, runs []api.KeyedRun) ([]Created, error) {
 	what := fmt.Sprintf("submit %d runs", len(runs))
 	var answers List[api.CreatedRun]
@@ -127,7 +136,8 @@ type JobFilter struct {
 	State   string // open: without an outcome; done: with one; uncertain: open, and may have begun in a queue that was lost; "" is all
 }
 
-// Jobs lists the jobs of a run, by index. A page may have fewer than were asked for, and more behind it.
+// Jobs lists the jobs of a run, by index. A page may have fewer than were asked for, and more
+// behind it.
 func (c *Client) Jobs(ctx context.Context, run string, f JobFilter, p Page) (List[api.Job], error) {
 	q := p.into(nil)
 	set(q, "outcome", string(f.Outcome))
@@ -179,4 +189,9 @@ func (c *Client) Decisions(ctx context.Context, run string) (List[api.Decision],
 // Attempts lists the tries of a job.
 func (c *Client) Attempts(ctx context.Context, id core.JobID) (List[api.Attempt], error) {
 	return get[List[api.Attempt]](ctx, c, "list the attempts of job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "attempts"), nil)
+}
+
+// Host shows a host of the inventory.
+func (c *Client) Host(ctx context.Context, name string) (api.Host, error) {
+	return get[api.Host](ctx, c, "show host "+name, path("v1", "hosts", name), nil)
 }

@@ -17,7 +17,8 @@ func (c *Client) Schedule(ctx context.Context, name string) (api.Schedule, error
 	return get[api.Schedule](ctx, c, "show schedule "+name, path("v1", "schedules", name), nil)
 }
 
-// PutSchedule makes a schedule, or, with the etag of what it was, replaces it. To make one is asked again when no answer comes.
+// PutSchedule makes a schedule, or, with the etag of what it was, replaces it. To make one is asked
+// again when no answer comes.
 func (c *Client) PutSchedule(ctx context.Context, name, etag string, s api.NewSchedule) (api.Schedule, error) {
 	var out api.Schedule
 	err := c.do(ctx, call{what: "set schedule " + name, method: http.MethodPut, path: path("v1", "schedules", name), body: s, header: ifMatch(etag), again: etag == ""}, &out)
@@ -55,7 +56,8 @@ func (c *Client) TriggerSchedule(ctx context.Context, name, key, reason string) 
 	return out, err
 }
 
-// BackfillSchedule launches the fires of a past range; those that were launched before are not repeated.
+// BackfillSchedule launches the fires of a past range; those that were launched before are not
+// repeated.
 func (c *Client) BackfillSchedule(ctx context.Context, name string, b api.Backfill) (api.Backfilled, error) {
 	var out api.Backfilled
 	err := c.do(ctx, call{what: "backfill schedule " + name, method: http.MethodPost, path: path("v1", "schedules", name, "backfill"), body: b, again: true}, &out)

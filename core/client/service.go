@@ -83,7 +83,8 @@ func (c *Client) Definitions(ctx context.Context) (api.Definitions, error) {
 	return get[api.Definitions](ctx, c, "show the definitions", "/v1/definitions", nil)
 }
 
-// ApplyDefinitions puts definitions in the place of those with the etag; "" where there are none yet.
+// ApplyDefinitions puts definitions in the place of those with the etag; "" where there are none
+// yet.
 func (c *Client) ApplyDefinitions(ctx context.Context, etag string, a api.Apply) (api.Definitions, error) {
 	var out api.Definitions
 	err := c.do(ctx, call{what: "apply definitions", method: http.MethodPut, path: "/v1/definitions", body: a, header: ifMatch(etag)}, &out)
@@ -100,4 +101,9 @@ func (c *Client) DiffDefinitions(ctx context.Context, a api.Apply) (List[api.Cha
 // Hosts lists the hosts of the server's inventory, by name.
 func (c *Client) Hosts(ctx context.Context, p Page) (List[api.Host], error) {
 	return get[List[api.Host]](ctx, c, "list hosts", "/v1/hosts", p.into(nil))
+}
+
+// Whoami shows who the token makes its bearer.
+func (c *Client) Whoami(ctx context.Context) (api.Whoami, error) {
+	return get[api.Whoami](ctx, c, "show who asks", "/v1/whoami", nil)
 }

@@ -28,7 +28,8 @@ func (c *Client) ExplainWindow(ctx context.Context, set string, at time.Time, ne
 	return get[api.WindowAnswer](ctx, c, "explain window set "+set, path("v1", "windows", set, "explain"), q)
 }
 
-// Approvals lists the windows that need an approval; waiting leaves out those that have one for the next 60 days.
+// Approvals lists the windows that need an approval; waiting leaves out those that have one for the
+// next 60 days.
 func (c *Client) Approvals(ctx context.Context, waiting bool, p Page) (List[api.WindowApproval], error) {
 	q := p.into(nil)
 	if waiting {
@@ -37,7 +38,8 @@ func (c *Client) Approvals(ctx context.Context, waiting bool, p Page) (List[api.
 	return get[List[api.WindowApproval]](ctx, c, "list approvals", "/v1/approvals", q)
 }
 
-// ApproveWindow approves a window set, or a rule of it. With a key it is asked again when no answer comes.
+// ApproveWindow approves a window set, or a rule of it. With a key it is asked again when no answer
+// comes.
 func (c *Client) ApproveWindow(ctx context.Context, set, key string, a api.ApproveWindow) (api.WindowApproval, error) {
 	var out api.WindowApproval
 	q := call{what: "approve window set " + set, method: http.MethodPost, path: path("v1", "windows", set, "approve"), body: a, header: keyed(key), again: key != ""}

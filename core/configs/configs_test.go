@@ -242,8 +242,8 @@ func keeper(dir string) {
 	}
 }
 
-// A process is killed in the middle again and again: what it said was kept is there, what is there is
-// whole, and the next goes on.
+// A process is killed in the middle again and again: what it said was kept is there, what is there
+// is whole, and the next goes on.
 func TestKilledInTheMiddle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "configs")
 	r := open(t, dir)

@@ -33,7 +33,8 @@ func (r *Repo) has(name string) (bool, error) {
 }
 
 // lock makes the folder ours, waits until nobody else writes, and clears away what a writer that
-// was killed left in the way. The lock ends when the file is closed here and in every git it was given to.
+// was killed left in the way. The lock ends when the file is closed here and in every git it was
+// given to.
 func (r *Repo) lock(ctx context.Context) (_ *os.File, err error) {
 	ours, err := r.has(lockName)
 	if err != nil {

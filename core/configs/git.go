@@ -39,7 +39,8 @@ func fixed() []string {
 	return args
 }
 
-// call runs git with the lock, when there is one, inherited: as long as git lives, nobody else writes.
+// call runs git with the lock, when there is one, inherited: as long as git lives, nobody else
+// writes.
 func (g git) call(ctx context.Context, lock *os.File, in io.Reader, out io.Writer, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -160,8 +160,8 @@ type Entry struct {
 
 var versionRule = regexp.MustCompile(`^[0-9a-f]{4,40}$`)
 
-// Resolve is the whole name of a version; "" is the newest of all. core.ErrNotFound when there is none,
-// core.ErrInvalid for what cannot be one.
+// Resolve is the whole name of a version; "" is the newest of all. core.ErrNotFound when there is
+// none, core.ErrInvalid for what cannot be one.
 func (r *Repo) Resolve(ctx context.Context, version string) (string, error) {
 	if version != "" && !versionRule.MatchString(version) {
 		return "", fmt.Errorf("%w version %q: expected 4 to 40 hexadecimal digits, as configs log shows them", core.ErrInvalid, head(version))

@@ -22,7 +22,8 @@ var errClosed = fmt.Errorf("repository of configurations: %w: it is closed", cor
 
 // Keep makes a version of what differs from the kept one, durable when it returns. When ctx ends
 // first the change may have been kept all the same; keeping it again then changes nothing.
-// Errors: core.ErrInvalid for a bad name, or a folder that is not ours; core.ErrUnavailable after Close.
+// Errors: core.ErrInvalid for a bad name, or a folder that is not ours; core.ErrUnavailable after
+// Close.
 func (r *Repo) Keep(ctx context.Context, c Change) (Kept, error) {
 	if err := c.check(); err != nil {
 		return Kept{}, err
@@ -75,8 +76,8 @@ func (r *Repo) writeBatch(ctx context.Context, batch []*request) error {
 	return answer(batch, commits)
 }
 
-// load makes commits of a stream, and gives their names. --done: a stream that breaks off, because this
-// process was killed, changes nothing.
+// load makes commits of a stream, and gives their names. --done: a stream that breaks off, because
+// this process was killed, changes nothing.
 func (g git) load(ctx context.Context, lock *os.File, stream io.Reader) ([]string, error) {
 	marks := limited{most: 1 << 20}
 	if err := g.call(ctx, lock, stream, &marks, "fast-import", "--quiet", "--done", "--date-format=raw"); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// A process that is killed while it writes leaves a stream that ends anywhere: nothing of it counts.
+// A process that is killed while it writes leaves a stream that ends anywhere: nothing of it
+// counts.
 func TestAStreamThatBreaksOffChangesNothing(t *testing.T) {
 	testparts.Need(t, "git", "git")
 	r, err := New(filepath.Join(t.TempDir(), "configs"))

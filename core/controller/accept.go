@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,13 @@ import (
 // Acceptance asks for a run to be made durable.
 type Acceptance struct {
 	Launch      *launch.Launch
-	By          string // who launched it
-	Key         string // makes it idempotent within the tenant; "" for none
-	Request     []byte // what was asked for; see ledger.NewRun
-	Criticality *int   // instead of the playbook's
-	Approvals   int    // of other people, before it starts
-	Paused      bool   // starts nothing before it is resumed; not together with Approvals
+	By          string       // who launched it
+	Key         string       // makes it idempotent within the tenant; "" for none
+	Request     []byte       // what was asked for; see ledger.NewRun
+	Exec        *ledger.Exec // of a run of one command, for the audit log
+	Criticality *int         // instead of the playbook's
+	Approvals   int          // of other people, before it starts
+	Paused      bool         // starts nothing before it is resumed; not together with Approvals
 }
 
 // Record is what the ledger keeps of it.
@@ -39,7 +41,7 @@ func (a *Acceptance) Record() (ledger.NewRun, error) {
 	}
 	n := ledger.NewRun{
 		ID: l.Run.ID, Tenant: l.Run.Tenant, Playbook: l.Playbook.Name, Revision: l.Snapshot.Revision, LaunchedBy: a.By,
-		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Key: a.Key, Request: a.Request,
+		Created: l.Snapshot.Launched, Criticality: l.Playbook.Criticality, Approvals: a.Approvals, Paused: a.Paused, Key: a.Key, Request: a.Request, Exec: a.Exec,
 		Jobs: jobs, Snapshot: l.Run.Payload, Queue: encoded,
 	}
 	if l.FourEyes != "" {
@@ -83,7 +85,11 @@ func (c *Controller) AcceptAll(ctx context.Context, all ...Acceptance) []ledger.
 		_, spans[i] = tracing.Start(ctx, tracing.Accept, tracing.Run.String(records[i].ID), tracing.Tenant.String(records[i].Tenant))
 	}
 	var fresh []ledger.Run
-	for i, one := range c.creates.accept(ctx, c.cfg.Ledger, records) {
+	for i, written := range c.creates.do(ctx, records...) {
+		one := written.out
+		if written.err != nil {
+			one.Err = written.err
+		}
 		tracing.End(spans[i], one.Err)
 		if one.Err != nil {
 			one = ledger.Accepted{Err: fmt.Errorf("accept run %s of %s: %w", records[i].ID, records[i].Playbook, one.Err)}
@@ -108,8 +114,8 @@ func (c *Controller) Accepted(runs ...ledger.Run) {
 	c.Notify()
 }
 
-// Amend replaces what a run is, before any queue has had it: version is the one that the caller looked at. Approvals that it had
-// are void. A run that was queued already is core.ErrConflict.
+// Amend replaces what a run is, before any queue has had it: version is the one that the caller
+// looked at. Approvals that it had are void. A run that was queued already is core.ErrConflict.
 func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, version int64, a Acceptance) (ledger.Run, error) {
 	n, err := a.Record()
 	if err != nil {
@@ -123,13 +129,15 @@ func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, 
 	return run, nil
 }
 
-// Cancel ends a run. When it returns, no job of it will start, unless it is late: the ledger has it, the queue
-// does not answer, and servers tell the queue as soon as one of them reaches it, see share.
+// Cancel ends a run. When it returns, no job of it will start, unless it is late: the ledger has
+// it, the queue does not answer, and servers tell the queue as soon as one of them reaches it, see
+// share.
 func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
-	run, err = c.cfg.Ledger.Cancel(ctx, s, who, id, core.Because("", reason))
-	if err != nil {
+	written := c.cancels.do(ctx, ledger.Cancellation{Scope: s, Who: who, ID: id, Reason: core.Because("", reason)})[0]
+	if err := cmp.Or(written.err, written.out.Err); err != nil {
 		return ledger.Run{}, false, err
 	}
+	run = written.out.Run
 	if run.Incarnation != "" && !run.Complete() {
 		late, err = c.inQueue(ctx, func(ctx context.Context) error { return c.cfg.Queue.Cancel(ctx, id, run.Reason) })
 	}
@@ -137,8 +145,9 @@ func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason
 	return run, late, err
 }
 
-// SetShares changes what a run may use of the workers. The ledger has it first: a queue that is filled again gets it, too. An error of
-// the queue says that the run goes on as before there: ask again.
+// SetShares changes what a run may use of the workers. The ledger has it first: a queue that is
+// filled again gets it, too. An error of the queue says that the run goes on as before there: ask
+// again.
 func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, to ledger.Shares) (ledger.Run, error) {
 	run, err := c.cfg.Ledger.SetShares(ctx, s, id, to)
 	if err != nil || run.Incarnation == "" {
@@ -187,7 +196,8 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 	return run, late, err
 }
 
-// Decide takes a person's word on a run that waits for it, or on its next wave. It is also the run of those behind it.
+// Decide takes a person's word on a run that waits for it, or on its next wave. It is also the run
+// of those behind it.
 func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d ledger.Decision, behind ...string) (ledger.Run, error) {
 	run, err := c.cfg.Ledger.Decide(ctx, s, id, d, behind...)
 	if err != nil {
@@ -201,8 +211,8 @@ func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d le
 // reportFor is how long a person waits for the queue after the ledger has what they asked for.
 const reportFor = 2 * time.Second
 
-// inQueue tells the queue what the ledger, which has the last word, will bring about anyway. late says that the queue
-// does not answer; one that has not got the run starts nothing of it.
+// inQueue tells the queue what the ledger, which has the last word, will bring about anyway. late
+// says that the queue does not answer; one that has not got the run starts nothing of it.
 func (c *Controller) inQueue(ctx context.Context, report func(context.Context) error) (late bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportFor)
 	defer cancel()

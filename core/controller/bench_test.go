@@ -19,7 +19,8 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// Runs of one host, from accepted to recorded: creates by 64 callers, then what a server and a worker make of them.
+// Runs of one host, from accepted to recorded: creates by 64 callers, then what a server and a
+// worker make of them.
 func BenchmarkRunsOfOneHost(b *testing.B) {
 	for name, url := range map[string]func() string{
 		"sqlite":     func() string { return "sqlite:" + b.TempDir() + "/ledger.db" },

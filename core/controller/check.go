@@ -35,9 +35,10 @@ type Finding struct {
 // lag is how long servers at work may take to bring ledger and queue together before it is a fault.
 const lag = 5 * time.Second
 
-// Check looks for broken promises of ledger and queue, each by itself and between them, and with repair mends what can be mended
-// without losing anything. It may run beside servers: what they are about to do is no fault. A sound service has no findings
-// but notes. While the queue is away the ledger is checked, and the error wraps core.ErrUnavailable.
+// Check looks for broken promises of ledger and queue, each by itself and between them, and with
+// repair mends what can be mended without losing anything. It may run beside servers: what they are
+// about to do is no fault. A sound service has no findings but notes. While the queue is away the
+// ledger is checked, and the error wraps core.ErrUnavailable.
 func (c *Controller) Check(ctx context.Context, repair bool) ([]Finding, error) {
 	var all []Finding
 	found, err := c.cfg.Ledger.Check(ctx, repair)
@@ -93,7 +94,8 @@ func (c *Controller) checkBetween(ctx context.Context, repair bool) ([]Finding, 
 	return append(all, orphans...), err
 }
 
-// recheck looks again at runs on which ledger and queue did not agree: a server may have been at it.
+// recheck looks again at runs on which ledger and queue did not agree: a server may have been at
+// it.
 func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, incarnation string, repair bool) (all []Finding, err error) {
 	if len(suspects) == 0 {
 		return nil, nil
@@ -174,7 +176,8 @@ func (c *Controller) eachStanding(ctx context.Context, do func(ledger.Standing))
 	}
 }
 
-// disagree says what of a run is not the same in ledger and queue, and how that is mended; "" when all is well.
+// disagree says what of a run is not the same in ledger and queue, and how that is mended; "" when
+// all is well.
 func (c *Controller) disagree(ctx context.Context, r ledger.Run, incarnation string) (what string, mend func(context.Context) error, err error) {
 	if r.Complete() || r.Phase == ledger.PhaseAwaiting {
 		return "", nil, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Two servers look at once: each run is put into the queue by one of them. The negative control: without the compare-and-set of
-// the claim both do it.
+// Two servers look at once: each run is put into the queue by one of them. The negative control:
+// without the compare-and-set of the claim both do it.
 func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 	for _, careless := range []bool{false, true} {
 		fake(t, func(l *lab) {
@@ -64,7 +64,8 @@ func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 	}
 }
 
-// A queue is lost that had many runs: the most critical come back first, by the word of their playbooks.
+// A queue is lost that had many runs: the most critical come back first, by the word of their
+// playbooks.
 func TestMostCriticalFirstAfterTheQueueWasLost(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

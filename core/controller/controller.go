@@ -70,7 +70,8 @@ type Controller struct {
 	watch    queue.Watch
 	launches *launches
 	restorer launch.Restorer
-	creates  creates
+	creates  batches[ledger.NewRun, ledger.Accepted]
+	cancels  batches[ledger.Cancellation, ledger.Cancelled]
 	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
 
 	putNow       chan struct{} // to putIn; has room for one, as those below
@@ -93,13 +94,14 @@ type Controller struct {
 	mu          sync.Mutex
 	own         map[string]bool // unfinished runs that it accepted itself, of one that is alone
 	agenda      *agenda
-	parts       map[int]bool // of the queue, that are this server's
-	lost        map[int]bool // parts to be scanned
-	peers       []string     // servers that live, this one too, as last seen
-	wakes       int          // how often windows have changed
-	incarnation string       // of the queue, as last asked for; "" while it is away
-	doubt       bool         // the queue may have lost changes, and was not compared with the ledger yet
-	away        error        // why it does not answer
+	parts       map[int]bool    // of the queue, that are this server's
+	lost        map[int]bool    // parts to be scanned
+	entering    map[string]bool // runs that are put into the queue now; true: there were news of them
+	peers       []string        // servers that live, this one too, as last seen
+	wakes       int             // how often windows have changed
+	incarnation string          // of the queue, as last asked for; "" while it is away
+	doubt       bool            // the queue may have lost changes, and was not compared with the ledger yet
+	away        error           // why it does not answer
 	outage      core.Outage
 	waiting     map[string]time.Time // since when a run has news that are not recorded
 	polls       int64
@@ -114,9 +116,11 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Controller{
-		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), own: map[string]bool{}, agenda: newAgenda(), waiting: map[string]time.Time{},
+		cfg: cfg, watch: cfg.Queue, launches: newLaunches(), own: map[string]bool{}, agenda: newAgenda(), entering: map[string]bool{}, waiting: map[string]time.Time{},
 		putNow: make(chan struct{}, 1), wake: make(chan struct{}, 1), partsChanged: make(chan struct{}, 1),
 	}
+	c.creates.write, c.creates.size = cfg.Ledger.AcceptAll, func(n ledger.NewRun) int { return len(n.Snapshot) + len(n.Queue) + 64*len(n.Jobs) }
+	c.cancels.write, c.cancels.size = cfg.Ledger.CancelAll, func(ledger.Cancellation) int { return 0 }
 	c.restorer.Types = cfg.Types
 	c.claim = c.claimNext
 	if cfg.Alone {
@@ -286,8 +290,8 @@ func (c *Controller) SignalWindows() {
 	wake(c.wake)
 }
 
-// windowChanges is how often windows have changed. A change after that sees how many jobs of the run
-// are suspended, and has it looked at.
+// windowChanges is how often windows have changed. A change after that sees how many jobs of the
+// run are suspended, and has it looked at.
 func (c *Controller) windowChanges(l *poll) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

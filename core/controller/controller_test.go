@@ -188,25 +188,32 @@ func TestSeveralServersAtOnce(t *testing.T) {
 	})
 }
 
-// Cancel returns while a server is about to put the run into the queue: no job of it starts.
+// Cancel returns while a server is about to put the run into the queue: no job of it starts. The
+// control: without the cancel all of them do.
 func TestCancelWhileItIsBeingQueued(t *testing.T) {
-	fake(t, func(l *lab) {
-		q := &flaky{Backend: l.queue(), hold: make(chan struct{})}
-		c, stop := l.server("s1", q)
-		defer stop()
-		defer l.node(l.queue(), 10)()
-		l.accept(c, spec{id: "r1", hosts: 5})
-		synctest.Wait() // the server waits in Submit
-		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "no"); err != nil {
-			t.Fatal(err)
-		}
-		close(q.hold)
-		l.complete("r1")
-		if r := l.run("r1"); r.Outcomes[core.Cancelled] != 5 || len(l.leased) > 0 {
-			t.Errorf("%+v; %d jobs were leased", r, len(l.leased))
-		}
-		l.sound()
-	})
+	for _, cancelled := range []bool{true, false} {
+		fake(t, func(l *lab) {
+			q := &flaky{Backend: l.queue(), hold: make(chan struct{})}
+			c, stop := l.server("s1", q)
+			defer stop()
+			defer l.node(l.queue(), 10)()
+			l.accept(c, spec{id: "r1", hosts: 5})
+			synctest.Wait() // the server waits in Submit
+			starts := 5
+			if cancelled {
+				if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "no"); err != nil {
+					t.Fatal(err)
+				}
+				starts = 0
+			}
+			close(q.hold)
+			l.complete("r1")
+			if r := l.run("r1"); r.Outcomes[core.Cancelled] != 5-starts || len(l.leased) != starts {
+				t.Errorf("%+v; %d jobs were leased, expected %d", r, len(l.leased), starts)
+			}
+			l.sound()
+		})
+	}
 }
 
 func TestPausedFromTheStart(t *testing.T) {
@@ -248,7 +255,8 @@ func TestResumeWhileItIsBeingQueued(t *testing.T) {
 	})
 }
 
-// A run waits for a queue that is away, and somebody who sees that nothing happens lets it go on: no queue was lost with it.
+// A run waits for a queue that is away, and somebody who sees that nothing happens lets it go on:
+// no queue was lost with it.
 func TestResumeWhileTheQueueIsAway(t *testing.T) {
 	fake(t, func(l *lab) {
 		q := &flaky{Backend: l.queue()}
@@ -268,7 +276,8 @@ func TestResumeWhileTheQueueIsAway(t *testing.T) {
 	})
 }
 
-// A wave waits for a person longer than the server follows the run closely, and over a restart of the server.
+// A wave waits for a person longer than the server follows the run closely, and over a restart of
+// the server.
 func TestWaveWaitsForAPerson(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -358,7 +367,8 @@ func TestWaitingRuns(t *testing.T) {
 	})
 }
 
-// Jobs that wait for windows are told of new ones, whichever server follows their run, resting or not.
+// Jobs that wait for windows are told of new ones, whichever server follows their run, resting or
+// not.
 func TestSignalWindows(t *testing.T) {
 	fake(t, func(l *lab) {
 		c1, stop1 := l.server("s1", l.queue())
@@ -439,7 +449,8 @@ func TestAmend(t *testing.T) {
 	})
 }
 
-// A run whose threshold is reached is stopped in the ledger too, though its last outcomes come at the same moment.
+// A run whose threshold is reached is stopped in the ledger too, though its last outcomes come at
+// the same moment.
 func TestStoppedRun(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

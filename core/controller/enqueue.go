@@ -64,8 +64,8 @@ func (f failure) next(err error, alone bool, now time.Time) (refuse bool, after 
 	return false, refuseBackoff.Delay(f.times-1, 0)
 }
 
-// emitRefuses tells who waits for a run that the queue, which can be read, does not take it yet: it is
-// full, or does not let this user write.
+// emitRefuses tells who waits for a run that the queue, which can be read, does not take it yet: it
+// is full, or does not let this user write.
 func (c *Controller) emitRefuses(refuses *core.Outage, err error) {
 	if err == nil {
 		if lasted, failed := refuses.Over(); failed > 0 {
@@ -174,19 +174,21 @@ func (c *Controller) disown(id string) {
 // enqueue puts claimed runs into the queue: one call of it, and one transaction. It returns an
 // error, or nil, for each of them.
 func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...ledger.Claim) []error {
-	errs, spans := make([]error, len(claims)), make([]trace.Span, len(claims))
-	var runs []queue.Run
-	var at []int // where the claim of a run is
-	pending := map[[2]string]map[string]core.Handlers{}
+	errs, spans, launches := make([]error, len(claims)), make([]trace.Span, len(claims)), make([]*launch.Launch, len(claims))
 	all := make([]*ledger.Run, len(claims))
 	for i := range claims {
 		all[i] = &claims[i].Run
 	}
 	c.loadLaunches(ctx, all)
 	for i, claim := range claims {
-		var run *queue.Run
-		if run, spans[i], errs[i] = c.prepare(ctx, claim, incarnation, pending); errs[i] == nil {
-			runs, at = append(runs, *run), append(at, i)
+		launches[i], spans[i], errs[i] = c.prepare(ctx, claim, incarnation)
+	}
+	c.addPending(ctx, claims, launches, errs)
+	var runs []queue.Run
+	var at []int // where the claim of a run is
+	for i := range claims {
+		if errs[i] == nil {
+			runs, at = append(runs, launches[i].Run), append(at, i)
 		}
 	}
 	if len(runs) > 0 {
@@ -219,6 +221,8 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	if name, err := c.nameQueue(ctx); err != nil || name != incarnation {
 		return fail("put it into the queue", errors.Join(core.ErrUnavailable, err))
 	}
+	c.enter(runs)
+	defer c.entered(runs)
 	var queued []ledger.Claim
 	var of []int
 	had := map[string]bool{} // the queue had the run already, and may have come back older
@@ -256,9 +260,8 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 			shares = append(shares, queue.Adjust{Run: run.ID, Weight: s.Weight, MaxInFlight: s.MaxInFlight})
 		}
 		c.emit(Event{Kind: RunEnqueued, Run: run.ID})
-		// What the queue said of it came before the ledger knew; one that came back older is to be replaced.
-		if c.watches(run.ID) || run.Recorded > 0 && had[run.ID] {
-			c.attention(run.ID)
+		if run.Recorded > 0 && had[run.ID] { // it came back older, and is to be replaced
+			defer c.attention(run.ID)
 		}
 	}
 	if len(shares) > 0 {
@@ -271,9 +274,33 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	return errs
 }
 
-// prepare reads a claimed run back and begins its span. pending
-// has the handlers that earlier runs left, by tenant and playbook, as far as they were read.
-func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnation string, pending map[[2]string]map[string]core.Handlers) (*queue.Run, trace.Span, error) {
+// enter keeps runs from being looked at while they are put into the queue: what it says of them
+// comes before the ledger knows that it has them, and they are held until then.
+func (c *Controller) enter(runs []queue.Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range runs {
+		c.entering[runs[i].ID] = false
+	}
+}
+
+// entered has those looked at that are in this server's parts, and those of which there were news
+// meanwhile.
+func (c *Controller) entered(runs []queue.Run) {
+	c.mu.Lock()
+	for i := range runs {
+		id := runs[i].ID
+		if c.entering[id] || c.parts[queue.Part(id)] {
+			c.agenda.touch(id)
+		}
+		delete(c.entering, id)
+	}
+	c.mu.Unlock()
+	wake(c.wake)
+}
+
+// prepare reads a claimed run back, as far as it is not recorded, and begins its span.
+func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnation string) (*launch.Launch, trace.Span, error) {
 	h, err := c.launchOf(ctx, &claim.Run)
 	if err != nil {
 		return nil, nil, err
@@ -284,63 +311,70 @@ func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnatio
 		ctx, span = tracing.Begin(tracing.Under(ctx, l.Snapshot.Trace), c.cfg.Traces, tracing.Enqueue,
 			trace.WithAttributes(tracing.Run.String(claim.Run.ID), tracing.Tenant.String(claim.Run.Tenant)))
 	}
-	run, err := c.remaining(ctx, claim, &l, incarnation, pending)
-	return run, span, err
+	return &l, span, c.remaining(ctx, claim.Run, &l, incarnation)
 }
 
-// remaining is a run as far as it is not recorded.
-func (c *Controller) remaining(ctx context.Context, claim ledger.Claim, l *launch.Launch, incarnation string, pending map[[2]string]map[string]core.Handlers) (*queue.Run, error) {
-	if claim.Run.Recorded > 0 {
+// remaining makes a launch one of what of its run is not recorded.
+func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
+	if run.Recorded > 0 {
 		var err error
-		if l.Run.FinishedJobs, err = c.settled(ctx, claim.Run.ID); err != nil {
-			return nil, err
+		if l.Run.FinishedJobs, err = c.settled(ctx, run.ID); err != nil {
+			return err
 		}
 	}
-	if err := c.holdLost(ctx, claim.Run, l, incarnation); err != nil {
-		return nil, err
+	if err := c.holdLost(ctx, run, l, incarnation); err != nil {
+		return err
 	}
-	if c.queueLost(claim.Run.ID, claim.Run.Incarnation, incarnation) {
-		if begun := engine.Begun(l, engine.NewResults(l, l.Run.FinishedJobs...), time.Now()); begun > 0 {
-			if err := c.cfg.Ledger.Doubt(ctx, l.Run.ID, begun); err != nil {
-				return nil, err
-			}
+	if c.queueLost(run.ID, run.Incarnation, incarnation) {
+		if err := c.doubtLost(ctx, run, l); err != nil {
+			return err
 		}
-	}
-	if err := c.addPending(ctx, claim.Run, l, incarnation, pending); err != nil {
-		return nil, err
 	}
 	// It goes in paused, and is let go on by what the ledger says once it says that the queue has
 	// it: else a run that somebody cancels between the two would start.
 	l.Run.Paused = true
-	return &l.Run, nil
+	return nil
 }
 
-// addPending gives a run the handlers that earlier runs of its playbook left pending on its hosts.
-// If the queue that had the run was lost, its steps count as changed on all hosts without an
-// outcome, whatever becomes of their jobs.
-func (c *Controller) addPending(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string, known map[[2]string]map[string]core.Handlers) error {
-	names := l.Playbook.Notifiable()
-	if !l.Snapshot.Check && len(names) > 0 && c.queueLost(run.ID, run.Incarnation, incarnation) {
-		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l), names); err != nil {
+// doubtLost writes down what jobs of a run may have done in a queue that was lost: each released
+// one may have begun, and its steps count as changed on all hosts without an outcome, whatever
+// becomes of their jobs.
+func (c *Controller) doubtLost(ctx context.Context, run ledger.Run, l *launch.Launch) error {
+	if begun := engine.Begun(l, engine.NewResults(l, l.Run.FinishedJobs...), time.Now()); begun > 0 {
+		if err := c.cfg.Ledger.Doubt(ctx, run.ID, begun); err != nil {
 			return err
 		}
 	}
-	of := [2]string{run.Tenant, run.Playbook}
-	pending, ok := known[of]
-	if !ok {
-		var err error
-		if pending, err = c.cfg.Ledger.HostHandlers(ctx, run.Tenant, run.Playbook); err != nil {
-			return err
-		}
-		known[of] = pending
-	}
-	if len(pending) == 0 {
-		return nil
-	}
-	if err := l.SetPending(pending); err != nil {
-		return fmt.Errorf("run %s: %w", run.ID, err)
+	if names := l.Playbook.Notifiable(); !l.Snapshot.Check && len(names) > 0 {
+		return c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l), names)
 	}
 	return nil
+}
+
+// addPending gives runs the handlers that earlier runs of their playbooks left pending on their
+// hosts. errs has an error of a run that is not to be put in.
+func (c *Controller) addPending(ctx context.Context, claims []ledger.Claim, launches []*launch.Launch, errs []error) {
+	of := func(i int) ledger.HandlersOf {
+		return ledger.HandlersOf{Tenant: claims[i].Run.Tenant, Playbook: claims[i].Run.Playbook}
+	}
+	var all []ledger.HandlersOf
+	for i := range claims {
+		if errs[i] == nil {
+			all = append(all, of(i))
+		}
+	}
+	pending, err := c.cfg.Ledger.HostHandlers(ctx, all...)
+	for i := range claims {
+		switch {
+		case errs[i] != nil:
+		case err != nil:
+			errs[i] = err
+		case len(pending[of(i)]) > 0:
+			if e := launches[i].SetPending(pending[of(i)]); e != nil {
+				errs[i] = fmt.Errorf("run %s: %w", claims[i].Run.ID, e)
+			}
+		}
+	}
 }
 
 // unsettledHosts are the hosts of a run's jobs without an outcome.
@@ -353,7 +387,8 @@ func unsettledHosts(l *launch.Launch) (hosts []string) {
 	return hosts
 }
 
-// queueLost tells whether a queue, by its incarnation, had the run and is gone, with what its jobs had reached.
+// queueLost tells whether a queue, by its incarnation, had the run and is gone, with what its jobs
+// had reached.
 func (c *Controller) queueLost(run, had, incarnation string) bool {
 	return had != "" && had != incarnation && !slices.Contains(c.cfg.Intact, run)
 }

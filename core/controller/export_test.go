@@ -13,8 +13,8 @@ func AfterFailure(err error, since time.Duration, times int, alone bool) (refuse
 	return failure{now.Add(-since), times}.next(err, alone, now)
 }
 
-// WithoutClaims has the controller take every run that the queue does not have, whoever is at it: as it would be without the
-// ledger's compare-and-set. Before Run.
+// WithoutClaims has the controller take every run that the queue does not have, whoever is at it:
+// as it would be without the ledger's compare-and-set. Before Run.
 func (c *Controller) WithoutClaims() {
 	c.claim = func(ctx context.Context, incarnation string) (claims []ledger.Claim, err error) {
 		err = c.eachUnfinished(ctx, func(r ledger.Run) error {

@@ -48,8 +48,8 @@ func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.
 	return c.cfg.Ledger.Refuse(ctx, id, engine.Begun(&l, engine.NewResults(&l, recorded...), time.Now()), reason)
 }
 
-// LastFailed returns the hosts that did not succeed in the newest run of a playbook that is over and
-// was no check. Without such a run it is core.ErrNotFound.
+// LastFailed returns the hosts that did not succeed in the newest run of a playbook that is over
+// and was no check. Without such a run it is core.ErrNotFound.
 func LastFailed(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (map[string]bool, error) {
 	for page := (ledger.Page{}); ; {
 		runs, next, err := l.Runs(ctx, scope, ledger.RunFilter{Playbook: playbook}, page)

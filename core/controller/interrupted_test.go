@@ -26,7 +26,8 @@ func (l *lab) alone(name string) (c *controller.Controller, q *memory.Queue, sto
 	return c, q, sync.OnceFunc(func() { cancel(); wg.Wait(); q.Shutdown() })
 }
 
-// Processes that share a ledger drive their own runs. One that died leaves its run as it was, until somebody ends it.
+// Processes that share a ledger drive their own runs. One that died leaves its run as it was, until
+// somebody ends it.
 func TestAloneDrivesItsOwnRunsOnly(t *testing.T) {
 	fake(t, func(l *lab) {
 		one, _, stopOne := l.alone("one")
@@ -77,7 +78,8 @@ func TestServersTakeWhatAnotherLeft(t *testing.T) {
 	})
 }
 
-// In a queue that others work on, nobody knows which steps changed a host: all handlers become pending.
+// In a queue that others work on, nobody knows which steps changed a host: all handlers become
+// pending.
 func TestInterruptedOnASharedQueueLeavesItsHandlers(t *testing.T) {
 	fake(t, func(l *lab) {
 		one, _, stop := l.alone("one")

@@ -68,7 +68,8 @@ func fake(t *testing.T, f func(l *lab)) {
 	})
 }
 
-// warm makes the compressor that ledgers of this process share, which must not be made in a test's bubble.
+// warm makes the compressor that ledgers of this process share, which must not be made in a test's
+// bubble.
 func warm(t *testing.T) {
 	t.Helper()
 	store, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "warm.db"), ledger.Options{})
@@ -126,7 +127,8 @@ func (l *lab) server(name string, q queue.Backend, changes ...func(*controller.C
 	return c, sync.OnceFunc(func() { cancel(); <-done })
 }
 
-// node works on a queue until it is stopped: each job takes took, and ends as changed, but as failed on hosts that the name says so of.
+// node works on a queue until it is stopped: each job takes took, and ends as changed, but as
+// failed on hosts that the name says so of.
 func (l *lab) node(q queue.Backend, concurrency int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

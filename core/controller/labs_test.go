@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,10 +22,10 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/schedule"
-	"github.com/turnus/turnus/core/schedule/schedulebench"
 )
 
-// Servers and nodes are killed, Redis is emptied twice: nothing that was accepted is lost, each job has one outcome.
+// Servers and nodes are killed, Redis is emptied twice: nothing that was accepted is lost, each job
+// has one outcome.
 func TestLabKillsOverRedisAndPostgreSQL(t *testing.T) {
 	r := overReal(t, redistest.StartTLS(t))
 	c, stop1 := r.server("s1", r.open())
@@ -59,8 +60,8 @@ func TestLabKillsOverRedisAndPostgreSQL(t *testing.T) {
 	}
 }
 
-// Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and it is told. What must not be
-// repeated is held, and what is over by the record is not begun again.
+// Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and
+// it is told. What must not be repeated is held, and what is over by the record is not begun again.
 func TestLabRedisComesBackOlder(t *testing.T) {
 	first, second := redistest.StartTCP(t), redistest.StartTCP(t)
 	r := overReal(t, first)
@@ -130,13 +131,15 @@ func TestLabRedisComesBackOlder(t *testing.T) {
 	r.done(runs, 60)
 }
 
-// How many runs and schedules rest, and for how long it is measured; docs/benchmarks.md has the long form.
+// How many runs and schedules rest, and for how long it is measured; docs/benchmarks.md has the
+// long form.
 var (
 	waitingRuns    = flag.Int("resting.runs", 300, "runs that rest")
 	waitingMeasure = flag.Duration("resting.measure", 5*time.Second, "how long it is measured; with the sweep of all runs from 1m on")
 )
 
-// Runs in which nothing happens, and schedules that are not due, cost a few requests of the queue and next to no CPU, however many they are.
+// Runs in which nothing happens, and schedules that are not due, cost a few requests of the queue
+// and next to no CPU, however many they are.
 func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 	server := redistest.StartTCP(t)
 	r := overReal(t, server)
@@ -164,8 +167,15 @@ func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if _, err := schedulebench.Put(t.Context(), r.ledger, n); err != nil {
-		t.Fatal(err)
+	waiting := make([]schedule.Imported, n)
+	for i := range waiting {
+		waiting[i].By, waiting[i].State.Since = "alice", time.Now()
+		waiting[i].Definition = schedule.Definition{ID: schedule.ID{Tenant: "acme", Name: fmt.Sprint("nightly-", i)}, At: far.Truncate(time.Second)}
+	}
+	for part := range slices.Chunk(waiting, ledger.MaxPage) {
+		if err := schedule.NewControl(r.ledger).Import(t.Context(), part...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ctx, end := context.WithCancel(t.Context())
 	var engine sync.WaitGroup

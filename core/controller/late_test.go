@@ -9,8 +9,9 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// A cancel that no queue has yet says so, and any server that reaches the queue brings it there soon. Red without the cancel in share:
-// the follower is in its backoff, or on a server that is cut off.
+// A cancel that no queue has yet says so, and any server that reaches the queue brings it there
+// soon. Red without the cancel in share: the follower is in its backoff, or on a server that is cut
+// off.
 func TestFaultCancelWhileTheQueueIsAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers int

@@ -105,8 +105,8 @@ func (c *Controller) restore(run *ledger.Run, m ledger.Material) (*held, error) 
 	return h, nil
 }
 
-// loadLaunches brings the launches of runs into memory, in one read of the ledger. It is best effort: launchOf says what is
-// wrong with one.
+// loadLaunches brings the launches of runs into memory, in one read of the ledger. It is best
+// effort: launchOf says what is wrong with one.
 func (c *Controller) loadLaunches(ctx context.Context, runs []*ledger.Run) {
 	var missing []string
 	for _, run := range runs {

@@ -101,7 +101,8 @@ func heap() (stop func() uint64) {
 	return func() uint64 { cancel(); return <-most }
 }
 
-// Runs of one host start soon beside runs of 100,000, and no more than a few of those are in memory at once.
+// Runs of one host start soon beside runs of 100,000, and no more than a few of those are in memory
+// at once.
 func TestLabManySmallRunsBesideLargeOnes(t *testing.T) {
 	l := newLoad(t, manyRuns)
 	first, large := l.launch(spec{id: "first", hosts: 1}), l.launch(spec{id: "large", hosts: 100_000})

@@ -38,7 +38,8 @@ func (m *measured) measure() controller.Measure {
 	}
 }
 
-// What is accepted and recorded is counted once, and how late each job started, by its segment and by its wave.
+// What is accepted and recorded is counted once, and how late each job started, by its segment and
+// by its wave.
 func TestMeasures(t *testing.T) {
 	for name, more := range map[string]string{"at once": "", "in waves": "strategy: {waves: [1, 100%]}\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +64,8 @@ func TestMeasures(t *testing.T) {
 				if m.runs != 2 || m.jobs != 7 || m.ended != 7 || m.results != 7 || len(m.delays) != 7 {
 					t.Errorf("%+v", m)
 				}
-				// One slot, a second a job: of both runs one starts at once and each further one a second later. Of waves the first job is alone.
+				// One slot, a second a job: of both runs one starts at once and each further one a second
+				// later. Of waves the first job is alone.
 				slices.Sort(m.delays)
 				if first, last := m.delays[0], m.delays[6]; first > time.Second || last < time.Second || last > 5*time.Second {
 					t.Errorf("delays %v", m.delays)

@@ -63,7 +63,8 @@ func (h *hands) wait(d time.Duration) {
 	}
 }
 
-// Jobs that wait for people are told of while they do, resting or not; those that wait for a window are not.
+// Jobs that wait for people are told of while they do, resting or not; those that wait for a window
+// are not.
 func TestStallsAreReported(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -103,7 +104,8 @@ func TestStallsAreReported(t *testing.T) {
 	})
 }
 
-// That jobs have no window left is written down before their outcomes are, and again where that could not be.
+// That jobs have no window left is written down before their outcomes are, and again where that
+// could not be.
 func TestMissedWindowsAreReported(t *testing.T) {
 	fake(t, func(l *lab) {
 		var before []int

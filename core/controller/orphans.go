@@ -12,15 +12,16 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// The board's documents by which who drives a run that no ledger has, as turnus run --redis does, says that it is there.
+// The board's documents by which who drives a run that no ledger has, as turnus run --redis does,
+// says that it is there.
 const (
 	driverPrefix = "driver/"
 	driverFor    = time.Minute
 	driverEvery  = 15 * time.Second
 )
 
-// Announce says on the board that this process drives the run, which no ledger has, until ctx ends: Check lets it be. What cannot
-// be said is said later.
+// Announce says on the board that this process drives the run, which no ledger has, until ctx ends:
+// Check lets it be. What cannot be said is said later.
 func Announce(ctx context.Context, board broadcast.Board, run string) {
 	ticker := time.NewTicker(driverEvery)
 	defer ticker.Stop()
@@ -34,7 +35,8 @@ func Announce(ctx context.Context, board broadcast.Board, run string) {
 	}
 }
 
-// checkOrphans looks at runs of the queue that the ledger does not know as unfinished. unfinished tells which it does.
+// checkOrphans looks at runs of the queue that the ledger does not know as unfinished. unfinished
+// tells which it does.
 func (c *Controller) checkOrphans(ctx context.Context, unfinished map[string]bool, repair bool) ([]Finding, error) {
 	suspects, err := c.orphans(ctx, unfinished)
 	if err != nil || len(suspects) == 0 {
@@ -70,8 +72,9 @@ func (c *Controller) orphans(ctx context.Context, unfinished map[string]bool) ([
 	return ids, nil
 }
 
-// orphan says what is wrong with one; nil: nothing any more. It is held, and not cancelled: that keeps what runs from being cut off,
-// and a service with another ledger, whose run it may be, lets it go on by itself.
+// orphan says what is wrong with one; nil: nothing any more. It is held, and not cancelled: that
+// keeps what runs from being cut off, and a service with another ledger, whose run it may be, lets
+// it go on by itself.
 func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool) (*Finding, error) {
 	s, err := c.cfg.Queue.Status(ctx, id)
 	if errors.Is(err, core.ErrNotFound) || err == nil && s.Complete {
@@ -115,7 +118,8 @@ func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool)
 	return f, nil
 }
 
-// How often a server looks for runs that are over when nothing tells it that the queue came back older, and while jobs of one run.
+// How often a server looks for runs that are over when nothing tells it that the queue came back
+// older, and while jobs of one run.
 const (
 	sweepEvery = time.Minute
 	sweepSoon  = 2 * time.Second
@@ -124,8 +128,8 @@ const (
 // heldOver is why the queue's part of a run is held, and ended. The ledger does not know of that.
 const heldOver = "the queue came back older: by the ledger the run is over"
 
-// sweep has the queue stop working on runs that are over in the ledger: it came back older, and has forgotten the end of them. Nobody
-// follows those any more, and their jobs would run again.
+// sweep has the queue stop working on runs that are over in the ledger: it came back older, and has
+// forgotten the end of them. Nobody follows those any more, and their jobs would run again.
 func (c *Controller) sweep(ctx context.Context) {
 	began := time.Now()
 	if began.Before(c.sweepAt) {

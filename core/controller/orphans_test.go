@@ -25,7 +25,8 @@ func (l *lab) finding(run string, repair bool) controller.Finding {
 	return found[0]
 }
 
-// A run that the ledger does not know is found, and held: what runs ends, nothing more starts. Whose launcher is there is let be.
+// A run that the ledger does not know is found, and held: what runs ends, nothing more starts.
+// Whose launcher is there is let be.
 func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 	fake(t, func(l *lab) {
 		_, stop := l.server("s1", l.queue())
@@ -102,7 +103,8 @@ func (l *lab) older(one *launch.Launch) {
 	}
 }
 
-// A queue that came back older goes on with a run that is over: the doctor finds that, and holds it.
+// A queue that came back older goes on with a run that is over: the doctor finds that, and holds
+// it.
 func TestCheckHoldsRunsThatAreOver(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -127,8 +129,8 @@ func TestCheckHoldsRunsThatAreOver(t *testing.T) {
 	})
 }
 
-// A server that finds such a queue ends the run in it before a job of it runs again, and lets what runs already end. The negative
-// control: without a server they all run again.
+// A server that finds such a queue ends the run in it before a job of it runs again, and lets what
+// runs already end. The negative control: without a server they all run again.
 func TestTrapRunThatIsOverRunsAgainInAnOlderQueue(t *testing.T) {
 	for _, served := range []bool{true, false} {
 		fake(t, func(l *lab) {
@@ -165,6 +167,38 @@ func TestTrapRunThatIsOverRunsAgainInAnOlderQueue(t *testing.T) {
 			}
 			if r := l.run("r1"); r.Phase != ledger.PhaseFinished || r.Outcomes[core.Changed] != 3 {
 				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// A job that ran again before a server compared the older queue is reported, although the queue's
+// records are then read from the beginning. The negative control: records that are read again and
+// are not of another execution are not reported.
+func TestJobsThatRanAgainUnwatchedAreReported(t *testing.T) {
+	for _, older := range []bool{true, false} {
+		fake(t, func(l *lab) {
+			c, stop := l.server("s1", l.queue())
+			one := l.launch(spec{id: "r1", hosts: 3})
+			l.put(c, one)
+			node := l.node(l.queue(), 1)
+			l.until("two jobs are recorded", func() bool { return l.run("r1").Recorded == 2 })
+			stop()
+			node()
+			if older {
+				l.older(one)
+				node = l.node(l.queue(), 1)
+				l.until("a recorded job has run again", func() bool { most, _ := l.times("r1"); return most == 2 })
+				node()
+			} else if err := l.ledger.Unqueue(l.Context(), "r1", l.run("r1").Incarnation); err != nil {
+				l.Fatal(err)
+			}
+			_, stop = l.server("s2", l.queue())
+			defer stop()
+			defer l.node(l.queue(), 1)()
+			l.complete("r1")
+			if n := len(l.said(controller.RunRepeated)); (n > 0) != older {
+				t.Errorf("queue older: %t; %d events of repeated jobs", older, n)
 			}
 		})
 	}

@@ -12,8 +12,8 @@ import (
 // uncertainReason begins why a job has no known outcome that a queue which was lost may have begun.
 const uncertainReason = "the queue was lost while this job may have been running, and it has not run since; nobody knows what the host saw: "
 
-// unheard makes those of the first uncertain jobs lost that were cancelled before they began in this queue: an earlier one
-// may have begun them.
+// unheard makes those of the first uncertain jobs lost that were cancelled before they began in
+// this queue: an earlier one may have begun them.
 func unheard(records []queue.Record, uncertain int) []queue.Record {
 	list := make([]queue.Record, 0, len(records))
 	for _, rec := range records {
@@ -33,8 +33,8 @@ func unheard(records []queue.Record, uncertain int) []queue.Record {
 	return list
 }
 
-// outcomes turns records of the queue into what the ledger keeps, and reads the results of those that have one. The first
-// uncertain jobs may have begun in an earlier queue.
+// outcomes turns records of the queue into what the ledger keeps, and reads the results of those
+// that have one. The first uncertain jobs may have begun in an earlier queue.
 func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []ledger.Outcome, results []core.Result, err error) {
 	records = unheard(records, uncertain)
 	list = make([]ledger.Outcome, 0, len(records))

@@ -255,7 +255,7 @@ func (c *Controller) listen(ctx context.Context) {
 		}
 		cursors = news.Next
 		c.unrecorded(true, news.Runs...)
-		c.attention(news.Runs...)
+		c.attention(c.unlessEntering(news.Runs)...)
 		if len(news.Lost) > 0 {
 			lost := map[int]bool{}
 			for _, part := range news.Lost {
@@ -265,6 +265,20 @@ func (c *Controller) listen(ctx context.Context) {
 			wake(c.wake)
 		}
 	}
+}
+
+// unlessEntering leaves out runs that are just put into the queue: they are looked at once they
+// are.
+func (c *Controller) unlessEntering(runs []string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(runs, func(id string) bool {
+		_, entering := c.entering[id]
+		if entering {
+			c.entering[id] = true
+		}
+		return entering
+	})
 }
 
 // pause waits for d, or until ctx ends or something is sent.

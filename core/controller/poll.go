@@ -190,7 +190,8 @@ func (c *Controller) readLaunch(ctx context.Context, l *poll) {
 	}
 }
 
-// giveUp ends a run that the queue has and that cannot be read back, by a program older than it, say.
+// giveUp ends a run that the queue has and that cannot be read back, by a program older than it,
+// say.
 func (c *Controller) giveUp(ctx context.Context, l *poll, why error) {
 	if err := c.cfg.Queue.Cancel(ctx, l.run.ID, core.Because("", why.Error())); err != nil && !errors.Is(err, core.ErrNotFound) {
 		l.fail("cancel a run that cannot be read", err)
@@ -390,9 +391,9 @@ func (c *Controller) prepareOutcomes(ctx context.Context, l *poll) (err error) {
 
 // recorded takes in what the ledger has now.
 func (c *Controller) recorded(l *poll, r ledger.Recorded) {
-	if r.Known > 0 && l.run.Position != "" {
-		c.emit(Event{Kind: RunRepeated, Run: l.run.ID, Count: r.Known})
-		c.cfg.Log.Warn("jobs ended that were recorded before: the queue had forgotten them, and they ran twice", "run", l.run.ID, "jobs", r.Known)
+	if r.Repeated > 0 {
+		c.emit(Event{Kind: RunRepeated, Run: l.run.ID, Count: r.Repeated})
+		c.cfg.Log.Warn("jobs ended that were recorded before: the queue had forgotten them, and they ran twice", "run", l.run.ID, "jobs", r.Repeated)
 	}
 	for i := range l.outcomes {
 		l.held.results.Add(queue.FinishedJobs{Index: l.outcomes[i].Index, Count: l.outcomes[i].Count, Outcome: l.outcomes[i].Outcome})

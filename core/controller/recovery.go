@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// doubts tells whether the queue may have lost changes, and this server has not compared it with the
-// ledger yet. No run is put in meanwhile.
+// doubts tells whether the queue may have lost changes, and this server has not compared it with
+// the ledger yet. No run is put in meanwhile.
 func (c *Controller) doubts() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,10 +37,11 @@ func (c *Controller) recoverQueue(ctx context.Context, incarnation string) {
 	}
 }
 
-// checkRestart compares the queue with the ledger after each restart and failover of Redis. The queue leases
-// nothing until a server has done so: a queue that lost its last changes would lease jobs again whose
-// outcomes are recorded. What came back older is paused, and replaced run by run (see replace). If
-// changes were lost, jobs may have begun that nobody knows of: runs that must not repeat them are held.
+// checkRestart compares the queue with the ledger after each restart and failover of Redis. The
+// queue leases nothing until a server has done so: a queue that lost its last changes would lease
+// jobs again whose outcomes are recorded. What came back older is paused, and replaced run by run
+// (see replace). If changes were lost, jobs may have begun that nobody knows of: runs that must not
+// repeat them are held.
 func (c *Controller) checkRestart(ctx context.Context, incarnation string) error {
 	doubt, err := c.cfg.Queue.Doubt(ctx)
 	if err != nil {
@@ -95,8 +96,8 @@ func (c *Controller) only(ctx context.Context) (bool, error) {
 	return len(servers) == 0 && len(drivers) <= 1, err
 }
 
-// compareAll compares all unfinished runs of the queue with the ledger. It pauses in the queue those
-// that are behind the ledger, and has them looked at. rest are the others that go on.
+// compareAll compares all unfinished runs of the queue with the ledger. It pauses in the queue
+// those that are behind the ledger, and has them looked at. rest are the others that go on.
 func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind []string, rest []*poll, err error) {
 	var page []ledger.Run
 	compare := func() error {
@@ -192,11 +193,12 @@ func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 	return nil
 }
 
-// replaceAgain is how soon a run is looked at again whose last jobs in an older queue have not ended.
+// replaceAgain is how soon a run is looked at again whose last jobs in an older queue have not
+// ended.
 const replaceAgain = 500 * time.Millisecond
 
-// replace takes a run out of a queue that has forgotten outcomes of it, and has it put in again without
-// the jobs that are recorded. What runs of it ends before, and is recorded.
+// replace takes a run out of a queue that has forgotten outcomes of it, and has it put in again
+// without the jobs that are recorded. What runs of it ends before, and is recorded.
 func (c *Controller) replace(ctx context.Context, l *poll) {
 	s := &l.sight.Status
 	if l.again = l.again || l.sight.More; l.again {

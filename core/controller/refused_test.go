@@ -49,8 +49,9 @@ func (l *lab) refusing(refusal error) (*controller.Controller, *warnings, *atomi
 	return c, logged, tries
 }
 
-// More runs than one claim takes are refused by the queue, or cannot be read here, and are first in the order: those behind
-// them start at once, each is warned of once, and ends as refused if that is its own fault.
+// More runs than one claim takes are refused by the queue, or cannot be read here, and are first in
+// the order: those behind them start at once, each is warned of once, and ends as refused if that
+// is its own fault.
 func TestRunsThatTheQueueRefusesDoNotHoldUpOthers(t *testing.T) {
 	const odd = 300
 	for _, tc := range []struct {
@@ -135,7 +136,8 @@ func TestWhatFollowsARunThatWasNotQueued(t *testing.T) {
 
 func (l *lab) isComplete(id string) bool { r := l.run(id); return r.Complete() }
 
-// A run that is in the queue, and that no server can read any more, ends, and says that its jobs may have run.
+// A run that is in the queue, and that no server can read any more, ends, and says that its jobs
+// may have run.
 func TestARunThatCannotBeReadEnds(t *testing.T) {
 	fake(t, func(l *lab) {
 		q := l.queue()

@@ -27,7 +27,8 @@ func (a *asked) Poll(_ context.Context, most int, asks ...queue.Ask) []queue.Sig
 	return queue.SeeNone(asks, core.ErrUnavailable)
 }
 
-// A run of which the queue had more records than it gave is not read a few at a time beside many others.
+// A run of which the queue had more records than it gave is not read a few at a time beside many
+// others.
 func TestALargeRunIsReadApart(t *testing.T) {
 	q := &asked{}
 	c := &Controller{watch: q}

@@ -33,7 +33,8 @@ func (a *adjusted) shares() (said []queue.Adjust) {
 	return append(said, a.said...)
 }
 
-// The weight and max_in_flight that a live run was given outlast the queue. The negative control is a run that was given none.
+// The weight and max_in_flight that a live run was given outlast the queue. The negative control is
+// a run that was given none.
 func TestSharesOutlastTheQueue(t *testing.T) {
 	for _, given := range []bool{true, false} {
 		fake(t, func(l *lab) {
@@ -68,8 +69,8 @@ func TestSharesOutlastTheQueue(t *testing.T) {
 	}
 }
 
-// leases checks that as many jobs are leased at once as the run may have: two, or all that are asked for. A new queue leases none
-// while workers of the lost one may be at work.
+// leases checks that as many jobs are leased at once as the run may have: two, or all that are
+// asked for. A new queue leases none while workers of the lost one may be at work.
 func leases(l *lab, bounded bool) {
 	l.Helper()
 	l.until("jobs are leased", func() bool {

@@ -28,7 +28,8 @@ func (l *lab) outcomes(run string) map[int]core.Outcome {
 	return got
 }
 
-// unrecorded has some jobs of a run end while no server is there to record it, and the queue be lost with that.
+// unrecorded has some jobs of a run end while no server is there to record it, and the queue be
+// lost with that.
 func (l *lab) unrecorded(one *launch.Launch, jobs int) {
 	l.Helper()
 	c, stop := l.server("s1", l.queue())
@@ -41,8 +42,8 @@ func (l *lab) unrecorded(one *launch.Launch, jobs int) {
 	l.newQueue()
 }
 
-// A person cancels a run whose queue was lost: what may have begun there is lost, whether its run was held or not. What
-// was in no released wave, or not due, is cancelled.
+// A person cancels a run whose queue was lost: what may have begun there is lost, whether its run
+// was held or not. What was in no released wave, or not due, is cancelled.
 func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 	for _, uses := range []string{"flash", "look"} {
 		t.Run(uses, func(t *testing.T) {
@@ -75,7 +76,8 @@ func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 	}
 }
 
-// What runs again after its queue was lost has the outcome of that; what was recorded before keeps it.
+// What runs again after its queue was lost has the outcome of that; what was recorded before keeps
+// it.
 func TestFaultR5TheTrueOutcomeStays(t *testing.T) {
 	fake(t, func(l *lab) {
 		l.unrecorded(l.launch(spec{id: "r1", hosts: 6, bad: 1, more: "strategy: {waves: [4, 100%]}\n"}), 4)
@@ -121,7 +123,8 @@ func TestFaultR5CancelBeforeTheRunIsBackInTheQueue(t *testing.T) {
 	})
 }
 
-// A run whose queue was lost, and that cannot be read back, ends, and says that its jobs may have run.
+// A run whose queue was lost, and that cannot be read back, ends, and says that its jobs may have
+// run.
 func TestFaultR5ARefusedRunMayHaveRun(t *testing.T) {
 	fake(t, func(l *lab) {
 		_, _, err := l.ledger.Accept(l.Context(), ledger.NewRun{ID: "odd", Playbook: "patch", LaunchedBy: "alice", Jobs: []ledger.JobHost{{Host: "h"}, {Host: "i"}}, Snapshot: []byte("no snapshot")})
@@ -144,7 +147,8 @@ func TestFaultR5ARefusedRunMayHaveRun(t *testing.T) {
 	})
 }
 
-// A worker dies with a job that may be repeated, and its run is cancelled before it is: its steps may all have ended well.
+// A worker dies with a job that may be repeated, and its run is cancelled before it is: its steps
+// may all have ended well.
 func TestFaultR5CancelAfterAWorkerDied(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -176,8 +180,9 @@ func TestFaultR5CancelAfterAWorkerDied(t *testing.T) {
 	})
 }
 
-// Workers may be at work under leases of a queue that was emptied, and the locks of their hosts went with it: no run begins
-// anything in the next one for as long as a session lives. An empty queue that followed none holds nothing up. Red without calm.
+// Workers may be at work under leases of a queue that was emptied, and the locks of their hosts
+// went with it: no run begins anything in the next one for as long as a session lives. An empty
+// queue that followed none holds nothing up. Red without calm.
 func TestFaultNothingBeginsBesideJobsOfALostQueue(t *testing.T) {
 	fake(t, func(l *lab) {
 		began := time.Now()

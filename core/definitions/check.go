@@ -17,7 +17,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// maxAsked bounds how often targets: are evaluated: hosts times playbooks. How long that takes has a bound as well.
+// maxAsked bounds how often targets: are evaluated: hosts times playbooks. How long that takes has
+// a bound as well.
 const maxAsked = 5_000_000
 
 // maxNamed is how many hosts a message names.
@@ -100,7 +101,7 @@ func isPart(lay layout, part, p string) bool {
 // checkWindows finds window sets that a playbook names and nobody defines.
 func (l *loader) checkWindows(p *playbooks.Playbook) {
 	poll := func(name string, keys ...any) {
-		if name == "" || name == admission.Service || name == admission.None || l.set.Windows.Sets[name] != nil {
+		if name == "" || name == admission.Service || name == admission.Own || name == admission.None || l.set.Windows.Sets[name] != nil {
 			return
 		}
 		line, col := placeOf(p.Source, keys...)
@@ -132,7 +133,8 @@ func (l *loader) selectHosts() error {
 	return nil
 }
 
-// selectFor does so for one playbook; late says that until came before a host's turn, which is told.
+// selectFor does so for one playbook; late says that until came before a host's turn, which is
+// told.
 func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, err error) {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
 	var names, without, others []string
@@ -147,7 +149,7 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 				"loop less in it: look at what is known of the host"))
 			return true, nil
 		}
-		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Run: run})
+		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Params: p.Values(), Run: run})
 		if err != nil {
 			l.targetsFail(p, h, err)
 			return false, nil // it would be much the same for the next host

@@ -77,7 +77,7 @@ func (c *checkouts) use(commit string) (*Checkout, error) {
 	defer c.mu.Unlock()
 	dir := filepath.Join(c.dir, commit)
 	if !hash.MatchString(commit) || !c.checked[commit] {
-		return nil, fmt.Errorf("checkout of %q: %w", yamlread.Clip(commit), core.ErrNotFound)
+		return nil, fmt.Errorf("there is no checkout of %q: %w", yamlread.Clip(commit), core.ErrNotFound)
 	}
 	c.users[commit]++
 	return &Checkout{Dir: dir, release: sync.OnceFunc(func() {

@@ -30,8 +30,8 @@ type FollowOptions struct {
 	// Apply takes a valid set; an error keeps the one before, and the set is offered again at
 	// the next look. It is called by one goroutine, and not again before it returned.
 	Apply func(ctx context.Context, u Update) error
-	// Still, if given, is told, by the same goroutine, when the branch was looked at and has not moved since Apply took Set: somebody
-	// else may have put another in its place.
+	// Still, if given, is told, by the same goroutine, when the branch was looked at and has not moved
+	// since Apply took Set: somebody else may have put another in its place.
 	Still func(ctx context.Context, u Update)
 	// OnStatus, if given, is told when the state or the revision changes. It must not block.
 	OnStatus func(Status)
@@ -116,7 +116,8 @@ const (
 	tipRef  = "refs/turnus/tip"
 )
 
-// NewFollower checks the options. Nothing is contacted and nothing written. Errors wrap core.ErrInvalid.
+// NewFollower checks the options. Nothing is contacted and nothing written. Errors wrap
+// core.ErrInvalid.
 func NewFollower(o FollowOptions) (*Follower, error) {
 	r, err := parseRemote(o.URL)
 	if err != nil {
@@ -244,8 +245,9 @@ func (f *Follower) prepare(ctx context.Context) error {
 	return f.renew(ctx)
 }
 
-// renew puts a new mirror in the place of the old one. The new mirror holds the good revision if the old one still has
-// it, and nothing else: neither objects that a killed fetch left nor files that keep them from being removed.
+// renew puts a new mirror in the place of the old one. The new mirror holds the good revision if
+// the old one still has it, and nothing else: neither objects that a killed fetch left nor files
+// that keep them from being removed.
 func (f *Follower) renew(ctx context.Context) error {
 	fresh, old := *f.g, f.g.dir+".old"
 	fresh.dir += ".new"

@@ -21,7 +21,8 @@ type Hook struct {
 	Notify func()
 }
 
-// ServeHTTP answers 202 when it notified, 401 without the right secret, 405 and 413 to what is no event.
+// ServeHTTP answers 202 when it notified, 401 without the right secret, 405 and 413 to what is no
+// event.
 func (h Hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)

@@ -262,8 +262,9 @@ func TestMirrorIsBounded(t *testing.T) {
 	}
 }
 
-// TestMirrorDropsWhatAKilledFetchKept shows the one moment of TestMirrorIsBounded that it meets only on a busy machine: git has
-// written the pack and the .keep file beside it, and is killed before it removes the .keep file. gc then removes nothing.
+// TestMirrorDropsWhatAKilledFetchKept shows the one moment of TestMirrorIsBounded that it meets
+// only on a busy machine: git has written the pack and the .keep file beside it, and is killed
+// before it removes the .keep file. gc then removes nothing.
 func TestMirrorDropsWhatAKilledFetchKept(t *testing.T) {
 	r := newRepo(t, good())
 	w := follow(t, r.dir, func(o *FollowOptions) { o.MaxMirror = 1 << 20 })
@@ -358,8 +359,8 @@ func TestMirrorIsMended(t *testing.T) {
 	}
 }
 
-// A remote that accepts and says nothing is given up in time, and asked again. Nothing here has to be done within that time: what
-// is asked for hangs from the first.
+// A remote that accepts and says nothing is given up in time, and asked again. Nothing here has to
+// be done within that time: what is asked for hangs from the first.
 func TestHangingRemoteIsGivenUp(t *testing.T) {
 	r := newRepo(t, good())
 	asked := make(chan (<-chan struct{}), 100) // of each request, what ends when git has let go of it

@@ -28,11 +28,13 @@ const (
 
 var parts = []string{partPlaybooks, partInventory, partWindows, partSecrets, partNotify}
 
-// Keys of turnus.yaml that are no places: the tenants whose runs need another person's approval, and what share of
-// the workers tenants have.
+// Keys of turnus.yaml that are no places: the tenants whose runs need another person's approval,
+// and what share of the workers tenants have. And what turnus run takes where no flag says
+// otherwise.
 const (
 	keyFourEyes = "four_eyes"
 	keyWeights  = "tenant_weights"
+	keyRun      = "run"
 )
 
 const maxTenantWeight = 1000
@@ -45,15 +47,20 @@ func optional(part string) bool {
 // layout says where the parts of a tree lie.
 type layout map[string][]string
 
+// usualNames are the places where a part is looked for.
+func usualNames(part string) []string {
+	if part == partPlaybooks {
+		return []string{part}
+	}
+	return []string{part, part + ".yaml", part + ".yml"}
+}
+
 // convention finds the parts by their usual names.
 func (l *loader) convention(part string) {
 	if l.set.layout[part] != nil {
 		return
 	}
-	names := []string{part}
-	if part != partPlaybooks {
-		names = append(names, part+".yaml", part+".yml")
-	}
+	names := usualNames(part)
 	var found []string
 	for _, name := range names {
 		if l.has(part, name) {
@@ -91,14 +98,17 @@ func (l *loader) readLayout(data []byte) {
 			}
 		}
 		weights := yamlread.Field{Key: keyWeights, Read: func(n *yaml.Node) { l.readWeights(data, r, n) }}
-		r.Mapping(root, "the file", append(fields, fourEyes, weights)...)
+		run := yamlread.Field{Key: keyRun, Want: "a mapping of known_hosts and concurrency"}
+		run.Read = func(n *yaml.Node) { new(runDefaults).read(r, n) }
+		r.Mapping(root, "the file", append(fields, fourEyes, weights, run)...)
 	}
 	for _, p := range problems {
 		l.failAt(data, &yaml.Node{Line: p.Line, Column: p.Col}, p.Error(), p.Hint)
 	}
 }
 
-// readFourEyes reads the name of a tenant. That it exists is checked when hosts and playbooks are known.
+// readFourEyes reads the name of a tenant. That it exists is checked when hosts and playbooks are
+// known.
 func (l *loader) readFourEyes(data []byte, r *yamlread.Reader, n *yaml.Node) {
 	v, ok := r.Scalar(n, "the name of a tenant")
 	if !ok {

@@ -277,7 +277,8 @@ func TestTargetsTakeNotForEver(t *testing.T) {
 	if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "playbooks/patch.yaml:2:10: targets: of all playbooks take longer than 1ms; these were evaluated for ") {
 		t.Errorf("%v", err)
 	}
-	// Time that ends within the last host of a playbook ends it before the next playbook: no commit stands whose targets nobody evaluated.
+	// Time that ends within the last host of a playbook ends it before the next playbook: no commit
+	// stands whose targets nobody evaluated.
 	for _, host := range []string{"  b: {address: 10.0.0.2, groups: [web], window_set: sat, vars: {secret: hush}}\n", "  c: {address: 10.0.0.3}\n"} {
 		slow = edited(slow, "inventory/hosts.yaml", host, "")
 	}

@@ -87,7 +87,8 @@ func (r *routes) text() string {
 	return strings.Join(all, "; ")
 }
 
-// serviceName is how routes of the service are named in a list of changes; a tenant's have its name.
+// serviceName is how routes of the service are named in a list of changes; a tenant's have its
+// name.
 const serviceName = "service"
 
 func channelsOf(p *policy.Policy) map[string]*policy.Channel {

@@ -106,8 +106,8 @@ func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritte
 	return tip, err != nil && ctx.Err() == nil, nil
 }
 
-// mend makes the mirror fit for another fetch after one that failed: it removes what a killed git left, and replaces
-// a mirror that is too large or damaged.
+// mend makes the mirror fit for another fetch after one that failed: it removes what a killed git
+// left, and replaces a mirror that is too large or damaged.
 func (f *Follower) mend(ctx context.Context, tooLarge bool) error {
 	f.g.tidyLocks()
 	if f.broken++; !tooLarge && f.broken < maxBroken {

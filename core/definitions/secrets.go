@@ -20,7 +20,8 @@ func (s *Set) SecretRefs() map[string]secrets.Ref {
 	return out
 }
 
-// loadSecrets reads references. No message has a snippet: what stands there may be a secret that somebody wrote down.
+// loadSecrets reads references. No message has a snippet: what stands there may be a secret that
+// somebody wrote down.
 func (l *loader) loadSecrets() {
 	first := map[string]secrets.Entry{}
 	for _, d := range l.of(partSecrets) {

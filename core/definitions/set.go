@@ -1,6 +1,6 @@
 // Package definitions owns what a git tree of an operator says: playbooks, inventory,
-// windows, schedules and references to secrets as one validated value; what differs between two of them; and
-// following a branch of a repository.
+// windows, schedules and references to secrets as one validated value; what differs between two of
+// them; and following a branch of a repository.
 //
 // A tree is data: no program, hook, filter or submodule of it is ever run. All of it is
 // valid, or nothing of it is handed on.
@@ -52,7 +52,8 @@ type Set struct {
 	selected map[string][]string // playbook to the names of the hosts that targets: selects
 }
 
-// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's approval.
+// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's
+// approval.
 func (s *Set) FourEyes(tenant string) bool { return slices.Contains(s.fourEyes, tenant) }
 
 // TenantWeight is what share of the workers a tenant has beside others: from 1.
@@ -118,7 +119,8 @@ func (s *Set) Selected(playbook string) []string { return s.selected[playbook] }
 // set of them. Callers must not change what they point to.
 func (s *Set) Documents() []Document { return s.docs }
 
-// WindowDocuments are the files of windows, as gate.NewBook takes them. Callers must not change them.
+// WindowDocuments are the files of windows, as gate.NewBook takes them. Callers must not change
+// them.
 func (s *Set) WindowDocuments() []windows.Document { return s.windows }
 
 // Hash identifies the content of the set, whatever its revision: sha256:HEX.

@@ -16,8 +16,8 @@ import (
 // where in the queue, so that a server which takes the run over, or a queue that was rebuilt, needs
 // nobody's memory: what Progress has only lets it go on a little sooner.
 
-// atBarrier is what waits at the gates of a run, by gate and class. Gate 0 is before the first step,
-// gate n is barrier n.
+// atBarrier is what waits at the gates of a run, by gate and class. Gate 0 is before the first
+// step, gate n is barrier n.
 type atBarrier []map[int]int
 
 // behind counts the jobs of a class that wait at gates after gate.

@@ -1,6 +1,7 @@
 // Package engine decides what happens next in a run: which wave is released, when hosts may pass a
-// barrier, who is asked for an approval, when the run stops. Next is a pure function of what is known;
-// core/controller reads that, acts, and keeps Progress in the ledger, so that any server can go on.
+// barrier, who is asked for an approval, when the run stops. Next is a pure function of what is
+// known; core/controller reads that, acts, and keeps Progress in the ledger, so that any server can
+// go on.
 //
 // It must not know queues beyond their types, the ledger, or how things are shown.
 package engine

@@ -272,8 +272,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// In a queue that is known to have lost changes, jobs may have begun that it does not have in flight. The
-// control is a run whose open jobs are all in flight: the queue knows of them.
+// In a queue that is known to have lost changes, jobs may have begun that it does not have in
+// flight. The control is a run whose open jobs are all in flight: the queue knows of them.
 func TestForgotten(t *testing.T) {
 	for name, c := range map[string]struct {
 		recorded, inFlight int

@@ -100,9 +100,9 @@ func Begun(l *launch.Launch, r *Results, now time.Time) (n int) {
 // Goes tells whether a run in this phase has jobs started, now or after a resume.
 func Goes(p Phase) bool { return p == Queued || p == Active || p == Paused }
 
-// Forgotten returns how many jobs, from the first on, may have begun in a queue that came back older,
-// and hold tells that the run is to be paused, because they must not be repeated. Jobs in flight are
-// known to the queue.
+// Forgotten returns how many jobs, from the first on, may have begun in a queue that came back
+// older, and hold tells that the run is to be paused, because they must not be repeated. Jobs in
+// flight are known to the queue.
 func Forgotten(in *Input) (begun int, hold bool) {
 	begun = Begun(in.Launch, in.Results, in.Now)
 	open := 0

@@ -8,8 +8,9 @@ import (
 
 // How the constraint that binds is found: every limit that held somebody up is lifted in
 // turn, the run is simulated again with the same durations, and the one whose lifting lets the
-// most hosts finish that otherwise do not, or else ends the run the earliest, binds. The alternative, following the chain of events that ended
-// last, names the last cause even where another would have taken its place at once.
+// most hosts finish that otherwise do not, or else ends the run the earliest, binds. The
+// alternative, following the chain of events that ended last, names the last cause even where
+// another would have taken its place at once.
 const (
 	liftSamples     = 12 // of each limit that is lifted
 	fewLiftSamples  = 5  // the same, where one sample has over 1/manyEvents of the budget's events
@@ -40,8 +41,8 @@ func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constr
 	return best, tried
 }
 
-// without is the constraint with what lifting it changes. An end at which more hosts are done, or fewer, is
-// neither earlier nor later: there the hosts count, and no time.
+// without is the constraint with what lifting it changes. An end at which more hosts are done, or
+// fewer, is neither earlier nor later: there the hosts count, and no time.
 func (c Constraint) without(base, lifted ending) Constraint {
 	switch {
 	case lifted.undone < base.undone:

@@ -2,8 +2,9 @@ package forecast
 
 import "time"
 
-// MakeChain forecasts a run with barriers: passes are its parts between them, over the same hosts, each of which begins when all hosts have
-// done the one before; the first one's At counts. It is rough: a pass begins at the median end of the one before, and its late end is as much later as
+// MakeChain forecasts a run with barriers: passes are its parts between them, over the same hosts,
+// each of which begins when all hosts have done the one before; the first one's At counts. It is
+// rough: a pass begins at the median end of the one before, and its late end is as much later as
 // those of all passes before it together.
 func MakeChain(passes []Input) (*Result, error) {
 	var sum *Result

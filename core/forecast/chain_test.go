@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Three hosts, of which one takes long, and a second pass of a minute each: nobody's second pass begins before the slow one is done.
+// Three hosts, of which one takes long, and a second pass of a minute each: nobody's second pass
+// begins before the slow one is done.
 func TestChainBeginsAPassWhenAllHaveDoneTheOneBefore(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	pass := func(took ...time.Duration) Input {

@@ -83,7 +83,8 @@ type Result struct {
 
 // HostResult is one host's part.
 type HostResult struct {
-	// Earliest is when its windows let it start, were it alone; of the first gated stage, if it has one.
+	// Earliest is when its windows let it start, were it alone; of the first gated stage, if it has
+	// one.
 	Earliest   time.Time
 	Begin      time.Time // first step, P50
 	Start      time.Time // of the first gated stage, P50; Begin if it has none

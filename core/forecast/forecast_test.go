@@ -70,7 +70,8 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// TestStartsAndFinish compares with what was worked out by hand. Times are hours and minutes since the launch.
+// TestStartsAndFinish compares with what was worked out by hand. Times are hours and minutes since
+// the launch.
 func TestStartsAndFinish(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	cases := []struct {

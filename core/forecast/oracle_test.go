@@ -18,7 +18,8 @@ func random(t *rapid.T, sets map[string]*windows.Compiled) Input {
 		At: monday.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "at")) * time.Hour), HAGroups: rapid.Bool().Draw(t, "ha"),
 		Concurrency: rapid.IntRange(0, 4).Draw(t, "slots"), MaxInFlight: rapid.IntRange(0, 4).Draw(t, "in flight"), PerGroup: rapid.IntRange(0, 2).Draw(t, "per group"),
 		WaitForWindows: rapid.Bool().Draw(t, "wait"), Samples: 1,
-		// Not Finished: the simulation counts a host whose window closed while it was ready only at the next event.
+		// Not Finished: the simulation counts a host whose window closed while it was ready only at the
+		// next event.
 		NextWaveAt: rollout.NextWave{After: rapid.SampledFrom([]time.Duration{0, 90 * time.Minute}).Draw(t, "next wave")},
 	}
 	wave := 0
@@ -323,7 +324,8 @@ func TestSimulationWithoutAGuardIsNoticed(t *testing.T) {
 	}
 }
 
-// More workers may change the order of jobs, but in the mean they end the run no later, give or take a job.
+// More workers may change the order of jobs, but in the mean they end the run no later, give or
+// take a job.
 func TestMoreWorkersAreNotSlower(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{At: monday, Samples: 40, PerGroup: rapid.IntRange(0, 2).Draw(t, "per group")}

@@ -41,8 +41,8 @@ func Keys(path string) ([]Key, error) {
 	return describe(h), nil
 }
 
-// New makes a ring's file with one key, and returns that. A file that is there is core.ErrConflict: what was encrypted
-// with its keys could never be opened again.
+// New makes a ring's file with one key, and returns that. A file that is there is core.ErrConflict:
+// what was encrypted with its keys could never be opened again.
 func New(path string) (ID, error) {
 	m := keyset.NewManager()
 	id, err := m.Add(aead.AES256GCMKeyTemplate())
@@ -53,7 +53,7 @@ func New(path string) (ID, error) {
 		return 0, fmt.Errorf("make a key: %w", err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("key ring %s is there already: %w\nhint: turnus keys add %s adds a key to it", path, core.ErrConflict, path)
+		return 0, fmt.Errorf("key ring %s is there already: %w\nhint: turnus admin keys add %s adds a key to it", path, core.ErrConflict, path)
 	}
 	return ID(id), write(path, m)
 }
@@ -68,18 +68,19 @@ func Add(path string) (ID, error) {
 	return ID(id), err
 }
 
-// Promote makes a key the one that is encrypted with. A key that the ring has not is core.ErrNotFound.
+// Promote makes a key the one that is encrypted with. A key that the ring has not is
+// core.ErrNotFound.
 func Promote(path string, id ID) error {
 	return change(path, func(m *keyset.Manager) error {
 		if err := m.SetPrimary(uint32(id)); err != nil {
-			return fmt.Errorf("key %s: %w", id, core.ErrNotFound)
+			return fmt.Errorf("there is no key %s in the ring: %w", id, core.ErrNotFound)
 		}
 		return nil
 	})
 }
 
-// Retire takes a key out of the ring: what is encrypted with it can then not be opened. The key that is encrypted with is
-// core.ErrConflict, one that the ring has not core.ErrNotFound.
+// Retire takes a key out of the ring: what is encrypted with it can then not be opened. The key
+// that is encrypted with is core.ErrConflict, one that the ring has not core.ErrNotFound.
 func Retire(path string, id ID) error {
 	keys, err := Keys(path)
 	if err != nil {
@@ -87,18 +88,19 @@ func Retire(path string, id ID) error {
 	}
 	for _, k := range keys {
 		if k.ID == id && k.Primary {
-			return fmt.Errorf("key %s is sealed with: %w\nhint: turnus keys promote another first", id, core.ErrConflict)
+			return fmt.Errorf("key %s is sealed with: %w\nhint: turnus admin keys promote another first", id, core.ErrConflict)
 		}
 	}
 	return change(path, func(m *keyset.Manager) error {
 		if err := m.Delete(uint32(id)); err != nil {
-			return fmt.Errorf("key %s: %w", id, core.ErrNotFound)
+			return fmt.Errorf("there is no key %s in the ring: %w", id, core.ErrNotFound)
 		}
 		return nil
 	})
 }
 
-// change puts a changed ring in the place of a file. Two changes at once are the caller's to prevent: the last one stays.
+// change puts a changed ring in the place of a file. Two changes at once are the caller's to
+// prevent: the last one stays.
 func change(path string, do func(*keyset.Manager) error) error {
 	h, err := readFile(path)
 	if err != nil {

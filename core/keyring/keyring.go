@@ -1,5 +1,6 @@
-// Package keyring owns the keys that bytes are encrypted with before they leave a process: the file that holds them, encrypting and opening
-// with AES-256-GCM (a Tink keyset), and what ties encrypted bytes to their place. A file that changes is read again: rotation needs no restart.
+// Package keyring owns the keys that bytes are encrypted with before they leave a process: the file
+// that holds them, encrypting and opening with AES-256-GCM (a Tink keyset), and what ties encrypted
+// bytes to their place. A file that changes is read again: rotation needs no restart.
 //
 // It must not know what is encrypted, nor where encrypted bytes are kept.
 package keyring
@@ -26,8 +27,8 @@ import (
 
 // Why bytes cannot be opened.
 var (
-	// ErrNoKey: they are encrypted with a key that this process has not: it has no ring, or its ring lacks the key. Another process, or this
-	// one once its file has the key, can open them.
+	// ErrNoKey: they are encrypted with a key that this process has not: it has no ring, or its ring
+	// lacks the key. Another process, or this one once its file has the key, can open them.
 	ErrNoKey = fmt.Errorf("its key is not here: %w", core.ErrUnavailable)
 	// ErrPlain: they are not encrypted, and this process has a ring.
 	ErrPlain = fmt.Errorf("it is not sealed: %w", core.ErrInvalid)
@@ -35,8 +36,9 @@ var (
 	ErrTampered = fmt.Errorf("it is not what was sealed for this place: %w", core.ErrInvalid)
 )
 
-// Encrypted bytes are a header, and behind it what Tink's AES-GCM writes: nonce, ciphertext, tag. The header's first byte begins no text in
-// UTF-8, no zstd frame and none of the ledger's forms; the third, with the key's number behind it, is Tink's own prefix.
+// Encrypted bytes are a header, and behind it what Tink's AES-GCM writes: nonce, ciphertext, tag.
+// The header's first byte begins no text in UTF-8, no zstd frame and none of the ledger's forms;
+// the third, with the key's number behind it, is Tink's own prefix.
 const (
 	magic   = 0xf5
 	version = 1
@@ -68,7 +70,8 @@ func (id ID) Header() []byte {
 	return binary.BigEndian.AppendUint32([]byte{magic, version, tinkID}, uint32(id))
 }
 
-// KeyOf tells with which key bytes are encrypted; ok is false for bytes that are not. HeaderBytes of them are enough.
+// KeyOf tells with which key bytes are encrypted; ok is false for bytes that are not. HeaderBytes
+// of them are enough.
 func KeyOf(b []byte) (id ID, ok bool) {
 	if len(b) < HeaderBytes || b[0] != magic || b[1] != version || b[2] != tinkID {
 		return 0, false
@@ -76,7 +79,8 @@ func KeyOf(b []byte) (id ID, ok bool) {
 	return ID(binary.BigEndian.Uint32(b[3:])), true
 }
 
-// Context names the place that bytes are encrypted for: its parts, from the general to the particular. Another list of parts is another place.
+// Context names the place that bytes are encrypted for: its parts, from the general to the
+// particular. Another list of parts is another place.
 func Context(parts ...string) []byte {
 	n := 0
 	for _, p := range parts {
@@ -91,7 +95,8 @@ func Context(parts ...string) []byte {
 
 // Options guide Open. The zero value is right for a service at work.
 type Options struct {
-	// AcceptPlain opens bytes that are not encrypted as they are: while a service that had no ring gets one.
+	// AcceptPlain opens bytes that are not encrypted as they are: while a service that had no ring
+	// gets one.
 	AcceptPlain bool
 	// Reported is called when the file was read again; nil tells nobody. It must not block.
 	Reported func(string)
@@ -99,8 +104,8 @@ type Options struct {
 	Refused func(string)
 }
 
-// Ring encrypts and opens. A nil Ring encrypts nothing: what it is given comes back as it is, and what is encrypted it cannot open.
-// Methods are safe for concurrent use.
+// Ring encrypts and opens. A nil Ring encrypts nothing: what it is given comes back as it is, and
+// what is encrypted it cannot open. Methods are safe for concurrent use.
 type Ring struct {
 	path  string
 	opt   Options
@@ -165,7 +170,7 @@ const maxFile = 256 << 10
 func readFile(path string) (*keyset.Handle, error) {
 	data, err := securefile.Read(path, securefile.Rule{Most: maxFile, Shut: 0o077})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("key ring %s does not exist: %w\nhint: turnus keys new %s makes one", path, core.ErrInvalid, path)
+		return nil, fmt.Errorf("key ring %s does not exist: %w\nhint: turnus admin keys new %s makes one", path, core.ErrInvalid, path)
 	}
 	if open, ok := errors.AsType[*securefile.ModeError](err); ok {
 		return nil, fmt.Errorf("key ring %s: others may read or change it (mode %04o): %w\nhint: chmod 600 %s", path, open.Mode, core.ErrInvalid, path)
@@ -175,7 +180,7 @@ func readFile(path string) (*keyset.Handle, error) {
 	}
 	h, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(data)))
 	if err != nil { // the error of a parser might quote the file
-		return nil, fmt.Errorf("key ring %s is not a key ring: expected a keyset of Tink in JSON, as turnus keys new writes it: %w", path, core.ErrInvalid)
+		return nil, fmt.Errorf("key ring %s is not a key ring: expected a keyset of Tink in JSON, as turnus admin keys new writes it: %w", path, core.ErrInvalid)
 	}
 	for i := range h.Len() {
 		if e, err := h.Entry(i); err == nil && e.KeyStatus() == keyset.Enabled {
@@ -187,7 +192,8 @@ func readFile(path string) (*keyset.Handle, error) {
 	return h, nil
 }
 
-// current looks at the file, if that was not done just now; now asks for a look in any case, but not more often than every 50 ms.
+// current looks at the file, if that was not done just now; now asks for a look in any case, but
+// not more often than every 50 ms.
 func (r *Ring) current(now bool) *keys {
 	old := securefile.MaxAge
 	if now {
@@ -216,8 +222,9 @@ func (r *Ring) current(now bool) *keys {
 	return k
 }
 
-// follows tells whether a ring may come after another while a process works: a rotation always keeps a key. What a service
-// encrypts with the ring of another one nobody could open when the right file is back.
+// follows tells whether a ring may come after another while a process works: a rotation always
+// keeps a key. What a service encrypts with the ring of another one nobody could open when the
+// right file is back.
 func (k *keys) follows(had *keys) bool {
 	return slices.ContainsFunc(k.ids, func(id ID) bool { return slices.Contains(had.ids, id) })
 }
@@ -235,7 +242,8 @@ func (r *Ring) Encrypt(plain, context []byte) []byte {
 	return append(append(out, magic, version), text...)
 }
 
-// Open opens bytes that were encrypted for the place. Errors wrap ErrNoKey, ErrPlain or ErrTampered.
+// Open opens bytes that were encrypted for the place. Errors wrap ErrNoKey, ErrPlain or
+// ErrTampered.
 func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
 	id, ok := KeyOf(encrypted)
 	switch {
@@ -264,7 +272,8 @@ func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// AcceptsPlain tells whether bytes that are not encrypted are opened as they are. A nil Ring accepts nothing else.
+// AcceptsPlain tells whether bytes that are not encrypted are opened as they are. A nil Ring
+// accepts nothing else.
 func (r *Ring) AcceptsPlain() bool { return r == nil || r.opt.AcceptPlain }
 
 // Primary is the key that is encrypted with now; ok is false for a nil Ring.
@@ -275,8 +284,9 @@ func (r *Ring) Primary() (id ID, ok bool) {
 	return r.current(false).primary, true
 }
 
-// Find calls found for every header of encrypted bytes anywhere in b, as of values that are packed together. Random bytes look like one once
-// in sixteen million: a key that nobody knows may be none.
+// Find calls found for every header of encrypted bytes anywhere in b, as of values that are packed
+// together. Random bytes look like one once in sixteen million: a key that nobody knows may be
+// none.
 func Find(b []byte, found func(ID)) {
 	start := []byte{magic, version, tinkID}
 	for {

@@ -12,11 +12,12 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// An object is too large to be encrypted at once, and parts of it are read. It has a key of its own, which is encrypted with the ring and kept where
-// the object's name is: another key of the ring encrypts those 32 bytes again, and the object stays as it is.
+// An object is too large to be encrypted at once, and parts of it are read. It has a key of its
+// own, which is encrypted with the ring and kept where the object's name is: another key of the
+// ring encrypts those 32 bytes again, and the object stays as it is.
 //
-// It is a row of segments, each encrypted with AES-256-GCM under its number and whether it is the last: none can be left out,
-// moved, put in from another object, or cut off at the end unseen.
+// It is a row of segments, each encrypted with AES-256-GCM under its number and whether it is the
+// last: none can be left out, moved, put in from another object, or cut off at the end unseen.
 const (
 	// ObjectSegment is how many bytes of an object are encrypted together.
 	ObjectSegment = 64 << 10
@@ -102,7 +103,8 @@ func (s *encrypter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Span is where the encrypted bytes are that hold length bytes from offset of an object of size bytes, all of them not encrypted.
+// Span is where the encrypted bytes are that hold length bytes from offset of an object of size
+// bytes, all of them not encrypted.
 func Span(size, offset, length int64) (from, n int64) {
 	if length <= 0 {
 		return 0, 0
@@ -118,8 +120,9 @@ func EncryptedSize(size int64) int64 { return size + (lastSegment(size)+1)*tagBy
 
 func lastSegment(size int64) int64 { return max(size-1, 0) / ObjectSegment }
 
-// Open gives length bytes from offset of an object of size bytes; r has what Span says, and is closed with what is returned. Reading
-// gives ErrTampered where the object is not what was encrypted; memory is that of one segment.
+// Open gives length bytes from offset of an object of size bytes; r has what Span says, and is
+// closed with what is returned. Reading gives ErrTampered where the object is not what was
+// encrypted; memory is that of one segment.
 func (k ObjectKey) Open(r io.ReadCloser, size, offset, length int64) io.ReadCloser {
 	first := offset / ObjectSegment
 	return &opener{gcm: k.gcm(), from: r, segment: first, last: lastSegment(size), size: size, skip: offset - first*ObjectSegment, left: length,

@@ -8,7 +8,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// A run carries which plugins its playbook was checked with, and where. Red with Checked left out of newSnapshot.
+// A run carries which plugins its playbook was checked with, and where. Red with Checked left out
+// of newSnapshot.
 func TestFaultP5ASnapshotNamesThePluginsItWasCheckedWith(t *testing.T) {
 	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: true\nsteps: [{uses: uptime.check}, {uses: other}]\n"), playbooks.Options{})
 	if err != nil {

@@ -32,7 +32,8 @@ type Outlook struct {
 	Ended       func(index int) bool                      // hosts that have nothing left to do; nil: none
 }
 
-// Estimate is the forecast of a launch. Its Hosts are those of the launch; those that have ended are zero.
+// Estimate is the forecast of a launch. Its Hosts are those of the launch; those that have ended
+// are zero.
 type Estimate struct {
 	*forecast.Result
 	Steps   []StepTime // as Playbook.Calls
@@ -69,7 +70,8 @@ type StepTime struct {
 	fails      float64
 }
 
-// Forecast estimates when the hosts of the launch start and when it ends. Errors wrap core.ErrInvalid.
+// Forecast estimates when the hosts of the launch start and when it ends. Errors wrap
+// core.ErrInvalid.
 func (l *Launch) Forecast(o Outlook) (*Estimate, error) {
 	disruptive := func(uses string) bool {
 		t, known := o.Types(uses)
@@ -138,7 +140,8 @@ type question struct {
 	need time.Duration
 }
 
-// of is what a host's job does. Each step with a window asks its window again, and so begins a stage.
+// of is what a host's job does. Each step with a window asks its window again, and so begins a
+// stage.
 func (w *stager) of(h core.Host) *forecast.Work {
 	if work := w.work[h.WindowSet]; work != nil {
 		return work

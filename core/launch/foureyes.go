@@ -7,8 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// fourEyes finds what demands another person's approval: the playbook, its tenant or that of a host, or a window set that a step
-// waits for. A run in check mode changes nothing, and needs none.
+// fourEyes finds what demands another person's approval: the playbook, its tenant or that of a
+// host, or a window set that a step waits for. A run in check mode changes nothing, and needs none.
 func (l *Launch) fourEyes(o Options) string {
 	if o.Check {
 		return ""

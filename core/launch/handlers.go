@@ -30,7 +30,8 @@ func DecodePending(data []byte) (core.Handlers, error) {
 	return *p.Handlers, nil
 }
 
-// SetPending gives the jobs the handlers that earlier runs left pending, by host. Call it before the run is submitted.
+// SetPending gives the jobs the handlers that earlier runs left pending, by host. Call it before
+// the run is submitted.
 func (l *Launch) SetPending(pending map[string]core.Handlers) error {
 	targets := slices.Clone(l.Run.Targets)
 	for i := range targets {
@@ -56,8 +57,9 @@ func (l *Launch) SetPending(pending map[string]core.Handlers) error {
 	return nil
 }
 
-// handlers is how a job stands with its handlers after a record: as its worker said, else by the state that the job
-// had. Of a job about which nobody can say it, all that its steps notify have to run.
+// handlers is how a job stands with its handlers after a record: as its worker said, else by the
+// state that the job had. Of a job about which nobody can say it, all that its steps notify have to
+// run.
 func (l *Launch) handlers(said *core.Handlers, worker bool, r queue.Record) *core.Handlers {
 	if l.Snapshot.Check {
 		return nil
@@ -73,8 +75,9 @@ func (l *Launch) handlers(said *core.Handlers, worker bool, r queue.Record) *cor
 	return said
 }
 
-// HandlersOf returns how a job stands with its handlers by the state that its worker saved. Without a state there is
-// nothing to run: a worker saves one before the first change that needs a handler. Nil is a state that cannot be read.
+// HandlersOf returns how a job stands with its handlers by the state that its worker saved. Without
+// a state there is nothing to run: a worker saves one before the first change that needs a handler.
+// Nil is a state that cannot be read.
 func HandlersOf(state []byte) *core.Handlers {
 	var s struct {
 		Handlers core.Handlers `json:"handlers"`

@@ -30,7 +30,8 @@ type Options struct {
 	SkipTags    []string // and none with one of these
 	Check       bool
 	Diff        bool
-	MaxInFlight int // -f: overrides the strategy's when greater than 0
+	Become      *core.BecomeRule // for steps of which the playbook does not say it; nil: as the inventory says
+	MaxInFlight int              // -f: overrides the strategy's when greater than 0
 	Revision    string
 	LaunchedBy  string
 	Files       string // where workers find the playbook's files; they resolve it
@@ -39,16 +40,20 @@ type Options struct {
 	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
 
-	// Place is where Types are: "the server", say. Workers name it where they have another version of a plugin.
+	// Place is where Types are: "the server", say. Workers name it where they have another version of
+	// a plugin.
 	Place string
 
-	// Pool is the pool whose workers take the run. Hosts of another pool are refused, see CheckPool; "" refuses none.
+	// Pool is the pool whose workers take the run. Hosts of another pool are refused, see CheckPool;
+	// "" refuses none.
 	Pool string
 
-	// Secrets are the references of the definitions, by name: those that the playbook's steps list go into the snapshot.
+	// Secrets are the references of the definitions, by name: those that the playbook's steps list go
+	// into the snapshot.
 	Secrets map[string]secrets.Ref
-	// NodeSecrets are the names of the secrets that the nodes have of their own, where the launcher knows them: then a name
-	// that is neither here nor in Secrets is core.ErrInvalid. Nil: a name that is not in Secrets is left to the node to find.
+	// NodeSecrets are the names of the secrets that the nodes have of their own, where the launcher
+	// knows them: then a name that is neither here nor in Secrets is core.ErrInvalid. Nil: a name that
+	// is not in Secrets is left to the node to find.
 	NodeSecrets []string
 
 	// Windows are the service windows that steps with a window keep to; nil gates nothing.
@@ -59,13 +64,14 @@ type Options struct {
 	// Need is the time that a step with a window without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
 	Need func(playbook, step, uses string) (time.Duration, bool)
-	// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's approval; nil: none do.
+	// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's
+	// approval; nil: none do.
 	FourEyes func(tenant string) bool
 	// TenantWeight is the share of the workers that a tenant has beside others; nil: 1 each.
 	TenantWeight func(tenant string) int
 	within       time.Duration // that targets: take for all hosts; playbooks.TargetsTime when zero, less in tests
 
-	// Board is the name under which workers find the windows, see calendar.Options.
+	// Board is the name under which workers find the windows, see admission.PublisherOptions.
 	Board string
 }
 
@@ -85,7 +91,8 @@ type Launch struct {
 	// Inert is set where the playbook asks for a window, and none of its steps, whatever its tags,
 	// is one that waits: as it stands, what its author asked for is never kept.
 	Inert bool
-	// FourEyes says why another person has to approve the run before it starts: "" where nothing demands it, or in check mode.
+	// FourEyes says why another person has to approve the run before it starts: "" where nothing
+	// demands it, or in check mode.
 	FourEyes string
 }
 
@@ -100,6 +107,9 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 		o.RunID = NewRunID(o.Now)
 	}
 	if err := p.CheckVars(o.Vars); err != nil {
+		return nil, err
+	}
+	if err := p.CheckRequired(); err != nil {
 		return nil, err
 	}
 	selected, err := selectHosts(p, hosts, o)
@@ -133,11 +143,13 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	return l, nil
 }
 
-// Repeatable reports whether another run may be made of the launch by Again: whether the time has no part in which
-// hosts it is for, and when they start. targets: reads neither the time nor the run.
+// Repeatable reports whether another run may be made of the launch by Again: whether the time has
+// no part in which hosts it is for, and when they start. targets: reads neither the time nor the
+// run.
 func (l *Launch) Repeatable() bool { return l.Snapshot.Windows == nil && len(l.NoWindow) == 0 }
 
-// Again makes the launch of another run of a launch that is Repeatable. The two share what they have in common.
+// Again makes the launch of another run of a launch that is Repeatable. The two share what they
+// have in common.
 func (l *Launch) Again(run, launchedBy, trace string, now time.Time) (*Launch, error) {
 	again := *l
 	again.Snapshot.Run, again.Snapshot.LaunchedBy, again.Snapshot.Trace, again.Snapshot.Launched = run, launchedBy, trace, now.UTC()
@@ -147,8 +159,9 @@ func (l *Launch) Again(run, launchedBy, trace string, now time.Time) (*Launch, e
 	return &again, err
 }
 
-// NewRunID makes an id that sorts by time: 20260102-030405-ab3cd5ef. Its 40 random bits keep thousands of a second apart: one id for two
-// launches would refuse the second, or take it for the first again.
+// NewRunID makes an id that sorts by time: 20260102-030405-ab3cd5ef. Its 40 random bits keep
+// thousands of a second apart: one id for two launches would refuse the second, or take it for the
+// first again.
 func NewRunID(now time.Time) string {
 	return now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:8])
 }
@@ -157,7 +170,7 @@ func NewRunID(now time.Time) string {
 func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Host, error) {
 	var selected []core.Host
 	seen := make(map[string]bool, len(hosts))
-	vars := mergedVars(p, o)
+	vars, params := mergedVars(p, o), p.Values()
 	run := map[string]any{"id": o.RunID, "playbook": p.Name, "check": o.Check, "attempt": 1}
 	within := cmp.Or(o.within, playbooks.TargetsTime) // with the vars of who launches, one host may take seconds
 	until := time.Now().Add(within)
@@ -167,7 +180,7 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Ho
 				return nil, fmt.Errorf("select hosts: playbook %s: targets %s take longer than %v, evaluated for %d of %d hosts by then; loop less in them: %w",
 					p.Name, quoteTargets(p), within, i, len(hosts), core.ErrInvalid)
 			}
-			ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: vars, Run: run})
+			ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: vars, Params: params, Run: run})
 			if err != nil {
 				return nil, fmt.Errorf("select hosts: host %s: %w", h.Name, err)
 			}
@@ -182,7 +195,7 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Ho
 		selected = append(selected, h)
 	}
 	if len(selected) == 0 {
-		return nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts: %w", p.Name, quoteTargets(p), len(hosts), core.ErrNotFound)
+		return nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), core.ErrNotFound)
 	}
 	return selected, nil
 }

@@ -214,7 +214,8 @@ func TestWholeNumbersComeBackWhole(t *testing.T) {
 	}
 }
 
-// A secret that nobody has is found where it is known who has which; its references go along, and no others.
+// A secret that nobody has is found where it is known who has which; its references go along, and
+// no others.
 func TestSecretsOfALaunch(t *testing.T) {
 	p, err := playbooks.Parse("t.yaml", []byte("playbook: t\ntargets: true\nsteps:\n  - {uses: command, secrets: {A: api, B: own}, with: {run: x}}\n"), playbooks.Options{})
 	if err != nil {
@@ -230,7 +231,7 @@ func TestSecretsOfALaunch(t *testing.T) {
 		{"the node has it", []string{"own"}, "", ""},
 		{"not known who has which", nil, "", ""},
 		{"nobody has it", []string{"owl"}, `step "command" lists the secret "own", which there is not`, `did you mean "owl"`},
-		{"nobody has one like it", []string{"zebra"}, `step "command" lists the secret "own", which there is not`, "the file of --secrets"},
+		{"nobody has one like it", []string{"zebra"}, `step "command" lists the secret "own", which there is not`, "own secrets by --secrets FILE"},
 	} {
 		l, err := Prepare(p, []core.Host{{Name: "h"}}, Options{Secrets: tree, NodeSecrets: tc.own})
 		if tc.bad != "" {
@@ -246,7 +247,7 @@ func TestSecretsOfALaunch(t *testing.T) {
 }
 
 func TestSnapshotRefuses(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":5}`} {
+	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":6}`} {
 		if _, err := DecodeSnapshot([]byte(text)); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -318,7 +319,8 @@ func TestSnapshotWithWindowsIsNotForOlderWorkers(t *testing.T) {
 	}
 }
 
-// A server that makes a run of it has more to do: targets: end for all hosts together, not only for each.
+// A server that makes a run of it has more to do: targets: end for all hosts together, not only for
+// each.
 func TestTargetsTakeNotForEver(t *testing.T) {
 	t.Parallel()
 	p := parse(t, "targets: 'count(1..vars.n, {# > 0}) > 0'\nvars: {n: 199999}\n"+command)

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// A job that somebody wrote into the queue never says what a worker logs in with. The same host without
-// these keys, the control, is read.
+// A job that somebody wrote into the queue never says what a worker logs in with. The same host
+// without these keys, the control, is read.
 func TestFaultS1ForgedJobsSayNothingOfLogins(t *testing.T) {
 	for _, said := range []string{
 		`"password_command":["touch","/tmp/marker"]`, `"password_env":"AWS_SECRET_ACCESS_KEY"`,

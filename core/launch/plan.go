@@ -143,12 +143,15 @@ func (l *Launch) planWindows(p *Plan) {
 	sets := map[string]*PlanWindow{}
 	for _, set := range slices.Sorted(maps.Keys(g.Targets)) {
 		if set == "" {
-			continue // hosts without one: they are unfit
+			continue // hosts without one: no window fits them, or they need none
 		}
 		sets[set] = &PlanWindow{Set: set, Targets: g.Targets[set]}
 	}
 	for _, s := range l.Starts {
-		w := sets[s.Set]
+		w, gated := sets[s.Set]
+		if !gated {
+			continue // window: own, and the host has no set
+		}
 		w.Hosts++
 		w.Need = windows.FormatDuration(s.Need)
 		if !s.At.IsZero() {

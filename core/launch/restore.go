@@ -20,7 +20,8 @@ type encodedRun struct {
 	Run     queue.Run `json:"run"` // without its payload
 }
 
-// EncodeRun writes what a run is in the queue, but for its snapshot, so that Restore can bring it back.
+// EncodeRun writes what a run is in the queue, but for its snapshot, so that Restore can bring it
+// back.
 func EncodeRun(r queue.Run) ([]byte, error) {
 	r.Payload, r.FinishedJobs = nil, nil
 	data, err := json.Marshal(encodedRun{runVersion, r})
@@ -30,7 +31,8 @@ func EncodeRun(r queue.Run) ([]byte, error) {
 	return data, nil
 }
 
-// Restorer brings launches back. The zero value with Types is ready; its methods are safe for concurrent use.
+// Restorer brings launches back. The zero value with Types is ready; its methods are safe for
+// concurrent use.
 type Restorer struct {
 	Types func(name string) (playbooks.Type, bool) // as playbooks.Options.Types
 
@@ -38,11 +40,12 @@ type Restorer struct {
 	all map[[sha256.Size]byte]*playbooks.Playbook // of which most runs are
 }
 
-// maxBooks is how many parsed playbooks a Restorer keeps: reading one takes longer than all else of a run of few hosts.
+// maxBooks is how many parsed playbooks a Restorer keeps: reading one takes longer than all else of
+// a run of few hosts.
 const maxBooks = 64
 
-// Restore brings back the launch of which a snapshot and what EncodeRun wrote were kept. A playbook that this version
-// cannot read any more is core.ErrInvalid.
+// Restore brings back the launch of which a snapshot and what EncodeRun wrote were kept. A playbook
+// that this version cannot read any more is core.ErrInvalid.
 func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
 	s, err := DecodeSnapshot(snapshot)
 	if err != nil {

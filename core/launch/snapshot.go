@@ -17,40 +17,42 @@ import (
 
 // SnapshotVersion is the newest version that Encode writes; it writes the oldest that says
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
-// instead of running it outside of them, one that knows no turns a run of version 3, and one that knows no secrets
-// a run of version 4.
-const SnapshotVersion = 4
+// instead of running it outside of them, one that knows no turns a run of version 3, and one that
+// knows no secrets a run of version 4.
+const SnapshotVersion = 5
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
 type Snapshot struct {
-	Version    int            `json:"version"`
-	Run        string         `json:"run"`
-	Playbook   string         `json:"playbook"`
-	File       string         `json:"file"`
-	Source     string         `json:"source"`
-	Vars       map[string]any `json:"vars,omitempty"` // of -e: they go over the playbook's
-	Tags       []string       `json:"tags,omitempty"`
-	SkipTags   []string       `json:"skip_tags,omitempty"`
-	Check      bool           `json:"check,omitempty"`
-	Diff       bool           `json:"diff,omitempty"`
-	Revision   string         `json:"revision,omitempty"`
-	LaunchedBy string         `json:"launched_by,omitempty"`
-	Launched   time.Time      `json:"launched"`
-	Files      string         `json:"files,omitempty"`
-	Windows    *Admission     `json:"windows,omitempty"` // nil: no step waits for a window
-	Turns      *Turns         `json:"turns,omitempty"`   // nil: no host waits for another
-	// Secrets are the references that the definitions had for the secrets of its steps, by name; no values. Nil: no step lists
-	// a secret. A name that is not in it is one of the worker's own.
+	Version    int              `json:"version"`
+	Run        string           `json:"run"`
+	Playbook   string           `json:"playbook"`
+	File       string           `json:"file"`
+	Source     string           `json:"source"`
+	Vars       map[string]any   `json:"vars,omitempty"` // of -e: they go over the playbook's
+	Tags       []string         `json:"tags,omitempty"`
+	SkipTags   []string         `json:"skip_tags,omitempty"`
+	Check      bool             `json:"check,omitempty"`
+	Diff       bool             `json:"diff,omitempty"`
+	Become     *core.BecomeRule `json:"become,omitempty"` // of the command line; what the playbook says goes before
+	Revision   string           `json:"revision,omitempty"`
+	LaunchedBy string           `json:"launched_by,omitempty"`
+	Launched   time.Time        `json:"launched"`
+	Files      string           `json:"files,omitempty"`
+	Windows    *Admission       `json:"windows,omitempty"` // nil: no step waits for a window
+	Turns      *Turns           `json:"turns,omitempty"`   // nil: no host waits for another
+	// Secrets are the references that the definitions had for the secrets of its steps, by name; no
+	// values. Nil: no step lists a secret. A name that is not in it is one of the worker's own.
 	Secrets map[string]secrets.Ref `json:"secrets,omitzero"`
-	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass over it.
+	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass
+	// over it.
 	Trace string `json:"trace,omitempty"`
 	// Checked is what the playbook was held against. Nil: nobody knows, as in runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
 }
 
-// Checked says where a playbook was held against which plugins. Workers may have others, and say so when a step fails
-// for it.
+// Checked says where a playbook was held against which plugins. Workers may have others, and say so
+// when a step fails for it.
 type Checked struct {
 	Place   string            `json:"place"`
 	Plugins map[string]string `json:"plugins"` // by job type, name and version of its plugin
@@ -75,7 +77,7 @@ func newChecked(p *playbooks.Playbook, o Options) *Checked {
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 	return Snapshot{
 		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source),
-		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff,
+		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, Become: o.Become,
 		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace, Checked: newChecked(p, o),
 	}
 }
@@ -83,6 +85,8 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
 	switch {
+	case s.Become != nil:
+		s.Version = 5
 	case s.Secrets != nil:
 		s.Version = 4
 	case s.Turns != nil:
@@ -127,8 +131,8 @@ func EncodeHost(h core.Host) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeHost reads what EncodeHost wrote. It refuses a host that says what to log in with: whoever may
-// write to the queue must not choose a program, variable or file of the worker. Errors wrap
+// DecodeHost reads what EncodeHost wrote. It refuses a host that says what to log in with: whoever
+// may write to the queue must not choose a program, variable or file of the worker. Errors wrap
 // core.ErrInvalid.
 func DecodeHost(data []byte) (core.Host, error) {
 	h, err := decodeHost(data)
@@ -153,8 +157,8 @@ func DecodeHost(data []byte) (core.Host, error) {
 	return h, nil
 }
 
-// decodeHost reads a host of the ledger, which may be older than credentials: what it says to log in
-// with is dropped.
+// decodeHost reads a host of the ledger, which may be older than credentials: what it says to log
+// in with is dropped.
 func decodeHost(data []byte) (core.Host, error) {
 	var h core.Host
 	if err := unmarshal(data, &h); err != nil {
@@ -164,8 +168,8 @@ func decodeHost(data []byte) (core.Host, error) {
 	return h, nil
 }
 
-// logins are the keys of a host's SSH settings that only a process's own settings may have. Versions
-// before credentials wrote them into jobs.
+// logins are the keys of a host's SSH settings that only a process's own settings may have.
+// Versions before credentials wrote them into jobs.
 var logins = []string{"identity_files", "certificate_file", "password_env", "password_command"}
 
 // mayName tells whether JSON may have one of the keys. It spares reading most hosts a second time.

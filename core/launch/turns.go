@@ -9,9 +9,10 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Turns are the gates of a run at which its jobs wait for each other, in the snapshot. Gate 0 is before the first step: a
-// host waits there for those that it comes after. Gate n is before the step of barrier n, for every host.
-// They are no gates of core/gate, which asks windows, and no queue.Turn, which leases jobs.
+// Turns are the gates of a run at which its jobs wait for each other, in the snapshot. Gate 0 is
+// before the first step: a host waits there for those that it comes after. Gate n is before the
+// step of barrier n, for every host. They are no gates of core/gate, which asks windows, and no
+// queue.Turn, which leases jobs.
 type Turns struct {
 	Barriers []Barrier `json:"barriers,omitempty"` // by step
 	Classes  []Class   `json:"classes"`            // by From; together they hold all jobs
@@ -23,7 +24,8 @@ type Barrier struct {
 	Remaining bool `json:"remaining,omitempty"` // a host that did not end well does not keep it closed
 }
 
-// Class is the jobs from From up to the next class: those side by side that are of one wave and come after the same jobs.
+// Class is the jobs from From up to the next class: those side by side that are of one wave and
+// come after the same jobs.
 type Class struct {
 	From  int   `json:"from"`
 	After []int `json:"after,omitempty"` // indexes of jobs
@@ -67,7 +69,8 @@ func (t *Turns) Class(job int) int {
 	return sort.Search(len(t.Classes), func(i int) bool { return t.Classes[i].From > job }) - 1
 }
 
-// Barrier is how many gates, from 0 on, a job must have passed before a step, less one: the last of them.
+// Barrier is how many gates, from 0 on, a job must have passed before a step, less one: the last of
+// them.
 func (t *Turns) Barrier(step int) int {
 	n := 0
 	for _, b := range t.Barriers {
@@ -100,8 +103,8 @@ func (l *Launch) WaveHosts(wave int) int {
 	return l.Limits[k] - l.Limits[k-1]
 }
 
-// Passes are the stretches of Playbook.Calls between the barriers, each as its first call and the one behind its last.
-// Handlers are in the last one.
+// Passes are the stretches of Playbook.Calls between the barriers, each as its first call and the
+// one behind its last. Handlers are in the last one.
 func (l *Launch) Passes() [][2]int {
 	passes, from := [][2]int{}, 0
 	if t := l.Snapshot.Turns; t != nil {
@@ -112,7 +115,8 @@ func (l *Launch) Passes() [][2]int {
 	return append(passes, [2]int{from, len(l.Playbook.Calls())})
 }
 
-// NextWave is the first wave, from 0 and as Waves counts, that waits at a barrier by what Awaited answered; ok is false where none does.
+// NextWave is the first wave, from 0 and as Waves counts, that waits at a barrier by what Awaited
+// answered; ok is false where none does.
 func (l *Launch) NextWave(awaited map[string]int) (wave int, ok bool) {
 	for event := range awaited {
 		barrier, class, turn := queue.ParseTurn(event)

@@ -19,7 +19,7 @@ import (
 // Admission is what of a run's service windows is fixed at launch. The windows themselves may be
 // edited while the run is under way: they are a document on the queue's board.
 type Admission struct {
-	Board   string                   `json:"board"`              // name of the document, see calendar.Decode
+	Board   string                   `json:"board"`              // name of the document, see admission.DecodeCalendar
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
 	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
 	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook says none
@@ -35,9 +35,10 @@ type Planned struct {
 	Last time.Time     `json:"last"` // the latest one
 }
 
-// Missed tells whether a job that comes to its first step with a window at now, and is told to wait, has
-// missed the window that it was planned for. A job that had to wait for its wave, or for a step before, has
-// not where it came too late for it: only where it could have started, were it not for an edit.
+// Missed tells whether a job that comes to its first step with a window at now, and is told to
+// wait, has missed the window that it was planned for. A job that had to wait for its wave, or for
+// a step before, has not where it came too late for it: only where it could have started, were it
+// not for an edit.
 func (g *Admission) Missed(index int, q admission.Question, now time.Time) bool {
 	i := slices.IndexFunc(g.Planned, func(p Planned) bool { return p.Set == q.Set && p.Need == q.Need })
 	if i < 0 || now.Before(g.Planned[i].From) {
@@ -97,7 +98,8 @@ func (u NoWindow) String() string {
 	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need), u.Reason)
 }
 
-// NoWindowError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid) holds.
+// NoWindowError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid)
+// holds.
 type NoWindowError struct {
 	Playbook string
 	Total    int // hosts selected
@@ -202,7 +204,8 @@ func (o Options) disruptive(uses string) bool {
 	return !known || t.Disruptive
 }
 
-// fix writes down what approvals are bound to and what was learned, and returns what waits for a window.
+// fix writes down what approvals are bound to and what was learned, and returns what waits for a
+// window.
 func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 	p := l.Playbook
 	change, err := admission.ChangeHash(p.Source, o.Vars)
@@ -299,13 +302,14 @@ func (l *Launch) starts(hosts []core.Host, steps *admission.Steps, o Options) (m
 	return starts, noWindow, nil
 }
 
-// start is when a host may begin its first step with a window, or why a step of its will never begin.
+// start is when a host may begin its first step with a window, or why a step of its will never
+// begin.
 func (s *starter) start(h core.Host) (start Start, noWindow string, err error) {
 	first := s.steps.First(0)
 	var seen []string
 	for i := first; i < s.steps.Len(); i = s.steps.First(i + 1) {
-		q, _ := s.gating.Question(s.steps, i, h, 0)
-		if slices.Contains(seen, q.Set) {
+		q, windowed := s.gating.Question(s.steps, i, h, 0)
+		if !windowed || slices.Contains(seen, q.Set) {
 			continue
 		}
 		seen = append(seen, q.Set)

@@ -24,6 +24,7 @@ const (
 
 	maxID   = 128
 	maxText = 4 << 10
+	maxExec = MaxAuditJSON - 16<<10 // of an Exec as JSON: the rest of the entry is short
 )
 
 // NewRun is what is accepted.
@@ -42,10 +43,21 @@ type NewRun struct {
 	// Request is what was asked for, in any form that the same request always has: with the
 	// same id or key it decides between "again" and a conflict. Empty: everything below decides.
 	Request []byte
+	// Exec is what the audit log has beside the run itself, for a run of one command; nil for a
+	// playbook.
+	Exec *Exec
 
 	Jobs     []JobHost // by index
 	Snapshot []byte    // opaque
 	Queue    []byte    // the queue's run, opaque: what a lost queue is rebuilt from
+}
+
+// Exec is the command of a run, for the audit log.
+type Exec struct {
+	Command        string `json:"command"`
+	Reason         string `json:"reason,omitempty"`
+	OutsideWindows bool   `json:"outside_windows,omitempty"`
+	Retry          string `json:"retry,omitempty"` // the run that it was made of
 }
 
 // JobHost is the host of one job, and the tenant whose host it is. Who sees the run sees
@@ -62,9 +74,10 @@ type Accepted struct {
 	Err     error // why this run was refused
 }
 
-// Accept makes a run durable, in PhaseQueued, PhasePaused where it is to be, or PhaseAwaiting where it needs approvals. Of
-// the same request, by id or by key in its tenant, it returns the run that was accepted first and created
-// false, also when several servers are asked at once; another request is core.ErrConflict.
+// Accept makes a run durable, in PhaseQueued, PhasePaused where it is to be, or PhaseAwaiting where
+// it needs approvals. Of the same request, by id or by key in its tenant, it returns the run that
+// was accepted first and created false, also when several servers are asked at once; another
+// request is core.ErrConflict.
 func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, err error) {
 	out, err := l.AcceptAll(ctx, n)
 	if err == nil {
@@ -76,8 +89,8 @@ func (l *Ledger) Accept(ctx context.Context, n NewRun) (run Run, created bool, e
 	return out[0].Run, out[0].Created, nil
 }
 
-// AcceptAll is Accept of several runs in one transaction. Each has its own answer: one that is refused does not refuse the
-// others. After an error none of them is accepted.
+// AcceptAll is Accept of several runs in one transaction. Each has its own answer: one that is
+// refused does not refuse the others. After an error none of them is accepted.
 func (l *Ledger) AcceptAll(ctx context.Context, runs ...NewRun) (out []Accepted, err error) {
 	rows, refused := make([]*acceptRow, len(runs)), 0
 	for i, n := range runs {
@@ -163,8 +176,8 @@ func (r *acceptRow) values() []any {
 	return []any{r.ID, r.Tenant, r.Playbook, r.Revision, r.LaunchedBy, micros(r.Created), r.Criticality, string(r.phase), key, r.hash, len(r.Jobs), r.Approvals}
 }
 
-// accept inserts runs. Each has its own answer: one that is refused does not refuse the others. The error is the
-// transaction's. The entries belong into the audit log, at the end of the transaction.
+// accept inserts runs. Each has its own answer: one that is refused does not refuse the others. The
+// error is the transaction's. The entries belong into the audit log, at the end of the transaction.
 func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Accepted, entries []Entry, err error) {
 	out = make([]Accepted, len(all))
 	rows, full, err := admit(ctx, t, all)
@@ -185,7 +198,7 @@ func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Acc
 			delete(inserted, r.request()) // a second request like this one is the same again
 			out[i] = Accepted{Run: run, Created: true}
 			materials = append(materials, []any{run.seq, r.snapshot, r.queue, r.packed})
-			entries = append(entries, runEntry(r.LaunchedBy, "run.accept", nil, &run))
+			entries = append(entries, acceptEntry(r, &run))
 			if r.phase == PhaseAwaiting {
 				if err := l.happened(ctx, t, &run, HappenedAwaiting, ""); err != nil {
 					return nil, nil, err
@@ -204,7 +217,8 @@ func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Acc
 		`INSERT INTO materials (run, snapshot, queue, hosts) SELECT * FROM u`, materials, nil)
 }
 
-// admit leaves out runs that were refused and those over their tenant's quota. The provider, tenant "", has none.
+// admit leaves out runs that were refused and those over their tenant's quota. The provider, tenant
+// "", has none.
 func admit(ctx context.Context, t *tx, all []*acceptRow) (rows [][]any, full []bool, err error) {
 	full = make([]bool, len(all))
 	var tenants []string
@@ -262,7 +276,8 @@ func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]R
 	return inserted, err
 }
 
-// within refuses what a tenant has just added, as rows tell that a query finds, over its quota. The provider has none.
+// within refuses what a tenant has just added, as rows tell that a query finds, over its quota. The
+// provider has none.
 func within(ctx context.Context, t *tx, q core.Quota, tenant, query string) error {
 	if tenant == "" {
 		return nil
@@ -382,6 +397,9 @@ func (n *NewRun) validate() error {
 		if f.value < f.lo || f.value > f.max {
 			return fmt.Errorf("run %s: %s is %d, expected %d to %d: %w", n.ID, f.what, f.value, f.lo, f.max, core.ErrInvalid)
 		}
+	}
+	if n.Exec != nil && len(asJSON(n.Exec)) > maxExec {
+		return fmt.Errorf("run %s: its command and reason have more than %d bytes as JSON, which is what the audit log takes: %w", n.ID, maxExec, core.ErrInvalid)
 	}
 	if n.Paused && n.Approvals > 0 {
 		return fmt.Errorf("run %s: it can wait for an approval, or be paused, not both: %w", n.ID, core.ErrInvalid)

@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Requests of one transaction that share an id or a key each get their own answer, and the run that is
-// accepted is made of its own material.
+// Requests of one transaction that share an id or a key each get their own answer, and the run that
+// is accepted is made of its own material.
 func TestRequestsOfOneTransactionThatCollide(t *testing.T) {
 	l, err := ledger.Open(t.Context(), ledger.Memory, ledger.Options{})
 	if err != nil {

@@ -78,8 +78,8 @@ func amended(all, who string) bool {
 	return slices.ContainsFunc(strings.Split(all, "\n"), func(one string) bool { return core.SamePerson(one, who) })
 }
 
-// amendedPhase is where a run stands after it was amended. One that needs approvals waits for them, also where somebody had paused it or
-// let it go on: nothing but an approval may make it start.
+// amendedPhase is where a run stands after it was amended. One that needs approvals waits for them,
+// also where somebody had paused it or let it go on: nothing but an approval may make it start.
 func amendedPhase(before Phase, approvals int) Phase {
 	switch before {
 	case PhaseQueued, PhasePaused, PhaseActive:
@@ -101,19 +101,36 @@ func (l *Ledger) auditRun(ctx context.Context, t *tx, who, action string, before
 	return err
 }
 
-func runEntry(who, action string, before, after *Run) Entry {
-	type shown struct {
-		Playbook    string `json:"playbook"`
-		Revision    string `json:"revision,omitempty"`
-		Criticality int    `json:"criticality"`
-		Approvals   int    `json:"approvals,omitempty"`
-		Jobs        int    `json:"jobs"`
-		Phase       Phase  `json:"phase"`
+// shownRun is a run as the audit log has it.
+type shownRun struct {
+	Playbook    string `json:"playbook"`
+	Revision    string `json:"revision,omitempty"`
+	Criticality int    `json:"criticality"`
+	Approvals   int    `json:"approvals,omitempty"`
+	Jobs        int    `json:"jobs"`
+	Phase       Phase  `json:"phase"`
+	Exec        *Exec  `json:"exec,omitempty"`
+}
+
+func (r *Run) shown() shownRun {
+	return shownRun{Playbook: r.Playbook, Revision: r.Revision, Criticality: r.Criticality, Approvals: r.Approvals, Jobs: r.Total, Phase: r.Phase}
+}
+
+// acceptEntry is of a run that is new: run.exec of a command, run.accept of a playbook.
+func acceptEntry(r *acceptRow, run *Run) Entry {
+	e := runEntry(r.LaunchedBy, "run.accept", nil, run)
+	if r.Exec != nil {
+		shown := run.shown()
+		shown.Exec = r.Exec
+		e.Action, e.After = "run.exec", asJSON(shown)
 	}
-	show := func(r *Run) shown { return shown{r.Playbook, r.Revision, r.Criticality, r.Approvals, r.Total, r.Phase} }
-	e := Entry{Who: who, Tenant: after.Tenant, Action: action, Kind: "run", Subject: after.ID, After: asJSON(show(after))}
+	return e
+}
+
+func runEntry(who, action string, before, after *Run) Entry {
+	e := Entry{Who: who, Tenant: after.Tenant, Action: action, Kind: "run", Subject: after.ID, After: asJSON(after.shown())}
 	if before != nil {
-		e.Before = asJSON(show(before))
+		e.Before = asJSON(before.shown())
 	}
 	return e
 }

@@ -33,14 +33,15 @@ type Entry struct {
 	Hash    []byte          `json:"hash"` // over this entry and the hash before
 }
 
-// Anchor is an entry's place and hash. Kept elsewhere, it shows that what was written up to it is still there.
+// Anchor is an entry's place and hash. Kept elsewhere, it shows that what was written up to it is
+// still there.
 type Anchor struct {
 	Seq  int64  `json:"seq"`
 	Hash []byte `json:"hash"`
 }
 
-// AppendAudit writes one entry: of what the ledger itself does not see, as draining a worker. Its own
-// methods write theirs. Seq, At and Hash are set here.
+// AppendAudit writes one entry: of what the ledger itself does not see, as draining a worker. Its
+// own methods write theirs. Seq, At and Hash are set here.
 func (l *Ledger) AppendAudit(ctx context.Context, e Entry) (Entry, error) {
 	err := l.db.transact(ctx, "write the audit log", func(t *tx) (err error) {
 		e, err = l.audit(ctx, t, e)

@@ -37,13 +37,15 @@ func BucketWriterOptions(contentType string) *blob.WriterOptions {
 	return &blob.WriterOptions{ContentType: contentType, BufferSize: partSize, MaxConcurrency: partsAtOnce}
 }
 
-// OpenBucket opens a place for objects, and asks a bucket whether it is there. where is a folder, which is made, or
+// OpenBucket opens a place for objects, and asks a bucket whether it is there. where is a folder,
+// which is made, or
 //
 //	s3://BUCKET[/PREFIX][?endpoint=URL][&region=R][&profile=P][&path_style=true|false][&insecure=true]
 //
-// Credentials come from where AWS's own programs find them: the environment, ~/.aws, the machine's role; never from the URL. With an
-// endpoint, buckets are in the path, the region is us-east-1, and checksums are sent only where they must be, unless told
-// otherwise: what many stores other than AWS's expect. Errors wrap core.ErrInvalid, or core.ErrUnavailable.
+// Credentials come from where AWS's own programs find them: the environment, ~/.aws, the machine's
+// role; never from the URL. With an endpoint, buckets are in the path, the region is us-east-1, and
+// checksums are sent only where they must be, unless told otherwise: what many stores other than
+// AWS's expect. Errors wrap core.ErrInvalid, or core.ErrUnavailable.
 func OpenBucket(ctx context.Context, where string) (*blob.Bucket, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	switch {

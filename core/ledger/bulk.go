@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// columns are those of the table u from which a statement reads its rows, as "name type", where the type
-// is bigint, text or bytea.
+// columns are those of the table u from which a statement reads its rows, as "name type", where the
+// type is bigint, text or bytea.
 type columns []string
 
-// set executes one statement for many rows, which it reads from the table u. scan, where it is not nil,
-// reads each row that the statement returns. PostgreSQL takes all rows in one round trip.
+// set executes one statement for many rows, which it reads from the table u. scan, where it is not
+// nil, reads each row that the statement returns. PostgreSQL takes all rows in one round trip.
 func (t *tx) set(ctx context.Context, u columns, statement string, rows [][]any, scan func(scanner) error) error {
 	if len(rows) == 0 {
 		return nil
@@ -56,8 +56,9 @@ func each(rows *sql.Rows, err error, scan func(scanner) error) error {
 	return err
 }
 
-// kept is a statement that outlives its transaction: parsing one of many rows takes longer than executing it. The first time
-// it is of this transaction only, because the one connection that writes is taken.
+// kept is a statement that outlives its transaction: parsing one of many rows takes longer than
+// executing it. The first time it is of this transaction only, because the one connection that
+// writes is taken.
 func (t *tx) kept(ctx context.Context, query string) (*sql.Stmt, error) {
 	s, ok := t.db.bulks.LoadOrStore(query, (*sql.Stmt)(nil))
 	if s := s.(*sql.Stmt); ok && s != nil {
@@ -66,7 +67,8 @@ func (t *tx) kept(ctx context.Context, query string) (*sql.Stmt, error) {
 	return t.stmt(ctx, query)
 }
 
-// prepareBulks prepares the statements that transactions have asked for. It is best effort: who needs one prepares it.
+// prepareBulks prepares the statements that transactions have asked for. It is best effort: who
+// needs one prepares it.
 func (d *db) prepareBulks(ctx context.Context) {
 	if !d.prepare {
 		return
@@ -83,7 +85,8 @@ func (d *db) prepareBulks(ctx context.Context) {
 	})
 }
 
-// setRows is how many of n rows the next statement of SQLite takes. Few sizes make few texts, each of which is prepared once.
+// setRows is how many of n rows the next statement of SQLite takes. Few sizes make few texts, each
+// of which is prepared once.
 func setRows(n int) int {
 	for _, size := range []int{64, 16, 4} {
 		if n >= size {

@@ -28,10 +28,10 @@ const (
 	incarnations = 8 // of lost queues that one claim looks through; the others' turn comes
 )
 
-// ClaimNext claims runs that the queue of this incarnation does not have: not complete, not waiting for
-// approval, claimed by nobody else. The most critical come first, max at most, and no more after those that
-// have jobs in all. It serves a run that was just accepted, one whose server died between ledger and queue,
-// and a queue that was lost alike.
+// ClaimNext claims runs that the queue of this incarnation does not have: not complete, not waiting
+// for approval, claimed by nobody else. The most critical come first, max at most, and no more
+// after those that have jobs in all. It serves a run that was just accepted, one whose server died
+// between ledger and queue, and a queue that was lost alike.
 func (l *Ledger) ClaimNext(ctx context.Context, by, incarnation string, ttl time.Duration, max, jobs int) ([]Claim, error) {
 	others, err := l.incarnations(ctx, incarnation)
 	if err != nil || len(others) == 0 {
@@ -48,7 +48,8 @@ func (l *Ledger) ClaimNext(ctx context.Context, by, incarnation string, ttl time
 		FROM (`+strings.Join(parts, " UNION ALL ")+`) a) b WHERE before < $4 ORDER BY criticality DESC, seq LIMIT $3)`, args...)
 }
 
-// incarnations lists queues that runs are in which may be claimed for another, "" among them. It reads an entry of the index for each.
+// incarnations lists queues that runs are in which may be claimed for another, "" among them. It
+// reads an entry of the index for each.
 func (l *Ledger) incarnations(ctx context.Context, but string) ([]string, error) {
 	rows, err := l.db.rows(ctx, `WITH RECURSIVE i (name) AS (
 		SELECT (SELECT incarnation FROM runs WHERE `+claimable+` ORDER BY incarnation LIMIT 1)
@@ -115,8 +116,9 @@ type Enqueued struct {
 	Err error // core.ErrConflict: the claim has ended, and was taken over
 }
 
-// Enqueued says that the queue of this incarnation has the claimed runs, and ends the claims, which are of one server.
-// Records of that queue are read from the beginning, where it is another than before.
+// Enqueued says that the queue of this incarnation has the claimed runs, and ends the claims, which
+// are of one server. Records of that queue are read from the beginning, where it is another than
+// before.
 func (l *Ledger) Enqueued(ctx context.Context, incarnation string, claims ...Claim) ([]Enqueued, error) {
 	if err := checkText("incarnation", incarnation, true, maxID); err != nil {
 		return nil, err
@@ -162,8 +164,8 @@ func (l *Ledger) Release(ctx context.Context, c Claim, after time.Duration) erro
 	})
 }
 
-// Doubt says that the first so many jobs of a run may have begun in a queue that was lost or came back
-// older. One of them that ends without having run since is lost, not cancelled.
+// Doubt says that the first so many jobs of a run may have begun in a queue that was lost or came
+// back older. One of them that ends without having run since is lost, not cancelled.
 func (l *Ledger) Doubt(ctx context.Context, id string, jobs int) error {
 	return l.db.transact(ctx, "doubt jobs of run "+id, func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE runs SET uncertain = $2 WHERE id = $1 AND uncertain < $2 AND ended = 0`, clean(id, maxText), jobs)
@@ -172,8 +174,8 @@ func (l *Ledger) Doubt(ctx context.Context, id string, jobs int) error {
 }
 
 // Unqueue says that the queue of this incarnation has not the run that it should have: it came back
-// older than the ledger. The run can be claimed again, and belongs to a queue that was lost: its jobs may have
-// begun there. Without effect where another queue has it by now.
+// older than the ledger. The run can be claimed again, and belongs to a queue that was lost: its
+// jobs may have begun there. Without effect where another queue has it by now.
 func (l *Ledger) Unqueue(ctx context.Context, id, incarnation string) error {
 	return l.db.transact(ctx, "take run "+id+" out of the queue", func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE runs SET incarnation = $3, position = '', version = version + 1 WHERE id = $1 AND incarnation = $2 AND ended = 0`,

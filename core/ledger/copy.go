@@ -51,8 +51,9 @@ type Copy struct {
 	keys map[keyring.ID]bool
 }
 
-// ReadCopy hands a copy of the ledger at a URL to do, beside whoever uses the ledger, of whatever version its tables are. Nothing
-// is changed. While do runs the database keeps what was removed since: it should not wait for people or slow networks.
+// ReadCopy hands a copy of the ledger at a URL to do, beside whoever uses the ledger, of whatever
+// version its tables are. Nothing is changed. While do runs the database keeps what was removed
+// since: it should not wait for people or slow networks.
 func ReadCopy(ctx context.Context, url string, do func(context.Context, *Copy) error) (err error) {
 	if path, ok := FileOf(url); ok { // opening would make an empty one
 		if _, err := os.Stat(path); err != nil {
@@ -102,8 +103,8 @@ func (c *Copy) describe(ctx context.Context) error {
 	return c.conn.QueryRowContext(ctx, `SELECT seq, hash FROM audit_head WHERE one = 1`).Scan(&c.Audit.Seq, &c.Audit.Hash)
 }
 
-// Rows hands every row of a table to each, in the order of its key, and returns how many there were. A row is used again for the
-// next one; what it refers to is not.
+// Rows hands every row of a table to each, in the order of its key, and returns how many there
+// were. A row is used again for the next one; what it refers to is not.
 func (c *Copy) Rows(ctx context.Context, t Table, each func(row []any) error) (n int64, err error) {
 	names := make([]string, len(t.Columns))
 	for i, col := range t.Columns {
@@ -141,7 +142,8 @@ func (c *Copy) Rows(ctx context.Context, t Table, each func(row []any) error) (n
 	return n, translate("copy table "+t.Name, rows.Err())
 }
 
-// Keys are those that something is encrypted with of what Rows has handed out so far: without them it cannot be read. No ring is asked.
+// Keys are those that something is encrypted with of what Rows has handed out so far: without them
+// it cannot be read. No ring is asked.
 func (c *Copy) Keys() []keyring.ID { return slices.Sorted(maps.Keys(c.keys)) }
 
 // noting notes the keys that the rows of a table are encrypted with.
@@ -204,7 +206,8 @@ type asker interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// tables lists the ledger's tables by name, but for that of migrations: the version says what is in it.
+// tables lists the ledger's tables by name, but for that of migrations: the version says what is in
+// it.
 func tables(ctx context.Context, q asker, d *dialect) (list []Table, err error) {
 	rows, err := q.QueryContext(ctx, d.columns)
 	if err != nil {
@@ -236,5 +239,6 @@ func tables(ctx context.Context, q asker, d *dialect) (list []Table, err error) 
 	return list, rows.Err()
 }
 
-// quoted is a name as both databases take it. Names come from their own catalogues, or were compared with those.
+// quoted is a name as both databases take it. Names come from their own catalogues, or were
+// compared with those.
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

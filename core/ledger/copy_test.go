@@ -208,7 +208,8 @@ func testCopyHoldsRuns(t *testing.T, b *backend) {
 	}
 }
 
-// A copy of one database fills the other, and of an earlier version of the tables one of this version.
+// A copy of one database fills the other, and of an earlier version of the tables one of this
+// version.
 func TestCopyCrossesDatabasesAndVersions(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -106,8 +106,9 @@ func newTx(d *db, begun *sql.Tx) *tx {
 	return &tx{dialect: d.dialect, db: d, tx: begun, begun: time.Now(), statements: map[string]*sql.Stmt{}}
 }
 
-// A writer's turn, where there is one writer at a time: after it, what takes long lets others write before it goes on. Beside batches of
-// 1000 outcomes a run is accepted in a fifth of the time with it (docs/benchmarks.md).
+// A writer's turn, where there is one writer at a time: after it, what takes long lets others write
+// before it goes on. Beside batches of 1000 outcomes a run is accepted in a fifth of the time with
+// it (docs/benchmarks.md).
 const (
 	turn     = 3 * time.Millisecond
 	turnStep = 32 // outcomes between two looks at the clock
@@ -194,8 +195,8 @@ func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) (a
 	return all, rows.Err()
 }
 
-// scanOne reads a row of one column. Callers name it, and do not return a value beside the call that
-// sets it: which of the two comes first, Go does not say.
+// scanOne reads a row of one column. Callers name it, and do not return a value beside the call
+// that sets it: which of the two comes first, Go does not say.
 func scanOne[T any](row scanner) (T, error) {
 	var one T
 	err := row.Scan(&one)

@@ -25,11 +25,12 @@ type Decision struct {
 	Void     bool      `json:"void,omitempty"` // the run was amended afterwards
 }
 
-// Decide writes down what a person decided. Where the run asks for approvals, those who launched or amended it, and those of
-// behind, cannot approve it, nor its waves: that is core.ErrConflict, as is a second, other word of the same person, and a word
-// on a run that does not wait for one. A token counts as the person who made it. The last approval that a
-// run needs makes it queued; one refusal cancels it, with all its jobs. Refusing a wave is
-// only written down: the caller cancels the run.
+// Decide writes down what a person decided. Where the run asks for approvals, those who launched or
+// amended it, and those of behind, cannot approve it, nor its waves: that is core.ErrConflict, as
+// is a second, other word of the same person, and a word on a run that does not wait for one. A
+// token counts as the person who made it. The last approval that a run needs makes it queued; one
+// refusal cancels it, with all its jobs. Refusing a wave is only written down: the caller cancels
+// the run.
 func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision, behind ...string) (Run, error) {
 	if err := checkText("decision: by", d.By, true, maxText); err != nil {
 		return Run{}, err
@@ -79,7 +80,7 @@ func (l *Ledger) decide(ctx context.Context, t *tx, run *Run, d Decision, behind
 		}
 		if who != "" {
 			return false, fmt.Errorf("%s is the same person as %s, who launched or changed it (a token counts as who made it): somebody else has to approve it, "+
-				"by turnus login, or with a token made with turnus tokens create --ledger: %w", d.By, who, core.ErrConflict)
+				"by turnus login, or with a token made with turnus admin tokens create --ledger: %w", d.By, who, core.ErrConflict)
 		}
 	}
 	who, err := collectNames(t.rows(ctx, `SELECT who FROM decisions WHERE run = $1 AND wave = $2 AND content = $3`, run.seq, d.Wave, run.content))

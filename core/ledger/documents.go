@@ -78,33 +78,25 @@ func (l *Ledger) Documents(ctx context.Context, s Scope, kind string, p Page) (d
 	return documents, next, nil
 }
 
-// PutDocument puts a document in the place of version ifVersion, 0 where there must be none. Another
-// version there is core.ErrConflict. who is audited; "" is the service by itself, which is not.
+// PutDocument puts a document in the place of version ifVersion, 0 where there must be none.
+// Another version there is core.ErrConflict. who is audited; "" is the service by itself, which is
+// not.
 func (l *Ledger) PutDocument(ctx context.Context, s Scope, who string, d Document, ifVersion int64) (Document, error) {
 	return l.replace(ctx, s, who, d, ifVersion, 0, nil)
 }
 
-// PutDocumentNoted is PutDocument with an entry of the caller's own in the audit log, in the same transaction: of what
-// changed within a document.
+// PutDocumentNoted is PutDocument with an entry of the caller's own in the audit log, in the same
+// transaction: of what changed within a document.
 func (l *Ledger) PutDocumentNoted(ctx context.Context, s Scope, d Document, ifVersion int64, note Entry) (Document, error) {
 	return l.replace(ctx, s, note.Who, d, ifVersion, 0, &note)
 }
 
-// DeleteDocumentNoted is DeleteDocument with an entry of the caller's own in the audit log.
-func (l *Ledger) DeleteDocumentNoted(ctx context.Context, s Scope, kind, tenant, name string, ifVersion int64, note Entry) error {
-	return l.remove(ctx, s, note.Who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, &note)
-}
-
 // DeleteDocument removes version ifVersion of a document.
 func (l *Ledger) DeleteDocument(ctx context.Context, s Scope, who, kind, tenant, name string, ifVersion int64) error {
-	return l.remove(ctx, s, who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, nil)
-}
-
-func (l *Ledger) remove(ctx context.Context, s Scope, who string, d Document, ifVersion int64, note *Entry) error {
 	if ifVersion < 1 {
-		return fmt.Errorf("delete %s %q: version %d, expected that of the document: %w", d.Kind, d.Name, ifVersion, core.ErrInvalid)
+		return fmt.Errorf("delete %s %q: version %d, expected that of the document: %w", kind, name, ifVersion, core.ErrInvalid)
 	}
-	_, err := l.replace(ctx, s, who, d, ifVersion, 1, note)
+	_, err := l.replace(ctx, s, who, Document{Kind: kind, Tenant: tenant, Name: name}, ifVersion, 1, nil)
 	return err
 }
 
@@ -169,7 +161,8 @@ func (l *Ledger) lockDocument(ctx context.Context, t *tx, d Document) (_ Documen
 	return before, deleted == 1, err
 }
 
-// auditDocument names what changed by its hash: the data may be large, and is not ours to understand.
+// auditDocument names what changed by its hash: the data may be large, and is not ours to
+// understand.
 func (l *Ledger) auditDocument(ctx context.Context, t *tx, who string, before, after Document, had, deleted bool) error {
 	if who == "" {
 		return nil

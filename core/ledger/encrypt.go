@@ -13,7 +13,8 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// What is encrypted, as the first part of its place. A job's reason and detail have one place in both tables that hold them.
+// What is encrypted, as the first part of its place. A job's reason and detail have one place in
+// both tables that hold them.
 const (
 	snapshotOf = "ledger.snapshot"
 	queueOf    = "ledger.queue"
@@ -57,7 +58,8 @@ func tryPlace(what, run string, index, attempt int) []string {
 	return []string{what, run, strconv.Itoa(index), "0", strconv.Itoa(attempt)}
 }
 
-// happeningPlace is the place of what happened. Those that fold share one: what is folded in keeps the row, and its id.
+// happeningPlace is the place of what happened. Those that fold share one: what is folded in keeps
+// the row, and its id.
 func happeningPlace(id, what, fold string) []string {
 	if fold != "" {
 		id = ""
@@ -65,7 +67,8 @@ func happeningPlace(id, what, fold string) []string {
 	return []string{happenedOf, id, what, fold}
 }
 
-// Texts that are encrypted begin with a control character, which no reason does, and the key's number, which a query can count by.
+// Texts that are encrypted begin with a control character, which no reason does, and the key's
+// number, which a query can count by.
 const encryptedText = "\x01sealed "
 
 const encryptedTextHeader = len(encryptedText) + 8 // the key's number behind it
@@ -104,8 +107,8 @@ func openText(ring *keyring.Ring, stored string, place []byte) ([]byte, error) {
 	return ring.Open(b, place)
 }
 
-// openReason never fails: a list of jobs must not, for one of their reasons. One that is not encrypted is shown as it is, for it is
-// a text for people and commands nothing.
+// openReason never fails: a list of jobs must not, for one of their reasons. One that is not
+// encrypted is shown as it is, for it is a text for people and commands nothing.
 func (l *Ledger) openReason(stored, run string, index, attempt int) string {
 	if !strings.HasPrefix(stored, encryptedText) {
 		return stored
@@ -122,8 +125,8 @@ func (l *Ledger) readable(j *Job) {
 	j.because(l.openReason(j.Reason, j.Run, j.Index, j.Attempt))
 }
 
-// The marker is a document of the ledger's own: it tells a process with no ring, or with another, that it has come to the wrong place,
-// before it reads or writes anything.
+// The marker is a document of the ledger's own: it tells a process with no ring, or with another,
+// that it has come to the wrong place, before it reads or writes anything.
 const (
 	markerKind = "keyring"
 	markerName = "ledger"
@@ -145,7 +148,7 @@ func (l *Ledger) mark(ctx context.Context) error {
 		case errors.Is(err, keyring.ErrNoKey) && !have:
 			return fmt.Errorf("what it holds is sealed: %w\nhint: --keyring FILE names the key ring (TURNUS_KEYRING)", core.ErrInvalid)
 		case errors.Is(err, keyring.ErrNoKey):
-			return fmt.Errorf("it is sealed with key %s, which this key ring lacks: %w\nhint: give the key ring that the other processes have; turnus keys ls FILE lists its keys", key, core.ErrInvalid)
+			return fmt.Errorf("it is sealed with key %s, which this key ring lacks: %w\nhint: give the key ring that the other processes have; turnus admin keys ls FILE lists its keys", key, core.ErrInvalid)
 		case err != nil:
 			return fmt.Errorf("the mark of its key ring: %w", err)
 		}
@@ -167,8 +170,9 @@ func (l *Ledger) mark(ctx context.Context) error {
 	})
 }
 
-// refusePlain refuses a ledger that holds something, none of it encrypted: a process with a ring would read nothing there, and its mark would
-// keep out those without one, which can. One that another process marks meanwhile is encrypted: two servers may open a new one at once.
+// refusePlain refuses a ledger that holds something, none of it encrypted: a process with a ring
+// would read nothing there, and its mark would keep out those without one, which can. One that
+// another process marks meanwhile is encrypted: two servers may open a new one at once.
 func (l *Ledger) refusePlain(ctx context.Context) error {
 	var holds bool
 	if err := l.db.row(ctx, `SELECT (EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM materials))
@@ -176,13 +180,14 @@ func (l *Ledger) refusePlain(ctx context.Context) error {
 		return translate("look whether anything is there that is not sealed", err)
 	}
 	if holds {
-		return fmt.Errorf("what it holds is not sealed, and there is a key ring: %w\nhint: a service gets one with --keyring-accept-plain beside --keyring, then turnus keys reseal (docs/operating.md)", core.ErrInvalid)
+		return fmt.Errorf("what it holds is not sealed, and there is a key ring: %w\nhint: a service gets one with --keyring-accept-plain beside --keyring, then turnus admin keys reseal (docs/operating-access.md#encryption-at-rest)", core.ErrInvalid)
 	}
 	return nil
 }
 
-// EncryptedSince is when the ledger was first encrypted with the key that it is encrypted with now: how long ago keys were rotated. A key that was
-// promoted counts from Reseal, or from the next Open. It is the zero time of a ledger that is not encrypted.
+// EncryptedSince is when the ledger was first encrypted with the key that it is encrypted with now:
+// how long ago keys were rotated. A key that was promoted counts from Reseal, or from the next
+// Open. It is the zero time of a ledger that is not encrypted.
 func (l *Ledger) EncryptedSince(ctx context.Context) (time.Time, error) {
 	at, err := scanOne[int64](l.db.row(ctx, `SELECT updated FROM documents WHERE kind = $1 AND tenant = '' AND name = $2`, markerKind, markerName))
 	if none(err) {

@@ -201,8 +201,8 @@ func (v *vault) holds(l *ledger.Ledger) (found []string) {
 	return found
 }
 
-// Nothing of what hosts said and people wrote is legible; a process without the key is turned away. The negative control is a
-// ledger without a ring, in which it is.
+// Nothing of what hosts said and people wrote is legible; a process without the key is turned away.
+// The negative control is a ledger without a ring, in which it is.
 func testEncrypted(t *testing.T, b *backend) {
 	ring, path := newRing(t, keyring.Options{})
 	v := newVault(t, b)
@@ -318,7 +318,8 @@ func used(tb testing.TB, l *ledger.Ledger) map[string]int {
 	return counts
 }
 
-// A ledger without a ring gets one, and later another key; nothing is lost on the way, and at its end nothing needs the former.
+// A ledger without a ring gets one, and later another key; nothing is lost on the way, and at its
+// end nothing needs the former.
 func testReencrypted(t *testing.T, b *backend) {
 	ctx := t.Context()
 	v := newVault(t, b)
@@ -387,7 +388,8 @@ func testReencrypted(t *testing.T, b *backend) {
 	}
 }
 
-// While it encrypts again, servers record and read: nothing fails, nothing is lost, nothing is left.
+// While it encrypts again, servers record and read: nothing fails, nothing is lost, nothing is
+// left.
 func testReencryptedAtWork(t *testing.T, b *backend) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -442,7 +444,8 @@ func testReencryptedAtWork(t *testing.T, b *backend) {
 	}
 }
 
-// How old the key is that a ledger is encrypted with counts from its first use, whoever opens the ledger since, and again after a rotation.
+// How old the key is that a ledger is encrypted with counts from its first use, whoever opens the
+// ledger since, and again after a rotation.
 func testEncryptedSince(t *testing.T, b *backend) {
 	v := newVault(t, b)
 	since := func(l *ledger.Ledger) time.Time {

@@ -31,7 +31,8 @@ func translate(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// translateCommit is translate for a commit: where no answer came, nobody knows whether it happened.
+// translateCommit is translate for a commit: where no answer came, nobody knows whether it
+// happened.
 func translateCommit(ctx context.Context, what string, err error) error {
 	var refused *pgconn.PgError
 	var lite *sqlite.Error
@@ -41,7 +42,8 @@ func translateCommit(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, core.ErrUnknown, err)
 }
 
-// classify is nil for what needs no error of core: it is one, or the context's, or a fault of this program.
+// classify is nil for what needs no error of core: it is one, or the context's, or a fault of this
+// program.
 func classify(err error) error {
 	for _, known := range []error{core.ErrNotFound, core.ErrConflict, core.ErrInvalid, core.ErrUnavailable, core.ErrUnknown, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {

@@ -47,7 +47,8 @@ func Connect(url string) (*Ledger, error) {
 	return &Ledger{db: d, now: time.Now}, err
 }
 
-// Search counts the rows of a table in whose bytes a word is, by the database's own writing of a row; packed values are looked into.
+// Search counts the rows of a table in whose bytes a word is, by the database's own writing of a
+// row; packed values are looked into.
 func (l *Ledger) Search(ctx context.Context, table, word string) (n int, err error) {
 	rows, err := l.db.rows(ctx, `SELECT * FROM `+table)
 	if err != nil {

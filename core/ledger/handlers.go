@@ -1,16 +1,19 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
 )
 
-// PendingHandler is a handler that has to run on a host, and did not succeed in the run that left it.
+// PendingHandler is a handler that has to run on a host, and did not succeed in the run that left
+// it.
 type PendingHandler struct {
 	Tenant   string    `json:"tenant,omitempty"` // of the run
 	Playbook string    `json:"playbook"`
@@ -45,7 +48,8 @@ func scanHandler(row scanner) (h PendingHandler, err error) {
 	return h, err
 }
 
-// handlers writes what a new outcome says of its host's handlers, in the transaction of the outcome.
+// handlers writes what a new outcome says of its host's handlers, in the transaction of the
+// outcome.
 func (r *recording) handlers(ctx context.Context, o *Outcome) error {
 	if o.Handlers == nil {
 		return nil
@@ -53,8 +57,8 @@ func (r *recording) handlers(ctx context.Context, o *Outcome) error {
 	return r.replaceHandlers(ctx, r.t, &r.run, clean(r.hosts[o.Index].Host, maxText), *o.Handlers, r.now)
 }
 
-// replaceHandlers makes what a run leaves on a host replace what it said before, and what the runs left whose handlers
-// it took over.
+// replaceHandlers makes what a run leaves on a host replace what it said before, and what the runs
+// left whose handlers it took over.
 func (l *Ledger) replaceHandlers(ctx context.Context, t *tx, run *Run, host string, h core.Handlers, now int64) error {
 	for _, from := range slices.Concat(h.From, []string{run.ID}) {
 		if _, err := t.exec(ctx, `DELETE FROM handlers WHERE `+l.handlerTenant()+` AND playbook = $2 AND host = $3 AND run = $4`,
@@ -65,8 +69,8 @@ func (l *Ledger) replaceHandlers(ctx context.Context, t *tx, run *Run, host stri
 	return leaveHandlers(ctx, t, run, host, h.Left(), now)
 }
 
-// handlerTenant is the condition on the tenant of handlers that a run of tenant $1 takes over. Those that ImportHandlers
-// brought into a private ledger have none.
+// handlerTenant is the condition on the tenant of handlers that a run of tenant $1 takes over.
+// Those that ImportHandlers brought into a private ledger have none.
 func (l *Ledger) handlerTenant() string {
 	if l.private {
 		return `tenant IN ($1, '')`
@@ -81,7 +85,8 @@ func (l *Ledger) ReplaceHandlers(ctx context.Context, run Run, host string, h co
 	})
 }
 
-// ImportHandlers writes pending handlers that another record kept; those that are there stay as they are.
+// ImportHandlers writes pending handlers that another record kept; those that are there stay as
+// they are.
 func (l *Ledger) ImportHandlers(ctx context.Context, all []PendingHandler) error {
 	return l.db.transact(ctx, "import pending handlers", func(t *tx) error {
 		for i := range all {
@@ -108,7 +113,8 @@ func leaveHandlers(ctx context.Context, t *tx, run *Run, host string, names []st
 // handlerHosts is for how many hosts LeaveHandlers writes in one transaction.
 const handlerHosts = 500
 
-// LeaveHandlers makes handlers pending on hosts of a run whose queue was lost: nobody knows what changed there.
+// LeaveHandlers makes handlers pending on hosts of a run whose queue was lost: nobody knows what
+// changed there.
 func (l *Ledger) LeaveHandlers(ctx context.Context, run Run, hosts, names []string) error {
 	for len(hosts) > 0 {
 		part := hosts[:min(len(hosts), handlerHosts)]
@@ -128,19 +134,50 @@ func (l *Ledger) LeaveHandlers(ctx context.Context, run Run, hosts, names []stri
 	return nil
 }
 
-// HostHandlers returns the pending handlers that a run of a playbook takes over, by host.
-func (l *Ledger) HostHandlers(ctx context.Context, tenant, playbook string) (map[string]core.Handlers, error) {
-	rows, err := l.db.rows(ctx, `SELECT `+handlerColumns+` FROM handlers WHERE `+l.handlerTenant()+` AND playbook = $2 ORDER BY seq`, tenant, playbook)
-	all, err := collect(rows, err, scanHandler)
-	if err != nil {
-		return nil, translate("read pending handlers", err)
+// HandlersOf names the runs that share pending handlers: those of a playbook in a tenant.
+type HandlersOf struct{ Tenant, Playbook string }
+
+// HostHandlers returns the pending handlers that such runs take over, by host. It has no entry for
+// those without any.
+func (l *Ledger) HostHandlers(ctx context.Context, runs ...HandlersOf) (map[HandlersOf]map[string]core.Handlers, error) {
+	pending := map[HandlersOf]map[string]core.Handlers{}
+	if len(runs) == 0 {
+		return pending, nil
 	}
-	pending := map[string]core.Handlers{}
-	for _, h := range all {
-		pending[h.Host] = pending[h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
+	takers := map[HandlersOf][]HandlersOf{} // of the handlers that runs of the key left
+	var tenants, playbooks []string
+	for _, of := range slices.Compact(slices.SortedFunc(slices.Values(runs), HandlersOf.compare)) {
+		from := []HandlersOf{of}
+		if l.private && of.Tenant != "" { // ImportHandlers brought some in, which have no tenant
+			from = append(from, HandlersOf{Playbook: of.Playbook})
+		}
+		for _, f := range from {
+			takers[f] = append(takers[f], of)
+			tenants, playbooks = append(tenants, f.Tenant), append(playbooks, f.Playbook)
+		}
 	}
-	return pending, nil
+	q := &query{d: l.db.dialect}
+	q.whereAny("tenant", unique(tenants))
+	q.whereAny("playbook", unique(playbooks))
+	rows, err := l.db.rows(ctx, `SELECT `+handlerColumns+` FROM handlers WHERE `+strings.Join(q.conds, " AND ")+` ORDER BY seq`, q.args...)
+	err = each(rows, err, func(row scanner) error {
+		h, err := scanHandler(row)
+		for _, of := range takers[HandlersOf{h.Tenant, h.Playbook}] {
+			if pending[of] == nil {
+				pending[of] = map[string]core.Handlers{}
+			}
+			pending[of][h.Host] = pending[of][h.Host].Notify([]string{h.Handler}).Replaces([]string{h.Run})
+		}
+		return err
+	})
+	return pending, translate("read pending handlers", err)
 }
+
+func (h HandlersOf) compare(o HandlersOf) int {
+	return cmp.Or(strings.Compare(h.Tenant, o.Tenant), strings.Compare(h.Playbook, o.Playbook))
+}
+
+func unique(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
 // PendingHandlers lists pending handlers of playbooks in scope, newest first.
 func (l *Ledger) PendingHandlers(ctx context.Context, s Scope, f HandlerFilter, p Page) (all []PendingHandler, next string, err error) {
@@ -167,8 +204,9 @@ func (l *Ledger) CountHandlers(ctx context.Context, run string) (n int, err erro
 	return n, translate("count pending handlers", err)
 }
 
-// DropHandlers forgets pending handlers of one playbook, which the filter names, and writes down who did it. It returns
-// those that it dropped; at most MaxPage of them go at once. None is core.ErrNotFound.
+// DropHandlers forgets pending handlers of one playbook, which the filter names, and writes down
+// who did it. It returns those that it dropped; at most MaxPage of them go at once. None is
+// core.ErrNotFound.
 func (l *Ledger) DropHandlers(ctx context.Context, s Scope, who string, f HandlerFilter) (dropped []PendingHandler, err error) {
 	if f.Playbook == "" {
 		return nil, fmt.Errorf("drop pending handlers: the playbook is not named: %w", core.ErrInvalid)

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,6 +11,13 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 )
+
+// hostHandlers returns the handlers that one playbook's runs of a tenant take over.
+func hostHandlers(ctx context.Context, l *ledger.Ledger, tenant, playbook string) (map[string]core.Handlers, error) {
+	of := ledger.HandlersOf{Tenant: tenant, Playbook: playbook}
+	all, err := l.HostHandlers(ctx, of)
+	return all[of], err
+}
 
 // What runs leave and take over, in the transaction of the outcome.
 func testHandlers(t *testing.T, b *backend) {
@@ -41,17 +49,27 @@ func testHandlers(t *testing.T, b *backend) {
 	if got, want := left("r1"), host+":log "+host+":web "; got != want {
 		t.Errorf("left %q, expected %q", got, want)
 	}
-	owed, err := l.HostHandlers(ctx, "a", first.Playbook)
+	owed, err := hostHandlers(ctx, l, "a", first.Playbook)
 	if want := (map[string]core.Handlers{host: {From: []string{"r1"}, Pending: []string{"log", "web"}}}); err != nil || !reflect.DeepEqual(owed, want) {
 		t.Errorf("owed %+v, %v; expected %+v", owed, err, want)
 	}
+	accept(t, l, newRun("r9", "c", 1))
+	record(t, l, "r9", owes(&core.Handlers{Pending: []string{"db"}}))
+	of := func(tenant string) ledger.HandlersOf {
+		return ledger.HandlersOf{Tenant: tenant, Playbook: first.Playbook}
+	}
+	both, err := l.HostHandlers(ctx, of("c"), of("b"), of("a"), of("a"), ledger.HandlersOf{Tenant: "c", Playbook: "another"})
+	if want := (map[ledger.HandlersOf]map[string]core.Handlers{of("a"): owed, of("c"): {host: {From: []string{"r9"}, Pending: []string{"db"}}}}); err != nil || !reflect.DeepEqual(both, want) {
+		t.Errorf("owed %+v, %v; expected %+v", both, err, want)
+	}
 	for _, foreign := range [][2]string{{"b", first.Playbook}, {"a", "another"}} {
-		if owed, err := l.HostHandlers(ctx, foreign[0], foreign[1]); err != nil || len(owed) > 0 {
+		if owed, err := hostHandlers(ctx, l, foreign[0], foreign[1]); err != nil || len(owed) > 0 {
 			t.Errorf("%v owes %+v, %v", foreign, owed, err)
 		}
 	}
 
-	// A run that knew nothing of them clears nothing; one that took them over leaves its own in their place.
+	// A run that knew nothing of them clears nothing; one that took them over leaves its own in their
+	// place.
 	accept(t, l, newRun("r2", "a", 2))
 	record(t, l, "r2", ledger.Outcome{Index: 0, Outcome: core.Unchanged, Attempt: 1, Handlers: &core.Handlers{}})
 	accept(t, l, newRun("r3", "a", 2))

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// What happens to runs that the ledger writes down by itself, in the transaction in which it happens.
+// What happens to runs that the ledger writes down by itself, in the transaction in which it
+// happens.
 const (
 	HappenedEnded    = "run_ended"    // every job has its outcome
 	HappenedStopped  = "run_stopped"  // the queue stopped it; Data is the reason
@@ -14,33 +15,38 @@ const (
 	HappenedAwaiting = "run_awaiting" // it waits for people to approve it; Data is who changed it, empty as it was accepted
 )
 
-// Happening is something that somebody may have to be told. Kinds besides those above, and what Data means, are the caller's.
+// Happening is something that somebody may have to be told. Kinds besides those above, and what
+// Data means, are the caller's.
 type Happening struct {
 	ID     string
 	What   string
 	Tenant string
 	// Subject is what it is about, as run:ID: of one subject a channel is told in order.
 	Subject string
-	// Fold makes several one: while one of the same What and Fold waits, or was handed on not long ago, more are counted in the next.
+	// Fold makes several one: while one of the same What and Fold waits, or was handed on not long
+	// ago, more are counted in the next.
 	Fold   string
 	At     time.Time // of the first
 	Latest time.Time // of the last that was folded in
 	Count  int
 	Data   []byte // of the last; opaque
-	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where only the key is missing here.
+	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where
+	// only the key is missing here.
 	Unreadable error
 
 	seq int64
 }
 
-// Once as the span of Tell tells of a Fold one time only, for as long as that is remembered: KeepFolds.
+// Once as the span of Tell tells of a Fold one time only, for as long as that is remembered:
+// KeepFolds.
 const Once = time.Duration(-1)
 
 // KeepFolds is how long the ledger remembers that something was told, for those that fold.
 const KeepFolds = 30 * 24 * time.Hour
 
-// Report writes down what happened. Where it has a Fold, the next of the same is handed on no earlier than span after the one
-// before; until then they are counted. The same is told by any number of servers: that folds too.
+// Report writes down what happened. Where it has a Fold, the next of the same is handed on no
+// earlier than span after the one before; until then they are counted. The same is told by any
+// number of servers: that folds too.
 func (l *Ledger) Report(ctx context.Context, h Happening, span time.Duration) error {
 	return l.db.transact(ctx, "write down that somebody is to be told of "+h.What, func(t *tx) error { return l.report(ctx, t, h, span) })
 }
@@ -120,8 +126,9 @@ func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
 	return all, translate("read what is to be told", err)
 }
 
-// Route hands a happening on to channels, at least one, once: of servers that route the same at the same time one does it, and done
-// tells which. One that folded more into it meanwhile is left for the next look.
+// Route hands a happening on to channels, at least one, once: of servers that route the same at the
+// same time one does it, and done tells which. One that folded more into it meanwhile is left for
+// the next look.
 func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (done bool, err error) {
 	err = l.db.transact(ctx, "hand on "+h.What, func(t *tx) error {
 		query := `DELETE FROM happenings WHERE seq = $1 AND routed = 0 AND count = $2`
@@ -143,7 +150,8 @@ func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (don
 	return done && err == nil, err
 }
 
-// Dismiss forgets happenings that go to no channel: they fold nothing. One that folded more into it meanwhile is left for the next look.
+// Dismiss forgets happenings that go to no channel: they fold nothing. One that folded more into it
+// meanwhile is left for the next look.
 func (l *Ledger) Dismiss(ctx context.Context, all ...Happening) error {
 	if len(all) == 0 {
 		return nil

@@ -17,7 +17,8 @@ type hostCache struct {
 	total int
 }
 
-// maxCachedHosts bounds the cache, where a run costs as much as some hosts; the newest run is kept whatever its size.
+// maxCachedHosts bounds the cache, where a run costs as much as some hosts; the newest run is kept
+// whatever its size.
 const (
 	maxCachedHosts = 1_000_000
 	runCosts       = 8
@@ -65,7 +66,8 @@ func (l *Ledger) hostsOf(ctx context.Context, run *Run) ([]JobHost, error) {
 	return jobs, err
 }
 
-// readHosts is hostsOf of all runs of a part, inside their transaction: of SQLite reading outside would wait for itself.
+// readHosts is hostsOf of all runs of a part, inside their transaction: of SQLite reading outside
+// would wait for itself.
 func (l *Ledger) readHosts(ctx context.Context, t *tx, all []*recording) error {
 	missing := map[int64]*recording{}
 	var rows [][]any

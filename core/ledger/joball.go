@@ -8,15 +8,16 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Bounds of one page of all jobs: so many are looked at together, and so many times, until the page is full. One that is
-// not full has a cursor all the same where there may be more.
+// Bounds of one page of all jobs: so many are looked at together, and so many times, until the page
+// is full. One that is not full has a cursor all the same where there may be more.
 const (
 	pollTogether = 2000
 	pollTimes    = 50
 )
 
-// AllJobs lists the jobs of a run by index, also those without an outcome; open leaves out those that have one. Which are listed
-// of a run that is not in scope is as with Jobs. A page may have fewer than were asked for, or none, and more behind it.
+// AllJobs lists the jobs of a run by index, also those without an outcome; open leaves out those
+// that have one. Which are listed of a run that is not in scope is as with Jobs. A page may have
+// fewer than were asked for, or none, and more behind it.
 func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open bool, p Page) (jobs []Job, next string, err error) {
 	at, more, err := p.at("jobs", 1, 0)
 	if err != nil {
@@ -79,8 +80,8 @@ func (l *Ledger) AllJobs(ctx context.Context, s Scope, id, host string, open boo
 	return jobs, cursor{List: "jobs", Key: []int64{int64(from) - 1}}.String(), nil
 }
 
-// jobsAt reads the jobs of a run with these indexes, which are sorted: from their rows, from ranges, or, where neither says anything,
-// as jobs without an outcome.
+// jobsAt reads the jobs of a run with these indexes, which are sorted: from their rows, from
+// ranges, or, where neither says anything, as jobs without an outcome.
 func (l *Ledger) jobsAt(ctx context.Context, run *Run, hosts []JobHost, at []int, host string) ([]Job, error) {
 	q := &query{d: l.db.dialect}
 	q.where("j.run = ?", run.seq)

@@ -137,7 +137,8 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	return jobs, next, nil
 }
 
-// Attempt is a try of a job: a queue reports the one that decided its outcome, not the tries before.
+// Attempt is a try of a job: a queue reports the one that decided its outcome, not the tries
+// before.
 type Attempt struct {
 	Index   int          `json:"index"`
 	Attempt int          `json:"attempt"` // from 1
@@ -153,7 +154,8 @@ type Attempt struct {
 	Detail     []byte          `json:"-"`
 }
 
-// Attempts lists the attempts of a job in scope, in order, up to MaxPage; the last one is the job's outcome.
+// Attempts lists the attempts of a job in scope, in order, up to MaxPage; the last one is the job's
+// outcome.
 func (l *Ledger) Attempts(ctx context.Context, s Scope, id core.JobID) ([]Attempt, error) {
 	j, err := l.Job(ctx, s, id)
 	if err != nil {

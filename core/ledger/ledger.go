@@ -20,16 +20,17 @@ type Options struct {
 	Bucket *blob.Bucket
 	// Connections is how many may be open: of SQLite to read, of PostgreSQL in all. 8 when zero.
 	Connections int
-	// Keyring encrypts what is stored of runs and their jobs, documents and output. Nil encrypts nothing; a ledger that is encrypted is
-	// then core.ErrInvalid, unless Blind.
+	// Keyring encrypts what is stored of runs and their jobs, documents and output. Nil encrypts
+	// nothing; a ledger that is encrypted is then core.ErrInvalid, unless Blind.
 	Keyring *keyring.Ring
-	// Blind opens an encrypted ledger without its ring: counts and the audit log can be read, and what is encrypted cannot.
+	// Blind opens an encrypted ledger without its ring: counts and the audit log can be read, and what
+	// is encrypted cannot.
 	Blind bool
-	// Private is set for the record of one person's own runs: it writes no audit log, which its owner could change
-	// anyway and which could not be pruned, and no news, because nothing sends them.
+	// Private is set for the record of one person's own runs: it writes no audit log, which its owner
+	// could change anyway and which could not be pruned, and no news, because nothing sends them.
 	Private bool
-	// Broken gets the error when the storage refuses a write: it is full, read-only or damaged, and trying again will
-	// not help. Nil: nobody asks. It must not block.
+	// Broken gets the error when the storage refuses a write: it is full, read-only or damaged, and
+	// trying again will not help. Nil: nobody asks. It must not block.
 	Broken func(error)
 }
 
@@ -45,10 +46,11 @@ type Ledger struct {
 }
 
 // Open opens the ledger at a URL, `sqlite:PATH` or `postgres://…` (as PostgreSQL's own
-// programs read it, a Unix socket as `postgres:///DB?host=/DIR`; sslmode is verify-full for servers on other machines, and what is weaker
-// is refused unless the URL says insecure=true), and brings its tables to
-// this program's version. Several servers may open one at the same time. A database
-// that a newer program has changed is core.ErrInvalid; one that does not answer core.ErrUnavailable.
+// programs read it, a Unix socket as `postgres:///DB?host=/DIR`; sslmode is verify-full for servers
+// on other machines, and what is weaker is refused unless the URL says insecure=true), and brings
+// its tables to this program's version. Several servers may open one at the same time. A database
+// that a newer program has changed is core.ErrInvalid; one that does not answer
+// core.ErrUnavailable.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if o.Connections <= 0 {
 		o.Connections = 8
@@ -113,8 +115,8 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	return translate("ask the database", l.db.row(ctx, `SELECT 1`).Scan(&one))
 }
 
-// redact hides the password of a URL, also one that was not escaped: what stands before the last @ is shown as
-// far as a user's name goes, and no query is shown.
+// redact hides the password of a URL, also one that was not escaped: what stands before the last @
+// is shown as far as a user's name goes, and no query is shown.
 func redact(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
@@ -143,7 +145,8 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// bound is micros of the border of a span of time: rounded up, so that what was stored as later stays later.
+// bound is micros of the border of a span of time: rounded up, so that what was stored as later
+// stays later.
 func bound(t time.Time) int64 { return micros(t.Add(time.Microsecond - 1)) }
 
 func fromMicros(us int64) time.Time {

@@ -34,13 +34,15 @@ const (
 // lostIncarnation is that of runs whose queue was lost: of no queue that exists.
 const lostIncarnation = "restored"
 
-// Load makes the tables of a version in the empty database at a URL, has fill put rows into them, and brings them to this program's
-// version, all in one transaction: killed at any moment it has changed nothing. from names where the rows come from; the ledger
-// keeps it with the time (Restored).
+// Load makes the tables of a version in the empty database at a URL, has fill put rows into them,
+// and brings them to this program's version, all in one transaction: killed at any moment it has
+// changed nothing. from names where the rows come from; the ledger keeps it with the time
+// (Restored).
 //
-// Runs that are not complete belong to no queue afterwards, as if theirs had been lost, also those that were waiting to be put into
-// one: nobody knows what became of them since the copy was made. A database that holds anything, or tables of a later version
-// than the copy's, or a copy of a newer program, is core.ErrInvalid.
+// Runs that are not complete belong to no queue afterwards, as if theirs had been lost, also those
+// that were waiting to be put into one: nobody knows what became of them since the copy was made. A
+// database that holds anything, or tables of a later version than the copy's, or a copy of a newer
+// program, is core.ErrInvalid.
 func Load(ctx context.Context, url string, version int, from string, fill func(context.Context, *Loader) error) error {
 	d, err := connect(url, 1)
 	if err != nil {
@@ -142,8 +144,8 @@ func (l *Loader) empty(ctx context.Context, version int) error {
 	return nil
 }
 
-// Table puts the rows that next gives, until io.EOF, into a table. The row may be used again. A table of another shape than this
-// version has is core.ErrInvalid.
+// Table puts the rows that next gives, until io.EOF, into a table. The row may be used again. A
+// table of another shape than this version has is core.ErrInvalid.
 func (l *Loader) Table(ctx context.Context, t Table, next func() ([]any, error)) (n int64, err error) {
 	at := slices.IndexFunc(l.have, func(have Table) bool { return have.Name == t.Name })
 	if at < 0 || !slices.Equal(sorted(l.have[at].Columns), sorted(t.Columns)) {
@@ -215,7 +217,8 @@ func loadInsert(ctx context.Context, l *Loader, t Table, next func() ([]any, err
 	}
 }
 
-// Restored says when this ledger was filled from a copy, and from which; the zero time where it never was.
+// Restored says when this ledger was filled from a copy, and from which; the zero time where it
+// never was.
 func (l *Ledger) Restored(ctx context.Context) (at time.Time, from string, err error) {
 	var us int64
 	err = l.db.row(ctx, `SELECT updated, revision FROM documents WHERE kind = $1 AND tenant = '' AND name = $2 AND deleted = 0`, kindLedger, nameRestored).Scan(&us, &from)

@@ -54,7 +54,8 @@ type Notification struct {
 	Reason   string            `json:"reason,omitempty"` // why the last try failed
 	Finished time.Time         `json:"settled,omitzero"`
 	Data     []byte            `json:"-"` // what is told; opaque
-	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where only the key is missing here.
+	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where
+	// only the key is missing here.
 	Unreadable error `json:"-"`
 
 	seq   int64
@@ -146,8 +147,9 @@ func (l *Ledger) DueChannels(ctx context.Context) ([]Queue, error) {
 	return all, translate("look for notifications that are due", err)
 }
 
-// ClaimNotification claims the notification of a channel that is due first, until ttl has passed by the database's clock, and counts
-// a try. One is passed over while an earlier one of its subject waits. ok is false where there is none.
+// ClaimNotification claims the notification of a channel that is due first, until ttl has passed by
+// the database's clock, and counts a try. One is passed over while an earlier one of its subject
+// waits. ok is false where there is none.
 func (l *Ledger) ClaimNotification(ctx context.Context, by string, of Queue, ttl time.Duration) (n Notification, ok bool, err error) {
 	err = l.db.transact(ctx, "claim a notification", func(t *tx) error {
 		var until int64
@@ -166,7 +168,8 @@ func (l *Ledger) ClaimNotification(ctx context.Context, by string, of Queue, ttl
 	return n, ok && err == nil, err
 }
 
-// Sent says that a claimed notification was taken. A claim that has ended and was taken over changes nothing: it is sent twice.
+// Sent says that a claimed notification was taken. A claim that has ended and was taken over
+// changes nothing: it is sent twice.
 func (l *Ledger) Sent(ctx context.Context, n Notification) error {
 	return l.finishNotification(ctx, n, NotificationSent, "", 0)
 }
@@ -239,7 +242,8 @@ func noNotification(id string) error {
 	return fmt.Errorf("notification %q is not in the ledger: %w", clean(id, maxID), core.ErrNotFound)
 }
 
-// RetryNotification has one sent now, for as long as a new one would be. One that was sent is core.ErrConflict.
+// RetryNotification has one sent now, for as long as a new one would be. One that was sent is
+// core.ErrConflict.
 func (l *Ledger) RetryNotification(ctx context.Context, s Scope, who, id string) (Notification, error) {
 	var n Notification
 	err := l.db.transact(ctx, "send notification "+clean(id, maxID)+" again", func(t *tx) (err error) {
@@ -298,8 +302,8 @@ const (
 	KeepDeadLettered = 90 * 24 * time.Hour
 )
 
-// PruneNotifications forgets up to max notifications that were settled long ago, and what folds nothing any more. It tells how many
-// rows went.
+// PruneNotifications forgets up to max notifications that were settled long ago, and what folds
+// nothing any more. It tells how many rows went.
 func (l *Ledger) PruneNotifications(ctx context.Context, max int) (removed int, err error) {
 	now := l.now()
 	for _, old := range []struct {

@@ -42,17 +42,21 @@ type Batch struct {
 
 // Recorded says what became of a batch.
 type Recorded struct {
-	New      int    // outcomes that count now
-	Known    int    // jobs that had an outcome before
+	New int // outcomes that count now
+	// Repeated is how many jobs began that had the outcome of another execution. Reading a record
+	// again does not count.
+	Repeated int
 	Position string // where the ledger stands in the queue's records
 	Complete bool   // every job of the run has its outcome
 	Run      Run    // as it is then
-	// Err is why the batch was not recorded: core.ErrNotFound (no such run), core.ErrInvalid (an index beyond the run, an
-	// unknown outcome), core.ErrConflict (the cursor: go on from Position). Of one that took several transactions New were.
+	// Err is why the batch was not recorded: core.ErrNotFound (no such run), core.ErrInvalid (an index
+	// beyond the run, an unknown outcome), core.ErrConflict (the cursor: go on from Position). Of one
+	// that took several transactions New were.
 	Err error
 }
 
-// MaxBatch is how many outcomes of several batches one transaction of Record takes. A larger batch has one of its own.
+// MaxBatch is how many outcomes of several batches one transaction of Record takes. A larger batch
+// has one of its own.
 const MaxBatch = 250
 
 // Record makes outcomes durable, each exactly once, and keeps the counts of their runs in step in
@@ -61,7 +65,8 @@ const MaxBatch = 250
 //
 // A job's outcome never changes. A run whose last job has its outcome is ended.
 //
-// Where only one can write at a time and others wait, a batch may take several transactions; its cursor moves with the last.
+// Where only one can write at a time and others wait, a batch may take several transactions; its
+// cursor moves with the last.
 func (l *Ledger) Record(ctx context.Context, batches ...Batch) ([]Recorded, error) {
 	out := make([]Recorded, len(batches))
 	// Runs are locked in one order, whatever order servers have them in.

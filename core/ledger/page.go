@@ -63,7 +63,8 @@ func (p Page) at(list string, numbers, names int) (c cursor, ok bool, err error)
 	return c, true, nil
 }
 
-// cut takes the extra row off that tells whether there is more, and makes the cursor of the last one.
+// cut takes the extra row off that tells whether there is more, and makes the cursor of the last
+// one.
 func cut[T any](all []T, p Page, at func(T) cursor) ([]T, string) {
 	if n := p.limit(); len(all) > n {
 		all = all[:n]

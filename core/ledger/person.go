@@ -7,8 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// lineage returns the names behind a name: itself, who made its tokens, who made theirs, and so on. A name of a service or of a
-// machine's user, which no token has, is none of them.
+// lineage returns the names behind a name: itself, who made its tokens, who made theirs, and so on.
+// A name of a service or of a machine's user, which no token has, is none of them.
 func lineage(ctx context.Context, t *tx, name string) ([]string, error) {
 	all := []string{name}
 	for i := 0; i < len(all); i++ {
@@ -30,8 +30,9 @@ func lineage(ctx context.Context, t *tx, name string) ([]string, error) {
 	return all, nil
 }
 
-// kin finds, among others, a name whose person is also that of who; "" where there is none. Somebody who made a token has seen its
-// secret: a token, all that it made, and who made it, count as one person.
+// kin finds, among others, a name whose person is also that of who; "" where there is none.
+// Somebody who made a token has seen its secret: a token, all that it made, and who made it, count
+// as one person.
 func kin(ctx context.Context, t *tx, who string, others []string) (string, error) {
 	mine, err := lineage(ctx, t, who)
 	if err != nil {

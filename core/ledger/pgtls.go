@@ -27,8 +27,9 @@ func errURL() error {
 	return fmt.Errorf("not a URL that PostgreSQL's programs read: expected postgres://USER@HOST/DATABASE: %w", core.ErrInvalid)
 }
 
-// parsePostgres reads a URL. Servers on other machines are verified in full unless the URL, or PGSSLMODE, says otherwise; what is
-// weaker than a verified certificate is refused for them unless the URL says insecure=true.
+// parsePostgres reads a URL. Servers on other machines are verified in full unless the URL, or
+// PGSSLMODE, says otherwise; what is weaker than a verified certificate is refused for them unless
+// the URL says insecure=true.
 func parsePostgres(raw string) (*pgx.ConnConfig, postgresURL, error) {
 	var p postgresURL
 	u, err := url.Parse(raw)
@@ -92,7 +93,8 @@ func filesOr(q url.Values, or error) error {
 	return or
 }
 
-// exposed is a host of another machine that would be talked to without a verified certificate; "" is none.
+// exposed is a host of another machine that would be talked to without a verified certificate; ""
+// is none.
 func exposed(c *pgx.ConnConfig) string {
 	if weak(c.Host, c.TLSConfig) {
 		return c.Host
@@ -139,7 +141,8 @@ func newRenewed(p postgresURL, config *pgx.ConnConfig) *renewed {
 	return r
 }
 
-// connect is asked before each connection. Files that cannot be used, as while they are written, leave the former in use.
+// connect is asked before each connection. Files that cannot be used, as while they are written,
+// leave the former in use.
 func (r *renewed) connect(_ context.Context, c *pgx.ConnConfig) error {
 	if r.watch == nil {
 		return nil

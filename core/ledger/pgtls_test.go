@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/ledger/pgtest"
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // A ledger over TLS opens when both sides know each other, and else it is said what to do.
@@ -20,7 +20,7 @@ func TestPostgresTLSErrorsSayWhatToDo(t *testing.T) {
 	server := pgtest.StartTLS(t, "fsync=off")
 	database := server.Database(t)
 	dir := t.TempDir()
-	stranger := certs.Other(t)
+	stranger := trustlab.OtherCA(t)
 	foreign, foreignCA := stranger.Sign(t, dir, pgtest.User), stranger.CA(t, dir)
 	with := func(change func(url.Values)) string {
 		u, err := url.Parse(database)
@@ -91,7 +91,7 @@ func TestPostgresRenewedFilesAreTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	swap := func(a *certs.CA) {
+	swap := func(a *trustlab.CA) {
 		p := a.Sign(t, t.TempDir(), pgtest.User)
 		for from, to := range map[string]string{p.Cert: server.Client.Cert, p.Key: server.Client.Key} {
 			text, err := os.ReadFile(from)
@@ -119,8 +119,8 @@ func TestPostgresRenewedFilesAreTakenOver(t *testing.T) {
 		_ = server.Disconnect(t)
 		return l.Ping(t.Context())
 	}
-	swap(certs.Other(t))
+	swap(trustlab.OtherCA(t))
 	until("a certificate that nobody trusts to be used", func() bool { return next() != nil })
-	swap(certs.Common(t))
+	swap(trustlab.CommonCA(t))
 	until("the renewed one to be used", func() bool { return next() == nil })
 }

@@ -2,13 +2,15 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/turnus/turnus/core"
 )
 
-// nextPhases says which phases may follow which. Finished is never set: the last outcome finishes a run.
+// nextPhases says which phases may follow which. Finished is never set: the last outcome finishes a
+// run.
 var nextPhases = map[Phase][]Phase{
 	PhaseAwaiting: {PhaseCancelled},
 	PhaseQueued:   {PhaseActive, PhasePaused, PhaseStopped, PhaseCancelled},
@@ -40,7 +42,11 @@ func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Ph
 				return err
 			}
 		}
-		return l.auditPhase(ctx, t, who, "run."+string(phase), run, before)
+		if who == "" {
+			return nil
+		}
+		_, err := l.audit(ctx, t, phaseEntry(who, "run."+string(phase), run, before))
+		return err
 	})
 }
 
@@ -49,18 +55,84 @@ func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Ph
 // the caller cancels it in the queue, whose records then end them. A cancelled run
 // stays as it is; a finished one is core.ErrConflict.
 func (l *Ledger) Cancel(ctx context.Context, s Scope, who, id string, reason core.Reason) (Run, error) {
-	return l.change(ctx, s, id, "cancel run", func(t *tx, run *Run) error { return l.cancelRun(ctx, t, run, who, reason) })
+	out, err := l.CancelAll(ctx, Cancellation{Scope: s, Who: who, ID: id, Reason: reason})
+	if err == nil {
+		err = out[0].Err
+	}
+	if err != nil {
+		return Run{}, err
+	}
+	return out[0].Run, nil
 }
 
-// cancelRun is Cancel of a locked run.
-func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, who string, reason core.Reason) error {
+// Cancellation asks to end a run.
+type Cancellation struct {
+	Scope   Scope
+	Who, ID string
+	Reason  core.Reason
+}
+
+// Cancelled is the answer to one Cancellation.
+type Cancelled struct {
+	Run Run
+	Err error // why this run was not cancelled
+}
+
+// CancelAll is Cancel of several runs in one transaction. Each has its own answer: one that is
+// refused does not refuse the others. After an error none of them is cancelled.
+func (l *Ledger) CancelAll(ctx context.Context, all ...Cancellation) ([]Cancelled, error) {
+	out, ids := make([]Cancelled, len(all)), make([]string, len(all))
+	for i := range all {
+		ids[i] = clean(all[i].ID, maxText)
+	}
+	what := "cancel run " + clean(all[0].ID, maxID)
+	if len(all) > 1 {
+		what = fmt.Sprintf("cancel %d runs", len(all))
+	}
+	err := l.db.transact(ctx, what, func(t *tx) error {
+		runs, err := lockRuns(ctx, t, ids)
+		if err != nil {
+			return err
+		}
+		var entries []Entry // written last: whoever holds the audit log waits for no run
+		for i, c := range all {
+			run, ok := runs[ids[i]]
+			if !ok || !c.Scope.Allows(run.Tenant) {
+				out[i].Err = noRun(c.ID)
+				continue
+			}
+			before := run.Phase
+			switch err := l.cancelRun(ctx, t, &run, c.Reason); {
+			case errors.Is(err, core.ErrConflict):
+				out[i].Err = err
+				continue
+			case err != nil:
+				return err
+			}
+			if c.Who != "" && before != run.Phase {
+				entries = append(entries, phaseEntry(c.Who, "run.cancel", &run, before))
+			}
+			runs[ids[i]], out[i].Run = run, run
+		}
+		return l.auditAll(ctx, t, entries)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		out[i].Err = translate("cancel run "+clean(all[i].ID, maxID), out[i].Err)
+	}
+	return out, nil
+}
+
+// cancelRun is Cancel of a locked run. A conflict has changed nothing.
+func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, reason core.Reason) error {
 	if run.Phase == PhaseCancelled {
 		return nil
 	}
 	if run.Complete() {
 		return fmt.Errorf("it is %s, and complete: %w", run.Phase, core.ErrConflict)
 	}
-	before := run.Phase
 	if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
 		return err
 	}
@@ -68,14 +140,11 @@ func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, who string, rea
 	if err == nil && idle {
 		err = l.endRest(ctx, t, run, 0)
 	}
-	if err != nil {
-		return err
-	}
-	return l.auditPhase(ctx, t, who, "run.cancel", run, before)
+	return err
 }
 
-// Refuse ends a run that no queue can take, or that cannot be read: the first begun jobs that have no outcome as lost, since
-// they may have begun in a queue that was lost, the rest as cancelled.
+// Refuse ends a run that no queue can take, or that cannot be read: the first begun jobs that have
+// no outcome as lost, since they may have begun in a queue that was lost, the rest as cancelled.
 func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason core.Reason) error {
 	_, err := l.change(ctx, AllTenants(), id, "refuse run", func(t *tx, run *Run) error {
 		if run.Complete() {
@@ -115,19 +184,16 @@ func setPhase(ctx context.Context, t *tx, run *Run, phase Phase, reason core.Rea
 	return err
 }
 
-func (l *Ledger) auditPhase(ctx context.Context, t *tx, who, action string, run *Run, before Phase) error {
-	if who == "" {
-		return nil
-	}
+// phaseEntry is what the audit log says of a run that a person put into another phase.
+func phaseEntry(who, action string, run *Run, before Phase) Entry {
 	type state struct {
 		Phase  Phase  `json:"phase"`
 		Reason string `json:"reason,omitempty"`
 	}
-	_, err := l.audit(ctx, t, Entry{
+	return Entry{
 		Who: who, Tenant: run.Tenant, Action: action, Kind: "run", Subject: run.ID,
 		Before: asJSON(state{Phase: before}), After: asJSON(state{run.Phase, run.Reason.Text()}),
-	})
-	return err
+	}
 }
 
 // unclaimed tells whether no queue has the run and no server is about to put it into one.
@@ -140,7 +206,8 @@ func unclaimed(ctx context.Context, t *tx, run *Run) (idle bool, err error) {
 	return n == 1, err
 }
 
-// endRest ends every job that has no outcome for the run's reason: the first so many as lost, the others as cancelled.
+// endRest ends every job that has no outcome for the run's reason: the first so many as lost, the
+// others as cancelled.
 func (l *Ledger) endRest(ctx context.Context, t *tx, run *Run, lost int) error {
 	r := &recording{Ledger: l, t: t, run: *run, now: micros(l.now()), counts: map[core.Outcome]int{}, out: &Recorded{}}
 	var err error

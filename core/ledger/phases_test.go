@@ -71,6 +71,49 @@ func testCancel(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
+// Cancels that share a transaction do not share refusals, and each run is in the audit log once.
+func testCancelAll(t *testing.T, b *backend) {
+	l := b.open(t)
+	ctx := t.Context()
+	for _, id := range []string{"r1", "r2", "done"} {
+		accept(t, l, newRun(id, "", 3))
+	}
+	record(t, l, "done", ledger.Outcome{Count: 3, Outcome: core.Changed})
+	theirs := newRun("theirs", "umbrella", 1)
+	accept(t, l, theirs)
+	one := func(id string) ledger.Cancellation {
+		return ledger.Cancellation{Scope: ledger.Tenants(""), Who: "bob", ID: id, Reason: "wrong day"}
+	}
+	out, err := l.CancelAll(ctx, one("r2"), one("done"), one("nowhere"), one("theirs"), one("r1"), one("r2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []error{nil, core.ErrConflict, core.ErrNotFound, core.ErrNotFound, nil, nil} {
+		if want != nil {
+			wantErr(t, out[i].Err, want, fmt.Sprint("cancel ", i))
+		} else if r := out[i].Run; out[i].Err != nil || r.Phase != ledger.PhaseCancelled || !r.Complete() || r.Outcomes[core.Cancelled] != 3 {
+			t.Errorf("cancel %d: %+v", i, out[i])
+		}
+	}
+	if r := read(t, l, "theirs"); r.Phase != ledger.PhaseQueued {
+		t.Errorf("a run out of scope is %s", r.Phase)
+	}
+	entries, _, err := l.AuditLog(ctx, ledger.AllTenants(), ledger.AuditFilter{}, ledger.Page{Limit: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted := map[string]int{}
+	for _, e := range entries {
+		if e.Action == "run.cancel" {
+			noted[e.Subject]++
+		}
+	}
+	if len(noted) != 2 || noted["r1"] != 1 || noted["r2"] != 1 {
+		t.Errorf("audit log: %v", noted)
+	}
+	sound(t, l)
+}
+
 func testAmend(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()
@@ -246,7 +289,8 @@ func testClaims(t *testing.T, b *backend) {
 	}
 }
 
-// A claim takes runs of any lost queue and those that none has had, most critical first, and ends with the run that has its last job.
+// A claim takes runs of any lost queue and those that none has had, most critical first, and ends
+// with the run that has its last job.
 func testClaimJobs(t *testing.T, b *backend) {
 	l := b.open(t)
 	for i, total := range []int{10, 500, 10, 10, 10} {
@@ -295,7 +339,8 @@ func testClaimsRace(t *testing.T, b *backend) {
 		})
 	}
 	wg.Wait()
-	// One that passed over locked rows may see none left too early; what matters is that none is doubled.
+	// One that passed over locked rows may see none left too early; what matters is that none is
+	// doubled.
 	for _, c := range must[[]ledger.Claim](t)(servers[0].ClaimNext(t.Context(), "last", "q1", time.Minute, runs, 1_000_000)) {
 		who[c.Run.ID]++
 	}

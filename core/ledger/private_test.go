@@ -18,7 +18,7 @@ func testSavedHandlers(t *testing.T, b *backend) {
 	run, host := accept(t, l, n), n.Jobs[0].Host
 	owed := func() []string {
 		t.Helper()
-		all, err := l.HostHandlers(ctx, "a", n.Playbook)
+		all, err := hostHandlers(ctx, l, "a", n.Playbook)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,8 @@ func openPrivate(t *testing.T, broken func(error)) *ledger.Ledger {
 	return l
 }
 
-// A person's own ledger has no audit log, and nothing to send. Handlers that were imported are taken over whatever the run's tenant.
+// A person's own ledger has no audit log, and nothing to send. Handlers that were imported are
+// taken over whatever the run's tenant.
 func TestPrivateLedger(t *testing.T) {
 	t.Parallel()
 	l, ctx := openPrivate(t, nil), t.Context()
@@ -78,13 +79,13 @@ func TestPrivateLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	owed, err := l.HostHandlers(ctx, "a", n.Playbook)
+	owed, err := hostHandlers(ctx, l, "a", n.Playbook)
 	if want := (map[string]core.Handlers{host: {From: []string{"old"}, Pending: []string{"web"}}}); err != nil || !reflect.DeepEqual(owed, want) {
 		t.Errorf("owed %+v, %v", owed, err)
 	}
 	accept(t, l, n)
 	record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Changed, Attempt: 1, Handlers: &core.Handlers{From: []string{"old"}}})
-	if owed, err := l.HostHandlers(ctx, "a", n.Playbook); err != nil || len(owed) > 0 {
+	if owed, err := hostHandlers(ctx, l, "a", n.Playbook); err != nil || len(owed) > 0 {
 		t.Errorf("owed %+v, %v", owed, err)
 	}
 	if entries, _, err := l.AuditLog(ctx, ledger.AllTenants(), ledger.AuditFilter{}, ledger.Page{}); err != nil || len(entries) > 0 {

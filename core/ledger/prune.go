@@ -24,7 +24,8 @@ func (o Owners) filter(q *query, column string) {
 	}
 }
 
-// Expired lists complete runs of owners that ended before a time, oldest end first; with outputs only those that have some.
+// Expired lists complete runs of owners that ended before a time, oldest end first; with outputs
+// only those that have some.
 func (l *Ledger) Expired(ctx context.Context, of Owners, before time.Time, outputs bool, p Page) (runs []Run, next string, err error) {
 	at, more, err := p.at("expired", 2, 0)
 	if err != nil {
@@ -80,9 +81,10 @@ type Pruned struct {
 	More bool // there is more to remove: call again
 }
 
-// Prune removes a complete run with all that belongs to it, in bounded work: at most batch rows (at least 1), in one short
-// transaction for each table. Large output goes first. The audit log stays. A run that is partly removed is still listed, but
-// some or all of its jobs are not found; what is not complete is core.ErrConflict. One that is gone is well.
+// Prune removes a complete run with all that belongs to it, in bounded work: at most batch rows (at
+// least 1), in one short transaction for each table. Large output goes first. The audit log stays.
+// A run that is partly removed is still listed, but some or all of its jobs are not found; what is
+// not complete is core.ErrConflict. One that is gone is well.
 func (l *Ledger) Prune(ctx context.Context, id string, batch int) (Pruned, error) {
 	seq, err := l.prunable(ctx, id, true)
 	if errors.Is(err, core.ErrNotFound) {
@@ -113,7 +115,8 @@ func (l *Ledger) PruneOutputs(ctx context.Context, id string, batch int) (Pruned
 	return l.removeRows(ctx, seq, id, []string{"outputs"}, max(batch, 1))
 }
 
-// prunable finds a complete run; all begins its end: from then on Check passes it over, and nobody can run it again.
+// prunable finds a complete run; all begins its end: from then on Check passes it over, and nobody
+// can run it again.
 func (l *Ledger) prunable(ctx context.Context, id string, all bool) (seq int64, err error) {
 	err = l.db.transact(ctx, "prune run "+id, func(t *tx) error {
 		run, err := lockRun(ctx, t, id)

@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// A tenant with as many unfinished runs as it may have gets no further one, and stops nobody else's. Control: each that has finished
-// makes room.
+// A tenant with as many unfinished runs as it may have gets no further one, and stops nobody
+// else's. Control: each that has finished makes room.
 func TestFaultS8UnfinishedRunsOfATenantAreBounded(t *testing.T) {
 	for _, b := range []*backend{onSQLite(), onPostgres(t)} {
 		l := b.open(t)

@@ -45,7 +45,8 @@ func covering(ranges []jobRange, index int) *jobRange {
 
 func (r *recording) covering(index int) *jobRange { return covering(r.ranges, index) }
 
-// rangeOf records the jobs of o that have no outcome, as one range for each gap between those that have.
+// rangeOf records the jobs of o that have no outcome, as one range for each gap between those that
+// have.
 func (r *recording) rangeOf(ctx context.Context, o *Outcome) error {
 	end := o.Index + o.Count
 	rows, err := r.t.rows(ctx, `SELECT idx FROM jobs WHERE run = $1 AND idx >= $2 AND idx < $3 ORDER BY idx`, r.run.seq, o.Index, end)
@@ -71,7 +72,6 @@ func (r *recording) rangeOf(ctx context.Context, o *Outcome) error {
 	}
 	r.count(o.Outcome, added)
 	r.out.New += added
-	r.out.Known += o.Count - added
 	slices.SortFunc(r.ranges, func(a, b jobRange) int { return a.first - b.first })
 	return nil
 }

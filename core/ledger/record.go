@@ -7,7 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// ready is an outcome with what takes time to make of it, so that the one writer has not to wait for that.
+// ready is an outcome with what takes time to make of it, so that the one writer has not to wait
+// for that.
 type ready struct {
 	*Outcome
 	of     *recording
@@ -36,7 +37,8 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 	return m
 }
 
-// recordGroup records batches in one transaction, and in more where others wait for their turn. After an error, what it said of them counts for nothing.
+// recordGroup records batches in one transaction, and in more where others wait for their turn.
+// After an error, what it said of them counts for nothing.
 func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 	for len(group) > 0 {
 		rest := group
@@ -65,8 +67,8 @@ func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 	return nil
 }
 
-// partOf is how many batches the next statements take together: of one run each, and where writers take turns of no more
-// outcomes than fit between two looks at the clock. A larger one goes alone.
+// partOf is how many batches the next statements take together: of one run each, and where writers
+// take turns of no more outcomes than fit between two looks at the clock. A larger one goes alone.
 func partOf(t *tx, group []*remaining) int {
 	outcomes := 0
 	for i, m := range group {
@@ -91,8 +93,8 @@ type recording struct {
 	out    *Recorded
 }
 
-// recordPart records batches of different runs, or as much of a single one as the writer's turn lasts for. What it leaves
-// stays among the batch's outcomes.
+// recordPart records batches of different runs, or as much of a single one as the writer's turn
+// lasts for. What it leaves stays among the batch's outcomes.
 func (l *Ledger) recordPart(ctx context.Context, t *tx, part []*remaining) error {
 	all, err := l.beginPart(ctx, t, part)
 	if err != nil {
@@ -124,7 +126,8 @@ func takeStep(t *tx, all []*recording) (step []*ready) {
 	return step
 }
 
-// beginPart locks the runs of batches, and finds what is needed to record them. Those that were refused are not among them.
+// beginPart locks the runs of batches, and finds what is needed to record them. Those that were
+// refused are not among them.
 func (l *Ledger) beginPart(ctx context.Context, t *tx, part []*remaining) ([]*recording, error) {
 	ids := make([]string, len(part))
 	for i, m := range part {
@@ -176,8 +179,8 @@ func lockRuns(ctx context.Context, t *tx, ids []string) (map[string]Run, error) 
 	})
 }
 
-// recordOutcomes keeps the order of each batch where it matters: what is new goes in at once, up to the
-// next range or the next outcome of the same job.
+// recordOutcomes keeps the order of each batch where it matters: what is new goes in at once, up to
+// the next range or the next outcome of the same job.
 func recordOutcomes(ctx context.Context, t *tx, all []*ready) error {
 	type job struct {
 		of    *recording
@@ -186,12 +189,12 @@ func recordOutcomes(ctx context.Context, t *tx, all []*ready) error {
 	fresh, seen := make([]*ready, 0, len(all)), make(map[job]bool, len(all))
 	flush := func() error {
 		known, err := insertFresh(ctx, t, fresh)
-		for _, o := range known {
-			o.of.out.Known++
+		if err != nil {
+			return err
 		}
 		fresh = fresh[:0]
 		clear(seen)
-		return err
+		return countRepeated(ctx, t, known)
 	}
 	for _, o := range all {
 		j := job{o.of, o.Index}
@@ -276,7 +279,8 @@ func (l *Ledger) finish(ctx context.Context, t *tx, all []*recording) error {
 		FROM u WHERE runs.seq = u.seq`, rows, nil)
 }
 
-// close makes the run what it is with the outcomes that were recorded, and tells whether that ended it.
+// close makes the run what it is with the outcomes that were recorded, and tells whether that ended
+// it.
 func (r *recording) close() (ends bool) {
 	run := &r.run
 	for o, n := range r.counts {

@@ -20,8 +20,8 @@ type KeyUse struct {
 	Count     int
 }
 
-// encryptedColumn is one of those that are encrypted. Its rows are told apart by keys, the columns of the table's primary key; more are needed
-// to name the place.
+// encryptedColumn is one of those that are encrypted. Its rows are told apart by keys, the columns
+// of the table's primary key; more are needed to name the place.
 type encryptedColumn struct {
 	table, name string
 	keys, more  []string
@@ -121,8 +121,9 @@ func (c *encryptedColumn) isEncrypted() (cond string, arg any) {
 	return "substr(c." + c.name + ", 1, 3) = $1", keyring.ID(0).Header()[:3]
 }
 
-// KeyUses counts what the ledger holds by the key that it is encrypted with. It reads how every value begins: for who checks, not for who
-// works. Reasons that are not encrypted are not counted: those of jobs that somebody cancelled together never are.
+// KeyUses counts what the ledger holds by the key that it is encrypted with. It reads how every
+// value begins: for who checks, not for who works. Reasons that are not encrypted are not counted:
+// those of jobs that somebody cancelled together never are.
 func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 	var all []KeyUse
 	for _, c := range encryptedColumns() {
@@ -193,8 +194,9 @@ type Reencrypted struct {
 
 const maxFailures = 20
 
-// Reencrypt encrypts with the ring's primary key whatever is encrypted with another, and, where the ring accepts plain bytes, what is not encrypted. It works
-// in small batches beside a service at work, and may be called again after any error: what is done is done. progress, if not nil, is
+// Reencrypt encrypts with the ring's primary key whatever is encrypted with another, and, where the
+// ring accepts plain bytes, what is not encrypted. It works in small batches beside a service at
+// work, and may be called again after any error: what is done is done. progress, if not nil, is
 // told how many values were encrypted so far.
 func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reencrypted, error) {
 	var out Reencrypted

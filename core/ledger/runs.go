@@ -105,7 +105,8 @@ type RunFilter struct {
 	Host     string       // with an outcome of a job on this host
 	Outcome  core.Outcome // with at least one job that ended so
 	By       string       // launched by
-	// Touched lets runs through, too, that are not in scope and have an outcome of a job on a host that is. It looks at the jobs of each run.
+	// Touched lets runs through, too, that are not in scope and have an outcome of a job on a host
+	// that is. It looks at the jobs of each run.
 	Touched bool
 }
 
@@ -189,7 +190,8 @@ type Standing struct {
 	seq int64
 }
 
-// Standings lists all runs that are not complete, oldest first, MaxPage at a time: after is the last of those before.
+// Standings lists all runs that are not complete, oldest first, MaxPage at a time: after is the
+// last of those before.
 func (l *Ledger) Standings(ctx context.Context, after Standing) ([]Standing, error) {
 	rows, err := l.db.rows(ctx, `SELECT id, incarnation, version, seq FROM runs WHERE ended = 0 AND seq > $1 ORDER BY seq LIMIT $2`, after.seq, MaxPage)
 	all, err := collect(rows, err, func(row scanner) (s Standing, err error) {
@@ -232,8 +234,8 @@ func (l *Ledger) Material(ctx context.Context, id string) (Material, error) {
 	return m, nil
 }
 
-// Materials reads Snapshot and Queue of runs at once, by id, for the service. Those that are not in the ledger, or cannot be
-// opened, are left out: Material says why.
+// Materials reads Snapshot and Queue of runs at once, by id, for the service. Those that are not in
+// the ledger, or cannot be opened, are left out: Material says why.
 func (l *Ledger) Materials(ctx context.Context, ids ...string) (map[string]Material, error) {
 	all := make(map[string]Material, len(ids))
 	rows, err := l.db.rows(ctx, `SELECT r.id, m.snapshot, m.queue FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id `+fmt.Sprintf(l.db.anyOf, "$1"), l.db.list(ids))

@@ -35,7 +35,7 @@ func testAcceptRecordRead(t *testing.T, b *backend) {
 	got := record(t, l, "r1",
 		ledger.Outcome{Index: 1, Outcome: core.Changed, Attempt: 2, Worker: "w1", Started: started, Took: 1500 * time.Millisecond, Detail: []byte(`{"steps":[]}`)},
 		ledger.Outcome{Index: 0, Count: 3, Outcome: core.Cancelled, Reason: "enough\x00\xff"})
-	if got.New != 3 || got.Known != 1 || !got.Complete {
+	if got.New != 3 || got.Repeated != 0 || !got.Complete {
 		t.Errorf("recorded %+v", got)
 	}
 	r = read(t, l, "r1")

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// ScheduleChange is one compare-and-set of a schedule, with what happens in the same transaction. Where the
-// version does not match, nothing of it happens.
+// ScheduleChange is one compare-and-set of a schedule, with what happens in the same transaction.
+// Where the version does not match, nothing of it happens.
 type ScheduleChange struct {
 	Schedule      // as it is to be; Version is the present one, 0: it must not exist. Passed is not written
 	Delete   bool // only Tenant, Name and Version count then
@@ -38,8 +38,8 @@ type Basis struct {
 	Version            int64
 }
 
-// ChangeSchedules makes changes in one transaction, each if its version matches. A basis of another version by now
-// is core.ErrConflict, and nothing is changed.
+// ChangeSchedules makes changes in one transaction, each if its version matches. A basis of another
+// version by now is core.ErrConflict, and nothing is changed.
 func (l *Ledger) ChangeSchedules(ctx context.Context, changes []ScheduleChange, on ...Basis) ([]ScheduleChanged, error) {
 	c := scheduleChanges{Ledger: l, all: changes, out: make([]ScheduleChanged, len(changes)), runs: make([][]*acceptRow, len(changes))}
 	for i := range changes {
@@ -128,8 +128,8 @@ func (c *scheduleChanges) make(ctx context.Context, t *tx) error {
 	return c.auditAll(ctx, t, append(entries, accepted...))
 }
 
-// lock returns the changes whose version matches, and keeps others from changing their rows. Rows are locked in one
-// order, so that two servers never wait for each other.
+// lock returns the changes whose version matches, and keeps others from changing their rows. Rows
+// are locked in one order, so that two servers never wait for each other.
 func (c *scheduleChanges) lock(ctx context.Context, t *tx) (mine []int, err error) {
 	type key struct{ tenant, name string }
 	versions := map[key]int64{}
@@ -170,7 +170,7 @@ func (c *scheduleChanges) cancel(ctx context.Context, t *tx, s *ScheduleChange) 
 			continue
 		}
 		if err == nil {
-			err = c.cancelRun(ctx, t, &run, "", core.Because(core.Overlap, s.Reason))
+			err = c.cancelRun(ctx, t, &run, core.Because(core.Overlap, s.Reason))
 		}
 		if err != nil && !errors.Is(err, core.ErrConflict) {
 			return err

@@ -11,7 +11,8 @@ import (
 // MaxSchedule bounds the data of a schedule.
 const MaxSchedule = 64 << 10
 
-// Schedule is a row of the schedules. Data is its definition and state; the ledger does not know what it means.
+// Schedule is a row of the schedules. Data is its definition and state; the ledger does not know
+// what it means.
 type Schedule struct {
 	Tenant, Name string
 	By           string    // the person who made it; "" for one of the definitions
@@ -46,7 +47,8 @@ func (l *Ledger) scanSchedule(row scanner) (Schedule, error) {
 	return s, err
 }
 
-// Now is the clock that schedules go by: that of PostgreSQL, which all servers share, or this process's.
+// Now is the clock that schedules go by: that of PostgreSQL, which all servers share, or this
+// process's.
 func (l *Ledger) Now(ctx context.Context) (time.Time, error) {
 	if !l.db.clock {
 		return fromMicros(micros(l.now())), nil
@@ -85,7 +87,7 @@ func noSchedule(tenant, name string) error {
 	if tenant != "" {
 		name = tenant + ":" + name
 	}
-	return fmt.Errorf("schedule %s: %w", clean(name, maxID), core.ErrNotFound)
+	return fmt.Errorf("there is no schedule %s: %w", clean(name, maxID), core.ErrNotFound)
 }
 
 // Schedules lists schedules by tenant and name.
@@ -108,7 +110,8 @@ func (l *Ledger) Schedules(ctx context.Context, s Scope, p Page) (all []Schedule
 	return all, next, nil
 }
 
-// WakeSchedules makes those of the schedules due now that wait for the end of a run, and reports whether there are any.
+// WakeSchedules makes those of the schedules due now that wait for the end of a run, and reports
+// whether there are any.
 func (l *Ledger) WakeSchedules(ctx context.Context, names [][2]string) (woken bool, err error) {
 	some, err := scanOne[bool](l.db.row(ctx, `SELECT EXISTS (SELECT 1 FROM schedules WHERE waits = 1)`))
 	if err != nil || !some {
@@ -132,7 +135,8 @@ func (l *Ledger) WakeSchedules(ctx context.Context, names [][2]string) (woken bo
 	return woken && err == nil, err
 }
 
-// PostponeSchedule makes a schedule due later and leaves it as it is otherwise. One that was changed meanwhile stays.
+// PostponeSchedule makes a schedule due later and leaves it as it is otherwise. One that was
+// changed meanwhile stays.
 func (l *Ledger) PostponeSchedule(ctx context.Context, s Schedule, until time.Time) error {
 	return l.db.transact(ctx, "postpone schedule "+s.Name, func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE schedules SET due = $4, version = version + 1 WHERE tenant = $1 AND name = $2 AND version = $3`, s.Tenant, s.Name, s.Version, micros(until))

@@ -45,7 +45,8 @@ func testSchedules(t *testing.T, b *backend) {
 	if one, err := l.DueSchedules(ctx, 1); err != nil || len(one.Rows) != 1 || one.Rows[0].Name != "two" {
 		t.Errorf("the one due longest: %+v, %v", one, err)
 	}
-	// A version that is not there changes nothing; what is there already is not made; of one row one change counts.
+	// A version that is not there changes nothing; what is there already is not made; of one row one
+	// change counts.
 	again := scheduled("a", "one", v[0].Version, now.Add(2*time.Hour), "newer")
 	got := change(t, l, scheduled("a", "one", v[0].Version+7, now, "x"), scheduled("a", "two", 0, now, "x"), scheduled("a", "gone", 5, now, "x"), again, again)
 	if got[0].Version != 0 || got[1].Version != 0 || got[2].Version != 0 || got[3].Version != v[0].Version+1 || got[4].Version != 0 {
@@ -111,7 +112,8 @@ func testSchedules(t *testing.T, b *backend) {
 	}
 }
 
-// Runs are accepted with the changes that win, each with its own answer; the row is made of the answers.
+// Runs are accepted with the changes that win, each with its own answer; the row is made of the
+// answers.
 func testSchedulesAccept(t *testing.T, b *backend) {
 	l, ctx := b.open(t), t.Context()
 	accept(t, l, newRun("taken", "a", 1))
@@ -165,7 +167,8 @@ func testSchedulesAccept(t *testing.T, b *backend) {
 	}
 }
 
-// Servers that change the same rows at the same time, in any order, lose no change and make none twice.
+// Servers that change the same rows at the same time, in any order, lose no change and make none
+// twice.
 func testSchedulesRace(t *testing.T, b *backend) {
 	l := b.open(t)
 	const rows, rounds = 20, 15

@@ -21,8 +21,8 @@ func (s Shares) Most(launched int) int {
 	return launched
 }
 
-// SetShares changes the shares of a run that is not complete; nil fields stay. They outlast the queue: who puts the
-// run into another one gives them to it.
+// SetShares changes the shares of a run that is not complete; nil fields stay. They outlast the
+// queue: who puts the run into another one gives them to it.
 func (l *Ledger) SetShares(ctx context.Context, s Scope, id string, to Shares) (Run, error) {
 	return l.change(ctx, s, id, "change the shares of run", func(t *tx, run *Run) error {
 		if run.Complete() {

@@ -122,10 +122,12 @@ func openSQLite(path string, connections int) (*db, error) {
 	return d, nil
 }
 
-// Memory is the URL of a ledger that nobody else sees, and that ends with the process: for runs of which no record is kept.
+// Memory is the URL of a ledger that nobody else sees, and that ends with the process: for runs of
+// which no record is kept.
 const Memory = "memory:"
 
-// openMemory opens a database in memory, which all connections to its name share. It is there for as long as one of them is.
+// openMemory opens a database in memory, which all connections to its name share. It is there for
+// as long as one of them is.
 func openMemory() (*db, error) {
 	d := &db{dialect: sqliteDialect()}
 	file := "/" + rand.Text()
@@ -155,12 +157,14 @@ func sqlitePool(file, more string, connections int, pragmas ...string) (*sql.DB,
 	return pool, nil
 }
 
-// checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. What does not call that checkpoints in its commit,
-// at four times as many: reading gets slower as the log gets longer. That bounds it beside steady writers, too: the log is begun again only
-// where all of it is in the file, and of a checkpoint beside them never is.
+// checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. What
+// does not call that checkpoints in its commit, at four times as many: reading gets slower as the
+// log gets longer. That bounds it beside steady writers, too: the log is begun again only where all
+// of it is in the file, and of a checkpoint beside them never is.
 const checkpointPages = 1000
 
-// checkpoint keeps SQLite's log short, beside the one that writes: in a commit, everybody would wait for it. Best effort, as SQLite's own is.
+// checkpoint keeps SQLite's log short, beside the one that writes: in a commit, everybody would
+// wait for it. Best effort, as SQLite's own is.
 func (d *db) checkpoint(ctx context.Context) {
 	if d.wal == nil || !d.checkpoints.TryLock() {
 		return
@@ -172,8 +176,9 @@ func (d *db) checkpoint(ctx context.Context) {
 	}
 }
 
-// becomeWAL makes the first connection. Where several open a new file at once, its change to WAL mode does not wait for the
-// others as everything later does (busy_timeout does not cover it): it is refused, and asked again.
+// becomeWAL makes the first connection. Where several open a new file at once, its change to WAL
+// mode does not wait for the others as everything later does (busy_timeout does not cover it): it
+// is refused, and asked again.
 func becomeWAL(pool *sql.DB) error {
 	const patience, again = 30 * time.Second, 20 * time.Millisecond
 	for begun := time.Now(); ; <-time.After(again) {

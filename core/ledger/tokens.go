@@ -54,8 +54,9 @@ func (l *Ledger) NewToken(ctx context.Context, who string, token Token) (secret 
 	return secret, token, nil
 }
 
-// AddToken makes a token of a NewSecret. ID is random where it is empty; one that was used before is core.ErrConflict, so
-// that of several servers one makes a token of a given id. Created, CreatedBy and what follows are set here.
+// AddToken makes a token of a NewSecret. ID is random where it is empty; one that was used before
+// is core.ErrConflict, so that of several servers one makes a token of a given id. Created,
+// CreatedBy and what follows are set here.
 func (l *Ledger) AddToken(ctx context.Context, who, secret string, token Token) (Token, error) {
 	if token.ID == "" {
 		token.ID = hex.EncodeToString(random(8))

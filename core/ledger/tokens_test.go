@@ -37,7 +37,8 @@ func holding(t *testing.T, dir string, what []byte) (files []string) {
 	return files
 }
 
-// Neither a guess nor a copy of the ledger gives a token. With the control that the search sees what is stored: the hash.
+// Neither a guess nor a copy of the ledger gives a token. With the control that the search sees
+// what is stored: the hash.
 func TestTokensAreNeitherGuessedNorReadFromTheLedger(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
@@ -92,8 +93,8 @@ func TestTokensAreNeitherGuessedNorReadFromTheLedger(t *testing.T) {
 	}
 }
 
-// Another user of the machine neither lists the folder of a SQLite ledger nor reads its files, whatever the umask is. With the
-// control that the user does where their modes allow it.
+// Another user of the machine neither lists the folder of a SQLite ledger nor reads its files,
+// whatever the umask is. With the control that the user does where their modes allow it.
 func TestOtherUsersReadNothingOfASQLiteLedger(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "another user", errors.New("only root may start a program as another user"))

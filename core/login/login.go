@@ -1,5 +1,5 @@
-// Package login owns who a person is by the word of an OpenID Connect provider, and what that person may do here: it verifies ID tokens,
-// and maps their claims to a tenant and a role.
+// Package login owns who a person is by the word of an OpenID Connect provider, and what that
+// person may do here: it verifies ID tokens, and maps their claims to a tenant and a role.
 //
 // It must not know HTTP routes, nor how sessions are kept.
 package login
@@ -61,7 +61,8 @@ type Person struct {
 // Everyone is the tenant of those who see all.
 const Everyone = "*"
 
-// Provider verifies. It is safe for concurrent use; it asks the provider's site when somebody comes, and not before.
+// Provider verifies. It is safe for concurrent use; it asks the provider's site when somebody
+// comes, and not before.
 type Provider struct {
 	cfg Config
 
@@ -125,9 +126,10 @@ type claims struct {
 	Name          string `json:"name"`
 }
 
-// Nonce binds an ID token to the server that somebody logs in to: host is HOST[:PORT] of the server's URL, as that person typed it, salt is
-// random. An ID token is made for a client id, which all servers of a provider may share: without this, one server could log in to another
-// with the ID token that a person gave it.
+// Nonce binds an ID token to the server that somebody logs in to: host is HOST[:PORT] of the
+// server's URL, as that person typed it, salt is random. An ID token is made for a client id, which
+// all servers of a provider may share: without this, one server could log in to another with the ID
+// token that a person gave it.
 func Nonce(host, salt string) string {
 	host = strings.ToLower(host)
 	host = strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
@@ -138,8 +140,9 @@ func Nonce(host, salt string) string {
 // minSalt is how long a salt is at least, in bytes.
 const minSalt = 16
 
-// bound returns an error unless a nonce was made for this server. asked is the Host that the request names: whoever asks chooses it, so it
-// counts only for a server that people reach on their own machine.
+// bound returns an error unless a nonce was made for this server. asked is the Host that the
+// request names: whoever asks chooses it, so it counts only for a server that people reach on their
+// own machine.
 func (p *Provider) bound(nonce, salt, asked string) error {
 	host := p.cfg.Server
 	if host == "" {
@@ -158,8 +161,10 @@ func (p *Provider) bound(nonce, salt, asked string) error {
 	return nil
 }
 
-// Verify tells who an ID token is of, which must have the nonce of this server and the salt. asked is the Host of the request. core.ErrInvalid is of a token that is not to be believed, ErrNoAccess of a person without a rule,
-// core.ErrUnavailable of a provider that does not answer. Messages hold nothing of the token.
+// Verify tells who an ID token is of, which must have the nonce of this server and the salt. asked
+// is the Host of the request. core.ErrInvalid is of a token that is not to be believed, ErrNoAccess
+// of a person without a rule, core.ErrUnavailable of a provider that does not answer. Messages hold
+// nothing of the token.
 func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Person, error) {
 	if len(idToken) > MaxToken {
 		return Person{}, fmt.Errorf("the ID token has more than %d bytes: %w", MaxToken, core.ErrInvalid)
@@ -231,7 +236,8 @@ func (c claims) label() string {
 	return label
 }
 
-// identity is one for issuer and subject, in the brackets that core.SamePerson looks for and that no name of a token may have.
+// identity is one for issuer and subject, in the brackets that core.SamePerson looks for and that
+// no name of a token may have.
 func identity(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return "[" + shortText(sum[:15]) + "]"

@@ -13,7 +13,8 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Rules say what people may do by what their provider claims of them. The first that holds counts; without one there is no access.
+// Rules say what people may do by what their provider claims of them. The first that holds counts;
+// without one there is no access.
 type Rules struct{ Access []Rule }
 
 // Rule is one of them.
@@ -32,7 +33,8 @@ const (
 
 var tenantName = regexp.MustCompile(`^[^\x00-\x20\x7f/]{1,128}$`)
 
-// ParseRules reads a file's text; path is for errors, which name line and column and wrap core.ErrInvalid. roles are those that there are.
+// ParseRules reads a file's text; path is for errors, which name line and column and wrap
+// core.ErrInvalid. roles are those that there are.
 func ParseRules(path string, text []byte, roles []string) (Rules, error) {
 	var problems yamlread.Problems
 	var r Rules
@@ -72,8 +74,8 @@ func tenant(text string) (string, error) {
 	return word(text)
 }
 
-// RulesFile gives what a file says, read again when it changes: who is taken out of it has no access from the next login on. A file that
-// cannot be read, or is wrong, lets nobody in.
+// RulesFile gives what a file says, read again when it changes: who is taken out of it has no
+// access from the next login on. A file that cannot be read, or is wrong, lets nobody in.
 func RulesFile(path string, roles []string) func() (Rules, error) {
 	watch := securefile.NewWatch(path)
 	var mu sync.Mutex

@@ -12,7 +12,8 @@ const (
 	maxValues      = 200 // of any other
 )
 
-// bounds keeps the values that labels had, the first of each: a metric has no more series than the table's labels allow.
+// bounds keeps the values that labels had, the first of each: a metric has no more series than the
+// table's labels allow.
 type bounds struct {
 	tenants int
 	off     bool // a negative control's: every value passes

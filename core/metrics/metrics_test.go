@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const guide = "../../docs/operating.md"
+const guide = "../../docs/operating-monitoring.md"
 
 // scrape is what Prometheus would read.
 func scrape(t *testing.T, r *Registry) string {
@@ -153,7 +153,8 @@ func TestMisuseIsNoticed(t *testing.T) {
 	}
 }
 
-// A worker that nobody can scrape is told by a server, under its own name, and can tell nothing but what workers tell.
+// A worker that nobody can scrape is told by a server, under its own name, and can tell nothing but
+// what workers tell.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	w := New("v1", 0)

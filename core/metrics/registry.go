@@ -20,15 +20,15 @@ const ScrapeTime = 5 * time.Second
 // maxScrapes is how many are answered at once.
 const maxScrapes = 2
 
-// Emit tells a value of a metric that is no histogram, with its labels in the table's order. Values that fall together under
-// Other are added up, or the largest is told.
+// Emit tells a value of a metric that is no histogram, with its labels in the table's order. Values
+// that fall together under Other are added up, or the largest is told.
 type Emit func(id ID, value float64, labels ...string)
 
 // Source reads what is told at a scrape. What it cannot read before ctx ends it leaves out.
 type Source func(ctx context.Context, emit Emit)
 
-// Registry counts and tells the metrics of a process. Its methods are safe for concurrent use. A metric or a number of labels
-// that is not the table's is a programming error, and panics.
+// Registry counts and tells the metrics of a process. Its methods are safe for concurrent use. A
+// metric or a number of labels that is not the table's is a programming error, and panics.
 type Registry struct {
 	prom    *prometheus.Registry
 	bounds  *bounds
@@ -41,8 +41,8 @@ type Registry struct {
 	sources    []Source
 }
 
-// New makes a registry with what every process tells: its version, and the metrics of Go and of the process. Of more than
-// tenants (DefaultTenants when 0) those that come later count as Other.
+// New makes a registry with what every process tells: its version, and the metrics of Go and of the
+// process. Of more than tenants (DefaultTenants when 0) those that come later count as Other.
 func New(version string, tenants int) *Registry {
 	r := &Registry{
 		prom: prometheus.NewRegistry(), bounds: newBounds(tenants),
@@ -102,7 +102,8 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.handl
 // sourced is the collector of what the sources tell.
 type sourced struct{ r *Registry }
 
-// Describe implements prometheus.Collector: nothing is promised, for what cannot be read is left out.
+// Describe implements prometheus.Collector: nothing is promised, for what cannot be read is left
+// out.
 func (sourced) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -14,7 +14,10 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-const monitoring = "../../docs/monitoring/"
+const (
+	monitoring = "../../docs/monitoring/"
+	alertGuide = "../../docs/operating-alerts.md"
+)
 
 type rule struct {
 	Alert       string            `yaml:"alert"`
@@ -40,10 +43,11 @@ func rules(t *testing.T) []rule {
 	return file.Groups[0].Rules
 }
 
-// Each rule asks for metrics that there are, says how bad it is, and links to a heading that says what to do; each heading is a rule's.
+// Each rule asks for metrics that there are, says how bad it is, and links to a heading that says
+// what to do; each heading is a rule's.
 func TestRulesAreExplained(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(guide)
+	text, err := os.ReadFile(alertGuide)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +65,7 @@ func TestRulesAreExplained(t *testing.T) {
 	}
 	for _, r := range rules(t) {
 		named = append(named, r.Alert)
-		if want := "https://github.com/turnus/turnus/blob/main/docs/operating.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+		if want := "https://github.com/turnus/turnus/blob/main/docs/operating-alerts.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
 			t.Errorf("%s: link %q, expected %q", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		if s := r.Labels["severity"]; s != "warning" && s != "critical" || r.Annotations["summary"] == "" {
@@ -76,11 +80,12 @@ func TestRulesAreExplained(t *testing.T) {
 	slices.Sort(named)
 	slices.Sort(explained)
 	if !slices.Equal(named, explained) {
-		t.Errorf("the rules are\n%v, the headings of %s\n%v", named, guide, explained)
+		t.Errorf("the rules are\n%v, the headings of %s\n%v", named, alertGuide, explained)
 	}
 }
 
-// The rules parse, and each has a test in which it fires, after its time and not before. A rule whose bound is moved fails it.
+// The rules parse, and each has a test in which it fires, after its time and not before. A rule
+// whose bound is moved fails it.
 func TestRulesPassTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool := testparts.Need(t, "promtool", "prometheus")

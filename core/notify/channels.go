@@ -75,12 +75,13 @@ func (c ChannelState) sortKey() string {
 	return c.Tenant + ":" + c.Channel
 }
 
-// Test sends a test to a channel: it goes the way of all notifications. A channel that is not there is core.ErrNotFound.
+// Test sends a test to a channel: it goes the way of all notifications. A channel that is not there
+// is core.ErrNotFound.
 func (s *Service) Test(ctx context.Context, who string, at policy.Place) (ledger.Notification, error) {
 	view := s.cfg.View()
 	own := at.Service && at.Channel == policy.Own && s.cfg.Own != nil
 	if !own && view.Policy.Channel(at) == nil {
-		return ledger.Notification{}, fmt.Errorf("channel %s: %w", at.Channel, core.ErrNotFound)
+		return ledger.Notification{}, fmt.Errorf("there is no channel %s: %w", at.Channel, core.ErrNotFound)
 	}
 	id := strings.ToLower(rand.Text())
 	n := s.notice(policy.Test, ledger.Happening{At: time.Now().UTC(), Tenant: at.Tenant})

@@ -164,7 +164,8 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// A mail server of a channel's own, behind the guard; a password that is wrong; a server that speaks no TLS; one that refuses.
+// A mail server of a channel's own, behind the guard; a password that is wrong; a server that
+// speaks no TLS; one that refuses.
 func TestMailThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	m := newMailServer(t, false)

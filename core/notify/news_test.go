@@ -27,11 +27,11 @@ func TestNewsAsNotices(t *testing.T) {
 		"a run of old":   {News{Kind: policy.RunHeld, Run: "none", Text: "held"}, ""},
 		"window":         {News{Kind: policy.ApprovalNeeded, Tenant: "acme", Window: "night", Text: "window set night waits"}, "window set night waits\nLook further: turnus windows approvals"},
 		"skipped":        {News{Kind: policy.TriggerSkipped, Schedule: "acme:patch", Count: 4, Text: "schedule acme:patch skips a fire\ntoo late"}, "schedule acme:patch skips a fire\ntoo late\nIt happened 4 times since the last notification.\nLook further: turnus schedules ls"},
-		"rejected":       {News{Kind: policy.DefinitionsRejected, Text: "definitions are not taken\nplaybooks/a.yaml:2:1"}, "definitions are not taken\nplaybooks/a.yaml:2:1\nLook further: turnus doctor"},
+		"rejected":       {News{Kind: policy.DefinitionsRejected, Text: "definitions are not taken\nplaybooks/a.yaml:2:1"}, "definitions are not taken\nplaybooks/a.yaml:2:1\nLook further: turnus admin doctor"},
 		"stalled":        {News{Kind: policy.StepStalled, Run: "open", Text: "1 job parked"}, "patch: run open: 1 job parked\nLook further: turnus runs show open"},
 		"stalled, over":  {News{Kind: policy.StepStalled, Run: "over", Text: "1 job parked"}, ""},
 		"unknown kind":   {News{Kind: "from_the_future", Text: "x"}, ""},
-		"steers nothing": {News{Kind: policy.QueueAway, Text: "a\x1b[31m\u202eb\r\nBcc: x@example.net"}, "a [31mb\nBcc: x@example.net\nLook further: turnus doctor"},
+		"steers nothing": {News{Kind: policy.QueueAway, Text: "a\x1b[31m\u202eb\r\nBcc: x@example.net"}, "a [31mb\nBcc: x@example.net\nLook further: turnus admin doctor"},
 	} {
 		h := c.news.Happening()
 		h.At, h.Latest, h.Subject = time.Now(), time.Now(), "s"

@@ -47,7 +47,8 @@ const (
 	maxHost   = 100
 )
 
-// line makes one line of text that steers neither a terminal nor a header: without control characters and marks of direction.
+// line makes one line of text that steers neither a terminal nor a header: without control
+// characters and marks of direction.
 func line(s string, most int) string {
 	return strings.Join(strings.Fields(block(strings.ReplaceAll(s, "\n", " "), most)), " ")
 }

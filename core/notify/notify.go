@@ -1,6 +1,7 @@
-// Package notify owns telling people what happened: what a notice says, which channels it goes to, and sending it, by webhook, mail or
-// an incoming webhook as Slack has them, until it is taken or a day has passed. What is to be told lies in the ledger, so that no
-// process that dies takes it along, and any server sends it; each notification is sent at least once, under an id that stays.
+// Package notify owns telling people what happened: what a notice says, which channels it goes to,
+// and sending it, by webhook, mail or an incoming webhook as Slack has them, until it is taken or a
+// day has passed. What is to be told lies in the ledger, so that no process that dies takes it
+// along, and any server sends it; each notification is sent at least once, under an id that stays.
 //
 // It must not know HTTP's other side, how runs are driven, or who is behind a token.
 package notify
@@ -30,7 +31,8 @@ type View struct {
 	Wait bool
 }
 
-// Hook is the webhook of a server's own flags. Nothing keeps it from reaching whatever its operator wrote.
+// Hook is the webhook of a server's own flags. Nothing keeps it from reaching whatever its operator
+// wrote.
 type Hook struct {
 	URL    string
 	Secret []byte // signs; none: nothing is signed
@@ -52,14 +54,17 @@ type Config struct {
 	View   func() View
 	Own    *Hook  // nil: there is no channel policy.Own
 	Relay  *Relay // nil: mail needs a server in its channel
-	// Credential gives the value of a secret by its name, to the channels of a tenant, or of the service where tenant is "".
+	// Credential gives the value of a secret by its name, to the channels of a tenant, or of the
+	// service where tenant is "".
 	Credential func(ctx context.Context, tenant, name string) ([]byte, error)
-	// Allow are networks that channels of the definitions may reach although they are this network's own.
+	// Allow are networks that channels of the definitions may reach although they are this network's
+	// own.
 	Allow []netip.Prefix
 	Roots *x509.CertPool // of receivers; the system's when nil
 	Log   *slog.Logger   // discarded when nil
 
-	// Retry paces the tries of one notification; 2 s up to an hour when zero. It is given up GiveUp after the first; a day when zero.
+	// Retry paces the tries of one notification; 2 s up to an hour when zero. It is given up GiveUp
+	// after the first; a day when zero.
 	Retry  core.Backoff
 	GiveUp time.Duration
 	// Patience is how long one try may take; 10 s when zero.
@@ -146,8 +151,8 @@ type reported struct {
 	span time.Duration
 }
 
-// Report hands news over and does not block: they are written down soon. Where too many wait, as while the ledger is away, they are
-// dropped, and the log says so.
+// Report hands news over and does not block: they are written down soon. Where too many wait, as
+// while the ledger is away, they are dropped, and the log says so.
 func (s *Service) Report(n News, span time.Duration) {
 	t := reported{n.Happening(), span}
 	select {
@@ -171,7 +176,8 @@ func (s *Service) Notify() {
 	}
 }
 
-// Run writes down, hands on and sends until ctx ends. What is not sent then is sent by others, or after the next start.
+// Run writes down, hands on and sends until ctx ends. What is not sent then is sent by others, or
+// after the next start.
 func (s *Service) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.keep(ctx) })
@@ -235,7 +241,8 @@ func (s *Service) keep(ctx context.Context) {
 	}
 }
 
-// keepOne writes one of the news down, or drops it if that can never be; done is false where ctx ended before.
+// keepOne writes one of the news down, or drops it if that can never be; done is false where ctx
+// ended before.
 func (s *Service) keepOne(ctx context.Context, t reported) (done bool) {
 	for n := 0; ; n++ {
 		err := s.cfg.Ledger.Report(ctx, t.h, t.span)

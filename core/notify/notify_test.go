@@ -99,7 +99,7 @@ func TestWhatARunIsReportedAs(t *testing.T) {
 	b.Notify()
 	until(t, "the approval to be asked for", func() bool { return len(b.all("")) == reported+1 })
 	last := b.all("")[reported]
-	if last.Kind != policy.ApprovalNeeded || !strings.Contains(string(last.Data), "turnus approve waits") {
+	if last.Kind != policy.ApprovalNeeded || !strings.Contains(string(last.Data), "turnus runs approve waits") {
 		t.Errorf("%+v %s", last, last.Data)
 	}
 	// Changed while it waits: who approves has to look again, and may not be who changed it.
@@ -147,7 +147,8 @@ func TestFaultW15MissedWindowsAreNotAFailedRun(t *testing.T) {
 	}
 }
 
-// A receiver that fails gets a notification until it takes it, always under the same id, and those of one subject in order.
+// A receiver that fails gets a notification until it takes it, always under the same id, and those
+// of one subject in order.
 func TestAReceiverThatFails(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter){
@@ -200,7 +201,8 @@ func TestAnAnswerWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// What a receiver refuses for good is given up at once, and listed; the next one goes on. A redirect carries nothing elsewhere.
+// What a receiver refuses for good is given up at once, and listed; the next one goes on. A
+// redirect carries nothing elsewhere.
 func TestARefusedNotificationIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	elsewhere := newReceiver(t, nil)
@@ -306,7 +308,8 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// A server that dies between sending and writing that down: another sends it again, under the same id.
+// A server that dies between sending and writing that down: another sends it again, under the same
+// id.
 func TestAServerThatDiesAfterSending(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
@@ -398,7 +401,8 @@ func TestChannelsThatDoNotWork(t *testing.T) {
 	}
 }
 
-// The server's own webhook goes where its operator says, past the guard; it gets what nobody has to ask for.
+// The server's own webhook goes where its operator says, past the guard; it gets what nobody has to
+// ask for.
 func TestTheOwnChannel(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
@@ -450,8 +454,8 @@ func TestTheLastWord(t *testing.T) {
 	}
 }
 
-// What was told first is written down first, also what was being written when the service was stopped: else a queue that came back
-// would be told to be away.
+// What was told first is written down first, also what was being written when the service was
+// stopped: else a queue that came back would be told to be away.
 func TestTheLastWordsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), "")

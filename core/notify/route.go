@@ -14,10 +14,12 @@ import (
 	"github.com/turnus/turnus/core/notify/policy"
 )
 
-// stillFor is how old the last word of something that lasts may be: older, it is over, and nobody is reminded of it.
+// stillFor is how old the last word of something that lasts may be: older, it is over, and nobody
+// is reminded of it.
 const stillFor = 10 * time.Minute
 
-// routeAll hands what happened on to channels. Servers do so side by side; the ledger takes the first.
+// routeAll hands what happened on to channels. Servers do so side by side; the ledger takes the
+// first.
 func (s *Service) routeAll(ctx context.Context) {
 	for ctx.Err() == nil && !s.cfg.View().Wait {
 		all, err := s.cfg.Ledger.Happenings(ctx, routeMax)
@@ -64,7 +66,8 @@ type round struct {
 	runs map[string]ledger.Run // that they are about, as far as they were read together
 }
 
-// newRound reads the runs of happenings at once. It is best effort: those that are missing are read by themselves.
+// newRound reads the runs of happenings at once. It is best effort: those that are missing are read
+// by themselves.
 func (s *Service) newRound(ctx context.Context, all []ledger.Happening) round {
 	r := round{View: s.cfg.View(), runs: map[string]ledger.Run{}}
 	var ids []string
@@ -91,7 +94,8 @@ func (s *Service) notifiesNobody(view View) bool {
 	return view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil
 }
 
-// route makes the notifications of one happening. told is false where there are none: it is to be put away.
+// route makes the notifications of one happening. told is false where there are none: it is to be
+// put away.
 func (s *Service) route(ctx context.Context, h ledger.Happening, view round) (reported bool, err error) {
 	if h.Unreadable != nil {
 		return false, fmt.Errorf("what happened cannot be read from the ledger: %w", h.Unreadable)
@@ -181,7 +185,8 @@ func (s *Service) notices(ctx context.Context, h ledger.Happening, view round) (
 	return s.news(ctx, h, view)
 }
 
-// awaits says whose approval a run waits for. Who changed it after others may have approved it is "" where it is as it was accepted.
+// awaits says whose approval a run waits for. Who changed it after others may have approved it is
+// "" where it is as it was accepted.
 func awaits(r *ledger.Run, changedBy string) (title, detail string) {
 	if r.Phase != ledger.PhaseAwaiting {
 		return "", ""
@@ -199,10 +204,11 @@ func awaits(r *ledger.Run, changedBy string) (title, detail string) {
 	} else {
 		people = "somebody else than " + people
 	}
-	return waits, fmt.Sprintf("%sIt would run on %s. It needs %s: turnus approve %s", detail, hosts(r.Total), people, r.ID)
+	return waits, fmt.Sprintf("%sIt would run on %s. It needs %s: turnus runs approve %s", detail, hosts(r.Total), people, r.ID)
 }
 
-// ofRun makes the notice of a run. say gives the end of its title, and what follows; no title: it is not so any more.
+// ofRun makes the notice of a run. say gives the end of its title, and what follows; no title: it
+// is not so any more.
 func (s *Service) ofRun(ctx context.Context, h ledger.Happening, view round, kind string, report func(*ledger.Run) (title, detail string)) ([]made, error) {
 	run, err := s.run(ctx, h, view)
 	if err != nil {
@@ -367,7 +373,7 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 		n.Poll = "turnus schedules ls"
 		n.Count = h.Count
 	case policy.DefinitionsRejected, policy.QueueAway, policy.QueueLost, policy.QueueBack:
-		n.Poll = "turnus doctor"
+		n.Poll = "turnus admin doctor"
 	case policy.ApprovalNeeded:
 		if f.Window != "" {
 			n.Poll = "turnus windows approvals"

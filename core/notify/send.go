@@ -40,7 +40,8 @@ func (s *Service) Counts() map[string]Count {
 	return out
 }
 
-// Waiting counts the notifications that wait, by medium. It asks the ledger: all servers tell the same.
+// Waiting counts the notifications that wait, by medium. It asks the ledger: all servers tell the
+// same.
 func (s *Service) Waiting(ctx context.Context) (map[string]int, error) {
 	all, err := s.cfg.Ledger.NotificationCounts(ctx, ledger.AllTenants())
 	if err != nil {
@@ -58,7 +59,8 @@ func (s *Service) Waiting(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// sendAll has every channel that something is due for sent to, each by a goroutine of its own: one that hangs holds up nobody else.
+// sendAll has every channel that something is due for sent to, each by a goroutine of its own: one
+// that hangs holds up nobody else.
 func (s *Service) sendAll(ctx context.Context, sending *sync.WaitGroup) {
 	due, err := s.cfg.Ledger.DueChannels(ctx)
 	if err != nil {
@@ -111,7 +113,8 @@ func (s *Service) drain(ctx context.Context, q ledger.Queue) (fine bool) {
 	return true
 }
 
-// finishTime is how long the ledger may take to be told what became of a try, also when the service stops meanwhile.
+// finishTime is how long the ledger may take to be told what became of a try, also when the service
+// stops meanwhile.
 const finishTime = 5 * time.Second
 
 func (s *Service) sendOne(ctx context.Context, n ledger.Notification) bool {

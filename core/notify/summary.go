@@ -14,7 +14,8 @@ import (
 // maxRead is how many jobs of one outcome are read for a summary; the counts are of all.
 const maxRead = 5000
 
-// hostWord stands for the host's own name in a reason, so that the same reason of many hosts is one.
+// hostWord stands for the host's own name in a reason, so that the same reason of many hosts is
+// one.
 const hostWord = "HOST"
 
 // bad are outcomes that a summary tells of, the worst first.
@@ -56,7 +57,8 @@ func (s *Service) missedWindowsOnly(ctx context.Context, r *ledger.Run) (bool, e
 	}
 }
 
-// summary groups the hosts of a run that did not do well, the largest groups first, and says how many more there are.
+// summary groups the hosts of a run that did not do well, the largest groups first, and says how
+// many more there are.
 func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group, more string, err error) {
 	type key struct{ outcome, reason string }
 	found := map[key]*Group{}

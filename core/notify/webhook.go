@@ -20,7 +20,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
-// HeaderID is where a webhook says the notification's id, beside the notice as its body and, in core.WebhookHeader, its signature.
+// HeaderID is where a webhook says the notification's id, beside the notice as its body and, in
+// core.WebhookHeader, its signature.
 const HeaderID = "X-Turnus-Notification"
 
 const (
@@ -28,7 +29,8 @@ const (
 	maxAfter  = time.Hour // a receiver cannot put its notifications off for longer
 )
 
-// out is the ways out: the operator's own channel goes anywhere, those of the definitions where they may.
+// out is the ways out: the operator's own channel goes anywhere, those of the definitions where
+// they may.
 type out struct {
 	own, guarded *web
 	guard        *outward.Guard
@@ -47,8 +49,8 @@ func (o *out) close() {
 // web posts.
 type web struct{ client *http.Client }
 
-// newWeb makes a client that follows no redirects: a signature is for one address. Behind a guard there is no proxy, which would
-// reach what the guard keeps away.
+// newWeb makes a client that follows no redirects: a signature is for one address. Behind a guard
+// there is no proxy, which would reach what the guard keeps away.
 func newWeb(cfg Config, g *outward.Guard) *web {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: g.Dialer().DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
@@ -94,8 +96,8 @@ func (s *Service) slack(ctx context.Context, n ledger.Notification, to *policy.S
 	return s.out.guarded.post(ctx, address, body, n.ID, nil)
 }
 
-// escapeSlack keeps names and reasons from calling people, and from being links or markup: < begins a mention in Slack, @ one in
-// others, and ]( a link.
+// escapeSlack keeps names and reasons from calling people, and from being links or markup: < begins
+// a mention in Slack, @ one in others, and ]( a link.
 func escapeSlack(text string) string {
 	const nothing = "\u200b" // of no width
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@"+nothing, "](", "]"+nothing+"(", "`", "'").Replace(text)

@@ -7,15 +7,16 @@
 //
 // # Rules that every implementation keeps
 //
-//  1. Time is the queue's own; a caller's clock never decides. A segment's Due is a time of day, and follows the queue's clock
-//     whichever way that leaps. A delay goes on through a leap: none takes longer for it. A session's life is counted in what
-//     passes between calls: a leap takes at most a sixth of it, and no silence that is everybody's ends one.
+//  1. Time is the queue's own; a caller's clock never decides. A segment's Due is a time of day,
+//     and follows the queue's clock whichever way that leaps. A delay goes on through a leap: none
+//     takes longer for it. A session's life is counted in what passes between calls: a leap takes
+//     at most a sixth of it, and no silence that is everybody's ends one.
 //  2. Submit is idempotent by run id, and O(segments + settled) in work and memory for a
 //     bulk run: no per-job state before a job is leased, blocked, or cancelled singly.
-//  3. A lease is fenced by a token that only grows, also over a restart, a rollback and an emptying of the queue: none
-//     is below the queue's clock in µs. Where the clock is set back as well, it may fall. An ack with another token, or
-//     for a job that is not leased to that session, is counted, returned as
-//     stale, and changes nothing.
+//  3. A lease is fenced by a token that only grows, also over a restart, a rollback and an emptying
+//     of the queue: none is below the queue's clock in µs. Where the clock is set back as well, it
+//     may fall. An ack with another token, or for a job that is not leased to that session, is
+//     counted, returned as stale, and changes nothing.
 //  4. Leases live as long as their session beats. When a session is silent for
 //     SessionTTL, whichever node calls Turn next recovers its jobs, boundedly many a
 //     call: OnLost retry counts the attempt and puts the job back
@@ -31,9 +32,9 @@
 //     core.Outcome.SpendsBudget to StopAfter, or of unreachable to
 //     StopUnreachable, or when any job ends as lost, the run is stopped in the
 //     same atomic step, before anything is leased in it. Adjust.Stop stops a run too.
-//  8. Stop and cancel end every job of the run that is not leased as cancelled (as lost, where its last
-//     lease crashed and no Save, Retry or Suspend came since: nobody knows what the host saw), in
-//     work bounded per call. Cancel also lists the leased ones to their workers
+//  8. Stop and cancel end every job of the run that is not leased as cancelled (as lost, where its
+//     last lease crashed and no Save, Retry or Suspend came since: nobody knows what the host saw),
+//     in work bounded per call. Cancel also lists the leased ones to their workers
 //     (TurnResult.Stop, BeatResult.Stop); stop lets those finish. A Retry ack in a
 //     stopped or cancelled run ends the job with Ack.Outcome; a Suspend or Return ends it so.
 //  9. Order: the next job comes from the ready tenant with the lowest Rank, then
@@ -44,21 +45,21 @@
 // # Where the rules leave room, this is meant
 //
 // Sessions. Turn and Beat keep a session alive. A session that was silent for SessionTTL is gone
-// for its node at once, reaped or not: Turn, Beat, Adopt, Save and Close return ErrSessionGone and change
-// nothing. Wait does not look at the session. An id that was never opened is gone too. A node name
-// is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with each call
-// until the job is acknowledged. A node without a free slot does not Wait: Wait returns at once
-// while jobs are ready.
+// for its node at once, reaped or not: Turn, Beat, Adopt, Save and Close return ErrSessionGone and
+// change nothing. Wait does not look at the session. An id that was never opened is gone too. A
+// node name is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with
+// each call until the job is acknowledged. A node without a free slot does not Wait: Wait returns
+// at once while jobs are ready.
 //
 // Turn. It is validated as a whole before anything is changed: more than MaxAcksPerTurn acks,
-// Want outside 0 … MaxLeasesTurn, an unknown kind, a Done or Retry without a valid Outcome, Detail or
-// State over MaxDetail are core.ErrInvalid. Order within it: reap, acks one by one as listed (a second
-// ack of the same job is stale), activate what is due, lease. A negative After is 0.
+// Want outside 0 … MaxLeasesTurn, an unknown kind, a Done or Retry without a valid Outcome, Detail
+// or State over MaxDetail are core.ErrInvalid. Order within it: reap, acks one by one as listed (a
+// second ack of the same job is stale), activate what is due, lease. A negative After is 0.
 //
-// Saves. A lease's saves are applied in the order of their Seq: one that arrives late does not undo a later
-// one. Acks rule over them: Retry and Suspend replace what was saved, Return and a crash keep it, and what
-// ends the job drops it. Save does not keep a session alive. In a run that is stopped or cancelled it works as
-// in any other: a leased job may end what it began.
+// Saves. A lease's saves are applied in the order of their Seq: one that arrives late does not undo
+// a later one. Acks rule over them: Retry and Suspend replace what was saved, Return and a crash
+// keep it, and what ends the job drops it. Save does not keep a session alive. In a run that is
+// stopped or cancelled it works as in any other: a leased job may end what it began.
 //
 // Acks. Retry replaces the job's State and counts the attempt; Suspend replaces it and counts none;
 // Return keeps it. Suspend with an Event and After 0 waits for the event only; without an Event,
@@ -76,10 +77,11 @@
 // lease any more; then the next has it. A job keeps its place in that order until it is leased.
 // Waiters whose run cannot lease now do not bar others.
 //
-// Phases. Cancel of a stopped run that is not complete makes it cancelled; of a complete or cancelled run it
-// has no effect. Stop never undoes cancel. A run whose last ack reaches the threshold is stopped, and complete.
-// Adjust on a run that is stopped, cancelled or complete has no effect; a Limit lower than the
-// present one has none either; a Weight outside 1 … MaxWeight or a negative Limit is core.ErrInvalid.
+// Phases. Cancel of a stopped run that is not complete makes it cancelled; of a complete or
+// cancelled run it has no effect. Stop never undoes cancel. A run whose last ack reaches the
+// threshold is stopped, and complete. Adjust on a run that is stopped, cancelled or complete has no
+// effect; a Limit lower than the present one has none either; a Weight outside 1 … MaxWeight or a
+// negative Limit is core.ErrInvalid.
 //
 // Segments. Each is a timed entry of its own: what is not due never keeps later targets of its run
 // from starting. A Limit cuts through a segment: of that one, only the targets below it are
@@ -88,9 +90,9 @@
 // Adjust again releases the rest.
 //
 // Settled. A settled target has ended: it is passed over by leases, segments, waves and Cancel, is
-// not deferred, and is explained as ended. What is settled counts in the thresholds (rule 7) when the
-// run is submitted: one whose threshold that spends, or that has a settled lost one, is stopped at
-// once, and the rest of it cancelled as after any stop; one that is all settled is complete.
+// not deferred, and is explained as ended. What is settled counts in the thresholds (rule 7) when
+// the run is submitted: one whose threshold that spends, or that has a settled lost one, is stopped
+// at once, and the rest of it cancelled as after any stop; one that is all settled is complete.
 // A target may be settled beyond Limit. The same run submitted again is accepted without effect,
 // whatever is settled by then and whether it is paused.
 //
@@ -105,20 +107,21 @@
 // between, so the first may be leased before the last is woken. After core.ErrUnknown or
 // core.ErrUnavailable some may be woken: call it again.
 //
-// Dismiss ends them as Cancel ends a suspended job: locks that they kept are given free, no threshold is reached, and
-// the run goes on, complete where these were the last. In a run that is over it has no effect beside the sweep's own.
+// Dismiss ends them as Cancel ends a suspended job: locks that they kept are given free, no
+// threshold is reached, and the run goes on, complete where these were the last. In a run that is
+// over it has no effect beside the sweep's own.
 //
-// Awaited counts what waits for an event until it is woken, its time has come, or it ends; what is due counts
-// until a turn has looked. Of a run that is over nothing is promised.
+// Awaited counts what waits for an event until it is woken, its time has come, or it ends; what is
+// due counts until a turn has looked. Of a run that is over nothing is promised.
 //
-// News. There is news of a run when it is submitted, a record is added, its phase or limit changes, a job
-// is suspended, or a suspension ends. A lease, a beat, a save, a retry, a return and a crash that is tried
-// again are none. It is there when the call that made it has returned, and a call makes it once. A cursor that
-// News did not give out is one that is Lost.
+// News. There is news of a run when it is submitted, a record is added, its phase or limit changes,
+// a job is suspended, or a suspension ends. A lease, a beat, a save, a retry, a return and a crash
+// that is tried again are none. It is there when the call that made it has returned, and a call
+// makes it once. A cursor that News did not give out is one that is Lost.
 //
-// Look gives of each run what was there at one moment, but runs one after the other. It may give fewer
-// records than it was asked for, even none, and then says More: so the answer has some MiB at most. Where
-// several share an answer, those in front are served first.
+// Look gives of each run what was there at one moment, but runs one after the other. It may give
+// fewer records than it was asked for, even none, and then says More: so the answer has some MiB at
+// most. Where several share an answer, those in front are served first.
 //
 // Records. Attempt is the number of attempts made, 0 for a job that was never tried. Reason of a
 // cancelled job is that of Cancel or of the stop. A cursor that Look did not give out, and most
@@ -130,9 +133,9 @@
 // of their own, and no head start; equal ranks go by when the tenant's first run was submitted. A
 // tenant whose runs are all complete may be forgotten.
 //
-// Submit takes up to MaxSubmit runs; more are core.ErrInvalid, each. Every run is accepted or refused
-// by itself, in order, as if it had been submitted alone: of two with one id the second is the same run
-// again, or a conflict. Runs of one Submit are not accepted in one atomic step.
+// Submit takes up to MaxSubmit runs; more are core.ErrInvalid, each. Every run is accepted or
+// refused by itself, in order, as if it had been submitted alone: of two with one id the second is
+// the same run again, or a conflict. Runs of one Submit are not accepted in one atomic step.
 // Submit refuses: no targets; ids that are empty (run, host), not UTF-8 or longer than MaxIDLength;
 // Segments that are negative, empty or do not add up to the targets; negative numbers; weights over
 // MaxWeight (0 is 1); a Priority out of bounds; Settled that is unsorted, overlaps, leaves the

@@ -2,7 +2,8 @@ package queue
 
 import "time"
 
-// Load is what the queue has to do and who gets how much of it: for those who watch it and who add workers.
+// Load is what the queue has to do and who gets how much of it: for those who watch it and who add
+// workers.
 type Load struct {
 	Stats
 	Due      int                   `json:"due"`      // jobs of active runs that wait for a slot or for a lock
@@ -34,7 +35,8 @@ type RunLoad struct {
 	Since       time.Duration // how long it has been ready
 }
 
-// Add counts a run. How many jobs are due is exact where nothing is settled beyond the run's Limit, else too low by that.
+// Add counts a run. How many jobs are due is exact where nothing is settled beyond the run's Limit,
+// else too low by that.
 func (l *Load) Add(r *RunLoad) {
 	if l.ByTenant == nil {
 		l.ByTenant = map[string]TenantLoad{}
@@ -72,8 +74,8 @@ func (l *Load) Add(r *RunLoad) {
 	l.ByTenant[r.Tenant] = t
 }
 
-// Fairness is Jain's index of the leased jobs, by weight, of the tenants that could have more than they have: 1 where all have the same,
-// 1/n where one of n has all. 1 where fewer than two compete.
+// Fairness is Jain's index of the leased jobs, by weight, of the tenants that could have more than
+// they have: 1 where all have the same, 1/n where one of n has all. 1 where fewer than two compete.
 func (l *Load) Fairness() float64 {
 	n, sum, squares := 0, 0.0, 0.0
 	for _, t := range l.ByTenant {

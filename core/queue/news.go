@@ -9,7 +9,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Parts is into how many parts the runs of a queue are cut: a server follows the runs of some of them.
+// Parts is into how many parts the runs of a queue are cut: a server follows the runs of some of
+// them.
 const Parts = 16
 
 // MaxPoll bounds the runs of one Look.
@@ -24,13 +25,13 @@ func Part(run string) int {
 
 // Watch follows many runs at once: News tells where to look, Look what is there.
 type Watch interface {
-	// News tells in which runs of the asked parts something has happened since each part's cursor. With nothing
-	// new it waits up to wait, and wakes in milliseconds. It is a hint to look, and nothing else: a run may be
-	// named without news, and the log is short. Where it does not reach back to a cursor the part is Lost; so
-	// is a part that is asked for without a cursor.
+	// News tells in which runs of the asked parts something has happened since each part's cursor.
+	// With nothing new it waits up to wait, and wakes in milliseconds. It is a hint to look, and
+	// nothing else: a run may be named without news, and the log is short. Where it does not reach
+	// back to a cursor the part is Lost; so is a part that is asked for without a cursor.
 	News(ctx context.Context, from map[int]string, wait time.Duration) (News, error)
-	// Poll reads status and records of up to MaxPoll runs in one round trip, and answers for each, in order. Of
-	// each run it gives at most most records.
+	// Poll reads status and records of up to MaxPoll runs in one round trip, and answers for each, in
+	// order. Of each run it gives at most most records.
 	Poll(ctx context.Context, most int, asks ...Ask) []Sight
 }
 
@@ -48,8 +49,8 @@ type Ask struct {
 	Awaited bool   // count what its suspended jobs wait for
 }
 
-// Sight is what there is of one run at one moment: the records include all that Status counts as ended and the
-// cursor is not behind, unless More.
+// Sight is what there is of one run at one moment: the records include all that Status counts as
+// ended and the cursor is not behind, unless More.
 type Sight struct {
 	Status  Status
 	Records []Record
@@ -57,8 +58,8 @@ type Sight struct {
 	More    bool           // there may be more records: ask again
 	Awaited map[string]int // suspended jobs by event, if asked for and Status.Suspended > 0
 	Partial bool           // Awaited took several steps, between which jobs may have moved
-	// Err is of this run alone: core.ErrNotFound, or core.ErrInvalid for a cursor that this queue did not give
-	// out, as one of a queue that was rolled back. Any other error is that of the whole call.
+	// Err is of this run alone: core.ErrNotFound, or core.ErrInvalid for a cursor that this queue did
+	// not give out, as one of a queue that was rolled back. Any other error is that of the whole call.
 	Err error
 }
 

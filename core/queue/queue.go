@@ -17,7 +17,8 @@ const (
 	BeatEvery  = 2 * time.Second
 )
 
-// Backend is one store as it is opened: a queue, and beside it what reaches every node and every watcher.
+// Backend is one store as it is opened: a queue, and beside it what reaches every node and every
+// watcher.
 type Backend interface {
 	Queue
 	broadcast.Board
@@ -34,8 +35,8 @@ type Queue interface {
 	Census
 }
 
-// IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps its runs: a queue that was emptied gets
-// another. It outlasts any key, so it is never encrypted.
+// IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps
+// its runs: a queue that was emptied gets another. It outlasts any key, so it is never encrypted.
 const IncarnationDocument = "incarnation"
 
 // Worker is a worker's side.
@@ -70,8 +71,9 @@ type Control interface {
 	Recovery
 	// Cancel ends the run: when it returns, no job of it will start.
 	Cancel(ctx context.Context, run string, reason core.Reason) error
-	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one round trip, but
-	// for large waves and those that are stopped. It answers for each of them, in order: each is adjusted by itself.
+	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one
+	// round trip, but for large waves and those that are stopped. It answers for each of them, in
+	// order: each is adjusted by itself.
 	Adjust(ctx context.Context, runs ...Adjust) []error
 	Waker
 }
@@ -137,12 +139,12 @@ type Waker interface {
 	// Signal ends the suspension of the run's jobs that wait for event, and returns how many. It
 	// works in bounded steps: turns go on in between, and with an error some may be woken.
 	Signal(ctx context.Context, run, event string) (int, error)
-	// SignalJob ends the suspension of one job that waits for event, and tells whether it did: a job that does not
-	// wait for it, now or any more, is left alone. Errors are those of Wake; an index outside
-	// the run is core.ErrInvalid.
+	// SignalJob ends the suspension of one job that waits for event, and tells whether it did: a job
+	// that does not wait for it, now or any more, is left alone. Errors are those of Wake; an index
+	// outside the run is core.ErrInvalid.
 	SignalJob(ctx context.Context, job core.JobID, event string) (bool, error)
-	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many. It works in
-	// bounded steps as Wake does, and may be called again as Wake may.
+	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many.
+	// It works in bounded steps as Wake does, and may be called again as Wake may.
 	Dismiss(ctx context.Context, run, event string, reason core.Reason) (int, error)
 }
 
@@ -159,11 +161,11 @@ type Inspect interface {
 // Census tells of the queue as a whole.
 type Census interface {
 	Stats(ctx context.Context) (Stats, error)
-	// Load is Stats with each tenant's part; ahead is how far Load.Soon looks. It looks at every run that is not complete, and sums of
-	// a busy queue may be off by what moved meanwhile.
+	// Load is Stats with each tenant's part; ahead is how far Load.Soon looks. It looks at every run
+	// that is not complete, and sums of a busy queue may be off by what moved meanwhile.
 	Load(ctx context.Context, ahead time.Duration) (Load, error)
-	// Runs lists the ids of the runs that are not complete, in no order. It looks at every run: for who checks, not for who works.
-	// Of what begins or ends meanwhile it may tell either.
+	// Runs lists the ids of the runs that are not complete, in no order. It looks at every run: for
+	// who checks, not for who works. Of what begins or ends meanwhile it may tell either.
 	Runs(ctx context.Context) ([]string, error)
 	// Check looks for broken invariants, and with repair mends them without
 	// losing a job. A sound queue has no findings.
@@ -268,11 +270,11 @@ type Stats struct {
 
 // Explanation says why a job is where it is.
 type Explanation struct {
-	Job    core.JobID `json:"job"`
-	State  core.State `json:"state"`
-	Reason string     `json:"reason"` // a sentence that names no other run: "waits for host fw-1, held by another job"
-	Until  time.Time  `json:"until,omitzero"`
-	Holder string     `json:"holder,omitempty"` // RUN/INDEX of the job that a blocked one waits for, which may be another tenant's
+	Job    core.JobID  `json:"job"`
+	State  core.State  `json:"state"`
+	Reason core.Reason `json:"reason"` // with a code while the job waits; a sentence that names no other run: "waits for host fw-1, held by another job"
+	Until  time.Time   `json:"until,omitzero"`
+	Holder string      `json:"holder,omitempty"` // RUN/INDEX of the job that a blocked one waits for, which may be another tenant's
 }
 
 // What Reason says of a blocked job's Holder: it has the lock, or gets it next.

@@ -25,8 +25,8 @@ const (
 	MaxCrashes     = 3         // of a job: the last one ends it as lost
 )
 
-// EncryptionRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and MaxDetail:
-// whoever encrypts them makes them longer by no more. Others keep to the bounds.
+// EncryptionRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and
+// MaxDetail: whoever encrypts them makes them longer by no more. Others keep to the bounds.
 const EncryptionRoom = broadcast.EncryptionRoom
 
 // OnLost is what becomes of a job whose worker died while it held it.
@@ -49,9 +49,9 @@ type Run struct {
 
 	Targets  []Target
 	Segments []Segment // none: all targets are due at once
-	// FinishedJobs are the targets whose outcome is known: what was recorded of a run whose queue was lost.
-	// They are never leased and give no Record, but count in Status.Outcomes and in the thresholds.
-	// Neither they nor Paused tell two submits of a run apart.
+	// FinishedJobs are the targets whose outcome is known: what was recorded of a run whose queue was
+	// lost. They are never leased and give no Record, but count in Status.Outcomes and in the
+	// thresholds. Neither they nor Paused tell two submits of a run apart.
 	FinishedJobs []FinishedJobs
 	Paused       bool // starts paused
 
@@ -74,8 +74,8 @@ type Target struct {
 	Data    []byte // opaque, handed out with the lease
 }
 
-// FinishedJobs is Count targets in a row, from Index on, that ended with one outcome. Those of a run are sorted
-// by index and do not overlap.
+// FinishedJobs is Count targets in a row, from Index on, that ended with one outcome. Those of a
+// run are sorted by index and do not overlap.
 type FinishedJobs struct {
 	Index, Count int
 	Outcome      core.Outcome
@@ -101,8 +101,8 @@ const (
 	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )
 
-// Unfinished visits what is left to do: each stretch of targets from … to-1 of one segment that is not
-// settled, in order, in O(segments + settled).
+// Unfinished visits what is left to do: each stretch of targets from … to-1 of one segment that is
+// not settled, in order, in O(segments + settled).
 func (r *Run) Unfinished(visit func(due time.Time, from, to int)) {
 	segments, finished, from := r.Segments, r.FinishedJobs, 0
 	if len(segments) == 0 {
@@ -129,28 +129,38 @@ func (r *Run) Unfinished(visit func(due time.Time, from, to int)) {
 }
 
 // WhyFinished says for Explain how a target of Run.Settled ended.
-func WhyFinished(o core.Outcome) string {
-	return "ended as " + string(o) + " before its run was submitted to this queue"
+func WhyFinished(o core.Outcome) core.Reason {
+	return core.Because("", "ended as "+string(o)+" before its run was submitted to this queue")
+}
+
+// WhyEnded says for Explain how a job ended, with the code of its record's reason.
+func WhyEnded(o core.Outcome, reason core.Reason) core.Reason {
+	text := "ended as " + string(o)
+	if reason != "" {
+		text += ": " + reason.Text()
+	}
+	return core.Because(reason.Code(), text)
 }
 
 // WhySuspended says for Explain what a suspended job waits for, beside a time.
-func WhySuspended(event string) string {
+func WhySuspended(event string) core.Reason {
 	switch event {
 	case "":
-		return "suspended by its job type"
+		return core.Because(core.ByJobType, "suspended by its job type")
 	case EventWindow:
-		return "waits for its service window"
+		return core.Because(core.WindowClosed, "waits for its service window")
 	}
 	switch barrier, _, ok := ParseTurn(event); {
 	case ok && barrier == 0:
-		return "waits for the hosts that go before its own"
+		return core.Because(core.AtBarrier, "waits for the hosts that go before its own")
 	case ok:
-		return "waits until every host of its run has done the steps before, and for its wave"
+		return core.Because(core.AtBarrier, "waits until every host of its run has done the steps before, and for its wave")
 	}
-	return "suspended by its job type until event " + strconv.Quote(event)
+	return core.Because(core.AwaitsSignal, "suspended by its job type until event "+strconv.Quote(event))
 }
 
-// Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of Outcomes.
+// Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of
+// Outcomes.
 type Status struct {
 	Run       string      `json:"run"`
 	Tenant    string      `json:"tenant"`

@@ -12,8 +12,8 @@ import (
 // job holds nothing, and its wave need not wait for it.
 const EventWindow = "window"
 
-// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before gate, from 0, until
-// it is their turn. Such a job holds nothing.
+// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before
+// gate, from 0, until it is their turn. Such a job holds nothing.
 func TurnEvent(barrier, class int) string {
 	return turnPrefix + strconv.Itoa(barrier) + "/" + strconv.Itoa(class)
 }
@@ -39,8 +39,8 @@ func CheckEvent(event string) error {
 	return nil
 }
 
-// ForPeople tells whether an event is one that job types may wait for and people may wake a job with: not the service's own, nor
-// any other of a name that the service may come to use.
+// ForPeople tells whether an event is one that job types may wait for and people may wake a job
+// with: not the service's own, nor any other of a name that the service may come to use.
 func ForPeople(event string) bool {
 	return event != EventWindow && !strings.HasPrefix(event, servicePrefix)
 }

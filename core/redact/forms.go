@@ -56,7 +56,8 @@ func formsOf(value []byte) []form {
 	return append(out, form{digits, true}, form{strings.ToUpper(digits), true})
 }
 
-// encoded is what of a value's base64 does not depend on its neighbours, when it stands behind that many bytes.
+// encoded is what of a value's base64 does not depend on its neighbours, when it stands behind that
+// many bytes.
 func encoded(alphabet *base64.Encoding, value []byte, before int) string {
 	text := alphabet.EncodeToString(append(make([]byte, before), value...))
 	return text[(before*8+5)/6 : (before+len(value))*8/6]

@@ -1,15 +1,18 @@
-// Package redact owns taking the values of secrets out of text: as they are, and in the forms in which programs write
-// them. What it finds is replaced by [secret NAME].
+// Package redact owns taking the values of secrets out of text: as they are, and in the forms in
+// which programs write them. What it finds is replaced by [secret NAME].
 //
-// It finds a value plain, each longer line of a value that has several, in base64 (both alphabets, at any place of what
-// is encoded, over line ends too), in hex (of one case), as in a URL (%2F and %2f, as Go, Python and browsers escape it), as in JSON, HTML,
-// and as a quoted word of a shell. At the end of a text it also finds the first half of a form, from 16 bytes on.
+// It finds a value plain, each longer line of a value that has several, in base64 (both alphabets,
+// at any place of what is encoded, over line ends too), in hex (of one case), as in a URL (%2F and
+// %2f, as Go, Python and browsers escape it), as in JSON, HTML, and as a quoted word of a shell. At
+// the end of a text it also finds the first half of a form, from 16 bytes on.
 //
-// It takes nothing else for a part of a value: who controls a text could try beginnings, and read from what is replaced
-// which are right. So take values out before a text is cut; where that cannot be, cut between words.
+// It takes nothing else for a part of a value: who controls a text could try beginnings, and read
+// from what is replaced which are right. So take values out before a text is cut; where that cannot
+// be, cut between words.
 //
-// It cannot find what was encrypted, compressed, hashed, reversed, or torn apart by other text; nor what was encoded twice, as base64 of
-// base64: that would be hundreds of forms of each value, for what nobody writes by mistake.
+// It cannot find what was encrypted, compressed, hashed, reversed, or torn apart by other text; nor
+// what was encoded twice, as base64 of base64: that would be hundreds of forms of each value, for
+// what nobody writes by mistake.
 //
 // The package must not know where values come from, nor what the text is.
 package redact
@@ -37,7 +40,8 @@ type Value struct {
 	Bytes []byte
 }
 
-// Set is values that must show nowhere. It is safe for concurrent use. A nil Set has none, and changes nothing.
+// Set is values that must show nowhere. It is safe for concurrent use. A nil Set has none, and
+// changes nothing.
 type Set struct {
 	mu     sync.RWMutex
 	values map[string]string // to their names
@@ -61,8 +65,9 @@ func New(values ...Value) (*Set, error) {
 	return s, s.Add(values...)
 }
 
-// Add takes further values in; one that is there already changes nothing. A value that is too short or too long, or one
-// value too many, is core.ErrInvalid, and names the secret; those before it are in.
+// Add takes further values in; one that is there already changes nothing. A value that is too short
+// or too long, or one value too many, is core.ErrInvalid, and names the secret; those before it are
+// in.
 func (s *Set) Add(values ...Value) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +151,8 @@ func (s *Set) String(text string) string {
 	return string(out)
 }
 
-// Any is a JSON value without the values: its texts, the keys of its objects, and numbers that are a value. What is
-// changed is copied.
+// Any is a JSON value without the values: its texts, the keys of its objects, and numbers that are
+// a value. What is changed is copied.
 func (s *Set) Any(v any) any {
 	if s == nil {
 		return v
@@ -194,7 +199,8 @@ func (s *Set) Find(text []byte) (name string, holds bool) {
 	return found[0].name, true
 }
 
-// FindJSON is Find in a JSON document, whose texts may be escaped in any way. What is no JSON is looked at as text.
+// FindJSON is Find in a JSON document, whose texts may be escaped in any way. What is no JSON is
+// looked at as text.
 func (s *Set) FindJSON(doc []byte) (name string, holds bool) {
 	if name, holds = s.Find(doc); holds || s == nil {
 		return name, holds

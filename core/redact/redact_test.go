@@ -71,7 +71,8 @@ func percent(value, left, format string) string {
 	return out.String()
 }
 
-// common is the longest stretch that two texts have at the same place: what of an encoding does not depend on the neighbours.
+// common is the longest stretch that two texts have at the same place: what of an encoding does not
+// depend on the neighbours.
 func common(a, b string) (best string) {
 	from := 0
 	for i := range len(a) + 1 {
@@ -130,8 +131,8 @@ func TestFormsAreFound(t *testing.T) {
 	}
 }
 
-// Who controls a text, and reads what is left of it, learns no byte of a value that he does not know: a right beginning and
-// a wrong one are treated alike, up to half of the value.
+// Who controls a text, and reads what is left of it, learns no byte of a value that he does not
+// know: a right beginning and a wrong one are treated alike, up to half of the value.
 func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 	t.Parallel()
 	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
@@ -164,8 +165,8 @@ func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 	}
 }
 
-// Who watches a stream learns nothing from how long a piece of it waits, as on a line that has no end yet. Control: a stream that
-// holds back only what may become a value.
+// Who watches a stream learns nothing from how long a piece of it waits, as on a line that has no
+// end yet. Control: a stream that holds back only what may become a value.
 func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 	t.Parallel()
 	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
@@ -314,7 +315,8 @@ func TestValuesMayComeLater(t *testing.T) {
 	}
 }
 
-// FuzzStream holds that pieces of any size give what the whole gives, and that no form of a value survives.
+// FuzzStream holds that pieces of any size give what the whole gives, and that no form of a value
+// survives.
 func FuzzStream(f *testing.F) {
 	f.Add("hunter2", "x", []byte("say hunter2 and 68756e74657232, aHVudGVyMg== hun"), uint64(1))
 	f.Add(secret, key, []byte(secret+secret+key[3:30]), uint64(2))

@@ -1,6 +1,7 @@
 package redact
 
-// match is a stretch of a text that is a form of a value, or the beginning of one at the text's end.
+// match is a stretch of a text that is a form of a value, or the beginning of one at the text's
+// end.
 type match struct {
 	from, to int
 	name     string
@@ -16,11 +17,13 @@ const (
 	whole             // nothing, and only whole forms are matches
 )
 
-// minPrefix is how many bytes at the end of a text count as the beginning of a form, if they are also half of it. A
-// replaced guess tells a host that the guess is right: with a smaller number it could find the value byte by byte.
+// minPrefix is how many bytes at the end of a text count as the beginning of a form, if they are
+// also half of it. A replaced guess tells a host that the guess is right: with a smaller number it
+// could find the value byte by byte.
 const minPrefix = 16
 
-// scan lists the matches that begin before undecided, the longest of each place, by where they begin. It needs s.mu.
+// scan lists the matches that begin before undecided, the longest of each place, by where they
+// begin. It needs s.mu.
 func (s *Set) scan(text []byte, found []match, m mode) (_ []match, undecided int) {
 	for i := range text {
 		b := text[i]
@@ -90,8 +93,8 @@ func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ mat
 	return best, false
 }
 
-// begins tells how many bytes of the pattern a text begins with, all or as many as the text has, and the length of that
-// in the text; else 0.
+// begins tells how many bytes of the pattern a text begins with, all or as many as the text has,
+// and the length of that in the text; else 0.
 func (p *pattern) begins(text []byte) (length, matched int) {
 	gap := 0
 	for i, b := range text {

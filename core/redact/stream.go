@@ -2,8 +2,9 @@ package redact
 
 import "slices"
 
-// Stream takes the values out of text that comes in pieces, however they are split over them. It holds back the last
-// bytes, and what may be the beginning of a value, no more than the longest form of one has. It is for one goroutine at a time.
+// Stream takes the values out of text that comes in pieces, however they are split over them. It
+// holds back the last bytes, and what may be the beginning of a value, no more than the longest
+// form of one has. It is for one goroutine at a time.
 type Stream struct {
 	set *Set
 	out func([]byte)
@@ -15,8 +16,9 @@ type Stream struct {
 	found   []match
 }
 
-// holding is how many bytes Write holds back, whatever they are: who watched whether a piece waits could else guess a value
-// byte by byte. A beginning that is longer, white space within it included, has [minPrefix] bytes.
+// holding is how many bytes Write holds back, whatever they are: who watched whether a piece waits
+// could else guess a value byte by byte. A beginning that is longer, white space within it
+// included, has [minPrefix] bytes.
 const holding = minPrefix * (maxGap + 1)
 
 // Stream makes one that passes text on to out, whose argument is valid until out returns.
@@ -35,16 +37,16 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush ends the stream: what is held back is passed on, unless it is the beginning of a value that tells something of
-// it. Another stream may begin afterwards.
+// Flush ends the stream: what is held back is passed on, unless it is the beginning of a value that
+// tells something of it. Another stream may begin afterwards.
 func (s *Stream) Flush() {
 	if s.set != nil {
 		s.pass(atEnd, 0)
 	}
 }
 
-// Idle passes on what is held back where it may be the first 15 bytes of a value at most, so that what people watch does
-// not hang. When a value does go on there, these were shown.
+// Idle passes on what is held back where it may be the first 15 bytes of a value at most, so that
+// what people watch does not hang. When a value does go on there, these were shown.
 func (s *Stream) Idle() {
 	if s.set == nil || len(s.held) == 0 {
 		return

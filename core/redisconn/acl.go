@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// A user of Redis gets the commands and the patterns of keys that its role needs, and no more. Redis
-// 7.0 and Valkey accept the rules. Tests compare the lists with the commands that rooms call.
+// A user of Redis gets the commands and the patterns of keys that its role needs, and no more.
+// Redis 7.0 and Valkey accept the rules. Tests compare the lists with the commands that rooms call.
 
 // Role is what a process does with Redis.
 type Role string
@@ -20,14 +20,15 @@ type Role string
 const (
 	WorkerRole   Role = "worker"   // the queues of its pools
 	ServerRole   Role = "server"   // the queue; the same as a worker
-	DoctorRole   Role = "doctor"   // a server that may also list keys, which names those of everybody; turnus keys needs it, too
+	DoctorRole   Role = "doctor"   // a server that may also list keys, which names those of everybody; turnus admin keys needs it, too
 	SentinelRole Role = "sentinel" // of the Sentinels themselves: who is the master
 )
 
 // Roles lists them.
 func Roles() []Role { return []Role{WorkerRole, ServerRole, DoctorRole, SentinelRole} }
 
-// ConnectionCommands is what the client asks of any server; of a Cluster's also who has which slots.
+// ConnectionCommands is what the client asks of any server; of a Cluster's also who has which
+// slots.
 func ConnectionCommands() []string {
 	return []string{"asking", "client|id", "client|unblock", "cluster|slots", "eval", "evalsha", "select"}
 }
@@ -41,7 +42,8 @@ func QueueCommands() []string {
 	}
 }
 
-// ListCommands is what a look at all keys needs: for those that nobody knows of, and for what is encrypted with which key.
+// ListCommands is what a look at all keys needs: for those that nobody knows of, and for what is
+// encrypted with which key.
 func ListCommands() []string { return []string{"scan", "type"} }
 
 // RoleCommands is what a role may call.
@@ -74,7 +76,8 @@ func RoleKeys(r Role, pools ...string) []string {
 	return all
 }
 
-// EscapeKey makes any name safe inside a hash tag, in a pattern, and readable in a key: letters, digits, '-', '_' and '.' stay, every other byte is %XX.
+// EscapeKey makes any name safe inside a hash tag, in a pattern, and readable in a key: letters,
+// digits, '-', '_' and '.' stay, every other byte is %XX.
 func EscapeKey(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -89,8 +92,8 @@ func EscapeKey(s string) string {
 	return b.String()
 }
 
-// ACLRules are the words of ACL SETUSER behind the name: the user has what a role needs, this password, and nothing that it had before. An
-// empty password leaves the user off.
+// ACLRules are the words of ACL SETUSER behind the name: the user has what a role needs, this
+// password, and nothing that it had before. An empty password leaves the user off.
 func ACLRules(r Role, password string, pools ...string) ([]string, error) {
 	commands := RoleCommands(r)
 	if len(commands) == 0 {

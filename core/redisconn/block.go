@@ -9,8 +9,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// grace is how long after its time the answer of a blocking command may come: as long as any other answer.
-// Only a half-open connection takes as long.
+// grace is how long after its time the answer of a blocking command may come: as long as any other
+// answer. Only a half-open connection takes as long.
 const grace = 3 * time.Second
 
 // backup is how much later than here the server's own, coarse timer ends the wait.
@@ -20,10 +20,10 @@ const backup = 250 * time.Millisecond
 type BlockTime struct{}
 
 // Blocked runs one blocking command on the server that has the key, on a connection of its own, for
-// d at most; ctx ends it early, which is no error. It returns whether the command had an answer. The
-// server is asked to unblock it, and replies whether the command was still waiting: so the answer of
-// an ended wait is never lost, and a slow machine causes no error. A half-open connection is given up
-// after 3 s more. Errors wrap core.ErrUnavailable or core.ErrUnknown.
+// d at most; ctx ends it early, which is no error. It returns whether the command had an answer.
+// The server is asked to unblock it, and replies whether the command was still waiting: so the
+// answer of an ended wait is never lost, and a slow machine causes no error. A half-open connection
+// is given up after 3 s more. Errors wrap core.ErrUnavailable or core.ErrUnknown.
 func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ...any) (bool, error) {
 	client, err := c.Node(ctx, key)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ..
 	}
 }
 
-// setBlockTime puts the time where BlockTime stands: in milliseconds behind the word block, as XREAD
-// has it, else in seconds, as BLPOP has it.
+// setBlockTime puts the time where BlockTime stands: in milliseconds behind the word block, as
+// XREAD has it, else in seconds, as BLPOP has it.
 func setBlockTime(args []any, d time.Duration) {
 	for i := range args {
 		switch {
@@ -79,8 +79,8 @@ func setBlockTime(args []any, d time.Duration) {
 	}
 }
 
-// unblock ends the command of a connection, and returns how it ended. The server knows it if it unblocked the
-// command: then nothing was answered, whatever becomes of the connection.
+// unblock ends the command of a connection, and returns how it ended. The server knows it if it
+// unblocked the command: then nothing was answered, whatever becomes of the connection.
 func unblock(ctx context.Context, client *goredis.Client, id int64, done <-chan error) error {
 	unblocked, err := client.ClientUnblock(ctx, id).Result()
 	ended := <-done

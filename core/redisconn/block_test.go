@@ -18,7 +18,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// deaf answers as Redis does, but never the blocking command; unblocked is its answer to CLIENT UNBLOCK.
+// deaf answers as Redis does, but never the blocking command; unblocked is its answer to CLIENT
+// UNBLOCK.
 func deaf(conn net.Conn, unblocked string) {
 	defer func() { _ = conn.Close() }()
 	in := bufio.NewReader(conn)
@@ -66,8 +67,9 @@ func request(in *bufio.Reader) (args []string, err error) {
 	return args, err
 }
 
-// A command that the server says it unblocked had no answer, though a busy machine does not read that in time. The control: of one
-// that was answered, and whose answer does not come, it is not known.
+// A command that the server says it unblocked had no answer, though a busy machine does not read
+// that in time. The control: of one that was answered, and whose answer does not come, it is not
+// known.
 func TestBlockedTakesTheServersWordForAnEndedWait(t *testing.T) {
 	for unblocked, want := range map[string]error{":1\r\n": nil, ":0\r\n": core.ErrUnknown} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// relearn has a Cluster's client ask again who has which slots when a server does not answer, or says that the Cluster is
-// down. By itself the client learns that from redirections only, which no server that is gone sends, and from commands that
-// it repeats, which ours must not be: else it would ask the dead master of a slot for a minute after its replica took over.
+// relearn has a Cluster's client ask again who has which slots when a server does not answer, or
+// says that the Cluster is down. By itself the client learns that from redirections only, which no
+// server that is gone sends, and from commands that it repeats, which ours must not be: else it
+// would ask the dead master of a slot for a minute after its replica took over.
 type relearn struct{ client *goredis.ClusterClient }
 
 var _ goredis.Hook = relearn{}
@@ -30,7 +31,8 @@ func (r relearn) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	return func(ctx context.Context, cmds []goredis.Cmder) error { return r.check(ctx, next(ctx, cmds)) }
 }
 
-// check passes the error on. The client asks in the background, and not more often than every 200 ms.
+// check passes the error on. The client asks in the background, and not more often than every 200
+// ms.
 func (r relearn) check(ctx context.Context, err error) error {
 	var reply goredis.Error
 	answered := errors.As(err, &reply) && !goredis.HasErrorPrefix(err, "CLUSTERDOWN")

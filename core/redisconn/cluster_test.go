@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// A master of a Cluster is gone, and its replica takes over: commands that are sent once find it at once, and not after the
-// minute that the client believes what it knows.
+// A master of a Cluster is gone, and its replica takes over: commands that are sent once find it at
+// once, and not after the minute that the client believes what it knows.
 func TestTrapClusterFailoverIsNotSeen(t *testing.T) {
 	t.Parallel()
 	r := redistest.ReplicatedCluster(t)

@@ -1,6 +1,6 @@
-// Package redisconn owns how a room talks to Redis, standalone, Sentinel or Cluster: the client that a URL
-// names, scripts that are sent once, commands that block, what the client's errors mean, and the ACL
-// of each role: the commands and the patterns of keys that its user needs.
+// Package redisconn owns how a room talks to Redis, standalone, Sentinel or Cluster: the client
+// that a URL names, scripts that are sent once, commands that block, what the client's errors mean,
+// and the ACL of each role: the commands and the patterns of keys that its user needs.
 //
 // It must not know scripts, or what keys hold.
 package redisconn
@@ -67,7 +67,8 @@ type once struct{ *goredis.Cmd }
 func (once) NoRetry() bool { return true }
 
 // Eval runs a script exactly once or not at all; core.ErrUnknown says that it is not known which.
-// A server that does not know the script answers NOSCRIPT and has done nothing: it is given the text.
+// A server that does not know the script answers NOSCRIPT and has done nothing: it is given the
+// text.
 func (c *Conn) Eval(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	reply, err := c.send(ctx, "evalsha", s.sha, keys, args)
 	if goredis.HasErrorPrefix(err, "NOSCRIPT") {

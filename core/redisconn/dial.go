@@ -24,10 +24,12 @@ import (
 //	redis-sentinel://[user:password@]host[:26379][,host…]/MASTER[?db=N]   the master that the sentinels name
 //	redis-cluster://[user:password@]host[:6379][,host…]                   a Cluster, from any of its nodes
 //
-// rediss-sentinel:// and rediss-cluster:// are over TLS, to the sentinels too. ?ca_file= names the CA (the system's without it), ?cert_file= and
-// ?key_file= a client's certificate, ?server_name= the name that the server's has; files that are renewed are taken over with the next
-// connection. Without TLS other machines are refused, also those that a Sentinel or a Cluster names, unless ?insecure=true. ?sentinel_user= and
-// ?sentinel_password= are for the sentinels themselves. Nothing is retried by the client. No error repeats the URL: it may hold a password.
+// rediss-sentinel:// and rediss-cluster:// are over TLS, to the sentinels too. ?ca_file= names the
+// CA (the system's without it), ?cert_file= and ?key_file= a client's certificate, ?server_name=
+// the name that the server's has; files that are renewed are taken over with the next connection.
+// Without TLS other machines are refused, also those that a Sentinel or a Cluster names, unless
+// ?insecure=true. ?sentinel_user= and ?sentinel_password= are for the sentinels themselves. Nothing
+// is retried by the client. No error repeats the URL: it may hold a password.
 func Dial(rawURL string) (goredis.UniversalClient, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -39,7 +41,8 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 	}
 	o := &goredis.UniversalOptions{
 		Dialer: d.dial,
-		// What the client would say of itself, and ask of servers that are moved, is nothing that a user must be allowed for us.
+		// What the client would say of itself, and ask of servers that are moved, is nothing that a user
+		// must be allowed for us.
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Username: u.user, Password: u.password, DB: u.db,
 		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
@@ -79,7 +82,7 @@ type target struct {
 
 // badURL never quotes more of a URL than the part that is wrong, and no password.
 func badURL(format string, args ...any) error {
-	return fmt.Errorf("redis url: "+format+": %w", append(args, core.ErrInvalid)...)
+	return fmt.Errorf("redis url: "+format+": %w\nhint: --redis redis://USER:PASSWORD@HOST:PORT/0, or rediss:// with TLS", append(args, core.ErrInvalid)...)
 }
 
 func parseURL(raw string) (target, error) {

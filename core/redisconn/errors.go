@@ -62,7 +62,7 @@ func urlOptions() securefile.TLSHints {
 }
 
 // aclHint is what to do about a user that lacks a right.
-const aclHint = "\nhint: turnus queue acl prints what the user must be allowed; give it that, and start again"
+const aclHint = "\nhint: turnus admin queue acl prints what the user must be allowed; give it that, and start again"
 
 // translateReply is for answers of the server: it has refused, so nothing was done. A script that
 // broke off half-way is the exception, and a defect of the room that wrote it.

@@ -8,7 +8,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// rightsText asks for each command whether the user may call it, with the key where it takes one. Nothing is called.
+// rightsText asks for each command whether the user may call it, with the key where it takes one.
+// Nothing is called.
 const rightsText = `
 local key, missing = table.remove(ARGV, 1), {}
 for _, name in ipairs(ARGV) do
@@ -20,8 +21,8 @@ for _, name in ipairs(ARGV) do
 end
 return missing`
 
-// Missing are those of the commands, as get or client|id, that the user of the connection may not call on a key: a script that met
-// such a one half-way would leave its work half done.
+// Missing are those of the commands, as get or client|id, that the user of the connection may not
+// call on a key: a script that met such a one half-way would leave its work half done.
 func (c *Conn) Missing(ctx context.Context, key string, commands []string) ([]string, error) {
 	args := []any{key} // no key of the script: a user that may not touch it could not ask
 	for _, name := range commands {

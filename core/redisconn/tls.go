@@ -19,8 +19,9 @@ import (
 // dialTimeout bounds the TCP connection and the handshake.
 const dialTimeout = 3 * time.Second
 
-// dialer opens the connections of one client. It is asked for each, so that renewed certificates are taken over, and so that a
-// Sentinel or a Cluster cannot send a client that talks in the clear to another machine.
+// dialer opens the connections of one client. It is asked for each, so that renewed certificates
+// are taken over, and so that a Sentinel or a Cluster cannot send a client that talks in the clear
+// to another machine.
 type dialer struct {
 	files      *securefile.TLSSource // nil: without TLS
 	serverName string                // expected; the address' host when empty
@@ -37,14 +38,16 @@ type handshake struct{ error }
 
 func (e handshake) Unwrap() error { return e.error }
 
-// greeting is a TCP connection without TLS. The client greets first, and sends nothing else before that is answered.
+// greeting is a TCP connection without TLS. The client greets first, and sends nothing else before
+// that is answered.
 type greeting struct {
 	*net.TCPConn
 	addr     string
 	answered atomic.Bool
 }
 
-// mute is of a server that did not answer the greeting: nothing was asked of it. The client unwraps what comes of a greeting, so it is bare.
+// mute is of a server that did not answer the greeting: nothing was asked of it. The client unwraps
+// what comes of a greeting, so it is bare.
 type mute struct{ addr string }
 
 func (e mute) Error() string {
@@ -101,7 +104,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 // inClear is the refusal to talk in the clear.
 func inClear(addr string) error {
 	return fmt.Errorf("redis url: %s is another machine, and passwords and jobs would cross the network in the clear: %w\n"+
-		"hint: rediss:// talks TLS (docs/operating.md#tls); a network that nobody else can listen to is said with ?insecure=true", addr, core.ErrInvalid)
+		"hint: rediss:// talks TLS (docs/operating-access.md#tls); a network that nobody else can listen to is said with ?insecure=true", addr, core.ErrInvalid)
 }
 
 // local tells whether an address is this machine's own, by what it says: names are not looked up.
@@ -131,8 +134,8 @@ func (t *target) dialer() (*dialer, error) {
 	return d, nil
 }
 
-// setQuery takes what stands behind the question mark. What is not known is refused: a misspelt insecure or ca_file must not
-// be passed over.
+// setQuery takes what stands behind the question mark. What is not known is refused: a misspelt
+// insecure or ca_file must not be passed over.
 func (t *target) setQuery(q url.Values) error {
 	for name, values := range q {
 		value := values[len(values)-1]

@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // hello asks the server of a URL for one thing.
@@ -35,14 +35,15 @@ func hello(t *testing.T, rawURL string) error {
 	return err
 }
 
-// A connection over TLS comes about when both sides know each other, and else it is said what to do.
+// A connection over TLS comes about when both sides know each other, and else it is said what to
+// do.
 func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTLS(t)
 	dir := t.TempDir()
-	stranger := certs.Other(t)
+	stranger := trustlab.OtherCA(t)
 	foreign, foreignCA := stranger.Sign(t, dir, "foreign"), stranger.CA(t, dir)
-	expired := certs.Common(t).SignFor(t, dir, "expired", -time.Minute)
+	expired := trustlab.CommonCA(t).SignFor(t, dir, "expired", -time.Minute)
 	plain := redistest.StartTCP(t)
 	with := func(change func(url.Values)) string {
 		u, err := url.Parse(server.URL())
@@ -54,7 +55,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		u.RawQuery = q.Encode()
 		return u.String()
 	}
-	pair := func(p certs.Pair) string {
+	pair := func(p trustlab.Pair) string {
 		return with(func(q url.Values) { q.Set("cert_file", p.Cert); q.Set("key_file", p.Key) })
 	}
 	for _, tc := range []struct {
@@ -80,7 +81,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		{"a misspelt parameter", server.URL() + "&cafile=x", core.ErrInvalid, `"cafile"`},
 		{"files without TLS", "redis://127.0.0.1?ca_file=x", core.ErrInvalid, "rediss://"},
 	} {
-		if tc.name == "a server without TLS" && certs.Everywhere() {
+		if tc.name == "a server without TLS" && trustlab.TLSEverywhere() {
 			continue
 		}
 		err := hello(t, tc.url)
@@ -93,7 +94,8 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// alerting is a server that answers what is no TLS as TLS has it, with an alert: a protocol version that it does not know.
+// alerting is a server that answers what is no TLS as TLS has it, with an alert: a protocol version
+// that it does not know.
 func alerting(t *testing.T) string {
 	t.Helper()
 	return serving(t, func(c net.Conn) {
@@ -125,7 +127,8 @@ func serving(t *testing.T, deal func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// In the clear nobody is talked to but this machine, unless that is said; nor does a Sentinel or a Cluster get round it.
+// In the clear nobody is talked to but this machine, unless that is said; nor does a Sentinel or a
+// Cluster get round it.
 func TestOtherMachinesAreNotTalkedToInTheClear(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
@@ -182,12 +185,13 @@ func liar(t *testing.T) string {
 	})
 }
 
-// A certificate that is renewed, and a CA that is exchanged, are taken over by the client that is open.
+// A certificate that is renewed, and a CA that is exchanged, are taken over by the client that is
+// open.
 func TestRenewedFilesAreTakenOver(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartTLS(t)
 	dir := t.TempDir()
-	mine := certs.Other(t).Sign(t, dir, "mine") // nobody trusts it
+	mine := trustlab.OtherCA(t).Sign(t, dir, "mine") // nobody trusts it
 	u, err := url.Parse(server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +212,7 @@ func TestRenewedFilesAreTakenOver(t *testing.T) {
 	if err := ask(); err == nil {
 		t.Fatal("negative control: the server takes the first certificate, too")
 	}
-	renewed := certs.Common(t).Sign(t, t.TempDir(), "mine")
+	renewed := trustlab.CommonCA(t).Sign(t, t.TempDir(), "mine")
 	for from, to := range map[string]string{renewed.Cert: mine.Cert, renewed.Key: mine.Key} {
 		text, err := os.ReadFile(from)
 		if err != nil {
@@ -224,7 +228,7 @@ func TestRenewedFilesAreTakenOver(t *testing.T) {
 // A Cluster and a Sentinel over TLS, with the user of the least rights.
 func TestClusterAndSentinelOverTLS(t *testing.T) {
 	t.Parallel()
-	if certs.Everywhere() {
+	if trustlab.TLSEverywhere() {
 		t.Log("every test of both is over TLS")
 		return
 	}

@@ -31,7 +31,8 @@ type Keeper struct {
 	Ledger *ledger.Ledger
 	Policy Policy
 	Now    time.Time
-	// Pause is called between two pieces of work, so that others get their turn; nil is none. An error of it ends the work.
+	// Pause is called between two pieces of work, so that others get their turn; nil is none. An error
+	// of it ends the work.
 	Pause func(context.Context) error
 }
 
@@ -42,7 +43,8 @@ type walk struct {
 	freed map[string]int64 // bytes, by tenant
 }
 
-// Find hands what is over to each, in the order in which it would go: by age first, then by size, oldest first. It changes nothing.
+// Find hands what is over to each, in the order in which it would go: by age first, then by size,
+// oldest first. It changes nothing.
 func (k *Keeper) Find(ctx context.Context, each func(Item) error) error {
 	w := &walk{Keeper: k, each: each, freed: map[string]int64{}}
 	use, err := w.use(ctx) // before anything goes: what goes by age is taken off

@@ -21,7 +21,8 @@ const Forever = -1
 // Least is the shortest time that anything is kept: an hour's mistake should not empty a ledger.
 const Least = 24 * time.Hour
 
-// Rule is how long things of a tenant are kept. Of each, zero is what the policy says for all, and there Forever.
+// Rule is how long things of a tenant are kept. Of each, zero is what the policy says for all, and
+// there Forever.
 type Rule struct {
 	Runs    time.Duration // after their end, with all that belongs to them
 	Outputs time.Duration // large outputs, after their run's end
@@ -114,7 +115,8 @@ const maxPolicy = 1 << 20
 //	  acme: {runs: 3650d, outputs: 30d}
 //	  globex: {outputs: forever}
 //
-// What all leaves open is taken from base. Errors name the file, line and column, and wrap core.ErrInvalid.
+// What all leaves open is taken from base. Errors name the file, line and column, and wrap
+// core.ErrInvalid.
 func Parse(file string, data []byte, base Rule) (Policy, error) {
 	if len(data) > maxPolicy {
 		return Policy{}, fmt.Errorf("%s: it has more than %d bytes: %w", file, maxPolicy, core.ErrInvalid)

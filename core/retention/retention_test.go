@@ -89,7 +89,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// site is a ledger whose runs end at times that a test chooses, with its outputs in a folder or a bucket.
+// site is a ledger whose runs end at times that a test chooses, with its outputs in a folder or a
+// bucket.
 type site struct {
 	testing.TB
 	ledger       *ledger.Ledger
@@ -128,7 +129,8 @@ func ledgers(tb testing.TB) map[string]string {
 // outputSize is that of each large output.
 const outputSize = ledger.SmallOutput + 1
 
-// run makes a run of a tenant with a large output for each of so many jobs; open leaves one job without an outcome.
+// run makes a run of a tenant with a large output for each of so many jobs; open leaves one job
+// without an outcome.
 func (s *site) run(id, tenant string, outputs int, open bool) {
 	s.Helper()
 	n := ledger.NewRun{ID: id, Tenant: tenant, Playbook: "p", LaunchedBy: "ann", Snapshot: []byte("{}"), Queue: []byte("{}")}
@@ -199,7 +201,8 @@ func TestWhatIsOverGoes(t *testing.T) {
 	}
 }
 
-// whatIsOverGoes goes by age and by size, per tenant, oldest first; runs that are not complete keep all. What is shown is what goes.
+// whatIsOverGoes goes by age and by size, per tenant, oldest first; runs that are not complete keep
+// all. What is shown is what goes.
 func whatIsOverGoes(s *site) {
 	for i, tenant := range []string{"acme", "globex", "acme", "globex", "", "globex"} {
 		s.run(fmt.Sprint("r", i), tenant, 3, false)
@@ -274,7 +277,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// killedInTheMiddle kills who removes things after ever more pieces: what is left is sound, and the next look takes the rest, objects too.
+// killedInTheMiddle kills who removes things after ever more pieces: what is left is sound, and the
+// next look takes the rest, objects too.
 func killedInTheMiddle(s *site) {
 	for i := range 4 {
 		s.run(fmt.Sprint("r", i), "", 2, false)

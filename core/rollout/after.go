@@ -9,13 +9,14 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// After says, by name, which hosts a host comes after: it begins when each of them has ended well, and not at all when one
-// has not. A host that comes after none is not in it.
+// After says, by name, which hosts a host comes after: it begins when each of them has ended well,
+// and not at all when one has not. A host that comes after none is not in it.
 type After map[string][]string
 
-// Sequence works out who comes after whom in a run that disrupts. In an HA group each member comes after the one before it,
-// in the order of hosts; a host comes after those of its jump hosts that are in the run, for its own new state is then proven through theirs. all
-// are the hosts of the inventory, through which a way may lead. A circle is core.ErrInvalid.
+// Sequence works out who comes after whom in a run that disrupts. In an HA group each member comes
+// after the one before it, in the order of hosts; a host comes after those of its jump hosts that
+// are in the run, for its own new state is then proven through theirs. all are the hosts of the
+// inventory, through which a way may lead. A circle is core.ErrInvalid.
 //
 // Hosts must be as Order returned them.
 func Sequence(hosts, all []core.Host) (After, error) {
@@ -92,8 +93,8 @@ func (w ways) find(jump string) (core.Host, bool) {
 	return h, ok
 }
 
-// Arrange brings hosts into an order in which each stands behind those that it comes after, and else leaves them where
-// they are: so no wave needs a later one.
+// Arrange brings hosts into an order in which each stands behind those that it comes after, and
+// else leaves them where they are: so no wave needs a later one.
 func (a After) Arrange(hosts []core.Host) []core.Host {
 	out, err := a.arrange(hosts)
 	if err != nil {

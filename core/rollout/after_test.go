@@ -62,7 +62,8 @@ func TestSequenceRefusesACircle(t *testing.T) {
 	}
 }
 
-// Whoever comes after another stands behind it, and who comes after nobody keeps its place among those.
+// Whoever comes after another stands behind it, and who comes after nobody keeps its place among
+// those.
 func TestArrange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "hosts")

@@ -59,13 +59,13 @@ type Worker struct {
 	Fixed       bool // it is part of a server: nobody stops it alone
 }
 
-// Slots is how many slots would do: enough to start what is due, and what becomes due soon, within the target, and no more than
-// could be used at once.
+// Slots is how many slots would do: enough to start what is due, and what becomes due soon, within
+// the target, and no more than could be used at once.
 //
 //	min(Runnable + Soon, ceil((Leased + Due + Soon) × Took / (Target + Took)))
 //
-// For N slots do N × (Target + Took) / Took jobs until the last that started within the target ends. A duration that is not known
-// counts as the target's, so that each slot does two.
+// For N slots do N × (Target + Took) / Took jobs until the last that started within the target
+// ends. A duration that is not known counts as the target's, so that each slot does two.
 func (c Config) concurrency(d Demand) int {
 	took := cmp.Or(d.Took, c.Target).Seconds()
 	work := float64(d.Leased+d.Due+d.Soon) * took / (c.Target.Seconds() + took)
@@ -100,8 +100,9 @@ type seen struct {
 	workers int
 }
 
-// settle takes in what would do now, and returns the most that would have done within calm. To a server that has just begun, the
-// workers that are there are wanted: it must not take away what another wanted a moment ago.
+// settle takes in what would do now, and returns the most that would have done within calm. To a
+// server that has just begun, the workers that are there are wanted: it must not take away what
+// another wanted a moment ago.
 func (m *memory) settle(now time.Time, workers int, calm time.Duration, there int) int {
 	list := *m
 	if len(list) == 0 {
@@ -118,7 +119,8 @@ func (m *memory) settle(now time.Time, workers int, calm time.Duration, there in
 	return list[0].workers
 }
 
-// leave names the workers that should go when there are more than wanted: those with the least to do, the newest first.
+// leave names the workers that should go when there are more than wanted: those with the least to
+// do, the newest first.
 func leave(workers []Worker, wanted int) []string {
 	var stay []Worker
 	for _, w := range workers {

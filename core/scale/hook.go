@@ -16,8 +16,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Hook makes the call of a hook: an http:// or https:// URL gets a POST, signed with secret where there is one; anything else is a
-// command line for /bin/sh, which has the request on its standard input. Errors wrap core.ErrInvalid.
+// Hook makes the call of a hook: an http:// or https:// URL gets a POST, signed with secret where
+// there is one; anything else is a command line for /bin/sh, which has the request on its standard
+// input. Errors wrap core.ErrInvalid.
 func Hook(target string, secret []byte) (func(ctx context.Context, r Request) error, error) {
 	if strings.TrimSpace(target) == "" {
 		return nil, fmt.Errorf("the hook of scaling is empty: expected a URL or a command: %w", core.ErrInvalid)

@@ -237,10 +237,61 @@ func TestFollowsABurst(t *testing.T) {
 		if w.there() != 1 {
 			t.Errorf("%d workers at the end", w.there())
 		}
-		if wish, ok := s.Desired(); !ok || wish != (Wish{Concurrency: 10, Workers: 1}) {
+		if wish, ok := s.Desired(t.Context()); !ok || wish != (Wish{Concurrency: 10, Workers: 1}) {
 			t.Errorf("%+v %v", wish, ok)
 		}
 	})
+}
+
+// What the looks cost stays a small part of the time: the longer one takes, the more rarely there
+// is one.
+func TestLooksAreRareWhereTheyTakeLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			takes time.Duration
+			want  int // looks in ten minutes
+		}{{0, 300}, {50 * time.Millisecond, 300}, {3 * time.Second, 10}} {
+			looks, parts := 0, (&world{mine: true}).parts()
+			parts.Poll = func(context.Context) (Demand, []Worker, error) {
+				looks++
+				<-time.After(c.takes)
+				return Demand{}, nil, nil
+			}
+			s, err := New(Config{Pool: "p", Max: 1}, parts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute-time.Second)
+			s.Run(ctx)
+			stop()
+			if looks != c.want {
+				t.Errorf("%d looks that take %v, expected %d", looks, c.takes, c.want)
+			}
+		}
+	})
+}
+
+// Without a hook nobody follows the pool: there is a look when somebody asks.
+func TestLooksForWhoAsksWithoutAHook(t *testing.T) {
+	t.Parallel()
+	looks, parts := 0, (&world{mine: true}).parts()
+	parts.Call = nil
+	parts.Poll = func(context.Context) (Demand, []Worker, error) {
+		looks++
+		return Demand{Due: 30, Runnable: 30, Took: time.Hour}, nil, nil
+	}
+	s, err := New(Config{Pool: "p", Max: 5, Concurrency: 10}, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Run(t.Context())
+	if looks != 0 {
+		t.Errorf("%d looks that nobody asked for", looks)
+	}
+	if w, known := s.Desired(t.Context()); !known || w.Workers != 3 || looks != 1 {
+		t.Errorf("%+v %v after %d looks", w, known, looks)
+	}
 }
 
 // A hook that fails is called ever more rarely, and the pool stays as it is.

@@ -18,7 +18,8 @@ type Wish struct {
 	Workers     int `json:"workers"`
 }
 
-// Request is what a hook is told: how things should be, not what to add, so that it may be told twice.
+// Request is what a hook is told: how things should be, not what to add, so that it may be told
+// twice.
 type Request struct {
 	Version int       `json:"version"` // 1
 	Pool    string    `json:"pool"`
@@ -28,32 +29,40 @@ type Request struct {
 	Running int       `json:"running"` // jobs
 	Waiting int       `json:"waiting"` // jobs that are due
 	Soon    int       `json:"soon"`    // jobs that become due shortly
-	// Drained are the workers that were told to go and have nothing left, or have ended: their machines may be taken away.
+	// Drained are the workers that were told to go and have nothing left, or have ended: their
+	// machines may be taken away.
 	Drained []string `json:"drained"`
 	// Leaving are those that were told to go and still work.
 	Leaving []string `json:"leaving"`
 }
 
-// Parts is what a Scaler works with. All functions must be set; they return within the context's time.
+// Parts is what a Scaler works with. All functions must be set; they return within the context's
+// time.
 type Parts struct {
 	// Poll reads what there is to do and which workers there are.
 	Poll func(ctx context.Context) (Demand, []Worker, error)
-	// Mine tells whether this server is the one that calls the hook, of all that run. For a moment after one came or went, two may be.
+	// Mine tells whether this server is the one that calls the hook, of all that run. For a moment
+	// after one came or went, two may be.
 	Mine func() bool
-	// Drain tells a worker to give its jobs away and end; Forget takes back an order to one that is gone.
+	// Drain tells a worker to give its jobs away and end; Forget takes back an order to one that is
+	// gone.
 	Drain  func(ctx context.Context, worker string) error
 	Forget func(ctx context.Context, worker string) error
-	// Call calls the hook. Nil: nobody is told, and no worker is drained.
+	// Call calls the hook. Nil: nobody is told, no worker is drained, and Poll is called by Desired
+	// only.
 	Call func(ctx context.Context, r Request) error
 	// Done hears of each call.
 	Done func(err error)
 	Log  *slog.Logger // discarded when nil
 }
 
-// pollEvery is how often there is a look, callTime how long a call may take, repeatAfter after how long a hook that was told is told
-// again while there are not as many workers as wanted, and failMost the longest wait after calls that failed.
+// pollEvery is how often there is a look, or pollShare times what one takes where that is longer,
+// callTime how long a call may take, repeatAfter after how long a hook that was told is told
+// again while there are not as many workers as wanted, and failMost the longest wait after calls
+// that failed.
 const (
 	pollEvery   = 2 * time.Second
+	pollShare   = 20
 	callTime    = time.Minute
 	repeatAfter = time.Minute
 	failMost    = 5 * time.Minute
@@ -68,8 +77,10 @@ type Scaler struct {
 	wish Wish
 	know bool
 
+	looking sync.Mutex // during a look
+	memory  memory
+
 	// Of Run's goroutine.
-	memory     memory
 	reported   Request
 	reportedAt time.Time
 	failed     int
@@ -91,57 +102,76 @@ func New(cfg Config, parts Parts) (*Scaler, error) {
 	return &Scaler{cfg: cfg, parts: parts, leaving: map[string]time.Time{}}, nil
 }
 
-// Desired is what the pool should have; known is false before the first look.
-func (s *Scaler) Desired() (w Wish, known bool) {
+// Desired is what the pool should have; known is false before the first look. Where no hook is
+// called it is looked for now: who asks is the only one who wants to know.
+func (s *Scaler) Desired(ctx context.Context) (w Wish, known bool) {
+	if s.parts.Call == nil {
+		_, _ = s.look(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wish, s.know
 }
 
-// Run looks and calls until ctx ends.
+// Run looks and calls until ctx ends. Without a hook it has nothing to do.
 func (s *Scaler) Run(ctx context.Context) {
-	tick := time.NewTicker(min(pollEvery, s.cfg.Every))
-	defer tick.Stop()
-	for {
-		s.step(ctx)
+	for s.parts.Call != nil && ctx.Err() == nil {
+		began := time.Now()
+		l, ok := s.look(ctx)
+		took := time.Since(began)
+		if ok {
+			s.follow(ctx, l)
+		}
+		timer := time.NewTimer(time.Until(began.Add(max(min(pollEvery, s.cfg.Every), pollShare*took))))
 		select {
 		case <-ctx.Done():
-			return
-		case <-tick.C:
+		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 
-// step looks once. While the look fails what was wanted last stays, and nobody is told anything.
-func (s *Scaler) step(ctx context.Context) {
-	poll, cancel := context.WithTimeout(ctx, pollEvery)
-	demand, workers, err := s.parts.Poll(poll)
-	cancel()
-	if err != nil {
+// look is what was seen at one time, and what follows from it.
+type look struct {
+	demand  Demand
+	workers []Worker
+	there   int // workers that stay
+	wish    Wish
+}
+
+// look looks once. While that fails what was wanted last stays.
+func (s *Scaler) look(ctx context.Context) (l look, ok bool) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	var err error
+	if l.demand, l.workers, err = s.parts.Poll(ctx); err != nil {
 		s.parts.Log.Debug("what the pool should have could not be found out", "pool", s.cfg.Pool, "err", err)
-		return
+		return l, false
 	}
-	there := 0
-	for _, w := range workers {
+	for _, w := range l.workers {
 		if !w.Leaving {
-			there++
+			l.there++
 		}
 	}
-	each := s.cfg.perWorker(workers)
-	n := s.memory.settle(time.Now(), s.cfg.wish(demand, each), s.cfg.Calm, min(there, s.cfg.Max))
-	wish := Wish{Concurrency: n * each, Workers: n}
+	each := s.cfg.perWorker(l.workers)
+	n := s.memory.settle(time.Now(), s.cfg.wish(l.demand, each), s.cfg.Calm, min(l.there, s.cfg.Max))
+	l.wish = Wish{Concurrency: n * each, Workers: n}
 	s.mu.Lock()
-	s.wish, s.know = wish, true
-	s.mu.Unlock()
-	if s.parts.Call == nil {
-		return
-	}
+	defer s.mu.Unlock()
+	s.wish, s.know = l.wish, true
+	return l, true
+}
+
+// follow has workers and hook follow a look, where that is this server's part.
+func (s *Scaler) follow(ctx context.Context, l look) {
 	if !s.parts.Mine() {
 		s.reported, s.reportedAt, s.leaving = Request{}, time.Time{}, map[string]time.Time{} // another may have told the hook otherwise meanwhile
 		return
 	}
-	s.release(ctx, workers, wish)
-	s.call(ctx, s.request(demand, workers, wish, there))
+	s.release(ctx, l.workers, l.wish)
+	s.call(ctx, s.request(l))
 }
 
 // release tells workers beyond the wish to go.
@@ -159,13 +189,14 @@ func (s *Scaler) release(ctx context.Context, workers []Worker, wish Wish) {
 }
 
 // request is what the hook should be told now.
-func (s *Scaler) request(d Demand, workers []Worker, wish Wish, there int) Request {
+func (s *Scaler) request(l look) Request {
 	r := Request{
-		Version: 1, Pool: s.cfg.Pool, At: time.Now().UTC(), Desired: wish, Workers: there, Running: d.Leased, Waiting: d.Due, Soon: d.Soon,
+		Version: 1, Pool: s.cfg.Pool, At: time.Now().UTC(), Desired: l.wish, Workers: l.there,
+		Running: l.demand.Leased, Waiting: l.demand.Due, Soon: l.demand.Soon,
 		Drained: []string{}, Leaving: []string{},
 	}
 	busy := map[string]int{}
-	for _, w := range workers {
+	for _, w := range l.workers {
 		busy[w.Name] = w.Running
 	}
 	for name, since := range s.leaving {

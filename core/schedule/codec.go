@@ -9,8 +9,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// The first byte of the data is its format. Format 1 was kept in Redis, and has triggers that were not launched yet.
-// Format 3 has the time of a schedule that fires once; others are kept in format 2, which earlier versions read.
+// The first byte of the data is its format. Format 1 was kept in Redis, and has triggers that were
+// not launched yet. Format 3 has the time of a schedule that fires once; others are kept in format
+// 2, which earlier versions read.
 const (
 	formatOnce = 3
 	format     = 2
@@ -180,7 +181,8 @@ const (
 
 const runStamp = "-20060102T1504Z" // see RunID
 
-// run writes what of a run's id is not the schedule's. Of a fire that is a minute: a schedule keeps several.
+// run writes what of a run's id is not the schedule's. Of a fire that is a minute: a schedule keeps
+// several.
 func (w *writer) run(v string) {
 	tail, own := strings.CutPrefix(v, w.id.String())
 	at, err := time.Parse(runStamp, tail)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestCodecKeepsRunIDs: each kind of run id comes back as it was, and the common one takes few bytes.
+// TestCodecKeepsRunIDs: each kind of run id comes back as it was, and the common one takes few
+// bytes.
 func TestCodecKeepsRunIDs(t *testing.T) {
 	t.Parallel()
 	id := ID{Tenant: "acme", Name: "nightly"}

@@ -13,9 +13,9 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Control is what operators and the definitions in git do to the schedules of a ledger. It is safe for concurrent
-// use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound, ErrConflict, ErrUnavailable or
-// ErrUnknown, or the context's.
+// Control is what operators and the definitions in git do to the schedules of a ledger. It is safe
+// for concurrent use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound,
+// ErrConflict, ErrUnavailable or ErrUnknown, or the context's.
 type Control struct {
 	ledger  *ledger.Ledger
 	planner *planner
@@ -33,8 +33,8 @@ type Status struct {
 	By         string    // who made it; "" for a schedule of the definitions
 }
 
-// Note makes the entry of the audit log of what a change made of a schedule, in the same transaction. before is nil
-// of one that is made, after of one that is deleted.
+// Note makes the entry of the audit log of what a change made of a schedule, in the same
+// transaction. before is nil of one that is made, after of one that is deleted.
 type Note func(before, after *Status) (ledger.Entry, error)
 
 func (p *plan) status(s State, row ledger.Schedule) *Status {
@@ -142,10 +142,11 @@ func (c *Control) change(row ledger.Schedule, d Definition, s State, now time.Ti
 	return ledger.ScheduleChange{Schedule: row}, p, nil
 }
 
-// Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A new cron expression,
-// time or zone counts from now: what the former one still had to launch is dropped. All else keeps the state; a changed
-// Paused pauses or resumes. A tenant has at most quota of them. A definition that is there already, by the same person,
-// stays as it is, whatever ifEdition says. One that fires once must lie ahead.
+// Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A
+// new cron expression, time or zone counts from now: what the former one still had to launch is
+// dropped. All else keeps the state; a changed Paused pauses or resumes. A tenant has at most quota
+// of them. A definition that is there already, by the same person, stays as it is, whatever
+// ifEdition says. One that fires once must lie ahead.
 func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition int64, quota core.Quota, note Note) (Status, error) {
 	if err := d.Validate(); err != nil {
 		return Status{}, err
@@ -215,8 +216,8 @@ func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note)
 	})
 }
 
-// Pause stops the fires of the cron expression until Resume. A fire that waits is dropped; what is being
-// launched, and backfills go on. reason is what people are told.
+// Pause stops the fires of the cron expression until Resume. A fire that waits is dropped; what is
+// being launched, and backfills go on. reason is what people are told.
 func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) error {
 	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if !s.Paused || s.Reason != cut(reason) {
@@ -236,8 +237,9 @@ func (c *Control) Resume(ctx context.Context, id ID, note Note) error {
 	})
 }
 
-// Backfill launches the fires with nominal times in [from, to], oldest first, each when no run of the schedule
-// is left, paused or not, and returns their number. The range must be over, and have at most MaxBackfill.
+// Backfill launches the fires with nominal times in [from, to], oldest first, each when no run of
+// the schedule is left, paused or not, and returns their number. The range must be over, and have
+// at most MaxBackfill.
 func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note Note) (n int, err error) {
 	from, to = from.UTC().Truncate(time.Millisecond), to.UTC().Truncate(time.Millisecond)
 	if from.Before(minTime) || to.Before(from) {
@@ -262,8 +264,8 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note 
 	return n, err
 }
 
-// Trigger launches a schedule once, now, paused or not, by the run that prepare makes, and returns that run. The same
-// key gives the same run, and launches it once.
+// Trigger launches a schedule once, now, paused or not, by the run that prepare makes, and returns
+// that run. The same key gives the same run, and launches it once.
 func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(Trigger) (ledger.NewRun, error), note Note) (run ledger.Accepted, err error) {
 	if key == "" || len(key) > MaxKey {
 		return run, fmt.Errorf("trigger of schedule %s: its key is %d bytes, expected 1 to %d: %w", id, len(key), MaxKey, core.ErrInvalid)
@@ -305,8 +307,9 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(T
 	return run, err
 }
 
-// Wake makes schedules due that wait for one of these runs to end: for whoever hears that runs are complete. Without
-// it they are looked at after an eighth of the time that the run has taken, at most 30 s.
+// Wake makes schedules due that wait for one of these runs to end: for whoever hears that runs are
+// complete. Without it they are looked at after an eighth of the time that the run has taken, at
+// most 30 s.
 func (c *Control) Wake(ctx context.Context, ids ...ID) (woken bool, err error) {
 	names := make([][2]string, len(ids))
 	for i, id := range ids {
@@ -315,8 +318,9 @@ func (c *Control) Wake(ctx context.Context, ids ...ID) (woken bool, err error) {
 	return c.ledger.WakeSchedules(ctx, names)
 }
 
-// Align makes the schedules without a maker be those of the definitions, on the basis of their document, and returns how many it
-// made, changed or removed. made, where it is not nil, makes the state of schedules that are not there.
+// Align makes the schedules without a maker be those of the definitions, on the basis of their
+// document, and returns how many it made, changed or removed. made, where it is not nil, makes the
+// state of schedules that are not there.
 func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, made func(Definition, time.Time) (State, error)) (int, error) {
 	now, err := c.now(ctx)
 	if err != nil {

@@ -58,7 +58,8 @@ func TestAlignAgainChangesNothing(t *testing.T) {
 	})
 }
 
-// Those of the definitions come and go with them; a person's stays, until the definitions have one of its name.
+// Those of the definitions come and go with them; a person's stays, until the definitions have one
+// of its name.
 func TestAlign(t *testing.T) {
 	inLab(t, func(l *lab) {
 		mine := every(0, "0 * * * *")
@@ -347,8 +348,8 @@ func TestDeletedAndMadeAnewKnowsNothing(t *testing.T) {
 	})
 }
 
-// A schedule with a time fires once on any number of servers, must lie ahead, and is removed after KeepOnce. The same
-// again is the same, even when it has fired.
+// A schedule with a time fires once on any number of servers, must lie ahead, and is removed after
+// KeepOnce. The same again is the same, even when it has fired.
 func TestOnceOnServers(t *testing.T) {
 	inLab(t, func(l *lab) {
 		complete := l.completing()

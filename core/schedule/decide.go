@@ -233,7 +233,8 @@ func (d *decider) missedAll(first time.Time) (wait bool) {
 	return false
 }
 
-// beyondCatchUp is the last of the fires, from first on, that leaves no more than MaxCatchUp to launch.
+// beyondCatchUp is the last of the fires, from first on, that leaves no more than MaxCatchUp to
+// launch.
 func (d *decider) beyondCatchUp(first time.Time) (time.Time, bool) {
 	if d.now.Sub(first) < MaxCatchUp*time.Minute || d.count(first, d.now, MaxCatchUp) < MaxCatchUp {
 		return time.Time{}, false
@@ -339,8 +340,8 @@ func (p *plan) spent(s *State) bool {
 	return p.cron == nil && !p.At.After(s.Since)
 }
 
-// patience is how long to wait before runs are asked for again: an eighth of how long the last one has
-// run, so that long runs cost few questions.
+// patience is how long to wait before runs are asked for again: an eighth of how long the last one
+// has run, so that long runs cost few questions.
 func (s *State) patience(now time.Time) time.Duration {
 	const least, most = 500 * time.Millisecond, 30 * time.Second
 	if len(s.Active) == 0 {

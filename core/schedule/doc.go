@@ -1,6 +1,6 @@
 // Package schedule owns recurrence: definitions that launch something again and again by a
-// cron expression in civil time, or once at a time, the pure decisions about each fire, their rows in the ledger,
-// and the Engine that a server runs.
+// cron expression in civil time, or once at a time, the pure decisions about each fire, their rows
+// in the ledger, and the Engine that a server runs.
 //
 // It must not know playbooks, runs beyond their ids, queues, or what a payload means.
 //
@@ -49,6 +49,7 @@
 // the second finds another version, and changes nothing. The primary key of runs lets no run in
 // twice, even where a row comes back from an older copy of the ledger.
 //
-// Time is the ledger's: PostgreSQL's clock, which all servers share, or that of the process that has the
-// SQLite file. Whatever that clock does, a nominal time up to State.Since is decided and is not decided again.
+// Time is the ledger's: PostgreSQL's clock, which all servers share, or that of the process that
+// has the SQLite file. Whatever that clock does, a nominal time up to State.Since is decided and is
+// not decided again.
 package schedule

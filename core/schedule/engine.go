@@ -12,7 +12,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Engine launches the schedules of a ledger: each server runs one. Any number of servers may share a ledger.
+// Engine launches the schedules of a ledger: each server runs one. Any number of servers may share
+// a ledger.
 type Engine struct {
 	ledger   *ledger.Ledger
 	launcher Launcher
@@ -29,12 +30,14 @@ const (
 	scatter    = 20          // milliseconds at most, after another server was faster
 )
 
-// NewEngine makes an engine. events gets what happens; it must be quick, and safe for concurrent use.
+// NewEngine makes an engine. events gets what happens; it must be quick, and safe for concurrent
+// use.
 func NewEngine(l *ledger.Ledger, launcher Launcher, events func(Event)) *Engine {
 	return &Engine{ledger: l, launcher: launcher, events: events, planner: newPlanner(), wake: make(chan struct{}, 1)}
 }
 
-// Wake makes the engine look at once: for schedules that were changed by this process. It does not block.
+// Wake makes the engine look at once: for schedules that were changed by this process. It does not
+// block.
 func (e *Engine) Wake() {
 	select {
 	case e.wake <- struct{}{}:
@@ -42,7 +45,8 @@ func (e *Engine) Wake() {
 	}
 }
 
-// Run launches what is due until ctx ends. Errors of the ledger are reported as events, and waited out.
+// Run launches what is due until ctx ends. Errors of the ledger are reported as events, and waited
+// out.
 func (e *Engine) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait, err := e.poll(ctx)
@@ -170,7 +174,8 @@ func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err 
 	return lost, nil
 }
 
-// failed reports the first launch of a batch that the ledger did not take: the others failed with it.
+// failed reports the first launch of a batch that the ledger did not take: the others failed with
+// it.
 func (b *batch) failed(err error) {
 	for _, f := range b.firings {
 		for _, claim := range f.decision.State.Claimed {
@@ -193,7 +198,8 @@ func (b *batch) add(ctx context.Context, row ledger.Schedule) error {
 	return nil
 }
 
-// prepare makes the change of a schedule: its new state, and the runs of the claims that are to be launched now.
+// prepare makes the change of a schedule: its new state, and the runs of the claims that are to be
+// launched now.
 func (b *batch) prepare(ctx context.Context, f *triggering) ledger.ScheduleChange {
 	c := ledger.ScheduleChange{Schedule: f.row, Delete: f.decision.Gone}
 	for _, claim := range f.decision.State.Claimed {

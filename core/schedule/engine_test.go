@@ -144,7 +144,8 @@ func TestARowThatCannotBeReadStopsNoOther(t *testing.T) {
 	})
 }
 
-// When a row is due is an index only: where it is lost or wrong, the row is still looked at, and fires nothing twice.
+// When a row is due is an index only: where it is lost or wrong, the row is still looked at, and
+// fires nothing twice.
 func TestADueTimeThatIsTooEarlyTriggersNothing(t *testing.T) {
 	inLab(t, func(l *lab) {
 		all := []schedule.Definition{every(1, "*/10 * * * *"), every(2, "5 * * * *")}
@@ -161,8 +162,8 @@ func TestADueTimeThatIsTooEarlyTriggersNothing(t *testing.T) {
 	})
 }
 
-// Two servers decide on the same row: one changes it, the other changes nothing. The control: without the
-// comparison of versions a fire is counted twice.
+// Two servers decide on the same row: one changes it, the other changes nothing. The control:
+// without the comparison of versions a fire is counted twice.
 func TestNegativeControlWithoutTheVersionATriggerCountsTwice(t *testing.T) {
 	for _, compared := range []bool{true, false} {
 		inLab(t, func(l *lab) {
@@ -195,7 +196,8 @@ func TestNegativeControlWithoutTheVersionATriggerCountsTwice(t *testing.T) {
 	}
 }
 
-// A ledger that takes no new run: a launch is reported as failed, and happens once it takes runs again.
+// A ledger that takes no new run: a launch is reported as failed, and happens once it takes runs
+// again.
 func TestALaunchThatTheLedgerRefusesIsReported(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := every(1, "5 * * * *")
@@ -241,7 +243,8 @@ func TestCatchUpAfterDowntime(t *testing.T) {
 	}
 }
 
-// A thousand schedules fire at one instant under three servers, each once, and before the next second.
+// A thousand schedules fire at one instant under three servers, each once, and before the next
+// second.
 func TestAThousandAtOnce(t *testing.T) {
 	inLab(t, func(l *lab) {
 		var all []schedule.Definition
@@ -263,7 +266,8 @@ func TestAThousandAtOnce(t *testing.T) {
 	})
 }
 
-// Only what is due is read, whatever the number of schedules, and a server that waits asks about once a second.
+// Only what is due is read, whatever the number of schedules, and a server that waits asks about
+// once a second.
 func TestOnlyWhatIsDueIsPrepared(t *testing.T) {
 	inLab(t, func(l *lab) {
 		var all []schedule.Definition

@@ -13,8 +13,9 @@ const (
 	EventTrouble   EventKind = "trouble" // the engine could not do its work; Schedule is empty where it is not about one
 )
 
-// Event tells of something that happened. Of several engines the one that recorded it tells it. A server
-// that dies between recording and telling tells nothing: the truth is the schedule's counts and results.
+// Event tells of something that happened. Of several engines the one that recorded it tells it. A
+// server that dies between recording and telling tells nothing: the truth is the schedule's counts
+// and results.
 type Event struct {
 	Kind     EventKind
 	Schedule ID

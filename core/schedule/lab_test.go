@@ -71,7 +71,8 @@ func (l *lab) close() {
 	}
 }
 
-// warm makes the compressor that ledgers of this process share, which must not be made in a test's bubble.
+// warm makes the compressor that ledgers of this process share, which must not be made in a test's
+// bubble.
 func warm(t *testing.T) {
 	t.Helper()
 	l := newLab(t, "sqlite:"+filepath.Join(t.TempDir(), "warm.db"))

@@ -132,8 +132,9 @@ const (
 	secondStamp = "20060102T150405Z"
 )
 
-// RunID is the id of the run that a nominal time launches: TENANT:NAME-20060102T1504Z. Two fires never
-// share one: neither tenants nor names have colons, and no expression fires twice within a minute.
+// RunID is the id of the run that a nominal time launches: TENANT:NAME-20060102T1504Z. Two fires
+// never share one: neither tenants nor names have colons, and no expression fires twice within a
+// minute.
 func RunID(id ID, nominal time.Time) string {
 	layout := minuteStamp
 	if nominal.Second() != 0 {
@@ -142,8 +143,8 @@ func RunID(id ID, nominal time.Time) string {
 	return id.String() + "-" + nominal.UTC().Format(layout)
 }
 
-// TriggerRunID is the id of the run that a trigger with this key launches: TENANT:NAME-t and 80 bits of
-// the key's hash. It differs from every RunID, which ends in Z.
+// TriggerRunID is the id of the run that a trigger with this key launches: TENANT:NAME-t and 80
+// bits of the key's hash. It differs from every RunID, which ends in Z.
 func TriggerRunID(id ID, key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return id.String() + "-t" + hex.EncodeToString(sum[:10])

@@ -9,8 +9,8 @@ import (
 
 // CheckRecurrence refuses a definition whose shortest recurrence, clock changes of the next ten
 // years included, is shorter than the worst case of what it launches: the sum over all retries of
-// interval·2^k + jitter, see core.Backoff.Worst. The message names both, and where it comes so soon;
-// errors wrap core.ErrInvalid.
+// interval·2^k + jitter, see core.Backoff.Worst. The message names both, and where it comes so
+// soon; errors wrap core.ErrInvalid.
 func (d *Definition) CheckRecurrence(retries time.Duration, now time.Time) error {
 	c, err := d.compile()
 	if err != nil {

@@ -89,7 +89,8 @@ const (
 	OverlapCancel Overlap = "cancel_running" // cancel what runs, then launch
 )
 
-// Definition says what is launched when: what is kept in git. Whether the schedule is paused now is in State.
+// Definition says what is launched when: what is kept in git. Whether the schedule is paused now is
+// in State.
 type Definition struct {
 	ID          ID
 	Cron        string    // five fields, see civil.ParseCron
@@ -103,8 +104,8 @@ type Definition struct {
 	Paused      bool          // paused when it is first put; later a change of it pauses or resumes, as Pause and Resume do
 }
 
-// Validate names the field that is wrong; errors wrap core.ErrInvalid. An empty Overlap is skip. An empty CatchUp is
-// skip with Cron, and once with At.
+// Validate names the field that is wrong; errors wrap core.ErrInvalid. An empty Overlap is skip. An
+// empty CatchUp is skip with Cron, and once with At.
 func (d *Definition) Validate() error {
 	_, err := d.compile()
 	return err

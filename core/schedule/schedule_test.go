@@ -151,7 +151,8 @@ func TestDecodeReadsWhatEncodeWrote(t *testing.T) {
 	}
 }
 
-// What an earlier version kept in Redis, and mirrored in the ledger, is read, but for its triggers: those were launched.
+// What an earlier version kept in Redis, and mirrored in the ledger, is read, but for its triggers:
+// those were launched.
 func TestDecodeReadsFormat1(t *testing.T) {
 	d, s := sample()
 	gotD, gotS, err := Decode(d.ID, sampleV1(t))

@@ -48,7 +48,8 @@ type Run struct {
 	At    time.Time // of the launch
 }
 
-// Claim is a fire that is decided and not launched yet. A claim is kept only while its launch fails.
+// Claim is a fire that is decided and not launched yet. A claim is kept only while its launch
+// fails.
 type Claim struct {
 	RunID    string
 	Nominal  time.Time

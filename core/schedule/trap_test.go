@@ -86,7 +86,8 @@ func TestTrapClockChangesTriggerOnce(t *testing.T) {
 	w.want("launch 00:30", "launch 01:30") // the first of the two, then 02:30+01
 }
 
-// A long downtime costs no long decision: 40 years of minutes are looked at with a few thousand steps.
+// A long downtime costs no long decision: 40 years of minutes are looked at with a few thousand
+// steps.
 func TestTrapLongDowntimeIsCheap(t *testing.T) {
 	for _, c := range []CatchUp{CatchUpSkip, CatchUpOnce, CatchUpAll} {
 		w := newWorld(t, Definition{Cron: "* * * * *", CatchUp: c, Jitter: 30 * time.Second})
@@ -101,8 +102,8 @@ func TestTrapLongDowntimeIsCheap(t *testing.T) {
 	}
 }
 
-// Whatever the ticks are, whatever dies between decision, launch and settlement: what is launched is what the
-// cron expression says, each once.
+// Whatever the ticks are, whatever dies between decision, launch and settlement: what is launched
+// is what the cron expression says, each once.
 func TestTriggersAreExactlyThoseOfTheExpression(t *testing.T) {
 	planner := newPlanner()
 	rapid.Check(t, func(t *rapid.T) {

@@ -29,8 +29,8 @@ type Trigger struct {
 
 // Launcher is what the engine's user provides.
 type Launcher interface {
-	// Prepare makes the run of a fire, with Fire.RunID. core.ErrInvalid and core.ErrConflict refuse the fire for good;
-	// after other errors Prepare is called again later.
+	// Prepare makes the run of a fire, with Fire.RunID. core.ErrInvalid and core.ErrConflict refuse
+	// the fire for good; after other errors Prepare is called again later.
 	Prepare(ctx context.Context, f Trigger) (ledger.NewRun, error)
 	// Accepted reports runs that are in the ledger now, and have to go on from there.
 	Accepted(runs []ledger.Run)

@@ -8,14 +8,16 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Kept is what earlier versions kept of a schedule in the ledger, when its state was in a store of its own.
+// Kept is what earlier versions kept of a schedule in the ledger, when its state was in a store of
+// its own.
 type Kept struct {
 	Data   []byte    // the store's record, where it had more to say than that all is decided; nil: it had not
 	Floor  time.Time // the schedule was made, changed or resumed then: fires before are not its
 	Mark   time.Time // fires that started until then are decided. Of one with Data, its data decide
 	Active []Run     // that are not complete
-	// Blind is when what was kept came back from a backup; zero: it did not. What was launched between the two is not
-	// known: fires until then count as decided, and what Data says was still to be launched is not.
+	// Blind is when what was kept came back from a backup; zero: it did not. What was launched between
+	// the two is not known: fires until then count as decided, and what Data says was still to be
+	// launched is not.
 	Blind time.Time
 }
 

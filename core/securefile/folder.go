@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 )
 
-// OwnFolder makes a folder that only this process's user may access, with those above it, or says what is wrong with the
-// one that is there: it is a link, belongs to somebody else, gives others a right to it, or others may put another in its
-// place. A *ModeError, or an error wrapping ErrForeign, is such a refusal; other errors are the system's.
+// OwnFolder makes a folder that only this process's user may access, with those above it, or says
+// what is wrong with the one that is there: it is a link, belongs to somebody else, gives others a
+// right to it, or others may put another in its place. A *ModeError, or an error wrapping
+// ErrForeign, is such a refusal; other errors are the system's.
 func OwnFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
@@ -37,7 +38,8 @@ func OwnFolder(path string) error {
 	return nil
 }
 
-// OwnFile says what is wrong with a file that a library is going to open, as OwnFolder does. That there is none is no error.
+// OwnFile says what is wrong with a file that a library is going to open, as OwnFolder does. That
+// there is none is no error.
 func OwnFile(path string) error {
 	st, err := os.Lstat(path)
 	switch {

@@ -29,7 +29,8 @@ var ErrTooLong = errors.New("file too long")
 // ErrForeign is a file or folder that another user may have put there, or may change.
 var ErrForeign = errors.New("not this user's own")
 
-// ModeError is a file or folder whose permissions give others a right to it that they must not have.
+// ModeError is a file or folder whose permissions give others a right to it that they must not
+// have.
 type ModeError struct {
 	Path string
 	Mode fs.FileMode // its permissions
@@ -40,10 +41,11 @@ func (e *ModeError) Error() string {
 	return fmt.Sprintf("%s: mode %04o gives others a right to it: %s", e.Path, e.Mode, e.Mend)
 }
 
-// Read reads a file that is as the rule says, or says what it is instead: a *ModeError, ErrTooLong, or an error that names the file and what
-// to do. Of a file that is not there the error is fs.ErrNotExist. What was judged is what is read, even when another file takes its place
-// meanwhile. Links are followed: service managers hand files over through them. What systemd hands over as a credential may be readable by its
-// group.
+// Read reads a file that is as the rule says, or says what it is instead: a *ModeError, ErrTooLong,
+// or an error that names the file and what to do. Of a file that is not there the error is
+// fs.ErrNotExist. What was judged is what is read, even when another file takes its place
+// meanwhile. Links are followed: service managers hand files over through them. What systemd hands
+// over as a credential may be readable by its group.
 func Read(path string, r Rule) ([]byte, error) {
 	flags := os.O_RDONLY
 	if !r.Pipes {
@@ -80,15 +82,16 @@ func Read(path string, r Rule) ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// credential tells whether systemd hands the file over, which may let this user alone read it by an access list: that shows as a right
-// of the group, which has none.
+// credential tells whether systemd hands the file over, which may let this user alone read it by an
+// access list: that shows as a right of the group, which has none.
 func credential(path string) bool {
 	dir := os.Getenv("CREDENTIALS_DIRECTORY")
 	return dir != "" && filepath.Dir(path) == filepath.Clean(dir)
 }
 
-// Replace puts a file with these permissions in the place of the one at path, or makes one: whole or not at all, also after a power cut.
-// Where a link stands there, what it leads to is replaced. Of two calls at once the last one stays.
+// Replace puts a file with these permissions in the place of the one at path, or makes one: whole
+// or not at all, also after a power cut. Where a link stands there, what it leads to is replaced.
+// Of two calls at once the last one stays.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	to, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +114,8 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 	return syncFolder(filepath.Dir(to))
 }
 
-// Remove takes a file away, for good: a power cut does not bring it back. That there is none is no error.
+// Remove takes a file away, for good: a power cut does not bring it back. That there is none is no
+// error.
 func Remove(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {

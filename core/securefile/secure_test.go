@@ -78,7 +78,8 @@ func readError(path string, r securefile.Rule) error {
 	return err
 }
 
-// A credential of systemd shows as readable by a group; beside its folder, or open to more, such a file is refused.
+// A credential of systemd shows as readable by a group; beside its folder, or open to more, such a
+// file is refused.
 func TestReadOfACredential(t *testing.T) {
 	path, open := file(t, 0o440), file(t, 0o444)
 	rule := securefile.Rule{Most: 7, Shut: 0o077}

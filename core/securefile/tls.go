@@ -37,8 +37,8 @@ type contents struct {
 	own *tls.Certificate
 }
 
-// OpenTLS reads the files a first time; core.ErrInvalid names the one that is wrong. What is taken over later, and what cannot be,
-// is told; told may be nil.
+// OpenTLS reads the files a first time; core.ErrInvalid names the one that is wrong. What is taken
+// over later, and what cannot be, is told; told may be nil.
 func OpenTLS(f TLSFiles, reported func(string)) (*TLSSource, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, fmt.Errorf("a certificate and its key go together: %w", core.ErrInvalid)
@@ -64,7 +64,8 @@ func (s *TLSSource) Client(name string) *tls.Config {
 	return c
 }
 
-// Dial opens a connection over TLS, as http.Transport has it, to the server of an address, by the files as they are now.
+// Dial opens a connection over TLS, as http.Transport has it, to the server of an address, by the
+// files as they are now.
 func (s *TLSSource) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -103,8 +104,9 @@ func (s *TLSSource) Server() *tls.Config {
 	}}
 }
 
-// current looks at the files if that was not done just now. Files that do not fit, as between the writing of one and the other,
-// leave the former contents in use, and are tried again when one changes.
+// current looks at the files if that was not done just now. Files that do not fit, as between the
+// writing of one and the other, leave the former contents in use, and are tried again when one
+// changes.
 func (s *TLSSource) current() contents {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +161,8 @@ func (f TLSFiles) read() (c contents, err error) {
 // maxCAs bounds a file of CAs: the system's own, with all that there are, has a quarter of it.
 const maxCAs = 1 << 20
 
-// SystemCAs are the system's CAs and those of a file, which is read once. Errors wrap core.ErrInvalid and name the file.
+// SystemCAs are the system's CAs and those of a file, which is read once. Errors wrap
+// core.ErrInvalid and name the file.
 func SystemCAs(path string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {

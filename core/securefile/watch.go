@@ -21,7 +21,8 @@ type Watch struct {
 	seen []os.FileInfo // one a path; nil: it could not be looked at
 }
 
-// NewWatch takes the first look. Files are read after it, not before: what is written in between shows as a change.
+// NewWatch takes the first look. Files are read after it, not before: what is written in between
+// shows as a change.
 func NewWatch(paths ...string) *Watch {
 	w := &Watch{paths: paths, from: time.Now()}
 	w.seen = w.check()
@@ -33,9 +34,10 @@ func (w *Watch) Due(old time.Duration) bool {
 	return int64(time.Since(w.from))-w.looked.Load() >= int64(old)
 }
 
-// Changed looks, if the last look is older than that, and tells whether a file is another one than at the look before: replaced, written,
-// opened to others, gone or back. One of those who ask at the same time hears of a change: who keeps what was read holds its own lock
-// from the question until it has read again.
+// Changed looks, if the last look is older than that, and tells whether a file is another one than
+// at the look before: replaced, written, opened to others, gone or back. One of those who ask at
+// the same time hears of a change: who keeps what was read holds its own lock from the question
+// until it has read again.
 func (w *Watch) Changed(old time.Duration) bool {
 	if !w.Due(old) {
 		return false
@@ -52,7 +54,8 @@ func (w *Watch) Changed(old time.Duration) bool {
 	return changed
 }
 
-// Again has the next look tell of a change, whatever it sees: what was read could not be used, and that may not be the files' fault.
+// Again has the next look tell of a change, whatever it sees: what was read could not be used, and
+// that may not be the files' fault.
 func (w *Watch) Again() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

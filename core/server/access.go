@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/metrics"
 )
@@ -19,8 +20,9 @@ import (
 // Role is what a token may do.
 type Role string
 
-// The roles. An approver decides on runs and windows, and may do what an operator may not: approve what
-// somebody else launched. A worker hands in outputs of jobs, and sees nothing: who steals its token launches nothing.
+// The roles. An approver decides on runs and windows, and may do what an operator may not: approve
+// what somebody else launched. A worker hands in outputs of jobs, and sees nothing: who steals its
+// token launches nothing.
 const (
 	Worker   Role = "worker"
 	Viewer   Role = "viewer"
@@ -104,16 +106,17 @@ func (s *Server) authenticate(r route) func(huma.Context, func(huma.Context)) {
 
 // Why somebody is refused, as it is counted.
 const (
-	refusedNoToken = "no_token"
-	refusedUnknown = "unknown_token" // also one that is expired or revoked
-	refusedRole    = "role"
-	refusedTenant  = "tenant"
-	refusedLogin   = "login"
+	refusedNoToken    = "no_token"
+	refusedUnknown    = "unknown_token" // also one that is expired or revoked
+	refusedRole       = "role"
+	refusedPermission = "permission"
+	refusedTenant     = "tenant"
+	refusedLogin      = "login"
 )
 
 // refusals are there from the beginning, so that the first of a reason is seen as an increase.
 func refusals() []string {
-	return []string{refusedNoToken, refusedUnknown, refusedRole, refusedTenant, refusedLogin}
+	return []string{refusedNoToken, refusedUnknown, refusedRole, refusedPermission, refusedTenant, refusedLogin}
 }
 
 // admit tells who asks, or the status and the reason of a refusal, which is counted.
@@ -123,6 +126,9 @@ func (s *Server) admit(ctx context.Context, authorization string, r route) (by c
 		return caller{}, status, why
 	}
 	if by, ok := ctx.Value(inProcessKey{}).(caller); ok { // no request of a network has it
+		if r.permit != "" && !permits(by.token, r.permit) {
+			return refuse(refusedPermission, http.StatusForbidden, missing(by.token, r.permit))
+		}
 		return by, 0, ""
 	}
 	secret, ok := strings.CutPrefix(authorization, "Bearer ")
@@ -138,6 +144,8 @@ func (s *Server) admit(ctx context.Context, authorization string, r route) (by c
 		return caller{}, http.StatusServiceUnavailable, "the token could not be looked up: try again"
 	case !may(token, r.role):
 		return refuse(refusedRole, http.StatusForbidden, "the token "+token.Name+" has the role "+strings.Join(token.Roles, ", ")+"; this needs "+string(r.role))
+	case r.permit != "" && !permits(token, r.permit):
+		return refuse(refusedPermission, http.StatusForbidden, missing(token, r.permit))
 	case r.everyone && !token.AllTenants:
 		return refuse(refusedTenant, http.StatusForbidden, "this concerns all tenants, and the token "+token.Name+" is one of tenant "+token.Tenant)
 	}
@@ -150,4 +158,31 @@ func (s *Server) admit(ctx context.Context, authorization string, r route) (by c
 // may tells whether a token's roles satisfy one.
 func may(t ledger.Token, role Role) bool {
 	return slices.ContainsFunc(t.Roles, func(r string) bool { return slices.Contains(allowed[role], Role(r)) })
+}
+
+// permits tells whether a token has a permission. No role includes one.
+func permits(t ledger.Token, p api.Permission) bool { return slices.Contains(t.Roles, string(p)) }
+
+// missing says which permission a token lacks, and how one gets it.
+func missing(t ledger.Token, p api.Permission) string {
+	return "the token " + t.Name + " does not have the permission " + string(p) + ", which no role includes: an admin makes a token with turnus admin tokens create NAME --role operator --" + string(p)
+}
+
+// permissionsOf returns the permissions of a token.
+func permissionsOf(t ledger.Token) (all []api.Permission) {
+	for _, p := range []api.Permission{api.PermitExec, api.PermitOutside} {
+		if permits(t, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// need refuses a caller without a permission, which is counted.
+func (s *Server) need(by caller, p api.Permission) error {
+	if permits(by.token, p) {
+		return nil
+	}
+	s.metrics.Add(metrics.AccessRefused, 1, refusedPermission)
+	return forbidden(missing(by.token, p))
 }

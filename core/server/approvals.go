@@ -15,8 +15,9 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// approvals registers what is approved of windows. Approvals stand in the definitions, beside what they cover, or are given
-// here by those whose role it is; docs/windows.md says how the two count together.
+// approvals registers what is approved of windows. Approvals stand in the definitions, beside what
+// they cover, or are given here by those whose role it is; docs/windows.md says how the two count
+// together.
 func (s *Server) approvals() {
 	handle(s, route{
 		id: "list-approvals", method: http.MethodGet, path: "/v1/approvals", summary: "List the windows that need an approval, and how it stands", role: Viewer,
@@ -27,7 +28,7 @@ func (s *Server) approvals() {
 		detail: "The approval is bound to the set as it is: any edit of its times voids it. It adds to those in the definitions. A tenant's approver decides where the set serves that tenant's hosts alone.",
 	}, s.approveWindow)
 	handle(s, route{
-		id: "revoke-window", method: http.MethodPost, path: "/v1/windows/{set}/revoke", summary: "Take back the approvals of a window set, or of a rule of it", role: Approver, status: http.StatusOK,
+		id: "revoke-window", method: http.MethodPost, path: "/v1/windows/{set}/revoke", summary: "Revoke the approvals of a window set, or of a rule of it", role: Approver, status: http.StatusOK,
 		detail: "When this answers nothing starts by them any more, those in the definitions included, until it is approved later than this. A set that needed no approval needs one from then on.",
 	}, s.revokeWindow)
 }
@@ -107,8 +108,8 @@ func (s *Server) report(ctx context.Context, by caller, key Idempotent, a catalo
 	return nil, noWindow(a.Set) // removed from the definitions meanwhile
 }
 
-// decides tells whether the caller may decide on a set, and whose it is ("" is the provider's). A tenant's token decides on
-// sets by which nobody else's work starts.
+// decides tells whether the caller may decide on a set, and whose it is ("" is the provider's). A
+// tenant's token decides on sets by which nobody else's work starts.
 func (s *Server) decides(by caller, name string) (tenant string, err error) {
 	set, err := s.set()
 	if err != nil {
@@ -134,8 +135,8 @@ func (s *Server) decides(by caller, name string) (tenant string, err error) {
 	return "", nil
 }
 
-// usersOf are the tenants whose hosts have a set, or whose playbooks name it, be it through a set that inherits from it or
-// requires it.
+// usersOf are the tenants whose hosts have a set, or whose playbooks name it, be it through a set
+// that inherits from it or requires it.
 func usersOf(defs *windows.Definitions, set *definitions.Set, name string) []string {
 	known := map[string]bool{}
 	uses := func(other string) bool {

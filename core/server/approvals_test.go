@@ -10,7 +10,6 @@ import (
 
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 )
@@ -20,7 +19,7 @@ func (b *bed) workers(set string) admission.Answer {
 	b.t.Helper()
 	data, _, err := b.queue.Posted(b.t.Context(), catalog.BoardName, 0)
 	must(b.t, err)
-	p, err := calendar.Decode(data)
+	p, err := admission.DecodeCalendar(data)
 	must(b.t, err)
 	a, err := p.Ask(time.Now(), admission.Question{Set: set, Need: time.Minute})
 	must(b.t, err)
@@ -39,8 +38,8 @@ func (b *bed) place(secret, set string) (api.WindowApproval, bool) {
 	return api.WindowApproval{}, false
 }
 
-// An approver's word reaches the board that workers ask, the server's answers and the audit log, counts until the window
-// is edited or the word is taken back, and is there after a restart.
+// An approver's word reaches the board that workers ask, the server's answers and the audit log,
+// counts until the window is edited or the word is taken back, and is there after a restart.
 func TestWindowIsApprovedAtTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -100,6 +99,12 @@ func TestWindowIsApprovedAtTheServer(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	want[any](t, b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{}), http.StatusOK)
+
+	for _, far := range []time.Time{time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(2201, 1, 1, 0, 0, 0, 0, time.UTC)} { // no definitions can say it
+		if a := b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{Until: far}); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "expected a year from 1970 to 2200") {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
 
 	// An edit of the times voids it.
 	edited := tree()

@@ -20,7 +20,8 @@ import (
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 )
 
-// What the two hottest reads cost in process: huma, the token cache, the ledger and JSON, without a network.
+// What the two hottest reads cost in process: huma, the token cache, the ledger and JSON, without a
+// network.
 func BenchmarkReads(b *testing.B) {
 	bed := newBed(b)
 	run := bed.launch("acme", api.NewRun{})
@@ -42,7 +43,8 @@ func BenchmarkReads(b *testing.B) {
 	}
 }
 
-// What a look at a run of 3000 hosts costs that is under way: its wave comes from what it was launched with.
+// What a look at a run of 3000 hosts costs that is under way: its wave comes from what it was
+// launched with.
 func BenchmarkRunUnderWay(b *testing.B) {
 	bed := newBed(b)
 	large := tree()
@@ -66,8 +68,8 @@ func BenchmarkRunUnderWay(b *testing.B) {
 	}
 }
 
-// What a scrape costs with 1000 tenants, 5000 runs in the queue, and a million in the ledger. "again" reads the queue each time,
-// "again" is within the 5 s for which that is kept.
+// What a scrape costs with 1000 tenants, 5000 runs in the queue, and a million in the ledger.
+// "again" reads the queue each time, "again" is within the 5 s for which that is kept.
 func BenchmarkScrape(b *testing.B) {
 	const tenants, each, old = 1000, 5, 1_000_000
 	r, err := redis.New(redistest.Start(b).Client(), redis.Options{})

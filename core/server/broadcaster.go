@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 )
 
-// Bounds of what a broadcaster keeps of one run, for watchers that are not all equally fast. Whoever falls behind it reads the feed itself
-// until it has caught up.
+// Bounds of what a broadcaster keeps of one run, for watchers that are not all equally fast.
+// Whoever falls behind it reads the feed itself until it has caught up.
 const (
 	broadcasterMessages = 512
 	broadcasterBytes    = 256 << 10
@@ -42,8 +42,9 @@ func messagesOf(raw [][]byte, next broadcast.Cursor) []message {
 	return out
 }
 
-// broadcaster follows each run that is watched once, however many watch it. It owns a goroutine a run, which begins when the first watcher has
-// read all that there was, and ends with the last one. No watcher waits for another.
+// broadcaster follows each run that is watched once, however many watch it. It owns a goroutine a
+// run, which begins when the first watcher has read all that there was, and ends with the last one.
+// No watcher waits for another.
 type broadcaster struct {
 	feed broadcast.Feed
 
@@ -105,7 +106,8 @@ func (h *broadcaster) close() {
 	h.pumping.Wait()
 }
 
-// read gives up to most messages behind a cursor. With none it waits up to wait for one; it never waits for other watchers.
+// read gives up to most messages behind a cursor. With none it waits up to wait for one; it never
+// waits for other watchers.
 func (t *topic) read(ctx context.Context, cursor broadcast.Cursor, most int, wait time.Duration) ([]message, broadcast.Cursor, error) {
 	if some, ok := t.have(cursor, most); ok && len(some) > 0 {
 		return some, some[len(some)-1].at, nil
@@ -161,8 +163,8 @@ func (t *topic) have(cursor broadcast.Cursor, most int) ([]message, bool) {
 	return t.behind(cursor, most)
 }
 
-// behind is what is kept behind a cursor; ok is false where that is not all there is. The hub is locked. What is kept is
-// never changed, so that the answer may be used without.
+// behind is what is kept behind a cursor; ok is false where that is not all there is. The hub is
+// locked. What is kept is never changed, so that the answer may be used without.
 func (t *topic) behind(cursor broadcast.Cursor, most int) (some []message, ok bool) {
 	none := broadcast.Cursor{}
 	switch {

@@ -36,7 +36,8 @@ func (c *counted) Follow(ctx context.Context, topic, cursor string, most int, wa
 	return c.Feed.Follow(ctx, topic, cursor, most, wait)
 }
 
-// 200 watch one run. The feed is followed once, each of them gets all of it, and one who reads nothing holds up nobody.
+// 200 watch one run. The feed is followed once, each of them gets all of it, and one who reads
+// nothing holds up nobody.
 func TestManyWatchersShareOneFollower(t *testing.T) {
 	t.Parallel()
 	const watchers, messages = 200, 300 // of a kilobyte: more than a broadcaster keeps
@@ -116,7 +117,8 @@ func (l *lateFeed) Follow(ctx context.Context, topic, cursor string, most int, w
 	return nil, cursor, context.Cause(ctx)
 }
 
-// What was published before the recorded end comes to who watches, however late the follower is that they share.
+// What was published before the recorded end comes to who watches, however late the follower is
+// that they share.
 func TestALateFollowerLosesNothing(t *testing.T) {
 	t.Parallel()
 	feed := &lateFeed{waits: make(chan struct{}, 1)}
@@ -163,7 +165,8 @@ func TestBroadcasterEndsWithItsWatchers(t *testing.T) {
 	}
 }
 
-// Whatever a cursor is, all that is behind it comes, once and in order: also of a run whose feed was forgotten and began again.
+// Whatever a cursor is, all that is behind it comes, once and in order: also of a run whose feed
+// was forgotten and began again.
 func TestBroadcasterReadsBehindAnyCursor(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -203,7 +206,8 @@ func TestBroadcasterReadsBehindAnyCursor(t *testing.T) {
 		until(t, "the fast one has all", func() bool { _, at = drain(fast, at); return at.Number == int64(n) })
 	}
 	until(t, "the slow one has all", func() bool { var c int; c, last = drain(slow, last); n -= c; return n == 0 })
-	// A cursor of another life, as of a run whose feed was forgotten, does not spin, and gets what comes.
+	// A cursor of another life, as of a run whose feed was forgotten, does not spin, and gets what
+	// comes.
 	other := broadcast.Cursor{Life: at.Life + 7, Number: 3}
 	began := time.Now()
 	some, _, err := slow.read(t.Context(), other, 7, 50*time.Millisecond)

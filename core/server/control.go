@@ -88,7 +88,8 @@ func (s *Server) approveRun(ctx context.Context, by caller, in *struct {
 	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
 }
 
-// behind lists who made, changed, triggered or backfilled the schedule that launched a run: it is their run.
+// behind lists who made, changed, triggered or backfilled the schedule that launched a run: it is
+// their run.
 func (s *Server) behind(ctx context.Context, by caller, id string) ([]string, error) {
 	run, err := s.cfg.Ledger.Run(ctx, by.scope, id)
 	if err != nil {
@@ -169,28 +170,36 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	had, has := sharesOf(before, l), sharesOf(after, l)
+	launched := launchedWith(l)
+	had, has := launched.of(before), launched.of(after)
 	e := ledger.Entry{Tenant: before.Tenant, Action: "run.reweight", Kind: "run", Subject: before.ID, Before: asJSON(had), After: asJSON(has)}
 	if err := s.note(ctx, by, e); err != nil {
 		return nil, err
 	}
-	return &versioned[api.Run]{etagOf(after.Version), runOf(after)}, nil
+	shown := runOf(after)
+	has.show(&shown)
+	return &versioned[api.Run]{etagOf(after.Version), shown}, nil
 }
 
-// shares are what the audit log says of a run's.
+// shares are what a run may use of the workers.
 type shares struct {
 	Weight      int `json:"weight"`
 	MaxInFlight int `json:"max_in_flight"`
 }
 
-// sharesOf are those of a run in the queue: given last, or else what it was launched with.
-func sharesOf(r ledger.Run, l *launch.Launch) shares {
-	now := shares{max(l.Run.Weight, 1), r.Shares.Most(l.Run.MaxInFlight)}
+// launchedWith returns the shares that a run had at its launch.
+func launchedWith(l *launch.Launch) shares { return shares{max(l.Run.Weight, 1), l.Run.MaxInFlight} }
+
+// of returns the shares that a run launched with s has now.
+func (s shares) of(r ledger.Run) shares {
+	now := shares{s.Weight, r.Shares.Most(s.MaxInFlight)}
 	if r.Shares.Weight != nil {
 		now.Weight = *r.Shares.Weight
 	}
 	return now
 }
+
+func (s shares) show(r *api.Run) { r.Weight, r.MaxInFlight = s.Weight, s.MaxInFlight }
 
 // changeWaiting changes a run that no queue has had.
 func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run, c api.ChangeRun) (*versioned[api.Run], error) {
@@ -211,7 +220,11 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 	if c.MaxInFlight != nil {
 		l.Run.MaxInFlight = *c.MaxInFlight
 	}
-	return s.amend(ctx, by, before, a)
+	shown, err := s.amend(ctx, by, before, a)
+	if err == nil {
+		launchedWith(l).show(&shown.Body)
+	}
+	return shown, err
 }
 
 // note writes to the audit log what the ledger does not see by itself.

@@ -86,7 +86,8 @@ type follow struct {
 	looked time.Time
 }
 
-// wholeRun sends live events until the run is complete, then what the live events did not tell of its end.
+// wholeRun sends live events until the run is complete, then what the live events did not tell of
+// its end.
 func (f *follow) wholeRun(ctx context.Context) error {
 	f.done = map[string]bool{}
 	var run ledger.Run
@@ -128,7 +129,8 @@ func (f *follow) wholeRun(ctx context.Context) error {
 	return f.out.flush()
 }
 
-// oneJob sends live events until the job has its outcome, then what is recorded of it, steps and their output in full.
+// oneJob sends live events until the job has its outcome, then what is recorded of it, steps and
+// their output in full.
 func (f *follow) oneJob(ctx context.Context, id core.JobID) error {
 	var job ledger.Job
 	err := f.live(ctx, func(ctx context.Context) (over bool, err error) {
@@ -148,8 +150,8 @@ func (f *follow) oneJob(ctx context.Context, id core.JobID) error {
 	return f.out.flush()
 }
 
-// live sends what the feed has until over says that the end is recorded, and behind it until heard says that
-// all live events of it have come, or lateFor has passed.
+// live sends what the feed has until over says that the end is recorded, and behind it until heard
+// says that all live events of it have come, or lateFor has passed.
 func (f *follow) live(ctx context.Context, over func(context.Context) (bool, error), heard func() bool) error {
 	if f.s.cfg.Feed != nil {
 		var leave func()
@@ -190,11 +192,12 @@ func (f *follow) live(ctx context.Context, over func(context.Context) (bool, err
 	}
 }
 
-// quiet tells whether nothing live was ever heard of: the feed has forgotten the run, or there is none.
+// quiet tells whether nothing live was ever heard of: the feed has forgotten the run, or there is
+// none.
 func (f *follow) quiet() bool { return f.cursor == "" || f.s.cfg.Feed == nil }
 
-// page sends one page of the feed; behind the end it does not wait long, and the last look is at the feed itself: what shares the
-// reading may be behind it on a busy server.
+// page sends one page of the feed; behind the end it does not wait long, and the last look is at
+// the feed itself: what shares the reading may be behind it on a busy server.
 func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error) {
 	wait := feedWait
 	if behind {

@@ -180,7 +180,8 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	want[any](t, b.ask(secret, "GET", "/v1/whoami", nil), http.StatusUnauthorized)
 }
 
-// A tenant that opens what it can leaves the others theirs, and all tenants together leave the provider's.
+// A tenant that opens what it can leaves the others theirs, and all tenants together leave the
+// provider's.
 func TestFaultS7StreamsOfOneTenantLeaveTheOthersTheirs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -272,7 +273,8 @@ func TestRevocationHoldsWithinASecond(t *testing.T) {
 	})
 }
 
-// The ledger's answer about a token comes after that token was revoked here: it is no reason to believe the token once more.
+// The ledger's answer about a token comes after that token was revoked here: it is no reason to
+// believe the token once more.
 func TestTokenRevokedWhileItIsLookedUp(t *testing.T) {
 	t.Parallel()
 	for _, revoked := range []bool{false, true} {

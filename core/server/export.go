@@ -26,7 +26,7 @@ func (s *Server) exports() {
 		handle(s, r, func(ctx context.Context, by caller, in *exportQuery) (*huma.StreamResponse, error) {
 			if in.Tenant != "" {
 				if !by.scope.Allows(in.Tenant) {
-					return nil, fmt.Errorf("tenant %q: %w", in.Tenant, core.ErrNotFound)
+					return nil, fmt.Errorf("there is no tenant %q: %w", in.Tenant, core.ErrNotFound)
 				}
 				by.scope = ledger.Tenants(in.Tenant)
 			}

@@ -15,7 +15,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// BenchmarkExport exports TURNUS_BENCH_JOBS jobs, in runs of 3000, over HTTP, and tells how much the heap was at most.
+// BenchmarkExport exports TURNUS_BENCH_JOBS jobs, in runs of 3000, over HTTP, and tells how much
+// the heap was at most.
 func BenchmarkExport(b *testing.B) {
 	jobs := 30_000
 	if n, err := strconv.Atoi(os.Getenv("TURNUS_BENCH_JOBS")); err == nil && n > 0 {

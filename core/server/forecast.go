@@ -118,7 +118,8 @@ func (s *Server) typeOf(name string) (playbooks.Type, bool) {
 	return s.cfg.Types(name)
 }
 
-// share is how many slots of the workers a run gets, 0 where that is not known, and how many other runs want them.
+// share is how many slots of the workers a run gets, 0 where that is not known, and how many other
+// runs want them.
 func (s *Server) share(ctx context.Context) (concurrency, others int, nobody bool) {
 	c, err := s.census.read(ctx, s)
 	if err != nil {
@@ -247,15 +248,15 @@ type held struct {
 
 // blocks lists all that keeps a job from starting, by what has to happen first.
 func (h held) blocks() (all []api.Block) {
-	add := func(cause, format string, args ...any) {
+	add := func(cause core.ReasonCode, format string, args ...any) {
 		all = append(all, api.Block{Cause: cause, Text: fmt.Sprintf(format, args...)})
 	}
 	if h.run.Phase == api.Approval {
-		add("approval", "its run waits for an approval: turnus approve %s", h.run.ID)
+		add(core.AwaitsApproval, "its run waits for an approval: turnus runs approve %s", h.run.ID)
 	}
 	if h.status == nil {
 		if h.run.Phase != api.Approval {
-			add("queue", "its run is not in the queue")
+			add(core.NotQueued, "its run is not in the queue")
 		}
 		return all
 	}
@@ -263,7 +264,7 @@ func (h held) blocks() (all []api.Block) {
 		return nil // it runs, or begins again by itself
 	}
 	if h.status.Phase == queue.Paused {
-		add("paused", "its run is paused: turnus resume %s", h.run.ID)
+		add(core.RunPaused, "its run is paused: turnus runs resume %s", h.run.ID)
 	}
 	if h.index >= h.status.Limit {
 		wave := 1
@@ -272,24 +273,24 @@ func (h held) blocks() (all []api.Block) {
 				wave = k + 2
 			}
 		}
-		add("wave", "wave %d of %d is not released", wave, max(h.plan.waves, wave))
+		add(core.WaveClosed, "wave %d of %d is not released", wave, max(h.plan.waves, wave))
 	}
 	if w := h.window; w != nil && !w.Opens.IsZero() {
-		add("window", "window set %s opens at %s", w.Set, w.OpensLocal)
+		add(core.WindowClosed, "window set %s opens at %s", w.Set, w.OpensLocal)
 	} else if w != nil && w.Reason != "" {
-		add("window", "window set %s: %s", w.Set, w.Reason)
+		add(core.WindowClosed, "window set %s: %s", w.Set, w.Reason)
 	}
 	if h.why.State == core.Blocked {
-		add("lock", "%s", h.why.Reason)
+		add(core.LockHeld, "%s", h.why.Reason)
 	}
-	if most := h.plan.maxInFlight; most > 0 && h.status.InFlight >= most {
-		add("max_in_flight", "its run has %d jobs in flight, max_in_flight is %d", h.status.InFlight, most)
+	if most := h.plan.shares.MaxInFlight; most > 0 && h.status.InFlight >= most {
+		add(core.RunFull, "its run has %d jobs in flight, max_in_flight is %d", h.status.InFlight, most)
 	}
 	if h.nobody {
-		add("worker", nobodyWorks)
+		add(core.NoWorker, nobodyWorks)
 	}
 	if len(all) == 0 && h.why.State == core.Pending {
-		add("slots", "it is due, and waits for a free slot of a worker")
+		add(core.NoSlot, "it is due, and waits for a free slot of a worker")
 	}
 	return all
 }

@@ -27,7 +27,8 @@ func (b *bed) ended(run api.Run, took time.Duration) {
 	must(b.t, err)
 }
 
-// Steps take what they took in earlier runs of the playbook, those in check mode excepted, once enough hosts were measured.
+// Steps take what they took in earlier runs of the playbook, those in check mode excepted, once
+// enough hosts were measured.
 func TestForecastLearnsFromTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -87,26 +88,26 @@ func TestBlocks(t *testing.T) {
 	}{
 		"due":            {held{run: run, status: open(nil), why: pending}, "slots", "free slot"},
 		"it runs":        {held{run: run, status: open(nil), why: api.Explanation{State: core.Leased}}, "", ""},
-		"approval":       {held{run: &api.Run{ID: "r", Phase: api.Approval}, why: pending}, "approval", "turnus approve r"},
+		"approval":       {held{run: &api.Run{ID: "r", Phase: api.Approval}, why: pending}, "approval", "turnus runs approve r"},
 		"queued":         {held{run: &api.Run{ID: "r", Phase: api.Queued}, why: pending}, "queue", "not in the queue"},
-		"paused":         {held{run: run, status: open(func(s *queue.Status) { s.Phase = queue.Paused }), why: pending}, "paused", "turnus resume r"},
+		"paused":         {held{run: run, status: open(func(s *queue.Status) { s.Phase = queue.Paused }), why: pending}, "paused", "turnus runs resume r"},
 		"wave":           {held{run: run, status: open(func(s *queue.Status) { s.Limit = 1 }), plan: waves, index: 4, why: pending}, "wave", "wave 2 of 3"},
 		"last wave":      {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 5, why: pending}, "wave", "wave 3 of 3"},
 		"released":       {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 4, why: pending}, "slots", ""},
-		"max_in_flight":  {held{run: run, status: open(nil), plan: plan{maxInFlight: 2}, why: pending}, "max_in_flight", "max_in_flight is 2"},
-		"below it":       {held{run: run, status: open(nil), plan: plan{maxInFlight: 3}, why: pending}, "slots", ""},
+		"max_in_flight":  {held{run: run, status: open(nil), plan: plan{shares: shares{MaxInFlight: 2}}, why: pending}, "max_in_flight", "max_in_flight is 2"},
+		"below it":       {held{run: run, status: open(nil), plan: plan{shares: shares{MaxInFlight: 3}}, why: pending}, "slots", ""},
 		"lock":           {held{run: run, status: open(nil), why: api.Explanation{State: core.Blocked, Reason: "waits for host x"}}, "lock", "waits for host x"},
 		"window":         {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0), OpensLocal: "22:00"}}, "window", "night opens at 22:00"},
 		"window is open": {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night"}}, "slots", ""},
 		"never":          {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night", Reason: "no window fits"}}, "window", "no window fits"},
 		"parked":         {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0)}}, "window", ""},
 		"all of it": {held{
-			run: run, status: open(func(s *queue.Status) { s.Phase, s.Limit = queue.Paused, 1 }), plan: plan{limits: []int{1, 100}, waves: 2, maxInFlight: 1}, index: 9, why: pending, nobody: true,
+			run: run, status: open(func(s *queue.Status) { s.Phase, s.Limit = queue.Paused, 1 }), plan: plan{limits: []int{1, 100}, waves: 2, shares: shares{MaxInFlight: 1}}, index: 9, why: pending, nobody: true,
 		}, "paused wave max_in_flight worker", ""},
 	} {
 		var causes, texts []string
 		for _, b := range c.blocks() {
-			causes, texts = append(causes, b.Cause), append(texts, b.Text)
+			causes, texts = append(causes, string(b.Cause)), append(texts, b.Text)
 		}
 		if !slices.Equal(causes, strings.Fields(c.causes)) || !strings.Contains(strings.Join(texts, "\n"), c.text) {
 			t.Errorf("%s: %v %q, expected %s with %q", name, causes, texts, c.causes, c.text)
@@ -132,11 +133,11 @@ func TestExplainSaysWhatBlocksAHost(t *testing.T) {
 		return len(r.Leases) > 0
 	})
 	e := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/2/explain", nil), http.StatusOK)
-	if e.State != core.Pending || e.Ahead == nil || *e.Ahead != 1 || len(e.Blocks) != 3 || e.Blocks[0].Cause != "wave" || e.Blocks[1].Cause != "max_in_flight" || e.Starts == nil || e.Starts.FinishP50.Before(e.Starts.P50) {
+	if e.State != core.Pending || e.ReasonCode != core.NoWorker || e.Ahead == nil || *e.Ahead != 1 || len(e.Blocks) != 3 || e.Blocks[0].Cause != "wave" || e.Blocks[1].Cause != "max_in_flight" || e.Starts == nil || e.Starts.FinishP50.Before(e.Starts.P50) {
 		t.Errorf("%+v", e)
 	}
 	first := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK)
-	if first.State != core.Leased || len(first.Blocks) != 0 || first.Starts != nil {
+	if first.State != core.Leased || first.ReasonCode != "" || len(first.Blocks) != 0 || first.Starts != nil {
 		t.Errorf("%+v", first)
 	}
 }

@@ -17,8 +17,8 @@ func (b *bed) made(maker, name, tenant string, role Role) string {
 	return want[api.Token](b.t, b.ask(maker, "POST", "/v1/tokens", n), http.StatusCreated).Secret
 }
 
-// Who makes a token has its secret: it counts as its maker, at any distance, whichever of both launches. Control: a token that
-// somebody else made approves the same runs.
+// Who makes a token has its secret: it counts as its maker, at any distance, whichever of both
+// launches. Control: a token that somebody else made approves the same runs.
 func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -45,8 +45,9 @@ func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 	}
 }
 
-// The project demands four eyes where the launcher does not ask for them: by the playbook, the tenant of the run or of a host, or a
-// window set that a step waits for. Control: each playbook without its demand is queued at once.
+// The project demands four eyes where the launcher does not ask for them: by the playbook, the
+// tenant of the run or of a host, or a window set that a step waits for. Control: each playbook
+// without its demand is queued at once.
 func TestFaultS13TheProjectDemandsFourEyes(t *testing.T) {
 	t.Parallel()
 	playbook := func(tree map[string]string, from, to string) {
@@ -119,8 +120,8 @@ func TestFaultS13WhoTriggersAScheduleDoesNotApproveItsRun(t *testing.T) {
 	want[any](t, b.ask(b.token("acme", Approver), "POST", path, yes), http.StatusOK) // control
 }
 
-// Four eyes ask the audit log who triggered the schedule of a run. That stands there before the run does: else who hangs up, or
-// is quick, approves the run that they triggered.
+// Four eyes ask the audit log who triggered the schedule of a run. That stands there before the run
+// does: else who hangs up, or is quick, approves the run that they triggered.
 func TestFaultS13WhoTriggersIsKnownBeforeTheRun(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// generator makes requests of the schema: values that fit it, values at its edges, and values that do not fit.
+// generator makes requests of the schema: values that fit it, values at its edges, and values that
+// do not fit.
 type generator struct {
 	*rand.Rand
 	schemas huma.Registry
@@ -69,7 +70,8 @@ func (g *generator) value(s *huma.Schema, depth int) any {
 	return pick(g, odd)
 }
 
-// request makes a request of an operation: mostly as the document says, with the bed's own things as often as not.
+// request makes a request of an operation: mostly as the document says, with the bed's own things
+// as often as not.
 func (g *generator) request(o operation) (method, target, body string, headers []string) {
 	target = o.url
 	if g.IntN(3) == 0 { // other things than those that are there
@@ -122,9 +124,9 @@ func (b *bed) barrage(all []operation, seed uint64, n int) (answers map[int]int)
 	for range n {
 		o := pick(g, all)
 		method, target, body, headers := g.request(o)
-		secret := b.token(everyTenant, Admin)
+		secret := b.token(everyTenant, Admin, o.permits...)
 		if g.IntN(3) == 0 {
-			secret = b.token("acme", Admin)
+			secret = b.token("acme", Admin, o.permits...)
 		}
 		var payload any
 		if body != "" {
@@ -142,7 +144,8 @@ func (b *bed) barrage(all []operation, seed uint64, n int) (answers map[int]int)
 	return answers
 }
 
-// fuzzed is what may be sent to a bed where nobody works: streams of runs that never end are followed elsewhere.
+// fuzzed is what may be sent to a bed where nobody works: streams of runs that never end are
+// followed elsewhere.
 func (b *bed) fuzzed() []operation {
 	return slices.DeleteFunc(b.walk(), func(o operation) bool { return o.sse })
 }

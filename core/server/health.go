@@ -14,7 +14,8 @@ import (
 // healthTime is how long a health check waits for what it asks.
 const healthTime = 3 * time.Second
 
-// health registers the two routes that need no token. They say how the server is, and nothing of what it holds.
+// health registers the two routes that need no token. They say how the server is, and nothing of
+// what it holds.
 func (s *Server) health() {
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -38,7 +39,8 @@ func (s *Server) health() {
 	})
 }
 
-// ledgerFailed logs what the ledger did not do. While it is away, that is one line at first, and one a minute.
+// ledgerFailed logs what the ledger did not do. While it is away, that is one line at first, and
+// one a minute.
 func (s *Server) ledgerFailed(what string, err error) {
 	if !core.NoAnswer(err) {
 		s.cfg.Log.Error(what, "error", err)

@@ -18,7 +18,8 @@ type Idempotent struct {
 	Key string `header:"Idempotency-Key" maxLength:"128" doc:"the same key and request of the same caller make one thing, however often they are sent"`
 }
 
-// of is the key as it is kept: it belongs to who asks, to what they may reach, and to the operation. "" is none.
+// of is the key as it is kept: it belongs to who asks, to what they may reach, and to the
+// operation. "" is none.
 func (i Idempotent) of(by caller, operation string) string {
 	if i.Key == "" {
 		return ""
@@ -32,8 +33,9 @@ func digest(texts ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// repeated finds the run that a request with the key made before: a repeat gets its run, whatever the project says by now. found is
-// false if there is none. Another request under the key is core.ErrConflict.
+// repeated finds the run that a request with the key made before: a repeat gets its run, whatever
+// the project says by now. found is false if there is none. Another request under the key is
+// core.ErrConflict.
 func (s *Server) repeated(ctx context.Context, by caller, key string, request []byte) (answer *versioned[api.Run], found bool, err error) {
 	if key == "" {
 		return nil, false, nil

@@ -8,7 +8,7 @@ import (
 )
 
 // nobodyWorks is why nothing starts, where no worker has lately said that it lives.
-const nobodyWorks = "no worker of this pool reports: see turnus workers ls"
+const nobodyWorks = "no worker of this pool reports: see turnus admin workers ls"
 
 // deserted tells whether no worker says that it lives. What cannot be asked has workers.
 func (s *Server) deserted(ctx context.Context) bool {
@@ -19,7 +19,7 @@ func (s *Server) deserted(ctx context.Context) bool {
 // whyPending is why a job has not started: before all else, that there is nobody to start it.
 func (s *Server) whyPending(ctx context.Context, e api.Explanation) api.Explanation {
 	if e.State == core.Pending && s.deserted(ctx) {
-		e.Reason = nobodyWorks + "; " + e.Reason
+		e.Reason, e.ReasonCode = nobodyWorks+"; "+e.Reason, core.NoWorker
 	}
 	return e
 }
@@ -27,6 +27,6 @@ func (s *Server) whyPending(ctx context.Context, e api.Explanation) api.Explanat
 // whyIdle gives a run of which nothing happens the same reason, unless it has one.
 func (s *Server) whyIdle(ctx context.Context, shown *api.Run) {
 	if l := shown.Live; shown.Phase == api.Active && shown.Reason == "" && l.Pending > 0 && l.InFlight == 0 && s.deserted(ctx) {
-		shown.Reason = nobodyWorks
+		shown.Reason, shown.ReasonCode = nobodyWorks, core.NoWorker
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -16,16 +17,22 @@ func TestRunsThatNobodyWorksOnReportWhy(t *testing.T) {
 	run := b.launch("acme", api.NewRun{})
 	viewer := b.token("acme", Viewer)
 	check := func() api.Run { return want[api.Run](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID, nil), http.StatusOK) }
+	var code core.ReasonCode
 	explain := func() string {
-		return want[api.Explanation](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK).Reason
+		e := want[api.Explanation](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK)
+		code = e.ReasonCode
+		return e.Reason
 	}
 	until(t, "the queue has it", func() bool { return check().Live != nil })
-	if r, why := check().Reason, explain(); r != nobodyWorks || !strings.HasPrefix(why, nobodyWorks+"; ") {
-		t.Errorf("%q; %q", r, why)
+	if l := check().Live; l.StopAfter != 3 || l.StopUnreachable != 3 {
+		t.Errorf("thresholds %d and %d, expected 3 and 3", l.StopAfter, l.StopUnreachable)
+	}
+	if r, why := check(), explain(); r.Reason != nobodyWorks || r.ReasonCode != core.NoWorker || !strings.HasPrefix(why, nobodyWorks+"; ") || code != core.NoWorker {
+		t.Errorf("%+v; %q, %q", r, why, code)
 	}
 	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady}), api.WorkerKeep)
 	must(t, err)
-	if r, why := check().Reason, explain(); r != "" || strings.Contains(why, nobodyWorks) || why == "" {
-		t.Errorf("with a worker: %q; %q", r, why)
+	if r, why := check().Reason, explain(); r != "" || strings.Contains(why, nobodyWorks) || why == "" || code != core.NoSlot {
+		t.Errorf("with a worker: %q; %q, %q", r, why, code)
 	}
 }

@@ -18,8 +18,8 @@ type inProcess struct {
 	by caller
 }
 
-// InProcess answers requests of this process without a network and without a token. who may read and
-// change everything: the ledger is that person's own.
+// InProcess answers requests of this process without a network and without a token. who may read
+// and change everything: the ledger is that person's own.
 func (s *Server) InProcess(who string) http.RoundTripper {
 	return &inProcess{s, caller{name: who, scope: ledger.AllTenants(), token: ledger.Token{Name: who, AllTenants: true, Roles: []string{string(Admin)}}}}
 }

@@ -191,6 +191,13 @@ func playbookOf(set *definitions.Set, b *playbooks.Playbook) api.Playbook {
 		Name: b.Name, Description: b.Description, Tenant: b.Tenant, File: b.File, Revision: set.Revision.Commit, Window: b.Window,
 		Steps: make([]string, len(b.Steps)), Changed: set.Revision.CommittedAt,
 	}
+	for i := range b.Params {
+		one := &b.Params[i]
+		p.Params = append(p.Params, api.Param{
+			Name: one.Name, Type: one.Type, Description: one.Description, Required: one.Required, Pattern: one.Pattern,
+			Choices: one.Choices, Min: one.Min, Max: one.Max, Default: one.Default, Expected: one.Want(),
+		})
+	}
 	if b.Schedule != nil {
 		p.Schedule = b.Schedule.Cron
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 )
 
 func (s *Server) jobs() {
@@ -23,7 +24,7 @@ func (s *Server) jobs() {
 	handle(s, route{id: "get-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}", summary: "Show a job, with its steps", role: Viewer}, s.getJob)
 	handle(s, route{id: "explain-job", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/explain", summary: "Say why a job is where it is", role: Viewer}, s.explainJob)
 	handle(s, route{id: "list-attempts", method: http.MethodGet, path: "/v1/runs/{run}/jobs/{job}/attempts", summary: "List the attempts of a job", role: Viewer,
-		detail: "The last attempt of each life: a job that was retried by hand after it had died has several. What was tried within a step is told by the job's steps."}, s.attempts)
+		detail: "The attempt that decided the outcome: the queue does not report those before it. The steps of the job report the tries within a step."}, s.attempts)
 }
 
 // JobPath names a job.
@@ -75,8 +76,8 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 // askTogether is how many jobs the queue is asked about at the same time.
 const askTogether = 8
 
-// addStates says of the jobs of a run that have no outcome where they stand. What the queue does not say in
-// time is unknown.
+// addStates says of the jobs of a run that have no outcome where they stand. What the queue does
+// not say in time is unknown.
 func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, jobs []api.Job) error {
 	if !slices.ContainsFunc(jobs, func(j api.Job) bool { return j.Outcome == "" }) {
 		return nil
@@ -93,7 +94,7 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 			for i := part; i < len(jobs); i += askTogether {
 				if j := &jobs[i]; j.Outcome == "" {
 					why := s.standing(ctx, scope, &run, core.JobID{Run: j.Run, Index: j.Index})
-					j.State, j.Reason, j.MayHaveBegun = why.State, why.Reason, j.Index < run.Uncertain
+					j.State, j.Reason, j.ReasonCode, j.MayHaveBegun = why.State, why.Reason, why.ReasonCode, j.Index < run.Uncertain
 				}
 			}
 		})
@@ -102,25 +103,30 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 	return nil
 }
 
-// standing says where a job without an outcome stands, to who sees scope. It asks the queue, and answers without it.
+// standing says where a job without an outcome stands, to who sees scope. It asks the queue, and
+// answers without it.
 func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.Run, id core.JobID) api.Explanation {
 	if run.Incarnation == "" {
-		return api.Explanation{State: api.JobQueued, Reason: "its run is " + string(runOf(*run).Phase) + " and not in the queue"}
+		phase, code := runOf(*run).Phase, core.NotQueued
+		if phase == api.Approval {
+			code = core.AwaitsApproval
+		}
+		return api.Explanation{State: api.JobQueued, Reason: "its run is " + string(phase) + " and not in the queue", ReasonCode: code}
 	}
 	if s.cfg.Elsewhere {
-		return api.Explanation{State: api.JobUnknown, Reason: "another process on this machine runs it"}
+		return api.Explanation{State: api.JobUnknown, Reason: "another process on this machine runs it", ReasonCode: core.Elsewhere}
 	}
 	if s.cfg.Controller.Away() != nil || ctx.Err() != nil {
-		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer"}
+		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer", ReasonCode: core.QueueAway}
 	}
 	why, err := s.cfg.Queue.Explain(ctx, id)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
-		return api.Explanation{State: api.JobQueued, Reason: "its run is not in the queue for now: it is put there again"}
+		return api.Explanation{State: api.JobQueued, Reason: "its run is not in the queue: a server puts it there again", ReasonCode: core.NotQueued}
 	case err != nil:
-		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer"}
+		return api.Explanation{State: api.JobUnknown, Reason: "the queue does not answer", ReasonCode: core.QueueAway}
 	}
-	return api.Explanation{State: why.State, Reason: why.Reason + s.holder(ctx, scope, why.Holder), Until: why.Until}
+	return api.Explanation{State: why.State, Reason: why.Reason.Text() + s.holder(ctx, scope, why.Holder), ReasonCode: why.Reason.Code(), Until: why.Until}
 }
 
 // holder names the job that another waits for, to who may see its run.
@@ -167,7 +173,8 @@ func (s *Server) steps(ctx context.Context, scope ledger.Scope, id core.JobID) (
 	return s.stepsOf(id, detail), nil
 }
 
-// stepsOf reads a detail. One that a newer worker wrote may not be understood: the outcome is there nevertheless.
+// stepsOf reads a detail. One that a newer worker wrote may not be understood: the outcome is there
+// nevertheless.
 func (s *Server) stepsOf(id core.JobID, detail []byte) []core.StepResult {
 	if len(detail) == 0 {
 		return nil
@@ -184,11 +191,9 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	if err != nil {
 		return nil, err
 	}
-	e := api.Explanation{Run: job.Run, Index: job.Index, Host: job.Host, State: core.Done, Reason: "ended as " + string(job.Outcome)}
-	if job.Reason != "" {
-		e.Reason += ": " + job.Reason
-	}
+	e := api.Explanation{Run: job.Run, Index: job.Index, Host: job.Host, State: core.Done}
 	if job.Outcome != "" {
+		e.Reason, e.ReasonCode = queue.WhyEnded(job.Outcome, core.Reason(job.Reason)).Text(), job.ReasonCode
 		return &body[api.Explanation]{e}, nil
 	}
 	run, err := s.cfg.Ledger.Run(ctx, ledger.AllTenants(), job.Run)
@@ -197,14 +202,14 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	}
 	asking, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	e.Reason = ""
 	why := s.whyPending(asking, s.standing(asking, by.scope, &run, in.id()))
-	e.State, e.Reason, e.Until = why.State, why.Reason, why.Until
+	e.State, e.Reason, e.ReasonCode, e.Until = why.State, why.Reason, why.ReasonCode, why.Until
 	s.explain(ctx, &run, &e)
 	return &body[api.Explanation]{e}, nil
 }
 
-// explain adds what keeps a job from starting, and when it is expected to. What cannot be asked is left out.
+// explain adds what keeps a job from starting, and when it is expected to. What cannot be asked is
+// left out.
 func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanation) {
 	shown := runOf(*run)
 	h := held{run: &shown, index: e.Index, why: *e}
@@ -222,7 +227,7 @@ func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanatio
 		if err != nil {
 			return
 		}
-		h.status, h.plan.maxInFlight = &st, run.Shares.Most(h.plan.maxInFlight)
+		h.status, h.plan.shares = &st, h.plan.shares.of(*run)
 		if e.State == core.Pending {
 			ahead := max(st.Pending-(st.Total-e.Index), 0)
 			e.Ahead = &ahead

@@ -93,7 +93,8 @@ func TestJobsWithoutAnOutcomeAreListed(t *testing.T) {
 	}
 }
 
-// A job that waits for a host says who holds it only to those who may see that run. Control: the provider, who may.
+// A job that waits for a host says who holds it only to those who may see that run. Control: the
+// provider, who may.
 func TestFaultS15ExplainNamesNoOtherTenantsRun(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -30,8 +30,8 @@ func Roles() []string {
 	return []string{string(Viewer), string(Operator), string(Approver), string(Admin)}
 }
 
-// logins registers what needs no token yet: how to log in, and a login itself; and what ends a session. They are no part of the document:
-// its routes all have a role.
+// logins registers what needs no token yet: how to log in, and a login itself; and what ends a
+// session. They are no part of the document: its routes all have a role.
 func (s *Server) logins() {
 	s.mux.HandleFunc("GET /v1/login", func(w http.ResponseWriter, _ *http.Request) {
 		if s.cfg.Login == nil {
@@ -53,8 +53,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// login makes a session, which is a token that ends, of an ID token. A turn is taken once the body is there: who sends it slowly holds
-// up nobody.
+// login makes a session, which is a token that ends, of an ID token. A turn is taken once the body
+// is there: who sends it slowly holds up nobody.
 func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct{}) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()

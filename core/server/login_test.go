@@ -12,16 +12,16 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/login"
-	"github.com/turnus/turnus/core/testparts/oidclab"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // reached is the name by which people reach the server, salt that of their logins.
 const reached, salt = "turnus.example.net", "0123456789abcdef"
 
 // people is a bed whose server believes a provider.
-func people(t *testing.T, session time.Duration) (*bed, *oidclab.Provider) {
+func people(t *testing.T, session time.Duration) (*bed, *trustlab.OIDC) {
 	t.Helper()
-	p := oidclab.Start(t)
+	p := trustlab.StartOIDC(t)
 	p.Nonce = login.Nonce(reached, salt)
 	rules, err := login.ParseRules("access.yaml", []byte(`access:
   - {claim: groups, value: noc, tenant: "*", role: admin}
@@ -29,22 +29,23 @@ func people(t *testing.T, session time.Duration) (*bed, *oidclab.Provider) {
   - {claim: groups, value: approvers, tenant: acme, role: approver}
 `), Roles())
 	must(t, err)
-	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: oidclab.ClientID, Server: reached, Session: session, Rules: func() (login.Rules, error) { return rules, nil }})
+	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: trustlab.ClientID, Server: reached, Session: session, Rules: func() (login.Rules, error) { return rules, nil }})
 	must(t, err)
 	return newBed(t, func(c *Config) { c.Login = l }), p
 }
 
-func (b *bed) login(p *oidclab.Provider, claims map[string]any) api.Token {
+func (b *bed) login(p *trustlab.OIDC, claims map[string]any) api.Token {
 	b.t.Helper()
 	return want[api.Token](b.t, b.ask("", "POST", "/v1/login", api.Login{Salt: salt, IDToken: p.IDToken(claims)}), http.StatusCreated)
 }
 
-// A login is a session: a token of the tenant and the role that the rules give, that ends with the login, and shows the person.
+// A login is a session: a token of the tenant and the role that the rules give, that ends with the
+// login, and shows the person.
 func TestLoginIsASession(t *testing.T) {
 	t.Parallel()
 	b, p := people(t, time.Hour)
 	info := want[api.LoginInfo](t, b.ask("", "GET", "/v1/login", nil), http.StatusOK)
-	if info.Issuer != p.Issuer || info.ClientID != oidclab.ClientID {
+	if info.Issuer != p.Issuer || info.ClientID != trustlab.ClientID {
 		t.Errorf("%+v", info)
 	}
 	made := time.Now().Add(-5 * time.Minute)
@@ -133,7 +134,8 @@ func TestLoginRefuses(t *testing.T) {
 	}
 }
 
-// otherBits is an ID token whose signature is written with other bits behind its end: those of 256 bytes leave four of the last letter.
+// otherBits is an ID token whose signature is written with other bits behind its end: those of 256
+// bytes leave four of the last letter.
 func otherBits(idToken string) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := len(idToken) - 1

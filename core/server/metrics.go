@@ -29,7 +29,8 @@ const (
 	defaultAhead   = 10 * time.Minute // see Config.Ahead
 )
 
-// measure makes what the server tells of itself. Metrics are of all tenants, so they need a token as GET /v1/queue does.
+// measure makes what the server tells of itself. Metrics are of all tenants, so they need a token
+// as GET /v1/queue does.
 func (s *Server) measure() {
 	s.metrics = s.cfg.Metrics
 	if s.metrics == nil {
@@ -45,7 +46,8 @@ func (s *Server) measure() {
 	s.metrics.Source(s.measureQueue)
 }
 
-// eventKinds are there from the beginning, so that the first event of a kind is seen as an increase.
+// eventKinds are there from the beginning, so that the first event of a kind is seen as an
+// increase.
 func eventKinds() (kinds []string) {
 	for _, k := range []controller.EventKind{
 		controller.RunEnqueued, controller.RunEnded, controller.RunEvent, controller.RunHeld, controller.RunRepeated, controller.RunRefused,
@@ -98,8 +100,8 @@ func (s *Server) scrape() {
 	})
 }
 
-// scrapers are the tokens that lately read metrics. They may do so while the ledger, which knows all tokens, is away: that it is away
-// is what they are to tell. The zero value has none.
+// scrapers are the tokens that lately read metrics. They may do so while the ledger, which knows
+// all tokens, is away: that it is away is what they are to tell. The zero value has none.
 type scrapers struct {
 	mu   sync.Mutex
 	last map[[sha256.Size]byte]time.Time
@@ -150,7 +152,8 @@ func (s *Server) measureParts(ctx context.Context, emit metrics.Emit) {
 	emit(metrics.Hosts, float64(d.Hosts))
 }
 
-// measureQueue tells of the queue and of the workers. What cannot be read is left out, and turnus_up of the queue is 0.
+// measureQueue tells of the queue and of the workers. What cannot be read is left out, and
+// turnus_up of the queue is 0.
 func (s *Server) measureQueue(ctx context.Context, emit metrics.Emit) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
@@ -243,6 +246,16 @@ func (c *census) read(ctx context.Context, s *Server) (*census, error) {
 	}
 	c.at, c.load, c.workers, c.reports = next.at, next.load, next.workers, next.reports
 	return &next, nil
+}
+
+// Census returns what the queue has to do and the workers, as metrics report them: read not long
+// ago.
+func (s *Server) Census(ctx context.Context) (queue.Load, []api.Worker, error) {
+	c, err := s.census.read(ctx, s)
+	if err != nil {
+		return queue.Load{}, nil, err
+	}
+	return c.load, c.workers, nil
 }
 
 func (s *Server) ahead() time.Duration {

@@ -14,7 +14,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// nodes registers workers and the queue. They serve all tenants, and what they say tells of all: a tenant's token is refused.
+// nodes registers workers and the queue. They serve all tenants, and what they say tells of all: a
+// tenant's token is refused.
 func (s *Server) nodes() {
 	handle(s, route{
 		id: "list-workers", method: http.MethodGet, path: "/v1/workers", summary: "List workers, by name", role: Viewer, everyone: true,
@@ -98,7 +99,7 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 		return nil, err
 	}
 	if !found {
-		return nil, fmt.Errorf("worker %q is not there, none of that name has reported for 10 s: turnus workers ls lists them: %w", clip(name, 100), core.ErrNotFound)
+		return nil, fmt.Errorf("worker %q is not there, none of that name has reported for 10 s: turnus admin workers ls lists them: %w", clip(name, 100), core.ErrNotFound)
 	}
 	after := before
 	change(&after)
@@ -117,7 +118,8 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 	return &body[api.Worker]{w}, nil
 }
 
-// Workers lists the workers by name, as the API does: those that said that they live, and those that were told something and are away.
+// Workers lists the workers by name, as the API does: those that said that they live, and those
+// that were told something and are away.
 func (s *Server) Workers(ctx context.Context) ([]api.Worker, error) {
 	list, err := s.listWorkers(ctx, caller{}, &struct{ Page }{Page{Limit: metricsWorkers}})
 	if err != nil {
@@ -126,13 +128,15 @@ func (s *Server) Workers(ctx context.Context) ([]api.Worker, error) {
 	return list.Body.Items, nil
 }
 
-// DrainWorker tells a worker to give its jobs away and end, as the API does; who and reason stand in the audit log.
+// DrainWorker tells a worker to give its jobs away and end, as the API does; who and reason stand
+// in the audit log.
 func (s *Server) DrainWorker(ctx context.Context, who, name, reason string) error {
 	_, err := s.order(ctx, caller{name: who}, "worker.drain", name, reason, func(o *api.Order) { o.Cordoned, o.Draining = true, true })
 	return err
 }
 
-// ForgetWorker takes back what a worker was told that has ended, so that another of its name begins as new.
+// ForgetWorker takes back what a worker was told that has ended, so that another of its name begins
+// as new.
 func (s *Server) ForgetWorker(ctx context.Context, name string) error {
 	_, err := s.cfg.Board.Post(ctx, api.OrderDocument(name), asJSON(api.Order{}), time.Second)
 	return err

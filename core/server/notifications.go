@@ -19,9 +19,9 @@ import (
 func (s *Server) notifications() {
 	const whose = "A tenant's token sees those of the tenant's own channels."
 	handle(s, route{id: "list-notifications", method: http.MethodGet, path: "/v1/notifications", summary: "List notifications, newest first", role: Viewer, detail: whose}, s.listNotifications)
-	handle(s, route{id: "get-notification", method: http.MethodGet, path: "/v1/notifications/{notification}", summary: "Show a notification, with what it tells", role: Viewer}, s.getNotification)
+	handle(s, route{id: "get-notification", method: http.MethodGet, path: "/v1/notifications/{notification}", summary: "Show a notification with its text", role: Viewer}, s.getNotification)
 	handle(s, route{
-		id: "retry-notification", method: http.MethodPost, path: "/v1/notifications/{notification}/retry", summary: "Send a notification again that was given up, or that waits", role: Operator, status: http.StatusOK,
+		id: "retry-notification", method: http.MethodPost, path: "/v1/notifications/{notification}/retry", summary: "Send a dead-lettered or waiting notification again", role: Operator, status: http.StatusOK,
 		detail: "It is sent at once, and tried for another day. One that was sent is refused.",
 	}, s.retryNotification)
 	handle(s, route{id: "list-channels", method: http.MethodGet, path: "/v1/channels", summary: "List the channels of notifications", role: Viewer, detail: whose}, s.listChannels)
@@ -101,7 +101,7 @@ func (s *Server) testChannel(ctx context.Context, by caller, in *struct {
 	} else if !by.scope.All() {
 		at = policy.Place{Tenant: by.token.Tenant, Channel: in.Channel}
 	}
-	unknown := fmt.Errorf("channel %q: %w", clip(in.Channel, 100), core.ErrNotFound)
+	unknown := fmt.Errorf("there is no channel %q: %w", clip(in.Channel, 100), core.ErrNotFound)
 	if s.cfg.Notify == nil || at.Service && !by.scope.All() || !at.Service && !by.scope.Allows(at.Tenant) {
 		return nil, unknown
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Each request that the ledger does not answer was an error in the log. Red where ledgerFailed logs whatever it is given.
+// Each request that the ledger does not answer was an error in the log. Red where ledgerFailed logs
+// whatever it is given.
 func TestFaultR8ALedgerThatIsAwayIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

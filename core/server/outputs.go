@@ -31,7 +31,8 @@ func (s *Server) outputs() {
 	}, s.putOutput)
 }
 
-// maxOutput bounds one output that a worker sends: escaped, the bytes of a stream may be four times as many.
+// maxOutput bounds one output that a worker sends: escaped, the bytes of a stream may be four times
+// as many.
 const maxOutput = 4*64<<20 + 1<<10
 
 func (s *Server) putOutput(ctx context.Context, by caller, in *struct {
@@ -130,7 +131,8 @@ func (s *Server) getOutput(ctx context.Context, by caller, in *struct {
 	return nil, fmt.Errorf("job %s has no output %s: %w", in.id(), name, core.ErrNotFound)
 }
 
-// sendOutput answers with the text or the part that was asked for. It is not HTML, whatever it says.
+// sendOutput answers with the text or the part that was asked for. It is not HTML, whatever it
+// says.
 func (s *Server) sendOutput(hc huma.Context, by caller, id core.JobID, t text) {
 	r, w := humago.Unwrap(hc)
 	h := w.Header()

@@ -17,7 +17,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// endless gives so many bytes, of which every eighth is a newline, and remembers how much it was ahead of who reads.
+// endless gives so many bytes, of which every eighth is a newline, and remembers how much it was
+// ahead of who reads.
 type endless struct{ left int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -44,7 +45,8 @@ func (b *bed) files() (names []string) {
 	return names
 }
 
-// What a distant worker sends is one object, however often it is sent; ranges of it are read; it goes with its run.
+// What a distant worker sends is one object, however often it is sent; ranges of it are read; it
+// goes with its run.
 func TestLargeOutputOfADistantWorker(t *testing.T) {
 	t.Parallel()
 	const size = 3 << 20
@@ -112,8 +114,9 @@ func TestLargeOutputOfADistantWorker(t *testing.T) {
 	}
 }
 
-// Whoever takes a worker's token writes outputs of jobs that have not ended, of any tenant, and that is all: no other operation is
-// admitted, and no other job is changed. With the controls that the forgery is read as an output, and that an operator's token launches.
+// Whoever takes a worker's token writes outputs of jobs that have not ended, of any tenant, and
+// that is all: no other operation is admitted, and no other job is changed. With the controls that
+// the forgery is read as an output, and that an operator's token launches.
 func TestAWorkersTokenForgesOutputsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -46,7 +46,7 @@ func tree() map[string]string {
 	for _, tenant := range []string{"acme", "globex"} {
 		channels += "  " + tenant + ":\n    channels: {ops: {webhook: {url: \"http://127.0.0.1:1/" + tenant + "\"}}}\n    routes: [{to: [ops]}]\n"
 		t["playbooks/"+tenant+".yaml"] = "playbook: " + tenant + "-patch\ntenant: " + tenant + "\ntargets: host.customer == \"" + tenant + "\"\nwindow: none\n" +
-			"schedule: {cron: \"0 3 * * 1\"}\nstrategy: {waves: [1, 100%], pause_between: approve}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n"
+			"schedule: {cron: \"0 3 * * 1\"}\nstrategy: {waves: [1, 100%], pause_between: approve, stop_after: 3, stop_unreachable: 3}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n"
 		for _, n := range []string{"1", "2", "3"} {
 			hosts += "  " + tenant + "-" + n + ": {address: 192.0.2." + n + ", customer: " + tenant + ", window_set: " + tenant + set[n] + "}\n"
 		}
@@ -119,12 +119,16 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	return &bed{t: t, server: s, ledger: l, queue: q, ctl: ctl, cat: cat, outputs: filepath.Join(dir, "outputs"), tokens: map[string]string{}}
 }
 
-// token is the secret of a token; tenant * is all.
-func (b *bed) token(tenant string, role Role) string {
+// token is the secret of a token, with permissions beside its role; tenant * is all.
+func (b *bed) token(tenant string, role Role, permissions ...api.Permission) string {
 	b.t.Helper()
-	key := tenant + ":" + string(role)
+	roles := []string{string(role)}
+	for _, p := range permissions {
+		roles = append(roles, string(p))
+	}
+	key := tenant + ":" + strings.Join(roles, ":")
 	if b.tokens[key] == "" {
-		t := ledger.Token{Name: "the " + string(role), Tenant: tenant, Roles: []string{string(role)}}
+		t := ledger.Token{Name: "the " + string(role), Tenant: tenant, Roles: roles}
 		if tenant == everyTenant {
 			t.Tenant, t.AllTenants = "", true
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ func (s *Server) people() {
 	handle(s, route{
 		id: "create-token", method: http.MethodPost, path: "/v1/tokens", summary: "Make a token", role: Admin, status: http.StatusCreated,
 		detail: "The secret is in this answer only. For four eyes a token counts as the person who made it, and tokens of one name and tenant as one person. " +
-			"A tenant's admin makes tokens of that tenant.",
+			"A tenant's admin makes tokens of that tenant, with those permissions only that the admin's own token has.",
 	}, s.createToken)
 	handle(s, route{id: "list-tokens", method: http.MethodGet, path: "/v1/tokens", summary: "List tokens, without their secrets", role: Admin}, s.listTokens)
 	handle(s, route{
@@ -33,7 +34,7 @@ func (s *Server) people() {
 
 func (s *Server) whoami(_ context.Context, by caller, _ *struct{}) (*body[api.Whoami], error) {
 	t := by.token
-	return &body[api.Whoami]{api.Whoami{Name: by.name, Token: t.ID, Tenant: tenantOf(t), Roles: t.Roles, Expires: t.Expires}}, nil
+	return &body[api.Whoami]{api.Whoami{Name: by.name, Token: t.ID, Tenant: tenantOf(t), Roles: rolesOf(t), Permissions: permissionsOf(t), Expires: t.Expires}}, nil
 }
 
 func (s *Server) createToken(ctx context.Context, by caller, in *struct {
@@ -47,6 +48,13 @@ func (s *Server) createToken(ctx context.Context, by caller, in *struct {
 	}
 	if !by.scope.All() && (t.AllTenants || !by.scope.Allows(t.Tenant)) {
 		return nil, forbidden("a token of tenant " + by.token.Tenant + " makes tokens of that tenant only")
+	}
+	if !by.scope.All() {
+		for _, p := range in.Body.Permissions { // else a tenant's admin could reach more than the provider gave
+			if err := s.need(by, p); err != nil {
+				return nil, err
+			}
+		}
 	}
 	t.ID = in.of(by, "create-token")
 	secret, made, err := s.cfg.Ledger.NewToken(ctx, by.name, t)
@@ -70,6 +78,12 @@ func TokenFor(n api.NewToken) (ledger.Token, error) {
 	if len(allowed[Role(n.Role)]) == 0 {
 		return t, fmt.Errorf("role %q: expected viewer, operator, approver, admin or worker: %w", clip(n.Role, 100), core.ErrInvalid)
 	}
+	if err := checkPermissions(n); err != nil {
+		return t, err
+	}
+	for _, p := range n.Permissions {
+		t.Roles = append(t.Roles, string(p))
+	}
 	if n.Expires != "" {
 		d, err := life(n.Expires)
 		if err != nil {
@@ -78,6 +92,26 @@ func TokenFor(n api.NewToken) (ledger.Token, error) {
 		t.Expires = time.Now().Add(d)
 	}
 	return t, nil
+}
+
+// checkPermissions refuses permissions that mean nothing to a token.
+func checkPermissions(n api.NewToken) error {
+	for _, p := range n.Permissions {
+		switch {
+		case p != api.PermitExec && p != api.PermitOutside:
+			return fmt.Errorf("permission %q: expected %s or %s: %w", clip(string(p), 100), api.PermitExec, api.PermitOutside, core.ErrInvalid)
+		case Role(n.Role) != Operator && Role(n.Role) != Admin:
+			return fmt.Errorf("permission %s: it is for operators and admins, and the token is to be %s: %w", p, n.Role, core.ErrInvalid)
+		case p == api.PermitOutside && !slices.Contains(n.Permissions, api.PermitExec):
+			return fmt.Errorf("permission %s: it needs the permission %s beside it: %w", p, api.PermitExec, core.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// rolesOf returns the roles of a token, without its permissions.
+func rolesOf(t ledger.Token) []string {
+	return slices.DeleteFunc(slices.Clone(t.Roles), func(r string) bool { return len(allowed[Role(r)]) == 0 })
 }
 
 // maxLife bounds how long a token lasts that expires.
@@ -129,9 +163,9 @@ func tenantOf(t ledger.Token) string {
 }
 
 func tokenOf(t ledger.Token) api.Token {
-	shown := api.Token{ID: t.ID, Name: t.Name, Tenant: tenantOf(t), Created: t.Created, Expires: t.Expires, Revoked: t.Revoked, LastUsed: t.LastUsed}
-	if len(t.Roles) > 0 {
-		shown.Role = t.Roles[0]
+	shown := api.Token{Permissions: permissionsOf(t), ID: t.ID, Name: t.Name, Tenant: tenantOf(t), Created: t.Created, Expires: t.Expires, Revoked: t.Revoked, LastUsed: t.LastUsed}
+	if roles := rolesOf(t); len(roles) > 0 {
+		shown.Role = roles[0]
 	}
 	return shown
 }

@@ -4,18 +4,21 @@ import "sync"
 
 // plan is what a view of a run under way needs of what it was launched with.
 type plan struct {
+	command string // of a run of one
 	check   bool
 	approve bool  // a person is asked between its waves
 	limits  []int // hosts that are released with each wave
 	waves   int   // with those behind barriers
-	// maxInFlight is how many of its jobs run at once; 0: as many as there are.
-	maxInFlight int
+	shares  shares
+	// The failure thresholds; 0 is none.
+	stopAfter, stopUnreachable int
 }
 
-// maxPlans bounds the cache; its waves are few numbers each.
-const maxPlans = 4096
+// maxPlans bounds the cache. A plan has a few numbers, or a command line of at most 32 KiB.
+const maxPlans = 1024
 
-// planCache keeps the plans of runs that a queue has had: those never change. The zero value is ready.
+// planCache keeps the plans of runs that a queue has had: those never change. The zero value is
+// ready.
 type planCache struct {
 	mu    sync.Mutex
 	known map[string]plan

@@ -33,7 +33,7 @@ func (s *Server) problem(r route, err error) error {
 		{context.Canceled, 499}, // nobody reads it
 	} {
 		if errors.Is(err, known.is) {
-			return huma.NewErrorWithContext(nil, known.status, err.Error())
+			return huma.NewErrorWithContext(nil, known.status, core.ErrorText(err))
 		}
 	}
 	s.cfg.Log.Error("a request failed", "operation", r.id, "error", err)
@@ -43,7 +43,8 @@ func (s *Server) problem(r route, err error) error {
 // maxEcho bounds what a problem repeats of what was sent, in bytes.
 const maxEcho = 200
 
-// brief keeps problems from repeating all that was sent: a megabyte of it, or the secrets in it. Short values show what was meant.
+// brief keeps problems from repeating all that was sent: a megabyte of it, or the secrets in it.
+// Short values show what was meant.
 func brief(_ huma.Context, _ string, v any) (any, error) {
 	if model, ok := v.(*huma.ErrorModel); ok {
 		shorten(model)

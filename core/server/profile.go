@@ -13,8 +13,9 @@ const (
 	profileTime = 60 * time.Second // the longest profile
 )
 
-// profiling registers Go's profiles of this process. They show memory and names of everything that it does, so they need
-// an admin of all tenants; each one is in the audit log, and one is made at a time.
+// profiling registers Go's profiles of this process. They show memory and names of everything that
+// it does, so they need an admin of all tenants; each one is in the audit log, and one is made at a
+// time.
 func (s *Server) profiling() {
 	needs := route{role: Admin, everyone: true}
 	busy := make(chan struct{}, 1)

@@ -32,7 +32,8 @@ func TestQuotasAreThoseOfTheGuide(t *testing.T) {
 	}
 }
 
-// approved puts n approvals of a tenant's set into the ledger that all count, as a server keeps them.
+// approved puts n approvals of a tenant's set into the ledger that all count, as a server keeps
+// them.
 func (b *bed) approved(tenant, set string, n int) {
 	b.t.Helper()
 	place, _ := b.place(b.token(everyTenant, Viewer), set)
@@ -54,8 +55,8 @@ func (b *bed) approved(tenant, set string, n int) {
 	must(b.t, err)
 }
 
-// One tenant's approvals, however many, stop nobody else's, and no revocation. The control is the tenant's own approval, which
-// meets its quota.
+// One tenant's approvals, however many, stop nobody else's, and no revocation. The control is the
+// tenant's own approval, which meets its quota.
 func TestFaultS5ApprovalsOfOneTenantBlockNobody(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -80,7 +81,8 @@ func TestFaultS5ApprovalsOfOneTenantBlockNobody(t *testing.T) {
 	}
 }
 
-// The quota of a tenant holds over all its sets. The provider's word on one of them counts for it, too.
+// The quota of a tenant holds over all its sets. The provider's word on one of them counts for it,
+// too.
 func TestFaultS5ApprovalsOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -123,8 +125,9 @@ func TestFaultS5RevocationsAtOnceAllCount(t *testing.T) {
 	}
 }
 
-// What a tenant may hold of vars, schedules and tests is bounded, and what it holds stops no other tenant. The controls are the
-// other tenant's, the same thing just within the bound, and what may be replaced.
+// What a tenant may hold of vars, schedules and tests is bounded, and what it holds stops no other
+// tenant. The controls are the other tenant's, the same thing just within the bound, and what may
+// be replaced.
 func TestFaultS8ATenantHoldsNoMoreThanItsQuotas(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -19,8 +19,9 @@ type notedKey struct{}
 // noted is who asked, and in which trace.
 type noted struct{ who, trace string }
 
-// logged logs each request once it is answered: what changes something, and what failed, for everybody to see; what only
-// reads at debug. Paths, queries and bodies are not logged: they hold people's data.
+// logged logs each request once it is answered: what changes something, and what failed, for
+// everybody to see; what only reads at debug. Paths, queries and bodies are not logged: they hold
+// people's data.
 func (s *Server) logged(r route) func(huma.Context, func(huma.Context)) {
 	reads := r.method == http.MethodGet || r.method == http.MethodHead
 	return func(ctx huma.Context, next func(huma.Context)) {
@@ -53,8 +54,8 @@ func noteWho(ctx context.Context, name string) {
 	}
 }
 
-// traced makes a span of a request that was let in and changes something, under the trace that it came with. What only reads
-// is asked again and again, and would fill a trace.
+// traced makes a span of a request that was let in and changes something, under the trace that it
+// came with. What only reads is asked again and again, and would fill a trace.
 func (s *Server) traced(r route) func(huma.Context, func(huma.Context)) {
 	reads := r.method == http.MethodGet || r.method == http.MethodHead
 	return func(ctx huma.Context, next func(huma.Context)) {

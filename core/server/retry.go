@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,9 +16,10 @@ import (
 	"github.com/turnus/turnus/core/tracing"
 )
 
-// retryRun launches today's playbook, with the vars and tags of the earlier run, on those of its hosts that did not succeed and
-// that still belong to the same tenant. Nothing of the earlier run's snapshot reaches a host: neither its steps, nor an address,
-// an SSH setting or a reference to a secret.
+// retryRun launches today's playbook, with the vars and tags of the earlier run, on those of its
+// hosts that did not succeed and that still belong to the same tenant. Nothing of the earlier run's
+// snapshot reaches a host: neither its steps, nor an address, an SSH setting or a reference to a
+// secret.
 func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	RunPath
 	Idempotent
@@ -48,6 +50,15 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	command, isCommand, err := launch.CommandOf(before)
+	if err != nil {
+		return nil, err
+	}
+	if isCommand {
+		if err := s.need(by, api.PermitExec); err != nil {
+			return nil, err
+		}
+	}
 	tenants, err := s.hostsToRetry(ctx, run.ID, material.Jobs, in.Body.Outcomes)
 	if err != nil {
 		return nil, err
@@ -61,7 +72,17 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, fmt.Errorf("retry run %s: none of its %d hosts that did not succeed is in the inventory with the same tenant any more: %s: %w",
 			run.ID, len(names), strings.Join(names[:min(3, len(names))], ", "), core.ErrConflict)
 	}
-	l, err := s.prepare(ctx, by, againOf(before), "", still)
+	a := controller.Acceptance{By: by.name, Key: key, Criticality: &run.Criticality, Approvals: run.Approvals, Request: request}
+	var l *launch.Launch
+	if isCommand {
+		a.Exec = &ledger.Exec{Command: command.Line, Retry: run.ID}
+		l, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight}, still)
+	} else {
+		l, err = s.prepare(ctx, by, againOf(before), "", still)
+	}
+	if isCommand && command.Needs == 0 && errors.Is(err, launch.ErrNeeds) {
+		return nil, fmt.Errorf("retry run %s: it ran outside of windows, or before its hosts had window sets, and a retry keeps to them: run the command again with turnus exec: %w", run.ID, core.ErrInvalid)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("retry run %s with the project as it is now: %w", run.ID, err)
 	}
@@ -69,13 +90,13 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, fmt.Errorf("run %s is of tenant %q, but playbook %q is now of %q: launch the playbook instead: %w",
 			run.ID, run.Tenant, run.Playbook, l.Run.Tenant, core.ErrConflict)
 	}
-	answer, err := s.accept(ctx, controller.Acceptance{
-		Launch: l, By: by.name, Key: key, Criticality: &run.Criticality, Approvals: run.Approvals, Request: request,
-	})
+	a.Launch = l
+	answer, err := s.accept(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	answer.Body.Retried = retried(before, l, tenants)
+	answer.Body.Retried.PlaybookChanged = !isCommand && answer.Body.Retried.PlaybookChanged // that of a command follows the window sets of its hosts
 	return answer, nil
 }
 
@@ -89,8 +110,8 @@ func againOf(l *launch.Launch) api.NewRun {
 	return n
 }
 
-// hostsToRetry returns the hosts of a run that ended with one of the outcomes, or without success where none is given, each with the
-// tenant that it belonged to. No such host is core.ErrNotFound.
+// hostsToRetry returns the hosts of a run that ended with one of the outcomes, or without success
+// where none is given, each with the tenant that it belonged to. No such host is core.ErrNotFound.
 func (s *Server) hostsToRetry(ctx context.Context, run string, jobs []ledger.JobHost, outcomes []core.Outcome) (map[string]string, error) {
 	ended, err := s.cfg.Ledger.Ended(ctx, run)
 	if err != nil {
@@ -127,7 +148,8 @@ func retried(before, now *launch.Launch, wanted map[string]string) *api.Retried 
 	return r
 }
 
-// refuseForeignHosts refuses a retry on hosts of other tenants: the provider may have launched a tenant's playbook on them.
+// refuseForeignHosts refuses a retry on hosts of other tenants: the provider may have launched a
+// tenant's playbook on them.
 func refuseForeignHosts(by caller, run string, m ledger.Material) error {
 	if slices.ContainsFunc(m.Jobs, func(j ledger.JobHost) bool { return !by.scope.Allows(j.Tenant) }) {
 		return forbidden("run " + run + " has hosts of other tenants")

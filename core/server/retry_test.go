@@ -26,7 +26,8 @@ func (b *bed) apply(tree map[string]string) {
 	must(b.t, err)
 }
 
-// A retry is a launch of the project as it is now: what left the project, or the tenant, since the run before is not touched.
+// A retry is a launch of the project as it is now: what left the project, or the tenant, since the
+// run before is not touched.
 func TestFaultS4RetryKeepsToTheProjectAsItIsNow(t *testing.T) {
 	t.Parallel()
 	change := func(path, from, to string) func(map[string]string) {

@@ -75,8 +75,29 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 	if shown.Handlers, err = s.cfg.Ledger.CountHandlers(ctx, run.ID); err != nil {
 		return nil, err
 	}
+	shown.Command = s.commandLine(ctx, run)
 	s.live(ctx, run, &shown)
 	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
+}
+
+// commandLine returns the command line of a run of one command; "" of another run, and where nobody
+// can read it any more.
+func (s *Server) commandLine(ctx context.Context, run ledger.Run) string {
+	if run.Playbook != launch.CommandName {
+		return ""
+	}
+	read := func() (plan, error) { return s.planOf(ctx, run.ID) }
+	var made plan
+	var err error
+	if run.Incarnation == "" { // it may be replaced yet
+		made, err = read()
+	} else {
+		made, err = s.plans.of(run.ID, read)
+	}
+	if err != nil {
+		return ""
+	}
+	return made.command
 }
 
 // liveTime is how long a view of a run waits for a slow queue.
@@ -100,6 +121,8 @@ func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 	s.whyIdle(ctx, shown)
 	if w, err := s.plans.of(run.ID, func() (plan, error) { return s.planOf(ctx, run.ID) }); err == nil {
 		shown.Check = w.check
+		shown.Live.StopAfter, shown.Live.StopUnreachable = w.stopAfter, w.stopUnreachable
+		w.shares.of(run).show(shown)
 		s.waves(ctx, w, st, shown)
 	}
 }
@@ -110,7 +133,12 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	return plan{check: l.Snapshot.Check, approve: l.Playbook.Strategy.PauseBetween.Approve, limits: slices.Clone(l.Limits), waves: l.Waves(), maxInFlight: l.Run.MaxInFlight}, nil
+	command, _ := l.Snapshot.CommandLine()
+	return plan{
+		command: command,
+		check:   l.Snapshot.Check, approve: l.Playbook.Strategy.PauseBetween.Approve, limits: slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
+		stopAfter: l.Run.StopAfter, stopUnreachable: l.Run.StopUnreachable,
+	}, nil
 }
 
 // waves says which wave a run is in, and whether the next one waits for a person.

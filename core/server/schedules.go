@@ -29,10 +29,10 @@ func (s *Server) schedules() {
 	handle(s, r("put-schedule", http.MethodPut, "/{schedule}", "Make or replace a schedule",
 		"By cron, or once with at. Replacing needs If-Match; the same definition again is left as it is. It is of the playbook's tenant. "+managed, Operator), s.putSchedule)
 	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "What it launched goes on. "+managed, Operator), s.deleteSchedule)
-	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Let a schedule fire no more until it is resumed", "", Operator), s.pauseSchedule)
-	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Let a schedule fire again", "It goes on with its next fire; what it missed is not caught up.", Operator), s.resumeSchedule)
+	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Suspend a schedule until it is resumed", "", Operator), s.pauseSchedule)
+	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Resume a schedule", "It goes on with its next fire; what it missed is not caught up.", Operator), s.resumeSchedule)
 	handle(s, r("trigger-schedule", http.MethodPost, "/{schedule}/trigger", "Launch a schedule now", "Paused or not.", Operator), s.triggerSchedule)
-	handle(s, r("backfill-schedule", http.MethodPost, "/{schedule}/backfill", "Launch the fires of a past range", "One after the other; those that were launched before are not repeated.", Operator), s.backfillSchedule)
+	handle(s, r("backfill-schedule", http.MethodPost, "/{schedule}/backfill", "Launch a schedule for the fire times of a past range", "One after the other; those that were launched before are not repeated.", Operator), s.backfillSchedule)
 }
 
 // SchedulePath names a schedule.
@@ -40,8 +40,8 @@ type SchedulePath struct {
 	Schedule string `path:"schedule" maxLength:"128" doc:"NAME, or TENANT:NAME where the token is of all tenants and the name is not one tenant's only"`
 }
 
-// scheduleID finds out which schedule is meant. A bare name is one of the token's tenant; of tokens of all tenants
-// it is the only one that has it.
+// scheduleID finds out which schedule is meant. A bare name is one of the token's tenant; of tokens
+// of all tenants it is the only one that has it.
 func (s *Server) scheduleID(ctx context.Context, by caller, name string) (schedule.ID, error) {
 	if tenant, rest, ok := strings.Cut(name, ":"); ok {
 		return schedule.ID{Tenant: tenant, Name: rest}, nil
@@ -66,7 +66,7 @@ func (s *Server) scheduleID(ctx context.Context, by caller, name string) (schedu
 	}
 	switch len(found) {
 	case 0:
-		return schedule.ID{Name: name}, fmt.Errorf("schedule %q: %w", clip(name, 128), core.ErrNotFound)
+		return schedule.ID{Name: name}, fmt.Errorf("there is no schedule %q: %w", clip(name, 128), core.ErrNotFound)
 	case 1:
 		return found[0], nil
 	}
@@ -151,7 +151,8 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 	return shownSchedule(put), nil
 }
 
-// newSchedule reads what was asked for. A cron that is no expression is left to the catalog to refuse.
+// newSchedule reads what was asked for. A cron that is no expression is left to the catalog to
+// refuse.
 func newSchedule(id schedule.ID, b api.NewSchedule) (catalog.NewSchedule, error) {
 	n := catalog.NewSchedule{Launches: requestOf(b.Playbook, b.LaunchOptions), Definition: schedule.Definition{
 		ID: id, Cron: b.Cron, At: b.At, Timezone: b.Timezone, CatchUp: schedule.CatchUp(b.CatchUp), Overlap: schedule.Overlap(b.Overlap), Paused: b.Paused,

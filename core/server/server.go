@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
@@ -33,7 +34,8 @@ type Config struct {
 	Board      broadcast.Board // of the same backend
 	// Backend names the kind of queue: memory or redis.
 	Backend string
-	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked where their jobs stand.
+	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked
+	// where their jobs stand.
 	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
@@ -41,7 +43,8 @@ type Config struct {
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
-	// Stuck says why the process does not do its work any more and must be replaced; nil where nothing is known to hang.
+	// Stuck says why the process does not do its work any more and must be replaced; nil where nothing
+	// is known to hang.
 	Stuck func() error
 	// Hook takes push events of the definitions' repository; nil refuses them.
 	Hook http.Handler
@@ -75,8 +78,8 @@ const (
 	hookBody       = time.Minute // of a webhook, which may be large
 )
 
-// Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for each run that is watched,
-// until the last watcher has gone; Close waits for them.
+// Server answers the API. It is an http.Handler, safe for concurrent use. It has a goroutine for
+// each run that is watched, until the last watcher has gone; Close waits for them.
 type Server struct {
 	cfg         Config
 	ledger      core.Outage // as requests and probes meet it
@@ -118,6 +121,7 @@ func New(cfg Config) (*Server, error) {
 	s.scrape()
 	s.profiling()
 	s.runs()
+	s.exec()
 	s.control()
 	s.jobs()
 	s.forecasts()
@@ -139,7 +143,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Close waits for what the server has begun. Requests that are under way get no live events any more.
+// Close waits for what the server has begun. Requests that are under way get no live events any
+// more.
 func (s *Server) Close() { s.broadcaster.close() }
 
 // plainRoutes are those that are no part of the document: what no route matches, and the webhook,
@@ -196,15 +201,16 @@ func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
 type route struct {
 	id, method, path, summary string
 	detail                    string
-	role                      Role          // the least that its caller must have
-	everyone                  bool          // it is the provider's: tokens of a single tenant are refused
-	status                    int           // of success; huma's choice when zero
-	maxBody                   int64         // bytes; smallBody when zero
-	bodyTime                  time.Duration // readBody when zero
-	stream                    bool          // ends when the caller goes away, or with what it follows
-	content                   string        // type of an answer that is no JSON
-	unchecked                 bool          // the operation validates the body
-	raw                       bool          // the body is read by the operation, as it comes: it is never in memory as a whole
+	role                      Role           // the least that its caller must have
+	permit                    api.Permission // that its caller must have beside the role; "" is none
+	everyone                  bool           // it is the provider's: tokens of a single tenant are refused
+	status                    int            // of success; huma's choice when zero
+	maxBody                   int64          // bytes; smallBody when zero
+	bodyTime                  time.Duration  // readBody when zero
+	stream                    bool           // ends when the caller goes away, or with what it follows
+	content                   string         // type of an answer that is no JSON
+	unchecked                 bool           // the operation validates the body
+	raw                       bool           // the body is read by the operation, as it comes: it is never in memory as a whole
 }
 
 // rawBody is where the context has the body of a raw route.
@@ -215,10 +221,14 @@ const extension = "x-all-tenants"
 
 // handle registers a route.
 func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller, in *I) (*O, error)) {
+	scopes := []string{string(r.role)}
+	if r.permit != "" {
+		scopes = append(scopes, string(r.permit))
+	}
 	op := huma.Operation{
 		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.detail, DefaultStatus: r.status,
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
-		Security: []map[string][]string{{bearer: {string(r.role)}}}, RejectUnknownQueryParameters: true,
+		Security: []map[string][]string{{bearer: scopes}}, RejectUnknownQueryParameters: true,
 		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r), s.traced(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
 		SkipValidateBody: r.unchecked,
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// An event wakes the one job that is named, or all that wait for it; the service's own events are not people's to send.
+// An event wakes the one job that is named, or all that wait for it; the service's own events are
+// not people's to send.
 func TestSignal(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Whoever announces a body and does not send it holds no connection, whatever is answered: net/http waits for the rest of
-// a body that no handler read, and a webhook's is read before its sender is known.
+// Whoever announces a body and does not send it holds no connection, whatever is answered: net/http
+// waits for the rest of a body that no handler read, and a webhook's is read before its sender is
+// known.
 func TestTrapBodiesThatNeverComeHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	hook := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +47,8 @@ func TestTrapBodiesThatNeverComeHoldNoConnection(t *testing.T) {
 	}
 }
 
-// answered sends what it is given, nothing else, and tells whether the server then closes the connection.
+// answered sends what it is given, nothing else, and tells whether the server then closes the
+// connection.
 func answered(t *testing.T, h http.Handler, request string, patience time.Duration) bool {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

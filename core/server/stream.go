@@ -14,7 +14,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// streams counts what is open, so that no caller and no tenant holds all of it. Tenants together leave some to the provider.
+// streams counts what is open, so that no caller and no tenant holds all of it. Tenants together
+// leave some to the provider.
 type streams struct {
 	all, tenants, tenant, person int // the most in all, of all tenants, of one of them, and of one person
 
@@ -82,8 +83,8 @@ type eventStream struct {
 	wrote time.Time
 }
 
-// stream answers with events that follow sends until it returns; id of an event is where a reader may
-// go on (Last-Event-ID).
+// stream answers with events that follow sends until it returns; id of an event is where a reader
+// may go on (Last-Event-ID).
 func (s *Server) stream(r route, by caller, follow func(ctx context.Context, out *eventStream) error) (*huma.StreamResponse, error) {
 	release, err := s.streams.take(by)
 	if err != nil {

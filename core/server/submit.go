@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -63,7 +64,8 @@ func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versione
 	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
 }
 
-// runAsSeen reads a run that is to be changed, and refuses it where it is not any more what its If-Match says that the caller saw.
+// runAsSeen reads a run that is to be changed, and refuses it where it is not any more what its
+// If-Match says that the caller saw.
 func (s *Server) runAsSeen(ctx context.Context, by caller, id string, seen IfMatch) (ledger.Run, error) {
 	run, err := s.cfg.Ledger.Run(ctx, by.scope, id)
 	if err != nil {
@@ -110,8 +112,8 @@ func (s *Server) amend(ctx context.Context, by caller, before ledger.Run, a cont
 	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
 }
 
-// prepare makes a launch of a request, from the project as it is now, on hosts of the caller's tenants that only allows; nil
-// allows all. id is that of an existing run; "" makes one.
+// prepare makes a launch of a request, from the project as it is now, on hosts of the caller's
+// tenants that only allows; nil allows all. id is that of an existing run; "" makes one.
 func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string, only func(core.Host) bool) (*launch.Launch, error) {
 	now, playbook, err := s.playbook(by, n.Playbook)
 	if err != nil {
@@ -126,7 +128,14 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 	return l, err
 }
 
-// requestOf is a launch as the catalog takes it.
+// requestOf is a launch as the catalog takes it: params and vars have different names, and travel
+// as one.
 func requestOf(playbook string, o api.LaunchOptions) catalog.Request {
-	return catalog.Request{Playbook: playbook, Limit: o.Limit, Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, MaxInFlight: o.MaxInFlight}
+	vars := o.Vars
+	if len(o.Params) > 0 {
+		vars = make(map[string]any, len(o.Vars)+len(o.Params))
+		maps.Copy(vars, o.Vars)
+		maps.Copy(vars, o.Params)
+	}
+	return catalog.Request{Playbook: playbook, Limit: o.Limit, Vars: vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, MaxInFlight: o.MaxInFlight}
 }

@@ -16,8 +16,8 @@ const (
 	maxTokens    = 10_000 // known at once
 )
 
-// tokenCache spares the ledger one query a request. It holds hashes, never secrets, and only tokens that
-// were valid: a stranger can fill nothing.
+// tokenCache spares the ledger one query a request. It holds hashes, never secrets, and only tokens
+// that were valid: a stranger can fill nothing.
 type tokenCache struct {
 	check func(ctx context.Context, secret string) (ledger.Token, error)
 

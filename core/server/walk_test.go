@@ -36,11 +36,12 @@ type aim struct {
 	status int // of acme's own token; 2xx when zero
 }
 
-// aims has one entry an operation of the document. A route that is not here fails TestEveryRouteRefusesOtherTenants:
-// say how it reaches a tenant's things.
+// aims has one entry an operation of the document. A route that is not here fails
+// TestEveryRouteRefusesOtherTenants: say how it reaches a tenant's things.
 var aims = map[string]aim{
 	"create-run":       {creates: true, body: api.NewRun{Playbook: "acme-patch"}},
 	"create-runs":      {creates: true, each: true, body: api.NewRuns{Runs: []api.KeyedRun{{Key: "k", NewRun: api.NewRun{Playbook: "acme-patch"}}}}},
+	"exec":             {creates: true, body: api.NewExec{Command: "uptime", Limit: []string{"acme-1"}, Needs: "5m"}},
 	"list-runs":        {list: true},
 	"get-run":          {run: "done"},
 	"replace-run":      {run: "waiting", body: api.NewRun{Playbook: "acme-patch"}},
@@ -126,6 +127,7 @@ type operation struct {
 	*huma.Operation
 	aim
 	role     Role
+	permits  []api.Permission // that the caller needs beside the role
 	everyone bool
 	url      string
 }
@@ -173,10 +175,13 @@ func (b *bed) walk() []operation {
 			if strings.Contains(o.url, "{") || strings.HasSuffix(o.url, "//") {
 				b.t.Fatalf("%s: the aim leaves %s open", op.OperationID, o.url)
 			}
-			if len(op.Security) != 1 || len(op.Security[0][bearer]) != 1 {
+			if len(op.Security) != 1 || len(op.Security[0][bearer]) < 1 {
 				b.t.Fatalf("%s names no role", op.OperationID)
 			}
 			o.role = Role(op.Security[0][bearer][0])
+			for _, p := range op.Security[0][bearer][1:] {
+				o.permits = append(o.permits, api.Permission(p))
+			}
 			o.everyone, _ = op.Extensions[extension].(bool)
 			all = append(all, o)
 		}
@@ -196,15 +201,15 @@ func rank(o operation) int {
 	return 0
 }
 
-// TestEveryRouteRefusesOtherTenants tries every operation of the document on acme's things, with a token of
-// globex that may do anything there. Its negative control is acme's own token, which must get through.
+// TestEveryRouteRefusesOtherTenants tries every operation of the document on acme's things, with a
+// token of globex that may do anything there. Its negative control is acme's own token, which must
+// get through.
 func TestEveryRouteRefusesOtherTenants(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	all := b.walk()
-	foreign, own, provider := b.token("globex", Admin), b.token("acme", Admin), b.token(everyTenant, Admin)
 	for _, o := range all {
-		a := b.ask(foreign, o.Method, o.url, o.body, o.headers...)
+		a := b.ask(b.token("globex", Admin, o.permits...), o.Method, o.url, o.body, o.headers...)
 		refused := a.status == http.StatusForbidden || a.status == http.StatusNotFound
 		switch {
 		case o.own:
@@ -220,9 +225,9 @@ func TestEveryRouteRefusesOtherTenants(t *testing.T) {
 		}
 	}
 	for _, o := range all {
-		secret := own
+		secret := b.token("acme", Admin, o.permits...)
 		if o.everyone {
-			secret = provider
+			secret = b.token(everyTenant, Admin, o.permits...)
 		}
 		if o.OperationID == "approve-run" { // the admin changed it before
 			secret = b.token("acme", Approver)
@@ -264,16 +269,22 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 		}
 		for _, role := range []Role{Worker, Viewer, Operator, Approver, Admin} {
 			if slices.Contains(allowed[o.role], role) {
+				for _, p := range o.permits { // no role includes one
+					if a := b.ask(b.token(tenant, role), o.Method, o.url, o.body, o.headers...); a.status != http.StatusForbidden || !strings.Contains(a.body, "permission "+string(p)) {
+						t.Errorf("%s %s with the role %s without %s: %d %s", o.Method, o.url, role, p, a.status, a.body)
+					}
+				}
 				continue
 			}
-			if a := b.ask(b.token(tenant, role), o.Method, o.url, o.body, o.headers...); a.status != http.StatusForbidden {
+			if a := b.ask(b.token(tenant, role, o.permits...), o.Method, o.url, o.body, o.headers...); a.status != http.StatusForbidden {
 				t.Errorf("%s %s with the role %s: %d %s", o.Method, o.url, role, a.status, a.body)
 			}
 		}
 	}
 }
 
-// The roles are what docs/api.md says: a table of their own, so that a change of allowed is noticed.
+// The roles are what docs/api.md says: a table of their own, so that a change of allowed is
+// noticed.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	for have, may := range map[Role][]Role{
@@ -289,14 +300,14 @@ func TestRoles(t *testing.T) {
 
 func mayDo(have, role Role) bool { return may(ledger.Token{Roles: []string{string(have)}}, role) }
 
-// Every change stands in the audit log with who did it, to what, and how it was before and after. It walks the
-// document, so that no operation is forgotten: what is no change says so in aims.
+// Every change stands in the audit log with who did it, to what, and how it was before and after.
+// It walks the document, so that no operation is forgotten: what is no change says so in aims.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	changes := 0
 	for _, o := range b.walk() {
-		secret, who := b.token("acme", Admin), "acme/the admin"
+		secret, who := b.token("acme", Admin, o.permits...), "acme/the admin"
 		switch {
 		case o.OperationID == "approve-run":
 			secret, who = b.token("acme", Approver), "acme/the approver"
@@ -331,7 +342,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	}
 }
 
-// The weight that the audit log tells of as former is the one of the change before, or that of the launch.
+// The weight that the audit log tells of as former is the one of the change before, or that of the
+// launch.
 func TestReweightReportsTheFormerWeight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -365,7 +377,14 @@ func TestMaxInFlightOfALiveRun(t *testing.T) {
 	})
 	b.newest()
 	operator := b.token("acme", Operator)
-	want[any](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{MaxInFlight: new(2)}), http.StatusOK)
+	for what, shown := range map[string]api.Run{
+		"the answer": want[api.Run](t, b.ask(operator, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{MaxInFlight: new(2)}), http.StatusOK),
+		"the run":    want[api.Run](t, b.ask(operator, "GET", "/v1/runs/"+run.ID, nil), http.StatusOK),
+	} {
+		if shown.Weight != 1 || shown.MaxInFlight != 2 {
+			t.Errorf("%s: weight %d, max_in_flight %d", what, shown.Weight, shown.MaxInFlight)
+		}
+	}
 	if e := b.newest(); string(e.After) != string(asJSON(shares{Weight: 1, MaxInFlight: 2})) {
 		t.Errorf("audit log: %s", asJSON(e))
 	}
@@ -378,8 +397,8 @@ func TestMaxInFlightOfALiveRun(t *testing.T) {
 // newest is the last entry of the audit log.
 func (b *bed) newest() api.Entry { b.t.Helper(); return b.newestBy("", 0) }
 
-// newestBy is the newest entry of the audit log, or that of this person behind seq if there is one: what a trigger launches is
-// entered after it.
+// newestBy is the newest entry of the audit log, or that of this person behind seq if there is one:
+// what a trigger launches is entered after it.
 func (b *bed) newestBy(who string, seq int64) api.Entry {
 	b.t.Helper()
 	items := want[struct{ Items []api.Entry }](b.t, b.ask(b.token(everyTenant, Viewer), "GET", "/v1/audit?limit=5", nil), http.StatusOK).Items

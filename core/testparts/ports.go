@@ -14,8 +14,9 @@ func FreePort(tb testing.TB) int {
 	return FreePortOf(tb, "127.0.0.1")
 }
 
-// FreePortOf is a port of an address of this machine that is the test's own until it ends: its server may start on it, stop, and start again.
-// It lies below those that kernels give to whoever asks for any, and who asks here gets no port of another test that runs.
+// FreePortOf is a port of an address of this machine that is the test's own until it ends: its
+// server may start on it, stop, and start again. It lies below those that kernels give to whoever
+// asks for any, and who asks here gets no port of another test that runs.
 func FreePortOf(tb testing.TB, ip string) int {
 	tb.Helper()
 	var err error
@@ -42,7 +43,8 @@ func hold(tb testing.TB, ip string, port int) error {
 	return l.Close()
 }
 
-// Reserve makes a name the test's own until it ends, among all tests that run on this machine. An error says that another has it.
+// Reserve makes a name the test's own until it ends, among all tests that run on this machine. An
+// error says that another has it.
 func Reserve(tb testing.TB, name string) error {
 	tb.Helper()
 	if runtime.GOOS != "linux" { // such a name would be a file

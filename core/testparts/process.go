@@ -21,7 +21,8 @@ type Process struct {
 	log []byte
 }
 
-// Run starts a program, which is killed when the test ends. What it writes, to stdout or stderr, is its log.
+// Run starts a program, which is killed when the test ends. What it writes, to stdout or stderr, is
+// its log.
 func Run(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
@@ -53,8 +54,8 @@ func (p *Process) Log() string {
 	return string(p.log)
 }
 
-// Wait looks again and again until ok says nil. The test fails with what ok said last, and with the log, when that takes more than a minute or
-// the program ends.
+// Wait looks again and again until ok says nil. The test fails with what ok said last, and with the
+// log, when that takes more than a minute or the program ends.
 func (p *Process) Wait(tb testing.TB, what string, ok func() error) {
 	tb.Helper()
 	limit := time.NewTimer(readyTime)

@@ -25,7 +25,8 @@ type S3Server struct {
 	address string
 }
 
-// StartS3 runs a server with these empty buckets until the test ends, and gives AWS's settings its account.
+// StartS3 runs a server with these empty buckets until the test ends, and gives AWS's settings its
+// account.
 func StartS3(tb testing.TB, buckets ...string) *S3Server {
 	tb.Helper()
 	program := Need(tb, "versitygw", "make check-s3")

@@ -29,8 +29,9 @@ func Need(tb testing.TB, program, debianPackage string) string {
 	return ""
 }
 
-// Patient runs tests that wait most of the time, for sessions that end, restarts and ticks: of those with t.Parallel twice as many run at
-// once as there are cores, unless -parallel says how many.
+// Patient runs tests that wait most of the time, for sessions that end, restarts and ticks: of
+// those with t.Parallel twice as many run at once as there are cores, unless -parallel says how
+// many.
 type Patient struct{ M *testing.M }
 
 // Run runs the tests and returns the exit code.
@@ -46,13 +47,15 @@ func (p Patient) Run() int {
 	return p.M.Run()
 }
 
-// Shipped is the environment of a go command that compiles as make build does, so that nothing is compiled for it once more.
+// Shipped is the environment of a go command that compiles as make build does, so that nothing is
+// compiled for it once more.
 func Shipped(flags ...string) []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+strings.Join(append([]string{"-trimpath"}, flags...), " "))
 }
 
-// Able ends a test whose machine does not allow what it needs, as root or a network namespace do; err says what was refused. As
-// with Need, the test fails in CI and skips loudly elsewhere. A nil err goes on.
+// Able ends a test whose machine does not allow what it needs, as root or a network namespace do;
+// err says what was refused. As with Need, the test fails in CI and skips loudly elsewhere. A nil
+// err goes on.
 func Able(tb testing.TB, what string, err error) {
 	tb.Helper()
 	if err == nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Bounds of what is kept for a collector that is slow, or away. What is more is dropped, and never waited for.
+// Bounds of what is kept for a collector that is slow, or away. What is more is dropped, and never
+// waited for.
 const (
 	maxWaiting  = 4096             // spans
 	maxBatch    = 512              // spans of one request
@@ -36,8 +37,9 @@ const (
 
 // Config says where spans go.
 type Config struct {
-	// Endpoint is the collector's URL, to which /v1/traces is added: http://127.0.0.1:4318. Empty: what OTEL_EXPORTER_OTLP_ENDPOINT
-	// and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT say, and nothing is sent where they are empty, too.
+	// Endpoint is the collector's URL, to which /v1/traces is added: http://127.0.0.1:4318. Empty:
+	// what OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT say, and nothing is sent
+	// where they are empty, too.
 	Endpoint string
 	Ratio    float64 // share of the traces that begin here and are recorded; those that came from elsewhere are as they were there
 	Version  string
@@ -103,7 +105,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Open makes a provider, or none where nobody wants spans. Nothing is contacted. Errors wrap core.ErrInvalid.
+// Open makes a provider, or none where nobody wants spans. Nothing is contacted. Errors wrap
+// core.ErrInvalid.
 func Open(ctx context.Context, c Config) (*Provider, error) {
 	if err := c.Check(); err != nil || !Wanted(c.Endpoint) {
 		return nil, err
@@ -138,7 +141,8 @@ func Open(ctx context.Context, c Config) (*Provider, error) {
 	)}, nil
 }
 
-// Close sends what is left, for at most 2 s, and waits for all that the provider began. Safe for nil.
+// Close sends what is left, for at most 2 s, and waits for all that the provider began. Safe for
+// nil.
 func (p *Provider) Close() error {
 	if p == nil {
 		return nil
@@ -153,8 +157,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// exporter hands spans to the collector. That it fails is told to the log, and to nobody else: the library's own way is one handler for
-// the whole process.
+// exporter hands spans to the collector. That it fails is told to the log, and to nobody else: the
+// library's own way is one handler for the whole process.
 type exporter struct {
 	to   sdk.SpanExporter
 	log  *slog.Logger

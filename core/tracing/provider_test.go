@@ -133,7 +133,8 @@ func TestRatioAndWhatCameFromElsewhere(t *testing.T) {
 	}
 }
 
-// A collector that hangs, or is away, holds up nothing: neither who makes spans, nor the end. What waits for it is bounded.
+// A collector that hangs, or is away, holds up nothing: neither who makes spans, nor the end. What
+// waits for it is bounded.
 func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
 	clean(t)
 	const many, waiting = 40_000, 1000

@@ -10,7 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// The names of spans, in the order in which a run makes them. docs/operating.md lists them.
+// The names of spans, in the order in which a run makes them. docs/operating-monitoring.md lists
+// them.
 const (
 	Request = "request" // of the API, that changes something
 	Launch  = "launch"  // from what was asked for to a run
@@ -23,7 +24,8 @@ const (
 	Exec    = "exec"    // one command on a host
 )
 
-// The attributes of spans. No other ones are set: params, command lines, vars, outputs and the texts of errors hold people's data.
+// The attributes of spans. No other ones are set: params, command lines, vars, outputs and the
+// texts of errors hold people's data.
 const (
 	Operation = attribute.Key("turnus.operation") // of the API
 	Code      = attribute.Key("http.response.status_code")
@@ -46,8 +48,8 @@ const (
 
 const scope = "github.com/turnus/turnus"
 
-// Begin starts a span with p, under the span in ctx if there is one. Without p, which may be nil, nothing is recorded, and the
-// trace in ctx goes on.
+// Begin starts a span with p, under the span in ctx if there is one. Without p, which may be nil,
+// nothing is recorded, and the trace in ctx goes on.
 func Begin(ctx context.Context, p trace.TracerProvider, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if p == nil {
 		p = noop.NewTracerProvider()
@@ -64,7 +66,8 @@ func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (
 	return above.TracerProvider().Tracer(scope).Start(ctx, name, trace.WithAttributes(attributes...))
 }
 
-// End ends a span. What went wrong is marked as such; the text of err is not told, for it may hold people's data.
+// End ends a span. What went wrong is marked as such; the text of err is not told, for it may hold
+// people's data.
 func End(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")

@@ -76,8 +76,8 @@ func Value[T any](r *Reader, key string, into *T, parse func(string) (T, error))
 	return Field{Key: key, Read: func(n *yaml.Node) { r.key = key; Parse(r, n, into, parse) }}
 }
 
-// Parse reads a single value. The parser's error becomes the fault, which repeats the value; into stays as it is
-// then.
+// Parse reads a single value. The parser's error becomes the fault, which repeats the value; into
+// stays as it is then.
 func Parse[T any](r *Reader, n *yaml.Node, into *T, parse func(string) (T, error)) {
 	target, ok := r.Scalar(n, "a single value")
 	if !ok {

@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Fault is what is wrong with a value, without its place. A parser that a table calls may return one.
+// Fault is what is wrong with a value, without its place. A parser that a table calls may return
+// one.
 type Fault struct{ Message, Expected, Hint string }
 
 // Error is the fault without its hint.
@@ -75,7 +76,8 @@ func (p *Problems) Reader(file string) *Reader {
 	return NewReader(func(n *yaml.Node, f Fault) { *p = append(*p, Problem{file, n.Line, n.Column, f}) })
 }
 
-// Open is Reader with the root of the file's only document, which is nil if there is none or it is not YAML.
+// Open is Reader with the root of the file's only document, which is nil if there is none or it is
+// not YAML.
 func (p *Problems) Open(file string, data []byte) (*Reader, *yaml.Node) {
 	root, err := Root(data)
 	if err != nil {

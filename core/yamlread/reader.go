@@ -12,7 +12,8 @@ import (
 // MaxDepth bounds nesting: of mappings, lists and merge keys.
 const MaxDepth = 64
 
-// Reader reads values as tables of fields say. It reports each fault and goes on, so that all are told at once.
+// Reader reads values as tables of fields say. It reports each fault and goes on, so that all are
+// told at once.
 type Reader struct {
 	report func(at *yaml.Node, f Fault)
 	key    string // that is being read, for messages
@@ -62,8 +63,8 @@ func (r *Reader) Failf(n *yaml.Node, format string, args ...any) {
 	r.report(n, Fault{Message: fmt.Sprintf(format, args...)})
 }
 
-// Follow resolves an alias and counts what is read, so that a few bytes of aliases cannot become a lot of
-// work. It returns false if a bound was passed.
+// Follow resolves an alias and counts what is read, so that a few bytes of aliases cannot become a
+// lot of work. It returns false if a bound was passed.
 func (r *Reader) Follow(n *yaml.Node) (*yaml.Node, bool) {
 	at := n
 	if r.Secret && n.Kind == yaml.AliasNode {
@@ -88,8 +89,8 @@ func Target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// Pairs returns the keys of a mapping in the order of the file. A key that is written out wins over a merged one
-// (<<), and an earlier merged one over a later.
+// Pairs returns the keys of a mapping in the order of the file. A key that is written out wins over
+// a merged one (<<), and an earlier merged one over a later.
 func (r *Reader) Pairs(n *yaml.Node, what string) []Pair {
 	target, _ := r.mapping(n, what, nil)
 	if target == nil {
@@ -134,7 +135,11 @@ func (r *Reader) pairs(n *yaml.Node, depth int) []Pair {
 		first, twice := index[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			r.report(n.Content[i], Fault{Message: "this key is " + r.kind(key), Expected: "a word as a key"})
+			fault := Fault{Message: "this key is " + r.kind(key), Expected: "a word as a key"}
+			if key.Kind == yaml.MappingNode { // {{ name }}
+				fault.Hint = "a value that begins with { is quoted, as \"${{ vars.NAME }}\"; Jinja ({{ }}) is not evaluated"
+			}
+			r.report(n.Content[i], fault)
 		case key.ShortTag() == "!!merge":
 			merged = append(merged, n.Content[i+1])
 		case twice:
@@ -187,8 +192,8 @@ func (r *Reader) TooDeep(n *yaml.Node, depth int) bool {
 	return r.Full
 }
 
-// Mapping reads the fields of a mapping in the order of the table. It returns whether all keys are known, have
-// a value, and none is missing.
+// Mapping reads the fields of a mapping in the order of the table. It returns whether all keys are
+// known, have a value, and none is missing.
 func (r *Reader) Mapping(n *yaml.Node, what string, fields ...Field) bool {
 	return r.MappingWith(n, what, nil, fields...)
 }

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// longest word that is looked at: the work grows with the square of it, and what is longer is no name.
+// longest word that is looked at: the work grows with the square of it, and what is longer is no
+// name.
 const longest = 128
 
 // DidYouMean is the hint that names what word most likely misspells, or "".

@@ -11,8 +11,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Decode reads the first document's value, and the start of a second document if there is one; each is nil where there is none. Errors
-// are the parser's: they begin with "yaml: ", most of them name a line, and some quote the text.
+// Decode reads the first document's value, and the start of a second document if there is one; each
+// is nil where there is none. Errors are the parser's: they begin with "yaml: ", most of them name
+// a line, and some quote the text.
 func Decode(data []byte) (first, second *yaml.Node, err error) {
 	defer func() { // the parser is known to panic on some malformed input
 		if r := recover(); r != nil {
@@ -37,7 +38,8 @@ func Decode(data []byte) (first, second *yaml.Node, err error) {
 	return nil, second, nil
 }
 
-// Root is Decode of a file that has one document: a second one, which nobody would read, is an error.
+// Root is Decode of a file that has one document: a second one, which nobody would read, is an
+// error.
 func Root(data []byte) (*yaml.Node, error) {
 	first, second, err := Decode(data)
 	if err == nil && second != nil {

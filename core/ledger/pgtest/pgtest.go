@@ -1,6 +1,7 @@
 // Package pgtest owns the private PostgreSQL servers of tests. They listen on a Unix socket in
-// a temporary folder that also holds their data, and die with the test. With TURNUS_TEST_TLS=1, or where a test asks for it, what is tested
-// comes over TLS, by its certificate, as a user that owns its database and nothing else.
+// a temporary folder that also holds their data, and die with the test. With TURNUS_TEST_TLS=1, or
+// where a test asks for it, what is tested comes over TLS, by its certificate, as a user that owns
+// its database and nothing else.
 //
 // It must not know what is stored in them.
 package pgtest
@@ -25,7 +26,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // Server is one PostgreSQL server.
@@ -33,7 +34,7 @@ type Server struct {
 	Dir       string // with the socket
 	Secure    bool
 	CA        string // of a secure one
-	Client    certs.Pair
+	Client    trustlab.Pair
 	port      string
 	cmd       *exec.Cmd
 	exited    chan struct{}
@@ -45,7 +46,7 @@ type Server struct {
 // Start makes an empty server with these settings ("fsync=off") and runs it until the test ends.
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
-	return start(tb, certs.Everywhere(), settings)
+	return start(tb, trustlab.TLSEverywhere(), settings)
 }
 
 // StartTLS is Start of a server that is asked over TLS.
@@ -95,12 +96,13 @@ func start(tb testing.TB, secure bool, settings []string) *Server {
 // User is who asks a secure server, by a certificate of that name.
 const User = "turnus"
 
-// guard has the server listen on a port, for TLS with a client's certificate only, and returns the arguments.
+// guard has the server listen on a port, for TLS with a client's certificate only, and returns the
+// arguments.
 func (s *Server) guard(tb testing.TB, data string, attributes *syscall.SysProcAttr) []string {
 	tb.Helper()
-	a := certs.Common(tb)
+	a := trustlab.CommonCA(tb)
 	s.CA, s.Client = a.CA(tb, s.Dir), a.Sign(tb, s.Dir, User)
-	server := a.Sign(tb, s.Dir, "server", certs.Here()...)
+	server := a.Sign(tb, s.Dir, "server", trustlab.LocalNames()...)
 	if who := attributes.Credential; who != nil {
 		must(tb, os.Chown(server.Cert, int(who.Uid), int(who.Gid)))
 		must(tb, os.Chown(server.Key, int(who.Uid), int(who.Gid)))
@@ -126,7 +128,8 @@ func programs(tb testing.TB) string {
 	return filepath.Dir(path)
 }
 
-// asUser makes the server run as somebody else where the test runs as root, which PostgreSQL refuses.
+// asUser makes the server run as somebody else where the test runs as root, which PostgreSQL
+// refuses.
 func asUser(tb testing.TB, dir string) *syscall.SysProcAttr {
 	tb.Helper()
 	attributes := dieWithParent()

@@ -1,5 +1,6 @@
-// Package policy owns who is told of what: the kinds of notices, channels, routes and their YAML, as plain values. It is what
-// playbooks and definitions say; how a notice is made and sent is core/notify's.
+// Package policy owns who is told of what: the kinds of notices, channels, routes and their YAML,
+// as plain values. It is what playbooks and definitions say; how a notice is made and sent is
+// core/notify's.
 //
 // It must not know networks, the ledger, or where credentials are kept: it has their names only.
 package policy
@@ -49,7 +50,8 @@ type Kind struct {
 	Name     string
 	Severity Severity
 	Doc      string // when; as docs/notifications.md says it
-	// Tenant says that it is about one tenant's things, and that tenant may be told. Others are the provider's.
+	// Tenant says that it is about one tenant's things, and that tenant may be told. Others are the
+	// provider's.
 	Tenant bool
 	// Asked is told only by routes that name it.
 	Asked bool
@@ -58,22 +60,22 @@ type Kind struct {
 // Kinds is the table of all kinds. docs/notifications.md has the same, which a test checks.
 func Kinds() []Kind {
 	return []Kind{
-		{RunFailed, Error, "a run ended with hosts that did not succeed, other than by a missed window, or the service could not start it", true, false},
-		{RunLost, Error, "a run ended, and of some jobs nobody knows what they did", true, false},
-		{RunStopped, Error, "a run's failure budget is spent, or a job was lost that must not be repeated: nothing more of it starts", true, false},
-		{RunHeld, Error, "the service paused a run, and a person has to look before it goes on", true, false},
-		{RunRepeated, Warning, "jobs of a run ended a second time, since the queue had forgotten the first", true, false},
-		{RunRecovered, Info, "a run ended well, and the one of its playbook before did not", true, true},
-		{RunSucceeded, Info, "a run ended well", true, true},
-		{WindowMissed, Warning, "hosts of a run missed their windows, or nothing fits before they end: it needs another approval", true, false},
-		{ApprovalNeeded, Warning, "a run, a wave of it or a window waits for somebody to approve it", true, false},
-		{StepStalled, Warning, "jobs of a run are parked until a person has done something, or lets them go on", true, false},
-		{TriggerSkipped, Warning, "a schedule skipped a fire", true, false},
-		{DefinitionsRejected, Error, "a commit, folder or version is not taken; the last good ones hold", false, false},
-		{QueueAway, Error, "the queue does not answer", false, false},
-		{QueueBack, Info, "the queue answers again", false, false},
-		{QueueLost, Error, "the queue was emptied, and is filled again from the ledger", false, false},
-		{Test, Info, "somebody asked for a test of a channel", true, true},
+		{RunFailed, Error, "some hosts of a run did not succeed, for another reason than a missed window, or the service could not start the run", true, false},
+		{RunLost, Error, "a run ended with `lost` hosts: their outcome is unknown", true, false},
+		{RunStopped, Error, "a run stopped: it reached its failure threshold, or a step that must not be repeated was lost", true, false},
+		{RunHeld, Error, "the service paused a run, and a person must check it before it continues", true, false},
+		{RunRepeated, Warning, "jobs of a run ended a second time, because the queue lost the first result", true, false},
+		{RunRecovered, Info, "a run succeeded, and the previous run of its playbook did not", true, true},
+		{RunSucceeded, Info, "a run succeeded", true, true},
+		{WindowMissed, Warning, "hosts of a run missed their windows, or no window fits any more: the run needs another approval", true, false},
+		{ApprovalNeeded, Warning, "a run, a wave or a window waits for an approval", true, false},
+		{StepStalled, Warning, "jobs of a run are suspended until a person acts", true, false},
+		{TriggerSkipped, Warning, "a schedule skipped a fire time", true, false},
+		{DefinitionsRejected, Error, "a commit, folder or version is invalid; the last valid one stays in use", false, false},
+		{QueueAway, Error, "the queue does not respond", false, false},
+		{QueueBack, Info, "the queue responds again", false, false},
+		{QueueLost, Error, "the queue lost its data; the service restores it from the ledger", false, false},
+		{Test, Info, "somebody requested a test of a channel", true, true},
 	}
 }
 

@@ -32,7 +32,8 @@ type Document struct {
 	Data []byte
 }
 
-// Parse reads the files of one tree together. Problems are all that were found; the policy is nil then.
+// Parse reads the files of one tree together. Problems are all that were found; the policy is nil
+// then.
 func Parse(docs ...Document) (*Policy, yamlread.Problems) {
 	p := &parser{policy: &Policy{Service: newSection(), Tenants: map[string]Section{}}}
 	for _, d := range docs {
@@ -171,7 +172,8 @@ func (p *parser) email(n *yaml.Node) *Email {
 	return e
 }
 
-// schedulesLost is a kind that earlier versions had. Routes of the service may still name it, and get nothing by it.
+// schedulesLost is a kind that earlier versions had. Routes of the service may still name it, and
+// get nothing by it.
 const schedulesLost = "schedules_lost"
 
 func (p *parser) route(n *yaml.Node, of Place) Route {
@@ -248,7 +250,8 @@ func oneLine(text string) (string, error) {
 	return text, nil
 }
 
-// secret is a field of {secret: NAME}. What else stands there is not repeated: it may be the secret itself.
+// secret is a field of {secret: NAME}. What else stands there is not repeated: it may be the secret
+// itself.
 func (p *parser) secret(key string, name *string) yamlread.Field {
 	return yamlread.Field{Key: key, Read: func(n *yaml.Node) {
 		if target, ok := p.Follow(n); ok && target.Kind != yaml.MappingNode {
@@ -286,7 +289,8 @@ func (p *parser) url(into *Text) yamlread.Field {
 	}}
 }
 
-// CheckURL tells what is wrong with the address of a webhook, without repeating it: it may hold a password.
+// CheckURL tells what is wrong with the address of a webhook, without repeating it: it may hold a
+// password.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Own is the name of the channel that a server's own flags define. Playbooks and routes may name it.
+// Own is the name of the channel that a server's own flags define. Playbooks and routes may name
+// it.
 const Own = "server"
 
 // The media of channels.
@@ -72,7 +73,8 @@ func (c *Channel) Medium() string {
 	return MediumWebhook
 }
 
-// Route says which notices go to which channels. Empty fields let everything through, but for kinds that have to be asked for.
+// Route says which notices go to which channels. Empty fields let everything through, but for kinds
+// that have to be asked for.
 type Route struct {
 	Kinds     []string
 	Playbooks []string // names, with * and ? as in file names
@@ -86,8 +88,8 @@ type Section struct {
 	Routes   []Route
 }
 
-// Policy is what the definitions say: channels of the service itself, which may be told of all tenants, and those of tenants. It is
-// not changed after it was loaded.
+// Policy is what the definitions say: channels of the service itself, which may be told of all
+// tenants, and those of tenants. It is not changed after it was loaded.
 type Policy struct {
 	Service Section
 	Tenants map[string]Section
@@ -121,8 +123,8 @@ type Place struct {
 	Channel string
 }
 
-// Places are the channels that a subject goes to, each once: by the routes of the service and of the subject's tenant, and by
-// what its playbook says.
+// Places are the channels that a subject goes to, each once: by the routes of the service and of
+// the subject's tenant, and by what its playbook says.
 func (p *Policy) Places(s Subject, playbook []Route) []Place {
 	var all []Place
 	add := func(place Place) {

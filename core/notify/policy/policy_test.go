@@ -180,7 +180,7 @@ func TestTheGuideHasEveryKind(t *testing.T) {
 			who = "service"
 		}
 		if k.Asked {
-			who += ", where asked for"
+			who += ", on request"
 		}
 		row := fmt.Sprintf("| `%s` | %s | %s | %s |", k.Name, k.Severity, who, k.Doc)
 		if !strings.Contains(string(text), row+"\n") {
@@ -200,7 +200,8 @@ func TestTheGuideHasEveryKind(t *testing.T) {
 	}
 }
 
-// A route of an earlier version may name a kind that is not there any more: it matches nothing, and stops no start.
+// A route of an earlier version may name a kind that is not there any more: it matches nothing, and
+// stops no start.
 func TestRetiredKindIsRead(t *testing.T) {
 	t.Parallel()
 	p := read(t, "channels: {a: {webhook: {url: 'http://x'}}}\nroutes: [{kinds: [schedules_lost], to: [a]}]\n")

@@ -1,8 +1,10 @@
-// Package encrypted owns what a queue's bytes look like outside of a process with a key ring: payloads, data, states, records, documents and
-// messages are encrypted, each for its place, before the queue behind has them.
+// Package encrypted owns what a queue's bytes look like outside of a process with a key ring:
+// payloads, data, states, records, documents and messages are encrypted, each for its place, before
+// the queue behind has them.
 //
-// It must not know which queue that is, nor what the bytes mean. What the queue itself works with stays in the clear: ids of runs,
-// tenants, hosts and groups as locks, names of documents, topics and events, outcomes, times, counts and weights, and the name of its own life.
+// It must not know which queue that is, nor what the bytes mean. What the queue itself works with
+// stays in the clear: ids of runs, tenants, hosts and groups as locks, names of documents, topics
+// and events, outcomes, times, counts and weights, and the name of its own life.
 package encrypted
 
 import (
@@ -25,8 +27,9 @@ import (
 
 // Queue is a queue behind which all bytes are encrypted. All methods are safe for concurrent use.
 //
-// A job that this process cannot open, for it lacks the key, or that is not encrypted where it has to be, is not handed to its worker:
-// it is given back unstarted, for others. A job that was tampered with is handed out with Lease.Err.
+// A job that this process cannot open, for it lacks the key, or that is not encrypted where it has
+// to be, is not handed to its worker: it is given back unstarted, for others. A job that was
+// tampered with is handed out with Lease.Err.
 type Queue struct {
 	queue.Backend
 	ring     *keyring.Ring
@@ -56,7 +59,8 @@ const (
 	lostMessages
 )
 
-// New puts a ring before q. A nil ring encrypts nothing, and refuses what is encrypted. told gets what an operator must know; nil tells nobody.
+// New puts a ring before q. A nil ring encrypts nothing, and refuses what is encrypted. told gets
+// what an operator must know; nil tells nobody.
 func New(q queue.Backend, ring *keyring.Ring, reported func(string)) *Queue {
 	if reported == nil {
 		reported = func(string) {}
@@ -93,7 +97,8 @@ func (q *Queue) open(b, place []byte) ([]byte, error) {
 	return q.ring.Open(b, place)
 }
 
-// digestBytes stand before an encrypted payload: what was submitted, by which a repeated submit is known although its bytes differ.
+// digestBytes stand before an encrypted payload: what was submitted, by which a repeated submit is
+// known although its bytes differ.
 const digestBytes = sha256.Size
 
 // Submit accepts runs, encrypted. The same run is the same whatever key it was encrypted with.
@@ -216,7 +221,9 @@ func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
 	return plain, nil
 }
 
-// Poll opens what workers recorded. A record that is not what was encrypted for its job keeps its outcome, and says so. A run of which this process lacks the key is answered with that as its error.
+// Poll opens what workers recorded. A record that is not what was encrypted for its job keeps its
+// outcome, and says so. A run of which this process lacks the key is answered with that as its
+// error.
 func (q *Queue) Poll(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
 	sights := q.Backend.Poll(ctx, most, asks...)
 	for i := range sights {
@@ -299,7 +306,8 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 	return q.Backend.Publish(ctx, topic, encrypted...)
 }
 
-// Follow opens messages. Those that cannot be opened are left out, as those are that came too late: see broadcast.Lost.
+// Follow opens messages. Those that cannot be opened are left out, as those are that came too late:
+// see broadcast.Lost.
 func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
 	list, next, err := q.Backend.Follow(ctx, topic, cursor, most, wait)
 	if err != nil {
@@ -331,7 +339,8 @@ func (q *Queue) report(what trouble, text string) {
 	}
 }
 
-// Unencrypted lists the runs that are not complete and whose payload is not encrypted: what a service left behind that had no ring.
+// Unencrypted lists the runs that are not complete and whose payload is not encrypted: what a
+// service left behind that had no ring.
 func (q *Queue) Unencrypted(ctx context.Context) ([]string, error) {
 	ids, err := q.Runs(ctx)
 	if err != nil {

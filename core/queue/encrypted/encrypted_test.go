@@ -27,7 +27,6 @@ import (
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/queue/redis/redistest"
-	"github.com/turnus/turnus/core/queue/statestore"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
@@ -80,7 +79,7 @@ func TestConformanceOverStatesOnDisk(t *testing.T) {
 			n++
 			m := memory.New(memory.Options{SessionTTL: ttl})
 			t.Cleanup(m.Shutdown)
-			q, err := statestore.New(m, filepath.Join(root, strconv.Itoa(n)))
+			q, err := memory.NewStates(m, filepath.Join(root, strconv.Itoa(n)))
 			if err != nil {
 				t.Fatalf("New: %v", err)
 			}
@@ -109,7 +108,8 @@ func TestConformanceOnRedis(t *testing.T) {
 	})
 }
 
-// TestSequences compares an encrypted queue with one that is not: what is encrypted changes no decision.
+// TestSequences compares an encrypted queue with one that is not: what is encrypted changes no
+// decision.
 func TestSequences(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
 	open := func(r *keyring.Ring) queuetest.Subject {
@@ -283,7 +283,8 @@ func TestWithoutTheKeyNothingIsRead(t *testing.T) {
 func second[T any](_ T, err error) error        { return err }
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// A worker without the key takes no job, says so, and hinders nobody. Once the key is there it works.
+// A worker without the key takes no job, says so, and hinders nobody. Once the key is there it
+// works.
 func TestAWorkerWithoutTheKeyLeavesJobsToOthers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -345,7 +346,8 @@ func (f *flaky) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	return f.Backend.Turn(ctx, t)
 }
 
-// What could not be given back at once is given back later: its session goes on beating, so nobody else would get it.
+// What could not be given back at once is given back later: its session goes on beating, so nobody
+// else would get it.
 func TestRefusedJobsGoBackEvenWhenTheQueueIsAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -393,7 +395,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// Who can write to Redis, and has no key, commands no worker. With the negative control: a worker that takes what is not encrypted does.
+// Who can write to Redis, and has no key, commands no worker. With the negative control: a worker
+// that takes what is not encrypted does.
 func TestWhatIsNotEncryptedIsNotDone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -512,7 +515,8 @@ func TestATamperedRecordSaysSo(t *testing.T) {
 	}
 }
 
-// A run is the same whatever key it is encrypted with: servers submit again after a crash, and one of them may have another primary key.
+// A run is the same whatever key it is encrypted with: servers submit again after a crash, and one
+// of them may have another primary key.
 func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -535,7 +539,8 @@ func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 	}
 }
 
-// A queue keeps the name of its life when the key that was encrypted with at its beginning is retired; what people wrote it does not show without a key.
+// A queue keeps the name of its life when the key that was encrypted with at its beginning is
+// retired; what people wrote it does not show without a key.
 func TestTheIncarnationOutlivesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring, path := newRing(t, keyring.Options{})

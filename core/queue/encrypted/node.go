@@ -18,7 +18,8 @@ func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 	return q.Backend.Save(ctx, s)
 }
 
-// Turn encrypts what acks bring and opens what leases have. Leases that this process must not work on go back at once.
+// Turn encrypts what acks bring and opens what leases have. Leases that this process must not work
+// on go back at once.
 func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
 	if err := t.Validate(); err != nil {
 		return queue.TurnResult{}, err
@@ -75,7 +76,8 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 	return nil
 }
 
-// Adopt opens what the session holds; what this process must not work on is given back with the next turn.
+// Adopt opens what the session holds; what this process must not work on is given back with the
+// next turn.
 func (q *Queue) Adopt(ctx context.Context, session string) ([]queue.Lease, error) {
 	leases, err := q.Backend.Adopt(ctx, session)
 	if err != nil {
@@ -97,7 +99,8 @@ func (q *Queue) forget(session string) {
 	delete(q.refused, session)
 }
 
-// may is how many jobs may be leased of those that are wanted: one, to see whether the key is here by now, where it was not.
+// may is how many jobs may be leased of those that are wanted: one, to see whether the key is here
+// by now, where it was not.
 func (q *Queue) may(want int) (most int, barred bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,10 +9,11 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Remains is what a queue had reached when it ended in good order, beside what is recorded of its runs. A queue that
-// gets it goes on there; without it jobs that had begun would begin again.
+// Remains is what a queue had reached when it ended in good order, beside what is recorded of its
+// runs. A queue that gets it goes on there; without it jobs that had begun would begin again.
 type Remains struct {
-	// Runs are those that are not complete and of which no job was running. Of any other run nobody knows what its hosts saw.
+	// Runs are those that are not complete and of which no job was running. Of any other run nobody
+	// knows what its hosts saw.
 	Runs []string `json:"runs"`
 	Jobs []Begun  `json:"jobs"`
 }
@@ -28,8 +29,8 @@ type Begun struct {
 	Locks    bool       `json:"locks,omitempty"` // it keeps them
 }
 
-// Remains tells what there is to go on from: call it when no node works any more. What New was given
-// and no Submit has taken is in it, too. The order is that of runs and jobs.
+// Remains tells what there is to go on from: call it when no node works any more. What New was
+// given and no Submit has taken is in it, too. The order is that of runs and jobs.
 func (q *Queue) Remains() Remains {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,7 +81,8 @@ func byRun(jobs []Begun) map[string][]Begun {
 	return all
 }
 
-// begun takes out what remained of the run that is submitted: its jobs that are not settled, by index.
+// begun takes out what remained of the run that is submitted: its jobs that are not settled, by
+// index.
 func (q *Queue) begun(spec *queue.Run) []Begun {
 	jobs, whole := q.carried[spec.ID]
 	if !whole {
@@ -97,7 +99,8 @@ func (q *Queue) begun(spec *queue.Run) []Begun {
 	})
 }
 
-// apart is the run with the jobs that have begun counted among the settled ones: what is left are targets without a state.
+// apart is the run with the jobs that have begun counted among the settled ones: what is left are
+// targets without a state.
 func apart(spec queue.Run, jobs []Begun) queue.Run {
 	if len(jobs) == 0 {
 		return spec
@@ -110,7 +113,8 @@ func apart(spec queue.Run, jobs []Begun) queue.Run {
 	return spec
 }
 
-// resume puts jobs that have begun where they were: each waits for its time or event, at the latest until now.
+// resume puts jobs that have begun where they were: each waits for its time or event, at the latest
+// until now.
 func (q *Queue) resume(r *run, jobs []Begun, now time.Time) {
 	for _, b := range jobs {
 		j := q.newJob(r, b.Job.Index)

@@ -117,8 +117,8 @@ func (q *Queue) Dismiss(ctx context.Context, id, event string, reason core.Reaso
 	})
 }
 
-// Signal ends the suspension of the jobs that wait for event. It gives the queue free between batches of jobs,
-// so some of them may be leased before the last one is woken.
+// Signal ends the suspension of the jobs that wait for event. It gives the queue free between
+// batches of jobs, so some of them may be leased before the last one is woken.
 func (q *Queue) Signal(ctx context.Context, id, event string) (int, error) {
 	return q.eachAwaiting(ctx, "wake", id, event, q.signalJob)
 }

@@ -38,7 +38,8 @@ const (
 	contestSteps       = 1500
 )
 
-// contestTargets are as many as a flow can lease in a contest. They are made once: it is all that a contest costs.
+// contestTargets are as many as a flow can lease in a contest. They are made once: it is all that a
+// contest costs.
 func contestTargets() (flows [contestFlows][]queue.Target) {
 	for i := range flows {
 		flows[i] = make([]queue.Target, (contestSteps+1)*contestConcurrency)

@@ -8,7 +8,8 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// A queue that follows another one, as after a restart of its process, gives larger tokens than that has given.
+// A queue that follows another one, as after a restart of its process, gives larger tokens than
+// that has given.
 func TestFaultR6TokensGrowOverARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		last := uint64(0)

@@ -148,7 +148,8 @@ func (q *Queue) Load(ctx context.Context, ahead time.Duration) (queue.Load, erro
 	return l, nil
 }
 
-// ahead counts the released targets of segments that are not due, and the jobs that become due after now, until then.
+// ahead counts the released targets of segments that are not due, and the jobs that become due
+// after now, until then.
 func (r *run) ahead(now, until time.Time) (late, soon int) {
 	late = r.late
 	r.later.each(func(s span) bool {
@@ -210,7 +211,7 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 	if sp, later, ok := r.spanOf(id.Index); ok {
 		ex.State = core.Pending
 		if later {
-			ex.Reason, ex.Until = "is not due before "+sp.due.UTC().Format(time.RFC3339), sp.due
+			ex.Reason, ex.Until = core.Because(core.NotDue, "is not due yet"), sp.due
 		} else {
 			ex.Reason = r.explainReady(id.Index)
 		}
@@ -235,20 +236,20 @@ func (r *run) spanOf(index int) (sp span, later, ok bool) {
 	return span{}, false, false
 }
 
-func (q *Queue) explainJob(j *job, now time.Time) (reason string, until time.Time, holder string) {
+func (q *Queue) explainJob(j *job, now time.Time) (reason core.Reason, until time.Time, holder string) {
 	switch j.state {
 	case core.Leased:
-		return "leased by " + j.session.node + " since " + now.Sub(j.leasedAt).Round(time.Second).String(), j.session.until, ""
+		return core.Because("", "leased by "+j.session.node+" since "+now.Sub(j.leasedAt).Round(time.Second).String()), j.session.until, ""
 	case core.Blocked:
-		reason = "waits for " + j.on.kind + " " + j.on.name
+		text := "waits for " + j.on.kind + " " + j.on.name
 		if len(j.on.held) > 0 {
-			reason, holder = reason+queue.HeldBy, j.on.held[0].id().String()
+			text, holder = text+queue.HeldBy, j.on.held[0].id().String()
 		} else if len(j.on.offered) > 0 {
-			reason, holder = reason+queue.KeptFor, j.on.offered[0].id().String()
+			text, holder = text+queue.KeptFor, j.on.offered[0].id().String()
 		}
-		return reason, time.Time{}, holder
+		return core.Because(core.LockHeld, text), time.Time{}, holder
 	case core.Retrying:
-		return fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts), j.due, ""
+		return core.Because(core.NextAttempt, fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts)), j.due, ""
 	case core.Suspended:
 		if j.place >= 0 {
 			return queue.WhySuspended(j.event), j.due, ""
@@ -259,29 +260,25 @@ func (q *Queue) explainJob(j *job, now time.Time) (reason string, until time.Tim
 }
 
 // explainReady says why a due job is not leased yet.
-func (r *run) explainReady(index int) string {
+func (r *run) explainReady(index int) core.Reason {
 	switch {
 	case r.over():
-		return "is about to be cancelled: " + r.reason.Text()
+		return core.Because(core.RunOver, "is about to be cancelled: "+r.reason.Text())
 	case r.phase == queue.Paused:
-		return "its run is paused"
+		return core.Because(core.RunPaused, "its run is paused")
 	case index >= r.limit:
-		return fmt.Sprintf("is not released: the wave ends before job %d", r.limit)
+		return core.Because(core.WaveClosed, fmt.Sprintf("is not released: the wave ends before job %d", r.limit))
 	case !r.open():
-		return fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", r.count.leased, r.maxInFlight)
+		return core.Because(core.RunFull, fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", r.count.leased, r.maxInFlight))
 	}
-	return fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", r.count.leased, r.tenant.inFlight)
+	return core.Because(core.NoSlot, fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", r.count.leased, r.tenant.inFlight))
 }
 
-func (r *run) explainEnd(index int) string {
+func (r *run) explainEnd(index int) core.Reason {
 	for i := len(r.records) - 1; i >= 0; i-- {
 		p := &r.records[i]
 		if index >= int(p.index) && index < int(p.index+p.count) {
-			reason := "ended as " + string(outcomeOrder[p.outcome])
-			if p.reason != "" {
-				reason += ": " + p.reason.Text()
-			}
-			return reason
+			return queue.WhyEnded(outcomeOrder[p.outcome], p.reason)
 		}
 	}
 	finished := r.submitted.FinishedJobs

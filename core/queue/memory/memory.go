@@ -7,6 +7,9 @@
 // that it was given and makes no per-job state before a job is leased or blocked.
 // It must not know what a job's bytes mean, and starts no goroutine of its own:
 // a timer, stopped by Shutdown, wakes waiters when something becomes due.
+//
+// States are the states of a queue's jobs on disk, so that what a job had reached outlives the
+// process.
 package memory
 
 import (
@@ -120,8 +123,9 @@ func (q *Queue) Shutdown() {
 	}
 }
 
-// now is the queue's clock: it never goes back. Its monotonic reading is what leases and delays go by, its wall clock what is due
-// at a time of day goes by. Where the two have parted, the places of timed runs are worked out again.
+// now is the queue's clock: it never goes back. Its monotonic reading is what leases and delays go
+// by, its wall clock what is due at a time of day goes by. Where the two have parted, the places of
+// timed runs are worked out again.
 func (q *Queue) now() time.Time {
 	read := q.opt.Now
 	if read == nil {
@@ -137,7 +141,8 @@ func (q *Queue) now() time.Time {
 	return q.last
 }
 
-// replace works out when each timed run next has something due, which is kept by the monotonic clock.
+// replace works out when each timed run next has something due, which is kept by the monotonic
+// clock.
 func (q *Queue) replace() {
 	for _, r := range slices.Clone(q.timed.items) {
 		q.retime(r)
@@ -209,7 +214,8 @@ func defaults(r *queue.Run) {
 	}
 }
 
-// sameContent compares by value, times as instants. What was settled before, and whether it starts paused, is no content.
+// sameContent compares by value, times as instants. What was settled before, and whether it starts
+// paused, is no content.
 func sameContent(a, b *queue.Run) bool {
 	if len(a.Segments) != len(b.Segments) || len(a.Targets) != len(b.Targets) {
 		return false

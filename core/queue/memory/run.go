@@ -187,8 +187,8 @@ func (r *run) releasedOf(spans []span) int {
 	return n
 }
 
-// deferred counts the released jobs that wait for a time when they may start: all that are on record as
-// such, but for those that are due and that no turn has seen yet.
+// deferred counts the released jobs that wait for a time when they may start: all that are on
+// record as such, but for those that are due and that no turn has seen yet.
 func (r *run) deferred(now time.Time) int {
 	if r.over() {
 		return 0

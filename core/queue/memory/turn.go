@@ -215,7 +215,8 @@ func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
 	q.await(j, a.Event, a.After, now)
 }
 
-// await lets a suspended job wait for an event, until after has passed, or for whichever comes first.
+// await lets a suspended job wait for an event, until after has passed, or for whichever comes
+// first.
 func (q *Queue) await(j *job, event string, after time.Duration, now time.Time) {
 	if event == "" {
 		q.waitFor(j, after, now)
@@ -262,7 +263,8 @@ func silent(node string, r *run) core.Reason {
 	return core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason.Text())
 }
 
-// finish records the outcome of a job and reaches the threshold. detail is its state where there is a reason.
+// finish records the outcome of a job and reaches the threshold. detail is its state where there is
+// a reason.
 func (q *Queue) finish(j *job, e core.Event, o core.Outcome, reason core.Reason, detail []byte) {
 	r := j.r
 	id := j.id()
@@ -288,7 +290,8 @@ func (q *Queue) spend(r *run, o core.Outcome, index int) {
 	}
 }
 
-// adoptFinished counts what ended before the run was submitted, and stops the run where that reaches its threshold.
+// adoptFinished counts what ended before the run was submitted, and stops the run where that
+// reaches its threshold.
 func (q *Queue) adoptFinished(r *run) {
 	lost := -1
 	for _, s := range r.submitted.FinishedJobs {
@@ -410,8 +413,8 @@ func (q *Queue) end(j *job) {
 	q.abandon(j)
 }
 
-// abandon ends a job of a run that is over: as cancelled, or as lost where its last lease crashed and nobody said since
-// what the host saw.
+// abandon ends a job of a run that is over: as cancelled, or as lost where its last lease crashed
+// and nobody said since what the host saw.
 func (q *Queue) abandon(j *job) {
 	if j.unheard != "" {
 		q.finish(j, core.EvCancel, core.Lost, silent(j.unheard, j.r), j.data)

@@ -189,7 +189,7 @@ func deferredWindows(f *fixture) {
 	for index, timed := range []bool{false, true} {
 		ex := f.explain("a", index)
 		eq(f, "state", ex.State, core.Suspended)
-		eq(f, "reason", ex.Reason, "waits for its service window")
+		eq(f, "reason", ex.Reason, core.Because(core.WindowClosed, "waits for its service window"))
 		eq(f, "says until when", !ex.Until.IsZero(), timed)
 	}
 	n, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
@@ -249,7 +249,8 @@ func deferredOver(f *fixture) {
 	}
 }
 
-// deferredCrash: what waits stays as it is when a node dies, and what the node held is not deferred.
+// deferredCrash: what waits stays as it is when a node dies, and what the node held is not
+// deferred.
 func deferredCrash(f *fixture) {
 	s := f.open("n")
 	f.submit(parted("a", part{3, 0}, part{4, days}))
@@ -294,7 +295,8 @@ func signalMany(f *fixture) {
 	eq(f, "leases", len(f.lease(s, n)), n)
 }
 
-// signalAgain: a node suspends what was woken at once, since its window is closed still: each job is woken once a call.
+// signalAgain: a node suspends what was woken at once, since its window is closed still: each job
+// is woken once a call.
 func signalAgain(f *fixture) {
 	const n = 600
 	f.submit(run("a", n))

@@ -28,7 +28,8 @@ func (f *fixture) publish(topic string, texts ...string) {
 	f.must(f.q.Publish(f.ctx, topic, texts2bytes(texts)...))
 }
 
-// followed expects the messages behind cursor, and that none was missed; it returns the next cursor.
+// followed expects the messages behind cursor, and that none was missed; it returns the next
+// cursor.
 func (f *fixture) followed(topic, cursor string, most int, want ...string) string {
 	f.Helper()
 	list, next, err := f.q.Follow(f.ctx, topic, cursor, most, 0)
@@ -134,8 +135,8 @@ func feedLoses(f *fixture) {
 	}
 }
 
-// feedBytes: large messages are fewer. Each call is of a megabyte at most: a backend ends one that takes too long, and what is asked here is how
-// much is kept, not how fast it comes.
+// feedBytes: large messages are fewer. Each call is of a megabyte at most: a backend ends one that
+// takes too long, and what is asked here is how much is kept, not how fast it comes.
 func feedBytes(f *fixture) {
 	large := strings.Repeat("x", broadcast.MaxMessage)
 	const each, all = 16, 384
@@ -224,7 +225,8 @@ func feedCrowd(f *fixture) {
 	eq(f, "complete", f.status("a").Complete, true)
 	cancel()
 	for range cap(gone) {
-		// Where the crowd takes longer than FeedWait, an answer may be late: what the queue needs is the matter here.
+		// Where the crowd takes longer than FeedWait, an answer may be late: what the queue needs is the
+		// matter here.
 		if err := <-gone; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrUnknown) {
 			f.Errorf("a follower: %v", err)
 		}

@@ -83,7 +83,7 @@ func finishedRest(f *fixture) {
 	if got := f.outcomes(); len(got) != 5 {
 		f.Errorf("records are of %v, expected those of 5 jobs", got)
 	}
-	if reason := f.explain("a", 4).Reason; reason != "ended as changed" {
+	if reason := f.explain("a", 4).Reason; reason != core.Because("", "ended as changed") {
 		f.Errorf("job 4 %s", reason)
 	}
 }
@@ -256,7 +256,7 @@ func finishedMany(f *fixture) {
 		eq(f, "state", f.explain("a", index).State, state)
 	}
 	eq(f, "reason", f.explain("a", n-3).Reason, queue.WhyFinished(core.Changed))
-	if !strings.HasPrefix(f.explain("a", n-4).Reason, "is not due") {
+	if f.explain("a", n-4).Reason.Code() != core.NotDue {
 		f.Errorf("job %d %s", n-4, f.explain("a", n-4).Reason)
 	}
 	f.clean()
@@ -304,7 +304,7 @@ func pausedStart(f *fixture) {
 	eq(f, "deferred", st.Deferred, 1)
 	s := f.open("n")
 	f.none(s, "the run is paused")
-	if why := f.explain("a", 0).Reason; why != "its run is paused" {
+	if why := f.explain("a", 0).Reason; why.Code() != core.RunPaused {
 		f.Errorf("job 0 %s", why)
 	}
 	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: new(false)}))

@@ -45,27 +45,29 @@ func explainTexts(f *fixture) {
 	leased := f.everywhere(s)
 	for index, want := range map[int]struct {
 		state core.State
+		code  core.ReasonCode
 		text  string
 	}{
-		0:  {core.Leased, "worker-7"},
-		1:  {core.Retrying, ""},
-		2:  {core.Suspended, "e"},
-		3:  {core.Suspended, ""},
-		4:  {core.Blocked, "held"},
-		5:  {core.Retrying, ""},
-		7:  {core.Done, "changed"},
-		8:  {core.Pending, ""},
-		12: {core.Pending, ""},
-		19: {core.Pending, ""},
+		0:  {core.Leased, "", "worker-7"},
+		1:  {core.Retrying, core.NextAttempt, ""},
+		2:  {core.Suspended, core.AwaitsSignal, "e"},
+		3:  {core.Suspended, core.ByJobType, ""},
+		4:  {core.Blocked, core.LockHeld, "held"},
+		5:  {core.Retrying, core.NextAttempt, ""},
+		7:  {core.Done, "", "changed"},
+		8:  {core.Pending, core.NoSlot, ""},
+		12: {core.Pending, core.NotDue, ""},
+		19: {core.Pending, core.WaveClosed, ""},
 	} {
 		ex := f.explain("a", index)
 		eq(f, "job", ex.Job, core.JobID{Run: "a", Index: index})
 		eq(f, "state of "+ex.Job.String(), ex.State, want.state)
-		if ex.Reason == "" || !strings.Contains(ex.Reason, want.text) {
+		eq(f, "code of "+ex.Job.String(), ex.Reason.Code(), want.code)
+		if ex.Reason == "" || !strings.Contains(ex.Reason.Text(), want.text) {
 			f.Errorf("Explain(%v) says %q, expected it to contain %q", ex.Job, ex.Reason, want.text)
 		}
 	}
-	if ex := f.explain("a", 4); ex.Holder != "holder/0" || strings.Contains(ex.Reason, "holder") {
+	if ex := f.explain("a", 4); ex.Holder != "holder/0" || strings.Contains(ex.Reason.Text(), "holder") {
 		f.Errorf("Explain says %+v, expected who holds the host, apart from the reason", ex)
 	}
 	for _, timed := range []int{1, 3, 5, 12} {
@@ -74,12 +76,12 @@ func explainTexts(f *fixture) {
 		}
 	}
 	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: new(true)}))
-	if ex := f.explain("a", 8); !strings.Contains(ex.Reason, "paused") {
+	if ex := f.explain("a", 8); ex.Reason.Code() != core.RunPaused {
 		f.Errorf("Explain says %q of a paused run", ex.Reason)
 	}
 	f.ack(s, done(leased, core.Failed))
 	f.completes(s, "a")
-	if ex := f.explain("a", 15); ex.State != core.Done || !strings.Contains(ex.Reason, "cancelled") {
+	if ex := f.explain("a", 15); ex.State != core.Done || !strings.Contains(ex.Reason.Text(), "cancelled") || ex.Reason.Code() != core.ThresholdReached {
 		f.Errorf("Explain says %+v of a cancelled job", ex)
 	}
 }

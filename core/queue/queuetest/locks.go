@@ -57,7 +57,7 @@ func haLock(f *fixture) {
 	f.none(s, "its peer is worked on")
 	ex := f.explain("b", 0)
 	eq(f, "state", ex.State, core.Blocked)
-	if !strings.Contains(ex.Reason, "pair") || ex.Holder != "a/0" || strings.Contains(ex.Reason, "a/0") {
+	if !strings.Contains(ex.Reason.Text(), "pair") || ex.Holder != "a/0" || strings.Contains(ex.Reason.Text(), "a/0") {
 		f.Errorf("Explain says %+v, expected the HA group, and its holder apart", ex)
 	}
 	f.submit(pair("c", false, "h3"))

@@ -76,7 +76,8 @@ func (r *reader) wants(what string, runs ...string) {
 	}
 }
 
-// newsOfChanges makes each change to a large run and to one of a single host, which may be kept in another way.
+// newsOfChanges makes each change to a large run and to one of a single host, which may be kept in
+// another way.
 func newsOfChanges(f *fixture) {
 	r := f.reads()
 	r.wants("nothing")
@@ -254,7 +255,8 @@ func newsOfParts(f *fixture) {
 	eq(f, "runs of other parts", len(news.Runs), 0)
 }
 
-// newsLost: what is no cursor of this queue, or one of another, is told as lost, beside those that are kept.
+// newsLost: what is no cursor of this queue, or one of another, is told as lost, beside those that
+// are kept.
 func newsLost(f *fixture) {
 	r := f.reads()
 	f.submit(run("a", 1))
@@ -390,7 +392,8 @@ func pollSame(f *fixture) {
 	}
 }
 
-// pollWhole: while nodes work, no look has a status that counts more than its records have, nor less.
+// pollWhole: while nodes work, no look has a status that counts more than its records have, nor
+// less.
 func pollWhole(f *fixture) {
 	const n = 400
 	f.submit(run("a", n))
@@ -522,7 +525,8 @@ func adjustMany(f *fixture) {
 	eq(f, "answers to nothing", len(f.q.Adjust(f.ctx)), 0)
 }
 
-// news: whatever has changed since it was asked last, a run is named, and looked at, alike on both sides.
+// news: whatever has changed since it was asked last, a run is named, and looked at, alike on both
+// sides.
 func (m *machine) news(t *rapid.T) {
 	runs := both(t, m, "News", func(s *side) (runs []string, err error) {
 		for part := range queue.Parts {

@@ -13,7 +13,8 @@ var recoveryTests = []test{
 	{name: "DropKeepsWhatGoesOn", run: dropKeeps},
 }
 
-// The control is that the same session is leased the same job afterwards, without a change of the run.
+// The control is that the same session is leased the same job afterwards, without a change of the
+// run.
 func holdLeasesNothing(f *fixture) {
 	began := time.Now()
 	f.must(f.q.Hold(f.ctx))

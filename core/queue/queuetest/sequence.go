@@ -537,16 +537,17 @@ func (m *machine) drain(t *rapid.T) {
 	}
 }
 
-// explainAll compares the state of each job; of one that has ended, the reason too.
+// explainAll compares the state of each job and the code of its reason; of one that has ended, the
+// text, too.
 func (m *machine) explainAll(t *rapid.T) {
 	for _, r := range m.runs {
 		for i := range r.Targets {
 			both(t, m, "Explain", func(s *side) (string, error) {
 				ex, err := s.q.Explain(t.Context(), core.JobID{Run: r.ID, Index: i})
 				if ex.State != core.Done {
-					ex.Reason = ""
+					ex.Reason = core.Because(ex.Reason.Code(), "")
 				}
-				return string(ex.State) + " " + ex.Reason, err
+				return string(ex.State) + " " + string(ex.Reason), err
 			})
 		}
 	}

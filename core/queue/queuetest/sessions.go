@@ -182,7 +182,7 @@ func reapDead(f *fixture) {
 	eq(f, "lost", st.Outcomes[core.Lost], 1)
 	eq(f, "phase", st.Phase, queue.Stopped)
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 2)
-	if ex := f.explain("a", 0); ex.State != core.Done || !strings.Contains(ex.Reason, "died 3 times") {
+	if ex := f.explain("a", 0); ex.State != core.Done || ex.Reason.Code() != core.WorkerLost || !strings.Contains(ex.Reason.Text(), "died 3 times") {
 		f.Errorf("explained as %+v", ex)
 	}
 }
@@ -199,8 +199,9 @@ func reapCancelled(f *fixture) {
 	eq(f, "phase", st.Phase, queue.Cancelled)
 }
 
-// A job whose worker died waits for its next attempt, or was given back unstarted, when its run ends: its steps may all have
-// ended well. Only of one that a worker spoke of since is it known that it was cut short.
+// A job whose worker died waits for its next attempt, or was given back unstarted, when its run
+// ends: its steps may all have ended well. Only of one that a worker spoke of since is it known
+// that it was cut short.
 func reapThenStopped(f *fixture) {
 	r := run("a", 4)
 	f.submit(r)

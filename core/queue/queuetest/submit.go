@@ -145,7 +145,8 @@ func submitMany(f *fixture) {
 	eq(f, "open runs", st.Runs, 0)
 }
 
-// submitAtOnce: concurrent calls are answered each for itself, and one whose context ends leaves the others alone.
+// submitAtOnce: concurrent calls are answered each for itself, and one whose context ends leaves
+// the others alone.
 func submitAtOnce(f *fixture) {
 	const callers, each = 16, 20
 	ended, cancel := context.WithCancel(f.ctx)

@@ -390,8 +390,8 @@ func trapActiveNoLease(f *fixture) {
 	f.turn(s, 0, allDone(got, core.Changed)...)
 }
 
-// trapResumed: a run that was paused and resumed before anything of it was leased is leased once, with those that were
-// submitted with it.
+// trapResumed: a run that was paused and resumed before anything of it was leased is leased once,
+// with those that were submitted with it.
 func trapResumed(f *fixture) {
 	for _, id := range []string{"a", "b", "c", "d"} {
 		f.submit(on(id, id))

@@ -61,7 +61,7 @@ func TestUserHasItsRoleOnly(t *testing.T) {
 		}
 	}
 	other := newQueue(t, c, redis.Options{Pool: "default"})
-	if _, err := other.Preflight(t.Context()); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "turnus queue acl") {
+	if _, err := other.Preflight(t.Context()); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "turnus admin queue acl") {
 		t.Errorf("another pool's queue: %v", err)
 	}
 	if _, err := other.Open(t.Context(), "node"); err == nil {
@@ -69,7 +69,8 @@ func TestUserHasItsRoleOnly(t *testing.T) {
 	}
 }
 
-// Negative control of the least rights: whichever command is taken away, it is found before anything was written, with its name.
+// Negative control of the least rights: whichever command is taken away, it is found before
+// anything was written, with its name.
 func TestMissingCommandIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -103,7 +104,7 @@ func TestMissingCommandIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	if err := admin.Do(t.Context(), "acl", "setuser", "less", "-hset").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Open(t.Context(), "node"); !errors.Is(err, core.ErrUnknown) || !strings.Contains(err.Error(), "turnus queue acl") {
+	if _, err := q.Open(t.Context(), "node"); !errors.Is(err, core.ErrUnknown) || !strings.Contains(err.Error(), "turnus admin queue acl") {
 		t.Errorf("a script that was refused half-way: %v", err)
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// A script is made of the text of its own file behind those of its libraries. Each call of a script makes all of its functions again, and
-// that costs more than most calls do: so a script gets only the functions that it uses, and names that stand for something fixed
-// are written out, as local variables make functions dearer.
+// A script is made of the text of its own file behind those of its libraries. Each call of a script
+// makes all of its functions again, and that costs more than most calls do: so a script gets only
+// the functions that it uses, and names that stand for something fixed are written out, as local
+// variables make functions dearer.
 
 // part is a function of a Lua file, or a stretch between functions, which has no name.
 type part struct {
@@ -45,7 +46,8 @@ func takeConstants(text string, names map[string]string) string {
 	return constant.ReplaceAllString(text, "")
 }
 
-// split cuts a file into parts, and takes its constants out. A function begins and ends at the left margin.
+// split cuts a file into parts, and takes its constants out. A function begins and ends at the left
+// margin.
 func split(text string, names map[string]string) (parts []part) {
 	inside := false
 	for line := range strings.Lines(takeConstants(comment.ReplaceAllString(text, ""), names)) {

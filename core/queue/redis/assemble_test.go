@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAssemble: a script has what it calls, directly or not, and fixed names are written out, but not in strings.
+// TestAssemble: a script has what it calls, directly or not, and fixed names are written out, but
+// not in strings.
 func TestAssemble(t *testing.T) {
 	t.Parallel()
 	text := `local ONE, BIG = 1, 1e14 -- constants

@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Bounds of a small run, which is one record and has no keys of its own, and of one call of submit.lua.
+// Bounds of a small run, which is one record and has no keys of its own, and of one call of
+// submit.lua.
 const (
 	smallHosts   = 4        // with more hosts, keys of their own cost less than writing the record again for each job
 	smallTargets = 2 << 10  // bytes of the packed targets, their data included
@@ -33,7 +34,8 @@ type small struct {
 	payload       []byte // nil where it is in fix
 }
 
-// asSmall tells whether a run can be one record. The digest is that of p, so that a run is the same in both forms.
+// asSmall tells whether a run can be one record. The digest is that of p, so that a run is the same
+// in both forms.
 func (q *Queue) asSmall(r *queue.Run, p *packed) (*small, bool) {
 	spans := slices.Concat(p.ready, p.timed)
 	if len(r.Targets) > smallHosts || r.PerGroup > 0 || len(r.FinishedJobs) > 0 || len(spans) != 1 || len(r.Payload) > apartPayload {
@@ -88,8 +90,9 @@ type parcel struct {
 	done    chan struct{} // closed when answers are there
 }
 
-// batcher sends the small runs of a process. What arrives while a call is under way goes with the next one, so callers
-// at once share round trips. Its goroutine lives while there is something to send; close joins it.
+// batcher sends the small runs of a process. What arrives while a call is under way goes with the
+// next one, so callers at once share round trips. Its goroutine lives while there is something to
+// send; close joins it.
 type batcher struct {
 	send func(context.Context, []*small) []queue.Submission
 
@@ -99,8 +102,8 @@ type batcher struct {
 	sender  sync.WaitGroup
 }
 
-// submit sends runs and waits for the answers. If ctx ends before, it leaves: what was not sent is taken back, of the rest
-// it is unknown what becomes.
+// submit sends runs and waits for the answers. If ctx ends before, it leaves: what was not sent is
+// taken back, of the rest it is unknown what becomes.
 func (b *batcher) submit(ctx context.Context, runs []*small) []queue.Submission {
 	parcels := wrap(runs)
 	b.mu.Lock()
@@ -157,7 +160,8 @@ func failed(n int, err error) []queue.Submission {
 	return slices.Repeat([]queue.Submission{{Err: err}}, n)
 }
 
-// sendAll sends until nothing waits. The calls are nobody's in particular: they have no caller's context.
+// sendAll sends until nothing waits. The calls are nobody's in particular: they have no caller's
+// context.
 func (b *batcher) sendAll() {
 	for {
 		parcels := b.next()

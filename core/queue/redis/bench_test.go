@@ -44,8 +44,8 @@ func submit(b *testing.B, q *redis.Queue, r queue.Run) {
 	}
 }
 
-// drain leases and acknowledges with as many nodes, in batches, until n jobs are done; each node acknowledges
-// the jobs of its last turn with the next.
+// drain leases and acknowledges with as many nodes, in batches, until n jobs are done; each node
+// acknowledges the jobs of its last turn with the next.
 func drain(b *testing.B, q *redis.Queue, nodes, batch, n int) {
 	b.Helper()
 	var wg sync.WaitGroup
@@ -87,7 +87,8 @@ func drain(b *testing.B, q *redis.Queue, nodes, batch, n int) {
 	wg.Wait()
 }
 
-// cpu is the server's CPU time so far, in seconds: what other load on the machine does not distort much.
+// cpu is the server's CPU time so far, in seconds: what other load on the machine does not distort
+// much.
 func cpu(b *testing.B, c *goredis.Client) float64 {
 	b.Helper()
 	info, err := c.Info(context.Background(), "cpu").Result()
@@ -105,7 +106,8 @@ func cpu(b *testing.B, c *goredis.Client) float64 {
 	return sum
 }
 
-// BenchmarkCycle is the whole cycle: submit bulk runs, lease, acknowledge. Jobs per second is the figure to read.
+// BenchmarkCycle is the whole cycle: submit bulk runs, lease, acknowledge. Jobs per second is the
+// figure to read.
 func BenchmarkCycle(b *testing.B) {
 	for _, c := range []struct{ runs, batch, nodes int }{{3, 64, 2}, {3, 128, 2}, {3, 256, 2}, {500, 64, 2}, {500, 256, 2}, {3, 16, 2}, {3, 1, 2}} {
 		b.Run(fmt.Sprintf("runs=%d/batch=%d", c.runs, c.batch), func(b *testing.B) {
@@ -143,7 +145,8 @@ func submitBatch(b *testing.B, q *redis.Queue, from, n int) {
 	}
 }
 
-// BenchmarkSingle is runs of one host: submitted in batches and by 8 callers one by one, and then leased and acknowledged.
+// BenchmarkSingle is runs of one host: submitted in batches and by 8 callers one by one, and then
+// leased and acknowledged.
 func BenchmarkSingle(b *testing.B) {
 	for name, submitAll := range map[string]func(*testing.B, *redis.Queue){
 		"batch": func(b *testing.B, q *redis.Queue) {
@@ -182,7 +185,8 @@ func BenchmarkSingle(b *testing.B) {
 	}
 }
 
-// BenchmarkSingleDue is runs of one host that are all due at one instant: until the last one is leased.
+// BenchmarkSingleDue is runs of one host that are all due at one instant: until the last one is
+// leased.
 func BenchmarkSingleDue(b *testing.B) {
 	const n = 10_000
 	for range b.N {
@@ -234,7 +238,8 @@ func leaseAll(b *testing.B, q *redis.Queue, nodes, n int) {
 	wg.Wait()
 }
 
-// BenchmarkInFlight leases and acknowledges 64 at a time while others are in flight: the cost must not grow.
+// BenchmarkInFlight leases and acknowledges 64 at a time while others are in flight: the cost must
+// not grow.
 func BenchmarkInFlight(b *testing.B) {
 	for _, held := range []int{0, 1000, 10_000} {
 		b.Run(strconv.Itoa(held), func(b *testing.B) {
@@ -295,7 +300,8 @@ func usedMemory(b *testing.B, c *goredis.Client) float64 {
 	return n
 }
 
-// BenchmarkSignal opens the window of 3000 hosts while another run goes on: seconds, and its slowest turn meanwhile.
+// BenchmarkSignal opens the window of 3000 hosts while another run goes on: seconds, and its
+// slowest turn meanwhile.
 func BenchmarkSignal(b *testing.B) {
 	const fleet = 3000
 	q, _ := benchQueue(b)
@@ -382,7 +388,8 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// BenchmarkPoll reads 256 runs that have an outcome each since the last look, and the news that tell of them.
+// BenchmarkPoll reads 256 runs that have an outcome each since the last look, and the news that
+// tell of them.
 func BenchmarkPoll(b *testing.B) {
 	for _, hosts := range []int{1, 1000} {
 		b.Run(fmt.Sprint("hosts=", hosts), func(b *testing.B) {

@@ -12,7 +12,8 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 )
 
-// Post puts a document on the board. After core.ErrUnknown it may or may not be there; posting it again does no harm.
+// Post puts a document on the board. After core.ErrUnknown it may or may not be there; posting it
+// again does no harm.
 func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
 	if err := broadcast.ValidateDocument(name, data, keep); err != nil {
 		return 0, err
@@ -28,7 +29,8 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 	return uint64(version), nil
 }
 
-// PostFirst puts a document on the board that has none of the name. After core.ErrUnknown it may be called again.
+// PostFirst puts a document on the board that has none of the name. After core.ErrUnknown it may be
+// called again.
 func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
 	if err := broadcast.ValidateDocument(name, data, keep); err != nil {
 		return nil, err
@@ -62,7 +64,8 @@ func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 	return data, version, r.end("posted")
 }
 
-// Names lists documents of the board, a page of their index at a time: one that is posted or expires meanwhile may be listed or not.
+// Names lists documents of the board, a page of their index at a time: one that is posted or
+// expires meanwhile may be listed or not.
 func (q *Queue) Names(ctx context.Context, prefix string) ([]string, error) {
 	names := []string{}
 	for cursor := "0"; ; {

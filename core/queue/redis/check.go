@@ -159,8 +159,9 @@ func (q *Queue) recordNumbers(ctx context.Context) ([]int64, error) {
 	return slices.Compact(nos), err
 }
 
-// sessionSets finds the sessions that have a set of leases, listed or not: their number, then their ids, as the scripts
-// want them. A session that opens after this is listed, and the scripts read that list themselves.
+// sessionSets finds the sessions that have a set of leases, listed or not: their number, then their
+// ids, as the scripts want them. A session that opens after this is listed, and the scripts read
+// that list themselves.
 func (q *Queue) sessionSets(ctx context.Context) ([]any, error) {
 	ids := map[string]bool{}
 	err := q.scan(ctx, "pSession", "([^:]+)"+q.keys.key("xLeases"), func(s string) error {

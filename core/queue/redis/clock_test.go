@@ -10,8 +10,9 @@ import (
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 )
 
-// A real server whose clock leaps, each time both ways. Red with one time held monotone for all, as it was: the session that
-// speaks is gone after the leap forward; after the leap back nothing is retried and nobody is reaped for as long as it was.
+// A real server whose clock leaps, each time both ways. Red with one time held monotone for all, as
+// it was: the session that speaks is gone after the leap forward; after the leap back nothing is
+// retried and nobody is reaped for as long as it was.
 func TestFaultR2ALeapOfTheClockHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]time.Duration{

@@ -49,7 +49,8 @@ func (q *Queue) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
 	return answers
 }
 
-// adjust changes those of runs that list names, until their waves are released, and stops those that are to be stopped.
+// adjust changes those of runs that list names, until their waves are released, and stops those
+// that are to be stopped.
 func (q *Queue) adjust(ctx context.Context, runs []queue.Adjust, answers []error, list []int) {
 	again := false
 	for len(list) > 0 {
@@ -107,8 +108,8 @@ func packAdjusts(runs []queue.Adjust, list []int, again bool) []byte {
 	return b
 }
 
-// Signal ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs are served in between, and
-// some of the jobs may be leased before the last one is woken.
+// Signal ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs
+// are served in between, and some of the jobs may be leased before the last one is woken.
 func (q *Queue) Signal(ctx context.Context, run, event string) (int, error) {
 	return q.eachAwaiting(ctx, "wake", run, event)
 }

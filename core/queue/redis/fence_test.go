@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 )
 
-// A Redis that comes back with an older state gives no token twice, and none that is below one that it gave. The counter alone would
-// give the same tokens again.
+// A Redis that comes back with an older state gives no token twice, and none that is below one that
+// it gave. The counter alone would give the same tokens again.
 func TestFaultR6TokensGrowOverARollback(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -85,7 +85,8 @@ func trust(t *testing.T, q *redis.Queue, sessions ...string) {
 	}
 }
 
-// back is a pool on a Redis that restarted from what it had saved, as each of several processes has it.
+// back is a pool on a Redis that restarted from what it had saved, as each of several processes has
+// it.
 type back struct {
 	t      *testing.T
 	server *redistest.Server
@@ -125,8 +126,8 @@ func leases(t *testing.T, q *redis.Queue, session string) (n int, doubt bool) {
 	return len(res.Leases), res.Doubt
 }
 
-// After a restart nothing is leased until a server trusts what Redis has, and each session that lives has called. The control: the
-// same pool, trusted, leases to the same session.
+// After a restart nothing is leased until a server trusts what Redis has, and each session that
+// lives has called. The control: the same pool, trusted, leases to the same session.
 func TestFaultR4NothingIsLeasedAfterARestartUntilAServerTrustsIt(t *testing.T) {
 	t.Parallel()
 	b := newBack(t)
@@ -170,8 +171,9 @@ func TestFaultR4NothingIsLeasedAfterARestartUntilAServerTrustsIt(t *testing.T) {
 	}
 }
 
-// A process that was given a lease which Redis has lost shows it: then leases wait for as long as workers may go on, whatever a
-// server trusts. The control is a session of the same pool without such a lease.
+// A process that was given a lease which Redis has lost shows it: then leases wait for as long as
+// workers may go on, whatever a server trusts. The control is a session of the same pool without
+// such a lease.
 func TestFaultR4AForgottenLeaseShowsThatTheQueueIsOlder(t *testing.T) {
 	t.Parallel()
 	b := newBack(t)
@@ -218,8 +220,9 @@ func TestFaultR4AForgottenLeaseShowsThatTheQueueIsOlder(t *testing.T) {
 	}
 }
 
-// A session that Redis has forgotten, with its leases, shows that as well. The tokens of a queue that was emptied prove nothing of
-// the next one: they may be higher, after the clock was set back. Red where seen stays.
+// A session that Redis has forgotten, with its leases, shows that as well. The tokens of a queue
+// that was emptied prove nothing of the next one: they may be higher, after the clock was set back.
+// Red where seen stays.
 func TestFaultR4AForgottenSessionShowsThatTheQueueIsOlder(t *testing.T) {
 	t.Parallel()
 	b := newBack(t)

@@ -12,14 +12,16 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// format is how the scripts keep a pool. One that is changed so that the former scripts misread it gets the next number, and with it another
-// name of kMeta: kFormer then is the name of now, and format.lua takes over what it holds. Version 1 had no number.
+// format is how the scripts keep a pool. One that is changed so that the former scripts misread it
+// gets the next number, and with it another name of kMeta: kFormer then is the name of now, and
+// format.lua takes over what it holds. Version 1 had no number.
 const format = 2
 
 // unformatted is the answer of a script that found a pool without a format, and did nothing.
 const unformatted = "UNFORMATTED"
 
-// mend looks at the answer of a script; again says that the pool has its format now, and the script is to be sent once more.
+// mend looks at the answer of a script; again says that the pool has its format now, and the script
+// is to be sent once more.
 func (q *Queue) mend(ctx context.Context, answer any, err error) (again bool, _ error) {
 	switch {
 	case answer == unformatted:
@@ -31,7 +33,8 @@ func (q *Queue) mend(ctx context.Context, answer any, err error) (again bool, _ 
 	return false, err
 }
 
-// formatted is takeOver by a process that is at work: whoever works with the other version may end while it waits.
+// formatted is takeOver by a process that is at work: whoever works with the other version may end
+// while it waits.
 func (q *Queue) formatted(ctx context.Context) error {
 	err := q.takeOver(ctx)
 	if errors.Is(err, core.ErrConflict) {
@@ -40,8 +43,9 @@ func (q *Queue) formatted(ctx context.Context) error {
 	return err
 }
 
-// takeOver sees to it that the pool is in the format of this program. It is core.ErrConflict, and nothing was changed, where a newer
-// program has the pool, or processes of an older one still work with it.
+// takeOver sees to it that the pool is in the format of this program. It is core.ErrConflict, and
+// nothing was changed, where a newer program has the pool, or processes of an older one still work
+// with it.
 func (q *Queue) takeOver(ctx context.Context) error {
 	const where = "queue: pool %q is of format %s, and this turnus speaks %d"
 	var ended string // the sessions that were there, and have not called since
@@ -71,7 +75,7 @@ func (q *Queue) takeOver(ctx context.Context) error {
 			}
 			if len(alive) > 0 {
 				slices.Sort(alive)
-				return fmt.Errorf(where+": %w: workers of the former version are at work: %s; nothing was changed\nhint: turnus workers drain NAME, or SIGTERM, ends them; then stop the servers of that version, and start this again",
+				return fmt.Errorf(where+": %w: workers of the former version are at work: %s; nothing was changed\nhint: turnus admin workers drain NAME, or SIGTERM, ends them; then stop the servers of that version, and start this again",
 					q.opt.Pool, "1", format, core.ErrConflict, strings.Join(alive, ", "))
 			}
 			if ended == "" { // a worker that lives calls meanwhile

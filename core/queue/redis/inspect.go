@@ -22,7 +22,8 @@ func (q *Queue) Status(ctx context.Context, run string) (queue.Status, error) {
 	return list[0].load.Status, list[0].err
 }
 
-// awaited counts suspended jobs by the event that they wait for, in several steps: between them jobs may move.
+// awaited counts suspended jobs by the event that they wait for, in several steps: between them
+// jobs may move.
 func (q *Queue) awaited(ctx context.Context, run string) (jobs map[string]int, err error) {
 	jobs = map[string]int{}
 	for from := ""; ; {
@@ -31,7 +32,7 @@ func (q *Queue) awaited(ctx context.Context, run string) (jobs map[string]int, e
 			return nil, err
 		}
 		if n, ok := v.(int64); ok && n < 0 {
-			return nil, fmt.Errorf("events of run %q: %w", run, core.ErrNotFound)
+			return nil, fmt.Errorf("events of run %q: no such run: %w", run, core.ErrNotFound)
 		}
 		r := newReply(v)
 		more := r.int() == 1
@@ -102,11 +103,11 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 }
 
 // explain puts what explain.lua answered into words.
-func explain(ex queue.Explanation, a, b, c string) string {
+func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	switch ex.State {
 	case core.Leased:
 		us, _ := strconv.ParseInt(b, 10, 64)
-		return "leased by " + a + " since " + (time.Duration(us) * time.Microsecond).Round(time.Second).String()
+		return core.Because("", "leased by "+a+" since "+(time.Duration(us)*time.Microsecond).Round(time.Second).String())
 	case core.Blocked:
 		reason := "waits for " + lockKind(a) + " " + a[1:]
 		switch {
@@ -115,25 +116,25 @@ func explain(ex queue.Explanation, a, b, c string) string {
 		case b != "":
 			reason += queue.HeldBy
 		}
-		return reason
+		return core.Because(core.LockHeld, reason)
 	case core.Retrying:
-		return "waits for its next attempt, " + a + " made so far"
+		return core.Because(core.NextAttempt, "waits for its next attempt, "+a+" made so far")
 	case core.Suspended:
 		return queue.WhySuspended(a)
 	}
 	switch a {
 	case "due":
-		return "is not due before " + ex.Until.UTC().Format(time.RFC3339)
+		return core.Because(core.NotDue, "is not due yet")
 	case "over":
-		return "is about to be cancelled: its run is over"
+		return core.Because(core.RunOver, "is about to be cancelled: its run is over")
 	case "paused":
-		return "its run is paused"
+		return core.Because(core.RunPaused, "its run is paused")
 	case "limit":
-		return "is not released: the wave ends before job " + c
+		return core.Because(core.WaveClosed, "is not released: the wave ends before job "+c)
 	case "full":
-		return "its run has " + b + " jobs in flight, max_in_flight is " + c
+		return core.Because(core.RunFull, "its run has "+b+" jobs in flight, max_in_flight is "+c)
 	}
-	return "waits for its turn: its run has " + b + " jobs in flight, its tenant " + c
+	return core.Because(core.NoSlot, "waits for its turn: its run has "+b+" jobs in flight, its tenant "+c)
 }
 
 func lockKind(name string) string {
@@ -146,9 +147,9 @@ func lockKind(name string) string {
 	return "group"
 }
 
-// explainEnd finds the outcome in the records of run number no, from their end: in small where the run keeps them
-// itself, else in its stream.
-func (q *Queue) explainEnd(ctx context.Context, job core.JobID, no, small string) (string, error) {
+// explainEnd finds the outcome in the records of run number no, from their end: in small where the
+// run keeps them itself, else in its stream.
+func (q *Queue) explainEnd(ctx context.Context, job core.JobID, no, small string) (core.Reason, error) {
 	if small != "" {
 		list, err := unpackRecords(entry{text: small})
 		reason, _ := whyEnded(list, job.Index)
@@ -181,17 +182,13 @@ func (q *Queue) explainEnd(ctx context.Context, job core.JobID, no, small string
 }
 
 // whyEnded says how a job ended by the last of the records that is of it.
-func whyEnded(list []queue.Record, index int) (string, bool) {
+func whyEnded(list []queue.Record, index int) (core.Reason, bool) {
 	for i := len(list) - 1; i >= 0; i-- {
 		rec := &list[i]
 		if index < rec.Index || index >= rec.Index+rec.Count {
 			continue
 		}
-		reason := "ended as " + string(rec.Outcome)
-		if rec.Reason != "" {
-			reason += ": " + rec.Reason.Text()
-		}
-		return reason, true
+		return queue.WhyEnded(rec.Outcome, rec.Reason), true
 	}
 	return "ended", false
 }

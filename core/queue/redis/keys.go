@@ -10,8 +10,9 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// leaseSteps is into how many steps a session's life is cut. Of two calls of the queue as much time is counted as one step at
-// most: so a leap of the clock takes no more of a lease than a step, which is less than what workers stop before its end.
+// leaseSteps is into how many steps a session's life is cut. Of two calls of the queue as much time
+// is counted as one step at most: so a leap of the clock takes no more of a lease than a step,
+// which is less than what workers stop before its end.
 const leaseSteps = 6
 
 // Shard is the only shard of a pool today. It is in the key names, so that a
@@ -46,7 +47,8 @@ func fixedKeys() []key {
 	}
 }
 
-// prefixes start the keys of one run, tenant, session, document or topic; its number, id or escaped name follows.
+// prefixes start the keys of one run, tenant, session, document or topic; its number, id or escaped
+// name follows.
 func prefixes() []key {
 	return []key{{"pRun", "r"}, {"pTenant", "t"}, {"pSession", "s"}, {"pBoard", "b:"}, {"pFeed", "f:"}} // no fixed key has a colon
 }
@@ -93,7 +95,8 @@ func code(c core.ReasonCode) string {
 	return "'" + strings.ReplaceAll(string(core.Because(c, "")), "\x1f", `\31`) + "'"
 }
 
-// luaNames are the names of keys as the scripts write them, and how lease time is counted: a session lives for ttl of it.
+// luaNames are the names of keys as the scripts write them, and how lease time is counted: a
+// session lives for ttl of it.
 func luaNames(ttl time.Duration) map[string]string {
 	names := map[string]string{
 		"LEASE_TTL":   strconv.FormatInt(ttl.Microseconds(), 10),

@@ -41,7 +41,8 @@ func (q *Queue) Runs(ctx context.Context) ([]string, error) {
 	return all, err
 }
 
-// eachLoad visits the runs that are not complete, in no order. Of those that are, which stay for a day, it reads the names only.
+// eachLoad visits the runs that are not complete, in no order. Of those that are, which stay for a
+// day, it reads the names only.
 func (q *Queue) eachLoad(ctx context.Context, ahead time.Duration, visit func(*queue.RunLoad)) error {
 	return q.eachOpen(ctx, runsPage, func(ids []string) error {
 		open := make([]ask, len(ids))

@@ -42,7 +42,8 @@ func parseNewsID(s string) (id newsID) {
 	return id
 }
 
-// News tells in which runs something has happened. The parts share one log: a cursor is an entry that was there.
+// News tells in which runs something has happened. The parts share one log: a cursor is an entry
+// that was there.
 func (q *Queue) News(ctx context.Context, from map[int]string, wait time.Duration) (queue.News, error) {
 	if err := queue.ValidateNews(from); err != nil {
 		return queue.News{}, err
@@ -114,7 +115,8 @@ func (q *Queue) newsSince(ctx context.Context, from map[int]string) (news queue.
 	return news, least.String(), nil
 }
 
-// readHints takes the runs of parts out of entries that come behind the parts' cursors, and tells the last entry.
+// readHints takes the runs of parts out of entries that come behind the parts' cursors, and tells
+// the last entry.
 func readHints(list *reply, parts map[int]newsID, news *queue.News) (last newsID, err error) {
 	seen := map[string]bool{}
 	for !list.empty() {

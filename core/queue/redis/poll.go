@@ -124,7 +124,7 @@ func (q *Queue) poll(ctx context.Context, ahead time.Duration, most int, asks []
 func readLooked(r *wire, run string) looked {
 	switch r.int() {
 	case 0:
-		return looked{err: fmt.Errorf("status of run %q: %w", run, core.ErrNotFound)}
+		return looked{err: fmt.Errorf("status of run %q: no such run: %w", run, core.ErrNotFound)}
 	case 2:
 		return looked{err: fmt.Errorf("records of run %q: the cursor was not given out by this queue: %w", run, core.ErrInvalid)}
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// Preflight looks at the server. The error is for a server that cannot be used or reached; the warnings are for
-// one that may lose accepted runs, each with what to do next. It changes nothing but the format of what a former version kept.
+// Preflight looks at the server. The error is for a server that cannot be used or reached; the
+// warnings are for one that may lose accepted runs, each with what to do next. It changes nothing
+// but the format of what a former version kept.
 func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
 	warnings, err := q.suits(ctx)
 	if err != nil {
@@ -98,7 +99,8 @@ func preflight(ctx context.Context, info string, config func(string) (string, er
 	return warnings, nil
 }
 
-// isRefusal tells whether the server answered that it does not allow the question, as managed ones do.
+// isRefusal tells whether the server answered that it does not allow the question, as managed ones
+// do.
 func isRefusal(err error) bool {
 	var reply goredis.Error
 	return errors.As(err, &reply)

@@ -45,9 +45,10 @@ type Queue struct {
 
 var _ queue.Backend = (*Queue)(nil)
 
-// New returns the queue of a pool. The client belongs to the caller, who closes it after the last call;
-// it must be a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient. Retries of the client do no harm: what changes the queue is sent
-// once. New sends nothing; Preflight looks at the server.
+// New returns the queue of a pool. The client belongs to the caller, who closes it after the last
+// call; it must be a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient. Retries of
+// the client do no harm: what changes the queue is sent once. New sends nothing; Preflight looks at
+// the server.
 func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	conn, err := redisconn.New("queue", client)
 	if err != nil {
@@ -71,7 +72,8 @@ func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	return q, nil
 }
 
-// Shutdown waits until what callers of Submit left behind is sent. No call may follow; the client is closed after it.
+// Shutdown waits until what callers of Submit left behind is sent. No call may follow; the client
+// is closed after it.
 func (q *Queue) Shutdown() { q.batch.close() }
 
 // Open starts a session with an id that was never used before.

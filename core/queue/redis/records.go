@@ -39,7 +39,8 @@ func (p position) String() string { return p.entry + "+" + strconv.Itoa(p.skip) 
 
 var errNoRun = fmt.Errorf("no such run: %w", core.ErrNotFound)
 
-// entry is a part of a run's log: that of a small run has one, which has no id as long as the run has no stream, and grows.
+// entry is a part of a run's log: that of a small run has one, which has no id as long as the run
+// has no stream, and grows.
 type entry struct{ id, text string }
 
 func entryOf(m goredis.XMessage) entry {
@@ -47,7 +48,8 @@ func entryOf(m goredis.XMessage) entry {
 	return entry{m.ID, s}
 }
 
-// take gives at most limit records of entries that come behind at, and where they end; whole is false where some are left.
+// take gives at most limit records of entries that come behind at, and where they end; whole is
+// false where some are left.
 func take(entries []entry, at position, limit int) (list []queue.Record, next position, whole bool, err error) {
 	invalid := fmt.Errorf("records: cursor %q was not given out: %w", at, core.ErrInvalid)
 	if at.skip > 0 && len(entries) == 0 {

@@ -44,7 +44,8 @@ func (q *Queue) Drop(ctx context.Context, run string, recorded int) (bool, error
 	return n == 1, nil
 }
 
-// given notes the highest token that this process was given: sent with each call of a node, it shows a queue that has forgotten it.
+// given notes the highest token that this process was given: sent with each call of a node, it
+// shows a queue that has forgotten it.
 func (q *Queue) given(leases []queue.Lease) {
 	for _, l := range leases {
 		for seen := q.seen.Load(); l.Token > seen; seen = q.seen.Load() {

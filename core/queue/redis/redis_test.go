@@ -86,7 +86,8 @@ func TestIdleNodeIsQuiet(t *testing.T) {
 	}
 }
 
-// TestOneMarker: however many runs are submitted, at most one marker says so, and a lost marker is made again.
+// TestOneMarker: however many runs are submitted, at most one marker says so, and a lost marker is
+// made again.
 func TestOneMarker(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -111,7 +112,8 @@ func TestOneMarker(t *testing.T) {
 	}
 }
 
-// TestTrapClockSkew // db-scheduler#433: only Redis' clock is read. Where that was ahead, as before a failover, nothing stands still.
+// TestTrapClockSkew // db-scheduler#433: only Redis' clock is read. Where that was ahead, as before
+// a failover, nothing stands still.
 func TestTrapClockSkew(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -23,7 +23,8 @@ type scripts struct {
 }
 
 // loaded holds the scripts by the life of sessions, which is the same for all queues of a process
-// outside of tests. Scripts do not change; making them takes longer than all else that a queue begins with.
+// outside of tests. Scripts do not change; making them takes longer than all else that a queue
+// begins with.
 var loaded sync.Map
 
 // loadScripts returns the scripts of queues whose sessions live for ttl.

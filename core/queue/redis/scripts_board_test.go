@@ -93,7 +93,8 @@ func publishWrites(b bench) {
 	}
 }
 
-// postGrows: whatever a failover took, and however the clocks differ, a version is larger than what is there.
+// postGrows: whatever a failover took, and however the clocks differ, a version is larger than what
+// is there.
 func postGrows(b bench) {
 	v, err := b.q.Post(b.Context(), "w", []byte("x"), time.Hour)
 	b.must(err)
@@ -129,7 +130,8 @@ func postedReads(b bench) {
 	b.unchanged("posted", func() { b.returns(b.q.scripts.posted, "["+v+"]", "w", v) }, b.key("kMeta")) // it writes the times
 }
 
-// postedRefusesOnAReplica: a server that is the master no more would show what it had; the queue's error says that nothing was read.
+// postedRefusesOnAReplica: a server that is the master no more would show what it had; the queue's
+// error says that nothing was read.
 func postedRefusesOnAReplica(b bench) {
 	_, err := b.q.Post(b.Context(), "w", []byte("old"), time.Hour)
 	b.must(err)

@@ -21,12 +21,14 @@ func (b bench) former(sessions ...any) {
 	}
 }
 
-// formerCall is how each script of the version without formats begins, and its upload of a large run.
+// formerCall is how each script of the version without formats begins, and its upload of a large
+// run.
 func (b bench) formerCall() error {
 	return errors.Join(b.c.HMGet(b.Context(), b.key("kFormer"), "clock", "seq").Err(), b.c.HIncrBy(b.Context(), b.key("kFormer"), "run", 1).Err())
 }
 
-// refused fails the test unless the error names both formats and says these words, and nothing was changed.
+// refused fails the test unless the error names both formats and says these words, and nothing was
+// changed.
 func (b bench) refused(what string, words ...string) {
 	b.Helper()
 	b.unchanged(what, func() {
@@ -39,7 +41,8 @@ func (b bench) refused(what string, words ...string) {
 	})
 }
 
-// formatOfAnEmptyPool: whoever comes first says what the format is, whatever its first call; the former version is kept out from then on.
+// formatOfAnEmptyPool: whoever comes first says what the format is, whatever its first call; the
+// former version is kept out from then on.
 func formatOfAnEmptyPool(b bench) {
 	b.must(b.formerCall()) // negative: without the format it is let in
 	b.must(b.c.Del(b.Context(), b.key("kFormer")).Err())
@@ -64,7 +67,8 @@ func formatTakesOver(b bench) {
 	}
 }
 
-// formatWaitsForSessions: sessions that do not call for as long as one lives have ended; one that calls is alive.
+// formatWaitsForSessions: sessions that do not call for as long as one lives have ended; one that
+// calls is alive.
 func formatWaitsForSessions(b bench) {
 	b.q.opt.SessionTTL = 0 // the second that is waited for beyond it remains
 	b.former("dead", 100, "beats", 100)
@@ -116,7 +120,8 @@ func formatRefuses(b bench) {
 	b.refused("a pool of two versions", "processes of both")
 }
 
-// formatComesBack: a Redis that was emptied, or came back from a file of the former version, under a process that is at work.
+// formatComesBack: a Redis that was emptied, or came back from a file of the former version, under
+// a process that is at work.
 func formatComesBack(b bench) {
 	b.submit("a", 1)
 	for k := range b.keys() {

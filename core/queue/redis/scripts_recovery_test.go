@@ -7,7 +7,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// A dropped run is swept and forgotten under its number, and takes nothing of the run that has its id since.
+// A dropped run is swept and forgotten under its number, and takes nothing of the run that has its
+// id since.
 func dropEndsUnderItsNumber(b bench) {
 	paused := func(r *queue.Run) { r.Paused = true }
 	for _, jobs := range []int{1, 300} {

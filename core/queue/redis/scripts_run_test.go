@@ -58,7 +58,8 @@ func acceptRefuses(b bench) {
 	})
 }
 
-// acceptUploaded: an upload expires unless it is accepted, and is gone when its run was there before.
+// acceptUploaded: an upload expires unless it is accepted, and is gone when its run was there
+// before.
 func acceptUploaded(b bench) {
 	large := func(r *queue.Run) { r.Payload = make([]byte, 2*inlineBytes) }
 	no := b.submit("r", 100, large)
@@ -85,7 +86,8 @@ func finishedEvenly(n int) func(*queue.Run) {
 	}
 }
 
-// acceptFinished: what is settled is one text and a few counts; the ranges between are sets, whether they came inline or by upload.
+// acceptFinished: what is settled is one text and a few counts; the ranges between are sets,
+// whether they came inline or by upload.
 func acceptFinished(b bench) {
 	no := b.submit("r", 10, func(r *queue.Run) {
 		r.FinishedJobs = []queue.FinishedJobs{{Index: 1, Count: 2, Outcome: core.Changed}, {Index: 5, Count: 3, Outcome: core.Cancelled}}
@@ -206,7 +208,8 @@ func (b bench) adjusts(want string, words ...string) {
 	b.returns(b.q.scripts.adjust, "["+want+"]", list)
 }
 
-// adjustShares: many large waves in one call are released in steps, each run's at once or partly, and nothing of it is lost.
+// adjustShares: many large waves in one call are released in steps, each run's at once or partly,
+// and nothing of it is lost.
 func adjustShares(b bench) {
 	var all []queue.Adjust
 	for i := range 6 {
@@ -251,7 +254,8 @@ func adjustWaves(b bench) {
 	b.has("0", "exists", b.run(no, "xQueue"))
 }
 
-// adjustBounded: a call releases the end of 1024 timed segments at most, and what it counts is right at each step.
+// adjustBounded: a call releases the end of 1024 timed segments at most, and what it counts is
+// right at each step.
 func adjustBounded(b bench) {
 	const n = 3000
 	timed := func(r *queue.Run) {
@@ -373,7 +377,8 @@ func statusReads(b bench) {
 	})
 }
 
-// statusByTheClock: what is due is not deferred, though no turn has seen it: nobody turns while all nodes are away.
+// statusByTheClock: what is due is not deferred, though no turn has seen it: nobody turns while all
+// nodes are away.
 func statusByTheClock(b bench) {
 	s := b.open()
 	no := b.submit("r", 20, func(r *queue.Run) {

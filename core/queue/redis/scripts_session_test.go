@@ -206,16 +206,17 @@ func explainReads(b bench) {
 			index int
 			state core.State
 			says  string
+			code  core.ReasonCode
 		}{
-			{"r", 0, core.Done, "ended as changed"},
-			{"r", 1, core.Retrying, "waits for its next attempt, 1 made so far"},
-			{"r", 2, core.Leased, "leased by node since "},
-			{"r", 4, core.Pending, "waits for its turn: its run has 2 jobs in flight, its tenant 2"},
-			{"r", 5, core.Pending, "is not released: the wave ends before job 5"},
-			{"same", 0, core.Blocked, "waits for host r-2, held by another job"},
+			{"r", 0, core.Done, "ended as changed", ""},
+			{"r", 1, core.Retrying, "waits for its next attempt, 1 made so far", core.NextAttempt},
+			{"r", 2, core.Leased, "leased by node since ", ""},
+			{"r", 4, core.Pending, "waits for its turn: its run has 2 jobs in flight, its tenant 2", core.NoSlot},
+			{"r", 5, core.Pending, "is not released: the wave ends before job 5", core.WaveClosed},
+			{"same", 0, core.Blocked, "waits for host r-2, held by another job", core.LockHeld},
 		} {
 			ex, err := b.q.Explain(b.Context(), core.JobID{Run: tc.run, Index: tc.index})
-			if err != nil || ex.State != tc.state || !strings.HasPrefix(ex.Reason, tc.says) { // seconds follow "since"
+			if err != nil || ex.State != tc.state || ex.Reason.Code() != tc.code || !strings.HasPrefix(ex.Reason.Text(), tc.says) { // seconds follow "since"
 				b.Errorf("%s/%d: %+v, %v, expected %s: %s", tc.run, tc.index, ex, err, tc.state, tc.says)
 			}
 		}

@@ -86,7 +86,8 @@ func submitWrites(b bench) {
 	b.sound()
 }
 
-// submitSpans: what is not ready any more is passed over, and a span that is used up in parts stays whole.
+// submitSpans: what is not ready any more is passed over, and a span that is used up in parts stays
+// whole.
 func submitSpans(b bench) {
 	var runs []queue.Run
 	for i := range 40 {
@@ -119,7 +120,8 @@ func submitSpans(b bench) {
 	}
 }
 
-// submitGrows: what happens to a job beside lease and outcome gives its run keys of its own, and changes nothing else.
+// submitGrows: what happens to a job beside lease and outcome gives its run keys of its own, and
+// changes nothing else.
 func submitGrows(b bench) {
 	for name, happen := range map[string]func(s string, l queue.Lease){
 		"retry": func(s string, l queue.Lease) {
@@ -187,7 +189,8 @@ func submitForgets(b bench) {
 	b.sound()
 }
 
-// pollOfSmall: the records of a run with keys of its own go on behind those that it kept as a small one.
+// pollOfSmall: the records of a run with keys of its own go on behind those that it kept as a small
+// one.
 func pollOfSmall(b bench) {
 	no := b.submit("r", 2)
 	s := b.open()
@@ -246,7 +249,8 @@ func tidyMendsSmall(b bench) {
 	}
 }
 
-// TestRunsOfTheLastVersion: that version gave each run keys of its own. They go on, beside small runs.
+// TestRunsOfTheLastVersion: that version gave each run keys of its own. They go on, beside small
+// runs.
 func TestRunsOfTheLastVersion(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

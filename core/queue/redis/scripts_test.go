@@ -25,8 +25,9 @@ type bench struct {
 	c *goredis.Client
 }
 
-// TestScripts calls each script on a real server and holds it to its header: what it needs, its effect on each key,
-// what it returns, how much it does a call, and that it refuses before it writes.
+// TestScripts calls each script on a real server and holds it to its header: what it needs, its
+// effect on each key, what it returns, how much it does a call, and that it refuses before it
+// writes.
 func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one server, one after the other
 	t.Parallel()
 	tests := map[string][]func(bench){

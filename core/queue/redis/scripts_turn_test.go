@@ -193,8 +193,8 @@ func tidyMends(b bench) {
 	}
 }
 
-// tidyMendsDeferred is the negative control of what Check says of the deferred: each damage is found, and mended so that
-// the count is right and every job wakes.
+// tidyMendsDeferred is the negative control of what Check says of the deferred: each damage is
+// found, and mended so that the count is right and every job wakes.
 func tidyMendsDeferred(b bench) {
 	s := b.open()
 	no := b.submit("r", 20, func(r *queue.Run) {
@@ -265,7 +265,8 @@ func TestPackedTargetsComeBack(t *testing.T) {
 	})
 }
 
-// TestTrapClientClockIsNeverSent // db-scheduler#433: no argument of a turn, a beat or a wait is a time of the client.
+// TestTrapClientClockIsNeverSent // db-scheduler#433: no argument of a turn, a beat or a wait is a
+// time of the client.
 func TestTrapClientClockIsNeverSent(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).User(t)

@@ -56,7 +56,8 @@ func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submissio
 	return answers
 }
 
-// submitLarge accepts one run: its target list is uploaded in bounded pieces if it is long, then one script accepts it.
+// submitLarge accepts one run: its target list is uploaded in bounded pieces if it is long, then
+// one script accepts it.
 func (q *Queue) submitLarge(ctx context.Context, r *queue.Run, p *packed) (bool, error) {
 	no := int64(0)
 	if p.size > inlineBytes || len(p.ready) > maxReady {
@@ -136,7 +137,8 @@ func (q *Queue) upload(ctx context.Context, r *queue.Run, p *packed) (int64, err
 	return no, u.err
 }
 
-// uploader gathers fields of one key into commands of bounded size, the key's time to live with the first.
+// uploader gathers fields of one key into commands of bounded size, the key's time to live with the
+// first.
 type uploader struct {
 	ctx    context.Context //nolint:containedctx // lives as long as the call
 	q      *Queue
@@ -262,8 +264,8 @@ func flag(b bool) byte {
 	return 0
 }
 
-// digest tells two submissions of one id apart. The slices are hashed as they were packed. What was settled before, and
-// whether the run starts paused, is not in it.
+// digest tells two submissions of one id apart. The slices are hashed as they were packed. What was
+// settled before, and whether the run starts paused, is not in it.
 func digest(r *queue.Run, p *packed) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q 0 {0s 0s 0} %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,

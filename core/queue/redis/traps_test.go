@@ -14,8 +14,8 @@ import (
 
 const crowd = 20_000 // more than a script could unpack at once
 
-// bounded is how many commands a script may run, whatever is in the queue. The wall time of a loaded machine is
-// not the script's.
+// bounded is how many commands a script may run, whatever is in the queue. The wall time of a
+// loaded machine is not the script's.
 const bounded = 1000
 
 // patient is a queue whose sessions last.
@@ -55,7 +55,8 @@ func (b bench) calls() int {
 	return n
 }
 
-// TestTrapUnpackOverflowDue // bullmq#422: 20,000 jobs, each timed by itself, are due at one instant.
+// TestTrapUnpackOverflowDue // bullmq#422: 20,000 jobs, each timed by itself, are due at one
+// instant.
 func TestTrapUnpackOverflowDue(t *testing.T) {
 	t.Parallel()
 	b := patient(t)
@@ -99,8 +100,9 @@ func TestTrapUnpackOverflowExpired(t *testing.T) {
 	}
 }
 
-// TestTrapRetriesDelayTimedJobs // sidekiq#3889: 20,000 overdue retries of one run do not delay the timed jobs of another. What
-// is counted is turns; when a job is due the test decides, not the clock.
+// TestTrapRetriesDelayTimedJobs // sidekiq#3889: 20,000 overdue retries of one run do not delay the
+// timed jobs of another. What is counted is turns; when a job is due the test decides, not the
+// clock.
 func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	t.Parallel()
 	b := patient(t)
@@ -122,7 +124,8 @@ func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	})
 	var late []int // turns that a due job was passed over
 	for i := range timed {
-		// The hour is over for one more of them, and the run is due as if its time had come when retries were last looked at.
+		// The hour is over for one more of them, and the run is due as if its time had come when retries
+		// were last looked at.
 		b.do("eval", "redis.call('ZADD', KEYS[1], 'XX', 1, ARGV[1]) redis.call('ZADD', KEYS[2], redis.call('ZSCORE', KEYS[2], ARGV[3]), ARGV[2])",
 			2, b.run(at, "xSegments"), b.key("kDue"), fmt.Sprintf("%d:%d", i, i+1), at, no)
 		for turns, started := 0, false; !started; turns++ {
@@ -148,8 +151,9 @@ func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	b.wantBounded("20,000 overdue retries", func() { b.turn(s, 16) })
 }
 
-// TestTrapOneStepWakesAWholeFleet: 3000 hosts wait for their window, and it opens. No step of the wake does more than its share, so
-// that turns of others go in between; none of the jobs is left, or woken twice.
+// TestTrapOneStepWakesAWholeFleet: 3000 hosts wait for their window, and it opens. No step of the
+// wake does more than its share, so that turns of others go in between; none of the jobs is left,
+// or woken twice.
 func TestTrapOneStepWakesAWholeFleet(t *testing.T) {
 	t.Parallel()
 	b := patient(t)

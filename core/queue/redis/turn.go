@@ -31,7 +31,8 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	return res, err
 }
 
-// packAcks is the text that turn.lua reads. An ack that names no possible job is sent with no run, and comes back as stale.
+// packAcks is the text that turn.lua reads. An ack that names no possible job is sent with no run,
+// and comes back as stale.
 func packAcks(acks []queue.Ack) []byte {
 	if len(acks) == 0 {
 		return nil

@@ -10,11 +10,13 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// backstop bounds how long an idle node relies on being woken; ±20 %, so that nodes don't march in step.
+// backstop bounds how long an idle node relies on being woken; ±20 %, so that nodes don't march in
+// step.
 const backstop = time.Second
 
 // Wait blocks until there may be work, until is reached, or ctx ends. It asks the queue once,
-// then sleeps on the marker; one of the waiting nodes is the timekeeper and sleeps until the next due time.
+// then sleeps on the marker; one of the waiting nodes is the timekeeper and sleeps until the next
+// due time.
 func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error {
 	for ctx.Err() == nil {
 		v, err := q.eval(ctx, q.scripts.wait, session, backstop.Microseconds())

@@ -7,8 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// The few forms of msgpack that turn.lua and this package exchange: one bulk text each way costs both
-// sides less than hundreds of values of the protocol.
+// The few forms of msgpack that turn.lua and this package exchange: one bulk text each way costs
+// both sides less than hundreds of values of the protocol.
 
 func appendInt(b []byte, n uint64) []byte {
 	switch {

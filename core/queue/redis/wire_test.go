@@ -85,7 +85,8 @@ func FuzzReadTurn(f *testing.F) {
 	})
 }
 
-// FuzzReadLooked: whatever the server answers about a run, it is read or refused, in bounded memory.
+// FuzzReadLooked: whatever the server answers about a run, it is read or refused, in bounded
+// memory.
 func FuzzReadLooked(f *testing.F) {
 	ok := appendInt(appendList(nil, 6), 1)
 	ok = appendList(ok, 27)

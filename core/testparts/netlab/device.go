@@ -49,9 +49,10 @@ const (
 	ImageDead = "dead" // hangs for ever
 )
 
-// Device has two slots with an image each, a boot loader that counts tries, an init in namespaces of
-// its own (network, process ids, mounts), and in it OpenSSH, D-Bus and RAUC. Each boot has a new boot
-// id. It runs from NewDevice to the end of the test. Its files lie in Dir, what must survive a boot in Dir/data, a small disk.
+// Device has two slots with an image each, a boot loader that counts tries, an init in namespaces
+// of its own (network, process ids, mounts), and in it OpenSSH, D-Bus and RAUC. Each boot has a new
+// boot id. It runs from NewDevice to the end of the test. Its files lie in Dir, what must survive a
+// boot in Dir/data, a small disk.
 type Device struct {
 	Dir     string
 	Net     *Host
@@ -139,7 +140,8 @@ func (d *Device) keys() {
 		"MaxStartups 1000\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nPrintMotd no\nPrintLastLog no\nSubsystem sftp internal-sftp\n", d.Net.Address, d.Dir), 0o600)
 }
 
-// hold starts the process whose mounts and network every boot begins with: the disk outlives a boot.
+// hold starts the process whose mounts and network every boot begins with: the disk outlives a
+// boot.
 func (d *Device) hold() {
 	d.tb.Helper()
 	prefix := d.Net.Prefix()
@@ -243,7 +245,8 @@ func (d *Device) stop() {
 	_ = d.holder.Wait()
 }
 
-// Path is a file of the device, as this machine and the device see it. What is in data only the device sees.
+// Path is a file of the device, as this machine and the device see it. What is in data only the
+// device sees.
 func (d *Device) Path(name string) string { return filepath.Join(d.Dir, name) }
 
 // Reset cuts the power for a moment, as nobody asked the device.
@@ -255,7 +258,8 @@ func (d *Device) Reset() {
 	}
 }
 
-// Flag sets or clears a fault: no-power, good-is-a-lie, reboot-is-a-lie, activate-fails, install-waits.
+// Flag sets or clears a fault: no-power, good-is-a-lie, reboot-is-a-lie, activate-fails,
+// install-waits.
 func (d *Device) Flag(name string, on bool) {
 	d.tb.Helper()
 	if on {

@@ -8,7 +8,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/netlab"
 )
 
-// The lab itself: a reboot is one, a slot without tries is left, and a power cut is noticed by the boot id alone.
+// The lab itself: a reboot is one, a slot without tries is left, and a power cut is noticed by the
+// boot id alone.
 func TestADeviceReallyReboots(t *testing.T) {
 	t.Parallel()
 	d := netlab.NewDevice(t, netlab.NewVendor(t))

@@ -36,8 +36,8 @@ const (
 const patience = 2 * time.Minute
 
 // DNS is a small DNS of real servers in one network namespace: a signed parent zone "lab", a signed
-// child "cust.lab" with lifetimes of seconds, and a validating resolver with a trust anchor. It ends
-// with its test.
+// child "cust.lab" with lifetimes of seconds, and a validating resolver with a trust anchor. It
+// ends with its test.
 type DNS struct {
 	Net *Host
 	Dir string
@@ -186,7 +186,8 @@ func (l *DNS) stop() {
 	}
 }
 
-// secure makes the delegation, and waits until the signer is at its goal and the resolver calls the zone secure.
+// secure makes the delegation, and waits until the signer is at its goal and the resolver calls the
+// zone secure.
 func (l *DNS) secure() {
 	l.tb.Helper()
 	l.until("the signed child", func() bool {
@@ -224,7 +225,8 @@ func (l *DNS) until(what string, ok func() bool) {
 	}
 }
 
-// Until checks a condition at each tick. It returns false if the condition is not true within two minutes.
+// Until checks a condition at each tick. It returns false if the condition is not true within two
+// minutes.
 func Until(ctx context.Context, every time.Duration, ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -262,7 +264,8 @@ func (l *DNS) Update(lines ...string) {
 	l.must("nsupdate -k " + l.Path("registry.key") + " <<'END'\nserver " + Parent + "\nzone lab.\n" + strings.Join(lines, "\n") + "\nsend\nEND\n")
 }
 
-// states are the signer's records of its keys of a role, ksk or zsk, by tag. One that it is just writing is read again.
+// states are the signer's records of its keys of a role, ksk or zsk, by tag. One that it is just
+// writing is read again.
 func (l *DNS) states(role string) map[string]string {
 	l.tb.Helper()
 	files, err := filepath.Glob(l.Path("child") + "/*.state")
@@ -310,7 +313,8 @@ func (l *DNS) KSK() string {
 	return l.Successor("")
 }
 
-// Successor waits for the one active KSK that is not old: the signer answers a command to roll before it has done so.
+// Successor waits for the one active KSK that is not old: the signer answers a command to roll
+// before it has done so.
 func (l *DNS) Successor(old string) string {
 	l.tb.Helper()
 	var tags []string
@@ -359,12 +363,14 @@ func (l *DNS) Ask(name, what string) {
 	})
 }
 
-// Registry is a parent that reads the child's CDS, and makes its DS the same (RFC 7344), until ctx ends.
+// Registry is a parent that reads the child's CDS, and makes its DS the same (RFC 7344), until ctx
+// ends.
 func (l *DNS) Registry(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		// dnssec-cds checks the CDS against the present DS, as a registry does, and prints what to update.
+		// dnssec-cds checks the CDS against the present DS, as a registry does, and prints what to
+		// update.
 		_, _ = l.Net.Shell("d=$(mktemp -d) && cd $d && dig +dnssec +noall +answer @" + Child + " " + Zone + " DNSKEY @" + Child + " " + Zone + " CDNSKEY @" + Child + " " + Zone + " CDS >child && " +
 			"dig +dnssec +noall +answer @" + Parent + " " + Zone + " DS | grep -v RRSIG | sed 's/^/; TTL 3\\n/; s/\\\\n/\\n/' | grep -v '^; TTL' >dsset-" + Zone + ".; " +
 			"dnssec-cds -u -s -7200 -d $d -f child " + Zone + " >update && (echo server " + Parent + "; echo zone lab.; cat update; echo send) | nsupdate -k " + l.Path("registry.key") + "; rm -rf $d")

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package netlab owns the private networks of tests, all in network namespaces that no other machine
-// reaches: hosts with one link to this machine, devices that really reboot, and a DNS with signed zones.
+// Package netlab owns the private networks of tests, all in network namespaces that no other
+// machine reaches: hosts with one link to this machine, devices that really reboot, and a DNS with
+// signed zones.
 //
 // It must not know what the tests are about.
 package netlab
@@ -84,8 +85,9 @@ func run(program string, args ...string) error {
 	return nil
 }
 
-// Prefix is what a command line begins with to run in the host, in a mount namespace of its own. The program keeps its process
-// id. This machine's systemd is out of sight: what it starts would run in this machine.
+// Prefix is what a command line begins with to run in the host, in a mount namespace of its own.
+// The program keeps its process id. This machine's systemd is out of sight: what it starts would
+// run in this machine.
 func (h *Host) Prefix() []string {
 	return []string{"ip", "netns", "exec", h.Name, "/bin/sh", "-c", `[ ! -d /run/systemd ] || mount -t tmpfs none /run/systemd || exit 1; exec "$@"`, "sh"}
 }
@@ -116,7 +118,8 @@ func (h *Host) Processes() []int {
 	return pids
 }
 
-// Kill ends the processes whose command line holds text; all of them for the empty text. It returns how many.
+// Kill ends the processes whose command line holds text; all of them for the empty text. It returns
+// how many.
 func (h *Host) Kill(text string) int {
 	n := 0
 	for _, pid := range h.Processes() {
@@ -128,7 +131,8 @@ func (h *Host) Kill(text string) int {
 	return n
 }
 
-// holds tells whether a process is in the host now: its id may have gone to another since it was listed.
+// holds tells whether a process is in the host now: its id may have gone to another since it was
+// listed.
 func (h *Host) holds(pid int) bool {
 	here, err := os.Stat("/run/netns/" + h.Name)
 	there, gone := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))

@@ -18,7 +18,8 @@ type Probes struct {
 	FirstServFail                    time.Duration // after the first probe
 }
 
-// Prober asks the resolver for names of the child, every 100 ms: one that caches know, and one that nobody has ever asked for.
+// Prober asks the resolver for names of the child, every 100 ms: one that caches know, and one that
+// nobody has ever asked for.
 type Prober struct {
 	stop    context.CancelFunc
 	reading sync.WaitGroup
@@ -63,7 +64,8 @@ func (p *Prober) write(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// query is a question for an A record, with the AD bit set: the answer then tells whether it is secure.
+// query is a question for an A record, with the AD bit set: the answer then tells whether it is
+// secure.
 func query(id uint16, name string) []byte {
 	q := []byte{byte(id >> 8), byte(id), 1, 0x20, 0, 1, 0, 0, 0, 0, 0, 0}
 	for label := range strings.SplitSeq(name, ".") {

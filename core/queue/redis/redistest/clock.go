@@ -15,7 +15,8 @@ import (
 //go:embed testdata/leap.c
 var leapSource []byte
 
-// StartOnClock is Start with a wall clock that leap moves by d, forward or back, as often as a test wants. Connections are in the clear.
+// StartOnClock is Start with a wall clock that leap moves by d, forward or back, as often as a test
+// wants. Connections are in the clear.
 func StartOnClock(tb testing.TB) (s *Server, leap func(d time.Duration)) {
 	tb.Helper()
 	dir := tempDir(tb)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/securefile"
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // The user that has the rights of the doctor on each server, and what it says to be let in.
@@ -20,10 +20,11 @@ const (
 	Password = "pass word/of?tests" //nolint:gosec // of servers that tests make
 )
 
-// Guard is how a server is guarded: always by a user with the least rights, and, where it has certificates, by TLS on both sides.
+// Guard is how a server is guarded: always by a user with the least rights, and, where it has
+// certificates, by TLS on both sides.
 type Guard struct {
 	CA             string
-	Server, Client certs.Pair
+	Server, Client trustlab.Pair
 }
 
 // NewGuard writes certificates into the folder where secure asks for them.
@@ -33,9 +34,9 @@ func NewGuard(tb testing.TB, dir string, secure bool) *Guard {
 	if !secure {
 		return g
 	}
-	a := certs.Common(tb)
+	a := trustlab.CommonCA(tb)
 	g.CA = a.CA(tb, dir)
-	g.Server, g.Client = a.Sign(tb, dir, "server", certs.Here()...), a.Sign(tb, dir, "client")
+	g.Server, g.Client = a.Sign(tb, dir, "server", trustlab.LocalNames()...), a.Sign(tb, dir, "client")
 	return g
 }
 
@@ -77,7 +78,8 @@ func (g *Guard) query() url.Values {
 	return q
 }
 
-// URL is how the user reaches what is at host, which may be several; kind is "", -sentinel or -cluster.
+// URL is how the user reaches what is at host, which may be several; kind is "", -sentinel or
+// -cluster.
 func (g *Guard) URL(kind, host, path string, more ...string) string {
 	scheme := "redis"
 	if g.Secure() {

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
-// Proxy forwards TCP on 127.0.0.1, in the clear, to a server that may speak TLS; it can swallow answers, or go silent on the connections that exist.
+// Proxy forwards TCP on 127.0.0.1, in the clear, to a server that may speak TLS; it can swallow
+// answers, or go silent on the connections that exist.
 type Proxy struct {
 	Addr   string
 	target *Server
@@ -24,9 +25,10 @@ type Proxy struct {
 	wg     sync.WaitGroup
 }
 
-// Impatient is when a client that is to lose answers gives up: not before a proxy could have made a connection.
+// Impatient is when a client that is to lose answers gives up: not before a proxy could have made a
+// connection.
 func Impatient() time.Duration {
-	if certs.Everywhere() {
+	if trustlab.TLSEverywhere() {
 		return 2 * time.Second
 	}
 	return 300 * time.Millisecond

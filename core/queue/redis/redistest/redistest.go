@@ -1,7 +1,8 @@
 // Package redistest owns the private Redis servers of tests: one standalone server
-// for a test binary, a Cluster of three with and without replicas, a Sentinel with a replica. They listen on
-// Unix sockets or on ports of 127.0.0.1 that the kernel picked, and die with the test. Each has the user with the least rights; with
-// TURNUS_TEST_TLS=1, or where a test asks for it, they speak TLS only, and ask for a client's certificate.
+// for a test binary, a Cluster of three with and without replicas, a Sentinel with a replica. They
+// listen on Unix sockets or on ports of 127.0.0.1 that the kernel picked, and die with the test.
+// Each has the user with the least rights; with TURNUS_TEST_TLS=1, or where a test asks for it,
+// they speak TLS only, and ask for a client's certificate.
 //
 // It must not know what is stored in them.
 package redistest
@@ -25,7 +26,7 @@ import (
 
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // Server is one redis-server process.
@@ -41,10 +42,11 @@ type Server struct {
 	once   sync.Once
 }
 
-// Start runs a server on a Unix socket, or over TLS, with append-only file and without eviction, until the test ends.
+// Start runs a server on a Unix socket, or over TLS, with append-only file and without eviction,
+// until the test ends.
 func Start(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
-	if certs.Everywhere() {
+	if trustlab.TLSEverywhere() {
 		return StartTLS(tb, extra...)
 	}
 	dir := tempDir(tb)
@@ -56,7 +58,7 @@ func Start(tb testing.TB, extra ...string) *Server {
 // StartTCP is Start on a port of 127.0.0.1.
 func StartTCP(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
-	return startTCP(tb, certs.Everywhere(), extra)
+	return startTCP(tb, trustlab.TLSEverywhere(), extra)
 }
 
 // StartTLS is StartTCP over TLS.
@@ -110,14 +112,15 @@ func (s *Server) ready(tb testing.TB) {
 	})
 }
 
-// Client is a new client of the server, without retries, which may do everything: tests look behind the back of what they test. The
-// caller closes it.
+// Client is a new client of the server, without retries, which may do everything: tests look behind
+// the back of what they test. The caller closes it.
 func (s *Server) Client() *goredis.Client {
 	network := "tcp"
 	if s.Socket {
 		network = "unix"
 	}
-	return goredis.NewClient(&goredis.Options{Network: network, Addr: s.Addr, MaxRetries: -1, TLSConfig: s.Guard.config(s.Addr)})
+	return goredis.NewClient(&goredis.Options{Network: network, Addr: s.Addr, MaxRetries: -1, TLSConfig: s.Guard.config(s.Addr),
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
 }
 
 // Kill ends the process and waits for it.
@@ -135,10 +138,11 @@ func (s *Server) Pause() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
 // Resume ends Pause.
 func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Cluster starts three masters that share the slots, and returns the URL of the user with the least rights.
+// Cluster starts three masters that share the slots, and returns the URL of the user with the least
+// rights.
 func Cluster(tb testing.TB) string {
 	tb.Helper()
-	return clusterURL(masters(tb, certs.Everywhere()))
+	return clusterURL(masters(tb, trustlab.TLSEverywhere()))
 }
 
 // ClusterTLS is Cluster over TLS.
@@ -164,9 +168,9 @@ func (r *Replicated) URL() string { return clusterURL(r.Masters) }
 // ReplicatedCluster starts one.
 func ReplicatedCluster(tb testing.TB) *Replicated {
 	tb.Helper()
-	r := &Replicated{Masters: masters(tb, certs.Everywhere())}
+	r := &Replicated{Masters: masters(tb, trustlab.TLSEverywhere())}
 	for _, m := range r.Masters {
-		s := clusterNode(tb, certs.Everywhere())
+		s := clusterNode(tb, trustlab.TLSEverywhere())
 		meet(tb, s, m)
 		id := ask(tb, m, "cluster", "myid")
 		c := s.Client()
@@ -269,7 +273,7 @@ func (f *Failover) URL() string {
 // Sentinel starts a Failover.
 func Sentinel(tb testing.TB) *Failover {
 	tb.Helper()
-	return sentinel(tb, certs.Everywhere())
+	return sentinel(tb, trustlab.TLSEverywhere())
 }
 
 // SentinelTLS is Sentinel over TLS.
@@ -323,16 +327,19 @@ func sentinelConfig(tb testing.TB, s *Server, host, port string) string {
 	return b.String()
 }
 
-// Until polls a condition, for a minute at most: machines are loaded.
+// patience bounds what only a hang reaches.
+const patience = 3 * time.Minute
+
+// Until polls a condition, for three minutes at most.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-deadline:
-			tb.Fatalf("waited a minute for %s", what)
+			tb.Fatalf("waited %v for %s", patience, what)
 		case <-tick.C:
 		}
 	}

@@ -1,0 +1,95 @@
+package core_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/testparts/language"
+)
+
+// tracked are the files of the repository with an ending, by their path in it.
+func tracked(t *testing.T, ending string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard", "*"+ending)
+	cmd.Dir = root(t)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
+// guides reports whether a page is one that people read for its own sake: README, ARCHITECTURE, how
+// to contribute, docs and examples. Pages below docs are generated from texts of the code. All
+// other pages are held to their columns only.
+func guides(path string) bool {
+	return !strings.Contains(path, "/") || strings.HasPrefix(path, "examples/") || filepath.Dir(path) == "docs"
+}
+
+// One page: go test ./core -run 'TestLanguageOfThePages/docs/windows.md'.
+func TestLanguageOfThePages(t *testing.T) {
+	pages := 0
+	for _, path := range tracked(t, ".md") {
+		text, err := os.ReadFile(filepath.Join(root(t), path))
+		if os.IsNotExist(err) {
+			continue // removed, and not yet committed
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := language.Columns
+		if guides(path) {
+			check = language.Page
+			pages++
+		}
+		t.Run(path, func(t *testing.T) {
+			for _, problem := range check(string(text)) {
+				t.Errorf("%s: %s", path, problem)
+			}
+			if !guides(path) {
+				return
+			}
+			if n := strings.Count(string(text), "\n"); n > language.MaxPageLines {
+				t.Errorf("%s has %d lines: at most %d", path, n, language.MaxPageLines)
+			}
+		})
+	}
+	if pages < 50 {
+		t.Errorf("only %d pages were found", pages)
+	}
+}
+
+// One package: go test ./core -run 'TestCommentsFitTheirColumns/core/queue$'.
+func TestCommentsFitTheirColumns(t *testing.T) { eachPackage(t, language.Comments) }
+
+// eachPackage checks all files of a package, except its tests, in a test of its own.
+func eachPackage(t *testing.T, check func(path string, src []byte) ([]string, error)) {
+	found := map[string][]string{} // by package
+	goFiles(t, func(path string, src []byte) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
+			return
+		}
+		problems, err := check(path, src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(path)
+		found[dir] = append(found[dir], nil...)
+		for _, p := range problems {
+			found[dir] = append(found[dir], path+": "+p)
+		}
+	})
+	if len(found) < 60 {
+		t.Errorf("only %d packages were found", len(found))
+	}
+	for dir, problems := range found {
+		t.Run(dir, func(t *testing.T) {
+			for _, p := range problems {
+				t.Error(p)
+			}
+		})
+	}
+}

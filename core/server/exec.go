@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/tracing"
+)
+
+// createExec is the operation to which keys of runs of commands belong.
+const createExec = "exec"
+
+func (s *Server) exec() {
+	handle(s, route{
+		id: createExec, method: http.MethodPost, path: "/v1/exec", summary: "Run one command on hosts", role: Operator, permit: api.PermitExec, status: http.StatusCreated,
+		detail: "It makes a run of one step, with the locks, the failure threshold, the windows and the record of a playbook's run. The token needs the permission exec, which no role includes. " +
+			"A tenant's token reaches the hosts of that tenant. Hosts with a window set keep to it: needs says how much time the command takes. outside_windows needs the permission exec-outside-windows and a reason. " +
+			"The audit log has the command line: keep secrets out of it.",
+	}, s.createExec)
+}
+
+func (s *Server) createExec(ctx context.Context, by caller, in *struct {
+	Idempotent
+	Body api.NewExec
+},
+) (_ *versioned[api.Run], err error) {
+	ctx, span := tracing.Start(ctx, tracing.Launch)
+	defer func() { tracing.End(span, err) }()
+	n := in.Body
+	command, err := s.commandOf(by, n)
+	if err != nil {
+		return nil, err
+	}
+	request, err := json.Marshal(n)
+	if err != nil {
+		return nil, err
+	}
+	key := in.of(by, createExec)
+	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
+		return answer, err
+	}
+	l, err := s.prepareCommand(ctx, by, command, n, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.accept(ctx, controller.Acceptance{
+		Launch: l, By: by.name, Key: key, Request: request, Exec: &ledger.Exec{Command: n.Command, Reason: n.Reason, OutsideWindows: n.OutsideWindows},
+	})
+}
+
+// commandOf reads the command that a caller asks for, and refuses what the caller may not ask.
+func (s *Server) commandOf(by caller, n api.NewExec) (launch.Command, error) {
+	c := launch.Command{Line: n.Command, StopAfter: n.StopAfter, Disruptive: n.Disruptive, OutsideWindows: n.OutsideWindows}
+	if !by.scope.All() {
+		c.Tenant = by.token.Tenant
+	}
+	if n.Check {
+		return c, fmt.Errorf("exec: check: nobody knows what a command would change, so a dry run of it says nothing: use a playbook of job types that have check mode: %w", core.ErrInvalid)
+	}
+	if n.OutsideWindows {
+		if err := s.need(by, api.PermitOutside); err != nil {
+			return c, err
+		}
+		if strings.TrimSpace(n.Reason) == "" {
+			return c, fmt.Errorf("exec: outside_windows: no reason is given, and the audit log needs one (--reason TEXT of turnus exec): %w", core.ErrInvalid)
+		}
+	}
+	for _, d := range []struct {
+		field, text string
+		to          *time.Duration
+	}{{"timeout", n.Timeout, &c.Timeout}, {"needs", n.Needs, &c.Needs}} {
+		if d.text == "" {
+			continue
+		}
+		var err error
+		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < time.Millisecond {
+			return c, fmt.Errorf("exec: %s %q: expected a duration such as 30s: %w", d.field, clip(d.text, 20), core.ErrInvalid)
+		}
+	}
+	return c, nil
+}
+
+// prepareCommand makes a launch of a command, on hosts of the caller's tenants that only allows;
+// nil allows all.
+func (s *Server) prepareCommand(ctx context.Context, by caller, c launch.Command, n api.NewExec, only func(core.Host) bool) (*launch.Launch, error) {
+	if _, err := s.set(); err != nil {
+		return nil, err
+	}
+	l, err := s.cfg.Catalog.PrepareCommand(s.cfg.Catalog.Current(), c, catalog.Request{Limit: n.Limit, MaxInFlight: n.MaxInFlight}, catalog.Launching{
+		By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
+	})
+	if err == nil {
+		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))
+	}
+	return l, err
+}

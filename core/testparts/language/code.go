@@ -1,0 +1,183 @@
+package language
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+var (
+	saysError = regexp.MustCompile(`(?i)(?:errorf?|err|hint|hinted|refuse|refused|invalid)$`)
+	logs      = regexp.MustCompile(`^(?:Debug|Info|Warn|Error)(?:Context)?$`)
+	verb      = regexp.MustCompile(`%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:\[\d+\])?[a-zA-Z]`)
+	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint|export |line )`)
+	addressed = regexp.MustCompile(`https?://\S{40}`)
+)
+
+// Code returns what is wrong with the texts of a Go file: errors, log messages and the doc comments
+// of exported names. Each finding has its line.
+func Code(path string, src []byte) ([]string, error) {
+	fset, f, err := parse(path, src)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	report := func(at token.Pos, problems []string) {
+		for _, p := range problems {
+			found = append(found, fmt.Sprintf("line %d: %s", fset.Position(at).Line, p))
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			for at, text := range messages(call) {
+				report(at, Text(verb.ReplaceAllString(text, "VALUE")))
+			}
+		}
+		return true
+	})
+	for _, doc := range docs(f) {
+		report(doc.Pos(), Text(doc.Text()))
+	}
+	return found, nil
+}
+
+// Comments returns the lines of comments of a Go file that are too long.
+func Comments(path string, src []byte) ([]string, error) {
+	fset, f, err := parse(path, src)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			if n := width(fset, c, src); n > MaxColumns {
+				found = append(found, fmt.Sprintf("line %d: %d columns: at most %d in a comment", fset.Position(c.Pos()).Line, n, MaxColumns))
+			}
+		}
+	}
+	return found, nil
+}
+
+func parse(path string, src []byte) (*token.FileSet, *ast.File, error) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot check the language of %s: %w", path, err)
+	}
+	return fset, f, nil
+}
+
+// messages are the string literals of a call that makes an error or a log line, by their place.
+func messages(call *ast.CallExpr) map[token.Pos]string {
+	name, of := "", ""
+	switch fun := call.Fun.(type) {
+	case *ast.Ident:
+		name = fun.Name
+	case *ast.SelectorExpr:
+		name = fun.Sel.Name
+		if x, ok := fun.X.(*ast.Ident); ok {
+			of = x.Name
+		}
+	}
+	if !saysError.MatchString(name) && !logs.MatchString(name) && (of != "errors" || name != "New") {
+		return nil
+	}
+	texts := map[token.Pos]string{}
+	for _, arg := range call.Args {
+		if lit := literal(arg); lit != "" {
+			texts[arg.Pos()] = lit
+		}
+		if logs.MatchString(name) && len(texts) > 0 {
+			break // keys and values follow the message
+		}
+	}
+	return texts
+}
+
+// literal returns the text of a string literal, or of literals that are joined.
+func literal(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			if text, err := strconv.Unquote(e.Value); err == nil {
+				return text
+			}
+		}
+	case *ast.BinaryExpr:
+		return literal(e.X) + literal(e.Y)
+	}
+	return ""
+}
+
+// docs are the doc comments of the exported names of a file, and of its package.
+func docs(f *ast.File) []*ast.CommentGroup {
+	var all []*ast.CommentGroup
+	add := func(doc *ast.CommentGroup, name string) {
+		if doc != nil && ast.IsExported(name) && !slices.Contains(all, doc) {
+			all = append(all, doc)
+		}
+	}
+	if f.Doc != nil {
+		all = append(all, f.Doc)
+	}
+	for _, decl := range f.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			add(d.Doc, d.Name.Name)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				specDocs(d, spec, add)
+			}
+		}
+	}
+	return all
+}
+
+func specDocs(d *ast.GenDecl, spec ast.Spec, add func(*ast.CommentGroup, string)) {
+	switch s := spec.(type) {
+	case *ast.TypeSpec:
+		add(d.Doc, s.Name.Name)
+		add(s.Doc, s.Name.Name)
+		if !s.Name.IsExported() {
+			return
+		}
+		var fields *ast.FieldList
+		switch t := s.Type.(type) {
+		case *ast.StructType:
+			fields = t.Fields
+		case *ast.InterfaceType:
+			fields = t.Methods
+		default:
+			return
+		}
+		for _, field := range fields.List {
+			for _, name := range field.Names {
+				add(field.Doc, name.Name)
+				add(field.Comment, name.Name)
+			}
+		}
+	case *ast.ValueSpec:
+		for _, name := range s.Names[:1] {
+			add(d.Doc, name.Name)
+			add(s.Doc, name.Name)
+			add(s.Comment, name.Name)
+		}
+	}
+}
+
+// width is how many columns a comment has that is a line of its own; 0 for one that cannot be
+// wrapped: a directive, a long address, indented code, or a comment behind code.
+func width(fset *token.FileSet, c *ast.Comment, src []byte) int {
+	at := fset.Position(c.Pos())
+	indent := string(src[at.Offset-at.Column+1 : at.Offset])
+	if strings.TrimSpace(indent) != "" || directive.MatchString(c.Text) || addressed.MatchString(c.Text) || strings.HasPrefix(c.Text, "//\t") || !strings.HasPrefix(c.Text, "//") {
+		return 0
+	}
+	return utf8.RuneCountInString(indent + c.Text)
+}

@@ -1,0 +1,130 @@
+package language
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each rule notices its wrong sentence and accepts its right one: the negative control of the list.
+func TestEachRuleNoticesItsWrongSentence(t *testing.T) {
+	names := map[string]bool{}
+	for _, r := range rules() {
+		if names[r.name] {
+			t.Errorf("two rules are named %s", r.name)
+		}
+		names[r.name] = true
+		if !slices.ContainsFunc(Words(r.wrong), func(f string) bool { return strings.Contains(f, r.write) }) {
+			t.Errorf("%s: %q is not noticed", r.name, r.wrong)
+		}
+		if found := Words(r.right); len(found) > 0 {
+			t.Errorf("%s: %q is refused: %q", r.name, r.right, found)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	long := strings.Repeat("word ", 41)
+	wide := strings.Repeat("x", 101)
+	for name, test := range map[string]struct {
+		page string
+		want []string // a part of each finding, in order
+	}{
+		"good":                  {"# Title\n\nTurnus runs jobs.\n", nil},
+		"word":                  {"Turnus runs jobs.\nIt plans\nanew.\n", []string{`line 1: "anew"`}},
+		"word in a list":        {"- one\n- plan anew\n", []string{`line 2: "anew"`}},
+		"word in a table":       {"| a | b |\n| --- | --- |\n| plan anew | x |\n", []string{`line 3: "anew"`}},
+		"code is no prose":      {"Use `anew`.\n\n```sh\nanew\n```\n", nil},
+		"a link is its text":    {"See [the page](seal.md).\n", nil},
+		"a path is no prose":    {"See [core/configs](core/configs/DECISIONS.md).\n", nil},
+		"columns":               {wide + "\n", []string{"line 1: 101 columns"}},
+		"columns of a table":    {"| " + wide + " |\n", nil},
+		"columns of code":       {"```\n" + wide + "\n```\n", nil},
+		"columns after code":    {"```\na\n```\n" + wide + "\n", []string{"line 4: 101 columns"}},
+		"long sentence":         {"A b c. D e f. The\n" + strings.Repeat("word word word word\n", 10), []string{"41 words"}},
+		"long cell":             {"| " + long + "|\n", []string{"41 words"}},
+		"median of the page":    {strings.Repeat("One two three four five six seven eight nine ten eleven\ntwelve thirteen fourteen fifteen.\n\n", 3), []string{"median sentence has 15"}},
+		"cells have no median":  {"| " + strings.Repeat("word ", 15) + "|\n", nil},
+		"abbreviations, digits": {"It takes 1.5 s, e.g. Today.\n", nil},
+	} {
+		found := Page(test.page)
+		ok := len(found) == len(test.want)
+		for i := 0; ok && i < len(found); i++ {
+			ok = strings.Contains(found[i], test.want[i])
+		}
+		if !ok {
+			t.Errorf("%s: found %q, expected %q", name, found, test.want)
+		}
+	}
+}
+
+func TestSentences(t *testing.T) {
+	for text, want := range map[string][]string{
+		"One. Two? Three!":         {"One.", "Two?", "Three!"},
+		"One (two). `three` four.": {"One (two).", "`three` four."},
+		"It takes 1.5 s. e.g. so.": {"It takes 1.5 s. e.g. so."},
+		"A file go.mod is read":    {"A file go.mod is read"},
+		"":                         nil,
+	} {
+		if got := Sentences(text); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, expected %q", text, got, want)
+		}
+	}
+}
+
+func TestCode(t *testing.T) {
+	for name, test := range map[string]struct {
+		code string
+		want int
+	}{
+		"an error":                         {"var e = fmt.Errorf(\"cannot plan %q \"+\"anew\", x)", 1},
+		"an error without a format":        {"var e = errors.New(\"plan anew\")", 1},
+		"a log message":                    {"func f() { log.Warn(\"plan anew\", \"anew\", 1) }", 1},
+		"a log message with a context":     {"func f() { log.WarnContext(ctx, \"plan anew\") }", 1},
+		"another call":                     {"func f() { put(\"anew\") }", 0},
+		"a doc comment":                    {"// Plan plans anew.\nfunc Plan() {}", 1},
+		"a field":                          {"// T is a type.\ntype T struct {\n\tA int // planned anew\n}", 1},
+		"a comment of our own":             {"// plan plans anew.\nfunc plan() {}", 0},
+		"a long sentence of a doc comment": {"// Plan " + strings.Repeat("a b c d e f g h i j\n// ", 5) + "\nfunc Plan() {}", 1},
+	} {
+		found, err := Code("x.go", []byte("package x\n\n"+test.code+"\n"))
+		if err != nil || len(found) != test.want {
+			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
+		}
+	}
+	if _, err := Code("x.go", []byte("no Go")); err == nil {
+		t.Error("a file that is no Go passes")
+	}
+}
+
+func TestComments(t *testing.T) {
+	wide := strings.Repeat("x ", 60)
+	for name, test := range map[string]struct {
+		code string
+		want int
+	}{
+		"one line":      {"// plan " + wide + "\nfunc plan() {}", 1},
+		"in a function": {"func plan() {\n\t// " + wide + "\n}", 1},
+		"behind code":   {"var x = 1 // " + wide, 0},
+		"a directive":   {"//go:generate " + wide + "\nvar x = 1", 0},
+		"an address":    {"// https://example.net/" + strings.Repeat("x", 90) + "\nvar x = 1", 0},
+		"indented code": {"// Plan:\n//\n//\t" + wide + "\nfunc plan() {}", 0},
+		"narrow":        {"// plan plans.\nfunc plan() {}", 0},
+	} {
+		if found, err := Comments("x.go", []byte("package x\n\n"+test.code+"\n")); err != nil || len(found) != test.want {
+			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for text, want := range map[string]int{
+		"It plans.\n\nIt plans anew.":                  1,
+		"For example:\n  plan anew\n\nIt plans again.": 0,
+		strings.Repeat("word ", 41):                    1,
+	} {
+		if found := Text(text); len(found) != want {
+			t.Errorf("%q: found %q, expected %d findings", text, found, want)
+		}
+	}
+}

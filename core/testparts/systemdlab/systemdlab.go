@@ -1,0 +1,107 @@
+//go:build linux
+
+// Package systemdlab owns machines whose PID 1 is a real systemd, for tests: each in namespaces of
+// its own, on a copy of this machine's files that is gone with the test.
+//
+// It must not know what is tested on them.
+package systemdlab
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+//go:embed boot.sh
+var boot string
+
+// Machine is one that runs. Safe for concurrent use.
+type Machine struct {
+	pid int // of its PID 1, seen from here
+}
+
+// Start boots a machine and returns when systemd has reached its target. It needs root.
+func Start(tb testing.TB) *Machine {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		testparts.Able(tb, "a machine with systemd as PID 1", syscall.EPERM)
+	}
+	unshare, nsenter := testparts.Need(tb, "unshare", "util-linux"), testparts.Need(tb, "nsenter", "util-linux")
+	testparts.Need(tb, "systemctl", "systemd")
+	dir := tb.TempDir()
+	var said bytes.Buffer
+	cmd := exec.Command(unshare, "-mpfCniu", "--kill-child", "/bin/sh", "-c", boot, "sh", dir) //nolint:noctx,gosec // it ends with the test; our own script
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill() // --kill-child ends the machine with it
+		<-ended
+	})
+	m := &Machine{}
+	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
+		select {
+		case <-ended:
+			tick.Stop()
+			testparts.Able(tb, "a machine with systemd as PID 1", errors.New(said.String()))
+		case <-tb.Context().Done():
+			tick.Stop()
+			tb.Fatal("the machine does not boot: ", said.String())
+		default:
+		}
+		if m.pid = child(cmd.Process.Pid); m.pid == 0 {
+			continue
+		}
+		if state, _, _, _ := m.enter(tb.Context(), nsenter, "systemctl is-system-running", nil); strings.TrimSpace(state) == "running" || strings.TrimSpace(state) == "degraded" {
+			tick.Stop()
+			return m
+		}
+	}
+}
+
+// child is the first child of a process; 0 for none.
+func child(pid int) int {
+	p := strconv.Itoa(pid)
+	text, err := os.ReadFile("/proc/" + p + "/task/" + p + "/children")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	n, _ := strconv.Atoi(first)
+	return n
+}
+
+// Path is where a file of the machine is, seen from here. Only what the machine itself mounted
+// later hides it.
+func (m *Machine) Path(path string) string { return "/proc/" + strconv.Itoa(m.pid) + "/root" + path }
+
+// Run runs a command line as root on the machine.
+func (m *Machine) Run(ctx context.Context, line string, stdin io.Reader) (stdout, stderr string, code int, err error) {
+	return m.enter(ctx, "nsenter", line, stdin)
+}
+
+func (m *Machine) enter(ctx context.Context, nsenter, line string, stdin io.Reader) (stdout, stderr string, code int, err error) {
+	cmd := exec.CommandContext(ctx, nsenter, "-t", strconv.Itoa(m.pid), "-a", "-r", "-w", "/bin/sh", "-c", line) //nolint:gosec // the command of a test
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	err = cmd.Run()
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		return out.String(), errs.String(), ended.ExitCode(), nil
+	}
+	return out.String(), errs.String(), 0, err
+}
