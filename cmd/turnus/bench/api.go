@@ -41,7 +41,8 @@ const (
 	apiBulks      = 4      // connections
 )
 
-// benchAPIEnv tells the re-executed benchmark that it is the server, of which ledger, with how many jobs.
+// benchAPIEnv tells the re-executed benchmark that it is the server, of which ledger, with how many
+// jobs.
 const benchAPIEnv = "TURNUS_BENCH_API"
 
 func benchAPICmd(con *console.Console) *cobra.Command {
@@ -49,12 +50,13 @@ func benchAPICmd(con *console.Console) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "api",
 		Short: "One server's answers per second over a million recorded jobs",
-		Long: `One server's API over recorded jobs: how fast outcomes are recorded, how many runs and jobs it shows in a second, how long
-a create takes while it is asked and records, and how many runs of one host it creates, queues, has worked on and records,
-with a request for each run and with one for 1000.
+		Long: `One server's API over recorded jobs. It measures how fast outcomes are recorded, how many runs and
+jobs are shown in a second, and how long a create takes under that load. It also measures runs of one
+host from create to record, with a request for each run and with one request for 1000.
+
 The node, in the server's process, does nothing for a job; the queue is in memory. The server is a process of its own that uses two cores. Without --ledger it
 has a new SQLite file, which is removed. A ledger given by --ledger is filled, and left so: the next time it is only read.`,
-		Example: "  turnus bench api --jobs 100000\n  turnus bench api --ledger 'postgres:///bench?host=/run/postgresql' -o json",
+		Example: "  turnus admin bench api --jobs 100000\n  turnus admin bench api --ledger 'postgres:///bench?host=/run/postgresql' -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if url := os.Getenv(benchAPIEnv); url != "" {
@@ -73,7 +75,7 @@ has a new SQLite file, which is removed. A ledger given by --ledger is filled, a
 	}
 	c.Flags().StringVar(&f.ledger, "ledger", "", "sqlite:PATH or postgres://…; it is filled")
 	c.Flags().IntVar(&f.jobs, "jobs", 1_000_000, "jobs that are recorded")
-	c.Flags().IntVar(&f.connections, "connections", 64, "requests at once")
+	c.Flags().IntVar(&f.connections, "connections", 64, "requests at the same time")
 	c.Flags().DurationVar(&f.during, "during", 10*time.Second, "of each measurement")
 	return c
 }
@@ -195,8 +197,8 @@ func (s *benchAPIProcess) bulk(int) string {
 	return s.post("/v1/runs/bulk", string(body))
 }
 
-// oneHost creates runs of one host over all connections, so many with each request, and waits until all of them are finished
-// and recorded.
+// oneHost creates runs of one host over all connections, so many with each request, and waits until
+// all of them are finished and recorded.
 func (s *benchAPIProcess) oneHost(ctx context.Context, f apiBench, runs int, request func(int) string) (row apiRow, finished float64, err error) {
 	before, err := s.ended()
 	if err != nil {
@@ -300,7 +302,7 @@ func startBenchAPI(ctx context.Context, ledger string, jobs int) (*benchAPIProce
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "bench", "api", "--jobs", strconv.Itoa(jobs)) //nolint:gosec // ourselves
+	cmd := exec.CommandContext(ctx, self, "admin", "bench", "api", "--jobs", strconv.Itoa(jobs)) //nolint:gosec // ourselves
 	cmd.Env = append(os.Environ(), benchAPIEnv+"="+ledger, "GOMAXPROCS=2")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -29,7 +29,8 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// benchAPIServer is the measured server: it fills its ledger, says where it listens, and does what its input says until that ends.
+// benchAPIServer is the measured server: it fills its ledger, says where it listens, and does what
+// its input says until that ends.
 func benchAPIServer(ctx context.Context, con *console.Console, url string, jobs int) (err error) {
 	l, err := ledger.Open(ctx, url, ledger.Options{})
 	if err != nil {
@@ -153,7 +154,8 @@ func benchDefinitions() []definitions.Document {
 	}
 }
 
-// fillBench records runs with an outcome of each job, those that are there already excepted, and returns outcomes a second.
+// fillBench records runs with an outcome of each job, those that are there already excepted, and
+// returns outcomes a second.
 func fillBench(ctx context.Context, l *ledger.Ledger, runs int) (rate float64, err error) {
 	begin, recorded := time.Now(), 0
 	for i := range runs {

@@ -13,7 +13,8 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// cpu is what this process has used so far; on a busy machine it says more than the time that passed.
+// cpu is what this process has used so far; on a busy machine it says more than the time that
+// passed.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -23,7 +24,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkEncryptedCycle is the whole cycle of jobs with 500 bytes of data and 500 of result, on the queue in memory: the difference is what encrypting costs.
+// BenchmarkEncryptedCycle is the whole cycle of jobs with 500 bytes of data and 500 of result, on
+// the queue in memory: the difference is what encrypting costs.
 func BenchmarkEncryptedCycle(b *testing.B) {
 	path := b.TempDir() + "/ring.json"
 	if _, err := keyring.New(path); err != nil {

@@ -13,9 +13,9 @@ func benchFairCmd(con *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "fair",
 		Short: "First come first served, the classic reordering pass, and Turnus side by side",
-		Long: `Three contests for worker slots under three policies, in virtual time: first come first
+		Long: `Three contests for workers under three policies, in virtual time: first come first
 served, the classic pass that reorders the overdue part of one sorted set, and the queue of Turnus.`,
-		Example: "  turnus bench fair\n  turnus bench fair -o json",
+		Example: "  turnus admin bench fair\n  turnus admin bench fair -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			results, err := queuebench.Fair(queuebench.Scenarios())

@@ -1,4 +1,5 @@
-// Package bench owns turnus bench: the figures of docs/benchmarks.md, measured on this machine.
+// Package bench owns turnus admin bench: the figures of docs/benchmarks.md, measured on this
+// machine.
 //
 // It must not know other verbs.
 package bench
@@ -26,12 +27,14 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Command returns turnus bench.
+// Command returns turnus admin bench.
 func Command(con *console.Console) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine: fan-out over SSH, the queue, schedules, fairness, the API",
 		Long:  "Measure this machine. docs/benchmarks.md holds figures, with the command beside each.",
+		Example: `  turnus admin bench fanout
+  turnus admin bench queue`,
 	}
 	c.AddCommand(benchFanoutCmd(con), benchQueueCmd(con), benchSchedulesCmd(con), benchFairCmd(con), benchAPICmd(con))
 	return c
@@ -67,9 +70,9 @@ func benchFanoutCmd(con *console.Console) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fanout",
 		Short: "One command on many hosts: simulated ones, or a real OpenSSH beside Ansible",
-		Example: `  turnus bench fanout
-  turnus bench fanout --hosts 10000 -f 512 -o json
-  turnus bench fanout --openssh          # 500 addresses of one sshd; bare SSH loop and Ansible beside it`,
+		Example: `  turnus admin bench fanout
+  turnus admin bench fanout --hosts 10000 -f 512 -o json
+  turnus admin bench fanout --openssh          # 500 addresses of one sshd; bare SSH loop and Ansible beside it`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hosts < 1 || hosts > 20_000 || rounds < 1 || rounds > 20 || concurrency < 1 {
@@ -82,7 +85,7 @@ func benchFanoutCmd(con *console.Console) *cobra.Command {
 		},
 	}
 	c.Flags().IntVar(&hosts, "hosts", 3000, "simulated hosts")
-	c.Flags().IntVarP(&concurrency, "forks", "f", 256, "jobs at once")
+	c.Flags().IntVarP(&concurrency, "forks", "f", 256, "jobs at the same time")
 	c.Flags().IntVar(&rounds, "rounds", 2, "how often; the first round dials, later ones use pooled connections")
 	real.add(c)
 	return c

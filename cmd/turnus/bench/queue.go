@@ -43,7 +43,7 @@ func benchQueueCmd(con *console.Console) *cobra.Command {
 		Long: `The whole cycle of jobs on the queue: throughput, memory, latency. Without --redis a
 private redis-server (append-only file, fsync each second, Unix socket) is started and removed.
 A Redis given by --redis must be empty: what the benchmark leaves there is a few keys.`,
-		Example: "  turnus bench queue\n  turnus bench queue --memory\n  turnus bench queue --redis redis://127.0.0.1:6379/9 -o json",
+		Example: "  turnus admin bench queue\n  turnus admin bench queue --memory\n  turnus admin bench queue --redis redis://127.0.0.1:6379/9 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.jobs < 1000 || f.jobs > 5_000_000 {

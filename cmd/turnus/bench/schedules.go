@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnus/turnus/cmd/turnus/bench/schedulebench"
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
@@ -22,7 +23,6 @@ import (
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/schedule"
-	"github.com/turnus/turnus/core/schedule/schedulebench"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -32,7 +32,8 @@ type schedulesBench struct {
 	schedules, due, servers int
 }
 
-// benchServerEnv tells the re-executed benchmark that it is one of the servers, and on which ledger; benchQueueEnv on which Redis.
+// benchServerEnv tells the re-executed benchmark that it is one of the servers, and on which
+// ledger; benchQueueEnv on which Redis.
 const (
 	benchServerEnv = "TURNUS_BENCH_SCHEDULES"
 	benchQueueEnv  = "TURNUS_BENCH_SCHEDULES_QUEUE"
@@ -42,16 +43,15 @@ func benchSchedulesCmd(con *console.Console) *cobra.Command {
 	var f schedulesBench
 	c := &cobra.Command{
 		Use:   "schedules",
-		Short: "Schedules in the ledger: an idle server, and fires at one instant while servers are killed",
-		Long: `Schedules in the ledger: what a server that has nothing to do costs, and how late and how
-often those fire that are due at one instant on several servers, processes of their
-own, of which all but one are killed at that instant. The instant is a full minute: it is
-waited for. A fire counts as launched once its run is in the ledger, and as started once a
-node, in this process, has leased its host from the queue that the servers put it into.
+		Short: "Schedules in the ledger: an idle server, and many triggers at one instant while servers are killed",
+		Long: `Schedules in the ledger: the cost of an idle server, and how late and how often schedules trigger
+that are due at one instant on several servers. The servers are processes of their own, and all
+except one are killed at that instant, a full minute. A trigger counts as launched once its run is
+in the ledger. It counts as started once a node in this process has leased its host from the queue.
 
 Without --ledger the ledger is a SQLite file, and without --redis the queue a private
 redis-server; both are made and removed. Those given must be empty, and are left full.`,
-		Example: "  turnus bench schedules\n  turnus bench schedules --ledger postgres:///bench --due 1000 -o json",
+		Example: "  turnus admin bench schedules\n  turnus admin bench schedules --ledger postgres:///bench --due 1000 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if url := os.Getenv(benchServerEnv); url != "" {
@@ -154,7 +154,7 @@ func schedulesRows(ctx context.Context, con *console.Console, f schedulesBench, 
 	out.Volley, err = schedulebench.Trigger(ctx, schedulebench.Params{
 		Ledger: l, Due: f.due, Servers: f.servers, Kill: f.servers - 1, First: f.schedules, Timeout: time.Minute, Report: con.Message,
 		Server: func(int) *exec.Cmd {
-			cmd := exec.CommandContext(ctx, self, "bench", "schedules")
+			cmd := exec.CommandContext(ctx, self, "admin", "bench", "schedules")
 			cmd.Env = append(os.Environ(), benchServerEnv+"="+f.url, benchQueueEnv+"="+f.redis)
 			cmd.Stderr = con.Err
 			return cmd

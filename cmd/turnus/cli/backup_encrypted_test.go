@@ -11,8 +11,9 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// A backup of an encrypted ledger says which key it takes to read it, loudly where the key ring was not given or lacks it, and so does what is
-// done with it later. The negative control is one of a ledger that is not encrypted.
+// A backup of an encrypted ledger says which key it takes to read it, loudly where the key ring was
+// not given or lacks it, and so does what is done with it later. The negative control is one of a
+// ledger that is not encrypted.
 func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 	t.Setenv("TURNUS_LEDGER", "")
 	t.Setenv("TURNUS_KEYRING", "")
@@ -47,7 +48,7 @@ func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 	made("plain.db", "")
 	const loud = ", which was not given: after a restore nobody can read it"
 	of := func(db, where string, more ...string) []string {
-		return append([]string{"backup", "--ledger", "sqlite:" + at(db), "--no-outputs", at(where)}, more...)
+		return append([]string{"admin", "backup", "--ledger", "sqlite:" + at(db), "--no-outputs", at(where)}, more...)
 	}
 	for _, tc := range []struct {
 		args      []string
@@ -58,15 +59,15 @@ func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 		{of("sealed.db", "b", "--keyring", at("other.json")), console.ExitOK, "sealed with key " + key.String() + loud, "nothing"},
 		{of("sealed.db", "b", "--keyring", at("ring.json")), console.ExitOK, "backup ", "warning"},
 		{of("sealed.db", "b", "--keyring", at("ring.json"), "-o", "json"), console.ExitOK, `"` + key.String() + `"`, "warning"},
-		{[]string{"backup", "ls", at("b")}, console.ExitOK, "left out  " + key.String(), "nothing"},
-		{[]string{"backup", "verify", at("b")}, console.ExitOK, "it takes the key ring with key " + key.String() + " to read it", "FAULT"},
-		{[]string{"restore", at("b"), "--ledger", "sqlite:" + at("new.db"), "--no-outputs"}, console.ExitOK, "give the service the key ring with key " + key.String(), "nothing"},
-		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir}, console.ExitInvalid, "what it holds is sealed", "nothing"},
-		{[]string{"prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir, "--keyring", at("ring.json")}, console.ExitOK, "", "sealed"},
+		{[]string{"admin", "backup", "ls", at("b")}, console.ExitOK, "left out  " + key.String(), "nothing"},
+		{[]string{"admin", "backup", "verify", at("b")}, console.ExitOK, "it takes the key ring with key " + key.String() + " to read it", "FAULT"},
+		{[]string{"admin", "restore", at("b"), "--ledger", "sqlite:" + at("new.db"), "--no-outputs"}, console.ExitOK, "give the service the key ring with key " + key.String(), "nothing"},
+		{[]string{"admin", "prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir}, console.ExitInvalid, "what it holds is sealed", "nothing"},
+		{[]string{"admin", "prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir, "--keyring", at("ring.json")}, console.ExitOK, "", "sealed"},
 		{of("plain.db", "p"), console.ExitOK, "backup ", "seal"},
-		{[]string{"backup", "ls", at("p"), "-o", "json"}, console.ExitOK, `"keys": []`, "nothing"},
-		{[]string{"backup", "verify", at("p")}, console.ExitOK, "sound", "key ring"},
-		{[]string{"restore", at("p"), "--ledger", "sqlite:" + at("newer.db"), "--no-outputs"}, console.ExitOK, "restored backup", "key ring"},
+		{[]string{"admin", "backup", "ls", at("p"), "-o", "json"}, console.ExitOK, `"keys": []`, "nothing"},
+		{[]string{"admin", "backup", "verify", at("p")}, console.ExitOK, "sound", "key ring"},
+		{[]string{"admin", "restore", at("p"), "--ledger", "sqlite:" + at("newer.db"), "--no-outputs"}, console.ExitOK, "restored backup", "key ring"},
 	} {
 		var out, errs bytes.Buffer
 		code := Main(tc.args, strings.NewReader(""), &out, &errs)

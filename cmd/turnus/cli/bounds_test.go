@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// server.HTTP has the bounds of what a peer may cost. A server made elsewhere had none: connections that idle stayed for ever.
+// server.HTTP has the bounds of what a peer may cost. A server made elsewhere had none: connections
+// that idle stayed for ever.
 func TestEveryWebServerIsTheBoundedOne(t *testing.T) {
 	t.Parallel()
 	const home = "../../../core/server/server.go"

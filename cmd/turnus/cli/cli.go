@@ -13,21 +13,17 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/turnus/turnus/cmd/turnus/bench"
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/lab"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/exec"
 	"github.com/turnus/turnus/windows"
@@ -35,10 +31,15 @@ import (
 )
 
 // app is what every verb shares.
-type app struct{ *console.Console }
+type app struct {
+	*console.Console
+	quiet   bool
+	color   string // auto, always or never
+	helpAll bool   // help shows all flags
+}
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{console.New(stdin, stdout, stderr)}
+	return &app{Console: console.New(stdin, stdout, stderr)}
 }
 
 // Main runs the command line and returns the exit code.
@@ -52,42 +53,39 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) >= 2 && args[0] == node.ServeVerb {
 		return node.ServePlugin(args[1], args[2:], stderr)
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // thousands of connections: a smaller heap for a little CPU, see docs/benchmarks.md
-	}
+	settings.StartHeap()
 	a := newApp(stdin, stdout, stderr)
-	// Without this, the end of whoever reads the output would kill the process in the middle of a run. A write
-	// fails instead, and the run drains. Ignored, the signal would stay so in the programs that are started.
+	// Without this, the end of whoever reads the output would kill the process in the middle of a run.
+	// A write fails instead, and the run drains. Ignored, the signal would stay so in the programs
+	// that are started.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 	root := a.root()
+	args, a.helpAll = wantsAll(args)
+	args = a.rename(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(context.Background())
+	cmd, err := root, unknownCommand(root, args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(context.Background())
+	}
 	code := exitCode(err)
 	var e *console.Exit
 	lost := a.Out.Problem()
 	gone := errors.Is(lost, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) // as with | head, who knows
 	if silent := errors.As(err, &e) && e.Err == nil; err != nil && !silent && !gone {
-		a.Message(a.Paint(console.Red, "error: ") + errorText(err))
+		a.Report(a.Paint(console.Red, "error: ") + errorMessage(cmd, err))
 	}
 	if lost != nil && code == console.ExitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
-			a.Message(a.Paint(console.Red, "error: ") + "the result could not be written: " + lost.Error())
+			a.Report(a.Paint(console.Red, "error: ") + "the result could not be written: " + lost.Error())
 		}
 		return console.ExitInternal
 	}
 	return code
-}
-
-// errorText returns the text of an error without the word of core.ErrInvalid: it chooses the exit code, and says nothing to people.
-func errorText(err error) string {
-	kind := core.ErrInvalid.Error()
-	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), kind+": "), ": "+kind)
-	return strings.Replace(strings.Replace(text, ": "+kind+": ", ": ", 1), ": "+kind+"\n", "\n", 1)
 }
 
 func exitCode(err error) int {
@@ -108,27 +106,27 @@ func exitCode(err error) int {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "turnus",
-		Short: "Run playbooks on thousands of managed hosts: now, on a schedule, or inside a service window",
-		Long: `Turnus runs YAML playbooks on managed hosts over SSH, fairly and carefully:
-in waves, with a failure budget, one job at a time on a host.
-
-Start with:
-  turnus demo                          a simulated fleet, nothing to install
-  turnus run PLAYBOOK -i INVENTORY     run a playbook now
-  turnus validate PATH...              every mistake, with file:line:col
-  turnus up --definitions DIR          a service that accepts, remembers and schedules runs
-  turnus submit PLAYBOOK --follow      run a playbook there`,
+		Use:               "turnus",
+		Short:             "Run playbooks on thousands of managed hosts: now, on a schedule, or inside a service window",
+		Long:              "Turnus runs YAML playbooks on managed hosts over SSH: in waves, with a failure threshold, one job at a time on a host.",
 		Version:           settings.Version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			return a.formats(c)
+			if err := a.formats(c); err != nil {
+				return err
+			}
+			if err := a.appearance(); err != nil {
+				return err
+			}
+			return localrun.UseProject(c)
 		},
 	}
-	root.PersistentFlags().StringVarP(&a.Output, "output", "o", "text", "text or json; results go to stdout, progress to stderr")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	a.globalFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml", "wide", "name"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	root.SetHelpFunc(a.help)
 	root.SetVersionTemplate(versionLine() + "\n")
 	root.SetFlagErrorFunc(flagError)
 	a.addCommands(root)
@@ -140,44 +138,25 @@ Start with:
 	return root
 }
 
-// addCommands gives root its commands, by who calls them: help lists them so.
+// addCommands gives root its commands. Help lists them in these groups, and names the others in one
+// line.
 func (a *app) addCommands(root *cobra.Command) {
-	for id, g := range []struct {
+	for _, g := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Run playbooks from here:", []*cobra.Command{a.demoCmd(), a.runCmd(), a.validateCmd(), a.schemaCmd(), a.planCmd(), a.hostsCmd(), a.windowsCmd(), a.scheduleCmd(), a.diffCmd(), a.configsCmd(), a.secretsCmd()}},
-		{"Ask a server:", []*cobra.Command{
-			a.contextCmd(), a.loginCmd(), a.logoutCmd(), a.applyCmd(), a.submitCmd(), a.runsCmd(), a.explainCmd(), a.logsCmd(), a.watchCmd(), a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.signalCmd(), a.approveCmd(), a.retryCmd(),
-			a.playbooksCmd(), a.schedulesCmd(), a.handlersCmd(), a.workersCmd(), a.queueCmd(), a.auditCmd(), a.notificationsCmd(), a.tokensCmd(), a.exportCmd(),
-		}},
-		{"Run a service:", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.configCmd(), a.healthCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(), a.keysCmd()}},
-		{"Besides:", []*cobra.Command{a.pluginsCmd(), bench.Command(a.Console), a.manCmd(), a.versionCmd()}},
+		{"Daily work", []*cobra.Command{a.runCmd(), a.execCmd(), a.planCmd(), a.submitCmd(), a.validateCmd(), a.logsCmd(), a.watchCmd()}},
+		{"Look up and change", []*cobra.Command{a.runsCmd(), a.schedulesCmd(), a.hostsCmd(), a.windowsCmd(), a.hostKeysCmd(), a.projectCmd(), a.secretsCmd(), a.pluginsCmd()}},
+		{"Begin", []*cobra.Command{a.demoCmd(), lab.Command(a.Console), a.initCmd(), a.importCmd(), a.loginCmd()}},
+		{"Run a service", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.adminCmd()}},
 	} {
-		name := strconv.Itoa(id)
-		root.AddGroup(&cobra.Group{ID: name, Title: g.title})
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
 		for _, c := range g.commands {
-			c.GroupID = name
+			c.GroupID = g.title
 		}
 		root.AddCommand(g.commands...)
-		root.SetHelpCommandGroupID(name) // the last one keeps them
-		root.SetCompletionCommandGroupID(name)
 	}
-}
-
-// formats refuses a form of output that a command has not.
-func (a *app) formats(c *cobra.Command) error {
-	known := []string{"text", "json"}
-	for _, more := range []struct{ annotation, format string }{{"svg", "svg"}, {"export", "ndjson"}, {"export", "csv"}} {
-		if c.Annotations[more.annotation] != "" {
-			known = append(known, more.format)
-		}
-	}
-	if slices.Contains(known, a.Output) {
-		return nil
-	}
-	last := len(known) - 1
-	return console.Invalid("-o %s: expected %s or %s", a.Output, strings.Join(known[:last], ", "), known[last])
+	root.AddCommand(a.contextCmd(), a.cronCmd(), a.logoutCmd(), a.versionCmd())
 }
 
 // groups has every command that only holds others say so.
@@ -193,19 +172,6 @@ func groups(c *cobra.Command) {
 // alone marks a command that does something also without one of its subcommands.
 const alone = "alone"
 
-// flagError says which flag a misspelt one most likely meant.
-func flagError(cmd *cobra.Command, err error) error {
-	hint := cmd.CommandPath() + " --help shows what there is"
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := yamlread.Nearest(unknown.GetSpecifiedName(), names); near != "" {
-			hint = "did you mean --" + near + "? " + hint
-		}
-	}
-	return console.Invalid("%w\nhint: %s", err, hint)
-}
-
 // onlyCommands makes a command that only groups others refuse what it does not have,
 // as wrong usage, and show its help when nothing is asked, unless it says something else itself.
 func onlyCommands(c *cobra.Command) {
@@ -214,11 +180,7 @@ func onlyCommands(c *cobra.Command) {
 		if len(args) == 0 {
 			return nil
 		}
-		hint := cmd.CommandPath() + " --help lists what there is"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
-		}
-		return console.Invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], hint)
+		return console.Invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], commandHint(cmd, args))
 	}
 	if c.RunE == nil {
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -240,7 +202,8 @@ func needs(c *cobra.Command, names ...string) {
 	}
 }
 
-// argumentProblem names the argument that is missing or too much, by the words of the command's usage.
+// argumentProblem names the argument that is missing or too much, by the words of the command's
+// usage.
 func argumentProblem(cmd *cobra.Command, args []string) string {
 	var wanted []string
 	words := strings.Fields(cmd.Use)[1:]

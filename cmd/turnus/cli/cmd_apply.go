@@ -28,11 +28,11 @@ func (a *app) applyCmd() *cobra.Command {
 	var f applyFlags
 	c := &cobra.Command{
 		Use: "apply PATH", Short: "Put the definitions of a folder in the place of the server's: all or nothing", Args: cobra.ExactArgs(1),
-		Long: `Put the definitions of a folder (playbooks, inventory, windows) in the place of the
-server's: all or nothing. They are checked here and there, and what changes is said. A
-server that follows a repository takes over that again when its branch moves.`,
-		Example: `  turnus diff ./ops        # what would change
-  turnus apply ./ops`,
+		Long: `Replace the definitions of the server (playbooks, inventory, windows) with those of a
+folder: all or nothing. Both sides check them, and the changes are printed. A server that
+follows a repository applies the repository again when its branch moves.`,
+		Example: `  turnus project diff ./ops        # what would change
+  turnus project apply ./ops`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.remote(&f.remote, func(ctx context.Context, c *client.Client, args []string) error {
 				return a.apply(ctx, c, &f, args[0])

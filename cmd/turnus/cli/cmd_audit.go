@@ -20,8 +20,8 @@ func (a *app) auditCmd() *cobra.Command {
 	var since, until string
 	c := &cobra.Command{
 		Use: "audit", Short: "List who changed what on a server, newest first", Args: cobra.NoArgs,
-		Example: `  turnus audit --object 20261120-021500-ab3cd5ef
-  turnus audit --who alice --since 2026-11-01T00:00:00Z -o json      # with before and after`,
+		Example: `  turnus admin audit --object 20261120-021500-ab3cd5ef
+  turnus admin audit --who alice --since 2026-11-01T00:00:00Z -o json      # with before and after`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			var err error
 			if since != "" {
@@ -39,7 +39,7 @@ func (a *app) auditCmd() *cobra.Command {
 				return err
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, entries)
+				return console.PrintJSON(a.Out, console.ListOf(entries))
 			}
 			cells := [][]string{{"TIME", "WHO", "WHAT", "OBJECT", "TENANT"}}
 			for _, e := range entries {
@@ -63,8 +63,8 @@ func (a *app) auditCmd() *cobra.Command {
 func (a *app) tokensCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "tokens", Short: "Make, list and revoke the tokens by which people and pipelines ask a server",
-		Example: `  turnus tokens create ci --role operator --tenant acme --expires 90d > ci.token
-  turnus tokens ls`,
+		Example: `  turnus admin tokens create ci --role operator --tenant acme --expires 90d > ci.token
+  turnus admin tokens ls`,
 	}
 	c.AddCommand(a.tokensCreateCmd(), a.tokensListCmd(), a.tokensRevokeCmd())
 	return c
@@ -75,20 +75,25 @@ func (a *app) tokensCreateCmd() *cobra.Command {
 	var n api.NewToken
 	var inLedger string
 	var keys service.KeyringFlags
+	var permissions permissionFlags
 	c := &cobra.Command{
-		Use: "create NAME --role ROLE", Short: "Make a token; its secret goes to stdout, and is told nowhere else", Args: cobra.ExactArgs(1),
-		Long: `Make a token; its secret goes to stdout, and is told nowhere else. A viewer sees; an
+		Use: "create NAME --role ROLE", Short: "Make a token and print its secret to stdout, once", Args: cobra.ExactArgs(1),
+		Long: `Make a token and print its secret to stdout, once. A viewer sees; an
 operator runs, cancels and schedules; an approver approves windows and what others
 launched; an admin does all that, makes tokens and applies definitions; a worker hands in
-outputs (turnus worker --server), and sees nothing.
+outputs (turnus worker --server), and sees nothing. No role includes turnus exec: --exec
+and --exec-outside-windows give that to an operator or an admin.
 
-For four eyes a token counts as the person who made it. --ledger makes a token in the ledger itself, without a server: it counts
-as a person of its own, and is the way back if all admin tokens are lost.`,
-		Example: `  turnus tokens create alice --role operator --tenant acme --expires 90d > alice.token
-  turnus tokens create "worker 7" --role worker > worker.token
-  turnus tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
+For four eyes a token counts as the person who made it.
+
+--ledger makes a token in the ledger itself, without a server. That token counts as a person of
+its own. Use it if all admin tokens are lost.`,
+		Example: `  turnus admin tokens create alice --role operator --tenant acme --expires 90d > alice.token
+  turnus admin tokens create bob --role operator --tenant acme --exec > bob.token
+  turnus admin tokens create "worker 7" --role worker > worker.token
+  turnus admin tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			n.Name = args[0]
+			n.Name, n.Permissions = args[0], permissions.list()
 			token, err := c.CreateToken(ctx, n)
 			if err != nil {
 				return err
@@ -97,7 +102,7 @@ as a person of its own, and is the way back if all admin tokens are lost.`,
 				return console.PrintJSON(a.Out, token)
 			}
 			fmt.Fprintln(a.Out, token.Secret)
-			a.Message(fmt.Sprintf("token %s of %s: %s of tenant %s", token.ID, token.Name, token.Role, token.Tenant))
+			a.Message(fmt.Sprintf("token %s of %s: %s of tenant %s", token.ID, token.Name, roleText(token), token.Tenant))
 			return nil
 		}),
 	}
@@ -106,13 +111,14 @@ as a person of its own, and is the way back if all admin tokens are lost.`,
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
 	c.Flags().StringVar(&inLedger, "ledger", "", "make the token in the ledger itself, without a server: sqlite:PATH or postgres://…")
+	permissions.add(c)
 	keys.AddFile(c)
 	ask := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if inLedger == "" {
 			return ask(cmd, args)
 		}
-		n.Name = args[0]
+		n.Name, n.Permissions = args[0], permissions.list()
 		return a.createTokenIn(cmd.Context(), inLedger, &keys, n)
 	}
 	needs(c, "role")
@@ -123,7 +129,7 @@ as a person of its own, and is the way back if all admin tokens are lost.`,
 func (a *app) tokensListCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "ls", Short: "List tokens, without their secrets", Args: cobra.NoArgs, Example: "  turnus tokens ls",
+		Use: "ls", Short: "List tokens, without their secrets", Args: cobra.NoArgs, Example: "  turnus admin tokens ls",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Token, error) {
 		return client.All(ctx, 0, c.Tokens)
@@ -136,14 +142,14 @@ func (a *app) tokensListCmd() *cobra.Command {
 		case !t.Expires.IsZero() && t.Expires.Before(time.Now()):
 			state = "expired"
 		}
-		return []string{t.ID, t.Name, t.Tenant, t.Role, console.LocalTime(t.Created), console.LocalTime(t.Expires), console.LocalTime(t.LastUsed), state}
+		return []string{t.ID, t.Name, t.Tenant, roleText(*t), console.LocalTime(t.Created), console.LocalTime(t.Expires), console.LocalTime(t.LastUsed), state}
 	})
 }
 
 func (a *app) tokensRevokeCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, tokenIDs), Example: "  turnus tokens revoke tok_4f2a",
+		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, tokenIDs), Example: "  turnus admin tokens revoke tok_4f2a",
 	}
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Token, error) {
 		return c.RevokeToken(ctx, args[0])

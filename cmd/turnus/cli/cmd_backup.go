@@ -26,17 +26,17 @@ func (a *app) backupCmd() *cobra.Command {
 		Short: "Copy the ledger and the large outputs of a service, while it works",
 		Long: `Copy the ledger and the large outputs of a service, while it works. WHERE is a folder, a
 bucket (s3://BUCKET[/PREFIX][?endpoint=URL]) or a file that ends with .zip. A folder or bucket
-holds any number of backups, and large outputs once: those that an earlier backup has are not
-copied again, unless they have another size; with --read-data they are read, and copied anew
-where they are damaged. A backup shows one moment, and is there whole or not at all.
+holds any number of backups, and each large output once. An output of an earlier backup is copied
+again only if its size differs; with --read-data also if it is damaged. A backup shows one
+moment. A failed backup leaves nothing.
 
-What a key ring sealed is copied sealed: keep a copy of the ring's file where the backups are
-not. Without --keyring the ledger of a service that has a ring cannot note the backup.
+Data that a key ring encrypted stays encrypted in the backup: keep a copy of the ring's file in
+another place. Without --keyring the ledger of a service that has a ring cannot note the backup.
 
 A backup of SQLite restores into PostgreSQL, and the other way round.`,
-		Example: `  turnus backup /var/backups/turnus
-  turnus backup --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs s3://turnus-backups
-  turnus backup --no-outputs ledger-$(date +%F).zip`,
+		Example: `  turnus admin backup /var/backups/turnus
+  turnus admin backup --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs s3://turnus-backups
+  turnus admin backup --no-outputs ledger-$(date +%F).zip`,
 		Args:        cobra.ExactArgs(1),
 		Annotations: map[string]string{alone: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +48,7 @@ A backup of SQLite restores into PostgreSQL, and the other way round.`,
 	f.Add(c)
 	f.Keyring.AddFile(c)
 	c.Flags().BoolVar(&without, "no-outputs", false, "the ledger alone, without large outputs")
-	c.Flags().BoolVar(&read, "read-data", false, "read the large outputs of earlier backups, too, and copy anew those that are damaged")
+	c.Flags().BoolVar(&read, "read-data", false, "also read the large outputs of earlier backups, and copy damaged ones again")
 	c.AddCommand(a.backupListCmd(), a.backupVerifyCmd())
 	return c
 }
@@ -72,9 +72,9 @@ func (a *app) backup(ctx context.Context, f *service.StoreFlags, where string, w
 		return err
 	}
 	took := time.Since(began)
-	warn := func(text string) { a.Message(a.Paint(console.Yellow, "warning: ") + text) }
+	warn := func(text string) { a.Report(a.Paint(console.Yellow, "warning: ") + text) }
 	if err := a.noteBackup(ctx, f, m, took); err != nil {
-		warn("the backup is whole, but the ledger does not know of it: " + err.Error())
+		warn("the backup is whole, but the ledger does not know of it: " + core.ErrorText(err))
 	}
 	if lacks := f.Keyring.Lacks(m.Keys); len(lacks) > 0 {
 		warn("what the ledger holds is sealed with " + keysText(lacks) + ", which was not given: after a restore nobody can read it without the key ring that has it. Keep a copy of its file where the backups are not")
@@ -96,7 +96,8 @@ func (a *app) backup(ctx context.Context, f *service.StoreFlags, where string, w
 	return nil
 }
 
-// noteBackup has the ledger know of its backup. One with tables of an earlier version is left as it is.
+// noteBackup has the ledger know of its backup. One with tables of an earlier version is left as it
+// is.
 func (a *app) noteBackup(ctx context.Context, f *service.StoreFlags, m *backup.Manifest, took time.Duration) (err error) {
 	if m.Schema != ledger.Version() {
 		return fmt.Errorf("its tables are of version %d, this program's of %d: %w", m.Schema, ledger.Version(), core.ErrInvalid)
@@ -156,7 +157,7 @@ func backupDoc(m *backup.Manifest) backupLine {
 
 func (a *app) backupListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls WHERE", Short: "List the backups of a folder, bucket or file, oldest first", Args: cobra.ExactArgs(1), Example: "  turnus backup ls /var/backups/turnus",
+		Use: "ls WHERE", Short: "List the backups of a folder, bucket or file, oldest first", Args: cobra.ExactArgs(1), Example: "  turnus admin backup ls /var/backups/turnus",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := backup.List(cmd.Context(), args[0])
 			if err != nil {
@@ -167,7 +168,7 @@ func (a *app) backupListCmd() *cobra.Command {
 				for i, m := range list {
 					docs[i] = backupDoc(m)
 				}
-				return console.PrintJSON(a.Out, docs)
+				return console.PrintJSON(a.Out, console.ListOf(docs))
 			}
 			cells := [][]string{{"BACKUP", "TIME", "RUNS", "LEDGER", "OUTPUTS", "KEYS", "TURNUS"}}
 			for _, m := range list {
@@ -189,11 +190,11 @@ func (a *app) backupVerifyCmd() *cobra.Command {
 		Use:   "verify WHERE",
 		Short: "Restore a backup into a ledger that is thrown away, and look for faults",
 		Long: `Restore a backup into a ledger that is thrown away, in the folder for temporary files
-(TMPDIR), which needs room for it. Every file is compared with its hash, every large output
-is read, counts and audit log are looked at as turnus doctor does. It needs nothing else: any
-machine can do it.`,
-		Example: `  turnus backup verify /var/backups/turnus
-  turnus backup verify s3://turnus-backups --at 20261122-093000-ab12cd`,
+(TMPDIR), which needs room for it. Every file is compared with its hash, and every large
+output is read. Counts and audit log are checked as turnus admin doctor does. Any machine can
+verify a backup.`,
+		Example: `  turnus admin backup verify /var/backups/turnus
+  turnus admin backup verify s3://turnus-backups --at 20261122-093000-ab12cd`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.Interruptible(cmd.Context())
@@ -252,12 +253,11 @@ func (a *app) restoreCmd() *cobra.Command {
 when it starts again it fills its queue from the ledger. All is compared with the backup's
 hashes before any of it counts: after an error, or killed, the ledger is as empty as before.
 
-What happened after the backup is not known. Runs that were not complete go on as after a
-queue that was lost: those whose job types must not be repeated blindly come back paused.
-Fires of schedules up to now are not made up for. Tokens that were revoked since are valid
-again, and approvals that were taken back too.`,
-		Example: `  turnus restore /var/backups/turnus --data /var/lib/turnus
-  turnus restore s3://turnus-backups --at 20261122-093000-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
+Events after the backup are lost. Unfinished runs continue as after a lost queue: those whose job
+types must not be repeated blindly come back paused. Missed fire times of schedules are skipped.
+Tokens and approvals that were revoked since are valid again.`,
+		Example: `  turnus admin restore /var/backups/turnus --data /var/lib/turnus
+  turnus admin restore s3://turnus-backups --at 20261122-093000-ab12cd --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.Interruptible(cmd.Context())

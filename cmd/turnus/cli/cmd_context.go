@@ -21,8 +21,8 @@ func (a *app) contextCmd() *cobra.Command {
 		Use:   "context",
 		Short: "Keep servers with their tokens under names, and choose one",
 		Long: `Keep servers with their tokens under names, and choose the one that commands ask. They
-stand in a file of the user's config folder (TURNUS_CONFIG names another one) that nobody
-else can read. turnus up writes a context "local" by itself.`,
+are in a file of the user's config folder (TURNUS_CONFIG names another one) that nobody
+else can read. turnus up writes a context "local".`,
 		Example: `  turnus context ls
   turnus context set prod --server https://turnus.example.net --token-file prod.token
   turnus context use prod`,
@@ -65,7 +65,7 @@ func (a *app) contextListCmd() *cobra.Command {
 				docs = append(docs, contextDoc{Name: name, Current: name == file.Current, Context: s})
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, docs)
+				return console.PrintJSON(a.Out, console.ListOf(docs))
 			}
 			if len(docs) == 0 {
 				fmt.Fprintln(a.Err, "no context yet\nhint: turnus up makes one, or turnus context set NAME --server URL --token-file FILE")
@@ -111,7 +111,7 @@ func (a *app) contextSetCmd() *cobra.Command {
 	c.Flags().StringVar(&s.Server, "server", "", "URL of the server")
 	c.Flags().StringVar(&s.TokenFile, "token-file", "", "file that holds the token; it is read each time")
 	c.Flags().BoolVar(&stdin, "token-stdin", false, "read the token from stdin, and keep it in the contexts' file")
-	c.Flags().StringVar(&s.CAFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	c.Flags().StringVar(&s.CAFile, "ca-file", "", "certificates, in PEM, of the certificate authority that signed the server's")
 	c.Flags().StringVar(&s.CertFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
 	c.Flags().StringVar(&s.KeyFile, "key-file", "", "its key, in PEM")
 	c.Flags().BoolVar(&s.Insecure, "insecure-http", false, "send the token over http to another machine, though everybody on the way can read it")

@@ -59,7 +59,7 @@ Exits 0 when every host ended as planned, the failing ones included.`,
 type demoReport struct {
 	Hosts         int              `json:"hosts"`
 	AsPlanned     int              `json:"as_planned"`
-	Surprises     []string         `json:"surprises"`
+	Unexpected    []string         `json:"unexpected"`            // outcomes that differ from the planned ones
 	UrgentDone    time.Duration    `json:"urgent_done_ns"`        // from its launch to its end
 	UrgentPending int              `json:"pending_before_urgent"` // hosts of the big run that waited when the urgent one was launched
 	Took          time.Duration    `json:"took_ns"`
@@ -98,8 +98,6 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	c := localrun.NewConductor(a.Console, q)
 	bigPart, urgentPart := c.Add(big), c.Add(urgent)
 	a.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
-	stopView := runview.ShowProgress(a.Console, bigPart.Tally, urgentPart.Tally)
-	defer stopView()
 	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: c.WorkerEvent}, a.Logger(false)); err != nil {
 		return err
 	}
@@ -111,9 +109,11 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	ctx, now, release := a.Signals(ctx, localrun.FinishingJobs, a.Message, n.Kill)
 	defer release()
 	c.Now = now
-	out := demoReport{Hosts: hosts + urgentHosts, Surprises: []string{}}
+	stopView := runview.ShowProgress(a.Console, func() { a.Message("Ctrl-C stops the demo") }, bigPart.Tally, urgentPart.Tally)
+	defer stopView()
+	out := demoReport{Hosts: hosts + urgentHosts, Unexpected: []string{}}
 	started := time.Now()
-	out.Runs, err = demoRuns(ctx, c, bigPart, urgentPart, &out)
+	out.Runs, err = a.demoRuns(ctx, c, bigPart, urgentPart, &out)
 	out.Took = time.Since(started)
 	stopView()
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 }
 
 // demoRuns starts the urgent run when the last wave of the big one is under way.
-func demoRuns(ctx context.Context, c *localrun.Conductor, big, urgent *localrun.Part, out *demoReport) ([]runview.Report, error) {
+func (a *app) demoRuns(ctx context.Context, c *localrun.Conductor, big, urgent *localrun.Part, out *demoReport) ([]runview.Report, error) {
 	var reports [2]runview.Report
 	var errs [2]error
 	var wg sync.WaitGroup
@@ -143,12 +143,22 @@ func demoRuns(ctx context.Context, c *localrun.Conductor, big, urgent *localrun.
 		launched := time.Now()
 		reports[1], errs[1] = c.Drive(ctx, urgent)
 		out.UrgentDone = time.Since(launched)
+		a.Message(a.Paint(console.Green, "fair: ") + out.fairness())
 	})
 	wg.Wait()
 	return reports[:], errors.Join(errs[:]...)
 }
 
-// untilLastWave returns when a tenth of the big run's last wave is done, or ctx or the run ends.
+// fairness says how long the urgent run took beside the big one.
+func (d *demoReport) fairness() string {
+	return fmt.Sprintf("urgent-check started while %d hosts of ntp-everywhere waited; it finished after %s", d.UrgentPending, console.Short(d.UrgentDone))
+}
+
+// urgentAfter is the share of the big run's last wave that has finished when the urgent run starts.
+const urgentAfter = 50
+
+// untilLastWave returns when so much of the big run's last wave has finished, or ctx or the run
+// ends.
 func untilLastWave(ctx context.Context, big *localrun.Part, done <-chan struct{}) {
 	limits := big.Launch.Limits
 	from := 0
@@ -164,7 +174,7 @@ func untilLastWave(ctx context.Context, big *localrun.Part, done <-chan struct{}
 		case <-done:
 			return
 		case <-tick.C:
-			if big.Tally.Count() >= from+(len(big.Launch.Hosts)-from)/10 {
+			if big.Tally.Count() >= from+(len(big.Launch.Hosts)-from)/urgentAfter {
 				return
 			}
 		}
@@ -231,18 +241,18 @@ func (d *demoReport) compare(r runview.Report, fl *fleet.Fleet) {
 			d.AsPlanned++
 			continue
 		}
-		d.Surprises = append(d.Surprises, fmt.Sprintf("%s (%s): %s, planned %s: %s", res.Host, profile.Kind, res.Outcome, want, runview.ReasonText(res)))
+		d.Unexpected = append(d.Unexpected, fmt.Sprintf("%s (%s): %s, planned %s: %s", res.Host, profile.Kind, res.Outcome, want, runview.ReasonText(res)))
 	}
 	if len(seen) != r.Total {
-		d.Surprises = append(d.Surprises, fmt.Sprintf("%s: %d of %d hosts have an outcome", r.Playbook, len(seen), r.Total))
+		d.Unexpected = append(d.Unexpected, fmt.Sprintf("%s: %d of %d hosts have an outcome", r.Playbook, len(seen), r.Total))
 	}
 }
 
-// maxSurprises bounds how many surprises are listed.
-const maxSurprises = 12
+// maxUnexpected bounds how many unexpected outcomes are listed.
+const maxUnexpected = 12
 
 func (a *app) finishDemo(d demoReport) error {
-	ok := len(d.Surprises) == 0 && d.AsPlanned == d.Hosts
+	ok := len(d.Unexpected) == 0 && d.AsPlanned == d.Hosts
 	if a.Output == "json" {
 		for i := range d.Runs {
 			d.Runs[i].Results = nil
@@ -254,14 +264,14 @@ func (a *app) finishDemo(d demoReport) error {
 		for _, r := range d.Runs {
 			runview.WriteRecap(a.Console, a.Out, r)
 		}
-		fmt.Fprintf(a.Out, "fair: urgent-check was launched while %d hosts of ntp-everywhere still waited; it was done %s later\n", d.UrgentPending, console.Short(d.UrgentDone))
+		fmt.Fprintln(a.Out, "fair: "+d.fairness())
 		fmt.Fprintf(a.Out, "%s of %d hosts ended as planned, in %s\n", a.Paint(console.Green, fmt.Sprint(d.AsPlanned)), d.Hosts, console.Short(d.Took))
-		for i, s := range d.Surprises {
-			if i == maxSurprises {
-				fmt.Fprintf(a.Out, "  … and %d more\n", len(d.Surprises)-i)
+		for i, s := range d.Unexpected {
+			if i == maxUnexpected {
+				fmt.Fprintf(a.Out, "  … and %d more\n", len(d.Unexpected)-i)
 				break
 			}
-			fmt.Fprintln(a.Out, "  surprise: "+console.Printable(s))
+			fmt.Fprintln(a.Out, "  unexpected: "+console.Printable(s))
 		}
 	}
 	for _, r := range d.Runs {

@@ -30,21 +30,22 @@ func (a *app) diffCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff [OLD] NEW",
 		Short: "Check definitions, and say what would change: against a server, another folder, or a revision of a repository",
-		Long: `Check the definitions in NEW (playbooks, inventory, windows, and what they say of each
-other) and say what would change: hosts that playbooks gain and lose, next fires of
-schedules, windows that come and go, approvals that an edit voids.
+		Long: `Check the definitions in NEW (playbooks, inventory, windows, and their references) and
+print what would change: hosts that playbooks gain and lose, next fire times of schedules,
+windows that come and go, approvals that an edit voids.
 
-OLD and NEW are folders. With NEW alone it is compared with what the server holds. With --repo there is one argument, OLD..NEW: branches, tags or
-commits of that repository; what is not committed plays no part.`,
-		Example: `  turnus diff ./ops                  # what turnus apply ./ops would change
-  turnus diff ../main .
-  turnus diff --repo . origin/main..HEAD
-  turnus diff --repo . origin/main..HEAD --exit-code -o json`,
+OLD and NEW are folders. NEW alone is compared with the definitions of the server.
+With --repo there is one argument, OLD..NEW: branches, tags or commits of that repository.
+Uncommitted changes are ignored.`,
+		Example: `  turnus project diff ./ops                  # what turnus project apply ./ops would change
+  turnus project diff ../main .
+  turnus project diff --repo . origin/main..HEAD
+  turnus project diff --repo . origin/main..HEAD --exit-code -o json`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && f.repo == "" {
 				if f.at != "" || len(f.vars.Args) > 0 {
-					return console.Invalid("turnus diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus diff OLD NEW, or turnus diff --repo DIR OLD..NEW")
+					return console.Invalid("turnus project diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus project diff OLD NEW, or turnus project diff --repo DIR OLD..NEW")
 				}
 				return a.diffServer(cmd.Context(), &f, args[0])
 			}
@@ -52,7 +53,7 @@ commits of that repository; what is not committed plays no part.`,
 		},
 	}
 	c.Flags().StringVar(&f.repo, "repo", "", "repository on this machine whose revisions are compared: OLD..NEW")
-	c.Flags().StringVar(&f.at, "at", "", "look at schedules and windows from this time on, RFC 3339 (default: now)")
+	c.Flags().StringVar(&f.at, "at", "", "compare schedules and windows from this time on, RFC 3339 (default: now)")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 6 if anything changes")
 	f.plugins.Add(c)
 	f.vars.Add(c)
@@ -122,7 +123,7 @@ func (f *diffFlags) sides(args []string) (from, to string, err error) {
 	}
 	from, to, ok := strings.Cut(args[0], "..")
 	if len(args) != 1 || !ok || from == "" || to == "" || strings.HasPrefix(to, ".") {
-		return "", "", console.Invalid("turnus diff --repo %s %s: expected one argument OLD..NEW, such as origin/main..HEAD", f.repo, strings.Join(args, " "))
+		return "", "", console.Invalid("turnus project diff --repo %s %s: expected one argument OLD..NEW, such as origin/main..HEAD", f.repo, strings.Join(args, " "))
 	}
 	return from, to, nil
 }

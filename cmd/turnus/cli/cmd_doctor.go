@@ -35,14 +35,14 @@ func (a *app) doctorCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor --ledger URL",
 		Short: "Check the record and the queue, and repair them",
-		Long: `Check that the ledger's counts are the outcomes that can be read, that the audit
-log is what was written, that the queue's invariants hold, and that ledger and queue agree
-on every run that is not complete, those too that only the queue has. It may run beside
-servers and workers: what they are about to do is no fault. Without --redis the ledger
-alone is checked: the queue of turnus up is in its process, and is rebuilt at each start.
-With --secrets the credentials of a node's own file are read, too.`,
-		Example: `  turnus doctor --ledger sqlite:turnus-data/ledger.db
-  turnus doctor --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0 --fix`,
+		Long: `Check the ledger, the audit log and the queue. The ledger's counts must match its
+outcomes, and the audit log must be unchanged. The queue's invariants must hold. Ledger and
+queue must agree on every unfinished run, also on one that only the queue has. Servers and
+workers can run meanwhile. Without --redis doctor checks the ledger only: the queue of turnus up
+is in its process, and is rebuilt at each start. With --secrets it also reads the
+credentials of a node's own file.`,
+		Example: `  turnus admin doctor --ledger sqlite:turnus-data/ledger.db
+  turnus admin doctor --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0 --fix`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.ledger == "" {
@@ -63,7 +63,8 @@ With --secrets the credentials of a node's own file are read, too.`,
 	return c
 }
 
-// credentialFindings names credentials of a node's own file that cannot be read; nothing without the file.
+// credentialFindings names credentials of a node's own file that cannot be read; nothing without
+// the file.
 func (a *app) credentialFindings(ctx context.Context, f *node.SecretFlags) ([]controller.Finding, error) {
 	store, err := f.Open(a.Logger(false))
 	if err != nil {
@@ -197,7 +198,7 @@ func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
 	}
 	switch {
 	case faults > 0 && !f.fix:
-		_, _ = fmt.Fprintf(a.Out, "%s: turnus doctor --fix repairs what can be repaired\n", console.Plural(faults, "fault"))
+		_, _ = fmt.Fprintf(a.Out, "%s: turnus admin doctor --fix repairs what can be repaired\n", console.Plural(faults, "fault"))
 	case faults > 0:
 		_, _ = fmt.Fprintf(a.Out, "not repaired: %s\n", console.Plural(faults, "fault"))
 	default:

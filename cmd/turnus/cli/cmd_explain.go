@@ -19,7 +19,7 @@ func (a *app) explainCmd() *cobra.Command {
 		Use: "explain RUN HOST", Short: "Say why a host of a run waits, and when it may start", Args: cobra.ExactArgs(2), ValidArgsFunction: completeRunHost(&r),
 		Long: `Say where a host of a run stands: all that keeps it from starting, its window set and
 when that opens, how many hosts of the run come before it, and an estimate of its start.`,
-		Example: "  turnus explain 20261120-021500-ab3cd5ef fw-1.acme",
+		Example: "  turnus runs explain 20261120-021500-ab3cd5ef fw-1.acme",
 	}
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Explanation, error) {
 		job, err := runview.HostJob(ctx, c, args[0], args[1])
@@ -33,7 +33,7 @@ when that opens, how many hosts of the run come before it, and an estimate of it
 
 func (a *app) writeExplanation(e api.Explanation) {
 	line := fmt.Sprintf("%s is %s: %s", e.Host, e.State, e.Reason)
-	if !e.Until.IsZero() {
+	if !e.Until.IsZero() && e.State != core.Leased { // the end of a lease is no end of the job
 		line += ", until " + console.LocalTime(e.Until)
 	}
 	fmt.Fprintln(a.Out, console.Printable(line))

@@ -26,8 +26,8 @@ func (a *app) exportCmd() *cobra.Command {
 		Long: `Write the history of a server as NDJSON (-o ndjson, or json) or CSV (-o csv), newest first:
 runs, their jobs, or who changed what. A tenant's token exports what it can see. Columns are
 those of docs/api.md, and stay. With --file nothing is there before all of it is.`,
-		Example: `  turnus export runs --since 2026-11-01 -o csv > runs.csv
-  turnus export jobs --since 2026-11-01 --until 2026-12-01 --tenant acme --file jobs.ndjson`,
+		Example: `  turnus admin export runs --since 2026-11-01 -o csv > runs.csv
+  turnus admin export jobs --since 2026-11-01 --until 2026-12-01 --tenant acme --file jobs.ndjson`,
 		Args:        cobra.ExactArgs(1),
 		ValidArgs:   []string{"runs", "jobs", "audit"},
 		Annotations: map[string]string{"export": "yes"},

@@ -41,8 +41,8 @@ whether it takes any (GET /readyz): for the health check of a container, which h
 program to ask with. Without a URL, that of TURNUS_HEALTH or the process that holds the
 data folder is asked, over the address that it listens on. It exits with 0, with 1 for what
 does not answer or says no, and with 5 for wrong usage.`,
-		Example: `  turnus health --data /var/lib/turnus
-  turnus health http://127.0.0.1:9470 --ready`,
+		Example: `  turnus admin health --data /var/lib/turnus
+  turnus admin health http://127.0.0.1:9470 --ready`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.health(cmd.Context(), &f, cmp.Or(strings.Join(args, ""), os.Getenv("TURNUS_HEALTH")))
@@ -51,7 +51,7 @@ does not answer or says no, and with 5 for wrong usage.`,
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "data folder of the process that is asked")
 	fl.BoolVar(&f.ready, "ready", false, "ask whether it takes work")
-	fl.StringVar(&f.files.CA, "ca-file", "", "certificates, in PEM, of the authority that signed the certificate at the URL")
+	fl.StringVar(&f.files.CA, "ca-file", "", "certificates, in PEM, of the certificate authority that signed the certificate at the URL")
 	fl.StringVar(&f.files.Cert, "cert-file", "", "certificate, in PEM, where the process asks for one (--tls-client-ca, --metrics-client-ca)")
 	fl.StringVar(&f.files.Key, "key-file", "", "its key, in PEM")
 	return c
@@ -86,7 +86,8 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	}
 	transport := &http.Transport{TLSClientConfig: files.Client("")}
 	if to.addr != "" {
-		// It is the socket that the data folder names, on this machine: its certificate may be for another name, and nothing is sent.
+		// It is the socket that the data folder names, on this machine: its certificate may be for
+		// another name, and nothing is sent.
 		transport.TLSClientConfig.InsecureSkipVerify = true
 		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, to.addr)

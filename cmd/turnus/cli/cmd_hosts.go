@@ -13,16 +13,26 @@ import (
 )
 
 func (a *app) hostsCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "hosts", Short: "List hosts, their config backups, pending handlers and past outcomes",
+		Example: `  turnus hosts ls -i hosts.yaml
+  turnus hosts config diff fw-1.acme
+  turnus hosts handlers ls`,
+	}
+	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.handlersCmd(), a.historyCmd())
+	return c
+}
+
+func (a *app) hostsListCmd() *cobra.Command {
 	var inv localrun.InventoryFlags
 	var vars bool
 	c := &cobra.Command{
-		Use:   "hosts -i INVENTORY",
+		Use:   "ls -i INVENTORY",
 		Short: "List the hosts of an inventory, as runs would see them",
-		Example: `  turnus hosts -i hosts.yaml
-  turnus hosts -i hosts.ini --limit 'web*:!web3' -o json
-  turnus hosts -i hosts.yaml --select 'host.labels.role == "firewall"' --vars`,
-		Args:        cobra.NoArgs,
-		Annotations: map[string]string{alone: "yes"},
+		Example: `  turnus hosts ls -i hosts.yaml
+  turnus hosts ls -i hosts.ini --limit 'web*:!web3' -o json
+  turnus hosts ls -i hosts.yaml --select 'host.labels.role == "firewall"' --vars`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, hosts, err := inv.Load(cmd.Context())
 			if err != nil {
@@ -32,10 +42,7 @@ func (a *app) hostsCmd() *cobra.Command {
 				fmt.Fprintln(a.Err, a.Paint(console.Yellow, "warning: ")+w)
 			}
 			if a.Output == "json" {
-				if hosts == nil {
-					hosts = []core.Host{}
-				}
-				return console.PrintJSON(a.Out, hosts)
+				return console.PrintJSON(a.Out, console.ListOf(hosts))
 			}
 			if vars {
 				return a.printHostVars(hosts)
@@ -53,8 +60,7 @@ func (a *app) hostsCmd() *cobra.Command {
 		},
 	}
 	inv.Add(c)
-	c.AddCommand(a.historyCmd())
-	c.Flags().BoolVar(&vars, "vars", false, "show labels and vars too")
+	c.Flags().BoolVar(&vars, "vars", false, "also show labels and vars")
 	return c
 }
 

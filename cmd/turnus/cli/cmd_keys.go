@@ -27,15 +27,15 @@ import (
 
 func (a *app) keysCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "keys", Short: "Make, rotate and retire the keys that seal what a service keeps",
-		Long: `Make, rotate and retire the keys that seal what a service keeps. A rotation has four
-steps, none of which stops anything: add a key and bring the file to every server and worker;
-promote the key, and bring the file again; reseal what is old; retire the old key once check
-says that nothing is sealed with it.`,
-		Example: `  turnus keys new keyring.json
-  turnus keys add keyring.json
-  turnus keys promote keyring.json 5d0c1a77
-  turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0`,
+		Use: "keys", Short: "Make, rotate and retire the keys that encrypt the data of a service",
+		Long: `Make, rotate and retire the keys that encrypt the data of a service. The service
+keeps running during a rotation, which has four steps. Add a key, and copy the file to every
+server and worker. Promote the key, and copy the file again. Encrypt the old data again. Retire
+the old key once check reports no data under it.`,
+		Example: `  turnus admin keys new keyring.json
+  turnus admin keys add keyring.json
+  turnus admin keys promote keyring.json 5d0c1a77
+  turnus admin keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0`,
 	}
 	c.AddCommand(a.keysNewCmd(), a.keysListCmd(), a.keysAddCmd(), a.keysPromoteCmd(), a.keysCheckCmd(), a.keysReencryptCmd(), a.keysRetireCmd())
 	return c
@@ -57,9 +57,9 @@ func (a *app) showKey(id keyring.ID, primary bool, text string) error {
 
 func (a *app) keysNewCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "new FILE", Short: "Make a key ring with one key", Args: cobra.ExactArgs(1), Example: "  turnus keys new /etc/turnus/keyring.json",
-		Long: `Make a key ring with one key, readable by its owner only. Keep a copy where the service's
-backups are not: what is sealed cannot be opened without it, by nobody.`,
+		Use: "new FILE", Short: "Make a key ring with one key", Args: cobra.ExactArgs(1), Example: "  turnus admin keys new /etc/turnus/keyring.json",
+		Long: `Make a key ring with one key, readable by its owner only. Keep a copy apart from
+the service's backups: only its keys decrypt the data.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyring.New(args[0])
 			if err != nil {
@@ -72,7 +72,7 @@ backups are not: what is sealed cannot be opened without it, by nobody.`,
 
 func (a *app) keysListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls FILE", Short: "List the keys of a ring, without the keys themselves", Args: cobra.ExactArgs(1), Example: "  turnus keys ls /etc/turnus/keyring.json",
+		Use: "ls FILE", Short: "List the keys of a ring, without the keys themselves", Args: cobra.ExactArgs(1), Example: "  turnus admin keys ls /etc/turnus/keyring.json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, err := keyring.Keys(args[0])
 			if err != nil {
@@ -88,7 +88,7 @@ func (a *app) keysListCmd() *cobra.Command {
 				cells = append(cells, []string{k.ID.String(), use})
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, docs)
+				return console.PrintJSON(a.Out, console.ListOf(docs))
 			}
 			console.Table(a.Out, cells)
 			return nil
@@ -98,7 +98,7 @@ func (a *app) keysListCmd() *cobra.Command {
 
 func (a *app) keysAddCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "add FILE", Short: "Add a key that opens, and does not seal yet", Args: cobra.ExactArgs(1), Example: "  turnus keys add /etc/turnus/keyring.json",
+		Use: "add FILE", Short: "Add a key that decrypts, and does not encrypt yet", Args: cobra.ExactArgs(1), Example: "  turnus admin keys add /etc/turnus/keyring.json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyring.Add(args[0])
 			if err != nil {
@@ -107,7 +107,7 @@ func (a *app) keysAddCmd() *cobra.Command {
 			if err := a.showKey(id, false, "key %s is added"); err != nil {
 				return err
 			}
-			a.Message("bring the file to every server and worker, then: turnus keys promote " + args[0] + " " + id.String())
+			a.Message("bring the file to every server and worker, then: turnus admin keys promote " + args[0] + " " + id.String())
 			return nil
 		},
 	}
@@ -115,7 +115,7 @@ func (a *app) keysAddCmd() *cobra.Command {
 
 func (a *app) keysPromoteCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "promote FILE KEY", Short: "Seal with this key from now on", Args: cobra.ExactArgs(2), Example: "  turnus keys promote /etc/turnus/keyring.json 5d0c1a77",
+		Use: "promote FILE KEY", Short: "Encrypt with this key from now on", Args: cobra.ExactArgs(2), Example: "  turnus admin keys promote /etc/turnus/keyring.json 5d0c1a77",
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := keyring.ParseID(args[1])
 			if err != nil {
@@ -267,7 +267,8 @@ func (f *encryptedPlaces) uses(ctx context.Context, a *app) (out encryptedCheck,
 	return out, nil
 }
 
-// inRedis reads all that Turnus keeps in Redis, of all pools: they may share a ring. Of keys that are not in the ring it says nothing: random bytes may look like one.
+// inRedis reads all that Turnus keeps in Redis, of all pools: they may share a ring. Of keys that
+// are not in the ring it says nothing: random bytes may look like one.
 func (f *encryptedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *keyring.Ring) (_ []keyUse, err error) {
 	client, err := redisconn.Dial(f.redis)
 	if err != nil {
@@ -328,8 +329,9 @@ func statesIn(data string) ([]keyUse, error) {
 	return uses, err
 }
 
-// begunSince refuses to retire a key while a queue in a process, which nobody else can look into, may hold things that are encrypted with it:
-// its process began before the ledger was encrypted with the present key.
+// begunSince refuses to retire a key while a queue in a process, which nobody else can look into,
+// may hold things that are encrypted with it: its process began before the ledger was encrypted
+// with the present key.
 func (f *encryptedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (err error) {
 	if f.data == "" || f.redis != "" {
 		return nil
@@ -353,12 +355,12 @@ func (f *encryptedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID)
 func (a *app) keysCheckCmd() *cobra.Command {
 	var f encryptedPlaces
 	c := &cobra.Command{
-		Use: "check --keyring FILE --ledger URL", Short: "Count what is sealed with which key, and what is not sealed", Args: cobra.NoArgs,
-		Long: `Count what is sealed with which key, and what is not sealed: in the ledger, the outputs,
-Redis, and the data folder of a turnus up. It reads how every value begins, and all that Turnus
-keeps in Redis, nothing of others; it may run beside a service at work.`,
-		Example: `  turnus keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0
-  turnus keys check --keyring keyring.json --data turnus-data`,
+		Use: "check --keyring FILE --ledger URL", Short: "Count the encrypted values of each key, and plain ones", Args: cobra.NoArgs,
+		Long: `Count the encrypted values of each key, and plain ones: in the ledger, the outputs, Redis, and
+the data folder of a turnus up. It reads the start of every value, and in Redis only the keys of
+Turnus. The service can run meanwhile.`,
+		Example: `  turnus admin keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0
+  turnus admin keys check --keyring keyring.json --data turnus-data`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -411,13 +413,13 @@ func (a *app) writeUses(out encryptedCheck) {
 func (a *app) keysReencryptCmd() *cobra.Command {
 	var f encryptedPlaces
 	c := &cobra.Command{
-		Use: "reseal --keyring FILE --ledger URL", Short: "Seal anew what is sealed with an older key", Args: cobra.NoArgs,
-		Long: `Seal with the key ring's primary key what the ledger holds under an older one. It
-works in small batches beside a service at work, and may be stopped and called again. Large outputs
-have keys of their own: those are sealed anew, the outputs stay as they are. What is in Redis is
-forgotten with its runs. With --keyring-accept-plain what is not sealed yet is sealed, too.`,
-		Example: `  turnus keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus
-  turnus keys reseal --keyring keyring.json --data turnus-data --keyring-accept-plain`,
+		Use: "reseal --keyring FILE --ledger URL", Short: "Re-encrypt values of older keys", Args: cobra.NoArgs,
+		Long: `Re-encrypt values of older keys in the ledger with the key ring's primary key. It works in
+small batches while the service runs. You can stop it and call it again. Large outputs have keys
+of their own: only those keys are encrypted again. Redis forgets its values with their runs.
+With --keyring-accept-plain it also encrypts values that are plain.`,
+		Example: `  turnus admin keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus
+  turnus admin keys reseal --keyring keyring.json --data turnus-data --keyring-accept-plain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -473,11 +475,11 @@ func (a *app) reencrypt(ctx context.Context, f *encryptedPlaces) (err error) {
 func (a *app) keysRetireCmd() *cobra.Command {
 	var f encryptedPlaces
 	c := &cobra.Command{
-		Use: "retire KEY --keyring FILE --ledger URL", Short: "Take a key out of the ring, once nothing is sealed with it", Args: cobra.ExactArgs(1),
-		Long: `Take a key out of the ring, once nothing is sealed with it: it counts as keys check does, and
-refuses a key that is needed. Give it every place that the service has, --redis too where there is one.
-A turnus up whose queue is in its process is started again between promote and retire.`,
-		Example: "  turnus keys retire 5d0c1a77 --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0",
+		Use: "retire KEY --keyring FILE --ledger URL", Short: "Remove an unused key from the ring", Args: cobra.ExactArgs(1),
+		Long: `Remove an unused key from the ring. It counts as keys check does, and refuses a key that is
+needed. Name every store of the service, also --redis if it has one. Restart a turnus up whose
+queue is in its process between promote and retire.`,
+		Example: "  turnus admin keys retire 5d0c1a77 --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := keyring.ParseID(args[0])
 			if err != nil {
@@ -495,7 +497,7 @@ A turnus up whose queue is in its process is started again between promote and r
 			}
 			for _, u := range out.Uses {
 				if u.Key == id.String() {
-					return console.Invalid("key %s is needed: %s in %s\nhint: turnus keys reseal seals the ledger anew; Redis forgets runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
+					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys reseal seals the ledger anew; Redis forgets runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
 			}
 			if err := f.begunSince(cmd.Context(), a, id); err != nil {

@@ -46,7 +46,7 @@ func (a *app) loginCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "login", Short: "Log in to a server by its OpenID provider, and keep the session in a context", Args: cobra.NoArgs,
 		Long: `Log in to a server by its OpenID provider, and keep the session in a context. The session
-ends by itself, as the server has it (8 hours), or with turnus logout.
+ends after the time that the server sets (8 hours), or with turnus logout.
 
 Shows an address and a code, which are opened on any device. With --browser, or where the
 provider knows no codes, a browser on this machine is sent there and comes back.`,
@@ -61,7 +61,7 @@ provider knows no codes, a browser on this machine is sent there and comes back.
 	f.remote.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.name, "as", "", "name of the context to keep (default: the one that is asked, or the server's host)")
-	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the authority that signed the provider's")
+	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the certificate authority that signed the provider's")
 	fl.BoolVar(&f.browser, "browser", false, "log in with a browser on this machine instead of a code")
 	return c
 }
@@ -119,7 +119,8 @@ func (a *app) login(ctx context.Context, f *loginFlags) error {
 	return nil
 }
 
-// pin keeps where people log in to a server, and as which client: a context that has it refuses another.
+// pin keeps where people log in to a server, and as which client: a context that has it refuses
+// another.
 func pin(target *settings.Context, name string, info api.LoginInfo) error {
 	file, err := settings.LoadContexts()
 	if err != nil {
@@ -288,8 +289,8 @@ func (a *app) byBrowser(ctx context.Context, cfg oauth2.Config, nonce string) (*
 	}
 }
 
-// openPage shows a page where there is a desktop; the message has it, too. It does not wait: the program may be the browser itself,
-// which stays open after the login.
+// openPage shows a page where there is a desktop; the message has it, too. It does not wait: the
+// program may be the browser itself, which stays open after the login.
 func openPage(page string) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {

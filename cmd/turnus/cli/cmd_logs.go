@@ -16,11 +16,11 @@ func (a *app) logsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "logs RUN", Short: "Show the outputs of a run's hosts", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
 		Long: `Show the outputs of a run's hosts, each line with its host and step. With --follow they
-come as they are written, until the run is over; what is shown then may lack lines of a
-flood, which is said, while logs without it shows all that was kept.`,
+come as they are written, until the run has finished. A flood of lines is then shortened, with a
+note; without --follow you get every line that was kept.`,
 		Example: `  turnus logs 20261120-021500-ab3cd5ef --follow
   turnus logs 20261120-021500-ab3cd5ef --host fw-1.acme
-  turnus logs 20261120-021500-ab3cd5ef -o json | jq -r '.[].steps[]?.stdout'`,
+  turnus logs 20261120-021500-ab3cd5ef -o json | jq -r '.items[].steps[]?.stdout'`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			if follow {
 				return runview.FollowLogs(ctx, a.Console, c, args[0], host)
@@ -32,6 +32,6 @@ flood, which is said, while logs without it shows all that was kept.`,
 	r.addLocal(c, true)
 	c.Flags().StringVar(&host, "host", "", "only of this host")
 	flagCompletion(c, "host", &r, hostNames)
-	c.Flags().BoolVarP(&follow, "follow", "F", false, "show outputs as they are written, until the run is over; with -o json a line each event")
+	c.Flags().BoolVarP(&follow, "follow", "F", false, "show outputs as they are written, until the run has finished; with -o json a line each event")
 	return c
 }

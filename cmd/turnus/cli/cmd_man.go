@@ -14,12 +14,13 @@ import (
 )
 
 func (a *app) manCmd() *cobra.Command {
-	return &cobra.Command{
+	markdown := false
+	c := &cobra.Command{
 		Use:   "man FOLDER",
 		Short: "Write the manual pages, one for each command, into a folder",
 		Long: `Write the manual pages, one for each command, into a folder. The Debian package has them.
 SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same pages.`,
-		Example: `  turnus man ~/.local/share/man/man1
+		Example: `  turnus admin man ~/.local/share/man/man1
   man turnus-run`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,6 +32,9 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 				return err
 			}
 			root := cmd.Root()
+			if markdown {
+				return writeReference(root, args[0])
+			}
 			root.DisableAutoGenTag = true
 			header := &doc.GenManHeader{Title: "TURNUS", Section: "1", Source: "turnus " + settings.Version(), Manual: "Turnus", Date: date}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
@@ -44,9 +48,32 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&markdown, "markdown", false, "write docs/commands instead; other Markdown files of the folder are removed")
+	_ = c.Flags().MarkHidden("markdown") // for make generate
+	return c
 }
 
-// sourceDate reads SOURCE_DATE_EPOCH (seconds, https://reproducible-builds.org/specs/source-date-epoch/); "" is now.
+// writeReference replaces the Markdown files of a folder by the pages about the commands.
+func writeReference(root *cobra.Command, folder string) error {
+	former, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil {
+		return err
+	}
+	for _, file := range former {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	for name, text := range reference(root) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // documentation is for all users
+			return err
+		}
+	}
+	return nil
+}
+
+// sourceDate reads SOURCE_DATE_EPOCH (seconds,
+// https://reproducible-builds.org/specs/source-date-epoch/); "" is now.
 func sourceDate(epoch string) (*time.Time, error) {
 	now := time.Now()
 	if epoch == "" {

@@ -17,9 +17,9 @@ import (
 
 func (a *app) notificationsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "notifications", Short: "List what a server told whom, send it again, and test channels",
-		Example: `  turnus notifications ls --state dead
-  turnus notifications test acme:ops`,
+		Use: "notifications", Short: "List notifications of a server, send them again, and test channels",
+		Example: `  turnus admin notifications ls --state dead
+  turnus admin notifications test acme:ops`,
 	}
 	c.AddCommand(a.notificationsListCmd(), a.notificationsShowCmd(), a.notificationsRetryCmd(), a.notificationsTestCmd(), a.notificationsChannelsCmd())
 	return c
@@ -31,7 +31,7 @@ func (a *app) notificationsListCmd() *cobra.Command {
 	var m most
 	c := &cobra.Command{
 		Use: "ls", Short: "List notifications, newest first", Args: cobra.NoArgs,
-		Example: "  turnus notifications ls --state dead\n  turnus notifications ls --run 20261120-021500-ab3cd5ef -o json",
+		Example: "  turnus admin notifications ls --state dead\n  turnus admin notifications ls --run 20261120-021500-ab3cd5ef -o json",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Notification, error) {
 		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Notification], error) {
@@ -42,7 +42,7 @@ func (a *app) notificationsListCmd() *cobra.Command {
 		return []string{n.ID, console.LocalTime(n.Made), console.Printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), console.Printable(n.Title)}
 	})
 	m.add(c, "notifications")
-	c.Flags().StringVar(&f.State, "state", "", "only these: waiting, sent or dead (given up)")
+	c.Flags().StringVar(&f.State, "state", "", "only these: waiting, sent or dead (dead-lettered: retries exhausted)")
 	c.Flags().StringVar(&f.Channel, "channel", "", "only to channels of this name")
 	c.Flags().StringVar(&f.Kind, "kind", "", "only of this kind, as run_failed")
 	c.Flags().StringVar(&f.Run, "run", "", "only about this run")
@@ -54,8 +54,8 @@ func (a *app) notificationsListCmd() *cobra.Command {
 func (a *app) notificationsShowCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "show NOTIFICATION", Short: "Show a notification: what it tells, and what became of it", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus notifications show 8b0c6e0f1a2b3c4d5e6f7081-1",
+		Use: "show NOTIFICATION", Short: "Show a notification: its content and its delivery", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus admin notifications show 8b0c6e0f1a2b3c4d5e6f7081-1",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := c.Notification(ctx, args[0])
 			if err != nil {
@@ -113,8 +113,8 @@ func tries(n int) string {
 func (a *app) notificationsRetryCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "retry NOTIFICATION", Short: "Send a notification again that was given up, or that waits", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus notifications retry 8b0c6e0f1a2b3c4d5e6f7081-1",
+		Use: "retry NOTIFICATION", Short: "Send a waiting or dead-lettered notification again", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus admin notifications retry 8b0c6e0f1a2b3c4d5e6f7081-1",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := c.RetryNotification(ctx, args[0])
 			if err != nil {
@@ -139,7 +139,7 @@ func (a *app) notificationsTestCmd() *cobra.Command {
 		Use: "test CHANNEL", Short: "Send a test to a channel, and say whether it was taken", Args: cobra.ExactArgs(1),
 		Long: `Send a test to a channel, and say whether it was taken. CHANNEL is NAME for a channel of
 the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was not taken.`,
-		ValidArgsFunction: completion(&r, channelNames), Example: "  turnus notifications test noc\n  turnus notifications test acme:ops",
+		ValidArgsFunction: completion(&r, channelNames), Example: "  turnus admin notifications test noc\n  turnus admin notifications test acme:ops",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := c.TestChannel(ctx, args[0])
 			if err != nil {
@@ -171,7 +171,7 @@ the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was
 func (a *app) notificationsChannelsCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "channels", Short: "List the channels, and how many notifications each got", Args: cobra.NoArgs, Example: "  turnus notifications channels",
+		Use: "channels", Short: "List the channels, and how many notifications each got", Args: cobra.NoArgs, Example: "  turnus admin notifications channels",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Channel, error) {
 		return client.All(ctx, 0, c.Channels)

@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/planview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/plugins/host"
@@ -66,7 +67,7 @@ refuses such a run with 5.`,
 	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
 	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
 	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")
-	c.Flags().IntVarP(&f.concurrency, "forks", "f", 256, "jobs at once on each worker")
+	c.Flags().IntVarP(&f.concurrency, "forks", "f", 256, "jobs at the same time on each worker")
 	c.Flags().BoolVar(&f.listHosts, "list-hosts", false, "list the hosts of the run and end")
 	return c
 }
@@ -84,7 +85,7 @@ func (f *planFlags) check() error {
 	case f.workers < 1 || f.workers > maxWorkers:
 		return console.Invalid("--workers %d: expected at least 1, at most %d", f.workers, maxWorkers)
 	case f.concurrency < 1 || f.concurrency > maxConcurrency/f.workers:
-		return console.Invalid("--forks %d: expected at least 1 job at once, at most %d", f.concurrency, maxConcurrency/f.workers)
+		return console.Invalid("--forks %d: expected at least 1 job at once, at most %d\nhint: -f 10, or leave it out", f.concurrency, maxConcurrency/f.workers)
 	}
 	return nil
 }
@@ -104,7 +105,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	}
 	record, err := localrun.ReadRecord(cmd.Context(), a.Console)
 	if err != nil && !f.play.RetryFailed {
-		a.Message(a.Paint(console.Yellow, "warning: ") + "earlier runs tell nothing: " + err.Error())
+		a.Report(a.Paint(console.Yellow, "warning: ") + "earlier runs tell nothing: " + core.ErrorText(err))
 		err = nil
 	}
 	if err != nil {
@@ -143,7 +144,8 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	return nil
 }
 
-// past is how long the steps of a playbook took: on the server that flags name, else on this machine.
+// past is how long the steps of a playbook took: on the server that flags name, else on this
+// machine.
 func (f *planFlags) past(ctx context.Context, playbook string, record *localrun.Record) (func(step, uses string) *forecast.Learned, error) {
 	if f.remote.server == "" && f.remote.context == "" {
 		return record.Learned(ctx, playbook).Step, nil

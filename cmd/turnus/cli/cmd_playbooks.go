@@ -16,8 +16,8 @@ import (
 func (a *app) playbooksCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "playbooks", Short: "List and show the playbooks that a server can run",
-		Example: `  turnus playbooks ls
-  turnus playbooks show ntp`,
+		Example: `  turnus project playbooks ls
+  turnus project playbooks show ntp`,
 	}
 	c.AddCommand(a.playbooksListCmd(), a.playbooksShowCmd())
 	return c
@@ -26,24 +26,24 @@ func (a *app) playbooksCmd() *cobra.Command {
 func (a *app) playbooksListCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "ls", Short: "List the playbooks of the server's definitions", Args: cobra.NoArgs, Example: "  turnus playbooks ls",
+		Use: "ls", Short: "List the playbooks of the server's definitions", Args: cobra.NoArgs, Example: "  turnus project playbooks ls",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, 0, c.Playbooks)
 			if err != nil {
 				return err
 			}
 			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // who may not ask gets the list alone
-				a.Message(a.Paint(console.Yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
+				a.Report(a.Paint(console.Yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, all)
+				return console.PrintJSON(a.Out, console.ListOf(all))
 			}
 			if len(all) == 0 {
-				a.Message("the server has no playbooks; turnus apply DIR gives it some")
+				a.Message("the server has no playbooks; turnus project apply DIR gives it some")
 			}
 			cells := [][]string{{"PLAYBOOK", "TENANT", "STEPS", "SCHEDULE", "WINDOW", "DESCRIPTION"}}
 			for _, b := range all {
-				cells = append(cells, []string{b.Name, b.Tenant, strconv.Itoa(len(b.Steps)), b.Schedule, b.Window, console.CutText(console.Printable(console.FirstLine(b.Description)), 80)})
+				cells = append(cells, []string{b.Name, b.Tenant, strconv.Itoa(len(b.Steps)), b.Schedule, b.Window, a.Out.Cell(b.Description)})
 			}
 			console.Table(a.Out, cells)
 			return nil
@@ -72,7 +72,7 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, playbookNames),
-		Example: "  turnus playbooks show ntp",
+		Example: "  turnus project playbooks show ntp",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			playbook, err := c.Playbook(ctx, args[0])
 			if err != nil {

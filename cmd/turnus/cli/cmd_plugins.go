@@ -16,7 +16,11 @@ import (
 )
 
 func (a *app) pluginsCmd() *cobra.Command {
-	c := &cobra.Command{Use: "plugins", Short: "Job types: list, document, make, test, install and lock them"}
+	c := &cobra.Command{
+		Use: "plugins", Short: "Job types: list, document, make, test, install and lock them",
+		Example: `  turnus plugins ls
+  turnus plugins docs file`,
+	}
 	c.AddCommand(a.pluginsLsCmd(), a.pluginsDocsCmd(), a.pluginsInitCmd(), a.pluginsTestCmd(), a.pluginsInstallCmd(), a.pluginsLockCmd())
 	return c
 }
@@ -51,7 +55,7 @@ func (a *app) pluginsLsCmd() *cobra.Command {
 				}
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, rows)
+				return console.PrintJSON(a.Out, console.ListOf(rows))
 			}
 			console.Table(a.Out, cells)
 			return nil

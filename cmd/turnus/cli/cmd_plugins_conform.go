@@ -36,8 +36,8 @@ func (a *app) pluginsTestCmd() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.lab, "lab", "", "file with what the simulated hosts answer, more examples, and old states")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "only these cases: "+strings.Join(conformance.Cases(), ", "))
-	c.Flags().BoolVar(&f.network, "allow-network", false, "the plugin's own process opens network connections, and its manual says so")
-	c.Flags().StringArrayVar(&f.read, "allow-read", nil, "what the plugin's process reads beside its own folder, and its manual says so: /PATH (repeatable)")
+	c.Flags().BoolVar(&f.network, "allow-network", false, "the plugin's own process opens network connections, as its manual states")
+	c.Flags().StringArrayVar(&f.read, "allow-read", nil, "what the plugin's process reads beside its own folder, as its manual states: /PATH (repeatable)")
 	c.Flags().DurationVar(&f.patience, "patience", 5*time.Second, "what a call of an example may take before its deadline")
 	return c
 }
@@ -98,7 +98,8 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	return nil
 }
 
-// readsOf is what a worker's process of the plugin may read beside the system's programs: its folder, and what is allowed.
+// readsOf is what a worker's process of the plugin may read beside the system's programs: its
+// folder, and what is allowed.
 func readsOf(what string, allowed []string) ([]string, error) {
 	for _, path := range allowed {
 		if !filepath.IsAbs(path) {

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,20 +22,24 @@ type pluginsDocsFlags struct {
 	plugins node.PluginFlags
 	program string
 	check   string
+	dir     string
 }
 
 func (a *app) pluginsDocsCmd() *cobra.Command {
 	var f pluginsDocsFlags
 	c := &cobra.Command{
 		Use: "docs [TYPE]", Short: "Show what a job type does, its params and examples", Args: cobra.MaximumNArgs(1),
-		Example: "  turnus plugins docs file\n  turnus plugins docs > job-types.md\n  turnus plugins docs --program ./plugin --check docs.md",
+		Example: "  turnus plugins docs file\n  turnus plugins docs --dir job-types > job-types.md\n  turnus plugins docs --program ./plugin --check docs.md",
 		RunE: func(c *cobra.Command, args []string) error {
 			types, err := f.types(c.Context(), args)
 			if err != nil {
 				return err
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, types)
+				return console.PrintJSON(a.Out, console.ListOf(types))
+			}
+			if f.dir != "" {
+				return writeTypePages(a.Out, f.dir, types)
 			}
 			var text bytes.Buffer
 			for _, t := range types {
@@ -51,7 +57,30 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 	f.plugins.Add(c)
 	c.Flags().StringVar(&f.program, "program", "", "only the job types of this program, plugin folder or built-in plugin")
 	c.Flags().StringVar(&f.check, "check", "", "print nothing, and exit with 6 when this file says something else")
+	c.Flags().StringVar(&f.dir, "dir", "", "write a page for each job type into this folder, and print an index of them")
+	c.MarkFlagsMutuallyExclusive("check", "dir")
 	return c
+}
+
+// writeTypePages writes a page for each type into dir, as TYPE.md, and an index of them to w.
+func writeTypePages(w io.Writer, dir string, types []host.Type) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // pages are for everybody
+		return console.Invalid("%v", err)
+	}
+	fmt.Fprint(w, "# Job types\n\nFind the job type of a step here. `turnus plugins docs TYPE` prints its page.\n")
+	for _, t := range types {
+		var page bytes.Buffer
+		if err := writeTypeDocs(&page, t); err != nil {
+			return err
+		}
+		path := filepath.Join(dir, t.Name+".md")
+		text := strings.TrimRight(strings.TrimPrefix(page.String(), "#"), "\n") + "\n" // one heading of level 1
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {                //nolint:gosec // as above
+			return console.Invalid("%v", err)
+		}
+		fmt.Fprintf(w, "\n## %s\n\n%s\n\n[Parameters and examples](%s/%s.md)\n", t.Name, t.Summary, filepath.Base(dir), t.Name)
+	}
+	return nil
 }
 
 // types are those that are asked for: one by its name, those of one program, or all.

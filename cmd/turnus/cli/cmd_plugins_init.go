@@ -63,8 +63,9 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 	return c
 }
 
-// sdkFolder returns the absolute path of the SDK below dir, which is a checkout of Turnus or the SDK itself. Without dir it
-// searches upwards from the binary and from the present folder, and returns "" when there is none.
+// sdkFolder returns the absolute path of the SDK below dir, which is a checkout of Turnus or the
+// SDK itself. Without dir it searches upwards from the binary and from the present folder, and
+// returns "" when there is none.
 func sdkFolder(dir string) (string, error) {
 	if dir != "" {
 		if found := sdkBelow(dir); found != "" {
@@ -92,7 +93,8 @@ func sdkFolder(dir string) (string, error) {
 	return "", nil
 }
 
-// sdkBelow returns the folder of the SDK when dir is that, or a checkout of Turnus, and "" otherwise.
+// sdkBelow returns the folder of the SDK when dir is that, or a checkout of Turnus, and ""
+// otherwise.
 func sdkBelow(dir string) string {
 	for _, folder := range []string{dir, filepath.Join(dir, "plugins", "sdk")} {
 		mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))

@@ -22,11 +22,10 @@ func (a *app) pruneCmd() *cobra.Command {
 		Short: "Show which runs and outputs a service would forget, and objects that nothing names",
 		Long: `Show which runs and large outputs are kept no longer by the given rules, in the order in
 which they would go, and large outputs that no run names. Nothing is removed unless --remove
-is given. A service that is started with the same rules removes them by itself: this is to look
-before one gives it the rules, or to make room at once. Runs that are not complete, and the
-audit log, always stay.`,
-		Example: `  turnus prune --keep-runs 1095d --keep-outputs 90d
-  turnus prune --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs --retention retention.yaml --remove`,
+is given. A service with the same rules removes them. Use prune to preview the rules before you
+give them to a service, or to make room immediately. Unfinished runs and the audit log always stay.`,
+		Example: `  turnus admin prune --keep-runs 1095d --keep-outputs 90d
+  turnus admin prune --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs --retention retention.yaml --remove`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := r.Check(); err != nil {

@@ -32,12 +32,12 @@ func (a *app) queueACLCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "acl ROLE", Short: "Print the Redis user with the least rights that a process needs",
 		Long: `Print the command of Redis that makes the user with the least rights that a process needs.
-ROLE is worker, which is for turnus run --redis too, server, doctor, or sentinel, which is what all need of the
-Sentinels. The pools bound the keys; without one they are those of all pools.
+ROLE is worker (also for turnus run --redis), server, doctor, or sentinel (the rights of all
+processes at the Sentinels). The pools bound the keys; without one they are those of all pools.
 
-Without --password-file a password is made, and told on stderr, once. Redis keeps its hash.`,
-		Example: `  turnus queue acl worker --pool dmz --password-file dmz.password | redis-cli --tls
-  turnus queue acl server --password-file server.password >> users.acl`,
+Without --password-file a password is made, and printed on stderr, once. Redis keeps its hash.`,
+		Example: `  turnus admin queue acl worker --pool dmz --password-file dmz.password | redis-cli --tls
+  turnus admin queue acl server --password-file server.password >> users.acl`,
 		Args: cobra.ExactArgs(1), ValidArgs: roleNames(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			doc := aclDoc{User: user, Role: args[0], Pools: pools}
@@ -64,7 +64,7 @@ func roleNames() []string {
 func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	role := redisconn.Role(doc.Role)
 	if !slices.Contains(redisconn.Roles(), role) {
-		return console.Invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus queue acl --help says what each is for"))
+		return console.Invalid("role %q of a Redis user, expected one of %s\nhint: %s", doc.Role, strings.Join(roleNames(), ", "), cmp.Or(yamlread.DidYouMean(doc.Role, roleNames()), "turnus admin queue acl --help says what each is for"))
 	}
 	if strings.ContainsAny(doc.User, " \t\r\n\x00") {
 		return console.Invalid("--user %q: expected a name without blanks", doc.User)

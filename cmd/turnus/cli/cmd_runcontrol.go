@@ -40,6 +40,9 @@ func (a *app) showPhase(run api.Run) error {
 	if text := runview.OutcomeText(run.Outcomes); text != "" {
 		line += ", " + text
 	}
+	if text := runview.SharesText(run); text != "" {
+		line += "; " + text
+	}
 	if text := runview.WaitsText(run); text != "" {
 		line += "; waits " + text
 	}
@@ -51,17 +54,17 @@ func (a *app) showPhase(run api.Run) error {
 }
 
 func (a *app) cancelCmd() *cobra.Command {
-	return a.runVerbFor("cancel", "End a run: no job of it starts any more, and those that run are told to end; pause lets them finish",
-		`  turnus cancel 20261120-021500-ab3cd5ef --reason "wrong image"`, (*client.Client).CancelRun)
+	return a.runVerbFor("cancel", "End a run: no job of it starts any more, and running jobs are cancelled; pause lets them finish",
+		`  turnus runs cancel 20261120-021500-ab3cd5ef --reason "wrong image"`, (*client.Client).CancelRun)
 }
 
 func (a *app) pauseCmd() *cobra.Command {
 	return a.runVerbFor("pause", "Let a run start no more jobs until it is resumed; those that run go on",
-		`  turnus pause 20261120-021500-ab3cd5ef --reason "line card looks odd"`, (*client.Client).PauseRun)
+		`  turnus runs pause 20261120-021500-ab3cd5ef --reason "line card looks odd"`, (*client.Client).PauseRun)
 }
 
 func (a *app) resumeCmd() *cobra.Command {
-	return a.runVerbFor("resume", "Let a paused run go on", "  turnus resume 20261120-021500-ab3cd5ef", (*client.Client).ResumeRun)
+	return a.runVerbFor("resume", "Let a paused run go on", "  turnus runs resume 20261120-021500-ab3cd5ef", (*client.Client).ResumeRun)
 }
 
 // runVerbFor is a runVerb that takes nothing but a reason.
@@ -85,9 +88,9 @@ func (a *app) approveCmd() *cobra.Command {
 	var wave int
 	var refuse bool
 	c := a.runVerb("approve", "Approve a run, or its next wave, that waits for somebody's word",
-		`  turnus approve 20261120-021500-ab3cd5ef
-  turnus approve 20261120-021500-ab3cd5ef --wave 2 --reason "first hosts look well"
-  turnus approve 20261120-021500-ab3cd5ef --refuse --reason "not in December"`, &r,
+		`  turnus runs approve 20261120-021500-ab3cd5ef
+  turnus runs approve 20261120-021500-ab3cd5ef --wave 2 --reason "first hosts look well"
+  turnus runs approve 20261120-021500-ab3cd5ef --refuse --reason "not in December"`, &r,
 		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
 			if wave < 0 {
 				return api.Run{}, console.Invalid("--wave %d: waves count from 1", wave)
@@ -110,8 +113,8 @@ func (a *app) retryCmd() *cobra.Command {
 
 The new run has the playbook, the hosts' addresses and settings, and the secret references of the project as it is now, and
 the vars and tags of the run before. Hosts that left the inventory, or belong to another tenant by now, are left out.`,
-		Example: `  turnus retry 20261120-021500-ab3cd5ef --follow
-  turnus retry 20261120-021500-ab3cd5ef --outcome unreachable`,
+		Example: `  turnus runs retry 20261120-021500-ab3cd5ef --follow
+  turnus runs retry 20261120-021500-ab3cd5ef --outcome unreachable`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			q := api.Retry{}
 			for _, text := range outcomes {

@@ -24,7 +24,8 @@ record with --local, and also where no server is named.`,
   turnus runs show 20261120-021500-ab3cd5ef
   turnus runs ls --local`,
 	}
-	c.AddCommand(a.runsListCmd(), a.runsShowCmd(), a.runsForecastCmd(), a.runsSetCmd(), a.runsDecisionsCmd(), a.runsAttemptsCmd())
+	c.AddCommand(a.runsListCmd(), a.runsShowCmd(), a.runsForecastCmd(), a.runsSetCmd(), a.runsDecisionsCmd(), a.runsAttemptsCmd(), a.logsCmd(), a.watchCmd(),
+		a.cancelCmd(), a.pauseCmd(), a.resumeCmd(), a.approveCmd(), a.retryCmd(), a.signalCmd(), a.explainCmd())
 	return c
 }
 
@@ -81,7 +82,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 				return err
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, list)
+				return console.PrintJSON(a.Out, console.ListOf(list))
 			}
 			runview.WriteRun(a.Console, run)
 			if !run.Phase.Over() {
@@ -137,7 +138,7 @@ func (a *app) runsSetCmd() *cobra.Command {
 	var r remoteFlags
 	var weight, criticality, most int
 	var c *cobra.Command
-	c = a.runVerb("set", "Change a run that is not over: its weight, how many hosts it works on at once, or its criticality before it is in the queue",
+	c = a.runVerb("set", "Change an unfinished run: its weight, its limit of hosts at the same time, or its criticality before it is in the queue",
 		"  turnus runs set 20261120-021500-ab3cd5ef --weight 4", &r, func(ctx context.Context, ask *client.Client, id string) (api.Run, error) {
 			var change api.ChangeRun
 			if c.Flags().Changed("weight") {
@@ -155,7 +156,7 @@ func (a *app) runsSetCmd() *cobra.Command {
 			return ask.ChangeRun(ctx, id, change)
 		})
 	c.Flags().IntVar(&weight, "weight", 0, "1 to 1000: its share of the workers' time beside other runs of its tenant")
-	c.Flags().IntVar(&most, "max-in-flight", 0, "0 to 100000: hosts at once; 0 is no limit")
+	c.Flags().IntVar(&most, "max-in-flight", 0, "0 to 100000: hosts at the same time; 0 is no limit")
 	c.Flags().IntVar(&criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt")
 	return c
 }
@@ -204,7 +205,7 @@ func (a *app) runsAttemptsCmd() *cobra.Command {
 		if !t.Started.IsZero() {
 			took = console.Short(t.Ended.Sub(t.Started))
 		}
-		return []string{strconv.Itoa(t.Attempt), console.LocalTime(t.Started), took, string(t.Outcome), t.Step, t.Worker, console.CutText(console.Printable(console.FirstLine(t.Reason)), 80)}
+		return []string{strconv.Itoa(t.Attempt), console.LocalTime(t.Started), took, string(t.Outcome), t.Step, t.Worker, a.Out.Cell(t.Reason)}
 	})
 	r.addLocal(cmd, true)
 	return cmd

@@ -20,10 +20,12 @@ import (
 
 func (a *app) schedulesCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "schedules", Short: "List and change what a server launches by itself",
-		Long: `List and change what a server launches by itself. Schedules that stand in playbooks are
-managed there; set and rm are for those that people made. A schedule is named NAME, or
-TENANT:NAME where several tenants have one of that name.`,
+		Use: "schedules", Short: "List and change the schedules of a server",
+		Long: `List and change the schedules of a server. Change the schedules of playbooks in the
+playbooks; set and rm are for those that people made. A schedule is named NAME, or
+TENANT:NAME where several tenants have one of that name.
+
+turnus cron shows the fire times of a cron expression, and what it means.`,
 		Example: `  turnus schedules ls
   turnus schedules set nightly-ntp --playbook ntp --cron "15 2 * * *" --timezone Europe/Zurich
   turnus schedules pause nightly-ntp --reason "until the new image is tested"`,
@@ -153,7 +155,7 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	var r remoteFlags
 	var n api.NewSchedule
 	var f launchFlags
-	c := a.scheduleVerb("set", "Make a schedule of a playbook, or replace it; turnus submit --at makes one that fires once",
+	c := a.scheduleVerb("set", "Make a schedule of a playbook, or replace it; turnus submit --at makes one with a single fire time",
 		`  turnus schedules set nightly-ntp --playbook ntp --cron "15 2 * * *" --timezone Europe/Zurich --overlap skip
   turnus schedules set ntp-drift --playbook ntp --cron "0 6 * * 1" --check --limit 'web*'`, &r,
 		func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
@@ -171,8 +173,8 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	fl.StringVar(&n.Playbook, "playbook", "", "playbook that it launches")
 	fl.StringVar(&n.Cron, "cron", "", "when: five fields, as in a playbook's schedule")
 	fl.StringVar(&n.Timezone, "timezone", "", "zone of --cron, as Europe/Zurich (default: UTC)")
-	fl.StringVar(&n.CatchUp, "catch-up", "", "what becomes of missed fires: skip, once, all")
-	fl.StringVar(&n.Overlap, "overlap", "", "when its last run is not over: skip, queue, cancel_running")
+	fl.StringVar(&n.CatchUp, "catch-up", "", "what to do with missed fire times: skip, once, all")
+	fl.StringVar(&n.Overlap, "overlap", "", "while its last run is unfinished: skip, queue, cancel_running")
 	fl.StringVar(&n.Jitter, "jitter", "", "launch up to so much later, always by the same")
 	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
 	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
@@ -254,8 +256,8 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 	var r remoteFlags
 	var from, to string
 	c := &cobra.Command{
-		Use: "backfill SCHEDULE --from TIME --to TIME", Short: "Launch the fires of a past range, one after the other", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, scheduleNames),
-		Long:    "Launch the fires of a past range, one after the other. Those that were launched before are not repeated.",
+		Use: "backfill SCHEDULE --from TIME --to TIME", Short: "Launch the fire times of a past range, one after the other", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, scheduleNames),
+		Long:    "Launch the fire times of a past range, one after the other. Those that were launched before are not repeated.",
 		Example: "  turnus schedules backfill nightly-ntp --from 2026-11-01T00:00:00Z --to 2026-11-03T00:00:00Z",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			var b api.Backfill

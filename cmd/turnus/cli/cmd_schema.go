@@ -12,7 +12,7 @@ func (a *app) schemaCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of playbooks, for editors",
-		Example: `  turnus schema > .turnus.schema.json
+		Example: `  turnus project schema > .turnus.schema.json
   # then, as the first line of a playbook, for yaml-language-server:
   # yaml-language-server: $schema=.turnus.schema.json`,
 		Args: cobra.NoArgs,

@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/yamlread"
@@ -28,6 +29,8 @@ func (a *app) secretsCmd() *cobra.Command {
 
 A value is encrypted to public keys. Workers that have one of the private keys decrypt it.
 It is read from the terminal or from stdin, never from an argument.`,
+		Example: `  turnus secrets encrypt db-password
+  turnus secrets ls`,
 	}
 	c.AddCommand(a.secretsKeygenCmd(), a.secretsEncryptCmd(), a.secretsEditCmd(), a.secretsRotateCmd(), a.secretsLsCmd(), a.secretsCheckCmd())
 	return c
@@ -196,8 +199,8 @@ func (a *app) secretsRotateCmd() *cobra.Command {
 		Use: "rotate", Short: "Encrypt all secrets of the file again, to the recipients that it lists now", Args: cobra.NoArgs,
 		Long: `Encrypt all secrets of the file again, to the recipients that it lists now. Edit recipients: first.
 
-Whoever could open the file before still can, in git's history. If you took a recipient away
-because of that, change the values at their source too, and encrypt the new ones.`,
+A removed recipient can still decrypt the old file in git's history. After you remove one, also
+change the values at their source, and encrypt the new ones.`,
 		Example: "  turnus secrets rotate --secrets-identity admin.age",
 		RunE: func(*cobra.Command, []string) error {
 			f, err := readSecretFile(path)
@@ -289,7 +292,7 @@ func (a *app) secretsLsCmd() *cobra.Command {
 				list = append(list, f.listed(e))
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, map[string]any{"file": f.path, "recipients": orEmpty(f.said.Recipients), "secrets": list})
+				return console.PrintJSON(a.Out, map[string]any{"file": f.path, "recipients": orEmpty(f.said.Recipients), "items": list})
 			}
 			for _, l := range list {
 				note := ""
@@ -317,9 +320,9 @@ func (a *app) secretsCheckCmd() *cobra.Command {
 	var own node.SecretFlags
 	c := &cobra.Command{
 		Use: "check", Short: "Fetch each secret of the file as a worker would, and say which come", Args: cobra.NoArgs,
-		Long: `Fetch each secret of the file as a worker would, and say which come. No value is shown.
-With --secrets, which also names Vault, the node's own secrets are fetched too, and what its
-credentials log in with is read.`,
+		Long: `Fetch each secret of the file as a worker does, and list which are available. No value is
+shown. With --secrets, which also names Vault, it also fetches the node's own secrets, and reads
+the keys and passwords of its credentials.`,
 		Example: `  turnus secrets check --secrets-identity worker.age
   turnus secrets check --secrets /etc/turnus/secrets.yaml --secrets-identity worker.age -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -356,7 +359,7 @@ func (a *app) checkSecrets(ctx context.Context, path string, own *node.SecretFla
 		err := store.Try(ctx, e)
 		ok := err == nil
 		if l.OK = &ok; !ok {
-			l.Problem = errorText(err)
+			l.Problem = core.ErrorText(err)
 			bad++
 		}
 		list = append(list, l)
@@ -367,7 +370,7 @@ func (a *app) checkSecrets(ctx context.Context, path string, own *node.SecretFla
 		err := known.CheckOne(ctx, c)
 		ok := err == nil
 		if l.OK = &ok; !ok {
-			l.Problem = errorText(err)
+			l.Problem = core.ErrorText(err)
 			bad++
 		}
 		list = append(list, l)
@@ -403,7 +406,8 @@ func secretFiles(paths []string) (files, others []string) {
 	return files, others
 }
 
-// validateSecrets checks files of a definitions tree. Problems have no snippet: the line may be the one with the value.
+// validateSecrets checks files of a definitions tree. Problems have no snippet: the line may be the
+// one with the value.
 func validateSecrets(files []string) (playbooks.Diagnostics, error) {
 	var all playbooks.Diagnostics
 	for _, path := range files {

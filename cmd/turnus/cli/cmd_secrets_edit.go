@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
@@ -36,11 +35,11 @@ func (a *app) readSecret(name string) ([]byte, error) {
 		value, err := io.ReadAll(io.LimitReader(a.In, secrets.MaxValue+3))
 		return bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r")), err
 	}
-	first, err := a.unseen(in, "value of "+name+": ")
+	first, err := a.AskUnseen("value of " + name + ": ")
 	if err != nil {
 		return nil, err
 	}
-	second, err := a.unseen(in, "once more: ")
+	second, err := a.AskUnseen("once more: ")
 	defer clear(second)
 	switch {
 	case err != nil:
@@ -53,41 +52,13 @@ func (a *app) readSecret(name string) ([]byte, error) {
 	return first, nil
 }
 
-// unseen asks on the terminal without echo. A signal in between gives the terminal its echo back.
-func (a *app) unseen(in *os.File, question string) ([]byte, error) {
-	fd := int(in.Fd())
-	state, err := term.GetState(fd)
-	if err != nil {
-		return nil, err
-	}
-	got, end := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case s := <-got:
-			_ = term.Restore(fd, state)
-			signal.Stop(got)
-			if number, ok := s.(syscall.Signal); ok {
-				_ = syscall.Kill(os.Getpid(), number) // now it ends the process, as it would have
-			}
-		case <-end:
-		}
-	})
-	defer func() { signal.Stop(got); close(end); wg.Wait() }()
-	fmt.Fprint(a.Err, question)
-	value, err := term.ReadPassword(fd)
-	fmt.Fprintln(a.Err)
-	return value, err
-}
-
 func (a *app) secretsEditCmd() *cobra.Command {
 	var path string
 	var identities []string
 	c := &cobra.Command{
 		Use: "edit NAME", Short: "Change an encrypted value in $VISUAL or $EDITOR", Args: cobra.ExactArgs(1),
-		Long: `Change an encrypted value in $VISUAL or $EDITOR. It lies in memory meanwhile (/dev/shm), in a
-folder that nobody else can enter, and is gone when the editor ends or a signal comes.`,
+		Long: `Change an encrypted value in $VISUAL or $EDITOR. Meanwhile the value is in memory (/dev/shm), in
+a folder of your user only. It is removed when the editor ends or a signal comes.`,
 		Example: "  turnus secrets edit snmp --secrets-identity admin.age",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := readSecretFile(path)
@@ -137,9 +108,10 @@ folder that nobody else can enter, and is gone when the editor ends or a signal 
 func (a *app) edited(ctx context.Context, name string, value []byte) (_ []byte, err error) {
 	parent, memory := settings.MemoryFolder()
 	if !memory {
-		a.Message(a.Paint(console.Yellow, "warning: ") + "this machine has no file system in memory: the value lies on the disk, in " + parent + ", while you edit it")
+		a.Report(a.Paint(console.Yellow, "warning: ") + "this machine has no file system in memory: the value lies on the disk, in " + parent + ", while you edit it")
 	}
-	// Caught before there is anything to remove. Ctrl-C is the editor's own, which has the terminal; the others end it.
+	// Caught before there is anything to remove. Ctrl-C is the editor's own, which has the terminal;
+	// the others end it.
 	got := make(chan os.Signal, 4)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(got)
@@ -195,8 +167,9 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 	}
 }
 
-// endedBySignal tells a program that ended by a signal which asks it to, or as a shell says that what it waited for did: of one that came
-// to this process too, the end may be seen first. A crash is none.
+// endedBySignal tells a program that ended by a signal which asks it to, or as a shell says that
+// what it waited for did: of one that came to this process too, the end may be seen first. A crash
+// is none.
 func endedBySignal(s *os.ProcessState) bool {
 	status, ok := s.Sys().(syscall.WaitStatus)
 	if !ok {

@@ -17,12 +17,12 @@ func (a *app) signalCmd() *cobra.Command {
 	var reason string
 	var hosts []string
 	c := &cobra.Command{
-		Use: "wake RUN EVENT", Short: "Send an event to the jobs of a run that wait for it", Args: cobra.ExactArgs(2), ValidArgsFunction: completion(&r, runIDs),
+		Use: "signal RUN EVENT", Short: "Send an event to the jobs of a run that wait for it", Args: cobra.ExactArgs(2), ValidArgsFunction: completion(&r, runIDs),
 		Long: `Send an event to the jobs of a run that their job type suspended until it comes: they go on
-at once. Jobs that do not wait for it are left alone. What a job waits for is said by
-turnus runs show RUN --jobs.`,
-		Example: `  turnus wake 20261120-021500-ab3cd5ef ds-published
-  turnus wake 20261120-021500-ab3cd5ef ds-published --host signer-1 --reason "by the registrar's desk"`,
+immediately. Other jobs are left alone. turnus runs show RUN --jobs prints the event that a job
+waits for.`,
+		Example: `  turnus runs signal 20261120-021500-ab3cd5ef ds-published
+  turnus runs signal 20261120-021500-ab3cd5ef ds-published --host signer-1 --reason "by the registrar's desk"`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := postSignal(ctx, c, args[0], api.Signal{Event: args[1], Reason: reason}, hosts)
 			if err != nil {
@@ -31,7 +31,7 @@ turnus runs show RUN --jobs.`,
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, api.Woken{Woken: n})
 			}
-			fmt.Fprintf(a.Out, "%s: %s woken by %s\n", args[0], console.Plural(n, "job"), args[1])
+			fmt.Fprintf(a.Out, "%s: %s got the signal %s\n", args[0], console.Plural(n, "job"), args[1])
 			return nil
 		}),
 	}

@@ -34,7 +34,7 @@ func (f *launchFlags) add(c *cobra.Command, o *api.LaunchOptions) {
 	fl.StringSliceVar(&o.SkipTags, "skip-tags", nil, "no steps with one of these tags")
 	fl.BoolVarP(&o.Check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
 	fl.BoolVarP(&o.Diff, "diff", "D", false, "show what changes in files")
-	fl.IntVar(&o.MaxInFlight, "max-in-flight", 0, "hosts at once; 0 is the playbook's max_in_flight")
+	fl.IntVar(&o.MaxInFlight, "max-in-flight", 0, "hosts at the same time; 0 is the playbook's max_in_flight")
 }
 
 // read fills in what flags name indirectly.
@@ -54,6 +54,7 @@ type submitFlags struct {
 	startWithin string
 	criticality int
 	follow      bool
+	ask         bool
 	new         api.NewRun
 }
 
@@ -66,15 +67,15 @@ func (a *app) submitCmd() *cobra.Command {
 stdout. Once it is there the run happens, whatever dies meanwhile.
 
 With --at the server launches it then, once, with the project as it is then. The name of
-the schedule goes to stdout: turnus schedules show tells which run it made, and turnus
-schedules rm takes it back before its time.
+the schedule goes to stdout: turnus schedules show prints which run it made, and turnus
+schedules rm removes it before its time.
 
 With --follow it is watched to its end, and the exit code is that of turnus run: 0 all
 well; 2 some host failed; 3 cancelled; 4 some host unreachable, none failed. Ctrl-C ends
-the watching only; turnus cancel ends the run.`,
+the watching only; turnus runs cancel ends the run.`,
 		Example: `  turnus submit ntp --follow
   turnus submit branch-firmware --limit 'web*' -e image=8.4.2 --check --diff
-  turnus submit dns-rollover --four-eyes      # somebody else approves it: turnus approve RUN
+  turnus submit dns-rollover --four-eyes      # somebody else approves it: turnus runs approve RUN
   turnus submit ntp --at '2026-12-01T02:00[Europe/Zurich]' --start-within 2h
   run=$(turnus submit ntp) && turnus watch "$run"`,
 		Args: cobra.ExactArgs(1),
@@ -86,6 +87,11 @@ the watching only; turnus cancel ends the run.`,
 			return a.remote(&f.remote, func(ctx context.Context, c *client.Client, _ []string) error {
 				if err := f.launch.read(&f.new.LaunchOptions); err != nil {
 					return err
+				}
+				if f.ask {
+					if err := a.askParams(ctx, c, &f.new); err != nil {
+						return err
+					}
 				}
 				if f.at != "" {
 					for _, flag := range []string{"criticality", "paused", "four-eyes", "skip-unfit", "follow"} {
@@ -106,12 +112,30 @@ the watching only; turnus cancel ends the run.`,
 	fl.StringVar(&f.at, "at", "", "launch it then: 2026-12-01T02:00 in local time, 2026-12-01T02:00[Europe/Zurich], or RFC 3339")
 	fl.StringVar(&f.startWithin, "start-within", "", "with --at: drop it where no server could launch it so long after its time")
 	fl.IntVar(&f.criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt (default: the playbook's)")
-	fl.BoolVar(&f.new.Paused, "paused", false, "accept it, but start nothing before turnus resume")
-	fl.BoolVar(&f.new.FourEyes, "four-eyes", false, "start nothing before somebody else approves: turnus approve")
+	fl.BoolVar(&f.new.Paused, "paused", false, "accept it, but start nothing before turnus runs resume")
+	fl.BoolVar(&f.new.FourEyes, "four-eyes", false, "start nothing before somebody else approves: turnus runs approve")
 	fl.BoolVar(&f.new.SkipNoWindow, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
+	fl.BoolVar(&f.ask, "ask", false, "ask for the playbook's params that -e does not give")
 	fl.BoolVarP(&f.follow, "follow", "F", false, "watch the run to its end, and exit as turnus run does")
 	fl.StringVar(&f.key, "key", "", "makes it once: the same key and request again give the same run, as after a pipeline was restarted")
 	return c
+}
+
+// askParams asks for the params of the server's playbook that no flag gives. The server checks the
+// answers.
+func (a *app) askParams(ctx context.Context, c *client.Client, n *api.NewRun) error {
+	playbook, err := c.Playbook(ctx, n.Playbook)
+	if err != nil {
+		return err
+	}
+	var questions []console.Question
+	for _, p := range playbook.Params {
+		if _, given := n.Vars[p.Name]; !given {
+			questions = append(questions, console.Question{Name: p.Name, Expected: p.Expected, Description: p.Description, Default: p.Default})
+		}
+	}
+	n.Params, err = a.Prompt(questions)
+	return err
 }
 
 func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) error {
@@ -153,7 +177,8 @@ func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) er
 	return nil
 }
 
-// onceName returns the name of a schedule that fires once, such as ntp-once-1a2b3c4d: the same for the same key.
+// onceName returns the name of a schedule that fires once, such as ntp-once-1a2b3c4d: the same for
+// the same key.
 func onceName(playbook, key string) string {
 	const most = 40 // bytes of a playbook's name, which are ASCII
 	sum := sha256.Sum256([]byte(key))

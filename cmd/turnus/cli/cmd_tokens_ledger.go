@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os/user"
 	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
@@ -17,8 +20,36 @@ import (
 // tokenName is what the API takes as the name of a token, too.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`)
 
-// createTokenIn makes a token in the ledger itself: the token of a person of its own for four eyes, and a way back if all admin
-// tokens are lost. Who can write the ledger may do anything anyway; the audit log says that it went this way.
+// permissionFlags are the flags for what no role includes.
+type permissionFlags struct{ exec, outside bool }
+
+func (f *permissionFlags) add(c *cobra.Command) {
+	c.Flags().BoolVar(&f.exec, "exec", false, "also run commands: turnus exec; no role includes it")
+	c.Flags().BoolVar(&f.outside, "exec-outside-windows", false, "also run commands outside of the windows of their hosts; includes --exec")
+}
+
+func (f *permissionFlags) list() (all []api.Permission) {
+	if f.exec || f.outside {
+		all = append(all, api.PermitExec)
+	}
+	if f.outside {
+		all = append(all, api.PermitOutside)
+	}
+	return all
+}
+
+// roleText is the role of a token with its permissions: operator+exec.
+func roleText(t api.Token) string {
+	words := []string{t.Role}
+	for _, p := range t.Permissions {
+		words = append(words, string(p))
+	}
+	return strings.Join(words, "+")
+}
+
+// createTokenIn makes a token in the ledger itself: the token of a person of its own for four eyes,
+// and a way back if all admin tokens are lost. Who can write the ledger may do anything anyway; the
+// audit log says that it went this way.
 func (a *app) createTokenIn(ctx context.Context, url string, keys *service.KeyringFlags, n api.NewToken) (err error) {
 	if !tokenName.MatchString(n.Name) {
 		return console.Invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)
@@ -48,9 +79,9 @@ func (a *app) createTokenIn(ctx context.Context, url string, keys *service.Keyri
 		return err
 	}
 	if a.Output == "json" {
-		return console.PrintJSON(a.Out, api.Token{ID: token.ID, Name: token.Name, Tenant: n.Tenant, Role: n.Role, Created: token.Created, Secret: secret})
+		return console.PrintJSON(a.Out, api.Token{ID: token.ID, Name: token.Name, Tenant: n.Tenant, Role: n.Role, Permissions: n.Permissions, Created: token.Created, Secret: secret})
 	}
 	fmt.Fprintln(a.Out, secret)
-	a.Message(fmt.Sprintf("token %s of %s: %s of tenant %s, made in the ledger; turnus tokens ls lists what else there is", token.ID, token.Name, n.Role, n.Tenant))
+	a.Message(fmt.Sprintf("token %s of %s: %s of tenant %s, made in the ledger; turnus admin tokens ls lists what else there is", token.ID, token.Name, roleText(api.Token{Role: n.Role, Permissions: n.Permissions}), n.Tenant))
 	return nil
 }

@@ -15,8 +15,8 @@ func (a *app) upService() longRunning {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Run the whole service in one process: API, ledger, queue, schedules and a worker",
-		Long: `Run the whole service in one process: API, ledger, queue, schedules and a worker. What
-was accepted is in the ledger, in --data: a restart goes on where it was.
+		Long: `Run the whole service in one process: API, ledger, queue, schedules and a worker. The
+ledger in --data has every accepted run: a restart continues from there.
 
 The first start makes an admin token and keeps it in the data folder; each writes the
 context "local", so that turnus submit and the others just work. SIGTERM or Ctrl-C

@@ -14,7 +14,7 @@ func (a *app) watchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "watch RUN", Short: "Watch a run to its end, live", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
 		Long: `Watch a run to its end, with the live view and the exit code of turnus run. Ctrl-C ends
-the watching only. It goes on by itself when the server was away.`,
+the watching only. It continues when the server is back after an outage.`,
 		Example: "  turnus watch 20261120-021500-ab3cd5ef",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			return runview.Watch(ctx, a.Console, c, args[0])

@@ -42,7 +42,7 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 				return err
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, all)
+				return console.PrintJSON(a.Out, console.ListOf(all))
 			}
 			cells := [][]string{{"WINDOW SET", "RULE", "HOSTS", "STATE", "BY", "NEXT WITHOUT", "WHY"}}
 			for i := range all {
@@ -83,8 +83,8 @@ func (a *app) windowsApproveCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "approve SET", Short: "Approve a window set of a server, or a rule of it, as it is", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
 		Long: `Approve a window set of a server, or a rule of it, as it is: any later edit of its times
-voids the approval. It is added to those that stand in the definitions. It needs a token of
-an approver; turnus approve is for runs.`,
+voids the approval. It is added to those in the definitions. It needs a token of
+an approver; turnus runs approve is for runs.`,
 		Example: `  turnus windows approve acme-fra --until 2026-12-31 --ticket CHG0042
   turnus windows approve acme-fra --rule sat --from 2026-12-19T22:00 --until 2026-12-20T05:00
   turnus windows approve acme-fra --freeze xmas --reason "the board agreed"`,
@@ -124,7 +124,7 @@ an approver; turnus approve is for runs.`,
 	fl.StringVar(&q.Rule, "rule", "", "approve this rule only; without it all that has no approval of its own")
 	fl.StringVar(&from, "from", "", "cover nothing before: RFC 3339, or local time of the set (default: now)")
 	fl.StringVar(&until, "until", "", "cover nothing after: a last day, RFC 3339, or local time of the set")
-	fl.StringVar(&q.Window, "hash", "", "the hash that was looked at, as approvals -o json prints it: refused when the set was edited since")
+	fl.StringVar(&q.Window, "hash", "", "the hash that you reviewed, as approvals -o json prints it; refused if the set was edited since")
 	fl.StringVar(&q.Change, "change", "", "only for this change: the hash that turnus plan prints")
 	fl.StringVar(&q.Targets, "targets", "", "only for just these hosts: the hash that turnus plan prints")
 	fl.StringArrayVar(&q.Freezes, "freeze", nil, "lift this freeze, of which you are the owner (repeatable)")
@@ -137,11 +137,10 @@ func (a *app) windowsRevokeCmd() *cobra.Command {
 	var r remoteFlags
 	var q api.RevokeWindow
 	c := &cobra.Command{
-		Use: "revoke SET", Short: "Take back the approvals of a window set of a server, or of a rule of it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
-		Long: `Take back the approvals of a window set of a server, or of a rule of it, those in the
-definitions included: nothing more starts by them, and what runs follows overrun. It holds
-until somebody approves again, later than this. A set that needed no approval needs one
-from then on.`,
+		Use: "revoke SET", Short: "Revoke the approvals of a window set of a server, or of a rule of it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
+		Long: `Revoke the approvals of a window set of a server, or of a rule of it, also those in the
+definitions. No more work starts by them, and running work follows overrun. Only a later
+approval ends it. A set that needed no approval needs one from then on.`,
 		Example: `  turnus windows revoke acme-fra --reason "the migration slipped"
   turnus windows revoke acme-fra --rule sat`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {

@@ -22,7 +22,7 @@ func (a *app) windowsICSCmd() *cobra.Command {
 		Use:     "ics -f FILE SET",
 		Short:   "Write a set's windows as iCalendar, to subscribe to",
 		Example: `  turnus windows ics -f windows.yaml acme-fra > acme-fra.ics`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: f.complete,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if days < 1 || days > 3*366 {
 				return console.Invalid("--days %d: expected 1 to %d", days, 3*366)

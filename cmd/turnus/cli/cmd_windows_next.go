@@ -27,6 +27,8 @@ func (a *app) windowsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "windows",
 		Short: "Service windows: when they open next, what blocks, what is wrong with them",
+		Example: `  turnus windows next -f windows.yaml acme-fra
+  turnus windows approvals --waiting`,
 	}
 	c.AddCommand(a.windowsNextCmd(), a.windowsExplainCmd(), a.windowsLintCmd(), a.windowsICSCmd(), a.windowsImportCmd(),
 		a.windowsApprovalsCmd(), a.windowsApproveCmd(), a.windowsRevokeCmd())
@@ -61,6 +63,19 @@ func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, e
 	return defs, zone, err
 }
 
+// complete returns the names of the window sets.
+func (f *windowFlags) complete(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || len(f.files) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // completion parses flags twice
+	defs, err := windows.Load(files...)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.Sorted(maps.Keys(defs.Sets)), cobra.ShellCompDirectiveNoFileComp
+}
+
 // instantFlag reads a time given by a flag: RFC 3339, or wall time in the zone; "" is now.
 func instantFlag(flag, text string, zone *time.Location) (time.Time, error) {
 	if text == "" {
@@ -79,11 +94,11 @@ func instantFlag(flag, text string, zone *time.Location) (time.Time, error) {
 	if zone == time.Local {
 		where = "local time"
 	}
-	return time.Time{}, console.Invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 or 2026-12-31 in %s", flag, text, where)
+	return time.Time{}, console.Invalid("%s %q: expected a time such as 2026-12-31T22:00:00Z, or 2026-12-31T22:00 or 2026-12-31 in %s\nhint: %s 2026-12-31T22:00", flag, text, where, flag)
 }
 
-// zonedFlag reads a time as instantFlag does, where a zone may follow: 2026-12-01T02:00[Europe/Zurich]. zone is "" where
-// none does.
+// zonedFlag reads a time as instantFlag does, where a zone may follow:
+// 2026-12-01T02:00[Europe/Zurich]. zone is "" where none does.
 func zonedFlag(flag, text string) (at time.Time, zone string, err error) {
 	where := time.Local
 	if wall, rest, ok := strings.Cut(text, "["); ok {
@@ -162,7 +177,7 @@ func (a *app) windowsNextCmd() *cobra.Command {
 		Short: "List the next windows of a set, in local time and UTC",
 		Example: `  turnus windows next -f windows.yaml acme-fra
   turnus windows next -f windows.yaml acme-fra --from 2026-10-20T00:00:00Z -n 3 --need 40m -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: f.complete,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if n < 1 || n > maxShown {
 				return console.Invalid("-n %d: expected 1 to %d", n, maxShown)
@@ -299,7 +314,12 @@ func (a *app) windowsExplainCmd() *cobra.Command {
 windows of files, or without -f by those of a server, with the approvals that were given there.`,
 		Example: `  turnus windows explain -f windows.yaml acme-fra --at 2026-12-19T22:30:00Z --need 40m
   turnus windows explain acme-fra --need 2h`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: func(c *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+			if len(f.files) > 0 {
+				return f.complete(c, args, part)
+			}
+			return completion(&r, setNames)(c, args, part)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(f.files) == 0 {
 				return a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {

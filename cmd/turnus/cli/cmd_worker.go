@@ -62,14 +62,14 @@ func (a *app) workerService() longRunning {
 	var f workerFlags
 	c := &cobra.Command{
 		Use:   "worker --redis URL",
-		Short: "Work on the runs of a Redis queue until told to stop",
-		Long: `Work on the runs of a Redis queue until told to stop. Any number of workers share
+		Short: "Work on the runs of a Redis queue until a signal",
+		Long: `Work on the runs of a Redis queue until a signal. Any number of workers share
 a queue. SIGTERM or Ctrl-C drains: nothing new is taken, steps that run finish, and
 other workers go on with the rest; a second signal cancels what runs.
 
-Of an output over 64 KiB the first and the last 32 are kept, unless --server names a server that
-keeps the whole. --metrics lets Prometheus ask the worker itself, and answers /healthz and /readyz
-there; without it servers tell what it reports.`,
+Without --server only the first and last 32 KiB of an output are kept. With --server the named
+server keeps the whole. With --metrics Prometheus scrapes the worker itself, which also serves
+/healthz and /readyz. Without it servers publish the worker's figures.`,
 		Example: `  turnus worker --redis rediss://queue:6379/0 -f 200
   turnus worker --redis rediss-sentinel://s1,s2,s3/mymaster --files /srv/playbooks
   turnus worker --redis rediss://queue:6379/0 --server https://turnus.example.net:8470 --token-file worker.token
@@ -134,7 +134,9 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	}
 	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop(), closeQueue()) }()
-	node.Unconfined(a.Console, n)
+	if err := node.Unconfined(a.Console, n); err != nil {
+		return err
+	}
 	f.node.Plugins.ReportDev(a.Console)
 	node.WarnWithoutCredentials(a.Console, n)
 	files := f.files
@@ -189,7 +191,7 @@ func (f *outputFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "URL of a server that keeps outputs over 64 KiB whole")
 	fl.StringVar(&f.tokenFile, "token-file", "", "file with the token for it: a worker's of all tenants (TURNUS_TOKEN holds the token itself)")
-	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the certificate authority that signed the server's")
 	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one")
 	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
 	settings.NamesFiles(fl, "ca-file", "cert-file")

@@ -16,8 +16,8 @@ import (
 func (a *app) workersCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "workers", Short: "List workers, and take them out of service",
-		Example: `  turnus workers ls
-  turnus workers drain node-7 --reason "kernel update"`,
+		Example: `  turnus admin workers ls
+  turnus admin workers drain node-7 --reason "kernel update"`,
 	}
 	c.AddCommand(a.workersListCmd(),
 		a.workerVerb("cordon", "Give a worker no further jobs; what it has goes on", (*client.Client).CordonWorker),
@@ -41,7 +41,7 @@ func workerNames(ctx context.Context, c *client.Client) ([]string, error) {
 func (a *app) workersListCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "ls", Short: "List workers, with what they carry", Args: cobra.NoArgs, Example: "  turnus workers ls -o json",
+		Use: "ls", Short: "List workers, with what they carry", Args: cobra.NoArgs, Example: "  turnus admin workers ls -o json",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Worker, error) {
 		return client.All(ctx, 0, c.Workers)
@@ -64,7 +64,7 @@ func (a *app) workerVerb(verb, text string, do func(*client.Client, context.Cont
 	var reason string
 	c := &cobra.Command{
 		Use: verb + " WORKER", Short: text, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, workerNames),
-		Example: "  turnus workers " + verb + " node-7",
+		Example: "  turnus admin workers " + verb + " node-7",
 	}
 	reasonFlag(c, &reason)
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Worker, error) {
@@ -80,7 +80,7 @@ func (a *app) queueCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "queue", Short: "Show the state of the queue", Args: cobra.NoArgs,
 		Annotations: map[string]string{alone: "yes"},
-		Example:     "  turnus queue",
+		Example:     "  turnus admin queue",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			q, err := c.Queue(ctx)
 			if err != nil {
@@ -119,6 +119,6 @@ func (a *app) historyCmd() *cobra.Command {
 		})
 	}
 	return table(a, c, &r, list, []string{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}, func(j *api.Job) []string {
-		return []string{console.LocalTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, console.CutText(console.Printable(console.FirstLine(j.Reason)), 80)}
+		return []string{console.LocalTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, a.Out.Cell(j.Reason)}
 	})
 }

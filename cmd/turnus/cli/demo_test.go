@@ -68,7 +68,7 @@ func TestFaultW18TheSmallestDemoEndsAsPlanned(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.AsPlanned != 40+urgentHosts || len(d.Surprises) > 0 {
+	if d.AsPlanned != 40+urgentHosts || len(d.Unexpected) > 0 {
 		t.Errorf("%+v", d)
 	}
 }

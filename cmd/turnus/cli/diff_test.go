@@ -52,18 +52,18 @@ func TestDiffOfRevisions(t *testing.T) {
 	git("commit", "--quiet", "-am", "second")
 	write("inventory.yaml", "not: [committed\n")
 
-	out, _ := turnus(console.ExitChanges, "diff", "--repo", dir, "v1..HEAD", "--exit-code")
+	out, _ := turnus(console.ExitChanges, "project", "diff", "--repo", dir, "v1..HEAD", "--exit-code")
 	if !strings.Contains(out, "+ host b") || !strings.Contains(out, "1 host more: b") {
 		t.Errorf("got %s", out)
 	}
-	if out, _ := turnus(console.ExitOK, "diff", "--repo", dir, "main..change", "-o", "json"); !strings.Contains(out, `"subject": "second"`) || !strings.Contains(out, `"author": "Ann <ann@example.org>"`) {
+	if out, _ := turnus(console.ExitOK, "project", "diff", "--repo", dir, "main..change", "-o", "json"); !strings.Contains(out, `"subject": "second"`) || !strings.Contains(out, `"author": "Ann <ann@example.org>"`) {
 		t.Errorf("got %s", out)
 	}
 	for _, wrong := range []string{"v1..nowhere", "v1..--upload-pack=x", "v1...HEAD", "v1", "..v1"} {
-		turnus(console.ExitInvalid, "diff", "--repo", dir, wrong)
+		turnus(console.ExitInvalid, "project", "diff", "--repo", dir, wrong)
 	}
-	if _, said := turnus(console.ExitInvalid, "diff", "--repo", dir, "v1..nowhere"); !strings.Contains(said, `there is no revision "nowhere"`) || !strings.Contains(said, "fetch-depth: 0") {
+	if _, said := turnus(console.ExitInvalid, "project", "diff", "--repo", dir, "v1..nowhere"); !strings.Contains(said, `there is no revision "nowhere"`) || !strings.Contains(said, "fetch-depth: 0") {
 		t.Errorf("got %s", said)
 	}
-	turnus(console.ExitInvalid, "diff", "--repo", t.TempDir(), "a..b")
+	turnus(console.ExitInvalid, "project", "diff", "--repo", t.TempDir(), "a..b")
 }

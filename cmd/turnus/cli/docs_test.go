@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,16 +36,29 @@ func page(t *testing.T, path string) string {
 	return string(text)
 }
 
-// pages are README, ARCHITECTURE, the guides and the decisions of packages, by their path in the repository.
+// pages are README, ARCHITECTURE, the guides and the decisions of packages, by their path in the
+// repository.
 func pages(t *testing.T) []string {
 	t.Helper()
-	guides, err := filepath.Glob(filepath.Join(repo, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	list := []string{"README.md", "ARCHITECTURE.md"}
+	guides := commandPages(t)
+	for _, folder := range []string{"docs", "docs/job-types"} {
+		more, err := filepath.Glob(filepath.Join(repo, folder, "*.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		guides = append(guides, more...)
+	}
 	for _, g := range guides {
-		list = append(list, "docs/"+filepath.Base(g))
+		name, err := filepath.Rel(repo, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, filepath.ToSlash(name))
+	}
+	list = append(list, "examples/README.md")
+	for _, name := range exampleFolders(t) {
+		list = append(list, "examples/"+name+"/README.md")
 	}
 	_, decisions, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Decisions\n")
 	for _, m := range regexp.MustCompile(`\((\S+/DECISIONS\.md)\)`).FindAllStringSubmatch(decisions, -1) {
@@ -53,6 +68,16 @@ func pages(t *testing.T) []string {
 		t.Fatalf("only %d pages are found: %v", len(list), list)
 	}
 	return list
+}
+
+// commandPages are the files of docs/commands.
+func commandPages(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(repo, "docs", "commands", "*.md"))
+	if err != nil || len(files) < 30 {
+		t.Fatalf("pages about commands: %v, %v", files, err)
+	}
+	return files
 }
 
 // fenced returns the fenced blocks of a language.
@@ -106,28 +131,14 @@ func TestPlaybooksOfTheDocsLoad(t *testing.T) {
 	}
 }
 
-func TestExamplePlaybooksLoad(t *testing.T) {
-	opts := realTypes(t)
-	files, err := filepath.Glob("../../../playbooks/examples/*.yaml")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d examples, %v", len(files), err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := playbooks.Parse(file, text, opts); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// The snippets of the playbook guide that are one step load as the step of a playbook.
+// The snippets of the playbook guides that are one step load as the step of a playbook.
 func TestStepsOfTheDocsLoad(t *testing.T) {
 	opts := realTypes(t)
 	found := 0
-	for _, path := range []string{"docs/playbooks.md", "docs/job-types.md"} {
+	for _, path := range pages(t) {
+		if path != "docs/playbooks.md" && path != "docs/playbooks-steps.md" && !strings.HasPrefix(path, "docs/job-types/") {
+			continue
+		}
 		for i, block := range fenced(page(t, path), "yaml") {
 			if strings.HasPrefix(block, "uses:") { // as plugins docs prints an example
 				block = "- " + strings.ReplaceAll(strings.TrimRight(block, "\n"), "\n", "\n  ") + "\n"
@@ -173,6 +184,9 @@ func undocumented(root *cobra.Command, text string) []string {
 			missing = append(missing, "turnus "+path)
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden {
+				return
+			}
 			if f.Name != "help" && !strings.Contains(text, "`--"+f.Name+"`") {
 				missing = append(missing, fmt.Sprintf("turnus %s --%s", path, f.Name))
 			}
@@ -188,71 +202,6 @@ func undocumented(root *cobra.Command, text string) []string {
 	return missing
 }
 
-// placesOf are the sections of a page of commands where the flags of one would be looked for: its own, that of the command that holds it,
-// those of the commands whose flags these say that it has, and of one that asks a server, what all of those have.
-func placesOf(c *cobra.Command, text string) string {
-	sections := map[string]string{} // by heading
-	for _, part := range regexp.MustCompile("(?m)^##+ ").Split(text, -1)[1:] {
-		heading, body, _ := strings.Cut(part, "\n")
-		sections[heading] = body
-	}
-	of := func(path string) string {
-		own := sections["`"+path+"`"]
-		for _, body := range sections {
-			if strings.Contains(body, "\n| `"+path+"`") {
-				own += body
-			}
-		}
-		return own
-	}
-	places := of(c.CommandPath())
-	if c.Parent().HasParent() {
-		places += sections["`"+c.Parent().CommandPath()+"`"]
-	}
-	if c.Flags().Lookup("token-file") != nil && c.Flags().Lookup("context") != nil {
-		places += sections["Asking a server"]
-	}
-	for _, m := range regexp.MustCompile("(?:flags of|as in|as) `(turnus [a-z ]+)`").FindAllStringSubmatch(places, -1) {
-		places += of(m[1])
-	}
-	return places
-}
-
-// missingInPlace lists the flags that stand somewhere in the text, and not where the reader of their command would look.
-func missingInPlace(root *cobra.Command, text string) []string {
-	var missing []string
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		for _, sub := range c.Commands() {
-			walk(sub)
-		}
-		if c.Hidden || !c.Runnable() || !c.HasParent() || c.Name() == "help" || c.Parent().Name() == "completion" {
-			return
-		}
-		places := placesOf(c, text)
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Name != "help" && !f.Hidden && !strings.Contains(places, "`--"+f.Name+"`") {
-				missing = append(missing, c.CommandPath()+" --"+f.Name)
-			}
-		})
-	}
-	walk(root)
-	return missing
-}
-
-func TestFlagsAreDocumentedWhereTheirCommandIs(t *testing.T) {
-	text := page(t, "docs/commands.md")
-	for _, missing := range missingInPlace(testRoot(), text) {
-		t.Errorf("docs/commands.md does not name %s where that command is", missing)
-	}
-	// The negative control: a flag that only another command's section names.
-	const row = "| `--cert-file`, `--key-file` | none | certificate and key of this worker"
-	want := []string{"turnus worker --cert-file", "turnus worker --key-file"}
-	if got := missingInPlace(testRoot(), strings.Replace(text, row, "|", 1)); !slices.Equal(got, want) {
-		t.Errorf("without %q these are missing: %q, expected %q", row, got, want)
-	}
-}
-
 func testRoot() *cobra.Command {
 	root := newApp(strings.NewReader(""), io.Discard, io.Discard).root()
 	root.InitDefaultCompletionCmd()
@@ -260,15 +209,19 @@ func testRoot() *cobra.Command {
 }
 
 func TestEveryCommandAndFlagIsDocumented(t *testing.T) {
-	for _, missing := range undocumented(testRoot(), page(t, "docs/commands.md")) {
-		t.Errorf("docs/commands.md does not name %s", missing)
+	text := page(t, "docs/commands.md")
+	for _, file := range commandPages(t) {
+		text += page(t, "docs/commands/"+filepath.Base(file))
+	}
+	for _, missing := range undocumented(testRoot(), text) {
+		t.Errorf("docs/commands.md and docs/commands do not name %s", missing)
 	}
 }
 
 // The negative control: without the page everything is missing.
 func TestUndocumentedFlagsAreNoticed(t *testing.T) {
 	missing := strings.Join(undocumented(testRoot(), "`turnus run`"), "\n")
-	for _, want := range []string{"turnus plan", "turnus run --redis", "turnus run -f", "turnus worker --files", "turnus bench queue --jobs"} {
+	for _, want := range []string{"turnus plan", "turnus run --redis", "turnus run -f", "turnus worker --files", "turnus admin bench queue --jobs"} {
 		if !strings.Contains(missing+"\n", want+"\n") {
 			t.Errorf("%s is not noticed to be missing", want)
 		}
@@ -290,7 +243,15 @@ func TestDocumentedFlagsExist(t *testing.T) {
 		}
 	}
 	walk(testRoot())
-	for _, path := range []string{"docs/commands.md", "docs/operating.md", "docs/playbooks.md"} {
+	operating, err := filepath.Glob(filepath.Join(repo, "docs", "operating*.md"))
+	if err != nil || len(operating) < 8 {
+		t.Fatalf("pages about operating: %v, %v", operating, err)
+	}
+	paths := []string{"docs/commands.md", "docs/output.md", "docs/playbooks.md", "docs/playbooks-steps.md", "docs/playbooks-rollout.md"}
+	for _, file := range operating {
+		paths = append(paths, "docs/"+filepath.Base(file))
+	}
+	for _, path := range paths {
 		for _, m := range regexp.MustCompile("`--([a-z-]+)").FindAllStringSubmatch(page(t, path), -1) {
 			if !known[m[1]] {
 				t.Errorf("%s names --%s, which no command has", path, m[1])
@@ -331,17 +292,38 @@ func unknownCommands(root *cobra.Command, text string) []string {
 	return unknown
 }
 
-// docs/job-types.md is what the binary says of its job types. To write it: make generate.
-func TestJobTypesPageIsUpToDate(t *testing.T) {
+// docs/job-types.md and the pages below docs/job-types are what the binary says of its job types.
+// To write them: make generate.
+func TestJobTypesPagesAreUpToDate(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := Main([]string{"plugins", "docs"}, strings.NewReader(""), &out, &errs); code != console.ExitOK {
+	dir := filepath.Join(t.TempDir(), "job-types")
+	if code := Main([]string{"plugins", "docs", "--dir", dir}, strings.NewReader(""), &out, &errs); code != console.ExitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
-	got := page(t, "docs/job-types.md")
-	_, got, ok := strings.Cut(got, "\n\n") // the title
-	if !ok || got != out.String() {
-		t.Error("docs/job-types.md is not what turnus plugins docs prints: make generate writes it")
+	if page(t, "docs/job-types.md") != out.String() {
+		t.Error("docs/job-types.md differs from turnus plugins docs --dir: make generate writes it")
 	}
+	if kept, made := typePages(t, filepath.Join(repo, "docs/job-types")), typePages(t, dir); len(made) < 10 || !maps.Equal(kept, made) {
+		t.Errorf("docs/job-types has %d pages, expected these %d: make generate writes them", len(kept), len(made))
+	}
+}
+
+// typePages are the files of a folder by their names.
+func typePages(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(file)] = string(text)
+	}
+	return texts
 }
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -403,6 +385,44 @@ func TestLinksOfTheDocsResolve(t *testing.T) {
 	}
 }
 
+// README's picture is one that GitHub shows, moves without a script, and fetches nothing. To write
+// it: make pictures.
+func TestThePictureOfReadme(t *testing.T) {
+	if !strings.Contains(page(t, "README.md"), "](docs/pictures/run.svg)") {
+		t.Error("README does not show docs/pictures/run.svg")
+	}
+	picture := page(t, "docs/pictures/run.svg")
+	for _, problem := range pictureProblems(picture) {
+		t.Error("docs/pictures/run.svg " + problem)
+	}
+	spoiled := strings.Replace(strings.Replace(picture, "@keyframes", "", 1), "<defs>", "<defs><script/><image href=\"https://example.net/x\"/><p>", 1)
+	if got := pictureProblems(spoiled + strings.Repeat(" ", maxPicture)); len(got) != 5 { // negative control
+		t.Errorf("problems of a spoiled picture: %q", got)
+	}
+}
+
+const maxPicture = 200_000 // bytes
+
+// pictureProblems returns what keeps a text from being such a picture.
+func pictureProblems(svg string) []string {
+	var problems []string
+	note := func(bad bool, problem string) {
+		if bad {
+			problems = append(problems, problem)
+		}
+	}
+	var root struct {
+		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+	}
+	err := xml.Unmarshal([]byte(svg), &root)
+	note(err != nil, fmt.Sprintf("is no SVG: %v", err))
+	note(len(svg) > maxPicture, fmt.Sprintf("has %d bytes, expected at most %d", len(svg), maxPicture))
+	note(strings.Contains(svg, "<script"), "has a script")
+	note(regexp.MustCompile(`(href|src)="[^#]|url\(|@import`).MatchString(svg), "fetches something")
+	note(!strings.Contains(svg, "@keyframes") || !strings.Contains(svg, "prefers-reduced-motion"), "does not move, or always does")
+	return problems
+}
+
 // The negative control: links to nowhere are noticed.
 func TestBrokenLinksAreNoticed(t *testing.T) {
 	text := "# A heading: here\n[a](cli.go) [b](nowhere.md) [c](#a-heading-here) [d](#nowhere) [e](https://example.net/x)"
@@ -413,8 +433,8 @@ func TestBrokenLinksAreNoticed(t *testing.T) {
 
 const pluginGuide = "docs/writing-a-plugin.md"
 
-// followed is a page as its reader would follow it: files are written where a block's first line names them, and
-// the lines of sh blocks run, in order and in one shell.
+// followed is a page as its reader would follow it: files are written where a block's first line
+// names them, and the lines of sh blocks run, in order and in one shell.
 func followed(text string) string {
 	var b strings.Builder
 	b.WriteString("set -euo pipefail\n")
@@ -435,11 +455,12 @@ func followed(text string) string {
 
 var fileOfBlock = regexp.MustCompile(`^(?://|#) ([a-z0-9_]+\.(?:go|yaml))$`)
 
-// An installed plugin's parameters are known to editors, and their mistakes have a place, as those of the built-in types.
+// An installed plugin's parameters are known to editors, and their mistakes have a place, as those
+// of the built-in types.
 func editorsKnow(t *testing.T, work string) {
 	t.Helper()
 	dir := filepath.Join(work, "plugins")
-	text, _ := turnus(t, console.ExitOK, "schema", "--plugins", dir)
+	text, _ := turnus(t, console.ExitOK, "project", "schema", "--plugins", dir)
 	if !json.Valid([]byte(text)) {
 		t.Errorf("the schema for editors is no JSON")
 	}

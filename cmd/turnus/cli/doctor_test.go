@@ -43,7 +43,7 @@ func TestDoctor(t *testing.T) {
 		{[]string{"--ledger", "sqlite:" + path, "--redis", "redis://127.0.0.1:1"}, console.ExitInternal, "127.0.0.1:1"},
 	} {
 		var out, errs bytes.Buffer
-		code := Main(append([]string{"doctor"}, tc.args...), strings.NewReader(""), &out, &errs)
+		code := Main(append([]string{"admin", "doctor"}, tc.args...), strings.NewReader(""), &out, &errs)
 		if text := out.String() + errs.String(); code != tc.code || !strings.Contains(text, tc.want) {
 			t.Errorf("doctor %v: exit %d, expected %d with %q\n%s", tc.args, code, tc.code, tc.want, text)
 		}
@@ -57,12 +57,12 @@ func TestDoctor(t *testing.T) {
 	t.Setenv("TURNUS_LEDGER", "sqlite:"+path)
 	t.Setenv("TURNUS_REDIS", "redis://127.0.0.1:1")
 	var out, errs bytes.Buffer
-	if code := Main([]string{"doctor"}, strings.NewReader(""), &out, &errs); code != console.ExitInternal || !strings.Contains(errs.String(), "127.0.0.1:1") {
+	if code := Main([]string{"admin", "doctor"}, strings.NewReader(""), &out, &errs); code != console.ExitInternal || !strings.Contains(errs.String(), "127.0.0.1:1") {
 		t.Errorf("ledger and queue from the environment: exit %d, %s%s", code, &out, &errs)
 	}
 	t.Setenv("TURNUS_LEDGER", "postgres://u:hunter2@db/x")
 	out.Reset()
-	if code := Main([]string{"doctor", "--help"}, strings.NewReader(""), &out, &errs); code != console.ExitOK || strings.Contains(out.String(), "hunter2") {
+	if code := Main([]string{"admin", "doctor", "--help"}, strings.NewReader(""), &out, &errs); code != console.ExitOK || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("--help prints the ledger's password: %s", &out)
 	}
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// firewalls answers for simulated hosts what nft and the timer would say: no table at first, then the one that was applied.
+// firewalls answers for simulated hosts what nft and the timer would say: no table at first, then
+// the one that was applied.
 type firewalls struct {
 	mu      sync.Mutex
 	applied map[string]bool
@@ -71,8 +72,9 @@ steps:
 `
 )
 
-// A push to a hundred firewalls begins at once, though a bulk run of thousands of hosts fills every slot, and goes through its waves
-// twice: nobody is narrowed before all are widened. TURNUS_BENCH=N has N hosts in the bulk run, and a bound on the start.
+// A push to a hundred firewalls begins at once, though a bulk run of thousands of hosts fills every
+// slot, and goes through its waves twice: nobody is narrowed before all are widened. TURNUS_BENCH=N
+// has N hosts in the bulk run, and a bound on the start.
 func TestPushStartsAtOnceBesideABulkRun(t *testing.T) {
 	bulk, bound := 300, 30*time.Second
 	if text := os.Getenv("TURNUS_BENCH"); text != "" {

@@ -18,7 +18,8 @@ import (
 	"github.com/turnus/turnus/plugins/conformance"
 )
 
-// Every command of the guide runs as it stands, on the code as it stands there, from an empty folder.
+// Every command of the guide runs as it stands, on the code as it stands there, from an empty
+// folder.
 func TestLabCommandsOfTheGuideRun(t *testing.T) {
 	golang := testparts.Need(t, "go", "golang")
 	testparts.Need(t, "jq", "jq")
@@ -39,7 +40,8 @@ func TestLabCommandsOfTheGuideRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// go mod tidy would ask the network for what the tests of others need; what is needed here is known.
+	// go mod tidy would ask the network for what the tests of others need; what is needed here is
+	// known.
 	commands := strings.Replace(followed(guide), "go mod tidy", "cp '"+checkout+"/plugins/sdk/go.sum' .", 1)
 	for _, want := range []string{"turnus plugins test ./plugin", "cat >main.go", "cat >main_test.go", "cat >up.yaml", "turnus plugins init motd --lang python", "disk/test.sh"} {
 		if !strings.Contains(commands, want) {
@@ -75,6 +77,18 @@ func TestLabTheGoTemplatePassesAsItIsMade(t *testing.T) {
 	shell(t, dir, env, golang, "build", "-o", "plugin", ".")
 	passes(t, filepath.Join(dir, "plugin"))
 	usable(t, filepath.Join(dir, "plugin"), filepath.Join(dir, "example.yaml"))
+}
+
+func TestLabThePythonTemplatePassesAsItIsMade(t *testing.T) {
+	testparts.Need(t, "python3", "python3")
+	t.Setenv("PATH", "/usr/bin:/bin:"+os.Getenv("PATH")) // where Debian's packages for Python are found
+	err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run()
+	testparts.Able(t, "python3-grpcio and python3-protobuf of Debian", err)
+	dir := filepath.Join(t.TempDir(), "motd")
+	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "python", "--dir", dir)
+	shell(t, dir, []string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", "-m", "unittest")
+	passes(t, dir, "--patience", "10s")
+	usable(t, dir, filepath.Join(dir, "example.yaml"))
 }
 
 func TestLabTheScriptTemplatePassesAsItIsMade(t *testing.T) {
@@ -128,9 +142,12 @@ echo '{"event":"changed"}'
 	}
 }
 
-// realHosts are the built-in plugins whose examples need what no simulated host has: a kernel's firewall, a
-// signer, a device with slots, a web server, an interpreter. Tests on real hosts show how they end.
-var realHosts = []string{"dnssec", "firewall", "firmware", "http", "script"}
+// realHosts are the built-in plugins whose examples need what no simulated host has: a kernel's
+// firewall, its mounts and its name, a signer, a device with slots, a web server, an interpreter,
+// git, a database of users, or files of a project. Tests on real hosts show how they end.
+var realHosts = []string{
+	"copy", "dnssec", "firewall", "firmware", "git", "hostname", "http", "mount", "script", "unarchive", "user",
+}
 
 // All built-in plugins are held to what anybody's are.
 func TestLabBuiltinsPassTheSuite(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/testparts/oidclab"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
-// Nothing of a login or of a token goes over plain http to another machine. A proxy sees what would. The
-// control is the context that says so: its requests are seen.
+// Nothing of a login or of a token goes over plain http to another machine. A proxy sees what
+// would. The control is the context that says so: its requests are seen.
 func TestFaultS10NoLoginInTheClear(t *testing.T) {
 	var seen atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -49,11 +49,11 @@ func TestFaultS10NoLoginInTheClear(t *testing.T) {
 	}
 }
 
-// A context keeps where its first login was, and as which client. A server that names another, the same provider's other client too, gets
-// no login: nothing is asked of what it names.
+// A context keeps where its first login was, and as which client. A server that names another, the
+// same provider's other client too, gets no login: nothing is asked of what it names.
 func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
-	p, evil := oidclab.Start(t), oidclab.Start(t)
-	info := api.LoginInfo{Issuer: p.Issuer, ClientID: oidclab.ClientID, Scopes: []string{"openid"}}
+	p, evil := trustlab.StartOIDC(t), trustlab.StartOIDC(t)
+	info := api.LoginInfo{Issuer: p.Issuer, ClientID: trustlab.ClientID, Scopes: []string{"openid"}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodPost {
@@ -67,13 +67,13 @@ func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 	turnus(t, console.ExitOK, "login", "--server", server.URL, "--as", "prod")
 	turnus(t, console.ExitOK, "login", "--context", "prod") // the control: the same again
 	for name, other := range map[string]api.LoginInfo{
-		"issuer": {Issuer: evil.Issuer, ClientID: oidclab.ClientID}, "client": {Issuer: p.Issuer, ClientID: "other"},
+		"issuer": {Issuer: evil.Issuer, ClientID: trustlab.ClientID}, "client": {Issuer: p.Issuer, ClientID: "other"},
 	} {
 		info = other
 		asked := p.Asked("/device")
 		for _, args := range [][]string{{"login", "--context", "prod"}, {"login", "--server", server.URL, "--as", "new"}} {
 			_, stderr := turnus(t, console.ExitInvalid, args...)
-			for _, says := range []string{p.Issuer, oidclab.ClientID, other.Issuer, other.ClientID, "turnus context rm prod"} {
+			for _, says := range []string{p.Issuer, trustlab.ClientID, other.Issuer, other.ClientID, "turnus context rm prod"} {
 				if !strings.Contains(stderr, says) {
 					t.Errorf("%s, %v: %q lacks %q", name, args, stderr, says)
 				}

@@ -86,13 +86,15 @@ func usable(t *testing.T, src, example string) {
 	}
 }
 
-// What a plugin in Go weighs that is built with the sdk and nothing else: its modules, and its bytes when stripped.
+// What a plugin in Go weighs that is built with the sdk and nothing else: its modules, and its
+// bytes when stripped.
 const (
 	maxPluginModules = 30
 	maxPluginSize    = 10_000_000
 )
 
-// A stranger's plugin is made outside of the checkout, inherits what the sdk uses and not what the runner uses, and stays small.
+// A stranger's plugin is made outside of the checkout, inherits what the sdk uses and not what the
+// runner uses, and stays small.
 func TestFaultP9AStrangersPluginIsSmall(t *testing.T) {
 	t.Parallel()
 	golang := testparts.Need(t, "go", "golang")
@@ -121,18 +123,6 @@ func TestFaultP9AStrangersPluginIsSmall(t *testing.T) {
 	}
 	t.Logf("%d bytes, %d modules", info.Size(), strings.Count(string(modules), "\n"))
 	turnus(t, console.ExitOK, "plugins", "test", filepath.Join(dir, "plugin"), "--case", "handshake", "--case", "examples")
-}
-
-func TestThePythonTemplatePassesAsItIsMade(t *testing.T) {
-	testparts.Need(t, "python3", "python3")
-	t.Setenv("PATH", "/usr/bin:/bin:"+os.Getenv("PATH")) // where Debian's packages for Python are found
-	err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run()
-	testparts.Able(t, "python3-grpcio and python3-protobuf of Debian", err)
-	dir := filepath.Join(t.TempDir(), "motd")
-	turnus(t, console.ExitOK, "plugins", "init", "motd", "--lang", "python", "--dir", dir)
-	shell(t, dir, []string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", "-m", "unittest")
-	passes(t, dir, "--patience", "10s")
-	usable(t, dir, filepath.Join(dir, "example.yaml"))
 }
 
 func TestAProgramThatIsNoPluginFails(t *testing.T) {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,7 +33,7 @@ func (f *remoteFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.server, "server", "", "URL of the server, instead of a context's (TURNUS_SERVER)")
 	fl.StringVar(&f.tokenFile, "token-file", "", "file that holds the token (TURNUS_TOKEN holds the token itself)")
 	fl.StringVar(&f.context, "context", "", "context to ask, see turnus context; the chosen one when empty")
-	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the authority that signed the server's")
+	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the certificate authority that signed the server's")
 	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one (turnus up --tls-client-ca)")
 	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
 	_ = c.RegisterFlagCompletionFunc("context", completeContexts)
@@ -52,8 +51,8 @@ func (f *remoteFlags) addLocal(c *cobra.Command, reads bool) {
 
 var errNoServer = console.Invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
 
-// target is what flags, environment and contexts say of the server. Flags win over the environment, and that over
-// the chosen context.
+// target is what flags, environment and contexts say of the server. Flags win over the environment,
+// and that over the chosen context.
 func (f *remoteFlags) target() (settings.Context, error) {
 	var s settings.Context
 	env := os.Getenv("TURNUS_SERVER")
@@ -174,10 +173,14 @@ func (a *app) connect(ctx context.Context, f *remoteFlags) (*client.Client, func
 
 // table makes cmd a command that lists things of a server.
 func table[T any](a *app, cmd *cobra.Command, r *remoteFlags, list func(context.Context, *client.Client, []string) ([]T, error), head []string, cells func(*T) []string) *cobra.Command {
-	return shown(a, cmd, r, list, func(all []T) {
+	ask := func(ctx context.Context, c *client.Client, args []string) (console.List[T], error) {
+		all, err := list(ctx, c, args)
+		return console.ListOf(all), err
+	}
+	return shown(a, cmd, r, ask, func(all console.List[T]) {
 		rows := [][]string{head}
-		for i := range all {
-			rows = append(rows, cells(&all[i]))
+		for i := range all.Items {
+			rows = append(rows, cells(&all.Items[i]))
 		}
 		console.Table(a.Out, rows)
 	})
@@ -205,8 +208,8 @@ func clientOptions() securefile.TLSHints {
 	return securefile.TLSHints{CA: "--ca-file", Cert: "--cert-file and --key-file name one; turnus context set keeps them", Name: "--server https://NAME"}
 }
 
-// reported adds what to do next to the error of a server, and chooses the exit code: what the server refuses is wrong
-// input or usage, as if it had been found here.
+// reported adds what to do next to the error of a server, and chooses the exit code: what the
+// server refuses is wrong input or usage, as if it had been found here.
 func reported(err error) error {
 	var e *client.Error
 	if !errors.As(err, &e) {
@@ -214,8 +217,10 @@ func reported(err error) error {
 	}
 	switch {
 	case errors.Is(err, client.ErrNoToken):
-		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: an admin makes a token with turnus tokens create; give it with --token-file or TURNUS_TOKEN, or keep it: turnus context set NAME --token-file FILE. Where the server has an OpenID provider, turnus login opens a session. The first one of turnus up is in its data folder, admin.token", err)}
-	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrNotFound), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
+		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: give a token with --token-file FILE, or log in: turnus login. An admin makes tokens: turnus admin tokens create; the first one of turnus up is the file admin.token in its data folder. turnus context set NAME --token-file FILE keeps it", err)}
+	case errors.Is(err, core.ErrNotFound):
+		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: %s", err, listOf(e))}
+	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
 		return &console.Exit{Code: console.ExitInvalid, Err: err}
 	case e.Cause != nil && securefile.ExplainTLS(e.Cause, clientOptions()) != "":
 		return fmt.Errorf("%w: %s", err, securefile.ExplainTLS(e.Cause, clientOptions()))
@@ -225,98 +230,19 @@ func reported(err error) error {
 	return err
 }
 
-// completeWithin bounds how long a shell waits for what a server could complete.
-const completeWithin = 1500 * time.Millisecond
-
-// completion asks a server what an argument may be. No answer is no completion.
-func completion(f *remoteFlags, list func(context.Context, *client.Client) ([]string, error)) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
-		defer cancel()
-		c, err := f.client(time.Millisecond)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer c.Close()
-		names, err := list(ctx, c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+// listOf is the command that lists what was not found.
+func listOf(e *client.Error) string {
+	local := ""
+	if e.Local() {
+		local = " --local"
 	}
-}
-
-// completedRuns is how many of the newest runs are completed.
-const completedRuns = 50
-
-func runIDs(ctx context.Context, c *client.Client) ([]string, error) {
-	runs, err := c.Runs(ctx, client.RunFilter{}, client.Page{Limit: completedRuns})
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]string, len(runs.Items))
-	for i, r := range runs.Items {
-		ids[i] = fmt.Sprintf("%s\t%s, %s", r.ID, r.Playbook, r.Phase)
-	}
-	return ids, nil
-}
-
-// flagCompletion is completion for the value of a flag.
-func flagCompletion(c *cobra.Command, flag string, f *remoteFlags, list func(context.Context, *client.Client) ([]string, error)) {
-	ask := completion(f, list)
-	_ = c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, part string) ([]string, cobra.ShellCompDirective) {
-		return ask(cmd, nil, part)
-	})
-}
-
-// completedHosts is how many hosts are completed.
-const completedHosts = 1000
-
-func hostNames(ctx context.Context, c *client.Client) ([]string, error) {
-	list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(list.Items))
-	for i, h := range list.Items {
-		names[i] = h.Name + "\t" + h.Customer
-	}
-	return names, nil
-}
-
-func tokenIDs(ctx context.Context, c *client.Client) ([]string, error) {
-	list, err := c.Tokens(ctx, client.Page{Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for i := range list.Items {
-		if t := &list.Items[i]; t.Revoked.IsZero() {
-			ids = append(ids, t.ID+"\t"+t.Name+", "+t.Role)
+	for _, known := range []struct{ word, command string }{
+		{"schedule", "turnus schedules ls"}, {"playbook", "turnus project playbooks"}, {"worker", "turnus admin workers ls"}, {"token", "turnus admin tokens ls"},
+		{"notification", "turnus admin notifications ls"},
+	} {
+		if strings.Contains(e.What+" "+e.Detail, known.word) {
+			return known.command + " lists what there is"
 		}
 	}
-	return ids, nil
-}
-
-// completeRunHost completes a run, then one of its hosts.
-func completeRunHost(f *remoteFlags) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != 1 {
-			return completion(f, runIDs)(cmd, args, part)
-		}
-		return completion(f, func(ctx context.Context, c *client.Client) ([]string, error) {
-			jobs, err := c.Jobs(ctx, args[0], client.JobFilter{}, client.Page{Limit: completedHosts})
-			if err != nil {
-				return nil, err
-			}
-			names := make([]string, len(jobs.Items))
-			for i, j := range jobs.Items {
-				names[i] = fmt.Sprintf("%s\t%s", j.Host, cmp.Or(string(j.Outcome), string(j.State)))
-			}
-			return names, nil
-		})(cmd, nil, part)
-	}
+	return "turnus runs ls" + local + " lists the runs"
 }

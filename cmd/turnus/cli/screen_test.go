@@ -43,7 +43,7 @@ func TestEndOfTheReaderDrains(t *testing.T) {
 func TestFullOutputIsAnError(t *testing.T) {
 	full := failingWriter{syscall.ENOSPC}
 	var stderr bytes.Buffer
-	for _, args := range [][]string{{"version"}, {"plugins", "ls"}, {"hosts", "-i", "a,b,"}} {
+	for _, args := range [][]string{{"version"}, {"plugins", "ls"}, {"hosts", "ls", "-i", "a,b,"}} {
 		stderr.Reset()
 		if code := Main(args, strings.NewReader(""), full, &stderr); code != console.ExitInternal || !strings.Contains(stderr.String(), "no space left") {
 			t.Errorf("%v: exit code %d, %s", args, code, &stderr)
@@ -69,11 +69,11 @@ func TestHelpShowsNoPasswordOfTheQueue(t *testing.T) {
 	}
 }
 
-// turnus config show up | head -1: whoever went away knows.
+// turnus admin settings show up | head -1: whoever went away knows.
 func TestEndOfTheReaderIsNotReported(t *testing.T) {
 	for err, reported := range map[error]bool{syscall.EPIPE: false, syscall.ENOSPC: true} {
 		var stderr bytes.Buffer
-		if code := Main([]string{"config", "show", "worker"}, strings.NewReader(""), failingWriter{err}, &stderr); code != console.ExitInternal || stderr.Len() > 0 != reported {
+		if code := Main([]string{"admin", "settings", "show", "worker"}, strings.NewReader(""), failingWriter{err}, &stderr); code != console.ExitInternal || stderr.Len() > 0 != reported {
 			t.Errorf("%v: exit code %d, %q", err, code, &stderr)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/oidclab"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/plugins/exec"
 )
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 //
 // Beside the commands of testscript there is
 //
-//	fleet N [HOST=FAULT ...]   starts N simulated hosts and writes hosts.yaml; HOST counts from 0; set:NAME is no fault, but the window set
+//	fleet N [HOST=FAULT ...]   starts N simulated hosts and writes hosts.yaml, and unpinned.yaml without host keys; HOST counts from 0; set:NAME is no fault, but the window set
 //	code N COMMAND...          runs a command that must exit with N
 //	when REGEXP FILE NEW N COMMAND...  the same; when its stderr matches, FILE gets the content of NEW
 //	until COMMAND...           runs a command again and again until it exits with 0
@@ -48,6 +48,7 @@ func TestMain(m *testing.M) {
 //	handshake NAME             waits until the server at PORT has a certificate of that name; with ! it must not get one
 //	certificates               writes ca.pem, server.pem and .key, client.pem and .key, foreign.pem and .key, and chooses a PORT
 //	provider EMAIL GROUP       starts an OpenID provider, ISSUER, the first time, and says who logs in next; of the group refuse nobody does
+//	endlab                     ends the lab after the script, also if it fails
 //	dated FILE                 writes dates for YESTERDAY and SOON
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -59,7 +60,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "shows": untilShown, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startCA, "handshake": handshake, "certificates": certificates},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "endlab": endLab, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "shows": untilShown, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startCA, "handshake": handshake, "certificates": certificates},
 	})
 }
 
@@ -75,7 +76,7 @@ func browse() {
 // provider is one for all scripts of the test; one script logs in.
 func provider(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	t.Helper()
-	p := oidclab.Start(t)
+	p := trustlab.StartOIDC(t)
 	return func(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Setenv("ISSUER", p.Issuer)
 		refuse := ""
@@ -111,17 +112,28 @@ func startFleet(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := fleet.Start(context.Background(), fleet.Config{Hosts: n, Seed: 7, Profile: fleet.Only(faults)})
 	ts.Check(err)
 	ts.Defer(func() { _ = f.Close() })
-	var b strings.Builder
+	var b, unpinned strings.Builder
 	b.WriteString("hosts:\n")
+	unpinned.WriteString("hosts:\n")
 	for i, h := range f.Hosts() {
 		fmt.Fprintf(&b, "  %s: {address: %s, port: %d, user: %s, host_key: [%q]%s}\n",
 			h.Name, h.Address, h.SSH.Port, h.SSH.User, h.SSH.HostKeys[0], sets[i])
+		fmt.Fprintf(&unpinned, "  %s: {address: %s, port: %d, user: %s}\n", h.Name, h.Address, h.SSH.Port, h.SSH.User)
 	}
 	own := "defaults: {identity_file: " + f.IdentityFile() + "}\n"
 	logins := "credentials: {default: {identity_file: " + f.IdentityFile() + ", addresses: [127.0.0.0/8]}}\n"
-	for name, text := range map[string]string{"tree.yaml": b.String(), "hosts.yaml": own + b.String(), "logins.yaml": logins} {
+	for name, text := range map[string]string{"tree.yaml": b.String(), "hosts.yaml": own + b.String(), "unpinned.yaml": own + unpinned.String(), "logins.yaml": logins} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
 	}
+}
+
+// endLab ends the lab of a script: a process in the background outlives a script that fails.
+func endLab(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Defer(func() {
+		if err := ts.Exec("turnus", "lab", "down"); err != nil {
+			ts.Logf("turnus lab down: %v", err)
+		}
+	})
 }
 
 func wantCode(ts *testscript.TestScript, _ bool, args []string) {
@@ -151,7 +163,8 @@ func untilOK(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%v does not succeed: %v", args, err)
 }
 
-// untilShown runs a command until its output matches: what it shows is reported by another part, which may lag.
+// untilShown runs a command until its output matches: what it shows is reported by another part,
+// which may lag.
 func untilShown(ts *testscript.TestScript, _ bool, args []string) {
 	want := regexp.MustCompile(args[0])
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {

@@ -99,7 +99,8 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// Of a signal that comes to the editor and to turnus, the editor's end may be seen first: it is told as the signal nevertheless.
+// Of a signal that comes to the editor and to turnus, the editor's end may be seen first: it is
+// told as the signal nevertheless.
 func TestEditorThatASignalEnds(t *testing.T) {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	// A job that a shell runs in the background ignores SIGINT, and with it the editor.

@@ -14,8 +14,9 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// Commands that start a plugin only to ask it give it no network. The attack is a program in place of a plugin that connects to a
-// listener of this machine; the control is the same program without a sandbox.
+// Commands that start a plugin only to ask it give it no network. The attack is a program in place
+// of a plugin that connects to a listener of this machine; the control is the same program without
+// a sandbox.
 func TestPluginsThatAreOnlyAskedHaveNoNetwork(t *testing.T) {
 	bash := testparts.Need(t, "bash", "bash")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

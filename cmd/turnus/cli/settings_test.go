@@ -69,7 +69,8 @@ func TestFlagWithoutItsNote(t *testing.T) {
 
 var readsVariable = regexp.MustCompile(`(?:Getenv|LookupEnv)\("(TURNUS_[A-Z_]+)"\)`)
 
-// What is read of the environment stands in docs/commands.md, and config check takes it for no mistake.
+// What is read of the environment stands in docs/commands.md, and config check takes it for no
+// mistake.
 func TestVariablesAreDocumentedAndKnown(t *testing.T) {
 	files, err := filepath.Glob("../*/*.go")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // scriptTB lets kits fail a script.
@@ -33,7 +33,7 @@ func scriptParts(ts *testscript.TestScript) scriptTB { return scriptTB{ts: ts} }
 
 func startCA(ts *testscript.TestScript, _ bool, args []string) {
 	tb := scriptParts(ts)
-	a := certs.StartACME(tb, ts.MkAbs("."))
+	a := trustlab.StartACME(tb, ts.MkAbs("."))
 	for _, name := range []string{"PORT", "HTTP"} {
 		ts.Setenv(name, tb.port())
 	}
@@ -92,10 +92,10 @@ func handshake(ts *testscript.TestScript, never bool, args []string) {
 
 func certificates(ts *testscript.TestScript, _ bool, _ []string) {
 	tb, dir := scriptParts(ts), strings.TrimSuffix(ts.MkAbs("."), "/.")
-	a := certs.Common(tb)
+	a := trustlab.CommonCA(tb)
 	a.CA(tb, dir)
-	a.Sign(tb, dir, "server", certs.Here()...)
+	a.Sign(tb, dir, "server", trustlab.LocalNames()...)
 	a.Sign(tb, dir, "client")
-	certs.Other(tb).Sign(tb, dir, "foreign")
+	trustlab.OtherCA(tb).Sign(tb, dir, "foreign")
 	ts.Setenv("PORT", scriptParts(ts).port())
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-// turnus validate and turnus diff report what a job type refuses beyond its schema, with its place; params with
-// expressions are left to the run. Red before: both said that the file was valid.
+// turnus validate and turnus project diff report what a job type refuses beyond its schema, with
+// its place; params with expressions are left to the run. Red before: both said that the file was
+// valid.
 func TestFaultP8ValidateAsksTheJobType(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -39,7 +40,7 @@ steps:
 	for _, tree := range []string{"tree", "empty"} {
 		write(tree+"/turnus.yaml", "inventory: []\n")
 	}
-	for _, args := range [][]string{{"validate", playbook}, {"diff", filepath.Join(dir, "empty"), filepath.Join(dir, "tree")}} {
+	for _, args := range [][]string{{"validate", playbook}, {"project", "diff", filepath.Join(dir, "empty"), filepath.Join(dir, "tree")}} {
 		var out, errs bytes.Buffer
 		code := Main(args, strings.NewReader(""), &out, &errs)
 		if code != console.ExitInvalid {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,19 +11,19 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```(yaml|console) ?([^\n]*)\n(.*?)^```$")
 
-// TestWindowsGuide runs the examples of docs/windows.md: a YAML block that names a file is
-// written, and a console block is typed and compared.
-func TestWindowsGuide(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "windows.md"))
-	if err != nil {
-		t.Fatal(err)
+// TestWindowsGuides runs the examples of the pages about windows, in one folder: a YAML block
+// that names a file is written, and a console block is typed and compared.
+func TestWindowsGuides(t *testing.T) {
+	var text strings.Builder
+	for _, name := range []string{"windows", "windows-reference", "windows-approvals"} {
+		text.WriteString(page(t, "docs/"+name+".md"))
 	}
 	t.Chdir(t.TempDir())
 	for k, v := range map[string]string{"TURNUS_STATE": "state", "LC_ALL": "C", "COLUMNS": "90"} {
 		t.Setenv(k, v)
 	}
 	ran := 0
-	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range fence.FindAllStringSubmatch(text.String(), -1) {
 		if block[1] == "yaml" {
 			if err := os.WriteFile(block[2], []byte(block[3]), 0o600); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,6 @@
 // Package console owns how a command reads and writes: results on stdout, messages and a part that
-// changes in place on stderr, logs, colours, signals, and exit codes. Control characters of hosts and
-// plugins do not reach the terminal.
+// changes in place on stderr, logs, colours, signals, and exit codes. Control characters of hosts
+// and plugins do not reach the terminal.
 //
 // It must not know what is printed.
 package console
@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Console is where a command reads and writes, and how.
@@ -25,7 +27,9 @@ type Console struct {
 	Out, Err *Screen
 	Terminal bool // err is a terminal, and somebody sits there
 	Live     bool // err is a terminal whose cursor can be moved
+	File     bool // err is a file
 	color    bool // colour is wanted on err
+	quiet    bool // no messages
 	Output   string
 	gone     chan struct{} // closed when nobody reads stdout or stderr any more
 
@@ -33,12 +37,13 @@ type Console struct {
 
 	mu     sync.Mutex // guards err while things move
 	moving *Moving    // nil: nothing moves
+	keys   *keyReader // nil: keys are not read
 }
 
 // New returns the console of a command with these streams.
 func New(stdin io.Reader, stdout, stderr io.Writer) *Console {
 	c := &Console{In: stdin, gone: make(chan struct{}), Terminal: isTerminal(stderr)}
-	c.Live = c.Terminal && os.Getenv("TERM") != "dumb"
+	c.Live, c.File = c.Terminal && os.Getenv("TERM") != "dumb", isFile(stderr)
 	c.color = c.Live && os.Getenv("NO_COLOR") == ""
 	gone := sync.OnceFunc(func() { close(c.gone) })
 	c.Out, c.Err = newScreen(stdout, c.color && isTerminal(stdout), gone), newScreen(stderr, c.color, gone)
@@ -50,30 +55,55 @@ func (c *Console) Quiet() *Console {
 	return &Console{In: c.In, Out: c.Out, Err: newScreen(io.Discard, false, func() {}), Output: c.Output, gone: c.gone}
 }
 
+// Silence stops progress and messages. Warnings and errors are still printed.
+func (c *Console) Silence() { c.quiet, c.Live, c.File = true, false, true }
+
+// Colored switches colours on or off for both streams, whatever they are.
+func (c *Console) Colored(on bool) { c.color, c.Out.styled, c.Err.styled = on, on, on }
+
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Message prints a line on stderr, above the moving part where there is one. It is never cut: its end may say what to do.
+func isFile(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Message prints a line on stderr, unless the console is silent.
 func (c *Console) Message(text string) {
+	if !c.quiet {
+		c.Report(text)
+	}
+}
+
+// Report prints a warning or an error on stderr, above the moving part where there is one. It is
+// never cut: its end may say what to do.
+func (c *Console) Report(text string) {
 	if c.structured != nil {
 		structuredMessage(c.structured, text)
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.moving != nil {
-		c.moving.erase() // it is drawn again below the message, however many lines that takes
+	if c.moving != nil && c.moving.above(text) {
+		return
 	}
 	fmt.Fprintln(c.Err, text)
 }
 
 // Ask prints a question in place of the moving part, which stands still until answered is called.
+// Meanwhile no keys are read, and the terminal reads lines.
 func (c *Console) Ask(question string) (answered func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.moving
+	m, k := c.moving, c.keys
+	k.pause()
 	if m != nil {
 		m.erase()
 		m.held = true
@@ -85,6 +115,7 @@ func (c *Console) Ask(question string) (answered func()) {
 		if m != nil {
 			m.held = false
 		}
+		k.resume()
 	}
 }
 
@@ -93,16 +124,16 @@ func (c *Console) Logger(verbose bool) *slog.Logger {
 	if !verbose {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(slog.NewTextHandler(lineWriter{c}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(lineWriter{c}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: plainErrors}))
 }
 
 // Warnings prints what a person should know even without -v, a line each.
 func (c *Console) Warnings() *slog.Logger {
-	return slog.New(slog.NewTextHandler(lineWriter{c}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
+	return slog.New(slog.NewTextHandler(lineWriter{c}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(groups []string, at slog.Attr) slog.Attr {
 		if at.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
-		return at
+		return plainErrors(groups, at)
 	}}))
 }
 
@@ -110,14 +141,14 @@ func (c *Console) Warnings() *slog.Logger {
 type lineWriter struct{ c *Console }
 
 func (w lineWriter) Write(p []byte) (int, error) {
-	w.c.Message(Printable(strings.TrimRight(string(p), "\n")))
+	w.c.Report(Printable(strings.TrimRight(string(p), "\n")))
 	return len(p), nil
 }
 
 // WarnError prints an error as a warning; nil is none.
 func (c *Console) WarnError(err error) {
 	if err != nil {
-		c.Message(c.Paint(Yellow, "warning: ") + err.Error())
+		c.Report(c.Paint(Yellow, "warning: ") + core.ErrorText(err))
 	}
 }
 
@@ -128,8 +159,8 @@ func (c *Console) Warn(warnings []string) {
 	}
 }
 
-// Signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and the second close now and
-// call kill. release stops listening and joins.
+// Signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and
+// the second close now and call kill. release stops listening and joins.
 func (c *Console) Signals(parent context.Context, first string, print func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan os.Signal, 2)

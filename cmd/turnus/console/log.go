@@ -3,18 +3,28 @@ package console
 import (
 	"log/slog"
 	"regexp"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Log makes the log of a long-running process. As JSON all that goes to stderr becomes lines of it,
 // messages and the last error, too: whoever collects it reads nothing else.
 func (c *Console) Log(level slog.Level, asJSON bool) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: plainErrors}
 	if !asJSON {
 		return newOutageLog(slog.NewTextHandler(lineWriter{c}, options))
 	}
 	c.color, c.Live = false, false
 	c.structured = newOutageLog(slog.NewJSONHandler(c.Err, options))
 	return c.structured
+}
+
+// plainErrors writes errors as people read them.
+func plainErrors(_ []string, at slog.Attr) slog.Attr {
+	if err, ok := at.Value.Any().(error); ok {
+		return slog.String(at.Key, core.ErrorText(err))
+	}
+	return at
 }
 
 // leading is how a message begins that is more than one.

@@ -10,8 +10,8 @@ const (
 	maxMessageTexts = 200 // texts that are remembered
 )
 
-// MessageLimiter allows a message once a minute: what is tried each second fails each second while Redis is away.
-// The zero value is ready. It is safe for concurrent use.
+// MessageLimiter allows a message once a minute: what is tried each second fails each second while
+// Redis is away. The zero value is ready. It is safe for concurrent use.
 type MessageLimiter struct {
 	mu   sync.Mutex
 	last map[string]*message

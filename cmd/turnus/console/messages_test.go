@@ -35,7 +35,8 @@ func TestAMessageIsReportedOnceAMinute(t *testing.T) {
 	})
 }
 
-// What is said is read in full, also above a moving part: where the token is, each line of what is wrong.
+// What is said is read in full, also above a moving part: where the token is, each line of what is
+// wrong.
 func TestMessagesAreNotCut(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 300) + "\nand its end"

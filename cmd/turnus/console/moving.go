@@ -5,14 +5,17 @@ import (
 	"io"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 )
 
-// Moving is the part of stderr below all messages, which changes in place. A console has one at most.
+// Moving is the part of stderr below all messages, which changes in place. A console has one at
+// most.
 type Moving struct {
 	c     *Console
-	drawn int  // lines on the screen that belong to it
-	held  bool // an operator is asked something: draw nothing
+	lines []string // on the screen, as they were written
+	width int      // of the terminal at that time
+	held  bool     // an operator is asked something: draw nothing
 }
 
 // NewMoving begins a moving part. Close ends it.
@@ -35,68 +38,109 @@ func (m *Moving) Line(text string) bool {
 	return true
 }
 
-// Draw replaces the moving part by these lines, unless an operator is asked something.
+// Draw replaces the moving part by these lines, unless an operator is asked something. It writes
+// the lines that changed, in one write.
 func (m *Moving) Draw(lines []string) {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	if m.held {
 		return
 	}
-	width := m.Width()
-	var b strings.Builder
-	if m.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", m.drawn)
+	width, height := m.Size()
+	next := make([]string, 0, len(lines))
+	for _, line := range lines[:min(len(lines), max(height-1, 1))] {
+		next = append(next, ansi.Truncate(Clean(line, m.c.color), width, "…"))
 	}
-	for _, line := range lines {
-		b.WriteString("\r\x1b[K" + cutVisible(Clean(line, m.c.color), width) + "\n")
+	if text := redraw(m.lines, next, m.width, width); text != "" {
+		fmt.Fprint(raw{m.c.Err}, text)
 	}
-	b.WriteString("\x1b[J")
-	m.drawn = len(lines)
-	fmt.Fprint(raw{m.c.Err}, b.String())
+	m.lines, m.width = next, width
 }
 
-// Width returns the columns of the terminal.
-func (m *Moving) Width() int { return terminalWidth(m.c.Err) }
+// redraw returns what changes the old lines on a terminal to the next ones. The cursor is below
+// them before and after.
+func redraw(old, next []string, oldWidth, width int) string {
+	if len(old) > 0 && width != oldWidth {
+		return clear(old, width) + joined(next)
+	}
+	from := 0
+	for from < len(old) && from < len(next) && old[from] == next[from] {
+		from++
+	}
+	if from == len(old) {
+		return joined(next[from:])
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\x1b[%dA", len(old)-from)
+	for i, line := range next[from:] {
+		if at := from + i; at >= len(old) || old[at] != line {
+			b.WriteString("\r\x1b[K" + line)
+		}
+		b.WriteByte('\n')
+	}
+	if len(next) < len(old) {
+		b.WriteString("\r\x1b[J")
+	}
+	return b.String()
+}
 
-// Close erases the moving part and ends it.
+// clear returns what removes lines from a terminal, which wraps those that are wider than it.
+func clear(lines []string, width int) string {
+	rows := 0
+	for _, line := range lines {
+		rows += 1 + max(ansi.StringWidth(line)-1, 0)/max(width, 1)
+	}
+	if rows == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%dA\r\x1b[J", rows)
+}
+
+func joined(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// above needs the console's lock. It prints a message above the lines, in one write; false where
+// there are none.
+func (m *Moving) above(text string) bool {
+	if len(m.lines) == 0 {
+		return false
+	}
+	width, _ := m.Size()
+	fmt.Fprint(raw{m.c.Err}, clear(m.lines, width)+Clean(text, m.c.color)+"\n"+joined(m.lines))
+	return true
+}
+
+// Size returns the columns and rows of the terminal.
+func (m *Moving) Size() (width, height int) { return terminalSize(m.c.Err) }
+
+// Close erases the moving part and ends it. It may be called twice.
 func (m *Moving) Close() {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	m.erase()
-	m.c.moving = nil
+	if m.c.moving == m {
+		m.c.moving = nil
+	}
 }
 
 // erase needs the console's lock.
 func (m *Moving) erase() {
-	if m.drawn > 0 {
-		fmt.Fprintf(raw{m.c.Err}, "\x1b[%dA\x1b[J", m.drawn)
-		m.drawn = 0
+	if len(m.lines) > 0 {
+		width, _ := m.Size()
+		fmt.Fprint(raw{m.c.Err}, clear(m.lines, width))
+		m.lines = nil
 	}
 }
 
-func terminalWidth(w io.Writer) int {
+func terminalSize(w io.Writer) (width, height int) {
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
+		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
+			return width, height
 		}
 	}
-	return 80
-}
-
-// cutVisible cuts a line to width columns; escape sequences take none.
-func cutVisible(s string, width int) string {
-	seen, escape := 0, false
-	for i, r := range s {
-		switch {
-		case r == '\x1b':
-			escape = true
-		case escape:
-			escape = r != 'm'
-		case seen == width:
-			return s[:i] + "\x1b[0m"
-		default:
-			seen++
-		}
-	}
-	return s
+	return 80, 24
 }

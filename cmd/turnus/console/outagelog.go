@@ -7,8 +7,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// outageLog is a log handler that bounds what an outage of Redis or the ledger logs. Of warnings and errors without an answer
-// it logs each message once, whichever run or host it names, and then once a minute with how many it left out.
+// outageLog is a log handler that bounds what an outage of Redis or the ledger logs. Of warnings
+// and errors without an answer it logs each message once, whichever run or host it names, and then
+// once a minute with how many it left out.
 type outageLog struct {
 	slog.Handler
 	limiter *MessageLimiter

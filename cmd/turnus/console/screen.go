@@ -15,6 +15,7 @@ import (
 type Screen struct {
 	w      io.Writer
 	styled bool   // colours pass; else they are dropped
+	form   string // of documents and tables: yaml, wide, name, or else as they are
 	gone   func() // called when nobody reads any more; may be called more than once
 
 	mu  sync.Mutex
@@ -61,7 +62,8 @@ func (s *Screen) Fd() uintptr {
 	return ^uintptr(0)
 }
 
-// raw is the way past the filter, for documents that escape by themselves and for moving the cursor.
+// raw is the way past the filter, for documents that escape by themselves and for moving the
+// cursor.
 type raw struct{ s *Screen }
 
 // Raw returns the way past the filter.
@@ -108,13 +110,14 @@ func Clean(s string, styled bool) string {
 // noControl stands for a control character.
 const noControl = '·'
 
-// control tells whether a terminal may take r as an order, to write from right to left, too: what is read would be another word than what is
-// there. Tabs are harmless.
+// control tells whether a terminal may take r as an order, to write from right to left, too: what
+// is read would be another word than what is there. Tabs are harmless.
 func control(r rune) bool {
 	return r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
 }
 
-// Printable takes control characters out of one line, so that no host can drive the operator's terminal.
+// Printable takes control characters out of one line, so that no host can drive the operator's
+// terminal.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if control(r) {

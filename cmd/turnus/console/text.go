@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,16 +48,28 @@ func OutcomeColor(o core.Outcome) Color {
 	return Green
 }
 
-// PrintJSON writes one indented document.
+// PrintJSON writes one indented document; as YAML with the same keys where [Screen.Format] chose
+// that.
 func PrintJSON(s *Screen, v any) error {
+	if s.form == "yaml" {
+		return printYAML(s, v)
+	}
 	enc := json.NewEncoder(raw{s})
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
 
-// Table writes rows in aligned columns; the first row is the head.
+// Table writes rows in aligned columns; the first row is the head. Where [Screen.Format] chose
+// names it writes the first column alone, a line each.
 func Table(w io.Writer, rows [][]string) {
+	if s, ok := w.(*Screen); ok && s.form == "name" {
+		names := slices.IndexFunc(rows[0], func(head string) bool { return head != "" }) // before it may be a mark
+		for _, row := range rows[1:] {
+			fmt.Fprintln(w, row[names])
+		}
+		return
+	}
 	var width []int
 	for _, row := range rows {
 		for i, cell := range row {

@@ -25,8 +25,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// sooner are bounds that nobody wants to wait for in a test: in a copy of the rules they are small. turnus.rules_test.yml has the
-// rules as they are.
+// sooner are bounds that nobody wants to wait for in a test: in a copy of the rules they are small.
+// turnus.rules_test.yml has the rules as they are.
 var sooner = []struct{ alert, bound, small string }{
 	{"TurnusOverdue", "> 3600", "> 1"},
 	{"TurnusStartsLate", "> 900", "> 1"},
@@ -37,8 +37,8 @@ var sooner = []struct{ alert, bound, small string }{
 	{"TurnusKeyOld", "> 365 * 86400", "> 3700"},
 }
 
-// elsewhere are the alerts whose condition another test brings about. A plugin is held back only while no process of
-// it serves, which the worker of this test always has.
+// elsewhere are the alerts whose condition another test brings about. A plugin is held back only
+// while no process of it serves, which the worker of this test always has.
 var elsewhere = map[string]string{"TurnusDiskFull": "TestAlertOfAFullDisk", "TurnusClockLeaped": "TestFaultR2ALeapOfRedisIsSeen", "TurnusPluginHeldBack": "TestBreakerHoldsBackAPluginThatKeepsDying"}
 
 // watched is a site as the test of alerts needs it.
@@ -178,7 +178,8 @@ func (w *watched) sees(scrape func() samples, want ...wantedSample) (now samples
 	return now
 }
 
-// Each alert fires when its condition is brought about in a real service, and not before; the dashboard names only what is told.
+// Each alert fires when its condition is brought about in a real service, and not before; the
+// dashboard names only what is told.
 func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "promtool", "prometheus")
@@ -186,7 +187,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	ctx := context.Background()
 	w0, of0 := w.node("w0")
 	finished(t, w.c, w.launch("good").ID)
-	w.start("backup", "--ledger", w.ledger, "--no-outputs", "--keyring", w.ring, filepath.Join(w.dir, "backups")).wants(0)
+	w.start("admin", "backup", "--ledger", w.ledger, "--no-outputs", "--keyring", w.ring, filepath.Join(w.dir, "backups")).wants(0)
 	var well samples
 	until(t, "a server that sees its worker", func() bool {
 		well = joined(w.heard(), of0())
@@ -238,7 +239,8 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	lost := w.sees(w.heard, wantedSample{"turnus_jobs_lost_total", "", 1}, wantedSample{"turnus_queue_reaped_sessions_total", "", 1})
 	w.fires(well, lost, "TurnusJobsLost", "TurnusWorkersLost")
 
-	// Redis comes back older than it was, PostgreSQL takes no new run, and somebody tries tokens. Nobody takes what is to be told of all that.
+	// Redis comes back older than it was, PostgreSQL takes no new run, and somebody tries tokens.
+	// Nobody takes what is to be told of all that.
 	direct := w.redis.admin()
 	w.comesBackOlder(direct)
 	makeRoom := w.refusesRuns(pg)
@@ -296,7 +298,8 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	}
 }
 
-// of1zero are the counters of a worker that has just begun: Prometheus saw it once before its troubles.
+// of1zero are the counters of a worker that has just begun: Prometheus saw it once before its
+// troubles.
 func of1zero(s samples) samples {
 	out := samples{}
 	for series := range s {
@@ -307,7 +310,8 @@ func of1zero(s samples) samples {
 	return out
 }
 
-// dashboard checks that every metric of the dashboard's queries is told by the service, and that they parse.
+// dashboard checks that every metric of the dashboard's queries is told by the service, and that
+// they parse.
 func dashboard(t *testing.T, heard samples) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(monitoring, "turnus.dashboard.json"))

@@ -15,9 +15,10 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// A backup is made beside a service at work, which goes on, and is killed; then its data are gone. What comes back from the backup
-// is sound. The run whose jobs may be repeated goes on to its end; that whose jobs must not be waits for a person, and none of its
-// jobs runs a second time, though jobs had run that the backup does not know. With a person's word it ends.
+// A backup is made beside a service at work, which goes on, and is killed; then its data are gone.
+// What comes back from the backup is sound. The run whose jobs may be repeated goes on to its end;
+// that whose jobs must not be waits for a person, and none of its jobs runs a second time, though
+// jobs had run that the backup does not know. With a person's word it ends.
 func TestServiceComesBackFromABackup(t *testing.T) {
 	t.Parallel()
 	const hosts = 24
@@ -41,21 +42,22 @@ func TestServiceComesBackFromABackup(t *testing.T) {
 	}
 	until(t, "the first wave", func() bool { return len(executions(t, dir+"/once")) == hosts/2 })
 	backups := filepath.Join(dir, "backups")
-	u.start("backup", "--data", u.data, backups).wants(0)
+	u.start("admin", "backup", "--data", u.data, backups).wants(0)
 	approve(c)
 	until(t, "jobs that the backup does not know", func() bool { return len(executions(t, dir+"/once")) > hosts/2+2 })
 	p.kill()
 	if err := os.RemoveAll(u.data); err != nil {
 		t.Fatal(err)
 	}
-	u.start("backup", "verify", backups).wants(0)
-	u.start("restore", backups, "--data", u.data).wants(0)
+	u.start("admin", "backup", "verify", backups).wants(0)
+	u.start("admin", "restore", backups, "--data", u.data).wants(0)
 	ran := len(executions(t, dir+"/once"))
-	doctor := []string{"doctor", "--ledger", "sqlite:" + filepath.Join(u.data, "ledger.db")}
+	doctor := []string{"admin", "doctor", "--ledger", "sqlite:" + filepath.Join(u.data, "ledger.db")}
 	u.start(doctor...).wants(0)
 
-	// The first admin token was in the folder that is gone: its hash is in the ledger, its secret nowhere.
-	token := u.start("tokens", "create", "ann", "--role", "admin", "--ledger", "sqlite:"+filepath.Join(u.data, "ledger.db"))
+	// The first admin token was in the folder that is gone: its hash is in the ledger, its secret
+	// nowhere.
+	token := u.start("admin", "tokens", "create", "ann", "--role", "admin", "--ledger", "sqlite:"+filepath.Join(u.data, "ledger.db"))
 	token.wants(0)
 	if err := os.WriteFile(filepath.Join(u.data, "admin.token"), []byte(token.out.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,8 +86,9 @@ func TestServiceComesBackFromABackup(t *testing.T) {
 	}
 }
 
-// Told to stop, the service leaves word of what its queue had reached. A ledger that was put in the place of its own does not know
-// what ran since the backup: that word is not for it, and jobs that must not be repeated wait for a person.
+// Told to stop, the service leaves word of what its queue had reached. A ledger that was put in the
+// place of its own does not know what ran since the backup: that word is not for it, and jobs that
+// must not be repeated wait for a person.
 func TestABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
 	t.Parallel()
 	const hosts = 40
@@ -94,7 +97,7 @@ func TestABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
 	p, c := u.up()
 	run := submitted(t, c)
 	backups := filepath.Join(dir, "backups")
-	u.start("backup", "--data", u.data, backups).wants(0)
+	u.start("admin", "backup", "--data", u.data, backups).wants(0)
 	before := len(executions(t, dir+"/once"))
 	until(t, "jobs that the backup does not know", func() bool { return len(executions(t, dir+"/once")) > before+2 })
 	p.signal(syscall.SIGTERM)
@@ -108,7 +111,7 @@ func TestABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	u.start("restore", backups, "--data", u.data).wants(0)
+	u.start("admin", "restore", backups, "--data", u.data).wants(0)
 	p, c = u.up()
 	until(t, "the run to be held or to end", func() bool {
 		run, err := c.Run(ctx, run.ID)

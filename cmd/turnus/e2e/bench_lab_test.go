@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The benchmarks that docs/benchmarks.md names start and finish, on loads that say nothing of speed.
+// The benchmarks that docs/benchmarks.md names start and finish, on loads that say nothing of
+// speed.
 func TestLabBenchmarksFinish(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -24,7 +25,7 @@ func TestLabBenchmarksFinish(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			l := &lab{t: t, dir: t.TempDir()}
-			p := l.start(append([]string{"bench", row.name, "-o", "json"}, row.args...)...)
+			p := l.start(append([]string{"admin", "bench", row.name, "-o", "json"}, row.args...)...)
 			<-p.exited // a hang ends with the time limit of all tests
 			p.wants(0)
 			var doc map[string]any

@@ -41,8 +41,9 @@ func rebooting(t *testing.T) (l *lab, asked *atomic.Int64) {
 
 const rebootStep = "{name: boot, uses: reboot, window: none, with: {interval: 100ms}}"
 
-// The worker, and the plugin with it, is killed when a host was just told to reboot. The next worker finds the checkpoint that was saved
-// before, sees that the host has another boot id by now, and is done: the host is rebooted once.
+// The worker, and the plugin with it, is killed when a host was just told to reboot. The next
+// worker finds the checkpoint that was saved before, sees that the host has another boot id by now,
+// and is done: the host is rebooted once.
 func TestKilledWorkerRebootsOnlyOnce(t *testing.T) {
 	t.Parallel()
 	l, asked := rebooting(t)
@@ -60,7 +61,8 @@ func TestKilledWorkerRebootsOnlyOnce(t *testing.T) {
 	l.redis.sound(map[string]int{r.Run: 1})
 }
 
-// The same where all of it is one process, whose queue ends with it: the checkpoint lies in the data folder.
+// The same where all of it is one process, whose queue ends with it: the checkpoint lies in the
+// data folder.
 func TestKilledServiceRebootsOnlyOnce(t *testing.T) {
 	t.Parallel()
 	l, asked := rebooting(t)

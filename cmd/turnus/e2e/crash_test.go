@@ -18,9 +18,10 @@ import (
 // recoveryLimit is how long after a worker's death its jobs may run again at the latest.
 const recoveryLimit = 10 * time.Second
 
-// recoveryProblems looks at what every execution that was cut off by a kill was followed by: another one within
-// the limit; and at hosts, on which never two executions may overlap. Where the queue counted more attempts of a job than
-// executions began, its next worker was killed as well before it began, and each such attempt has a limit of its own.
+// recoveryProblems looks at what every execution that was cut off by a kill was followed by:
+// another one within the limit; and at hosts, on which never two executions may overlap. Where the
+// queue counted more attempts of a job than executions began, its next worker was killed as well
+// before it began, and each such attempt has a limit of its own.
 func recoveryProblems(all []*execution, killed map[int]time.Time, attempts map[string]int) (problems []string, slowest time.Duration) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	byJob := map[string][]*execution{}
@@ -62,7 +63,8 @@ func recoveryProblems(all []*execution, killed map[int]time.Time, attempts map[s
 	return problems, slowest
 }
 
-// Where a job type may not be repeated, a killed worker's job ends as lost, with a reason, and the run stops.
+// Where a job type may not be repeated, a killed worker's job ends as lost, with a reason, and the
+// run stops.
 func TestKilledWorkerStopsARunWhoseJobsMayNotBeRepeated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12}).withRedis()
@@ -84,11 +86,13 @@ func TestKilledWorkerStopsARunWhoseJobsMayNotBeRepeated(t *testing.T) {
 	l.redis.sound(map[string]int{r.Run: 12})
 }
 
-// Redis away: what runs goes on while its lease is safe, everything else waits and says so, and goes on
-// when Redis is back, first after it stood still, then after it was killed and started from its file.
+// Redis away: what runs goes on while its lease is safe, everything else waits and says so, and
+// goes on when Redis is back, first after it stood still, then after it was killed and started from
+// its file.
 func TestRedisAwayOnlyDelays(t *testing.T) {
 	t.Parallel()
-	// With everysec a killed Redis forgets up to two seconds, and what it forgot is done and recorded once more.
+	// With everysec a killed Redis forgets up to two seconds, and what it forgot is done and recorded
+	// once more.
 	l := newLab(t, fleet.Config{Hosts: 40}).withRedis("--appendfsync", "always").traced()
 	file := l.dir + "/trace"
 	w := l.worker("-f", "4")
@@ -175,7 +179,8 @@ func TestKilledLauncherLosesNothing(t *testing.T) {
 	l.redis.sound(map[string]int{id.Run: hosts})
 }
 
-// The negative controls: what judges the tests above sees a missing job, a double one, a late recovery.
+// The negative controls: what judges the tests above sees a missing job, a double one, a late
+// recovery.
 func TestJudgesNoticeWhatIsWrong(t *testing.T) {
 	for name, seen := range map[string]map[int]int{
 		"missing": {0: 1}, "double": {0: 1, 1: 2}, "foreign": {0: 1, 1: 1, 7: 1},

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -6,25 +6,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
 // cutBinary is turnus that kills itself at a commit of its ledger.
 var cutBinary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(base, "cut")
-	out, err := exec.Command("go", "build", "-o", path, "./testdata/cut").CombinedOutput()
+	build := exec.Command("go", "build", "-o", path, "./testdata/cut")
+	build.Env = testparts.Shipped()
+	out, err := build.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("build the program that cuts: %w\n%s", err, out)
 	}
@@ -43,13 +48,13 @@ type cutting struct {
 	once  bool   // the schedule was accepted
 }
 
-func (l *lab) cutting(at int, after bool) *cutting {
-	l.t.Helper()
-	c := &cutting{lab: &lab{t: l.t, fleet: l.fleet, env: slices.Clone(l.env), trace: true}, at: at, after: after}
+func (l *lab) cutting(t *testing.T, at int, after bool) *cutting {
+	t.Helper()
+	c := &cutting{lab: &lab{t: t, fleet: l.fleet, env: slices.Clone(l.env), trace: true}, at: at, after: after}
 	c.dir = filepath.Join(l.dir, fmt.Sprintf("cut-%d-%v", at, after))
 	c.lab.dir = c.dir
 	if err := os.MkdirAll(filepath.Join(c.dir, "ops", "playbooks"), 0o700); err != nil {
-		l.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var hosts strings.Builder
 	for i := range cutHosts {
@@ -68,7 +73,8 @@ handlers:
 	return c
 }
 
-// up starts the service, as one that dies if dies is set. It returns nil if it died before it listened.
+// up starts the service, as one that dies if dies is set. It returns nil if it died before it
+// listened.
 func (c *cutting) up(dies bool) (*process, *client.Client) {
 	c.t.Helper()
 	args := slices.Concat([]string{"up", "--data", filepath.Join(c.dir, "data"), "--definitions", filepath.Join(c.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, c.pluginFlags())
@@ -103,8 +109,8 @@ func (c *cutting) up(dies bool) (*process, *client.Client) {
 	return p, ask
 }
 
-// step asks for what is not there yet, and reports whether all has ended. A run that is held, because nobody
-// knows what its hosts saw, is cancelled. An error is of a service that has died.
+// step asks for what is not there yet, and reports whether all has ended. A run that is held,
+// because nobody knows what its hosts saw, is cancelled. An error is of a service that has died.
 func (c *cutting) step(ask *client.Client) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -216,8 +222,8 @@ func times(all []*execution) map[string]int {
 	return n
 }
 
-// cutProblems compares what is recorded with what hosts saw: each step once, or the host is lost; and a change whose
-// handler did not run is pending.
+// cutProblems compares what is recorded with what hosts saw: each step once, or the host is lost;
+// and a change whose handler did not run is pending.
 func cutProblems(outcomes map[string]core.Outcome, changes, follows map[string]int, pending map[string]bool) (problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if len(outcomes) != cutHosts {
@@ -241,7 +247,7 @@ func cutProblems(outcomes map[string]core.Outcome, changes, follows map[string]i
 	return problems
 }
 
-func TestCutProblemsAreNoticed(t *testing.T) {
+func TestLabCutProblemsAreNoticed(t *testing.T) {
 	all := func(o core.Outcome) map[string]core.Outcome {
 		return map[string]core.Outcome{"a": o, "b": core.Cancelled, "c": core.Cancelled, "d": core.Cancelled}
 	}
@@ -268,16 +274,39 @@ func TestCutProblemsAreNoticed(t *testing.T) {
 	}
 }
 
-// turnus up dies at a commit of its ledger, before or after it: after the next start each run ends, hosts saw each
-// step once or are lost, and the schedule fired once. TestLabUpKilledAtEachCommit takes all commits.
-func TestUpKilledAtCommits(t *testing.T) {
+// cutFor bounds the lab: after four commits that are always among them, it takes a part of the
+// others, in an order that changes.
+const cutFor = 2 * time.Minute
+
+// turnus up dies at each commit of its ledger, before and after it: after the next start each run
+// ends, hosts saw each step once or are lost, and the schedule fired once.
+func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
-	whole := l.cutting(0, false)
+	whole := l.cutting(t, 0, false)
 	whole.cut()
 	total := whole.commits()
-	for i, at := range []int{total / 2, 2, total * 3 / 4, total * 9 / 10} { // the first token is made at the second
-		t.Logf("cut at commit %d of %d, after it: %v", at, total, i%2 == 1)
-		l.cutting(at, i%2 == 1).cut()
+	// Cut i is before commit 1+i/2, or after it if i is odd. The first token is made at commit 2.
+	always := []int{2 * (total/2 - 1), 2*(2-1) + 1, 2 * (total*3/4 - 1), 2*(total*9/10-1) + 1}
+	order := slices.Concat(always, slices.DeleteFunc(rand.Perm(2*total), func(i int) bool { return slices.Contains(always, i) }))
+	cuts := make(chan int, len(order))
+	for _, i := range order {
+		cuts <- i
+	}
+	close(cuts)
+	began, done := time.Now(), atomic.Int64{}
+	t.Cleanup(func() {
+		t.Logf("%d of %d cuts at %d commits in %v", done.Load(), len(order), total, time.Since(began).Round(time.Second))
+	})
+	for range 4 { // a cut waits most of the time: for starts, and for the second of its schedule
+		t.Run("cuts", func(t *testing.T) {
+			t.Parallel()
+			for i := range cuts {
+				l.cutting(t, 1+i/2, i%2 == 1).cut()
+				if done.Add(1); time.Since(began) > cutFor {
+					return
+				}
+			}
+		})
 	}
 }

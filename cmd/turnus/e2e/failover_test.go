@@ -16,8 +16,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// Two servers and three workers go on when the master of Redis is killed in the middle of a run, and its replica
-// takes over by the Sentinel's word.
+// Two servers and three workers go on when the master of Redis is killed in the middle of a run,
+// and its replica takes over by the Sentinel's word.
 func TestLabServiceOverSentinelOutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	f := redistest.Sentinel(t)
@@ -31,14 +31,16 @@ func TestLabServiceOverClusterOutlivesAFailover(t *testing.T) {
 	failover(t, r.URL(), 240, r.Owner(t, "{default/0}:ids").Kill)
 }
 
-// The same over a Cluster of three masters and nobody else: none is killed, and every run is complete.
+// The same over a Cluster of three masters and nobody else: none is killed, and every run is
+// complete.
 func TestLabServiceOverClusterWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	failover(t, redistest.Cluster(t), 90, func() {})
 }
 
-// failover has a service of two servers and three workers work on a run over SSH, strikes in the middle of it, and submits
-// another while nobody answers. Both are complete, and every job has one outcome.
+// failover has a service of two servers and three workers work on a run over SSH, strikes in the
+// middle of it, and submits another while nobody answers. Both are complete, and every job has one
+// outcome.
 func failover(t *testing.T, url string, hosts int, strike func()) {
 	t.Helper()
 	l := newLab(t, fleet.Config{Hosts: hosts}).traced()
@@ -93,10 +95,10 @@ steps:
 	s.healthy()
 }
 
-// healthy fails the test unless turnus doctor finds nothing.
+// healthy fails the test unless turnus admin doctor finds nothing.
 func (s *site) healthy() {
 	s.t.Helper()
-	doctor := s.start("doctor", "--ledger", s.ledger, "--redis", s.queue)
+	doctor := s.start("admin", "doctor", "--ledger", s.ledger, "--redis", s.queue)
 	doctor.wants(0)
 	if !doctor.out.has("sound: ledger and queue") || doctor.out.has("note ") {
 		s.t.Errorf("doctor: %s", doctor.out)

@@ -45,7 +45,8 @@ func (e *ends) handle(ctx context.Context, c fleet.Command) (int, bool) {
 	return 0, false
 }
 
-// gate holds the command "held" on its hosts until it is opened: a job that ends when the test wants, however slow the machine is.
+// gate holds the command "held" on its hosts until it is opened: a job that ends when the test
+// wants, however slow the machine is.
 type gate struct {
 	begun atomic.Int64
 	way   chan struct{}

@@ -19,7 +19,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/netlab"
 )
 
-// pair is two devices that carry traffic by turns: who is active stands in a file that both see, as VRRP would tell.
+// pair is two devices that carry traffic by turns: who is active stands in a file that both see, as
+// VRRP would tell.
 type pair struct {
 	*lab
 	vendor  *netlab.Vendor
@@ -66,7 +67,7 @@ func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 		p.t.Fatal(err)
 	}
 	p.file("fw.raucb", string(content))
-	example, err := os.ReadFile("../../../playbooks/examples/firmware-pair.yaml")
+	example, err := os.ReadFile("../../../examples/firmware/pair.yaml")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -163,8 +164,9 @@ func (p *pair) runs() string {
 	return strings.Join(all, ", ")
 }
 
-// A pair is upgraded standby first, with a failover in between: never both down, and never without the one that carries the traffic. A first
-// member that fails freezes the pair, and so does a peer that died.
+// A pair is upgraded standby first, with a failover in between: never both down, and never without
+// the one that carries the traffic. A first member that fails freezes the pair, and so does a peer
+// that died.
 func TestLabFirmwareOfAPairIsNeverDownTogether(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

@@ -149,8 +149,8 @@ func hook(t *testing.T, server, secret string) int {
 	return resp.StatusCode
 }
 
-// Two servers follow a branch. A push and its webhook at one of them change what both run by; a run carries the revision. A bad
-// commit changes nothing and is told of, and the next good one heals.
+// Two servers follow a branch. A push and its webhook at one of them change what both run by; a run
+// carries the revision. A bad commit changes nothing and is told of, and the next good one heals.
 func TestServersFollowABranch(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced()
@@ -201,7 +201,7 @@ func TestServersFollowABranch(t *testing.T) {
 		d, err := ca.Definitions(context.Background())
 		return err == nil && d.Revision == second && d.Rejected != nil && d.Rejected.Revision == bad && strings.Contains(d.Rejected.Error, "playbooks/all.yaml:2:1")
 	})
-	until(t, "server a to say so", func() bool { return a.err.has("definitions are not taken, the last good ones hold: ") })
+	until(t, "server a to say so", func() bool { return a.err.has("the project is invalid, the last valid one stays in use: ") })
 	if text := scrape(t, a, s.token()); !strings.Contains(text, "turnus_definitions_rejected 1\n") || !strings.Contains(text, `turnus_events_total{kind="definitions_rejected"} 1`+"\n") {
 		t.Errorf("metrics do not tell of the bad commit:\n%s", text)
 	}
@@ -209,7 +209,7 @@ func TestServersFollowABranch(t *testing.T) {
 		return heard.has("definitions_rejected", "Ann Op", "playbooks/all.yaml:2:1")
 	})
 	until(t, "doctor to report the bad commit", func() bool {
-		doctor := s.start("doctor", "--ledger", s.ledger)
+		doctor := s.start("admin", "doctor", "--ledger", s.ledger)
 		return doctor.code() == 2 && doctor.out.has("project: commit "+bad[:12]+" by Ann Op") && doctor.out.has("playbooks/all.yaml:2:1")
 	})
 	healed := o.push("playbooks/all.yaml", playbook("vars: {n: 3}\n"))

@@ -16,10 +16,12 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// words are put where they must not be found: into the playbook, its vars, a host's vars, a schedule's definition, and what a host writes.
+// words are put where they must not be found: into the playbook, its vars, a host's vars, a
+// schedule's definition, and what a host writes.
 var words = []string{"Quisquilien", "Sanduhrglas", "Xanthippe", "Trampolinist", "Weinbergschnecke"}
 
-// searched fails the test where one of the words is in a file of the folders; with found, where none is.
+// searched fails the test where one of the words is in a file of the folders; with found, where
+// none is.
 func searched(t *testing.T, found bool, folders ...string) {
 	t.Helper()
 	n := 0
@@ -50,7 +52,7 @@ func searched(t *testing.T, found bool, folders ...string) {
 // keys runs a subcommand of keys and reads its document.
 func (l *lab) keys(doc any, args ...string) {
 	l.t.Helper()
-	p := l.start(append([]string{"keys", "-o", "json"}, args...)...)
+	p := l.start(append([]string{"admin", "keys", "-o", "json"}, args...)...)
 	p.wants(0)
 	if doc != nil {
 		if err := json.Unmarshal([]byte(p.out.String()), doc); err != nil {
@@ -82,8 +84,9 @@ func chatty(t *testing.T, l *lab) {
 		"  - {name: fail, uses: command, with: {run: \"echo "+words[4]+" >&2; exit 3\"}}\n")
 }
 
-// A whole service with SQLite, objects and Redis: of what people write and hosts say no word is legible in any of its files, and the service
-// works. The negative control is the same without a key ring.
+// A whole service with SQLite, objects and Redis: of what people write and hosts say no word is
+// legible in any of its files, and the service works. The negative control is the same without a
+// key ring.
 func TestNothingOfAnEncryptedServiceIsLegible(t *testing.T) {
 	t.Parallel()
 	for _, encrypted := range []bool{true, false} {

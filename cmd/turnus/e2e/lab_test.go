@@ -33,8 +33,9 @@ type lab struct {
 	under []string // a command line that starts the processes; nil for none
 }
 
-// traced lets lab.trace and lab.hold do their work: they write where the test reads, and name their worker by its process id. The sandbox keeps
-// plugins from both, and lets nobody allow them to write, so it is off for the processes that are started from here on. All others have it.
+// traced lets lab.trace and lab.hold do their work: they write where the test reads, and name their
+// worker by its process id. The sandbox keeps plugins from both, and lets nobody allow them to
+// write, so it is off for the processes that are started from here on. All others have it.
 func (l *lab) traced() *lab {
 	l.trace = true
 	return l
@@ -79,7 +80,8 @@ func (l *lab) entry(h core.Host, more string) string {
 		h.Name, h.Address, h.SSH.Port, h.SSH.User, h.SSH.HostKeys[0], more)
 }
 
-// login is the default credential of a node's own file: a key, for what the tests of this machine start.
+// login is the default credential of a node's own file: a key, for what the tests of this machine
+// start.
 func login(key string) string {
 	return fmt.Sprintf("credentials: {default: {identity_file: %s, addresses: [127.0.0.0/8, 100.64.0.0/10]}}\n", key)
 }

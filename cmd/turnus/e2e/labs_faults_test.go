@@ -17,10 +17,10 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// A worker is killed every second and a half, seven times, while 20 runs of 500 hosts go on. Each job has exactly
-// one recorded outcome, none is lost, and what a dead worker held runs again within ten seconds. No two runs share
-// hosts: else a job could wait for another's, whose worker was killed in turn.
-// The job type comes from a plugin folder, built in a module of its own.
+// A worker is killed every second and a half, seven times, while 20 runs of 500 hosts go on. Each
+// job has exactly one recorded outcome, none is lost, and what a dead worker held runs again within
+// ten seconds. No two runs share hosts: else a job could wait for another's, whose worker was
+// killed in turn. The job type comes from a plugin folder, built in a module of its own.
 func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	const hosts, runs = 500, 20
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced() // the job type does not reach out to its host
@@ -89,8 +89,9 @@ func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	}
 }
 
-// TestLabTrapLateWorkerAckIsRefused (bull#308, #1416): a worker that was stopped past its lease comes back
-// with results. They count for nothing, the jobs are recorded once, and the worker goes on in a new session.
+// TestLabTrapLateWorkerAckIsRefused (bull#308, #1416): a worker that was stopped past its lease
+// comes back with results. They count for nothing, the jobs are recorded once, and the worker goes
+// on in a new session.
 func TestLabTrapLateWorkerAckIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 8}).withRedis().traced()
@@ -132,8 +133,8 @@ func TestLabTrapLateWorkerAckIsRefused(t *testing.T) {
 	l.redis.sound(map[string]int{id: 8})
 }
 
-// In a fleet where each host answers its own name, with slow and failing hosts mixed in and two runs at
-// once, no output is attributed to a wrong host.
+// In a fleet where each host answers its own name, with slow and failing hosts mixed in and two
+// runs at once, no output is attributed to a wrong host.
 func TestLabNoOutputIsAttributedToAWrongHost(t *testing.T) {
 	t.Parallel()
 	hosts := 3000
@@ -182,8 +183,8 @@ func TestLabNoOutputIsAttributedToAWrongHost(t *testing.T) {
 	}
 }
 
-// Each single fault ends in its own outcome, with a reason that says what it is, within its time; every
-// other host of the same run is done well, and memory stays bounded whatever a host sends.
+// Each single fault ends in its own outcome, with a reason that says what it is, within its time;
+// every other host of the same run is done well, and memory stays bounded whatever a host sends.
 func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	flood := int64(256 << 20)
@@ -199,7 +200,7 @@ func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 			return fmt.Sprintf("  %s: {address: turnus-e2e.invalid}\n", h.Name)
 		}},
 		{name: "silent", profile: fleet.Silent(), outcome: core.Unreachable, reason: []string{"3s"}},
-		{name: "unknown key", outcome: core.Unreachable, reason: []string{"host key", "host_key"}},
+		{name: "unknown key", outcome: core.Unreachable, reason: []string{"host key", "turnus hostkeys scan"}},
 		{name: "changed key", profile: fleet.ChangedKey(), outcome: core.Unreachable, reason: []string{"host key"}},
 		{name: "refuse auth", profile: fleet.RefuseAuth(), outcome: core.Unreachable, reason: []string{"auth"}},
 		{name: "reset", profile: fleet.Reset(), outcome: core.Unreachable, reason: []string{"connection"}},

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// With --log-format json every line that a service writes to stderr is one JSON object, and those of jobs and requests have
-// the keys that docs/operating.md lists.
+// With --log-format json every line that a service writes to stderr is one JSON object, and those
+// of jobs and requests have the keys that docs/operating-monitoring.md lists.
 func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	t.Parallel()
 	u := newUpSite(t, 2, fmt.Sprintf("{uses: lab.trace, with: {file: %s/trace, ms: 1}}", t.TempDir()))

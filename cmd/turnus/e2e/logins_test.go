@@ -62,8 +62,9 @@ func sshAgent(t *testing.T, f *fleet.Fleet) (socket string, asked *atomic.Int32)
 	return listener.Addr().String(), asked
 }
 
-// A server that is handed a file of credentials neither asks its agent nor connects to a host: a run waits for a worker. The control: a
-// worker with the same file asks the agent and does the work.
+// A server that is handed a file of credentials neither asks its agent nor connects to a host: a
+// run waits for a worker. The control: a worker with the same file asks the agent and does the
+// work.
 func TestAServerLogsInToNoHost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()

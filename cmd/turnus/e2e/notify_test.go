@@ -21,8 +21,9 @@ import (
 // request is one try of a notification, as its receiver sees it.
 type request struct{ id, body string }
 
-// A server is killed after its receiver has got a notification, and before it could write that down. The next server sends it again:
-// the same id, the same body. While the receiver hangs, the API answers as ever.
+// A server is killed after its receiver has got a notification, and before it could write that
+// down. The next server sends it again: the same id, the same body. While the receiver hangs, the
+// API answers as ever.
 func TestLabKilledWhileItReports(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()

@@ -11,8 +11,9 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// A plugin process that is killed, stands still, or floods its stdout or stderr: its own jobs end with
-// a reason, the worker lives on, and jobs of other plugins end well at the same time and afterwards.
+// A plugin process that is killed, stands still, or floods its stdout or stderr: its own jobs end
+// with a reason, the worker lives on, and jobs of other plugins end well at the same time and
+// afterwards.
 func TestLabMisbehavingPluginHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 30}).withRedis()

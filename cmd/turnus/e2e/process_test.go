@@ -126,7 +126,8 @@ func (p *process) wants(code int) {
 	}
 }
 
-// peak is the largest resident memory, in MiB, of the process and of any plugin process that it had.
+// peak is the largest resident memory, in MiB, of the process and of any plugin process that it
+// had.
 func (p *process) peak() int64 {
 	return p.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
 }

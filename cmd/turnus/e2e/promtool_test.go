@@ -108,8 +108,8 @@ func (s samples) value(name, label string) (most float64) {
 	return most
 }
 
-// judge has promtool evaluate the rules: an hour of what was before, then an hour of what came. Each wanted alert fires after its
-// time, and neither before nor in the first hour.
+// judge has promtool evaluate the rules: an hour of what was before, then an hour of what came.
+// Each wanted alert fires after its time, and neither before nor in the first hour.
 func judge(t *testing.T, rules string, before, after samples, want map[string]time.Duration) {
 	t.Helper()
 	promtool := testparts.Need(t, "promtool", "prometheus")

@@ -12,12 +12,13 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// local asks the record on this machine.
+// local reads a list of the record on this machine.
 func (l *lab) local(into any, args ...string) {
 	l.t.Helper()
 	p := l.start(append(args, "--local", "-o", "json")...)
 	p.wants(0)
-	if err := json.Unmarshal([]byte(p.out.String()), into); err != nil {
+	list := struct{ Items any }{into}
+	if err := json.Unmarshal([]byte(p.out.String()), &list); err != nil {
 		l.t.Fatalf("%v: %v: %s", args, err, p.out)
 	}
 }
@@ -44,8 +45,9 @@ handlers:
   - {name: restart, uses: command, with: {run: echo restarted}}
 `
 
-// A run whose process was killed shows as interrupted, no other process goes on with it, and what it left pending is the next
-// run's. A run beside it, of the same record, leaves it alone while its process lives.
+// A run whose process was killed shows as interrupted, no other process goes on with it, and what
+// it left pending is the next run's. A run beside it, of the same record, leaves it alone while its
+// process lives.
 func TestKilledRunIsInterruptedInTheRecord(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 4})
@@ -55,7 +57,7 @@ func TestKilledRunIsInterruptedInTheRecord(t *testing.T) {
 	var pending []api.PendingHandler
 	until(t, "two hosts to be changed", func() bool {
 		pending = nil
-		l.local(&pending, "handlers", "ls")
+		l.local(&pending, "hosts", "handlers", "ls")
 		return len(pending) == 2
 	})
 
@@ -98,7 +100,7 @@ func TestKilledRunIsInterruptedInTheRecord(t *testing.T) {
 	if total := retry.report().Total; total != 4 || restarted != 4 { // two were pending, and two hosts are changed now
 		t.Errorf("--retry-failed: %d hosts, %d restarts", total, restarted)
 	}
-	l.local(&pending, "handlers", "ls")
+	l.local(&pending, "hosts", "handlers", "ls")
 	if len(pending) != 0 {
 		t.Errorf("still pending: %+v", pending)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/certs"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // redisServer is a redis-server that may be stopped, killed, and started again where it was.
@@ -32,13 +32,14 @@ type redisServer struct {
 	done  chan struct{}
 }
 
-// startRedis starts a server on a port of 127.0.0.1, with append-only file and without eviction; extra wins.
+// startRedis starts a server on a port of 127.0.0.1, with append-only file and without eviction;
+// extra wins.
 func startRedis(t *testing.T, extra ...string) *redisServer {
 	t.Helper()
 	program := testparts.Need(t, "redis-server", "redis-server")
 	dir, number := t.TempDir(), strconv.Itoa(testparts.FreePort(t))
 	s := &redisServer{t: t, addr: net.JoinHostPort("127.0.0.1", number), dir: dir}
-	s.guard = redistest.NewGuard(t, dir, certs.Everywhere())
+	s.guard = redistest.NewGuard(t, dir, trustlab.TLSEverywhere())
 	s.args = append(append([]string{program, "--bind", "127.0.0.1"}, s.guard.Arguments(t, number)...), append([]string{
 		"--dir", dir, "--save", "", "--appendonly", "yes",
 		"--maxmemory-policy", "noeviction", "--loglevel", "warning",

@@ -9,19 +9,21 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/turnus/turnus/cmd/turnus/bench/schedulebench"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
 // How many runs rest, and for how long it is measured; docs/benchmarks.md has the long form.
 var (
 	waitingRuns    = flag.Int("resting.runs", 20, "runs that wait, half of them paused, half for a window")
+	waitingPlans   = flag.Int("resting.schedules", 0, "schedules beside them, none of them due")
 	waitingSettle  = flag.Duration("resting.settle", 8*time.Second, "until it is measured what they cost: the longer they rest, the more rarely they are looked at")
 	waitingMeasure = flag.Duration("resting.measure", 2*time.Second, "how long it is measured")
 )
@@ -53,32 +55,44 @@ func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 		return err == nil && d.Playbooks == 1
 	})
 	idle := s.measure(server)
-	var wg sync.WaitGroup
-	for k := range 4 {
-		wg.Go(func() {
-			for i := k; i < *waitingRuns; i += 4 {
-				if _, err := c.CreateRun(context.Background(), fmt.Sprint("rest-", i), api.NewRun{Playbook: "part0", Paused: i%2 == 0}); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
+	if _, err := schedulebench.Put(context.Background(), s.open(), *waitingPlans); err != nil {
+		t.Fatal(err)
 	}
-	wg.Wait()
+	for from := 0; from < *waitingRuns; from += api.MaxNewRuns {
+		createWaiting(t, c, from, min(from+api.MaxNewRuns, *waitingRuns))
+	}
 	q := dialQueue(t, s.queue)
 	until(t, "all to be in the queue", func() bool {
-		st, err := q.Stats(context.Background())
-		return err == nil && st.Runs == *waitingRuns
+		ids, err := q.Runs(context.Background())
+		return err == nil && len(ids) == *waitingRuns
 	})
 	pass(*waitingSettle)
 	rest := s.measure(server)
 	t.Logf("a server without runs: %v", idle)
-	t.Logf("with %d that rest: %v", *waitingRuns, rest)
-	if more := rest.asked - idle.asked; more > 2*int64(*waitingRuns) { // they are looked at every second first, every 15 s in the end
+	t.Logf("with %d that rest and %d schedules: %v", *waitingRuns, *waitingPlans, rest)
+	if more := rest.asked - idle.asked; more > 20 {
 		t.Errorf("%d runs that wait cost %d requests to Redis a second more", *waitingRuns, more)
 	}
 	if n := len(executions(t, l.dir+"/trace")); n > 0 {
 		t.Errorf("%d jobs ran", n)
+	}
+}
+
+// createWaiting has runs wait, each second one paused.
+func createWaiting(t *testing.T, c *client.Client, from, to int) {
+	t.Helper()
+	var runs []api.KeyedRun
+	for i := from; i < to; i++ {
+		runs = append(runs, api.KeyedRun{Key: fmt.Sprint("rest-", i), NewRun: api.NewRun{Playbook: "part0", Paused: i%2 == 0}})
+	}
+	created, err := c.CreateRuns(context.Background(), runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range created {
+		if created[i].Err != nil {
+			t.Fatal(created[i].Err)
+		}
 	}
 }
 
@@ -102,7 +116,8 @@ func (s *site) measure(p *process) cost {
 	}
 }
 
-// spent is what was done since the start: CPU of the server, everything that Redis and PostgreSQL did for whomever.
+// spent is what was done since the start: CPU of the server, everything that Redis and PostgreSQL
+// did for whomever.
 func (s *site) spent(p *process) (c cost) {
 	s.t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid()))

@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// TURNUS_IDEMPOTENCY_KEY and TURNUS_FENCE reach the command on its host: the key is stable over attempts and
-// differs between hosts and steps, the fence grows with each lease.
+// TURNUS_IDEMPOTENCY_KEY and TURNUS_FENCE reach the command on its host: the key is stable over
+// attempts and differs between hosts and steps, the fence grows with each lease.
 func TestIdempotencyKeyAndFenceReachTheHost(t *testing.T) {
 	t.Parallel()
 	type call struct{ step, key, fence string }
@@ -105,7 +105,8 @@ steps:
 	}
 }
 
-// With --events every line is a JSON object, each job has exactly one job_done, and the last line is the run's report.
+// With --events every line is a JSON object, each job has exactly one job_done, and the last line
+// is the run's report.
 func TestEventsAreOneJSONObjectALine(t *testing.T) {
 	t.Parallel()
 	const hosts = 60
@@ -130,7 +131,8 @@ func TestEventsAreOneJSONObjectALine(t *testing.T) {
 	}
 }
 
-// --check calls no job type that does not declare check support, and changes nothing by those that do.
+// --check calls no job type that does not declare check support, and changes nothing by those that
+// do.
 func TestCheckCallsNoTypeWithoutCheckSupport(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 3}).traced() // under the sandbox it could not write anyway

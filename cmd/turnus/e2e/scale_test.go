@@ -20,7 +20,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// hookOf is a hook that starts workers until there are as many as wanted. Those that are to go end by themselves.
+// hookOf is a hook that starts workers until there are as many as wanted. Those that are to go end
+// by themselves.
 func hookOf(l *lab) string {
 	return l.file("hook.sh", fmt.Sprintf(`set -eu
 cd %q

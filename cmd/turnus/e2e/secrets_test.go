@@ -26,8 +26,8 @@ import (
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
-// tenSecrets are the values of S0 to S9. Marker is in no secret: it takes all the ways that they take, and the search has to find
-// it at each place where it looks.
+// tenSecrets are the values of S0 to S9. Marker is in no secret: it takes all the ways that they
+// take, and the search has to find it at each place where it looks.
 var tenSecrets = []string{
 	"hunter2-Zq9/geheim", `p&ss "wort" <7>=+`, "48151623427", "-----BEGIN KEY-----\nMC4CAQAwBQYDK2VwBCIEIPzxq981\nhdhsuD2kdj3nVJKtE8wqY6Lm\n-----END KEY-----",
 	"corréct-hørse-ßattery", "sealed by age, 5", "of-the-vault.6", "it's-the\\seventh", "aaaaaaaaaaaaaaaa", "https://hooks.example.org/T0/B1/xYz9",
@@ -69,7 +69,8 @@ func newGuardedSite(t *testing.T) *guardedSite {
 	return g
 }
 
-// sources puts the secrets where they are: environment, files, commands, an age file of the tree, a Vault.
+// sources puts the secrets where they are: environment, files, commands, an age file of the tree, a
+// Vault.
 func (g *guardedSite) sources(key string) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -106,7 +107,8 @@ func (g *guardedSite) sources(key string) {
 	g.file("ops/secrets.yaml", "recipients: ["+identity.Recipient().String()+"]\nsecrets:\n"+tree)
 }
 
-// scripts is a plugin of sh that gives its secrets away, and ends badly with them as its last words.
+// scripts is a plugin of sh that gives its secrets away, and ends badly with them as its last
+// words.
 func (g *guardedSite) scripts() {
 	g.file("scripts/leaky/1.0.0/plugin.yaml", "plugin: leaky\nversion: 1.0.0\ntypes:\n  - {type: leaky.tell, run: tell, summary: Tell, params: {value: {type: string, secret: true}}}\n")
 	path := g.file("scripts/leaky/1.0.0/tell", `#!/bin/sh

@@ -49,7 +49,8 @@ func newSeen(t *testing.T) *seen {
 	return s
 }
 
-// formsOf is what a value may look like: plain, in JSON, hex, a URL, and base64 wherever it stands in what is encoded.
+// formsOf is what a value may look like: plain, in JSON, hex, a URL, and base64 wherever it stands
+// in what is encoded.
 func formsOf(value string) map[string]string {
 	quoted, _ := json.Marshal(value)
 	out := map[string]string{
@@ -169,7 +170,8 @@ func (s *seen) ledger(path string) {
 	}
 }
 
-// processes looks at the command lines of all processes that begin from now on, again and again, until it is told to stop.
+// processes looks at the command lines of all processes that begin from now on, again and again,
+// until it is told to stop.
 func (s *seen) processes() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	old := map[string]bool{} // to read those of the whole machine takes a core
@@ -218,7 +220,8 @@ func commandLines() (paths []string) {
 	return paths
 }
 
-// judge fails the test where the marker was not found: the search would find no secret there either.
+// judge fails the test where the marker was not found: the search would find no secret there
+// either.
 func (s *seen) judge(places ...string) {
 	s.t.Helper()
 	for _, place := range places {

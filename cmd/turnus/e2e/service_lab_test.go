@@ -40,7 +40,8 @@ func emptySite(l *lab) *site {
 	return s
 }
 
-// newSite makes the definitions: hosts in parts, and a playbook for each part, with a step that leaves a trace.
+// newSite makes the definitions: hosts in parts, and a playbook for each part, with a step that
+// leaves a trace.
 func newSite(l *lab, parts, hosts int, step string) *site {
 	l.t.Helper()
 	s := emptySite(l.traced())
@@ -137,8 +138,8 @@ func (s *site) open(rings ...string) *ledger.Ledger {
 	return l
 }
 
-// accounted fails the test unless each job of the run has exactly one final outcome in the ledger; it returns how
-// many ended how, and with more than one attempt.
+// accounted fails the test unless each job of the run has exactly one final outcome in the ledger;
+// it returns how many ended how, and with more than one attempt.
 func accounted(t *testing.T, l *ledger.Ledger, id string) (outcomes map[core.Outcome]int, again int) {
 	t.Helper()
 	ctx := context.Background()

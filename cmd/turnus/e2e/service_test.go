@@ -22,7 +22,8 @@ func has(workers []api.Worker, name string) bool {
 	return false
 }
 
-// While Redis is away runs are accepted, shown as waiting, and queries are answered; they run when it is back.
+// While Redis is away runs are accepted, shown as waiting, and queries are answered; they run when
+// it is back.
 func TestRunsAreAcceptedWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()

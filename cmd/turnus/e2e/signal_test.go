@@ -14,7 +14,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// The first Ctrl-C lets running jobs finish and starts no more; the exit code is 3 and the recap says what was not done.
+// The first Ctrl-C lets running jobs finish and starts no more; the exit code is 3 and the recap
+// says what was not done.
 func TestInterruptLetsRunningJobsFinishAndStartsNoMore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12})
@@ -53,8 +54,8 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == e.begun.Load() })
 }
 
-// TestTrapRollingRestartStrandsNoJob (sidekiq#4635): each of three workers gets SIGTERM while a run goes on,
-// and another takes its place. What runs finishes, nothing is lost and nothing runs twice.
+// TestTrapRollingRestartStrandsNoJob (sidekiq#4635): each of three workers gets SIGTERM while a run
+// goes on, and another takes its place. What runs finishes, nothing is lost and nothing runs twice.
 func TestTrapRollingRestartStrandsNoJob(t *testing.T) {
 	t.Parallel()
 	const hosts = 300
@@ -86,7 +87,8 @@ func TestTrapRollingRestartStrandsNoJob(t *testing.T) {
 	l.redis.sound(perRun)
 }
 
-// The second signal to a worker ends what runs at once; the jobs end with a reason or go to another worker.
+// The second signal to a worker ends what runs at once; the jobs end with a reason or go to another
+// worker.
 func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 	t.Parallel()
 	var e ends
@@ -107,8 +109,8 @@ func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == 3 })
 }
 
-// Ctrl-C on a run whose work is done by other nodes: their running jobs finish, no more start; the second one
-// ends them, there too.
+// Ctrl-C on a run whose work is done by other nodes: their running jobs finish, no more start; the
+// second one ends them, there too.
 func TestInterruptReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	var e ends

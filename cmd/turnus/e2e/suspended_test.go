@@ -36,7 +36,8 @@ func suspended(t *testing.T, c *client.Client, id string) {
 	})
 }
 
-// A job that is suspended for a time has waited it out when it goes on, though the service was killed meanwhile.
+// A job that is suspended for a time has waited it out when it goes on, though the service was
+// killed meanwhile.
 func TestFaultW3SuspendedForATimeOverAKill(t *testing.T) {
 	t.Parallel()
 	const after = 10 * time.Second
@@ -58,7 +59,8 @@ func TestFaultW3SuspendedForATimeOverAKill(t *testing.T) {
 	}
 }
 
-// A job that is suspended for an event goes on with it, and not before, though the service was killed meanwhile.
+// A job that is suspended for an event goes on with it, and not before, though the service was
+// killed meanwhile.
 func TestFaultW3SuspendedForAnEventOverAKill(t *testing.T) {
 	t.Parallel()
 	_, p, c, run, trace := killSuspended(t, "after: 3600, event: go")

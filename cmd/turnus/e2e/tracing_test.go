@@ -73,7 +73,8 @@ func (s *spans) sent() string {
 	return s.raw.String()
 }
 
-// path is the names of the spans from the uppermost that is here down to one, and what the uppermost is under.
+// path is the names of the spans from the uppermost that is here down to one, and what the
+// uppermost is under.
 func (s *spans) path(one *tracepb.Span) (names []string, under string) {
 	names, under = []string{one.GetName()}, hex.EncodeToString(one.GetParentSpanId())
 	i := slices.IndexFunc(s.all, func(o *tracepb.Span) bool { return bytes.Equal(o.GetSpanId(), one.GetParentSpanId()) })
@@ -84,8 +85,9 @@ func (s *spans) path(one *tracepb.Span) (names []string, under string) {
 	return append(above, names...), under
 }
 
-// A pipeline's submit, a server and a worker make one trace, from the request to the command on the host, each part under the one that
-// asked for it. No span holds a command line, a var or an output.
+// A pipeline's submit, a server and a worker make one trace, from the request to the command on the
+// host, each part under the one that asked for it. No span holds a command line, a var or an
+// output.
 func TestOneTraceFromTheSubmitToTheHost(t *testing.T) {
 	const trace, pipeline, hidden = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "mark-41777"
 	taken := newSpans(t)

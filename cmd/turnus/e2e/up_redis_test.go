@@ -52,8 +52,8 @@ func certificateUntil(t *testing.T, name string, until time.Time) (cert, key []b
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
 }
 
-// turnus up over Redis and TLS, beside a worker that sends what is too long for a result: it is kept whole. A renewed certificate
-// is served without a restart, and half a renewal is not.
+// turnus up over Redis and TLS, beside a worker that sends what is too long for a result: it is
+// kept whole. A renewed certificate is served without a restart, and half a renewal is not.
 func TestUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20

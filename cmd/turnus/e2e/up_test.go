@@ -47,7 +47,8 @@ func (u *upSite) up() (*process, *client.Client) {
 	return u.startUp(u.data, slices.Concat([]string{"-f", "8"}, u.pluginFlags(), u.more)...)
 }
 
-// startUp starts turnus up on the project in ops, and returns it with a client that has its admin token.
+// startUp starts turnus up on the project in ops, and returns it with a client that has its admin
+// token.
 func (l *lab) startUp(data string, args ...string) (*process, *client.Client) {
 	l.t.Helper()
 	p := l.start(append([]string{"up", "--data", data, "--definitions", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, args...)...)
@@ -95,8 +96,8 @@ func (u *upSite) recorded(id string) (map[core.Outcome]int, int) {
 	return accounted(u.t, l, id)
 }
 
-// Told to stop in the middle, the service finishes what runs and records it before its own queue ends: after the next
-// start the rest runs, and no job a second time.
+// Told to stop in the middle, the service finishes what runs and records it before its own queue
+// ends: after the next start the rest runs, and no job a second time.
 func TestUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 	t.Parallel()
 	const hosts = 200
@@ -122,8 +123,9 @@ func TestUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 	}
 }
 
-// Jobs that must not be repeated blindly go on where they were when the service was told to stop: each step of each job runs
-// once, and the run is not held for a person, as it is after a crash (see the next test).
+// Jobs that must not be repeated blindly go on where they were when the service was told to stop:
+// each step of each job runs once, and the run is not held for a person, as it is after a crash
+// (see the next test).
 func TestUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
 	t.Parallel()
 	const hosts = 40

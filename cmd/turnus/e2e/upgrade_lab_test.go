@@ -26,7 +26,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// upgrade is a service of this version on what one of an earlier version left behind. The archives are of testdata/upgrade/record.sh.
+// upgrade is a service of this version on what one of an earlier version left behind. The archives
+// are of testdata/upgrade/record.sh.
 type upgrade struct {
 	*lab
 	clean  bool // the service was told to stop, and no step was under way
@@ -138,7 +139,8 @@ func TestLabUpgradeOfACluster(t *testing.T) {
 	u.redis.sound(nil)
 }
 
-// refused starts a server while the worker in the recording calls as if it lived: neither the queue nor the ledger is taken over.
+// refused starts a server while the worker in the recording calls as if it lived: neither the queue
+// nor the ledger is taken over.
 func (u *upgrade) refused(s *site) {
 	u.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -202,7 +204,8 @@ func (u *upgrade) ends(c *client.Client, name string, phase api.Phase) {
 	})
 }
 
-// goesOn sees to it that all runs end, as people decide, and that what the hosts saw agrees with what is recorded.
+// goesOn sees to it that all runs end, as people decide, and that what the hosts saw agrees with
+// what is recorded.
 func (u *upgrade) goesOn(c *client.Client, ledger string) {
 	u.t.Helper()
 	ctx := context.Background()

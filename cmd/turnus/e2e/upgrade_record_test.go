@@ -84,7 +84,8 @@ func TestRecordCluster(t *testing.T) {
 	l.keep("cluster", seen, "ledger.sql", "dump.rdb", "data-1", "trace", "trace-second")
 }
 
-// populate brings runs into each state that lasts, and some into those that do not; it returns their ids.
+// populate brings runs into each state that lasts, and some into those that do not; it returns
+// their ids.
 func (l *lab) populate(c *client.Client) map[string]string {
 	l.t.Helper()
 	ctx, runs := context.Background(), map[string]string{}

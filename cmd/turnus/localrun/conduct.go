@@ -26,8 +26,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Conductor has launches run at the same time, by the engine that servers have, over a record in memory, and gathers what
-// becomes of them.
+// Conductor has launches run at the same time, by the engine that servers have, over a record in
+// memory, and gathers what becomes of them.
 type Conductor struct {
 	con     *console.Console
 	Q       queue.Backend
@@ -36,6 +36,7 @@ type Conductor struct {
 	events  *runview.EventWriter       // nil: none are wanted
 	windows func() *admission.Calendar // that runs keep; nil: none
 	shared  bool                       // other processes work on the queue
+	grouped bool                       // failures are shown at the end, equal ones together, and not as they happen
 	types   func(string) (playbooks.Type, bool)
 	asking  sync.WaitGroup // approvals
 
@@ -72,11 +73,26 @@ func NewConductor(con *console.Console, q queue.Backend) *Conductor {
 
 // Add registers a launch, so that worker events find it.
 func (c *Conductor) Add(l *launch.Launch) *Part {
-	p := &Part{Launch: l, Tally: runview.NewTally(l.Playbook.Name, len(l.Hosts)), results: map[string]core.Result{}, over: make(chan struct{})}
+	p := &Part{Launch: l, Tally: runview.NewTally(outline(l)), results: map[string]core.Result{}, over: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parts[l.Run.ID] = p
 	return p
+}
+
+// outline returns what the live view knows of a launch before it starts. Behind a barrier the waves
+// begin again, so their hosts are not counted.
+func outline(l *launch.Launch) runview.Outline {
+	o := runview.Outline{Name: l.Playbook.Name, Total: len(l.Hosts), StopAfter: l.Run.StopAfter, StopUnreachable: l.Run.StopUnreachable}
+	if l.Waves() == len(l.Limits) {
+		o.Waves = l.Limits
+	}
+	for _, s := range l.Plan().Steps {
+		if s.Selected {
+			o.Steps = append(o.Steps, s.Name)
+		}
+	}
+	return o
 }
 
 func (c *Conductor) part(run string) *Part {
@@ -103,6 +119,8 @@ func (c *Conductor) WorkerEvent(e worker.Event) {
 		p.Tally.JobStarted(e.Host)
 	case worker.StepStarted:
 		p.Tally.StepStarted(e.Host, e.Step)
+	case worker.Output:
+		p.Tally.Output(e.Host, string(e.Stdout)+string(e.Stderr))
 	case worker.StepRetry:
 		p.Tally.Retried(e.Host, e.Text)
 	case worker.JobSuspended, worker.JobDone:
@@ -110,8 +128,9 @@ func (c *Conductor) WorkerEvent(e worker.Event) {
 	}
 }
 
-// Drive launches the part and returns when it is over. When ctx ends, no new job starts, running ones finish, and the rest is
-// cancelled. When c.Now is closed, those that run are cancelled too, and given up on after a while.
+// Drive launches the part and returns when it is over. When ctx ends, no new job starts, running
+// ones finish, and the rest is cancelled. When c.Now is closed, those that run are cancelled too,
+// and given up on after a while.
 func (c *Conductor) Drive(ctx context.Context, p *Part) (runview.Report, error) {
 	p.started = time.Now()
 	p.Tally.Begin()
@@ -275,8 +294,8 @@ func (c *Conductor) result(p *Part, r core.Result) {
 	if c.events != nil {
 		c.events.Result(r)
 	}
-	if !r.Outcome.Good() && r.Outcome != core.Cancelled {
-		c.con.Message(fmt.Sprintf("%s %s: %s", c.con.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(runview.ReasonText(r))), 200)))
+	if !c.grouped {
+		p.Tally.Fail(c.con, r)
 	}
 }
 
@@ -360,7 +379,7 @@ func (c *Conductor) ask(p *Part, wave int) {
 		err = c.refuse(ctx, p, fmt.Errorf("wave %d was not approved: %w", wave+1, err))
 	}
 	if err != nil && !errors.Is(err, core.ErrConflict) {
-		c.con.Message(c.con.Paint(console.Yellow, "warning: ") + err.Error())
+		c.con.Report(c.con.Paint(console.Yellow, "warning: ") + core.ErrorText(err))
 	}
 }
 
@@ -392,7 +411,8 @@ func (c *Conductor) show(p *Part, e engine.Event) {
 	waves := p.Launch.Waves()
 	switch e.Kind {
 	case engine.EventReleased:
-		p.Tally.Say(fmt.Sprintf("wave %d of %d", e.Wave+1, waves))
+		p.Tally.Say("")
+		p.Tally.Released(e.Wave+1, waves, p.Launch.Limits[e.Wave%len(p.Launch.Limits)])
 	case engine.EventAsk:
 		p.Tally.Say(fmt.Sprintf("wave %d of %d waits for an approval", e.Wave+1, waves))
 	case engine.EventPause:

@@ -64,14 +64,15 @@ func (c *Conductor) run(ctx context.Context) error {
 	}
 }
 
-// goOn has the runs driven without the record that broke: a controller over an empty ledger in memory is given them again.
-// To the queue that is the same as once, and what has ended is read from its records again.
+// goOn has the runs driven without the record that broke: a controller over an empty ledger in
+// memory is given them again. To the queue that is the same as once, and what has ended is read
+// from its records again.
 func (c *Conductor) goOn(ctx context.Context, why error) error {
 	record, err := memoryRecord(ctx)
 	if err != nil {
 		return err
 	}
-	c.con.Message(c.con.Paint(console.Yellow, "warning: ") + unrecorded(why))
+	c.con.Report(c.con.Paint(console.Yellow, "warning: ") + unrecorded(why))
 	ctl, err := c.controller(record)
 	if err != nil {
 		return errors.Join(err, record.Close(ctx))

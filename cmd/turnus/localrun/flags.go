@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
@@ -22,16 +23,25 @@ import (
 // InventoryFlags choose hosts.
 type InventoryFlags struct {
 	sources []string
-	limit   string
+	Limit   string // as --limit has it; "" is all
 	sel     string
 }
 
 // Add gives the command the flags.
 func (f *InventoryFlags) Add(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.sources, "inventory", "i", InventoryFromEnv(), "inventory: Turnus YAML, Ansible INI or YAML, an executable, a folder, or a,b, (repeatable; TURNUS_INVENTORY)")
-	c.Flags().StringVarP(&f.limit, "limit", "l", "", "only these hosts: names, groups, globs, !not, &and, @FILE")
+	f.addSources(c)
+	c.Flags().StringVarP(&f.Limit, "limit", "l", "", "only these hosts: names, groups, globs, !not, &and, @FILE")
+	_ = c.RegisterFlagCompletionFunc("limit", f.Complete)
 	c.Flags().StringVar(&f.sel, "select", "", "only hosts for which this expression is true, as in targets:")
 }
+
+func (f *InventoryFlags) addSources(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.sources, "inventory", "i", InventoryFromEnv(), "inventory: Turnus YAML, Ansible INI or YAML, an executable, a folder, or a,b, (repeatable; TURNUS_INVENTORY; default: the project's)")
+	_ = c.Flags().SetAnnotation("inventory", noteProject, []string{})
+}
+
+// Argument returns the inventory as the argument of another command: -i hosts.ini.
+func (f *InventoryFlags) Argument() string { return node.InventoryArgument(f.sources) }
 
 // InventoryFromEnv returns the inventory that the environment names.
 func InventoryFromEnv() []string {
@@ -41,18 +51,29 @@ func InventoryFromEnv() []string {
 	return nil
 }
 
+// Pattern sets --limit from an argument that may stand for it.
+func (f *InventoryFlags) Pattern(args []string) error {
+	if len(args) > 0 && f.Limit != "" {
+		return console.Invalid("%s and --limit %s: give one of them", args[0], f.Limit)
+	}
+	if len(args) > 0 {
+		f.Limit = args[0]
+	}
+	return nil
+}
+
 // Load reads the inventory and narrows it by --limit and --select.
 func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core.Host, error) {
 	if len(f.sources) == 0 {
-		return nil, nil, console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'")
+		return nil, nil, console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'; turnus init makes a project with one")
 	}
 	inv, err := inventory.Load(ctx, f.sources)
 	if err != nil {
 		return nil, nil, err
 	}
 	hosts := inv.Hosts
-	if f.limit != "" {
-		if hosts, err = inv.Limit(f.limit); err != nil {
+	if f.Limit != "" {
+		if hosts, err = inv.Limit(f.Limit); err != nil {
 			return nil, nil, &console.Exit{Code: console.ExitInvalid, Err: err} // it starts with the limit
 		}
 	}
@@ -117,7 +138,7 @@ func (f *VarFlags) Values() (map[string]any, error) {
 		default:
 			k, v, ok := strings.Cut(arg, "=")
 			if !ok || k == "" {
-				return nil, console.Invalid("-e %s: expected key=value, a JSON object, or @FILE", arg)
+				return nil, console.Invalid("-e %s: expected key=value, a JSON object, or @FILE\nhint: -e %s=VALUE", arg, strings.TrimSpace(arg))
 			}
 			vars[k] = v
 		}

@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// savingQueue is a queue that ends with this process: what jobs save of their handlers is recorded as well.
+// savingQueue is a queue that ends with this process: what jobs save of their handlers is recorded
+// as well.
 type savingQueue struct {
 	queue.Backend
 	c *Conductor
@@ -39,7 +41,8 @@ func (q *savingQueue) Save(ctx context.Context, s queue.Save) error {
 	return nil
 }
 
-// oldHandlers is the folder in which versions without a record kept pending handlers: a file for each playbook.
+// oldHandlers is the folder in which versions without a record kept pending handlers: a file for
+// each playbook.
 const oldHandlers = "handlers"
 
 // importHandlers brings what an older version kept into the record, once. The caller has the lock.
@@ -54,7 +57,7 @@ func (r *Record) importHandlers(ctx context.Context, con *console.Console, state
 			continue
 		}
 		if err != nil { // told again until somebody has looked at it
-			con.Message(con.Paint(console.Yellow, "warning: ") + "pending handlers of an earlier version cannot be read: " + err.Error() + "\nhint: see which restarts it names, then remove it")
+			con.Report(con.Paint(console.Yellow, "warning: ") + "pending handlers of an earlier version cannot be read: " + core.ErrorText(err) + "\nhint: see which restarts it names, then remove it")
 			continue
 		}
 		if err := r.Ledger.ImportHandlers(ctx, all); err != nil {

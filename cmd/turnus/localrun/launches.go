@@ -30,12 +30,16 @@ type PlayFlags struct {
 	vars         VarFlags
 	tags, skip   []string
 	check, diff  bool
-	maxInFlight  int
+	become       becomeFlags
+	ask          bool
+	con          *console.Console // asks; nil where nothing is asked
+	MaxInFlight  int
 	RetryFailed  bool
 	Windows      gatingFlags
 	secrets      map[string]secrets.Ref // references that the runs take along
 	nodeSecrets  []string               // see launch.Options
 	SkipNoWindow bool                   // leave out hosts that no window fits, and list them in Launch.NoWindow
+	Command      *launch.Command        // launched in the place of playbooks; nil: playbooks are
 
 	At time.Time // of the launch; now when it is zero
 }
@@ -47,30 +51,34 @@ func (f *PlayFlags) Add(c *cobra.Command) {
 	f.Windows.add(c)
 	c.Flags().StringSliceVarP(&f.tags, "tags", "t", nil, "only steps with one of these tags")
 	c.Flags().StringSliceVar(&f.skip, "skip-tags", nil, "no steps with one of these tags")
+	_ = c.RegisterFlagCompletionFunc("tags", completeTags)
+	_ = c.RegisterFlagCompletionFunc("skip-tags", completeTags)
 	c.Flags().BoolVarP(&f.check, "check", "C", false, "change nothing: say what would change; job types that cannot are skipped")
 	c.Flags().BoolVarP(&f.diff, "diff", "D", false, "show what changes in files")
-	c.Flags().BoolVar(&f.RetryFailed, "retry-failed", false, "only hosts that were not done well in the playbook's last run")
-	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0, "hosts of one run at once; 0 is the playbook's max_in_flight")
+	c.Flags().BoolVar(&f.RetryFailed, "retry-failed", false, "only hosts that did not succeed in the playbook's last run")
+	c.Flags().IntVar(&f.MaxInFlight, "max-in-flight", 0, "hosts of one run at the same time; 0 is the playbook's max_in_flight")
 }
 
-// Prepare loads the playbooks and makes a launch of each, with what a record of earlier runs tells; nil tells nothing.
+// AddCommand gives the command those of the flags that mean something for a Command.
+func (f *PlayFlags) AddCommand(c *cobra.Command) {
+	f.Inv.addSources(c)
+	f.Windows.add(c)
+	c.Flags().IntVar(&f.MaxInFlight, "max-in-flight", 0, "hosts at the same time; 0 is no limit")
+}
+
+// Prepare loads the playbooks and makes a launch of each, with what a record of earlier runs tells;
+// nil tells nothing.
 func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Host, sup *host.Supervisor, record *Record) ([]*launch.Launch, error) {
-	if f.maxInFlight < 0 {
-		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.maxInFlight)
+	if f.MaxInFlight < 0 {
+		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.MaxInFlight)
 	}
-	vars, err := f.vars.Values()
+	become, err := f.become.rule()
 	if err != nil {
 		return nil, err
 	}
-	opts := node.PlaybookOptions(sup, vars)
-	all, err := playbooks.Load(paths, opts)
+	opts := node.PlaybookOptions(sup, nil)
+	all, vars, err := f.load(paths, hosts, opts)
 	if err != nil {
-		return nil, err
-	}
-	if len(all) == 0 {
-		return nil, console.Invalid("no playbook in %v", paths)
-	}
-	if err := errors.Join(knownTags("--tags", f.tags, all), knownTags("--skip-tags", f.skip, all)); err != nil {
 		return nil, err
 	}
 	if err := f.Windows.load(); err != nil {
@@ -93,7 +101,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 			return nil, err
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
-			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, MaxInFlight: f.maxInFlight,
+			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, Become: become, MaxInFlight: f.MaxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
@@ -106,6 +114,45 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 		launches = append(launches, l)
 	}
 	return launches, nil
+}
+
+// load returns the playbooks to launch, with the vars that are given to them.
+func (f *PlayFlags) load(paths []string, hosts []core.Host, opts playbooks.Options) ([]*playbooks.Playbook, map[string]any, error) {
+	if f.Command != nil {
+		if n := countWindowed(hosts); n > 0 && len(f.Windows.paths) == 0 && !f.Command.OutsideWindows {
+			return nil, nil, console.Invalid("%d of %s have a window set, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same",
+				n, console.Plural(len(hosts), "host"))
+		}
+		p, vars, err := f.Command.Playbook(hosts, opts.Types)
+		return []*playbooks.Playbook{p}, vars, err
+	}
+	vars, err := f.vars.Values()
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.Vars = vars
+	all, err := playbooks.Load(paths, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.ask {
+		if all, err = f.askParams(paths, all, vars, opts); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, console.Invalid("no playbook in %v", paths)
+	}
+	return all, vars, errors.Join(knownTags("--tags", f.tags, all), knownTags("--skip-tags", f.skip, all))
+}
+
+func countWindowed(hosts []core.Host) (n int) {
+	for _, h := range hosts {
+		if h.WindowSet != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // varsOf shares out what -e gives among several playbooks: each has the vars that it knows, and one
@@ -136,7 +183,8 @@ func varsOf(all []*playbooks.Playbook, vars map[string]any) ([]map[string]any, e
 	return out, nil
 }
 
-// knownTags refuses a tag that no step has: misspelt, it would skip what is wanted, or run what is not.
+// knownTags refuses a tag that no step has: misspelt, it would skip what is wanted, or run what is
+// not.
 func knownTags(flag string, tags []string, all []*playbooks.Playbook) error {
 	known := map[string]bool{}
 	for _, p := range all {
@@ -168,7 +216,7 @@ func onlyFailed(ctx context.Context, record *Record, playbook string, hosts []co
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, console.Invalid("--retry-failed: every host of the last run of %q that the inventory has was done well", playbook)
+		return nil, console.Invalid("--retry-failed: the last run of %q has no failed host in this inventory\nhint: leave --retry-failed out to run on all hosts", playbook)
 	}
 	return chosen, nil
 }

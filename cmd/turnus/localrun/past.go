@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Learned returns how long the steps of a playbook took in earlier runs. What cannot be read tells nothing: it is no more
-// than a hint.
+// Learned returns how long the steps of a playbook took in earlier runs. What cannot be read tells
+// nothing: it is no more than a hint.
 func (r *Record) Learned(ctx context.Context, playbook string) *forecast.History {
 	if r == nil {
 		return &forecast.History{}
@@ -25,7 +25,8 @@ func (r *Record) Learned(ctx context.Context, playbook string) *forecast.History
 	return past
 }
 
-// need returns what earlier runs tell of the time that steps need. They are read when it is first asked.
+// need returns what earlier runs tell of the time that steps need. They are read when it is first
+// asked.
 func (r *Record) need(ctx context.Context) func(playbook, step, uses string) (time.Duration, bool) {
 	known := map[string]*forecast.History{}
 	return func(playbook, step, uses string) (time.Duration, bool) {

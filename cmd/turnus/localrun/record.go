@@ -25,7 +25,8 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// Bounds of what the record keeps: runs that are older, and those behind so many runs or so many hosts of newer runs, go.
+// Bounds of what the record keeps: runs that are older, and those behind so many runs or so many
+// hosts of newer runs, go.
 const (
 	keepFor   = 180 * 24 * time.Hour
 	keepRuns  = 1000 // at most ledger.MaxPage
@@ -63,8 +64,8 @@ func memoryRecord(ctx context.Context) (*Record, error) {
 	return &Record{Ledger: l}, err
 }
 
-// OpenRecord opens the record of this user's runs, and makes one where there is none. It ends the runs in it whose
-// process has died. What may be another user's is refused as invalid input.
+// OpenRecord opens the record of this user's runs, and makes one where there is none. It ends the
+// runs in it whose process has died. What may be another user's is refused as invalid input.
 func OpenRecord(ctx context.Context, con *console.Console) (*Record, error) {
 	return named(openRecord(ctx, con, false))
 }
@@ -132,8 +133,8 @@ func ReadRecord(ctx context.Context, con *console.Console) (*Record, error) {
 	return named(openRecord(ctx, con, true))
 }
 
-// Client returns a client of the API over the record, or over an empty one where nothing was recorded yet; found tells
-// which. close ends both.
+// Client returns a client of the API over the record, or over an empty one where nothing was
+// recorded yet; found tells which. close ends both.
 func Client(ctx context.Context, con *console.Console) (_ *client.Client, found bool, end func(), err error) {
 	r, err := ReadRecord(ctx, con)
 	if found = r != nil; !found && err == nil {
@@ -193,8 +194,8 @@ func (r *Record) letGo() (err error) {
 	return err
 }
 
-// runningFolder holds a file for each run that a process drives, which it has locked: the lock ends with the process,
-// however that ends.
+// runningFolder holds a file for each run that a process drives, which it has locked: the lock ends
+// with the process, however that ends.
 const runningFolder = "running"
 
 func (r *Record) runFile(run string) string {

@@ -131,7 +131,8 @@ func runIDs(t *testing.T, r *Record) (list string) {
 	return list
 }
 
-// A run that a process holds is that process's; another's is ended by whoever opens the record next.
+// A run that a process holds is that process's; another's is ended by whoever opens the record
+// next.
 func TestOnlyTheRunsOfTheDeadAreEnded(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	living := openTest(t)

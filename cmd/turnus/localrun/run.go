@@ -36,6 +36,9 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	if f.NoWorker && f.Queue.URL == "" {
 		return console.Invalid("--no-worker needs --redis: nobody else can reach this process's own queue")
 	}
+	if err := checkPaths(paths); err != nil {
+		return err
+	}
 	inv, hosts, err := f.Play.Inv.Load(ctx)
 	if err != nil {
 		return err
@@ -47,6 +50,9 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	if !f.Node.Verbose {
 		f.Node.SSH.Warnings = con.Warnings()
 	}
+	if err := f.Node.Login.Ask(con); err != nil {
+		return err
+	}
 	logins := node.ByUserLogins
 	if f.Queue.URL != "" {
 		logins = node.ByCredentials
@@ -54,16 +60,22 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 			return err
 		}
 	}
+	if f.Play.Command != nil && f.Queue.URL == "" {
+		f.Node.Only("command")
+	}
+	f.Node.SSH.Inventory = f.Play.Inv.Argument()
 	n, err := f.Node.Reach(ctx, logins, func() *inventory.Inventory { return inv }, log)
 	if err != nil {
 		return err
 	}
 	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop()) }()
-	node.Unconfined(con, n)
 	f.Node.Plugins.ReportDev(con)
 	if f.Outside {
 		f.Play.Windows.paths = nil
+	}
+	if f.Play.Command != nil {
+		f.Play.Command.OutsideWindows = f.Outside
 	}
 	f.Play.secrets, f.Play.nodeSecrets = node.SecretsFor(n.Secrets, f.Queue.URL != "")
 	record, err := f.record(ctx, con)
@@ -78,6 +90,9 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	if err != nil {
 		return err
 	}
+	if err := node.Unconfined(con, n); err != nil {
+		return err
+	}
 	if f.ListHosts {
 		return ListLaunches(con, launches)
 	}
@@ -86,6 +101,9 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 			return console.Invalid("%s: %s demands four eyes, and nobody can approve a run of this command\nhint: launch it at a server with turnus submit %s, or try it with --check",
 				l.Playbook.File, l.FourEyes, l.Playbook.Name)
 		}
+	}
+	if err := checkApprovals(con, launches, f.Yes); err != nil {
+		return err
 	}
 	if err := keepWindows(con, launches, f); err != nil {
 		return err
@@ -114,7 +132,7 @@ func (f *RunFlags) record(ctx context.Context, con *console.Console) (*Record, e
 	if _, refused := errors.AsType[*console.Exit](err); err == nil || refused || f.Play.RetryFailed {
 		return r, err
 	}
-	con.Message(con.Paint(console.Yellow, "warning: ") + unrecorded(err))
+	con.Report(con.Paint(console.Yellow, "warning: ") + unrecorded(err))
 	return memoryRecord(ctx)
 }
 
@@ -124,10 +142,11 @@ func unrecorded(err error) string {
 		"\nhint: it goes on; --retry-failed and turnus runs will not know it, and handlers that it leaves pending are not kept. --no-record asks for that"
 }
 
-// follow starts the launches on q, has n work on them unless others do, and reports when all are over.
+// follow starts the launches on q, has n work on them unless others do, and reports when all are
+// over.
 func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Backend, launches []*launch.Launch, record *Record, log *slog.Logger) (err error) {
 	c := NewConductor(con, q)
-	c.record, c.shared = record, f.Queue.URL != ""
+	c.record, c.shared, c.grouped = record, f.Queue.URL != "", f.Play.Command != nil
 	if !c.shared {
 		q = &savingQueue{Backend: q, c: c}
 	}
@@ -144,8 +163,6 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 		p := c.Add(l)
 		parts, tallies = append(parts, p), append(tallies, p.Tally)
 	}
-	stopView := runview.ShowProgress(con, tallies...)
-	defer stopView()
 	if !f.NoWorker {
 		files := func(run, _ string) string { // never what the queue says: others may write to it
 			p := c.part(run)
@@ -154,7 +171,7 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 			}
 			return p.Launch.Snapshot.Files
 		}
-		if err := n.Work(&f.Node, node.WorkOptions{Queue: q, Pool: f.Queue.Pool, Files: files, Events: c.WorkerEvent}, log); err != nil {
+		if err := n.Work(&f.Node, node.WorkOptions{Queue: q, Pool: f.Queue.Pool, Files: files, Events: c.WorkerEvent, Few: !c.shared && countHosts(launches) <= fewHosts}, log); err != nil {
 			return err
 		}
 	}
@@ -171,24 +188,41 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 	ctx, now, release := con.Signals(ctx, FinishingJobs, con.Message, n.Kill)
 	defer release()
 	c.Now = now
+	stopView := runview.ShowProgress(con, func() { con.Message(stopWith) }, tallies...) // after Signals: a signal restores the terminal
+	defer stopView()
 	reports, err := c.driveAll(ctx, parts)
 	stopView()
-	return errors.Join(err, finish(con, reports, f.Events))
+	return errors.Join(err, finish(con, reports, f, record.folder))
+}
+
+// fewHosts is up to how many hosts a run does without a small heap.
+const fewHosts = 100
+
+func countHosts(launches []*launch.Launch) (n int) {
+	for _, l := range launches {
+		n += len(l.Hosts)
+	}
+	return n
 }
 
 // finish prints what became of the runs, and chooses the exit code.
-func finish(con *console.Console, reports []runview.Report, events bool) error {
+func finish(con *console.Console, reports []runview.Report, f *RunFlags, folder string) error {
 	code := console.ExitOK
 	for _, r := range reports {
 		switch {
-		case events:
+		case f.Events:
 			runview.NewEventWriter(con.Out).Report(r)
 		case con.Output == "json":
 			if err := console.PrintJSON(con.Out, r); err != nil {
 				return err
 			}
+		case f.Play.Command != nil:
+			runview.WriteGroups(con, con.Out, r, runview.LocalLogs)
 		default:
 			runview.WriteRecap(con, con.Out, r)
+			if !r.Unrecorded {
+				runview.WriteNext(con, r, folder)
+			}
 		}
 		code = worse(code, r.Exit)
 	}
@@ -226,6 +260,9 @@ func ListLaunches(con *console.Console, launches []*launch.Launch) error {
 
 // FinishingJobs is what the first signal means to a run.
 const FinishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
+
+// stopWith answers the key q: the run is driven by this process, so nobody can leave it.
+const stopWith = "this process drives the run: Ctrl-C lets running jobs finish and starts no more, once more cancels them"
 
 // approver asks on the terminal whether the next wave may start.
 func approver(con *console.Console, yes bool) func(context.Context, *launch.Launch, int) error {
@@ -269,14 +306,14 @@ func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) e
 		case l.Inert:
 			return console.Invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with disruptive: true, or with a window: of its own, waits whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
 		default:
-			con.Message(con.Paint(console.Yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
+			con.Report(con.Paint(console.Yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
 		}
 	}
 	for _, l := range launches {
 		if len(l.NoWindow) == 0 {
 			continue
 		}
-		con.Message(fmt.Sprintf("%s%s: %s left out, for no window fits:", con.Paint(console.Yellow, "warning: "), l.Playbook.Name, console.Plural(len(l.NoWindow), "host")))
+		con.Report(fmt.Sprintf("%s%s: %s left out, for no window fits:", con.Paint(console.Yellow, "warning: "), l.Playbook.Name, console.Plural(len(l.NoWindow), "host")))
 		for _, u := range l.NoWindow {
 			con.Message("  " + u.String())
 		}

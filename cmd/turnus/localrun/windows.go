@@ -9,16 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/queue"
 )
 
 // gatingFlags say which service windows runs keep.
 type gatingFlags struct {
 	paths []string
-	files *calendar.Files // that load read; nil when none are given
-	name  string          // of the windows on the queue's board
+	files *admission.WindowFiles // that load read; nil when none are given
+	name  string                 // of the windows on the queue's board
 }
 
 func (f *gatingFlags) add(c *cobra.Command) {
@@ -29,7 +29,7 @@ func (f *gatingFlags) add(c *cobra.Command) {
 func (f *gatingFlags) load() (err error) {
 	if len(f.paths) > 0 {
 		f.name = "windows/" + rand.Text()
-		f.files, err = calendar.ReadFiles(f.paths...)
+		f.files, err = admission.ReadWindowFiles(f.paths...)
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q queue
 	if f.files == nil {
 		return func() {}, nil
 	}
-	p := calendar.NewPublisher(calendar.Options{Name: f.name, Board: q, Current: f.files.Edition, Signal: signal})
+	p := admission.NewPublisher(admission.PublisherOptions{Name: f.name, Board: q, Current: f.files.Edition, Signal: signal})
 	if _, err := p.Publish(ctx); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q queue
 
 const filesEvery = time.Second // between checks of the window files
 
-func (f *gatingFlags) follow(ctx context.Context, con *console.Console, p *calendar.Publisher) {
+func (f *gatingFlags) follow(ctx context.Context, con *console.Console, p *admission.Publisher) {
 	ticker := time.NewTicker(filesEvery)
 	defer ticker.Stop()
 	warning := con.Paint(console.Yellow, "warning: ")
@@ -73,7 +73,7 @@ func (f *gatingFlags) follow(ctx context.Context, con *console.Console, p *calen
 		}
 		changed, err := f.files.Poll()
 		if err != nil {
-			con.Message(warning + "windows: the edit is not valid, and the last valid windows stay: " + console.FirstLine(err.Error()))
+			con.Report(warning + "windows: the edit is not valid, and the last valid windows stay: " + console.FirstLine(core.ErrorText(err)))
 		}
 		edited = edited || changed
 		switch _, err := p.Publish(ctx); {
@@ -83,7 +83,7 @@ func (f *gatingFlags) follow(ctx context.Context, con *console.Console, p *calen
 		case err == nil:
 			away = false
 		case edited && !away && ctx.Err() == nil:
-			con.Message(warning + "windows cannot be published, retrying: " + err.Error())
+			con.Report(warning + "windows cannot be published, retrying: " + core.ErrorText(err))
 			away = true
 		}
 	}

@@ -11,31 +11,60 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/plugins/assert"
+	"github.com/turnus/turnus/plugins/authorizedkey"
+	"github.com/turnus/turnus/plugins/block"
 	"github.com/turnus/turnus/plugins/command"
 	"github.com/turnus/turnus/plugins/config"
+	"github.com/turnus/turnus/plugins/copytree"
+	"github.com/turnus/turnus/plugins/cron"
 	"github.com/turnus/turnus/plugins/dnssec"
+	"github.com/turnus/turnus/plugins/facts"
 	"github.com/turnus/turnus/plugins/fetch"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/firmware"
+	"github.com/turnus/turnus/plugins/git"
+	"github.com/turnus/turnus/plugins/group"
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/hostname"
 	"github.com/turnus/turnus/plugins/http"
+	"github.com/turnus/turnus/plugins/line"
+	"github.com/turnus/turnus/plugins/mount"
+	"github.com/turnus/turnus/plugins/packages"
 	"github.com/turnus/turnus/plugins/reboot"
 	"github.com/turnus/turnus/plugins/script"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/service"
+	"github.com/turnus/turnus/plugins/sysctl"
+	"github.com/turnus/turnus/plugins/unarchive"
+	"github.com/turnus/turnus/plugins/user"
 	"github.com/turnus/turnus/plugins/wait"
 )
 
 // ServeVerb is how the binary is started as the process of a built-in plugin. It is not for people.
 const ServeVerb = "__plugin"
 
-// BuiltinDefs are the job types of the binary, by plugin. From the worker http reaches those inner networks.
+// BuiltinDefs are the job types of the binary, by plugin. From the worker http reaches those inner
+// networks.
 func BuiltinDefs(reach ...netip.Prefix) map[string][]sdk.Def {
-	return map[string][]sdk.Def{
-		"command": {command.Def()}, "script": {script.Def()}, "file": {file.Def()}, "fetch": {fetch.Def()}, "config": {config.Def()},
-		"reboot": {reboot.Def()}, "wait": {wait.Def()}, "http": {http.Def(reach...)},
-		"firewall": {firewall.Def()}, "dnssec": {dnssec.Def()},
-		"firmware": firmware.Defs(reach...),
+	defs := map[string][]sdk.Def{}
+	for name, make := range builtins(reach) {
+		defs[name] = make()
+	}
+	return defs
+}
+
+// builtins make BuiltinDefs one by one: the schemas of all take longer than a short command.
+func builtins(reach []netip.Prefix) map[string]func() []sdk.Def {
+	one := func(def func() sdk.Def) func() []sdk.Def { return func() []sdk.Def { return []sdk.Def{def()} } }
+	return map[string]func() []sdk.Def{
+		"command": one(command.Def), "script": one(script.Def), "file": one(file.Def), "facts": one(facts.Def), "fetch": one(fetch.Def), "config": one(config.Def),
+		"reboot": one(reboot.Def), "service": one(service.Def), "package": one(packages.Def), "wait": one(wait.Def), "firewall": one(firewall.Def), "dnssec": one(dnssec.Def),
+		"user": one(user.Def), "group": one(group.Def), "line": one(line.Def), "block": one(block.Def), "authorized_key": one(authorizedkey.Def), "cron": one(cron.Def),
+		"sysctl": one(sysctl.Def), "git": one(git.Def), "unarchive": one(unarchive.Def), "copy": one(copytree.Def), "mount": one(mount.Def), "assert": one(assert.Def), "hostname": one(hostname.Def),
+		"http":     func() []sdk.Def { return []sdk.Def{http.Def(reach...)} },
+		"firmware": func() []sdk.Def { return firmware.Defs(reach...) },
 	}
 }
 
@@ -50,25 +79,32 @@ func ServePlugin(name string, networks []string, stderr io.Writer) int {
 		}
 		reach = append(reach, network)
 	}
-	defs, ok := BuiltinDefs(reach...)[name]
+	defs, ok := builtins(reach)[name]
 	if !ok {
 		fmt.Fprintf(stderr, "no built-in plugin %q\n", name)
 		return console.ExitInvalid
 	}
-	sdk.Serve(defs...)
+	sdk.Serve(defs()...)
 	return console.ExitOK
 }
 
-// BuiltinPlugins says how the worker starts them, with the inner networks that http and firmware may reach. Their manifests need no process.
-func BuiltinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) {
+// BuiltinPlugins says how the worker starts them, with the inner networks that http and firmware
+// may reach. Their manifests need no process.
+func BuiltinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) { return builtinPlugins("", reach) }
+
+// builtinPlugins is BuiltinPlugins of one plugin; "" is all.
+func builtinPlugins(only string, reach []netip.Prefix) ([]host.Plugin, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the program itself, to start built-in plugins: %w", err)
 	}
-	defs := BuiltinDefs()
+	defs := builtins(nil)
 	var all []host.Plugin
 	for _, name := range slices.Sorted(maps.Keys(defs)) {
-		text, err := json.Marshal(sdk.Describe(defs[name]...))
+		if only != "" && name != only {
+			continue
+		}
+		text, err := json.Marshal(sdk.Describe(defs[name]()...))
 		if err != nil {
 			return nil, fmt.Errorf("describe %s: %w", name, err)
 		}

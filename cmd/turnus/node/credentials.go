@@ -110,6 +110,13 @@ func (c *Credentials) make(from *secrets.Credential) (*transport.Credential, err
 			return string(value), err
 		}
 	}
+	if from.BecomePassword != nil {
+		out.BecomePassword = func(ctx context.Context, h core.Host) (string, error) {
+			value, err := c.store.Login(ctx, from.BecomePassword, h)
+			defer clear(value)
+			return string(value), err
+		}
+	}
 	var err error
 	out.Signer, err = signerOf(c.store, from.CAKey, from.CAVault, from.CALifetime)
 	return out, err
@@ -127,7 +134,7 @@ func (c *Credentials) check(ctx context.Context) error {
 // CheckOne checks that a credential can be used: its files and variables are there.
 func (c *Credentials) CheckOne(ctx context.Context, from *secrets.Credential) error {
 	_, err := c.get(from)
-	for _, e := range []*secrets.Entry{from.Password, from.Passphrase} {
+	for _, e := range []*secrets.Entry{from.Password, from.Passphrase, from.BecomePassword} {
 		if err != nil || e == nil || !e.AtHand() {
 			continue
 		}
@@ -170,7 +177,7 @@ func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (
 // WarnWithoutCredentials warns if this node can log in to no host.
 func WarnWithoutCredentials(con *console.Console, n *Node) {
 	if len(n.Secrets.Credentials()) == 0 {
-		con.Message(con.Paint(console.Yellow, "warning: ") + "this node has no credentials, so it logs in to no host\n" +
+		con.Report(con.Paint(console.Yellow, "warning: ") + "this node has no credentials, so it logs in to no host\n" +
 			"hint: define them in a file, and give it by --secrets or TURNUS_SECRETS; docs/secrets.md shows how")
 	}
 }

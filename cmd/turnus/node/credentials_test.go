@@ -30,8 +30,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// trap is a machine of an attacker: an SSH server that takes every password and key, and keeps what it
-// got, the input of commands too.
+// trap is a machine of an attacker: an SSH server that takes every password and key, and keeps what
+// it got, the input of commands too.
 type trap struct {
 	t    *testing.T
 	l    net.Listener
@@ -121,7 +121,8 @@ func (s *trap) host(more string) string {
 	return fmt.Sprintf(`{"name":"h","address":%q,"ssh":{"user":"root","port":%d,"host_keys":[%q]%s}}`, a.IP, a.Port, s.pin, more)
 }
 
-// attack has a worker with this file of its own work on a job as the queue holds it, and returns how the job ended.
+// attack has a worker with this file of its own work on a job as the queue holds it, and returns
+// how the job ended.
 func attack(t *testing.T, own, host, steps string, refs map[string]secrets.Ref) core.Result {
 	t.Helper()
 	return attackNode(t, &Flags{secrets: SecretFlags{File: own}}, ByCredentials, nil, host, steps, refs)
@@ -171,8 +172,8 @@ func attackNode(t *testing.T, f *Flags, by LoginMode, inv *inventory.Inventory, 
 
 const pingStep = `{uses: command, with: {run: "true"}}`
 
-// Whoever may write jobs into the queue gets neither a command run on a worker nor its password, whatever
-// the job says: it is judged by a marker, and by what the attacker's machine got.
+// Whoever may write jobs into the queue gets neither a command run on a worker nor its password,
+// whatever the job says: it is judged by a marker, and by what the attacker's machine got.
 func TestFaultS1ForgedJobsGetNoLogin(t *testing.T) {
 	s := newTrap(t, "127.34.0.1")
 	marker := filepath.Join(t.TempDir(), "marker")
@@ -212,8 +213,8 @@ func TestFaultS1ForgedJobsGetNoLogin(t *testing.T) {
 	}
 }
 
-// A job's references to secrets are never of the kinds that read a worker's environment and files, or run
-// a program there. The control is the same value by a name of the worker's own file.
+// A job's references to secrets are never of the kinds that read a worker's environment and files,
+// or run a program there. The control is the same value by a name of the worker's own file.
 func TestFaultS1ForgedSecretsGetNothing(t *testing.T) {
 	s := newTrap(t, "127.34.0.2")
 	key, _ := sshdtest.NewKey(t)
@@ -257,7 +258,8 @@ func TestOwnInventorySaysWhatToLogInWith(t *testing.T) {
 	}
 }
 
-// A node's own files may lie among those that playbooks send; what its flags and its credentials name stays there.
+// A node's own files may lie among those that playbooks send; what its flags and its credentials
+// name stays there.
 func TestFaultS1OwnFilesAreWithheld(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "logins.yaml")
 	if err := os.WriteFile(file, []byte("credentials: {default: {identity_file: /k/id, ca_key: /k/ca, addresses: [127.0.0.1]}}\n"), 0o600); err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/turnus/turnus/core/worker"
 )
 
-// JobLog logs what happens to jobs. What a job's output, diff and messages say is not logged: the record has it.
+// JobLog logs what happens to jobs. What a job's output, diff and messages say is not logged: the
+// record has it.
 func JobLog(log *slog.Logger, next func(worker.Event)) func(worker.Event) {
 	return func(e worker.Event) {
 		logJob(log, e)

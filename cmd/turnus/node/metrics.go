@@ -29,7 +29,8 @@ func (n *Node) measure(pool string) metrics.Source {
 	}
 }
 
-// posted is what the node's reporter posts for servers to tell; nil where somebody can ask this process.
+// posted is what the node's reporter posts for servers to tell; nil where somebody can ask this
+// process.
 func (o *WorkOptions) posted() func(context.Context) ([]byte, error) {
 	if o.Metrics == nil || o.Scraped {
 		return nil

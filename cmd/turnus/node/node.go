@@ -1,5 +1,5 @@
-// Package node owns the assembly of a worker node: flags, logins and credentials, SSH, the sandbox and
-// the processes of plugins, the built-in job types, the worker.
+// Package node owns the assembly of a worker node: flags, logins and credentials, SSH, the sandbox
+// and the processes of plugins, the built-in job types, the worker.
 //
 // It must not know where the queue is, nor what a server keeps.
 package node
@@ -27,6 +27,7 @@ import (
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
 // Flags say how this process works on jobs.
@@ -52,19 +53,19 @@ func (f *Flags) Add(c *cobra.Command) {
 	f.Plugins.Add(c)
 	f.Plugins.AddDev(c)
 	f.sandbox.add(c)
-	c.Flags().IntVarP(&f.Concurrency, "forks", "f", 256, "jobs at once on this node")
+	c.Flags().IntVarP(&f.Concurrency, "forks", "f", 256, "jobs that run at the same time on this node")
 	c.Flags().Float64Var(&f.cpu, "cpu-limit", 0.9, "take no new job while the node's CPU is over this share; 0 switches it off")
 	c.Flags().Float64Var(&f.mem, "memory-limit", 0.9, "take no new job while the node's memory is over this share; 0 switches it off")
 	c.Flags().Var(&f.Plugins.upload, "upload-rate", "most bytes a second that all jobs of this node together write to hosts, as 50MiB; 0: any")
 	c.Flags().StringVar(&f.fetchDir, "fetch-dir", "fetched", "folder for files that playbooks fetch from hosts")
-	c.Flags().StringVar(&f.configs, "config-dir", DefaultConfigs, "git repository for versions of hosts' configurations; turnus configs shows them")
+	c.Flags().StringVar(&f.configs, "config-dir", DefaultConfigs, "git repository for versions of hosts' configurations; turnus hosts config shows them")
 	c.Flags().BoolVarP(&f.Verbose, "verbose", "v", false, "log what the node, its plugins and connections do")
 }
 
 // Check refuses values that contradict each other.
 func (f *Flags) Check() error {
 	if f.Concurrency < 1 {
-		return console.Invalid("--forks %d: expected at least 1 job at once", f.Concurrency)
+		return console.Invalid("--forks %d: expected at least 1 job at once\nhint: -f 10, or leave it out", f.Concurrency)
 	}
 	for _, limit := range []struct {
 		flag  string
@@ -89,9 +90,9 @@ type Node struct {
 	Worker  *worker.Worker
 	configs *configs.Repo
 
-	unconfined []string // what plugins are not kept from, for people
-	stopRun    context.CancelFunc
-	Done       chan error
+	sandbox *sandbox.Sandbox // nil: plugins are not confined
+	stopRun context.CancelFunc
+	Done    chan error
 
 	reporter     *worker.Reporter // nil: nobody is told
 	reported     chan struct{}    // closed when it has ended
@@ -106,9 +107,11 @@ type WorkOptions struct {
 	Files  func(run, files string) string // resolves where a run's artifacts are
 	Data   string                         // folder of the process that may lie among these files; "": none does
 	Events func(worker.Event)             // nil: nobody wants them
+	Few    bool                           // it works on few hosts, and ends: its heap need not be small
 	Report bool                           // to the service: how it is, and what happens to jobs
 	Drain  func()                         // see worker.ReportConfig
-	// metrics tells how the node is; scraped says that somebody can ask this process for them, else they are posted for servers.
+	// metrics tells how the node is; scraped says that somebody can ask this process for them, else
+	// they are posted for servers.
 	Metrics *metrics.Registry
 	Scraped bool
 	// outputs keeps what is too long for a result; nil: its middle is cut.
@@ -146,15 +149,35 @@ func (f *Flags) Reach(ctx context.Context, by LoginMode, inv func() *inventory.I
 		return nil, err
 	}
 	cfg := host.Config{Reach: pool, Log: log}
-	missing, err := f.sandbox.confine(&cfg)
-	if err != nil {
+	if err := f.sandbox.confine(&cfg, f.Plugins.only); err != nil {
 		return fail(err)
 	}
 	sup, err := f.Plugins.supervise(cfg)
 	if err != nil {
 		return fail(err)
 	}
-	return &Node{pool: pool, Plugins: sup, unconfined: missing, Secrets: store}, nil
+	return &Node{pool: pool, Plugins: sup, sandbox: cfg.Sandbox, Secrets: store}, nil
+}
+
+// AddDial gives a command that dials hosts, and runs no jobs on them, its flags.
+func (f *Flags) AddDial(c *cobra.Command) {
+	f.SSH.add(c)
+	f.secrets.Add(c)
+	f.Login.Add(c)
+}
+
+// Dial makes the SSH pool of such a command, with the logins of the person who types it.
+func (f *Flags) Dial(ctx context.Context, inv *inventory.Inventory, log *slog.Logger) (*transport.Pool, func(), error) {
+	store, err := f.secrets.Open(log)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := f.connect(ctx, ByUserLogins, func() *inventory.Inventory { return inv }, store, log)
+	if err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return pool, func() { _ = pool.Close(); store.Close() }, nil
 }
 
 // connect makes the SSH pool.
@@ -178,6 +201,9 @@ func (f *Flags) connect(ctx context.Context, by LoginMode, inv func() *inventory
 
 // Work starts the worker.
 func (n *Node) Work(f *Flags, o WorkOptions, log *slog.Logger) error {
+	if !o.Few {
+		settings.WorkHeap()
+	}
 	q := o.Queue
 	cfg := worker.Config{
 		Queue: q, Payload: q.Payload, Board: q, Plugins: n.Plugins, Name: cmp.Or(o.Name, nodeName()), Concurrency: f.Concurrency, Pool: cmp.Or(o.Pool, DefaultPool),

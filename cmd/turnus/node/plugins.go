@@ -20,6 +20,7 @@ type PluginFlags struct {
 	Dirs   []string
 	dev    []string // NAME=DIR
 	upload byteRate
+	only   string // the one built-in plugin that the node has; "": all plugins
 }
 
 // Add gives the command the flags.
@@ -57,7 +58,7 @@ func (f *PluginFlags) developed() (map[string]string, error) {
 func (f *PluginFlags) ReportDev(con *console.Console) {
 	for _, text := range f.dev {
 		name, dir, _ := strings.Cut(text, "=")
-		con.Message(con.Paint(console.Yellow, "warning: ") + "plugin " + name + " runs from " + dir + ", under development: no installed version of it is used, and no lockfile is asked")
+		con.Report(con.Paint(console.Yellow, "warning: ") + "plugin " + name + " runs from " + dir + ", under development: no installed version of it is used, and no lockfile is asked")
 	}
 }
 
@@ -74,14 +75,27 @@ func (f *PluginFlags) Supervisor(log *slog.Logger) (*host.Supervisor, error) {
 	return f.supervise(host.Config{Log: log, Sandbox: box, Builtins: builtins})
 }
 
-// supervise completes the configuration by where plugins come from. It starts no process before the first
-// call, but for a plugin without manifest.json.
+// Only makes a node that runs one built-in plugin leave out all others: their schemas and folders
+// take longer than a short command. Where the command line says something of plugins, nothing is
+// left out.
+func (f *Flags) Only(builtin string) {
+	if len(f.Plugins.dev) == 0 && len(f.sandbox.allow) == 0 {
+		f.Plugins.only = builtin
+	}
+}
+
+// supervise completes the configuration by where plugins come from. It starts no process before the
+// first call, but for a plugin without manifest.json.
 func (f *PluginFlags) supervise(cfg host.Config) (_ *host.Supervisor, err error) {
 	if cfg.Adapter, err = ScriptAdapter(); err != nil {
 		return nil, err
 	}
 	if cfg.Dev, err = f.developed(); err != nil {
 		return nil, err
+	}
+	if f.only != "" {
+		cfg.UploadRate = int64(f.upload)
+		return host.New(cfg)
 	}
 	cfg.Dirs, cfg.UploadRate = f.Dirs, int64(f.upload)
 	return host.New(cfg)

@@ -43,7 +43,8 @@ func (f *sandboxFlags) check() error {
 	return err
 }
 
-// allowed is what plugins may have, by name, and the inner networks that the job type http may reach.
+// allowed is what plugins may have, by name, and the inner networks that the job type http may
+// reach.
 func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefix, err error) {
 	all = map[string]host.Allow{}
 	for _, text := range f.allow {
@@ -70,36 +71,39 @@ func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefi
 	return all, reach, nil
 }
 
-// confine is how the plugins of a node are confined, and what is missing of that. The node's own memory and environment are closed to
-// them, too.
-func (f *sandboxFlags) confine(cfg *host.Config) (missing []string, err error) {
+// confine says how the plugins of a node are confined. The node's own memory and environment are
+// closed to them, too. only is the one built-in plugin that the node needs; "" is all of them.
+func (f *sandboxFlags) confine(cfg *host.Config, only string) (err error) {
 	mode := sandbox.Mode(cmp.Or(f.mode, string(sandbox.Auto))) // without flags: demo and bench
 	allow, reach, err := f.allowed()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cfg.Allow = allow
-	if cfg.Builtins, err = BuiltinPlugins(reach...); err != nil {
-		return nil, err
+	if cfg.Builtins, err = builtinPlugins(only, reach); err != nil {
+		return err
 	}
 	if mode == sandbox.Off {
-		return nil, nil
+		return nil
 	}
 	if err := sandbox.Harden(); err != nil {
-		return nil, err
+		return err
 	}
 	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: mode, Memory: int64(f.memory)}); err != nil {
-		return nil, fmt.Errorf("--plugin-sandbox: %w", err)
+		return fmt.Errorf("--plugin-sandbox: %w", err)
 	}
-	return cfg.Sandbox.Missing()
+	go func() { _, _ = cfg.Sandbox.Missing() }() // it starts a process: meanwhile the node gets ready
+	return nil
 }
 
 // AskSandbox is the sandbox of commands that start a plugin only to ask what it is.
 func AskSandbox() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Config{Mode: sandbox.Auto}) }
 
-// Unconfined tells once what plugins are not kept from.
-func Unconfined(con *console.Console, n *Node) {
-	if len(n.unconfined) > 0 {
-		con.Message(con.Paint(console.Yellow, "warning: ") + "the sandbox of plugins is not whole: " + strings.Join(n.unconfined, "; "))
+// Unconfined prints what plugins are not kept from. It waits until that is known.
+func Unconfined(con *console.Console, n *Node) error {
+	missing, err := n.sandbox.Missing()
+	if err == nil && len(missing) > 0 {
+		con.Report(con.Paint(console.Yellow, "warning: ") + "the sandbox of plugins is not whole: " + strings.Join(missing, "; "))
 	}
+	return err
 }

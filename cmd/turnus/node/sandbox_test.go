@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// The networks that an operator opens reach the process of http, and that of firmware, which asks for artifacts as http does, and
-// no other; without any they get none.
+// The networks that an operator opens reach the process of http, and that of firmware, which asks
+// for artifacts as http does, and no other; without any they get none.
 func TestFaultS11NetworksAreOpenedToHTTPAndFirmwareOnly(t *testing.T) {
 	for _, tc := range []struct{ allow, want []string }{
 		{nil, nil},
@@ -20,7 +20,7 @@ func TestFaultS11NetworksAreOpenedToHTTPAndFirmwareOnly(t *testing.T) {
 		if err := f.check(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.confine(&cfg); err != nil || len(cfg.Allow) != 0 {
+		if err := f.confine(&cfg, ""); err != nil || len(cfg.Allow) != 0 {
 			t.Fatalf("%v, %v", cfg.Allow, err)
 		}
 		for _, p := range cfg.Builtins {
@@ -41,5 +41,29 @@ func TestFaultS11NetworksAreOpenedToHTTPAndFirmwareOnly(t *testing.T) {
 		if err := (&sandboxFlags{allow: []string{bad}}).check(); err == nil || !strings.Contains(err.Error(), "--plugin-allow "+bad+": expected") {
 			t.Errorf("%s: %v", bad, err)
 		}
+	}
+}
+
+// Workers take the manifests of built-in plugins as they are: here they are held against what any
+// plugin is held against.
+func TestBuiltinManifestsAreValid(t *testing.T) {
+	all, err := BuiltinPlugins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if err := p.Manifest.Validate(); err != nil || len(p.Manifest.Types) == 0 {
+			t.Errorf("%s has %d job types: %v", p.Name, len(p.Manifest.Types), err)
+		}
+	}
+	broken := all[0].Manifest
+	broken.Types = slices.Clone(broken.Types)
+	broken.Types[0].Params = []byte(`{"type": 7}`)
+	if broken.Validate() == nil {
+		t.Error("a broken schema is valid: the test sees nothing")
+	}
+	one, err := builtinPlugins("command", nil)
+	if err != nil || len(one) != 1 || one[0].Name != "command" {
+		t.Errorf("%+v, %v", one, err)
 	}
 }

@@ -21,7 +21,7 @@ type SecretFlags struct {
 // Add gives the command the flags.
 func (f *SecretFlags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.File, "secrets", os.Getenv("TURNUS_SECRETS"), "this node's own file: its credentials for hosts, its secrets, its Vault (TURNUS_SECRETS)")
-	c.Flags().StringArrayVar(&f.identities, "secrets-identity", IdentityFromEnv(), "file with the age identity, or SSH private key, that opens sealed secrets (repeatable; TURNUS_SECRETS_IDENTITY)")
+	c.Flags().StringArrayVar(&f.identities, "secrets-identity", IdentityFromEnv(), "file with the age identity, or SSH private key, that decrypts secrets (repeatable; TURNUS_SECRETS_IDENTITY)")
 	settings.ReadsEnvironment(c.Flags(), "secrets", "secrets-identity")
 	settings.NamesFiles(c.Flags(), "secrets")
 	settings.NamesSecretFiles(c.Flags(), "secrets-identity")
@@ -49,8 +49,8 @@ func hostSelector(text string) (func(core.Host) (bool, error), error) {
 	return func(h core.Host) (bool, error) { return expr.Bool(playbooks.Env{Host: h}) }, nil
 }
 
-// SecretsFor says what runs take along of this node's own file, for other nodes to resolve, and which names there are. With a shared
-// queue nobody here knows what the others have of their own.
+// SecretsFor says what runs take along of this node's own file, for other nodes to resolve, and
+// which names there are. With a shared queue nobody here knows what the others have of their own.
 func SecretsFor(store *secrets.Store, shared bool) (refs map[string]secrets.Ref, names []string) {
 	refs, names = map[string]secrets.Ref{}, []string{}
 	for _, e := range store.Names() {

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/transport"
+	"github.com/turnus/turnus/plugins/sdk"
 )
 
 // SSHFlags say how hosts are reached.
@@ -21,6 +22,8 @@ type SSHFlags struct {
 	knownHosts, hostCAs []string
 	ConnectTimeout      time.Duration
 	MaxConns            int          // 0: what the file descriptor limit allows
+	Inventory           string       // the inventory as an argument, for hints
+	NewKnownHosts       bool         // a file of --known-hosts need not exist
 	Warnings            *slog.Logger // of the pool; nil: with the node's log
 }
 
@@ -28,7 +31,7 @@ func (f *SSHFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVarP(&f.user, "user", "u", "", "user on the hosts, where the inventory names none")
 	fl.StringArrayVar(&f.knownHosts, "known-hosts", nil, "known_hosts file (repeatable; default: ~/.ssh/known_hosts)")
-	fl.StringArrayVar(&f.hostCAs, "host-ca", nil, "file with the public keys of authorities that sign host keys (repeatable)")
+	fl.StringArrayVar(&f.hostCAs, "host-ca", nil, "file with the public keys of certificate authorities that sign host keys (repeatable)")
 	settings.NamesFiles(fl, "known-hosts", "host-ca")
 	fl.DurationVar(&f.ConnectTimeout, "connect-timeout", 10*time.Second, "for TCP, handshake and authentication together")
 }
@@ -36,10 +39,11 @@ func (f *SSHFlags) add(c *cobra.Command) {
 // maxCAs bounds a file of --host-ca, in bytes.
 const maxCAs = 1 << 20
 
-// pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential says what is offered to a host.
+// pool makes the SSH pool. inv gives jump hosts; its inventory may be nil. credential says what is
+// offered to a host.
 func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Host) (*transport.Credential, error), sshConfig string, log *slog.Logger) (*transport.Pool, error) {
 	cfg := transport.Config{
-		User: f.user, Credential: credential, KnownHosts: f.knownHosts, SSHConfig: sshConfig,
+		User: f.user, Credential: credential, KnownHosts: f.knownHosts, NewKnownHosts: f.NewKnownHosts, Inventory: f.Inventory, SSHConfig: sshConfig,
 		ConnectTimeout: f.ConnectTimeout, MaxConns: f.MaxConns, Log: cmp.Or(f.Warnings, log),
 	}
 	cfg.Lookup = func(name string) (core.Host, bool) {
@@ -60,6 +64,15 @@ func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Ho
 		}
 	}
 	return transport.New(cfg)
+}
+
+// InventoryArgument returns sources of an inventory as a shell's arguments: -i hosts.ini.
+func InventoryArgument(sources []string) string {
+	var args []string
+	for _, source := range sources {
+		args = append(args, "-i", source)
+	}
+	return sdk.QuoteAll(args...)
 }
 
 // BesideFleet is how many connections the pool may have when the other ends of

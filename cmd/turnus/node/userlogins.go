@@ -22,20 +22,24 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// UserLoginFlags are the keys, agent and passwords of the person who types a command. They are for that person's run in that
-// person's process only. Workers have credentials.
+// UserLoginFlags are the keys, agent and passwords of the person who types a command. They are for
+// that person's run in that person's process only. Workers have credentials.
 type UserLoginFlags struct {
 	Keys                          []string
 	Agent, sshConfig              string
 	password, passwordCommand     string
 	passphrase, passphraseCommand string
 	caKey, caVault                string
+	askBecome                     bool
+	become, becomeCommand         string // where the password for sudo is
+	becomeAnswer                  string // what was typed
 	certLifetime                  time.Duration
 	used                          func(name string) bool // tells flags that were given
 }
 
 var userLoginFlagNames = []string{
 	"private-key", "agent", "ssh-config", "password-env", "password-command", "passphrase-env", "passphrase-command",
+	"ask-become-pass", "become-password-env", "become-password-command",
 	"ssh-ca-key", "ssh-ca-vault", "ssh-cert-lifetime",
 }
 
@@ -55,7 +59,30 @@ func (f *UserLoginFlags) Add(c *cobra.Command) {
 	f.used = fl.Changed
 }
 
-// refuse returns an error if a flag was given. Others who write to a queue would choose the hosts that get the login.
+// AddBecome gives a command that runs steps the flags of the password for sudo.
+func (f *UserLoginFlags) AddBecome(c *cobra.Command) {
+	fl := c.Flags()
+	fl.BoolVarP(&f.askBecome, "ask-become-pass", "K", false, "ask for the password that sudo asks the login for")
+	fl.StringVar(&f.become, "become-password-env", "", "environment variable that holds the password for sudo")
+	fl.StringVar(&f.becomeCommand, "become-password-command", "", "command that prints the password for sudo")
+}
+
+// Ask asks on the terminal for what must be typed before a host is contacted.
+func (f *UserLoginFlags) Ask(con *console.Console) error {
+	if !f.askBecome {
+		return nil
+	}
+	typed, err := con.AskUnseen("password for sudo: ")
+	if err != nil {
+		return console.Invalid("--ask-become-pass: %w\nhint: without a terminal, use --become-password-env or --become-password-command", err)
+	}
+	defer clear(typed)
+	f.becomeAnswer = string(typed)
+	return nil
+}
+
+// refuse returns an error if a flag was given. Others who write to a queue would choose the hosts
+// that get the login.
 func (f *UserLoginFlags) refuse() error {
 	for _, name := range userLoginFlagNames {
 		if f.used != nil && f.used(name) {
@@ -66,8 +93,8 @@ func (f *UserLoginFlags) refuse() error {
 	return nil
 }
 
-// userLogins makes the logins of a person's run from flags and the person's inventory. Hosts that name a credential get that.
-// Safe for concurrent use.
+// userLogins makes the logins of a person's run from flags and the person's inventory. Hosts that
+// name a credential get that. Safe for concurrent use.
 type userLogins struct {
 	f     *UserLoginFlags
 	inv   func() *inventory.Inventory
@@ -136,11 +163,18 @@ func (o *userLogins) of(h core.Host) (*transport.Credential, error) {
 		c.Certificates = []string{said.CertificateFile}
 	}
 	c.Password = func(ctx context.Context, _ core.Host) (string, error) { return o.f.passwordOf(ctx, said) }
+	if f := o.f; said.BecomePassword != "" || f.becomeAnswer != "" || f.become != "" || f.becomeCommand != "" {
+		c.BecomePassword = func(ctx context.Context, _ core.Host) (string, error) {
+			text, err := secretFrom(ctx, f.become, f.becomeCommand)
+			return cmp.Or(f.becomeAnswer, text, said.BecomePassword), err
+		}
+	}
 	o.made[key] = &c
 	return &c, nil
 }
 
-// passwordOf returns the password for a host, from the first of: the inventory's reference, the flags, the inventory itself.
+// passwordOf returns the password for a host, from the first of: the inventory's reference, the
+// flags, the inventory itself.
 func (f *UserLoginFlags) passwordOf(ctx context.Context, said inventory.Login) (string, error) {
 	switch {
 	case said.PasswordEnv != "":

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/core/testparts/vaultlab"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
-// A worker that has no key logs in by a real Vault on a real sshd, which knows the CA alone: for the principal that the role allows.
+// A worker that has no key logs in by a real Vault on a real sshd, which knows the CA alone: for
+// the principal that the role allows.
 func TestRealVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
-	v := vaultlab.Start(t)
+	v := trustlab.StartVault(t)
 	var ca struct {
 		Data struct {
 			PublicKey string `json:"public_key"`
@@ -38,7 +39,8 @@ func TestRealVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 	}
 }
 
-// ownFile is a node's own file whose only credential is a certificate signed by that role of the Vault.
+// ownFile is a node's own file whose only credential is a certificate signed by that role of the
+// Vault.
 func ownFile(t *testing.T, vault, role string) string {
 	t.Helper()
 	return writeText(t, "own.yaml", vault+fmt.Sprintf("credentials: {default: {ca_vault: %s, ca_lifetime: 5m, addresses: [127.0.0.0/8]}}\n", role), 0o600)

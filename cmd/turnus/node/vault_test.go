@@ -10,14 +10,15 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/testparts/vaultlab"
+	"github.com/turnus/turnus/core/testparts/trustlab"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
-// Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows nothing but the CA.
+// Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows
+// nothing but the CA.
 func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
-	vault := vaultlab.StartSimulated(t)
+	vault := trustlab.StartSimulatedVault(t)
 	trusted := writeText(t, "ca.pub", string(ssh.MarshalAuthorizedKey(vault.SSHCA)), 0o600)
 	server := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+trusted))
 	token := writeText(t, "token", vault.NewToken(0, false, "ssh/sign/turnus", "auth/"), 0o600)

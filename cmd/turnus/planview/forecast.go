@@ -1,5 +1,5 @@
-// Package planview owns how people see what a run would do: the forecast of a launch, and its forms as
-// text, chart, picture and document.
+// Package planview owns how people see what a run would do: the forecast of a launch, and its forms
+// as text, chart, picture and document.
 //
 // It must not know flags, nor how a launch is prepared.
 package planview

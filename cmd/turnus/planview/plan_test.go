@@ -87,8 +87,9 @@ func TestChartShowsWindowsFreezesAndLoad(t *testing.T) {
 	if len(c.rows) != 1 || c.rows[0].hosts != 3 {
 		t.Fatalf("rows %+v", c.rows)
 	}
-	// The freeze is over at 3 Dec 00:00, and the window of 2 Dec is clipped to 00:00 to 02:00: too short.
-	// So two hosts work on 3 Dec from 22:00 on, and the third, which would need until 03:00, the night after.
+	// The freeze is over at 3 Dec 00:00, and the window of 2 Dec is clipped to 00:00 to 02:00: too
+	// short. So two hosts work on 3 Dec from 22:00 on, and the third, which would need until 03:00,
+	// the night after.
 	local := func(day, hour int) time.Time { return time.Date(2026, 12, day, hour, 0, 0, 0, c.zone) }
 	at := func(t time.Time) int { return int(c.place(t, columns)) }
 	g := glyphsFor(false)
@@ -158,7 +159,7 @@ func jsonKeys(t reflect.Type) []string {
 }
 
 func TestForecastDocumentIsDocumented(t *testing.T) {
-	_, text, _ := strings.Cut(page(t, "docs/commands.md"), "## `turnus plan`")
+	_, text, _ := strings.Cut(page(t, "docs/output.md"), "## `turnus plan`")
 	text, _, _ = strings.Cut(text, "\n## ")
 	keys := jsonKeys(reflect.TypeFor[forecastDoc]())
 	if len(keys) < 40 {
@@ -166,7 +167,7 @@ func TestForecastDocumentIsDocumented(t *testing.T) {
 	}
 	for _, key := range keys {
 		if !strings.Contains(text, "`"+key+"`") {
-			t.Errorf("docs/commands.md does not say what %s is", key)
+			t.Errorf("docs/output.md does not say what %s is", key)
 		}
 	}
 }

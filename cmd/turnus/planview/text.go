@@ -170,7 +170,8 @@ func startText(r *forecast.HostResult) string {
 	return delayed(r.Start.Sub(r.Earliest)) + "takes " + rough(r.Finish.Sub(r.Start))
 }
 
-// delayed says how much later than at the earliest something starts; "" where that is no more than a moment.
+// delayed says how much later than at the earliest something starts; "" where that is no more than
+// a moment.
 func delayed(by time.Duration) string {
 	if by < time.Second {
 		return ""
@@ -213,7 +214,8 @@ func writePlanCustomers(con *console.Console, d *View) {
 	console.Table(con.Out, rows)
 }
 
-// why says what the customer's hosts wait for: the reason of the first, and what they wait for most.
+// why says what the customer's hosts wait for: the reason of the first, and what they wait for
+// most.
 func (c *customerDoc) why() string {
 	w, ok := c.longest()
 	switch {

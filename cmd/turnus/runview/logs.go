@@ -54,7 +54,7 @@ func Logs(ctx context.Context, con *console.Console, c *client.Client, run, host
 		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("run %s has no host %q\nhint: turnus runs show %s --jobs lists them", run, host, run)}
 	}
 	if con.Output == "json" {
-		return console.PrintJSON(con.Out, all)
+		return console.PrintJSON(con.Out, console.ListOf(all))
 	}
 	if !shown {
 		con.Message("no finished host of this run has output; turnus runs show " + run + " --jobs lists the hosts")
@@ -62,7 +62,8 @@ func Logs(ctx context.Context, con *console.Console, c *client.Client, run, host
 	return nil
 }
 
-// writeJobLogs writes what the steps of a job showed, then how it ended. It tells whether it wrote anything.
+// writeJobLogs writes what the steps of a job showed, then how it ended. It tells whether it wrote
+// anything.
 func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) (wrote bool) {
 	for i, s := range j.Steps {
 		s := whole.write(w, j.Host, i, s)
@@ -103,8 +104,8 @@ func evidenceLines(s core.StepResult) (lines []string) {
 	return lines
 }
 
-// FollowLogs shows outputs as they come, until the run is over. Where nothing live is kept of it any more, it
-// shows what is recorded.
+// FollowLogs shows outputs as they come, until the run is over. Where nothing live is kept of it
+// any more, it shows what is recorded.
 func FollowLogs(ctx context.Context, con *console.Console, c *client.Client, id, host string) error {
 	p := &logPrinter{con: con, host: host, open: map[streamKey]string{}}
 	if con.Output == "json" {
@@ -113,7 +114,7 @@ func FollowLogs(ctx context.Context, con *console.Console, c *client.Client, id,
 	}
 	err := c.Events(id).Follow(ctx, p.event, func(err error) {
 		if err != nil {
-			con.Message(con.Paint(console.Yellow, "waiting: ") + err.Error())
+			con.Message(con.Paint(console.Yellow, "waiting: ") + core.ErrorText(err))
 		} else {
 			con.Message("the server answers again")
 		}
@@ -213,7 +214,8 @@ func (p *logPrinter) line(host, step, line string) {
 	fmt.Fprintf(p.con.Out, "%s %s | %s\n", host, step, console.Printable(strings.TrimRight(line, "\r\n")))
 }
 
-// keptApart are the outputs of a job that a server keeps apart, for they do not fit into its result.
+// keptApart are the outputs of a job that a server keeps apart, for they do not fit into its
+// result.
 type keptApart struct {
 	ctx    context.Context //nolint:containedctx // of the one command that shows them
 	client *client.Client
@@ -240,7 +242,8 @@ func wholeOutputs(ctx context.Context, c *client.Client, j api.Job) (*keptApart,
 	return o, nil
 }
 
-// write shows what is kept whole of a step, in bounded memory, and returns what is left to show of it.
+// write shows what is kept whole of a step, in bounded memory, and returns what is left to show of
+// it.
 func (o *keptApart) write(w io.Writer, host string, step int, s core.StepResult) core.StepResult {
 	if !s.Truncated {
 		return s

@@ -2,7 +2,7 @@ package runview
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,28 +11,36 @@ import (
 )
 
 const (
-	redrawEvery = 100 * time.Millisecond
-	plainEvery  = 10 * time.Second
-	plainAgain  = 10 * time.Minute // for a line that says nothing new
-	slowRows    = 3
-	slowAfter   = 2 * time.Second // a job that runs longer is worth a line
+	redrawEvery = 200 * time.Millisecond // on a terminal
+	plainEvery  = time.Second            // elsewhere: how often to look for a milestone
+	plainAgain  = time.Minute            // for a line between milestones
 )
 
-// progressView shows tallies while they change: redrawn in place on a terminal,
-// a line now and then elsewhere.
+// progressView shows tallies while they change: redrawn in place on a terminal, lines at milestones
+// elsewhere, and failures only in a file.
 type progressView struct {
 	con     *console.Console
 	tallies []*Tally
 	moving  *console.Moving
+	quit    func()
+	state   view
 
-	// Of the plain form: a run that waits for days says the same now and then, not every 10 s.
-	said   []string // the last line of each tally
-	saidAt []time.Time
+	// Of the plain form, by tally.
+	said  []milestone
+	lines []string
+	times []time.Time
 }
 
-// ShowProgress starts the view; the function returned ends it, joins it and may be called twice.
-func ShowProgress(con *console.Console, tallies ...*Tally) (stop func()) {
-	v := &progressView{con: con, tallies: tallies, moving: con.NewMoving(), said: make([]string, len(tallies)), saidAt: make([]time.Time, len(tallies))}
+// ShowProgress starts the view. quit is called when the operator presses q. The function returned
+// ends the view, joins it, and may be called twice.
+func ShowProgress(con *console.Console, quit func(), tallies ...*Tally) (stop func()) {
+	v := &progressView{
+		con: con, tallies: tallies, moving: con.NewMoving(), quit: quit,
+		said: make([]milestone, len(tallies)), lines: make([]string, len(tallies)), times: make([]time.Time, len(tallies)),
+	}
+	for i := range v.times {
+		v.times[i] = time.Now()
+	}
 	every := plainEvery
 	if con.Live {
 		every = redrawEvery
@@ -40,12 +48,19 @@ func ShowProgress(con *console.Console, tallies ...*Tally) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		defer v.moving.Close()
+		keys, stopKeys := con.Keys()
+		defer stopKeys()
+		v.state.keys = keys != nil
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-done:
 				return
+			case key := <-keys:
+				v.press(key)
+				v.show()
 			case <-tick.C:
 				v.show()
 			}
@@ -54,8 +69,42 @@ func ShowProgress(con *console.Console, tallies ...*Tally) (stop func()) {
 	return sync.OnceFunc(func() {
 		close(done)
 		wg.Wait()
-		v.moving.Close()
 	})
+}
+
+// press takes in a key.
+func (v *progressView) press(key console.Key) {
+	if key == 'q' {
+		v.quit()
+		return
+	}
+	v.state = v.state.press(key)
+}
+
+// press returns the view after a key.
+func (v view) press(key console.Key) view {
+	hosts := v.hosts()
+	at := slices.Index(hosts, v.chosen)
+	switch key {
+	case 'd':
+		v.detail = !v.detail
+	case console.KeyDown, 'j':
+		at++
+	case console.KeyUp, 'k':
+		at = max(at-1, 0)
+	case 'l', console.KeyEnter:
+		v.logs = !v.logs
+		at = max(at, 0)
+	case console.KeyEscape:
+		v.logs, v.chosen = false, ""
+		return v
+	default:
+		return v
+	}
+	if key != 'd' && len(hosts) > 0 {
+		v.chosen = hosts[min(at, len(hosts)-1)]
+	}
+	return v
 }
 
 func (v *progressView) show() {
@@ -63,35 +112,56 @@ func (v *progressView) show() {
 		v.showPlain()
 		return
 	}
-	width := v.moving.Width()
-	var lines []string
+	v.state.runs = v.state.runs[:0]
 	for _, t := range v.tallies {
-		lines = append(lines, liveLines(v.con, t.snapshot(slowRows), width)...)
+		v.state.runs = append(v.state.runs, t.snapshot(slowRowsDetail))
 	}
-	v.moving.Draw(lines)
+	width, height := v.moving.Size()
+	v.moving.Draw(frame(v.con, v.state, width, height))
+}
+
+// milestone is equal for moments between which a line without a terminal says nothing new.
+type milestone struct {
+	quarter, wave, reasons int
+	note                   string
+	retrying, waiting      bool
+}
+
+func (p progress) milestone() milestone {
+	m := milestone{wave: p.wave, reasons: len(p.failures), note: p.note, retrying: p.retrying > 0, waiting: p.waiting > 0}
+	if p.total > 0 {
+		m.quarter = 4 * p.done / p.total
+	}
+	return m
 }
 
 func (v *progressView) showPlain() {
+	if v.con.File {
+		return
+	}
 	for i, t := range v.tallies {
 		p := t.snapshot(1)
-		line := plainLine(p)
-		if p.done == p.total || line == v.said[i] && time.Since(v.saidAt[i]) < plainAgain {
+		line, reached := plainLine(p), p.milestone()
+		if p.ended || p.done == p.total || line == v.lines[i] || reached == v.said[i] && time.Since(v.times[i]) < plainAgain {
 			continue
 		}
 		if v.moving.Line(line) {
-			v.said[i], v.saidAt[i] = line, time.Now()
+			v.said[i], v.lines[i], v.times[i] = reached, line, time.Now()
 		}
 	}
 }
 
 func plainLine(p progress) string {
-	s := fmt.Sprintf("%s: %d/%d hosts done, %d running, %d failed, %d unreachable, %.0f/s", p.name, p.done, p.total, p.running,
+	s := fmt.Sprintf("%s: %d/%d hosts finished, %d running, %d failed, %d unreachable, %.0f/s", p.name, p.done, p.total, p.running,
 		badCount(p.outcomes), p.outcomes[core.Unreachable], p.rate)
-	if p.eta > 0 {
-		s += ", about " + console.Short(p.eta.Round(time.Second)) + " left"
+	if p.left > 0 {
+		s += ", about " + seconds(p.left) + " left"
 	}
-	if len(p.slowest) > 0 && time.Since(p.slowest[0].since) > slowAfter {
-		s += fmt.Sprintf(", slowest %s (%s)", p.slowest[0].host, console.Short(time.Since(p.slowest[0].since)))
+	if len(p.slowest) > 0 {
+		s += fmt.Sprintf(", slowest %s (%s)", p.slowest[0].host, console.Short(p.slowest[0].took))
+	}
+	if p.waves > 1 {
+		s += fmt.Sprintf(" - wave %d of %d", p.wave, p.waves)
 	}
 	if p.note != "" {
 		s += " - " + p.note
@@ -103,68 +173,4 @@ func plainLine(p progress) string {
 		s += fmt.Sprintf(" - %d waiting for windows%s", p.waiting, p.opening)
 	}
 	return s
-}
-
-// retryText is the reason of a retry on one line of the progress.
-func retryText(why string) string {
-	return console.CutText(console.Printable(console.FirstLine(why)), 200)
-}
-
-func badCount(outcomes map[core.Outcome]int) int {
-	return outcomes[core.Failed] + outcomes[core.RolledBack] + outcomes[core.Lost]
-}
-
-const barWidth = 24
-
-// bar shows how far p is. It leaves a narrow terminal to the figures, which say the same.
-func bar(con *console.Console, p progress, width int) string {
-	if width < 3*barWidth {
-		return ""
-	}
-	full := 0
-	if p.total > 0 {
-		full = barWidth * p.done / p.total
-	}
-	return con.Paint(console.Green, strings.Repeat("━", full)) + con.Paint(console.Faint, strings.Repeat("─", barWidth-full)) + " "
-}
-
-// liveLines draws one run for a terminal of width columns: a bar, what was and is, and its slowest hosts.
-func liveLines(con *console.Console, p progress, width int) []string {
-	line := fmt.Sprintf("%s %s%d/%d", con.Paint(console.Bold, p.name), bar(con, p, width), p.done, p.total)
-	if p.running > 0 {
-		line += fmt.Sprintf("  %d running", p.running)
-	}
-	if p.waiting > 0 {
-		line += fmt.Sprintf("  %d waiting", p.waiting)
-	}
-	if n := badCount(p.outcomes); n > 0 {
-		line += "  " + con.Paint(console.Red, fmt.Sprintf("%d failed", n))
-	}
-	if n := p.outcomes[core.Unreachable]; n > 0 {
-		line += "  " + con.Paint(console.Red, fmt.Sprintf("%d unreachable", n))
-	}
-	if p.done < p.total {
-		line += fmt.Sprintf("  %.0f/s", p.rate)
-		if p.eta > 0 {
-			line += "  ETA " + console.Short(p.eta.Round(time.Second))
-		}
-	} else {
-		line += "  " + console.Short(p.elapsed)
-	}
-	lines := []string{line}
-	if p.note != "" {
-		lines = append(lines, "  "+con.Paint(console.Cyan, p.note))
-	}
-	if p.retrying > 0 {
-		lines = append(lines, "  "+con.Paint(console.Cyan, fmt.Sprintf("%d to be tried again: %s", p.retrying, retryText(p.retryWhy))))
-	}
-	if p.waiting > 0 && p.opening != "" {
-		lines = append(lines, "  "+con.Paint(console.Cyan, "waiting for windows"+p.opening))
-	}
-	for _, j := range p.slowest {
-		if took := time.Since(j.since); took > slowAfter {
-			lines = append(lines, con.Paint(console.Faint, fmt.Sprintf("  %s  %s  %s", console.Short(took.Round(100*time.Millisecond)), j.host, console.Printable(j.step))))
-		}
-	}
-	return lines
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +63,11 @@ func WriteRecap(con *console.Console, w io.Writer, r Report) {
 	writeOutputs(con, w, r.Results)
 	WriteReasons(con, w, r.Results)
 	writePending(con, w, r)
+	writeCounts(con, w, r)
+}
+
+// writeCounts prints how many hosts ended how, and why the run did not finish.
+func writeCounts(con *console.Console, w io.Writer, r Report) {
 	counts := make([]string, 0, len(r.Outcomes))
 	for _, o := range core.Outcomes() {
 		if n := r.Outcomes[o]; n > 0 {
@@ -97,7 +101,7 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 		return
 	}
 	if len(hosts) == 0 { // of a run on a server
-		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus handlers ls --run %s\n\n", con.Paint(console.Yellow, console.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
+		fmt.Fprintf(w, "%s; the next run of %s on their hosts runs them: turnus hosts handlers ls --run %s\n\n", con.Paint(console.Yellow, console.Plural(r.Handlers, "pending handler")), r.Playbook, r.Run)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
@@ -107,17 +111,19 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 		fmt.Fprintf(w, "  the run is not recorded, so no later run knows them: do by hand what they do\n\n")
 		return
 	}
-	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus handlers ls --local lists them, turnus handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
+	fmt.Fprintf(w, "  the next run of %s on these hosts runs them; turnus hosts handlers ls --local lists them, turnus hosts handlers drop %s --local forgets them\n\n", r.Playbook, r.Playbook)
 }
 
 // outputGroup is hosts whose step printed the same.
 type outputGroup struct {
-	text   string
-	hosts  []string
-	varied bool // a reason: the hosts showed different keys, and text has that of the first
+	text    string
+	hosts   []string
+	varied  bool // a reason: the hosts showed different keys, and text has that of the first
+	differs bool // an output of failures: it is of the first host, and the others differ in what particulars lists
 }
 
-// Longest lines that are shown: of what a host printed, and of a reason, whose hint may be a key to be copied.
+// Longest lines that are shown: of what a host printed, and of a reason, whose hint may be a key to
+// be copied.
 const (
 	outputWidth = 200
 	reasonWidth = 1000
@@ -136,12 +142,13 @@ func writeOutputs(con *console.Console, w io.Writer, results []core.Result) {
 				steps[title] = map[string]*outputGroup{}
 				order = append(order, title)
 			}
-			g := steps[title][text]
+			key := outputKey(r.Host, text, s.Outcome.Good())
+			g := steps[title][key]
 			if g == nil {
 				g = &outputGroup{text: text}
-				steps[title][text] = g
+				steps[title][key] = g
 			}
-			g.hosts = append(g.hosts, r.Host)
+			g.hosts, g.differs = append(g.hosts, r.Host), g.differs || text != g.text
 		}
 	}
 	for _, title := range order {
@@ -153,12 +160,20 @@ func writeOutputs(con *console.Console, w io.Writer, results []core.Result) {
 				break
 			}
 			fmt.Fprintln(w, con.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))))
+			if g.differs {
+				fmt.Fprintln(w, "    "+ofHost(g.hosts[0]))
+			}
 			for _, line := range shownLines(g.text, outputWidth) {
 				fmt.Fprintln(w, "    "+line)
 			}
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// ofHost is the line above an output that stands for those of several hosts.
+func ofHost(host string) string {
+	return "of " + console.Printable(host) + "; others differ in ports, times or temporary names:"
 }
 
 func biggestFirst(groups map[string]*outputGroup) []*outputGroup {
@@ -250,15 +265,4 @@ func WriteReasons(con *console.Console, w io.Writer, results []core.Result) {
 	if said {
 		fmt.Fprintln(w)
 	}
-}
-
-// particulars are the parts of a reason that differ from host to host though the reason is the same.
-var (
-	fingerprint = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`)
-	particulars = regexp.MustCompile(`\([^() ]*:\d+\)|` + fingerprint.String())
-)
-
-// reasonKey is equal for reasons that are the same but for the host.
-func reasonKey(r core.Result) string {
-	return particulars.ReplaceAllString(strings.ReplaceAll(console.FirstLine(ReasonText(r)), r.Host, "HOST"), "")
 }

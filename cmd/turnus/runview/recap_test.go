@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Hosts whose keys are not known are one reason; that the hint is of one of them is said, and a key in it is whole.
+// Hosts whose keys are not known are one reason; that the hint is of one of them is said, and a key
+// in it is whole.
 func TestReasonsOfKeysAreOfOneHost(t *testing.T) {
 	key := "ssh-rsa " + strings.Repeat("A", 720)
 	unknown := func(host, print string) core.Result {

@@ -75,6 +75,7 @@ func WriteRun(con *console.Console, r api.Run) {
 	}
 	row("run", r.ID)
 	row("playbook", r.Playbook)
+	row("command", r.Command)
 	row("tenant", r.Tenant)
 	row("revision", r.Revision)
 	row("phase", string(r.Phase))
@@ -87,8 +88,9 @@ func WriteRun(con *console.Console, r api.Run) {
 	row("hosts", strconv.Itoa(r.Total))
 	row("outcomes", OutcomeText(r.Outcomes))
 	if r.Handlers > 0 {
-		row("handlers", fmt.Sprintf("%d pending: turnus handlers ls --run %s", r.Handlers, r.ID))
+		row("handlers", fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID))
 	}
+	row("shares", SharesText(r))
 	if l := r.Live; l != nil {
 		row("now", liveText(l))
 	}
@@ -150,15 +152,26 @@ func liveText(l *api.Live) string {
 	return strings.Join(parts, ", ")
 }
 
+// SharesText is what a run may use of the workers; "" where that is not known.
+func SharesText(r api.Run) string {
+	switch {
+	case r.Weight == 0:
+		return ""
+	case r.MaxInFlight == 0:
+		return fmt.Sprintf("weight %d, no limit of hosts at once", r.Weight)
+	}
+	return fmt.Sprintf("weight %d, at most %s at once", r.Weight, console.Plural(r.MaxInFlight, "host"))
+}
+
 // WaitsText says for whom a run waits, and what that person types.
 func WaitsText(r api.Run) string {
 	switch {
 	case r.Phase == api.Approval:
-		return "for an approval before it starts: turnus approve " + r.ID
+		return "for an approval before it starts: turnus runs approve " + r.ID
 	case r.Waits != nil:
-		return fmt.Sprintf("for an approval of wave %d (%s): turnus approve %s --wave %d", r.Waits.Wave, console.Plural(r.Waits.Hosts, "host"), r.ID, r.Waits.Wave)
+		return fmt.Sprintf("for an approval of wave %d (%s): turnus runs approve %s --wave %d", r.Waits.Wave, console.Plural(r.Waits.Hosts, "host"), r.ID, r.Waits.Wave)
 	case r.Phase == api.Paused:
-		return "until somebody resumes it: turnus resume " + r.ID
+		return "until somebody resumes it: turnus runs resume " + r.ID
 	}
 	return ""
 }

@@ -20,6 +20,7 @@ const (
 	pollEvery   = time.Second            // at the run
 	pollAgain   = 100 * time.Millisecond // at its beginning, when much happens
 	outputsMost = 200                    // hosts whose outputs a recap fetches
+	maxEarlier  = 2000                   // failed hosts that are fetched when a watch begins
 )
 
 // watcher follows one run of a server.
@@ -32,24 +33,41 @@ type watcher struct {
 	waited   string // what was last said of whom it waits for
 	idle     string // and of why nothing happens though it waits for nobody
 	phase    api.Phase
-	reported map[string]bool // jobs whose end was said: events may come twice
+	grouped  bool            // it is a run of one command
+	results  bool            // -o json is the results of hosts, as of a run of this machine
+	reported map[string]bool // jobs whose end is shown
 }
 
 // Watch shows a run until it is over, then its recap, and exits as turnus run does.
 func Watch(ctx context.Context, con *console.Console, c *client.Client, id string) error {
+	return watch(ctx, con, c, id, false)
+}
+
+// WatchExec is Watch of a run of one command, whose -o json document is that of a run of this
+// machine.
+func WatchExec(ctx context.Context, con *console.Console, c *client.Client, id string) error {
+	return watch(ctx, con, c, id, true)
+}
+
+func watch(ctx context.Context, con *console.Console, c *client.Client, id string, results bool) error {
 	run, err := c.Run(ctx, id)
 	if err != nil {
 		return err
 	}
-	w := &watcher{con: con, c: c, id: id, t: NewTally(run.Playbook, run.Total), phase: run.Phase, reported: map[string]bool{}}
-	w.t.started = run.Created
-	stopView := ShowProgress(con, w.t)
+	w := &watcher{con: con, c: c, id: id, t: NewTally(Outline{Name: run.Playbook, Total: run.Total}), phase: run.Phase, grouped: run.Command != "", results: results, reported: map[string]bool{}}
+	w.t.Attach(run.Created, run.Outcomes)
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	stopView := ShowProgress(con, quit, w.t)
 	defer stopView()
+	if !over(run) {
+		w.earlier(ctx, run)
+	}
 	run, err = w.untilOver(ctx, run)
 	stopView()
 	if err != nil {
 		if ctx.Err() != nil {
-			con.Message("not watched any more; the run goes on: turnus watch " + id + ", or turnus cancel " + id)
+			con.Message("not watched any more; the run goes on: turnus watch " + id + ", or turnus runs cancel " + id)
 			return &console.Exit{Code: console.ExitCancelled}
 		}
 		return err
@@ -61,6 +79,35 @@ func Watch(ctx context.Context, con *console.Console, c *client.Client, id strin
 		return &console.Exit{Code: code}
 	}
 	return nil
+}
+
+// earlier shows the hosts that failed before the watch began, up to maxEarlier.
+func (w *watcher) earlier(ctx context.Context, run api.Run) {
+	bad := 0
+	for o, n := range run.Outcomes {
+		if !o.Good() {
+			bad += n
+		}
+	}
+	if bad == 0 || bad > maxEarlier {
+		return
+	}
+	jobs, err := JobsOf(ctx, w.c, run, true)
+	if err != nil {
+		return // without them the view is poorer only
+	}
+	for _, r := range ResultsOf(jobs) {
+		w.finished(r.Job.String(), r)
+	}
+}
+
+// finished takes in the end of a job.
+func (w *watcher) finished(job string, r core.Result) {
+	w.reported[job] = true
+	w.t.Finished(r)
+	if !w.grouped { // else the groups show it
+		w.t.Fail(w.con, r)
+	}
 }
 
 // over tells whether nothing of a run happens any more.
@@ -119,7 +166,7 @@ func (w *watcher) untilOver(ctx context.Context, run api.Run) (api.Run, error) {
 
 func (w *watcher) gone(err error) {
 	if w.away == nil {
-		w.con.Message(w.con.Paint(console.Yellow, "waiting: ") + err.Error())
+		w.con.Message(w.con.Paint(console.Yellow, "waiting: ") + core.ErrorText(err))
 	}
 	w.away = err
 }
@@ -137,9 +184,9 @@ func (w *watcher) show(run api.Run) {
 	note := ""
 	if l := run.Live; l != nil {
 		w.t.Waits(l.Deferred)
-		if l.Waves > 1 {
-			note = fmt.Sprintf("wave %d of %d", l.Wave, l.Waves)
-		}
+		w.t.Released(l.Wave, l.Waves, l.Released)
+		w.t.InFlight(l.InFlight)
+		w.t.Thresholds(l.StopAfter, l.StopUnreachable)
 	}
 	if run.Phase == api.Queued {
 		note = "accepted; it is not in the queue yet"
@@ -166,48 +213,57 @@ func (w *watcher) show(run api.Run) {
 
 // event feeds the view with what workers tell.
 func (w *watcher) event(e api.Event) {
+	if w.reported[e.Job] { // events may be late, and come twice
+		return
+	}
 	switch e.Event {
 	case "job_started":
 		w.t.JobStarted(e.Host)
 	case "step_started":
 		w.t.StepStarted(e.Host, e.Step)
+	case "output":
+		w.t.Output(e.Host, e.Stdout+e.Stderr)
 	case "step_retry":
 		w.t.Retried(e.Host, e.Text)
 	case "job_parked":
 		w.t.JobLeft(e.Host)
 	case api.JobDone:
-		w.t.JobLeft(e.Host)
-		if r := e.Result; r != nil && !r.Outcome.Good() && r.Outcome != core.Cancelled && !w.reported[e.Job] {
-			w.reported[e.Job] = true
-			w.con.Message(fmt.Sprintf("%s %s: %s", w.con.Paint(console.OutcomeColor(r.Outcome), string(r.Outcome)), r.Host, console.CutText(console.Printable(console.FirstLine(ReasonText(*r))), 200)))
+		if e.Result != nil {
+			w.finished(e.Job, *e.Result)
 		}
 	}
 }
 
 // finish prints what became of the run.
 func (w *watcher) finish(ctx context.Context, run api.Run) error {
-	if w.con.Output == "json" {
+	if w.con.Output == "json" && !w.results {
 		return console.PrintJSON(w.con.Out, run)
 	}
-	jobs, err := JobsOf(ctx, w.c, run, run.Total > outputsMost)
+	all := w.grouped || run.Total <= outputsMost
+	jobs, err := JobsOf(ctx, w.c, run, !all)
 	if err != nil {
 		return err
 	}
-	if run.Total <= outputsMost {
+	if all {
 		if jobs, err = withSteps(ctx, w.c, jobs); err != nil {
 			return err
 		}
 	}
 	r := Report{
-		Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
+		Exit: exitOfRun(run), Started: run.Created, Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
 		Took: run.Ended.Sub(run.Created), Results: ResultsOf(jobs), Handlers: run.Handlers,
 	}
 	if run.Ended.IsZero() {
 		r.Took = time.Since(run.Created)
 	}
-	WriteRecap(w.con, w.con.Out, r)
-	if run.Total > outputsMost {
-		w.con.Message("outputs of the hosts: turnus logs " + run.ID)
+	switch {
+	case w.con.Output == "json":
+		return console.PrintJSON(w.con.Out, r)
+	case w.grouped:
+		WriteGroups(w.con, w.con.Out, r, "")
+	default:
+		WriteRecap(w.con, w.con.Out, r)
+		WriteNext(w.con, r, "")
 	}
 	return nil
 }

@@ -31,10 +31,10 @@ type acmeFlags struct {
 
 func (f *acmeFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringArrayVar(&f.names, "acme-name", nil, "name of this server for which a certificate is fetched, and renewed, over ACME; its authority's terms are agreed to (repeatable)")
-	fl.StringVar(&f.directory, "acme-directory", acme.LetsEncryptURL, "directory of the authority: its URL")
-	fl.StringVar(&f.email, "acme-email", "", "address that the authority writes to")
-	fl.StringVar(&f.ca, "acme-ca-file", "", "certificates, in PEM, of the authority that signed the directory's own")
+	fl.StringArrayVar(&f.names, "acme-name", nil, "name of this server for which a certificate is fetched, and renewed, over ACME; you agree to the terms of the certificate authority (repeatable)")
+	fl.StringVar(&f.directory, "acme-directory", acme.LetsEncryptURL, "URL of the certificate authority's directory")
+	fl.StringVar(&f.email, "acme-email", "", "address that the certificate authority writes to")
+	fl.StringVar(&f.ca, "acme-ca-file", "", "certificates, in PEM, of the certificate authority that signed the directory's own")
 	fl.StringVar(&f.http, "acme-http", "", "address of a second listener, as :80, for the challenge over HTTP; without it the one over TLS has to come to --listen at port 443")
 	settings.NamesFiles(fl, "acme-ca-file")
 }
@@ -106,7 +106,8 @@ func (s *service) tlsConfig() *tls.Config {
 	return base
 }
 
-// acmeCertificate is the one of a name, fetched where there is none. That there is none, or that it was not renewed in time, is told.
+// acmeCertificate is the one of a name, fetched where there is none. That there is none, or that it
+// was not renewed in time, is told.
 func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := s.acme.GetCertificate(hello)
 	if !slices.Contains(s.f.acme.names, hello.ServerName) || hello.Context().Err() != nil {
@@ -129,12 +130,14 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	return cert, err
 }
 
-// overdue tells whether a certificate should have been renewed: autocert begins when a third of its time is left.
+// overdue tells whether a certificate should have been renewed: autocert begins when a third of its
+// time is left.
 func overdue(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/6
 }
 
-// afterChallenge refuses requests over a connection that was opened as the CA's look at a challenge.
+// afterChallenge refuses requests over a connection that was opened as the CA's look at a
+// challenge.
 func afterChallenge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil && r.TLS.NegotiatedProtocol == acme.ALPNProto {
@@ -145,8 +148,8 @@ func afterChallenge(next http.Handler) http.Handler {
 	})
 }
 
-// fetchCertificates connects to itself by each name, so that certificates are there before anybody comes, and what is wrong is told
-// at the start. It ends with ctx.
+// fetchCertificates connects to itself by each name, so that certificates are there before anybody
+// comes, and what is wrong is told at the start. It ends with ctx.
 func (s *service) fetchCertificates(ctx context.Context) {
 	for _, name := range s.f.acme.names {
 		dialer := tls.Dialer{Config: &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}} //nolint:gosec // nothing is said on it
@@ -157,7 +160,8 @@ func (s *service) fetchCertificates(ctx context.Context) {
 	}
 }
 
-// withoutPort leaves the name alone of what was asked for: autocert knows names, and some CAs say the port with it.
+// withoutPort leaves the name alone of what was asked for: autocert knows names, and some CAs say
+// the port with it.
 func withoutPort(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name, _, err := net.SplitHostPort(r.Host); err == nil {
@@ -168,8 +172,8 @@ func withoutPort(next http.Handler) http.Handler {
 	})
 }
 
-// answerChallenges has certificates fetched, and serves the challenge over HTTP where that is listened for: everybody else is sent to
-// https. Both end with ctx, and wg waits for them.
+// answerChallenges has certificates fetched, and serves the challenge over HTTP where that is
+// listened for: everybody else is sent to https. Both end with ctx, and wg waits for them.
 func (s *service) answerChallenges(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() { s.fetchCertificates(ctx) })
 	if s.hear == nil {

@@ -67,7 +67,8 @@ func ownFolder(path string) error {
 	return nil
 }
 
-// HeldSince is when the process that holds a data folder began to listen; held is false where none does.
+// HeldSince is when the process that holds a data folder began to listen; held is false where none
+// does.
 func HeldSince(data string) (began time.Time, held bool, err error) {
 	lock, err := os.Open(filepath.Join(data, "lock"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,7 +92,8 @@ func HeldSince(data string) (began time.Time, held bool, err error) {
 	return info.ModTime(), true, nil
 }
 
-// ignore keeps a folder that lies in a repository, as it does by default, out of its commits: it holds the admin token.
+// ignore keeps a folder that lies in a repository, as it does by default, out of its commits: it
+// holds the admin token.
 func (d *DataDir) ignore() error {
 	f, err := os.OpenFile(filepath.Join(d.Path, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -118,11 +120,12 @@ func (d *DataDir) sign(what string) error {
 	return err
 }
 
-// Close lets the folder go. The lock's file stays: removed, two processes could each hold one of its name.
+// Close lets the folder go. The lock's file stays: removed, two processes could each hold one of
+// its name.
 func (d *DataDir) Close() error { return d.lock.Close() }
 
-// OpenLedger opens what url names, or the data folder's own; large outputs are in the data folder's outputs unless another
-// place is named.
+// OpenLedger opens what url names, or the data folder's own; large outputs are in the data folder's
+// outputs unless another place is named.
 func (d *DataDir) OpenLedger(ctx context.Context, url, outputs string, ring *keyring.Ring) (*ledger.Ledger, error) {
 	if url == "" {
 		url = "sqlite:" + filepath.Join(d.Path, "ledger.db")
@@ -144,8 +147,9 @@ func (d *DataDir) OpenLedger(ctx context.Context, url, outputs string, ring *key
 // tokenFile holds the first admin token.
 func (d *DataDir) tokenFile() string { return filepath.Join(d.Path, "admin.token") }
 
-// firstToken makes the first admin token of a new ledger, and keeps it in the data folder. A file with the secret comes
-// first: a process that is killed between the two leaves a token that the next start finds, not one that nobody knows.
+// firstToken makes the first admin token of a new ledger, and keeps it in the data folder. A file
+// with the secret comes first: a process that is killed between the two leaves a token that the
+// next start finds, not one that nobody knows.
 func (d *DataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (made bool, err error) {
 	file := d.tokenFile() + ".new"
 	if secret, err := os.ReadFile(file); err == nil {

@@ -28,7 +28,8 @@ func TestDataFolderThatOthersMayWriteIsRefused(t *testing.T) {
 	}
 }
 
-// The default data folder lies where people work, and that is a repository: git add --all must not take the admin token.
+// The default data folder lies where people work, and that is a repository: git add --all must not
+// take the admin token.
 func TestTrapTheDataFolderIsInNoCommit(t *testing.T) {
 	t.Parallel()
 	git := testparts.Need(t, "git", "git")

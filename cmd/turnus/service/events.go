@@ -14,7 +14,8 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 )
 
-// count counts an event for metrics; before there is an API, as while definitions are read at the start, nobody asks for them.
+// count counts an event for metrics; before there is an API, as while definitions are read at the
+// start, nobody asks for them.
 func (s *service) count(kind string) {
 	if s.api != nil {
 		s.api.CountEvent(kind)
@@ -63,7 +64,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 			s.reportUnapproved()
 		}
 	case catalog.DefinitionsRejected:
-		s.con.Message(s.con.Paint(console.Red, "definitions are not taken, the last good ones hold: ") + reasoned(e))
+		s.con.Message(s.con.Paint(console.Red, "the project is invalid, the last valid one stays in use: ") + reasoned(e))
 	case catalog.TriggerLaunched:
 		s.con.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
 	case catalog.TriggerSkipped:
@@ -86,6 +87,6 @@ func reasoned(e catalog.Event) string {
 // WarnOf tells what of definitions is valid, but probably not meant.
 func WarnOf(con *console.Console, set *definitions.Set) {
 	for _, w := range set.Warnings {
-		con.Message(con.Paint(console.Yellow, "warning: ") + w.String())
+		con.Report(con.Paint(console.Yellow, "warning: ") + w.String())
 	}
 }

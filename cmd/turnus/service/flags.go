@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/login"
 )
 
@@ -58,13 +59,13 @@ func (f *Flags) Add(c *cobra.Command) {
 	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
 	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
 	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
-	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between looks at --repo; a webhook makes it look at once")
+	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between polls of --repo; a webhook makes the server poll immediately")
 	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8470", "address of the API; port 0 takes a free one")
-	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach: whoever listens in reads every token")
+	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen without TLS on an address that other machines reach; an eavesdropper can read every token")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "certificate chain of the API, in PEM; read again when it is renewed")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "its key, in PEM")
-	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "authorities, in PEM, of which every client must have a certificate, beside its token; read again when it changes")
+	fl.StringVar(&f.tlsClientCA, "tls-client-ca", "", "certificate authorities, in PEM; every client needs a certificate of one and a token; read again when it changes")
 	settings.NamesFiles(fl, "tls-cert", "tls-client-ca")
 	settings.NamesSecretFiles(fl, "webhook-secret-file", "tls-key")
 }
@@ -76,7 +77,10 @@ func (f *Flags) Check() error {
 	}
 	if f.Definitions != "" {
 		if info, err := os.Stat(f.Definitions); err != nil || !info.IsDir() {
-			return console.Invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)", f.Definitions)
+			return console.Invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)\nhint: turnus init DIR makes one", f.Definitions)
+		}
+		if !definitions.IsProject(f.Definitions) {
+			return console.Invalid("--definitions %s: the folder is no project: it has no playbooks/, no inventory/ and no turnus.yaml\nhint: turnus init DIR makes one; then turnus up --definitions DIR", f.Definitions)
 		}
 	}
 	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {

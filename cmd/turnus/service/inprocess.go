@@ -9,9 +9,9 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// InProcess makes the API over a person's own ledger, and a client of it: what a server shows of its
-// runs is shown of those by the same code. Nothing listens, and no run is driven. It is closed by the
-// function that comes with it; the ledger is the caller's.
+// InProcess makes the API over a person's own ledger, and a client of it: what a server shows of
+// its runs is shown of those by the same code. Nothing listens, and no run is driven. It is closed
+// by the function that comes with it; the ledger is the caller's.
 func InProcess(l *ledger.Ledger, who string) (*client.Client, func(), error) {
 	q := memory.New(memory.Options{})
 	ctl, err := controller.New(controller.Config{Name: "in-process", Ledger: l, Queue: q, Board: q, Alone: true})

@@ -21,12 +21,12 @@ type KeyringFlags struct {
 // Add gives the command the flags.
 func (f *KeyringFlags) Add(c *cobra.Command) {
 	f.AddFile(c)
-	c.Flags().BoolVar(&f.acceptPlain, "keyring-accept-plain", false, "take what is not sealed, too: only while a service that had no key ring gets one")
+	c.Flags().BoolVar(&f.acceptPlain, "keyring-accept-plain", false, "also accept data that is not encrypted; only while a service gets its first key ring")
 }
 
 // AddFile gives the command the flag of the key ring\'s file.
 func (f *KeyringFlags) AddFile(c *cobra.Command) {
-	c.Flags().StringVar(&f.File, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that seals what is kept in ledger, outputs and Redis; turnus keys new makes one (TURNUS_KEYRING)")
+	c.Flags().StringVar(&f.File, "keyring", os.Getenv("TURNUS_KEYRING"), "key ring that encrypts ledger, outputs and Redis; turnus admin keys new makes one (TURNUS_KEYRING)")
 	settings.ReadsEnvironment(c.Flags(), "keyring")
 	settings.NamesSecretFiles(c.Flags(), "keyring")
 }
@@ -43,7 +43,7 @@ func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
 		return f.ring, nil
 	}
 	var err error
-	warn := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
+	warn := func(text string) { con.Report(con.Paint(console.Yellow, "warning: ") + text) }
 	f.ring, err = keyring.Open(f.File, keyring.Options{AcceptPlain: f.acceptPlain, Reported: con.Message, Refused: warn})
 	if err == nil && f.acceptPlain {
 		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
@@ -51,7 +51,8 @@ func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
 	return f.ring, err
 }
 
-// Lacks are those of some keys that the ring's file has not: all of them where there is none, or none that can be read.
+// Lacks are those of some keys that the ring's file has not: all of them where there is none, or
+// none that can be read.
 func (f *KeyringFlags) Lacks(keys []string) []string {
 	var known []keyring.Key
 	if f.File != "" {

@@ -21,7 +21,7 @@ import (
 type measureFlags struct{ tenants int }
 
 func (f *measureFlags) add(c *cobra.Command) {
-	c.Flags().IntVar(&f.tenants, "metrics-tenants", metrics.DefaultTenants, "tenants that metrics tell apart; those that come later count as \"other\"")
+	c.Flags().IntVar(&f.tenants, "metrics-tenants", metrics.DefaultTenants, "tenants with metrics of their own; later ones count as \"other\"")
 }
 
 func (f *measureFlags) check() error {

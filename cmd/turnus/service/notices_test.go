@@ -29,7 +29,7 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 		"refused":                      {controller.Event{Kind: controller.RunRefused, Run: "r1", Reason: "no such type"}, "run_failed no such type", foldSoon},
 		"missed":                       {controller.Event{Kind: controller.WindowMissed, Run: "r1", Count: 2, Reason: "it is over"}, "window_missed it is over", foldSoon},
 		"a wave":                       {controller.Event{Kind: controller.WaveAsks, Run: "r1", Wave: 1}, "approval_needed wave 2 waits", ledger.Once},
-		"stalled":                      {controller.Event{Kind: controller.StepStalled, Run: "r1", Count: 1, Reason: "go"}, "step_stalled turnus wake r1 go", foldDaily},
+		"stalled":                      {controller.Event{Kind: controller.StepStalled, Run: "r1", Count: 1, Reason: "go"}, "step_stalled turnus runs signal r1 go", foldDaily},
 		"away":                         {controller.Event{Kind: controller.QueueAway, Err: errors.New("refused")}, "queue_away refused", foldSoon},
 		"back":                         {controller.Event{Kind: controller.QueueBack}, "queue_back answers", foldSoon},
 		"lost":                         {controller.Event{Kind: controller.QueueLost}, "queue_lost emptied", foldSoon},
@@ -79,7 +79,8 @@ func TestNotifyFlags(t *testing.T) {
 	}
 }
 
-// A window that waits for an approval is news to the tenant whose hosts alone have it, and once for each edit.
+// A window that waits for an approval is news to the tenant whose hosts alone have it, and once for
+// each edit.
 func TestWindowsThatNobodyApproved(t *testing.T) {
 	t.Parallel()
 	load := func(to string) *definitions.Set {

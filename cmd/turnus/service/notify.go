@@ -31,8 +31,8 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// notifyFlags say how people are told what they should see to: the channel of the server itself, and what the channels of the
-// definitions may use and reach.
+// notifyFlags say how people are told what they should see to: the channel of the server itself,
+// and what the channels of the definitions may use and reach.
 type notifyFlags struct {
 	url, secret                             string
 	allow                                   []string
@@ -42,11 +42,11 @@ type notifyFlags struct {
 
 func (f *notifyFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.url, "notify", os.Getenv("TURNUS_NOTIFY"), "webhook that is told what a person should see to, as a run that failed or definitions that are not taken (TURNUS_NOTIFY)")
+	fl.StringVar(&f.url, "notify", os.Getenv("TURNUS_NOTIFY"), "webhook that gets events for people, as a failed run or a refused project (TURNUS_NOTIFY)")
 	fl.Lookup("notify").DefValue = "" // --help would print a password
 	fl.StringVar(&f.secret, "notify-secret-file", "", "file with the secret that notifications to --notify are signed with")
 	fl.StringSliceVar(&f.allow, "notify-allow", nil, "network, as 10.1.2.0/24, that channels of the definitions may reach although it is a private one")
-	fl.StringVar(&f.ca, "notify-ca-file", "", "certificates, in PEM, of authorities that receivers of notifications are signed by, besides the system's")
+	fl.StringVar(&f.ca, "notify-ca-file", "", "certificates, in PEM, of certificate authorities for the receivers of notifications, in addition to the system's")
 	fl.StringVar(&f.smtp, "notify-smtp", "", "mail server of channels that have none of their own: HOST:PORT")
 	fl.StringVar(&f.smtpTLS, "notify-smtp-tls", policy.StartTLS, "how the mail server is talked to: starttls, tls (from the first byte) or none")
 	fl.StringVar(&f.smtpUser, "notify-smtp-user", "", "user at the mail server")
@@ -58,7 +58,8 @@ func (f *notifyFlags) add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("notify-smtp-tls", cobra.FixedCompletions([]string{policy.StartTLS, policy.TLS, policy.None}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// open makes what tells. It also runs where nobody is told by flags: the definitions may have channels, whose secrets the store has.
+// open makes what tells. It also runs where nobody is told by flags: the definitions may have
+// channels, whose secrets the store has.
 func (f *notifyFlags) open(l *ledger.Ledger, server string, store *secrets.Store, view func() notify.View, log *slog.Logger) (*notify.Service, error) {
 	cfg, err := f.config()
 	if err != nil {
@@ -137,10 +138,12 @@ func (f *notifyFlags) relay() (*notify.Relay, error) {
 	return r, nil
 }
 
-// definitionsWithin is how long a server waits for its first definitions before it takes it that there are none.
+// definitionsWithin is how long a server waits for its first definitions before it takes it that
+// there are none.
 const definitionsWithin = 10 * time.Second
 
-// view is what the definitions say of who is told. A server that has not read them yet, or cannot, hands nothing on: it would go to nobody.
+// view is what the definitions say of who is told. A server that has not read them yet, or cannot,
+// hands nothing on: it would go to nobody.
 func (s *service) view() notify.View {
 	set := s.catalog.Set()
 	if set == nil {
@@ -174,7 +177,8 @@ func (s *service) keepNews(ctx context.Context, e controller.Event) error {
 	return s.ledger.Report(ctx, n.Happening(), span)
 }
 
-// newsOf is what a person should see to of what a controller does; no kind: it is only good to know, or the ledger has it already.
+// newsOf is what a person should see to of what a controller does; no kind: it is only good to
+// know, or the ledger has it already.
 func newsOf(e controller.Event) (notify.News, time.Duration) {
 	n := notify.News{Run: e.Run, Subject: "run:" + e.Run, Fold: e.Run}
 	span := foldSoon
@@ -194,7 +198,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 		n.Text = fmt.Sprintf("wave %d waits for an approval\nturnus approve %s lets it go on", e.Wave+1, e.Run)
 	case controller.StepStalled:
 		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason.Text(), foldDaily
-		n.Text = fmt.Sprintf("%s parked until a person has seen to it\nturnus runs show %s --jobs shows which. turnus wake %s %s lets what waits go on.",
+		n.Text = fmt.Sprintf("%s parked until a person has seen to it\nturnus runs show %s --jobs shows which. turnus runs signal %s %s lets what waits go on.",
 			console.Plural(e.Count, "job"), e.Run, e.Run, e.Reason)
 	case controller.QueueAway:
 		n = ofQueue(policy.QueueAway, fmt.Sprintf("the queue does not answer; runs are accepted and wait\n%v", e.Err))
@@ -211,11 +215,12 @@ func ofQueue(kind, text string) notify.News {
 	return notify.News{Kind: kind, Subject: "queue", Fold: kind, Text: text}
 }
 
-// newsOfCatalog is the same of definitions and schedules. set is what the service runs by; nil before the first.
+// newsOfCatalog is the same of definitions and schedules. set is what the service runs by; nil
+// before the first.
 func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Duration) {
 	switch e.Kind {
 	case catalog.DefinitionsRejected:
-		text := "definitions are not taken, the last good ones hold\n" + reasoned(e)
+		text := "the project is invalid, the last valid one stays in use\n" + reasoned(e)
 		if e.By != "" {
 			text = "by " + e.By + ": " + text
 		}
@@ -236,7 +241,8 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 	return notify.News{}, 0
 }
 
-// reportUnapproved tells, once for each, of windows that the definitions have by now and nobody approved.
+// reportUnapproved tells, once for each, of windows that the definitions have by now and nobody
+// approved.
 func (s *service) reportUnapproved() {
 	cal, _ := s.catalog.Windows()
 	set := s.catalog.Set()
@@ -248,7 +254,8 @@ func (s *service) reportUnapproved() {
 	}
 }
 
-// unapprovedWindows are those that nobody approved, as news; defs has what was approved at the server, too.
+// unapprovedWindows are those that nobody approved, as news; defs has what was approved at the
+// server, too.
 func unapprovedWindows(set *definitions.Set, defs *windows.Definitions, now time.Time) (all []notify.News) {
 	for _, name := range slices.Sorted(maps.Keys(defs.Sets)) {
 		standings, err := defs.Standings(name, now)
@@ -272,7 +279,8 @@ func unapprovedWindows(set *definitions.Set, defs *windows.Definitions, now time
 	return all
 }
 
-// tenantOfSet is the tenant whose hosts alone have a window set; "" where there are several, or none.
+// tenantOfSet is the tenant whose hosts alone have a window set; "" where there are several, or
+// none.
 func tenantOfSet(set *definitions.Set, window string) (tenant string) {
 	found := false
 	for i := range set.Inventory.Hosts {

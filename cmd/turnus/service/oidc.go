@@ -28,7 +28,7 @@ func (f *oidcFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.client, "oidc-client-id", "", "client that the provider has for Turnus: a public one, with device authorization or a loopback redirect")
 	fl.StringVar(&f.access, "oidc-access", "", "file that gives people a tenant and a role by what the provider claims of them; read again when it changes")
 	fl.StringVar(&f.server, "oidc-server", "", "HOST[:PORT] of the URL by which people reach this server: a login is for that server alone (default: they are on this machine)")
-	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the authority that signed the provider's")
+	fl.StringVar(&f.ca, "oidc-ca-file", "", "certificates, in PEM, of the certificate authority that signed the provider's")
 	fl.DurationVar(&f.session, "oidc-session", defaultSession, "how long a login is good for: 1m to 24h")
 	settings.NamesFiles(fl, "oidc-access", "oidc-ca-file")
 }
@@ -42,7 +42,7 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 		return nil, nil //nolint:nilnil // nobody logs in
 	}
 	if f.client == "" || f.access == "" {
-		return nil, console.Invalid("--oidc-issuer needs --oidc-client-id and --oidc-access: without rules nobody has access (docs/operating.md#people)")
+		return nil, console.Invalid("--oidc-issuer needs --oidc-client-id and --oidc-access: without rules nobody has access (docs/operating-access.md#people)")
 	}
 	client, err := OutsideClient(f.ca)
 	if err != nil {
@@ -55,7 +55,8 @@ func (f *oidcFlags) open() (*login.Provider, error) {
 	return p, nil
 }
 
-// OutsideClient asks sites that the CAs of a file may have signed; without one the system's. The file is read again when it changes.
+// OutsideClient asks sites that the CAs of a file may have signed; without one the system's. The
+// file is read again when it changes.
 func OutsideClient(ca string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second}
 	if ca != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -20,7 +21,6 @@ import (
 	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/statestore"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
@@ -75,17 +75,18 @@ func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 	return nil
 }
 
-// Open makes the queue, behind which all is encrypted where there is a key ring, and says what of it an operator should know. closeQueue comes after its last use.
+// Open makes the queue, behind which all is encrypted where there is a key ring, and says what of
+// it an operator should know. closeQueue comes after its last use.
 func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Backend, closeQueue func() error, err error) {
 	ring, err := f.Keyring.Open(con)
 	if err != nil {
 		return nil, nil, err
 	}
-	loud := func(text string) { con.Message(con.Paint(console.Yellow, "warning: ") + text) }
+	loud := func(text string) { con.Report(con.Paint(console.Yellow, "warning: ") + text) }
 	if f.URL == "" {
 		var suspended []memory.Begun
 		if f.states != "" {
-			if suspended, err = statestore.Suspended(f.states); err != nil {
+			if suspended, err = memory.Suspended(f.states); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -94,7 +95,7 @@ func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Ba
 		if f.states == "" {
 			return encrypted.New(f.own, ring, loud), closeQueue, nil
 		}
-		kept, err := statestore.New(f.own, f.states)
+		kept, err := memory.NewStates(f.own, f.states)
 		if err != nil {
 			return nil, nil, errors.Join(err, closeQueue())
 		}
@@ -110,18 +111,26 @@ func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Ba
 	}
 	warnings, err := r.Preflight(ctx)
 	if f.patient && errors.Is(err, core.ErrUnavailable) {
-		con.Message(con.Paint(console.Yellow, "warning: ") + "the queue does not answer yet: " + err.Error())
+		con.Report(con.Paint(console.Yellow, "warning: ") + "the queue does not answer yet: " + core.ErrorText(err))
 		err = nil
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, client.Close())
+		return nil, nil, errors.Join(awayHint(err), client.Close())
 	}
 	for _, w := range warnings {
-		con.Message(con.Paint(console.Yellow, "warning: ") + w)
+		con.Report(con.Paint(console.Yellow, "warning: ") + w)
 	}
 	closeQueue = func() error {
 		r.Shutdown()
 		return client.Close()
 	}
 	return encrypted.New(r, ring, loud), closeQueue, nil
+}
+
+// awayHint adds what to do about a Redis that does not answer.
+func awayHint(err error) error {
+	if !errors.Is(err, core.ErrUnavailable) || strings.Contains(err.Error(), "\nhint: ") {
+		return err
+	}
+	return fmt.Errorf("%w\nhint: check that Redis runs there, and that --redis names it: redis-cli -u URL ping", err)
 }

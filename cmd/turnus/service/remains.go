@@ -17,18 +17,20 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// remainsFile holds what the queue of a service had reached when it was stopped in good order. It is there only between that
-// and the next start: after a crash there is none, and runs that must not be repeated blindly are held.
+// remainsFile holds what the queue of a service had reached when it was stopped in good order. It
+// is there only between that and the next start: after a crash there is none, and runs that must
+// not be repeated blindly are held.
 const remainsFile = "queue.json"
 
-// leftover is what the file holds. A run whose jobs with an outcome the ledger counts otherwise is of a ledger that was put
-// in the place of the one that stopped: what ran since is not known.
+// leftover is what the file holds. A run whose jobs with an outcome the ledger counts otherwise is
+// of a ledger that was put in the place of the one that stopped: what ran since is not known.
 type leftover struct {
 	memory.Remains
 	Recorded map[string]int `json:"recorded"` // jobs with an outcome, by run
 }
 
-// remains reads what the last queue in the folder left, of runs that stand in the ledger as they did then.
+// remains reads what the last queue in the folder left, of runs that stand in the ledger as they
+// did then.
 func (d *DataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains, error) {
 	var left leftover
 	data, err := os.ReadFile(filepath.Join(d.Path, remainsFile))
@@ -73,8 +75,8 @@ func (d *DataDir) keepRemains(rest leftover) error {
 	return securefile.Replace(filepath.Join(d.Path, remainsFile), data, 0o600)
 }
 
-// keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not recorded: their jobs
-// would run again.
+// keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not
+// recorded: their jobs would run again.
 func (s *service) keepQueue(ctx context.Context) error {
 	if s.f.Queue.own == nil {
 		return nil
@@ -96,7 +98,8 @@ func (s *service) keepQueue(ctx context.Context) error {
 	return nil
 }
 
-// recorded tells whether the ledger has every outcome that the queue knows of. A run that the queue has not been given is.
+// recorded tells whether the ledger has every outcome that the queue knows of. A run that the queue
+// has not been given is.
 func recorded(ctx context.Context, q queue.Queue, run ledger.Run) bool {
 	status, err := q.Status(ctx, run.ID)
 	return err != nil || status.Ended() <= run.Recorded

@@ -26,7 +26,7 @@ func (f *RetentionFlags) Add(c *cobra.Command) {
 	fl.StringVar(&f.runs, "keep-runs", "", "forget runs, with their outputs, so long after their end, as 1095d; without it they stay. The audit log always does")
 	fl.StringVar(&f.outputs, "keep-outputs", "", "forget outputs over 64 KiB so long after the end of their run, as 90d; without it they stay as long as the run")
 	fl.StringVar(&f.quota, "outputs-quota", "", "bytes of outputs over 64 KiB that a tenant may have, as 50GiB; over it the oldest runs lose theirs")
-	fl.StringVar(&f.file, "retention", "", "YAML file of what holds for single tenants instead; read again each time (docs/operating.md)")
+	fl.StringVar(&f.file, "retention", "", "YAML file of what holds for single tenants instead; read again each time (docs/operating-backup.md#retention)")
 }
 
 // Check reads the flags, and the file so that a mistake in it is told at the start.
@@ -87,7 +87,8 @@ func waited(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// forget removes what is kept no longer, and objects that nothing names, until ctx ends. Of several servers one does it.
+// forget removes what is kept no longer, and objects that nothing names, until ctx ends. Of several
+// servers one does it.
 func (s *service) forget(ctx context.Context) {
 	var swept time.Time
 	for {

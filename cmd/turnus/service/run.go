@@ -17,9 +17,10 @@ import (
 // webStop is how long requests that are under way may take when the service stops.
 const webStop = 5 * time.Second
 
-// run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain, which has the
-// worker of this process end; what it did is recorded; controller and catalog leave what is not over to others, or to the
-// next start; what this process's own queue has reached is kept for that.
+// run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain,
+// which has the worker of this process end; what it did is recorded; controller and catalog leave
+// what is not over to others, or to the next start; what this process's own queue has reached is
+// kept for that.
 func (s *service) run(ctx context.Context, drain func() error) error {
 	if err := s.data.forgetRemains(); err != nil {
 		return errors.Join(err, drain())
@@ -38,7 +39,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	})
 	wg.Go(func() { s.forget(life) })
 	wg.Go(func() { s.scaling.Run(stop) })
-	web := server.HTTP(s.api, s.log)
+	web := server.HTTP(beside(s.pages, s.api), s.log)
 	web.BaseContext = func(net.Listener) context.Context { return stop }
 	if s.acme != nil {
 		web.Handler = afterChallenge(web.Handler)
@@ -78,10 +79,12 @@ func (s *service) serve(web *http.Server) error {
 	return web.Serve(s.listener)
 }
 
-// settleFor is how long a service that stops waits for what its own queue, which ends with it, has to be recorded.
+// settleFor is how long a service that stops waits for what its own queue, which ends with it, has
+// to be recorded.
 const settleFor = 10 * time.Second
 
-// settle waits until the outcomes in this process's own queue are in the ledger. Those of a queue in Redis stay there.
+// settle waits until the outcomes in this process's own queue are in the ledger. Those of a queue
+// in Redis stay there.
 func (s *service) settle(ctx context.Context) {
 	if s.f.Queue.URL != "" {
 		return
@@ -93,7 +96,7 @@ func (s *service) settle(ctx context.Context) {
 	for !s.finished(ctx) {
 		select {
 		case <-ctx.Done():
-			s.con.Message(s.con.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
+			s.con.Report(s.con.Paint(console.Yellow, "warning: ") + "not all outcomes were recorded in time; those jobs run again after the next start, or are held")
 			return
 		case <-tick.C:
 		}

@@ -12,9 +12,11 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/scale"
 )
 
@@ -26,14 +28,14 @@ type scaleFlags struct {
 
 func (f *scaleFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.hook, "scale-hook", "", "command, or http(s) URL, that is told how many workers the pool should have whenever that changes")
+	fl.StringVar(&f.hook, "scale-hook", "", "command, or http(s) URL, that gets the number of workers that the pool should have, at each change")
 	fl.StringVar(&f.secret, "scale-hook-secret-file", "", "file with the secret that calls of a URL are signed with")
 	settings.NamesSecretFiles(fl, "scale-hook-secret-file")
 	fl.IntVar(&f.cfg.Min, "scale-min", 1, "fewest workers that are wanted")
 	fl.IntVar(&f.cfg.Max, "scale-max", 10, "most workers that are wanted")
 	fl.IntVar(&f.cfg.Concurrency, "scale-slots", 0, "slots of one worker (default: the mean of those that are there, or 256)")
 	fl.DurationVar(&f.cfg.Target, "scale-target", 5*time.Minute, "jobs that are due should start within it")
-	fl.DurationVar(&f.cfg.Ahead, "scale-ahead", 2*time.Minute, "jobs that become due within it count, too: as long as a new worker takes to come")
+	fl.DurationVar(&f.cfg.Ahead, "scale-ahead", 2*time.Minute, "also count jobs that become due within it: as long as a new worker takes to start")
 	fl.DurationVar(&f.cfg.Calm, "scale-calm", 5*time.Minute, "fewer workers are wanted once fewer would have been enough for so long")
 }
 
@@ -58,7 +60,10 @@ func (s *service) scaler() (*scale.Scaler, error) {
 		return nil, err
 	}
 	parts := scale.Parts{
-		Poll:  func(ctx context.Context) (scale.Demand, []scale.Worker, error) { return s.demand(ctx, cfg.Ahead) },
+		Poll: func(ctx context.Context) (scale.Demand, []scale.Worker, error) {
+			load, workers, err := s.api.Census(ctx)
+			return s.demand(load, workers, err)
+		},
 		Mine:  func() bool { return s.ctl.Owns("scale/" + cfg.Pool) },
 		Drain: func(ctx context.Context, w string) error { return s.api.DrainWorker(ctx, scaling, w, scaledDown) },
 		Forget: func(ctx context.Context, w string) error {
@@ -70,7 +75,7 @@ func (s *service) scaler() (*scale.Scaler, error) {
 				return
 			}
 			s.metrics.Add(metrics.ScaleCalls, 1, "failed")
-			if text := "--scale-hook: " + err.Error(); s.messages.Allow(text) {
+			if text := "--scale-hook: " + core.ErrorText(err); s.messages.Allow(text) {
 				s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + console.Printable(text))
 			}
 		},
@@ -86,6 +91,14 @@ func (s *service) scaler() (*scale.Scaler, error) {
 		if parts.Call, err = scale.Hook(s.f.scale.hook, []byte(secret)); err != nil {
 			return nil, fmt.Errorf("--scale-hook: %w", err)
 		}
+		parts.Poll = func(ctx context.Context) (scale.Demand, []scale.Worker, error) {
+			load, err := s.queue.Load(ctx, cfg.Ahead)
+			if err != nil {
+				return scale.Demand{}, nil, err
+			}
+			workers, err := s.api.Workers(ctx)
+			return s.demand(load, workers, err)
+		}
 	}
 	scaler, err := scale.New(cfg, parts)
 	if err != nil {
@@ -94,8 +107,8 @@ func (s *service) scaler() (*scale.Scaler, error) {
 	for _, result := range []string{"ok", "failed"} {
 		s.metrics.Add(metrics.ScaleCalls, 0, result)
 	}
-	s.metrics.Source(func(_ context.Context, emit metrics.Emit) {
-		if w, known := scaler.Desired(); known {
+	s.metrics.Source(func(ctx context.Context, emit metrics.Emit) {
+		if w, known := scaler.Desired(ctx); known {
 			emit(metrics.ConcurrencyDesired, float64(w.Concurrency), cfg.Pool)
 			emit(metrics.WorkersDesired, float64(w.Workers), cfg.Pool)
 		}
@@ -109,13 +122,8 @@ const (
 	scaledDown = "fewer workers are needed"
 )
 
-// demand reads what there is to do, and who does it.
-func (s *service) demand(ctx context.Context, ahead time.Duration) (scale.Demand, []scale.Worker, error) {
-	load, err := s.queue.Load(ctx, ahead)
-	if err != nil {
-		return scale.Demand{}, nil, err
-	}
-	known, err := s.api.Workers(ctx)
+// demand is what there is to do, and who does it, unless it could not be read.
+func (s *service) demand(load queue.Load, known []api.Worker, err error) (scale.Demand, []scale.Worker, error) {
 	if err != nil {
 		return scale.Demand{}, nil, err
 	}
@@ -132,7 +140,8 @@ func (s *service) demand(ctx context.Context, ahead time.Duration) (scale.Demand
 	return scale.Demand{Leased: load.InFlight, Due: load.Due, Runnable: load.Runnable, Soon: load.Soon, Took: s.took.mean()}, workers, nil
 }
 
-// took is how long jobs took lately: a mean in which the last hundred or so count most. It is safe for concurrent use.
+// took is how long jobs took lately: a mean in which the last hundred or so count most. It is safe
+// for concurrent use.
 type took struct {
 	mu   sync.Mutex
 	n    int

@@ -1,5 +1,5 @@
-// Package service owns the assembly of the service from its settings: turnus up, turnus server, and the
-// parts that other processes share with them, as queue, key ring, ledger, logs and traces.
+// Package service owns the assembly of the service from its settings: turnus up, turnus server, and
+// the parts that other processes share with them, as queue, key ring, ledger, logs and traces.
 //
 // It must not know how commands are parsed, nor what a route, a run or a schedule means.
 package service
@@ -34,6 +34,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
+	"github.com/turnus/turnus/core/pages"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/secrets"
@@ -54,6 +55,7 @@ type service struct {
 	ctl      *controller.Controller
 	catalog  *catalog.Catalog
 	api      *server.Server
+	pages    *pages.Pages
 	listener net.Listener
 	cert     *securefile.TLSSource // of files; nil without
 	acme     *autocert.Manager     // nil without ACME
@@ -72,8 +74,10 @@ type service struct {
 	manager  *systemd.Manager // nil where systemd did not start this process
 }
 
-// open opens and makes everything; nothing runs yet. What was opened is closed by close, also after an error.
+// open opens and makes everything; nothing runs yet. What was opened is closed by close, also after
+// an error.
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
+	settings.WorkHeap()
 	var err error
 	if s.f.tlsCert != "" || s.f.tlsClientCA != "" {
 		if s.cert, err = securefile.OpenTLS(securefile.TLSFiles{Cert: s.f.tlsCert, Key: s.f.tlsKey, CA: s.f.tlsClientCA}, s.con.Message); err != nil {
@@ -121,7 +125,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	if made {
 		s.con.Message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
 		if s.f.Definitions == "" && s.f.repo == "" {
-			s.con.Message("there are no definitions yet: turnus apply DIR gives some; --definitions DIR or --repo URL follow some")
+			s.con.Message("there are no definitions yet: turnus project apply DIR gives some; --definitions DIR or --repo URL follow some")
 		}
 	}
 	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {
@@ -206,6 +210,9 @@ func (s *service) parts(sup *host.Supervisor) error {
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 	})
 	if err != nil {
+		return err
+	}
+	if s.pages, err = pages.New(s.api, settings.Version(), s.log); err != nil {
 		return err
 	}
 	s.scaling, err = s.scaler()

@@ -15,7 +15,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// StoreFlags say where a ledger and its large outputs are, for commands that work on them without a server.
+// StoreFlags say where a ledger and its large outputs are, for commands that work on them without a
+// server.
 type StoreFlags struct {
 	Data, Ledger, outputs string
 	Keyring               KeyringFlags // of commands that look into a ledger
@@ -38,7 +39,8 @@ func (f *StoreFlags) LedgerURL() string {
 	return "sqlite:" + filepath.Join(f.Data, "ledger.db")
 }
 
-// Objects opens where large outputs are; nil where there are none: the folder that nobody named is not there.
+// Objects opens where large outputs are; nil where there are none: the folder that nobody named is
+// not there.
 func (f *StoreFlags) Objects(ctx context.Context, make bool) (*blob.Bucket, error) {
 	where := f.outputs
 	if where == "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 )
 
 // UpFlags say how the service runs in one process.
@@ -45,7 +46,9 @@ func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 	defer n.Secrets.Close() // notifications need it when the worker has stopped
 	stop := sync.OnceValue(n.Stop)
 	defer func() { err = errors.Join(err, stop(), s.close()) }()
-	node.Unconfined(con, n)
+	if err := node.Unconfined(con, n); err != nil {
+		return err
+	}
 	f.Node.Plugins.ReportDev(con)
 	node.WarnWithoutCredentials(con, n)
 	if err := s.open(ctx, n.Plugins); err != nil {
@@ -63,7 +66,7 @@ func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 	s.stuck = n.Worker.Stuck
 	if f.Context != "" {
 		if err := settings.WriteContext(con, f.Context, settings.Context{Server: s.url(), TokenFile: s.data.tokenFile(), CAFile: f.Service.tlsCert}); err != nil {
-			con.Message(con.Paint(console.Yellow, "warning: ") + "the context " + f.Context + " was not written: " + err.Error())
+			con.Report(con.Paint(console.Yellow, "warning: ") + "the context " + f.Context + " was not written: " + core.ErrorText(err))
 		}
 	}
 	con.Message("listening on " + s.url())

@@ -19,11 +19,11 @@ type MetricsFlags struct{ address, token, cert, key, clientCA string }
 // Add gives the command the flags.
 func (f *MetricsFlags) Add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.address, "metrics", "", "address to answer GET /metrics, /healthz and /readyz on, as 127.0.0.1:9470; port 0 takes a free one. Without it servers tell what the worker reports")
+	fl.StringVar(&f.address, "metrics", "", "address to answer GET /metrics, /healthz and /readyz on, as 127.0.0.1:9470; port 0 takes a free one. Without it servers publish the worker's figures")
 	fl.StringVar(&f.token, "metrics-token-file", "", "file with the token that a scrape must bring")
 	fl.StringVar(&f.cert, "metrics-tls-cert", "", "certificate chain of that address, in PEM; needed where other machines reach it")
 	fl.StringVar(&f.key, "metrics-tls-key", "", "its key, in PEM")
-	fl.StringVar(&f.clientCA, "metrics-client-ca", "", "certificates, in PEM, of the authority whose clients may ask; instead of a token, or besides")
+	fl.StringVar(&f.clientCA, "metrics-client-ca", "", "certificates, in PEM, of the certificate authority whose clients may ask, with or without a token")
 	settings.NamesFiles(fl, "metrics-tls-cert", "metrics-client-ca")
 	settings.NamesSecretFiles(fl, "metrics-token-file", "metrics-tls-key")
 }

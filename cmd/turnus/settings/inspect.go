@@ -32,11 +32,12 @@ func DefaultOf(f *pflag.Flag, o Origin) string {
 	return f.DefValue
 }
 
-// wordSecret is what looks like a secret in a command, or in the words that PostgreSQL's programs take: password=…, Bearer ….
+// wordSecret is what looks like a secret in a command, or in the words that PostgreSQL's programs
+// take: password=…, Bearer ….
 var wordSecret = regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
 
-// HideSecrets takes out of a value what may be a secret: the password of a URL, all that follows the host of a webhook's
-// address, and parameters.
+// HideSecrets takes out of a value what may be a secret: the password of a URL, all that follows
+// the host of a webhook's address, and parameters.
 func HideSecrets(value string) string {
 	scheme, _, isURL := strings.Cut(value, "://")
 	if !isURL || strings.ContainsAny(scheme, " \t\"'") {
@@ -73,7 +74,8 @@ type Problem struct {
 	What  string `json:"what"`
 }
 
-// CheckFiles looks at the files that settings name: there, readable, and where they hold a secret nobody else's to read.
+// CheckFiles looks at the files that settings name: there, readable, and where they hold a secret
+// nobody else's to read.
 func CheckFiles(c *cobra.Command) []Problem {
 	var found []Problem
 	c.Flags().VisitAll(func(f *pflag.Flag) {

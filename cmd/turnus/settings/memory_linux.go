@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// MemoryFolder returns a folder whose files are in memory only; false: there is none, and the folder is on a disk.
+// MemoryFolder returns a folder whose files are in memory only; false: there is none, and the
+// folder is on a disk.
 func MemoryFolder() (string, bool) {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6
 	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"} {

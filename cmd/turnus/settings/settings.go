@@ -1,5 +1,6 @@
-// Package settings owns where the settings of a process come from: flags, the environment, a file; how
-// they are shown and checked; the contexts of servers, and the other files in the user's folders.
+// Package settings owns where the settings of a process come from: flags, the environment, a file;
+// how they are shown and checked; the contexts of servers, and the other files in the user's
+// folders.
 //
 // It must not know what a setting is for.
 package settings
@@ -90,9 +91,9 @@ func noteFlags(fl *pflag.FlagSet, key string, words, names []string) {
 
 func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
 
-// notSettings are flags that say something of one call. What runs in place of the locked plugins is named by the person who starts
-// the service, and not by a file or a variable that lasts.
-var notSettings = []string{"config", "help", "output", PluginDevFlag}
+// notSettings are flags that say something of one call. What runs in place of the locked plugins is
+// named by the person who starts the service, and not by a file or a variable that lasts.
+var notSettings = []string{"color", "config", "help", "help-all", "output", "quiet", PluginDevFlag}
 
 func isSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
 
@@ -101,8 +102,8 @@ func VariableOf(flag string) string {
 	return "TURNUS_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Fill gives each flag that the command line leaves out its value: from the environment, or else from the file of
-// --config. It tells where every value came from.
+// Fill gives each flag that the command line leaves out its value: from the environment, or else
+// from the file of --config. It tells where every value came from.
 func Fill(c *cobra.Command) (map[string]Origin, error) {
 	file, _ := c.Flags().GetString("config")
 	given, err := readSettings(file, c)
@@ -150,7 +151,8 @@ type setting struct {
 	values []string
 }
 
-// readSettings reads a file of settings for the command. Errors wrap core.ErrInvalid and name file, line and column.
+// readSettings reads a file of settings for the command. Errors wrap core.ErrInvalid and name file,
+// line and column.
 func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 	if path == "" {
 		return nil, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// SingleParams are those of Single. Zero means 50,000 runs, one a call, from one caller, and no node.
+// SingleParams are those of Single. Zero means 50,000 runs, one a call, from one caller, and no
+// node.
 type SingleParams struct {
 	Runs    int `json:"runs"`
 	Batch   int `json:"batch"` // runs of one Submit
@@ -45,7 +46,8 @@ type SingleResult struct {
 	BytesPerRun      float64 `json:"bytes_per_run"`   // of a pending run, of all memory of the server; 0 if unknown
 }
 
-// Single measures runs of one host: how fast they are accepted and, with nodes, how fast they are over.
+// Single measures runs of one host: how fast they are accepted and, with nodes, how fast they are
+// over.
 func Single(ctx context.Context, q queue.Queue, p SingleParams) (SingleResult, error) {
 	res := SingleResult{SingleParams: p}
 	if err := res.defaults(); err != nil {
@@ -102,7 +104,8 @@ func singles(n int) []queue.Run {
 	return runs
 }
 
-// submitSingles gives each caller its part of the runs, in batches. It returns an error of one of them.
+// submitSingles gives each caller its part of the runs, in batches. It returns an error of one of
+// them.
 func submitSingles(ctx context.Context, q queue.Queue, runs []queue.Run, p SingleParams) error {
 	var next atomic.Int64
 	errs := make([]error, p.Callers)

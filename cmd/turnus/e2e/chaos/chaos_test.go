@@ -77,7 +77,7 @@ func chaos(t *testing.T, seed uint64, s shape, only []string) {
 		t.Error("no schedule was made that fires")
 	}
 	if found := c.doctor(); found != "" {
-		t.Errorf("turnus doctor, after all of it: %s", found)
+		t.Errorf("turnus admin doctor, after all of it: %s", found)
 	}
 	for _, log := range c.crashes() {
 		t.Errorf("a process broke down: %s", log)
@@ -102,6 +102,7 @@ func (c *cluster) play(t *testing.T, all []planned, length time.Duration) (made 
 	for _, a := range actions {
 		pass(begun + a.at - now())
 		if a.ends {
+			made[a.i].mending = now()
 			ends[a.i]()
 			made[a.i].end = now()
 			continue

@@ -183,7 +183,8 @@ func (c *cluster) admin() *goredis.Client {
 	return goredis.NewClient(c.guard.Options(c.t, "127.0.0.1:"+c.redisPort))
 }
 
-// trust has every queue lease at once from Redis as it is now, as servers do that found nothing amiss: it takes the guard of R4 out.
+// trust has every queue lease at once from Redis as it is now, as servers do that found nothing
+// amiss: it takes the guard of R4 out.
 func (c *cluster) trust(admin *goredis.Client) {
 	c.t.Helper()
 	ctx := context.Background()
@@ -269,7 +270,8 @@ func (c *cluster) tend(quit <-chan struct{}) {
 	}
 }
 
-// wireToHosts puts a proxy between a worker and each host. The worker finds them by names: each has its own /etc/hosts.
+// wireToHosts puts a proxy between a worker and each host. The worker finds them by names: each has
+// its own /etc/hosts.
 func (c *cluster) wireToHosts(worker int) {
 	c.t.Helper()
 	name, names := fmt.Sprintf("worker-%d", worker), "127.0.0.1 localhost\n"
@@ -341,7 +343,7 @@ func (c *cluster) atLedger(line ...string) []string {
 // secondPerson makes a token that counts as nobody else's.
 func (c *cluster) secondPerson() string {
 	c.t.Helper()
-	line := c.atLedger("tokens", "create", "second", "--role", "approver", "--tenant", "*")
+	line := c.atLedger("admin", "tokens", "create", "second", "--role", "approver", "--tenant", "*")
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), c.env()...)
 	out, err := cmd.Output()
@@ -351,11 +353,11 @@ func (c *cluster) secondPerson() string {
 	return strings.TrimSpace(string(out))
 }
 
-// doctor is what turnus doctor finds in ledger and queue; "" when both are sound.
+// doctor is what turnus admin doctor finds in ledger and queue; "" when both are sound.
 func (c *cluster) doctor() string {
 	c.t.Helper()
-	p := start(c.t, c.env(), c.atLedger("doctor", "--redis", c.guard.URL("", "127.0.0.1:"+c.redisPort, ""))...)
-	until(c.t, "turnus doctor to end", func() bool { return !p.running() })
+	p := start(c.t, c.env(), c.atLedger("admin", "doctor", "--redis", c.guard.URL("", "127.0.0.1:"+c.redisPort, ""))...)
+	until(c.t, "turnus admin doctor to end", func() bool { return !p.running() })
 	if p.cmd.ProcessState.ExitCode() == 0 && strings.Contains(p.text(), "sound: ledger and queue") {
 		return ""
 	}

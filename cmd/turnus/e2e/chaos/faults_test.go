@@ -236,8 +236,8 @@ func (c *cluster) readOnlyLedger() (end func()) {
 			c.sql("SET default_transaction_read_only = off", "ALTER SYSTEM RESET default_transaction_read_only")
 		}
 	}
-	// No file system becomes read-only under a file that is open for writing. A limit of no bytes refuses the same writes of
-	// the process to files, and SQLite reports the same error of them.
+	// No file system becomes read-only under a file that is open for writing. A limit of no bytes
+	// refuses the same writes of the process to files, and SQLite reports the same error of them.
 	p := c.serverAt(0)
 	var before unix.Rlimit
 	if err := unix.Prlimit(p.pid(), unix.RLIMIT_FSIZE, nil, &before); err != nil {

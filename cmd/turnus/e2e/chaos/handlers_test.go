@@ -16,8 +16,10 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// A handler that a run left pending is run by whatever comes next through the service: a retry, a schedule's next run, and the next run
-// after the queue was lost (red with forgotten calling Unqueue alone). The host notes each run of a handler; the step that notifies it changes nothing by then.
+// A handler that a run left pending is run by whatever comes next through the service: a retry, a
+// schedule's next run, and the next run after the queue was lost (red with forgotten calling
+// Unqueue alone). The host notes each run of a handler; the step that notifies it changes nothing
+// by then.
 func TestLabFaultW1ThePendingHandlerRunsNextThroughTheService(t *testing.T) {
 	p := project{hosts: []string{"retried", "scheduled", "lost"}, entry: func(string) string { return "" }, windows: "window_sets: {}\n", playbooks: map[string]string{}}
 	for _, name := range p.hosts {

@@ -118,7 +118,8 @@ func (h *host) log(t *testing.T) string {
 	return string(text)
 }
 
-// able ends the test where the machine allows no namespaces: it fails in CI, and skips loudly elsewhere.
+// able ends the test where the machine allows no namespaces: it fails in CI, and skips loudly
+// elsewhere.
 func able(t *testing.T) {
 	t.Helper()
 	testparts.Need(t, "redis-server", "redis-server")

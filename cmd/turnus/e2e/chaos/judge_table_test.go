@@ -20,7 +20,8 @@ type story struct {
 	logs map[string]string
 }
 
-// soundStory is one in which every promise is kept: two runs on two hosts of an HA group, one in its window.
+// soundStory is one in which every promise is kept: two runs on two hosts of an HA group, one in
+// its window.
 func soundStory() *story {
 	return &story{
 		logs: map[string]string{
@@ -58,7 +59,7 @@ func (s *story) judged() []violation {
 
 // stopped is a fault of worker 0.
 func stopped(name string, begin, end float64) happened {
-	return happened{planned: planned{kind: kind{name: name, of: "worker"}}, span: span{sec(begin), sec(end)}}
+	return happened{planned: planned{kind: kind{name: name, of: "worker"}}, span: span{sec(begin), sec(end)}, mending: sec(end)}
 }
 
 // The negative controls: each rule is fed what breaks it, and finds it; beside it what looks alike
@@ -118,6 +119,11 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 		"a step of a worker that is cut off from hosts": {func(s *story) {
 			s.faults = []happened{stopped("cut worker from hosts", 8.5, 15)}
 		}, "through a cut"},
+		"a step while the lines are let go one after another": {func(s *story) {
+			cut := stopped("cut worker from hosts", 8.5, 15)
+			cut.mending = sec(9)
+			s.faults = []happened{cut}
+		}, ""},
 		"steps of another worker meanwhile, and at the onset": {func(s *story) {
 			cut := stopped("cut worker from hosts", 8.5, 15)
 			cut.target = 1

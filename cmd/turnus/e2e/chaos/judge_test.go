@@ -57,6 +57,7 @@ func (s span) has(t time.Duration) bool { return s.begin <= t && t < s.end }
 type happened struct {
 	planned
 	span
+	mending time.Duration // when its end began: from then on a part of what was cut may work again
 }
 
 // recipe is what the judge knows of a playbook.
@@ -101,7 +102,8 @@ func (v violation) String() string {
 const (
 	tick       = 10 * time.Millisecond
 	needsSlack = 250 * time.Millisecond // between the last check of a window and the begin on the host
-	// A job that was leased before the cancel of its run may be on its way until its worker's next beat.
+	// A job that was leased before the cancel of its run may be on its way until its worker's next
+	// beat.
 	cancelSlack = 3 * time.Second
 	// Redis starts, and servers and workers find it again, each after a pause of its own.
 	lateSlack = 5 * time.Second
@@ -209,8 +211,8 @@ func oldFences(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
-// expired: a worker that could not reach Redis for longer than a session lives begins no step under a
-// lease that it had before, while others could take the lease over.
+// expired: a worker that could not reach Redis for longer than a session lives begins no step under
+// a lease that it had before, while others could take the lease over.
 func expired(v evidence, _ map[string]string) (all []violation) {
 	isolates := []string{"stop worker", "cut worker from Redis", "cut requests of worker to Redis", "stop worker and drop replies"}
 	ofRedis := []string{"kill Redis", "stop Redis", "cut all from Redis", "fill disk of Redis", "leap forward", "leap back", "FLUSHALL", "roll Redis back", "promote a late replica"}
@@ -235,11 +237,12 @@ func expired(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
-// through: a worker that is cut off from its hosts begins nothing there, or the suite's own cut is none.
+// through: a worker that is cut off from its hosts begins nothing there, or the suite's own cut is
+// none.
 func through(v evidence, _ map[string]string) (all []violation) {
 	for _, f := range v.faults {
 		for _, e := range v.seen {
-			if f.name == "cut worker from hosts" && e.worker == fmt.Sprintf("worker-%d", f.target) && f.begin+cutSlack < e.begin && e.begin < f.end {
+			if f.name == "cut worker from hosts" && e.worker == fmt.Sprintf("worker-%d", f.target) && f.begin+cutSlack < e.begin && e.begin < f.mending {
 				all = append(all, violation{"through a cut", e.begin, fmt.Sprintf("%s began %v after %v", e.job(), (e.begin - f.begin).Round(tick), f.planned), []string{e.line}})
 			}
 		}
@@ -247,7 +250,8 @@ func through(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
-// outsideWindows: a step that waits for a window begins in it, and with as much time left as it needs.
+// outsideWindows: a step that waits for a window begins in it, and with as much time left as it
+// needs.
 func outsideWindows(v evidence, kind map[string]string) (all []violation) {
 	for _, e := range v.seen {
 		r := v.recipes[kind[e.run]]
@@ -285,7 +289,8 @@ func afterTheEnd(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
-// unasked: no job begins before its run was asked for or approved, or at all after its cancel has returned.
+// unasked: no job begins before its run was asked for or approved, or at all after its cancel has
+// returned.
 func unasked(v evidence, _ map[string]string) (all []violation) {
 	runs, begun := map[string]accepted{}, map[string]bool{}
 	for _, r := range v.runs {
@@ -307,8 +312,8 @@ func unasked(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
-// reported is when the queue has a cancel that returned at a time: at once, or, where no server that was up reached Redis, when
-// the last fault in a row that kept servers from it is over.
+// reported is when the queue has a cancel that returned at a time: at once, or, where no server
+// that was up reached Redis, when the last fault in a row that kept servers from it is over.
 func reported(v evidence, at time.Duration) time.Duration {
 	late := false
 	for _, f := range v.faults { // by begin

@@ -306,7 +306,8 @@ func (l *load) poll(c *client.Client, a *accepted) bool {
 	return true
 }
 
-// drained waits until every run is over, and reports false when that takes longer than any fault may cost.
+// drained waits until every run is over, and reports false when that takes longer than any fault
+// may cost.
 func (l *load) drained(limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	for {

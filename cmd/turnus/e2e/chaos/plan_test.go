@@ -63,8 +63,8 @@ func kinds() []kind {
 	}
 }
 
-// leftOut are faults that the suite does not make or judge, or whose mend is not there yet, each with
-// its reason. The report prints them. The judge is the same with them and without.
+// leftOut are faults that the suite does not make or judge, or whose mend is not there yet, each
+// with its reason. The report prints them. The judge is the same with them and without.
 var leftOut = map[string]string{
 	"SIGKILL of turnus up with suspended jobs": "the cluster has no turnus up; TestFaultW3 in e2e kills one",
 }

@@ -67,9 +67,10 @@ func probes(v evidence) (all []due) {
 	return all
 }
 
-// recoveries are, by fault, how long work was delayed at most: from the onset of a fault that leaves
-// others at work, else from its end, until what was due meanwhile had begun on its host, and until
-// the hosts of a worker saw work again. From the onset of the next fault on, a delay is not this one's.
+// recoveries are, by fault, how long work was delayed at most: from the onset of a fault that
+// leaves others at work, else from its end, until what was due meanwhile had begun on its host, and
+// until the hosts of a worker saw work again. From the onset of the next fault on, a delay is not
+// this one's.
 func recoveries(v evidence) map[int]time.Duration {
 	ended := map[string]time.Duration{}
 	for _, o := range v.outcomes {

@@ -16,9 +16,11 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Redis comes back as it was before the commands of a run ended and were recorded, and the worker restarts too, so nothing that leases
-// remembers them. No recorded command runs again, by what its host noted: not before the server has compared the queue with the ledger, and not after a
-// person has resumed the run. The control has the queue trust Redis at once, and cuts the server off: each recorded command runs again.
+// Redis comes back as it was before the commands of a run ended and were recorded, and the worker
+// restarts too, so nothing that leases remembers them. No recorded command runs again, by what its
+// host noted: not before the server has compared the queue with the ledger, and not after a person
+// has resumed the run. The control has the queue trust Redis at once, and cuts the server off: each
+// recorded command runs again.
 func TestLabFaultR4NoRecordedCommandRunsAgain(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		t.Run(map[bool]string{false: "compared", true: "control"}[trusted], func(t *testing.T) { rollBack(t, trusted) })

@@ -101,7 +101,8 @@ func (l *load) launched(triggers []trigger) {
 	}
 }
 
-// triggeredOnce: each fire launches one run, by what the hosts noted. Of a run that touched no host the ledger says why.
+// triggeredOnce: each fire launches one run, by what the hosts noted. Of a run that touched no host
+// the ledger says why.
 func triggeredOnce(v evidence, _ map[string]string) (all []violation) {
 	runs, explained := map[string]map[string]string{}, map[string]bool{}
 	for _, e := range v.seen {
@@ -130,7 +131,8 @@ func triggeredOnce(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
-// promote makes a replica of Redis that gets nothing from now on, and at the end of the fault takes the place of its master.
+// promote makes a replica of Redis that gets nothing from now on, and at the end of the fault takes
+// the place of its master.
 func (c *cluster) promote() (end func()) {
 	c.t.Helper()
 	port, dir := strconv.Itoa(testparts.FreePort(c.t)), "replica-"+strconv.FormatInt(time.Now().UnixNano(), 36)

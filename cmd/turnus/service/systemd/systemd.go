@@ -1,5 +1,5 @@
-// Package systemd owns telling systemd how the process does: that it is ready, that it still works, that it stops
-// (sd_notify(3)). Elsewhere there is nobody to tell, and nothing is done.
+// Package systemd owns telling systemd how the process does: that it is ready, that it still works,
+// that it stops (sd_notify(3)). Elsewhere there is nobody to tell, and nothing is done.
 //
 // It must not know what the process works on: whether it is stuck is asked from a function.
 package systemd
@@ -15,7 +15,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Manager is the systemd that started this process. The nil Manager is nobody. Safe for concurrent use.
+// Manager is the systemd that started this process. The nil Manager is nobody. Safe for concurrent
+// use.
 type Manager struct {
 	conn  *net.UnixConn
 	every time.Duration // between signs of life; 0: none are wanted
@@ -25,8 +26,9 @@ type Manager struct {
 	done sync.WaitGroup
 }
 
-// Open reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID with getenv, for the process pid. It is nil where no NOTIFY_SOCKET is set. An
-// error wraps core.ErrInvalid for values that systemd does not give, and core.ErrUnavailable where nobody listens.
+// Open reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID with getenv, for the process pid. It is
+// nil where no NOTIFY_SOCKET is set. An error wraps core.ErrInvalid for values that systemd does
+// not give, and core.ErrUnavailable where nobody listens.
 func Open(getenv func(string) string, pid int) (*Manager, error) {
 	address := getenv("NOTIFY_SOCKET")
 	if address == "" {
@@ -51,8 +53,9 @@ func Open(getenv func(string) string, pid int) (*Manager, error) {
 	return m, nil
 }
 
-// Ready tells that the process works, and from then on until Close, as often as WATCHDOG_USEC wants it, that it still does: while stuck
-// returns nil. A process that systemd hears nothing of is ended and started again. Only the first call counts.
+// Ready tells that the process works, and from then on until Close, as often as WATCHDOG_USEC wants
+// it, that it still does: while stuck returns nil. A process that systemd hears nothing of is ended
+// and started again. Only the first call counts.
 func (m *Manager) Ready(stuck func() error) error {
 	if m == nil {
 		return nil

@@ -50,7 +50,8 @@ func environment(pairs ...string) func(string) string {
 	}
 }
 
-// A process that works says so again and again; one that is stuck says it no more. What the first says is the negative control.
+// A process that works says so again and again; one that is stuck says it no more. What the first
+// says is the negative control.
 func TestWatchdogOfAStuckProcess(t *testing.T) {
 	for name, stuck := range map[string]error{"works": nil, "stuck": errors.New("no look\nfor a minute")} {
 		t.Run(name, func(t *testing.T) {

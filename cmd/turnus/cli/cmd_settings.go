@@ -33,16 +33,18 @@ func commandsOf(all []longRunning) (list []*cobra.Command) {
 	return list
 }
 
-func (a *app) configCmd() *cobra.Command {
+func (a *app) settingsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "config",
+		Use:   "settings",
 		Short: "Settings of a service: what each is and where it came from, and whether they hold together",
 		Long: `Settings of turnus up, server and worker: each flag may also be given by an environment
 variable (--repo-every is TURNUS_REPO_EVERY) or in the YAML file of --config. A flag wins over the
 environment, the environment over the file, the file over the default.`,
+		Example: `  turnus admin settings show up
+  turnus admin settings check server --config /etc/turnus/server.yaml`,
 	}
-	show := &cobra.Command{Use: "show", Short: "Show every setting, its value, its default, and where the value came from", RunE: whichService}
-	check := &cobra.Command{Use: "check", Short: "Check the settings without starting anything", RunE: whichService}
+	show := &cobra.Command{Use: "show", Short: "Show every setting, its value, its default, and where the value came from", Example: "  turnus admin settings show up", RunE: whichService}
+	check := &cobra.Command{Use: "check", Short: "Check the settings without starting anything", Example: "  turnus admin settings check up", RunE: whichService}
 	for _, l := range a.longRunners() {
 		show.AddCommand(a.configShowCmd(l))
 	}
@@ -53,12 +55,14 @@ environment, the environment over the file, the file over the default.`,
 	return c
 }
 
-// whichService refuses a command that does not say whose settings are meant: a pipeline that forgot it must not take help for a yes.
+// whichService refuses a command that does not say whose settings are meant: a pipeline that forgot
+// it must not take help for a yes.
 func whichService(c *cobra.Command, _ []string) error {
 	return console.Invalid("%s: whose settings?\nhint: %s up, %s server or %s worker", c.CommandPath(), c.CommandPath(), c.CommandPath(), c.CommandPath())
 }
 
-// takes gives c the flags of a long-running command: what is shown and checked is what that command would start with.
+// takes gives c the flags of a long-running command: what is shown and checked is what that command
+// would start with.
 func takes(c *cobra.Command, l longRunning) *cobra.Command {
 	l.cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		f.Hidden = true // its own page has it
@@ -72,8 +76,8 @@ func (a *app) configShowCmd(l longRunning) *cobra.Command {
 	return takes(&cobra.Command{
 		Use:   name + " [FLAGS of turnus " + name + "]",
 		Short: "Show the settings of turnus " + name,
-		Example: "  turnus config show " + name + `
-  turnus config show ` + name + ` --config /etc/turnus/` + name + `.yaml -o json`,
+		Example: "  turnus admin settings show " + name + `
+  turnus admin settings show ` + name + ` --config /etc/turnus/` + name + `.yaml -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.configShow(c) },
 	}, l)
@@ -133,11 +137,11 @@ func (a *app) configCheckCmd(l longRunning) *cobra.Command {
 		Long: `Check what turnus ` + name + ` would start with: values, contradictions, files that are named and who may
 read them, misspelt TURNUS_ variables. Nothing is started or changed; with --connect
 Redis and the ledger are asked whether they answer. The exit code is 5 where it would not start.`,
-		Example: "  turnus config check " + name + " --config /etc/turnus/" + name + ".yaml",
+		Example: "  turnus admin settings check " + name + " --config /etc/turnus/" + name + ".yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.configCheck(c, l, connect) },
 	}, l)
-	c.Flags().BoolVar(&connect, "connect", false, "ask Redis and the ledger whether they answer, too")
+	c.Flags().BoolVar(&connect, "connect", false, "also check that Redis and the ledger answer")
 	return c
 }
 
@@ -196,7 +200,8 @@ func (l longRunning) wellFormed() error {
 	return errors.Join(errs...)
 }
 
-// reachable asks what the command would use whether it answers. A ledger file that is not there yet is no fault.
+// reachable asks what the command would use whether it answers. A ledger file that is not there yet
+// is no fault.
 func (l longRunning) reachable(ctx context.Context, a *app) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -231,8 +236,8 @@ func orDash(s string) string {
 	return s
 }
 
-// longRunning is a command whose flags may also come from the environment and from a file: a service that somebody starts
-// by hand once, and a supervisor ever after.
+// longRunning is a command whose flags may also come from the environment and from a file: a
+// service that somebody starts by hand once, and a supervisor ever after.
 type longRunning struct {
 	cmd   *cobra.Command
 	check func() error // refuses what contradicts itself; it opens and contacts nothing

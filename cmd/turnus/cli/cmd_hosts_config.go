@@ -19,10 +19,12 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-func (a *app) configsCmd() *cobra.Command {
+func (a *app) hostsConfigCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "configs",
-		Short: "Kept versions of hosts' configurations: list them, show one, say what changed",
+		Use:   "config",
+		Short: "Config backups: kept versions of hosts' configurations: list them, show one, say what changed",
+		Example: `  turnus hosts config ls fw-1
+  turnus hosts config diff fw-1`,
 	}
 	c.AddCommand(a.configsLogCmd(), a.configsShowCmd(), a.configsDiffCmd())
 	return c
@@ -100,10 +102,10 @@ func notKept(err error) error {
 func (a *app) configsLogCmd() *cobra.Command {
 	var f configsFlags
 	c := &cobra.Command{
-		Use:   "log [HOST]",
+		Use:   "ls [HOST]",
 		Short: "List kept versions, newest first",
-		Example: `  turnus configs log fw-1
-  turnus configs log --since 24h -o json`,
+		Example: `  turnus hosts config ls fw-1
+  turnus hosts config ls --since 24h -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.configsLog(cmd.Context(), &f, strings.Join(args, ""))
@@ -113,11 +115,6 @@ func (a *app) configsLogCmd() *cobra.Command {
 	f.addChoice(c)
 	c.Flags().IntVarP(&f.limit, "limit", "n", 50, "at most so many; 0 is all")
 	return c
-}
-
-// configsLogDoc is the -o json document of configs log.
-type configsLogDoc struct {
-	Versions []configs.Version `json:"versions"`
 }
 
 func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) error {
@@ -140,7 +137,7 @@ func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) erro
 		return unknownHost(ctx, r, host)
 	}
 	if a.Output == "json" {
-		return console.PrintJSON(a.Out, configsLogDoc{append([]configs.Version{}, list...)})
+		return console.PrintJSON(a.Out, console.ListOf(list))
 	}
 	rows := [][]string{{"VERSION", "TIME", "HOST", "FILES", "RUN", "BY"}}
 	for _, v := range list {
@@ -168,13 +165,13 @@ func (a *app) configsShowCmd() *cobra.Command {
 		Short: "Show a host's configuration as it was kept",
 		Long: `Show a host's configuration as it was kept. With several files each has a heading;
 with --file the content alone is written, byte by byte where stdout is no terminal.`,
-		Example: `  turnus configs show fw-1
-  turnus configs show fw-1 --file running.conf --at 3f2c81d0a9b1 > running.conf`,
+		Example: `  turnus hosts config show fw-1
+  turnus hosts config show fw-1 --file running.conf --at 3f2c81d0a9b1 > running.conf`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.configsShow(cmd.Context(), &f, args[0]) },
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.at, "at", "", "version, as configs log shows it (default: the newest)")
+	c.Flags().StringVar(&f.at, "at", "", "version, as turnus hosts config ls shows it (default: the newest)")
 	return c
 }
 
@@ -220,7 +217,7 @@ func (a *app) configsShow(ctx context.Context, f *configsFlags, host string) err
 		doc.Files = append(doc.Files, configFileOf(e, content))
 	}
 	if len(doc.Files) == 0 {
-		return console.Invalid("version %.12s has no file %s of host %s\nhint: turnus configs show %s lists what it has", version, f.file, host, host)
+		return console.Invalid("version %.12s has no file %s of host %s\nhint: turnus hosts config show %s lists what it has", version, f.file, host, host)
 	}
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, doc)

@@ -18,13 +18,14 @@ func (a *app) configsDiffCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff [HOST...]",
 		Short: "Say what changed in hosts' configurations",
-		Long: `Say what changed in hosts' configurations: of a HOST, its newest version against the
-one before. --since and --run compare the state before with the newest such version, and
-without a HOST they take every host that has one. --from and --to name versions.`,
-		Example: `  turnus configs diff fw-1
-  turnus configs diff --since 24h
-  turnus configs diff --run 20261120-030000-backup -o json
-  turnus configs diff fw-1 --from 3f2c81d0a9b1 --to 77aa01c2d3e4`,
+		Long: `Show changes of hosts' configurations: of a HOST, its newest version against the one before.
+
+--since and --run compare the state before with the newest such version. Without a HOST they take
+every host that has one. --from and --to name versions.`,
+		Example: `  turnus hosts config diff fw-1
+  turnus hosts config diff --since 24h
+  turnus hosts config diff --run 20261120-030000-backup -o json
+  turnus hosts config diff fw-1 --from 3f2c81d0a9b1 --to 77aa01c2d3e4`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.configsDiff(cmd.Context(), &f, args) },
 	}
 	f.add(c)

@@ -18,9 +18,9 @@ func (a *app) handlersCmd() *cobra.Command {
 on the host runs them, also if it changes nothing.
 
 Those of runs on a server are kept there; --local asks for those of turnus run, which are kept on this machine.`,
-		Example: `  turnus handlers ls --playbook nginx
-  turnus handlers drop nginx --host web-17
-  turnus handlers ls --local`,
+		Example: `  turnus hosts handlers ls --playbook nginx
+  turnus hosts handlers drop nginx --host web-17
+  turnus hosts handlers ls --local`,
 	}
 	c.AddCommand(a.handlersListCmd(), a.handlersDropCmd())
 	return c
@@ -32,7 +32,7 @@ func (a *app) handlersListCmd() *cobra.Command {
 	var m most
 	c := &cobra.Command{
 		Use: "ls", Short: "List pending handlers, newest first", Args: cobra.NoArgs,
-		Example: "  turnus handlers ls\n  turnus handlers ls --host web-17 -o json\n  turnus handlers ls --local",
+		Example: "  turnus hosts handlers ls\n  turnus hosts handlers ls --host web-17 -o json\n  turnus hosts handlers ls --local",
 	}
 	c.RunE = a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 		all, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.PendingHandler], error) {
@@ -55,7 +55,7 @@ func (a *app) handlersListCmd() *cobra.Command {
 
 func (a *app) listHandlers(all []api.PendingHandler) error {
 	if a.Output == "json" {
-		return console.PrintJSON(a.Out, all)
+		return console.PrintJSON(a.Out, console.ListOf(all))
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(a.Out, "no handler is pending")
@@ -75,8 +75,8 @@ func (a *app) handlersDropCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "drop PLAYBOOK", Short: "Forget pending handlers of a playbook", Args: cobra.ExactArgs(1),
 		Long: `Forget pending handlers of a playbook: those that it has no more, or on hosts where a person did
-what the handler does. At most 1000 go at once. A server's audit log says who did it.`,
-		Example: "  turnus handlers drop nginx --handler reload\n  turnus handlers drop nginx --host web-17 --local",
+what the handler does. One call drops 1000 at most. A server's audit log names the caller.`,
+		Example: "  turnus hosts handlers drop nginx --handler reload\n  turnus hosts handlers drop nginx --host web-17 --local",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			in.Playbook = args[0]
 			out, err := c.DropHandlers(ctx, in)
@@ -84,7 +84,7 @@ what the handler does. At most 1000 go at once. A server's audit log says who di
 				return err
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, out.Items)
+				return console.PrintJSON(a.Out, console.ListOf(out.Items))
 			}
 			fmt.Fprintf(a.Out, "%s dropped\n", console.Plural(len(out.Items), "pending handler"))
 			return nil

@@ -10,12 +10,14 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-func (a *app) scheduleCmd() *cobra.Command {
+func (a *app) cronCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "schedule",
+		Use:   "cron",
 		Short: "Cron expressions: when they fire, and what they mean",
+		Example: `  turnus cron next "30 2 * * 1-5" --timezone Europe/Berlin
+  turnus cron describe "17 3 1 */3 *"`,
 	}
-	c.AddCommand(a.scheduleNextCmd(), a.scheduleDescribeCmd())
+	c.AddCommand(a.cronNextCmd(), a.cronDescribeCmd())
 	return c
 }
 
@@ -27,26 +29,26 @@ type scheduleNextDoc struct {
 	Warnings  []string `json:"warnings"`
 }
 
-func (a *app) scheduleNextCmd() *cobra.Command {
+func (a *app) cronNextCmd() *cobra.Command {
 	var zoneName, from string
 	var n int
 	c := &cobra.Command{
 		Use:   "next CRON --timezone Z",
-		Short: "List when a cron expression fires next, in local time and UTC",
-		Example: `  turnus schedule next "30 2 * * 1-5" --timezone Europe/Berlin
-  turnus schedule next "*/15 * * * *" --timezone UTC --from 2026-03-29T00:00:00Z -n 4 -o json`,
+		Short: "List the next fire times of a cron expression, in local time and UTC",
+		Example: `  turnus cron next "30 2 * * 1-5" --timezone Europe/Berlin
+  turnus cron next "*/15 * * * *" --timezone UTC --from 2026-03-29T00:00:00Z -n 4 -o json`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > maxShown {
 				return console.Invalid("-n %d: expected 1 to %d", n, maxShown)
 			}
 			cron, err := civil.ParseCron(args[0])
 			if err != nil {
-				return err
+				return console.Invalid("%w\nhint: %s \"30 2 * * 1-5\" is 02:30 from Monday to Friday", err, cmd.CommandPath())
 			}
 			zone, err := civil.LoadZone(zoneName)
 			if err != nil {
-				return console.Invalid("--timezone: %w", err)
+				return console.Invalid("--timezone: %w\nhint: timedatectl list-timezones lists them", err)
 			}
 			at, err := instantFlag("--from", from, zone)
 			if err != nil {
@@ -86,24 +88,24 @@ type describeDoc struct {
 	ClockChanges []string `json:"clock_changes,omitempty"`
 }
 
-func (a *app) scheduleDescribeCmd() *cobra.Command {
+func (a *app) cronDescribeCmd() *cobra.Command {
 	var zoneName, from string
 	c := &cobra.Command{
 		Use:   "describe CRON",
 		Short: "Say in a sentence what a cron expression means, and warn of what people tend not to mean",
-		Example: `  turnus schedule describe "17 3 1 */3 *"
-  turnus schedule describe "30 2 * * *" --timezone Europe/Berlin`,
+		Example: `  turnus cron describe "17 3 1 */3 *"
+  turnus cron describe "30 2 * * *" --timezone Europe/Berlin`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			cron, err := civil.ParseCron(args[0])
 			if err != nil {
-				return err
+				return console.Invalid("%w\nhint: %s \"30 2 * * 1-5\" is 02:30 from Monday to Friday", err, cmd.CommandPath())
 			}
 			doc := describeDoc{Cron: cron.String(), Description: cron.Describe(), Warnings: append([]string{}, cron.Warnings()...), Timezone: zoneName}
 			if zoneName != "" {
 				zone, err := civil.LoadZone(zoneName)
 				if err != nil {
-					return console.Invalid("--timezone: %w", err)
+					return console.Invalid("--timezone: %w\nhint: timedatectl list-timezones lists them", err)
 				}
 				at, err := instantFlag("--from", from, zone)
 				if err != nil {

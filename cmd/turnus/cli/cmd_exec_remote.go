@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/launch"
+)
+
+// execFlags are the flags of exec that a server takes.
+var execFlags = []string{"stop-after", "timeout", "needs", "disruptive", "outside-windows", "skip-unfit", "max-in-flight"}
+
+// remoteNames are the flags of exec that say which server is asked and what only a server takes.
+var remoteNames = []string{"server", "context", "token-file", "ca-file", "cert-file", "key-file", "reason"}
+
+// newExec returns what a server is asked for.
+func newExec(c *launch.Command, f *localrun.RunFlags, reason string) api.NewExec {
+	text := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return d.String()
+	}
+	return api.NewExec{
+		Command: c.Line, Timeout: text(c.Timeout), Needs: text(c.Needs), StopAfter: c.StopAfter, Disruptive: c.Disruptive, MaxInFlight: f.Play.MaxInFlight,
+		SkipNoWindow: f.Play.SkipNoWindow, OutsideWindows: f.Outside, Reason: reason,
+	}
+}
+
+// execRemote has a server run a command on the hosts of a pattern, and follows the run to its end.
+func (a *app) execRemote(cmd *cobra.Command, r *remoteFlags, n api.NewExec, pattern string) error {
+	if err := onlyLocal(cmd); err != nil {
+		return err
+	}
+	if n.OutsideWindows && n.Reason == "" {
+		return console.Invalid("--outside-windows: no reason is given, and the audit log of the server needs one\nhint: --reason 'ticket 4711'")
+	}
+	return a.remote(r, func(ctx context.Context, c *client.Client, _ []string) (err error) {
+		if n.Limit, err = limitParts(pattern); err != nil {
+			return err
+		}
+		run, err := c.Exec(ctx, onceKey(), n)
+		if err != nil {
+			return err
+		}
+		a.Message(run.ID + " is accepted")
+		return runview.WatchExec(ctx, a.Console, c, run.ID)
+	})(cmd, nil)
+}
+
+// onlyLocal refuses flags that say how this machine reaches hosts: a server has its own inventory,
+// logins and workers.
+func onlyLocal(cmd *cobra.Command) error {
+	server := map[string]bool{}
+	for _, names := range [][]string{execFlags, remoteNames} {
+		for _, name := range names {
+			server[name] = true
+		}
+	}
+	var refused error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !server[f.Name] && refused == nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
+			refused = console.Invalid("--%s is for a command that this machine runs, and --context or --server names a server, which has its own inventory and workers\nhint: leave out --%s", f.Name, f.Name)
+		}
+	})
+	return refused
+}
+
+// onlyRemote refuses flags that mean something to a server only.
+func onlyRemote(fl *pflag.FlagSet) error {
+	for _, name := range remoteNames {
+		if fl.Changed(name) {
+			return console.Invalid("--%s is for a server, and none is named\nhint: --context NAME or --server URL has a server run the command; turnus context ls lists contexts", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/hostkeys"
+	"github.com/turnus/turnus/core/transport"
+)
+
+func (a *app) hostKeysCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "hostkeys", Short: "Scan, accept and check the SSH host keys of an inventory",
+		Long: `Scan, accept and check the SSH host keys of an inventory. A run refuses a host whose key is not known.
+
+First scan, then compare each fingerprint with the host's console, then accept.`,
+		Example: `  turnus hostkeys scan -i hosts.ini
+  turnus hostkeys accept -i hosts.ini web1 SHA256:jyZGvBTD0JZnsrFLqd6y4vTfYlvj7kjHpxmTqPXg1xU
+  turnus hostkeys check -i hosts.ini`,
+	}
+	c.AddCommand(a.hostKeysScanCmd(), a.hostKeysAcceptCmd(), a.hostKeysCheckCmd())
+	return c
+}
+
+// keyFlags choose hosts and say how to reach them.
+type keyFlags struct {
+	inv  localrun.InventoryFlags
+	node node.Flags
+}
+
+func (f *keyFlags) add(c *cobra.Command) {
+	f.inv.Add(c)
+	f.node.AddDial(c)
+	f.node.SSH.NewKnownHosts = true
+}
+
+// open loads the inventory, and makes a pool that has dialled nothing.
+func (f *keyFlags) open(ctx context.Context, a *app, pattern []string) ([]core.Host, *transport.Pool, func(), error) {
+	if err := f.inv.Pattern(pattern); err != nil {
+		return nil, nil, nil, err
+	}
+	inv, hosts, err := f.inv.Load(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	a.Warn(inv.Warnings)
+	f.node.SSH.Inventory = f.inv.Argument()
+	pool, end, err := f.node.Dial(ctx, inv, a.Warnings())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return hosts, pool, end, nil
+}
+
+func (a *app) hostKeysScanCmd() *cobra.Command {
+	var f keyFlags
+	c := &cobra.Command{
+		Use: "scan -i INVENTORY [PATTERN]", Short: "Show the keys of hosts, and remember them for accept",
+		Long: `Show the keys of hosts, and remember them for accept for 24 hours. It trusts no key and does not log in
+to the hosts: only to their jump hosts, and only if the keys of these are known. PATTERN is a --limit.
+
+Exit codes: 0 all hosts showed keys; 2 a key has changed or is refused; 4 a host is unreachable.`,
+		Example: `  turnus hostkeys scan -i hosts.ini
+  turnus hostkeys scan -i hosts.ini 'web*' -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := a.scanKeys(cmd.Context(), &f, args)
+			if err != nil {
+				return err
+			}
+			pending, err := pendingKeys()
+			if err == nil {
+				err = pending.Add(time.Now(), list)
+			}
+			if err != nil {
+				return err
+			}
+			return a.showKeys(list, f.inv.Argument(), false)
+		},
+	}
+	f.add(c)
+	return c
+}
+
+func (a *app) hostKeysCheckCmd() *cobra.Command {
+	var f keyFlags
+	c := &cobra.Command{
+		Use: "check -i INVENTORY [PATTERN]", Short: "Compare the keys of hosts with the known ones",
+		Long: `Compare the keys of hosts with the known ones. It stores nothing.
+
+Exit codes: 0 all match; 2 a key is unknown, has changed or is refused; 4 a host is unreachable.`,
+		Example: `  turnus hostkeys check -i hosts.ini`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := a.scanKeys(cmd.Context(), &f, args)
+			if err != nil {
+				return err
+			}
+			return a.showKeys(list, f.inv.Argument(), true)
+		},
+	}
+	f.add(c)
+	return c
+}
+
+// scanKeys returns the hosts and their jump hosts, these first.
+func (a *app) scanKeys(ctx context.Context, f *keyFlags, pattern []string) ([]hostkeys.Result, error) {
+	hosts, pool, end, err := f.open(ctx, a, pattern)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	ctx, stop := a.Interruptible(ctx)
+	defer stop()
+	var mu sync.Mutex
+	byName := map[string]hostkeys.Result{}
+	targets := hostkeys.Targets(pool, hosts)
+	stopView := a.scanProgress(len(targets), func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(byName)
+	})
+	hostkeys.Scan(ctx, pool, hosts, func(r hostkeys.Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		byName[r.Host.Name] = r
+	})
+	stopView()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var list []hostkeys.Result
+	for _, h := range targets {
+		list = append(list, byName[h.Name])
+	}
+	return list, nil
+}
+
+// scanProgress shows on a terminal how many hosts a scan has asked, until stop.
+func (a *app) scanProgress(total int, asked func() int) (stop func()) {
+	if !a.Live {
+		return func() {}
+	}
+	moving := a.NewMoving()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer moving.Close()
+		tick := time.NewTicker(scanRedraw)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				moving.Draw([]string{fmt.Sprintf("scan: %d of %s", asked(), console.Plural(total, "host"))})
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(done)
+		wg.Wait()
+	})
+}
+
+// scanRedraw is the time between two states of a scan on the terminal.
+const scanRedraw = 200 * time.Millisecond
+
+// pendingKeys remembers scans of this user.
+func pendingKeys() (*hostkeys.Pending, error) {
+	dir, err := settings.StateDir()
+	if err != nil {
+		return nil, err
+	}
+	return hostkeys.OpenPending(filepath.Join(dir, "hostkeys"))
+}
+
+func (a *app) hostKeysAcceptCmd() *cobra.Command {
+	var f keyFlags
+	var allNew, replace, pins bool
+	var expect string
+	c := &cobra.Command{
+		Use: "accept -i INVENTORY [HOST SHA256:...]...", Short: "Trust scanned keys by their fingerprints",
+		Long: `Trust scanned keys by their fingerprints: write them to known_hosts (the first --known-hosts file). It dials
+nothing: it accepts only keys that the last scan showed.
+
+Exit codes: 0 all are accepted; 2 some are refused.`,
+		Example: `  turnus hostkeys accept -i hosts.ini web1 SHA256:jyZGvBTD0JZnsrFLqd6y4vTfYlvj7kjHpxmTqPXg1xU
+  turnus hostkeys accept -i hosts.ini --expect console.txt
+  turnus hostkeys accept -i hosts.ini --accept-all-new
+  turnus hostkeys accept -i hosts.ini --accept-all-new --pins > host-keys.yaml`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pairs, err := wantedKeys(args, expect)
+			if err != nil {
+				return err
+			}
+			if allNew == (len(pairs) > 0) || allNew && replace {
+				return console.Invalid("expected HOST SHA256:…, --expect FILE, or --accept-all-new alone\nhint: turnus hostkeys accept --help")
+			}
+			list, err := a.decideKeys(cmd.Context(), &f, pairs, replace)
+			if err != nil {
+				return err
+			}
+			return a.acceptKeys(list, pins)
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&allNew, "accept-all-new", false, "accept the scanned keys of all hosts of which no key is known")
+	c.Flags().StringVar(&expect, "expect", "", "file of fingerprints read at the hosts' consoles, lines of HOST SHA256:...")
+	c.Flags().BoolVar(&replace, "replace", false, "accept a changed key by its fingerprint, in place of the known key")
+	c.Flags().BoolVar(&pins, "pins", false, "print an inventory that pins the keys, and leave known_hosts alone")
+	return c
+}
+
+const maxExpected = 16 << 20 // bytes of --expect
+
+// wantedKeys reads the fingerprints of arguments and --expect.
+func wantedKeys(args []string, expect string) ([]hostkeys.Pair, error) {
+	pairs, err := hostkeys.Pairs(args)
+	if err != nil {
+		return nil, console.Invalid("%w", err)
+	}
+	if expect == "" {
+		return pairs, nil
+	}
+	text, err := settings.ReadFile(expect, maxExpected)
+	if err != nil {
+		return nil, console.Invalid("--expect: %w", err)
+	}
+	more, err := hostkeys.ParsePairs(string(text))
+	if err == nil && len(more) == 0 {
+		return nil, console.Invalid("--expect %s: the file has no fingerprints", expect)
+	}
+	if err != nil {
+		return nil, console.Invalid("--expect %s: %w", expect, err)
+	}
+	return append(pairs, more...), nil
+}
+
+// decideKeys decides about the keys that the last scan saw; without pairs, about all of them.
+func (a *app) decideKeys(ctx context.Context, f *keyFlags, pairs []hostkeys.Pair, replace bool) ([]hostkeys.Decision, error) {
+	hosts, pool, end, err := f.open(ctx, a, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	pending, err := pendingKeys()
+	if err != nil {
+		return nil, err
+	}
+	seen, err := pending.Results(time.Now(), pool, hostkeys.Targets(pool, hosts))
+	if err != nil {
+		return nil, err
+	}
+	if len(pairs) == 0 {
+		return hostkeys.AllNew(seen), nil
+	}
+	byName := map[string]hostkeys.Result{}
+	for _, r := range seen {
+		byName[r.Host.Name] = r
+	}
+	return hostkeys.ByFingerprint(byName, pairs, replace), nil
+}
+
+// acceptKeys writes what was decided, and shows it.
+func (a *app) acceptKeys(list []hostkeys.Decision, pins bool) error {
+	if pins {
+		return a.printPins(list)
+	}
+	list = hostkeys.Writable(list)
+	byFile, others := hostkeys.Edits(list)
+	for file, edits := range byFile {
+		if err := hostkeys.Write(file, others[file], edits); err != nil {
+			return err
+		}
+	}
+	return a.showDecisions(list)
+}

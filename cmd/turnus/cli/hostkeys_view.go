@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/hostkeys"
+	"github.com/turnus/turnus/core/transport"
+)
+
+// keyView is a key in JSON.
+type keyView struct {
+	Type        string             `json:"type"`
+	Fingerprint string             `json:"fingerprint"`
+	State       transport.KeyState `json:"state"`
+	CA          string             `json:"ca,omitempty"` // fingerprint
+	Was         []string           `json:"was,omitempty"`
+	Reason      string             `json:"reason,omitempty"`
+}
+
+// hostView is a scanned host in JSON.
+type hostView struct {
+	Host  string    `json:"host"`
+	Name  string    `json:"known_hosts_name,omitempty"`
+	Keys  []keyView `json:"keys"`
+	Error string    `json:"error,omitempty"`
+}
+
+func viewOf(r hostkeys.Result) hostView {
+	v := hostView{Host: r.Host.Name, Name: r.Name, Keys: []keyView{}}
+	if r.Err != nil {
+		v.Error = r.Err.Error()
+	}
+	for _, k := range r.Keys {
+		key := keyView{Type: k.Key.Type(), Fingerprint: ssh.FingerprintSHA256(k.Key), State: k.State}
+		if k.CA != nil {
+			key.CA = ssh.FingerprintSHA256(k.CA)
+		}
+		for _, old := range k.Was {
+			key.Was = append(key.Was, ssh.FingerprintSHA256(old))
+		}
+		if k.Err != nil {
+			key.Reason = reasonOf(k.Err)
+		}
+		v.Keys = append(v.Keys, key)
+	}
+	return v
+}
+
+// reasonOf returns the cause of a transport error: the host's name stands beside it.
+func reasonOf(err error) string {
+	if e, ok := errors.AsType[*transport.Error](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// text is the state of a key for people.
+func (k keyView) text(a *app) string {
+	var said []string
+	switch k.State {
+	case transport.KeyChanged:
+		said = append(said, a.Paint(console.Red, "CHANGED")+", known is "+strings.Join(k.Was, ", "))
+	case transport.KeyRefused:
+		said = append(said, a.Paint(console.Red, "REFUSED")+", "+k.Reason)
+	default:
+		said = append(said, string(k.State))
+	}
+	if k.CA != "" {
+		said = append(said, "signed by CA "+k.CA)
+	}
+	return strings.Join(said, ", ")
+}
+
+// duplicateView is a key that several machines showed.
+type duplicateView struct {
+	Fingerprint string   `json:"fingerprint"`
+	Hosts       []string `json:"hosts"`
+}
+
+// showKeys prints scanned hosts, and returns the exit code; strict is that of check. inventory is
+// the argument that names them.
+func (a *app) showKeys(list []hostkeys.Result, inventory string, strict bool) error {
+	var hosts []hostView
+	duplicates := []duplicateView{}
+	bad, unknown, unreachable := 0, 0, 0
+	for _, r := range list {
+		hosts = append(hosts, viewOf(r))
+		switch {
+		case r.Err != nil:
+			unreachable++
+		case r.Has(transport.KeyChanged), r.Has(transport.KeyRefused):
+			bad++
+		case !r.Proved():
+			unknown++
+		}
+	}
+	for _, d := range hostkeys.Duplicates(list) {
+		duplicates = append(duplicates, duplicateView{ssh.FingerprintSHA256(d.Key), d.Hosts})
+	}
+	code := console.ExitOK
+	switch {
+	case bad > 0, strict && unknown > 0:
+		code = console.ExitFailed
+	case unreachable > 0:
+		code = console.ExitUnreachable
+	}
+	if a.Output == "json" {
+		if hosts == nil {
+			hosts = []hostView{}
+		}
+		if err := console.PrintJSON(a.Out, map[string]any{"hosts": hosts, "duplicates": duplicates, "exit_code": code}); err != nil {
+			return err
+		}
+		return exitWith(code)
+	}
+	a.printKeys(hosts, duplicates)
+	fmt.Fprintf(a.Out, "%s: %d known, %d new, %d changed or refused, %d unreachable\n",
+		console.Plural(len(list), "host"), len(list)-bad-unknown-unreachable, unknown, bad, unreachable)
+	switch {
+	case bad > 0:
+		a.Message("hint: a changed key may be an attack. Compare it with the host's console before anything else.")
+	case unknown > 0:
+		a.Message("hint: compare with the host's console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then:\n" +
+			"  turnus hostkeys accept " + inventory + " HOST SHA256:…")
+	}
+	return exitWith(code)
+}
+
+// exitWith returns an exit code as an error without a text.
+func exitWith(code int) error {
+	if code == console.ExitOK {
+		return nil
+	}
+	return &console.Exit{Code: code}
+}
+
+// printKeys prints the keys of hosts, then the hosts that showed none, equal reasons together as
+// after a run.
+func (a *app) printKeys(hosts []hostView, duplicates []duplicateView) {
+	rows := [][]string{{"HOST", "KEY", "FINGERPRINT", "STATE"}}
+	for _, h := range hosts {
+		for _, k := range h.Keys {
+			rows = append(rows, []string{h.Host, k.Type, k.Fingerprint, k.text(a)})
+		}
+	}
+	if len(rows) > 1 {
+		console.Table(a.Out, rows)
+	}
+	var unreachable []core.Result // 300 equal failures are one line
+	for _, h := range hosts {
+		if h.Error != "" {
+			unreachable = append(unreachable, core.Result{Host: h.Host, Outcome: core.Unreachable, Reason: h.Error})
+		}
+	}
+	runview.WriteReasons(a.Console, a.Out, unreachable)
+	for _, d := range duplicates {
+		fmt.Fprintf(a.Out, "%s: %s is the key of %s: each of them can pass for the others\n",
+			a.Paint(console.Yellow, "DUPLICATE"), d.Fingerprint, strings.Join(d.Hosts, ", "))
+	}
+}
+
+// decisionView is a decision in JSON.
+type decisionView struct {
+	Host        string `json:"host"`
+	Name        string `json:"known_hosts_name,omitempty"`
+	Type        string `json:"type,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Accepted    bool   `json:"accepted"`
+	Reason      string `json:"reason,omitempty"`
+}
+
+// showDecisions prints what was accepted and refused, and returns the exit code.
+func (a *app) showDecisions(list []hostkeys.Decision) error {
+	code := console.ExitOK
+	views := []decisionView{}
+	for _, d := range list {
+		v := decisionView{Host: d.Host.Name, Name: d.Name, Fingerprint: d.Fingerprint, Accepted: d.Accepted, Reason: d.Why}
+		if d.Key != nil {
+			v.Type = d.Key.Type()
+		}
+		if !d.Accepted {
+			code = console.ExitFailed
+		}
+		views = append(views, v)
+	}
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, map[string]any{"keys": views, "exit_code": code}); err != nil {
+			return err
+		}
+		return exitWith(code)
+	}
+	accepted := 0
+	for _, v := range views {
+		if v.Accepted {
+			accepted++
+			fmt.Fprintf(a.Out, "accepted  %s %s %s\n", v.Host, v.Type, v.Fingerprint)
+		}
+	}
+	for _, v := range views {
+		if !v.Accepted {
+			fmt.Fprintf(a.Out, "%s   %s %s: %s\n", a.Paint(console.Red, "refused"), v.Host, v.Fingerprint, v.Reason)
+		}
+	}
+	fmt.Fprintf(a.Out, "%s accepted, %d refused\n", console.Plural(accepted, "key"), len(views)-accepted)
+	return exitWith(code)
+}
+
+// printPins prints an inventory of the accepted keys; what was refused goes to stderr.
+func (a *app) printPins(list []hostkeys.Decision) error {
+	code := console.ExitOK
+	hosts := map[string]any{}
+	for host, keys := range hostkeys.Pins(list) {
+		hosts[host] = map[string]any{"host_key": keys}
+	}
+	for _, d := range list {
+		if !d.Accepted {
+			code = console.ExitFailed
+			a.Message(fmt.Sprintf("%s %s %s: %s", a.Paint(console.Red, "refused"), d.Host.Name, d.Fingerprint, d.Why))
+		}
+	}
+	if a.Output == "json" {
+		if err := console.PrintJSON(a.Out, map[string]any{"hosts": hosts}); err != nil {
+			return err
+		}
+		return exitWith(code)
+	}
+	text, err := console.YAMLText(map[string]any{"hosts": hosts})
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(a.Out, text)
+	return exitWith(code)
+}

@@ -1,0 +1,74 @@
+package console
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// Question is one thing that a person is asked for.
+type Question struct {
+	Name, Expected, Description string
+	Default                     any                // nil: none; an empty answer takes it
+	Accept                      func(string) error // nil takes every answer
+}
+
+// tries is how often a question is asked until its answer is right.
+const tries = 3
+
+// Prompt asks the questions on the terminal, and returns the answers that were not empty, by name.
+// Without a terminal it returns an error.
+func (c *Console) Prompt(questions []Question) (map[string]any, error) {
+	in, ok := c.In.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return nil, Invalid("--ask: standard input is not a terminal\nhint: give values with -e NAME=VALUE")
+	}
+	return ask(bufio.NewReader(in), c.Err, questions)
+}
+
+func ask(in *bufio.Reader, out io.Writer, questions []Question) (map[string]any, error) {
+	answers := map[string]any{}
+	for _, q := range questions {
+		for try := 1; ; try++ {
+			answer, err := q.ask(in, out)
+			if err == nil {
+				if answer != "" {
+					answers[q.Name] = answer
+				}
+				break
+			}
+			if errors.Is(err, io.EOF) || try == tries {
+				return nil, Invalid("--ask: %s: no answer: %w", q.Name, err)
+			}
+			fmt.Fprintln(out, err)
+		}
+	}
+	return answers, nil
+}
+
+func (q Question) ask(in *bufio.Reader, out io.Writer) (string, error) {
+	about := q.Expected
+	if q.Description != "" {
+		about = q.Description + ": " + about
+	}
+	if q.Default != nil {
+		about += fmt.Sprintf(", %v when empty", q.Default)
+	}
+	fmt.Fprintf(out, "%s (%s): ", q.Name, about)
+	line, err := in.ReadString('\n')
+	answer := strings.TrimRight(line, "\r\n")
+	switch {
+	case answer == "" && err != nil:
+		return "", io.EOF
+	case answer == "" && q.Default == nil:
+		return "", fmt.Errorf("expected %s", q.Expected)
+	case answer == "" || q.Accept == nil:
+		return answer, nil
+	}
+	return answer, q.Accept(answer)
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core/transport/fleet"
+	"github.com/turnus/turnus/core/transport/sshdtest"
+)
+
+// A login that is not root changes root's files by a playbook, with the password of Ansible's
+// inventory: the playbook's user and the step's count, the second run changes nothing, and the
+// password is in nothing that anybody can read.
+func TestBecomeByARealSudo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet.Config{Hosts: 1})
+	key, public := sshdtest.NewKey(t)
+	login, option := sshdtest.Unprivileged(t, public, "%s ALL=(ALL) ALL", "")
+	s := sshdtest.Start(t, option)
+	root := t.TempDir() // of root alone
+	hosts := l.file("hosts.ini", fmt.Sprintf("[web]\nweb1 ansible_host=%s ansible_port=%d ansible_user=%s ansible_ssh_private_key_file=%s\n[web:vars]\nansible_become_password='%s'\n",
+		s.Addresses[0], s.Port, login.User, key, login.Password))
+	known := l.file("known_hosts", fmt.Sprintf("[%s]:%d %s\n", s.Addresses[0], s.Port, sshdtest.Line(s.HostKey)))
+	book := l.file("conf.yaml", `playbook: conf
+targets: "true"
+become: true
+steps:
+  - {name: conf, uses: file, with: {path: `+root+`/app.conf, content: "port 80\n", mode: "0640"}}
+  - {name: who, uses: command, with: {run: 'id -un; tr "\0" " " </proc/$PPID/cmdline; cat', stdin: "input", changed: false}}
+  - {name: app, uses: command, become: {user: app}, with: {run: id -un, changed: false}}
+  - {name: login, uses: command, become: false, with: {run: id -un, changed: false}}
+`)
+	run := func(want int, more ...string) *process {
+		p := l.start(append([]string{"run", book, "-i", hosts, "--known-hosts", known, "-o", "json"}, more...)...)
+		p.wants(want)
+		return p
+	}
+	first := run(0, "--diff")
+	if text, err := os.ReadFile(filepath.Join(root, "app.conf")); err != nil || string(text) != "port 80\n" {
+		t.Errorf("%q: %v", text, err)
+	}
+	for _, part := range []string{`"stdout": "root\n`, `input"`, `"stdout": "app\n"`, `"stdout": "` + login.User + `\n"`, `"changed"`} {
+		if !first.out.has(part) {
+			t.Errorf("%q is missing in %s", part, first.out)
+		}
+	}
+	second := run(0)
+	if !second.out.has(`"unchanged": 1`) {
+		t.Errorf("the second run: %s", second.out)
+	}
+	for _, p := range []*process{first, second} {
+		if text := p.out.String() + p.err.String(); strings.Contains(text, "horse") {
+			t.Errorf("the password is shown: %s", text)
+		}
+	}
+
+	// A wrong password fails the host at once, and nothing is done.
+	if err := os.Remove(filepath.Join(root, "app.conf")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := l.file("wrong.ini", strings.Replace(string(text), login.Password, "wrong horse", 1))
+	p := l.start("run", book, "-i", wrong, "--known-hosts", known)
+	p.wants(2)
+	if !p.out.has("the password of user ops is wrong", "web1") || strings.Contains(p.out.String(), "horse") {
+		t.Errorf("stdout: %s\nstderr: %s", p.out, p.err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "app.conf")); err == nil {
+		t.Error("the file was written")
+	}
+}

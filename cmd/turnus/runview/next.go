@@ -1,0 +1,51 @@
+package runview
+
+import (
+	"fmt"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
+)
+
+// WriteNext prints the commands to type after a run, and where its record is: after a run with
+// failures, and on a terminal. record is the folder of the local record; "" is a server.
+func WriteNext(con *console.Console, r Report, record string) {
+	for _, line := range nextLines(r, record, con.Terminal) {
+		con.Message(line)
+	}
+}
+
+func nextLines(r Report, record string, terminal bool) []string {
+	host, failed := "", 0
+	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
+		failed += r.Outcomes[o]
+		for _, res := range r.Results {
+			if res.Outcome == o && host == "" && o != core.Cancelled {
+				host = res.Host
+			}
+		}
+	}
+	if failed == 0 && !terminal {
+		return nil
+	}
+	local, where := " --local", record
+	if record == "" {
+		local, where = "", "on the server"
+	}
+	var next []string
+	if host != "" {
+		next = append(next, fmt.Sprintf("turnus logs %s --host %s%s", r.Run, console.Printable(host), local))
+	}
+	next = append(next, fmt.Sprintf("turnus runs show %s%s", r.Run, local))
+	switch {
+	case failed > 0 && record == "":
+		next = append(next, "turnus runs retry "+r.Run)
+	case failed > 0:
+		next = append(next, "the same command with --retry-failed: only "+console.Plural(failed, "host")+" that did not succeed")
+	}
+	lines := make([]string, 0, len(next)+1)
+	for i, text := range next {
+		lines = append(lines, fmt.Sprintf("%-7s %s", firstName(i, "next:"), text))
+	}
+	return append(lines, "record: "+where)
+}
