@@ -9,6 +9,7 @@ ENGINE ?= podman
 CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
 ZONEINFO ?= /usr/share/zoneinfo
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
+SBOM := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 # Static and without this machine's paths. What looks at the code asks for it, too, so that all of it is compiled once for both.
 SHIPPED := CGO_ENABLED=0 GOFLAGS=-trimpath
 # SQLite keeps its data outside of Go's heap, where the race detector looks at nothing: translated from C and instrumented in vain it takes most of the
@@ -16,8 +17,13 @@ SHIPPED := CGO_ENABLED=0 GOFLAGS=-trimpath
 # In the environment, since tests build programs, too.
 UNINSTRUMENTED := GOFLAGS="-trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false"
 LINT := $(SHIPPED) $(GO) tool -modfile=$(CURDIR)/.tools/go.mod golangci-lint
+TYPECHECK := $(SHIPPED) $(GO) run -modfile=$(CURDIR)/.tools/go.mod $(CURDIR)/.tools/typecheck/main.go
 # The SDK of plugins is a module of its own: ./... does not reach into it.
 SDK := plugins/sdk
+
+# The packages with long tests. make lint vets them, and those of make race: vet=off there, since for
+# each way to compile vet looks at all dependencies again.
+LABS = $(shell grep -rl --include='*_test.go' '^func TestLab' cmd core plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +31,7 @@ help: ## list the targets
 build: ## build bin/turnus
 	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
 
-up: build ## the whole service in one process, with the definitions of DEFINITIONS=DIR, or what turnus apply gives it
+up: build ## the whole service in one process, with the definitions of DEFINITIONS=DIR, or what turnus project apply gives it
 	bin/turnus up $(if $(DEFINITIONS),--definitions $(DEFINITIONS))
 
 demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing to install
@@ -39,11 +45,11 @@ test: deps ## install what tests need, then run the tests: minutes
 	$(SHIPPED) $(GO) -C $(SDK) test -shuffle=on ./...
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
-	$(SHIPPED) $(GO) test -tags labs -run '^TestLab' -shuffle=on -timeout 20m ./cmd/... ./plugins ./plugins/conformance ./core/controller
+	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 20m $(LABS)
 
 race: ## the tests under the race detector, the processes that they start too
-	$(UNINSTRUMENTED) $(GO) test -race -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./...
-	$(UNINSTRUMENTED) $(GO) -C $(SDK) test -race -shuffle=on -timeout 20m ./...
+	$(UNINSTRUMENTED) $(GO) test -vet=off -race -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./...
+	$(UNINSTRUMENTED) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./...
 
 check-tls: deps ## the tests, with Redis and PostgreSQL over mutual TLS only
 	TURNUS_TEST_TLS=1 $(GO) test -tags labs -shuffle=on -timeout 40m ./...
@@ -78,44 +84,50 @@ flake: deps ## the tests N=20 times beside two busy loops: which fail how often
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
-lint: ## format, vet and lint, for Linux and macOS
+lint: ## format, vet, language and lint, and check the types for macOS
 	@test -z "$$(gofmt -l cmd core plugins playbooks windows)" || { echo "not gofmt-ed:"; gofmt -l cmd core plugins playbooks windows; exit 1; }
 	$(SHIPPED) $(GO) vet -tags labs ./...
 	$(SHIPPED) $(GO) -C $(SDK) vet ./...
-	GOOS=darwin $(SHIPPED) $(GO) vet -tags labs ./...
-	GOOS=darwin $(SHIPPED) $(GO) -C $(SDK) vet ./...
+	$(TYPECHECK) darwin ./...
+	cd $(SDK) && $(TYPECHECK) darwin ./...
+	$(SHIPPED) $(GO) test -vet=off -run '^(TestLanguage|TestCommentsFit)' ./core ./cmd/turnus/cli
 	$(LINT) run ./...
 	cd $(SDK) && $(LINT) run ./...
 
-generate: ## regenerate the wire code, core/server/openapi.json and docs/job-types.md
+generate: ## regenerate the wire code, core/server/openapi.json and the pages of job types and commands
 	$(SHIPPED) $(GO) generate ./...
-	@{ printf '# Job types\n\n'; $(SHIPPED) $(GO) run ./cmd/turnus plugins docs; } >docs/job-types.md.part && mv docs/job-types.md.part docs/job-types.md
+	@rm -rf docs/job-types && $(SHIPPED) $(GO) run ./cmd/turnus plugins docs --dir docs/job-types >docs/job-types.md.part && mv docs/job-types.md.part docs/job-types.md
+	$(SHIPPED) $(GO) run ./cmd/turnus admin man --markdown docs/commands
 
 verify: generate ## fail when generated files are not what generate makes
-	@git diff --exit-code -- '*.pb.go' '*.connect.go' core/server/openapi.json docs/job-types.md || { echo "generated files differ: commit the result of make generate"; exit 1; }
+	@git diff --exit-code -- '*.pb.go' '*.connect.go' core/server/openapi.json docs/job-types.md docs/job-types docs/commands || { echo "generated files differ: commit the result of make generate"; exit 1; }
 
 vuln: ## known vulnerabilities in what is used
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
 	$(GO) -C $(SDK) run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 bench: build ## every figure of docs/benchmarks.md
-	bin/turnus bench fair
-	bin/turnus bench fanout
-	bin/turnus bench queue
-	bin/turnus bench api
-	bin/turnus bench schedules
+	bin/turnus admin bench fair
+	bin/turnus admin bench fanout
+	bin/turnus admin bench queue
+	bin/turnus admin bench api
+	bin/turnus admin bench schedules
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./core/... ./plugins/... ./playbooks/...
+
+pictures: build ## record docs/pictures/run.svg from turnus demo
+	$(SHIPPED) $(GO) -C .tools/pictures run . -out $(CURDIR)/docs/pictures/run.svg $(CURDIR)/bin/turnus demo
 
 readme: build ## run the commands that README shows
 	@.ci/readme
 
 check: deps lint verify race test-labs readme ## what CI runs
 
-release: ## static binaries for Linux and macOS in dist/
-	@set -e; for p in $(PLATFORMS); do os=$${p%/*} arch=$${p#*/}; \
-	  echo "dist/turnus-$$os-$$arch"; \
-	  $(SHIPPED) GOOS=$$os GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o dist/turnus-$$os-$$arch ./cmd/turnus; done
-	@cd dist && sha256sum turnus-* > SHA256SUMS
+release: package ## in dist/: binaries for Linux and macOS, the Debian package, an SBOM of each binary, SHA256SUMS
+	@set -e; for p in $(PLATFORMS); do os=$${p%/*} arch=$${p#*/} f=dist/turnus-$${p%/*}-$${p#*/}; \
+	  echo "$$f"; \
+	  $(SHIPPED) GOOS=$$os GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $$f ./cmd/turnus; \
+	  $(SBOM) bin -json -std -version '$(VERSION)' -output $$f.cdx.json $$f; done
+	@cd dist && sha256sum turnus-* turnus_$(patsubst v%,%,$(VERSION))_*.deb >SHA256SUMS && sha256sum --check --quiet SHA256SUMS
 
 package: ## the Debian package in dist/: binary, units, manual pages, completions
 	@rm -rf dist/package && mkdir -p dist/package/completion
@@ -145,4 +157,4 @@ container-check: ## build the image and run it as its user would (root, podman)
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench readme check release package package-check container-tree container container-check clean
+.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench pictures readme check release package package-check container-tree container container-check clean
