@@ -54,7 +54,7 @@ func serve(ctx context.Context, address string) error {
 		return fmt.Errorf("initialize: %w", err)
 	}
 	if open, err := core.Unseal(made.SecretShares[0]); err != nil || !open {
-		return errors.Join(errors.New("it stays sealed"), err)
+		return errors.Join(errors.New("Vault stays sealed"), err)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -25,7 +25,7 @@ func appendRow(to []byte, columns []ledger.Column, row []any) ([]byte, error) {
 			to = strconv.AppendInt(to, v, 10)
 		case string:
 			if !utf8.ValidString(v) {
-				return nil, fmt.Errorf("column %s: text that is not UTF-8, which a database may not take back", columns[i].Name)
+				return nil, fmt.Errorf("column %s: text that is not UTF-8, which a database may refuse when it is restored", columns[i].Name)
 			}
 			to = appendText(to, v)
 		case []byte:

@@ -56,7 +56,7 @@ func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Docu
 		ifVersion = now.Version
 	}
 	if now.Version != ifVersion {
-		return Applied{}, fmt.Errorf("the definitions have version %d by now, not %d: look at them again: %w", now.Version, ifVersion, core.ErrConflict)
+		return Applied{}, fmt.Errorf("the definitions now have version %d, not %d: read them again: %w", now.Version, ifVersion, core.ErrConflict)
 	}
 	return c.put(ctx, who, set, FromApply, now.Base, now)
 }

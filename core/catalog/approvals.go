@@ -280,7 +280,7 @@ func (a *Approval) check(d *windows.Definitions) error {
 	case a.Window == "":
 		a.Window = hash
 	case a.Window != hash:
-		return fmt.Errorf("window set %s was edited since: it has the hash %s by now, not %s: look at it again: %w", a.Set, hash, a.Window, core.ErrConflict)
+		return fmt.Errorf("window set %s was edited since: it now has the hash %s, not %s: read it again: %w", a.Set, hash, a.Window, core.ErrConflict)
 	}
 	if !a.Until.IsZero() && (!a.Until.After(a.At) || !a.Until.After(a.From)) {
 		return fmt.Errorf("until %s: expected a time ahead, and after from: %w", a.Until.Format(time.RFC3339), core.ErrInvalid)

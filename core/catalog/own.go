@@ -49,5 +49,5 @@ func (c *Catalog) onlyOwn(scope ledger.Scope, s *Schedule) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("schedule %s launches on hosts of other tenants, too: a trigger leaves them out, a backfill cannot: %w", s.Definition.ID, core.ErrConflict)
+	return fmt.Errorf("schedule %s also launches on hosts of other tenants: a trigger leaves them out, a backfill cannot: %w", s.Definition.ID, core.ErrConflict)
 }

@@ -85,7 +85,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 		return Schedule{}, fmt.Errorf("schedule %s: expected the tenant of playbook %s, %q: %w", d.ID, playbook.Name, playbook.Tenant, core.ErrInvalid)
 	}
 	if now.defines(d.ID) {
-		return Schedule{}, fmt.Errorf("schedule %s stands in %s: change it there: %w", d.ID, playbook.File, core.ErrConflict)
+		return Schedule{}, fmt.Errorf("schedule %s is in %s: change it there: %w", d.ID, playbook.File, core.ErrConflict)
 	}
 	p := payload{n.Launches, scope.All()}
 	d.Payload = p.encode()
@@ -139,7 +139,7 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	case err != nil:
 		return err
 	case s.Managed:
-		return fmt.Errorf("schedule %s stands in the definitions: remove it there: %w", id, core.ErrConflict)
+		return fmt.Errorf("schedule %s is in the definitions: remove it there: %w", id, core.ErrConflict)
 	}
 	return c.control.Delete(ctx, id, ifVersion, func(before, _ *schedule.Status) (ledger.Entry, error) {
 		return entry(who, "schedule.delete", id, asked(before), nil)

@@ -72,7 +72,7 @@ func New(c Config) (*Client, error) {
 	if len(c.CAs) > 0 {
 		secure.RootCAs = x509.NewCertPool()
 		if !secure.RootCAs.AppendCertsFromPEM(c.CAs) {
-			return nil, fmt.Errorf("server %s: no certificate in the file of its authority: expected PEM: %w", c.Server, core.ErrInvalid)
+			return nil, fmt.Errorf("server %s: no certificate in the file of its certificate authority: expected PEM: %w", c.Server, core.ErrInvalid)
 		}
 	}
 	transport.TLSClientConfig = secure.Clone()

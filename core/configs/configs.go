@@ -147,7 +147,7 @@ func (c *Change) check() error {
 		size += len(f.Content)
 	}
 	if size > MaxBytes {
-		return fmt.Errorf("%w change of host %s: it has %d bytes; at most %d can be kept at once", core.ErrInvalid, c.Host, size, MaxBytes)
+		return fmt.Errorf("%w change of host %s: it has %d bytes; at most %d can be kept at a time", core.ErrInvalid, c.Host, size, MaxBytes)
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ var versionRule = regexp.MustCompile(`^[0-9a-f]{4,40}$`)
 // none, core.ErrInvalid for what cannot be one.
 func (r *Repo) Resolve(ctx context.Context, version string) (string, error) {
 	if version != "" && !versionRule.MatchString(version) {
-		return "", fmt.Errorf("%w version %q: expected 4 to 40 hexadecimal digits, as configs log shows them", core.ErrInvalid, head(version))
+		return "", fmt.Errorf("%w version %q: expected 4 to 40 hexadecimal digits, as hosts config log shows them", core.ErrInvalid, head(version))
 	}
 	tip, err := r.newest(ctx)
 	if err != nil {

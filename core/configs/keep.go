@@ -93,7 +93,7 @@ func answer(batch []*request, commits []string) error {
 			continue
 		}
 		if len(commits) == 0 {
-			return errors.New("git fast-import told fewer commits than were made")
+			return errors.New("git fast-import reported fewer commits than were made")
 		}
 		req.kept.Version, commits = commits[0], commits[1:]
 	}

@@ -203,7 +203,7 @@ func (c *Controller) forget(w *watched) {
 // then. It is nil otherwise, and before and after Run.
 func (c *Controller) Stuck() error {
 	if since := max(c.pulse.Stuck(stuckAfter), c.putting.Stuck(stuckAfter)); since > 0 {
-		return fmt.Errorf("runs have not been looked at for %v", since.Round(time.Second))
+		return fmt.Errorf("runs have not been checked for %v", since.Round(time.Second))
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (c *Controller) duties(ctx context.Context) {
 	}
 	c.recoverQueue(ctx, incarnation)
 	if err := c.rescan(ctx, incarnation); err != nil && ctx.Err() == nil {
-		c.cfg.Log.Warn("cannot list the runs to look at", "error", err)
+		c.cfg.Log.Warn("cannot list the runs to check", "error", err)
 	}
 	c.sweep(ctx)
 }

@@ -137,7 +137,7 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 		after = 0
 	}
 	if err := c.cfg.Ledger.Release(ctx, claim, after); err != nil {
-		c.cfg.Log.Warn("a claim was not released, and ends by itself", "run", id, "error", err)
+		c.cfg.Log.Warn("a claim was not released; it expires", "run", id, "error", err)
 	}
 	return fmt.Errorf("run %s: %w", id, why)
 }
@@ -269,7 +269,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	}
 	err = errors.Join(err, errors.Join(c.cfg.Queue.Adjust(ctx, going...)...))
 	if err != nil { // whose run it is brings that about
-		c.cfg.Log.Warn("some runs are held in the queue until they are looked at", "error", err)
+		c.cfg.Log.Warn("some runs are held in the queue until they are checked", "error", err)
 	}
 	return errs
 }

@@ -75,7 +75,7 @@ func (c *Controller) servers(ctx context.Context) ([]string, error) {
 	mine := serverPrefix + c.cfg.Name
 	_, version, err := c.cfg.Board.Posted(ctx, mine, 0)
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
-		return nil, fmt.Errorf("look whether this server is known to live: %w", err)
+		return nil, fmt.Errorf("check whether this server is known to be alive: %w", err)
 	}
 	if version != c.posted { // it does not have what was said last: it may have come back older
 		c.sweepAt = time.Time{}

@@ -76,13 +76,13 @@ func (c *Controller) pollAt(ctx context.Context, runs []*watched) {
 		default:
 			l.w.alone = true
 			if l.w.failures == 0 {
-				c.cfg.Log.Warn("a run is looked at again later", "run", l.w.id, "error", l.err)
+				c.cfg.Log.Warn("a run is checked again later", "run", l.w.id, "error", l.err)
 			}
 		}
 		c.planNext(l)
 	}
 	if away > 0 { // ledger or queue: the same for all of them
-		c.cfg.Log.Warn("runs are looked at again later", "runs", away, "error", why)
+		c.cfg.Log.Warn("runs are checked again later", "runs", away, "error", why)
 	}
 }
 

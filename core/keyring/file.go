@@ -88,7 +88,7 @@ func Retire(path string, id ID) error {
 	}
 	for _, k := range keys {
 		if k.ID == id && k.Primary {
-			return fmt.Errorf("key %s is sealed with: %w\nhint: turnus admin keys promote another first", id, core.ErrConflict)
+			return fmt.Errorf("key %s is the one that encrypts: %w\nhint: first make another key the one that encrypts: turnus admin keys promote", id, core.ErrConflict)
 		}
 	}
 	return change(path, func(m *keyset.Manager) error {

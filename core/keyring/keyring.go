@@ -31,9 +31,9 @@ var (
 	// lacks the key. Another process, or this one once its file has the key, can open them.
 	ErrNoKey = fmt.Errorf("its key is not here: %w", core.ErrUnavailable)
 	// ErrPlain: they are not encrypted, and this process has a ring.
-	ErrPlain = fmt.Errorf("it is not sealed: %w", core.ErrInvalid)
+	ErrPlain = fmt.Errorf("it is not encrypted: %w", core.ErrInvalid)
 	// ErrTampered: they were changed or cut, or were encrypted for another place.
-	ErrTampered = fmt.Errorf("it is not what was sealed for this place: %w", core.ErrInvalid)
+	ErrTampered = fmt.Errorf("it is not what was encrypted for this place: %w", core.ErrInvalid)
 )
 
 // Encrypted bytes are a header, and behind it what Tink's AES-GCM writes: nonce, ciphertext, tag.
@@ -254,12 +254,12 @@ func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
 	case !ok:
 		return nil, ErrPlain
 	case r == nil:
-		return nil, fmt.Errorf("it is sealed with key %s, and this process has no key ring (--keyring): %w", id, ErrNoKey)
+		return nil, fmt.Errorf("it is encrypted with key %s, and this process has no key ring (--keyring): %w", id, ErrNoKey)
 	}
 	k := r.current(false)
 	if !slices.Contains(k.ids, id) {
 		if k = r.current(true); !slices.Contains(k.ids, id) {
-			return nil, fmt.Errorf("it is sealed with key %s, which the key ring %s lacks: %w", id, r.path, ErrNoKey)
+			return nil, fmt.Errorf("it is encrypted with key %s, which the key ring %s lacks: %w", id, r.path, ErrNoKey)
 		}
 	}
 	plain, err := k.aead.Decrypt(encrypted[2:], context)

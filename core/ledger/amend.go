@@ -37,7 +37,7 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		case err != nil:
 			return err
 		case run.Version != a.Version:
-			return fmt.Errorf("it has version %d by now, not %d: look at it again: %w", run.Version, a.Version, core.ErrConflict)
+			return fmt.Errorf("it now has version %d, not %d: read it again: %w", run.Version, a.Version, core.ErrConflict)
 		case !idle || run.Complete() || run.Recorded > 0:
 			return fmt.Errorf("it is %s: only a run that was never queued can be amended: %w", run.Phase, core.ErrConflict)
 		}

@@ -171,7 +171,7 @@ func (at *bucketLocation) open(ctx context.Context) (*blob.Bucket, error) {
 	}
 	there, err := b.IsAccessible(ctx)
 	if err == nil && !there {
-		err = fmt.Errorf("there is no such bucket: make it, or look at endpoint and region: %w", core.ErrInvalid)
+		err = fmt.Errorf("there is no such bucket: make it, or check endpoint and region: %w", core.ErrInvalid)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, BucketError(err)), b.Close())

@@ -129,7 +129,7 @@ func (l *Ledger) replace(ctx context.Context, s Scope, who string, d Document, i
 			if had == 0 && deleted == 1 {
 				return noDocument(d.Kind, d.Name)
 			}
-			return fmt.Errorf("it has version %d, not %d: look at it again: %w", had, ifVersion, core.ErrConflict)
+			return fmt.Errorf("it has version %d, not %d: read it again: %w", had, ifVersion, core.ErrConflict)
 		}
 		d.Version = before.Version + 1
 		if _, err := t.exec(ctx, `UPDATE documents SET version = $4, deleted = $5, revision = $6, who = $7, updated = $8, data = $9

@@ -146,9 +146,9 @@ func (l *Ledger) mark(ctx context.Context) error {
 	if marked {
 		switch _, err := l.ring.Open(stored, place); {
 		case errors.Is(err, keyring.ErrNoKey) && !have:
-			return fmt.Errorf("what it holds is sealed: %w\nhint: --keyring FILE names the key ring (TURNUS_KEYRING)", core.ErrInvalid)
+			return fmt.Errorf("its data is encrypted: %w\nhint: --keyring FILE names the key ring (TURNUS_KEYRING)", core.ErrInvalid)
 		case errors.Is(err, keyring.ErrNoKey):
-			return fmt.Errorf("it is sealed with key %s, which this key ring lacks: %w\nhint: give the key ring that the other processes have; turnus admin keys ls FILE lists its keys", key, core.ErrInvalid)
+			return fmt.Errorf("it is encrypted with key %s, which this key ring lacks: %w\nhint: give the key ring that the other processes have; turnus admin keys ls FILE lists its keys", key, core.ErrInvalid)
 		case err != nil:
 			return fmt.Errorf("the mark of its key ring: %w", err)
 		}
@@ -180,7 +180,7 @@ func (l *Ledger) refusePlain(ctx context.Context) error {
 		return translate("look whether anything is there that is not sealed", err)
 	}
 	if holds {
-		return fmt.Errorf("what it holds is not sealed, and there is a key ring: %w\nhint: a service gets one with --keyring-accept-plain beside --keyring, then turnus admin keys reseal (docs/operating-access.md#encryption-at-rest)", core.ErrInvalid)
+		return fmt.Errorf("its data is not encrypted, and there is a key ring: %w\nhint: start the service once with --keyring-accept-plain beside --keyring, then run turnus admin keys reseal (docs/operating-access.md#encryption-at-rest)", core.ErrInvalid)
 	}
 	return nil
 }

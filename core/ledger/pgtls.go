@@ -66,8 +66,8 @@ func parsePostgres(raw string) (*pgx.ConnConfig, postgresURL, error) {
 		host = exposed(config)
 	}
 	if host != "" {
-		return nil, p, fmt.Errorf("%s is another machine, and with this sslmode somebody on the way could read and answer for it: %w\n"+
-			"hint: leave sslmode out, or sslmode=verify-full, with sslrootcert=FILE for an authority of your own; a network that nobody else can listen to is said with insecure=true", host, core.ErrInvalid)
+		return nil, p, fmt.Errorf("%s is another machine, and with this sslmode somebody on the network could answer for it: %w\n"+
+			"hint: leave sslmode out, or use verify-full, with sslrootcert=FILE for your own CA; where nobody else can listen, set insecure=true", host, core.ErrInvalid)
 	}
 	return config, p, nil
 }

@@ -147,7 +147,7 @@ func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 		for _, u := range uses {
 			id, err := c.parseKey(u.key)
 			if err != nil {
-				return nil, fmt.Errorf("count what is sealed in %s: %w", c.what(), err)
+				return nil, fmt.Errorf("count encrypted values in %s: %w", c.what(), err)
 			}
 			all = append(all, KeyUse{What: c.what(), Encrypted: true, Key: id, Count: u.n})
 		}
@@ -201,7 +201,7 @@ const maxFailures = 20
 func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reencrypted, error) {
 	var out Reencrypted
 	if l.ring == nil {
-		return out, fmt.Errorf("reseal: the ledger was opened without a key ring: %w", core.ErrInvalid)
+		return out, fmt.Errorf("re-encrypt: the ledger was opened without a key ring: %w", core.ErrInvalid)
 	}
 	if err := l.mark(ctx); err != nil {
 		return out, err

@@ -26,7 +26,7 @@ func (s Shares) Most(launched int) int {
 func (l *Ledger) SetShares(ctx context.Context, s Scope, id string, to Shares) (Run, error) {
 	return l.change(ctx, s, id, "change the shares of run", func(t *tx, run *Run) error {
 		if run.Complete() {
-			return fmt.Errorf("it is over: %w", core.ErrConflict)
+			return fmt.Errorf("it has ended: %w", core.ErrConflict)
 		}
 		if to.Weight != nil {
 			run.Shares.Weight = to.Weight

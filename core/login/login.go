@@ -177,7 +177,7 @@ func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Per
 	defer cancel()
 	token, err := found.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.cfg.Now}).Verify(ctx, idToken)
 	if err != nil {
-		return Person{}, fmt.Errorf("the ID token is not to be believed: %w: %w", core.ErrInvalid, err)
+		return Person{}, fmt.Errorf("the ID token is not valid: %w: %w", core.ErrInvalid, err)
 	}
 	var known claims
 	var all map[string]any

@@ -81,7 +81,7 @@ func (c *ListenConfig) check() error {
 		return nil
 	}
 	if c.TLS == nil || c.Token == "" && !c.Clients {
-		return fmt.Errorf("address %s: other machines reach it: it needs TLS, and a token or an authority of clients' certificates: %w", c.Address, core.ErrInvalid)
+		return fmt.Errorf("address %s: other machines reach it: it needs TLS, and a token or a CA for client certificates: %w", c.Address, core.ErrInvalid)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 // errInner does not say which address: a tenant reads it, and must not learn how names resolve
 // here.
-var errInner = fmt.Errorf("its address lies in the server's own network, which channels of the project may not reach: "+
+var errInner = fmt.Errorf("its address is in the server's own network, which channels of the project may not reach: "+
 	"--notify-allow of the server says which they may: %w", core.ErrInvalid)
 
 // newGuard keeps channels of the definitions from reaching the server's own network.

@@ -257,7 +257,7 @@ func (s *Service) keepOne(ctx context.Context, t reported) (done bool) {
 			s.cfg.Log.Error("news are dropped: they cannot be written down", "kind", t.h.What, "error", err)
 			return true
 		}
-		s.cfg.Log.Warn("news are not written down for now", "kind", t.h.What, "error", err)
+		s.cfg.Log.Warn("cannot record a notification, trying again", "kind", t.h.What, "error", err)
 		timer := time.NewTimer(keepAgain.Delay(n, 0))
 		select {
 		case <-ctx.Done():

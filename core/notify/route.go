@@ -41,7 +41,7 @@ func (s *Service) routeAll(ctx context.Context) {
 				s.trouble(ctx, "a notification could not be made for now", err, "what", h.What, "about", h.Subject)
 				return
 			}
-			s.cfg.Log.Error("nobody is told: the notification cannot be made", "what", h.What, "about", h.Subject, "error", err) // else it would hold up all behind it
+			s.cfg.Log.Error("cannot make the notification: nobody receives it", "what", h.What, "about", h.Subject, "error", err) // else it would hold up all behind it
 			untold = append(untold, h)
 		}
 		if err := s.cfg.Ledger.Dismiss(ctx, untold...); err != nil {
@@ -346,7 +346,7 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 	kind, ok := policy.Find(h.What)
 	var f fact
 	if err := json.Unmarshal(h.Data, &f); err != nil || !ok {
-		s.cfg.Log.Error("news of an unknown kind are not told", "what", h.What)
+		s.cfg.Log.Error("a notification of an unknown kind is not sent", "what", h.What)
 		return nil, nil //nolint:nilerr // of another version: it is told nowhere
 	}
 	n := s.notice(h.What, h)

@@ -152,7 +152,7 @@ func (s *Service) sendOne(ctx context.Context, n ledger.Notification) bool {
 	}
 	reason := line(err.Error(), maxReason)
 	if deadLettered {
-		s.cfg.Log.Error("a notification is given up", "id", n.ID, "channel", n.Channel, "tenant", n.Tenant, "kind", n.Kind, "error", reason)
+		s.cfg.Log.Error("a notification is dead-lettered", "id", n.ID, "channel", n.Channel, "tenant", n.Tenant, "kind", n.Kind, "error", reason)
 	} else {
 		s.cfg.Log.Warn("a notification is sent again later", "id", n.ID, "channel", n.Channel, "tenant", n.Tenant, "kind", n.Kind, "after", again, "error", reason)
 	}

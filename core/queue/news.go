@@ -67,9 +67,9 @@ type Sight struct {
 func RefusePoll(most int, asks []Ask) []Sight {
 	switch {
 	case len(asks) > MaxPoll:
-		return SeeNone(asks, fmt.Errorf("look at %d runs, expected at most %d: %w", len(asks), MaxPoll, core.ErrInvalid))
+		return SeeNone(asks, fmt.Errorf("poll %d runs, expected at most %d: %w", len(asks), MaxPoll, core.ErrInvalid))
 	case most < 1:
-		return SeeNone(asks, fmt.Errorf("look at runs: max is %d records, expected 1 or more: %w", most, core.ErrInvalid))
+		return SeeNone(asks, fmt.Errorf("poll runs: max is %d records, expected 1 or more: %w", most, core.ErrInvalid))
 	}
 	return nil
 }

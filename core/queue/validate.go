@@ -58,17 +58,17 @@ func (r *Run) Validate() error {
 
 func (r *Run) validateFinished() error {
 	if n := len(r.FinishedJobs); n > MaxFinished {
-		return fmt.Errorf("run %q: settled has %d ranges, expected at most %d: %w", r.ID, n, MaxFinished, core.ErrInvalid)
+		return fmt.Errorf("run %q: finished has %d ranges, expected at most %d: %w", r.ID, n, MaxFinished, core.ErrInvalid)
 	}
 	from, total := 0, len(r.Targets)
 	for i, s := range r.FinishedJobs {
 		switch {
 		case s.Index < from || s.Index >= total:
-			return fmt.Errorf("run %q: settled range %d begins at target %d, expected %d to %d: %w", r.ID, i, s.Index, from, total-1, core.ErrInvalid)
+			return fmt.Errorf("run %q: finished range %d begins at target %d, expected %d to %d: %w", r.ID, i, s.Index, from, total-1, core.ErrInvalid)
 		case s.Count < 1 || s.Count > total-s.Index:
-			return fmt.Errorf("run %q: settled range %d has %d targets, expected 1 to %d: %w", r.ID, i, s.Count, total-s.Index, core.ErrInvalid)
+			return fmt.Errorf("run %q: finished range %d has %d targets, expected 1 to %d: %w", r.ID, i, s.Count, total-s.Index, core.ErrInvalid)
 		case !s.Outcome.Valid():
-			return fmt.Errorf("run %q: settled range %d has outcome %q, expected one of %v: %w", r.ID, i, s.Outcome, core.Outcomes(), core.ErrInvalid)
+			return fmt.Errorf("run %q: finished range %d has outcome %q, expected one of %v: %w", r.ID, i, s.Outcome, core.Outcomes(), core.ErrInvalid)
 		}
 		from = s.Index + s.Count
 	}

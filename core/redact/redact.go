@@ -78,7 +78,7 @@ func (s *Set) Add(values ...Value) error {
 		}
 		switch {
 		case len(text) < MinValue:
-			return fmt.Errorf("secret %s has a value of %d bytes: expected at least %d, for a shorter one cannot be told from other text, and so not be kept out of it: %w",
+			return fmt.Errorf("secret %s has a value of %d bytes: expected at least %d, because a shorter one looks like other text and cannot be kept out of it: %w",
 				v.Name, len(text), MinValue, core.ErrInvalid)
 		case len(text) > MaxValue:
 			return fmt.Errorf("secret %s has a value of %d bytes: expected at most %d: %w", v.Name, len(text), MaxValue, core.ErrInvalid)

@@ -103,8 +103,8 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // inClear is the refusal to talk in the clear.
 func inClear(addr string) error {
-	return fmt.Errorf("redis url: %s is another machine, and passwords and jobs would cross the network in the clear: %w\n"+
-		"hint: rediss:// talks TLS (docs/operating-access.md#tls); a network that nobody else can listen to is said with ?insecure=true", addr, core.ErrInvalid)
+	return fmt.Errorf("redis url: %s is another machine, and passwords and jobs would cross the network unencrypted: %w\n"+
+		"hint: rediss:// uses TLS (docs/operating-access.md#tls); on a network where nobody else can listen, add ?insecure=true", addr, core.ErrInvalid)
 }
 
 // local tells whether an address is this machine's own, by what it says: names are not looked up.

@@ -33,7 +33,7 @@ func (c Config) Defaults() (Config, error) {
 	case c.Min < 0 || c.Max < c.Min || c.Max > mostWorkers:
 		return c, fmt.Errorf("%d to %d workers: expected a least number from 0 on, and a largest one up to %d that is not below it: %w", c.Min, c.Max, mostWorkers, core.ErrInvalid)
 	case c.Concurrency < 0:
-		return c, fmt.Errorf("%d slots of a worker: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
+		return c, fmt.Errorf("a concurrency of %d for each worker: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
 	case c.Target < time.Second || c.Ahead < 0 || c.Calm < 0 || c.Every < 100*time.Millisecond:
 		return c, fmt.Errorf("times of scaling: expected a target of at least a second, and none below 0: %w", core.ErrInvalid)
 	}

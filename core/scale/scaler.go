@@ -147,7 +147,7 @@ func (s *Scaler) look(ctx context.Context) (l look, ok bool) {
 	defer cancel()
 	var err error
 	if l.demand, l.workers, err = s.parts.Poll(ctx); err != nil {
-		s.parts.Log.Debug("what the pool should have could not be found out", "pool", s.cfg.Pool, "err", err)
+		s.parts.Log.Debug("cannot compute how many workers the pool needs", "pool", s.cfg.Pool, "err", err)
 		return l, false
 	}
 	for _, w := range l.workers {
@@ -181,7 +181,7 @@ func (s *Scaler) release(ctx context.Context, workers []Worker, wish Wish) {
 			continue
 		}
 		if err := s.parts.Drain(ctx, name); err != nil {
-			s.parts.Log.Warn("a worker was not told to go", "worker", name, "err", err)
+			s.parts.Log.Warn("cannot ask a worker to stop", "worker", name, "err", err)
 			continue
 		}
 		s.leaving[name] = time.Now()

@@ -174,9 +174,9 @@ func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition in
 	}
 	switch {
 	case row.Edition != ifEdition:
-		return Status{}, fmt.Errorf("schedule %s has version %d, not %d: look at it again: %w", d.ID, row.Edition, ifEdition, core.ErrConflict)
+		return Status{}, fmt.Errorf("schedule %s has version %d, not %d: read it again: %w", d.ID, row.Edition, ifEdition, core.ErrConflict)
 	case !d.At.IsZero() && !d.At.After(now):
-		return Status{}, fmt.Errorf("%s is over, it is %s: %w", d.At.Format(time.RFC3339), now.Format(time.RFC3339), core.ErrInvalid)
+		return Status{}, fmt.Errorf("%s is in the past, it is now %s: %w", d.At.Format(time.RFC3339), now.Format(time.RFC3339), core.ErrInvalid)
 	}
 	row.Tenant, row.Name, row.By = d.ID.Tenant, d.ID.Name, by
 	change, p, err := c.change(row, d, s, now)
@@ -186,7 +186,7 @@ func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition in
 	change.Put, change.Over = true, quota
 	after := p.status(s, row)
 	if after.Edition, err = c.write(ctx, change, note, before, after); err == nil && after.Edition == 0 {
-		err = fmt.Errorf("schedule %s was changed meanwhile: look at it again: %w", d.ID, core.ErrConflict)
+		err = fmt.Errorf("schedule %s was changed meanwhile: read it again: %w", d.ID, core.ErrConflict)
 	}
 	return *after, err
 }
@@ -209,7 +209,7 @@ func (c *Control) write(ctx context.Context, change ledger.ScheduleChange, note 
 func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note) error {
 	return c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, _ time.Time) (bool, error) {
 		if row.Edition != ifEdition {
-			return false, fmt.Errorf("schedule %s has version %d, not %d: look at it again: %w", id, row.Edition, ifEdition, core.ErrConflict)
+			return false, fmt.Errorf("schedule %s has version %d, not %d: read it again: %w", id, row.Edition, ifEdition, core.ErrConflict)
 		}
 		version, err := c.write(ctx, ledger.ScheduleChange{Schedule: row, Delete: true}, note, p.status(s, row), nil)
 		return version > 0, err
@@ -250,9 +250,9 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note 
 		n = p.count(span.After, to, MaxBackfill+1)
 		switch {
 		case to.After(now):
-			return fmt.Errorf("backfill of schedule %s to %s: that is not over yet: %w", id, stamp(to), core.ErrInvalid)
+			return fmt.Errorf("backfill of schedule %s to %s: that is in the future: %w", id, stamp(to), core.ErrInvalid)
 		case n > MaxBackfill:
-			return fmt.Errorf("backfill of schedule %s from %s to %s: more than %d fires; ask for a shorter range: %w", id, stamp(from), stamp(to), MaxBackfill, core.ErrInvalid)
+			return fmt.Errorf("backfill of schedule %s from %s to %s: more than %d fire times; ask for a shorter range: %w", id, stamp(from), stamp(to), MaxBackfill, core.ErrInvalid)
 		case n == 0 || slices.ContainsFunc(s.Backfill, func(b Span) bool { return b.After.Equal(span.After) && b.To.Equal(span.To) }):
 		case len(s.Backfill) >= MaxBackfills:
 			return fmt.Errorf("schedule %s has %d backfills that are not done: %w", id, len(s.Backfill), core.ErrConflict)

@@ -372,7 +372,7 @@ func TestOnceOnServers(t *testing.T) {
 			t.Errorf("runs %v, state %+v", runs, again.State)
 		}
 		d.ID.Name = "y"
-		if _, err := put(d); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "is over") {
+		if _, err := put(d); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "is in the past") {
 			t.Errorf("in the past: %v", err)
 		}
 		complete()

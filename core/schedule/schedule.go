@@ -161,7 +161,7 @@ func (d *Definition) parse() (c compiled, err error) {
 		return c, err
 	}
 	if d.StartWithin > 0 && d.Jitter > d.StartWithin {
-		return c, fmt.Errorf("jitter is %v, expected no more than start_within, %v: fires would be too late by their own jitter", d.Jitter, d.StartWithin)
+		return c, fmt.Errorf("jitter is %v, expected no more than start_within, %v: the jitter alone would make a launch too late", d.Jitter, d.StartWithin)
 	}
 	if len(d.Payload) > MaxPayload {
 		return c, fmt.Errorf("payload is %d bytes, expected at most %d", len(d.Payload), MaxPayload)
@@ -177,7 +177,7 @@ func (d *Definition) checkOnce() error {
 	case d.At.Before(minTime) || !d.At.Before(maxTime) || d.At.Nanosecond() != 0:
 		return fmt.Errorf("time %s: expected a whole second from %d to %d", d.At.Format(time.RFC3339Nano), minTime.Year(), maxTime.Year()-1)
 	case d.CatchUp == CatchUpAll:
-		return errors.New("catch_up is all, expected skip or once: it fires once")
+		return errors.New("catch_up is all, expected skip or once: it has one fire time")
 	case d.Jitter > 0:
 		return errors.New("jitter is for schedules with a cron expression")
 	}

@@ -66,13 +66,13 @@ func Encrypt(value []byte, recipients []string) (string, error) {
 	armored := armor.NewWriter(&out)
 	w, err := age.Encrypt(armored, to...)
 	if err != nil {
-		return "", fmt.Errorf("seal: %w: %w", err, core.ErrInvalid)
+		return "", fmt.Errorf("encrypt: %w: %w", err, core.ErrInvalid)
 	}
 	if _, err := w.Write(value); err != nil {
-		return "", fmt.Errorf("seal: %w", err)
+		return "", fmt.Errorf("encrypt: %w", err)
 	}
 	if err := errors.Join(w.Close(), armored.Close()); err != nil {
-		return "", fmt.Errorf("seal: %w", err)
+		return "", fmt.Errorf("encrypt: %w", err)
 	}
 	return out.String(), nil
 }
@@ -135,12 +135,12 @@ func (i identities) open(encrypted string) ([]byte, error) {
 			len(i.keys), strings.Join(i.files, ", "), core.ErrInvalid)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("its ciphertext is damaged: seal it again with turnus secrets encrypt: %w", core.ErrInvalid)
+		return nil, fmt.Errorf("its ciphertext is damaged: encrypt it again with turnus secrets encrypt: %w", core.ErrInvalid)
 	}
 	value, err := readAtMost(r, MaxValue)
 	if err != nil {
 		clear(value)
-		return nil, fmt.Errorf("its ciphertext is damaged: seal it again with turnus secrets encrypt: %w", core.ErrInvalid)
+		return nil, fmt.Errorf("its ciphertext is damaged: encrypt it again with turnus secrets encrypt: %w", core.ErrInvalid)
 	}
 	return value, nil
 }
@@ -178,7 +178,7 @@ func stanzas(encrypted string) ([]stanza, error) {
 			out = append(out, s)
 		case len(words) > 0 && words[0] == "---":
 			if len(out) == 0 {
-				return nil, errors.New("it is sealed to nobody")
+				return nil, errors.New("it is encrypted for no recipient")
 			}
 			return out, nil
 		}

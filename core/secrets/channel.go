@@ -36,9 +36,9 @@ func (e Entry) opensTo(tenant string) error {
 	case tenant != "" && !slices.Contains(e.Tenants, tenant):
 		return fmt.Errorf("channels of tenant %q may not use it: add it to the secret's tenants: if that is meant", yamlread.Clip(tenant))
 	case tenant == "" && len(e.Tenants) > 0:
-		return errors.New("channels of the service may not use it, for it is limited to tenants: give the channel a secret without that")
+		return errors.New("channels of the service may not use it, because it is limited to tenants: give the channel a secret without that limit")
 	case len(e.Playbooks) > 0 || e.Hosts != "":
-		return errors.New("channels may not use it, for it is limited by playbooks: or hosts: give the channel a secret of its own")
+		return errors.New("channels may not use it, because it is limited by playbooks: or hosts: give the channel its own secret")
 	}
 	return nil
 }

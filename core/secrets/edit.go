@@ -27,7 +27,7 @@ func Put(path string, data []byte, name, encrypted string) ([]byte, error) {
 	}
 	for _, e := range before.Entries {
 		if e.Name == name && e.Kind() != kindAge {
-			return nil, fmt.Errorf("%s: the value of secret %q is in %s: take that out of the file to seal one here: %w", e.Place(), name, e.Kind(), core.ErrInvalid)
+			return nil, fmt.Errorf("%s: the value of secret %q is in %s: remove that from the file to encrypt one here: %w", e.Place(), name, e.Kind(), core.ErrInvalid)
 		}
 	}
 	for _, write := range []func([]byte, string, string) ([]byte, error){splice, reencode} {

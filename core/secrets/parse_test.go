@@ -40,7 +40,7 @@ func TestTreeTakesOnlyWhatACommitMayName(t *testing.T) {
 		t.Errorf("got %+v", f.Entries)
 	}
 	if !EncryptedTo(encrypted, f.Recipients) || EncryptedTo(encrypted, append(f.Recipients, public)) {
-		t.Error("whom it is sealed to is not seen")
+		t.Error("its recipients are not seen")
 	}
 
 	for name, wrong := range map[string][2]string{

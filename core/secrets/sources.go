@@ -108,7 +108,7 @@ func fromCommand(ctx context.Context, argv []string) ([]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("it could not be run: %w: %w", err, core.ErrInvalid)
 		}
-		return nil, fmt.Errorf("it ended with %s: run it by hand to see why, for what it says is not shown: %w", failed.ProcessState, core.ErrUnavailable)
+		return nil, fmt.Errorf("it ended with %s: run it by hand to see why, because its output is not shown: %w", failed.ProcessState, core.ErrUnavailable)
 	}
 	return trimLine(out.data), nil
 }

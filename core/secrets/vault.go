@@ -274,7 +274,7 @@ func (c *vaultClient) mount(ctx context.Context, path string) (vaultMount, error
 	}
 	m := vaultMount{strings.Trim(answer.Data.Path, "/") + "/", answer.Data.Options["version"] == "2"}
 	if t := answer.Data.Type; t != "kv" && t != "generic" || !strings.HasPrefix(path, m.path) {
-		return m, fmt.Errorf("%s lies in an engine of the type %q, and only key-value engines hold secrets to be read: %w", path, yamlread.Clip(t), core.ErrInvalid)
+		return m, fmt.Errorf("%s is in an engine of the type %q, and only key-value engines hold secrets to be read: %w", path, yamlread.Clip(t), core.ErrInvalid)
 	}
 	c.mu.Lock()
 	c.mounts[m.path] = m

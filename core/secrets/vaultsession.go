@@ -215,7 +215,7 @@ func (c *vaultClient) stop() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if err := c.once(ctx, http.MethodPost, "auth/token/revoke-self", token, nil, nil); err != nil {
-			c.log.Warn("the token for Vault was not given back; it ends by itself", "error", err)
+			c.log.Warn("the token for Vault was not revoked; it expires", "error", err)
 		}
 	}
 	c.http.CloseIdleConnections()

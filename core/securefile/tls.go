@@ -166,7 +166,7 @@ const maxCAs = 1 << 20
 func SystemCAs(path string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		return nil, fmt.Errorf("the system's authorities: %w", err)
+		return nil, fmt.Errorf("read the CAs of the system: %w", err)
 	}
 	if err := addCAs(pool, path); err != nil {
 		return nil, err

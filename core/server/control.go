@@ -151,7 +151,7 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	if before.Complete() {
-		return nil, fmt.Errorf("run %s is over: %w", before.ID, core.ErrConflict)
+		return nil, fmt.Errorf("run %s has ended: %w", before.ID, core.ErrConflict)
 	}
 	if before.Incarnation == "" {
 		return s.changeWaiting(ctx, by, before, in.Body)

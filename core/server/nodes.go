@@ -109,7 +109,7 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 		return nil, err
 	}
 	if _, err := s.cfg.Board.Post(ctx, api.OrderDocument(name), asJSON(after), api.OrderKeep); err != nil {
-		return nil, fmt.Errorf("tell worker %s: %w", name, err)
+		return nil, fmt.Errorf("send the order to worker %s: %w", name, err)
 	}
 	w, _, _, err := s.worker(ctx, name)
 	if err != nil {

@@ -59,7 +59,7 @@ func (s *Server) createToken(ctx context.Context, by caller, in *struct {
 	t.ID = in.of(by, "create-token")
 	secret, made, err := s.cfg.Ledger.NewToken(ctx, by.name, t)
 	if errors.Is(err, core.ErrConflict) && in.Key != "" {
-		return nil, fmt.Errorf("token %s was made with this key before, and its secret was told then: revoke it, and make another with another key: %w", t.ID, core.ErrConflict)
+		return nil, fmt.Errorf("token %s was made with this key before, and its secret was shown then: revoke it, and make another with another key: %w", t.ID, core.ErrConflict)
 	}
 	if err != nil {
 		return nil, err

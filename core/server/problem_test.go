@@ -72,7 +72,7 @@ func TestSchedulesThatTriggerOnce(t *testing.T) {
 	want[any](t, b.ask(op, "PUT", "/v1/schedules/x", n, "If-Match", made.ETag), http.StatusOK)
 	want[any](t, b.ask(op, "DELETE", "/v1/schedules/x", nil, "If-Match", "*"), http.StatusOK)
 	n.At = time.Now().Add(-time.Hour).Truncate(time.Second)
-	if a := b.ask(op, "PUT", "/v1/schedules/x", n); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "is over") {
+	if a := b.ask(op, "PUT", "/v1/schedules/x", n); a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, "is in the past") {
 		t.Errorf("in the past: %d %s", a.status, a.body)
 	}
 }

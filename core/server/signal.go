@@ -22,7 +22,7 @@ func (s *Server) signalRun(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	if !queue.ForPeople(in.Body.Event) {
-		return nil, fmt.Errorf("event %q is the service's own, and comes by itself: expected the name that a job type gave when it suspended itself, as the run's jobs tell: %w", in.Body.Event, core.ErrInvalid)
+		return nil, fmt.Errorf("event %q is the service's own, and only the service sends it: expected the event that a suspended job waits for, as the run's jobs show: %w", in.Body.Event, core.ErrInvalid)
 	}
 	if job := in.Body.Job; job != nil && *job >= run.Total {
 		return nil, fmt.Errorf("run %s has no job %d: expected 0 to %d: %w", run.ID, *job, run.Total-1, core.ErrInvalid)

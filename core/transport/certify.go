@@ -141,19 +141,19 @@ func (r CertificateRequest) check(c *ssh.Certificate) error {
 	now := time.Now()
 	switch {
 	case c == nil || c.CertType != ssh.UserCert:
-		return errors.New("the authority gave no user certificate")
+		return errors.New("the CA gave no user certificate")
 	case string(c.Key.Marshal()) != string(r.Key.Marshal()):
-		return errors.New("the authority signed another key than the one it was asked to sign")
+		return errors.New("the CA signed another key than the one it was asked to sign")
 	case c.ValidBefore > uint64(now.Add(maxLifetime+time.Minute).Unix()):
-		return fmt.Errorf("the authority gave a certificate that is valid for more than %v: let its role give short ones", maxLifetime)
+		return fmt.Errorf("the CA gave a certificate that is valid for more than %v: let its role give short ones", maxLifetime)
 	case c.ValidBefore <= uint64(now.Unix()):
-		return errors.New("the authority gave a certificate that has ended: compare the clocks")
+		return errors.New("the CA gave a certificate that has expired: compare the clocks")
 	case len(c.ValidPrincipals) == 0 || slices.ContainsFunc(r.Principals, func(p string) bool { return !slices.Contains(c.ValidPrincipals, p) }):
-		return fmt.Errorf("the authority gave a certificate for %q, asked for %q", c.ValidPrincipals, r.Principals)
+		return fmt.Errorf("the CA gave a certificate for %q, asked for %q", c.ValidPrincipals, r.Principals)
 	}
 	for name, value := range r.CriticalOptions() {
 		if c.CriticalOptions[name] != value { // more than was asked for are the CA's to add
-			return fmt.Errorf("the authority gave a certificate without the %s that was asked for: let its role allow that critical option", name)
+			return fmt.Errorf("the CA gave a certificate without the %s that was asked for: let its role allow that critical option", name)
 		}
 	}
 	return nil
@@ -176,10 +176,10 @@ func NewCA(file string, lifetime time.Duration, keyID string) (*CA, error) {
 	}
 	id, err := NewKeys(nil).read(expandHome(file))
 	if err != nil {
-		return nil, fmt.Errorf("authority for certificates: %w: %w", core.ErrInvalid, err)
+		return nil, fmt.Errorf("CA key: %w: %w", core.ErrInvalid, err)
 	}
 	if id.locked != nil {
-		return nil, fmt.Errorf("authority for certificates: %w: %s has a passphrase, and nobody could give it at night: use a key without one, or Vault", core.ErrInvalid, file)
+		return nil, fmt.Errorf("CA key: %w: %s has a passphrase, and nobody could give it at night: use a key without one, or Vault", core.ErrInvalid, file)
 	}
 	return &CA{key: id.signer, lifetime: lifetime, keyID: keyID}, nil
 }

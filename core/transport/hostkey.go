@@ -145,7 +145,7 @@ func (pr *proof) checkCertificate(remote net.Addr, cert *ssh.Certificate) error 
 			checker := ssh.CertChecker{IsHostAuthority: func(key ssh.PublicKey, _ string) bool { return pr.signs(key) }}
 			if err := checker.CheckHostKey(net.JoinHostPort(principal, "22"), remote, cert); err != nil {
 				return pr.refuse(cert.Key, "host certificate is not valid: "+err.Error(),
-					"sign the host's key anew with its authority (ssh-keygen -s CA -h -n NAME)")
+					"sign the host's key again with its CA (ssh-keygen -s CA -h -n NAME)")
 			}
 			return nil
 		}

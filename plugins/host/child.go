@@ -76,7 +76,7 @@ func (c *child) Start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.aborted || ctx.Err() != nil {
-		return errors.New("start was given up")
+		return errors.New("the start was cancelled")
 	}
 	program, err := openProgram(c.argv[0], c.want)
 	if err != nil {

@@ -125,7 +125,7 @@ func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), 
 		return nil, nil, nil, errNoLease
 	}
 	if l.ops >= maxOps {
-		return nil, nil, nil, status.Errorf(codes.ResourceExhausted, "%d operations of this call are under way; no more at once are possible", l.ops)
+		return nil, nil, nil, status.Errorf(codes.ResourceExhausted, "%d operations of this call are in progress: that is the limit", l.ops)
 	}
 	l.ops++
 	if l.call.span != nil {
@@ -146,7 +146,7 @@ func (c *Call) live() error {
 }
 
 func errOver(why error) error {
-	return status.Errorf(codes.PermissionDenied, "the lease of this job is over: %s", why)
+	return status.Errorf(codes.PermissionDenied, "the lease of this job has ended: %s", why)
 }
 
 // last is the last question before host h is reached: a stream's first message may have come late,

@@ -88,7 +88,7 @@ func (p *pool) acquire(ctx context.Context, c *Call) (*process, error) {
 }
 
 func (p *pool) refused(d time.Duration) error {
-	return fmt.Errorf("%w: plugin %s %s died %d times within %s and is held back; it is tried again in %s (at %s). The last time: %s",
+	return fmt.Errorf("%w: plugin %s %s died %d times within %s and is suspended; it is tried again in %s (at %s). The last time: %s",
 		core.ErrUnavailable, p.plugin.Name, p.plugin.Version, breakerDeaths, breakerWindow,
 		d.Round(time.Second), p.timing.now().Add(d).Format(time.TimeOnly), p.last)
 }

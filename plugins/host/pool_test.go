@@ -61,8 +61,8 @@ func TestBreakerHoldsBackAPluginThatKeepsDying(t *testing.T) {
 	if out.Effects != EffectsNone || !out.Retryable {
 		t.Errorf("%+v, expected retryable without effects", out)
 	}
-	if n := strings.Count(b.log.String(), "plugin is held back"); n != 1 {
-		t.Errorf("the log says %d times that it is held back, expected once", n)
+	if n := strings.Count(b.log.String(), "plugin is suspended"); n != 1 {
+		t.Errorf("the log says %d times that it is suspended, expected once", n)
 	}
 	if s := p.stats(); !s.HeldBack || s.Deaths != breakerDeaths || s.Starts != breakerDeaths || s.Plugin == "" {
 		t.Errorf("%+v, expected %d deaths and held back", s, breakerDeaths)

@@ -55,7 +55,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
 	for _, l := range p.limiters {
 		if wait := l.WaitN(p.ctx, n); wait != nil && n > 0 {
-			return n, fmt.Errorf("held back by the upload rate: %w", wait)
+			return n, fmt.Errorf("waiting for the upload rate: %w", wait)
 		}
 	}
 	return n, err

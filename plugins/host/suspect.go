@@ -117,7 +117,7 @@ func (p *pool) diedLocked() {
 		_, before := p.restart.wait(now)
 		p.restart.died(now)
 		if d, refuse := p.restart.wait(now); refuse && !before {
-			p.log.Error("plugin is held back: its calls are refused", "plugin", p.plugin.Name, "version", p.plugin.Version, "for", d.Round(time.Second), "last_death", p.last)
+			p.log.Error("plugin is suspended: its calls are refused", "plugin", p.plugin.Name, "version", p.plugin.Version, "for", d.Round(time.Second), "last_death", p.last)
 		}
 	}
 	p.healthy = false

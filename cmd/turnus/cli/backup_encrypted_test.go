@@ -46,7 +46,7 @@ func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 	}
 	made("sealed.db", at("ring.json"))
 	made("plain.db", "")
-	const loud = ", which was not given: after a restore nobody can read it"
+	const loud = ", which was not given: after a restore it can be read only with the key ring"
 	of := func(db, where string, more ...string) []string {
 		return append([]string{"admin", "backup", "--ledger", "sqlite:" + at(db), "--no-outputs", at(where)}, more...)
 	}
@@ -55,16 +55,16 @@ func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 		code      int
 		want, not string
 	}{
-		{of("sealed.db", "b"), console.ExitOK, "sealed with key " + key.String() + loud, "nothing"},
-		{of("sealed.db", "b", "--keyring", at("other.json")), console.ExitOK, "sealed with key " + key.String() + loud, "nothing"},
+		{of("sealed.db", "b"), console.ExitOK, "encrypted with key " + key.String() + loud, "nothing"},
+		{of("sealed.db", "b", "--keyring", at("other.json")), console.ExitOK, "encrypted with key " + key.String() + loud, "nothing"},
 		{of("sealed.db", "b", "--keyring", at("ring.json")), console.ExitOK, "backup ", "warning"},
 		{of("sealed.db", "b", "--keyring", at("ring.json"), "-o", "json"), console.ExitOK, `"` + key.String() + `"`, "warning"},
 		{[]string{"admin", "backup", "ls", at("b")}, console.ExitOK, "left out  " + key.String(), "nothing"},
 		{[]string{"admin", "backup", "verify", at("b")}, console.ExitOK, "it takes the key ring with key " + key.String() + " to read it", "FAULT"},
 		{[]string{"admin", "restore", at("b"), "--ledger", "sqlite:" + at("new.db"), "--no-outputs"}, console.ExitOK, "give the service the key ring with key " + key.String(), "nothing"},
-		{[]string{"admin", "prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir}, console.ExitInvalid, "what it holds is sealed", "nothing"},
-		{[]string{"admin", "prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir, "--keyring", at("ring.json")}, console.ExitOK, "", "sealed"},
-		{of("plain.db", "p"), console.ExitOK, "backup ", "seal"},
+		{[]string{"admin", "prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir}, console.ExitInvalid, "its data is encrypted", "nothing"},
+		{[]string{"admin", "prune", "--ledger", "sqlite:" + at("new.db"), "--data", dir, "--keyring", at("ring.json")}, console.ExitOK, "", "is encrypted"},
+		{of("plain.db", "p"), console.ExitOK, "backup ", "is encrypted"},
 		{[]string{"admin", "backup", "ls", at("p"), "-o", "json"}, console.ExitOK, `"keys": []`, "nothing"},
 		{[]string{"admin", "backup", "verify", at("p")}, console.ExitOK, "sound", "key ring"},
 		{[]string{"admin", "restore", at("p"), "--ledger", "sqlite:" + at("newer.db"), "--no-outputs"}, console.ExitOK, "restored backup", "key ring"},

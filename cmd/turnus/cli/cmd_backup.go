@@ -77,13 +77,13 @@ func (a *app) backup(ctx context.Context, f *service.StoreFlags, where string, w
 		warn("the backup is whole, but the ledger does not know of it: " + core.ErrorText(err))
 	}
 	if lacks := f.Keyring.Lacks(m.Keys); len(lacks) > 0 {
-		warn("what the ledger holds is sealed with " + keysText(lacks) + ", which was not given: after a restore nobody can read it without the key ring that has it. Keep a copy of its file where the backups are not")
+		warn("the ledger is encrypted with " + keysText(lacks) + ", which was not given: after a restore it can be read only with the key ring that has it. Keep a copy of its file away from the backups")
 	}
 	if m.Outputs != nil && m.Outputs.Missing > 0 {
-		warn(console.Plural(int(m.Outputs.Missing), "large output") + " could not be copied, for nothing is there: removed with a run just now, or lost")
+		warn(console.Plural(int(m.Outputs.Missing), "large output") + " could not be copied: not found; it was removed with a run just now, or is lost")
 	}
 	if m.Outputs != nil && m.Outputs.Damaged > 0 {
-		warn(console.Plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + ledger.ShownBucket(where) + ", or had other bytes than were copied then. They are copied anew; look at what that place is on")
+		warn(console.Plural(int(m.Outputs.Damaged), "large output") + " of earlier backups could not be read in " + ledger.ShownBucket(where) + ", or had other bytes than were copied then. They are copied again; check the storage of that place")
 	}
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, backupDoc(m))
@@ -295,9 +295,9 @@ func (a *app) restore(ctx context.Context, f *service.StoreFlags, where, id stri
 		return console.PrintJSON(a.Out, backupDoc(m))
 	}
 	_, _ = fmt.Fprintf(a.Out, "restored backup %s of %s: %s, in %s\n", m.ID, console.LocalTime(m.Created), console.Plural(int(m.Rows("runs")), "run"), time.Since(began).Round(10*time.Millisecond))
-	a.Message("start the service: it fills its queue from the ledger. What happened since the backup is not known: look at runs that come back paused, and at tokens that were revoked since")
+	a.Message("start the service: it fills its queue from the ledger. Changes since the backup are lost: check runs that come back paused, and tokens that were revoked since")
 	if len(m.Keys) > 0 {
-		a.Message("what it holds is sealed: give the service the key ring with " + console.Printable(keysText(m.Keys)) + " (--keyring), else it does not start")
+		a.Message("its data is encrypted: give the service the key ring with " + console.Printable(keysText(m.Keys)) + " (--keyring), else it does not start")
 	}
 	return nil
 }

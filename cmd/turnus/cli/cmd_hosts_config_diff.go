@@ -67,7 +67,7 @@ func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) 
 	case named && f.since+f.run != "":
 		return console.Invalid("--from and --to go without --since and --run: both say which versions are compared")
 	case len(hosts) == 0 && f.since+f.run == "":
-		return console.Invalid("configs diff needs a HOST\nhint: --since 24h shows what changed on every host")
+		return console.Invalid("hosts config diff needs a HOST\nhint: --since 24h shows what changed on every host")
 	case named:
 		wanted, err = f.named(ctx, r, hosts)
 	default:

@@ -347,7 +347,7 @@ func (f *encryptedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID)
 	defer func() { err = errors.Join(err, l.Close()) }()
 	since, err := l.EncryptedSince(ctx)
 	if err == nil && !began.After(since) {
-		err = console.Invalid("key %s is needed: the process that holds %s began before the ledger was sealed with the present key, and its queue may be sealed with this one\nhint: stop turnus up and start it again, its runs go on; then retire the key", id, f.data)
+		err = console.Invalid("key %s is needed: the process that holds %s started before the ledger was encrypted with the present key, and its queue may use this one\nhint: stop and start turnus up (its runs continue), then retire the key", id, f.data)
 	}
 	return err
 }
@@ -395,7 +395,7 @@ func (a *app) writeUses(out encryptedCheck) {
 	for _, k := range out.Keys {
 		switch {
 		case k.Primary:
-			fmt.Fprintf(a.Out, "key %s is sealed with\n", k.Key)
+			fmt.Fprintf(a.Out, "key %s encrypts\n", k.Key)
 		case k.Values == 0:
 			fmt.Fprintf(a.Out, "key %s is not used any more\n", k.Key)
 		default:
@@ -403,10 +403,10 @@ func (a *app) writeUses(out encryptedCheck) {
 		}
 	}
 	if out.Plain > 0 {
-		fmt.Fprintf(a.Out, "not sealed: %s\n", console.Plural(out.Plain, "value"))
+		fmt.Fprintf(a.Out, "not encrypted: %s\n", console.Plural(out.Plain, "value"))
 	}
 	if !out.Redis {
-		a.Message("Redis was not looked at: --redis names it")
+		a.Message("Redis was not checked: --redis names it")
 	}
 }
 
@@ -449,11 +449,11 @@ func (a *app) reencrypt(ctx context.Context, f *encryptedPlaces) (err error) {
 	done, err := l.Reencrypt(ctx, func(values int) {
 		if values >= reported+10_000 {
 			reported = values
-			a.Message(fmt.Sprintf("%d values are sealed anew", values))
+			a.Message(fmt.Sprintf("%d values are encrypted again", values))
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nhint: %s were sealed anew; call it again to go on", err, console.Plural(done.Values, "value"))
+		return fmt.Errorf("%w\nhint: %s were encrypted again; run the command again to continue", err, console.Plural(done.Values, "value"))
 	}
 	doc := reencryptDoc{Ledger: done.Values, Failed: done.Failed, Failures: append([]string{}, done.Failures...)}
 	if a.Output == "json" {
@@ -461,7 +461,7 @@ func (a *app) reencrypt(ctx context.Context, f *encryptedPlaces) (err error) {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.Out, "sealed anew: %s of the ledger\n", console.Plural(doc.Ledger, "value"))
+		fmt.Fprintf(a.Out, "encrypted again: %s of the ledger\n", console.Plural(doc.Ledger, "value"))
 		for _, text := range doc.Failures {
 			fmt.Fprintln(a.Out, "cannot be opened: "+console.Printable(text))
 		}
@@ -497,7 +497,7 @@ queue is in its process between promote and retire.`,
 			}
 			for _, u := range out.Uses {
 				if u.Key == id.String() {
-					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys reseal seals the ledger anew; Redis forgets runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
+					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys reseal encrypts the ledger with the present key; Redis removes runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
 			}
 			if err := f.begunSince(cmd.Context(), a, id); err != nil {

@@ -78,7 +78,7 @@ func (a *app) showNotification(n api.Notification) error {
 	}
 	if len(n.Notice) > 0 {
 		if err := json.Unmarshal(n.Notice, &reported); err != nil {
-			return fmt.Errorf("read what notification %s tells: %w", n.ID, err)
+			return fmt.Errorf("cannot read the text of notification %s: %w", n.ID, err)
 		}
 		fmt.Fprintf(a.Out, "\n%s\n", console.PrintableLines(reported.Text))
 	}

@@ -85,7 +85,7 @@ func (f *planFlags) check() error {
 	case f.workers < 1 || f.workers > maxWorkers:
 		return console.Invalid("--workers %d: expected at least 1, at most %d", f.workers, maxWorkers)
 	case f.concurrency < 1 || f.concurrency > maxConcurrency/f.workers:
-		return console.Invalid("--forks %d: expected at least 1 job at once, at most %d\nhint: -f 10, or leave it out", f.concurrency, maxConcurrency/f.workers)
+		return console.Invalid("--forks %d: expected a concurrency from 1 to %d\nhint: -f 10, or leave it out", f.concurrency, maxConcurrency/f.workers)
 	}
 	return nil
 }

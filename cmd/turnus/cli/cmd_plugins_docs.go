@@ -139,7 +139,7 @@ func (a *app) checkDocs(path, want string) error {
 		return nil
 	}
 	line, was, is := firstDifference(have, want)
-	return &console.Exit{Code: console.ExitChanges, Err: fmt.Errorf("%s is not what the job types say, from line %d of their part on\n  there:   %s\n  expected: %s\nhint: write it anew with turnus plugins docs", path, line, was, is)}
+	return &console.Exit{Code: console.ExitChanges, Err: fmt.Errorf("%s differs from what the job types generate, from line %d of their part on\n  there:   %s\n  expected: %s\nhint: turnus plugins docs writes it again", path, line, was, is)}
 }
 
 func firstDifference(have, want string) (line int, was, is string) {

@@ -70,7 +70,7 @@ a folder of your user only. It is removed when the editor ends or a signal comes
 				return err
 			}
 			if e.Age == "" {
-				return console.Invalid("%s: secret %q is not sealed here: it is a reference of the kind %s, which you edit in the file", e.Place(), e.Name, e.Kind())
+				return console.Invalid("%s: secret %q is not encrypted here: it is a reference of the kind %s, which you edit in the file", e.Place(), e.Name, e.Kind())
 			}
 			opener, err := secrets.NewOpener(identities)
 			if err != nil {

@@ -125,7 +125,7 @@ func TestNothingOfAnEncryptedServiceIsLegible(t *testing.T) {
 		for _, other := range [][]string{{"up", "--redis", l.redis.url(), "--data", data, "--listen", "127.0.0.1:0"}, {"doctor", "--ledger", "sqlite:" + filepath.Join(data, "ledger.db")}} {
 			without := l.start(other...)
 			without.wants(5)
-			if !without.err.has("what it holds is sealed", "--keyring") {
+			if !without.err.has("its data is encrypted", "--keyring") {
 				t.Errorf("%v without the key ring: %s", other, without.err)
 			}
 		}

@@ -26,8 +26,8 @@ func checkPaths(paths []string) error {
 func checkApprovals(con *console.Console, launches []*launch.Launch, yes bool) error {
 	for _, l := range launches {
 		if !yes && !con.Terminal && l.Playbook.Strategy.PauseBetween.Approve && l.Waves() > 1 {
-			return console.Invalid("%s: pause_between: approve asks before each of %d waves but the first, and stderr is no terminal: nobody can answer\n"+
-				"hint: --yes approves every wave; turnus submit %s launches it at a server, where turnus runs approve RUN approves a wave",
+			return console.Invalid("%s: pause_between: approve asks before each of %d waves except the first, but stderr is no terminal\n"+
+				"hint: --yes approves every wave; with turnus submit %s, turnus runs approve RUN approves a wave",
 				l.Playbook.File, l.Waves(), l.Playbook.Name)
 		}
 	}

@@ -220,7 +220,7 @@ func (c *Conductor) finishRunning(ctx context.Context, p *Part, why error) error
 // patience is how long jobs that were told to stop may take, before they are given up on.
 const patience = 30 * time.Second
 
-var errStoppedNow = fmt.Errorf("stopped at once by the operator: %w", context.Canceled)
+var errStoppedNow = fmt.Errorf("stopped immediately by the operator: %w", context.Canceled)
 
 func (c *Conductor) cancelNow(ctx context.Context, p *Part) error {
 	return c.cancel(ctx, p, errStoppedNow)

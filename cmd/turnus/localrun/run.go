@@ -304,7 +304,7 @@ func keepWindows(con *console.Console, launches []*launch.Launch, f *RunFlags) e
 		case len(f.Play.Windows.paths) == 0:
 			return console.Invalid("playbook %s asks for the window %q, and no windows are given\nhint: --windows windows.yaml keeps to them; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
 		case l.Inert:
-			return console.Invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so nothing would wait\nhint: a step with disruptive: true, or with a window: of its own, waits whatever its job type; --outside-windows runs now all the same", l.Playbook.Name, l.Asks)
+			return console.Invalid("playbook %s asks for the window %q, but none of its steps is disruptive, so none would wait\nhint: a step with disruptive: true or its own window: waits; --outside-windows runs now", l.Playbook.Name, l.Asks)
 		default:
 			con.Report(con.Paint(console.Yellow, "warning: ") + fmt.Sprintf("playbook %s asks for the window %q, but none of the selected steps is disruptive, so nothing waits", l.Playbook.Name, l.Asks))
 		}

@@ -34,7 +34,7 @@ func logJob(log *slog.Logger, e worker.Event) {
 			log.Debug("step done", "step", r.Name, "job_type", r.Uses, "outcome", string(r.Outcome), "reason", r.Reason, "took", r.Took.String())
 		}
 	case worker.JobSuspended:
-		log.Debug("job parked", "reason", e.Text, "after", e.After.String())
+		log.Debug("job suspended", "reason", e.Text, "after", e.After.String())
 	case worker.JobDone:
 		if r := e.Result; r != nil {
 			log.Info("job done", "tenant", r.Customer, "step", r.Step, "outcome", string(r.Outcome), "reason", r.Reason, "attempt", r.Attempt, "took", r.Took.String())

@@ -65,7 +65,7 @@ func (f *Flags) Add(c *cobra.Command) {
 // Check refuses values that contradict each other.
 func (f *Flags) Check() error {
 	if f.Concurrency < 1 {
-		return console.Invalid("--forks %d: expected at least 1 job at once\nhint: -f 10, or leave it out", f.Concurrency)
+		return console.Invalid("--forks %d: expected a concurrency of at least 1\nhint: -f 10, or leave it out", f.Concurrency)
 	}
 	for _, limit := range []struct {
 		flag  string

@@ -86,7 +86,7 @@ func (f *UserLoginFlags) Ask(con *console.Console) error {
 func (f *UserLoginFlags) refuse() error {
 	for _, name := range userLoginFlagNames {
 		if f.used != nil && f.used(name) {
-			return console.Invalid("--%s: with --redis other people's jobs run here too, and they must not get your login\n"+
+			return console.Invalid("--%s: with --redis, jobs of other people also run here, and they must not get your login\n"+
 				"hint: define a credential in a file, give it by --secrets, and name it in the inventory: credential: NAME; docs/secrets.md shows how", name)
 		}
 	}
@@ -128,7 +128,7 @@ func (f *UserLoginFlags) logins(ctx context.Context, inv func() *inventory.Inven
 	}
 	switch {
 	case f.caKey != "" && f.caVault != "":
-		return nil, console.Invalid("--ssh-ca-key and --ssh-ca-vault: one authority signs, so give one of them")
+		return nil, console.Invalid("--ssh-ca-key and --ssh-ca-vault: one certificate authority signs, so give one of them")
 	case f.caVault != "" && !store.HasVault():
 		return nil, console.Invalid("--ssh-ca-vault needs a Vault\nhint: name it under vault: in the file of --secrets")
 	}

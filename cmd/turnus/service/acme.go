@@ -43,7 +43,7 @@ func (f *acmeFlags) add(c *cobra.Command) {
 func (f *acmeFlags) check(certFile string) error {
 	if len(f.names) == 0 {
 		if f.email != "" || f.ca != "" || f.http != "" || f.directory != "" && f.directory != acme.LetsEncryptURL {
-			return console.Invalid("--acme-directory, --acme-email, --acme-ca-file and --acme-http are for --acme-name: give it, too")
+			return console.Invalid("--acme-directory, --acme-email, --acme-ca-file and --acme-http need --acme-name: also give it")
 		}
 		return nil
 	}

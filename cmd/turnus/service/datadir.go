@@ -158,7 +158,7 @@ func (d *DataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (
 			return true, d.keepToken(file)
 		}
 		if !errors.Is(err, core.ErrNotFound) {
-			return false, fmt.Errorf("look whether the first token was made: %w", err)
+			return false, fmt.Errorf("check whether the first token was made: %w", err)
 		}
 	}
 	secret := ledger.NewSecret()

@@ -84,10 +84,10 @@ func (f *Flags) Check() error {
 		}
 	}
 	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {
-		return console.Invalid("--branch and --repo-every say how --repo is followed: give it, too")
+		return console.Invalid("--branch and --repo-every say how --repo is followed: also give it")
 	}
 	if f.hookSecret != "" && f.repo == "" {
-		return console.Invalid("--webhook-secret-file needs --repo: a webhook makes the server look at its repository")
+		return console.Invalid("--webhook-secret-file needs --repo: a webhook makes the server fetch its repository")
 	}
 	if _, err := f.notify.config(); err != nil {
 		return err

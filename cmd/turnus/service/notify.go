@@ -73,7 +73,7 @@ func (f *notifyFlags) open(l *ledger.Ledger, server string, store *secrets.Store
 func (f *notifyFlags) config() (*notify.Config, error) {
 	cfg := &notify.Config{}
 	if f.url == "" && f.secret != "" {
-		return nil, console.Invalid("--notify-secret-file needs --notify: it signs what is told there")
+		return nil, console.Invalid("--notify-secret-file needs --notify: the secret signs the requests to that address")
 	}
 	if f.url != "" {
 		if err := policy.CheckURL(f.url); err != nil {

@@ -37,7 +37,7 @@ func (f *oidcFlags) add(c *cobra.Command) {
 func (f *oidcFlags) open() (*login.Provider, error) {
 	if f.issuer == "" {
 		if f.client != "" || f.access != "" || f.ca != "" || f.server != "" || f.session != 0 && f.session != defaultSession {
-			return nil, console.Invalid("--oidc-client-id, --oidc-access, --oidc-ca-file, --oidc-server and --oidc-session are for --oidc-issuer: give it, too")
+			return nil, console.Invalid("--oidc-client-id, --oidc-access, --oidc-ca-file, --oidc-server and --oidc-session need --oidc-issuer: also give it")
 		}
 		return nil, nil //nolint:nilnil // nobody logs in
 	}
@@ -62,7 +62,7 @@ func OutsideClient(ca string) (*http.Client, error) {
 	if ca != "" {
 		files, err := securefile.OpenTLS(securefile.TLSFiles{CA: ca}, nil)
 		if err != nil {
-			return nil, fmt.Errorf("the provider's authority: %w", err)
+			return nil, fmt.Errorf("read the CA of the OpenID provider: %w", err)
 		}
 		transport.TLSClientConfig, transport.DialTLSContext = files.Client(""), files.Dial
 	}

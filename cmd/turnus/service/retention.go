@@ -101,7 +101,7 @@ func (s *service) forget(ctx context.Context) {
 				swept = time.Now()
 			}
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("what is kept no longer cannot be removed for now", "error", err)
+				s.log.Warn("cannot remove expired data, retrying in an hour", "error", err)
 			}
 		}
 		if !waited(ctx, forgetEvery) {

@@ -44,7 +44,7 @@ func (f *scaleFlags) config(pool string) (scale.Config, error) {
 	cfg := f.cfg
 	cfg.Pool = pool
 	if f.secret != "" && f.hook == "" {
-		return cfg, console.Invalid("--scale-hook-secret-file needs --scale-hook: it signs what is told there")
+		return cfg, console.Invalid("--scale-hook-secret-file needs --scale-hook: the secret signs the requests to the hook")
 	}
 	cfg, err := cfg.Defaults()
 	if err != nil {

@@ -26,7 +26,7 @@ func TestServiceFlags(t *testing.T) {
 		{"TLS", func(f *Flags) { f.listen = "0.0.0.0:1"; tls(f) }, ""},
 		{"half of TLS", func(f *Flags) { f.tlsCert = "c" }, "go together"},
 		{"no port", func(f *Flags) { f.listen = "127.0.0.1" }, "HOST:PORT"},
-		{"a branch of nothing", func(f *Flags) { f.branch = "next" }, "give it, too"},
+		{"a branch of nothing", func(f *Flags) { f.branch = "next" }, "also give it"},
 		{"runs that are kept", func(f *Flags) { f.retention.runs = "1095d" }, ""},
 		{"runs that are hardly kept", func(f *Flags) { f.retention.runs = "1h" }, "a day or more"},
 		{"a size that is none", func(f *Flags) { f.retention.quota = "much" }, "a size of 1MiB or more"},

@@ -88,7 +88,7 @@ func (d *drive) poll(ctx context.Context) (status queue.Status, more bool, err e
 		return status, false, nil //nolint:nilerr // Drive says why ctx ended
 	}
 	if s.Err != nil {
-		return status, false, fmt.Errorf("look at run %s: %w", d.l.Run.ID, s.Err)
+		return status, false, fmt.Errorf("poll run %s: %w", d.l.Run.ID, s.Err)
 	}
 	d.cursor = s.Next
 	for _, r := range s.Records {

@@ -14,7 +14,7 @@ func (q *Queue) SignalJob(ctx context.Context, id core.JobID, event string) (boo
 		return false, err
 	}
 	if err := queue.CheckEvent(event); err != nil {
-		return false, fmt.Errorf("wake job %s: %w", id, err)
+		return false, fmt.Errorf("signal job %s: %w", id, err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -24,7 +24,7 @@ func (q *Queue) SignalJob(ctx context.Context, id core.JobID, event string) (boo
 		return false, err
 	}
 	if id.Index < 0 || id.Index >= len(r.submitted.Targets) {
-		return false, fmt.Errorf("wake job %s: its run has %d jobs: %w", id, len(r.submitted.Targets), core.ErrInvalid)
+		return false, fmt.Errorf("signal job %s: its run has %d jobs: %w", id, len(r.submitted.Targets), core.ErrInvalid)
 	}
 	j := r.jobs[id.Index]
 	if j == nil {

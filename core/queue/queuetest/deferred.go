@@ -331,7 +331,7 @@ func signalAgain(f *fixture) {
 		woken, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 		f.must(err)
 		if woken > n {
-			f.Errorf("%d were woken, the run has %d jobs", woken, n)
+			f.Errorf("%d were signalled, the run has %d jobs", woken, n)
 		}
 	}
 	close(stop)

@@ -130,7 +130,7 @@ func feedLoses(f *fixture) {
 			f.Errorf("%d messages are kept, expected about %d", got, broadcast.FeedMessages)
 		}
 		if seen := got + lost; seen != last && seen != last-1 { // the one that c is behind
-			f.Errorf("%d came and %d are said to be lost, of %d", got, lost, last)
+			f.Errorf("%d came and %d are reported lost, of %d", got, lost, last)
 		}
 	}
 }

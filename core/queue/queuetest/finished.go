@@ -287,8 +287,8 @@ func finishedInvalid(f *fixture) {
 		"unknown outcome":  {{Index: 4, Count: 1, Outcome: "fine"}},
 		"too many":         many,
 	} {
-		if _, err := queue.SubmitOne(f.ctx, f.q, finished(run("a", 9), list...)); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "settled") {
-			f.Errorf("%s: %v, expected core.ErrInvalid that names settled", what, err)
+		if _, err := queue.SubmitOne(f.ctx, f.q, finished(run("a", 9), list...)); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "finished") {
+			f.Errorf("%s: %v, expected core.ErrInvalid that names the finished jobs", what, err)
 		}
 	}
 	f.submit(finished(run("a", 9), queue.FinishedJobs{Index: 7, Count: 1, Outcome: ok}, queue.FinishedJobs{Index: 8, Count: 1, Outcome: ok}))

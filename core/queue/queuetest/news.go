@@ -215,7 +215,7 @@ func newsWakes(f *fixture) {
 	f.must(a.err)
 	eq(f, "runs", fmt.Sprint(a.news.Runs), "[a]")
 	if took := a.at.Sub(began); took > 10*time.Second { // milliseconds, on a machine that has time
-		f.Errorf("the reader woke after %v", took)
+		f.Errorf("the reader got its news after %v", took)
 	}
 	news = a.news
 	ctx, cancel := context.WithCancel(f.ctx)

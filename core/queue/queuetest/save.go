@@ -75,7 +75,7 @@ func (f *fixture) states(run string) map[int]string {
 	for _, r := range f.records(run) {
 		out[r.Index] = string(r.State)
 		if len(r.State) > 0 && (len(r.Detail) > 0 || r.Reason == "" || r.Count != 1) {
-			f.Errorf("record %+v: a state stands in records of one job that the queue ended", r)
+			f.Errorf("record %+v: only records of one job that the queue ended have a state", r)
 		}
 	}
 	return out
@@ -217,7 +217,7 @@ func saveFence(f *fixture) {
 	eq(f, "state", string(l.State), "one")
 	f.save(next, l, 1, "two")
 	if err := f.q.Save(f.ctx, save(s, old, 2, "stale")); !errors.Is(err, core.ErrSessionGone) {
-		f.Errorf("Save of a session that was given up: %v", err)
+		f.Errorf("Save of a session that has ended: %v", err)
 	}
 	if err := f.q.Save(f.ctx, save(next, old, 2, "stale")); !errors.Is(err, core.ErrConflict) {
 		f.Errorf("Save with the token of an older lease: %v", err)

@@ -203,7 +203,7 @@ func cancelEnds(f *fixture) {
 	f.none(s, "the run is cancelled")
 	eq(f, "phase", f.status("a").Phase, queue.Cancelled)
 	if n, err := f.q.Signal(f.ctx, "a", "e"); err != nil || n > 1 {
-		f.Errorf("Wake in a cancelled run: %d, %v", n, err)
+		f.Errorf("Signal in a cancelled run: %d, %v", n, err)
 	}
 	f.none(s, "the run is cancelled")
 	f.ack(s, retry(leased, 0))
@@ -248,7 +248,7 @@ func cancelStop(f *fixture) {
 	}
 	for _, id := range f.turn(other, 0).Stop {
 		if slices.Contains(want, id) {
-			f.Errorf("another session is told to stop %v", id)
+			f.Errorf("another session is asked to stop %v", id)
 		}
 	}
 	f.ack(s, acks...)

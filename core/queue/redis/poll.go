@@ -39,7 +39,7 @@ func (q *Queue) Poll(ctx context.Context, most int, asks ...queue.Ask) []queue.S
 		at, ok := parseCursor(a.Cursor)
 		if !ok {
 			at = position{entry: firstEntry} // it is not read
-			sights[i].Err = fmt.Errorf("look at run %q: cursor %q was not given out: %w", a.Run, a.Cursor, core.ErrInvalid)
+			sights[i].Err = fmt.Errorf("poll run %q: cursor %q was not given out: %w", a.Run, a.Cursor, core.ErrInvalid)
 		}
 		list[i] = ask{a.Run, at, a.Awaited}
 	}

@@ -244,7 +244,7 @@ func (s *Server) start(tb testing.TB, program string, o *options) error {
 			limit.Stop()
 		case <-d.done:
 			limit.Stop()
-			return fmt.Errorf("sshd ended at once")
+			return fmt.Errorf("sshd ended immediately")
 		case <-limit.C:
 			return fmt.Errorf("sshd does not listen after %v", readyTime)
 		}

@@ -179,7 +179,7 @@ func (v *Volley) watch(ctx context.Context, p Params, lines <-chan line, runs ma
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("%d of %d fires were launched within %v", v.Launched, v.Due, p.Timeout)
+			return fmt.Errorf("%d of %d fire times were launched within %v", v.Launched, v.Due, p.Timeout)
 		case l := <-lines:
 			if silent[l.text] {
 				delete(silent, l.text)

@@ -106,10 +106,10 @@ func (m *Manager) watch(stuck func() error) {
 
 func (m *Manager) report(state string) error {
 	if err := m.conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-		return fmt.Errorf("tell systemd %s: %w", state, err)
+		return fmt.Errorf("notify systemd of %s: %w", state, err)
 	}
 	if _, err := m.conn.Write([]byte(state)); err != nil {
-		return fmt.Errorf("tell systemd %s: %w", state, err)
+		return fmt.Errorf("notify systemd of %s: %w", state, err)
 	}
 	return nil
 }
