@@ -184,7 +184,7 @@ func look(ctx context.Context, r *runOf, files []wanted) (*tree, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("looking at %s: %w", p.Path, err)
+		return nil, fmt.Errorf("inspect %s: %w", p.Path, err)
 	case out.Truncated():
 		return nil, sdk.Failf("%s: the folder holds too many files to compare", p.Path).Effects(sdk.EffectsNone)
 	}

@@ -207,7 +207,7 @@ func (x *roll) observe(ctx context.Context) (*view, error) {
 		if len(st.Places.Servers) == 0 {
 			return nil, err
 		}
-		x.r.Log().Warn("who serves the zone could not be found out; what was seen last is taken", "error", err)
+		x.r.Log().Warn("cannot list the name servers of the zone; the last list is used", "error", err)
 		found = st.Places
 	}
 	st.Places = found

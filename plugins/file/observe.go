@@ -42,11 +42,11 @@ exit 0
 func observe(ctx context.Context, h *sdk.Host, path string) (entry, error) {
 	result := h.Query(ctx, "p="+sdk.Quote(path)+"\n"+script)
 	if err := result.Err(); err != nil {
-		return entry{}, fmt.Errorf("looking at %s: %w", path, err)
+		return entry{}, fmt.Errorf("inspect %s: %w", path, err)
 	}
 	e, err := parse(result.Stdout)
 	if err != nil {
-		return entry{}, fmt.Errorf("looking at %s: %w", path, err)
+		return entry{}, fmt.Errorf("inspect %s: %w", path, err)
 	}
 	return e, nil
 }

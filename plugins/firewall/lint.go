@@ -43,7 +43,7 @@ func lint(text, table string) error {
 			found = true
 		case depth == 0 && len(words) > 0 && (words[0] == "define" || words[0] == "redefine" || words[0] == "undefine"):
 		case depth == 0 && len(words) > 1 && words[0] == "flush" && words[1] == "ruleset":
-			return refuse("flush ruleset wipes every table of the host, those of Docker and fail2ban too; the table %q is replaced without it", table)
+			return refuse("flush ruleset wipes every table of the host, including those of Docker and fail2ban; the table %q is replaced without it", table)
 		case depth == 0:
 			return refuse("expected define lines and blocks of the table %q; found %.40q", table, s.text)
 		}

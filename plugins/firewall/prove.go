@@ -19,7 +19,7 @@ const margin = time.Second
 // connection proves nothing: it survives rules that let no new one in.
 func (p *push) prove(ctx context.Context) error {
 	end := p.armed.Add(time.Duration(p.params.ConfirmTimeout) - margin)
-	proving, cancel := context.WithDeadlineCause(ctx, end, errors.New("confirm_timeout is over"))
+	proving, cancel := context.WithDeadlineCause(ctx, end, errors.New("confirm_timeout has passed"))
 	defer cancel()
 	p.r.Progress(0.6, "prove")
 	connect := time.Duration(p.params.ConnectTimeout)

@@ -135,7 +135,7 @@ func (p *push) inspect(ctx context.Context) (sdk.Answer, error) {
 	p.r.Progress(0.1, "look")
 	facts, err := p.ask(ctx, sdk.Command{Run: p.script(inspectScript(p.dead())), Stdin: bytes.NewReader(p.file), ReadOnly: true})
 	if err != nil {
-		return facts, fmt.Errorf("looking at the firewall: %w", err)
+		return facts, fmt.Errorf("inspect the firewall: %w", err)
 	}
 	if facts.Has("folder") { // a file would be moved into it, where nothing loads it
 		return facts, sdk.Failf("persist: %s is a folder of the host; expected the file that it loads at boot, such as %s/turnus.nft", p.params.Persist, p.params.Persist).Effects(sdk.EffectsNone)

@@ -98,7 +98,7 @@ func (t *ruleTable) pure(whose string, dynamic map[string]bool) error {
 			for i, r := range c.rules {
 				list, _ := r["expr"].([]any)
 				if why := impure(list); why != "" {
-					return fmt.Errorf("rule %d of chain %s of the %s table has %s: it does more than look at packets, so what comes after it would see something else", i+1, name, whose, why)
+					return fmt.Errorf("rule %d of chain %s of the %s table has %s: it does more than match packets, so the rules after it would see something else", i+1, name, whose, why)
 				}
 			}
 		}
@@ -231,12 +231,12 @@ func (w *widening) sameOthers() error {
 	was, is := others(w.old), others(w.fresh)
 	for _, name := range slices.Sorted(maps.Keys(is)) {
 		if was[name] != is[name] {
-			return fmt.Errorf("chain %s, of type %s, is not the same in both: only filters can be joined; push that change by itself first", name, w.fresh.chains[name].text("type"))
+			return fmt.Errorf("chain %s, of type %s, is not the same in both: only filters can be joined; first push that change alone", name, w.fresh.chains[name].text("type"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		if _, ok := is[name]; !ok {
-			return fmt.Errorf("chain %s, of type %s, is not in the new table: only filters can be joined; push that change by itself first", name, w.old.chains[name].text("type"))
+			return fmt.Errorf("chain %s, of type %s, is not in the new table: only filters can be joined; first push that change alone", name, w.old.chains[name].text("type"))
 		}
 	}
 	return nil

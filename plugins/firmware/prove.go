@@ -202,7 +202,7 @@ func (u *upgrade) healthy(ctx context.Context) error {
 	limit := min(time.Duration(u.p.HealthTimeout), time.Until(u.s.Deadline))
 	_, err := u.patiently(ctx, max(limit, time.Second), true, func(f facts) (bool, error) {
 		if f.Boot != u.s.NewBoot || f.Slot != u.s.Target {
-			return false, fmt.Errorf("the device rebooted by itself, and runs %s", f.Version)
+			return false, fmt.Errorf("the device rebooted unasked, and runs %s", f.Version)
 		}
 		for _, command := range u.p.Health {
 			if err := u.host.Short(ctx, sdk.Command{Run: command, ReadOnly: true, Timeout: time.Duration(u.p.HealthTimeout)}).Err(); err != nil {
@@ -229,7 +229,7 @@ func (u *upgrade) commit(ctx context.Context) error {
 	f, err := u.patiently(ctx, time.Duration(u.p.HealthTimeout), true, func(f facts) (bool, error) {
 		switch {
 		case f.Boot != u.s.NewBoot || f.Slot != u.s.Target:
-			return false, errors.New("the device rebooted by itself")
+			return false, errors.New("the device rebooted unasked")
 		case u.s.Target == "":
 			return true, nil
 		case f.Primary != f.Slot:

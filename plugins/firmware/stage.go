@@ -49,7 +49,7 @@ func (d *Device) sigFile() string {
 }
 
 // errInner does not say which address: a name of the worker's network may be none of the reader's.
-var errInner = errors.New("its address lies in the worker's own network, which playbooks may not reach from the worker\n" +
+var errInner = errors.New("its address is in the worker's own network, which playbooks may not reach from the worker\n" +
 	"hint: give the artifact by path, or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
 
 // newWeb makes a client that reaches the worker's own network only where it is in one of the
@@ -66,7 +66,7 @@ func runStage(ctx context.Context, r *sdk.Run[StageParams, sdk.NoState], web *ht
 	r.Output("file", p.file())
 	f, a, err := inspect(ctx, s.host, s.driver, false, time.Duration(p.ConnectTimeout), s.questions()...)
 	if err != nil {
-		return fmt.Errorf("looking at the device: %w", err)
+		return fmt.Errorf("inspect the device: %w", err)
 	}
 	if err := p.fits(f); err != nil {
 		return err

@@ -113,7 +113,7 @@ func (u *upgrade) inspect(ctx context.Context, fresh bool) (facts, error) {
 func (u *upgrade) rollBack(format string, args ...any) error {
 	u.s.Cause = fmt.Errorf(format, args...).Error()
 	u.s.BackBy = time.Now().Add(2 * time.Duration(u.p.RebootTimeout))
-	u.r.Log().Warn("the upgrade is taken back", "cause", u.s.Cause)
+	u.r.Log().Warn("the upgrade is rolled back", "cause", u.s.Cause)
 	u.r.GoOn()
 	return nil
 }
@@ -123,7 +123,7 @@ func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 	u.r.Progress(0, "precheck")
 	f, err := u.inspect(ctx, false)
 	if err != nil {
-		return false, fmt.Errorf("looking at the device: %w", err)
+		return false, fmt.Errorf("inspect the device: %w", err)
 	}
 	u.saw(f)
 	*u.s = State{OldVersion: f.Version, Old: f.Slot, Target: f.Other, Install: strings.ToLower(rand.Text())}

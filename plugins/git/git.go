@@ -95,7 +95,7 @@ func run(ctx context.Context, r *runOf) error {
 	vars := fmt.Sprintf("p=%s url=%s version=%s depth=%d", sdk.Quote(p.Path), sdk.Quote(p.URL), sdk.Quote(p.Version), p.Depth)
 	result := r.Host().Query(ctx, asOwner(p.Path, vars, askScript))
 	if err := result.Err(); err != nil {
-		return fmt.Errorf("looking at %s: %w", p.Path, err)
+		return fmt.Errorf("inspect %s: %w", p.Path, err)
 	}
 	a := sdk.ReadAnswer(result.Stdout)
 	want, ref, err := decide(p, a)

@@ -174,7 +174,7 @@ func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
 	p := r.Params
 	result := r.Host().Query(ctx, p.vars()+askScript)
 	if err := result.Err(); err != nil {
-		return found{}, fmt.Errorf("looking at %s: %w", p.name(), err)
+		return found{}, fmt.Errorf("inspect %s: %w", p.name(), err)
 	}
 	a := sdk.ReadAnswer(result.Stdout)
 	if real := a.Value("real"); real != "" && real != p.Path {

@@ -128,7 +128,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	r.Output("file", p.file())
 	r.Output("before", now)
 	for other := range strings.Lines(a.Text("other")) {
-		r.Log().Warn("another file sets " + p.Key + " too, and may win at the next restart: " + strings.TrimSpace(other))
+		r.Log().Warn("another file also sets " + p.Key + ", and may win at the next restart: " + strings.TrimSpace(other))
 	}
 	after := ""
 	if p.State == "present" {

@@ -94,7 +94,7 @@ func run(ctx context.Context, r *runOf) error {
 	vars := fmt.Sprintf("p=%s a=%s t=%s\n", sdk.Quote(p.Path), sdk.Quote(p.Archive), format(p.Source+p.Archive))
 	result := r.Host().Query(ctx, vars+askScript)
 	if err := result.Err(); err != nil {
-		return fmt.Errorf("looking at %s: %w", p.Path, err)
+		return fmt.Errorf("inspect %s: %w", p.Path, err)
 	}
 	a := sdk.ReadAnswer(result.Stdout)
 	if p.Archive != "" {

@@ -97,7 +97,7 @@ func title(e ical.Event, i int) string {
 // newImporter finds the zone of the set and that of times that name none.
 func newImporter(cal *ical.Calendar, events []ical.Event, zone string) (*importer, error) {
 	if prop := cal.Props.Get(ical.PropMethod); prop != nil && strings.EqualFold(prop.Value, "CANCEL") {
-		return nil, errors.New("METHOD:CANCEL takes events back")
+		return nil, errors.New("METHOD:CANCEL cancels events, which an import does not support")
 	}
 	im := &importer{zone: zone, floating: zone, ids: map[string]bool{}}
 	if prop := cal.Props.Get("X-WR-TIMEZONE"); prop != nil {

@@ -111,7 +111,7 @@ func (g *golden) answer(c Call) Reply {
 	if last >= 0 {
 		return g.exchanges[last].reply
 	}
-	g.tb.Errorf("%s has no such command; set %s=1 to record it anew:\n%s", g.file, RecordEnv, c.Command)
+	g.tb.Errorf("%s has no such command; set %s=1 to record it again:\n%s", g.file, RecordEnv, c.Command)
 	return Reply{Code: 127, Stderr: "plugintest: not in the recorded session\n"}
 }
 
