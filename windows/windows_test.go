@@ -481,7 +481,7 @@ func TestLint(t *testing.T) {
 		{"an allow that never fits", `allow: [{id: short, cron: "0 3 * * *", duration: 30m}, {id: long, cron: "0 5 * * *", duration: 3h}]`, "warning: short: it never leaves the 1h that are needed"},
 		{"nothing fits", `allow: [{id: short, cron: "0 3 * * *", duration: 30m}]`, "error: no window of the next 400 days fits: the longest lasts 30m, needed are 1h"},
 		{"opportunities", saturday, "info: 9 windows fit within the next 60 days; the longest lasts 7h"},
-		{"both day fields", `allow: [{id: c, cron: "0 12 13 * FRI", duration: 3h}]`, "either matches"},
+		{"both day fields", `allow: [{id: c, cron: "0 12 13 * FRI", duration: 3h}]`, "when either does"},
 		{"approval without at", saturday + "\napproval: {by: cab, max_occurrences: 2}", "say since when it holds"},
 		{"a freeze that is not lifted", saturday + "\napproval: {by: cab, freezes: [f]}\nfreezes: {f: {timezone: UTC, from: 2026-01-01, to: 2026-01-02}}", "does not lift freeze f: the freeze has no owner"},
 		{"not approved yet", saturday + "\napproval: {by: cab, state: proposed}", "warning: it does not open within 400 days; its occurrences: 57 unapproved: the approval by cab is only proposed"},

@@ -128,7 +128,7 @@ func over(c *windows.Compiled, now time.Time, q Question, a Answer) string {
 			return fmt.Sprintf("it missed %d of the %d windows that window set %s lets it carry over", q.Missed, carry.Max, c.Name)
 		case carry.Deadline.IsZero():
 		case !now.Before(carry.Deadline):
-			return fmt.Sprintf("the carry-over deadline of window set %s, %s, is over", c.Name, Local(carry.Deadline, c.Zone))
+			return fmt.Sprintf("the carry-over deadline of window set %s, %s, has passed", c.Name, Local(carry.Deadline, c.Zone))
 		case !a.Open && !a.Next.IsZero() && !a.Next.Before(carry.Deadline):
 			return fmt.Sprintf("the next start would be %s, after the carry-over deadline of window set %s, %s", Local(a.Next, c.Zone), c.Name, Local(carry.Deadline, c.Zone))
 		}

@@ -196,7 +196,7 @@ func (b *binding) term(p *play) (term, *doubt) {
 		p.depth++
 		defer func() { p.depth-- }()
 		if p.expanded++; p.depth > 20 || p.expanded > maxExpanded {
-			return term{}, doubtf("%s is defined by itself, or by too many other vars", b.name)
+			return term{}, doubtf("%s refers to itself, or to too many other vars", b.name)
 		}
 		parts, d := b.scope.parts(b.node.Value)
 		if d != nil {

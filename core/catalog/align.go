@@ -113,7 +113,7 @@ func (c *Catalog) wakeWaiting(ctx context.Context) {
 			continue
 		}
 		woken, err := c.control.Wake(ctx, ids...)
-		c.trouble(ctx, "telling a schedule that its run has ended failed", err)
+		c.trouble(ctx, "cannot record for a schedule that its run has ended", err)
 		if woken {
 			c.engine.Wake()
 		}

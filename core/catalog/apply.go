@@ -278,7 +278,7 @@ func (c *Catalog) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, err := c.refresh(ctx)
 		if err != nil && c.rejection() == nil {
-			c.trouble(ctx, "the definitions cannot be looked up for now", err)
+			c.trouble(ctx, "cannot read the definitions", err)
 		}
 		if err == nil {
 			c.keepAligned(ctx)

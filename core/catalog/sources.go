@@ -53,7 +53,7 @@ func newer(u definitions.Update, found, was Base, now time.Time) bool {
 // still puts the ledger right where somebody put another commit than the branch's tip, and is not
 // there to take it back.
 func (c *Catalog) still(ctx context.Context, u definitions.Update) {
-	c.trouble(ctx, "the branch could not be compared with the definitions for now", c.followed(ctx, u))
+	c.trouble(ctx, "cannot compare the branch with the definitions", c.followed(ctx, u))
 }
 
 // gitStatus tells of a commit that was not taken and of a branch that cannot be read, besides what
@@ -86,7 +86,7 @@ func (c *Catalog) watchFolder(ctx context.Context) {
 				taken = stamp
 			}
 			if !errors.Is(err, core.ErrInvalid) {
-				c.trouble(ctx, "the folder of definitions cannot be taken over for now", err)
+				c.trouble(ctx, "cannot take over the folder of definitions", err)
 			}
 		}
 		seen = stamp

@@ -458,7 +458,7 @@ func (c *Controller) signalJobs(ctx context.Context, l *poll) {
 	}
 	if l.sight.Status.Suspended > 0 {
 		if _, err := c.cfg.Queue.Signal(ctx, l.run.ID, queue.EventWindow); err != nil && !errors.Is(err, core.ErrNotFound) {
-			l.fail("have the jobs look at the windows again", err)
+			l.fail("have the jobs check the windows again", err)
 			return
 		}
 	}

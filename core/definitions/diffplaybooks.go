@@ -160,13 +160,13 @@ func diffSchedules(before, after *Set, from time.Time) []Change {
 		c.NewNext, is = nextFireTime(now[c.Name], from)
 		switch {
 		case c.Action == Added:
-			c.report("fires first %s", is)
+			c.report("first fire time %s", is)
 		case c.Action == Removed:
-			c.report("would have fired next %s", was)
+			c.report("next fire time was %s", was)
 		case was == is:
-			c.report("fires next %s, as before", is)
+			c.report("next fire time %s, as before", is)
 		default:
-			c.report("fires next %s, not %s", is, was)
+			c.report("next fire time %s, not %s", is, was)
 		}
 	}
 	return changes

@@ -162,7 +162,7 @@ func (l *loader) places(r *yamlread.Reader, part string, v *yaml.Node) []string 
 		case n.Tag != "!!str" || n.Value == "":
 			r.Failf(n, "%s: expected a path or a list of paths", part)
 		case !fs.ValidPath(p):
-			r.Fail(n, yamlread.Fault{Message: fmt.Sprintf("%s: %s does not lie in the tree", part, shown), Hint: "paths are relative to the root of the tree"})
+			r.Fail(n, yamlread.Fault{Message: fmt.Sprintf("%s: %s is not in the tree", part, shown), Hint: "paths are relative to the root of the tree"})
 		case !l.has(part, p):
 			r.Fail(n, yamlread.Fault{Message: fmt.Sprintf("%s: there is no %s, or nothing to read in it", part, shown), Hint: yamlread.DidYouMean(p, l.folders())})
 		case slices.Contains(out, p):

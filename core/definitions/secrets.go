@@ -73,9 +73,9 @@ func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	switch {
 	case e.Age == "":
 	case len(file.Recipients) == 0:
-		l.warn(secretProblem(e, "is sealed, but the file does not say to whom", "list the public keys of its readers under recipients:, for turnus secrets rotate"))
+		l.warn(secretProblem(e, "is encrypted, but the file has no recipients", "list the public keys of its readers under recipients:, for turnus secrets rotate"))
 	case !secrets.EncryptedTo(e.Age, file.Recipients):
-		l.warn(secretProblem(e, "is not sealed to the recipients of its file", "turnus secrets rotate seals all of them anew"))
+		l.warn(secretProblem(e, "is not encrypted for the recipients of its file", "turnus secrets rotate encrypts all of them again"))
 	}
 }
 
@@ -104,7 +104,7 @@ func diffSecrets(before, after *Set) []Change {
 			c.Action = Changed
 			a, b := fieldsOf(old.Ref), fieldsOf(now.Ref)
 			if old.Age != now.Age && old.Age != "" && now.Age != "" {
-				c.report("its sealed value")
+				c.report("its encrypted value")
 			}
 			delete(a, "age")
 			delete(b, "age")

@@ -38,7 +38,7 @@ func TestSecretsAreReadWithTheSet(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"unknown playbook": {"secrets: {api: {vault: kv/fw#token, playbooks: pach}}\n", `secrets.yaml:1:11: secret "api" is for playbook "pach", which there is not`},
 		"other recipients": {strings.Replace(text, "recipients: [", "recipients: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJwV1Xn3bGmYGLzPLU6Tw1YYdqVWm5bBwPMmhgzBs3dO, ", 1), "turnus secrets rotate"},
-		"no recipients":    {text[strings.Index(text, "secrets:"):], "does not say to whom"},
+		"no recipients":    {text[strings.Index(text, "secrets:"):], "has no recipients"},
 	} {
 		s := mustSet(t, with(good(), "secrets.yaml", c[0]))
 		if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0].String(), c[1]) {
@@ -73,7 +73,7 @@ func TestDiffOfSecretsShowsNoValues(t *testing.T) {
 	for name, c := range map[string][3]string{
 		"added":   {"", limited, "+ secret snmp\n    sealed by age, for tenants acme\n"},
 		"removed": {one, "", "- secret snmp\n    sealed by age\n"},
-		"sealed":  {one, two, "~ secret snmp\n    its sealed value\n"},
+		"sealed":  {one, two, "~ secret snmp\n    its encrypted value\n"},
 		"limits":  {one, limited, "~ secret snmp\n    tenants: none -> [\"acme\"]\n"},
 		"moved":   {one, "secrets: {snmp: {vault: kv/fw#x}}\n", "~ secret snmp\n    from age to vault\n    vault: none -> kv/fw#x\n"},
 		"comment": {one, one + "# here\n", "no changes\n"},

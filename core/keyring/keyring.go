@@ -216,7 +216,7 @@ func (r *Ring) current(now bool) *keys {
 		return r.keys.Load()
 	}
 	if had := r.keys.Load(); had.primary != k.primary || !slices.Equal(had.ids, k.ids) {
-		r.opt.Reported(fmt.Sprintf("the key ring was read again: it seals with key %s, and has %d", k.primary, len(k.ids)))
+		r.opt.Reported(fmt.Sprintf("the key ring was read again: it encrypts with key %s, and has %d", k.primary, len(k.ids)))
 	}
 	r.keys.Store(k)
 	return k
@@ -236,7 +236,7 @@ func (r *Ring) Encrypt(plain, context []byte) []byte {
 	}
 	text, err := r.current(false).aead.Encrypt(plain, context)
 	if err != nil {
-		panic(fmt.Sprintf("keyring: seal %d bytes: %v", len(plain), err)) // only more than AES-GCM can encrypt, 64 GiB, is refused
+		panic(fmt.Sprintf("keyring: encrypt %d bytes: %v", len(plain), err)) // only more than AES-GCM can encrypt, 64 GiB, is refused
 	}
 	out := make([]byte, 0, len(text)+2)
 	return append(append(out, magic, version), text...)

@@ -177,7 +177,7 @@ func (l *Ledger) refusePlain(ctx context.Context) error {
 	var holds bool
 	if err := l.db.row(ctx, `SELECT (EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM materials))
 		AND NOT EXISTS (SELECT 1 FROM documents WHERE kind = $1 AND tenant = '' AND name = $2)`, markerKind, markerName).Scan(&holds); err != nil {
-		return translate("look whether anything is there that is not sealed", err)
+		return translate("search for data that is not encrypted", err)
 	}
 	if holds {
 		return fmt.Errorf("its data is not encrypted, and there is a key ring: %w\nhint: start the service once with --keyring-accept-plain beside --keyring, then run turnus admin keys reseal (docs/operating-access.md#encryption-at-rest)", core.ErrInvalid)
@@ -193,5 +193,5 @@ func (l *Ledger) EncryptedSince(ctx context.Context) (time.Time, error) {
 	if none(err) {
 		return time.Time{}, nil
 	}
-	return fromMicros(at), translate("read since when the ledger is sealed with its key", err)
+	return fromMicros(at), translate("read since when the ledger is encrypted with its key", err)
 }

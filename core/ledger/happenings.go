@@ -123,7 +123,7 @@ func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
 		h.At, h.Latest = fromMicros(at), fromMicros(latest)
 		return h, err
 	})
-	return all, translate("read what is to be told", err)
+	return all, translate("read the next notifications", err)
 }
 
 // Route hands a happening on to channels, at least one, once: of servers that route the same at the

@@ -142,7 +142,7 @@ func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 			return u, err
 		})
 		if err != nil {
-			return nil, translate("count what is sealed in "+c.what(), err)
+			return nil, translate("count encrypted values in "+c.what(), err)
 		}
 		for _, u := range uses {
 			id, err := c.parseKey(u.key)
@@ -172,7 +172,7 @@ func (l *Ledger) countPlain(ctx context.Context, c *encryptedColumn) (int, error
 		query = `SELECT count(*) FROM ` + c.table + ` c WHERE ` + c.only + ` AND (c.` + c.name + ` IS NULL OR NOT (` + cond + `))`
 	}
 	n, err := scanOne[int](l.db.row(ctx, query, arg))
-	return n, translate("count what is not sealed in "+c.what(), err)
+	return n, translate("count values that are not encrypted in "+c.what(), err)
 }
 
 func (c *encryptedColumn) parseKey(b []byte) (keyring.ID, error) {
@@ -212,7 +212,7 @@ func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reen
 		}
 		if c.what() == "objects" && l.ring.AcceptsPlain() {
 			if err := l.encryptObjects(ctx, &out, progress); err != nil {
-				return out, translate("seal objects", err)
+				return out, translate("encrypt objects", err)
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func (l *Ledger) reencryptColumn(ctx context.Context, c *encryptedColumn, out *R
 			}
 		}
 		done := 0
-		err = l.db.transact(ctx, "reseal", func(t *tx) error {
+		err = l.db.transact(ctx, "re-encrypt", func(t *tx) error {
 			done = 0
 			for i, r := range rows {
 				if fresh[i] == nil {

@@ -158,5 +158,5 @@ func (l *Ledger) Open(ctx context.Context, runs []string) (map[string]bool, erro
 	for _, id := range ids {
 		open[id] = true
 	}
-	return open, translate("look which runs are complete", err)
+	return open, translate("list complete runs", err)
 }

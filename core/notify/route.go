@@ -24,7 +24,7 @@ func (s *Service) routeAll(ctx context.Context) {
 	for ctx.Err() == nil && !s.cfg.View().Wait {
 		all, err := s.cfg.Ledger.Happenings(ctx, routeMax)
 		if err != nil {
-			s.trouble(ctx, "what is to be told could not be read", err)
+			s.trouble(ctx, "cannot read the next notifications", err)
 			return
 		}
 		var untold []ledger.Happening
@@ -38,14 +38,14 @@ func (s *Service) routeAll(ctx context.Context) {
 				continue
 			}
 			if ctx.Err() != nil || errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) {
-				s.trouble(ctx, "a notification could not be made for now", err, "what", h.What, "about", h.Subject)
+				s.trouble(ctx, "cannot make a notification", err, "what", h.What, "about", h.Subject)
 				return
 			}
 			s.cfg.Log.Error("cannot make the notification: nobody receives it", "what", h.What, "about", h.Subject, "error", err) // else it would hold up all behind it
 			untold = append(untold, h)
 		}
 		if err := s.cfg.Ledger.Dismiss(ctx, untold...); err != nil {
-			s.trouble(ctx, "what is told to nobody could not be put away", err)
+			s.trouble(ctx, "cannot remove notifications that nobody receives", err)
 			return
 		}
 		if len(all) < routeMax {

@@ -223,7 +223,7 @@ func (r *reader) credential(c *Credential, v *yaml.Node) bool {
 	case c.Agent == "" && len(c.IdentityFiles) == 0 && c.CAKey == "" && c.CAVault == "" && c.Password == nil:
 		r.fail(v, "give agent, identity_file, ca_key, ca_vault or password", "%s: it has nothing to log in with", what)
 	case c.CAKey != "" && c.CAVault != "":
-		r.fail(v, "", "%s: ca_key and ca_vault: one authority signs, so give one of them", what)
+		r.fail(v, "", "%s: ca_key and ca_vault: one certificate authority signs, so give one of them", what)
 	case len(addresses) == 0:
 		r.fail(v, `name the networks and host names it may be offered to, such as 10.0.0.0/8; everywhere is ["0.0.0.0/0", "::/0"]`, "%s: addresses are missing", what)
 	}

@@ -188,7 +188,7 @@ func (r *reader) ref(e *Entry, v *yaml.Node, what string, more ...yamlread.Field
 	case n == 0:
 		r.fail(v, r.kindsHint(), "%s: it is not said where its value is", what)
 	case n > 1:
-		r.fail(v, r.kindsHint(), "%s: its value is said to be in %d places, expected one", what, n)
+		r.fail(v, r.kindsHint(), "%s: its value has %d places, expected one", what, n)
 	case e.Vault != "":
 		if _, err := parseVaultPath(e.Vault); err != nil {
 			r.fail(v, "write MOUNT/PATH#FIELD, such as kv/fw/api#token", "%s: vault: %v", what, err)
@@ -201,7 +201,7 @@ func (r *reader) inTheClear(name string) string {
 	if r.own {
 		return r.kindsHint()
 	}
-	return fmt.Sprintf("turnus secrets encrypt %s puts it here sealed; change a secret that was committed, for git keeps the old one", name)
+	return fmt.Sprintf("turnus secrets encrypt %s puts it here encrypted; change a secret that was committed, because git keeps the old one", name)
 }
 
 func (r *reader) kindsHint() string {

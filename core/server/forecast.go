@@ -290,7 +290,7 @@ func (h held) blocks() (all []api.Block) {
 		add(core.NoWorker, nobodyWorks)
 	}
 	if len(all) == 0 && h.why.State == core.Pending {
-		add(core.NoSlot, "it is due, and waits for a free slot of a worker")
+		add(core.NoSlot, "it is due, and waits for a worker with free concurrency")
 	}
 	return all
 }

@@ -86,7 +86,7 @@ func TestBlocks(t *testing.T) {
 		held
 		causes, text string
 	}{
-		"due":            {held{run: run, status: open(nil), why: pending}, "slots", "free slot"},
+		"due":            {held{run: run, status: open(nil), why: pending}, "slots", "free concurrency"},
 		"it runs":        {held{run: run, status: open(nil), why: api.Explanation{State: core.Leased}}, "", ""},
 		"approval":       {held{run: &api.Run{ID: "r", Phase: api.Approval}, why: pending}, "approval", "turnus runs approve r"},
 		"queued":         {held{run: &api.Run{ID: "r", Phase: api.Queued}, why: pending}, "queue", "not in the queue"},

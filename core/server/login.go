@@ -108,11 +108,11 @@ func (s *Server) refuseLogin(w http.ResponseWriter, err error) {
 	}
 	switch {
 	case errors.Is(err, core.ErrUnavailable):
-		plainProblem(w, http.StatusServiceUnavailable, "logins cannot be verified for now, the server's log says why: try again")
+		plainProblem(w, http.StatusServiceUnavailable, "cannot verify logins, the server's log says why: try again")
 	case errors.Is(err, login.ErrNoAccess):
 		plainProblem(w, http.StatusForbidden, err.Error())
 	default:
-		plainProblem(w, http.StatusUnauthorized, "the login is not to be believed: "+strings.TrimSuffix(err.Error(), ": "+core.ErrInvalid.Error()))
+		plainProblem(w, http.StatusUnauthorized, "the login is not valid: "+strings.TrimSuffix(err.Error(), ": "+core.ErrInvalid.Error()))
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	revoked, err := s.cfg.Ledger.RevokeToken(ctx, by.scope, by.name, by.token.ID)
 	if err != nil {
 		s.ledgerFailed("a session could not be ended", err)
-		plainProblem(w, http.StatusServiceUnavailable, "the session could not be ended: try again; it ends by itself at "+by.token.Expires.Format(time.RFC3339))
+		plainProblem(w, http.StatusServiceUnavailable, "the session could not be ended: try again; it expires at "+by.token.Expires.Format(time.RFC3339))
 		return
 	}
 	s.tokens.revoked(revoked.ID)

@@ -212,10 +212,10 @@ func (s *session) broken(op string) *Error {
 	defer settle.Stop()
 	select {
 	case <-s.c.dead:
-		return s.c.e.fail(op, "it was under way: look at the host before running it again", false,
+		return s.c.e.fail(op, "it was in progress: check the host before running it again", false,
 			mark(s.c.lost(), core.ErrUnreachable, core.ErrUnknown))
 	case <-settle.C: // the connection stands
-		return s.c.e.fail(op, "sshd ended the session by itself; see the host's log", false,
+		return s.c.e.fail(op, "sshd ended the session; see the host's log", false,
 			mark(errors.New("session ended without an exit status"), core.ErrUnknown))
 	}
 }

@@ -212,7 +212,7 @@ func TestBarrierStaysClosedWhenAHostFailed(t *testing.T) {
 	}{
 		{"all_hosts", "all_hosts", "", 0, "step narrow begins after all hosts, and not all came to it: h00003 (rolled_back); "},
 		{"remaining_hosts", "remaining_hosts", "", 11, ""},
-		{"the budget is spent", "remaining_hosts", "strategy: {stop_after: 1}\n", 0, "the budget is spent"},
+		{"the failure threshold is reached", "remaining_hosts", "strategy: {stop_after: 1}\n", 0, "the failure threshold is reached"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inLab(t, func(l *lab) {

@@ -70,7 +70,7 @@ func (s *suite) idempotent(ctx context.Context) result {
 		}
 		compared++
 		if path := differs(first.after, second.after); path != "" {
-			return fault("look at the host first, and change only what is not as wanted; or declare idempotent: false",
+			return fault("read the host first, and change only what is not as wanted; or declare idempotent: false",
 				"%s: run again, it changes %s once more", second.record.name(), path)
 		}
 		if second.record.end() == "changed" && first.record.end() == "changed" && len(first.after) > 0 && touches(second.record) {
@@ -175,7 +175,7 @@ func (s *suite) memory(ctx context.Context) result {
 				s.do(ctx, p, w, b.call())
 			}
 			if more := resident(p.pid) - warm; more > max(leakTotal, int64(n)*leakCall) {
-				return fault("keep nothing of a call when it is over", "%s: %d calls took %d MiB of memory that the process keeps", b.record.name(), n, more>>20)
+				return fault("keep nothing of a call after it has ended", "%s: %d calls took %d MiB of memory that the process keeps", b.record.name(), n, more>>20)
 			}
 			return result{}
 		})

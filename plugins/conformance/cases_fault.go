@@ -48,7 +48,7 @@ func judgeDrop(r *record) result {
 	}
 	switch {
 	case r.late || r.overdue:
-		return fault("give up when calls to the host are Unavailable, at the latest at the deadline", "%s: its host went away, and the call does not end", r.name())
+		return fault("end the job when calls to the host are Unavailable, at the latest at the deadline", "%s: its host went away, and the call does not end", r.name())
 	case status.Code(r.err) == codes.Unavailable:
 		return fault("an error of a host service ends one job, not the process", "%s: its host went away, and so did the process: %v", r.name(), r.err)
 	case r.err != nil:
@@ -124,7 +124,7 @@ func (s *suite) killAt(ctx context.Context, b *baseline, nth int) result {
 		return fault("keep in the state what becomes an output", "%s: killed at checkpoint %q and resumed, it ends without the output %q", resumed.name(), save.name, missing)
 	}
 	if what := repeated(cut, resumed, b.record); what != "" && !b.typ.Idempotent {
-		return fault("look at the state before each step, and pass over what is done", "%s: killed at checkpoint %q and resumed, it repeats %q", resumed.name(), save.name, what)
+		return fault("check the state before each step, and skip what is done", "%s: killed at checkpoint %q and resumed, it repeats %q", resumed.name(), save.name, what)
 	}
 	return result{}
 }
@@ -262,10 +262,10 @@ func (s *suite) freeze(ctx context.Context) result {
 		cancel()
 		p.signal(syscall.SIGCONT)
 		if err := run.cancel(s.cfg.Grace); err != nil || !within(run.done, s.cfg.Grace) {
-			return fault("time that passes without the process is no reason to give up", "%s: after SIGSTOP and SIGCONT the call is not to be ended (%v)", r.name(), err)
+			return fault("time that passes without the process is no reason to end the job", "%s: after SIGSTOP and SIGCONT the call cannot be ended (%v)", r.name(), err)
 		}
 		if r.err != nil {
-			return fault("time that passes without the process is no reason to give up", "%s: after SIGSTOP and SIGCONT: %v", r.name(), r.err)
+			return fault("time that passes without the process is no reason to end the job", "%s: after SIGSTOP and SIGCONT: %v", r.name(), r.err)
 		}
 		return result{}
 	})

@@ -191,7 +191,7 @@ func (s *suite) checkMode(ctx context.Context) result {
 					return fault("declare check mode in the manifest, or refuse the call", "%s does not declare check mode, and ends as %s in it", r.name(), r.end())
 				}
 				if t.Check && r.err != nil {
-					return fault("end with one outcome, in check mode too", "%s in check mode: %v", r.name(), r.err)
+					return fault("end with one outcome, also in check mode", "%s in check mode: %v", r.name(), r.err)
 				}
 			}
 			return result{}
@@ -275,7 +275,7 @@ func (s *suite) deadline(ctx context.Context) result {
 func (s *suite) cancel(ctx context.Context) result {
 	return s.hanging(ctx, 10*time.Minute, func(_ *process, _ *world, run *running, r *record) result {
 		if err := run.cancel(s.cfg.Grace); err != nil {
-			return fault("answer Signal at once", "%s: CANCEL is not taken: %v", r.name(), err)
+			return fault("answer Signal immediately", "%s: CANCEL is not taken: %v", r.name(), err)
 		}
 		if !within(run.done, s.cfg.Grace) {
 			return fault("end the call's work when its lease is cancelled: the process is killed otherwise, with all its jobs", "%s: %v after CANCEL the call has not ended", r.name(), s.cfg.Grace)
@@ -295,7 +295,7 @@ func (s *suite) drain(ctx context.Context) result {
 		drained, cancel := s.ask(ctx)
 		defer cancel()
 		if err := p.drain(drained); err != nil {
-			return fault("answer Signal at once", "DRAIN is not taken: %v", err)
+			return fault("answer Signal immediately", "DRAIN is not taken: %v", err)
 		}
 		c := r.call
 		c.limit = time.Second
@@ -312,12 +312,12 @@ func (s *suite) drain(ctx context.Context) result {
 		select {
 		case <-run.done:
 			if r.err != nil {
-				return fault("let calls that run end by themselves", "%s: DRAIN broke the call that ran: %v", r.name(), r.err)
+				return fault("let calls that run end normally", "%s: DRAIN broke the call that ran: %v", r.name(), r.err)
 			}
 		default:
 		}
 		if err := run.cancel(s.cfg.Grace); err != nil || !within(run.done, s.cfg.Grace) {
-			return fault("after DRAIN calls still run, and may still be cancelled", "%s: after DRAIN the call that ran is not to be ended (%v)", r.name(), err)
+			return fault("after DRAIN calls still run, and may still be cancelled", "%s: after DRAIN the call that ran cannot be ended (%v)", r.name(), err)
 		}
 		if r.err != nil {
 			return fault("let calls that run end with their outcome", "%s: after DRAIN the call that ran has none: %v", r.name(), r.err)
@@ -333,7 +333,7 @@ func (s *suite) concurrent(ctx context.Context) result {
 		return notApplicable("the manifest allows one job a process")
 	}
 	if len(s.cfg.Lab.Answers) > 0 && slices.ContainsFunc(s.cfg.Lab.Answers, func(a Answer) bool { return a.Times > 0 }) {
-		return notApplicable("the lab gives answers in an order (times:), which jobs at once would mix")
+		return notApplicable("the lab gives answers in an order (times:), which concurrent jobs would mix")
 	}
 	types := s.subjects(ctx, nil)
 	if len(types) == 0 {
@@ -359,7 +359,7 @@ func (s *suite) concurrent(ctx context.Context) result {
 			}
 			for _, r := range records {
 				if r.err != nil {
-					return fault("keep nothing of a job outside of it, and do not block one on another", "%s, %d at once: %v", r.name(), atOnce, r.err)
+					return fault("keep nothing of a job outside of it, and do not block one on another", "%s, %d at the same time: %v", r.name(), atOnce, r.err)
 				}
 				alone := b.record
 				if r.end() != alone.end() || len(r.ops) != len(alone.ops) { // hosts differ, as in how long they are up
@@ -368,10 +368,10 @@ func (s *suite) concurrent(ctx context.Context) result {
 					}
 				}
 				if r.end() != alone.end() {
-					return fault("keep nothing of a job outside of it", "%s: alone it ends as %s, with %d at once as %s (%s)", r.name(), alone.end(), atOnce, r.end(), r.out.Reason)
+					return fault("keep nothing of a job outside of it", "%s: alone it ends as %s, with %d at the same time as %s (%s)", r.name(), alone.end(), atOnce, r.end(), r.out.Reason)
 				}
 				if len(r.ops) != len(alone.ops) {
-					return fault("keep nothing of a job outside of it: each call to a host carries its own job's lease", "%s: alone it makes %d calls to its host, with %d at once %d", r.name(), len(alone.ops), atOnce, len(r.ops))
+					return fault("keep nothing of a job outside of it: each call to a host carries its own job's lease", "%s: alone it makes %d calls to its host, with %d at the same time %d", r.name(), len(alone.ops), atOnce, len(r.ops))
 				}
 			}
 			return result{}
@@ -380,7 +380,7 @@ func (s *suite) concurrent(ctx context.Context) result {
 			return v
 		}
 	}
-	return passed("%d at once on %d hosts, %s", atOnce, n, plural(len(types), "job type"))
+	return passed("%d at the same time on %d hosts, %s", atOnce, n, plural(len(types), "job type"))
 }
 
 // alone runs an example on one host of the world, in a process of its own; nil if that does not

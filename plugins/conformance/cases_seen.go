@@ -10,7 +10,7 @@ import (
 
 func (s *suite) secrets(context.Context) result {
 	if len(s.seen.leaks) > 0 {
-		return fault("hand secrets to a command by its stdin, and leave them out of everything that is recorded", "the value of a secret stands in %s", s.seen.leaks[0])
+		return fault("hand secrets to a command by its stdin, and leave them out of everything that is recorded", "the value of a secret is in %s", s.seen.leaks[0])
 	}
 	if !slices.ContainsFunc(s.calls, func(r *record) bool { return r.secrets }) {
 		return notApplicable("no example resolves a secret")
@@ -20,7 +20,7 @@ func (s *suite) secrets(context.Context) result {
 
 func (s *suite) environment(context.Context) result {
 	if len(s.seen.private) > 0 {
-		return fault("print and send no environment of the plugin's own: whoever has the socket's path is half way to the host services", "%s", s.seen.private[0])
+		return fault("print and send no environment of the plugin's own: the socket's path is half the way to the host services", "%s", s.seen.private[0])
 	}
 	return passed("")
 }

@@ -266,7 +266,7 @@ func (s *suite) refuses(ctx context.Context, p *process, w *world, typ string, m
 	}
 	r := s.do(ctx, p, w, call{typ: typ, title: m.what, params: params})
 	if r.err == nil && !r.out.Failed {
-		return fault("check params in Run, too: a worker does not validate what was computed at run time", "Run of %s takes %s: %s", typ, m.what, r.end())
+		return fault("check params also in Run: a worker does not validate params that are computed at run time", "Run of %s takes %s: %s", typ, m.what, r.end())
 	}
 	if r.err == nil && r.out.Effects != host.EffectsNone {
 		return fault("say effects NONE: nothing was done", "Run of %s refuses %s, and says that the effects are %s", typ, m.what, r.out.Effects)

@@ -48,7 +48,7 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 		return ""
 	})
 	if next := keyOf(v.keys, st.New); next != nil && !next.dsPublished.IsZero() {
-		missing = append(missing, fmt.Sprintf("the signer was told at %s that the parent has the new DS, and removes the old key", next.dsPublished.Format(time.RFC3339)))
+		missing = append(missing, fmt.Sprintf("the signer was informed at %s that the parent has the new DS, and removes the old key", next.dsPublished.Format(time.RFC3339)))
 	}
 	if len(missing) > 0 {
 		return sdk.Failf("too late to stop: only forward: %s. Go on with old_tag: %d", strings.Join(missing, "; "), st.Old).Effects(sdk.EffectsNone)

@@ -121,7 +121,7 @@ func (p *Params) Validate() error {
 		blame("/poll", "expected at least 100ms; found %s", p.Poll)
 	}
 	if p.Key == "zsk" && p.Action == "abort" {
-		blame("/action", "a zsk roll needs nothing of the parent and cannot be taken back: BIND finishes it by itself")
+		blame("/action", "a zsk roll needs nothing of the parent and cannot be rolled back: BIND finishes it")
 	}
 	return errors.Join(bad...)
 }

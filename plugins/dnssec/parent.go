@@ -327,7 +327,7 @@ func (x *roll) goBack(ctx context.Context, v *view) error {
 func (x *roll) back() error {
 	st := &x.r.State
 	return sdk.Failf("validators called the zone bogus when the old DS was gone (%s); it is back on every address of the parent, both keys sign, and validators call the zone secure. "+
-		"Find out why, then go on with old_tag: %d", st.Back, st.Old).RolledBack()
+		"Correct the cause, then continue with old_tag: %d", st.Back, st.Old).RolledBack()
 }
 
 // readd brings the DS of the old key back beside the new one, and proves it.

@@ -27,7 +27,7 @@ func forecast(role string, t timing, served time.Duration, factor float64, grace
 	if role == "zsk" {
 		add("Z1 start", "the signer makes a new key", 0, grace)
 		add("Z2 publish", "it is published for longer than the old set is remembered", t.publication(), late(t.publication()))
-		add("Z3 sign", "it has signed everything anew", t.signing(), late(t.signing()+t.Propagation))
+		add("Z3 sign", "it has signed everything again", t.signing(), late(t.signing()+t.Propagation))
 		rest := t.zoneRetire() - t.signing()
 		add("Z4 finish", "the old key is removed", rest, late(rest+t.hiding()+t.RetireSafety))
 		return list

@@ -136,10 +136,10 @@ func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	after := s.next(v.now, time.Duration(x.p.Poll))
 	const form = "2006-01-02 15:04:05 UTC"
 	if !s.overdue(v.now) {
-		text = fmt.Sprintf("%s: %s; expected from %s, looked at again %s, overdue after %s", x.r.State.Of, text, s.From.Format(form), v.now.Add(after).Format(form), s.Due.Format(form))
+		text = fmt.Sprintf("%s: %s; expected from %s, checked again %s, overdue after %s", x.r.State.Of, text, s.From.Format(form), v.now.Add(after).Format(form), s.Due.Format(form))
 		return x.r.Wait(after, sdk.Because(clip(text)))
 	}
-	text = fmt.Sprintf("OVERDUE since %s, %s: %s. %s. Nothing is forced: the zone stays as it is, and this goes on by itself", s.Due.Format(form), x.r.State.Of, text, do)
+	text = fmt.Sprintf("OVERDUE since %s, %s: %s. %s. Nothing is forced: the zone stays as it is, and this step continues to wait", s.Due.Format(form), x.r.State.Of, text, do)
 	x.r.Log().Error(clip(text))
 	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.WakeOn(personEvent(x.r.State.Of)))
 }

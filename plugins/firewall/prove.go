@@ -110,7 +110,7 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 	if ctx.Err() != nil { // cancelled, or the worker goes: the host's timer needs nobody
 		return ctx.Err()
 	}
-	p.r.Progress(0.9, "taking back")
+	p.r.Progress(0.9, "roll back")
 	connect := time.Duration(p.params.ConnectTimeout)
 	end := p.armed.Add(time.Duration(p.params.ConfirmTimeout) + 3*connect + 30*time.Second)
 	waiting, cancel := context.WithDeadline(ctx, end)

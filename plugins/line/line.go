@@ -40,7 +40,7 @@ func (p *Params) Validate() error {
 		case err != nil:
 			blame(pointer, "not an RE2 expression: %w", err)
 		case pointer == "/match" && p.Match != "" && p.Line != "" && !re.MatchString(p.Line) && !secret.MatchString(p.Line):
-			blame(pointer, "expected an expression that matches line too, or each run adds the line again; %q does not", text)
+			blame(pointer, "expected an expression that also matches line, or each run adds the line again; %q does not", text)
 		}
 	}
 	switch {

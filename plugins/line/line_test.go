@@ -69,7 +69,7 @@ func TestParametersAreChecked(t *testing.T) {
 		want string // "" for valid
 	}{
 		"a line":                         {sdk.With{"path": "/a", "line": "x"}, ""},
-		"a match that misses the line":   {sdk.With{"path": "/a", "line": "PermitRootLogin no", "match": "^#PermitRootLogin"}, "/match: expected an expression that matches line too"},
+		"a match that misses the line":   {sdk.With{"path": "/a", "line": "PermitRootLogin no", "match": "^#PermitRootLogin"}, "/match: expected an expression that also matches line"},
 		"a match of a secret line":       {sdk.With{"path": "/a", "line": "pw=${{ secrets.PW }}", "match": "^pw=x$"}, ""},
 		"no expression":                  {sdk.With{"path": "/a", "line": "x", "after": "("}, "/after: not an RE2 expression"},
 		"several lines":                  {sdk.With{"path": "/a", "line": "x\ny"}, "/line: expected one line"},

@@ -51,8 +51,8 @@ func (r *Run[P, S]) Phases(ctx context.Context, at *string, phases ...Phase[P, S
 	first := 0
 	if *at != "" {
 		if first = slices.Index(names, *at); first < 0 {
-			return Failf("the saved state stands in phase %q, which this version of the job type does not have; it has %s. "+
-				"The version that saved it can go on", *at, strings.Join(names, ", "))
+			return Failf("the saved state is in phase %q, which this version of the job type does not have; it has %s. "+
+				"The version that saved it can continue", *at, strings.Join(names, ", "))
 		}
 	}
 	defer r.s.update(func(d *done) { d.phase = phaseAt{} })

@@ -43,7 +43,7 @@ func ParseCron(text string) (*Cron, error) {
 	case len(text) > maxCron:
 		return nil, fmt.Errorf("%w cron expression: longer than %d characters", ErrInvalid, maxCron)
 	case strings.Contains(text, "="):
-		return nil, c.fail("a time zone cannot stand in it; the zone has a field of its own")
+		return nil, c.fail("it cannot contain a time zone; the zone has its own field")
 	case strings.HasPrefix(c.text, "@"):
 		return nil, c.fail("words are not supported%s", atHint(c.text))
 	case len(fields) == 6 || len(fields) == 7:

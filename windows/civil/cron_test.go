@@ -96,9 +96,9 @@ func TestParseCronNamesTheField(t *testing.T) {
 		"* 22-2 * * *":               `hour field "22-2": expected 0 to 23, lists as 1,3, ranges as 1-5 that do not run backwards`,
 		"@daily":                     `write "0 0 * * *"`,
 		"@reboot":                    "words are not supported",
-		"TZ=0":                       "time zone cannot stand in it",
-		"TZ=Europe/Berlin 0 0 * * *": "time zone cannot stand in it",
-		"CRON_TZ=UTC 0 0 * * *":      "time zone cannot stand in it",
+		"TZ=0":                       "cannot contain a time zone",
+		"TZ=Europe/Berlin 0 0 * * *": "cannot contain a time zone",
+		"CRON_TZ=UTC 0 0 * * *":      "cannot contain a time zone",
 		strings.Repeat("1,", 300):    "longer than",
 		"0 0 1#2 * *":                "not supported",
 	} {
@@ -283,8 +283,8 @@ func TestWarnings(t *testing.T) {
 		"0 12 * * *":     "",
 		"0 12 13 * FRI":  "both day fields are restricted",
 		"0 12 */2 * FRI": "both day fields must match",
-		"0 12 30 2 *":    "it never fires: February has no day 30",
-		"0 12 31 4,6 *":  "never fires",
+		"0 12 30 2 *":    "it has no fire time: February has no day 30",
+		"0 12 31 4,6 *":  "no fire time",
 		"0 12 31 * *":    "months without day 31",
 		"30 2 * * *":     "clocks change at night",
 		"*/5 2 * * *":    "counts real time",
@@ -309,7 +309,7 @@ func TestClockChanges(t *testing.T) {
 	zone := mustZone(t, "Europe/Berlin")
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	got := strings.Join(mustCron(t, "30 2 * * *").ClockChanges(zone, from, from.AddDate(1, 0, 0)), "; ")
-	want := "2026-03-29 02:30 does not exist in Europe/Berlin: fires at 2026-03-29T03:00:00+02:00; 2026-10-25 02:30 comes twice in Europe/Berlin: fires once, at 2026-10-25T02:30:00+02:00"
+	want := "2026-03-29 02:30 does not exist in Europe/Berlin: the fire time is 2026-03-29T03:00:00+02:00; 2026-10-25 02:30 comes twice in Europe/Berlin: the fire time is the first, 2026-10-25T02:30:00+02:00"
 	if got != want {
 		t.Errorf("got %s", got)
 	}

@@ -92,12 +92,12 @@ func (c *Cron) Warnings() []string {
 	var out []string
 	_, fires := c.NextWall(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
 	if !fires {
-		return []string{"it never fires: " + c.whyNever()}
+		return []string{"it has no fire time: " + c.whyNever()}
 	}
 	dom, dow := bits.OnesCount64(c.dom) < 31, bits.OnesCount64(c.dow) < 7
 	switch {
 	case dom && dow && !c.domStar && !c.dowStar:
-		out = append(out, "both day fields are restricted: it fires when either matches, not only when both do")
+		out = append(out, "both day fields are restricted: a day matches when either does, not only when both do")
 	case dom && dow:
 		out = append(out, "a day field begins with *, so both day fields must match")
 	}
@@ -119,7 +119,7 @@ func (c *Cron) clockWarning() string {
 	case c.real && bits.OnesCount64(c.hour) < 24 && c.hour&early != 0:
 		return "it counts real time (a field begins with *): at a clock change an hour that is skipped is not made up for, and one that comes twice is served twice"
 	case !c.real && c.hour&early != 0:
-		return "clocks change at night: a time that is skipped fires at the first instant after it, one that comes twice fires the first time only"
+		return "clocks change at night: a time that is skipped moves to the first instant after it, one that comes twice counts the first time only"
 	}
 	return ""
 }
@@ -145,11 +145,11 @@ func (c *Cron) ClockChanges(zone *time.Location, from, to time.Time) []string {
 		case change.Gap() && c.real:
 			out = append(out, fmt.Sprintf("%s does not exist in %s: skipped", first.Format(show), zone))
 		case change.Gap():
-			out = append(out, fmt.Sprintf("%s does not exist in %s: fires at %s", first.Format(show), zone, zoned))
+			out = append(out, fmt.Sprintf("%s does not exist in %s: the fire time is %s", first.Format(show), zone, zoned))
 		case c.real:
-			out = append(out, fmt.Sprintf("%s comes twice in %s: fires both times", first.Format(show), zone))
+			out = append(out, fmt.Sprintf("%s comes twice in %s: both are fire times", first.Format(show), zone))
 		default:
-			out = append(out, fmt.Sprintf("%s comes twice in %s: fires once, at %s", first.Format(show), zone, zoned))
+			out = append(out, fmt.Sprintf("%s comes twice in %s: the fire time is the first, %s", first.Format(show), zone, zoned))
 		}
 	}
 	return out

@@ -84,7 +84,7 @@ func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, concur
 	if err != nil {
 		return fmt.Errorf("bare loop: %w", err)
 	}
-	add("bare x/crypto/ssh loop, 50 at once", wall, cpu)
+	add("bare x/crypto/ssh loop, 50 at a time", wall, cpu)
 	hosts := s.hosts(r.addresses)
 	bench, err := startFanout(ctx, con, hosts, node.Flags{Concurrency: concurrency, Login: node.UserLoginFlags{Keys: []string{s.userKey}, Agent: "none"}, SSH: node.SSHFlags{ConnectTimeout: time.Minute}})
 	if err != nil {

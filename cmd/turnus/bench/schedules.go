@@ -288,7 +288,7 @@ func writeSchedulesReport(con *console.Console, r schedulesReport) {
 		{"idle server", fmt.Sprintf("%.2f %% of a core", 100*r.IdleCore)},
 		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, console.Plural(v.Servers, "server"), v.Killed)},
 		{"launch minus due", fmt.Sprintf("p50 %s, p99 %s, max %s", v.P50.Round(time.Millisecond), v.P99.Round(time.Millisecond), v.Max.Round(time.Millisecond))},
-		{"launched", fmt.Sprintf("%d runs; counted as fired exactly once: %d; launched twice: %d; of unknown runs: %d", v.Launched, v.Confirmed, v.Repeated, v.Wrong)},
+		{"launched", fmt.Sprintf("%d runs; counted as launched exactly once: %d; launched twice: %d; of unknown runs: %d", v.Launched, v.Confirmed, v.Repeated, v.Wrong)},
 		{"started", fmt.Sprintf("%d hosts: p50 %s, last %s after they were due; again: %d", r.Started.Hosts, r.Started.P50.Round(time.Millisecond), r.Started.Last.Round(time.Millisecond), r.Started.Again)},
 		{"first launches by server", strings.Trim(fmt.Sprint(v.ByServer), "[]")},
 	})

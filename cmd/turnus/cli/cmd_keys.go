@@ -65,7 +65,7 @@ the service's backups: only its keys decrypt the data.`,
 			if err != nil {
 				return err
 			}
-			return a.showKey(id, true, args[0]+" seals with key %s")
+			return a.showKey(id, true, args[0]+" encrypts with key %s")
 		},
 	}
 }
@@ -83,7 +83,7 @@ func (a *app) keysListCmd() *cobra.Command {
 				docs = append(docs, keyDoc{k.ID.String(), k.Primary})
 				use := "opens"
 				if k.Primary {
-					use = "seals and opens"
+					use = "encrypts and decrypts"
 				}
 				cells = append(cells, []string{k.ID.String(), use})
 			}
@@ -124,7 +124,7 @@ func (a *app) keysPromoteCmd() *cobra.Command {
 			if err := keyring.Promote(args[0], id); err != nil {
 				return err
 			}
-			return a.showKey(id, true, args[0]+" seals with key %s")
+			return a.showKey(id, true, args[0]+" encrypts with key %s")
 		},
 	}
 }

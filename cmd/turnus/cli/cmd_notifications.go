@@ -91,7 +91,7 @@ func stateText(n api.Notification) string {
 	case api.NotificationSent:
 		return fmt.Sprintf("sent %s, at try %d", console.LocalTime(n.Finished), n.Tries)
 	case api.NotificationDeadLettered:
-		return fmt.Sprintf("given up %s, after %s: %s", console.LocalTime(n.Finished), tries(n.Tries), console.Printable(n.Reason))
+		return fmt.Sprintf("dead-lettered %s, after %s: %s", console.LocalTime(n.Finished), tries(n.Tries), console.Printable(n.Reason))
 	}
 	text := "waits since " + console.LocalTime(n.Made)
 	if n.Tries > 0 {

@@ -105,7 +105,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	}
 	record, err := localrun.ReadRecord(cmd.Context(), a.Console)
 	if err != nil && !f.play.RetryFailed {
-		a.Report(a.Paint(console.Yellow, "warning: ") + "earlier runs tell nothing: " + core.ErrorText(err))
+		a.Report(a.Paint(console.Yellow, "warning: ") + "cannot read earlier runs: " + core.ErrorText(err))
 		err = nil
 	}
 	if err != nil {

@@ -231,7 +231,7 @@ change the values at their source, and encrypt the new ones.`,
 				return err
 			}
 			if a.Output != "json" {
-				a.Message("whoever could open the file before still knows these values: if you took a recipient away, change them at their source, then turnus secrets encrypt")
+				a.Message("earlier recipients still know these values: if you removed a recipient, change the values at their source, then turnus secrets encrypt")
 			}
 			return a.encrypted(f, names)
 		},

@@ -173,7 +173,7 @@ func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) er
 		return console.PrintJSON(a.Out, s)
 	}
 	fmt.Fprintln(a.Out, s.Name)
-	a.Message(fmt.Sprintf("%s: %s; turnus schedules rm %s takes it back", s.Playbook, s.NextLocal, s.Name))
+	a.Message(fmt.Sprintf("%s: %s; turnus schedules rm %s cancels it", s.Playbook, s.NextLocal, s.Name))
 	return nil
 }
 

@@ -57,7 +57,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	submit(cb)
 	until(t, "all four to have read the key ring again", func() bool {
 		for _, p := range []*process{a, b, one, two} {
-			if !p.err.has("it seals with key " + second.Key) {
+			if !p.err.has("it encrypts with key " + second.Key) {
 				// A process reads the file again when it needs a key: whoever has no work left gets some.
 				if run, err := cb.Run(t.Context(), runs[len(runs)-1].ID); err == nil && run.Phase.Over() {
 					submit(ca)

@@ -143,7 +143,7 @@ func TestAttackOverRedisWithAKeyRing(t *testing.T) {
 			t.Errorf("the job %d of another run ended as %s", r.Index, r.Outcome)
 		}
 	}
-	until(t, "the forged job to be refused", func() bool { return w.err.has("plain/0", "is not sealed") })
+	until(t, "the forged job to be refused", func() bool { return w.err.has("plain/0", "is not encrypted") })
 	if n := l.fleet.Stats().Commands; n != before {
 		t.Errorf("%d commands were run for what was forged", n-before)
 	}

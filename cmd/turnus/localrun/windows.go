@@ -78,7 +78,7 @@ func (f *gatingFlags) follow(ctx context.Context, con *console.Console, p *admis
 		edited = edited || changed
 		switch _, err := p.Publish(ctx); {
 		case err == nil && edited:
-			con.Message("windows: the edit is taken over; hosts that wait are looked at again")
+			con.Message("windows: the edit is taken over; hosts that wait are checked again")
 			edited, away = false, false
 		case err == nil:
 			away = false

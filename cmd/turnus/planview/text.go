@@ -44,7 +44,7 @@ func writePlanHead(con *console.Console, d *View) {
 	p := d.launch.Plan()
 	fmt.Fprintf(con.Out, "%s: %s in %s", con.Paint(console.Bold, p.Playbook), console.Plural(p.Total, "host"), console.Plural(len(p.Waves), "wave"))
 	if p.MaxInFlight > 0 {
-		fmt.Fprintf(con.Out, ", %d at once", p.MaxInFlight)
+		fmt.Fprintf(con.Out, ", %d at a time", p.MaxInFlight)
 	}
 	if p.StopAfter > 0 {
 		fmt.Fprintf(con.Out, ", stops after %d failed", p.StopAfter)
@@ -270,7 +270,7 @@ func writeForecast(con *console.Console, d *View) {
 	case r.Binding.Gain > 0:
 		fmt.Fprintf(con.Out, "; without that limit %s earlier", rough(r.Binding.Gain))
 	}
-	fmt.Fprintf(con.Out, "\n  launched at %s, %s with %d jobs at once\n", console.LocalAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.concurrency)
+	fmt.Fprintf(con.Out, "\n  launched at %s, %s with concurrency %d\n", console.LocalAndUTC(d.at, zone), console.Plural(d.workers, "worker"), d.concurrency)
 	if r.Missed >= 0.5 {
 		fmt.Fprintf(con.Out, "  carried over: about %s miss a window that they waited for\n", console.Plural(int(r.Missed+0.5), "host"))
 	}

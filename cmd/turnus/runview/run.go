@@ -158,9 +158,9 @@ func SharesText(r api.Run) string {
 	case r.Weight == 0:
 		return ""
 	case r.MaxInFlight == 0:
-		return fmt.Sprintf("weight %d, no limit of hosts at once", r.Weight)
+		return fmt.Sprintf("weight %d, no limit of concurrent hosts", r.Weight)
 	}
-	return fmt.Sprintf("weight %d, at most %s at once", r.Weight, console.Plural(r.MaxInFlight, "host"))
+	return fmt.Sprintf("weight %d, at most %s at a time", r.Weight, console.Plural(r.MaxInFlight, "host"))
 }
 
 // WaitsText says for whom a run waits, and what that person types.

@@ -34,7 +34,7 @@ func (s *service) event(e controller.Event) {
 	case controller.QueueAway:
 		s.con.Message(s.con.Paint(console.Yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
 	case controller.QueueBack:
-		s.con.Message(fmt.Sprintf("the queue answers again after %v; looks at it that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
+		s.con.Message(fmt.Sprintf("the queue answers again after %v; polls that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
 	case controller.QueueLost:
 		s.con.Message(s.con.Paint(console.Yellow, "the queue was emptied") + ", and is filled again from the ledger")
 	case controller.RunHeld:

@@ -46,7 +46,7 @@ func (f *KeyringFlags) Open(con *console.Console) (*keyring.Ring, error) {
 	warn := func(text string) { con.Report(con.Paint(console.Yellow, "warning: ") + text) }
 	f.ring, err = keyring.Open(f.File, keyring.Options{AcceptPlain: f.acceptPlain, Reported: con.Message, Refused: warn})
 	if err == nil && f.acceptPlain {
-		warn("what is not sealed is taken, too (--keyring-accept-plain): who can write to Redis or the ledger can have anything run")
+		warn("data that is not encrypted is also accepted (--keyring-accept-plain): anybody who can write to Redis or the ledger can have anything run")
 	}
 	return f.ring, err
 }

@@ -198,7 +198,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 		n.Text = fmt.Sprintf("wave %d waits for an approval\nturnus approve %s lets it go on", e.Wave+1, e.Run)
 	case controller.StepStalled:
 		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason.Text(), foldDaily
-		n.Text = fmt.Sprintf("%s parked until a person has seen to it\nturnus runs show %s --jobs shows which. turnus runs signal %s %s lets what waits go on.",
+		n.Text = fmt.Sprintf("%s suspended until a person signals\nturnus runs show %s --jobs shows which. turnus runs signal %s %s lets them continue.",
 			console.Plural(e.Count, "job"), e.Run, e.Run, e.Reason)
 	case controller.QueueAway:
 		n = ofQueue(policy.QueueAway, fmt.Sprintf("the queue does not answer; runs are accepted and wait\n%v", e.Err))

@@ -123,7 +123,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 		return err
 	}
 	if made {
-		s.con.Message("the first admin token is in " + s.data.tokenFile() + "; it is told nowhere else")
+		s.con.Message("the first admin token is in " + s.data.tokenFile() + "; it is shown nowhere else")
 		if s.f.Definitions == "" && s.f.repo == "" {
 			s.con.Message("there are no definitions yet: turnus project apply DIR gives some; --definitions DIR or --repo URL follow some")
 		}

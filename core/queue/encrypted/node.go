@@ -129,8 +129,8 @@ func (q *Queue) openLeases(session string, leases []queue.Lease) []queue.Lease {
 			q.report(noKey, "no job is taken that this worker cannot open, as "+l.Job.String()+"; they are left to other workers: "+err.Error())
 		case errors.Is(err, keyring.ErrPlain):
 			q.refuse(session, l, plainPause)
-			q.report(notEncrypted, "job "+l.Job.String()+" is not taken: what it has to do is not sealed, as it is for every job of a service with this key ring; "+
-				"while a service without one gets one, --keyring-accept-plain takes such jobs")
+			q.report(notEncrypted, "job "+l.Job.String()+" is not taken: its data is not encrypted, and each job of a service with this key ring is; "+
+				"while a service gets its first key ring, --keyring-accept-plain takes such jobs")
 		default:
 			able = able || err == nil
 			l.Err = err

@@ -260,7 +260,7 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 
 // silent is why a job of a run that is over ended as lost.
 func silent(node string, r *run) core.Reason {
-	return core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job, and the run was over: "+r.reason.Text())
+	return core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job, and the run had ended: "+r.reason.Text())
 }
 
 // finish records the outcome of a job and reaches the threshold. detail is its state where there is
@@ -284,9 +284,9 @@ func (q *Queue) spend(r *run, o core.Outcome, index int) {
 	case o == core.Lost:
 		q.stop(r, queue.Stopped, core.Because(core.HostLost, fmt.Sprintf("job %s ended as lost", core.JobID{Run: r.id, Index: index})))
 	case o.CountsAsFailure() && spec.StopAfter > 0 && r.bad() >= spec.StopAfter:
-		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the budget is spent: %d failed, stop_after is %d", r.bad(), spec.StopAfter)))
+		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the failure threshold is reached: %d failed, stop_after is %d", r.bad(), spec.StopAfter)))
 	case o == core.Unreachable && spec.StopUnreachable > 0 && r.outcomes[outcomeCode(o)] >= spec.StopUnreachable:
-		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the budget is spent: %d unreachable, stop_unreachable is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable)))
+		q.stop(r, queue.Stopped, core.Because(core.ThresholdReached, fmt.Sprintf("the failure threshold is reached: %d unreachable, stop_unreachable is %d", r.outcomes[outcomeCode(o)], spec.StopUnreachable)))
 	}
 }
 

@@ -191,7 +191,7 @@ func suspendTime(f *fixture) {
 	for first := true; len(due) > 0; first = false {
 		res := f.turn(s, 3)
 		if first && !slices.ContainsFunc(res.Leases, func(l queue.Lease) bool { return l.Job.Index == 2 }) { // beside what is due by then
-			f.Fatalf("leased %v, expected the job that is to come back at once", ids(res.Leases))
+			f.Fatalf("leased %v, expected the job that comes back immediately", ids(res.Leases))
 		}
 		for _, l := range res.Leases {
 			if early := now.Add(due[l.Job.Index]).Sub(res.Now); early > 0 {
@@ -328,7 +328,7 @@ func dismiss(f *fixture) {
 	eq(f, "dismissed again", n, 0)
 	st := f.status("a")
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 2)
-	eq(f, "phase: no budget is spent", st.Phase, queue.Active)
+	eq(f, "phase: no threshold is reached", st.Phase, queue.Active)
 	f.ack(s, done(got[3], core.Changed))
 	_, err = f.q.Signal(f.ctx, "a", "f")
 	f.must(err)

@@ -115,11 +115,11 @@ func finishedThreshold(f *fixture) {
 		finished []queue.FinishedJobs
 		reason   string // none: the threshold holds
 	}{
-		"two failed":          {[]queue.FinishedJobs{{Index: 1, Count: 1, Outcome: core.Failed}, {Index: 3, Count: 1, Outcome: core.RolledBack}}, "the budget is spent: 2 failed, stop_after is 2"},
-		"three unreachable":   {[]queue.FinishedJobs{{Index: 1, Count: 3, Outcome: core.Unreachable}}, "the budget is spent: 3 unreachable, stop_unreachable is 3"},
-		"one lost":            {[]queue.FinishedJobs{{Index: 0, Count: 1, Outcome: core.Changed}, {Index: 2, Count: 2, Outcome: core.Lost}}, "job one lost/2 ended as lost"},
-		"all, and the budget": {[]queue.FinishedJobs{{Index: 0, Count: 6, Outcome: core.Failed}}, "the budget is spent: 6 failed, stop_after is 2"},
-		"one failed":          {[]queue.FinishedJobs{{Index: 1, Count: 1, Outcome: core.Failed}, {Index: 2, Count: 2, Outcome: core.Unreachable}, {Index: 4, Count: 1, Outcome: core.Cancelled}}, ""},
+		"two failed":             {[]queue.FinishedJobs{{Index: 1, Count: 1, Outcome: core.Failed}, {Index: 3, Count: 1, Outcome: core.RolledBack}}, "the failure threshold is reached: 2 failed, stop_after is 2"},
+		"three unreachable":      {[]queue.FinishedJobs{{Index: 1, Count: 3, Outcome: core.Unreachable}}, "the failure threshold is reached: 3 unreachable, stop_unreachable is 3"},
+		"one lost":               {[]queue.FinishedJobs{{Index: 0, Count: 1, Outcome: core.Changed}, {Index: 2, Count: 2, Outcome: core.Lost}}, "job one lost/2 ended as lost"},
+		"all, and the threshold": {[]queue.FinishedJobs{{Index: 0, Count: 6, Outcome: core.Failed}}, "the failure threshold is reached: 6 failed, stop_after is 2"},
+		"one failed":             {[]queue.FinishedJobs{{Index: 1, Count: 1, Outcome: core.Failed}, {Index: 2, Count: 2, Outcome: core.Unreachable}, {Index: 4, Count: 1, Outcome: core.Cancelled}}, ""},
 	} {
 		r := finished(run(id, 6), tc.finished...)
 		r.StopAfter, r.StopUnreachable, r.Paused = 2, 3, true

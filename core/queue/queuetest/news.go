@@ -343,7 +343,7 @@ func pollMany(f *fixture) {
 	eq(f, "records", recorded+statuses, 200)
 	for _, sight := range f.q.Poll(f.ctx, 1, append(asks, queue.Ask{Run: "r1"})...) {
 		if !errors.Is(sight.Err, core.ErrInvalid) {
-			f.Fatalf("a look at %d runs: %v", len(asks)+1, sight.Err)
+			f.Fatalf("poll %d runs: %v", len(asks)+1, sight.Err)
 		}
 	}
 	eq(f, "sights of nothing", len(f.q.Poll(f.ctx, 1)), 0)

@@ -131,7 +131,7 @@ func saveAcks(f *fixture) {
 	a = suspend(l, "e")
 	f.ack(s, a)
 	if n, err := f.q.Signal(f.ctx, "a", "e"); n != 1 || err != nil {
-		f.Fatalf("Wake: %d, %v", n, err)
+		f.Fatalf("Signal: %d, %v", n, err)
 	}
 	l = f.one(s)
 	eq(f, "state after a Suspend without one", string(l.State), "")

@@ -482,7 +482,7 @@ func (m *machine) invariants(t *rapid.T) {
 		r := &m.runs[i]
 		target := r.Targets[l.Job.Index]
 		if slices.ContainsFunc(r.FinishedJobs, func(s queue.FinishedJobs) bool { return s.Index <= l.Job.Index && l.Job.Index < s.Index+s.Count }) {
-			t.Fatalf("%v was leased, it is settled: %v", l.Job, r.FinishedJobs)
+			t.Fatalf("%v was leased, it is finished: %v", l.Job, r.FinishedJobs)
 		}
 		if other, held := hosts[target.Host]; held {
 			t.Fatalf("%v and %v share host %s", other, l.Job, target.Host)

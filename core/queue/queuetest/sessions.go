@@ -224,7 +224,7 @@ func reapThenStopped(f *fixture) {
 				eq(f, "given back after a crash", got[2], core.Lost)
 				eq(f, "never begun", got[3], core.Cancelled)
 				for _, rec := range f.records("a") {
-					if rec.Outcome == core.Lost && rec.Reason.Text() != "worker victim was silent past its lease while it held the job, and the run was over: enough" {
+					if rec.Outcome == core.Lost && rec.Reason.Text() != "worker victim was silent past its lease while it held the job, and the run had ended: enough" {
 						f.Errorf("job %d is lost because %q", rec.Index, rec.Reason)
 					}
 				}

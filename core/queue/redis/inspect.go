@@ -126,7 +126,7 @@ func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	case "due":
 		return core.Because(core.NotDue, "is not due yet")
 	case "over":
-		return core.Because(core.RunOver, "is about to be cancelled: its run is over")
+		return core.Because(core.RunOver, "is about to be cancelled: its run has ended")
 	case "paused":
 		return core.Because(core.RunPaused, "its run is paused")
 	case "limit":

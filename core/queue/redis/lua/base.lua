@@ -304,9 +304,9 @@ local function budget(f, oc, idx)
   if oc == LOST then return stop(f, STOPPED, 'job ' .. f.id .. '/' .. idx .. ' ended as lost' .. HOST_LOST) end
   local bad = o[4] + o[5] + o[7]
   if f.stopafter > 0 and bad >= f.stopafter and (oc == 4 or oc == 5) then
-    stop(f, STOPPED, 'the budget is spent: ' .. bad .. ' failed, stop_after is ' .. f.stopafter .. THRESHOLD_REACHED)
+    stop(f, STOPPED, 'the failure threshold is reached: ' .. bad .. ' failed, stop_after is ' .. f.stopafter .. THRESHOLD_REACHED)
   elseif f.stopunreach > 0 and oc == UNREACHABLE and o[UNREACHABLE] >= f.stopunreach then
-    stop(f, STOPPED, 'the budget is spent: ' .. o[UNREACHABLE] .. ' unreachable, stop_unreachable is ' .. f.stopunreach .. THRESHOLD_REACHED)
+    stop(f, STOPPED, 'the failure threshold is reached: ' .. o[UNREACHABLE] .. ' unreachable, stop_unreachable is ' .. f.stopunreach .. THRESHOLD_REACHED)
   end
 end
 

@@ -61,7 +61,7 @@ end
 
 -- silent is why a job of a run that is over ended as lost.
 local function silent(f, node)
-  return 'worker ' .. node .. ' was silent past its lease while it held the job, and the run was over: ' .. string.match(reasonof(f), '^[^\31]*') .. WORKER_LOST
+  return 'worker ' .. node .. ' was silent past its lease while it held the job, and the run had ended: ' .. string.match(reasonof(f), '^[^\31]*') .. WORKER_LOST
 end
 
 -- unheard is why a job that is not to go on ended as lost: its last lease crashed, and nobody said since what the host saw. Else nil.
