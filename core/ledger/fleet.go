@@ -10,8 +10,8 @@ import (
 )
 
 // LastJobs returns the newest job with an outcome of each of these hosts, at most MaxPage of them,
-// by host. As in HostHistory, jobs count that are on hosts of tenants in scope; a host without one is
-// not in the result. Reasons and steps are left out.
+// by host. As in HostHistory, jobs count that are on hosts of tenants in scope; a host without one
+// is not in the result. Reasons and steps are left out.
 func (l *Ledger) LastJobs(ctx context.Context, s Scope, hosts []string) (map[string]Job, error) {
 	if len(hosts) > MaxPage {
 		return nil, fmt.Errorf("last jobs of %d hosts, expected at most %d: %w", len(hosts), MaxPage, core.ErrInvalid)
