@@ -15,6 +15,7 @@ type dialect struct {
 	skip      string            // the same, passing over those that others hold
 	anyOf     string            // "is one of the values of parameter N", as a list() made it
 	list      func([]string) any
+	each      string // the table u with a row, host, for each value of parameter N, as list() made it
 	byOutcome string // names an index of jobs: SQLite would read the whole run instead
 	lock      string // first statement of a migration: one at a time
 	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own

@@ -89,6 +89,7 @@ var conformance = []struct {
 	{"lists page through everything", testRunList},
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
+	{"last jobs", testLastJobs},
 	{"attempts", testAttempts},
 	{"ended", testEnded},
 	{"scope", testScope},

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/pictures"
 )
 
 // functions are what templates call. Escaping is html/template's.
@@ -21,7 +21,7 @@ func functions() template.FuncMap {
 		},
 		"ago":    ago,
 		"plural": plural,
-		"letter": letter,
+		"letter": pictures.Letter,
 		"query": func(pairs ...string) string {
 			q := url.Values{}
 			for i := 0; i+1 < len(pairs); i += 2 {
@@ -58,19 +58,4 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// letter tells outcomes apart without colours.
-func letter(kind string) string {
-	switch kind {
-	case "unreachable":
-		return "N"
-	case "unchanged":
-		return "="
-	case "rolled_back":
-		return "B"
-	case "":
-		return "·"
-	}
-	return strings.ToUpper(kind[:1])
 }

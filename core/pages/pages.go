@@ -40,7 +40,7 @@ type Pages struct {
 // New makes the pages of an API.
 func New(api http.Handler, version string, log *slog.Logger) (*Pages, error) {
 	p := &Pages{api: api, version: version, log: log, templates: map[string]*template.Template{}, sessions: newSessions()}
-	for _, name := range []string{"login", "overview", "run", "host", "problem"} {
+	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -62,13 +62,14 @@ func New(api http.Handler, version string, log *slog.Logger) (*Pages, error) {
 	mux.HandleFunc("POST /runs/{run}/{verb}", p.signedIn(p.act))
 	mux.HandleFunc("GET /hosts/{host}", p.signedIn(p.host))
 	mux.HandleFunc("GET /hosts", p.signedIn(p.findHost))
+	mux.HandleFunc("GET /fleet", p.signedIn(p.fleet))
 	p.mux = http.NewCrossOriginProtection().Handler(mux)
 	return p, nil
 }
 
 // Serves reports whether a path is a page's, and not the API's.
 func Serves(path string) bool {
-	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts"} {
+	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet"} {
 		if path == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/") {
 			return true
 		}

@@ -67,6 +67,12 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "event: run_done\ndata: {\"event\":\"run_done\"}\n\n")
 	case strings.HasPrefix(path, "/v1/runs/r1"):
 		answer(run)
+	case path == "/v1/fleet":
+		answer(map[string]any{"items": []api.FleetHost{
+			{Name: "web1", Customer: "acme", Groups: []string{"all", "web"}, Outcome: core.Failed, Playbook: hostile, Run: "r1"},
+			{Name: "web2", Customer: "acme", Groups: []string{"all", "web"}},
+			{Name: "x" + hostile, Customer: hostile, Groups: []string{hostile}, Outcome: core.Changed},
+		}})
 	case path == "/v1/hosts/web1":
 		answer(api.Host{Name: "web1", Labels: map[string]string{"x": hostile}})
 	case path == "/v1/hosts/web1/history":
@@ -176,7 +182,7 @@ func TestTextIsNoMarkup(t *testing.T) {
 	f := newFake()
 	web, browser := site(t, f)
 	logIn(t, web, browser, "good", "/")
-	for _, path := range []string{"/", "/runs/r1", "/hosts/web1", "/hosts/nosuch" + url.PathEscape(strings.ReplaceAll(hostile, "/", ""))} {
+	for _, path := range []string{"/", "/runs/r1", "/hosts/web1", "/fleet", "/hosts/nosuch" + url.PathEscape(strings.ReplaceAll(hostile, "/", ""))} {
 		resp, text := get(t, browser, web.URL+path)
 		if strings.Contains(text, "<script>") || strings.Contains(text, "<img") || strings.Contains(text, `" onmouseover`) {
 			t.Errorf("%s holds markup of others: %s", path, text)

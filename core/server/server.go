@@ -131,6 +131,7 @@ func New(cfg Config) (*Server, error) {
 	s.exports()
 	s.people()
 	s.inventory()
+	s.fleet()
 	s.windowSets()
 	s.approvals()
 	s.nodes()

@@ -72,6 +72,7 @@ var aims = map[string]aim{
 	"list-tokens":      {list: true},
 	"revoke-token":     {path: map[string]string{"token": "TOKEN"}},
 	"list-hosts":       {list: true},
+	"list-fleet":       {list: true},
 	"get-host":         {path: map[string]string{"host": "acme-1"}},
 	"host-history":     {path: map[string]string{"host": "acme-1"}},
 	"list-playbooks":   {list: true},

@@ -16,10 +16,11 @@ func (a *app) hostsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "hosts", Short: "List hosts, their config backups, pending handlers and past outcomes",
 		Example: `  turnus hosts ls -i hosts.yaml
+  turnus hosts map
   turnus hosts config diff fw-1.acme
   turnus hosts handlers ls`,
 	}
-	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.handlersCmd(), a.historyCmd())
+	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.handlersCmd(), a.historyCmd(), a.hostsMapCmd())
 	return c
 }
 

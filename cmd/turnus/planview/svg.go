@@ -1,12 +1,12 @@
 package planview
 
 import (
-	"encoding/xml"
 	"fmt"
 	"strings"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/pictures"
 )
 
 // Sizes of the picture, in pixels.
@@ -29,27 +29,8 @@ const svgStyle = `
   .open{fill:#1f4b73}.hatch{stroke:#f0883e}.load{fill:#3fb950}.p50,.p90{stroke:#e6edf3}}
 `
 
-// svg builds a picture; all text passes through escape.
-type svg struct{ strings.Builder }
-
-func (s *svg) add(format string, args ...any) {
-	for i, arg := range args {
-		if text, ok := arg.(string); ok {
-			args[i] = escape(text)
-		}
-	}
-	fmt.Fprintf(s, format+"\n", args...)
-}
-
-// raw adds what is markup already.
-func (s *svg) raw(markup string) { _, _ = s.WriteString(markup) }
-
-// escape makes text fit for XML; what XML cannot hold becomes U+FFFD.
-func escape(text string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a builder does not fail
-	return b.String()
-}
+// svg builds a picture; all text passes through escaping.
+type svg struct{ pictures.SVG }
 
 func writePlanSVG(con *console.Console, d *View) error {
 	_, err := con.Out.Raw().Write([]byte(d.svg()))
@@ -63,22 +44,22 @@ func (d *View) svg() string {
 	width := svgLabel + svgPlot + 20
 	title := "Forecast of " + d.launch.Playbook.Name
 	s := &svg{}
-	s.add(`<?xml version="1.0" encoding="UTF-8"?>`)
-	s.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`, width, height, width, height)
-	s.add(`<title id="title">%s</title>`, title)
-	s.add(`<desc id="desc">%s</desc>`, d.sentence()+". "+c.describe())
-	s.raw("<style>" + svgStyle + "</style>\n")
-	s.add(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6" stroke-width="2"/></pattern></defs>`)
-	s.add(`<rect class="bg" width="%d" height="%d"/>`, width, height)
-	s.add(`<text class="text" x="12" y="24" font-size="16" font-weight="600">%s</text>`, title)
-	s.add(`<text class="dim" x="12" y="44">%s</text>`, d.sentence())
+	s.Add(`<?xml version="1.0" encoding="UTF-8"?>`)
+	s.Add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`, width, height, width, height)
+	s.Add(`<title id="title">%s</title>`, title)
+	s.Add(`<desc id="desc">%s</desc>`, d.sentence()+". "+c.describe())
+	s.Raw("<style>" + svgStyle + "</style>\n")
+	s.Add(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="6" stroke-width="2"/></pattern></defs>`)
+	s.Add(`<rect class="bg" width="%d" height="%d"/>`, width, height)
+	s.Add(`<text class="text" x="12" y="24" font-size="16" font-weight="600">%s</text>`, title)
+	s.Add(`<text class="dim" x="12" y="44">%s</text>`, d.sentence())
 	s.grid(c)
 	for i, r := range c.rows {
 		s.row(c, r, svgTop+i*svgRow, i%2 == 0)
 	}
 	s.ends(d, c)
 	s.legend(c, svgTop+len(c.rows)*svgRow+24)
-	s.add(`</svg>`)
+	s.Add(`</svg>`)
 	return s.String()
 }
 
@@ -114,8 +95,8 @@ func (s *svg) grid(c *chart) {
 	bottom := svgTop + len(c.rows)*svgRow
 	for _, t := range c.ticks(9) {
 		x := svgLabel + c.place(t.at, svgPlot)
-		s.add(`<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, x, svgTop-8, x, bottom)
-		s.add(`<text class="dim" x="%.1f" y="%d" font-size="11">%s</text>`, x+3, svgTop-14, t.label)
+		s.Add(`<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, x, svgTop-8, x, bottom)
+		s.Add(`<text class="dim" x="%.1f" y="%d" font-size="11">%s</text>`, x+3, svgTop-14, t.label)
 	}
 }
 
@@ -125,17 +106,17 @@ func (s *svg) row(c *chart, r chartRow, y int, band bool) {
 		label = append(label[:25], '…')
 	}
 	if band {
-		s.add(`<rect class="band" x="%d" y="%d" width="%d" height="%d" fill-opacity="0.6"/>`, 0, y, svgLabel+svgPlot+20, svgRow)
+		s.Add(`<rect class="band" x="%d" y="%d" width="%d" height="%d" fill-opacity="0.6"/>`, 0, y, svgLabel+svgPlot+20, svgRow)
 	}
-	s.add(`<g><title>%s</title>`, fmt.Sprintf("%s: %s", r.label, console.Plural(r.hosts, "host")))
-	s.add(`<text class="text" x="12" y="%d">%s</text>`, y+16, string(label))
+	s.Add(`<g><title>%s</title>`, fmt.Sprintf("%s: %s", r.label, console.Plural(r.hosts, "host")))
+	s.Add(`<text class="text" x="12" y="%d">%s</text>`, y+16, string(label))
 	for _, w := range r.open {
 		x, width := c.x(w)
-		s.add(`<rect class="open" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x, y+3, width, svgRow-6)
+		s.Add(`<rect class="open" x="%.1f" y="%d" width="%.1f" height="%d"/>`, x, y+3, width, svgRow-6)
 	}
 	for _, w := range r.denied {
 		x, width := c.x(w.Span)
-		s.add(`<rect class="denied" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s</title></rect>`, x, y+3, width, svgRow-6, w.by)
+		s.Add(`<rect class="denied" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s</title></rect>`, x, y+3, width, svgRow-6, w.by)
 	}
 	for i, load := range c.load(r, svgBins) {
 		if load <= 0 || c.peak <= 0 {
@@ -143,9 +124,9 @@ func (s *svg) row(c *chart, r chartRow, y int, band bool) {
 		}
 		const bin = float64(svgPlot) / svgBins
 		h := max(load/c.peak*(svgRow-6), 2)
-		s.add(`<rect class="load" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, svgLabel+float64(i)*bin, float64(y+svgRow-3)-h, bin, h)
+		s.Add(`<rect class="load" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, svgLabel+float64(i)*bin, float64(y+svgRow-3)-h, bin, h)
 	}
-	s.add(`</g>`)
+	s.Add(`</g>`)
 }
 
 // ends marks P50 and P90.
@@ -159,15 +140,15 @@ func (s *svg) ends(d *View, c *chart) {
 		class string
 		x     float64
 	}{{"p50", c.place(r.FinishP50, svgPlot)}, {"p90", c.place(r.FinishP90, svgPlot)}} {
-		s.add(`<line class="%s" x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke-width="1.5"/>`, m.class, svgLabel+m.x, svgTop-8, svgLabel+m.x, bottom+4)
+		s.Add(`<line class="%s" x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke-width="1.5"/>`, m.class, svgLabel+m.x, svgTop-8, svgLabel+m.x, bottom+4)
 	}
 }
 
 func (s *svg) legend(c *chart, y int) {
 	x := 12
 	item := func(shape, text string) {
-		s.raw(shape)
-		s.add(`<text class="dim" x="%d" y="%d">%s</text>`, x+24, y+10, text)
+		s.Raw(shape)
+		s.Add(`<text class="dim" x="%d" y="%d">%s</text>`, x+24, y+10, text)
 		x += 32 + 7*len(text)
 	}
 	for _, box := range [][2]string{{"load", fmt.Sprintf("hosts at work, full height: %.2g in the mean", c.peak)}, {"open", "window"}, {"denied", "freeze, holiday, deny"}} {
@@ -180,5 +161,5 @@ func (s *svg) legend(c *chart, y int) {
 	if c.more > 0 {
 		note += fmt.Sprintf("; %d rows with fewer hosts are left out", c.more)
 	}
-	s.add(`<text class="dim" x="12" y="%d" font-size="11">%s</text>`, y+30, note)
+	s.Add(`<text class="dim" x="12" y="%d" font-size="11">%s</text>`, y+30, note)
 }
