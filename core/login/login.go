@@ -140,20 +140,28 @@ func Nonce(host, salt string) string {
 // minSalt is how long a salt is at least, in bytes.
 const minSalt = 16
 
-// bound returns an error unless a nonce was made for this server. asked is the Host that the
-// request names: whoever asks chooses it, so it counts only for a server that people reach on their
-// own machine.
+// Host returns the host, as HOST[:PORT], by which people reach this server. asked is the Host that
+// a request names: whoever asks chooses it, so it counts only for a server that people reach on
+// their own machine.
+func (p *Provider) Host(asked string) (string, error) {
+	if p.cfg.Server != "" {
+		return p.cfg.Server, nil
+	}
+	name := asked
+	if n, _, err := net.SplitHostPort(asked); err == nil {
+		name = n
+	}
+	if !core.ThisMachine(strings.Trim(name, "[]")) {
+		return "", fmt.Errorf("this server does not know by which name people reach it: start it with --oidc-server HOST: %w", core.ErrInvalid)
+	}
+	return asked, nil
+}
+
+// bound returns an error unless a nonce was made for this server.
 func (p *Provider) bound(nonce, salt, asked string) error {
-	host := p.cfg.Server
-	if host == "" {
-		name := asked
-		if n, _, err := net.SplitHostPort(asked); err == nil {
-			name = n
-		}
-		if !core.ThisMachine(strings.Trim(name, "[]")) {
-			return fmt.Errorf("this server does not know by which name people reach it: start it with --oidc-server HOST: %w", core.ErrInvalid)
-		}
-		host = asked
+	host, err := p.Host(asked)
+	if err != nil {
+		return err
 	}
 	if len(salt) < minSalt || nonce != Nonce(host, salt) {
 		return fmt.Errorf("the ID token was made for a login to another server than %s: %w", host, core.ErrInvalid)

@@ -6,6 +6,7 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -16,7 +17,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/keyring"
+	"github.com/turnus/turnus/core/login"
 )
 
 //go:embed templates/*.html assets/*
@@ -30,6 +34,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // own.
 type Pages struct {
 	api       http.Handler
+	login     *login.Provider // nil: people paste tokens
 	version   string
 	log       *slog.Logger
 	mux       http.Handler
@@ -37,9 +42,18 @@ type Pages struct {
 	sessions  *sessions
 }
 
+// Config is what the pages are made of.
+type Config struct {
+	API     http.Handler
+	Version string
+	Log     *slog.Logger
+	Login   *login.Provider // nil: people paste tokens
+	Keyring *keyring.Ring   // encrypts sessions, so that all servers know them; nil: this process alone does
+}
+
 // New makes the pages of an API.
-func New(api http.Handler, version string, log *slog.Logger) (*Pages, error) {
-	p := &Pages{api: api, version: version, log: log, templates: map[string]*template.Template{}, sessions: newSessions()}
+func New(c Config) (*Pages, error) {
+	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring)}
 	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html")
 		if err != nil {
@@ -54,7 +68,11 @@ func New(api http.Handler, version string, log *slog.Logger) (*Pages, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 	mux.HandleFunc("GET /login", p.loginPage)
-	mux.HandleFunc("POST /login", p.login)
+	mux.HandleFunc("POST /login", p.logIn)
+	if p.login != nil {
+		mux.HandleFunc("GET "+openIDPath, p.beginOpenID)
+		mux.HandleFunc("GET "+openIDBack, p.finishOpenID)
+	}
 	mux.HandleFunc("POST /logout", p.logout)
 	mux.HandleFunc("GET /{$}", p.signedIn(p.overview))
 	mux.HandleFunc("GET /runs/{run}", p.signedIn(p.run))
@@ -102,7 +120,7 @@ func (p *Pages) signedIn(next func(http.ResponseWriter, *http.Request, visit)) h
 			p.toLogin(w, r)
 			return
 		}
-		next(w, r, visit{who: s.Who, client: client.InProcess(&transport{api: p.api, token: s.Token})})
+		next(w, r, visit{who: s.Who, client: p.client(r, s.Token)})
 	}
 }
 
@@ -133,15 +151,7 @@ type page struct {
 // problem shows why a page cannot be shown, as the API says it. A session that the API does not
 // know any more ends.
 func (p *Pages) problem(w http.ResponseWriter, r *http.Request, v visit, err error) {
-	status, text := http.StatusInternalServerError, err.Error()
-	if e, ok := errors.AsType[*client.Error](err); ok {
-		if e.Detail != "" {
-			text = e.Detail
-		}
-		if e.Status != 0 {
-			status = e.Status
-		}
-	}
+	status, text := statusOf(err)
 	switch {
 	case errors.Is(err, context.Canceled): // the browser went away
 		return
@@ -151,4 +161,17 @@ func (p *Pages) problem(w http.ResponseWriter, r *http.Request, v visit, err err
 		return
 	}
 	p.show(w, status, "problem", v, http.StatusText(status), text)
+}
+
+// statusOf is the HTTP status of an error, and its text as the API says it.
+func statusOf(err error) (status int, text string) {
+	status, text = http.StatusInternalServerError, err.Error()
+	if errors.Is(err, core.ErrUnavailable) {
+		status = http.StatusServiceUnavailable
+	}
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		text = cmp.Or(e.Detail, text)
+		status = cmp.Or(e.Status, status)
+	}
+	return status, text
 }

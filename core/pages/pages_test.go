@@ -86,7 +86,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // site serves the pages of f to a browser that keeps cookies.
 func site(t *testing.T, f *fakeAPI) (*httptest.Server, *http.Client) {
 	t.Helper()
-	p, err := New(f, "test", slog.New(slog.DiscardHandler))
+	p, err := New(Config{API: f, Version: "test", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

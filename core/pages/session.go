@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/keyring"
 )
 
 // sessionTime is how long a login holds. A token that ends or is revoked before ends it, too,
@@ -50,11 +50,17 @@ type session struct {
 	Expires time.Time `json:"e"`
 }
 
-// sessions encrypts cookies with a key of this process: nothing is stored, and after a restart
-// people log in again.
-type sessions struct{ seal cipher.AEAD }
+// sessions encrypts cookies; nothing is stored. With a key ring every server with that ring reads
+// them, also after a restart. Without one this process alone does.
+type sessions struct {
+	ring *keyring.Ring
+	own  cipher.AEAD // nil with a ring
+}
 
-func newSessions() *sessions {
+func newSessions(ring *keyring.Ring) *sessions {
+	if ring != nil {
+		return &sessions{ring: ring}
+	}
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
 	block, err := aes.NewCipher(key[:])
@@ -65,59 +71,97 @@ func newSessions() *sessions {
 	if err != nil {
 		panic(err)
 	}
-	return &sessions{seal: aead}
+	return &sessions{own: aead}
 }
 
 func (s *sessions) begin(w http.ResponseWriter, one session) {
 	one.Expires = time.Now().Add(sessionTime)
-	plain, _ := json.Marshal(one)                                                                   // three texts and a time
-	value := base64.RawURLEncoding.EncodeToString(s.seal.Seal(nil, nil, plain, []byte(cookieName))) //nolint:gosec // the AEAD makes a nonce for each
-	http.SetCookie(w, cookie(value, int(sessionTime/time.Second)))
+	s.set(w, cookieName, one, sessionTime)
 }
 
-func (s *sessions) end(w http.ResponseWriter) { http.SetCookie(w, cookie("", -1)) }
+func (s *sessions) end(w http.ResponseWriter) { s.clear(w, cookieName) }
 
-func cookie(value string, age int) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
-}
-
-// read returns the session of a request; ok is false without one, and for one that this process did
-// not make or that is over.
+// read returns the session of a request; ok is false without one, and for one that ended or that
+// none of these servers made.
 func (s *sessions) read(r *http.Request) (one session, ok bool) {
-	c, err := r.Cookie(cookieName)
-	if err != nil {
-		return one, false
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil {
-		return one, false
-	}
-	plain, err := s.seal.Open(nil, nil, sealed, []byte(cookieName))
-	if err != nil || json.Unmarshal(plain, &one) != nil {
+	if !s.get(r, cookieName, &one) {
 		return session{}, false
 	}
 	return one, time.Now().Before(one.Expires)
 }
 
-// loginView is the login page: where it leads to, and what was wrong.
-type loginView struct{ Next, Problem string }
-
-func (p *Pages) loginPage(w http.ResponseWriter, r *http.Request) {
-	p.show(w, http.StatusOK, "login", visit{}, "Log in", loginView{Next: within(r.FormValue("next"))})
+// set keeps a value in a browser, as JSON that only these servers can read and make.
+func (s *sessions) set(w http.ResponseWriter, name string, value any, age time.Duration) {
+	plain, _ := json.Marshal(value) // texts and times
+	place := keyring.Context("pages", name)
+	var encrypted []byte
+	if s.ring != nil {
+		encrypted = s.ring.Encrypt(plain, place)
+	} else {
+		encrypted = s.own.Seal(nil, nil, plain, place) //nolint:gosec // the AEAD makes a nonce for each
+	}
+	http.SetCookie(w, cookie(name, base64.RawURLEncoding.EncodeToString(encrypted), int(age/time.Second)))
 }
 
-// login takes a token that somebody pasted, if the API knows it.
-func (p *Pages) login(w http.ResponseWriter, r *http.Request) {
+func (s *sessions) clear(w http.ResponseWriter, name string) { http.SetCookie(w, cookie(name, "", -1)) }
+
+// get reads what set kept; ok is false if there is nothing, or something that set did not make.
+func (s *sessions) get(r *http.Request, name string, value any) (ok bool) {
+	c, err := r.Cookie(name)
+	if err != nil {
+		return false
+	}
+	encrypted, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil {
+		return false
+	}
+	place := keyring.Context("pages", name)
+	var plain []byte
+	if s.ring == nil {
+		plain, err = s.own.Open(nil, nil, encrypted, place)
+	} else if _, made := keyring.KeyOf(encrypted); made { // a ring may accept bytes that nobody encrypted; a session never
+		plain, err = s.ring.Open(encrypted, place)
+	} else {
+		return false
+	}
+	return err == nil && json.Unmarshal(plain, value) == nil
+}
+
+func cookie(name, value string, age int) *http.Cookie {
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+}
+
+// loginView is the login page: where it leads to, what was wrong, and whether an OpenID provider is
+// asked.
+type loginView struct {
+	Next, Problem string
+	OpenID        bool
+}
+
+func (p *Pages) loginView(next, problem string) loginView {
+	return loginView{next, problem, p.login != nil}
+}
+
+func (p *Pages) loginPage(w http.ResponseWriter, r *http.Request) {
+	p.loginAgain(w, http.StatusOK, within(r.FormValue("next")), "")
+}
+
+// logIn takes a token that somebody pasted, if the API knows it.
+func (p *Pages) logIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 2*maxToken)
 	token, next := strings.TrimSpace(r.PostFormValue("token")), within(r.PostFormValue("next"))
 	if token == "" || len(token) > maxToken || strings.ContainsAny(token, "\r\n") {
-		p.show(w, http.StatusUnprocessableEntity, "login", visit{}, "Log in", loginView{next, "Paste a token: turnus admin tokens create NAME --role viewer makes one."})
+		p.loginAgain(w, http.StatusUnprocessableEntity, next, "Paste a token: turnus admin tokens create NAME --role viewer makes one.")
 		return
 	}
-	c := client.InProcess(&transport{api: p.api, token: token})
-	me, err := c.Whoami(r.Context())
+	p.enter(w, r, token, next)
+}
+
+// enter begins a session with a token that the API knows, and goes on to next.
+func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token, next string) {
+	me, err := p.client(r, token).Whoami(r.Context())
 	if err != nil {
-		p.show(w, http.StatusUnauthorized, "login", visit{}, "Log in", loginView{next, "The server does not know this token, or it has expired."})
+		p.loginAgain(w, http.StatusUnauthorized, next, "The server does not know this token, or it has expired.")
 		return
 	}
 	p.sessions.begin(w, session{Token: token, Who: whoOf(me)})
@@ -126,7 +170,16 @@ func (p *Pages) login(w http.ResponseWriter, r *http.Request) {
 
 func whoOf(me api.Whoami) who { return who{me.Name, me.Tenant, me.Roles} }
 
+// logout ends the session here, and at the API if a login made its token. A token that somebody
+// pasted stays valid: the API answers that an admin revokes it.
 func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
+	if s, ok := p.sessions.read(r); ok {
+		if _, err := p.client(r, s.Token).Logout(r.Context()); err != nil {
+			if status, _ := statusOf(err); status != http.StatusConflict && status != http.StatusUnauthorized {
+				p.log.Warn("the session was not ended at the API; its token is valid until it expires", "err", err)
+			}
+		}
+	}
 	p.sessions.end(w)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }

@@ -6,17 +6,21 @@ import (
 	"sync"
 )
 
-// transport asks the API in this process, with the token of a session. A response streams: its body
-// can be read while the API still writes.
+// transport asks the API in this process, with the token of a session, as the host by which the
+// browser reaches the server. A response streams: its body can be read while the API still writes.
 type transport struct {
 	api   http.Handler
-	token string
+	token string // "": none
+	host  string
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := r.Clone(r.Context())
-	asked.Header.Set("Authorization", "Bearer "+t.token)
+	if t.token != "" {
+		asked.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	asked.Host = t.host
 	asked.RequestURI = asked.URL.RequestURI()
 	if asked.Body == nil {
 		asked.Body = http.NoBody

@@ -22,9 +22,6 @@ const loginPrefix = "login-"
 // maxLogins are verified at once: each may ask the provider.
 const maxLogins = 4
 
-// loginScopes are asked of the provider.
-func loginScopes() []string { return []string{"openid", "profile", "email", "groups"} }
-
 // Roles are those of people, the least first.
 func Roles() []string {
 	return []string{string(Viewer), string(Operator), string(Approver), string(Admin)}
@@ -38,7 +35,7 @@ func (s *Server) logins() {
 			plainProblem(w, http.StatusNotFound, "this server has no OpenID provider: an admin makes tokens")
 			return
 		}
-		writeJSON(w, http.StatusOK, api.LoginInfo{Issuer: s.cfg.Login.Issuer(), ClientID: s.cfg.Login.ClientID(), Scopes: loginScopes()})
+		writeJSON(w, http.StatusOK, api.LoginInfo{Issuer: s.cfg.Login.Issuer(), ClientID: s.cfg.Login.ClientID(), Scopes: login.Scopes()})
 	})
 	if s.cfg.Login != nil {
 		turns := make(chan struct{}, maxLogins)

@@ -174,7 +174,7 @@ func (a *app) idToken(ctx context.Context, info api.LoginInfo, nonce string, bro
 	if err != nil {
 		return "", err
 	}
-	cfg := oauth2.Config{ClientID: info.ClientID, Endpoint: provider.Endpoint(), Scopes: offered(provider, info.Scopes)}
+	cfg := oauth2.Config{ClientID: info.ClientID, Endpoint: provider.Endpoint(), Scopes: login.Offered(provider, info.Scopes)}
 	var token *oauth2.Token
 	byCode := !browser && cfg.Endpoint.DeviceAuthURL != ""
 	if byCode {
@@ -200,27 +200,6 @@ func (a *app) idToken(ctx context.Context, info api.LoginInfo, nonce string, bro
 		return "", errors.New("the ID token is of another login: its nonce differs")
 	}
 	return raw, nil
-}
-
-// offered leaves out the scopes that the provider says it does not have: some refuse them.
-func offered(p *oidc.Provider, scopes []string) []string {
-	var said struct {
-		Scopes []string `json:"scopes_supported"`
-	}
-	if err := p.Claims(&said); err != nil || len(said.Scopes) == 0 {
-		return scopes
-	}
-	has := map[string]bool{"openid": true}
-	for _, s := range said.Scopes {
-		has[s] = true
-	}
-	var out []string
-	for _, s := range scopes {
-		if has[s] {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // byCode is the device authorization grant (RFC 8628).

@@ -31,6 +31,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
@@ -50,6 +51,7 @@ type service struct {
 	name     string // of this server, another one in each process
 	log      *slog.Logger
 	data     *DataDir
+	ring     *keyring.Ring // nil: nothing is encrypted
 	ledger   *ledger.Ledger
 	queue    queue.Backend
 	ctl      *controller.Controller
@@ -93,8 +95,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 			return err
 		}
 	}
-	ring, err := s.f.Queue.Keyring.Open(s.con)
-	if err != nil {
+	if s.ring, err = s.f.Queue.Keyring.Open(s.con); err != nil {
 		return err
 	}
 	if s.f.Queue.URL != "" { // first: beside workers of a former version it is refused, and then the ledger stays as theirs
@@ -102,7 +103,7 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 			return err
 		}
 	}
-	if s.ledger, err = s.data.OpenLedger(ctx, s.f.Ledger, s.f.outputs, ring); err != nil {
+	if s.ledger, err = s.data.OpenLedger(ctx, s.f.Ledger, s.f.outputs, s.ring); err != nil {
 		return err
 	}
 	s.closes(s.ledger.Close)
@@ -212,7 +213,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	if err != nil {
 		return err
 	}
-	if s.pages, err = pages.New(s.api, settings.Version(), s.log); err != nil {
+	if s.pages, err = pages.New(pages.Config{API: s.api, Version: settings.Version(), Log: s.log, Login: s.f.people, Keyring: s.ring}); err != nil {
 		return err
 	}
 	s.scaling, err = s.scaler()
