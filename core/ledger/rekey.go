@@ -208,7 +208,7 @@ func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reen
 	}
 	for _, c := range encryptedColumns() {
 		if err := l.reencryptColumn(ctx, &c, &out, progress); err != nil {
-			return out, translate("reseal "+c.what(), err)
+			return out, translate("re-encrypt "+c.what(), err)
 		}
 		if c.what() == "objects" && l.ring.AcceptsPlain() {
 			if err := l.encryptObjects(ctx, &out, progress); err != nil {

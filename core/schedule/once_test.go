@@ -72,7 +72,7 @@ func TestOnceIsChecked(t *testing.T) {
 	for part, d := range map[string]Definition{
 		"expected one of them":    {At: clock("03 02:00"), Cron: "0 2 * * *"},
 		"whole second":            {At: clock("03 02:00").Add(time.Millisecond)},
-		"it fires once":           once(catchUp(CatchUpAll)),
+		"it has one fire time":    once(catchUp(CatchUpAll)),
 		"jitter is for schedules": once(func(d *Definition) { d.Jitter = time.Minute }),
 		"from 1990 to 2199":       {At: time.Date(1989, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
