@@ -154,7 +154,7 @@ func (c *checkpoint) save(ctx context.Context, s host.State) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return fmt.Errorf("checkpoint: the call is over: %w", core.ErrInvalid)
+		return fmt.Errorf("checkpoint: the call has ended: %w", core.ErrInvalid)
 	}
 	if err := c.keep(ctx, s); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -168,7 +168,7 @@ func (c *checkpoint) beforeChange(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return fmt.Errorf("the call is over: %w", core.ErrInvalid)
+		return fmt.Errorf("the call has ended: %w", core.ErrInvalid)
 	}
 	return c.arm(ctx)
 }
@@ -365,7 +365,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	case out.RolledBack:
 		return report(core.RolledBack, detail)
 	case a.unclean(out, err) && onLost(a.typ) == queue.LostHold:
-		return report(core.Lost, "; it did not end by itself, and nobody knows what the host saw")
+		return report(core.Lost, "; it did not end in time, and nobody knows what the host saw")
 	case errors.Is(cause, errSession) && onLost(a.typ) == queue.LostHold && out.Effects != host.EffectsNone:
 		// The worker may have slept while the step ended on its host.
 		return report(core.Lost, "; nobody knows what the host saw"+detail)

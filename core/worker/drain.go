@@ -53,7 +53,7 @@ func (p *poller) giveUpStuck(now time.Time) {
 	p.w.mu.Unlock()
 	for _, j := range stuck {
 		p.stuck++
-		p.w.cfg.Log.Error("job type ignores that it was told to end; the job is given up as lost", "job", j.lease.Job.String(), "host", j.lease.Host)
+		p.w.cfg.Log.Error("job type did not end when it was asked to; the job ends as lost", "job", j.lease.Job.String(), "host", j.lease.Host)
 		if ack := j.givenUp(); j.session == p.session {
 			p.ack(ack)
 		}

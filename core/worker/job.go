@@ -232,7 +232,7 @@ func (j *job) givenUp() queue.Ack {
 	ack := j.finish(core.Result{
 		Outcome: core.Lost, Step: at.Step, ReasonCode: core.EffectsUnknown,
 		Handlers: j.pendingHandlers(),
-		Reason:   fmt.Sprintf("step %s did not end although it was told to; nobody knows what the host saw", at.Step),
+		Reason:   fmt.Sprintf("step %s did not end when it was asked to; nobody knows what the host saw", at.Step),
 	})
 	j.traced(ack)
 	return ack

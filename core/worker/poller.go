@@ -211,7 +211,7 @@ func (p *poller) turnFailed(err error) {
 	case errors.Is(err, core.ErrInvalid):
 		// Only a fault of this program's can be the cause. The leases run out with the session,
 		// so that the jobs are recovered by the rules rather than tried for ever.
-		p.w.cfg.Log.Error("the queue refuses this worker's turn; the session is given up", "err", err)
+		p.w.cfg.Log.Error("the queue refuses this worker's turn; the session ends", "err", err)
 		p.w.stopJobs(errSession, func(j *job) bool { return j.session == p.session })
 		p.dropSession()
 		p.retryAt = now.Add(p.w.pace.poll)

@@ -32,7 +32,7 @@ func (p pace) margin() time.Duration { return p.ttl / 4 }
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errSession   = errors.New("the worker lost its right to the job: the queue did not hear from it in time")
-	errKilled    = errors.New("the worker was stopped at once")
+	errKilled    = errors.New("the worker was stopped immediately")
 	errTimeout   = errors.New("time limit of the step")
 	errForgotten = forgotten{}
 )

@@ -113,7 +113,7 @@ func (a *attempts) admit() *leaseEnd {
 	r.question, r.attempt, r.item = q, a.cur.Attempts, a.cur.Item
 	answer, err := m.job.w.admit(r)
 	if err != nil {
-		v := done(core.Failed, a.name, "", fmt.Sprintf("whether step %s fits its window cannot be told: %v", a.name, err))
+		v := done(core.Failed, a.name, "", fmt.Sprintf("cannot check whether step %s fits its window: %v", a.name, err))
 		return &v
 	}
 	if !answer.Open {
