@@ -65,6 +65,9 @@ func TestLanguageOfThePages(t *testing.T) {
 // One package: go test ./core -run 'TestCommentsFitTheirColumns/core/queue$'.
 func TestCommentsFitTheirColumns(t *testing.T) { eachPackage(t, language.Comments) }
 
+// One package: go test ./core -run 'TestLanguageOfTheMessages/core/queue$'.
+func TestLanguageOfTheMessages(t *testing.T) { eachPackage(t, language.Messages) }
+
 // eachPackage checks all files of a package, except its tests, in a test of its own.
 func eachPackage(t *testing.T, check func(path string, src []byte) ([]string, error)) {
 	found := map[string][]string{} // by package

@@ -13,38 +13,52 @@ import (
 )
 
 var (
-	saysError = regexp.MustCompile(`(?i)(?:errorf?|err|hint|hinted|refuse|refused|invalid)$`)
+	speaks    = regexp.MustCompile(`(?i)(?:errorf?|err|hint|hinted|refused?|invalid|failf?|fatalf|doubtf|unclear|blame|fault|misfit|message|report|warn|note|trouble|translate|because|progress|fprintf|fprintln)$`)
 	logs      = regexp.MustCompile(`^(?:Debug|Info|Warn|Error)(?:Context)?$`)
 	verb      = regexp.MustCompile(`%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:\[\d+\])?[a-zA-Z]`)
 	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint|export |line )`)
 	addressed = regexp.MustCompile(`https?://\S{40}`)
 )
 
-// Code returns what is wrong with the texts of a Go file: errors, log messages and the doc comments
-// of exported names. Each finding has its line.
-func Code(path string, src []byte) ([]string, error) {
+// Messages returns what is wrong with the errors, log messages and reports of a Go file. Each
+// finding has its line.
+func Messages(path string, src []byte) ([]string, error) {
 	fset, f, err := parse(path, src)
 	if err != nil {
 		return nil, err
 	}
 	var found []string
-	report := func(at token.Pos, problems []string) {
-		for _, p := range problems {
-			found = append(found, fmt.Sprintf("line %d: %s", fset.Position(at).Line, p))
-		}
-	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
 			for at, text := range messages(call) {
-				report(at, Text(verb.ReplaceAllString(text, "VALUE")))
+				found = append(found, lines(fset, at, Text(verb.ReplaceAllString(text, "VALUE")))...)
 			}
 		}
 		return true
 	})
+	return found, nil
+}
+
+// Docs returns what is wrong with the doc comments of the exported names of a Go file. Each finding
+// has its line.
+func Docs(path string, src []byte) ([]string, error) {
+	fset, f, err := parse(path, src)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
 	for _, doc := range docs(f) {
-		report(doc.Pos(), Text(doc.Text()))
+		found = append(found, lines(fset, doc.Pos(), Text(doc.Text()))...)
 	}
 	return found, nil
+}
+
+func lines(fset *token.FileSet, at token.Pos, problems []string) []string {
+	var found []string
+	for _, p := range problems {
+		found = append(found, fmt.Sprintf("line %d: %s", fset.Position(at).Line, p))
+	}
+	return found
 }
 
 // Comments returns the lines of comments of a Go file that are too long.
@@ -73,7 +87,8 @@ func parse(path string, src []byte) (*token.FileSet, *ast.File, error) {
 	return fset, f, nil
 }
 
-// messages are the string literals of a call that makes an error or a log line, by their place.
+// messages are the string literals of a call that makes an error, a log line or a report, by their
+// place.
 func messages(call *ast.CallExpr) map[token.Pos]string {
 	name, of := "", ""
 	switch fun := call.Fun.(type) {
@@ -85,7 +100,7 @@ func messages(call *ast.CallExpr) map[token.Pos]string {
 			of = x.Name
 		}
 	}
-	if !saysError.MatchString(name) && !logs.MatchString(name) && (of != "errors" || name != "New") {
+	if !speaks.MatchString(name) && !logs.MatchString(name) && (of != "errors" || name != "New") {
 		return nil
 	}
 	texts := map[token.Pos]string{}

@@ -81,19 +81,25 @@ func TestCode(t *testing.T) {
 		"an error without a format":        {"var e = errors.New(\"plan anew\")", 1},
 		"a log message":                    {"func f() { log.Warn(\"plan anew\", \"anew\", 1) }", 1},
 		"a log message with a context":     {"func f() { log.WarnContext(ctx, \"plan anew\") }", 1},
+		"a report":                         {"func f() { con.Message(\"plan anew\") }", 1},
+		"a flag is no prose":               {"var e = errors.New(\"give --forks\")", 0},
 		"another call":                     {"func f() { put(\"anew\") }", 0},
 		"a doc comment":                    {"// Plan plans anew.\nfunc Plan() {}", 1},
 		"a field":                          {"// T is a type.\ntype T struct {\n\tA int // planned anew\n}", 1},
 		"a comment of our own":             {"// plan plans anew.\nfunc plan() {}", 0},
 		"a long sentence of a doc comment": {"// Plan " + strings.Repeat("a b c d e f g h i j\n// ", 5) + "\nfunc Plan() {}", 1},
 	} {
-		found, err := Code("x.go", []byte("package x\n\n"+test.code+"\n"))
-		if err != nil || len(found) != test.want {
-			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
+		src := []byte("package x\n\n" + test.code + "\n")
+		said, err1 := Messages("x.go", src)
+		documented, err2 := Docs("x.go", src)
+		if found := append(said, documented...); err1 != nil || err2 != nil || len(found) != test.want {
+			t.Errorf("%s: found %q (%v, %v), expected %d findings", name, found, err1, err2, test.want)
 		}
 	}
-	if _, err := Code("x.go", []byte("no Go")); err == nil {
-		t.Error("a file that is no Go passes")
+	for _, check := range []func(string, []byte) ([]string, error){Messages, Docs, Comments} {
+		if _, err := check("x.go", []byte("no Go")); err == nil {
+			t.Error("a file that is no Go passes")
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 var (
 	codeSpan    = regexp.MustCompile("``[^`]+``|`[^`]+`")
 	path        = regexp.MustCompile(`[\w.-]+(?:/[\w.-]+)+`)
+	flagName    = regexp.MustCompile(`--[a-z][a-z-]*`)
 	linkTarget  = regexp.MustCompile(`\]\([^)\s]*\)`)
 	sentenceEnd = regexp.MustCompile(`[.!?]["')\]*]*\s+`)
 	listItem    = regexp.MustCompile(`^\s*(?:[-*+]|\d+\.)\s+`)
@@ -148,9 +149,9 @@ func blocks(text string) []block {
 	return all
 }
 
-// plain is a text without code, paths, targets of links and emphasis.
+// plain is a text without code, flags, paths, targets of links and emphasis.
 func plain(text string) string {
-	text = codeSpan.ReplaceAllString(text, "CODE")
+	text = flagName.ReplaceAllString(codeSpan.ReplaceAllString(text, "CODE"), "CODE")
 	text = path.ReplaceAllString(linkTarget.ReplaceAllString(text, "]"), "PATH")
 	return strings.TrimSpace(strings.NewReplacer("**", "", "[", "", "]", "").Replace(text))
 }
