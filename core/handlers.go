@@ -20,16 +20,16 @@ func (h Handlers) Left() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(h.Armed, h.Pending))))
 }
 
-// Has tells whether all of these handlers are left.
+// Has reports whether all of these handlers are left.
 func (h Handlers) Has(names []string) bool { return len(without(names, h.Left())) == 0 }
 
 // Final is h once its job has ended: an armed handler counts as pending.
 func (h Handlers) Final() *Handlers { return &Handlers{From: h.From, Pending: h.Left()} }
 
-// None tells whether there is nothing to keep.
+// None reports whether there is nothing to keep.
 func (h Handlers) None() bool { return len(h.From)+len(h.Armed)+len(h.Pending) == 0 }
 
-// IsArmed tells whether a step that notifies these has armed one.
+// IsArmed reports whether a step that notifies these has armed one.
 func (h Handlers) IsArmed(notify []string) bool {
 	return slices.ContainsFunc(notify, func(name string) bool { return slices.Contains(h.Armed, name) })
 }
@@ -47,10 +47,10 @@ func (h Handlers) Notify(names []string) Handlers {
 	return h
 }
 
-// Settle takes in the outcome of a step, or of one item or attempt of it. before tells whether an
+// Settle takes in the outcome of a step, or of one item or attempt of it. before reports whether an
 // earlier call of the step had armed its handlers: then that one may have made the change that this
-// one no longer found to make. goesOn tells whether the host's next step runs although this one is
-// not good.
+// one no longer found to make. goesOn reports whether the host's next step runs although this one
+// is not good.
 func (h Handlers) Settle(notify []string, o Outcome, before, goesOn bool) Handlers {
 	switch {
 	case o == Changed, before && o.Good(), goesOn && h.IsArmed(notify):

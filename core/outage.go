@@ -10,7 +10,7 @@ import (
 // outageEvery is how often an outage that goes on is reported.
 const outageEvery = time.Minute
 
-// NoAnswer tells whether an error means that something does not answer, rather than that it
+// NoAnswer reports whether an error means that something does not answer, rather than that it
 // refuses.
 func NoAnswer(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
@@ -51,7 +51,7 @@ func (o *Outage) Over() (lasted time.Duration, failed int) {
 	return lasted, failed
 }
 
-// Lasts tells whether the last call had no answer.
+// Lasts reports whether the last call had no answer.
 func (o *Outage) Lasts() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

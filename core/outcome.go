@@ -20,7 +20,7 @@ func Outcomes() []Outcome {
 	return []Outcome{Unchanged, Changed, Skipped, RolledBack, Failed, Unreachable, Lost, Cancelled}
 }
 
-// Valid tells whether o is one of the outcomes.
+// Valid reports whether o is one of the outcomes.
 func (o Outcome) Valid() bool {
 	switch o {
 	case Unchanged, Changed, Failed, Unreachable, Skipped, RolledBack, Lost, Cancelled:
@@ -29,10 +29,10 @@ func (o Outcome) Valid() bool {
 	return false
 }
 
-// Good tells whether the host is as the playbook wants it.
+// Good reports whether the host is as the playbook wants it.
 func (o Outcome) Good() bool { return o == Unchanged || o == Changed || o == Skipped }
 
-// Proves tells whether it shows what comes of the playbook: its steps were tried on the host.
+// Proves reports whether it shows what comes of the playbook: its steps were tried on the host.
 func (o Outcome) Proves() bool {
 	switch o {
 	case Unchanged, Changed, Failed, RolledBack, Lost:
@@ -41,6 +41,6 @@ func (o Outcome) Proves() bool {
 	return false
 }
 
-// CountsAsFailure tells whether the outcome counts against a run's stop_after.
-// Unreachable hosts have a threshold of their own; cancelled jobs have none.
+// CountsAsFailure reports whether the outcome counts against a run's stop_after. Unreachable hosts
+// have a threshold of their own; cancelled jobs have none.
 func (o Outcome) CountsAsFailure() bool { return o == Failed || o == RolledBack || o == Lost }

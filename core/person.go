@@ -2,7 +2,7 @@ package core
 
 import "strings"
 
-// SamePerson tells whether two names of who did something are one person's. A name that ends with
+// SamePerson reports whether two names of who did something are one person's. A name that ends with
 // an identity in brackets, as login makes it and no token's name can, is compared by that: its
 // label may have changed, and may be another's too. Others are compared whole.
 func SamePerson(a, b string) bool {

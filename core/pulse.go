@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pulse tells whether a loop still turns. The zero value is that of a loop that has not begun. It
+// Pulse reports whether a loop still turns. The zero value is that of a loop that has not begun. It
 // is safe for concurrent use.
 type Pulse struct {
 	at atomic.Pointer[time.Time] // with the monotonic clock, which nobody sets; nil before the loop and after it
@@ -20,7 +20,7 @@ func (p *Pulse) Beat() {
 // End notes that the loop is over: nothing is expected of it any more.
 func (p *Pulse) End() { p.at.Store(nil) }
 
-// Beats tells whether the loop has begun, and is not over.
+// Beats reports whether the loop has begun, and is not over.
 func (p *Pulse) Beats() bool { return p.at.Load() != nil }
 
 // Stuck is for how long the loop has not come round, where that is longer than the limit: only a

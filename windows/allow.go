@@ -184,7 +184,7 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 	return out, dropped, nil
 }
 
-// notes tells what a clock change does to an occurrence.
+// notes reports what a clock change does to an occurrence.
 func notes(o occurrence) []string {
 	var out []string
 	switch length := o.close.Sub(o.open); {

@@ -207,8 +207,8 @@ func (ok consent) split(out []piece, p piece) []piece {
 	return out
 }
 
-// Bound tells whether what a set opens depends on the work: an approval of the set, or of
-// one it inherits from or requires, is bound to a change or to targets.
+// Bound reports whether what a set opens depends on the work: an approval of the set, or of one it
+// inherits from or requires, is bound to a change or to targets.
 func (d *Definitions) Bound(name string) bool { return d.bound(name, map[string]bool{}) }
 
 func (d *Definitions) bound(name string, seen map[string]bool) bool {

@@ -25,7 +25,7 @@ type Given struct {
 	Approval
 }
 
-// revoked tells whether it takes back rather than gives.
+// revoked reports whether it takes back rather than gives.
 func (g *Given) revoked() bool { return g.State == Revoked }
 
 // fileGiven is a Given as YAML has it.
@@ -80,7 +80,7 @@ func (d *Definitions) GivenDocument(name string, given []Given) (doc Document, o
 	return Document{name, out.Bytes()}, true
 }
 
-// Place tells whether a set, and the rule of it that is named, is there: ErrInvalid otherwise.
+// Place reports whether a set, and the rule of it that is named, is there: ErrInvalid otherwise.
 func (d *Definitions) Place(set, rule string) error {
 	s := d.Sets[set]
 	switch {
@@ -319,7 +319,7 @@ func (d *Definitions) Standings(name string, t time.Time) ([]Standing, error) {
 	return out, nil
 }
 
-// Lifts tells why an approval may not lift the freezes that it names: ErrInvalid.
+// Lifts reports why an approval may not lift the freezes that it names: ErrInvalid.
 func (d *Definitions) Lifts(a *Approval) error {
 	for _, name := range a.Freezes {
 		f := d.Freezes[name]

@@ -57,7 +57,7 @@ func readFile(file string) ([]byte, error) {
 }
 
 // Files lists the files that Load reads: those of paths, and every .yaml and .yml file of folders,
-// but for names that begin with a dot: editors, git and mounted volumes keep theirs there. A folder
+// except names that begin with a dot: editors, git and mounted volumes keep theirs there. A folder
 // without any is an error: it is most likely another one that was meant.
 func Files(paths ...string) ([]string, error) {
 	var files []string

@@ -69,10 +69,10 @@ func (c *Compiled) Next(t time.Time, need time.Duration) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%w: %s", ErrClosed, c.whyNone(t, need))
 }
 
-// Spent tells whether no work of this need can start any more from t on, even if nothing
-// were frozen, denied or required: no rule that is approved leaves room for it within the
-// horizon. Lifting a freeze does not help then; somebody must approve or edit. The reason is
-// empty if it is not so.
+// Spent reports whether no work of this need can start any more from t on, even if nothing were
+// frozen, denied or required: no rule that is approved leaves room for it within the horizon.
+// Lifting a freeze does not help then; somebody must approve or edit. The reason is empty if it is
+// not so.
 func (c *Compiled) Spent(t time.Time, need time.Duration) (spent bool, reason string) {
 	_, err := c.Next(t, need)
 	if err == nil || c.closed != "" || need <= 0 || t.Before(c.Horizon.From) || !t.Before(c.Horizon.To) {

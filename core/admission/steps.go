@@ -12,9 +12,9 @@ import (
 // Options say what of a playbook waits for a window.
 type Options struct {
 	Check bool // nothing is changed, so nothing waits for a window
-	// Disruptive tells whether a job type is.
+	// Disruptive reports whether a job type is.
 	Disruptive func(uses string) bool
-	// Selected tells whether a step with these tags runs; nil is all of them.
+	// Selected reports whether a step with these tags runs; nil is all of them.
 	Selected func(tags []string) bool
 	// Learned is the time that a step without needs: takes, rollback included, from earlier
 	// runs; nil, and false, is not known.
@@ -60,7 +60,7 @@ func NewSteps(p *playbooks.Playbook, o Options) *Steps {
 // Len is how many steps the playbook has.
 func (s *Steps) Len() int { return len(s.list) }
 
-// Any tells whether a step waits for a window.
+// Any reports whether a step waits for a window.
 func (s *Steps) Any() bool {
 	for _, one := range s.list {
 		if one.window != "" {
@@ -127,7 +127,7 @@ func (s *Steps) First(i int) int {
 	return i
 }
 
-// AtOnce tells whether a job begins with a step that runs and is not gated.
+// AtOnce reports whether a job begins with a step that runs and is not gated.
 func (s *Steps) AtOnce() bool {
 	for _, one := range s.list {
 		if one.runs {

@@ -21,7 +21,7 @@ const (
 	Finished  Phase = "finished"
 )
 
-// Over tells whether a run in the phase can still change anything on a host.
+// Over reports whether a run in the phase can still change anything on a host.
 func (p Phase) Over() bool { return p == Stopped || p == Cancelled || p == Finished }
 
 // Run is one launch of a playbook.

@@ -12,5 +12,5 @@
 // Rows and objects are carried as they are stored, encrypted ones encrypted; the manifest names the
 // keys. What was read is compared with the sizes and hashes of the manifest before it counts.
 //
-// It must not know what rows mean, but for which objects they name; nor who may do what.
+// It must not know what rows mean, except which objects they name; nor who may do what.
 package backup

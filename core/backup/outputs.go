@@ -206,7 +206,7 @@ func (e *earlier) close() {
 	}
 }
 
-// find tells what the list says of an object; asked for in the list's order.
+// find reports what the list says of an object; asked for in the list's order.
 func (e *earlier) find(o *object) (object, bool) {
 	for e.r != nil && e.head.compare(o) < 0 {
 		e.step()

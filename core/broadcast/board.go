@@ -32,7 +32,7 @@ type Board interface {
 	// a larger document than MaxDocument, or keep outside 1 s … MaxKeep, is core.ErrInvalid.
 	Post(ctx context.Context, name string, data []byte, keep time.Duration) (version uint64, err error)
 	// PostFirst posts the document if the board has none of that name, and returns the one that it has
-	// then: of several callers at once, all get the same.
+	// then: of several callers at the same time, all get the same.
 	PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) (have []byte, err error)
 	// Posted returns the document and its version; data is nil when known is that version.
 	// A name that was never posted, or was kept long enough, is core.ErrNotFound.
@@ -41,7 +41,7 @@ type Board interface {
 	Names(ctx context.Context, prefix string) ([]string, error)
 }
 
-// ValidateDocument tells what a board refuses to post.
+// ValidateDocument reports what a board refuses to post.
 func ValidateDocument(name string, data []byte, keep time.Duration) error {
 	switch {
 	case !validName(name):

@@ -83,7 +83,7 @@ func Lost(cursor, next string, n int) int {
 	return max(0, int(to.Number-from.Number)-n)
 }
 
-// ValidateMessages tells what a feed refuses to publish.
+// ValidateMessages reports what a feed refuses to publish.
 func ValidateMessages(topic string, messages [][]byte) error {
 	if err := checkTopic(topic); err != nil {
 		return err
@@ -99,7 +99,7 @@ func ValidateMessages(topic string, messages [][]byte) error {
 	return nil
 }
 
-// ValidateFollow tells what a feed refuses of a Follow, and reads its cursor.
+// ValidateFollow reports what a feed refuses of a Follow, and reads its cursor.
 func ValidateFollow(topic, cursor string, most int) (Cursor, error) {
 	if err := checkTopic(topic); err != nil {
 		return Cursor{}, err

@@ -82,7 +82,7 @@ func (c *Catalog) keepAligned(ctx context.Context) {
 }
 
 // Ended reports that a run is complete: for controller.Config.Events. A schedule that waits for it
-// goes on at once. It does not block.
+// goes on immediately. It does not block.
 func (c *Catalog) Ended(run string) {
 	select {
 	case c.ended <- run:

@@ -74,8 +74,8 @@ func countGiven(list []Approval, in func(*Approval) bool) (n int) {
 	return n
 }
 
-// obsolete tells whether an approval of a list, oldest first, changes nothing from now on: a later
-// one revokes or repeats it, it has expired, or its set was edited since.
+// obsolete reports whether an approval of a list, oldest first, changes nothing from now on: a
+// later one revokes or repeats it, it has expired, or its set was edited since.
 func obsolete(a *Approval, list []Approval, d *windows.Definitions, now time.Time) bool {
 	if !a.Revoked && (!a.Until.IsZero() && !now.Before(a.Until) || d.Place(a.Set, a.Rule) != nil || a.Window != d.HashOf(d.Sets[a.Set])) {
 		return true
@@ -85,7 +85,7 @@ func obsolete(a *Approval, list []Approval, d *windows.Definitions, now time.Tim
 	})
 }
 
-// covers tells whether b approves all that a, an earlier approval of the same set and rule,
+// covers reports whether b approves all that a, an earlier approval of the same set and rule,
 // approves from now on.
 func covers(b, a *Approval) bool {
 	return b.Window == a.Window && b.Change == a.Change && b.Targets == a.Targets && slices.Equal(b.Freezes, a.Freezes) &&

@@ -268,7 +268,7 @@ func later(now time.Time, said []Approval) time.Time {
 	return now
 }
 
-// check tells whether the definitions let it be said, and binds it to the set as it is.
+// check reports whether the definitions let it be said, and binds it to the set as it is.
 func (a *Approval) check(d *windows.Definitions) error {
 	if err := d.Place(a.Set, a.Rule); err != nil {
 		return fmt.Errorf("%w: %w", core.ErrNotFound, err)

@@ -43,7 +43,7 @@ func (c *Catalog) report(e Event) {
 	}
 }
 
-// trouble tells of what is tried again. A server that stops has none.
+// trouble reports what is tried again. A server that stops has none.
 func (c *Catalog) trouble(ctx context.Context, what string, err error) {
 	if err == nil || ctx.Err() != nil || errors.Is(err, core.ErrConflict) {
 		return

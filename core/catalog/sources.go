@@ -34,7 +34,7 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	return err
 }
 
-// newer tells whether what a follower found takes the place of what was put before. Of two that
+// newer reports whether what a follower found takes the place of what was put before. Of two that
 // asked one branch, the one that asked later is right, whatever the commits say of their times: a
 // branch may go back.
 func newer(u definitions.Update, found, was Base, now time.Time) bool {
@@ -56,8 +56,8 @@ func (c *Catalog) still(ctx context.Context, u definitions.Update) {
 	c.trouble(ctx, "cannot compare the branch with the definitions", c.followed(ctx, u))
 }
 
-// gitStatus tells of a commit that was not taken and of a branch that cannot be read, besides what
-// the caller of New wanted to be told.
+// gitStatus reports a commit that was not taken and a branch that cannot be read, and also what
+// the caller of New asked for.
 func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Status) {
 	return func(s definitions.Status) {
 		switch s.State {

@@ -145,7 +145,7 @@ func (c *Client) do(ctx context.Context, q call, out any) error {
 	}
 }
 
-// passing tells whether asking again soon may do: the server did not take the request, or asking
+// passing reports whether asking again soon may do: the server did not take the request, or asking
 // twice is as once.
 func (e *Error) passing(again bool) bool {
 	return errors.Is(e, core.ErrUnavailable) && (e.Status == 0 || again) || again && errors.Is(e, core.ErrUnknown)

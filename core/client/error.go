@@ -116,7 +116,7 @@ func away(server, what string, err error) *Error {
 	return e
 }
 
-// notSent tells whether a request failed before a byte of it left.
+// notSent reports whether a request failed before a byte of it left.
 func notSent(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial"

@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// LoginInfo tells which OpenID provider the server believes. It needs no token.
+// LoginInfo reports which OpenID provider the server believes. It needs no token.
 func (c *Client) LoginInfo(ctx context.Context) (api.LoginInfo, error) {
 	return get[api.LoginInfo](ctx, c, "ask how to log in", "/v1/login", nil)
 }

@@ -42,7 +42,7 @@ func (c *Client) refusal(ctx context.Context, err error) error {
 	return err
 }
 
-// cutOff tells whether a connection ended without a word that reached the request.
+// cutOff reports whether a connection ended without a word that reached the request.
 func cutOff(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		strings.Contains(err.Error(), "http2: client conn")

@@ -34,9 +34,9 @@ type Created struct {
 	Err error
 }
 
-// CreateRuns asks for up to api.MaxNewRuns runs at once. Each has its own answer, in their order.
-// It asks again when no answer comes, and may be called again with the same runs: a key makes one
-// run.
+// CreateRuns asks for up to api.MaxNewRuns runs in one request. Each has its own answer, in their
+// order. It asks again when no answer comes, and may be called again with the same runs: a key
+// makes one run.
 func (c *Client) CreateRuns(ctx context.Context, runs []api.KeyedRun) ([]Created, error) {
 	what := fmt.Sprintf("submit %d runs", len(runs))
 	var answers List[api.CreatedRun]
@@ -104,7 +104,7 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 	return c.change(ctx, id, "resume", api.Why{Reason: reason})
 }
 
-// SignalRun sends an event to jobs of a run that wait for it, and tells how many went on.
+// SignalRun sends an event to jobs of a run that wait for it, and reports how many went on.
 func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, error) {
 	woken, err := post[api.Woken](ctx, c, "wake run "+id, path("v1", "runs", id, "wake"), w)
 	return woken.Woken, err

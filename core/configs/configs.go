@@ -1,9 +1,9 @@
 // Package configs owns the kept versions of hosts' configurations: files by host in a bare git
 // repository, a commit for each host whose configuration differs from the version kept before.
 //
-// The repository is written by one process at a time, over a file lock; what many jobs keep at
-// once is written together. A version is there whole or not at all, whenever a process is killed.
-// The package must not know jobs, playbooks or how a configuration was fetched.
+// The repository is written by one process at a time, over a file lock; what many jobs keep at the
+// same time is written together. A version is there whole or not at all, whenever a process is
+// killed. The package must not know jobs, playbooks or how a configuration was fetched.
 package configs
 
 import (

@@ -21,7 +21,7 @@ const (
 	readyName = "turnus.ready" // git init came to its end
 )
 
-// exists tells whether there is a repository.
+// exists reports whether there is a repository.
 func (r *Repo) exists() (bool, error) { return r.has(readyName) }
 
 func (r *Repo) has(name string) (bool, error) {

@@ -82,7 +82,7 @@ func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err
 	return err
 }
 
-// notify tells of what the engine saw.
+// notify reports what the engine saw.
 func (c *Controller) notify(l *poll, e engine.Event) {
 	if e.Kind == engine.EventReleased {
 		l.w.pace.release(e.Wave)

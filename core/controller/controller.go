@@ -22,7 +22,7 @@ import (
 
 // Config says what a controller works on. Ledger, Queue, Board and Name must be set.
 type Config struct {
-	Name   string // of this server; no two that run at once have the same
+	Name   string // of this server; no two that run at the same time have the same
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
 	Board  broadcast.Board // of the same backend
@@ -72,7 +72,7 @@ type Controller struct {
 	restorer launch.Restorer
 	creates  batches[ledger.NewRun, ledger.Accepted]
 	cancels  batches[ledger.Cancellation, ledger.Cancelled]
-	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext but for a negative control
+	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext except a negative control
 
 	putNow       chan struct{} // to putIn; has room for one, as those below
 	wake         chan struct{} // to Run: there is something to look at
@@ -211,7 +211,7 @@ func (c *Controller) Stuck() error {
 // Notify has runs put into the queue that it lacks, as after a run was accepted.
 func (c *Controller) Notify() { wake(c.putNow) }
 
-// Away tells why the queue does not answer, or nil.
+// Away reports why the queue does not answer, or nil.
 func (c *Controller) Away() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +252,7 @@ func (c *Controller) duties(ctx context.Context) {
 	c.sweep(ctx)
 }
 
-// missed tells whether news were missed.
+// missed reports whether news were missed.
 func (c *Controller) missed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -157,7 +157,7 @@ func (c *Controller) claimOwn(ctx context.Context, incarnation string) ([]ledger
 	return c.cfg.Ledger.ClaimOf(ctx, c.cfg.Name, incarnation, claimFor, own)
 }
 
-// owns tells whether this process looks at a run: one that is alone looks at its own.
+// owns reports whether this process looks at a run: one that is alone looks at its own.
 func (c *Controller) owns(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -387,8 +387,8 @@ func unsettledHosts(l *launch.Launch) (hosts []string) {
 	return hosts
 }
 
-// queueLost tells whether a queue, by its incarnation, had the run and is gone, with what its jobs
-// had reached.
+// queueLost reports whether a queue, by its incarnation, had the run and is gone, with what its
+// jobs had reached.
 func (c *Controller) queueLost(run, had, incarnation string) bool {
 	return had != "" && had != incarnation && !slices.Contains(c.cfg.Intact, run)
 }

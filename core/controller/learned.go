@@ -33,7 +33,7 @@ func Learned(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook
 	return past, nil
 }
 
-// wasCheck tells whether a run was launched to change nothing.
+// wasCheck reports whether a run was launched to change nothing.
 func wasCheck(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run string) (bool, error) {
 	text, err := l.Snapshot(ctx, scope, run)
 	if err != nil {

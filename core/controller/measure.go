@@ -17,7 +17,7 @@ type Measure struct {
 	Recorded func(Recorded)
 }
 
-// Recorded tells of outcomes that this server has made durable.
+// Recorded reports outcomes that this server has made durable.
 type Recorded struct {
 	Run      string
 	Tenant   string
@@ -98,7 +98,7 @@ func segmentEnds(segments []queue.Segment) []int {
 	return ends
 }
 
-// measured tells of outcomes that were recorded just now.
+// measured reports outcomes that were recorded just now.
 func (c *Controller) measured(l *poll) {
 	if c.cfg.Measure.Recorded == nil {
 		return

@@ -26,7 +26,7 @@ func Announce(ctx context.Context, board broadcast.Board, run string) {
 	ticker := time.NewTicker(driverEvery)
 	defer ticker.Stop()
 	for {
-		_, _ = board.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run tells that the queue is away
+		_, _ = board.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run reports that the queue is away
 		select {
 		case <-ctx.Done():
 			return
@@ -36,7 +36,7 @@ func Announce(ctx context.Context, board broadcast.Board, run string) {
 }
 
 // checkOrphans looks at runs of the queue that the ledger does not know as unfinished. unfinished
-// tells which it does.
+// reports which it does.
 func (c *Controller) checkOrphans(ctx context.Context, unfinished map[string]bool, repair bool) ([]Finding, error) {
 	suspects, err := c.orphans(ctx, unfinished)
 	if err != nil || len(suspects) == 0 {
@@ -147,7 +147,7 @@ func (c *Controller) sweep(ctx context.Context) {
 	c.sweepAt = began.Add(max(every, 200*time.Since(began)))
 }
 
-// endOver ends them; ending tells that jobs of some still run.
+// endOver ends them; ending reports that jobs of some still run.
 func (c *Controller) endOver(ctx context.Context) (ending bool, err error) {
 	ids, err := c.cfg.Queue.Runs(ctx) // first: what is accepted meanwhile is none of them
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *Controller) takeAll() {
 	wake(c.partsChanged)
 }
 
-// watches tells whether a run is in one of this server's parts.
+// watches reports whether a run is in one of this server's parts.
 func (c *Controller) watches(run string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Controller) servers(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Owns tells whether something that one server should do, of all that live, is this one's. While
+// Owns reports whether something that one server should do, of all that live, is this one's. While
 // the queue is away nothing is; for a moment after a server came or went, it may be two's or
 // nobody's.
 func (c *Controller) Owns(what string) bool {
@@ -132,7 +132,7 @@ func mix(h uint64) uint64 {
 }
 
 // scanEvery is how often all unfinished runs of this server are gone through, at most, though
-// nothing tells of a change: a server that died may not have told.
+// nothing reports a change: a server that died may not have told.
 const scanEvery = 15 * time.Second
 
 // scan goes through the unfinished runs of parts in the ledger, and has those looked at that

@@ -38,7 +38,7 @@ type poll struct {
 	stalled   bool // it was asked what its jobs wait for, to tell of those that wait for people
 }
 
-// ends tells whether the rest of the look is not for this run.
+// ends reports whether the rest of the look is not for this run.
 func (l *poll) ends() bool { return l.err != nil || l.early || l.over || l.later }
 
 // fail has the run looked at again; what is said of it is why.
@@ -472,7 +472,7 @@ const (
 	stallsAgain = 2 * time.Minute
 )
 
-// stalls tells of jobs that wait for people: that are suspended until an event that people send.
+// stalls reports jobs that wait for people: that are suspended until an event that people send.
 func (c *Controller) stalls(l *poll) {
 	w, s, now := l.w, &l.sight.Status, time.Now()
 	switch {

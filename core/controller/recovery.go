@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// doubts tells whether the queue may have lost changes, and this server has not compared it with
+// doubts reports whether the queue may have lost changes, and this server has not compared it with
 // the ledger yet. No run is put in meanwhile.
 func (c *Controller) doubts() bool {
 	c.mu.Lock()
@@ -86,7 +86,7 @@ func (c *Controller) checkRestart(ctx context.Context, incarnation string) error
 	return nil
 }
 
-// only tells whether nobody else drives runs on the queue, who would have to compare them first.
+// only reports whether nobody else drives runs on the queue, who would have to compare them first.
 func (c *Controller) only(ctx context.Context) (bool, error) {
 	servers, err := c.cfg.Board.Names(ctx, serverPrefix)
 	if err != nil {

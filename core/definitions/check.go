@@ -192,7 +192,7 @@ func (l *loader) targetsFail(p *playbooks.Playbook, h core.Host, err error) {
 	l.fail(d)
 }
 
-// usesService tells whether a step runs in the window of its host.
+// usesService reports whether a step runs in the window of its host.
 func usesService(p *playbooks.Playbook) bool {
 	return slices.ContainsFunc(p.Calls(), func(s playbooks.Step) bool {
 		return s.Window == admission.Service || s.Window == "" && p.Window == admission.Service

@@ -128,7 +128,7 @@ func (c *checkouts) make(ctx context.Context, t *gitTree) (string, error) {
 	return dir, nil
 }
 
-// complete tells whether a folder holds every file in its size: a machine that lost power may
+// complete reports whether a folder holds every file in its size: a machine that lost power may
 // have left others.
 func complete(dir string, entries []entry) bool {
 	for _, e := range entries {

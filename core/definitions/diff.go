@@ -78,7 +78,7 @@ type Changes struct {
 	Changes []Change  `json:"changes"`
 }
 
-// Empty tells whether nothing differs. Another revision with the same content is no difference.
+// Empty reports whether nothing differs. Another revision with the same content is no difference.
 func (c Changes) Empty() bool { return len(c.Changes) == 0 }
 
 // Diff says what differs. Next fires and windows are looked at from the given time on. A nil

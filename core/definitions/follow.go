@@ -163,7 +163,7 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// branchName tells whether a name can be one, as git check-ref-format has it.
+// branchName reports whether a name can be one, as git check-ref-format has it.
 func branchName(name string) bool {
 	if name == "" || len(name) > 250 || name == "@" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".") ||
 		strings.Contains(name, "..") || strings.Contains(name, "//") || strings.Contains(name, "@{") || strings.ContainsAny(name, " ~^:?*[\\\x7f") {

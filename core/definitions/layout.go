@@ -39,7 +39,7 @@ const (
 
 const maxTenantWeight = 1000
 
-// optional tells whether a tree may do without a part.
+// optional reports whether a tree may do without a part.
 func optional(part string) bool {
 	return part == partWindows || part == partSecrets || part == partNotify
 }
@@ -186,12 +186,12 @@ func (l *loader) folders() []string {
 	return out
 }
 
-// has tells whether a place holds something to read for a part.
+// has reports whether a place holds something to read for a part.
 func (l *loader) has(part, root string) bool {
 	return slices.ContainsFunc(l.entries, func(e entry) bool { return holds(part, root, e.path) })
 }
 
-// holds tells whether a file is read for a part that lies at root.
+// holds reports whether a file is read for a part that lies at root.
 func holds(part, root, p string) bool {
 	if !under(p, root) || p == layoutFile {
 		return false
@@ -205,13 +205,13 @@ func holds(part, root, p string) bool {
 	return !hidden(p) && (part == partInventory || isYAML(p))
 }
 
-// beside tells whether a file is one of Ansible's, beside an inventory at root.
+// beside reports whether a file is one of Ansible's, beside an inventory at root.
 func beside(root, p string) bool {
 	dir := path.Dir(root)
 	return root != "." && (under(p, path.Join(dir, "group_vars")) || under(p, path.Join(dir, "host_vars"))) && !hidden(p)
 }
 
-// documents tells whether a file is read at all.
+// documents reports whether a file is read at all.
 func (lay layout) documents(p string) bool {
 	if p == layoutFile {
 		return true

@@ -79,8 +79,8 @@ func (f *Follower) remoteTip(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// fetch gets the tip, which may be newer than what was just told, and tells whether it
-// continues what the branch was.
+// fetch gets the tip, which may be newer than what was just told, and reports whether it continues
+// what the branch was.
 func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritten bool, err error) {
 	before := f.tip
 	if before == "" {

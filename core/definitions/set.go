@@ -29,7 +29,7 @@ const (
 	MaxSize      = 64 << 20 // bytes of all files that are read
 	maxPath      = 1024     // bytes
 	maxFolders   = 32       // levels
-	maxProblems  = 200      // told at once
+	maxProblems  = 200      // reported together
 )
 
 // Set is what one tree says. It is valid, is not changed after it was loaded, and is safe
@@ -52,7 +52,7 @@ type Set struct {
 	selected map[string][]string // playbook to the names of the hosts that targets: selects
 }
 
-// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's
+// FourEyes reports whether the runs of a tenant, and those on its hosts, need another person's
 // approval.
 func (s *Set) FourEyes(tenant string) bool { return slices.Contains(s.fourEyes, tenant) }
 

@@ -44,7 +44,7 @@ type entry struct {
 	blob string // of a commit
 }
 
-// checkPath tells why a path cannot stand in a tree, or "".
+// checkPath reports why a path cannot stand in a tree, or "".
 func checkPath(p string) string {
 	switch {
 	case !fs.ValidPath(p) || p == ".":
@@ -209,7 +209,7 @@ func (m memory) read(_ context.Context, files []entry) ([][]byte, error) {
 	return out, nil
 }
 
-// under tells whether a path is root itself, or below it.
+// under reports whether a path is root itself, or below it.
 func under(p, root string) bool {
 	return root == "." || p == root || strings.HasPrefix(p, root+"/")
 }

@@ -194,8 +194,8 @@ func (d *decider) passOn() (moved bool) {
 	return moved
 }
 
-// mayFollow tells whether all that a class comes after are done as far as the class wants to go, or
-// why it may never go there.
+// mayFollow reports whether all that a class comes after are done as far as the class wants to go,
+// or why it may never go there.
 func (d *decider) mayFollow(barrier, class int) (ready bool, why string) {
 	ready = true
 	t := d.Launch.Snapshot.Turns
@@ -212,7 +212,7 @@ func (d *decider) mayFollow(barrier, class int) (ready bool, why string) {
 	return ready, ""
 }
 
-// classDone tells whether all jobs of a class that have not ended wait at gates after gate.
+// classDone reports whether all jobs of a class that have not ended wait at gates after gate.
 func (d *decider) classDone(barrier, class int) bool {
 	left := 0
 	for i := d.Launch.Snapshot.Turns.Classes[class].From; i < d.classEnd(class); i++ {

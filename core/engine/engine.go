@@ -103,8 +103,8 @@ const retry = time.Second
 // one moment.
 const askAgain = 50 * time.Millisecond
 
-// decideEvery is how often decisions are read when nothing tells that there is one: another server
-// may have taken it.
+// decideEvery is how often decisions are read when nothing reports that there is one: another
+// server may have taken it.
 const decideEvery = 2 * time.Second
 
 // Next returns what to do now, in this order, and what to remember once that is done.
@@ -148,7 +148,7 @@ func (d *decider) until(t time.Time) {
 	}
 }
 
-// agree brings ledger and queue together, and tells whether they agreed. What a person asked for
+// agree brings ledger and queue together, and reports whether they agreed. What a person asked for
 // stands in the ledger, also if the queue was away then; that a run was stopped is the queue's to
 // say.
 func (d *decider) agree() bool {

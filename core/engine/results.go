@@ -97,11 +97,11 @@ func Begun(l *launch.Launch, r *Results, now time.Time) (n int) {
 	return n
 }
 
-// Goes tells whether a run in this phase has jobs started, now or after a resume.
+// Goes reports whether a run in this phase has jobs started, now or after a resume.
 func Goes(p Phase) bool { return p == Queued || p == Active || p == Paused }
 
 // Forgotten returns how many jobs, from the first on, may have begun in a queue that came back
-// older, and hold tells that the run is to be paused, because they must not be repeated. Jobs in
+// older, and hold reports that the run is to be paused, because they must not be repeated. Jobs in
 // flight are known to the queue.
 func Forgotten(in *Input) (begun int, hold bool) {
 	begun = Begun(in.Launch, in.Results, in.Now)
@@ -119,8 +119,8 @@ func Forgotten(in *Input) (begun int, hold bool) {
 
 // Older compares what the queue knows with what is recorded: a Redis that restarted from an older
 // file has forgotten outcomes, and their jobs run again. begun is then how many jobs may have
-// begun, from the first on, and hold tells that the run is to be paused, because its jobs must not
-// be repeated. It is asked before the queue's records are read.
+// begun, from the first on, and hold reports that the run is to be paused, because its jobs must
+// not be repeated. It is asked before the queue's records are read.
 func Older(in *Input) (p Progress, begun int, hold bool) {
 	p = in.Progress
 	behind := in.Recorded - in.Status.Ended()

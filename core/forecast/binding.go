@@ -136,7 +136,7 @@ func (m *model) candidates(s *sim) []Constraint {
 	return out
 }
 
-// unapproved tells whether the host's windows have some that are not approved.
+// unapproved reports whether the host's windows have some that are not approved.
 func (m *model) unapproved(h int32) bool {
 	return slices.ContainsFunc(m.hosts[h].stages, func(f *fit) bool { return f != nil && f.more != nil })
 }

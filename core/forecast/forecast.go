@@ -24,11 +24,11 @@ const (
 type Input struct {
 	At    time.Time // when it is launched
 	Hosts []Host    // in the order of the run; waves do not decrease
-	// Concurrency is how many jobs all workers together run at once; 0: no limit.
+	// Concurrency is how many jobs all workers together run at the same time; 0: no limit.
 	Concurrency int
 	MaxInFlight int           // of the run; 0: no limit
-	PerGroup    int           // jobs of one Host.Group at once; 0: no limit
-	HAGroups    bool          // no two jobs of one Host.HAGroup at once
+	PerGroup    int           // jobs of one Host.Group at the same time; 0: no limit
+	HAGroups    bool          // no two jobs of one Host.HAGroup at the same time
 	Pause       time.Duration // between waves; an approval between waves is the caller's to mention
 	// WaitForWindows keeps a wave open until also its hosts that wait for a window are done.
 	WaitForWindows bool

@@ -149,7 +149,7 @@ func (s *sim) handle(e entry) {
 	}
 }
 
-// active tells whether a host in this state waits for no window, and is not done.
+// active reports whether a host in this state waits for no window, and is not done.
 func active(st state) bool { return st >= ready && st <= running }
 
 // waveDone is the rule of rollout.Progress.WaveDone.
@@ -291,7 +291,7 @@ func (s *sim) suspend(e entry, group int32, st state) {
 	s.suspended[group].push(e)
 }
 
-// room tells whether another job of the group may run.
+// room reports whether another job of the group may run.
 func (s *sim) room(group int32) bool {
 	if group == none || group == s.lim.free {
 		return true
@@ -376,7 +376,7 @@ func (s *sim) finish(h int32) {
 	s.wake(host)
 }
 
-// opens tells whether the work fits now.
+// opens reports whether the work fits now.
 func (s *sim) opens(f *fit) bool {
 	start, _, ok := s.next(f, s.now)
 	return ok && start == s.now && start < f.deadline

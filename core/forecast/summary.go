@@ -116,6 +116,6 @@ func quantile(list []int64, p float64) time.Time {
 
 // rank is the nearest rank of a quantile: the smallest index that a share p of all does not exceed.
 func rank(n int, p float64) int {
-	const almostOne = 0.999999 // rounds up, but for what a product of floats is over a whole number
+	const almostOne = 0.999999 // rounds up, except what a product of floats is over a whole number
 	return min(max(int(p*float64(n)+almostOne)-1, 0), n-1)
 }

@@ -222,7 +222,7 @@ func (r *Ring) current(now bool) *keys {
 	return k
 }
 
-// follows tells whether a ring may come after another while a process works: a rotation always
+// follows reports whether a ring may come after another while a process works: a rotation always
 // keeps a key. What a service encrypts with the ring of another one nobody could open when the
 // right file is back.
 func (k *keys) follows(had *keys) bool {
@@ -272,7 +272,7 @@ func (r *Ring) Open(encrypted, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// AcceptsPlain tells whether bytes that are not encrypted are opened as they are. A nil Ring
+// AcceptsPlain reports whether bytes that are not encrypted are opened as they are. A nil Ring
 // accepts nothing else.
 func (r *Ring) AcceptsPlain() bool { return r == nil || r.opt.AcceptPlain }
 

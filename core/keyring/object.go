@@ -73,7 +73,7 @@ func (k ObjectKey) Encrypt(r io.Reader) io.Reader {
 type encrypter struct {
 	gcm     cipher.AEAD
 	from    io.Reader
-	plain   []byte // read and not encrypted; a byte more than a segment tells that it is not the last
+	plain   []byte // read and not encrypted; a byte more than a segment shows that it is not the last
 	out     []byte // encrypted and not given out
 	segment int64
 	done    bool

@@ -39,7 +39,7 @@ type Command struct {
 	Timeout        time.Duration // of the command on one host; 0 is the worker's limit
 	Needs          time.Duration // that must be left in the window of a host; 0 is not known
 	StopAfter      string        // the failure threshold, as 5 or 10%; "" is none
-	Disruptive     bool          // never on two hosts of an HA group at once
+	Disruptive     bool          // never on two hosts of an HA group at the same time
 	OutsideWindows bool          // also on hosts whose window is closed
 }
 

@@ -44,7 +44,7 @@ type Estimate struct {
 type HostWindow struct {
 	Set    *windows.Compiled // nil: none waits for a window
 	Need   time.Duration
-	Reason string // why it cannot start at once
+	Reason string // why it cannot start immediately
 }
 
 // Zone is that of the window set.

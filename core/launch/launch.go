@@ -64,7 +64,7 @@ type Options struct {
 	// Need is the time that a step with a window without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
 	Need func(playbook, step, uses string) (time.Duration, bool)
-	// FourEyes tells whether the runs of a tenant, and those on its hosts, need another person's
+	// FourEyes reports whether the runs of a tenant, and those on its hosts, need another person's
 	// approval; nil: none do.
 	FourEyes func(tenant string) bool
 	// TenantWeight is the share of the workers that a tenant has beside others; nil: 1 each.
@@ -261,7 +261,7 @@ func setLocks(r *queue.Run, p *playbooks.Playbook, o Options) error {
 	return nil
 }
 
-// disrupts tells whether the run takes the locks of HA groups, and keeps hosts in their order.
+// disrupts reports whether the run takes the locks of HA groups, and keeps hosts in their order.
 func disrupts(p *playbooks.Playbook, o Options) bool {
 	if keys := p.Strategy.PerGroup; len(keys) > 1 && keys[haGroup] == 1 {
 		return true // the HA group's lock says the same, and frees per_group for the other key

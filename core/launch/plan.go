@@ -40,7 +40,7 @@ type PlanWindow struct {
 	Hosts   int       `json:"hosts"`
 	Targets string    `json:"targets"` // what an approval's targets: is bound to, sha256:HEX
 	Need    string    `json:"need,omitempty"`
-	Start   time.Time `json:"start,omitzero"` // the earliest of its hosts; none is at once
+	Start   time.Time `json:"start,omitzero"` // the earliest of its hosts; none: immediately
 	Reason  string    `json:"reason,omitempty"`
 }
 
@@ -77,12 +77,12 @@ type PlanHost struct {
 	After []string `json:"after,omitempty"`
 	// Of a host that waits for a window:
 	WindowSet  string    `json:"window_set,omitempty"`
-	Start      time.Time `json:"start,omitzero"`        // none is at once
+	Start      time.Time `json:"start,omitzero"`        // none: immediately
 	StartLocal string    `json:"start_local,omitempty"` // in the set's zone
-	Waits      string    `json:"waits,omitempty"`       // why it does not start at once
+	Waits      string    `json:"waits,omitempty"`       // why it does not start immediately
 }
 
-// runs tells whether a call runs under the tags of the launch. Handlers have none.
+// runs reports whether a call runs under the tags of the launch. Handlers have none.
 func (l *Launch) runs(call int) bool {
 	return call >= len(l.Playbook.Steps) || l.Snapshot.Selects(l.Playbook.Steps[call].Tags)
 }

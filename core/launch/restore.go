@@ -20,7 +20,7 @@ type encodedRun struct {
 	Run     queue.Run `json:"run"` // without its payload
 }
 
-// EncodeRun writes what a run is in the queue, but for its snapshot, so that Restore can bring it
+// EncodeRun writes what a run is in the queue, except its snapshot, so that Restore can bring it
 // back.
 func EncodeRun(r queue.Run) ([]byte, error) {
 	r.Payload, r.FinishedJobs = nil, nil

@@ -172,7 +172,8 @@ func decodeHost(data []byte) (core.Host, error) {
 // Versions before credentials wrote them into jobs.
 var logins = []string{"identity_files", "certificate_file", "password_env", "password_command"}
 
-// mayName tells whether JSON may have one of the keys. It spares reading most hosts a second time.
+// mayName reports whether JSON may have one of the keys. It spares reading most hosts a second
+// time.
 func mayName(data []byte, keys ...string) bool {
 	lower := bytes.ToLower(data)
 	return bytes.IndexByte(data, '\\') >= 0 || slices.ContainsFunc(keys, func(key string) bool { return bytes.Contains(lower, []byte(key)) })

@@ -8,7 +8,7 @@ const (
 	tagNever  = "never"  // only selected by one of the step's own tags
 )
 
-// Selects tells whether a step with these tags runs under the snapshot's tags.
+// Selects reports whether a step with these tags runs under the snapshot's tags.
 func (s Snapshot) Selects(tags []string) bool {
 	if overlap(tags, s.SkipTags) {
 		return false

@@ -81,7 +81,7 @@ func (t *Turns) Barrier(step int) int {
 	return n
 }
 
-// Waits tells whether the jobs of a class wait at a gate at all.
+// Waits reports whether the jobs of a class wait at a gate at all.
 func (t *Turns) Waits(barrier, class int) bool {
 	return barrier > 0 || len(t.Classes[class].After) > 0
 }

@@ -35,7 +35,7 @@ type Planned struct {
 	Last time.Time     `json:"last"` // the latest one
 }
 
-// Missed tells whether a job that comes to its first step with a window at now, and is told to
+// Missed reports whether a job that comes to its first step with a window at now, and is told to
 // wait, has missed the window that it was planned for. A job that had to wait for its wave, or for
 // a step before, has not where it came too late for it: only where it could have started, were it
 // not for an edit.
@@ -47,7 +47,7 @@ func (g *Admission) Missed(index int, q admission.Question, now time.Time) bool 
 	return index < g.Ready || !now.After(g.Planned[i].Last)
 }
 
-// Steps says which steps of the run wait for windows; nil when none does. disruptive tells
+// Steps says which steps of the run wait for windows; nil when none does. disruptive reports
 // whether a job type is.
 func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool) *admission.Steps {
 	if s.Windows == nil {
@@ -74,7 +74,7 @@ func (g *Admission) Question(steps *admission.Steps, i int, h core.Host, missed 
 
 // Start is when a host's job begins.
 type Start struct {
-	At     time.Time      // zero: at once
+	At     time.Time      // zero: immediately
 	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted is in the way
 	Last   time.Time      // the latest start in that window; zero is not known, or nothing to hurry for
 	Set    string         // that the first gated step waits for; "" if none does
@@ -195,7 +195,7 @@ func (l *Launch) order(hosts, all []core.Host, o Options) (err error) {
 	return nil
 }
 
-// disruptive tells whether a job type is. One that is not known is.
+// disruptive reports whether a job type is. One that is not known is.
 func (o Options) disruptive(uses string) bool {
 	if o.Types == nil {
 		return true

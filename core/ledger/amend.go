@@ -11,7 +11,7 @@ import (
 )
 
 // Amendment is what a run becomes before it starts: everything that New has replaces what was
-// accepted, but for ID, Tenant, Created, LaunchedBy and Key, which stay.
+// accepted, except ID, Tenant, Created, LaunchedBy and Key, which stay.
 type Amendment struct {
 	Version int64 // of the run that was looked at; another is core.ErrConflict
 	New     NewRun
@@ -73,7 +73,7 @@ func withAmender(all, who string) string {
 	return all + "\n" + who
 }
 
-// amended tells whether a person is one of those.
+// amended reports whether a person is one of those.
 func amended(all, who string) bool {
 	return slices.ContainsFunc(strings.Split(all, "\n"), func(one string) bool { return core.SamePerson(one, who) })
 }

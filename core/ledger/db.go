@@ -114,7 +114,7 @@ const (
 	turnStep = 32 // outcomes between two looks at the clock
 )
 
-// yields tells whether the turn is over and others wait for theirs.
+// yields reports whether the turn is over and others wait for theirs.
 func (t *tx) yields() bool {
 	return t.turns && t.db.waiting.Load() > 0 && time.Since(t.begun) > turn
 }

@@ -108,7 +108,7 @@ func openText(ring *keyring.Ring, stored string, place []byte) ([]byte, error) {
 }
 
 // openReason never fails: a list of jobs must not, for one of their reasons. One that is not
-// encrypted is shown as it is, for it is a text for people and commands nothing.
+// encrypted is shown as it is, because it is a text for people and commands nothing.
 func (l *Ledger) openReason(stored, run string, index, attempt int) string {
 	if !strings.HasPrefix(stored, encryptedText) {
 		return stored

@@ -86,7 +86,7 @@ func classifySQLite(code int) error {
 	return nil
 }
 
-// storageBroken tells whether a file of SQLite refuses to be written, and will again.
+// storageBroken reports whether a file of SQLite refuses to be written, and will again.
 func storageBroken(err error) bool {
 	lite, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {

@@ -37,7 +37,7 @@ type Happening struct {
 	seq int64
 }
 
-// Once as the span of Tell tells of a Fold one time only, for as long as that is remembered:
+// Once as the span of Tell reports a Fold one time only, for as long as that is remembered:
 // KeepFolds.
 const Once = time.Duration(-1)
 
@@ -127,7 +127,7 @@ func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
 }
 
 // Route hands a happening on to channels, at least one, once: of servers that route the same at the
-// same time one does it, and done tells which. One that folded more into it meanwhile is left for
+// same time one does it, and done reports which. One that folded more into it meanwhile is left for
 // the next look.
 func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (done bool, err error) {
 	err = l.db.transact(ctx, "hand on "+h.What, func(t *tx) error {

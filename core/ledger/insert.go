@@ -17,8 +17,8 @@ var (
 	repeatRow  = columns{"run bigint", "idx bigint", "outcome text", "attempt bigint", "worker text", "started bigint"}
 )
 
-// insertJobs adds the outcomes of jobs, of any runs, and what their attempts left, and tells which
-// jobs had no row.
+// insertJobs adds the outcomes of jobs, of any runs, and what their attempts left, and reports
+// which jobs had no row.
 func insertJobs(ctx context.Context, t *tx, all []*ready) (added []bool, err error) {
 	type job struct {
 		run   int64

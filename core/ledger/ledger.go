@@ -109,7 +109,7 @@ func (l *Ledger) Close() error {
 	return err
 }
 
-// Ping tells whether the database answers, for a health check.
+// Ping reports whether the database answers, for a health check.
 func (l *Ledger) Ping(ctx context.Context) error {
 	var one int
 	return translate("ask the database", l.db.row(ctx, `SELECT 1`).Scan(&one))

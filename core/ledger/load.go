@@ -179,7 +179,7 @@ func names(columns []Column, form func(string) string) []string {
 
 // loadCopy fills a table of PostgreSQL by COPY, in the transaction that the connection is in.
 func loadCopy(ctx context.Context, l *Loader, t Table, next func() ([]any, error)) (n int64, err error) {
-	var ended error // the driver tells of it in words only
+	var ended error // the driver reports it in words only
 	err = l.conn.Raw(func(raw any) error {
 		n, err = raw.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{t.Name}, names(t.Columns, func(s string) string { return s }),
 			pgx.CopyFromFunc(func() ([]any, error) {

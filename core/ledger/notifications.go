@@ -34,7 +34,8 @@ func (o Owner) flag() int {
 	return 0
 }
 
-// owns tells whether an owner's channels may be seen: those of the service by who sees all tenants.
+// owns reports whether an owner's channels may be seen: those of the service by who sees all
+// tenants.
 func (s Scope) owns(o Owner) bool { return s.all || !o.Service && s.Allows(o.Tenant) }
 
 // Notification is one message to one channel.
@@ -63,7 +64,7 @@ type Notification struct {
 	until int64
 }
 
-// MaxWaiting is how many notifications may wait for one channel; more are dead at once.
+// MaxWaiting is how many notifications may wait for one channel; more are dead immediately.
 const MaxWaiting = 10_000
 
 const notificationColumns = `seq, id, service, tenant, channel, medium, kind, subject, run, state, made, begun, due, tries, reason, settled, data`
@@ -303,7 +304,7 @@ const (
 )
 
 // PruneNotifications forgets up to max notifications that were settled long ago, and what folds
-// nothing any more. It tells how many rows went.
+// nothing any more. It reports how many rows went.
 func (l *Ledger) PruneNotifications(ctx context.Context, max int) (removed int, err error) {
 	now := l.now()
 	for _, old := range []struct {

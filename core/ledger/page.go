@@ -30,8 +30,8 @@ func (p Page) limit() int {
 	return min(p.Limit, MaxPage)
 }
 
-// cursor is a place in a list: the values of its sort key, behind the list's name.
-// It is not signed, for it opens nothing: the scope is asked for with each page.
+// cursor is a place in a list: the values of its sort key, behind the list's name. It is not
+// signed, because it opens nothing: the scope is asked for with each page.
 type cursor struct {
 	List string   `json:"l"`
 	Key  []int64  `json:"k,omitempty"`
@@ -63,7 +63,7 @@ func (p Page) at(list string, numbers, names int) (c cursor, ok bool, err error)
 	return c, true, nil
 }
 
-// cut takes the extra row off that tells whether there is more, and makes the cursor of the last
+// cut takes the extra row off that reports whether there is more, and makes the cursor of the last
 // one.
 func cut[T any](all []T, p Page, at func(T) cursor) ([]T, string) {
 	if n := p.limit(); len(all) > n {

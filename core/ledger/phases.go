@@ -196,7 +196,7 @@ func phaseEntry(who, action string, run *Run, before Phase) Entry {
 	}
 }
 
-// unclaimed tells whether no queue has the run and no server is about to put it into one.
+// unclaimed reports whether no queue has the run and no server is about to put it into one.
 func unclaimed(ctx context.Context, t *tx, run *Run) (idle bool, err error) {
 	if run.Incarnation != "" {
 		return false, nil

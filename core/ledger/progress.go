@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// RunsOf reads many runs at once, for the service. Those that are not in the ledger are left out;
-// the order is none.
+// RunsOf reads many runs in one call, for the service. Those that are not in the ledger are
+// left out; the order is none.
 func (l *Ledger) RunsOf(ctx context.Context, ids []string) ([]Run, error) {
 	rows, err := l.db.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE id `+fmt.Sprintf(l.db.anyOf, "$1"), l.db.list(ids))
 	runs, err := collect(rows, err, scanRun)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Reachable tells whether the database of url answers. It changes nothing: a file that is not there
-// yet is none. Errors are those of Open.
+// Reachable reports whether the database of url answers. It changes nothing: a file that is not
+// there yet is none. Errors are those of Open.
 func Reachable(ctx context.Context, url string) error {
 	if path, ok := FileOf(url); ok {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -279,8 +279,8 @@ func (l *Ledger) finish(ctx context.Context, t *tx, all []*recording) error {
 		FROM u WHERE runs.seq = u.seq`, rows, nil)
 }
 
-// close makes the run what it is with the outcomes that were recorded, and tells whether that ended
-// it.
+// close makes the run what it is with the outcomes that were recorded, and reports whether that
+// ended it.
 func (r *recording) close() (ends bool) {
 	run := &r.run
 	for o, n := range r.counts {

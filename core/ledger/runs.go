@@ -52,7 +52,7 @@ type Run struct {
 	ranges       int
 }
 
-// Complete tells whether every job has its outcome.
+// Complete reports whether every job has its outcome.
 func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // runColumns are what scanRun reads, in its order.
@@ -234,8 +234,8 @@ func (l *Ledger) Material(ctx context.Context, id string) (Material, error) {
 	return m, nil
 }
 
-// Materials reads Snapshot and Queue of runs at once, by id, for the service. Those that are not in
-// the ledger, or cannot be opened, are left out: Material says why.
+// Materials reads Snapshot and Queue of many runs in one call, by id, for the service. Those that
+// are not in the ledger, or cannot be opened, are left out: Material says why.
 func (l *Ledger) Materials(ctx context.Context, ids ...string) (map[string]Material, error) {
 	all := make(map[string]Material, len(ids))
 	rows, err := l.db.rows(ctx, `SELECT r.id, m.snapshot, m.queue FROM runs r JOIN materials m ON m.run = r.seq WHERE r.id `+fmt.Sprintf(l.db.anyOf, "$1"), l.db.list(ids))

@@ -15,10 +15,10 @@ func AllTenants() Scope { return Scope{all: true} }
 // Tenants sees what belongs to these. "" is the tenant of runs that name none.
 func Tenants(names ...string) Scope { return Scope{tenants: slices.Clone(names)} }
 
-// All tells whether the scope is AllTenants.
+// All reports whether the scope is AllTenants.
 func (s Scope) All() bool { return s.all }
 
-// Allows tells whether things of a tenant may be seen.
+// Allows reports whether things of a tenant may be seen.
 func (s Scope) Allows(tenant string) bool { return s.all || slices.Contains(s.tenants, tenant) }
 
 // filter adds the condition that a column is a tenant in scope.

@@ -264,7 +264,7 @@ func (r Rules) match(all map[string]any) (Rule, bool) {
 	return r.Access[i], true
 }
 
-// has tells whether a claim is, or lists, a value. A claim within another is written with dots.
+// has reports whether a claim is, or lists, a value. A claim within another is written with dots.
 func has(all map[string]any, claim, value string) bool {
 	got, ok := all[claim]
 	if !ok {

@@ -34,7 +34,7 @@ func (r *Registry) Report(ctx context.Context) ([]byte, error) {
 	return data, nil
 }
 
-// Reported tells what a worker reported, under its own name whatever the report says. A node can
+// Reported reports what a worker reported, under its own name whatever the report says. A node can
 // tell the metrics of workers only; what this server does not know, as of a newer worker, is passed
 // over. Errors wrap core.ErrInvalid.
 func Reported(worker string, data []byte, emit Emit) error {

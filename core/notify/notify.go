@@ -50,7 +50,7 @@ type Relay struct {
 // Config says what a Service works on. Ledger, Server and View must be set.
 type Config struct {
 	Ledger *ledger.Ledger
-	Server string // name of this one; no two that run at once have the same
+	Server string // name of this one; no two that run at the same time have the same
 	View   func() View
 	Own    *Hook  // nil: there is no channel policy.Own
 	Relay  *Relay // nil: mail needs a server in its channel

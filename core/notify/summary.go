@@ -18,12 +18,12 @@ const maxRead = 5000
 // one.
 const hostWord = "HOST"
 
-// bad are outcomes that a summary tells of, the worst first.
+// bad are outcomes that a summary reports, the worst first.
 func bad() []core.Outcome {
 	return []core.Outcome{core.Lost, core.Failed, core.RolledBack, core.Unreachable, core.Cancelled}
 }
 
-// endedBadly tells whether some job ended neither well nor as somebody wanted.
+// endedBadly reports whether some job ended neither well nor as somebody wanted.
 func endedBadly(r *ledger.Run) bool {
 	for o, n := range r.Outcomes {
 		if n > 0 && !o.Good() && (r.Phase != ledger.PhaseCancelled || o.CountsAsFailure()) {

@@ -49,7 +49,7 @@
 // change nothing. Wait does not look at the session. An id that was never opened is gone too. A
 // node name is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with
 // each call until the job is acknowledged. A node without a free slot does not Wait: Wait returns
-// at once while jobs are ready.
+// immediately while jobs are ready.
 //
 // Turn. It is validated as a whole before anything is changed: more than MaxAcksPerTurn acks,
 // Want outside 0 … MaxLeasesTurn, an unknown kind, a Done or Retry without a valid Outcome, Detail

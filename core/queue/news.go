@@ -23,7 +23,7 @@ func Part(run string) int {
 	return int(h.Sum32() % Parts)
 }
 
-// Watch follows many runs at once: News tells where to look, Look what is there.
+// Watch follows many runs at the same time: News reports where to look, Look what is there.
 type Watch interface {
 	// News tells in which runs of the asked parts something has happened since each part's cursor.
 	// With nothing new it waits up to wait, and wakes in milliseconds. It is a hint to look, and
@@ -83,7 +83,7 @@ func SeeNone(asks []Ask, err error) []Sight {
 	return all
 }
 
-// ValidateNews tells what News refuses.
+// ValidateNews reports what News refuses.
 func ValidateNews(from map[int]string) error {
 	if len(from) == 0 {
 		return fmt.Errorf("news of no part, expected 1 to %d of them: %w", Parts, core.ErrInvalid)

@@ -72,7 +72,7 @@ type Control interface {
 	// Cancel ends the run: when it returns, no job of it will start.
 	Cancel(ctx context.Context, run string, reason core.Reason) error
 	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one
-	// round trip, but for large waves and those that are stopped. It answers for each of them, in
+	// round trip, except large waves and those that are stopped. It answers for each of them, in
 	// order: each is adjusted by itself.
 	Adjust(ctx context.Context, runs ...Adjust) []error
 	Waker
@@ -139,7 +139,7 @@ type Waker interface {
 	// Signal ends the suspension of the run's jobs that wait for event, and returns how many. It
 	// works in bounded steps: turns go on in between, and with an error some may be woken.
 	Signal(ctx context.Context, run, event string) (int, error)
-	// SignalJob ends the suspension of one job that waits for event, and tells whether it did: a job
+	// SignalJob ends the suspension of one job that waits for event, and reports whether it did: a job
 	// that does not wait for it, now or any more, is left alone. Errors are those of Wake; an index
 	// outside the run is core.ErrInvalid.
 	SignalJob(ctx context.Context, job core.JobID, event string) (bool, error)
@@ -158,7 +158,7 @@ type Inspect interface {
 	Explain(ctx context.Context, job core.JobID) (Explanation, error)
 }
 
-// Census tells of the queue as a whole.
+// Census reports the queue as a whole.
 type Census interface {
 	Stats(ctx context.Context) (Stats, error)
 	// Load is Stats with each tenant's part; ahead is how far Load.Soon looks. It looks at every run
@@ -235,7 +235,7 @@ type Ack struct {
 // Record is one recorded outcome, or a range of jobs cancelled together.
 type Record struct {
 	Index   int // of the first job
-	Count   int // jobs in a row, 1 but for bulk cancels
+	Count   int // jobs in a row, 1 except bulk cancels
 	Outcome core.Outcome
 	Reason  core.Reason // of outcomes that the queue itself decided
 	Attempt int

@@ -28,7 +28,7 @@ type Save struct {
 	State   []byte // at most MaxDetail
 }
 
-// Validate tells what Save refuses.
+// Validate reports what Save refuses.
 func (s *Save) Validate() error {
 	if len(s.State) > MaxDetail+EncryptionRoom {
 		return fmt.Errorf("state of %s has %d bytes, expected at most %d: %w", s.Job, len(s.State), MaxDetail, core.ErrInvalid)

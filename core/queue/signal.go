@@ -31,7 +31,7 @@ const (
 	turnPrefix    = servicePrefix + "turn/" // a job type cannot suspend itself until such an event
 )
 
-// CheckEvent tells what a wake refuses of an event's name.
+// CheckEvent reports what a wake refuses of an event's name.
 func CheckEvent(event string) error {
 	if event == "" || len(event) > MaxIDLength {
 		return fmt.Errorf("the event's name has %d bytes, expected 1 to %d: %w", len(event), MaxIDLength, core.ErrInvalid)
@@ -39,7 +39,7 @@ func CheckEvent(event string) error {
 	return nil
 }
 
-// ForPeople tells whether an event is one that job types may wait for and people may wake a job
+// ForPeople reports whether an event is one that job types may wait for and people may wake a job
 // with: not the service's own, nor any other of a name that the service may come to use.
 func ForPeople(event string) bool {
 	return event != EventWindow && !strings.HasPrefix(event, servicePrefix)

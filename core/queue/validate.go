@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// ValidateSubmit tells whether Submit takes so many runs; errors wrap core.ErrInvalid.
+// ValidateSubmit reports whether Submit takes so many runs; errors wrap core.ErrInvalid.
 func ValidateSubmit(runs int) error {
 	if runs > MaxSubmit {
 		return fmt.Errorf("submit of %d runs, expected at most %d: %w", runs, MaxSubmit, core.ErrInvalid)
@@ -15,7 +15,7 @@ func ValidateSubmit(runs int) error {
 	return nil
 }
 
-// Validate tells what Submit refuses of a run; errors wrap core.ErrInvalid and name the field.
+// Validate reports what Submit refuses of a run; errors wrap core.ErrInvalid and name the field.
 func (r *Run) Validate() error {
 	if err := checkID("run id", r.ID, true); err != nil {
 		return err
@@ -131,7 +131,7 @@ func checkID(what, id string, needed bool) error {
 	return nil
 }
 
-// Validate tells what a queue refuses of a Turn before it changes anything.
+// Validate reports what a queue refuses of a Turn before it changes anything.
 func (t *Turn) Validate() error {
 	if t.Want < 0 || t.Want > MaxLeasesTurn {
 		return fmt.Errorf("turn wants %d leases, expected 0 to %d: %w", t.Want, MaxLeasesTurn, core.ErrInvalid)
@@ -163,7 +163,7 @@ func (a *Ack) validate() error {
 	return checkID("event", a.Event, false)
 }
 
-// Validate tells what a queue refuses of an Adjust of a run.
+// Validate reports what a queue refuses of an Adjust of a run.
 func (a Adjust) Validate() error {
 	if a.Weight != nil && (*a.Weight < 1 || *a.Weight > MaxWeight) {
 		return fmt.Errorf("weight is %d, expected 1 to %d: %w", *a.Weight, MaxWeight, core.ErrInvalid)

@@ -185,7 +185,7 @@ func (s *Set) Any(v any) any {
 	return v
 }
 
-// Find tells which secret a text holds the value of, if any.
+// Find reports which secret a text holds the value of, if any.
 func (s *Set) Find(text []byte) (name string, holds bool) {
 	if s == nil {
 		return "", false

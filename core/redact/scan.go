@@ -47,7 +47,7 @@ func (s *Set) scan(text []byte, found []match, m mode) (_ []match, undecided int
 	return found, len(text)
 }
 
-// at looks for the longest form that begins a text; open tells that more text is needed to say.
+// at looks for the longest form that begins a text; open reports that more text is needed to say.
 func (s *Set) at(text []byte, m mode) (best match, open bool) {
 	next := 1
 	if s.spread[text[0]] {
@@ -93,7 +93,7 @@ func (s *Set) among(patterns []*pattern, text []byte, m mode, best match) (_ mat
 	return best, false
 }
 
-// begins tells how many bytes of the pattern a text begins with, all or as many as the text has,
+// begins reports how many bytes of the pattern a text begins with, all or as many as the text has,
 // and the length of that in the text; else 0.
 func (p *pattern) begins(text []byte) (length, matched int) {
 	gap := 0

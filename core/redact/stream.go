@@ -61,7 +61,7 @@ func (s *Stream) Idle() {
 	}
 }
 
-// pass passes on all that is decided, but for the last bytes.
+// pass passes on all that is decided, except the last bytes.
 func (s *Stream) pass(m mode, last int) {
 	s.set.mu.RLock()
 	found, undecided := s.set.scan(s.held, s.found[:0], m)

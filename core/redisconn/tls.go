@@ -107,7 +107,7 @@ func inClear(addr string) error {
 		"hint: rediss:// uses TLS (docs/operating-access.md#tls); on a network where nobody else can listen, add ?insecure=true", addr, core.ErrInvalid)
 }
 
-// local tells whether an address is this machine's own, by what it says: names are not looked up.
+// local reports whether an address is this machine's own, by what it says: names are not looked up.
 func local(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	return err == nil && core.ThisMachine(host)

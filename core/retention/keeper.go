@@ -57,7 +57,7 @@ func (k *Keeper) Find(ctx context.Context, each func(Item) error) error {
 	return w.bySize(ctx, use)
 }
 
-// Remove removes what is over, and tells each what has gone.
+// Remove removes expired runs and outputs, and calls each with what it removed.
 func (k *Keeper) Remove(ctx context.Context, each func(Item)) error {
 	return k.Find(ctx, func(i Item) error {
 		prune := k.Ledger.PruneOutputs
@@ -119,7 +119,7 @@ func (w *walk) aged(ctx context.Context, of ledger.Owners, r Rule) error {
 	})
 }
 
-// gone tells whether a run goes as a whole by its age.
+// gone reports whether a run goes as a whole by its age.
 func (r Rule) gone(run ledger.Run, now time.Time) bool {
 	return r.Runs > 0 && run.Ended.Before(now.Add(-r.Runs))
 }

@@ -52,7 +52,7 @@ type Policy struct {
 // Of is the rule that holds for a tenant.
 func (p *Policy) Of(tenant string) Rule { return p.Tenants[tenant].over(p.All) }
 
-// Idle tells that everything is kept for ever.
+// Idle reports that everything is kept for ever.
 func (p *Policy) Idle() bool {
 	keeps := func(r Rule) bool { return r.Runs <= 0 && r.Outputs <= 0 && r.Quota <= 0 }
 	if !keeps(p.All) {

@@ -10,7 +10,7 @@ import (
 // GroupKeys lists the keys that per_group knows, for messages and completion.
 func GroupKeys() []string { return []string{"ha_group", "site", "customer", "pool", "label:NAME"} }
 
-// CheckGroupKey tells whether key names a grouping. Its error wraps core.ErrInvalid.
+// CheckGroupKey reports whether key names a grouping. Its error wraps core.ErrInvalid.
 func CheckGroupKey(key string) error {
 	switch key {
 	case "ha_group", "site", "customer", "pool":

@@ -40,8 +40,8 @@ type Decision struct {
 	Until  time.Time // of Delay; of Wait, if time alone may end it
 }
 
-// WaveDone tells whether the released waves are done: every host has its outcome. A host that waits
-// for its service window does not hold up its wave, unless the strategy says so, once another
+// WaveDone reports whether the released waves are done: every host has its outcome. A host that
+// waits for its service window does not hold up its wave, unless the strategy says so, once another
 // host of the wave has shown what comes of it and the wave cannot fail any more. Nor do the
 // stragglers that NextWaveAt does not wait for.
 func (p Progress) WaveDone(s Strategy) bool {
@@ -58,7 +58,7 @@ func (p Progress) WaveDone(s Strategy) bool {
 	return finished >= s.NextWaveAt.Hosts(p.Released-p.Passed) || s.NextWaveAt.After > 0 && !p.Now.Before(p.late(s))
 }
 
-// shown tells whether the wave has shown what comes of it, and cannot fail any more.
+// shown reports whether the wave has shown what comes of it, and cannot fail any more.
 func (p Progress) shown(s Strategy) bool { return p.Proven > 0 && !p.failed(s) }
 
 // late is when NextWaveAt stops waiting for stragglers.

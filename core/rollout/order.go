@@ -12,10 +12,10 @@ const (
 	RoleStandby = "standby"
 )
 
-// Order returns the hosts in the order in which a run takes them. It is stable:
-// hosts keep the order given, but for the later members of each HA group, which go
-// behind all first members, the standby being the first. Where hosts without an HA
-// group can be exchanged for that, no wave holds two members of one group.
+// Order returns the hosts in the order in which a run takes them. It is stable: hosts keep the
+// order given, except the later members of each HA group, which go behind all first members, the
+// standby being the first. Where hosts without an HA group can be exchanged for that, no wave holds
+// two members of one group.
 func Order(hosts []core.Host, limits []int) []core.Host {
 	groups := haGroups(hosts)
 	if len(groups) == 0 {

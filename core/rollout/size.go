@@ -48,7 +48,7 @@ func (s Size) String() string {
 	return ""
 }
 
-// IsZero tells whether no size was given.
+// IsZero reports whether no size was given.
 func (s Size) IsZero() bool { return s == Size{} }
 
 // Of is the size as a count of hosts out of total. A share rounds up, so that it is

@@ -41,7 +41,7 @@ type Request struct {
 type Parts struct {
 	// Poll reads what there is to do and which workers there are.
 	Poll func(ctx context.Context) (Demand, []Worker, error)
-	// Mine tells whether this server is the one that calls the hook, of all that run. For a moment
+	// Mine reports whether this server is the one that calls the hook, of all that run. For a moment
 	// after one came or went, two may be.
 	Mine func() bool
 	// Drain tells a worker to give its jobs away and end; Forget takes back an order to one that is

@@ -36,8 +36,8 @@ type decider struct {
 }
 
 // decide is the whole of what a schedule does, as a function: which fires are launched, which are
-// dropped and why, which wait, at a time of the ledger's clock. running tells whether a run is not
-// complete. It launches at most one fire of the cron expression or of a backfill at a time, and
+// dropped and why, which wait, at a time of the ledger's clock. running reports whether a run is
+// not complete. It launches at most one fire of the cron expression or of a backfill at a time, and
 // does bounded work, however long nobody looked.
 func (p *plan) decide(s State, now time.Time, running func(string) bool) Decision {
 	d := decider{plan: p, s: s.clone(), now: now.UTC()}
@@ -173,7 +173,7 @@ func (d *decider) cancelAndLaunch(nominal time.Time) {
 	d.claim(nominal, ByCron, cancel)
 }
 
-// missed drops the missed fires from the given one on, but for the latest where catch_up is once.
+// missed drops the missed fires from the given one on, except the latest where catch_up is once.
 func (d *decider) missed(first time.Time) {
 	last := d.lastMissed(first)
 	reason := fmt.Sprintf("missed: no server looked within %v", Grace)
@@ -312,7 +312,7 @@ func (d *decider) drop(k Skip) {
 	d.skips = append(d.skips, k)
 }
 
-// due is when the schedule has to be looked at again; lags tells that a fire that has come waits.
+// due is when the schedule has to be looked at again; lags reports that a fire that has come waits.
 func (p *plan) due(s *State, now time.Time, lags bool) time.Time {
 	due, ok := s.claimsAfter(now)
 	if !ok {

@@ -36,8 +36,8 @@ func NewEngine(l *ledger.Ledger, launcher Launcher, events func(Event)) *Engine 
 	return &Engine{ledger: l, launcher: launcher, events: events, planner: newPlanner(), wake: make(chan struct{}, 1)}
 }
 
-// Wake makes the engine look at once: for schedules that were changed by this process. It does not
-// block.
+// Wake makes the engine look immediately: for schedules that were changed by this process. It does
+// not block.
 func (e *Engine) Wake() {
 	select {
 	case e.wake <- struct{}{}:

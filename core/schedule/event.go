@@ -13,7 +13,7 @@ const (
 	EventTrouble   EventKind = "trouble" // the engine could not do its work; Schedule is empty where it is not about one
 )
 
-// Event tells of something that happened. Of several engines the one that recorded it tells it. A
+// Event reports something that happened. Of several engines the one that recorded it tells it. A
 // server that dies between recording and telling tells nothing: the truth is the schedule's counts
 // and results.
 type Event struct {

@@ -43,8 +43,8 @@ func (id ID) String() string {
 	return id.Tenant + ":" + id.Name
 }
 
-// Validate tells what is wrong with an id: length, UTF-8, or one of the characters that
-// separate (a blank, a colon, a slash, what cannot be printed).
+// Validate reports what is wrong with an id: length, UTF-8, or one of the characters that separate
+// (a blank, a colon, a slash, what cannot be printed).
 func (id ID) Validate() error {
 	if err := checkName("tenant", id.Tenant, 0, MaxTenant); err != nil {
 		return err

@@ -57,7 +57,7 @@ type Claim struct {
 	Decided  time.Time
 	Cancel   []string  // runs to cancel first
 	Attempts int       // that failed
-	After    time.Time // not before; zero: at once
+	After    time.Time // not before; zero: immediately
 	Err      string    // of the last attempt
 }
 
@@ -81,7 +81,7 @@ type Result struct {
 	Reason    core.Reason `json:"reason,omitempty"` // why it was skipped
 }
 
-// Skip tells of fires that were not launched.
+// Skip reports fires that were not launched.
 type Skip struct {
 	From, To time.Time // the first and the last nominal time
 	Count    int       // of them; at most MaxCatchUp are counted

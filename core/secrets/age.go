@@ -186,7 +186,7 @@ func stanzas(encrypted string) ([]stanza, error) {
 	return nil, errors.New("its header has no end")
 }
 
-// EncryptedTo tells whether ciphertext is encrypted to these recipients, as far as that shows
+// EncryptedTo reports whether ciphertext is encrypted to these recipients, as far as that shows
 // without opening it: of age's own keys, which are anonymous, only their number does.
 func EncryptedTo(encrypted string, recipients []string) bool {
 	have, err := stanzas(encrypted)

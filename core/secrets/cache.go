@@ -17,7 +17,8 @@ const maxKept = 16 << 20
 // away one after the other.
 const failedFor = 2 * time.Second
 
-// cache holds values in memory for a while. One fetch a key runs at once. Safe for concurrent use.
+// cache holds values in memory for a while. One fetch a key runs at the same time. Safe for
+// concurrent use.
 type cache struct {
 	keep time.Duration // negative: nothing is kept
 

@@ -174,7 +174,7 @@ func (s *Store) Login(ctx context.Context, e *Entry, h core.Host) ([]byte, error
 	return s.value(ctx, *e, Ask{Name: e.Name, Tenant: h.Customer, Host: h})
 }
 
-// AtHand tells whether the value is on this node and reading it runs nothing.
+// AtHand reports whether the value is on this node and reading it runs nothing.
 func (e *Entry) AtHand() bool {
 	k := e.Kind()
 	return k == kindEnv || k == kindFile || k == kindAge

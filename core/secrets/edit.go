@@ -39,7 +39,7 @@ func Put(path string, data []byte, name, encrypted string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: secret %q could not be put in without changing something else: write it as name:, and below it age: |: %w", path, name, core.ErrInvalid)
 }
 
-// onlyChanged proves an edit: the file reads as before but for the one name.
+// onlyChanged proves an edit: the file reads as before except the one name.
 func onlyChanged(path string, before *File, data []byte, name, encrypted string) bool {
 	after, err := ParseOwn(path, data)
 	if err != nil || !slices.Equal(before.Recipients, after.Recipients) {

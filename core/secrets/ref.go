@@ -13,7 +13,7 @@ const (
 
 var nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
-// ValidName tells whether a secret may be named so: a letter or _, then letters, digits, and the
+// ValidName reports whether a secret may be named so: a letter or _, then letters, digits, and the
 // characters _ . and -.
 func ValidName(name string) bool { return len(name) <= maxName && nameForm.MatchString(name) }
 
@@ -54,7 +54,7 @@ func (r Ref) Kind() string {
 	return ""
 }
 
-// Travels tells whether a run may bring the reference to other nodes.
+// Travels reports whether a run may bring the reference to other nodes.
 func (r Ref) Travels() bool { k := r.Kind(); return k == kindVault || k == kindAge }
 
 // The kinds of references, as YAML has them.

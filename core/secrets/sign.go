@@ -28,7 +28,7 @@ func ParseSSHRole(text string) (SSHRole, error) {
 	return SSHRole{text[:at], text[at+1:]}, nil
 }
 
-// HasVault tells whether the node's own file names a Vault.
+// HasVault reports whether the node's own file names a Vault.
 func (s *Store) HasVault() bool { return s.vault != nil }
 
 // SignSSH has Vault sign a user certificate for a key. What it may say is the role's to decide;

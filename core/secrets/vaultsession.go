@@ -131,7 +131,7 @@ func (c *vaultClient) ended(ctx context.Context, token string) bool {
 	return errors.As(err, &s) && s.code == http.StatusForbidden
 }
 
-// replaceable tells whether a token that was refused can be followed by another.
+// replaceable reports whether a token that was refused can be followed by another.
 func (c *vaultClient) replaceable(token string) bool {
 	if c.cfg.AppRole != nil {
 		return true

@@ -48,7 +48,7 @@ type AppRole struct {
 	SecretIDEnv  string
 }
 
-// same tells whether two settings are equal, wherever they stand.
+// same reports whether two settings are equal, wherever they stand.
 func (v *Vault) same(o *Vault) bool {
 	if v == nil || o == nil {
 		return v == o
@@ -153,8 +153,8 @@ var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 )
 
-// safePath tells whether a path is plain words between slashes, which mean the same to every server
-// and proxy on the way.
+// safePath reports whether a path is plain words between slashes, which mean the same to every
+// server and proxy on the way.
 func safePath(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if !segmentForm.MatchString(part) || strings.Trim(part, ".") == "" {

@@ -82,8 +82,8 @@ func Read(path string, r Rule) ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// credential tells whether systemd hands the file over, which may let this user alone read it by an
-// access list: that shows as a right of the group, which has none.
+// credential reports whether systemd hands the file over, which may let this user alone read it by
+// an access list: that shows as a right of the group, which has none.
 func credential(path string) bool {
 	dir := os.Getenv("CREDENTIALS_DIRECTORY")
 	return dir != "" && filepath.Dir(path) == filepath.Clean(dir)
@@ -91,7 +91,7 @@ func credential(path string) bool {
 
 // Replace puts a file with these permissions in the place of the one at path, or makes one: whole
 // or not at all, also after a power cut. Where a link stands there, what it leads to is replaced.
-// Of two calls at once the last one stays.
+// Of two calls at the same time the last one stays.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	to, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 // MaxAge is how old a look at the files may be: whoever uses them asks each time.
 const MaxAge = time.Second
 
-// Watch tells when files have changed. It is safe for concurrent use.
+// Watch reports when files have changed. It is safe for concurrent use.
 type Watch struct {
 	paths  []string
 	from   time.Time    // monotonic zero of looked
@@ -29,14 +29,14 @@ func NewWatch(paths ...string) *Watch {
 	return w
 }
 
-// Due tells whether the last look is older than that, without looking.
+// Due reports whether the last look is older than that, without looking.
 func (w *Watch) Due(old time.Duration) bool {
 	return int64(time.Since(w.from))-w.looked.Load() >= int64(old)
 }
 
-// Changed looks, if the last look is older than that, and tells whether a file is another one than
-// at the look before: replaced, written, opened to others, gone or back. One of those who ask at
-// the same time hears of a change: who keeps what was read holds its own lock from the question
+// Changed looks, if the last look is older than that, and reports whether a file is another one
+// than at the look before: replaced, written, opened to others, gone or back. One of those who ask
+// at the same time hears of a change: who keeps what was read holds its own lock from the question
 // until it has read again.
 func (w *Watch) Changed(old time.Duration) bool {
 	if !w.Due(old) {

@@ -155,12 +155,12 @@ func (s *Server) admit(ctx context.Context, authorization string, r route) (by c
 	return caller{name: named(token), scope: token.Scope(), token: token, secret: secret}, 0, ""
 }
 
-// may tells whether a token's roles satisfy one.
+// may reports whether a token's roles satisfy one.
 func may(t ledger.Token, role Role) bool {
 	return slices.ContainsFunc(t.Roles, func(r string) bool { return slices.Contains(allowed[role], Role(r)) })
 }
 
-// permits tells whether a token has a permission. No role includes one.
+// permits reports whether a token has a permission. No role includes one.
 func permits(t ledger.Token, p api.Permission) bool { return slices.Contains(t.Roles, string(p)) }
 
 // missing says which permission a token lacks, and how one gets it.

@@ -108,7 +108,7 @@ func (s *Server) report(ctx context.Context, by caller, key Idempotent, a catalo
 	return nil, noWindow(a.Set) // removed from the definitions meanwhile
 }
 
-// decides tells whether the caller may decide on a set, and whose it is ("" is the provider's). A
+// decides reports whether the caller may decide on a set, and whose it is ("" is the provider's). A
 // tenant's token decides on sets by which nobody else's work starts.
 func (s *Server) decides(by caller, name string) (tenant string, err error) {
 	set, err := s.set()

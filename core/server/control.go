@@ -110,7 +110,7 @@ func (s *Server) behind(ctx context.Context, by caller, id string) ([]string, er
 	return who, err
 }
 
-// isWave tells whether a run has a wave, from 1, that a person is asked about.
+// isWave reports whether a run has a wave, from 1, that a person is asked about.
 func (s *Server) isWave(ctx context.Context, by caller, id string, wave int) error {
 	if _, err := s.cfg.Ledger.Run(ctx, by.scope, id); err != nil {
 		return err

@@ -192,7 +192,7 @@ func (f *follow) live(ctx context.Context, over func(context.Context) (bool, err
 	}
 }
 
-// quiet tells whether nothing live was ever heard of: the feed has forgotten the run, or there is
+// quiet reports whether nothing live was ever heard of: the feed has forgotten the run, or there is
 // none.
 func (f *follow) quiet() bool { return f.cursor == "" || f.s.cfg.Feed == nil }
 

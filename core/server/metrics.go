@@ -29,8 +29,8 @@ const (
 	defaultAhead   = 10 * time.Minute // see Config.Ahead
 )
 
-// measure makes what the server tells of itself. Metrics are of all tenants, so they need a token
-// as GET /v1/queue does.
+// measure makes what the server reports about itself. Metrics are of all tenants, so they need a
+// token as GET /v1/queue does.
 func (s *Server) measure() {
 	s.metrics = s.cfg.Metrics
 	if s.metrics == nil {
@@ -135,7 +135,7 @@ func (k *scrapers) admit(authorization string, status int, now time.Time) bool {
 	return false
 }
 
-// measureParts tells what is near: whether the ledger answers, the definitions, the recorder.
+// measureParts reports what is near: whether the ledger answers, the definitions, the recorder.
 func (s *Server) measureParts(ctx context.Context, emit metrics.Emit) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
@@ -152,8 +152,8 @@ func (s *Server) measureParts(ctx context.Context, emit metrics.Emit) {
 	emit(metrics.Hosts, float64(d.Hosts))
 }
 
-// measureQueue tells of the queue and of the workers. What cannot be read is left out, and
-// turnus_up of the queue is 0.
+// measureQueue reports the queue and the workers. What cannot be read is left out, and turnus_up
+// of the queue is 0.
 func (s *Server) measureQueue(ctx context.Context, emit metrics.Emit) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()

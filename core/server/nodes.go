@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// nodes registers workers and the queue. They serve all tenants, and what they say tells of all: a
+// nodes registers workers and the queue. They serve all tenants, and what they say is about all: a
 // tenant's token is refused.
 func (s *Server) nodes() {
 	handle(s, route{

@@ -49,7 +49,7 @@ type IfMatch struct {
 	Match string `header:"If-Match" maxLength:"200" doc:"the ETag that was looked at; * is any"`
 }
 
-// matches tells whether the resource with this tag may be changed; 412 otherwise. Without the
+// matches reports whether the resource with this tag may be changed; 412 otherwise. Without the
 // header it may.
 func (m IfMatch) matches(tag string) error {
 	if m.Match == "" || m.Match == "*" || m.Match == tag {

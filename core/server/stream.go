@@ -130,7 +130,7 @@ func (e *eventStream) raw(id string, text []byte) error {
 	return err
 }
 
-// problem tells why the stream cannot go on.
+// problem reports why the stream cannot go on.
 func (e *eventStream) problem(p error) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -157,7 +157,7 @@ func (e *eventStream) idle() error {
 	return e.flush()
 }
 
-// allowed tells whether the caller still may see it: a token may have been revoked meanwhile.
+// allowed reports whether the caller still may see it: a token may have been revoked meanwhile.
 func (e *eventStream) allowed(ctx context.Context) error {
 	_, status, why := e.s.admit(ctx, "Bearer "+e.by.secret, e.r)
 	if status == 0 || ctx.Err() != nil {

@@ -36,7 +36,7 @@ func hold(tb testing.TB, ip string, port int) error {
 	if err := Reserve(tb, "port-"+strconv.Itoa(port)); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))) //nolint:noctx // returns at once
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port))) //nolint:noctx // returns immediately
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func Reserve(tb testing.TB, name string) error {
 	if runtime.GOOS != "linux" { // such a name would be a file
 		return nil
 	}
-	l, err := net.Listen("unix", "@turnus-test-"+name) //nolint:noctx // returns at once
+	l, err := net.Listen("unix", "@turnus-test-"+name) //nolint:noctx // returns immediately
 	if err == nil {
 		tb.Cleanup(func() { _ = l.Close() })
 	}

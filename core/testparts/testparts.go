@@ -30,8 +30,8 @@ func Need(tb testing.TB, program, debianPackage string) string {
 }
 
 // Patient runs tests that wait most of the time, for sessions that end, restarts and ticks: of
-// those with t.Parallel twice as many run at once as there are cores, unless -parallel says how
-// many.
+// those with t.Parallel twice as many run at the same time as there are cores, unless -parallel
+// says how many.
 type Patient struct{ M *testing.M }
 
 // Run runs the tests and returns the exit code.

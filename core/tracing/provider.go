@@ -65,7 +65,7 @@ func (p *Provider) Spans() trace.TracerProvider {
 	return p.TracerProvider
 }
 
-// Wanted tells whether the flag or the environment names a collector.
+// Wanted reports whether the flag or the environment names a collector.
 func Wanted(endpoint string) bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false

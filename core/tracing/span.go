@@ -66,8 +66,8 @@ func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (
 	return above.TracerProvider().Tracer(scope).Start(ctx, name, trace.WithAttributes(attributes...))
 }
 
-// End ends a span. What went wrong is marked as such; the text of err is not told, for it may hold
-// people's data.
+// End ends a span. What went wrong is marked as such; the text of err is not told, because it may
+// hold people's data.
 func End(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")

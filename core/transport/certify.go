@@ -26,7 +26,7 @@ type CertificateRequest struct {
 }
 
 // Certify has a short-lived user certificate signed. It is called within a login, by many
-// goroutines at once, and is asked again before a certificate ends.
+// goroutines at the same time, and is asked again before a certificate ends.
 type Certify func(ctx context.Context, r CertificateRequest) (*ssh.Certificate, error)
 
 // Signer has short-lived certificates signed for one key of this process, which is never written to

@@ -54,16 +54,15 @@ const (
 	closeAfter = time.Second
 )
 
-// Run runs a command to its end, without a terminal, so that whatever prompts
-// ends at once. The error is nil whatever the exit code is, if a POSIX shell ran
-// the command: it proves so by a line before the output, which Stdout does not get,
-// nor what the login printed before. Output that comes
-// within 500 ms after the exit status is still read; a background child that
-// holds stdout open longer is let go, and keeps running.
+// Run runs a command to its end, without a terminal, so that whatever prompts ends immediately. The
+// error is nil whatever the exit code is, if a POSIX shell ran the command: it proves so by a line
+// before the output, which Stdout does not get, nor what the login printed before. Output that
+// comes within 500 ms after the exit status is still read; a background child that holds stdout
+// open longer is let go, and keeps running.
 //
-// When ctx ends, the remote process group gets TERM, within 2 s KILL, and Run
-// returns when all of it has ended, or 5 s later at the latest (20 s as another user), with an
-// *Error that wraps ctx's error. Its field Before tells whether the command can have run.
+// When ctx ends, the remote process group gets TERM, within 2 s KILL, and Run returns when all of
+// it has ended, or 5 s later at the latest (20 s as another user), with an *Error that wraps ctx's
+// error. Its field Before reports whether the command can have run.
 func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {
 	r, err := p.resolve(h)
 	if err != nil {
@@ -466,7 +465,7 @@ func (x *execution) drain(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// writing tells whether a local writer is busy: then it is not the host that is silent.
+// writing reports whether a local writer is busy: then it is not the host that is silent.
 func (x *execution) writing() bool {
 	for i := range x.lock {
 		if !x.lock[i].TryLock() {

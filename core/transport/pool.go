@@ -43,10 +43,10 @@ type flight struct {
 	err     error
 }
 
-// acquire leases a connection to the end of r, dialling it when needed. With all
-// sessions taken, it dials a further connection (some 40 ms, while how long the
-// others run is unknown) and takes whatever comes first, a free session or the
-// new connection. reused tells that the connection stood before.
+// acquire leases a connection to the end of r, dialling it when needed. With all sessions taken, it
+// dials a further connection (some 40 ms, while how long the others run is unknown) and takes
+// whatever comes first, a free session or the new connection. reused reports that the connection
+// stood before.
 func (p *Pool) acquire(ctx context.Context, r route, u use) (c *conn, reused bool, err error) {
 	key := r.key()
 	p.mu.Lock()

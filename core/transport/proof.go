@@ -103,7 +103,7 @@ func (p *shellProof) passErrors(b []byte) ([]byte, bool) {
 	return nil, len(p.errsOut) <= maxGreeting
 }
 
-// given tells whether a POSIX shell ran, and whether it refused the command's fence.
+// given reports whether a POSIX shell ran, and whether it refused the command's fence.
 func (p *shellProof) given() (ok, stale bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

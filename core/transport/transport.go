@@ -37,7 +37,7 @@ type Config struct {
 	KeepAlive      time.Duration                        // 15 s; two misses close
 	Idle           time.Duration                        // a connection unused for so long is closed; 90 s
 	MaxDials       int                                  // dials in flight; 256
-	MaxConns       int                                  // TCP connections at once; three quarters of the file descriptor limit
+	MaxConns       int                                  // TCP connections at the same time; three quarters of the file descriptor limit
 	MaxSessions    int                                  // sessions on one connection; 8
 	Log            *slog.Logger
 	_              struct{}
@@ -113,7 +113,7 @@ type Pool struct {
 	wg             sync.WaitGroup
 }
 
-// New makes a pool. It reads known hosts at once, and dials nothing.
+// New makes a pool. It reads known hosts immediately, and dials nothing.
 func New(cfg Config) (*Pool, error) {
 	sc, err := loadSSHConfig(cfg.SSHConfig)
 	if err != nil {

@@ -143,7 +143,7 @@ func Kind(n *yaml.Node) string {
 	return "the text " + Quote(n.Value)
 }
 
-// IsNull tells whether nothing stands there.
+// IsNull reports whether nothing stands there.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 func keysOf(fields []Field) []string {

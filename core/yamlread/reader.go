@@ -13,7 +13,7 @@ import (
 const MaxDepth = 64
 
 // Reader reads values as tables of fields say. It reports each fault and goes on, so that all are
-// told at once.
+// reported together.
 type Reader struct {
 	report func(at *yaml.Node, f Fault)
 	key    string // that is being read, for messages
@@ -99,7 +99,7 @@ func (r *Reader) Pairs(n *yaml.Node, what string) []Pair {
 	return r.pairs(target, 1)
 }
 
-// IsMapping tells whether a value is a mapping, and reports what is none.
+// IsMapping reports whether a value is a mapping, and reports what is none.
 func (r *Reader) IsMapping(n *yaml.Node, what string) bool {
 	_, ok := r.mapping(n, what, nil)
 	return ok

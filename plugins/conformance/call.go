@@ -399,7 +399,7 @@ func (s *suite) receive(ctx context.Context, p *process, w *world, req *wire.Run
 	}
 }
 
-// shows tells whether a text holds the secret, in a form that anybody can read back.
+// shows reports whether a text holds the secret, in a form that anybody can read back.
 func (s *suite) shows(text string) string {
 	if text == "" {
 		return ""

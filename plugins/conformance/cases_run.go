@@ -27,7 +27,7 @@ func (b *baseline) call() call {
 }
 
 const (
-	mostAtOnce = 16 // bounds how many jobs the suite runs at once
+	mostAtOnce = 16 // bounds how many jobs the suite runs at the same time
 	manyHosts  = 40 // in the case of many jobs: what one host of them sets off must be seen
 )
 

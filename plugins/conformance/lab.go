@@ -17,7 +17,7 @@ import (
 
 const maxLab = 4 << 20
 
-// Lab is what an author tells of the hosts on which the examples make sense, and of states that
+// Lab is what an author declares: the hosts on which the examples make sense, and states that
 // older versions of the plugin have saved. All of it may be left out.
 type Lab struct {
 	Answers      []Answer                    `yaml:"answers"`       // to commands; the simulated host answers the others

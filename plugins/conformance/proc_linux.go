@@ -61,7 +61,7 @@ func counter(table, name string) (n int) {
 	return n
 }
 
-// canMeasure tells whether the figures of a process can be read.
+// canMeasure reports whether the figures of a process can be read.
 const canMeasure = true
 
 // peak is the most memory, in bytes, that the process held.

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Argv     []string         // the program, by an absolute path, and its arguments
 	Manifest string           // a manifest.json that must say the same as the program; "" for none
-	Lab      Lab              // what the author tells of the hosts
+	Lab      Lab              // what the author declares about the hosts
 	Only     []string         // ids of cases; all when empty
 	Sandbox  *sandbox.Sandbox // in which a worker would run it; nil: the case of that does not apply
 	Read     []string         // what it may read there beside the system's programs: its folder, and what operators are told to allow

@@ -191,7 +191,7 @@ func (t *todo) file(p Params, f wanted, e *entry, now *tree) {
 	if owner == "" {
 		owner = "-"
 	}
-	if e != nil && e.kind == 'f' && !strings.Contains(p.Owner, ":") { // a file made anew would get the login's
+	if e != nil && e.kind == 'f' && !strings.Contains(p.Owner, ":") { // a file made again would get the login's
 		owner = either(p.Owner, e.uid) + ":" + e.gid
 	}
 	t.send = append(t.send, sent{f, mode})

@@ -76,7 +76,7 @@ func (f field) value(text string) (int, error) {
 	return n, nil
 }
 
-// never tells whether a single day of a single month does not exist, such as 31 of February.
+// never reports whether a single day of a single month does not exist, such as 31 of February.
 func never(day, month string) bool {
 	d, err := strconv.Atoi(day)
 	m, monthErr := fields[3].value(month)

@@ -330,8 +330,8 @@ func tagsOf(keys []dnskey) (tags []int) {
 	return tags
 }
 
-// secure checks that each validator calls the zone secure. bogus tells that one calls it bogus: it
-// answers SERVFAIL.
+// secure checks that each validator calls the zone secure. bogus reports that one calls it bogus:
+// it answers SERVFAIL.
 func (v *view) secure() (missing []string, bogus bool) {
 	for i := range v.valid {
 		r := &v.valid[i]

@@ -26,7 +26,7 @@ const maxFile = 1 << 20
 type description struct {
 	Plugin      string    `yaml:"plugin"`
 	Version     string    `yaml:"version"`
-	Concurrency int       `yaml:"concurrency"` // jobs at once, each with a process of its own; 16
+	Concurrency int       `yaml:"concurrency"` // jobs at the same time, each with a process of its own; 16
 	Network     bool      `yaml:"network"`     // the script opens connections from the worker
 	Types       []jobType `yaml:"types"`
 }

@@ -16,7 +16,7 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 const HelperName = "turnus-host"
 
 // Serve is the process of a plugin that is a script: dir holds its plugin.yaml. It returns an exit
-// code when the worker has asked it to end, or at once when the folder is no plugin.
+// code when the worker has asked it to end, or immediately when the folder is no plugin.
 func Serve(dir string, stderr io.Writer) int {
 	all, err := defs(dir)
 	if err != nil {

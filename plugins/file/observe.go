@@ -105,7 +105,7 @@ func parseMode(text string) (uint32, error) {
 	return mode, nil
 }
 
-// owned tells whether the entry has the owner, given as user or user:group in names or numbers.
+// owned reports whether the entry has the owner, given as user or user:group in names or numbers.
 func (e entry) owned(want string) bool {
 	if want == "" {
 		return true

@@ -122,8 +122,8 @@ func statements(text string) []statement {
 	return list
 }
 
-// block tells whether a brace after these words begins a block of declarations; anything else is a
-// set, a map or a verdict map.
+// block reports whether a brace after these words begins a block of declarations; anything else is
+// a set, a map or a verdict map.
 func block(before string) bool {
 	words := strings.Fields(before)
 	if len(words) == 0 {

@@ -27,8 +27,8 @@ func (p *push) choose(ctx context.Context, facts sdk.Answer) error {
 	return nil
 }
 
-// isWidened tells whether the live table is one that was widened to this ruleset, here or by a push
-// of this step that is under way.
+// isWidened reports whether the live table is one that was widened to this ruleset, here or by a
+// push of this step that is under way.
 func (p *push) isWidened(facts sdk.Answer) bool {
 	record := p.old.hash + " " + p.fresh.hash
 	return facts.Value("widened") == record || facts.Value("key") == p.key && facts.Value("widens") == record

@@ -41,7 +41,7 @@ func run(ctx context.Context, r *runOf) error {
 	if err := p.load(ctx); err != nil {
 		return err
 	}
-	for range 3 { // once, but for what an earlier attempt left behind
+	for range 3 { // once, except what an earlier attempt left behind
 		again, err := p.attempt(ctx)
 		if !again || err != nil {
 			return err
@@ -90,7 +90,7 @@ func (p *push) linked(text string) {
 	}
 }
 
-// attempt is the whole push; again tells that something of an earlier one was cleared away first.
+// attempt is the whole push; again reports that something of an earlier one was cleared away first.
 func (p *push) attempt(ctx context.Context) (again bool, err error) {
 	facts, err := p.inspect(ctx)
 	if err != nil {
@@ -205,8 +205,8 @@ func (p *push) drifted(facts sdk.Answer) bool {
 	return p.old.hash != "" && facts.Value("applied") != p.old.hash
 }
 
-// earlier meets a push that is under way on the host. done tells that it was ours, and has now been
-// confirmed.
+// earlier meets a push that is under way on the host. done reports that it was ours, and has now
+// been confirmed.
 func (p *push) earlier(ctx context.Context, facts sdk.Answer) (again, done bool, err error) {
 	state := facts.Value("state")
 	left := facts.Number("deadline") - facts.Number("uptime")

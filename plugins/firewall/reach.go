@@ -71,12 +71,12 @@ func (w *walker) dropped() string {
 	return ""
 }
 
-// sees tells whether a family's chains meet the packet.
+// sees reports whether a family's chains meet the packet.
 func (w *walker) sees(family string) bool {
 	return family == "inet" || (family == "ip") == w.packet.from.Addr().Is4() && (family == "ip" || family == "ip6")
 }
 
-// chain tells whether the packet may be accepted in a chain, and whether it may fall off its end.
+// chain reports whether the packet may be accepted in a chain, and whether it may fall off its end.
 func (w *walker) chain(name string) (accepts, falls bool) {
 	if w.depth++; w.depth > 64 { // nft refuses loops; this bounds us without relying on it
 		return true, true
@@ -262,7 +262,7 @@ func (w *walker) applies(left any) bool {
 	return true
 }
 
-// compare tells whether what left reads is right, or one of it.
+// compare reports whether what left reads is right, or one of it.
 func (w *walker) compare(left, right any) truth {
 	if !w.applies(left) {
 		return no

@@ -106,7 +106,7 @@ const applyLines = `e=$(nft -f new.nft 2>&1) || { echo "refused nft: $e" | tr '\
 echo applied
 `
 
-// statusScript tells how a push stands.
+// statusScript reports how a push stands.
 const statusScript = `state "$D/$ID"
 now; echo "uptime $up"
 live

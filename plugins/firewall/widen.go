@@ -91,7 +91,7 @@ func (t *ruleTable) hooks(whose string) (map[string]*ruleChain, error) {
 	return out, nil
 }
 
-// pure tells why rules that are to be joined with others do more than look at packets, or nil.
+// pure reports why rules that are to be joined with others do more than look at packets, or nil.
 func (t *ruleTable) pure(whose string, dynamic map[string]bool) error {
 	for _, name := range t.names {
 		if c := t.chains[name]; !c.base() || c.text("type") == "filter" {
@@ -191,7 +191,7 @@ func widen(table string, oldRaw, newRaw []byte, oldDynamic, newDynamic map[strin
 	return data, nil
 }
 
-// sound tells why the two cannot be joined.
+// sound reports why the two cannot be joined.
 func (w *widening) sound(oldDynamic, newDynamic map[string]bool) error {
 	if err := w.old.pure("live", oldDynamic); err != nil {
 		return err

@@ -139,7 +139,7 @@ func inspect(ctx context.Context, h *sdk.Host, d driver, fresh bool, limit time.
 	return f, a, err
 }
 
-// transient tells whether an error is what a device shows on its way down or up.
+// transient reports whether an error is what a device shows on its way down or up.
 func transient(ctx context.Context, err error) bool {
 	var exit *sdk.ExitError
 	var unclear *unclearError

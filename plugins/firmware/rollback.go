@@ -61,7 +61,7 @@ func (u *upgrade) rollback(ctx context.Context) error {
 	return sdk.Failf("%s; the device runs its old version %s again", u.s.Cause, f.Version).RolledBack()
 }
 
-// noWayBack tells what has become of a device without a second slot.
+// noWayBack reports what has become of a device without a second slot.
 func (u *upgrade) noWayBack(ctx context.Context) error {
 	f, err := u.patiently(ctx, max(time.Until(u.s.BackBy), 3*u.limit), true, func(facts) (bool, error) { return true, nil })
 	switch {

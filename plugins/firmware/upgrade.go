@@ -190,7 +190,7 @@ func (u *upgrade) rest() time.Duration {
 	return 3*time.Duration(u.p.RebootTimeout) + 2*time.Duration(u.p.HealthTimeout) + time.Duration(u.p.Soak)
 }
 
-// alone tells that the installation reboots the device by itself: it is the reboot phase that
+// alone reports that the installation reboots the device by itself: it is the reboot phase that
 // starts it.
 func (u *upgrade) alone() bool { return u.p.Script != nil && u.p.Script.InstallReboots }
 
@@ -274,7 +274,7 @@ func (u *upgrade) reportSlot(ctx context.Context, what slotAction, slot string) 
 
 // patiently looks until judge is content, over new connections if fresh. A device that does not
 // answer, or not clearly, is asked again; so it is when judge says false with an error of that
-// kind. The error tells what was seen last.
+// kind. The error reports what was seen last.
 func (u *upgrade) patiently(ctx context.Context, limit time.Duration, fresh bool, judge func(facts) (bool, error)) (facts, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -43,7 +43,7 @@ func (r *restart) forget(now time.Time) {
 	}
 }
 
-// wait is how long the next start must wait; refuse tells that calls should not wait for it.
+// wait is how long the next start must wait; refuse reports that calls should not wait for it.
 func (r *restart) wait(now time.Time) (d time.Duration, refuse bool) {
 	r.forget(now)
 	d = max(r.until.Sub(now), 0)

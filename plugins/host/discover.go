@@ -26,9 +26,8 @@ const (
 	currentFile = "current" // symbolic link, or text file, that chooses among versions
 )
 
-// discover reads the plugin folders, but for what is under development. All errors come at once,
-// and with an error nothing is loaded: a plugin that is half there would fail in the middle of a
-// run.
+// discover reads the plugin folders, except what is under development. All errors come at once, and
+// with an error nothing is loaded: a plugin that is half there would fail in the middle of a run.
 func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 	var found []Plugin
 	var sources []*origin
@@ -51,7 +50,7 @@ func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 	return found, sources, errors.Join(errs...)
 }
 
-// loadDir reads one plugin folder and holds it to lock, nil is none; but for the plugins of those
+// loadDir reads one plugin folder and holds it to lock, nil is none; except the plugins of those
 // names.
 func loadDir(dir string, but map[string]string, l launch, lock *Lock) ([]Plugin, error) {
 	names, err := folders(dir)

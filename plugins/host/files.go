@@ -260,8 +260,8 @@ func save(ctx context.Context, folder, name string, in io.Reader) (_ *wire.SaveF
 	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("save %s: %w", name, err)
 	}
-	// A name that no fetched file has; readable by the user only, for nobody knows what a host's file
-	// holds.
+	// A name that no fetched file has; readable by the user only, because nobody knows what a host's
+	// file holds.
 	part := filepath.Join(filepath.Dir(name), ".part-"+rand.Text())
 	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -110,7 +110,7 @@ func ReadLock(dir string) (l Lock, ok bool, err error) {
 	return l, true, nil
 }
 
-// Check compares the lockfile with what is there, and tells every difference.
+// Check compares the lockfile with what is there, and reports every difference.
 func (l Lock) Check(dir string, now Lock) error {
 	locked := map[string]Locked{}
 	for _, p := range l.Plugins {
@@ -134,7 +134,7 @@ func (l Lock) Check(dir string, now Lock) error {
 	return errors.Join(errs...)
 }
 
-// loadLocked reads a plugin folder, but for the plugins of those names, and holds it to its
+// loadLocked reads a plugin folder, except the plugins of those names, and holds it to its
 // lockfile, if it has one. No plugin that differs is started.
 func loadLocked(dir string, but map[string]string, l launch) ([]Plugin, error) {
 	lock, err := lockOf(dir)

@@ -25,7 +25,7 @@ var (
 	pluginVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 )
 
-// Validate tells everything that is wrong with a manifest, as errors that wrap core.ErrInvalid.
+// Validate reports everything that is wrong with a manifest, as errors that wrap core.ErrInvalid.
 func (m Manifest) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {

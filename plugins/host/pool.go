@@ -93,7 +93,7 @@ func (p *pool) refused(d time.Duration) error {
 		d.Round(time.Second), p.timing.now().Add(d).Format(time.TimeOnly), p.last)
 }
 
-// stats tells how the processes fare.
+// stats reports how the processes fare.
 func (p *pool) stats() PluginStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

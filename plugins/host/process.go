@@ -247,7 +247,7 @@ func (p *process) drain(grace time.Duration) {
 	}
 }
 
-// answers tells whether the process is alive enough to say so.
+// answers reports whether the process is alive enough to say so.
 func (p *process) answers(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -328,7 +328,7 @@ func (p *process) died(grace time.Duration) error {
 		core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, p.child.ID(), how)
 }
 
-// dead tells whether the process is known to have ended.
+// dead reports whether the process is known to have ended.
 func (p *process) dead() bool {
 	select {
 	case <-p.child.exited:

@@ -50,7 +50,7 @@ type jobType struct {
 	pool    *pool
 }
 
-// New reads the plugin folders. It starts nothing, but for a plugin without manifest.json, which is
+// New reads the plugin folders. It starts nothing, except a plugin without manifest.json, which is
 // asked once. It loads all plugins or none; the error then names everything that is wrong.
 func New(cfg Config) (*Supervisor, error) {
 	var r reach = nowhere{}

@@ -93,7 +93,7 @@ func (p *pool) blame(q *process, c *Call) (victim bool) {
 	return false
 }
 
-// aloneLocked tells whether a call must have a process to itself.
+// aloneLocked reports whether a call must have a process to itself.
 func (p *pool) aloneLocked(c *Call) bool {
 	since, known := p.poison[c.deadly()]
 	return known && p.timing.now().Sub(since) <= breakerWindow || p.suspects[c.deadly()]

@@ -144,7 +144,7 @@ func short(tree string) string {
 	return tree[:min(len(tree), len("sha256:")+16)]
 }
 
-// everybodys tells whether a stranger may write to any file of the folder.
+// everybodys reports whether a stranger may write to any file of the folder.
 func everybodys(dir string) (found string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {

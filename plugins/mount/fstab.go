@@ -21,7 +21,7 @@ func parse(line string) *entry {
 	return &entry{source: unescape(f[0]), path: unescape(f[1]), fstype: f[2], options: f[3], dump: f[4], pass: f[5]}
 }
 
-// is tells whether the line is that of the mount.
+// is reports whether the line is that of the mount.
 func (e *entry) is(p Params) bool {
 	if p.Type == "swap" || e.fstype == "swap" {
 		return p.Type == e.fstype && e.source == p.Source
@@ -38,7 +38,7 @@ func (p *Params) wanted() entry {
 	return entry{p.Source, at, p.Type, p.Options, strconv.Itoa(p.Dump), strconv.Itoa(p.Pass)}
 }
 
-// same tells whether two lines mean the same.
+// same reports whether two lines mean the same.
 func (e *entry) same(other entry) bool {
 	a, b := *e, other
 	a.path, b.path = path.Clean(a.path), path.Clean(b.path)

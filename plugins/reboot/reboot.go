@@ -159,7 +159,7 @@ func inspect(ctx context.Context, r *runOf, limit time.Duration) (string, error)
 	return strings.TrimSpace(result.Stdout), result.Err()
 }
 
-// transient tells whether an error is what a host shows on its way down or up.
+// transient reports whether an error is what a host shows on its way down or up.
 func transient(ctx context.Context, err error) bool {
 	var exit *sdk.ExitError
 	return ctx.Err() == nil &&

@@ -67,7 +67,7 @@ var (
 
 const guardEnd = "TURNUS_GUARD_END"
 
-// Validate tells what is wrong with the declaration.
+// Validate reports what is wrong with the declaration.
 func (d DeadMan) Validate() error {
 	switch {
 	case !path.IsAbs(d.Folder) || path.Clean(d.Folder) != d.Folder || d.Folder == "/" || strings.ContainsAny(d.Folder, "\n\x00"):

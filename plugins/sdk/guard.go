@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Exists tells which of the paths are there, dangling links included. One round trip.
+// Exists reports which of the paths are there, dangling links included. One round trip.
 func (h *Host) Exists(ctx context.Context, paths ...string) ([]bool, error) {
 	var script strings.Builder
 	for _, p := range paths {
@@ -35,7 +35,7 @@ type Guard struct {
 	Removes string `json:"removes,omitempty" turnus:"pattern=^/" jsonschema:"skip when this path does not exist on the host"`
 }
 
-// Satisfied tells why there is nothing to do; the reason is empty when there is.
+// Satisfied reports why there is nothing to do; the reason is empty when there is.
 func (g Guard) Satisfied(ctx context.Context, h *Host) (reason string, err error) {
 	if g.Creates == "" && g.Removes == "" {
 		return "", nil

@@ -27,7 +27,7 @@ func (h *Head) Write(b []byte) (int, error) {
 }
 
 // String is what was kept, as valid UTF-8. Where something was dropped, it ends at white space: a
-// worker would show a part of a secret, for it knows only the whole.
+// worker would show a part of a secret, because it knows only the whole.
 func (h *Head) String() string {
 	kept := string(h.kept)
 	if h.lost {
@@ -45,13 +45,13 @@ func (h *Head) LastLine() string { return h.end.String() }
 // Bytes is what was kept.
 func (h *Head) Bytes() []byte { return h.kept }
 
-// Truncated tells whether something was dropped.
+// Truncated reports whether something was dropped.
 func (h *Head) Truncated() bool { return h.lost }
 
 // OutputText is the beginning of text that takes at most limit bytes as JSON, as valid UTF-8:
 // quotes, newlines and control characters take two to six bytes there. It is cut at white space
-// only: a worker would show a part of a secret, for it knows only the whole. A worker keeps 32 KiB
-// of outputs of one step, as JSON; a step that gives more fails.
+// only: a worker would show a part of a secret, because it knows only the whole. A worker keeps 32
+// KiB of outputs of one step, as JSON; a step that gives more fails.
 func OutputText(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	size := 0

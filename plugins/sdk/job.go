@@ -55,8 +55,8 @@ const defaultConcurrency = 256
 
 // Job declares a job type. P is a struct whose fields are the step's with: (for their tags see the
 // package's doc); S is what [Run.Checkpoint] and [Suspend] save. The function may be called many
-// times at once and must return soon after ctx ends. Job panics when the declaration itself is
-// wrong, as regexp.MustCompile does.
+// times at the same time and must return soon after ctx ends. Job panics when the declaration
+// itself is wrong, as regexp.MustCompile does.
 func Job[P, S any](name string, fn func(context.Context, *Run[P, S]) error, opts ...Option) Def {
 	if !typeName.MatchString(name) {
 		panic(fmt.Sprintf("sdk.Job(%q): expected noun.verb or one word, of a-z, 0-9 and _", name))
@@ -98,8 +98,8 @@ func Job[P, S any](name string, fn func(context.Context, *Run[P, S]) error, opts
 // Option declares something about a job type.
 type Option func(*jobType)
 
-// Idempotent tells whether running the type twice does the same as once. Unless [OnLost]
-// says otherwise, an idempotent type is retried after a crash and another is held.
+// Idempotent reports whether running the type twice does the same as once. Unless [OnLost] says
+// otherwise, an idempotent type is retried after a crash and another is held.
 func Idempotent(yes bool) Option { return func(t *jobType) { t.Idempotent = yes } }
 
 // Check declares that the type supports check mode: with [Run].Check set it changes

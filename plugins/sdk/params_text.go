@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// kindFits tells whether the JSON type of v is one that the schema names.
+// kindFits reports whether the JSON type of v is one that the schema names.
 func kindFits(js *jsonschema.Schema, v any) bool {
 	if js.Type == "" && len(js.Types) == 0 {
 		return true

@@ -26,10 +26,10 @@ func (s *benchAPIProcess) post(path, body string) string {
 		path, s.up.Token, len(body), body)
 }
 
-// ask sends requests over many connections for a while. The generator does as little as it can, for
-// it has the same two cores: it writes requests that are text, and reads no more of an answer than
-// its length. With a rate each connection keeps a pace, and time counts from when a request should
-// have been sent.
+// ask sends requests over many connections for a while. The generator does as little as it can,
+// because it has the same two cores: it writes requests that are text, and reads no more of an
+// answer than its length. With a rate each connection keeps a pace, and time counts from when a
+// request should have been sent.
 func (s *benchAPIProcess) ask(ctx context.Context, f apiBench, rate int, request func(int) string) (apiRow, error) {
 	before, err := s.cpu()
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *benchAPIProcess) connection(ctx context.Context, p pace, request func()
 	return took, nil
 }
 
-// skipAnswer reads past one answer, and tells whether it was 200 or 201.
+// skipAnswer reads past one answer, and reports whether it was 200 or 201.
 func skipAnswer(in *bufio.Reader) (good bool, err error) {
 	length := -1
 	for first := true; ; first = false {

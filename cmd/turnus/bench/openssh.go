@@ -323,7 +323,7 @@ func findProgram(name string) (string, error) {
 
 // freePort is a port that nobody listens on now.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns immediately
 	if err != nil {
 		return 0, err
 	}

@@ -114,7 +114,7 @@ func (a *app) noteBackup(ctx context.Context, f *service.StoreFlags, m *backup.M
 	return backup.Note(ctx, l, service.WhoHere(), m, took)
 }
 
-// steps tells what is under way, to people only.
+// steps reports what is under way, to people only.
 func (a *app) steps() func(string) {
 	if !a.Terminal || a.Output == "json" {
 		return nil

@@ -116,7 +116,7 @@ func readsOf(what string, allowed []string) ([]string, error) {
 	return append(slices.Clone(allowed), filepath.Dir(path)), err
 }
 
-// builtin tells whether a built-in plugin is meant, and not a path.
+// builtin reports whether a built-in plugin is meant, and not a path.
 func builtin(what string) bool {
 	_, ok := node.BuiltinDefs()[what]
 	return ok && !strings.ContainsRune(what, filepath.Separator)

@@ -183,7 +183,7 @@ func secretFileFor(path string, recipients []string) (*secretFile, error) {
 	return readSecretFile(path)
 }
 
-// encrypted tells what was encrypted.
+// encrypted reports what was encrypted.
 func (a *app) encrypted(f *secretFile, names []string) error {
 	if a.Output == "json" {
 		return console.PrintJSON(a.Out, map[string]any{"file": f.path, "sealed": names, "recipients": len(f.said.Recipients)})

@@ -184,7 +184,8 @@ func (a *app) configCheck(c *cobra.Command, l longRunning, connect bool) error {
 	return nil
 }
 
-// wellFormed tells whether the addresses of Redis and of the ledger are some. Nothing is contacted.
+// wellFormed reports whether the addresses of Redis and of the ledger are some. Nothing is
+// contacted.
 func (l longRunning) wellFormed() error {
 	var errs []error
 	if l.queue.URL != "" {

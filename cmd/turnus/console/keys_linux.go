@@ -183,7 +183,7 @@ func (k *keyReader) control(do func(fd int)) error {
 	return conn.Control(func(fd uintptr) { do(int(fd)) })
 }
 
-// foreground tells whether the terminal belongs to this process.
+// foreground reports whether the terminal belongs to this process.
 func foreground(fd int) bool {
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()

@@ -23,7 +23,7 @@ type message struct {
 	leftOut int
 }
 
-// Allow tells whether to report a text: it was not reported within messageEvery.
+// Allow reports whether to report a text: it was not reported within messageEvery.
 func (l *MessageLimiter) Allow(text string) bool {
 	ok, _ := l.count(text)
 	return ok

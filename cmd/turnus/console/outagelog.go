@@ -39,7 +39,7 @@ func (h outageLog) WithGroup(name string) slog.Handler {
 	return outageLog{h.Handler.WithGroup(name), h.limiter}
 }
 
-// ofOutage tells whether a record has an error of something that does not answer.
+// ofOutage reports whether a record has an error of something that does not answer.
 func ofOutage(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, _ := a.Value.Any().(error)

@@ -110,7 +110,7 @@ func Clean(s string, styled bool) string {
 // noControl stands for a control character.
 const noControl = '·'
 
-// control tells whether a terminal may take r as an order, to write from right to left, too: what
+// control reports whether a terminal may take r as an order, to write from right to left, too: what
 // is read would be another word than what is there. Tabs are harmless.
 func control(r rune) bool {
 	return r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
@@ -137,5 +137,5 @@ func PrintableLines(s string) string {
 	}, s)
 }
 
-// OnTerminal tells whether somebody may look at what is written.
+// OnTerminal reports whether somebody may look at what is written.
 func (s *Screen) OnTerminal() bool { return isTerminal(s.w) }

@@ -134,7 +134,7 @@ func ReadRecord(ctx context.Context, con *console.Console) (*Record, error) {
 }
 
 // Client returns a client of the API over the record, or over an empty one where nothing was
-// recorded yet; found tells which. close ends both.
+// recorded yet; found reports which. close ends both.
 func Client(ctx context.Context, con *console.Console) (_ *client.Client, found bool, end func(), err error) {
 	r, err := ReadRecord(ctx, con)
 	if found = r != nil; !found && err == nil {
@@ -222,7 +222,7 @@ func (r *Record) hold(run string) error {
 	return nil
 }
 
-// driven tells whether a process that lives drives a run. The file of one that died goes.
+// driven reports whether a process that lives drives a run. The file of one that died goes.
 func (r *Record) driven(run string) (bool, error) {
 	path := r.runFile(run)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 )
 
-// measure is what a node tells of itself at a scrape.
+// measure is what a node reports about itself at a scrape.
 func (n *Node) measure(pool string) metrics.Source {
 	return func(_ context.Context, emit metrics.Emit) {
 		name, w := n.Worker.Name(), n.Worker.Stats()

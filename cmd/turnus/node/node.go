@@ -110,7 +110,7 @@ type WorkOptions struct {
 	Few    bool                           // it works on few hosts, and ends: its heap need not be small
 	Report bool                           // to the service: how it is, and what happens to jobs
 	Drain  func()                         // see worker.ReportConfig
-	// metrics tells how the node is; scraped says that somebody can ask this process for them, else
+	// metrics reports how the node is; scraped says that somebody can ask this process for them, else
 	// they are posted for servers.
 	Metrics *metrics.Registry
 	Scraped bool
@@ -313,7 +313,7 @@ const DefaultConfigs = "configs.git"
 // DefaultPool serves hosts whose inventory names no pool.
 const DefaultPool = "default"
 
-// Kill ends what runs on the node at once.
+// Kill ends what runs on the node immediately.
 func (n *Node) Kill() {
 	if n.Worker != nil {
 		n.Worker.Kill()

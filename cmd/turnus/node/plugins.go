@@ -85,7 +85,7 @@ func (f *Flags) Only(builtin string) {
 }
 
 // supervise completes the configuration by where plugins come from. It starts no process before the
-// first call, but for a plugin without manifest.json.
+// first call, except a plugin without manifest.json.
 func (f *PluginFlags) supervise(cfg host.Config) (_ *host.Supervisor, err error) {
 	if cfg.Adapter, err = ScriptAdapter(); err != nil {
 		return nil, err

@@ -227,7 +227,7 @@ func glyphsFor(unicode bool) glyphs {
 	return glyphs{[]string{"1", "2", "3", "4", "5", "6", "7", "8"}, "-", "x", ".", "|"}
 }
 
-// speaksUnicode tells whether the locale's characters are UTF-8.
+// speaksUnicode reports whether the locale's characters are UTF-8.
 func speaksUnicode() bool {
 	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))
 	locale = strings.ToLower(locale)

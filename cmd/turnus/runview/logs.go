@@ -62,8 +62,8 @@ func Logs(ctx context.Context, con *console.Console, c *client.Client, run, host
 	return nil
 }
 
-// writeJobLogs writes what the steps of a job showed, then how it ended. It tells whether it wrote
-// anything.
+// writeJobLogs writes what the steps of a job showed, then how it ended. It reports whether it
+// wrote anything.
 func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) (wrote bool) {
 	for i, s := range j.Steps {
 		s := whole.write(w, j.Host, i, s)
@@ -214,7 +214,7 @@ func (p *logPrinter) line(host, step, line string) {
 	fmt.Fprintf(p.con.Out, "%s %s | %s\n", host, step, console.Printable(strings.TrimRight(line, "\r\n")))
 }
 
-// keptApart are the outputs of a job that a server keeps apart, for they do not fit into its
+// keptApart are the outputs of a job that a server keeps apart, because they do not fit into its
 // result.
 type keptApart struct {
 	ctx    context.Context //nolint:containedctx // of the one command that shows them

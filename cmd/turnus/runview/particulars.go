@@ -75,10 +75,10 @@ func withoutName(host, text string) string {
 
 func inName(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
-// reasonKey is equal for reasons that are the same but for the host.
+// reasonKey is equal for reasons that are the same except the host.
 func reasonKey(r core.Result) string { return general(r.Host, console.FirstLine(ReasonText(r))) }
 
-// outputKey is equal for outputs that belong together: those of failures but for the host, others
+// outputKey is equal for outputs that belong together: those of failures except the host, others
 // only if they are equal.
 func outputKey(host, text string, good bool) string {
 	if good {

@@ -35,5 +35,5 @@ func setName(set string) string {
 	return set
 }
 
-// unapproved tells whether a job ended because somebody has to approve again.
+// unapproved reports whether a job ended because somebody has to approve again.
 func unapproved(r core.Result) bool { return r.ReasonCode == core.NeedsReapproval }

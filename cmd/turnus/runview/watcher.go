@@ -110,7 +110,7 @@ func (w *watcher) finished(job string, r core.Result) {
 	}
 }
 
-// over tells whether nothing of a run happens any more.
+// over reports whether nothing of a run happens any more.
 func over(run api.Run) bool {
 	if !run.Ended.IsZero() {
 		return true

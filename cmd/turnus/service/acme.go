@@ -130,8 +130,8 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	return cert, err
 }
 
-// overdue tells whether a certificate should have been renewed: autocert begins when a third of its
-// time is left.
+// overdue reports whether a certificate should have been renewed: autocert begins when a third of
+// its time is left.
 func overdue(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/6
 }

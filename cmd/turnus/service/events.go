@@ -84,7 +84,7 @@ func reasoned(e catalog.Event) string {
 	return e.Reason + ": " + fmt.Sprint(e.Err)
 }
 
-// WarnOf tells what of definitions is valid, but probably not meant.
+// WarnOf reports what of definitions is valid, but probably not meant.
 func WarnOf(con *console.Console, set *definitions.Set) {
 	for _, w := range set.Warnings {
 		con.Report(con.Paint(console.Yellow, "warning: ") + w.String())

@@ -127,5 +127,5 @@ func (f *Flags) Check() error {
 	return nil
 }
 
-// secure tells whether the API listens over TLS.
+// secure reports whether the API listens over TLS.
 func (f *Flags) secure() bool { return f.tlsCert != "" || len(f.acme.names) > 0 }

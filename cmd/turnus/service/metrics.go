@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 )
 
-// measureFlags say how much a service tells of itself.
+// measureFlags say how much a service reports about itself.
 type measureFlags struct{ tenants int }
 
 func (f *measureFlags) add(c *cobra.Command) {
@@ -91,7 +91,7 @@ func leafIn(text []byte) *x509.Certificate {
 	return nil
 }
 
-// measureNotifications tells what is told.
+// measureNotifications reports what is told.
 func (s *service) measureNotifications(ctx context.Context, emit metrics.Emit) {
 	for medium, c := range s.notify.Counts() {
 		emit(metrics.NotificationsSent, float64(c.Sent), medium)

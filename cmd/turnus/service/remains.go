@@ -75,7 +75,7 @@ func (d *DataDir) keepRemains(rest leftover) error {
 	return securefile.Replace(filepath.Join(d.Path, remainsFile), data, 0o600)
 }
 
-// keepQueue keeps what the service's own queue has reached, but for runs with outcomes that are not
+// keepQueue keeps what the service's own queue has reached, except runs with outcomes that are not
 // recorded: their jobs would run again.
 func (s *service) keepQueue(ctx context.Context) error {
 	if s.f.Queue.own == nil {
@@ -98,8 +98,8 @@ func (s *service) keepQueue(ctx context.Context) error {
 	return nil
 }
 
-// recorded tells whether the ledger has every outcome that the queue knows of. A run that the queue
-// has not been given is.
+// recorded reports whether the ledger has every outcome that the queue knows of. A run that the
+// queue has not been given is.
 func recorded(ctx context.Context, q queue.Queue, run ledger.Run) bool {
 	status, err := q.Status(ctx, run.ID)
 	return err != nil || status.Ended() <= run.Recorded

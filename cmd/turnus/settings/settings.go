@@ -103,7 +103,7 @@ func VariableOf(flag string) string {
 }
 
 // Fill gives each flag that the command line leaves out its value: from the environment, or else
-// from the file of --config. It tells where every value came from.
+// from the file of --config. It reports where every value came from.
 func Fill(c *cobra.Command) (map[string]Origin, error) {
 	file, _ := c.Flags().GetString("config")
 	given, err := readSettings(file, c)

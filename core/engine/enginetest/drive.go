@@ -81,7 +81,7 @@ func Drive(ctx context.Context, q Queue, l *launch.Launch, o Options) (status qu
 	return status, context.Cause(ctx)
 }
 
-// poll asks the queue, and does what follows. more tells that there are more records.
+// poll asks the queue, and does what follows. more reports that there are more records.
 func (d *drive) poll(ctx context.Context) (status queue.Status, more bool, err error) {
 	s := d.q.Poll(ctx, 1000, queue.Ask{Run: d.l.Run.ID, Cursor: d.cursor, Awaited: d.l.Snapshot.Turns != nil})[0]
 	if s.Err != nil && ctx.Err() != nil {

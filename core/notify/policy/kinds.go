@@ -20,7 +20,7 @@ const (
 // Severities are all, the least first.
 func Severities() []Severity { return []Severity{Info, Warning, Error} }
 
-// AtLeast tells whether a severity is one or more severe than it; "" is the least.
+// AtLeast reports whether a severity is one or more severe than it; "" is the least.
 func (s Severity) AtLeast(least Severity) bool {
 	return slices.Index(Severities(), s) >= slices.Index(Severities(), least)
 }

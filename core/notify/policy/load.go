@@ -289,7 +289,7 @@ func (p *parser) url(into *Text) yamlread.Field {
 	}}
 }
 
-// CheckURL tells what is wrong with the address of a webhook, without repeating it: it may hold a
+// CheckURL reports what is wrong with the address of a webhook, without repeating it: it may hold a
 // password.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)

@@ -25,7 +25,7 @@ type Text struct {
 	Secret string
 }
 
-// Given tells whether it is said at all.
+// Given reports whether it is said at all.
 func (t Text) Given() bool { return t != Text{} }
 
 // Channel is one place where notices go. One of its media is set.
@@ -73,7 +73,7 @@ func (c *Channel) Medium() string {
 	return MediumWebhook
 }
 
-// Route says which notices go to which channels. Empty fields let everything through, but for kinds
+// Route says which notices go to which channels. Empty fields let everything through, except kinds
 // that have to be asked for.
 type Route struct {
 	Kinds     []string
@@ -102,7 +102,7 @@ type Subject struct {
 	Playbook string
 }
 
-// Takes tells whether the route is for it.
+// Takes reports whether the route is for it.
 func (r *Route) Takes(s Subject) bool {
 	switch {
 	case len(r.Kinds) > 0 && !slices.Contains(r.Kinds, s.Kind.Name), len(r.Kinds) == 0 && s.Kind.Asked:
@@ -180,7 +180,7 @@ func (p *Policy) Channel(at Place) *Channel {
 	return p.Tenants[at.Tenant].Channels[at.Channel]
 }
 
-// Knows tells whether a playbook of a tenant may name a channel.
+// Knows reports whether a playbook of a tenant may name a channel.
 func (p *Policy) Knows(tenant, channel string) bool {
 	return channel == Own || p.Channel(Place{Service: true, Channel: channel}) != nil || tenant != "" && p.Channel(Place{Tenant: tenant, Channel: channel}) != nil
 }

@@ -27,8 +27,8 @@ import (
 
 // Queue is a queue behind which all bytes are encrypted. All methods are safe for concurrent use.
 //
-// A job that this process cannot open, for it lacks the key, or that is not encrypted where it has
-// to be, is not handed to its worker: it is given back unstarted, for others. A job that was
+// A job that this process cannot open, because it lacks the key, or that is not encrypted where it
+// has to be, is not handed to its worker: it is given back unstarted, for others. A job that was
 // tampered with is handed out with Lease.Err.
 type Queue struct {
 	queue.Backend
@@ -152,7 +152,7 @@ func (q *Queue) conflict(ctx context.Context, r *queue.Run, err error) error {
 	return err
 }
 
-// submitted tells whether the queue has the same run already.
+// submitted reports whether the queue has the same run already.
 func (q *Queue) submitted(ctx context.Context, r *queue.Run) (bool, error) {
 	had, err := q.Backend.Payload(ctx, r.ID)
 	if err != nil {
@@ -325,7 +325,7 @@ func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait
 	return opened, next, nil
 }
 
-// report tells of a trouble once, and again after a while.
+// report reports a trouble once, and again after a while.
 func (q *Queue) report(what trouble, text string) {
 	q.mu.Lock()
 	last, reported := q.said[what]

@@ -24,12 +24,12 @@ type Begun struct {
 	Attempts int        `json:"attempts,omitempty"` // made
 	Crashes  int        `json:"crashes,omitempty"`
 	State    []byte     `json:"state,omitempty"`
-	Due      time.Time  `json:"due,omitzero"` // zero: at once, or with the event alone
+	Due      time.Time  `json:"due,omitzero"` // zero: immediately, or with the event alone
 	Event    string     `json:"event,omitempty"`
 	Locks    bool       `json:"locks,omitempty"` // it keeps them
 }
 
-// Remains tells what there is to go on from: call it when no node works any more. What New was
+// Remains reports what there is to go on from: call it when no node works any more. What New was
 // given and no Submit has taken is in it, too. The order is that of runs and jobs.
 func (q *Queue) Remains() Remains {
 	q.mu.Lock()

@@ -21,7 +21,7 @@ type lock struct {
 	waiters heap[*job]
 }
 
-// room tells whether j may take a place.
+// room reports whether j may take a place.
 func (l *lock) room(j *job) bool {
 	return j.offer == l || len(l.held)+len(l.offered) < l.places
 }

@@ -188,7 +188,7 @@ func (r *run) releasedOf(spans []span) int {
 }
 
 // deferred counts the released jobs that wait for a time when they may start: all that are on
-// record as such, but for those that are due and that no turn has seen yet.
+// record as such, except those that are due and that no turn has seen yet.
 func (r *run) deferred(now time.Time) int {
 	if r.over() {
 		return 0
@@ -211,12 +211,12 @@ func (r *run) deferred(now time.Time) int {
 	return n
 }
 
-// open tells whether the run may lease at all now.
+// open reports whether the run may lease at all now.
 func (r *run) open() bool {
 	return r.phase == queue.Active && (r.maxInFlight == 0 || r.count.leased < r.maxInFlight)
 }
 
-// hasWork tells whether a job could be tried now.
+// hasWork reports whether a job could be tried now.
 func (r *run) hasWork() bool {
 	return r.ready.len() > 0 || (r.fresh.len() > 0 && r.fresh.top().lo < r.limit)
 }

@@ -24,7 +24,7 @@ var deferredTests = []test{
 
 const days = 24 * time.Hour
 
-// part is a segment: a count, and when it is due from now on; 0 is at once.
+// part is a segment: a count, and when it is due from now on; 0 is immediately.
 type part struct {
 	n  int
 	in time.Duration

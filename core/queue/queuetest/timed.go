@@ -20,7 +20,7 @@ var timeTests = []test{
 	{name: "ClockIsTheQueuesOwn", run: ownClock},
 }
 
-// collect turns and waits until n jobs were leased, and tells when each was.
+// collect turns and waits until n jobs were leased, and reports when each was.
 func (f *fixture) collect(s string, n int) map[core.JobID]time.Time {
 	f.Helper()
 	got := map[core.JobID]time.Time{}

@@ -34,8 +34,8 @@ type small struct {
 	payload       []byte // nil where it is in fix
 }
 
-// asSmall tells whether a run can be one record. The digest is that of p, so that a run is the same
-// in both forms.
+// asSmall reports whether a run can be one record. The digest is that of p, so that a run is the
+// same in both forms.
 func (q *Queue) asSmall(r *queue.Run, p *packed) (*small, bool) {
 	spans := slices.Concat(p.ready, p.timed)
 	if len(r.Targets) > smallHosts || r.PerGroup > 0 || len(r.FinishedJobs) > 0 || len(spans) != 1 || len(r.Payload) > apartPayload {
@@ -91,8 +91,8 @@ type parcel struct {
 }
 
 // batcher sends the small runs of a process. What arrives while a call is under way goes with the
-// next one, so callers at once share round trips. Its goroutine lives while there is something to
-// send; close joins it.
+// next one, so callers at the same time share round trips. Its goroutine lives while there is
+// something to send; close joins it.
 type batcher struct {
 	send func(context.Context, []*small) []queue.Submission
 

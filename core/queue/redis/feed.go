@@ -80,8 +80,9 @@ func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait
 	}
 }
 
-// here tells whether the topic still has what the cursor is behind, or newer: else it is of another
-// life of the topic, which may even be a later one, where Redis' clock was set back between them.
+// here reports whether the topic still has what the cursor is behind, or newer: else it is of
+// another life of the topic, which may even be a later one, where Redis' clock was set back between
+// them.
 func (q *Queue) here(ctx context.Context, key string, at broadcast.Cursor) (bool, error) {
 	newer, err := q.client.XRangeN(ctx, key, at.String(), "+", 1).Result()
 	return len(newer) > 0, translate(ctx, err, "follow")

@@ -152,7 +152,7 @@ func (p *packed) finish(r *queue.Run) {
 	p.size += len(p.finished)
 }
 
-// micros is the queue's form of a time; zero and what lies before 1970 is at once.
+// micros is the queue's form of a time; zero and what lies before 1970 is immediately.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -99,8 +99,8 @@ func preflight(ctx context.Context, info string, config func(string) (string, er
 	return warnings, nil
 }
 
-// isRefusal tells whether the server answered that it does not allow the question, as managed ones
-// do.
+// isRefusal reports whether the server answered that it does not allow the question, as managed
+// ones do.
 func isRefusal(err error) bool {
 	var reply goredis.Error
 	return errors.As(err, &reply)

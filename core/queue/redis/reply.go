@@ -113,7 +113,7 @@ func (r *reply) jobs() []core.JobID {
 	return ids
 }
 
-// is tells whether the answer is the one word.
+// is reports whether the answer is the one word.
 func (r *reply) is(word string) bool {
 	if len(r.items) == 0 {
 		return false

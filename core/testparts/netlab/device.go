@@ -269,7 +269,7 @@ func (d *Device) Flag(name string, on bool) {
 	}
 }
 
-// Up tells whether the present boot has opened its door.
+// Up reports whether the present boot has opened its door.
 func (d *Device) Up() bool { return d.is("up") }
 
 // Boots counts the boots so far.

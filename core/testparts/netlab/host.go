@@ -78,7 +78,7 @@ func blockOf(tb testing.TB) uint32 {
 }
 
 func run(program string, args ...string) error {
-	out, err := exec.Command(program, args...).CombinedOutput() //nolint:noctx,gosec // our own words; it ends at once
+	out, err := exec.Command(program, args...).CombinedOutput() //nolint:noctx,gosec // our own words; it ends immediately
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
@@ -131,7 +131,7 @@ func (h *Host) Kill(text string) int {
 	return n
 }
 
-// holds tells whether a process is in the host now: its id may have gone to another since it was
+// holds reports whether a process is in the host now: its id may have gone to another since it was
 // listed.
 func (h *Host) holds(pid int) bool {
 	here, err := os.Stat("/run/netns/" + h.Name)

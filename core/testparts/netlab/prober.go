@@ -64,7 +64,7 @@ func (p *Prober) write(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// query is a question for an A record, with the AD bit set: the answer then tells whether it is
+// query is a question for an A record, with the AD bit set: the answer then reports whether it is
 // secure.
 func query(id uint16, name string) []byte {
 	q := []byte{byte(id >> 8), byte(id), 1, 0x20, 0, 1, 0, 0, 0, 0, 0, 0}

@@ -183,7 +183,7 @@ func (a *ACME) authorization(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"status": status, "identifier": map[string]string{"type": "dns", "value": name}, "challenges": challenges})
 }
 
-// challenge looks at once.
+// challenge looks immediately.
 func (a *ACME) challenge(w http.ResponseWriter, r *http.Request) {
 	kind, name := r.PathValue("kind"), r.PathValue("name")
 	a.mu.Lock()

@@ -27,7 +27,7 @@ import (
 // TLSEnv set to 1 has every server that tests start speak TLS only.
 const TLSEnv = "TURNUS_TEST_TLS"
 
-// TLSEverywhere tells whether TLSEnv is set.
+// TLSEverywhere reports whether TLSEnv is set.
 func TLSEverywhere() bool { return os.Getenv(TLSEnv) == "1" }
 
 // CA signs.
@@ -131,7 +131,7 @@ func must(tb testing.TB, err error) {
 }
 
 // SignRequest is the chain, in PEM, of a certificate that was asked for: for 90 days, so that
-// nobody renews it at once.
+// nobody renews it immediately.
 func (a *CA) SignRequest(tb testing.TB, csr *x509.CertificateRequest) []byte {
 	tb.Helper()
 	t := template(csr.Subject.CommonName, 90*24*time.Hour)

@@ -167,7 +167,7 @@ func (p *OIDC) token(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// IDToken is one that is right but for the claims that are given; nil takes one out.
+// IDToken is one that is right except the claims that are given; nil takes one out.
 func (p *OIDC) IDToken(claims map[string]any) string {
 	return p.sign(map[string]any{"alg": "RS256", "kid": "1"}, claims, p.rs256(p.key))
 }

@@ -147,7 +147,7 @@ func (s *SimulatedVault) Break(codes ...int) {
 	s.broken = append(s.broken, codes...)
 }
 
-// Late lets the server act on the next request METHOD PATH at once, but answer only after send.
+// Late lets the server act on the next request METHOD PATH immediately, but answer only after send.
 func (s *SimulatedVault) Late(request string) (send func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

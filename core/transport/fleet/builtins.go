@@ -412,7 +412,7 @@ func (c *call) env(ctx context.Context) int {
 	return 0
 }
 
-// which tells where a command is: 127 when the host has none of the name.
+// which reports where a command is: 127 when the host has none of the name.
 func (c *call) which(name string) int {
 	switch {
 	case c.builtin(name) != nil, c.sh.funcs[name] != nil:

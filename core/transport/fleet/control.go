@@ -138,7 +138,7 @@ func (sh *shell) choose(ctx context.Context, c *syntax.CaseClause) int {
 	return 0
 }
 
-// matches tells whether a pattern fits all of a text. A malformed one fits none.
+// matches reports whether a pattern fits all of a text. A malformed one fits none.
 func matches(pat, text string) bool {
 	expr, err := pattern.Regexp(pat, pattern.EntireString)
 	if err != nil {

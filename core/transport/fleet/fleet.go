@@ -1,7 +1,6 @@
-// Package fleet owns simulated hosts: a real SSH server on loopback that is
-// thousands of hosts at once, each with its own address, key, name, files and
-// faults. It serves the demo, benchmarks and tests; nothing that manages real
-// hosts imports it.
+// Package fleet owns simulated hosts: a real SSH server on loopback that is thousands of hosts at
+// the same time, each with its own address, key, name, files and faults. It serves the demo,
+// benchmarks and tests; nothing that manages real hosts imports it.
 //
 // It must not know the SSH pool, queues, plugins or playbooks. It is never
 // reachable from another machine: see listen.
@@ -88,8 +87,8 @@ type Fleet struct {
 	conns  map[net.Conn]*host
 }
 
-// Start begins to listen and returns at once. The fleet ends with ctx or Close,
-// whichever comes first; Close must be called in any case.
+// Start begins to listen and returns immediately. The fleet ends with ctx or Close, whichever comes
+// first; Close must be called in any case.
 func Start(ctx context.Context, cfg Config) (*Fleet, error) {
 	if cfg.Hosts < 1 || cfg.Hosts > MaxHosts {
 		return nil, fmt.Errorf("fleet of %d hosts: %w: between 1 and %d are possible", cfg.Hosts, core.ErrInvalid, MaxHosts)
@@ -204,8 +203,8 @@ func (f *Fleet) Stats() Stats {
 	}
 }
 
-// Close ends every connection and command, joins every goroutine and removes the
-// client key. It may be called more than once, by several at once.
+// Close ends every connection and command, joins every goroutine and removes the client key. It may
+// be called more than once, by several at the same time.
 func (f *Fleet) Close() error {
 	var err error
 	f.closeOnce.Do(func() {

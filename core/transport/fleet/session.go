@@ -231,8 +231,8 @@ func (s *session) answer(ctx context.Context, sh *shell, line, script string) in
 	return sh.main(ctx, script)
 }
 
-// exit tells how the command ended and closes the channel, which ends serve. Only
-// the first call counts.
+// exit reports how the command ended and closes the channel, which ends serve. Only the first call
+// counts.
 func (s *session) exit(code int, cause error) {
 	s.once.Do(func() {
 		if sig, ok := errors.AsType[signalled](cause); ok {

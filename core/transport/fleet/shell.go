@@ -149,7 +149,7 @@ func (sh *shell) tree(ctx context.Context, parse func(string) (*syntax.File, err
 	return sh.statements(ctx, f.Stmts)
 }
 
-// stopped tells whether the commands that follow are not to run.
+// stopped reports whether the commands that follow are not to run.
 func (sh *shell) stopped(ctx context.Context) bool {
 	return sh.done || sh.breaks > 0 || ctx.Err() != nil
 }
@@ -192,7 +192,7 @@ func (sh *shell) statement(ctx context.Context, st *syntax.Stmt) int {
 
 func (sh *shell) has(flag byte) bool { return strings.IndexByte(sh.flags, flag) >= 0 }
 
-// andOr tells of a list whose failure its last command has judged by itself.
+// andOr reports a list whose failure its last command has judged by itself.
 func andOr(c syntax.Command) bool {
 	b, ok := c.(*syntax.BinaryCmd)
 	return ok && b.Op != syntax.Pipe

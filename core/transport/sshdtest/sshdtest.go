@@ -183,7 +183,7 @@ func (s *Server) writeKeys(tb testing.TB, o *options) {
 func (s *Server) path(name string) string { return filepath.Join(s.Dir, name) }
 
 func (s *Server) config(o *options, addresses []string) string {
-	lines := append([]string{"LogLevel VERBOSE"}, o.config...) // tells when it listens
+	lines := append([]string{"LogLevel VERBOSE"}, o.config...) // reports when it listens
 	// SHLVL keeps bash from reading ~/.bashrc, which may take longer than a test.
 	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "SetEnv ") }); i >= 0 {
 		lines[i] += " SHLVL=2"

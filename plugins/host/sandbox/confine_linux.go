@@ -82,7 +82,7 @@ func find() (means, error) {
 	return m, nil
 }
 
-// try confines a process that ends at once.
+// try confines a process that ends immediately.
 func (m means) try() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

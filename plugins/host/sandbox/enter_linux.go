@@ -317,7 +317,7 @@ func (o *order) showProgram() error {
 	return bind(at, at, true)
 }
 
-// same tells whether a path leads to the program that was opened.
+// same reports whether a path leads to the program that was opened.
 func same(at string) bool {
 	var one, other unix.Stat_t
 	return unix.Fstat(programFD, &one) == nil && unix.Stat(at, &other) == nil && one.Dev == other.Dev && one.Ino == other.Ino
@@ -359,8 +359,8 @@ func (o *order) showProcesses() error {
 	return readOnly("/proc", false)
 }
 
-// ownNumbers tells whether how many processes there may be is counted by tree: before Linux 6.14 it
-// would be the machine's number that is set.
+// ownNumbers reports whether how many processes there may be is counted by tree: before Linux 6.14
+// it would be the machine's number that is set.
 func ownNumbers() bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

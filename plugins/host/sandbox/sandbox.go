@@ -103,8 +103,8 @@ func (s *Sandbox) Missing() ([]string, error) {
 	return m.missing, err
 }
 
-// Tree tells whether a confined process is the first one of a tree of its own: what Confine starts
-// is then its parent, which ends with it, by 128+N where signal N ended it.
+// Tree reports whether a confined process is the first one of a tree of its own: what Confine
+// starts is then its parent, which ends with it, by 128+N where signal N ended it.
 func (s *Sandbox) Tree() bool {
 	if s == nil {
 		return false

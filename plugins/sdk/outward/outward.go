@@ -45,7 +45,7 @@ func (g *Guard) Dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return g.Check(address) }}
 }
 
-// Check tells whether an address, as IP:PORT, may be reached. The error is Refused.
+// Check reports whether an address, as IP:PORT, may be reached. The error is Refused.
 func (g *Guard) Check(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -40,8 +40,8 @@ type Reply struct {
 // Handler answers commands.
 type Handler func(ctx context.Context, c Call) Reply
 
-// Unreachable is the error of a host that cannot be reached; before tells that nothing
-// was sent to it.
+// Unreachable is the error of a host that cannot be reached; before reports that nothing was sent
+// to it.
 func Unreachable(host string, before bool) error {
 	down := wirerpc.Errorf(wirerpc.CodeUnavailable, "%s: dial: connection refused", host)
 	down.Fault = &wire.HostFault{Host: host, Op: "dial", Before: before}

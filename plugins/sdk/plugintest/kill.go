@@ -138,7 +138,7 @@ func (d *death) strike() {
 	d.cancel()
 }
 
-// meet counts a call of the plugin, and tells whether it is the planned one.
+// meet counts a call of the plugin, and reports whether it is the planned one.
 func (d *death) meet(method, name string) (now bool, err error) {
 	_, method, _ = strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	kind := "call"

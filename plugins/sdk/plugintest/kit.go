@@ -215,7 +215,7 @@ type Running struct {
 	fault  chan error
 }
 
-// Start calls the job type and returns at once. Wait must follow.
+// Start calls the job type and returns immediately. Wait must follow.
 func (k *Kit) Start(params any, opts ...Option) *Running {
 	k.tb.Helper()
 	k.mu.Lock()

@@ -27,7 +27,7 @@ func (k *Kit) FakeTime() *Kit {
 // ResumeUntilDone calls the job type, and again for each suspension with the state that it saved,
 // as a worker does, until it ends; all the calls are returned, the last one is the end. Events are
 // taken to have come. With FakeTime the time of each suspension passes in between; without, the
-// next call follows at once.
+// next call follows immediately.
 func (k *Kit) ResumeUntilDone(params any, opts ...Option) []*Result {
 	k.tb.Helper()
 	var calls []*Result

@@ -9,7 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// fits tells whether a value as json.Unmarshal makes it is of one of the types.
+// fits reports whether a value as json.Unmarshal makes it is of one of the types.
 func fits(types []string, v any) bool {
 	switch v := v.(type) {
 	case nil:

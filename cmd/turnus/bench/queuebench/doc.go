@@ -2,9 +2,9 @@
 // time from idle to start, bursts and timed jobs, on any queue.Queue; and
 // fairness of three policies, in virtual time.
 //
-// It prints nothing, reads no flags and must not know how a queue is built,
-// but for the queue in memory, which the simulation of fairness drives.
-// A queue under measurement is used by nobody else meanwhile.
+// It prints nothing, reads no flags and must not know how a queue is built, except the queue in
+// memory, which the simulation of fairness drives. A queue under measurement is used by nobody else
+// meanwhile.
 package queuebench
 
 import (

@@ -214,7 +214,7 @@ func missing(runs map[string]time.Time) (ids []string) {
 	return ids
 }
 
-// count tells whether a line is the first launch of a run.
+// count reports whether a line is the first launch of a run.
 func (v *Volley) count(runs map[string]time.Time, l line) bool {
 	first, expected := runs[l.text]
 	switch {

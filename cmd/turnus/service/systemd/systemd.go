@@ -53,9 +53,9 @@ func Open(getenv func(string) string, pid int) (*Manager, error) {
 	return m, nil
 }
 
-// Ready tells that the process works, and from then on until Close, as often as WATCHDOG_USEC wants
-// it, that it still does: while stuck returns nil. A process that systemd hears nothing of is ended
-// and started again. Only the first call counts.
+// Ready reports that the process works, and from then on until Close, as often as WATCHDOG_USEC
+// wants it, that it still does: while stuck returns nil. A process that systemd hears nothing of is
+// ended and started again. Only the first call counts.
 func (m *Manager) Ready(stuck func() error) error {
 	if m == nil {
 		return nil
@@ -69,7 +69,7 @@ func (m *Manager) Ready(stuck func() error) error {
 	return err
 }
 
-// Stopping tells that the process has begun to end. Signs of life go on: draining takes its time.
+// Stopping reports that the process has begun to end. Signs of life go on: draining takes its time.
 func (m *Manager) Stopping() error {
 	if m == nil {
 		return nil

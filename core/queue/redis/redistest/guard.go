@@ -40,7 +40,7 @@ func NewGuard(tb testing.TB, dir string, secure bool) *Guard {
 	return g
 }
 
-// Secure tells whether the server speaks TLS.
+// Secure reports whether the server speaks TLS.
 func (g *Guard) Secure() bool { return g.CA != "" }
 
 // listen are the arguments by which a server listens on a port.
