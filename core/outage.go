@@ -17,7 +17,8 @@ func NoAnswer(err error) bool {
 }
 
 // Outage says when to report that something does not answer: when that begins, once a minute while
-// it lasts, and when it is over. The zero value is that it answers. It is safe for concurrent use.
+// it lasts, and when it has ended. The zero value is that it answers. It is safe for concurrent
+// use.
 type Outage struct {
 	mu          sync.Mutex
 	since, said time.Time

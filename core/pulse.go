@@ -17,7 +17,7 @@ func (p *Pulse) Beat() {
 	p.at.Store(&now)
 }
 
-// End notes that the loop is over: nothing is expected of it any more.
+// End notes that the loop has ended: nothing is expected of it any more.
 func (p *Pulse) End() { p.at.Store(nil) }
 
 // Beats reports whether the loop has begun, and is not over.

@@ -80,7 +80,7 @@ func zoneText(text string) (string, error) {
 	return text, err
 }
 
-// zone loads a zone that was checked; UTC stands in for one that was reported.
+// zone loads a zone that was checked; UTC replaces one that was reported.
 func zone(name string) *time.Location {
 	if z, err := civil.LoadZone(name); err == nil {
 		return z

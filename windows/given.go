@@ -253,7 +253,7 @@ type Standing struct {
 	Hash      string    // what an approval is bound to
 	Holds     bool      // an approval holds now or will; it may be bound to certain work, or end before the next window
 	Reason    string    // why none does
-	Beside    *Approval // what stands in the file beside it; nil where it was revoked without
+	Beside    *Approval // what is in the file beside it; nil where it was revoked without
 	Given     []*Given  // what was said apart, the oldest first
 }
 

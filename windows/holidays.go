@@ -24,8 +24,8 @@ import (
 	"github.com/rickar/cal/v2/us"
 )
 
-// Holidays are dates. The library makes them in time.Local unless told otherwise, where a
-// midnight that does not exist would move a date.
+// Holidays are dates. The library makes them in time.Local unless set otherwise, where a midnight
+// that does not exist would move a date.
 func init() { cal.DefaultLoc = time.UTC }
 
 // builtinHolidays are the public holidays of whole countries and of their parts, by ISO 3166 code.

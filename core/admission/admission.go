@@ -39,7 +39,7 @@ type Answer struct {
 	Close     time.Time       // of the window that is open: when the work must be done
 	Overrun   windows.Overrun // what becomes of what still runs at Close
 	Next      time.Time       // when not open: the earliest start; zero if none is known
-	Reapprove bool            // the host has waited long enough, or its approval is over: somebody must decide
+	Reapprove bool            // the host has waited long enough, or its approval has ended: somebody must decide
 	By        windows.Cause   // what decides
 	Reason    string          // a sentence that names it; with Reapprove its code is core.NeedsReapproval
 	Zone      *time.Location  // of the set; UTC if that is not known

@@ -24,7 +24,7 @@ const (
 	MetricsKeep  = 30 * time.Second
 )
 
-// WorkerDocument is the board's name of what a worker says of itself.
+// WorkerDocument is the board's name of what a worker says about itself.
 func WorkerDocument(name string) string { return WorkerPrefix + name }
 
 // OrderDocument is the board's name of what a worker is told.

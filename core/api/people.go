@@ -26,7 +26,7 @@ const (
 	PermitOutside Permission = "exec-outside-windows" // and outside of the windows of their hosts
 )
 
-// Token is what is known of a token; the secret itself is told once, when it is made.
+// Token is what is known of a token; the secret itself is shown once, when it is made.
 type Token struct {
 	ID          string       `json:"id"`
 	Name        string       `json:"name"`

@@ -42,7 +42,7 @@ type NewSchedule struct {
 	Paused      bool      `json:"paused,omitempty"`
 }
 
-// Backfill launches the fires of a past range.
+// Backfill launches the fire times of a past range.
 type Backfill struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -53,7 +53,7 @@ type Launched struct {
 	Run string `json:"run" doc:"it may be accepted a moment later"`
 }
 
-// Backfilled is how many fires a backfill launches.
+// Backfilled is how many fire times a backfill launches.
 type Backfilled struct {
 	Triggers int `json:"fires"`
 }

@@ -22,7 +22,7 @@ type Options struct {
 	// ReadData reads the objects of earlier backups, too, and copies again those whose bytes are not
 	// what they were; else sizes are compared.
 	ReadData bool
-	// Reported, which may be nil, is told what is begun.
+	// Reported, which may be nil, is called with what is begun.
 	Reported func(what string)
 }
 

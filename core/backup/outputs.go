@@ -126,7 +126,7 @@ func (s *spool) noting(t ledger.Table) func([]any) error {
 		for i, from := range at {
 			row[i] = all[from]
 		}
-		if row[3] == "" { // it stands in the row
+		if row[3] == "" { // it is in the row
 			return nil
 		}
 		return s.add(row)

@@ -249,7 +249,7 @@ func (c *Catalog) rejection() *Rejected {
 }
 
 // reject remembers why a version cannot be used, and returns that, or what is current where this
-// server runs by a newer one already: several goroutines look at the ledger, and the one that read
+// server runs by a newer one already: several goroutines check the ledger, and the one that read
 // first may be the last to end.
 func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, error) {
 	r := &Rejected{Version: doc.Version, Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error(), base: base,

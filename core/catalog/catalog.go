@@ -45,9 +45,9 @@ type Config struct {
 
 // Times of the loops.
 const (
-	watchEvery  = time.Second     // between looks at the ledger's version, and at the board
-	folderPoll  = time.Second     // between looks at a folder
-	reportEvery = 2 * time.Second // between looks at what the ledger says of rejected definitions
+	watchEvery  = time.Second     // between checks of the ledger's version and the board
+	folderPoll  = time.Second     // between checks of a folder
+	reportEvery = 2 * time.Second // between checks of what the ledger says of rejected definitions
 )
 
 // BoardName is the name of the service's windows on the queue's board.
@@ -113,7 +113,7 @@ type Catalog struct {
 	control  *schedule.Control
 	engine   *schedule.Engine
 	begun    chan struct{} // closed with the first definitions
-	notify   chan struct{} // has room for one: look at the ledger
+	notify   chan struct{} // has room for one: check the ledger
 	ended    chan string   // runs that are complete
 
 	templates templates
@@ -210,7 +210,7 @@ func (c *Catalog) Current() Current {
 	return *c.current
 }
 
-// Notify asks for a look at the followed branch and the ledger soon. It never blocks.
+// Notify asks for a check of the followed branch and the ledger soon. It never blocks.
 func (c *Catalog) Notify() {
 	if c.follower != nil {
 		c.follower.Notify()

@@ -24,7 +24,7 @@ const (
 	Trouble             EventKind = "trouble"              // something does not work for now, and is tried again
 )
 
-// Event is something that an operator, or a metric, should be told.
+// Event is something that an operator, or a metric, should know.
 type Event struct {
 	Kind     EventKind
 	Version  int64

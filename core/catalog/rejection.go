@@ -50,7 +50,7 @@ func (s *Status) Rejection() *Rejection {
 	return nil
 }
 
-// RejectedProject returns the rejection that stands in l's record, or nil. It needs no server.
+// RejectedProject returns the rejection that is in l's record, or nil. It needs no server.
 func RejectedProject(ctx context.Context, l *ledger.Ledger) (*Rejection, error) {
 	doc, _, err := readKept[*rejectedDoc](ctx, l, nameRejected)
 	if err != nil || doc == nil {

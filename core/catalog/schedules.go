@@ -27,7 +27,7 @@ type NewSchedule struct {
 type Schedule struct {
 	schedule.Status
 	Launches Request
-	Managed  bool  // it stands in the definitions, and is changed there
+	Managed  bool  // it is in the definitions, and is changed there
 	Version  int64 // of the definition, for ifVersion; 0 of a managed one
 }
 
@@ -109,7 +109,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 }
 
 // launches refuses what no launch of a schedule could have: vars that the playbook does not know, a
-// limit that selects no host. Windows are asked when it fires.
+// limit that selects no host. Windows are asked when it triggers.
 func (c *Catalog) launches(now Current, playbook *playbooks.Playbook, p payload, id schedule.ID) error {
 	if p.bare() {
 		return playbook.CheckRequired()
@@ -146,7 +146,7 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	})
 }
 
-// PauseSchedule stops its fires until it is resumed.
+// PauseSchedule stops its launches until it is resumed.
 func (c *Catalog) PauseSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
 	return c.change(ctx, scope, id, func() error {
 		return c.control.Pause(ctx, id, reason, note(who, "schedule.pause", id, "", reason))
@@ -168,8 +168,8 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID
 	return do()
 }
 
-// Backfill launches the fires of a past range, those launched before excepted, and returns their
-// number. One that would launch on hosts out of scope is core.ErrConflict.
+// Backfill launches the fire times of a past range, those launched before excepted, and returns
+// their number. One that would launch on hosts out of scope is core.ErrConflict.
 func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time) (n int, err error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err == nil {

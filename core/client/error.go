@@ -68,7 +68,7 @@ func problemOf(server, what string, resp *http.Response) *Error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	var reported api.Problem
 	if err != nil || !strings.Contains(resp.Header.Get("Content-Type"), "json") || json.Unmarshal(text, &reported) != nil {
-		reported = api.Problem{} // what a proxy says of itself is a page
+		reported = api.Problem{} // what a proxy says about itself is a page
 	}
 	reported.Status = resp.StatusCode
 	return errorOf(server, what, reported)

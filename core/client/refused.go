@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// pollTime bounds the look at why a server ends connections.
+// pollTime bounds the check of why a server ends connections.
 const pollTime = time.Second
 
 // refusal is why the server ends connections of this client, if it says so in TLS; else it is err.
-// A server of TLS 1.3 looks at the client's certificate when the client has the connection for made
+// A server of TLS 1.3 checks the client's certificate when the client has the connection for made
 // already. What it says of that is lost to a request that was being written meanwhile: nothing is
 // written here.
 func (c *Client) refusal(ctx context.Context, err error) error {

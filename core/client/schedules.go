@@ -56,7 +56,7 @@ func (c *Client) TriggerSchedule(ctx context.Context, name, key, reason string) 
 	return out, err
 }
 
-// BackfillSchedule launches the fires of a past range; those that were launched before are not
+// BackfillSchedule launches the fire times of a past range; those that were launched before are not
 // repeated.
 func (c *Client) BackfillSchedule(ctx context.Context, name string, b api.Backfill) (api.Backfilled, error) {
 	var out api.Backfilled

@@ -27,7 +27,7 @@ type Stream struct {
 // Events reads the events of a run, as far as they are kept, and then as they happen.
 func (c *Client) Events(run string) *Stream { return &Stream{c: c, run: run} }
 
-// Read hands events to each until the run is over, which is nil, or the stream breaks. It goes on
+// Read hands events to each until the run has ended, which is nil, or the stream breaks. It goes on
 // from there when it is called again; an event may then come twice.
 func (s *Stream) Read(ctx context.Context, each func(api.Event)) error {
 	q := call{
@@ -109,8 +109,8 @@ func (s *Stream) event(name, data string, each func(api.Event)) (over bool, err 
 	return e.Event == api.RunDone, nil
 }
 
-// Follow reads until the run is over or ctx ends. It goes on by itself when the server was away;
-// onAway, which may be nil, is told when it goes, and with nil when it is back.
+// Follow reads until the run is over or ctx ends. It continues when the server was away; onAway,
+// which may be nil, is called when it goes, and with nil when it is back.
 func (s *Stream) Follow(ctx context.Context, each func(api.Event), onAway func(error)) error {
 	if onAway == nil {
 		onAway = func(error) {}

@@ -115,7 +115,7 @@ func (c *Controller) Accepted(runs ...ledger.Run) {
 }
 
 // Amend replaces what a run is, before any queue has had it: version is the one that the caller
-// looked at. Approvals that it had are void. A run that was queued already is core.ErrConflict.
+// read. Approvals that it had are void. A run that was queued already is core.ErrConflict.
 func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, version int64, a Acceptance) (ledger.Run, error) {
 	n, err := a.Record()
 	if err != nil {

@@ -16,19 +16,19 @@ type watched struct {
 	stallAt       time.Time // when to ask that; zero: no job waits for people
 	looked        int       // how often
 	failures      int       // looks in a row that failed
-	alone         bool      // it is looked at without others, see apart
+	alone         bool      // it is checked without others, see apart
 	more          bool      // the queue had more records of it than it gave
 	pace          *pace
 	seen          int // the last scan that found it
 
 	// Of the agenda, under Controller.mu.
 	suspended int       // jobs, when it was last looked at
-	at        time.Time // when to look at it although nothing happens; zero: never
+	at        time.Time // when to check it although nothing happens; zero: never
 	index     int       // in the heap, -1: not in it
 	queued    bool      // to be looked at now
 }
 
-// agenda is which runs to look at now, and which ones when.
+// agenda is which runs to check now, and which ones when.
 type agenda struct {
 	runs  map[string]*watched
 	now   []*watched
@@ -65,7 +65,7 @@ func (a *agenda) plan(w *watched, at time.Time) {
 	}
 }
 
-// take returns runs to look at now, n at most, and takes them off the agenda.
+// take returns runs to check now, n at most, and takes them off the agenda.
 func (a *agenda) take(now time.Time, n int) []*watched {
 	for len(a.later) > 0 && !a.later[0].at.After(now) {
 		a.touch(heap.Pop(&a.later).(*watched).id)
@@ -81,7 +81,7 @@ func (a *agenda) take(now time.Time, n int) []*watched {
 	return taken
 }
 
-// next is when there is something to look at; zero: nothing is planned.
+// next is when there is something to check; zero: nothing is planned.
 func (a *agenda) next() time.Time {
 	if len(a.later) == 0 {
 		return time.Time{}

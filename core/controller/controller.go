@@ -36,7 +36,7 @@ type Config struct {
 	// Measure gets what is counted.
 	Measure Measure
 	// Report, where it is set, makes an event durable before what follows from it is: of those that
-	// the ledger does not write down by itself, and that nothing would tell again.
+	// the ledger does not write down, and that nothing would tell again.
 	Report func(ctx context.Context, e Event) error
 	// Alone is set for a process that drives the runs that it accepted itself and no others, whoever
 	// shares its ledger or its queue: it says nothing of itself on the board, and does not put a run
@@ -45,17 +45,17 @@ type Config struct {
 	// Windows are the newest windows of the runs, for engine.EventWaiting of runs that this process
 	// launched; nil: nobody asks.
 	Windows func() *admission.Calendar
-	// Status gets what the queue says of a run each time that it is looked at. It must not block.
+	// Status gets what the queue says of a run each time that it is checked. It must not block.
 	Status func(queue.Status)
 	Log    *slog.Logger // discarded when nil
-	// Traces makes the spans of what runs by itself; nil makes none. Calls go on with the span in
-	// their context.
+	// Traces makes the spans of what runs without a caller; nil makes none. Calls go on with the span
+	// in their context.
 	Traces trace.TracerProvider
 }
 
 // Times of the loops.
 const (
-	tickEvery  = time.Second      // between the duties of a server, and looks at the ledger for runs that the queue lacks
+	tickEvery  = time.Second      // between the duties of a server, and checks the ledger for runs that the queue lacks
 	claimFor   = 2 * time.Second  // a server that died or lost the ledger in between delays runs by so long; putting one in twice is the same as once
 	claimMax   = 256              // runs of one claim
 	claimJobs  = 20_000           // of one claim, beside its last run: all of it is in memory at once
@@ -75,7 +75,7 @@ type Controller struct {
 	claim    func(ctx context.Context, incarnation string) ([]ledger.Claim, error) // of runs that the queue does not have; claimNext except a negative control
 
 	putNow       chan struct{} // to putIn; has room for one, as those below
-	wake         chan struct{} // to Run: there is something to look at
+	wake         chan struct{} // to Run: there is something to check
 	partsChanged chan struct{} // to listen
 
 	pulse   core.Pulse // of Run
@@ -87,7 +87,7 @@ type Controller struct {
 	scanAt  time.Time       // when to scan
 	scans   int             // how often that was done
 	scanned string          // the incarnation for which it was done
-	endings map[string]bool // cancelled runs that were looked at
+	endings map[string]bool // cancelled runs that were checked
 	setBack bool            // the board has an older document of this server than it posted
 	known   queue.Doubt     // for which the queue was compared with the ledger
 
@@ -160,8 +160,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// due returns runs to look at now, and when there are more if there are none. While the queue is
-// away, nothing is looked at.
+// due returns runs to check now, and when there are more if there are none. While the queue is
+// away, nothing is checked.
 func (c *Controller) due() (runs []*watched, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -353,11 +353,11 @@ const (
 	// Count jobs are suspended until people send the event Reason. It is told again while that lasts.
 	StepStalled EventKind = "step_stalled"
 	QueueAway   EventKind = "queue_away" // Err says why
-	QueueBack   EventKind = "queue_back" // after Lasted, in which Count looks at it failed
+	QueueBack   EventKind = "queue_back" // after Lasted, in which Count polls of it failed
 	QueueLost   EventKind = "queue_lost" // it was emptied, and is being rebuilt
 )
 
-// Event is something that an operator, or a metric, should be told.
+// Event is something that an operator, or a metric, should know.
 type Event struct {
 	Kind   EventKind
 	Run    string

@@ -157,7 +157,7 @@ func (c *Controller) claimOwn(ctx context.Context, incarnation string) ([]ledger
 	return c.cfg.Ledger.ClaimOf(ctx, c.cfg.Name, incarnation, claimFor, own)
 }
 
-// owns reports whether this process looks at a run: one that is alone looks at its own.
+// owns reports whether this process checks a run: one that is alone checks its own.
 func (c *Controller) owns(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +252,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		case run.Phase == ledger.PhaseCancelled:
 			err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
 		case run.Phase == ledger.PhasePaused, run.Phase == ledger.PhaseStopped: // the engine stops it again
-		case run.Recorded > 0 && had[run.ID]: // it is let go on, or replaced, when it is looked at
+		case run.Recorded > 0 && had[run.ID]: // it is let go on, or replaced, when it is checked
 		default:
 			going = append(going, queue.Adjust{Run: run.ID, Paused: &no})
 		}

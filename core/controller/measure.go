@@ -117,7 +117,7 @@ func (c *Controller) measured(l *poll) {
 }
 
 // Lag returns how long the oldest news of the queue have waited to be recorded; 0 if none wait.
-// News that bring no outcome count until the run was looked at, because while the ledger is away
+// News that bring no outcome count until the run was checked, because while the ledger is away
 // nobody can read whether they bring one.
 func (c *Controller) Lag() time.Duration {
 	c.mu.Lock()

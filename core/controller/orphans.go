@@ -35,7 +35,7 @@ func Announce(ctx context.Context, board broadcast.Board, run string) {
 	}
 }
 
-// checkOrphans looks at runs of the queue that the ledger does not know as unfinished. unfinished
+// checkOrphans checks runs of the queue that the ledger does not know as unfinished. unfinished
 // reports which it does.
 func (c *Controller) checkOrphans(ctx context.Context, unfinished map[string]bool, repair bool) ([]Finding, error) {
 	suspects, err := c.orphans(ctx, unfinished)

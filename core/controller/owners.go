@@ -267,8 +267,7 @@ func (c *Controller) listen(ctx context.Context) {
 	}
 }
 
-// unlessEntering leaves out runs that are just put into the queue: they are looked at once they
-// are.
+// unlessEntering leaves out runs that are just put into the queue: they are checked once they are.
 func (c *Controller) unlessEntering(runs []string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

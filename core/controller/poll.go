@@ -15,7 +15,7 @@ import (
 
 // A look takes runs in which something has happened through five steps, all of them at once: read
 // what the ledger has of them, ask the queue, record what is new, decide what follows, do it. A run
-// that fails at one of them is looked at again after a while; nothing but the ledger is remembered,
+// that fails at one of them is checked again after a while; nothing but the ledger is remembered,
 // so it does not matter where it failed, or which server goes on.
 
 // poll is one run on its way through a look.
@@ -55,7 +55,7 @@ const (
 	pollHosts   = 50_000 // of all its runs together, beside one: all of them are in memory at once
 )
 
-// pollAt takes runs through a look, and says when to look at them again.
+// pollAt takes runs through a look, and says when to check them again.
 func (c *Controller) pollAt(ctx context.Context, runs []*watched) {
 	away := 0
 	var why error
@@ -517,7 +517,7 @@ func (c *Controller) keepProgress(ctx context.Context, polls []*poll) {
 	}
 }
 
-// planNext says when the run is looked at again, or that it is not.
+// planNext says when the run is checked again, or that it is not.
 func (c *Controller) planNext(l *poll) {
 	w := l.w
 	switch {

@@ -164,7 +164,7 @@ func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 		}
 		var err error
 		if l.held, err = c.launchOf(ctx, &l.run); errors.Is(err, core.ErrInvalid) {
-			continue // who looks at it refuses it
+			continue // who checks it refuses it
 		} else if err != nil {
 			return err
 		}
@@ -193,8 +193,7 @@ func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 	return nil
 }
 
-// replaceAgain is how soon a run is looked at again whose last jobs in an older queue have not
-// ended.
+// replaceAgain is how soon a run is checked again whose last jobs in an older queue have not ended.
 const replaceAgain = 500 * time.Millisecond
 
 // replace takes a run out of a queue that has forgotten outcomes of it, and has it put in again

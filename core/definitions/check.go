@@ -24,7 +24,7 @@ const maxAsked = 5_000_000
 // maxNamed is how many hosts a message names.
 const maxNamed = 8
 
-// check looks at what the parts say of each other.
+// check checks what the parts say of each other.
 func (l *loader) check() error {
 	l.checkHosts()
 	for _, check := range l.later {

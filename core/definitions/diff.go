@@ -61,7 +61,7 @@ type Change struct {
 	WindowsCome int      `json:"windows_come,omitempty"`
 	WindowsGo   int      `json:"windows_go,omitempty"`
 	Voids       []string `json:"voids,omitempty"`
-	// Of a schedule: when it fires next, before and after.
+	// Of a schedule: when it triggers next, before and after.
 	OldNext time.Time `json:"old_next,omitzero"`
 	NewNext time.Time `json:"new_next,omitzero"`
 }
@@ -74,15 +74,15 @@ func (c *Change) report(format string, args ...any) {
 type Changes struct {
 	Old     Revision  `json:"old"`
 	New     Revision  `json:"new"`
-	At      time.Time `json:"at"` // next fires and windows are counted from here
+	At      time.Time `json:"at"` // next fire times and windows are counted from here
 	Changes []Change  `json:"changes"`
 }
 
 // Empty reports whether nothing differs. Another revision with the same content is no difference.
 func (c Changes) Empty() bool { return len(c.Changes) == 0 }
 
-// Diff says what differs. Next fires and windows are looked at from the given time on. A nil
-// set is one that holds nothing.
+// Diff says what differs. Next fire times and windows are counted from the given time on. A nil set
+// is one that holds nothing.
 func Diff(before, after *Set, from time.Time) Changes {
 	if before == nil {
 		before = nothing()

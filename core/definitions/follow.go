@@ -30,10 +30,10 @@ type FollowOptions struct {
 	// Apply takes a valid set; an error keeps the one before, and the set is offered again at
 	// the next look. It is called by one goroutine, and not again before it returned.
 	Apply func(ctx context.Context, u Update) error
-	// Still, if given, is told, by the same goroutine, when the branch was looked at and has not moved
+	// Still, if given, is called, by the same goroutine, when the branch was checked and has not moved
 	// since Apply took Set: somebody else may have put another in its place.
 	Still func(ctx context.Context, u Update)
-	// OnStatus, if given, is told when the state or the revision changes. It must not block.
+	// OnStatus, if given, is called when the state or the revision changes. It must not block.
 	OnStatus func(Status)
 
 	Every      time.Duration // between looks; 1 min when zero. A tenth of it is jitter
@@ -82,7 +82,7 @@ type Status struct {
 	Notice     string    `json:"notice,omitempty"` // what happened to the branch at its last move: a force-push
 	Good       Revision  `json:"good"`             // the revision that holds; zero: none yet
 	GoodSince  time.Time `json:"good_since,omitzero"`
-	Tried      Revision  `json:"tried"` // the tip that was looked at last
+	Tried      Revision  `json:"tried"` // the tip that was checked last
 	TriedAt    time.Time `json:"tried_at,omitzero"`
 	Seen       time.Time `json:"seen,omitzero"` // when the repository last answered
 	Failures   int       `json:"failures"`      // looks in a row without an answer
@@ -308,7 +308,7 @@ func (f *Follower) restore(ctx context.Context) {
 		return
 	}
 	if f.take(ctx, commit, false, time.Time{}) != nil {
-		f.bad, f.badErr = "", nil // it is looked at again with what the remote says
+		f.bad, f.badErr = "", nil // it is checked again with what the remote says
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // maxPacks is how many packs the mirror may hold before it is packed again.
 const maxPacks = 8
 
-// maxBroken is how many fetches in a row may fail before the mirror itself is looked at.
+// maxBroken is how many fetches in a row may fail before the mirror itself is checked.
 const maxBroken = 3
 
 // poll asks the remote once, and takes what is new.
@@ -212,7 +212,7 @@ func (f *Follower) answered() {
 	f.status.Seen, f.status.Failures = time.Now().UTC(), 0
 }
 
-// tried notes a look at a commit; known is what is known of it.
+// tried notes a check of a commit; known is what is known of it.
 func (f *Follower) tried(r, known Revision) {
 	if known.Commit == r.Commit {
 		r = known

@@ -53,7 +53,7 @@ func (l *loader) failSecret(e secrets.Entry, message, hint string) {
 	l.fail(secretProblem(e, message, hint))
 }
 
-// checkSecret looks at what a reference says of others.
+// checkSecret checks what a reference says of others.
 func (l *loader) checkSecret(file *secrets.File, e secrets.Entry) {
 	if e.Hosts != "" {
 		_, err := playbooks.CompileSelector(e.Hosts)

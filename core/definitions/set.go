@@ -41,7 +41,7 @@ type Set struct {
 	Windows   *windows.Definitions
 	Schedules []Schedule             // by playbook
 	Secrets   []secrets.Entry        // by name: where their values are, never what they are
-	Notify    *policy.Policy         // who is told of what
+	Notify    *policy.Policy         // who is notified of what
 	Warnings  []playbooks.Diagnostic // what is valid, but probably not meant
 
 	fourEyes []string       // tenants whose runs need another person's approval
@@ -70,7 +70,7 @@ type Revision struct {
 // Short is how people write the commit; "" is none.
 func (r Revision) Short() string { return r.Commit[:min(12, len(r.Commit))] }
 
-// Schedule is when a playbook launches by itself.
+// Schedule is when a playbook launches automatically.
 type Schedule struct {
 	Playbook string
 	playbooks.Schedule

@@ -67,7 +67,7 @@ type Progress struct {
 	Waits   time.Time `json:"waits,omitzero"`    // since when hosts wait for windows, where EventWaiting is wanted
 	Opening *Opening  `json:"opening,omitempty"` // of the last EventWaiting
 
-	Until time.Time `json:"-"` // when to look at the run although nothing happens; zero: never
+	Until time.Time `json:"-"` // when to check the run although nothing happens; zero: never
 }
 
 // Kind is the kind of an action.
@@ -96,7 +96,7 @@ type Action struct {
 	Event  Event
 }
 
-// retry is how soon a run is looked at again whose action may have had no effect yet.
+// retry is how soon a run is checked again whose action may have had no effect yet.
 const retry = time.Second
 
 // askAgain is how soon jobs that wait at a barrier are counted again, where their count was not of
@@ -149,8 +149,7 @@ func (d *decider) until(t time.Time) {
 }
 
 // agree brings ledger and queue together, and reports whether they agreed. What a person asked for
-// stands in the ledger, also if the queue was away then; that a run was stopped is the queue's to
-// say.
+// is in the ledger, also if the queue was away then; that a run was stopped is the queue's to say.
 func (d *decider) agree() bool {
 	has := d.Status.Phase
 	switch {

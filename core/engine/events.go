@@ -20,7 +20,7 @@ const (
 	EventStopped   EventKind = "stopped" // the threshold is reached or a job was lost; Reason says it
 )
 
-// Event is something that an operator should be told of a run.
+// Event is something that an operator should know of a run.
 type Event struct {
 	Kind   EventKind
 	Run    string

@@ -121,7 +121,7 @@ type keys struct {
 	ids     []ID // that are enabled
 }
 
-// atOnce is how old the last look at the file may be when an unknown key is met.
+// atOnce is how old the last check of the file may be when an unknown key is met.
 const atOnce = 50 * time.Millisecond
 
 // Open reads a ring's file, which others must not be able to read. Errors wrap core.ErrInvalid.
@@ -192,8 +192,8 @@ func readFile(path string) (*keyset.Handle, error) {
 	return h, nil
 }
 
-// current looks at the file, if that was not done just now; now asks for a look in any case, but
-// not more often than every 50 ms.
+// current checks the file, if that was not done just now; now asks for a look in any case, but not
+// more often than every 50 ms.
 func (r *Ring) current(now bool) *keys {
 	old := securefile.MaxAge
 	if now {

@@ -35,7 +35,7 @@ type Planned struct {
 	Last time.Time     `json:"last"` // the latest one
 }
 
-// Missed reports whether a job that comes to its first step with a window at now, and is told to
+// Missed reports whether a job that comes to its first step with a window at now, and is asked to
 // wait, has missed the window that it was planned for. A job that had to wait for its wave, or for
 // a step before, has not where it came too late for it: only where it could have started, were it
 // not for an edit.

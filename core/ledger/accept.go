@@ -208,7 +208,7 @@ func (l *Ledger) accept(ctx context.Context, t *tx, all []*acceptRow) (out []Acc
 			if out[i], err = accepted(ctx, t, r); err != nil {
 				return nil, nil, err
 			}
-			if full[i] && errors.Is(out[i].Err, core.ErrUnavailable) { // nothing stands in its way but the quota
+			if full[i] && errors.Is(out[i].Err, core.ErrUnavailable) { // nothing is in its way but the quota
 				out[i].Err = core.QuotaRuns.Over("tenant " + r.Tenant)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 // Amendment is what a run becomes before it starts: everything that New has replaces what was
 // accepted, except ID, Tenant, Created, LaunchedBy and Key, which stay.
 type Amendment struct {
-	Version int64 // of the run that was looked at; another is core.ErrConflict
+	Version int64 // of the run that was checked; another is core.ErrConflict
 	New     NewRun
 }
 

@@ -44,7 +44,7 @@ func BucketWriterOptions(contentType string) *blob.WriterOptions {
 //
 // Credentials come from where AWS's own programs find them: the environment, ~/.aws, the machine's
 // role; never from the URL. With an endpoint, buckets are in the path, the region is us-east-1, and
-// checksums are sent only where they must be, unless told otherwise: what many stores other than
+// checksums are sent only where they must be, unless set otherwise: what many stores other than
 // AWS's expect. Errors wrap core.ErrInvalid, or core.ErrUnavailable.
 func OpenBucket(ctx context.Context, where string) (*blob.Bucket, error) {
 	scheme, _, isURL := strings.Cut(where, "://")

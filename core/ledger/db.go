@@ -111,7 +111,7 @@ func newTx(d *db, begun *sql.Tx) *tx {
 // it (docs/benchmarks.md).
 const (
 	turn     = 3 * time.Millisecond
-	turnStep = 32 // outcomes between two looks at the clock
+	turnStep = 32 // outcomes between two checks of the clock
 )
 
 // yields reports whether the turn is over and others wait for theirs.

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// What happens to runs that the ledger writes down by itself, in the transaction in which it
-// happens.
+// What happens to runs that the ledger writes down, in the transaction in which it happens.
 const (
 	HappenedEnded    = "run_ended"    // every job has its outcome
 	HappenedStopped  = "run_stopped"  // the queue stopped it; Data is the reason

@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Bounds of one page of all jobs: so many are looked at together, and so many times, until the page
+// Bounds of one page of all jobs: so many are checked together, and so many times, until the page
 // is full. One that is not full has a cursor all the same where there may be more.
 const (
 	pollTogether = 2000

@@ -104,7 +104,7 @@ func (l *Ledger) jobWithoutRow(ctx context.Context, s Scope, id core.JobID) (Job
 	return j, translate("read job "+id.String(), err)
 }
 
-// JobDetail is Job and Detail in one query, for those who look at one job.
+// JobDetail is Job and Detail in one query, for those who read one job.
 func (l *Ledger) JobDetail(ctx context.Context, s Scope, id core.JobID) (Job, []byte, error) {
 	j := Job{JobID: id}
 	var tenant string

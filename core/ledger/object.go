@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// A large output lies in the bucket in segments that are encrypted with a key of its own, so that a
-// part of it can be read. That key is encrypted with the ring, and stands in the output's row.
+// A large output is in the bucket in segments that are encrypted with a key of its own, so that a
+// part of it can be read. That key is encrypted with the ring, and is in the output's row.
 
 // outputPlace is the place of an output, or of its key.
 func outputPlace(what string, id core.JobID, name string) []string {

@@ -46,7 +46,7 @@ type Recorded struct {
 	// Repeated is how many jobs began that had the outcome of another execution. Reading a record
 	// again does not count.
 	Repeated int
-	Position string // where the ledger stands in the queue's records
+	Position string // where the ledger is in the queue's records
 	Complete bool   // every job of the run has its outcome
 	Run      Run    // as it is then
 	// Err is why the batch was not recorded: core.ErrNotFound (no such run), core.ErrInvalid (an index

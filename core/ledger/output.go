@@ -14,7 +14,7 @@ import (
 
 // Bounds of output.
 const (
-	SmallOutput     = 64 << 10 // up to here it stands in the database, compressed
+	SmallOutput     = 64 << 10 // up to here it is in the database, compressed
 	MaxInlineOutput = 8 << 20  // and up to here, where there is no bucket
 
 	outputPrefix = "output/" // of the names of objects

@@ -31,7 +31,7 @@ func readRanges(ctx context.Context, t *tx, seq int64) ([]jobRange, error) {
 	return collect(rows, err, scanRange)
 }
 
-// covering is the range that a job stands in, or nil. ranges are sorted by first.
+// covering is the range that a job is in, or nil. ranges are sorted by first.
 func covering(ranges []jobRange, index int) *jobRange {
 	i, found := slices.BinarySearchFunc(ranges, index, func(j jobRange, index int) int { return j.first - index })
 	if !found {

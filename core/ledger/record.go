@@ -68,7 +68,7 @@ func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 }
 
 // partOf is how many batches the next statements take together: of one run each, and where writers
-// take turns of no more outcomes than fit between two looks at the clock. A larger one goes alone.
+// take turns of no more outcomes than fit between two checks of the clock. A larger one goes alone.
 func partOf(t *tx, group []*remaining) int {
 	outcomes := 0
 	for i, m := range group {
@@ -111,7 +111,7 @@ func (l *Ledger) recordPart(ctx context.Context, t *tx, part []*remaining) error
 	}
 }
 
-// takeStep takes what is recorded before the next look at the clock off the batches.
+// takeStep takes what is recorded before the next check of the clock off the batches.
 func takeStep(t *tx, all []*recording) (step []*ready) {
 	for _, r := range all {
 		n := len(r.m.outcomes)

@@ -106,7 +106,7 @@ type RunFilter struct {
 	Outcome  core.Outcome // with at least one job that ended so
 	By       string       // launched by
 	// Touched lets runs through, too, that are not in scope and have an outcome of a job on a host
-	// that is. It looks at the jobs of each run.
+	// that is. It checks the jobs of each run.
 	Touched bool
 }
 

@@ -18,7 +18,7 @@ type Schedule struct {
 	By           string    // the person who made it; "" for one of the definitions
 	Version      int64     // grows with every change, and never comes again, not after a deletion either
 	Edition      int64     // Version when the definition was last put
-	Due          time.Time // when somebody has to look at it; zero: never
+	Due          time.Time // when somebody has to check it; zero: never
 	Waits        bool      // the end of a run makes it due
 	Passed       time.Time // not zero: the row was restored from a copy then, and older than it says
 	Data         []byte

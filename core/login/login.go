@@ -100,7 +100,7 @@ func (p *Provider) Issuer() string { return p.cfg.Issuer }
 // ClientID is the client id.
 func (p *Provider) ClientID() string { return p.cfg.ClientID }
 
-// discover reads what the provider says of itself, once it does.
+// discover reads what the provider says about itself, once it does.
 func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	return found, nil
 }
 
-// claims are those that are looked at by name.
+// claims are those that are checked by name.
 type claims struct {
 	Azp           string `json:"azp"`
 	Email         string `json:"email"`

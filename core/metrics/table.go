@@ -33,7 +33,7 @@ type Metric struct {
 // ID names a metric of the table.
 type ID int
 
-// The metrics. What they mean stands in the table.
+// The metrics. What they mean is in the table.
 const (
 	BuildInfo ID = iota
 	Up

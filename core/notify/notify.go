@@ -1,7 +1,7 @@
 // Package notify owns telling people what happened: what a notice says, which channels it goes to,
 // and sending it, by webhook, mail or an incoming webhook as Slack has them, until it is taken or a
-// day has passed. What is to be told lies in the ledger, so that no process that dies takes it
-// along, and any server sends it; each notification is sent at least once, under an id that stays.
+// day has passed. What is to be told is in the ledger, so that no process that dies takes it along,
+// and any server sends it; each notification is sent at least once, under an id that stays.
 //
 // It must not know HTTP's other side, how runs are driven, or who is behind a token.
 package notify
@@ -168,7 +168,7 @@ func (n News) Happening() ledger.Happening {
 	return ledger.Happening{What: n.Kind, Tenant: n.Tenant, Subject: n.Subject, Fold: n.Fold, Count: n.Count, Data: data}
 }
 
-// Notify has the service look at the ledger soon. It never blocks.
+// Notify has the service check the ledger soon. It never blocks.
 func (s *Service) Notify() {
 	select {
 	case s.notify <- struct{}{}:

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/notify/policy"
 )
 
-// stillFor is how old the last word of something that lasts may be: older, it is over, and nobody
+// stillFor is how old the last word of something that lasts may be: older, it has ended, and nobody
 // is reminded of it.
 const stillFor = 10 * time.Minute
 

@@ -27,8 +27,8 @@ const (
 	ByHAGroup = "ha_group"
 )
 
-// Hosts makes the squares of hosts. By group a host stands in the most specific of its groups,
-// which an inventory has last.
+// Hosts makes the squares of hosts. By group a host is in the most specific of its groups, which an
+// inventory has last.
 func Hosts(fleet []api.FleetHost, by string) []Host {
 	hosts := make([]Host, len(fleet))
 	for i := range fleet {
@@ -93,7 +93,7 @@ var worstFirst = []core.Outcome{core.Lost, core.Failed, core.Unreachable, core.R
 // Rank is the place of an outcome among all, the worst first.
 func Rank(o core.Outcome) int { return slices.Index(worstFirst, o) }
 
-// Bad reports whether somebody should look at a host with this outcome.
+// Bad reports whether somebody should check a host with this outcome.
 func Bad(o core.Outcome) bool { return Rank(o) <= Rank(core.RolledBack) }
 
 // Count is how many hosts have an outcome.

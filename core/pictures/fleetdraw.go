@@ -168,7 +168,7 @@ func FleetDocument(fleet []Customer, now time.Time) string {
 // document places blocks from left to right, and below where they do not fit.
 type document struct {
 	SVG
-	x, y, row int // row: height of what stands in this row
+	x, y, row int // row: height of what is in this row
 }
 
 func (d *document) below() {

@@ -46,9 +46,9 @@
 //
 // Sessions. Turn and Beat keep a session alive. A session that was silent for SessionTTL is gone
 // for its node at once, reaped or not: Turn, Beat, Adopt, Save and Close return ErrSessionGone and
-// change nothing. Wait does not look at the session. An id that was never opened is gone too. A
-// node name is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with
-// each call until the job is acknowledged. A node without a free slot does not Wait: Wait returns
+// change nothing. Wait does not check the session. An id that was never opened is gone too. A node
+// name is 1 to MaxIDLength bytes; else Open is core.ErrInvalid. Stop lists are repeated with each
+// call until the job is acknowledged. A node without a free slot does not Wait: Wait returns
 // immediately while jobs are ready.
 //
 // Turn. It is validated as a whole before anything is changed: more than MaxAcksPerTurn acks,

@@ -39,10 +39,10 @@ type Watch interface {
 type News struct {
 	Runs []string       // each once: submitted, recorded, changed in phase or limit, a job suspended or its suspension ended
 	Next map[int]string // cursors of the asked parts
-	Lost []int          // parts of which some runs may be missing above: look at all of them; ascending
+	Lost []int          // parts of which some runs may be missing above: check all of them; ascending
 }
 
-// Ask is one run to look at.
+// Ask is one run to check.
 type Ask struct {
 	Run     string
 	Cursor  string // of its records, as Sight.Next; "" is the beginning

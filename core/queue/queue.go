@@ -161,11 +161,11 @@ type Inspect interface {
 // Census reports the queue as a whole.
 type Census interface {
 	Stats(ctx context.Context) (Stats, error)
-	// Load is Stats with each tenant's part; ahead is how far Load.Soon looks. It looks at every run
+	// Load is Stats with each tenant's part; ahead is how far Load.Soon looks. It checks every run
 	// that is not complete, and sums of a busy queue may be off by what moved meanwhile.
 	Load(ctx context.Context, ahead time.Duration) (Load, error)
-	// Runs lists the ids of the runs that are not complete, in no order. It looks at every run: for
-	// who checks, not for who works. Of what begins or ends meanwhile it may tell either.
+	// Runs lists the ids of the runs that are not complete, in no order. It checks every run: for who
+	// checks, not for who works. Of what begins or ends meanwhile it may tell either.
 	Runs(ctx context.Context) ([]string, error)
 	// Check looks for broken invariants, and with repair mends them without
 	// losing a job. A sound queue has no findings.

@@ -81,9 +81,9 @@ type FinishedJobs struct {
 	Outcome      core.Outcome
 }
 
-// Segment says when the next Count targets become due. Segments follow the
-// order of Targets and together cover them all; they become due each by itself, in
-// any order of time. A one-target segment is a timed job.
+// Segment says when the next Count targets become due. Segments follow the order of Targets and
+// together cover them all; they become due each alone, in any order of time. A one-target segment
+// is a timed job.
 type Segment struct {
 	Due   time.Time // by the queue's clock; zero means at once
 	Count int

@@ -29,12 +29,12 @@ import (
 
 // Bounds of values, in bytes, the white space around them left out.
 const (
-	MinValue  = 4 // what is shorter stands in every text, and would only spoil it
+	MinValue  = 4 // what is shorter is in every text, and would only spoil it
 	MaxValue  = 64 << 10
 	MaxValues = 4096 // of one Set
 )
 
-// Value is a value and the name that stands in its place.
+// Value is a value and the name that is in its place.
 type Value struct {
 	Name  string
 	Bytes []byte
@@ -199,8 +199,8 @@ func (s *Set) Find(text []byte) (name string, holds bool) {
 	return found[0].name, true
 }
 
-// FindJSON is Find in a JSON document, whose texts may be escaped in any way. What is no JSON is
-// looked at as text.
+// FindJSON is Find in a JSON document, whose texts may be escaped in any way. Bytes that are not
+// JSON are searched as text.
 func (s *Set) FindJSON(doc []byte) (name string, holds bool) {
 	if name, holds = s.Find(doc); holds || s == nil {
 		return name, holds

@@ -42,7 +42,7 @@ func QueueCommands() []string {
 	}
 }
 
-// ListCommands is what a look at all keys needs: for those that nobody knows of, and for what is
+// ListCommands is what a scan of all keys needs: for those that nobody knows of, and for what is
 // encrypted with which key.
 func ListCommands() []string { return []string{"scan", "type"} }
 

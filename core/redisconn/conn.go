@@ -23,7 +23,7 @@ type Script struct {
 	sha  string
 }
 
-// NewScript makes a script; name stands in the errors of Eval.
+// NewScript makes a script; name is in the errors of Eval.
 func NewScript(name, text string) *Script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return &Script{Name: name, text: text, sha: hex.EncodeToString(sum[:])}

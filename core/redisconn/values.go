@@ -10,7 +10,7 @@ import (
 
 // Pieces that Values asks for at once.
 const (
-	scanKeys    = 1000 // that are looked at; of a server that others use, too, few of them match
+	scanKeys    = 1000 // that are checked; of a server that others use, too, few of them match
 	scanEntries = 100
 )
 

@@ -26,7 +26,7 @@ type Item struct {
 	Why     string    `json:"why"`
 }
 
-// Keeper finds what is over, and removes it.
+// Keeper finds expired runs and outputs, and removes them.
 type Keeper struct {
 	Ledger *ledger.Ledger
 	Policy Policy
@@ -90,7 +90,7 @@ func (k *Keeper) pause(ctx context.Context) error {
 	return k.Pause(ctx)
 }
 
-// byAge looks at tenants with a rule of their own, one by one, and at all others together.
+// byAge checks tenants with a rule of their own, one by one, and all others together.
 func (w *walk) byAge(ctx context.Context) error {
 	names := w.Policy.Names()
 	for _, name := range names {

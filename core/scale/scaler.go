@@ -29,10 +29,10 @@ type Request struct {
 	Running int       `json:"running"` // jobs
 	Waiting int       `json:"waiting"` // jobs that are due
 	Soon    int       `json:"soon"`    // jobs that become due shortly
-	// Drained are the workers that were told to go and have nothing left, or have ended: their
+	// Drained are the workers that were asked to go and have nothing left, or have ended: their
 	// machines may be taken away.
 	Drained []string `json:"drained"`
-	// Leaving are those that were told to go and still work.
+	// Leaving are those that were asked to go and still work.
 	Leaving []string `json:"leaving"`
 }
 
@@ -84,7 +84,7 @@ type Scaler struct {
 	reported   Request
 	reportedAt time.Time
 	failed     int
-	leaving    map[string]time.Time // workers that were told to go, since when
+	leaving    map[string]time.Time // workers that were asked to go, since when
 }
 
 // New checks. Errors wrap core.ErrInvalid.
@@ -188,7 +188,7 @@ func (s *Scaler) release(ctx context.Context, workers []Worker, wish Wish) {
 	}
 }
 
-// request is what the hook should be told now.
+// request is what the hook should know now.
 func (s *Scaler) request(l look) Request {
 	r := Request{
 		Version: 1, Pool: s.cfg.Pool, At: time.Now().UTC(), Desired: l.wish, Workers: l.there,
@@ -201,7 +201,7 @@ func (s *Scaler) request(l look) Request {
 	}
 	for name, since := range s.leaving {
 		running, here := busy[name]
-		if here && (running > 0 || time.Since(since) < 2*pollEvery) { // what it says of itself is up to 2 s old
+		if here && (running > 0 || time.Since(since) < 2*pollEvery) { // what it says about itself is up to 2 s old
 			r.Leaving = append(r.Leaving, name)
 		} else {
 			r.Drained = append(r.Drained, name)

@@ -10,8 +10,8 @@ import (
 )
 
 // The first byte of the data is its format. Format 1 was kept in Redis, and has triggers that were
-// not launched yet. Format 3 has the time of a schedule that fires once; others are kept in format
-// 2, which earlier versions read.
+// not launched yet. Format 3 has the time of a schedule that triggers once; others are kept in
+// format 2, which earlier versions read.
 const (
 	formatOnce = 3
 	format     = 2

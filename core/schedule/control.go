@@ -146,7 +146,7 @@ func (c *Control) change(row ledger.Schedule, d Definition, s State, now time.Ti
 // new cron expression, time or zone counts from now: what the former one still had to launch is
 // dropped. All else keeps the state; a changed Paused pauses or resumes. A tenant has at most quota
 // of them. A definition that is there already, by the same person, stays as it is, whatever
-// ifEdition says. One that fires once must lie ahead.
+// ifEdition says. One that triggers once must lie ahead.
 func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition int64, quota core.Quota, note Note) (Status, error) {
 	if err := d.Validate(); err != nil {
 		return Status{}, err
@@ -216,8 +216,8 @@ func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note)
 	})
 }
 
-// Pause stops the fires of the cron expression until Resume. A fire that waits is dropped; what is
-// being launched, and backfills go on. reason is what people are told.
+// Pause stops the launches of the cron expression until Resume. A fire that waits is dropped; what
+// is being launched, and backfills go on. reason is what people are told.
 func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) error {
 	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if !s.Paused || s.Reason != cut(reason) {
@@ -237,9 +237,9 @@ func (c *Control) Resume(ctx context.Context, id ID, note Note) error {
 	})
 }
 
-// Backfill launches the fires with nominal times in [from, to], oldest first, each when no run of
-// the schedule is left, paused or not, and returns their number. The range must be over, and have
-// at most MaxBackfill.
+// Backfill launches the fire times with nominal times in [from, to], oldest first, each when no run
+// of the schedule is left, paused or not, and returns their number. The range must be over, and
+// have at most MaxBackfill.
 func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note Note) (n int, err error) {
 	from, to = from.UTC().Truncate(time.Millisecond), to.UTC().Truncate(time.Millisecond)
 	if from.Before(minTime) || to.Before(from) {
@@ -308,8 +308,8 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(T
 }
 
 // Wake makes schedules due that wait for one of these runs to end: for whoever hears that runs are
-// complete. Without it they are looked at after an eighth of the time that the run has taken, at
-// most 30 s.
+// complete. Without it they are checked after an eighth of the time that the run has taken, at most
+// 30 s.
 func (c *Control) Wake(ctx context.Context, ids ...ID) (woken bool, err error) {
 	names := make([][2]string, len(ids))
 	for i, id := range ids {

@@ -11,10 +11,10 @@ import (
 // Decision is what is to become of a schedule at a moment.
 type Decision struct {
 	State State     // with what is to be launched among Claimed
-	Skips []Skip    // fires that this decision drops
+	Skips []Skip    // fire times that this decision drops
 	Due   time.Time // when to look again; zero: never
 	Waits bool      // the end of a run makes it due
-	Gone  bool      // it fired once, KeepOnce ago: it is removed
+	Gone  bool      // it triggered once, KeepOnce ago: it is removed
 }
 
 // asks lists the runs of which a decision has to know whether they are complete.
@@ -35,10 +35,10 @@ type decider struct {
 	lags  bool // a fire that has come waits for a launch or a run to end
 }
 
-// decide is the whole of what a schedule does, as a function: which fires are launched, which are
-// dropped and why, which wait, at a time of the ledger's clock. running reports whether a run is
-// not complete. It launches at most one fire of the cron expression or of a backfill at a time, and
-// does bounded work, however long nobody looked.
+// decide is the whole of what a schedule does, as a function: which fire times are launched, which
+// are dropped and why, which wait, at a time of the ledger's clock. running reports whether a run
+// is not complete. It launches at most one fire of the cron expression or of a backfill at a time,
+// and does bounded work, however long nobody looked.
 func (p *plan) decide(s State, now time.Time, running func(string) bool) Decision {
 	d := decider{plan: p, s: s.clone(), now: now.UTC()}
 	d.s.Active = slices.DeleteFunc(d.s.Active, func(r Run) bool { return !running(r.ID) })
@@ -173,7 +173,8 @@ func (d *decider) cancelAndLaunch(nominal time.Time) {
 	d.claim(nominal, ByCron, cancel)
 }
 
-// missed drops the missed fires from the given one on, except the latest where catch_up is once.
+// missed drops the missed fire times from the given one on, except the latest where catch_up is
+// once.
 func (d *decider) missed(first time.Time) {
 	last := d.lastMissed(first)
 	reason := fmt.Sprintf("missed: no server looked within %v", Grace)
@@ -233,8 +234,8 @@ func (d *decider) missedAll(first time.Time) (wait bool) {
 	return false
 }
 
-// beyondCatchUp is the last of the fires, from first on, that leaves no more than MaxCatchUp to
-// launch.
+// beyondCatchUp is the last of the fire times, from first on, that leaves no more than MaxCatchUp
+// to launch.
 func (d *decider) beyondCatchUp(first time.Time) (time.Time, bool) {
 	if d.now.Sub(first) < MaxCatchUp*time.Minute || d.count(first, d.now, MaxCatchUp) < MaxCatchUp {
 		return time.Time{}, false
@@ -246,7 +247,7 @@ func (d *decider) beyondCatchUp(first time.Time) (time.Time, bool) {
 	return d.latest(first.Add(-1), d.now.Add(-span))
 }
 
-// release launches the fire that waits, if it may go now or if its time is over.
+// release launches the fire that waits, if it may go now or if its time has ended.
 func (d *decider) release(cause Cause) {
 	w := d.s.Waiting
 	if w == nil || w.Cause != cause {
@@ -335,7 +336,7 @@ func (p *plan) due(s *State, now time.Time, lags bool) time.Time {
 	return due
 }
 
-// spent reports whether the schedule fires no more.
+// spent reports whether the schedule triggers no more.
 func (p *plan) spent(s *State) bool {
 	return p.cron == nil && !p.At.After(s.Since)
 }

@@ -37,8 +37,8 @@
 //
 // # Exactly once
 //
-// A schedule is one row of the ledger: definition, state, a version, and the time at which
-// somebody has to look at it. The row is the only truth.
+// A schedule is one row of the ledger: definition, state, a version, and the time at which somebody
+// has to check it. The row is the only truth.
 //
 //  1. An engine reads the rows that are due, and asks which of their runs are complete.
 //  2. It decides, and prepares the runs that are to be launched. Nothing is written yet.

@@ -36,7 +36,7 @@ func NewEngine(l *ledger.Ledger, launcher Launcher, events func(Event)) *Engine 
 	return &Engine{ledger: l, launcher: launcher, events: events, planner: newPlanner(), wake: make(chan struct{}, 1)}
 }
 
-// Wake makes the engine look immediately: for schedules that were changed by this process. It does
+// Wake makes the engine check immediately: for schedules that were changed by this process. It does
 // not block.
 func (e *Engine) Wake() {
 	select {
@@ -142,7 +142,7 @@ func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err 
 		f.decision = f.plan.decide(f.state, b.now, func(run string) bool { return open[run] })
 		changes[i] = b.prepare(ctx, f)
 	}
-	if ctx.Err() != nil { // what Prepare answers after it says nothing of the fires
+	if ctx.Err() != nil { // what Prepare answers after it says nothing of the fire times
 		return 0, ctx.Err()
 	}
 	changed, err := b.ledger.ChangeSchedules(ctx, changes)
@@ -281,7 +281,7 @@ func (p *plan) row(s *State, due time.Time, waits bool) ledger.Schedule {
 	return ledger.Schedule{Due: due, Waits: waits, Data: Encode(p.Definition, *s)}
 }
 
-// pass counts all fires that started until then as decided: nobody knows which were launched.
+// pass counts all fire times that started until then as decided: nobody knows which were launched.
 func (p *plan) pass(s *State, until time.Time) {
 	s.Since = latest(s.Since, p.decided(s.Since, until))
 	s.Claimed, s.Waiting, s.Backfill = nil, nil, nil

@@ -132,9 +132,9 @@ const (
 	secondStamp = "20060102T150405Z"
 )
 
-// RunID is the id of the run that a nominal time launches: TENANT:NAME-20060102T1504Z. Two fires
-// never share one: neither tenants nor names have colons, and no expression fires twice within a
-// minute.
+// RunID is the id of the run that a nominal time launches: TENANT:NAME-20060102T1504Z. Two fire
+// times never share one: neither tenants nor names have colons, and no expression triggers twice
+// within a minute.
 func RunID(id ID, nominal time.Time) string {
 	layout := minuteStamp
 	if nominal.Second() != 0 {

@@ -69,7 +69,7 @@ func checkName(what, text string, least, most int) error {
 	return nil
 }
 
-// CatchUp is what becomes of fires that were missed while no server looked.
+// CatchUp is what becomes of fire times that were missed while no server looked.
 type CatchUp string
 
 // The ways to catch up.
@@ -113,7 +113,7 @@ func (d *Definition) Validate() error {
 
 // compiled is what decisions need of a definition.
 type compiled struct {
-	cron *civil.Cron // nil of one that fires once
+	cron *civil.Cron // nil of one that triggers once
 	zone *time.Location
 }
 
@@ -169,7 +169,7 @@ func (d *Definition) parse() (c compiled, err error) {
 	return c, nil
 }
 
-// checkOnce is what is special about a schedule that fires once.
+// checkOnce is what is special about a schedule that triggers once.
 func (d *Definition) checkOnce() error {
 	switch {
 	case d.Cron != "":

@@ -11,14 +11,14 @@ import (
 const (
 	Grace        = time.Minute         // a fire that nobody looked at for so long after its start is missed
 	RetryFor     = 10 * time.Minute    // how long a launch is tried where nothing else bounds it
-	MaxCatchUp   = 1000                // missed fires that catch_up: all goes back
-	MaxBackfill  = 1000                // fires of one backfill
+	MaxCatchUp   = 1000                // missed fire times that catch_up: all goes back
+	MaxBackfill  = 1000                // fire times of one backfill
 	MaxBackfills = 4                   // backfills of a schedule that are not done
 	MaxActive    = 16                  // runs of a schedule that are not complete; more are not triggered
 	MaxLast      = 5                   // results kept
 	MaxReason    = 200                 // bytes of a reason kept
 	MaxKey       = 128                 // bytes of a trigger's key
-	KeepOnce     = 30 * 24 * time.Hour // how long a schedule that fired once is kept
+	KeepOnce     = 30 * 24 * time.Hour // how long a schedule that triggered once is kept
 )
 
 // Pauses after a launch that failed: the first, and the longest.
@@ -27,13 +27,13 @@ const (
 	retryMost  = 30 * time.Second
 )
 
-// State is what a schedule knows of itself. Times are kept to the millisecond.
+// State is what a schedule knows about itself. Times are kept to the millisecond.
 type State struct {
 	Since     time.Time // nominal times after it are not decided yet
 	Paused    bool
 	Reason    string // of the pause
 	Triggered int64  // launches confirmed
-	Skipped   int64  // fires that were not launched; of a long range at least its first MaxCatchUp
+	Skipped   int64  // fire times that were not launched; of a long range at least its first MaxCatchUp
 	Active    []Run  // launched, and not known to be complete
 	Claimed   []Claim
 	Waiting   *Waiting
@@ -70,7 +70,7 @@ type Waiting struct {
 // Span is a backfill: the nominal times in (After, To] are still to be launched.
 type Span struct{ After, To time.Time }
 
-// Result is what became of a fire, or of a range of fires that shared a fate.
+// Result is what became of a fire, or of a range of fire times that shared a fate.
 type Result struct {
 	RunID     string      `json:"run,omitempty"` // of one fire
 	Nominal   time.Time   `json:"nominal"`       // of the last one of a range
@@ -81,7 +81,7 @@ type Result struct {
 	Reason    core.Reason `json:"reason,omitempty"` // why it was skipped
 }
 
-// Skip reports fires that were not launched.
+// Skip reports fire times that were not launched.
 type Skip struct {
 	From, To time.Time // the first and the last nominal time
 	Count    int       // of them; at most MaxCatchUp are counted
@@ -120,7 +120,7 @@ func (s *State) note(r Result) {
 	}
 }
 
-// skip records fires that are not launched.
+// skip records fire times that are not launched.
 func (s *State) skip(k Skip, now time.Time) {
 	s.Skipped += int64(k.Count)
 	s.note(Result{RunID: k.RunID, Nominal: k.To, Count: k.Count, Cause: k.Cause, At: now, Reason: k.Reason})

@@ -12,11 +12,11 @@ import (
 // its own.
 type Kept struct {
 	Data   []byte    // the store's record, where it had more to say than that all is decided; nil: it had not
-	Floor  time.Time // the schedule was made, changed or resumed then: fires before are not its
-	Mark   time.Time // fires that started until then are decided. Of one with Data, its data decide
+	Floor  time.Time // the schedule was made, changed or resumed then: fire times before are not its
+	Mark   time.Time // fire times that started until then are decided. Of one with Data, its data decide
 	Active []Run     // that are not complete
 	// Blind is when what was kept came back from a backup; zero: it did not. What was launched between
-	// the two is not known: fires until then count as decided, and what Data says was still to be
+	// the two is not known: fire times until then count as decided, and what Data says was still to be
 	// launched is not.
 	Blind time.Time
 }

@@ -4,7 +4,7 @@ import "regexp"
 
 // Bounds.
 const (
-	MinValue     = 4         // bytes of one value, the white space around it left out: a shorter one stands in every text
+	MinValue     = 4         // bytes of one value, the white space around it left out: a shorter one is in every text
 	MaxValue     = 64 << 10  // bytes of one value
 	MaxNames     = 10_000    // of one file
 	MaxEncrypted = 256 << 10 // bytes of armored ciphertext, for a value and its recipients

@@ -30,7 +30,7 @@ type vaultSession struct {
 	changed   chan struct{} // closed with the next token
 }
 
-// vaultAuth is what Vault says of a token, when it makes, renews or looks at one.
+// vaultAuth is what Vault says of a token, when it makes, renews or checks one.
 type vaultAuth struct {
 	Auth struct {
 		ClientToken   string `json:"client_token"`
@@ -258,7 +258,7 @@ func (c *vaultClient) beforeRenewal(failed int) (wait <-chan time.Time, changed 
 	case failed > 0:
 		return time.After(backoff.Delay(failed-1, 0.5)), s.changed
 	case s.token == "" && c.cfg.AppRole == nil:
-		return time.After(0), s.changed // look at it now: one that nobody has used yet ends too
+		return time.After(0), s.changed // check it now: one that nobody has used yet ends too
 	case s.token == "" || s.until.IsZero() || !s.renewable:
 		return nil, s.changed
 	}

@@ -104,7 +104,7 @@ func (s *TLSSource) Server() *tls.Config {
 	}}
 }
 
-// current looks at the files if that was not done just now. Files that do not fit, as between the
+// current checks the files if that was not done just now. Files that do not fit, as between the
 // writing of one and the other, leave the former contents in use, and are tried again when one
 // changes.
 func (s *TLSSource) current() contents {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MaxAge is how old a look at the files may be: whoever uses them asks each time.
+// MaxAge is how old a check of the files may be: whoever uses them asks each time.
 const MaxAge = time.Second
 
 // Watch reports when files have changed. It is safe for concurrent use.

@@ -45,7 +45,7 @@ var allowed = map[Role][]Role{
 
 // caller is who asks.
 type caller struct {
-	name   string // as it stands in the audit log, and counts for four eyes
+	name   string // as it is in the audit log, and counts for four eyes
 	scope  ledger.Scope
 	token  ledger.Token
 	secret string // to ask again during a stream

@@ -67,7 +67,7 @@ type LastEvent struct {
 // How live events are read.
 const (
 	feedPage   = 500
-	feedWait   = streamRights    // of one read; the caller's rights are looked at in between
+	feedWait   = streamRights    // of one read; the caller's rights are checked in between
 	lateFor    = 2 * time.Second // events that workers send behind the recorded end
 	checkEvery = time.Second     // at the ledger, for the end
 )

@@ -38,7 +38,7 @@ func (s *Server) nodes() {
 	handle(s, route{id: "get-queue", method: http.MethodGet, path: "/v1/queue", summary: "Show the state of the queue", role: Viewer, everyone: true}, s.getQueue)
 }
 
-// worker reads what a worker says of itself, and what it was told.
+// worker reads what a worker says about itself, and what it was told.
 func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.Order, found bool, err error) {
 	data, _, err := s.cfg.Board.Posted(ctx, api.WorkerDocument(name), 0)
 	alive := err == nil
@@ -128,8 +128,8 @@ func (s *Server) Workers(ctx context.Context) ([]api.Worker, error) {
 	return list.Body.Items, nil
 }
 
-// DrainWorker tells a worker to give its jobs away and end, as the API does; who and reason stand
-// in the audit log.
+// DrainWorker tells a worker to give its jobs away and end, as the API does; who and reason are in
+// the audit log.
 func (s *Server) DrainWorker(ctx context.Context, who, name, reason string) error {
 	_, err := s.order(ctx, caller{name: who}, "worker.drain", name, reason, func(o *api.Order) { o.Cordoned, o.Draining = true, true })
 	return err

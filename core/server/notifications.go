@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/notify/policy"
 )
 
-// notifications registers who is told of what, and what became of it.
+// notifications registers who is notified of what, and what became of it.
 func (s *Server) notifications() {
 	const whose = "A tenant's token sees those of the tenant's own channels."
 	handle(s, route{id: "list-notifications", method: http.MethodGet, path: "/v1/notifications", summary: "List notifications, newest first", role: Viewer, detail: whose}, s.listNotifications)

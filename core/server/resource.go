@@ -44,7 +44,7 @@ type versioned[T any] struct {
 	Body T
 }
 
-// IfMatch asks that the resource still is what the caller looked at.
+// IfMatch asks that the resource still is what the caller read.
 type IfMatch struct {
 	Match string `header:"If-Match" maxLength:"200" doc:"the ETag that was looked at; * is any"`
 }

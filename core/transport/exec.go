@@ -21,7 +21,7 @@ type Exec struct {
 	Command string            // given to /bin/sh -c on the host
 	Env     map[string]string // exported before the command; the host's users can see it in the process list, so no secrets
 	// Secrets are exported too, but come to the command by way of its standard input, before Stdin, so
-	// that they stand in no process list. The host's root and the login itself can read them in
+	// that they are in no process list. The host's root and the login itself can read them in
 	// /proc/PID/environ.
 	Secrets map[string]string
 	Stdin   io.Reader   // nil: empty. A Read that blocks outlives Run until it returns

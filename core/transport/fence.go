@@ -32,7 +32,7 @@ const fenceStale = ":stale"
 //
 // A record of an older fence whose process lives, and has the id in its environment or command
 // line, is a leftover: its process group is ended. Both are empty for a moment while it executes
-// another program, so it is looked at twice. Where the leader has ended, what it started is left
+// another program, so it is checked twice. Where the leader has ended, what it started is left
 // alone. The folder is this login's alone; where it cannot be, commands run without fences.
 const fenceScript = `if [ -w /run ]; then turnus_d=/run/turnus
 elif [ "$XDG_RUNTIME_DIR" ] && [ -O "$XDG_RUNTIME_DIR" ]; then turnus_d=$XDG_RUNTIME_DIR/turnus

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// longest word that is looked at: the work grows with the square of it, and what is longer is no
+// longest word that is checked: the work grows with the square of it, and what is longer is no
 // name.
 const longest = 128
 

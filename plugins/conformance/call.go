@@ -318,8 +318,8 @@ func (s *suite) sawOther(w *world, r *record, text, where string) {
 	}
 }
 
-// gather completes a record when its call is over: what it did, what its checkpoints from the first
-// on are named, and what was seen where it must not be.
+// gather completes a record when its call has ended: what it did, what its checkpoints from the
+// first on are named, and what was seen where it must not be.
 func (s *suite) gather(p *process, r *record, ops []op, first int) {
 	r.ops = append(r.ops, ops...)
 	n := first

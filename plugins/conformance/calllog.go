@@ -93,7 +93,7 @@ func (l *callLog) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerI
 	return err
 }
 
-// peeked looks at the first message of a stream.
+// peeked checks the first message of a stream.
 type peeked struct {
 	grpc.ServerStream
 	log    *callLog

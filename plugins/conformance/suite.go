@@ -180,8 +180,8 @@ func Cases() []string {
 	return ids
 }
 
-// Run tests a program. seen is told each result as it comes; it may be nil. An error means that the
-// suite itself could not do its work; a program that does not even start is a failed case.
+// Run tests a program. seen is called with each result as it comes; it may be nil. An error means
+// that the suite itself could not do its work; a program that does not even start is a failed case.
 func Run(ctx context.Context, cfg Config, seen func(Result)) (Report, error) {
 	if len(cfg.Argv) == 0 || !filepath.IsAbs(cfg.Argv[0]) {
 		return Report{}, fmt.Errorf("%w: program %q: expected an absolute path", core.ErrInvalid, cfg.Argv)

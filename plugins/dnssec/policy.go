@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// statement is one of BIND's configuration: its words, and what stands in its braces.
+// statement is one of BIND's configuration: its words, and what is in its braces.
 type statement struct {
 	words []string
 	block []statement
@@ -127,7 +127,7 @@ var algorithms = map[string]int{
 }
 
 // readPolicy finds the zone and its dnssec-policy. view is empty where the server has none, or the
-// zone stands in one only.
+// zone is in one only.
 func readPolicy(text, zone, view string) (policy, error) {
 	conf, err := parseConfig(text)
 	if err != nil {

@@ -207,7 +207,7 @@ func (v *view) facts() []string {
 	return list
 }
 
-// verified has dnssec-verify look at the zone; its result is evidence.
+// verified has dnssec-verify check the zone; its result is evidence.
 func (x *roll) verified(ctx context.Context) (content, []string, error) {
 	c, err := x.signer.verify(ctx)
 	if err != nil {

@@ -11,10 +11,9 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// bind is the signer: BIND 9.18 or later on the job's host. All that differs between signers stands
-// in this file and in policy.go and keys.go: reading its configuration and its keys' states,
-// starting a roll, telling it what the parent serves, and what the zone holds. Everything else is
-// DNS.
+// bind is the signer: BIND 9.18 or later on the job's host. All that differs between signers is in
+// this file and in policy.go and keys.go: reading its configuration and its keys' states, starting
+// a roll, telling it what the parent serves, and what the zone holds. Everything else is DNS.
 type bind struct {
 	host *sdk.Host
 	p    *Params
@@ -135,7 +134,7 @@ awk '$1 !~ /^;/ && $2 + 0 > m { m = $2 + 0 }
   END { print "ttl " m; for (i in n) print "signed " i " " n[i] }' "$t/zone"
 `
 
-// verify transfers the zone from the signer and has dnssec-verify look at it.
+// verify transfers the zone from the signer and has dnssec-verify check it.
 func (b *bind) verify(ctx context.Context) (content, error) {
 	a, err := b.script(ctx, verifyScript, b.vars("AT", address(b.p.Signer.Address), "KEY", b.p.Signer.TSIG), true, "")
 	if err != nil {

@@ -33,7 +33,7 @@ live() {
 }
 `
 
-// inspectScript changes nothing: the candidate comes on stdin and lies in a temporary folder
+// inspectScript changes nothing: the candidate comes on stdin and is in a temporary folder
 // meanwhile.
 func inspectScript(dead sdk.DeadMan) string { return inspectLines + dead.Other() + factLines }
 

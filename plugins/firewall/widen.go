@@ -19,7 +19,7 @@ import (
 //	chain new.input { jump input; drop }                                                                           # or accept, by the new policy
 //	chain input { the new rules }
 //
-// That is exact for rules that only look at packets. Rules that change packets or fill sets would
+// That is exact for rules that only check packets. Rules that change packets or fill sets would
 // change what later ones see: they are refused.
 
 // ruleTable is a table as nft lists it in JSON.
@@ -91,7 +91,7 @@ func (t *ruleTable) hooks(whose string) (map[string]*ruleChain, error) {
 	return out, nil
 }
 
-// pure reports why rules that are to be joined with others do more than look at packets, or nil.
+// pure reports why rules that are to be joined with others do more than check packets, or nil.
 func (t *ruleTable) pure(whose string, dynamic map[string]bool) error {
 	for _, name := range t.names {
 		if c := t.chains[name]; !c.base() || c.text("type") == "filter" {

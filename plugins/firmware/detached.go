@@ -90,7 +90,7 @@ func (d *detached) launch(ctx context.Context, command string) error {
 }
 
 type progress struct {
-	state string // absent, running, ended, broken: its boot is over, or it was killed
+	state string // absent, running, ended, broken: its boot has ended, or it was killed
 	code  int    // of ended
 	log   string // its last lines
 }

@@ -36,7 +36,7 @@ const (
 	commit
 )
 
-// facts are what a device says of itself.
+// facts are what a device says about itself.
 type facts struct {
 	Boot       string // id of this boot
 	Version    string // that runs

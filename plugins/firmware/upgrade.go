@@ -28,7 +28,7 @@ type State struct {
 	SoakUntil  time.Time `json:"soak_until,omitzero"`
 	Cause      string    `json:"cause,omitempty"`   // why it is taken back
 	BackBy     time.Time `json:"back_by,omitzero"`  // then it is lost
-	Kept       bool      `json:"kept,omitempty"`    // the device was told to keep the new slot
+	Kept       bool      `json:"kept,omitempty"`    // the device was asked to keep the new slot
 	Adopted    bool      `json:"resumed,omitempty"` // the version ran already, and was not kept: somebody else began this
 }
 
@@ -242,7 +242,7 @@ func (u *upgrade) install(ctx context.Context) error {
 }
 
 // installed reads back what the installation did: its exit code is not believed. An installer that
-// activates what it has written, as RAUC does unless told otherwise, is overruled: until the reboot
+// activates what it has written, as RAUC does unless set otherwise, is overruled: until the reboot
 // is decided, a power cut must not boot the new version.
 func (u *upgrade) installed(ctx context.Context) error {
 	f, err := u.patiently(ctx, time.Duration(u.p.RebootTimeout), false, func(f facts) (bool, error) {

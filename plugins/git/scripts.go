@@ -29,7 +29,7 @@ unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
 mark=$p/.git/turnus-unfinished
 `
 
-// askScript looks at the clone, and asks the repository for the version. It takes no lock of the
+// askScript checks the clone, and asks the repository for the version. It takes no lock of the
 // clone: nothing is written.
 const askScript = `GIT_OPTIONAL_LOCKS=0; export GIT_OPTIONAL_LOCKS
 if [ -d "$p/.git" ]; then

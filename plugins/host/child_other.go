@@ -24,7 +24,7 @@ func execFile(f *os.File, argv []string) *exec.Cmd {
 // plugin ends when its connection to the worker breaks.
 func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// openSocket looks at a socket below dir by its name. Without /proc it is connected to by its name,
+// openSocket checks a socket below dir by its name. Without /proc it is connected to by its name,
 // so the plugin could still exchange it for a link in between.
 func openSocket(dir, rel string) (*os.File, string, error) {
 	at, err := os.Open(dir)

@@ -19,7 +19,7 @@ const (
 	programFile  = "plugin"
 	manifestFile = "manifest.json"
 
-	// ScriptFile describes a script that is a plugin by way of the adapter; it stands in place of a
+	// ScriptFile describes a script that is a plugin by way of the adapter; it is in place of a
 	// program.
 	ScriptFile = "plugin.yaml"
 

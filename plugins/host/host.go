@@ -56,7 +56,7 @@ type Allow struct {
 	Read    []string // absolute paths, whose programs it may also run
 }
 
-// Manifest is what a plugin says of itself (see sdk.Manifest, whose JSON it reads).
+// Manifest is what a plugin says about itself (see sdk.Manifest, whose JSON it reads).
 type Manifest struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`

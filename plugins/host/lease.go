@@ -103,8 +103,8 @@ func (l *lease) leave() {
 	}
 }
 
-// enter authenticates a host service call. The context ends with the call, or with
-// the lease; leave must be called when the operation is over.
+// enter authenticates a host service call. The context ends with the call, or with the lease; leave
+// must be called when the operation has ended.
 func (s *services) enter(ctx context.Context) (*lease, context.Context, func(), error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	var l *lease

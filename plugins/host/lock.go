@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// LockFile stands in a plugin folder, beside the folders of its plugins.
+// LockFile is in a plugin folder, beside the folders of its plugins.
 const LockFile = "plugins.lock"
 
 // Lock is a lockfile: what the plugins of a folder must be, byte for byte. A worker refuses what

@@ -319,8 +319,8 @@ func (p *pool) gone(q *process) {
 	p.startLocked()
 }
 
-// hide keeps a call's values out of what the process prints from now on, also when the call is
-// over: a process may print what it was given once. One that was given too many takes no further
+// hide keeps a call's values out of what the process prints from now on, also when the call has
+// ended: a process may print what it was given once. One that was given too many takes no further
 // calls.
 func (p *pool) hide(q *process, values *redact.Set) error {
 	if values.Len() == 0 {

@@ -216,7 +216,7 @@ func (e *ending) afterOutcome() {
 	}
 }
 
-// arm starts the clock, unless the call is over. The caller owes a Done for true.
+// arm starts the clock, unless the call has ended. The caller owes a Done for true.
 func (e *ending) arm() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 const maxExpansion = 10_000
 
 // checkSchema refuses what is no JSON Schema, and what would not end: the library follows a
-// reference to the schema that it stands in until the stack of the whole process overflows.
+// reference to the schema that it is in until the stack of the whole process overflows.
 func checkSchema(raw json.RawMessage) error {
 	var s jsonschema.Schema
 	if err := words.Unmarshal("#", raw, &s); err != nil {
@@ -40,7 +40,7 @@ type schemaWalk struct {
 	cost map[string]int // of each schema: how many a value is held against; 0 while it is being counted
 }
 
-// all looks at every object that may be a schema.
+// all checks every object that may be a schema.
 func (w *schemaWalk) all(at string, node any) error {
 	switch node := node.(type) {
 	case []any:

@@ -150,7 +150,7 @@ func line(p Params, path string) string {
 	return "(" + words + ")\ncode=$?\nrm -f " + script + "\nexit $code"
 }
 
-// remove is the last resort: also when ctx is over, while the job still has its lease.
+// remove is the last resort: also when ctx has ended, while the job still has its lease.
 func remove(ctx context.Context, r *sdk.Run[Params, sdk.NoState], path string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()

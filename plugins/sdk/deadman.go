@@ -12,7 +12,7 @@ import (
 
 // DeadMan is a device's own way back: armed before a change that may cut the device off, and
 // disarmed by [DeadMan.Confirm] when the change is proven over a fresh connection. Without that the
-// device reverts by itself, with nobody's help: not the connection's, not the worker's, not the
+// device reverts automatically, with nobody's help: not the connection's, not the worker's, not the
 // plugin's.
 //
 //	dead := sdk.DeadMan{Folder: "/var/lib/turnus/uplink", ID: "change-" + r.Key[:12], Key: r.Key, Job: r.Job,

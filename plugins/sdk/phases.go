@@ -71,7 +71,7 @@ func (r *Run[P, S]) Phases(ctx context.Context, at *string, phases ...Phase[P, S
 	return nil
 }
 
-// phaseDone saves that the phase before next is done, also in a call that was told to end
+// phaseDone saves that the phase before next is done, also in a call that was asked to end
 // meanwhile: whoever goes on shall not repeat it.
 func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 	goOn := next == PhasesDone
@@ -90,12 +90,12 @@ func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 	return fmt.Errorf("before phase %s: %w", next, context.Cause(ctx))
 }
 
-// lastSave bounds the checkpoint of a call that was told to end; its process is killed some seconds
-// later.
+// lastSave bounds the checkpoint of a call that was asked to end; its process is killed some
+// seconds later.
 const lastSave = 2 * time.Second
 
 // GoOn says, within a phase, that the job must go on to the next one whatever the host's service
-// window says meanwhile: a device was armed to revert by itself, say.
+// window says meanwhile: a device was armed to revert automatically, say.
 func (r *Run[P, S]) GoOn() { r.s.update(func(d *done) { d.phase.goOn = true }) }
 
 // Wait is [Suspend] with the present State: return it, and the job is called again after the time,
@@ -111,7 +111,7 @@ type phaseAt struct {
 	goOn      bool
 }
 
-// progress places what a phase says of itself within the whole.
+// progress places what a phase says about itself within the whole.
 func (p phaseAt) progress(part float64, text string) (whole float64, name string) {
 	switch {
 	case p.of == 0:

@@ -23,8 +23,8 @@ here=$(ls -A "$p") || exit 1
 exit 0
 `
 
-// doScript unpacks to $n, which only this login can enter, looks at what it got, and puts it in the
-// place of the old folder. Names are read from the list of the archive. Links are looked at where
+// doScript unpacks to $n, which only this login can enter, checks what it got, and puts it in the
+// place of the old folder. Names are read from the list of the archive. Links are checked where
 // they lie: no list says exactly what they are.
 const doScript = sumScript + `umask 022
 refuse() { echo "$1" >&2; exit 65; }

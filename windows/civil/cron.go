@@ -12,10 +12,10 @@ import (
 
 // Cron is a parsed five-field cron expression. It is immutable and safe for concurrent use.
 //
-// A minute or hour field that begins with * means real time: the expression fires whenever
-// a clock in the zone shows a matching time, so in a repeated hour both copies fire, and
-// what a gap skips does not. Otherwise it names fixed times, and each fires exactly once:
-// in a gap at the first instant after it, in a fold at the first occurrence.
+// A minute or hour field that begins with * means real time: the expression triggers whenever a
+// clock in the zone shows a matching time, so in a repeated hour both copies fire, and what a gap
+// skips does not. Otherwise it names fixed times, and each triggers exactly once: in a gap at the
+// first instant after it, in a fold at the first occurrence.
 //
 // When both day fields are restricted, either may match; a field that begins with * is not
 // restricted, and then both must (Vixie cron).
@@ -156,11 +156,11 @@ func (c *Cron) String() string { return c.text }
 // and does not name fixed times.
 func (c *Cron) RealTime() bool { return c.real }
 
-// PerDay is how often the expression fires on a day on which it fires.
+// PerDay is how often the expression triggers on a day on which it triggers.
 func (c *Cron) PerDay() int { return bits.OnesCount64(c.minute) * bits.OnesCount64(c.hour) }
 
-// Next is the first instant strictly after the given one at which the expression fires in
-// zone. ok is false if it never does.
+// Next is the first instant strictly after the given one at which the expression triggers in zone.
+// ok is false if it never does.
 func (c *Cron) Next(after time.Time, zone *time.Location) (at time.Time, ok bool) {
 	if c.real {
 		return c.nextReal(after, zone)

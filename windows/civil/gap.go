@@ -2,10 +2,10 @@ package civil
 
 import "time"
 
-// ShortestGap is the shortest time between two instants in [from, to) at which the expression fires
-// one after the other in zone, and the first of the two; 0 if it fires less than twice. Clock
-// changes count: what fires at 02:30 each night comes 23 h 30 min after the last in the night in
-// which 02:30 does not exist. Use ten years or so.
+// ShortestGap is the shortest time between two instants in [from, to) at which the expression
+// triggers one after the other in zone, and the first of the two; 0 if it triggers less than twice.
+// Clock changes count: what triggers at 02:30 each night comes 23 h 30 min after the last in the
+// night in which 02:30 does not exist. Use ten years or so.
 func (c *Cron) ShortestGap(zone *time.Location, from, to time.Time) (gap time.Duration, at time.Time) {
 	look := func(from, to time.Time) {
 		last, ok := c.Next(from.Add(-1), zone)
@@ -17,9 +17,9 @@ func (c *Cron) ShortestGap(zone *time.Location, from, to time.Time) (gap time.Du
 			last, ok = next, more
 		}
 	}
-	// An expression that fires often within a day shows its shortest gap on any such day, the one
-	// to the next day too, unless a clock change makes a shorter one near to it. Of the others
-	// every fire is looked at.
+	// An expression that triggers often within a day shows its shortest gap on any such day, the one
+	// to the next day too, unless a clock change makes a shorter one near to it. Of the others every
+	// fire is checked.
 	const often = 4
 	if c.PerDay() <= often {
 		look(from, to)
@@ -38,8 +38,8 @@ func (c *Cron) ShortestGap(zone *time.Location, from, to time.Time) (gap time.Du
 	return gap, at
 }
 
-// adjacent is a span of two days that follow each other on both of which the expression fires, if
-// there is one: the last fire of a day and the first of the next may be closest.
+// adjacent is a span of two days that follow each other on both of which the expression triggers,
+// if there is one: the last fire of a day and the first of the next may be closest.
 func (c *Cron) adjacent(from, to time.Time, zone *time.Location) (time.Time, time.Time) {
 	wall := Wall(from, zone)
 	for end := Wall(to, zone); wall.Before(end); {

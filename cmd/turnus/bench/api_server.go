@@ -255,7 +255,7 @@ func (r *benchRecorder) record(ctx context.Context) error {
 	}
 }
 
-// unlessEnded passes over an error of what was told to end.
+// unlessEnded passes over an error of what was asked to end.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -48,7 +48,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exec.Helper(args, stdin, stdout, stderr)
 	}
 	if len(args) == 2 && args[0] == node.ScriptVerb {
-		return exec.Serve(args[1], stderr) //nolint:gosec // its length was looked at
+		return exec.Serve(args[1], stderr) //nolint:gosec // its length was checked
 	}
 	if len(args) >= 2 && args[0] == node.ServeVerb {
 		return node.ServePlugin(args[1], args[2:], stderr)

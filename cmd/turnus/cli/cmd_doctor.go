@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// doctorFlags say what is looked at.
+// doctorFlags say what is checked.
 type doctorFlags struct {
 	ledger  string
 	queue   service.QueueFlags
@@ -84,7 +84,7 @@ func (a *app) credentialFindings(ctx context.Context, f *node.SecretFlags) ([]co
 // diagnosis is what -o json prints.
 type diagnosis struct {
 	Sound    bool                 `json:"sound"` // no fault is left
-	Queue    bool                 `json:"queue"` // it was looked at
+	Queue    bool                 `json:"queue"` // it was checked
 	Findings []controller.Finding `json:"findings"`
 }
 

@@ -198,7 +198,7 @@ type keyUse struct {
 // encryptedCheck is the -o json document of keys check.
 type encryptedCheck struct {
 	Primary string   `json:"primary"`
-	Redis   bool     `json:"redis"` // it was looked at
+	Redis   bool     `json:"redis"` // it was checked
 	Uses    []keyUse `json:"uses"`
 	Keys    []struct {
 		keyDoc
@@ -207,7 +207,7 @@ type encryptedCheck struct {
 	Plain int `json:"plain"`
 }
 
-// uses counts by key what lies in all places.
+// uses counts by key what is in all places.
 func (f *encryptedPlaces) uses(ctx context.Context, a *app) (out encryptedCheck, err error) {
 	l, ring, err := f.openLedger(ctx, a)
 	if err != nil {

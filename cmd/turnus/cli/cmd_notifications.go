@@ -127,7 +127,7 @@ func (a *app) notificationsRetryCmd() *cobra.Command {
 	return c
 }
 
-// How long a test is waited for, and how often it is looked at.
+// How long a test is waited for, and how often it is checked.
 const (
 	testPatience = 20 * time.Second
 	testPoll     = 250 * time.Millisecond

@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/plugins/scaffold"
 )
 
-// released is what a build of a release says of itself.
+// released is what a build of a release says about itself.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
 func (a *app) pluginsInitCmd() *cobra.Command {

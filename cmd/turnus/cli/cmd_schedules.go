@@ -60,7 +60,7 @@ func (a *app) schedulesListCmd() *cobra.Command {
 	})
 }
 
-// scheduleState says where a schedule comes from, and what became of one that fires once.
+// scheduleState says where a schedule comes from, and what became of one that triggers once.
 func scheduleState(s *api.Schedule) string {
 	state := "made by hand"
 	switch {

@@ -104,7 +104,7 @@ a folder of your user only. It is removed when the editor ends or a signal comes
 	return c
 }
 
-// edited lets a person change a value, which lies in a file as long as the editor runs.
+// edited lets a person change a value, which is in a file as long as the editor runs.
 func (a *app) edited(ctx context.Context, name string, value []byte) (_ []byte, err error) {
 	parent, memory := settings.MemoryFolder()
 	if !memory {

@@ -158,7 +158,7 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	return nil
 }
 
-// submitAt makes a schedule that fires once.
+// submitAt makes a schedule that triggers once.
 func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) error {
 	n := api.NewSchedule{Playbook: f.new.Playbook, LaunchOptions: f.new.LaunchOptions, StartWithin: f.startWithin}
 	var err error
@@ -177,8 +177,8 @@ func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) er
 	return nil
 }
 
-// onceName returns the name of a schedule that fires once, such as ntp-once-1a2b3c4d: the same for
-// the same key.
+// onceName returns the name of a schedule that triggers once, such as ntp-once-1a2b3c4d: the same
+// for the same key.
 func onceName(playbook, key string) string {
 	const most = 40 // bytes of a playbook's name, which are ASCII
 	sum := sha256.Sum256([]byte(key))

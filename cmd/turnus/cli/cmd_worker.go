@@ -81,7 +81,7 @@ server keeps the whole. With --metrics Prometheus scrapes the worker itself, whi
 	return longRunning{cmd: c, check: f.check, queue: &f.queue}.settable()
 }
 
-// work runs until it is told to stop.
+// work runs until it is asked to stop.
 func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	f.logs.Verbose = f.node.Verbose
 	log, err := f.logs.Open(a.Console)

@@ -128,7 +128,7 @@ func (c *Conductor) WorkerEvent(e worker.Event) {
 	}
 }
 
-// Drive launches the part and returns when it is over. When ctx ends, no new job starts, running
+// Drive launches the part and returns when it has ended. When ctx ends, no new job starts, running
 // ones finish, and the rest is cancelled. When c.Now is closed, those that run are cancelled too,
 // and given up on after a while.
 func (c *Conductor) Drive(ctx context.Context, p *Part) (runview.Report, error) {
@@ -217,7 +217,7 @@ func (c *Conductor) finishRunning(ctx context.Context, p *Part, why error) error
 	}
 }
 
-// patience is how long jobs that were told to stop may take, before they are given up on.
+// patience is how long jobs that were asked to stop may take, before they are given up on.
 const patience = 30 * time.Second
 
 var errStoppedNow = fmt.Errorf("stopped immediately by the operator: %w", context.Canceled)

@@ -25,7 +25,7 @@ func (r *Record) Learned(ctx context.Context, playbook string) *forecast.History
 	return past
 }
 
-// need returns what earlier runs tell of the time that steps need. They are read when it is first
+// need returns what earlier runs show of the time that steps need. They are read when it is first
 // asked.
 func (r *Record) need(ctx context.Context) func(playbook, step, uses string) (time.Duration, bool) {
 	known := map[string]*forecast.History{}

@@ -38,7 +38,7 @@ type Options struct {
 	Workers     int
 	Concurrency int                                       // of each worker
 	Calendar    *admission.Calendar                       // nil: no windows are given
-	Past        func(step, uses string) *forecast.Learned // what earlier runs tell; nil: nothing
+	Past        func(step, uses string) *forecast.Learned // what earlier runs show; nil: nothing
 	Types       func(string) (playbooks.Type, bool)
 }
 

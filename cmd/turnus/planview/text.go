@@ -296,7 +296,7 @@ func (d *View) commonZone() *time.Location {
 }
 
 // maxPlanHosts is how many names of a wave the text form shows, and up to how many hosts it shows
-// each by itself.
+// each alone.
 const maxPlanHosts = 200
 
 // Show prints a forecast in the form that the command was asked for.

@@ -104,7 +104,7 @@ func evidenceLines(s core.StepResult) (lines []string) {
 	return lines
 }
 
-// FollowLogs shows outputs as they come, until the run is over. Where nothing live is kept of it
+// FollowLogs shows outputs as they come, until the run has ended. Where nothing live is kept of it
 // any more, it shows what is recorded.
 func FollowLogs(ctx context.Context, con *console.Console, c *client.Client, id, host string) error {
 	p := &logPrinter{con: con, host: host, open: map[streamKey]string{}}

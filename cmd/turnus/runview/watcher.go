@@ -38,7 +38,7 @@ type watcher struct {
 	reported map[string]bool // jobs whose end is shown
 }
 
-// Watch shows a run until it is over, then its recap, and exits as turnus run does.
+// Watch shows a run until it has ended, then its recap, and exits as turnus run does.
 func Watch(ctx context.Context, con *console.Console, c *client.Client, id string) error {
 	return watch(ctx, con, c, id, false)
 }
@@ -130,7 +130,7 @@ func exitOfRun(run api.Run) int {
 	return ExitFor(run.Outcomes, run.Handlers)
 }
 
-// untilOver looks at the run again and again, while events feed the view.
+// untilOver checks the run again and again, while events feed the view.
 func (w *watcher) untilOver(ctx context.Context, run api.Run) (api.Run, error) {
 	events, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -136,8 +136,8 @@ func overdue(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/6
 }
 
-// afterChallenge refuses requests over a connection that was opened as the CA's look at a
-// challenge.
+// afterChallenge refuses requests over a connection that was opened as the check of a challenge by
+// the CA.
 func afterChallenge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil && r.TLS.NegotiatedProtocol == acme.ALPNProto {

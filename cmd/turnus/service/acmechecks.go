@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// acmePolls reads along what a CA answers, and remembers why it signs nothing: of its looks at
-// challenges autocert tells only that none is left to try, and of a renewal nothing. Safe for
+// acmePolls reads along what a CA answers, and remembers why it signs nothing: of its checks
+// of challenges autocert tells only that none is left to try, and of a renewal nothing. Safe for
 // concurrent use.
 type acmePolls struct {
 	next http.RoundTripper

@@ -92,7 +92,7 @@ func HeldSince(data string) (began time.Time, held bool, err error) {
 	return info.ModTime(), true, nil
 }
 
-// ignore keeps a folder that lies in a repository, as it does by default, out of its commits: it
+// ignore keeps a folder that is in a repository, as it does by default, out of its commits: it
 // holds the admin token.
 func (d *DataDir) ignore() error {
 	f, err := os.OpenFile(filepath.Join(d.Path, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -36,7 +36,7 @@ type Flags struct {
 	scale           scaleFlags
 }
 
-// What --repo is followed by, unless told otherwise.
+// What --repo is followed by, unless set otherwise.
 const (
 	defaultBranch    = "main"
 	defaultRepoEvery = time.Minute

@@ -18,7 +18,7 @@ type ServerFlags struct {
 	Trace   TraceFlags
 }
 
-// Serve runs until it is told to stop.
+// Serve runs until it is asked to stop.
 func Serve(ctx context.Context, con *console.Console, f *ServerFlags) (err error) {
 	if err := sandbox.Harden(); err != nil { // it holds keys, and what relays of mail and tenants' receivers are told with
 		return err

@@ -21,7 +21,7 @@ type UpFlags struct {
 	Context string
 }
 
-// Up runs until it is told to stop.
+// Up runs until it is asked to stop.
 func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 	f.Log.Verbose = f.Node.Verbose
 	log, err := f.Log.Open(con)

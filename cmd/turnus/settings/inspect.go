@@ -74,7 +74,7 @@ type Problem struct {
 	What  string `json:"what"`
 }
 
-// CheckFiles looks at the files that settings name: there, readable, and where they hold a secret
+// CheckFiles checks the files that settings name: there, readable, and where they hold a secret
 // nobody else's to read.
 func CheckFiles(c *cobra.Command) []Problem {
 	var found []Problem

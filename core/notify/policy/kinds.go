@@ -1,5 +1,5 @@
-// Package policy owns who is told of what: the kinds of notices, channels, routes and their YAML,
-// as plain values. It is what playbooks and definitions say; how a notice is made and sent is
+// Package policy owns who is notified of what: the kinds of notices, channels, routes and their
+// YAML, as plain values. It is what playbooks and definitions say; how a notice is made and sent is
 // core/notify's.
 //
 // It must not know networks, the ledger, or where credentials are kept: it has their names only.

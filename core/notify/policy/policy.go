@@ -95,7 +95,7 @@ type Policy struct {
 	Tenants map[string]Section
 }
 
-// Subject is what routes look at.
+// Subject is what routes match.
 type Subject struct {
 	Kind     Kind
 	Tenant   string

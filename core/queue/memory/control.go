@@ -51,7 +51,7 @@ func (q *Queue) finishSweep(r *run) {
 	}
 }
 
-// Adjust changes runs, each by itself.
+// Adjust changes runs, each alone.
 func (q *Queue) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
 	return queue.AdjustEach(runs, func(a queue.Adjust) error { return q.adjust(ctx, a) })
 }

@@ -131,7 +131,7 @@ func (q *Queue) Follow(ctx context.Context, name, cursor string, most int, wait 
 }
 
 // wait gives the lock free until topic t, nil when there is none yet, has news; true means that the
-// time is over.
+// time has ended.
 func (f *feed) wait(ctx context.Context, name string, t *topic, timeout <-chan time.Time) (over bool) {
 	if t == nil {
 		t = &topic{news: make(chan struct{})}

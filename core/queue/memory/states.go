@@ -112,7 +112,7 @@ func (s *States) Save(ctx context.Context, save queue.Save) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l, ok := s.leased[save.Job]; !ok || l.token != save.Token || l.seq >= save.Seq {
-		return nil // it is over, or a later one was faster
+		return nil // it has ended, or a later one was faster
 	}
 	if err := s.write(save.Job, save.State, true); err != nil {
 		return fmt.Errorf("keep the state of %s: %w: %w", save.Job, core.ErrUnavailable, err)

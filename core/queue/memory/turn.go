@@ -413,7 +413,7 @@ func (q *Queue) end(j *job) {
 	q.abandon(j)
 }
 
-// abandon ends a job of a run that is over: as cancelled, or as lost where its last lease crashed
+// abandon ends a job of a run that has ended: as cancelled, or as lost where its last lease crashed
 // and nobody said since what the host saw.
 func (q *Queue) abandon(j *job) {
 	if j.unheard != "" {

@@ -297,7 +297,7 @@ func awaited(f *fixture) {
 	eq(f, "after it was woken", len(f.awaited("b").Awaited), 0)
 }
 
-// awaited looks at a run, what its suspended jobs wait for included.
+// awaited checks a run, what its suspended jobs wait for included.
 func (f *fixture) awaited(run string) queue.Sight {
 	f.Helper()
 	s := f.q.Poll(f.ctx, 1, queue.Ask{Run: run, Awaited: true})[0]

@@ -349,7 +349,7 @@ func pollMany(f *fixture) {
 	eq(f, "sights of nothing", len(f.q.Poll(f.ctx, 1)), 0)
 }
 
-// pollAt looks at run a.
+// pollAt checks run a.
 func (f *fixture) pollAt(cursor string, most int) queue.Sight {
 	f.Helper()
 	s := f.q.Poll(f.ctx, most, queue.Ask{Run: "a", Cursor: cursor})[0]

@@ -256,7 +256,7 @@ func (f *fixture) explain(run string, index int) queue.Explanation {
 	return ex
 }
 
-// eq compares and says what was looked at.
+// eq compares and says what was checked.
 func eq[T comparable](f *fixture, what string, got, want T) {
 	f.Helper()
 	if got != want {

@@ -472,7 +472,7 @@ func (s *side) progress(t *rapid.T, id string) (progress, error) {
 	return p, err
 }
 
-// invariants looks at what is leased: rules 5 and 6.
+// invariants checks what is leased: rules 5 and 6.
 func (m *machine) invariants(t *rapid.T) {
 	s := m.sides[1]
 	hosts, ha, group := map[string]core.JobID{}, map[string]core.JobID{}, map[string]int{}

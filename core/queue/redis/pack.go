@@ -10,7 +10,7 @@ import (
 const (
 	chunkTargets = 64  // targets in one chunk: what a look-up by index reads at most
 	maxReady     = 256 // ranges that accept.lua makes ready itself; more are uploaded
-	smallData    = 256 // data up to this size lies in the chunk, larger apart
+	smallData    = 256 // data up to this size is in the chunk, larger apart
 )
 
 // Flags of a packed target.

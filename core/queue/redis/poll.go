@@ -84,7 +84,7 @@ func (q *Queue) sight(ctx context.Context, a queue.Ask, at position, most int, l
 	return s
 }
 
-// ask is one run to look at.
+// ask is one run to check.
 type ask struct {
 	run    string
 	at     position

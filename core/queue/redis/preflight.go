@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// Preflight looks at the server. The error is for a server that cannot be used or reached; the
+// Preflight checks the server. The error is for a server that cannot be used or reached; the
 // warnings are for one that may lose accepted runs, each with what to do next. It changes nothing
 // but the format of what a former version kept.
 func (q *Queue) Preflight(ctx context.Context) ([]string, error) {

@@ -47,7 +47,7 @@ var _ queue.Backend = (*Queue)(nil)
 
 // New returns the queue of a pool. The client belongs to the caller, who closes it after the last
 // call; it must be a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient. Retries of
-// the client do no harm: what changes the queue is sent once. New sends nothing; Preflight looks at
+// the client do no harm: what changes the queue is sent once. New sends nothing; Preflight checks
 // the server.
 func New(client goredis.UniversalClient, opt Options) (*Queue, error) {
 	conn, err := redisconn.New("queue", client)

@@ -51,7 +51,7 @@ const (
 
 // Device has two slots with an image each, a boot loader that counts tries, an init in namespaces
 // of its own (network, process ids, mounts), and in it OpenSSH, D-Bus and RAUC. Each boot has a new
-// boot id. It runs from NewDevice to the end of the test. Its files lie in Dir, what must survive a
+// boot id. It runs from NewDevice to the end of the test. Its files are in Dir, what must survive a
 // boot in Dir/data, a small disk.
 type Device struct {
 	Dir     string

@@ -35,7 +35,7 @@ type ACME struct {
 	URL     string // of its directory
 	CA      string // file with the CA of the directory's own certificate
 	Signed  *CA
-	OverTLS func() string // address that it looks at for tls-alpn-01; nil: that is not offered
+	OverTLS func() string // address that it checks for tls-alpn-01; nil: that is not offered
 	HTTP    func() string // the same for http-01
 
 	tb         testing.TB
@@ -46,7 +46,7 @@ type ACME struct {
 	failed     map[string]string // looks that failed, by kind and name
 	cert       []byte
 	orders     int
-	looked     []string // kinds of challenges that were looked at
+	looked     []string // kinds of challenges that were checked
 }
 
 // StartACME runs one until the test ends.
@@ -82,7 +82,7 @@ func StartACME(tb testing.TB, dir string) *ACME {
 
 func (a *ACME) at(path string) string { return strings.TrimSuffix(a.URL, "/dir") + path }
 
-// Orders is how many certificates were asked for, and Looked which challenges were looked at.
+// Orders is how many certificates were asked for, and Looked which challenges were checked.
 func (a *ACME) Orders() (orders int, looked []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -50,7 +50,7 @@ func Slow(d time.Duration) Profile { return Profile{Kind: "slow", Latency: d} }
 // SlowKex is a host whose key exchange takes d longer.
 func SlowKex(d time.Duration) Profile { return Profile{Kind: "slow-kex", KexDelay: d} }
 
-// Hang is a host on which no command ends by itself.
+// Hang is a host on which no command ends.
 func Hang() Profile { return Profile{Kind: "hang", Hang: true} }
 
 // Silent is a host that accepts TCP and says nothing.

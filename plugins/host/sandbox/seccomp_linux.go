@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newest is the last system call that was looked at: what a later kernel adds is refused as if it
-// had none.
+// newest is the last system call that was checked: what a later kernel adds is refused as if it had
+// none.
 const newest = unix.SYS_RSEQ_SLICE_YIELD
 
 // refused are system calls that no job type needs: those on other processes, on mounts and

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Guard looks at the address that is being connected to, after every lookup of a name: a name that
+// Guard checks the address that is being connected to, after every lookup of a name: a name that
 // means another address the second time changes nothing.
 type Guard struct {
 	Allow   []netip.Prefix // inner networks that may be reached

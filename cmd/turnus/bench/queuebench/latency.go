@@ -71,7 +71,7 @@ type TimedResult struct {
 	Early      int           `json:"early"`          // started before they were due: always 0
 }
 
-// Burst measures jobs that all become due at one instant, each timed by itself.
+// Burst measures jobs that all become due at one instant, each timed alone.
 func Burst(ctx context.Context, q queue.Queue, nodes, batch, jobs int, lead time.Duration) (TimedResult, error) {
 	return timed(ctx, q, nodes, batch, jobs, lead, 0)
 }

@@ -174,8 +174,8 @@ type SubmitResult struct {
 	CancelSeconds float64 `json:"cancel_seconds"`
 }
 
-// Submit measures accepting one run of so many jobs, and ending it unstarted.
-// While it is pending, pending is called (nil is allowed), to look at memory.
+// Submit measures accepting one run of so many jobs, and ending it unstarted. While it is pending,
+// pending is called (nil is allowed), to check memory.
 func Submit(ctx context.Context, q queue.Queue, jobs int, pending func() error) (SubmitResult, error) {
 	res := SubmitResult{Jobs: jobs}
 	r := bulk(runID("submit"), jobs)

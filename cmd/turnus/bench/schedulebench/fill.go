@@ -1,6 +1,6 @@
 // Package schedulebench measures schedules on any ledger: filling it with schedules as people write
-// them, and many fires at one instant, on servers that are processes of their own, some of which
-// are killed then.
+// them, and many fire times at one instant, on servers that are processes of their own, some of
+// which are killed then.
 //
 // It must not know flags or printing.
 package schedulebench
@@ -18,7 +18,7 @@ import (
 // tenants is how many there are; schedule i is of tenant i modulo it.
 const tenants = 1000
 
-// zones are those of the schedules made here: each fires at its own civil time.
+// zones are those of the schedules made here: each triggers at its own civil time.
 func zones() []string {
 	return []string{"Europe/Berlin", "Europe/London", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata", "Asia/Tokyo", "Australia/Sydney", "UTC"}
 }

@@ -31,14 +31,14 @@ type Params struct {
 	Until   func(context.Context) error // returns when the servers may end; nil: with the last launch
 }
 
-// Volley is what became of the fires.
+// Volley is what became of the fire times.
 type Volley struct {
 	Due       int           `json:"due"`
 	Launched  int           `json:"launched"`       // different runs, each launched
 	Wrong     int           `json:"wrong"`          // launches of runs that are none of the expected ones
 	Repeated  int           `json:"repeated"`       // runs that were launched a second time
 	At        time.Time     `json:"-"`              // the instant, by this process's clock
-	Confirmed int           `json:"confirmed_once"` // schedules whose row says that they fired exactly once, and whose run is in the ledger
+	Confirmed int           `json:"confirmed_once"` // schedules whose row says that they launched exactly once, and whose run is in the ledger
 	P50       time.Duration `json:"late_p50_ns"`    // launch minus due
 	P99       time.Duration `json:"late_p99_ns"`
 	Max       time.Duration `json:"late_max_ns"`
