@@ -23,8 +23,8 @@ func tracked(t *testing.T, ending string) []string {
 }
 
 // guides reports whether a page is one that people read for its own sake: README, ARCHITECTURE, how
-// to contribute, docs and examples. Pages below docs are generated from texts of the code. All
-// other pages are held to their columns only.
+// to contribute, docs and examples. Pages below docs are generated from texts of the code.
+// Decisions are held to their words and sentences, all other pages to their columns only.
 func guides(path string) bool {
 	return !strings.Contains(path, "/") || strings.HasPrefix(path, "examples/") || filepath.Dir(path) == "docs"
 }
@@ -41,6 +41,9 @@ func TestLanguageOfThePages(t *testing.T) {
 			t.Fatal(err)
 		}
 		check := language.Columns
+		if filepath.Base(path) == "DECISIONS.md" {
+			check = language.Prose
+		}
 		if guides(path) {
 			check = language.Page
 			pages++

@@ -20,23 +20,33 @@ var (
 	reference   = regexp.MustCompile(`^\s*\[[^\]]+\]:\s`)
 )
 
-// Page returns what is wrong with a page of Markdown, each finding with its line.
+// Page returns what is wrong with a page of Markdown: its sentences, and their median.
 func Page(text string) []string {
-	found := Columns(text)
+	found := Prose(text)
 	var lengths []int
 	for _, b := range blocks(text) {
 		for _, s := range Sentences(b.text) {
-			n := count(s)
-			if !b.cell && n >= 3 {
+			if n := count(s); !b.cell && n >= 3 {
 				lengths = append(lengths, n)
-			}
-			for _, problem := range Sentence(s) {
-				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
 			}
 		}
 	}
 	if m := median(lengths); m > MaxMedianWords {
 		found = append(found, fmt.Sprintf("the median sentence has %d words: at most %d", m, MaxMedianWords))
+	}
+	return found
+}
+
+// Prose returns what is wrong with the columns and the sentences of Markdown, each finding with its
+// line.
+func Prose(text string) []string {
+	found := Columns(text)
+	for _, b := range blocks(text) {
+		for _, s := range Sentences(b.text) {
+			for _, problem := range Sentence(s) {
+				found = append(found, fmt.Sprintf("line %d: %s", b.line, problem))
+			}
+		}
 	}
 	return found
 }
