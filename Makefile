@@ -16,6 +16,8 @@ SHIPPED := CGO_ENABLED=0 GOFLAGS=-trimpath
 # time of a test. Its driver stays instrumented, and with it every value that goes in or out. (core/controller: 240 s of CPU with, 72 s without.)
 # In the environment, since tests build programs, too.
 UNINSTRUMENTED := GOFLAGS="-trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false"
+# A program with the detector sleeps for a second before it exits, in case what still runs then races. Ours would be gone by then.
+RACE := GORACE=atexit_sleep_ms=0 $(UNINSTRUMENTED)
 LINT := $(SHIPPED) $(GO) tool -modfile=$(CURDIR)/.tools/go.mod golangci-lint
 TYPECHECK := $(SHIPPED) $(GO) run -modfile=$(CURDIR)/.tools/go.mod $(CURDIR)/.tools/typecheck/main.go
 # The SDK of plugins is a module of its own: ./... does not reach into it.
@@ -48,8 +50,8 @@ test-labs: deps ## the long tests: devices in namespaces, failovers, kills again
 	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 20m $(LABS)
 
 race: ## the tests under the race detector, the processes that they start too
-	$(UNINSTRUMENTED) $(GO) test -vet=off -race -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./...
-	$(UNINSTRUMENTED) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./...
+	$(RACE) $(GO) test -vet=off -race -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./...
+	$(RACE) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./...
 
 check-tls: deps ## the tests, with Redis and PostgreSQL over mutual TLS only
 	TURNUS_TEST_TLS=1 $(GO) test -tags labs -shuffle=on -timeout 40m ./...
@@ -65,15 +67,15 @@ lab-firmware: build ## a device with A/B slots, RAUC and OpenSSH that really reb
 
 check-s3: ## tests against a real S3 server (versitygw), which is built first: minutes, once
 	$(GO) build -C .tools/s3 -o $(CURDIR)/bin/versitygw github.com/versity/versitygw/cmd/versitygw
-	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags s3 -run '^Test(S3|Bucket)' ./core/ledger ./core/backup ./core/retention
+	$(RACE) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags s3 -run '^Test(S3|Bucket)' ./core/ledger ./core/backup ./core/retention
 
 check-acme: ## tests against a real ACME authority (pebble), which is built first: seconds
 	$(GO) build -C .tools/acme -o $(CURDIR)/bin/ github.com/letsencrypt/pebble/v2/cmd/pebble github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv
-	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags acme -run '^TestPebble' ./cmd/turnus/cli
+	$(RACE) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags acme -run '^TestPebble' ./cmd/turnus/cli
 
 check-vault: ## tests against a real Vault (its core, 1.1.2), which is built first: a minute, once
 	$(GO) build -C .tools/vault -o $(CURDIR)/bin/vaultdev .
-	$(UNINSTRUMENTED) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/node
+	$(RACE) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/node
 
 chaos: ## every fault, singly and together, MINUTES=10 long; SEED=n repeats a plan (root)
 	$(SHIPPED) $(GO) test -tags labs -count=1 -timeout 3h -v -run '^TestLabChaos$$' ./cmd/turnus/e2e/chaos -chaos.minutes $(or $(MINUTES),10) -chaos.seed $(or $(SEED),0)

@@ -27,7 +27,7 @@ func whenSaid(ts *testscript.TestScript, _ bool, args []string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program(ts, args[4]), args[5:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HOME", "TURNUS_STATE", "PATH", "TMPDIR"} {
+	for _, name := range []string{"HOME", "TURNUS_STATE", "PATH", "TMPDIR", "GORACE"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	var out bytes.Buffer

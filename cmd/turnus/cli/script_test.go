@@ -56,6 +56,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Deadline:            time.Now().Add(10 * time.Minute), // of them all, under the race detector; a script that hangs is ended, and says where
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil

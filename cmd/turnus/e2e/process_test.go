@@ -64,7 +64,7 @@ func (l *lab) start(args ...string) *process {
 	line := slices.Concat(l.under, []string{binary}, args)
 	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Dir = l.dir
-	p.cmd.Env = slices.Concat(os.Environ(), []string{"HOME=" + l.dir, "TURNUS_STATE=" + filepath.Join(l.dir, "state"), "SSH_AUTH_SOCK=", "GORACE=halt_on_error=1"}, l.env)
+	p.cmd.Env = slices.Concat(os.Environ(), []string{"HOME=" + l.dir, "TURNUS_STATE=" + filepath.Join(l.dir, "state"), "SSH_AUTH_SOCK=", "GORACE=halt_on_error=1 " + os.Getenv("GORACE")}, l.env)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

@@ -175,7 +175,7 @@ func TestAttacksByAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^(TestAttacks|TestOldLandlock|TestGoodProgramsWork)$", "-test.v")
-	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "CI=" + os.Getenv("CI"), "TMPDIR=" + filepath.Join(dir, "tmp")}
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "CI=" + os.Getenv("CI"), "TMPDIR=" + filepath.Join(dir, "tmp"), "GORACE=" + os.Getenv("GORACE")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if n := strings.Count(string(out), "--- PASS: TestAttacks/"); err != nil || n < 15 {
@@ -246,7 +246,7 @@ func (s *scene) run(t *testing.T, box *Sandbox, path string, argv []string) (str
 		t.Fatal(err)
 	}
 	defer func() { _ = program.Close() }()
-	env := []string{"PATH=/usr/bin:/bin", "TMPDIR=" + s.private}
+	env := []string{"PATH=/usr/bin:/bin", "TMPDIR=" + s.private, "GORACE=" + os.Getenv("GORACE")}
 	cmd := &exec.Cmd{Path: "/proc/self/fd/3", Args: argv, Env: env, ExtraFiles: []*os.File{program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	confined, err := box.Confine(program, argv, env, Profile{Dir: s.private, Read: []string{s.plugin}})
 	if err != nil {

@@ -158,7 +158,7 @@ func (m means) command(program, order *os.File, network bool) *exec.Cmd {
 	if m.level.PID {
 		attr.Cloneflags |= unix.CLONE_NEWPID
 	}
-	return &exec.Cmd{Path: self, Args: []string{"turnus", verb}, Env: []string{}, ExtraFiles: []*os.File{program, order}, SysProcAttr: attr}
+	return &exec.Cmd{Path: self, Args: []string{"turnus", verb}, Env: environment(), ExtraFiles: []*os.File{program, order}, SysProcAttr: attr}
 }
 
 // order completes an order and writes it into a file without a name: an argument, or the
