@@ -3,6 +3,7 @@ package playbooks
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,7 +19,6 @@ type decoder struct {
 	src      *source
 	o        Options
 	diags    Diagnostics
-	exprs    int // expressions compiled
 	schemas  map[string]*typeSchema
 	read     map[string]bool // vars that are declared or read
 	vars     map[string]any
@@ -31,10 +31,16 @@ type decoder struct {
 	flushAt  int             // steps before it
 	handler  int             // number of the handler that is being read, from 1; 0 is a step
 	notices  []notice        // what notify: names, to be checked once the handlers are read
+
+	whole     *whole
+	inherited inherited // of the steps that are being read
+	within    string    // name of the include whose file this is; "" is the playbook itself
+	chain     []string  // files that are being included, by their paths, this one last
 }
 
 func newDecoder(src *source, o Options) *decoder {
-	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars), read: map[string]bool{}}
+	d := &decoder{src: src, o: o, schemas: map[string]*typeSchema{}, vars: maps.Clone(o.Vars), read: map[string]bool{},
+		whole: &whole{read: o.Steps, folder: filepath.Dir(src.file), files: map[string]*stepsFile{}, names: map[string]bool{}}}
 	d.Reader = yamlread.NewReader(func(at *yaml.Node, f yamlread.Fault) {
 		d.reportNode(at, problem{message: f.Message, expected: f.Expected, hint: f.Hint})
 	})

@@ -23,6 +23,7 @@ type Diagnostic struct {
 	Snippet  string `json:"snippet,omitempty"` // two lines: the source and the caret below it
 	Expected string `json:"expected,omitempty"`
 	Hint     string `json:"hint,omitempty"`
+	Included string `json:"included,omitempty"` // where the file is included, as file:line:col
 }
 
 func (d Diagnostics) Error() string {
@@ -51,6 +52,9 @@ func (d Diagnostic) String() string {
 	if d.Snippet != "" {
 		b.WriteString("\n" + d.Snippet)
 	}
+	if d.Included != "" {
+		b.WriteString("\n  included at " + d.Included)
+	}
 	if d.Expected != "" {
 		b.WriteString("\n  expected " + d.Expected)
 	}
@@ -70,8 +74,8 @@ func (d Diagnostics) sorted() Diagnostics {
 
 // Diagnose is a problem with one of Calls that shows only when the playbook is launched.
 func (p *Playbook) Diagnose(call int, message, expected, hint string) Diagnostic {
-	src := newSource(p.File, string(p.Source))
-	return src.diagnose(src.wholeLine(p.Calls()[call].Line), problem{message, expected, hint})
+	s := p.Calls()[call]
+	return s.src.diagnose(s.src.wholeLine(s.Line), problem{message, expected, hint})
 }
 
 // problem is a diagnostic before it has a place.
@@ -88,6 +92,6 @@ func (s *source) diagnose(at span, p problem) Diagnostic {
 	clean := func(text string) string { return strings.Map(printable, text) } // what is quoted must not steer a terminal
 	return Diagnostic{
 		File: s.file, Line: at.line, Col: at.col, Snippet: s.snippet(at),
-		Message: clean(p.message), Expected: clean(p.expected), Hint: clean(p.hint),
+		Message: clean(p.message), Expected: clean(p.expected), Hint: clean(p.hint), Included: s.included,
 	}
 }

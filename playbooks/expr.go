@@ -31,6 +31,7 @@ type code struct {
 	from    int        // characters before the expression in the node's value
 	text    string
 	program *vm.Program
+	within  string   // name of the include in whose file it stands; "" is the playbook itself
 	steps   []string // names that steps. may read: those without a result are empty, not missing
 	list    *value   // foreach given as a YAML list, instead of program
 	reads   reads
@@ -222,7 +223,7 @@ func (c *code) compile(s scope, w want) []Diagnostic {
 	}
 	program, err := compileSafely(c.text, options)
 	if err == nil {
-		c.program, c.steps = program, s.stepNames
+		c.program, c.steps, c.within = program, s.stepNames, s.within
 		return nil
 	}
 	if fe, ok := errors.AsType[*file.Error](err); ok {

@@ -54,6 +54,7 @@ type scope struct {
 	root      *shape
 	elsewhere map[string]string // names that exist, but not here: why
 	stepNames []string
+	within    string // name of the include in whose file it stands
 }
 
 // checker walks one expression and collects names that do not exist.

@@ -261,7 +261,7 @@ func (c *code) values(env Env, b *threshold) map[string]any {
 		out["vars"] = orEmpty(env.Vars)
 	}
 	if c.reads.params {
-		out["params"] = orEmpty(env.Params)
+		out["params"] = orEmpty(env.paramsOf(c.within))
 	}
 	if c.reads.run {
 		out["run"] = orEmpty(env.Run)
@@ -269,7 +269,11 @@ func (c *code) values(env Env, b *threshold) map[string]any {
 	if c.reads.steps {
 		steps := make(map[string]any, len(c.steps))
 		for _, name := range c.steps {
-			if r := env.Steps[name]; r["outputs"] != nil {
+			full := name
+			if c.within != "" {
+				full = c.within + "/" + name
+			}
+			if r := env.Steps[full]; r["outputs"] != nil {
 				steps[name] = r
 			} else {
 				steps[name] = withOutputs(r)
@@ -282,6 +286,14 @@ func (c *code) values(env Env, b *threshold) map[string]any {
 	}
 	out["item"] = env.Item
 	return out
+}
+
+// paramsOf returns the params that the file of an include reads; "" is the playbook itself.
+func (e Env) paramsOf(include string) map[string]any {
+	if include == "" {
+		return e.Params
+	}
+	return e.Included[include]
 }
 
 func orEmpty(m map[string]any) map[string]any {

@@ -53,12 +53,10 @@ func playbookFields() []field[Playbook] {
 				readFields(d, n, "strategy", strategyFields(), strategyWords(), &p.Strategy)
 			}},
 		{key: "steps", doc: "What is done on each host, in order.",
-			form: form{"a list of steps", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxSteps),
-				Items: &jsonschema.Schema{If: &jsonschema.Schema{Required: []string{"flush"}}, Then: objectSchema(flushFields()), Else: &jsonschema.Schema{Ref: "#/$defs/step"}}}},
-			required: true,
-			read:     func(d *decoder, n *yaml.Node, p *Playbook) { p.Steps = d.readSteps(n) }},
+			form: stepsForm(), required: true,
+			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Steps = d.readSteps(n) }},
 		{key: "handlers", doc: "Calls that run once after the steps that notify them, where one of those changed the host.",
-			form: form{"a list of handlers", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxHandlers), Items: &jsonschema.Schema{Ref: "#/$defs/handler"}}},
+			form: handlersForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Handlers = d.readHandlers(n) }},
 		{key: "become", doc: "Runs the steps as root, or as a user: {user: app}. The inventory says by which program, and credentials hold the password.", form: becomeForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Become = d.becomeOf(n) }},
@@ -67,6 +65,18 @@ func playbookFields() []field[Playbook] {
 		{key: "notify", doc: "Who is told of the playbook's runs by a service.", form: notifyForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Notify = d.notifyOf(n) }},
 	}
+}
+
+func stepsForm() form {
+	either := func(key string, then, otherwise *jsonschema.Schema) *jsonschema.Schema {
+		return &jsonschema.Schema{If: &jsonschema.Schema{Required: []string{key}}, Then: then, Else: otherwise}
+	}
+	item := either("flush", objectSchema(flushFields()), either("include", objectSchema(includeFields()), &jsonschema.Schema{Ref: "#/$defs/step"}))
+	return form{"a list of steps", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxSteps), Items: item}}
+}
+
+func handlersForm() form {
+	return form{"a list of handlers", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxHandlers), Items: &jsonschema.Schema{Ref: "#/$defs/handler"}}}
 }
 
 func strategyFields() []field[rollout.Strategy] {

@@ -61,10 +61,10 @@ func (d *decoder) notifies(n *yaml.Node) []string {
 	var names []string
 	for _, item := range d.List(n, "a list of names of handlers") {
 		name := d.stepName(item)
-		if name == "" || slices.Contains(names, name) {
+		if name == "" || slices.Contains(names, d.full(name)) {
 			continue
 		}
-		names = append(names, name)
+		names = append(names, d.full(name))
 		d.notices = append(d.notices, notice{node: item, name: name, by: d.handler - 1})
 	}
 	return names
@@ -93,14 +93,19 @@ func (d *decoder) readHandlers(n *yaml.Node) []Step {
 }
 
 func (d *decoder) readHandler(n *yaml.Node, index int, steps []knownStep, before []Step) Step {
-	s := draft{node: n, Step: Step{Retry: Retry{Attempts: 1}, Line: n.Line}}
+	s := draft{node: n, Step: Step{Retry: Retry{Attempts: 1}, Line: n.Line, src: d.src, node: n}}
 	label := fmt.Sprintf("handler %d", index+1)
 	if c := d.child(n, "name"); c.Kind == yaml.ScalarNode && c.Value != "" {
 		label = "handler " + quote(c.Value)
 	}
 	readFields(d, n, label, handlerFields(), handlerWords(), &s)
 	d.uniqueHandler(&s, steps, before)
+	s.Name = d.full(s.Name)
+	d.whole.names[s.Name] = true
 	d.compileCall(&s)
+	tags := s.Tags
+	d.inherited.apply(&s.Step)
+	s.Tags = tags // a handler runs whenever a step notified it
 	return s.Step
 }
 
@@ -117,7 +122,7 @@ func (d *decoder) uniqueHandler(s *draft, steps []knownStep, before []Step) {
 		}
 	}
 	for _, h := range before {
-		if h.Name == s.Name {
+		if h.Name == d.full(s.Name) {
 			what, line = "handler", h.Line
 		}
 	}
@@ -135,7 +140,7 @@ func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 	}
 	names := make([]string, len(p.Handlers))
 	for i, h := range p.Handlers {
-		names[i] = h.Name
+		names[i] = d.local(h.Name)
 	}
 	known := slices.Compact(slices.Sorted(slices.Values(names)))
 	known = slices.DeleteFunc(known, func(name string) bool { return name == "" })
@@ -157,9 +162,9 @@ func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 		notified[n.name] = true
 	}
 	for i, h := range p.Handlers {
-		if h.Name != "" && !notified[h.Name] {
-			d.reportNode(d.handlerNode(root, i), problem{message: fmt.Sprintf("no step notifies handler %s", quote(h.Name)),
-				expected: fmt.Sprintf("notify: [%s] on the steps after whose change it must run", h.Name)})
+		if name := d.local(h.Name); name != "" && !notified[name] {
+			d.reportNode(d.handlerNode(root, i), problem{message: fmt.Sprintf("no step notifies handler %s", quote(name)),
+				expected: fmt.Sprintf("notify: [%s] on the steps after whose change it must run", name)})
 		}
 	}
 	if d.flushed != nil && len(p.Handlers) == 0 && len(d.diags) == 0 {

@@ -164,10 +164,15 @@ func (d *decoder) accept(n *yaml.Node, p *Param) (any, bool) {
 func (d *decoder) give(n *yaml.Node, p *Param, v any) {
 	out, err := p.Accept(v)
 	if e, ok := errors.AsType[*ValueError](err); ok {
-		d.reportNode(n, problem{message: fmt.Sprintf("param %s: %s", quote(e.Param), e.Got), expected: e.Want, hint: e.Hint})
+		d.reportNode(n, unwantedValue(e))
 		return
 	}
 	p.given = out
+}
+
+// unwantedValue is a value that a param does not take, for a place in a file.
+func unwantedValue(e *ValueError) problem {
+	return problem{message: fmt.Sprintf("param %s: %s", quote(e.Param), e.Got), expected: e.Want, hint: e.Hint}
 }
 
 // scheduleParams reads the params of a schedule; they travel with its vars, by names that differ.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gopkg.in/yaml.v3"
 
@@ -22,7 +23,7 @@ import (
 // Diagnostics error with everything found. Hidden files and folders are skipped;
 // a file reached twice is read once.
 func Load(paths []string, o Options) ([]*Playbook, error) {
-	w := &walk{seen: map[string]bool{}}
+	w := &walk{met: map[string]bool{}, seen: map[string]bool{}}
 	for _, path := range paths {
 		w.add(path, true, 0)
 	}
@@ -35,6 +36,10 @@ func Load(paths []string, o Options) ([]*Playbook, error) {
 			diags = append(diags, fileProblem(file, err))
 			continue
 		}
+		if w.met[file] && IsSteps(file, data) {
+			continue
+		}
+		o.Steps = stepsBeside(file)
 		p, found := parse(file, data, o)
 		diags = append(diags, found...)
 		if p == nil {
@@ -73,6 +78,11 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 			hint: "convert it: turnus import ansible " + file})
 		return nil, d.diags
 	}
+	if IsSteps(file, data) {
+		d.reportNode(root, problem{message: "the file holds steps that playbooks include, and is no playbook", expected: "a mapping with the keys playbook, targets and steps",
+			hint: "name a playbook that includes it: turnus validate checks both"})
+		return nil, d.diags
+	}
 	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars))}
 	readFields(d, root, "the playbook", playbookFields(), playbookWords(), p)
 	d.checkHandlers(root, p)
@@ -82,6 +92,8 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 		return nil, d.diags
 	}
 	p.known = d.read
+	p.Handlers = append(p.Handlers, d.whole.handlers...)
+	p.Blocks, p.Included = d.whole.blocks, d.whole.included()
 	return p, nil
 }
 
@@ -138,6 +150,7 @@ const maxFolders = 32 // levels of folders, symbolic links followed
 // walk collects the files to read.
 type walk struct {
 	files []string
+	met   map[string]bool // files that were met in a folder, and not named
 	seen  map[string]bool // real paths
 	diags Diagnostics
 }
@@ -163,7 +176,7 @@ func (w *walk) add(path string, named bool, depth int) {
 		w.tooMany(path)
 	default:
 		w.seen[absolute(real)] = true
-		w.files = append(w.files, path)
+		w.files, w.met[path] = append(w.files, path), !named
 	}
 }
 
@@ -215,6 +228,35 @@ func readFile(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+}
+
+// stepsBeside reads the files that a playbook on the disk includes. Links that lead out of the
+// playbook's folder are not followed.
+func stepsBeside(file string) func(path string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		root, err := os.OpenRoot(filepath.Dir(file))
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not waiting for a pipe
+		if err != nil {
+			return nil, withoutPath(err)
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+			return nil, errors.Join(err, errors.New("not a regular file"))
+		}
+		return io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	}
+}
+
+// withoutPath is an error without the path that it is about.
+func withoutPath(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
 }
 
 func fileProblem(path string, err error) Diagnostic {

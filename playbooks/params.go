@@ -204,8 +204,8 @@ func closing(text string) int {
 
 // compile counts what a file makes the expression compiler do.
 func (d *decoder) compile(c *code, s scope, w want) []Diagnostic {
-	if d.exprs++; d.exprs == maxExpressions+1 {
-		d.reportNode(c.node, problem{message: "the file holds too many expressions", expected: fmt.Sprintf("%d at most", maxExpressions)})
+	if d.whole.exprs++; d.whole.exprs == maxExpressions+1 {
+		d.reportNode(c.node, problem{message: "the playbook holds too many expressions", expected: fmt.Sprintf("%d at most", maxExpressions)})
 		d.Full = true
 	}
 	if d.Full {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/notify/policy"
 	"github.com/turnus/turnus/core/rollout"
@@ -51,6 +53,9 @@ type Options struct {
 	// Vars are the values given by -e: they win over vars:, and expressions may
 	// use their names though vars: does not declare them.
 	Vars map[string]any
+	// Steps reads a file that a playbook includes, by its path below the playbook's folder: of the
+	// same revision, and nothing outside of that folder. Load reads the disk. Nil refuses includes.
+	Steps func(path string) ([]byte, error)
 }
 
 // Playbook is one valid file. It is not changed after it was loaded, and safe
@@ -69,13 +74,15 @@ type Playbook struct {
 	Criticality int  // 0 to 1000: the highest come back first after a queue was lost
 	FourEyes    bool // a run starts when another person has approved it
 	Strategy    rollout.Strategy
-	Become      *core.BecomeRule // nil: what the command line or the inventory says
-	Params      []Param          // in the order of the file, with Options.Vars as their values
-	Vars        map[string]any   // with Options.Vars over them; JSON values only
-	Schedule    *Schedule        // nil: launched by hand only
-	Notify      []policy.Route   // who is told of its runs, besides what the definitions say
-	Steps       []Step
-	Handlers    []Step // that steps notify, in the order in which they run
+	Become      *core.BecomeRule  // nil: what the command line or the inventory says
+	Params      []Param           // in the order of the file, with Options.Vars as their values
+	Vars        map[string]any    // with Options.Vars over them; JSON values only
+	Schedule    *Schedule         // nil: launched by hand only
+	Notify      []policy.Route    // who is told of its runs, besides what the definitions say
+	Steps       []Step            // those of included files stand where the include does
+	Blocks      []Block           // includes, the outer before the inner
+	Included    map[string]string // texts of the files that it includes, by their paths below its folder
+	Handlers    []Step            // that steps notify, in the order in which they run
 
 	known map[string]bool // vars that it declares or reads
 }
@@ -114,7 +121,7 @@ type Schedule struct {
 
 // Step is one call of a job type.
 type Step struct {
-	Name          string // unique in its playbook
+	Name          string // unique in its playbook: that of a step in an included file is INCLUDE/NAME
 	Uses          string
 	With          Params
 	When          Expr             // zero: always; with foreach, asked for each item
@@ -134,6 +141,10 @@ type Step struct {
 	OnFailure     bool              // of a handler: it runs although a step failed
 	Facts         bool              // an expression of it reads host.facts
 	Line          int               // where the step stands in its file, from 1
+	Within        []int             // indexes of the Blocks around it, the outermost first
+
+	src  *source
+	node *yaml.Node
 }
 
 // Disrupts reports whether the step may take its host out of service. The step's own word counts,
@@ -175,4 +186,6 @@ type Env struct {
 	// reads them.
 	Secrets map[string]string
 	Run     map[string]any // id, playbook, check, attempt
+	// Included are the params of the includes, by Block.Name: see Block.Given.
+	Included map[string]map[string]any
 }

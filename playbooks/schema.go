@@ -16,6 +16,7 @@ func Schema(types []Type) ([]byte, error) {
 	root.Schema = "https://json-schema.org/draft/2020-12/schema"
 	root.PatternProperties = map[string]*jsonschema.Schema{"^x-": {Description: "A place for anchors; not read."}}
 	root.Title = "Turnus playbook"
+	ofSteps(root)
 	step := objectSchema(stepFields())
 	handler := objectSchema(handlerFields())
 	root.Defs = map[string]*jsonschema.Schema{"step": step, "handler": handler}
@@ -60,6 +61,23 @@ func Schema(types []Type) ([]byte, error) {
 		return nil, fmt.Errorf("writing the schema: %w", err)
 	}
 	return append(out, '\n'), nil
+}
+
+// ofSteps lets the schema take files of steps as well, which have no key of a playbook.
+func ofSteps(root *jsonschema.Schema) {
+	never := &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	outputs := objectSchema(stepsFields()).Properties["outputs"]
+	root.Properties["outputs"] = outputs
+	root.PropertyOrder = append(root.PropertyOrder, "outputs")
+	book := &jsonschema.Schema{Required: root.Required, Properties: map[string]*jsonschema.Schema{"outputs": never}}
+	steps := &jsonschema.Schema{Required: []string{"steps"}, Properties: map[string]*jsonschema.Schema{}}
+	own := objectSchema(stepsFields()).Properties
+	for key := range root.Properties {
+		if own[key] == nil {
+			steps.Properties[key] = never
+		}
+	}
+	root.Required, root.AnyOf = nil, []*jsonschema.Schema{book, steps}
 }
 
 // templated lets an expression stand wherever a param's value may.

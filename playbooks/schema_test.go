@@ -65,6 +65,7 @@ func TestSchemaAcceptsTheExamples(t *testing.T) {
 			sources[file] = string(src)
 		}
 	}
+	sources["a playbook with an include"], sources["a file of steps"] = sitePlaybook, siteSteps
 	for name, src := range sources {
 		if err := s.Validate(instance(t, src)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -87,6 +88,10 @@ func TestSchemaRefuses(t *testing.T) {
 		"wrong param type": head + "steps: [{uses: wait, with: {port: ssh}}]\n",
 		"enum":             head + "schedule: {cron: '0 0 * * *', overlap: skp}\nsteps: [{uses: reboot}]\n",
 		"duration":         head + "steps: [{uses: reboot, timeout: 5 minutes}]\n",
+		"include and uses": head + "steps: [{include: steps/a.yaml, uses: reboot}]\n",
+		"include outside":  head + "steps: [{include: ../a.yaml}]\n",
+		"outputs":          head + "steps: [{uses: reboot}]\noutputs: {a: b}\n",
+		"steps with vars":  "vars: {a: b}\nsteps: [{uses: reboot}]\n",
 		"size":             head + "strategy: {waves: [few]}\nsteps: [{uses: reboot}]\n",
 	} {
 		if err := s.Validate(instance(t, src)); err == nil {

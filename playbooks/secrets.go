@@ -280,11 +280,10 @@ func (p *Playbook) Secrets() []string {
 // MissingSecret is what is wrong with a step that lists a secret which nobody has; known are those
 // that there are.
 func (p *Playbook) MissingSecret(name string, known []string) error {
-	src := newSource(p.File, string(p.Source))
 	for _, s := range p.Calls() {
 		for _, listed := range s.Secrets {
 			if listed == name {
-				return Diagnostics{src.diagnose(src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),
+				return Diagnostics{s.src.diagnose(s.src.wholeLine(s.Line), problem{message: fmt.Sprintf("step %q lists the secret %q, which there is not", s.Name, name),
 					expected: yamlread.OneOf(known), hint: cmp.Or(yamlread.DidYouMean(name, known), "a node has its own secrets by --secrets FILE, a service those of secrets.yaml in its project: turnus secrets --help")})}
 			}
 		}

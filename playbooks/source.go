@@ -14,6 +14,8 @@ type source struct {
 	file   string
 	text   string
 	starts []int // byte offset of each line
+
+	included string // where its file is included, as file:line:col; "" is nowhere
 }
 
 // span is a place in a source: line and col from 1, col and width in characters.

@@ -3,7 +3,6 @@ package playbooks
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ type knownStep struct {
 	name    string
 	line    int
 	outputs *shape
+	block   bool // an include
 }
 
 // draft is a step while it is read: some keys need others first.
@@ -78,38 +78,6 @@ func stepFields() []field[draft] {
 	}
 }
 
-func (d *decoder) readSteps(n *yaml.Node) []Step {
-	items := d.List(n, "a list of steps")
-	if target, ok := d.Follow(n); ok && target.Kind == yaml.SequenceNode && len(items) == 0 {
-		d.reportNode(n, problem{message: "there are no steps", expected: "a list of at least one step"})
-	}
-	if len(items) > MaxSteps {
-		d.reportNode(items[MaxSteps], problem{message: fmt.Sprintf("%d steps", len(items)), expected: fmt.Sprintf("%d at most", MaxSteps)})
-		return nil
-	}
-	taken := d.givenNames(items)
-	d.later = maps.Clone(taken)
-	out := make([]Step, 0, len(items))
-	flush := false
-	for _, item := range items {
-		if d.Full {
-			break
-		}
-		if d.child(item, "flush") != item {
-			d.readFlush(item)
-			flush = true
-			continue
-		}
-		s := d.readStep(item, len(out), taken)
-		s.Flush, flush = flush, false
-		out = append(out, s)
-	}
-	if len(out) == 0 && len(items) > 0 && !d.Full {
-		d.reportNode(n, problem{message: "there are no steps", expected: "a step beside flush"})
-	}
-	return out
-}
-
 // givenNames lists the names written out, so that a name made from uses takes none of them.
 func (d *decoder) givenNames(items []*yaml.Node) map[string]int {
 	taken := map[string]int{}
@@ -124,21 +92,26 @@ func (d *decoder) givenNames(items []*yaml.Node) map[string]int {
 }
 
 func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
-	s := draft{node: n, Step: Step{Retry: Retry{Attempts: 1}, Line: n.Line}}
+	s := draft{node: n, Step: Step{Retry: Retry{Attempts: 1}, Line: n.Line, src: d.src, node: n}}
 	readFields(d, n, d.stepLabel(n, index), stepFields(), stepWords(), &s)
-	if s.Name == "" {
-		s.Name = freeName(s.Uses, index, taken)
-		taken[s.Name] = n.Line
+	local := s.Name
+	if local == "" {
+		local = freeName(s.Uses, index, taken)
+		taken[local] = n.Line
 	}
-	d.unique(&s)
-	if s.After != "" && index == 0 {
+	d.unique(local, n)
+	s.Name = d.full(local)
+	s.Flush, d.whole.flush = d.whole.flush, false
+	if s.After != "" && d.whole.steps == 0 {
 		d.reportNode(d.child(n, "after"), problem{message: "the first step begins after nothing", expected: "after on a later step: it holds every host until all have done the steps before it"})
 	}
 	outputs := d.compileCall(&s)
 	if s.each != nil { // each item has the job type's outputs; the step has the items
 		outputs = closedShape(fmt.Sprintf("the outputs of step %q, which has foreach,", s.Name), "items")
 	}
-	d.steps = append(d.steps, knownStep{s.Name, n.Line, outputs})
+	d.steps = append(d.steps, knownStep{name: local, line: n.Line, outputs: outputs})
+	d.whole.steps++
+	d.inherited.apply(&s.Step)
 	return s.Step
 }
 
@@ -166,7 +139,7 @@ func (d *decoder) compileCall(s *draft) *shape {
 
 // stepLabel names a step in messages before it was read.
 func (d *decoder) stepLabel(n *yaml.Node, index int) string {
-	for _, key := range []string{"name", "uses"} {
+	for _, key := range []string{"name", "uses", "include"} {
 		if c := d.child(n, key); c.Kind == yaml.ScalarNode && c.Value != "" {
 			return "step " + quote(c.Value)
 		}
@@ -185,14 +158,20 @@ func freeName(uses string, index int, taken map[string]int) string {
 	return name
 }
 
-func (d *decoder) unique(s *draft) {
+// unique reports a name that an earlier step of the file has, or one of an included file: site/conf
+// may be the step conf of the include site.
+func (d *decoder) unique(name string, n *yaml.Node) {
 	for _, before := range d.steps {
-		if before.name == s.Name {
-			d.reportNode(d.child(s.node, "name"), problem{message: fmt.Sprintf("a second step is named %s", quote(s.Name)), expected: "names that are unique in the playbook",
+		if before.name == name {
+			d.reportNode(d.child(n, "name"), problem{message: fmt.Sprintf("a second step is named %s", quote(name)), expected: "names that are unique in the playbook",
 				hint: fmt.Sprintf("the first stands in line %d", before.line)})
 			return
 		}
 	}
+	if full := d.full(name); d.whole.names[full] {
+		d.reportNode(d.child(n, "name"), problem{message: fmt.Sprintf("a second step of the playbook is named %s", quote(full)), expected: "names that are unique in the playbook, with those of its includes"})
+	}
+	d.whole.names[d.full(name)] = true
 }
 
 func (d *decoder) stepName(n *yaml.Node) string {
@@ -334,15 +313,23 @@ func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 // stepScope is what the expressions of the step that is being read may use.
 func (d *decoder) stepScope(foreach bool) scope {
 	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
-	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}}
+	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}, within: d.within}
 	for _, step := range d.steps {
 		one := closedShape(fmt.Sprintf("step %q", step.name), "outcome", "changed", "outputs", "stdout", "exit_code")
+		if step.block {
+			one = closedShape(fmt.Sprintf("include %q", step.name), "outcome", "changed", "outputs")
+		}
 		one.fields["outputs"] = step.outputs
 		steps.fields[step.name] = one
 		s.stepNames = append(s.stepNames, step.name)
 	}
 	s.root = &shape{label: "the expression", closed: true, fields: map[string]*shape{
-		"host": d.hostWithFacts(), "vars": d.varsShape(), "params": d.paramsShape(), "steps": steps, "run": runShape()}}
+		"host": d.hostWithFacts(), "params": d.paramsShape(), "steps": steps, "run": runShape()}}
+	if d.within == "" {
+		s.root.fields["vars"] = d.varsShape()
+	} else {
+		s.elsewhere["vars"] = "an included file reads its own params only: declare one, and give it in with: of the include"
+	}
 	if foreach {
 		s.root.fields["item"] = open()
 	} else {

@@ -47,7 +47,7 @@ func (c *Catalog) Prepare(now Current, playbook *playbooks.Playbook, q Request, 
 			err = core.QuotaVars.Over("the run")
 		}
 		if err == nil {
-			playbook, err = playbooks.Parse(playbook.File, playbook.Source, playbooks.Options{Types: c.cfg.Playbooks.Types, Vars: q.Vars})
+			playbook, err = playbooks.Parse(playbook.File, playbook.Source, playbooks.Options{Types: c.cfg.Playbooks.Types, Vars: q.Vars, Steps: playbook.ReadSteps})
 		}
 		if err != nil {
 			return nil, err

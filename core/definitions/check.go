@@ -100,19 +100,18 @@ func isPart(lay layout, part, p string) bool {
 
 // checkWindows finds window sets that a playbook names and nobody defines.
 func (l *loader) checkWindows(p *playbooks.Playbook) {
-	poll := func(name string, keys ...any) {
-		if name == "" || name == admission.Service || name == admission.Own || name == admission.None || l.set.Windows.Sets[name] != nil {
-			return
+	undefined := func(name string) bool {
+		return name != "" && name != admission.Service && name != admission.Own && name != admission.None && l.set.Windows.Sets[name] == nil
+	}
+	message := func(name string) string { return fmt.Sprintf("window set %q is not defined", yamlread.Clip(name)) }
+	if undefined(p.Window) {
+		line, col := placeOf(p.Source, "window")
+		l.fail(at(p.File, p.Source, line, col, message(p.Window), l.setHint(p.Window)))
+	}
+	for i, s := range p.Calls() {
+		if undefined(s.Window) {
+			l.fail(p.DiagnoseKey(i, "window", message(s.Window), l.setHint(s.Window)))
 		}
-		line, col := placeOf(p.Source, keys...)
-		l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("window set %q is not defined", yamlread.Clip(name)), l.setHint(name)))
-	}
-	poll(p.Window, "window")
-	for i, s := range p.Steps {
-		poll(s.Window, "steps", i, "window")
-	}
-	for i, h := range p.Handlers {
-		poll(h.Window, "handlers", i, "window")
 	}
 }
 

@@ -28,7 +28,7 @@ func diffPlaybooks(before, after *Set) []Change {
 		case q == nil:
 			c.Action = Removed
 			c.report("%s, %s", plural(len(p.Steps), "step"), plural(len(before.selected[name]), "host"))
-		case bytes.Equal(p.Source, q.Source) && p.File == q.File && len(c.HostsCome)+len(c.HostsGo) == 0:
+		case bytes.Equal(p.Whole(), q.Whole()) && p.File == q.File && len(c.HostsCome)+len(c.HostsGo) == 0:
 			continue
 		default:
 			changedPlaybook(&c, p, q)
@@ -52,12 +52,12 @@ func changedPlaybook(c *Change, p, q *playbooks.Playbook) {
 	if p.File != q.File {
 		c.report("file: %s -> %s", p.File, q.File)
 	}
-	if bytes.Equal(p.Source, q.Source) {
+	if bytes.Equal(p.Whole(), q.Whole()) {
 		return
 	}
 	said := len(c.Details)
 	was, is := plainYAML(p.Source), plainYAML(q.Source)
-	changedSteps(c, p, q, was, is)
+	changedSteps(c, p, q)
 	scheduled := !reflect.DeepEqual(was["schedule"], is["schedule"]) // has a change of its own
 	for _, key := range []string{"steps", "handlers", "schedule"} {
 		delete(was, key)
@@ -82,26 +82,38 @@ func plainYAML(source []byte) map[string]any {
 	return out
 }
 
-// plainCalls are the fields of steps or handlers by their names, and the names in order.
-func plainCalls(calls []playbooks.Step, plain any) (map[string]map[string]any, []string) {
-	list, _ := plain.([]any)
-	list = slices.DeleteFunc(slices.Clone(list), func(item any) bool { // no step: it stands before one
-		fields, _ := item.(map[string]any)
-		return fields["flush"] != nil
-	})
-	out, names := map[string]map[string]any{}, []string{}
-	for i, s := range calls {
-		if i < len(list) {
-			out[s.Name], _ = list[i].(map[string]any)
-			names = append(names, s.Name)
-		}
-	}
-	return out, names
+// calls are steps, includes or handlers, in order, as their files have them.
+type calls struct {
+	names  []string
+	fields map[string]map[string]any
 }
 
-func changedSteps(c *Change, p, q *playbooks.Playbook, was, is map[string]any) {
-	changedCalls(c, "step", p.Steps, q.Steps, was["steps"], is["steps"])
-	changedCalls(c, "handler", p.Handlers, q.Handlers, was["handlers"], is["handlers"])
+func (c *calls) add(name string, fields map[string]any) {
+	if c.fields == nil {
+		c.fields = map[string]map[string]any{}
+	}
+	c.names, c.fields[name] = append(c.names, name), fields
+}
+
+func callsOf(p *playbooks.Playbook) (steps, includes, handlers calls) {
+	for i := range p.Steps {
+		steps.add(p.Steps[i].Name, p.Steps[i].Fields())
+	}
+	for i := range p.Blocks {
+		includes.add(p.Blocks[i].Name, p.Blocks[i].Fields())
+	}
+	for i := range p.Handlers {
+		handlers.add(p.Handlers[i].Name, p.Handlers[i].Fields())
+	}
+	return steps, includes, handlers
+}
+
+func changedSteps(c *Change, p, q *playbooks.Playbook) {
+	steps, includes, handlers := callsOf(p)
+	nowSteps, nowIncludes, nowHandlers := callsOf(q)
+	changedCalls(c, "step", steps, nowSteps)
+	changedCalls(c, "include", includes, nowIncludes)
+	changedCalls(c, "handler", handlers, nowHandlers)
 	flushes := func(p *playbooks.Playbook) (before []string) {
 		for _, s := range p.Steps {
 			if s.Flush {
@@ -115,9 +127,8 @@ func changedSteps(c *Change, p, q *playbooks.Playbook, was, is map[string]any) {
 	}
 }
 
-func changedCalls(c *Change, what string, p, q []playbooks.Step, was, is any) {
-	old, before := plainCalls(p, was)
-	now, after := plainCalls(q, is)
+func changedCalls(c *Change, what string, was, is calls) {
+	old, before, now, after := was.fields, was.names, is.fields, is.names
 	come, gone := comeAndGo(before, after)
 	if len(come) > 0 {
 		c.report("adds %s %s", what, some(come))

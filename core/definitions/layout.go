@@ -205,6 +205,11 @@ func holds(part, root, p string) bool {
 	return !hidden(p) && (part == partInventory || isYAML(p))
 }
 
+// includable reports whether a playbook that is named by its file, at root, may include a file.
+func includable(root, p string) bool {
+	return isYAML(root) && under(p, path.Join(path.Dir(root), playbooks.StepsFolder)) && isYAML(p) && !hidden(p)
+}
+
 // beside reports whether a file is one of Ansible's, beside an inventory at root.
 func beside(root, p string) bool {
 	dir := path.Dir(root)
@@ -218,7 +223,7 @@ func (lay layout) documents(p string) bool {
 	}
 	for part, roots := range lay {
 		for _, root := range roots {
-			if holds(part, root, p) || part == partInventory && beside(root, p) {
+			if holds(part, root, p) || part == partInventory && beside(root, p) || part == partPlaybooks && includable(root, p) {
 				return true
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -186,6 +187,10 @@ func (l *loader) of(part string) []Document {
 func (l *loader) loadPlaybooks(o playbooks.Options) {
 	byName := map[string]*playbooks.Playbook{}
 	for _, d := range l.of(partPlaybooks) {
+		if playbooks.IsSteps(d.Path, d.Data) {
+			continue
+		}
+		o.Steps = l.stepsBeside(d.Path)
 		p, err := playbooks.Parse(d.Path, d.Data, o)
 		if found, ok := errors.AsType[playbooks.Diagnostics](err); ok {
 			l.problems = append(l.problems, found...)
@@ -204,6 +209,17 @@ func (l *loader) loadPlaybooks(o playbooks.Options) {
 		if p.Schedule != nil {
 			l.set.Schedules = append(l.set.Schedules, Schedule{p.Name, *p.Schedule})
 		}
+	}
+}
+
+// stepsBeside reads the files that a playbook includes: documents of the same tree.
+func (l *loader) stepsBeside(playbook string) func(p string) ([]byte, error) {
+	return func(p string) ([]byte, error) {
+		data := l.data(path.Join(path.Dir(playbook), p))
+		if data == nil {
+			return nil, fmt.Errorf("the tree has no such file: %w", core.ErrNotFound)
+		}
+		return data, nil
 	}
 }
 

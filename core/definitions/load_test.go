@@ -287,3 +287,44 @@ func TestTargetsTakeNotForEver(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A playbook includes files of its own tree, wherever turnus.yaml says that it is; a problem in one
+// has its place, and a difference in one is a change of the playbook.
+func TestIncludedFiles(t *testing.T) {
+	const playbook = "playbook: web\ntargets: true\nsteps:\n  - {name: s, include: steps/x.yaml}\n"
+	const steps = "steps:\n  - {name: a, uses: command, with: {run: x}, window: sat}\n"
+	load := func(tree map[string]string) (*Set, error) {
+		dir := t.TempDir()
+		writeTree(t, dir, tree)
+		return Load(t.Context(), dir, Options{})
+	}
+	before, err := load(with(good(), "playbooks/web.yaml", playbook, "playbooks/steps/x.yaml", steps))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, ok := before.Playbook("web"); !ok || len(before.Playbooks) != 3 || p.Steps[0].Name != "s/a" {
+		t.Errorf("%d playbooks: %+v", len(before.Playbooks), p)
+	}
+	after, err := load(with(good(), "web.yaml", playbook, "steps/x.yaml", strings.Replace(steps, "run: x", "run: y", 1), "turnus.yaml", "playbooks: [web.yaml, playbooks]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, ok := after.Playbook("web"); !ok || p.Steps[0].Name != "s/a" {
+		t.Errorf("playbook at the root: %+v", p)
+	}
+	found := false
+	for _, c := range diffPlaybooks(before, after) {
+		found = found || c.Name == "web" && strings.Contains(fmt.Sprint(c.Details), "step s/a: with: ")
+	}
+	if !found {
+		t.Errorf("the difference is not told: %+v", diffPlaybooks(before, after))
+	}
+	_, err = load(with(good(), "playbooks/web.yaml", playbook, "playbooks/steps/x.yaml", strings.Replace(steps, "sat", "nobody", 1)))
+	if err == nil || !strings.Contains(err.Error(), `playbooks/steps/x.yaml:2:54: window set "nobody" is not defined`) || !strings.Contains(err.Error(), "included at playbooks/web.yaml:4:24") {
+		t.Errorf("window set of an included step: %v", err)
+	}
+	_, err = load(with(good(), "playbooks/web.yaml", playbook))
+	if err == nil || !strings.Contains(err.Error(), "playbooks/web.yaml:4:24: steps/x.yaml cannot be included: there is no such file") {
+		t.Errorf("missing file: %v", err)
+	}
+}

@@ -77,7 +77,7 @@ func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
 
 // playbook is the playbook of a snapshot, which launches share and do not change.
 func (r *Restorer) book(s *Snapshot) (*playbooks.Playbook, error) {
-	text, err := json.Marshal([]any{s.File, s.Source, s.Vars})
+	text, err := json.Marshal([]any{s.File, s.Source, s.Included, s.Vars})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
@@ -88,7 +88,7 @@ func (r *Restorer) book(s *Snapshot) (*playbooks.Playbook, error) {
 	if playbook != nil {
 		return playbook, nil
 	}
-	if playbook, err = playbooks.Parse(s.File, []byte(s.Source), playbooks.Options{Types: r.Types, Vars: s.Vars}); err != nil {
+	if playbook, err = playbooks.Parse(s.File, []byte(s.Source), playbooks.Options{Types: r.Types, Vars: s.Vars, Steps: playbooks.ReadFrom(s.Included)}); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()

@@ -19,28 +19,31 @@ import (
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
 // instead of running it outside of them, one that knows no turns a run of version 3, and one that
 // knows no secrets a run of version 4.
-const SnapshotVersion = 5
+// Version 6 has included files.
+const SnapshotVersion = 6
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
 type Snapshot struct {
-	Version    int              `json:"version"`
-	Run        string           `json:"run"`
-	Playbook   string           `json:"playbook"`
-	File       string           `json:"file"`
-	Source     string           `json:"source"`
-	Vars       map[string]any   `json:"vars,omitempty"` // of -e: they go over the playbook's
-	Tags       []string         `json:"tags,omitempty"`
-	SkipTags   []string         `json:"skip_tags,omitempty"`
-	Check      bool             `json:"check,omitempty"`
-	Diff       bool             `json:"diff,omitempty"`
-	Become     *core.BecomeRule `json:"become,omitempty"` // of the command line; what the playbook says goes before
-	Revision   string           `json:"revision,omitempty"`
-	LaunchedBy string           `json:"launched_by,omitempty"`
-	Launched   time.Time        `json:"launched"`
-	Files      string           `json:"files,omitempty"`
-	Windows    *Admission       `json:"windows,omitempty"` // nil: no step waits for a window
-	Turns      *Turns           `json:"turns,omitempty"`   // nil: no host waits for another
+	Version  int    `json:"version"`
+	Run      string `json:"run"`
+	Playbook string `json:"playbook"`
+	File     string `json:"file"`
+	Source   string `json:"source"`
+	// Included are the files that the playbook includes, by their paths below its folder.
+	Included   map[string]string `json:"included,omitempty"`
+	Vars       map[string]any    `json:"vars,omitempty"` // of -e: they go over the playbook's
+	Tags       []string          `json:"tags,omitempty"`
+	SkipTags   []string          `json:"skip_tags,omitempty"`
+	Check      bool              `json:"check,omitempty"`
+	Diff       bool              `json:"diff,omitempty"`
+	Become     *core.BecomeRule  `json:"become,omitempty"` // of the command line; what the playbook says goes before
+	Revision   string            `json:"revision,omitempty"`
+	LaunchedBy string            `json:"launched_by,omitempty"`
+	Launched   time.Time         `json:"launched"`
+	Files      string            `json:"files,omitempty"`
+	Windows    *Admission        `json:"windows,omitempty"` // nil: no step waits for a window
+	Turns      *Turns            `json:"turns,omitempty"`   // nil: no host waits for another
 	// Secrets are the references that the definitions had for the secrets of its steps, by name; no
 	// values. Nil: no step lists a secret. A name that is not in it is one of the worker's own.
 	Secrets map[string]secrets.Ref `json:"secrets,omitzero"`
@@ -76,7 +79,7 @@ func newChecked(p *playbooks.Playbook, o Options) *Checked {
 
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 	return Snapshot{
-		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source),
+		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source), Included: p.Included,
 		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, Become: o.Become,
 		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace, Checked: newChecked(p, o),
 	}
@@ -85,6 +88,8 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
 	switch {
+	case len(s.Included) > 0:
+		s.Version = 6
 	case s.Become != nil:
 		s.Version = 5
 	case s.Secrets != nil:

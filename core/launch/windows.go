@@ -208,7 +208,7 @@ func (o Options) disruptive(uses string) bool {
 // window.
 func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 	p := l.Playbook
-	change, err := admission.ChangeHash(p.Source, o.Vars)
+	change, err := admission.ChangeHash(p.Whole(), o.Vars)
 	if err != nil {
 		return nil, fmt.Errorf("playbook %s: %w", p.Name, err)
 	}

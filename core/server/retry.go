@@ -134,7 +134,7 @@ func (s *Server) hostsToRetry(ctx context.Context, run string, jobs []ledger.Job
 
 // retried says what the new run does not have in common with the earlier one.
 func retried(before, now *launch.Launch, wanted map[string]string) *api.Retried {
-	r := &api.Retried{Run: before.Run.ID, Revision: before.Snapshot.Revision, PlaybookChanged: !bytes.Equal(before.Playbook.Source, now.Playbook.Source)}
+	r := &api.Retried{Run: before.Run.ID, Revision: before.Snapshot.Revision, PlaybookChanged: !bytes.Equal(before.Playbook.Whole(), now.Playbook.Whole())}
 	taken := make(map[string]bool, len(now.Hosts))
 	for _, h := range now.Hosts {
 		taken[h.Name] = true

@@ -134,6 +134,9 @@ func (m *machine) wouldRun(s playbooks.Step) core.StepResult {
 	sr := core.StepResult{Name: s.Name, Uses: s.Uses, Outcome: core.Changed, Reason: "would run", ReasonCode: core.WouldRun}
 	if !s.When.Absent() && s.Foreach.Absent() {
 		m.env.Item = nil
+		if err := m.scope(len(m.state.Done), s.Within); err != nil {
+			return fail(sr, core.BadExpression, err.Error())
+		}
 		applies, err := s.When.Bool(m.env)
 		if err != nil {
 			return fail(sr, core.BadExpression, err.Error())

@@ -106,6 +106,7 @@ type lab struct {
 	careless bool                     // its nodes do not conceal secrets
 	pace     pace                     // of its nodes; zero is the usual one
 	pending  map[string]core.Handlers // that earlier runs left, by host
+	files    map[string]string        // that playbooks include
 
 	mu     sync.Mutex
 	events []Event
@@ -218,7 +219,7 @@ func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.
 func (l *lab) prepare(id string, n int, steps string, changes ...change) *launch.Launch {
 	l.t.Helper()
 	src := "playbook: test\ntargets: true\n" + steps
-	p, err := playbooks.Parse("test.yaml", []byte(src), playbooks.Options{})
+	p, err := playbooks.Parse("test.yaml", []byte(src), playbooks.Options{Steps: playbooks.ReadFrom(l.files)})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -45,6 +45,8 @@ type machine struct {
 	// earlier one.
 	armed bool
 
+	walked int // steps whose includes scope has made known
+
 	hidden *redact.Set     // values that the job was given: nothing that it tells shows them; nil: none
 	seen   map[string]bool // names of secrets whose values are in hidden
 }
@@ -206,6 +208,14 @@ func (m *machine) step(i int) (core.StepResult, *leaseEnd) {
 		case failed != nil:
 			return *failed, nil
 		}
+	}
+	if i < len(m.prog.playbook.Steps) {
+		if skipped := m.enter(s, sr); skipped != nil {
+			return *skipped, nil
+		}
+	}
+	if err := m.scope(len(m.state.Done), s.Within); err != nil {
+		return fail(sr, core.BadExpression, err.Error()), nil
 	}
 	if s.Foreach.Absent() {
 		return m.item(i, s, 1)

@@ -109,7 +109,7 @@ func (ps *programs) load(ctx context.Context, run string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", run, err)
 	}
-	playbook, err := playbooks.Parse(snap.File, []byte(snap.Source), playbooks.Options{Vars: snap.Vars})
+	playbook, err := playbooks.Parse(snap.File, []byte(snap.Source), playbooks.Options{Vars: snap.Vars, Steps: playbooks.ReadFrom(snap.Included)})
 	if err != nil {
 		return nil, fmt.Errorf("playbook of run %s: %w: %w", run, core.ErrInvalid, err)
 	}

@@ -31,6 +31,8 @@ type state struct {
 
 	Handlers *handlersState `json:"handlers,omitempty"`
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
+
+	Entered map[string]bool `json:"entered,omitempty"` // what the when of each include said that was asked
 }
 
 // waiting is how a job stands with its windows.

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// scope makes known what the expressions of a call may read of includes: the results of those whose
+// steps are over, and the params of those around the call. done is the number of steps that are
+// over. Both follow from the results of steps alone, so that a job that another worker goes on with
+// finds the same.
+func (m *machine) scope(done int, around []int) error {
+	blocks := m.prog.playbook.Blocks
+	for ; m.walked <= done; m.walked++ {
+		for i := len(blocks) - 1; i >= 0; i-- { // the inner before the outer
+			if blocks[i].End == m.walked {
+				if err := m.publishBlock(&blocks[i]); err != nil {
+					return err
+				}
+			}
+		}
+		for i := range blocks {
+			if b := &blocks[i]; b.First == m.walked && m.state.Entered[b.Name] {
+				if err := m.give(b); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, i := range around {
+		if err := m.give(&blocks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give makes the params of an include known.
+func (m *machine) give(b *playbooks.Block) error {
+	if m.env.Included[b.Name] != nil {
+		return nil
+	}
+	given, err := b.Given(m.env)
+	if err != nil {
+		return err
+	}
+	if m.env.Included == nil {
+		m.env.Included = map[string]map[string]any{}
+	}
+	m.env.Included[b.Name] = given
+	return nil
+}
+
+// publishBlock lets later expressions read an include whose steps are over.
+func (m *machine) publishBlock(b *playbooks.Block) error {
+	outcome, outputs := blockOutcome(m.state.Done[b.First:b.End]), map[string]any{}
+	if m.state.Entered[b.Name] {
+		var err error
+		if outputs, err = b.Outputs(m.env); err != nil {
+			return err
+		}
+	}
+	m.env.Steps[b.Name] = map[string]any{"outcome": string(outcome), "changed": outcome == core.Changed, "outputs": outputs}
+	return nil
+}
+
+// blockOutcome is the worst outcome of steps.
+func blockOutcome(steps []core.StepResult) core.Outcome {
+	out := core.Skipped
+	for _, s := range steps {
+		if severity(s.Outcome) > severity(out) {
+			out = s.Outcome
+		}
+	}
+	return out
+}
+
+// enter asks the when of each block around a step that was not asked yet. It returns the result of
+// the step where it has one without being called; nil where it may be.
+func (m *machine) enter(s playbooks.Step, sr core.StepResult) *core.StepResult {
+	for i, index := range s.Within {
+		b := &m.prog.playbook.Blocks[index]
+		entered, asked := m.state.Entered[b.Name]
+		if !asked {
+			err := m.scope(len(m.state.Done), s.Within[:i])
+			if err == nil {
+				m.env.Item = nil
+				entered, err = b.When.Bool(m.env)
+			}
+			if err != nil {
+				sr = fail(sr, core.BadExpression, err.Error())
+				return &sr
+			}
+			if m.state.Entered == nil {
+				m.state.Entered = map[string]bool{}
+			}
+			m.state.Entered[b.Name] = entered
+		}
+		if !entered {
+			sr = skip(sr, core.WhenFalse, fmt.Sprintf("when of %s: %s", b.Name, b.When.Text))
+			return &sr
+		}
+	}
+	return nil
+}
