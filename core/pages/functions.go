@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/pictures"
 )
 
@@ -31,7 +32,11 @@ func functions() template.FuncMap {
 			}
 			return "?" + q.Encode()
 		},
-		"text":  func(o core.Outcome) string { return string(o) },
+		"text":    func(o core.Outcome) string { return string(o) },
+		"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
+		"states": func() [][2]string {
+			return [][2]string{{api.NotificationDeadLettered, "dead-lettered"}, {api.NotificationWaiting, "waiting"}, {api.NotificationSent, "sent"}}
+		},
 		"first": func(n int, list []string) []string { return list[:min(n, len(list))] },
 		"less":  func(n int, list []string) int { return max(len(list)-n, 0) },
 	}

@@ -54,7 +54,7 @@ type Config struct {
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
 	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring)}
-	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet"} {
+	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet", "queue", "audit", "notifications", "tokens", "settings"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -81,13 +81,21 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /hosts/{host}", p.signedIn(p.host))
 	mux.HandleFunc("GET /hosts", p.signedIn(p.findHost))
 	mux.HandleFunc("GET /fleet", p.signedIn(p.fleet))
+	mux.HandleFunc("GET /queue", p.signedIn(p.queue))
+	mux.HandleFunc("POST /queue/workers/{worker}/{verb}", p.signedIn(p.actWorker))
+	mux.HandleFunc("GET /audit", p.signedIn(p.audit))
+	mux.HandleFunc("GET /notifications", p.signedIn(p.notifications))
+	mux.HandleFunc("POST /notifications/{id}/retry", p.signedIn(p.retryNotification))
+	mux.HandleFunc("GET /tokens", p.signedIn(p.tokens))
+	mux.HandleFunc("POST /tokens/{id}/revoke", p.signedIn(p.revokeToken))
+	mux.HandleFunc("GET /settings", p.signedIn(p.settings))
 	p.mux = http.NewCrossOriginProtection().Handler(mux)
 	return p, nil
 }
 
 // Serves reports whether a path is a page's, and not the API's.
 func Serves(path string) bool {
-	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet"} {
+	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet", "/queue", "/audit", "/notifications", "/tokens", "/settings"} {
 		if path == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/") {
 			return true
 		}

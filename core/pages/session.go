@@ -39,6 +39,12 @@ func (w who) Operates() bool { return w.has("operator") }
 // Approves reports whether the person may approve.
 func (w who) Approves() bool { return w.has("approver") }
 
+// Admin reports whether the person may manage tokens.
+func (w who) Admin() bool { return w.has("admin") }
+
+// Everyone reports whether the person sees all tenants.
+func (w who) Everyone() bool { return w.Tenant == "*" }
+
 func (w who) has(role string) bool {
 	return slices.Contains(w.Roles, role) || slices.Contains(w.Roles, "admin")
 }
