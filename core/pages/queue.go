@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// queueView is who waits for what: tenants and their runs, and, for people of all tenants, the queue
-// and its workers. A panel that cannot be shown says why.
+// queueView is who waits for what: tenants and their runs, and, for people of all tenants, the
+// queue and its workers. A panel that cannot be shown says why.
 type queueView struct {
 	All          bool // the person sees all tenants
 	Queue        api.Queue
