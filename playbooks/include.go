@@ -275,7 +275,8 @@ func (d *decoder) local(name string) string {
 	return strings.TrimPrefix(name, d.within+"/")
 }
 
-// stepsParams reads the params of a file, with the values that with: of the include has as they are.
+// stepsParams reads the params of a file, with the values that with: of the include has as they
+// are.
 func (d *decoder) stepsParams(n *yaml.Node, f *stepsDraft) {
 	d.readParams(n, &f.book)
 	for i := range f.book.Params {
