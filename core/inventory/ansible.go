@@ -25,6 +25,12 @@ func (f *file) yaml(data []byte) bool {
 	if root == nil {
 		return false
 	}
+	return f.parsed(root)
+}
+
+// parsed reads a file by what its top-level keys say it is; it reports whether it was an Ansible
+// one.
+func (f *file) parsed(root *yaml.Node) bool {
 	switch f.dialect(root) {
 	case "turnus":
 		f.turnus(root)
@@ -144,6 +150,7 @@ func (f *file) namedHosts(g *group, pattern string, line, col int) []*entry {
 		e := f.b.host(n, f.at(line, col))
 		if port > 0 {
 			e.own.ssh.Port = port
+			f.b.note(&e.own, "port", f.at(line, col))
 		}
 		if g != nil && g.name != "all" {
 			f.b.join(g, e)
@@ -189,6 +196,7 @@ func (f *file) ansibleVar(into *settings, g *group, key string, val any, line, c
 			return
 		}
 		if f.connection(into, g, key, text, line, col) {
+			f.b.note(into, settingOf(key), f.at(line, col))
 			return
 		}
 	}
@@ -196,6 +204,7 @@ func (f *file) ansibleVar(into *settings, g *group, key string, val any, line, c
 		f.warn(line, col, "var %q holds a Jinja expression, which is kept as text", key)
 	}
 	into.setVar(key, val)
+	f.b.note(into, "vars."+key, f.at(line, col))
 }
 
 func isConnection(key string) bool {

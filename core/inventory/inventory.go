@@ -44,20 +44,22 @@ type Inventory struct {
 // Load reads each path: Turnus YAML, Ansible INI or YAML, an executable that prints
 // Ansible's JSON, a folder of these, or "a,b,c," (a list of names). Later sources win.
 // Errors carry file:line:col; all of one file's are reported together, as Errors,
-// which are core.ErrInvalid.
-func Load(ctx context.Context, paths []string) (*Inventory, error) {
-	return loadFrom(ctx, disk{}, paths)
+// which are core.ErrInvalid. Documents come before the paths.
+func Load(ctx context.Context, paths []string, docs ...Document) (*Inventory, error) {
+	return newBuilder(disk{}).load(ctx, paths, docs)
 }
 
 // LoadFS reads paths of a tree as Load does, in which no program is run, no path is a list of
 // names, and nothing says what to log in with: a tree that others wrote gives data and nothing
 // else.
-func LoadFS(ctx context.Context, tree fs.FS, paths []string) (*Inventory, error) {
-	return loadFrom(ctx, tree, paths)
+func LoadFS(ctx context.Context, tree fs.FS, paths []string, docs ...Document) (*Inventory, error) {
+	return newBuilder(tree).load(ctx, paths, docs)
 }
 
-func loadFrom(ctx context.Context, tree fs.FS, paths []string) (*Inventory, error) {
-	b := newBuilder(tree)
+func (b *builder) load(ctx context.Context, paths []string, docs []Document) (*Inventory, error) {
+	for _, d := range docs {
+		b.document(d)
+	}
 	for _, p := range paths {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("load inventory: %w", err)
@@ -87,7 +89,10 @@ func loadFrom(ctx context.Context, tree fs.FS, paths []string) (*Inventory, erro
 	if len(b.errs) > 0 {
 		return nil, b.errs.sorted()
 	}
-	inv.Sources = append([]string(nil), paths...)
+	for _, d := range docs {
+		inv.Sources = append(inv.Sources, d.Name)
+	}
+	inv.Sources = append(inv.Sources, paths...)
 	return inv, nil
 }
 
@@ -127,6 +132,7 @@ func (b *builder) nameList(list string) {
 			e := b.host(n, src.at(1, 1))
 			if port > 0 {
 				e.own.ssh.Port = port
+				b.note(&e.own, "port", src.at(1, 1))
 			}
 		}
 	}

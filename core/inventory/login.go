@@ -41,8 +41,12 @@ func (f *file) ownLogin(key string, line, col int, secret bool) {
 		hint += ". Change the password: whoever can read this file knows it, and git keeps it"
 	}
 	at := f.at(line, col)
-	if len(f.b.logins) < maxErrors {
-		f.b.logins = append(f.b.logins, &Error{File: at.file, Line: at.line, Col: at.col, Hint: hint, Secret: secret,
+	into := &f.b.logins
+	if f.given {
+		into = &f.b.errs
+	}
+	if len(*into) < maxErrors {
+		*into = append(*into, &Error{File: at.file, Line: at.line, Col: at.col, Hint: hint, Secret: secret,
 			Msg: fmt.Sprintf("%s: an inventory that others write, or other machines work on, must not say what a worker logs in with", key)})
 	}
 }

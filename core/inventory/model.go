@@ -25,6 +25,7 @@ type settings struct {
 	become    become
 	labels    map[string]string
 	vars      map[string]any
+	places    map[string]place // of keys, where they are recorded: see builder.note
 }
 
 func (s *settings) setVar(k string, v any) {
@@ -64,6 +65,7 @@ func (s *settings) over(top *settings) {
 	overrideList(&a.SourceAddrs, b.SourceAddrs)
 	s.labels = merged(s.labels, top.labels)
 	s.vars = merged(s.vars, top.vars)
+	s.places = merged(s.places, top.places)
 }
 
 // overLogin lays how to log in over s. A layer that names a credential replaces what the layers
@@ -175,16 +177,19 @@ type builder struct {
 	logins    Errors // places that say what to log in with, which others must not
 	warnings  []string
 	warned    map[string]bool
-	bounds    yamlread.Bounds // of all files together
-	expanded  int             // names that patterns were expanded to
-	compared  int             // names that were compared with patterns
+	bounds    yamlread.Bounds                            // of all files together
+	expanded  int                                        // names that patterns were expanded to
+	compared  int                                        // names that were compared with patterns
+	explained string                                     // the host whose values are asked for; "" records no places
+	origins   []Origin                                   // of that host
+	froms     map[string]func(host, field string) string // of documents
 }
 
 func newBuilder(tree fs.FS) *builder {
 	return &builder{
 		tree:      tree,
 		customers: map[string]*customer{}, groups: map[string]*group{}, hosts: map[string]*entry{},
-		warned: map[string]bool{}, bounds: yamlread.Bounds{Values: maxRead, Bytes: math.MaxInt},
+		warned: map[string]bool{}, froms: map[string]func(host, field string) string{}, bounds: yamlread.Bounds{Values: maxRead, Bytes: math.MaxInt},
 	}
 }
 
@@ -319,32 +324,44 @@ type base struct {
 }
 
 func (b *builder) base(e *entry, who, where string) *base {
-	s := b.defaults
-	if c := b.customers[who]; c != nil {
-		s.over(&c.settings)
-		if site := c.sites[where]; site != nil {
-			s.over(site)
-		}
+	out := &base{settings: b.defaults}
+	for _, l := range b.layers(e, who, where) {
+		out.settings.over(l.settings)
 	}
-	if all := b.groups["all"]; all != nil {
-		s.over(&all.inline)
-		s.over(&all.files)
-	}
-	gs := e.allGroups()
-	for _, g := range gs {
-		s.over(&g.inline)
-	}
-	for _, g := range gs {
-		s.over(&g.files)
-	}
-	out := &base{settings: s}
-	for _, g := range gs {
+	for _, g := range e.allGroups() {
 		if g.name != "ungrouped" {
 			out.groups = append(out.groups, g.name)
 		}
 	}
 	slices.Sort(out.groups)
 	return out
+}
+
+// layer is what one place of the order of layers says.
+type layer struct {
+	name     string
+	settings *settings
+}
+
+// layers are those between the defaults and the host itself, in order.
+func (b *builder) layers(e *entry, who, where string) (all []layer) {
+	if c := b.customers[who]; c != nil {
+		all = append(all, layer{"customer " + who, &c.settings})
+		if site := c.sites[where]; site != nil {
+			all = append(all, layer{"site " + where, site})
+		}
+	}
+	if g := b.groups["all"]; g != nil {
+		all = append(all, layer{"group all", &g.inline}, layer{"group all", &g.files})
+	}
+	gs := e.allGroups()
+	for _, g := range gs {
+		all = append(all, layer{"group " + g.name, &g.inline})
+	}
+	for _, g := range gs {
+		all = append(all, layer{"group " + g.name, &g.files})
+	}
+	return all
 }
 
 // belongs finds a host's customer and site: its own word, else its groups'.
@@ -401,6 +418,9 @@ func (b *builder) finish(inv *Inventory, e *entry, s *settings, under *base) {
 	}
 	if h.Pool == "" {
 		h.Pool = b.poolOf(e, &h)
+	}
+	if e.name == b.explained {
+		b.explain(e, &h, s)
 	}
 	i := len(inv.Hosts)
 	inv.Hosts = append(inv.Hosts, h)

@@ -79,8 +79,9 @@ func (p place) String() string { return fmt.Sprintf("%s:%d:%d", p.file, p.line, 
 // file is one file being read.
 type file struct {
 	*yamlread.Reader
-	name string
-	b    *builder
+	name  string
+	b     *builder
+	given bool // it is a Document
 }
 
 func (b *builder) file(name string) *file {

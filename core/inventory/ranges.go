@@ -160,7 +160,7 @@ func expandHost(s string) ([]string, int, error) {
 		}
 	}
 	for _, n := range names {
-		if err := checkName(n); err != nil {
+		if err := CheckName(n); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -194,9 +194,9 @@ func splitPort(s string) (string, int, error) {
 
 var errName = errors.New("a host's name is 1 to 253 letters, digits and any of . _ - : @ %")
 
-// checkName refuses names that could mean something else to a shell, a URL, a
+// CheckName refuses names that could mean something else to a shell, a URL, a
 // pattern or a terminal.
-func checkName(s string) error {
+func CheckName(s string) error {
 	if s == "" || len(s) > 253 || s[0] == '-' {
 		return fmt.Errorf("%q: %w", s, errName)
 	}

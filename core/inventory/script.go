@@ -135,7 +135,7 @@ func (f *file) listing(root *yaml.Node, ask func(*entry)) {
 			return
 		}
 		f.each(v, "_meta.hostvars", func(k, v *yaml.Node) {
-			if err := checkName(k.Value); err != nil {
+			if err := CheckName(k.Value); err != nil {
 				f.fail(k.Line, k.Column, "host %v", err)
 				return
 			}
@@ -170,7 +170,7 @@ func (f *file) listed(r *reading, k, v *yaml.Node) {
 
 func (f *file) listedHosts(g *group, n *yaml.Node) {
 	for _, s := range f.texts(n) {
-		if err := checkName(s.text); err != nil {
+		if err := CheckName(s.text); err != nil {
 			f.fail(s.at.line, s.at.col, "host %v", err)
 			continue
 		}

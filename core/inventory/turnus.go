@@ -31,7 +31,9 @@ func (f *file) turnus(root *yaml.Node) {
 	t := &turnus{file: f}
 	t.reading = reading{f: f, left: maxNodes}
 	t.perHost = t.hostFields()
-	t.Mapping(root, "the inventory",
+	t.MappingWith(root, "the inventory", map[string]string{
+		"sources": "sources are named by the person who types: turnus run -i FILE; they are no part of a project",
+	},
 		field{Key: "defaults", Read: func(v *yaml.Node) { t.Mapping(v, "defaults", t.settings(&f.b.defaults)...) }},
 		t.named("customers", t.customer),
 		t.named("groups", t.group),
@@ -119,14 +121,19 @@ func (t *turnus) hostFields() []field {
 	parallel := func(key string, into *[]string, share bool) field {
 		return field{Key: key, Read: func(v *yaml.Node) { *into = t.parallel(v, key+" of "+h.what, len(h.names), share) }}
 	}
+	noted := func(f field) field {
+		read := f.Read
+		f.Read = func(v *yaml.Node) { t.noteKey(&h.settings, f.Key); read(v) }
+		return f
+	}
 	return append(t.settings(&h.settings),
-		parallel("address", &h.addresses, false),
-		parallel("host_key_alias", &h.aliases, false),
-		parallel("ha_group", &h.pairs, true),
-		t.list("host_key", &h.keys, asWritten),
+		noted(parallel("address", &h.addresses, false)),
+		noted(parallel("host_key_alias", &h.aliases, false)),
+		noted(parallel("ha_group", &h.pairs, true)),
+		noted(t.list("host_key", &h.keys, asWritten)),
 		t.list("groups", &h.groups, asWritten),
-		t.owner("customer", &h.customer),
-		t.owner("site", &h.site))
+		noted(t.owner("customer", &h.customer)),
+		noted(t.owner("site", &h.site)))
 }
 
 // hosts reads one entry under hosts:, which a range makes several hosts.
@@ -139,10 +146,18 @@ func (t *turnus) hosts(k, v *yaml.Node, customer, site string) {
 	t.host = draft{settings: settings{customer: customer, site: site}, names: names, what: "host " + strconv.Quote(shorten(k.Value))}
 	t.Mapping(v, t.host.what, t.perHost...)
 	h := t.host
-	t.late = append(t.late, func() { t.known(h.customer, h.site, k, h.what) })
 	at := t.at(k.Line, k.Column)
+	if !t.given { // another system has customers that no file of ours lists
+		t.late = append(t.late, func() { t.known(h.customer, h.site, k, h.what) })
+	}
+	if customer != "" {
+		t.b.note(&h.settings, "customer", at)
+	}
+	if site != "" {
+		t.b.note(&h.settings, "site", at)
+	}
 	for i, name := range names {
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			t.fail(k.Line, k.Column, "host %v", err)
 			return
 		}
@@ -229,7 +244,7 @@ func pick(values []string, i, n int) string {
 
 // settings are the fields that every layer may have.
 func (t *turnus) settings(s *settings) []field {
-	return []field{
+	fields := []field{
 		t.one("user", &s.ssh.User),
 		t.Int("port", &s.ssh.Port, 1, 65535),
 		t.one("credential", &s.ssh.Credential),
@@ -245,7 +260,10 @@ func (t *turnus) settings(s *settings) []field {
 		t.one("certificate_force_command", &s.ssh.ForceCommand),
 		t.one("window_set", &s.windowSet),
 		t.one("pool", &s.pool),
-		t.named("labels", func(k, v *yaml.Node) { s.setLabel(k.Value, t.text(v)) }),
+		t.named("labels", func(k, v *yaml.Node) {
+			s.setLabel(k.Value, t.text(v))
+			t.b.note(s, "labels."+k.Value, t.at(k.Line, k.Column))
+		}),
 		t.named("vars", func(k, v *yaml.Node) {
 			val, err := t.reading.value(v, 0)
 			if err != nil {
@@ -253,8 +271,23 @@ func (t *turnus) settings(s *settings) []field {
 				return
 			}
 			s.setVar(k.Value, val)
+			t.b.note(s, "vars."+k.Value, t.at(k.Line, k.Column))
 		}),
 	}
+	if t.b.explained == "" {
+		return fields
+	}
+	for i, f := range fields {
+		if f.Key != "labels" && f.Key != "vars" {
+			fields[i].Read = func(v *yaml.Node) { t.noteKey(s, f.Key); f.Read(v) }
+		}
+	}
+	return fields
+}
+
+// noteKey records the place of the key that is being read.
+func (t *turnus) noteKey(s *settings, key string) {
+	t.b.note(s, key, t.at(t.Key().Line, t.Key().Column))
 }
 
 // own is a field that says what to log in with.

@@ -16,18 +16,41 @@ import (
 // of the service what has no tenants:, and none what is limited to playbooks or hosts. The value is
 // the caller's; errors are as those of Resolve, which the caller puts the name before.
 func (s *Store) ForChannel(ctx context.Context, tenant, name string) ([]byte, error) {
-	e, ok := s.current().entries[name]
-	if !ok {
-		where := "this server has no file of its own (--secrets)"
-		if s.cfg.File != "" {
-			where = s.cfg.File + " of this server has none of this name"
-		}
-		return nil, fmt.Errorf("%w: %s", core.ErrNotFound, where)
+	e, err := s.ownEntry(name, "server")
+	if err != nil {
+		return nil, err
 	}
 	if err := e.opensTo(tenant); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", e.Place(), err, core.ErrInvalid)
 	}
 	return s.value(ctx, e, Ask{Name: name, Tenant: tenant})
+}
+
+// ForSource gives the value of a secret of the process's own file to a source of hosts. A secret
+// with limits is refused: a source is for all tenants, playbooks and hosts. The value is the
+// caller's; errors are as those of ForChannel.
+func (s *Store) ForSource(ctx context.Context, name string) ([]byte, error) {
+	e, err := s.ownEntry(name, "process")
+	if err != nil {
+		return nil, err
+	}
+	if len(e.Tenants)+len(e.Playbooks) > 0 || e.Hosts != "" {
+		return nil, fmt.Errorf("%s: sources of hosts may not use it, because it is limited by tenants:, playbooks: or hosts:: give the source a secret of its own: %w", e.Place(), core.ErrInvalid)
+	}
+	return s.value(ctx, e, Ask{Name: name})
+}
+
+// ownEntry finds a secret of the process's own file.
+func (s *Store) ownEntry(name, process string) (Entry, error) {
+	e, ok := s.current().entries[name]
+	if !ok {
+		where := "this " + process + " has no file of its own (--secrets)"
+		if s.cfg.File != "" {
+			where = s.cfg.File + " of this " + process + " has none of this name"
+		}
+		return Entry{}, fmt.Errorf("%w: %s", core.ErrNotFound, where)
+	}
+	return e, nil
 }
 
 // opensTo is the limit of ForChannel.

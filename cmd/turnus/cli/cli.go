@@ -146,7 +146,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		commands []*cobra.Command
 	}{
 		{"Daily work", []*cobra.Command{a.runCmd(), a.execCmd(), a.planCmd(), a.submitCmd(), a.validateCmd(), a.logsCmd(), a.watchCmd()}},
-		{"Look up and change", []*cobra.Command{a.runsCmd(), a.schedulesCmd(), a.hostsCmd(), a.windowsCmd(), a.hostKeysCmd(), a.projectCmd(), a.secretsCmd(), a.pluginsCmd()}},
+		{"Look up and change", []*cobra.Command{a.runsCmd(), a.schedulesCmd(), a.hostsCmd(), a.inventoryCmd(), a.windowsCmd(), a.hostKeysCmd(), a.projectCmd(), a.secretsCmd(), a.pluginsCmd()}},
 		{"Begin", []*cobra.Command{a.demoCmd(), lab.Command(a.Console), a.initCmd(), a.importCmd(), a.loginCmd()}},
 		{"Run a service", []*cobra.Command{a.upCmd(), a.serverCmd(), a.workerCmd(), a.adminCmd()}},
 	} {

@@ -28,9 +28,13 @@ func (f *InventoryFlags) Complete(c *cobra.Command, _ []string, part string) ([]
 	if UseProject(c) != nil || len(f.sources) == 0 {
 		return nil, directive
 	}
+	_, paths, err := f.Sources()
+	if err != nil {
+		return nil, directive
+	}
 	ctx, cancel := context.WithTimeout(c.Context(), completeWithin)
 	defer cancel()
-	inv, err := inventory.Load(ctx, f.sources)
+	inv, err := inventory.Load(ctx, paths)
 	if err != nil {
 		return nil, directive
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
@@ -23,20 +24,23 @@ import (
 // InventoryFlags choose hosts.
 type InventoryFlags struct {
 	sources []string
-	Limit   string // as --limit has it; "" is all
+	flags   *pflag.FlagSet // of the command
+	Limit   string         // as --limit has it; "" is all
 	sel     string
 }
 
 // Add gives the command the flags.
 func (f *InventoryFlags) Add(c *cobra.Command) {
-	f.addSources(c)
+	f.AddSources(c)
 	c.Flags().StringVarP(&f.Limit, "limit", "l", "", "only these hosts: names, groups, globs, !not, &and, @FILE")
 	_ = c.RegisterFlagCompletionFunc("limit", f.Complete)
 	c.Flags().StringVar(&f.sel, "select", "", "only hosts for which this expression is true, as in targets:")
 }
 
-func (f *InventoryFlags) addSources(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.sources, "inventory", "i", InventoryFromEnv(), "inventory: Turnus YAML, Ansible INI or YAML, an executable, a folder, or a,b, (repeatable; TURNUS_INVENTORY; default: the project's)")
+// AddSources gives the command the flag of inventories alone.
+func (f *InventoryFlags) AddSources(c *cobra.Command) {
+	f.flags = c.Flags()
+	c.Flags().StringArrayVarP(&f.sources, "inventory", "i", InventoryFromEnv(), "inventory: Turnus YAML, Ansible INI or YAML, an executable, a folder, sources, or a,b, (repeatable; TURNUS_INVENTORY; default: the project's)")
 	_ = c.Flags().SetAnnotation("inventory", noteProject, []string{})
 }
 
@@ -65,12 +69,17 @@ func (f *InventoryFlags) Pattern(args []string) error {
 // Load reads the inventory and narrows it by --limit and --select.
 func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core.Host, error) {
 	if len(f.sources) == 0 {
-		return nil, nil, console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'; turnus init makes a project with one")
+		return nil, nil, noInventory()
 	}
-	inv, err := inventory.Load(ctx, f.sources)
+	docs, paths, warnings, err := f.documents(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	inv, err := inventory.Load(ctx, paths, docs...)
+	if err != nil {
+		return nil, nil, err
+	}
+	inv.Warnings = append(inv.Warnings, warnings...)
 	hosts := inv.Hosts
 	if f.Limit != "" {
 		if hosts, err = inv.Limit(f.Limit); err != nil {
@@ -83,6 +92,10 @@ func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core
 		}
 	}
 	return inv, hosts, nil
+}
+
+func noInventory() error {
+	return console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'; turnus init makes a project with one")
 }
 
 func selectHosts(text string, hosts []core.Host) ([]core.Host, error) {

@@ -61,7 +61,7 @@ func (f *PlayFlags) Add(c *cobra.Command) {
 
 // AddCommand gives the command those of the flags that mean something for a Command.
 func (f *PlayFlags) AddCommand(c *cobra.Command) {
-	f.Inv.addSources(c)
+	f.Inv.AddSources(c)
 	f.Windows.add(c)
 	c.Flags().IntVar(&f.MaxInFlight, "max-in-flight", 0, "hosts at the same time; 0 is no limit")
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
@@ -25,6 +26,16 @@ func (f *SecretFlags) Add(c *cobra.Command) {
 	settings.ReadsEnvironment(c.Flags(), "secrets", "secrets-identity")
 	settings.NamesFiles(c.Flags(), "secrets")
 	settings.NamesSecretFiles(c.Flags(), "secrets-identity")
+}
+
+// SecretFlagsOf returns what a command's flags say, or the environment where it has no such flags.
+func SecretFlagsOf(fl *pflag.FlagSet) *SecretFlags {
+	f := &SecretFlags{File: os.Getenv("TURNUS_SECRETS"), identities: IdentityFromEnv()}
+	if fl != nil && fl.Lookup("secrets") != nil {
+		f.File, _ = fl.GetString("secrets") // it is a text
+		f.identities, _ = fl.GetStringArray("secrets-identity")
+	}
+	return f
 }
 
 // IdentityFromEnv returns the files of age identities that the environment names.

@@ -1,0 +1,35 @@
+package inventory
+
+import "gopkg.in/yaml.v3"
+
+// Document is an inventory as another system gave it: JSON in the Turnus format, or in that of
+// Ansible. It is data: it does not say what to log in with.
+type Document struct {
+	Name string // in places: source nb
+	Data []byte
+	List bool // it is what a program prints for --list
+	// From is where that system has a value of a host; nil or "": line and column of Data say it.
+	From func(host, field string) string
+}
+
+// document reads a Document.
+func (b *builder) document(d Document) {
+	f := b.file(d.Name)
+	f.given = true
+	if len(d.Data) > maxFile {
+		f.fail(1, 1, "larger than %d MB", maxFile>>20)
+		return
+	}
+	root := f.parseJSON(d.Data)
+	if root == nil {
+		return
+	}
+	if d.From != nil {
+		b.froms[d.Name] = d.From
+	}
+	if d.List && root.Kind == yaml.MappingNode {
+		f.listing(root, nil)
+		return
+	}
+	f.parsed(root)
+}

@@ -1,0 +1,335 @@
+package sources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// The ledger's documents of a source: the generation in use, the one that is held, and how
+// fetching goes.
+const (
+	kindGeneration = "inventory-generation"
+	kindHeld       = "inventory-held"
+	kindState      = "inventory-source"
+)
+
+// Keeper keeps generations in a ledger. Its methods are safe for concurrent use.
+type Keeper struct {
+	Ledger *ledger.Ledger
+	Fetch  func(ctx context.Context, s Source) (*Generation, error)
+	// Check refuses a generation that cannot be used with what else there is; nil refuses none.
+	Check func(ctx context.Context, g *Generation) error
+	// ByFile keeps sources of one name apart that stand in different files.
+	ByFile bool
+	Now    func() time.Time // time.Now when nil
+}
+
+// State is how fetching a source goes.
+type State struct {
+	Source   string    `json:"source"`
+	Settings string    `json:"settings,omitempty"` // what was asked, as Source.asks
+	ID       string    `json:"id,omitempty"`       // of the generation in use
+	Hosts    int       `json:"hosts"`
+	Good     time.Time `json:"good,omitzero"`  // when the source last gave what is in use
+	Tried    time.Time `json:"tried,omitzero"` // the last fetch
+	Failed   string    `json:"failed,omitempty"`
+	Held     *Held     `json:"held,omitempty"`
+	Left     []string  `json:"left,omitempty"` // records that are no hosts, with the reason
+	Total    int       `json:"left_total,omitempty"`
+}
+
+// Held is a generation that a person must approve.
+type Held struct {
+	ID    string    `json:"id"`
+	Hosts int       `json:"hosts"`
+	At    time.Time `json:"at"`
+	Why   string    `json:"why"`
+}
+
+// Stale returns why launches are refused, or nil: the source has given nothing that could be used
+// for longer than its max_age.
+func (s *State) Stale(source Source, now time.Time) error {
+	if !s.Good.IsZero() && now.Sub(s.Good) <= source.MaxAge {
+		return nil
+	}
+	why := s.Failed
+	if s.Held != nil {
+		why = "a generation is held: " + s.Held.Why + "\nhint: turnus inventory diff " + source.Name
+	}
+	if why == "" {
+		why = "it was not fetched yet"
+	}
+	if s.Good.IsZero() {
+		return fmt.Errorf("source %s has no generation of hosts yet: %w: %s", source.Name, core.ErrUnavailable, why)
+	}
+	return fmt.Errorf("source %s: the last good generation is of %s, older than max_age %v: %w: %s", source.Name, s.Good.UTC().Format(time.RFC3339), source.MaxAge, core.ErrUnavailable, why)
+}
+
+// asks identifies what a source is asked: with other settings an older answer says nothing.
+func (s Source) asks() string {
+	where := s.Program
+	if s.URL != nil {
+		where = s.URL.String()
+	}
+	data, _ := json.Marshal([]any{s.Kind, where, s.Records, s.Filter, s.Map}) // plain values
+	return digest(data)
+}
+
+func (k *Keeper) name(s Source) string {
+	if k.ByFile {
+		return s.Name + "@" + digest([]byte(s.File))[:24]
+	}
+	return s.Name
+}
+
+func (k *Keeper) now() time.Time {
+	if k.Now != nil {
+		return k.Now().UTC()
+	}
+	return time.Now().UTC()
+}
+
+// State reads how fetching goes; the zero State before the first time.
+func (k *Keeper) State(ctx context.Context, s Source) (State, error) {
+	st, _, err := k.state(ctx, s)
+	return st, err
+}
+
+func (k *Keeper) state(ctx context.Context, s Source) (State, int64, error) {
+	st := State{Source: s.Name}
+	doc, err := k.read(ctx, kindState, s)
+	if doc == nil || err != nil {
+		return st, 0, err
+	}
+	if err := json.Unmarshal(doc.Data, &st); err != nil {
+		return st, 0, fmt.Errorf("read state of source %s: %w: %w", s.Name, err, core.ErrInvalid)
+	}
+	return st, doc.Version, nil
+}
+
+// read returns a document, or nil.
+func (k *Keeper) read(ctx context.Context, kind string, s Source) (*ledger.Document, error) {
+	doc, err := k.Ledger.Document(ctx, ledger.AllTenants(), kind, "", k.name(s))
+	if errors.Is(err, core.ErrNotFound) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &doc, nil
+}
+
+func (k *Keeper) generation(ctx context.Context, kind string, s Source) (*Generation, int64, error) {
+	doc, err := k.read(ctx, kind, s)
+	if doc == nil || err != nil {
+		return nil, 0, err
+	}
+	g, err := Decode(doc.Data)
+	if err != nil {
+		return nil, 0, fmt.Errorf("source %s: %w", s.Name, err)
+	}
+	return g, doc.Version, nil
+}
+
+// Generations returns the generation in use and the one that is held; nil is none.
+func (k *Keeper) Generations(ctx context.Context, s Source) (used, held *Generation, err error) {
+	if used, _, err = k.generation(ctx, kindGeneration, s); err != nil {
+		return nil, nil, err
+	}
+	held, _, err = k.generation(ctx, kindHeld, s)
+	return used, held, err
+}
+
+// Version changes with the generation in use; 0 is none.
+func (k *Keeper) Version(ctx context.Context, s Source) (int64, error) {
+	return k.Ledger.DocumentVersion(ctx, kindGeneration, "", k.name(s))
+}
+
+// Due tells whether it is time to fetch.
+func (k *Keeper) Due(s Source, st State) bool {
+	return st.Settings != s.asks() || k.now().Sub(st.Tried) >= s.Every
+}
+
+// Refresh fetches a source, and keeps what comes as Judge decides. A source that fails is in the
+// State; the error is of the ledger.
+func (k *Keeper) Refresh(ctx context.Context, s Source) (State, error) {
+	next, failed := k.Fetch(ctx, s)
+	if ctx.Err() != nil {
+		return State{}, ctx.Err()
+	}
+	if failed == nil && k.Check != nil {
+		if err := k.Check(ctx, next); err != nil {
+			failed = fmt.Errorf("source %s: the generation cannot be used with the project: %w", s.Name, err)
+		}
+	}
+	st, version, err := k.state(ctx, s)
+	if err != nil {
+		return st, err
+	}
+	st.Tried, st.Settings, st.Failed = k.now(), s.asks(), ""
+	if failed != nil {
+		st.Failed = failed.Error()
+		return st, k.putState(ctx, "", s, st, version)
+	}
+	st.Left, st.Total = next.Left, next.Total
+	if err := k.take(ctx, s, next, &st); err != nil {
+		return st, err
+	}
+	return st, k.putState(ctx, "", s, st, version)
+}
+
+// take puts a generation where Judge says.
+func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State) error {
+	used, version, err := k.generation(ctx, kindGeneration, s)
+	if err != nil {
+		return err
+	}
+	is, err := next.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	var was *Summary
+	if used != nil {
+		last, err := used.Summary(ctx)
+		if err != nil {
+			return err
+		}
+		was = &last
+	}
+	switch decision, why := Judge(was, is, s.Rules); decision {
+	case Reject:
+		st.Failed = "source " + s.Name + ": the generation is not used: " + why
+		return nil
+	case Hold:
+		if st.Held == nil || st.Held.ID != is.ID {
+			if err := k.put(ctx, "", kindHeld, s, next, -1); err != nil {
+				return err
+			}
+			st.Held = &Held{ID: is.ID, Hosts: len(is.Hosts), At: st.Tried, Why: why}
+		}
+		return nil
+	case Accept:
+	}
+	if was == nil || was.ID != is.ID {
+		if err := k.put(ctx, "", kindGeneration, s, next, version); err != nil {
+			return err
+		}
+	}
+	st.Held, st.ID, st.Hosts, st.Good = nil, is.ID, len(is.Hosts), next.Fetched
+	return nil
+}
+
+// Approve puts the held generation into use. id is what the person looked at: another one is
+// core.ErrConflict, and none is core.ErrNotFound.
+func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (State, error) {
+	st, version, err := k.state(ctx, s)
+	if err != nil {
+		return st, err
+	}
+	held, _, err := k.generation(ctx, kindHeld, s)
+	if err != nil {
+		return st, err
+	}
+	if st.Held == nil || held == nil {
+		return st, fmt.Errorf("source %s: no generation is held: %w", s.Name, core.ErrNotFound)
+	}
+	if st.Held.ID != id || held.ID() != id {
+		return st, fmt.Errorf("source %s: another generation is held by now: %w\nhint: turnus inventory diff %s", s.Name, core.ErrConflict, s.Name)
+	}
+	_, had, err := k.generation(ctx, kindGeneration, s)
+	if err != nil {
+		return st, err
+	}
+	if err := k.put(ctx, who, kindGeneration, s, held, had); err != nil {
+		return st, err
+	}
+	st.ID, st.Hosts, st.Good, st.Held = id, st.Held.Hosts, held.Fetched, nil
+	return st, k.putState(ctx, "", s, st, version)
+}
+
+// put writes a generation in the place of a version; -1 is any.
+func (k *Keeper) put(ctx context.Context, who, kind string, s Source, g *Generation, version int64) error {
+	data, err := g.Encode()
+	if err != nil {
+		return err
+	}
+	if version < 0 {
+		doc, err := k.read(ctx, kind, s)
+		if err != nil {
+			return err
+		}
+		version = 0
+		if doc != nil {
+			version = doc.Version
+		}
+	}
+	_, err = k.Ledger.PutDocument(ctx, ledger.AllTenants(), who, ledger.Document{Kind: kind, Name: k.name(s), Data: data}, version)
+	if err != nil {
+		return fmt.Errorf("keep generation of source %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (k *Keeper) putState(ctx context.Context, who string, s Source, st State, version int64) error {
+	data, err := json.Marshal(st)
+	if err == nil {
+		_, err = k.Ledger.PutDocument(ctx, ledger.AllTenants(), who, ledger.Document{Kind: kindState, Name: k.name(s), Data: data}, version)
+	}
+	if err != nil {
+		return fmt.Errorf("keep state of source %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// Load returns what the sources say now: each is fetched if that is due, and what was kept is used
+// where the source fails. Warnings are for a person. An error says that a source has nothing that
+// is new enough.
+func (k *Keeper) Load(ctx context.Context, all []Source) (docs []inventory.Document, warnings []string, err error) {
+	for _, s := range all {
+		st, err := k.State(ctx, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		if k.Due(s, st) {
+			if st, err = k.Refresh(ctx, s); err != nil && !errors.Is(err, core.ErrConflict) { // another process has fetched it meanwhile
+				return nil, nil, err
+			}
+			if st, err = k.State(ctx, s); err != nil {
+				return nil, nil, err
+			}
+		}
+		if err := st.Stale(s, k.now()); err != nil {
+			return nil, nil, err
+		}
+		used, _, err := k.generation(ctx, kindGeneration, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		if used != nil {
+			docs = append(docs, used.Document())
+		}
+		warnings = append(warnings, st.Warnings()...)
+	}
+	return docs, warnings, nil
+}
+
+// Warnings says, for people, what is not as it should be.
+func (s *State) Warnings() (all []string) {
+	if s.Failed != "" {
+		all = append(all, s.Failed+"; hosts are those of "+s.Good.Format(time.RFC3339))
+	}
+	if s.Held != nil {
+		all = append(all, fmt.Sprintf("source %s: a generation is held: %s; turnus inventory diff %s shows it", s.Source, s.Held.Why, s.Source))
+	}
+	if s.Total > 0 {
+		all = append(all, fmt.Sprintf("source %s: %d records are left out: %s", s.Source, s.Total, named(s.Left)))
+	}
+	return all
+}

@@ -1,0 +1,224 @@
+package sources_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory/sources"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// keeping is a keeper whose source and clock a test moves.
+type keeping struct {
+	*sources.Keeper
+	source  sources.Source
+	hosts   []string
+	failure error
+	at      time.Time
+}
+
+func newKeeping(t *testing.T, hosts int) *keeping {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), ledger.Memory, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	all, err := sources.Parse("sources.yaml", []byte("sources: {nb: {type: http, url: 'https://h.example'}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeping{source: all[0], hosts: names(hosts), at: time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)}
+	k.Keeper = &sources.Keeper{Ledger: l, Now: func() time.Time { return k.at }, Fetch: func(context.Context, sources.Source) (*sources.Generation, error) {
+		if k.failure != nil {
+			return nil, k.failure
+		}
+		hosts := map[string]any{}
+		for _, name := range k.hosts {
+			hosts[name] = map[string]any{}
+		}
+		body, err := json.Marshal(map[string]any{"hosts": hosts})
+		return &sources.Generation{Source: "nb", Fetched: k.at, Body: string(body)}, err
+	}}
+	return k
+}
+
+func (k *keeping) load(t *testing.T) (hosts int, warnings string, err error) {
+	t.Helper()
+	docs, warned, err := k.Load(t.Context(), []sources.Source{k.source})
+	for _, d := range docs {
+		hosts += strings.Count(string(d.Data), `"h`) - 1 // without the key hosts
+	}
+	return hosts, strings.Join(warned, "\n"), err
+}
+
+func TestKeeperUsesTheLastGoodUntilMaxAge(t *testing.T) {
+	t.Parallel()
+	k := newKeeping(t, 100)
+	k.failure = errors.New("no route")
+	if _, _, err := k.load(t); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "no generation of hosts yet") || !strings.Contains(err.Error(), "no route") {
+		t.Fatalf("before the first: %v", err)
+	}
+	k.failure, k.at = nil, k.at.Add(time.Hour)
+	if n, warned, err := k.load(t); n != 100 || warned != "" || err != nil {
+		t.Fatalf("the first: %d, %q, %v", n, warned, err)
+	}
+	k.failure, k.at = errors.New("no route"), k.at.Add(24*time.Hour)
+	if n, warned, err := k.load(t); n != 100 || !strings.Contains(warned, "no route") || err != nil {
+		t.Fatalf("at max_age: %d, %q, %v", n, warned, err)
+	}
+	k.at = k.at.Add(time.Hour)
+	if _, _, err := k.load(t); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "older than max_age 24h") {
+		t.Fatalf("after max_age: %v", err)
+	}
+}
+
+func TestKeeperFetchesWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	k := newKeeping(t, 10)
+	for _, c := range []struct {
+		hosts int
+		after time.Duration
+		want  int
+	}{{10, 0, 10}, {20, 9 * time.Minute, 10}, {20, time.Minute, 20}} {
+		k.hosts, k.at = names(c.hosts), k.at.Add(c.after)
+		if n, _, err := k.load(t); n != c.want || err != nil {
+			t.Fatalf("after %v: %d hosts, %v, want %d", c.after, n, err, c.want)
+		}
+	}
+}
+
+func TestKeeperHoldsUntilAPersonApproves(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	k := newKeeping(t, 100)
+	refresh := func() sources.State {
+		t.Helper()
+		k.at = k.at.Add(time.Hour)
+		st, err := k.Refresh(ctx, k.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	refresh()
+	if _, err := k.Approve(ctx, "eva", k.source, "sha256:00"); !errors.Is(err, core.ErrNotFound) {
+		t.Fatalf("approving nothing: %v", err)
+	}
+	k.hosts = names(94)
+	st := refresh()
+	if st.Held == nil || st.Hosts != 100 || st.Held.Hosts != 94 {
+		t.Fatalf("six percent fewer: %+v", st)
+	}
+	used, held, err := k.Generations(ctx, k.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := sources.Diff(ctx, used, held); err != nil || len(d.Removed) != 6 || len(d.Added)+len(d.Changed) != 0 {
+		t.Fatalf("the difference is %+v, %v", d, err)
+	}
+	if n, warned, err := k.load(t); n != 100 || !strings.Contains(warned, "a generation is held: it lacks 6 of 100 hosts") || err != nil {
+		t.Fatalf("while it is held: %d, %q, %v", n, warned, err)
+	}
+	if _, err := k.Approve(ctx, "eva", k.source, "sha256:00"); !errors.Is(err, core.ErrConflict) {
+		t.Fatalf("approving another one: %v", err)
+	}
+	if st, err = k.Approve(ctx, "eva", k.source, st.Held.ID); err != nil || st.Hosts != 94 || st.Held != nil {
+		t.Fatalf("approved: %+v, %v", st, err)
+	}
+	if n, warned, err := k.load(t); n != 94 || warned != "" || err != nil {
+		t.Fatalf("after it: %d, %q, %v", n, warned, err)
+	}
+	k.hosts = nil
+	if st = refresh(); st.Held == nil || st.Held.Why != "it is empty" {
+		t.Fatalf("an empty one: %+v", st)
+	}
+	k.hosts = names(94)
+	if st = refresh(); st.Held != nil || st.Hosts != 94 {
+		t.Fatalf("the source is whole again: %+v", st)
+	}
+}
+
+func program(t *testing.T, script string, mode os.FileMode) sources.Source {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "list")
+	if err := os.WriteFile(path, []byte(script), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	all, err := sources.Parse(filepath.Join(dir, "sources.yaml"), []byte("sources: {cmdb: {type: exec, program: list, token: t}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
+}
+
+func TestProgramsAreAskedForTheirList(t *testing.T) {
+	t.Parallel()
+	s := program(t, "#!/bin/sh\n[ \"$*\" = --list ] && [ \"$TURNUS_SOURCE_TOKEN\" = hidden-token ] && [ -z \"$TURNUS_STATE\" ] && echo '{\"web\": [\"a\", \"b\"]}'\n", 0o700)
+	g, err := fetcher("hidden-token").Fetch(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hosts := hostsOf(t, g).Hosts; len(hosts) != 2 || hosts[0].Groups[0] != "web" {
+		t.Fatalf("hosts are %+v", hosts)
+	}
+}
+
+func TestProgramsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string
+		mode   os.FileMode
+		says   string
+	}{
+		"others may write it": {"#!/bin/sh\necho '{}'\n", 0o777, "program: "},
+		"it fails":            {"#!/bin/sh\necho \"no $TURNUS_SOURCE_TOKEN\" >&2; exit 3\n", 0o700, "exit status 3: no ***"},
+		"it prints no JSON":   {"#!/bin/sh\necho hosts\n", 0o700, "it printed no JSON"},
+		"it prints too much":  {"#!/bin/sh\nexec cat /dev/zero\n", 0o700, "it printed more than 8 MiB"},
+		"it names a password": {"#!/bin/sh\necho '{\"_meta\": {\"hostvars\": {\"a\": {\"ansible_password\": \"x\"}}}}'\n", 0o700, "must not say what a worker logs in with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := fetcher("hidden-token").Fetch(t.Context(), program(t, c.script, c.mode))
+			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hidden-token") {
+				t.Fatalf("the error is %v, want one with %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestParseReportsEveryMistake(t *testing.T) {
+	t.Parallel()
+	_, err := sources.Parse("s.yaml", []byte(`sources:
+  Nb: {type: netbox, url: "https://u:p@h.example"}
+  a: {type: http, url: "http://h.example", token: nbt_secret.value}
+  b: {type: http, url: "http://h.example", token: t}
+  c: {type: exec, url: "https://h.example"}
+  d: {type: netbox, url: "https://h.example", filter: {limit: 5}, map: {adress: a}, review: {removed: 5}, max_age: 1m}
+`))
+	if err == nil {
+		t.Fatal("it was read")
+	}
+	for _, want := range []string{
+		"s.yaml:2:3", "has a user or a password", "s.yaml:3:51", "token names a secret", "s.yaml:4:3", "in the clear", "url: a source of type exec has no such key", "program is missing",
+		"Turnus sets it itself", `did you mean "address"`, "such as 5%",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "nbt_secret") || strings.Contains(err.Error(), "u:p@") {
+		t.Errorf("a secret is repeated: %v", err)
+	}
+}
