@@ -84,7 +84,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // site serves the pages of f to a browser that keeps cookies.
-func site(t *testing.T, f *fakeAPI) (*httptest.Server, *http.Client) {
+func site(t *testing.T, f http.Handler) (*httptest.Server, *http.Client) {
 	t.Helper()
 	p, err := New(Config{API: f, Version: "test", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
