@@ -97,6 +97,8 @@ type NewRun struct {
 	Paused       bool `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
 	FourEyes     bool `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
 	SkipNoWindow bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	// Plan is the hash of a Plan.
+	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was looked at, see plan-run; a run that would have other hosts or another playbook is refused"`
 }
 
 // NewExec asks for a run of one command on hosts of the server's inventory.
@@ -195,7 +197,10 @@ type Approve struct {
 
 // Retry launches the playbook of a run, as it is now, on the hosts of the run that did not succeed.
 type Retry struct {
-	Outcomes []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
+	Outcomes     []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
+	SkipNoWindow bool           `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	// Plan is the hash of a Plan.
+	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was looked at, see plan-retry; a run that would have other hosts or another playbook is refused"`
 }
 
 // What the API says of a job without an outcome where the queue does not.

@@ -25,7 +25,16 @@ type Schedule struct {
 	LastRun     string    `json:"last_run,omitempty"`
 	LastTrigger time.Time `json:"last_fire,omitzero"`
 	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire was skipped"`
-	ETag        string    `json:"etag"`
+	LastSkipAt  time.Time `json:"last_skip_at,omitzero" doc:"the fire time that was skipped"`
+	// Upcoming is not in lists.
+	Upcoming []FireTime `json:"upcoming,omitempty" doc:"the next 5 fire times of a schedule that is not paused; in the view of one schedule"`
+	ETag     string     `json:"etag"`
+}
+
+// FireTime is a time at which a schedule launches a run.
+type FireTime struct {
+	At    time.Time `json:"at"`
+	Local string    `json:"local" doc:"in the zone of the schedule"`
 }
 
 // NewSchedule makes or replaces a schedule of a playbook that the definitions hold.

@@ -10,6 +10,7 @@ type WindowSet struct {
 	Open        bool         `json:"open"`
 	Reason      string       `json:"reason"`
 	Next        []Occurrence `json:"next"`
+	Work        []WindowWork `json:"work" doc:"playbooks with steps that wait for the set, on hosts of the caller's tenants"`
 	Approval    string       `json:"approval,omitempty" doc:"of the set as a whole: proposed, approved, expired, revoked or void (edited since); empty where none is needed"`
 	Hash        string       `json:"hash" doc:"what an approval is bound to"`
 	ApprovedBy  string       `json:"approved_by,omitempty"`
@@ -25,17 +26,27 @@ type Occurrence struct {
 	Notes      []string  `json:"notes"`
 }
 
+// WindowWork is a playbook that has steps which wait for a window set.
+type WindowWork struct {
+	Playbook string `json:"playbook"`
+	Hosts    int    `json:"hosts" doc:"that it selects, and that wait for the set"`
+	Need     string `json:"need,omitempty" doc:"time that must be left in the window of a host, rollback included; absent where it is not known"`
+}
+
 // WindowApproval is how a window set, or a rule of it, that needs an approval stands.
 type WindowApproval struct {
-	Set     string       `json:"set"`
-	Rule    string       `json:"rule,omitempty" doc:"of the set; absent for all that has no approval of its own"`
-	Hosts   int          `json:"hosts" doc:"of the inventory that have the set"`
-	Hash    string       `json:"hash" doc:"what an approval is bound to: any edit of the times changes it"`
-	State   string       `json:"state" enum:"approved,proposed,expired,revoked,void" doc:"void: edited after it was approved"`
-	Reason  string       `json:"reason,omitempty" doc:"why no approval holds"`
-	Waiting []Occurrence `json:"waiting" doc:"occurrences of the next 60 days that no approval covers, at most 10"`
-	File    *WindowWord  `json:"file,omitempty" doc:"the approval that stands in the definitions"`
-	Given   []WindowWord `json:"given" doc:"what was said at the server, the oldest first"`
+	Set      string       `json:"set"`
+	Rule     string       `json:"rule,omitempty" doc:"of the set; absent for all that has no approval of its own"`
+	Timezone string       `json:"timezone" doc:"of the set"`
+	Hosts    int          `json:"hosts" doc:"of the inventory that have the set"`
+	Work     []WindowWork `json:"work" doc:"as in the view of the set"`
+	Hash     string       `json:"hash" doc:"what an approval is bound to: any edit of the times changes it"`
+	State    string       `json:"state" enum:"approved,proposed,expired,revoked,void" doc:"void: edited after it was approved"`
+	Reason   string       `json:"reason,omitempty" doc:"why no approval holds"`
+	Decides  bool         `json:"decides" doc:"an approver of the caller's tenant may decide on it: nobody else's work starts by the set"`
+	Waiting  []Occurrence `json:"waiting" doc:"occurrences of the next 60 days that no approval covers, at most 10"`
+	File     *WindowWord  `json:"file,omitempty" doc:"the approval that stands in the definitions"`
+	Given    []WindowWord `json:"given" doc:"what was said at the server, the oldest first"`
 }
 
 // WindowWord is an approval of a window, or one that takes approvals back.
@@ -70,6 +81,7 @@ type ApproveWindow struct {
 // RevokeWindow takes back what was approved of a window set, or of a rule of it.
 type RevokeWindow struct {
 	Rule   string `json:"rule,omitempty" maxLength:"100"`
+	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was looked at; another one by now is refused. Without it, whatever the set says is revoked"`
 	Ticket string `json:"ticket,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._/-]*$"`
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }

@@ -152,8 +152,8 @@ func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
 // it returns, with what was before in the audit log under tenant; no step starts by what was taken
 // back any more, unless the queue is away: then not after it is back. By, Set and what is bounded
 // are the caller's to set; At is set here, later than all that was said before. An approval is
-// bound to the set as it is: a.Window, where it is given, must be that. The same ID again is the
-// same word. A revocation has no quota.
+// bound to the set as it is: a.Window, where it is given, must be that, of a
+// revocation also. The same ID again is the same word. A revocation has no quota.
 //
 // Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing
 // needs an approval or the set was edited since, core.ErrQuota, core.ErrInvalid, or
@@ -273,14 +273,16 @@ func (a *Approval) check(d *windows.Definitions) error {
 	if err := d.Place(a.Set, a.Rule); err != nil {
 		return fmt.Errorf("%w: %w", core.ErrNotFound, err)
 	}
-	if a.Revoked {
-		return nil
-	}
-	switch hash := d.HashOf(d.Sets[a.Set]); {
-	case a.Window == "":
+	hash := d.HashOf(d.Sets[a.Set])
+	switch {
+	case a.Window == "" && !a.Revoked:
 		a.Window = hash
-	case a.Window != hash:
+	case a.Window != "" && a.Window != hash:
 		return fmt.Errorf("window set %s was edited since: it now has the hash %s, not %s: read it again: %w", a.Set, hash, a.Window, core.ErrConflict)
+	}
+	if a.Revoked {
+		a.Window = "" // it holds for the set as it will be, too
+		return nil
 	}
 	if !a.Until.IsZero() && (!a.Until.After(a.At) || !a.Until.After(a.From)) {
 		return fmt.Errorf("until %s: expected a time ahead, and after from: %w", a.Until.Format(time.RFC3339), core.ErrInvalid)

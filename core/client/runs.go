@@ -20,6 +20,13 @@ func (c *Client) CreateRun(ctx context.Context, key string, n api.NewRun) (api.R
 	return run, err
 }
 
+// PlanRun says what a run would do, and makes none.
+func (c *Client) PlanRun(ctx context.Context, n api.NewRun) (api.Plan, error) {
+	var plan api.Plan
+	err := c.do(ctx, call{what: "plan " + n.Playbook, method: http.MethodPost, path: "/v1/plan", body: n, again: true}, &plan)
+	return plan, err
+}
+
 // Exec asks for a run of one command. A key does what it does for CreateRun.
 func (c *Client) Exec(ctx context.Context, key string, n api.NewExec) (api.Run, error) {
 	var run api.Run
@@ -120,6 +127,13 @@ func (c *Client) RetryRun(ctx context.Context, id, key string, r api.Retry) (api
 	var run api.Run
 	err := c.do(ctx, call{what: "retry run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry"), body: r, header: keyed(key), again: key != ""}, &run)
 	return run, err
+}
+
+// PlanRetry says what a retry would do, and makes none.
+func (c *Client) PlanRetry(ctx context.Context, id string, r api.Retry) (api.Plan, error) {
+	var plan api.Plan
+	err := c.do(ctx, call{what: "plan a retry of run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry", "plan"), body: r, again: true}, &plan)
+	return plan, err
 }
 
 // change is what may be asked twice: the second time it is so already.

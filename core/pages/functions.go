@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -32,13 +33,19 @@ func functions() template.FuncMap {
 			}
 			return "?" + q.Encode()
 		},
-		"text":    func(o core.Outcome) string { return string(o) },
-		"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
+		"segment":    url.PathEscape, // of a path
+		"names":      func(list []string) []string { return list[:min(namesShown, len(list))] },
+		"namesShown": func() int { return namesShown },
+		"unnamed":    func(wave api.PlanWave) int { return wave.Total - min(namesShown, len(wave.Hosts)) },
+		"lines":      func(list []string) string { return strings.Join(list, "\n") },
+		"decide":     func(who who, a approval) map[string]any { return map[string]any{"Who": who, "Approval": a} },
+		"text":       func(o core.Outcome) string { return string(o) },
+		"first":      func(n int, list []string) []string { return list[:min(n, len(list))] },
+		"less":       func(n int, list []string) int { return max(len(list)-n, 0) },
+		"percent":    func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
 		"states": func() [][2]string {
 			return [][2]string{{api.NotificationDeadLettered, "dead-lettered"}, {api.NotificationWaiting, "waiting"}, {api.NotificationSent, "sent"}}
 		},
-		"first": func(n int, list []string) []string { return list[:min(n, len(list))] },
-		"less":  func(n int, list []string) int { return max(len(list)-n, 0) },
 	}
 }
 

@@ -54,8 +54,8 @@ type Config struct {
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
 	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring)}
-	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet", "queue", "audit", "notifications", "tokens", "settings"} {
-		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html")
+	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
+		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
 		}
@@ -89,13 +89,18 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /tokens", p.signedIn(p.tokens))
 	mux.HandleFunc("POST /tokens/{id}/revoke", p.signedIn(p.revokeToken))
 	mux.HandleFunc("GET /settings", p.signedIn(p.settings))
+	p.scheduleRoutes(mux)
+	p.windowRoutes(mux)
+	p.playbookRoutes(mux)
+	p.retryRoutes(mux)
+	p.projectRoutes(mux)
 	p.mux = http.NewCrossOriginProtection().Handler(mux)
 	return p, nil
 }
 
 // Serves reports whether a path is a page's, and not the API's.
 func Serves(path string) bool {
-	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet", "/queue", "/audit", "/notifications", "/tokens", "/settings"} {
+	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet", "/schedules", "/windows", "/playbooks", "/project", "/queue", "/audit", "/notifications", "/tokens", "/settings"} {
 		if path == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/") {
 			return true
 		}

@@ -45,13 +45,23 @@ func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	work, err := s.work(by, cal)
+	if err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	names := sortedKeys(hosts)
 	cal.Warm(now, names...)
 	said := s.cfg.Catalog.Approvals()
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
 	var all []api.WindowApproval
 	for _, name := range names {
-		for _, a := range approvalsOf(cal, name, hosts[name], said, now) {
+		decides := by.scope.All() || ownOnly(by, usersOf(cal.Definitions(), set, name))
+		for _, a := range approvalsOf(cal, name, hosts[name], work[name], said, now) {
+			a.Decides = decides
 			if !in.Waiting || a.State != string(windows.Approved) || len(a.Waiting) > 0 {
 				all = append(all, a)
 			}
@@ -80,7 +90,7 @@ func (s *Server) revokeWindow(ctx context.Context, by caller, in *struct {
 	Body api.RevokeWindow
 },
 ) (*body[api.WindowApproval], error) {
-	return s.report(ctx, by, in.Idempotent, catalog.Approval{Set: in.Set, Rule: in.Body.Rule, Revoked: true, Ticket: in.Body.Ticket, Reason: in.Body.Reason})
+	return s.report(ctx, by, in.Idempotent, catalog.Approval{Set: in.Set, Rule: in.Body.Rule, Window: in.Body.Window, Revoked: true, Ticket: in.Body.Ticket, Reason: in.Body.Reason})
 }
 
 func (s *Server) report(ctx context.Context, by caller, key Idempotent, a catalog.Approval) (*body[api.WindowApproval], error) {
@@ -100,8 +110,13 @@ func (s *Server) report(ctx context.Context, by caller, key Idempotent, a catalo
 	if err != nil {
 		return nil, err
 	}
-	for _, shown := range approvalsOf(cal, a.Set, hosts[a.Set], s.cfg.Catalog.Approvals(), time.Now()) {
+	work, err := s.work(by, cal)
+	if err != nil {
+		return nil, err
+	}
+	for _, shown := range approvalsOf(cal, a.Set, hosts[a.Set], work[a.Set], s.cfg.Catalog.Approvals(), time.Now()) {
 		if shown.Rule == a.Rule {
+			shown.Decides = true
 			return &body[api.WindowApproval]{shown}, nil
 		}
 	}
@@ -123,7 +138,7 @@ func (s *Server) decides(by caller, name string) (tenant string, err error) {
 		return "", noWindow(name)
 	}
 	users := usersOf(cal.Definitions(), set, name)
-	if !by.scope.All() && slices.ContainsFunc(users, func(tenant string) bool { return !by.scope.Allows(tenant) }) {
+	if !by.scope.All() && !ownOnly(by, users) {
 		return "", forbidden("window set " + name + " serves not only hosts and playbooks of tenant " + by.token.Tenant + ": an approver of all tenants decides on it")
 	}
 	switch {
@@ -133,6 +148,11 @@ func (s *Server) decides(by caller, name string) (tenant string, err error) {
 		return users[0], nil
 	}
 	return "", nil
+}
+
+// ownOnly reports whether all tenants are the caller's.
+func ownOnly(by caller, tenants []string) bool {
+	return !slices.ContainsFunc(tenants, func(tenant string) bool { return !by.scope.Allows(tenant) })
 }
 
 // usersOf are the tenants whose hosts have a set, or whose playbooks name it, be it through a set
@@ -166,7 +186,7 @@ func usersOf(defs *windows.Definitions, set *definitions.Set, name string) []str
 }
 
 // approvalsOf shows what of a set needs an approval.
-func approvalsOf(cal *admission.Calendar, name string, hosts int, said []catalog.Approval, now time.Time) []api.WindowApproval {
+func approvalsOf(cal *admission.Calendar, name string, hosts int, work []api.WindowWork, said []catalog.Approval, now time.Time) []api.WindowApproval {
 	defs := cal.Definitions()
 	standings, err := defs.Standings(name, now)
 	if err != nil {
@@ -181,7 +201,7 @@ func approvalsOf(cal *admission.Calendar, name string, hosts int, said []catalog
 	for i := range standings {
 		s := &standings[i]
 		a := api.WindowApproval{
-			Set: name, Rule: s.Rule, Hosts: hosts, Hash: s.Hash, State: approvalState(s, now), Reason: s.Reason,
+			Set: name, Rule: s.Rule, Timezone: own.Timezone, Hosts: hosts, Work: orEmpty(work), Hash: s.Hash, State: approvalState(s, now), Reason: s.Reason,
 			Waiting: []api.Occurrence{}, Given: []api.WindowWord{},
 		}
 		if b := s.Beside; b != nil {

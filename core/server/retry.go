@@ -33,35 +33,63 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	key, request := in.of(by, "retry-run"), fmt.Append(nil, "retry ", run.ID, in.Body.Outcomes)
+	if in.Body.SkipNoWindow {
+		request = append(request, " skip_unfit"...)
+	}
 	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
 		return answer, err
 	}
+	again, err := s.prepareRetry(ctx, by, run, in.Body)
+	if err == nil {
+		err = asPlanned(again.launch, in.Body.Plan)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := controller.Acceptance{By: by.name, Key: key, Criticality: &run.Criticality, Approvals: run.Approvals, Request: request, Launch: again.launch, Exec: again.exec}
+	answer, err := s.accept(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	answer.Body.Retried = again.differs
+	return answer, nil
+}
+
+// retry is a run that tries hosts of another one again.
+type retry struct {
+	launch  *launch.Launch
+	exec    *ledger.Exec // nil: of a playbook
+	differs *api.Retried
+}
+
+// prepareRetry makes the launch of a retry, and accepts nothing.
+func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, asked api.Retry) (retry, error) {
 	if !run.Complete() {
-		return nil, fmt.Errorf("run %s is %s: wait for its end, or cancel it, before it is tried again: %w", run.ID, run.Phase, core.ErrConflict)
+		return retry{}, fmt.Errorf("run %s is %s: wait for its end, or cancel it, before it is tried again: %w", run.ID, run.Phase, core.ErrConflict)
 	}
 	material, err := s.cfg.Ledger.Material(ctx, run.ID)
 	if err != nil {
-		return nil, err
+		return retry{}, err
 	}
 	if err := refuseForeignHosts(by, run.ID, material); err != nil {
-		return nil, err
+		return retry{}, err
 	}
 	before, err := (&launch.Restorer{Types: s.cfg.Types}).Restore(material.Snapshot, material.Queue)
 	if err != nil {
-		return nil, err
+		return retry{}, err
 	}
 	command, isCommand, err := launch.CommandOf(before)
 	if err != nil {
-		return nil, err
+		return retry{}, err
 	}
 	if isCommand {
 		if err := s.need(by, api.PermitExec); err != nil {
-			return nil, err
+			return retry{}, err
 		}
 	}
-	tenants, err := s.hostsToRetry(ctx, run.ID, material.Jobs, in.Body.Outcomes)
+	tenants, err := s.hostsToRetry(ctx, run.ID, material.Jobs, asked.Outcomes)
 	if err != nil {
-		return nil, err
+		return retry{}, err
 	}
 	still := func(h core.Host) bool {
 		tenant, ok := tenants[h.Name]
@@ -69,35 +97,58 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	}
 	if set, err := s.set(); err == nil && !slices.ContainsFunc(set.Inventory.Hosts, still) {
 		names := sortedKeys(tenants)
-		return nil, fmt.Errorf("retry run %s: none of its %d hosts that did not succeed is in the inventory with the same tenant any more: %s: %w",
+		return retry{}, fmt.Errorf("retry run %s: none of its %d hosts that did not succeed is in the inventory with the same tenant any more: %s: %w",
 			run.ID, len(names), strings.Join(names[:min(3, len(names))], ", "), core.ErrConflict)
 	}
-	a := controller.Acceptance{By: by.name, Key: key, Criticality: &run.Criticality, Approvals: run.Approvals, Request: request}
-	var l *launch.Launch
+	var again retry
 	if isCommand {
-		a.Exec = &ledger.Exec{Command: command.Line, Retry: run.ID}
-		l, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight}, still)
+		again.exec = &ledger.Exec{Command: command.Line, Retry: run.ID}
+		again.launch, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight, SkipNoWindow: asked.SkipNoWindow}, still)
 	} else {
-		l, err = s.prepare(ctx, by, againOf(before), "", still)
+		n := againOf(before)
+		n.SkipNoWindow = asked.SkipNoWindow
+		again.launch, err = s.prepare(ctx, by, n, "", still)
 	}
 	if isCommand && command.Needs == 0 && errors.Is(err, launch.ErrNeeds) {
-		return nil, fmt.Errorf("retry run %s: it ran outside of windows, or before its hosts had window sets, and a retry keeps to them: run the command again with turnus exec: %w", run.ID, core.ErrInvalid)
+		return retry{}, fmt.Errorf("retry run %s: it ran outside of windows, or before its hosts had window sets, and a retry keeps to them: run the command again with turnus exec: %w", run.ID, core.ErrInvalid)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("retry run %s with the project as it is now: %w", run.ID, err)
+		return retry{}, fmt.Errorf("retry run %s with the project as it is now: %w", run.ID, err)
 	}
-	if l.Run.Tenant != run.Tenant {
-		return nil, fmt.Errorf("run %s is of tenant %q, but playbook %q is now of %q: launch the playbook instead: %w",
+	if l := again.launch; l.Run.Tenant != run.Tenant {
+		return retry{}, fmt.Errorf("run %s is of tenant %q, but playbook %q is now of %q: launch the playbook instead: %w",
 			run.ID, run.Tenant, run.Playbook, l.Run.Tenant, core.ErrConflict)
 	}
-	a.Launch = l
-	answer, err := s.accept(ctx, a)
+	again.differs = retried(before, again.launch, tenants)
+	again.differs.PlaybookChanged = !isCommand && again.differs.PlaybookChanged // that of a command follows the window sets of its hosts
+	return again, nil
+}
+
+// planRetry says what a retry would do.
+func (s *Server) planRetry(ctx context.Context, by caller, in *struct {
+	RunPath
+	Body api.Retry
+},
+) (*body[api.Plan], error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
 	if err != nil {
 		return nil, err
 	}
-	answer.Body.Retried = retried(before, l, tenants)
-	answer.Body.Retried.PlaybookChanged = !isCommand && answer.Body.Retried.PlaybookChanged // that of a command follows the window sets of its hosts
-	return answer, nil
+	asked := in.Body
+	asked.SkipNoWindow = true
+	again, err := s.prepareRetry(ctx, by, run, asked)
+	if none, ok := errors.AsType[*launch.NoWindowError](err); ok {
+		return &body[api.Plan]{planOfNone(none)}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.planShown(ctx, again.launch)
+	if err != nil {
+		return nil, err
+	}
+	p.Retried = again.differs
+	return &body[api.Plan]{p}, nil
 }
 
 // againOf is the request of an earlier launch, as far as the launch shows it.

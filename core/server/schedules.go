@@ -99,7 +99,29 @@ func (s *Server) getSchedule(ctx context.Context, by caller, in *SchedulePath) (
 	if err != nil {
 		return nil, err
 	}
-	return shownSchedule(found), nil
+	shown := shownSchedule(found)
+	shown.Body.Upcoming = upcomingOf(&found)
+	return shown, nil
+}
+
+// upcomingShown is how many fire times the view of a schedule has.
+const upcomingShown = 5
+
+// upcomingOf lists the fire times of a schedule that come next.
+func upcomingOf(s *catalog.Schedule) []api.FireTime {
+	if s.Next.IsZero() { // never, or paused
+		return nil
+	}
+	times, err := s.Definition.Next(s.Next.Add(-time.Nanosecond), upcomingShown)
+	zone, zoneErr := time.LoadLocation(s.Definition.Timezone)
+	if err != nil || zoneErr != nil { // it was valid when it was kept
+		return nil
+	}
+	all := make([]api.FireTime, len(times))
+	for i, at := range times {
+		all[i] = api.FireTime{At: at.UTC(), Local: at.In(zone).Format(localTime)}
+	}
+	return all
 }
 
 func shownSchedule(s catalog.Schedule) *versioned[api.Schedule] {
@@ -304,7 +326,7 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 		if r.Triggered {
 			shown.LastRun, shown.LastTrigger = r.RunID, r.Nominal
 		} else {
-			shown.LastSkip = r.Reason.Text()
+			shown.LastSkip, shown.LastSkipAt = r.Reason.Text(), r.Nominal.UTC()
 		}
 	}
 	return shown

@@ -90,6 +90,7 @@ type Server struct {
 	streams     *streams
 	plans       planCache
 	estimates   estimates
+	forecasting chan struct{} // taken by the one forecast of a plan that is made
 	broadcaster *broadcaster
 	metrics     *metrics.Registry
 	census      census
@@ -106,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy),
+		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy), forecasting: make(chan struct{}, 1),
 		streams: &streams{all: maxStreams, tenants: tenantsStreams, tenant: tenantStreams, person: personStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
 		broadcaster: newBroadcaster(cfg.Feed),
 	}
@@ -125,6 +126,7 @@ func New(cfg Config) (*Server, error) {
 	s.control()
 	s.jobs()
 	s.forecasts()
+	s.planning()
 	s.outputs()
 	s.events()
 	s.audit()

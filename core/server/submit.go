@@ -125,6 +125,9 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 		RunID: id, By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
 	})
 	if err == nil {
+		err = asPlanned(l, n.Plan)
+	}
+	if err == nil {
 		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))
 	}
 	return l, err

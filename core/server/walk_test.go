@@ -57,6 +57,8 @@ var aims = map[string]aim{
 	"get-job":          {run: "done", path: map[string]string{"job": "0"}},
 	"explain-job":      {run: "done", path: map[string]string{"job": "0"}},
 	"forecast-run":     {run: "queued"},
+	"plan-run":         {quiet: true, body: api.NewRun{Playbook: "acme-patch"}},
+	"plan-retry":       {quiet: true, run: "done", body: api.Retry{}},
 	"list-durations":   {path: map[string]string{"playbook": "acme-patch"}},
 	"list-attempts":    {run: "done", path: map[string]string{"job": "0"}},
 	"list-outputs":     {run: "done", path: map[string]string{"job": "0"}},

@@ -88,12 +88,16 @@ func (s *Server) listWindows(_ context.Context, by caller, in *struct{ Page }) (
 	if err != nil {
 		return nil, err
 	}
+	work, err := s.work(by, cal)
+	if err != nil {
+		return nil, err
+	}
 	names, next := pageOf(sortedKeys(hosts), strings.Clone, in.Page)
 	items := make([]api.WindowSet, len(names))
 	now := time.Now()
 	cal.Warm(now, names...)
 	for i, name := range names {
-		items[i] = windowOf(cal, name, hosts[name], now, 1)
+		items[i] = windowOf(cal, name, hosts[name], work[name], now, 1)
 	}
 	return listOf(items, next), nil
 }
@@ -111,7 +115,11 @@ func (s *Server) getWindow(_ context.Context, by caller, in *struct {
 	if !ok {
 		return nil, noWindow(in.Set)
 	}
-	return &body[api.WindowSet]{windowOf(cal, in.Set, n, time.Now(), in.Count)}, nil
+	work, err := s.work(by, cal)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.WindowSet]{windowOf(cal, in.Set, n, work[in.Set], time.Now(), in.Count)}, nil
 }
 
 func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
@@ -153,10 +161,10 @@ func noWindow(name string) error {
 }
 
 // windowOf shows a set with its next occurrences.
-func windowOf(cal *admission.Calendar, name string, hosts int, now time.Time, count int) api.WindowSet {
+func windowOf(cal *admission.Calendar, name string, hosts int, work []api.WindowWork, now time.Time, count int) api.WindowSet {
 	set := cal.Definitions().Sets[name]
 	c := cal.Compiled(now, name, windows.Work{})
-	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: cal.Definitions().HashOf(set), Next: []api.Occurrence{}}
+	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: cal.Definitions().HashOf(set), Next: []api.Occurrence{}, Work: orEmpty(work)}
 	if why, err := c.Explain(now, time.Second); err == nil {
 		w.Open, w.Reason = why.Open, why.Reason
 	} else {
@@ -175,6 +183,14 @@ func windowOf(cal *admission.Calendar, name string, hosts int, now time.Time, co
 		w.Next = append(w.Next, occurrenceOf(o, c.Zone))
 	}
 	return w
+}
+
+// orEmpty is a list that JSON writes as one.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 func occurrenceOf(o windows.Window, zone *time.Location) api.Occurrence {

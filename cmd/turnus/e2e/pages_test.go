@@ -56,6 +56,12 @@ func TestPagesOfAService(t *testing.T) {
 		"/runs/" + run.ID:   {"What went wrong", "3 unreachable", `href="/hosts/host-00000"`},
 		"/hosts/host-00000": {"What happened here", "/runs/" + run.ID},
 		"/hosts/nosuch":     {"nosuch"},
+		"/playbooks":        {`href="/playbooks/all"`},
+		"/schedules":        {"There is no schedule"},
+		"/windows":          {"Nothing waits for a decision"},
+
+		"/runs/" + run.ID + "/retry":    {"Retry on 3 hosts"},
+		"/playbooks/all?plan=1&check=1": {"Dry run on 3 hosts", "P90"},
 	} {
 		text := open(path)
 		for _, part := range parts {

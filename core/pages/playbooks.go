@@ -1,0 +1,170 @@
+package pages
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// wideHosts is from how many hosts on a person types their number before a launch.
+const wideHosts = 100
+
+// namesShown is how many names of a wave's hosts are written out.
+const namesShown = 12
+
+// playbookRoutes registers the pages of playbooks.
+func (p *Pages) playbookRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /playbooks", p.signedIn(p.playbookList))
+	mux.HandleFunc("GET /playbooks/{playbook}", p.signedIn(p.playbook))
+	mux.HandleFunc("POST /playbooks/{playbook}/launch", p.signedIn(p.launch))
+}
+
+func (p *Pages) playbookList(w http.ResponseWriter, r *http.Request, v visit) {
+	list, err := v.client.Playbooks(r.Context(), client.Page{Cursor: r.URL.Query().Get("cursor"), Limit: listed})
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	p.show(w, http.StatusOK, "playbooks", v, "Playbooks", list)
+}
+
+// playbookView is a playbook with its launch form, and what the launch would do.
+type playbookView struct {
+	Playbook api.Playbook
+	Form     launchForm
+	Problem  string // with what was sent
+	Plan     *api.Plan
+	Preview  preview
+}
+
+// preview is what a launch needs beside its plan.
+type preview struct {
+	Path   string  // of the launch
+	Inputs []input // what the launch sends again
+	Key    string
+	Verb   string // of the button
+	Wide   bool   // the number of hosts is typed
+}
+
+// playbook shows a playbook. With plan in the URL it shows also what the launch would do: a link to
+// it can be sent to somebody else.
+func (p *Pages) playbook(w http.ResponseWriter, r *http.Request, v visit) {
+	sent := r.URL.Query()
+	view, err := playbookOf(r.Context(), v, r.PathValue("playbook"), sent)
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	status := http.StatusOK
+	if sent.Has("plan") && v.who.Operates() {
+		status = view.plan(r.Context(), v, sent)
+	}
+	p.show(w, status, "playbook", v, view.Playbook.Name, view)
+}
+
+func playbookOf(ctx context.Context, v visit, name string, sent url.Values) (playbookView, error) {
+	playbook, err := v.client.Playbook(ctx, name)
+	return playbookView{Playbook: playbook, Form: formOf(playbook, sent)}, err
+}
+
+// plan adds what the launch would do, or what is wrong with the form, and returns the status of the
+// page.
+func (view *playbookView) plan(ctx context.Context, v visit, sent url.Values) int {
+	n, err := launchOf(view.Playbook, sent)
+	if err != nil {
+		view.Problem = err.Error()
+		return http.StatusUnprocessableEntity
+	}
+	plan, err := v.client.PlanRun(ctx, n)
+	if err != nil {
+		view.Problem = reasonOf(err)
+		status, _ := statusOf(err)
+		return status
+	}
+	view.Plan, view.Preview = &plan, previewOf("/playbooks/"+url.PathEscape(view.Playbook.Name)+"/launch", "Launch on ", plan, inputs(view.Playbook, sent))
+	return http.StatusOK
+}
+
+// previewOf says what the launch button does.
+func previewOf(path, verb string, plan api.Plan, sent []input) preview {
+	out := preview{Path: path, Inputs: sent, Key: rand.Text(), Verb: verb, Wide: wide(plan.Hosts, plan.Disruptive, plan.Check)}
+	if plan.Check {
+		out.Verb = "Dry run on "
+	}
+	out.Verb += plural(plan.Hosts, "host")
+	return out
+}
+
+// wide reports whether a launch is one for which a person types the number of hosts. A dry run
+// changes nothing.
+func wide(hosts int, disruptive, check bool) bool {
+	return !check && (hosts >= wideHosts || disruptive)
+}
+
+// launch creates the run that was previewed, once. Where the hosts are others by now, the page
+// shows the plan as it is now, and asks again.
+func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		p.show(w, http.StatusBadRequest, "problem", v, "Not launched", "the form cannot be read: "+err.Error())
+		return
+	}
+	sent := r.PostForm
+	view, err := playbookOf(r.Context(), v, r.PathValue("playbook"), sent)
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	again := func(status int, problem string) {
+		view.plan(r.Context(), v, sent)
+		if view.Problem == "" || strings.Contains(problem, view.Problem) {
+			view.Problem = problem
+		} else {
+			view.Problem = problem + "\n" + view.Problem
+		}
+		p.show(w, status, "playbook", v, view.Playbook.Name, view)
+	}
+	n, err := launchOf(view.Playbook, sent)
+	if err != nil {
+		again(http.StatusUnprocessableEntity, "Not launched: "+err.Error())
+		return
+	}
+	if problem := typed(sent); problem != "" {
+		again(http.StatusUnprocessableEntity, problem)
+		return
+	}
+	n.Plan = sent.Get("hash")
+	run, err := v.client.CreateRun(r.Context(), sent.Get("key"), n)
+	switch {
+	case errors.Is(err, core.ErrConflict):
+		again(http.StatusConflict, "Not launched: "+reasonOf(err)+". The preview had "+sent.Get("hosts")+" hosts. Read the new one.")
+	case errors.Is(err, core.ErrInvalid):
+		again(http.StatusUnprocessableEntity, "Not launched: "+reasonOf(err))
+	case err != nil:
+		p.problem(w, r, v, err)
+	default:
+		http.Redirect(w, r, "/runs/"+url.PathEscape(run.ID), http.StatusSeeOther)
+	}
+}
+
+// typed says why a wide launch is not confirmed; "" where it is, or is not wide. The API's hash
+// makes sure that the number is that of the hosts.
+func typed(sent url.Values) string {
+	hosts, err := strconv.Atoi(sent.Get("hosts"))
+	if err != nil || sent.Get("hash") == "" {
+		return "Not launched: look at the preview first."
+	}
+	if sent.Get("wide") != "" && strings.TrimSpace(sent.Get("typed")) != strconv.Itoa(hosts) {
+		return fmt.Sprintf("Not launched: the number of hosts that was typed is %q, and the launch is for %s.", sent.Get("typed"), plural(hosts, "host"))
+	}
+	return ""
+}

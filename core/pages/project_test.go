@@ -1,0 +1,39 @@
+package pages
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// The project is the provider's: a tenant has no link to it, and is refused.
+func TestProject(t *testing.T) {
+	at := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
+	o := &operations{roles: []string{"viewer"}, tenant: "*", answers: map[string]any{"GET /v1/schedules": map[string]any{"items": []api.Schedule{}}}}
+	active := api.Definitions{Revision: "abc123", Source: "git", Author: hostile, Subject: hostile, Applied: at, Playbooks: 3, Hosts: 1}
+	o.set("GET /v1/definitions", active)
+	v := visits(t, o)
+	_, text := v.get("/project")
+	has(t, "a project", text, "abc123", "2026-11-26 08:00:00 UTC", "3 playbooks", "1 host", `href="/project"`)
+	lacks(t, "a project", text, "Rejected")
+	harmless(t, "a project", text)
+	active.Rejected = &api.Rejected{Revision: "def456", Author: hostile, Since: at, Error: "playbooks/shop.yaml:7:3: unknown key\n  7 | stepz:\n" + hostile}
+	o.set("GET /v1/definitions", active)
+	_, text = v.get("/project")
+	has(t, "a rejected revision", text, "def456", "playbooks/shop.yaml:7:3: unknown key\n  7 | stepz:", "turnus validate")
+	harmless(t, "a rejected revision", text)
+	o.set("GET /v1/definitions", api.Definitions{})
+	_, text = v.get("/project")
+	has(t, "no project", text, "There is no project yet")
+
+	tenant := scheduleAPI("admin")
+	tenant.set("GET /v1/definitions", api.Problem{Status: http.StatusForbidden, Detail: "this concerns all tenants"})
+	v = visits(t, tenant)
+	status, text := v.get("/project")
+	if status != http.StatusForbidden {
+		t.Errorf("a tenant's project: %d", status)
+	}
+	lacks(t, "a tenant's pages", text, `href="/project"`)
+}

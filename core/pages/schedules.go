@@ -1,0 +1,95 @@
+package pages
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// listed is how many schedules, playbooks or window sets a page has.
+const listed = 100
+
+// maxForm bounds what a form sends.
+const maxForm = 64 << 10
+
+// scheduleRoutes registers the pages of schedules.
+func (p *Pages) scheduleRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /schedules", p.signedIn(p.scheduleList))
+	mux.HandleFunc("GET /schedules/{schedule}", p.signedIn(p.schedule))
+	mux.HandleFunc("POST /schedules/{schedule}/{verb}", p.signedIn(p.actOnSchedule))
+}
+
+func (p *Pages) scheduleList(w http.ResponseWriter, r *http.Request, v visit) {
+	list, err := v.client.Schedules(r.Context(), client.Page{Cursor: r.URL.Query().Get("cursor"), Limit: listed})
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	p.show(w, http.StatusOK, "schedules", v, "Schedules", list)
+}
+
+// scheduleView is a schedule, and what it would launch now.
+type scheduleView struct {
+	Schedule api.Schedule
+	Plan     *api.Plan // nil: Unknown says why
+	Unknown  string
+	Key      string // of a trigger
+	Done     string // an action that was just taken
+	Run      string // that a trigger launched
+}
+
+func (p *Pages) schedule(w http.ResponseWriter, r *http.Request, v visit) {
+	view, err := scheduleOf(r.Context(), v, r.PathValue("schedule"))
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	view.Done, view.Run = r.URL.Query().Get("done"), r.URL.Query().Get("run")
+	p.show(w, http.StatusOK, "schedule", v, view.Schedule.Name, view)
+}
+
+// scheduleOf reads a schedule. Of people who may trigger it, the page says what that does.
+func scheduleOf(ctx context.Context, v visit, name string) (scheduleView, error) {
+	view := scheduleView{Key: rand.Text()}
+	var err error
+	if view.Schedule, err = v.client.Schedule(ctx, name); err != nil || !v.who.Operates() {
+		return view, err
+	}
+	plan, err := v.client.PlanRun(ctx, api.NewRun{Playbook: view.Schedule.Playbook, LaunchOptions: view.Schedule.LaunchOptions})
+	if err != nil { // one panel that fails leaves the rest
+		view.Unknown = reasonOf(err)
+		return view, nil
+	}
+	view.Plan = &plan
+	return view, nil
+}
+
+// actOnSchedule does what a button says, and shows the schedule again.
+func (p *Pages) actOnSchedule(w http.ResponseWriter, r *http.Request, v visit) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	name, verb, reason := r.PathValue("schedule"), r.PathValue("verb"), r.PostFormValue("reason")
+	back := url.Values{"done": {verb}}
+	var err error
+	switch verb {
+	case "pause":
+		_, err = v.client.PauseSchedule(r.Context(), name, reason)
+	case "resume":
+		_, err = v.client.ResumeSchedule(r.Context(), name, reason)
+	case "trigger":
+		var launched api.Launched
+		launched, err = v.client.TriggerSchedule(r.Context(), name, r.PostFormValue("key"), reason)
+		back.Set("run", launched.Run)
+	default:
+		p.show(w, http.StatusNotFound, "problem", v, "Not found", "a schedule has no action "+verb)
+		return
+	}
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	http.Redirect(w, r, "/schedules/"+url.PathEscape(name)+"?"+back.Encode(), http.StatusSeeOther)
+}

@@ -1,0 +1,132 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+func acmeSchedule() api.Schedule {
+	at := time.Date(2026, 12, 7, 2, 0, 0, 0, time.UTC)
+	s := api.Schedule{
+		Name: "night", Tenant: "acme", Playbook: "patch", Sentence: "At 03:00 on Monday.", Timezone: "Europe/Berlin", Cron: "0 3 * * 1", Next: at, NextLocal: "Mon 2026-12-07 03:00 CET",
+		LastSkip: "the run before is not over", LastSkipAt: at.AddDate(0, 0, -7), CatchUp: "skip", Triggers: 7, LastRun: "r0", LastTrigger: at.AddDate(0, 0, -14),
+	}
+	for i := range 5 {
+		next := at.AddDate(0, 0, 7*i)
+		s.Upcoming = append(s.Upcoming, api.FireTime{At: next, Local: next.Add(time.Hour).Format("Mon 2006-01-02 15:04") + " CET"})
+	}
+	return s
+}
+
+func scheduleAPI(roles ...string) *operations {
+	s := acmeSchedule()
+	paused := s
+	paused.Paused, paused.PauseReason, paused.Upcoming = true, "freeze", nil
+	return &operations{roles: roles, tenant: "acme", answers: map[string]any{
+		"GET /v1/schedules":                     map[string]any{"items": []api.Schedule{s}},
+		"GET /v1/schedules/acme:night":          s,
+		"POST /v1/schedules/acme:night/pause":   paused,
+		"POST /v1/schedules/acme:night/resume":  s,
+		"POST /v1/schedules/acme:night/trigger": api.Launched{Run: "acme:night-t1"},
+		"POST /v1/plan":                         api.Plan{Playbook: "patch", Hosts: 12, Waves: []api.PlanWave{{Wave: 1, Total: 2}, {Wave: 2, Total: 10}}},
+	}}
+}
+
+func TestSchedules(t *testing.T) {
+	o := scheduleAPI("operator")
+	v := visits(t, o)
+	_, text := v.get("/schedules")
+	has(t, "the list", text, `href="/schedules/acme:night"`, "At 03:00 on Monday.", "Europe/Berlin", "Mon 2026-12-07 03:00 CET", "the run before is not over", "2026-11-30 02:00:00 UTC")
+	_, text = v.get("/schedules/acme:night")
+	has(t, "a schedule", text, "Mon 2027-01-04 03:00 CET", "2027-01-04 02:00:00 UTC", "7 times", "are skipped", "on 12 hosts in 2 waves", "Trigger on 12 hosts")
+	if n := strings.Count(text, " CET <small>"); n != 5 {
+		t.Errorf("%d fire times, expected 5: %s", n, text)
+	}
+	if status, _ := v.get("/schedules/globex:night"); status != http.StatusNotFound {
+		t.Errorf("another tenant's schedule: %d", status)
+	}
+	o.set("GET /v1/schedules", map[string]any{"items": []api.Schedule{}})
+	_, text = v.get("/schedules")
+	has(t, "an empty list", text, "There is no schedule", "turnus schedules set")
+}
+
+// A pause is undone by one button; a trigger says what it does, and is sent once.
+func TestActionsOnASchedule(t *testing.T) {
+	o := scheduleAPI("operator")
+	v := visits(t, o)
+	_, text := v.get("/schedules/acme:night")
+	key := between(t, text, `name="key" value="`, `"`)
+	o.set("GET /v1/schedules/acme:night", o.answers["POST /v1/schedules/acme:night/pause"])
+	_, at, text := v.post("/schedules/acme:night/pause", url.Values{"reason": {"freeze"}})
+	if at != "/schedules/acme:night?done=pause" {
+		t.Errorf("after a pause: %s", at)
+	}
+	has(t, "a paused schedule", text, "paused: freeze", `action="/schedules/acme:night/resume"`, "<button>Undo</button>", "None while the schedule is paused")
+	o.set("GET /v1/schedules/acme:night", acmeSchedule())
+	_, _, text = v.post("/schedules/acme:night/resume", nil)
+	has(t, "a resumed schedule", text, "The schedule is resumed")
+	lacks(t, "a resumed schedule", text, "Undo")
+	_, _, text = v.post("/schedules/acme:night/trigger", url.Values{"key": {key}, "reason": {"CHG7"}})
+	has(t, "a triggered schedule", text, `href="/runs/acme:night-t1"`)
+	var triggers []operation
+	for _, c := range o.changes() {
+		if strings.HasSuffix(c.path, "/trigger") {
+			triggers = append(triggers, c)
+		}
+	}
+	if len(triggers) != 1 || triggers[0].key != key || triggers[0].body["reason"] != "CHG7" {
+		t.Errorf("%+v, expected one with the key %s", triggers, key)
+	}
+	if status, _, _ := v.post("/schedules/acme:night/delete", nil); status != http.StatusNotFound {
+		t.Errorf("an action that is none: %d", status)
+	}
+}
+
+// Who may not act has no button, and asks for no plan.
+func TestSchedulesOfAViewer(t *testing.T) {
+	o := scheduleAPI("viewer")
+	_, text := visits(t, o).get("/schedules/acme:night")
+	lacks(t, "a viewer's schedule", text, "Trigger", "Pause", `method="post" action="/schedules`)
+	if n := len(o.changes()); n != 0 {
+		t.Errorf("a viewer's page made %d requests that are no reads", n)
+	}
+}
+
+// Where nobody knows what a trigger would do, the page says why, and shows the rest.
+func TestScheduleWithoutAPlan(t *testing.T) {
+	o := scheduleAPI("operator")
+	o.set("POST /v1/plan", api.Problem{Status: http.StatusUnprocessableEntity, Detail: "no window fits"})
+	_, text := visits(t, o).get("/schedules/acme:night")
+	has(t, "a schedule", text, "is not known: no window fits", "At 03:00 on Monday.")
+}
+
+func TestTextOfSchedulesIsNoMarkup(t *testing.T) {
+	s := acmeSchedule()
+	s.Name, s.Playbook, s.Sentence, s.LastSkip, s.PauseReason, s.NextLocal = hostile, hostile, hostile, hostile, hostile, hostile
+	s.Limit, s.Vars = []string{hostile}, map[string]any{hostile: hostile}
+	o := scheduleAPI("operator")
+	o.set("GET /v1/schedules", map[string]any{"items": []api.Schedule{s}})
+	o.set("GET /v1/schedules/acme:night", s)
+	o.set("POST /v1/plan", api.Plan{Playbook: hostile, Hosts: 1})
+	v := visits(t, o)
+	for _, path := range []string{"/schedules", "/schedules/acme:night"} {
+		_, text := v.get(path)
+		harmless(t, path, text)
+	}
+}
+
+// between is the text between two others.
+func between(t *testing.T, text, from, to string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, from)
+	found, _, end := strings.Cut(rest, to)
+	if !ok || !end {
+		t.Fatalf("no %q: %s", from, text)
+	}
+	return found
+}

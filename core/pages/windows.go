@@ -1,0 +1,230 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// mostApprovals bounds what the page of approvals reads.
+const mostApprovals = 2000
+
+// windowRoutes registers the pages of windows and their approvals.
+func (p *Pages) windowRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /windows", p.signedIn(p.windowList))
+	mux.HandleFunc("GET /windows/{set}", p.signedIn(p.window))
+	mux.HandleFunc("POST /windows/{set}/{verb}", p.signedIn(p.actOnWindow))
+}
+
+// windowsView is what waits for a decision, and which windows come next.
+type windowsView struct {
+	Waiting    []approval
+	Unapproved string // why Waiting is not shown; "" where it is
+	Sets       []windowSet
+	Unseen     string // why Sets is not shown
+	Next       string // of the page of sets after this one
+}
+
+// windowSet is a window set in sentences.
+type windowSet struct {
+	api.WindowSet
+	Sentences []string
+}
+
+// approval is a window set, or a rule of it, that people decide on.
+type approval struct {
+	api.WindowApproval
+	Sentences []string // of the windows that wait
+	Key       string   // of the decision
+}
+
+func (p *Pages) windowList(w http.ResponseWriter, r *http.Request, v visit) {
+	view := windowsView{}
+	waiting, err := approvalsOf(r.Context(), v, true)
+	sets, setsErr := v.client.Windows(r.Context(), client.Page{Cursor: r.URL.Query().Get("cursor"), Limit: listed})
+	if err != nil && setsErr != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	if err != nil { // one panel that fails leaves the rest
+		view.Unapproved = reasonOf(err)
+	}
+	if setsErr != nil {
+		view.Unseen = reasonOf(setsErr)
+	}
+	view.Waiting, view.Next = waiting, sets.Next
+	for _, set := range sets.Items {
+		view.Sets = append(view.Sets, windowSetOf(set, time.Now()))
+	}
+	p.show(w, http.StatusOK, "windows", v, "Windows and approvals", view)
+}
+
+func windowSetOf(set api.WindowSet, now time.Time) windowSet {
+	return windowSet{set, sentences(set.Next, set.Timezone, set.Work, now)}
+}
+
+// approvalsOf lists what needs an approval.
+func approvalsOf(ctx context.Context, v visit, waiting bool) ([]approval, error) {
+	list, err := client.All(ctx, mostApprovals, func(ctx context.Context, page client.Page) (client.List[api.WindowApproval], error) {
+		return v.client.Approvals(ctx, waiting, page)
+	})
+	all := make([]approval, len(list))
+	for i, a := range list {
+		all[i] = approval{a, sentences(a.Waiting, a.Timezone, a.Work, time.Now()), rand.Text()}
+	}
+	return all, err
+}
+
+// windowView is one window set: when it opens, and what was decided.
+type windowView struct {
+	Set       windowSet
+	Approvals []approval
+	Unseen    string // why Approvals is not shown
+	Edited    *edited
+}
+
+// edited is a set that is not what its approver looked at any more.
+type edited struct {
+	Verb      string
+	Gone, New []string // sentences
+}
+
+func (p *Pages) window(w http.ResponseWriter, r *http.Request, v visit) {
+	view, err := windowOf(r.Context(), v, r.PathValue("set"))
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	p.show(w, http.StatusOK, "window", v, view.Set.Name, view)
+}
+
+func windowOf(ctx context.Context, v visit, name string) (windowView, error) {
+	set, err := v.client.Window(ctx, name)
+	if err != nil {
+		return windowView{}, err
+	}
+	view := windowView{Set: windowSetOf(set, time.Now())}
+	all, err := approvalsOf(ctx, v, false)
+	if err != nil {
+		view.Unseen = reasonOf(err)
+	}
+	view.Approvals = slices.DeleteFunc(all, func(a approval) bool { return a.Set != name })
+	return view, nil
+}
+
+// actOnWindow decides on the windows that a person looked at. Where they were edited since, the
+// page shows what changed, and asks again.
+func (p *Pages) actOnWindow(w http.ResponseWriter, r *http.Request, v visit) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	set, verb := r.PathValue("set"), r.PathValue("verb")
+	form := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	var err error
+	switch verb {
+	case "approve":
+		var until time.Time
+		if text := form("until"); text != "" {
+			if until, err = time.Parse("2006-01-02T15:04", text); err != nil {
+				p.show(w, http.StatusUnprocessableEntity, "problem", v, "Not approved", fmt.Sprintf("until %q: expected a time in UTC as 2026-12-31T18:00", text))
+				return
+			}
+		}
+		_, err = v.client.ApproveWindow(r.Context(), set, form("key"), api.ApproveWindow{Rule: form("rule"), Window: form("window"), Until: until, Ticket: form("ticket"), Reason: form("reason")})
+	case "refuse", "revoke":
+		_, err = v.client.RevokeWindow(r.Context(), set, form("key"), api.RevokeWindow{Rule: form("rule"), Window: form("window"), Ticket: form("ticket"), Reason: form("reason")})
+	default:
+		p.show(w, http.StatusNotFound, "problem", v, "Not found", "a window set has no action "+verb)
+		return
+	}
+	if err == nil {
+		http.Redirect(w, r, "/windows/"+url.PathEscape(set), http.StatusSeeOther)
+		return
+	}
+	if errors.Is(err, core.ErrConflict) {
+		view, viewErr := windowOf(r.Context(), v, set)
+		i := slices.IndexFunc(view.Approvals, func(a approval) bool { return a.Rule == form("rule") && a.Hash != form("window") })
+		if viewErr == nil && i >= 0 {
+			view.Edited = editedSince(verb, strings.Split(form("seen"), "\n"), view.Approvals[i].Sentences)
+			p.show(w, http.StatusPreconditionFailed, "window", v, view.Set.Name, view)
+			return
+		}
+	}
+	p.problem(w, r, v, err)
+}
+
+// editedSince compares what a person saw with what is there.
+func editedSince(verb string, seen, now []string) *edited {
+	for i := range seen {
+		seen[i] = strings.TrimSpace(seen[i]) // forms send \r\n
+	}
+	missing := func(from, in []string) []string {
+		return slices.DeleteFunc(slices.Clone(from), func(s string) bool { return s == "" || slices.Contains(in, s) })
+	}
+	return &edited{Verb: verb, Gone: missing(seen, now), New: missing(now, seen)}
+}
+
+// sentences say when windows are open, and what for: Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin:
+// patch on 12 hosts.
+func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork, now time.Time) []string {
+	zone, err := time.LoadLocation(timezone)
+	if err != nil {
+		zone, timezone = time.UTC, "UTC"
+	}
+	var all []string
+	for _, o := range windows {
+		all = append(all, span(o.Open.In(zone), o.Close.In(zone), now)+" "+cmp.Or(timezone, "UTC")+clocks(o.Open.In(zone), o.Close.In(zone))+": "+workText(work))
+	}
+	return all
+}
+
+// span is a time from one moment to another one of the same zone, as people say it.
+func span(from, to, now time.Time) string {
+	const day, clock = "Mon 2 Jan", " 15:04"
+	first, last := day, "Mon"
+	if from.Year() != now.In(from.Location()).Year() {
+		first += " 2006"
+	}
+	switch {
+	case from.YearDay() == to.YearDay() && from.Year() == to.Year():
+		return from.Format(first+clock) + " to " + to.Format("15:04")
+	case to.Sub(from) >= 6*24*time.Hour:
+		last = first
+	}
+	return from.Format(first+clock) + " to " + to.Format(last+clock)
+}
+
+// clocks says that clocks change within a window.
+func clocks(from, to time.Time) string {
+	before, a := from.Zone()
+	after, b := to.Zone()
+	if a == b {
+		return ""
+	}
+	return " (clocks change from " + before + " to " + after + ")"
+}
+
+// workText says which playbooks wait for a window.
+func workText(work []api.WindowWork) string {
+	var all []string
+	for _, one := range work {
+		text := one.Playbook + " on " + plural(one.Hosts, "host")
+		if one.Need != "" {
+			text += ", each needs " + one.Need
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return "no playbook waits for it"
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+// work is windowWork of the project as it is now.
+func (s *Server) work(by caller, cal *admission.Calendar) (map[string][]api.WindowWork, error) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	return s.windowWork(by, cal.Definitions(), set), nil
+}
+
+// windowWork lists by window set which playbooks wait for it, on how many of the caller's hosts:
+// those of the caller's tenants, and those of the provider, whose work the caller's windows admit.
+func (s *Server) windowWork(by caller, defs *windows.Definitions, set *definitions.Set) map[string][]api.WindowWork {
+	disruptive := func(uses string) bool {
+		t, known := s.typeOf(uses)
+		return !known || t.Disruptive
+	}
+	work := map[string][]api.WindowWork{}
+	for _, p := range set.Playbooks {
+		if p.Tenant != "" && !by.scope.Allows(p.Tenant) {
+			continue
+		}
+		steps := admission.NewSteps(p, admission.Options{Disruptive: disruptive})
+		if !steps.Any() {
+			continue
+		}
+		for name, one := range waitsOf(steps, p, hostsBySet(by, set, p.Name), defs) {
+			work[name] = append(work[name], one)
+		}
+	}
+	for _, list := range work {
+		slices.SortFunc(list, func(a, b api.WindowWork) int { return strings.Compare(a.Playbook, b.Playbook) })
+	}
+	return work
+}
+
+// hostsBySet counts the caller's hosts that a playbook selects, by the window set that they have.
+func hostsBySet(by caller, set *definitions.Set, playbook string) map[string]int {
+	count := map[string]int{}
+	for _, name := range set.Selected(playbook) {
+		if h, ok := set.Inventory.Host(name); ok && by.scope.Allows(h.Customer) {
+			count[h.WindowSet]++
+		}
+	}
+	return count
+}
+
+// waitsOf says for how many hosts the steps wait for each set, be it through a set that inherits
+// from it or requires it.
+func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int, defs *windows.Definitions) map[string]api.WindowWork {
+	out := map[string]api.WindowWork{}
+	for own, n := range hosts {
+		h := core.Host{WindowSet: own}
+		served := map[string]bool{}
+		for i := steps.First(0); i < steps.Len(); i = steps.First(i + 1) {
+			used, _ := steps.Set(i, h)
+			if defs.Sets[used] == nil {
+				continue
+			}
+			for _, name := range defs.Serves(used) {
+				if served[name] {
+					continue
+				}
+				served[name] = true
+				one := out[name]
+				one.Playbook, one.Hosts = p.Name, one.Hosts+n
+				if need := steps.Need(i, h); need > 0 {
+					one.Need = cmp.Or(one.Need, short(need))
+				}
+				out[name] = one
+			}
+		}
+	}
+	return out
+}
