@@ -152,8 +152,8 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 }
 
 // Repeatable reports whether another run may be made of the launch by Again: whether the time has
-// no part in which hosts it is for, and when they start. targets: reads neither the run nor, without
-// facts, the time.
+// no part in which hosts it is for, and when they start. targets: reads neither the run nor,
+// without facts, the time.
 func (l *Launch) Repeatable() bool {
 	return l.Snapshot.Windows == nil && len(l.NoWindow) == 0 && l.Playbook.FactsAge == 0
 }

@@ -47,7 +47,7 @@ func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 		if err := os.Chtimes(lock, when, when); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.begunSince(t.Context(), a, id); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "start it again") {
+		if err := f.begunSince(t.Context(), a, id); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "stop and start turnus up") {
 			t.Errorf("began %v after: %v", began, err)
 		}
 	}
