@@ -13,26 +13,26 @@ import (
 // Whoever works on a job publishes its events in order, job_done last: followers of a job end
 // there.
 type Event struct {
-	Time       time.Time        `json:"time"`
-	Event      string           `json:"event" doc:"job_started, step_started, output, step_done, job_done, run_released, run_done, …"`
-	Run        string           `json:"run,omitempty"`
-	Job        string           `json:"job,omitempty" doc:"RUN/INDEX"`
-	Host       string           `json:"host,omitempty"`
-	Step       string           `json:"step,omitempty"`
-	Uses       string           `json:"uses,omitempty"`
-	Attempt    int              `json:"attempt,omitempty"`
-	Stdout     string           `json:"stdout,omitempty"`
-	Stderr     string           `json:"stderr,omitempty"`
-	Text       string           `json:"text,omitempty"`
-	ReasonCode core.ReasonCode  `json:"reason_code,omitempty" doc:"of step_retry and job_parked: the code of the text, where it has one"`
-	Wave       int              `json:"wave,omitempty" doc:"from 1"`
-	After      time.Duration    `json:"after_ns,omitempty"`
-	Waiting    int              `json:"waiting,omitempty" doc:"hosts that wait for windows"`
-	Set        string           `json:"window_set,omitempty" doc:"the next of them to open"`
-	Until      time.Time        `json:"until,omitzero" doc:"when it opens"`
-	Result     *core.Result     `json:"result,omitempty" doc:"of job_done"`
-	Detail     *core.StepResult `json:"step_result,omitempty"`
-	Over       *Run             `json:"over,omitempty" doc:"of run_done: how the run ended"`
+	Time       time.Time       `json:"time"`
+	Event      string          `json:"event" doc:"job_started, step_started, output, step_done, job_done, run_released, run_done, …"`
+	Run        string          `json:"run,omitempty"`
+	Job        string          `json:"job,omitempty" doc:"RUN/INDEX"`
+	Host       string          `json:"host,omitempty"`
+	Step       string          `json:"step,omitempty"`
+	Uses       string          `json:"uses,omitempty"`
+	Attempt    int             `json:"attempt,omitempty"`
+	Stdout     string          `json:"stdout,omitempty"`
+	Stderr     string          `json:"stderr,omitempty"`
+	Text       string          `json:"text,omitempty"`
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"of step_retry and job_parked: the code of the text, where it has one"`
+	Wave       int             `json:"wave,omitempty" doc:"from 1"`
+	After      core.Seconds    `json:"after_seconds,omitempty"`
+	Waiting    int             `json:"waiting,omitempty" doc:"hosts that wait for windows"`
+	Set        string          `json:"window_set,omitempty" doc:"the next of them to open"`
+	Until      time.Time       `json:"until,omitzero" doc:"when it opens"`
+	Result     *Result         `json:"result,omitempty" doc:"of job_done"`
+	Detail     *StepResult     `json:"step_result,omitempty"`
+	Over       *Run            `json:"over,omitempty" doc:"of run_done: how the run ended"`
 }
 
 // The events that end a stream, as the API sends them from what is recorded.

@@ -5,10 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // AppendNDJSON writes a row of an export as one line of JSON: an object with each column. Values
-// are string, int64, time.Time (null when zero) and json.RawMessage (null when empty).
+// are string, int64, core.Seconds, time.Time (null when zero) and json.RawMessage (null when
+// empty).
 func AppendNDJSON(to []byte, columns []string, row []any) ([]byte, error) {
 	to = append(to, '{')
 	for i, v := range row {
@@ -21,6 +24,8 @@ func AppendNDJSON(to []byte, columns []string, row []any) ([]byte, error) {
 		switch v := v.(type) {
 		case int64:
 			to = strconv.AppendInt(to, v, 10)
+		case core.Seconds:
+			to = strconv.AppendFloat(to, float64(v), 'f', -1, 64)
 		case time.Time:
 			if v.IsZero() {
 				to = append(to, "null"...)
@@ -68,6 +73,8 @@ func AppendCSV(to []byte, row []any) []byte {
 		switch v := v.(type) {
 		case int64:
 			to = strconv.AppendInt(to, v, 10)
+		case core.Seconds:
+			to = strconv.AppendFloat(to, float64(v), 'f', -1, 64)
 		case time.Time:
 			if !v.IsZero() {
 				to = v.UTC().AppendFormat(to, time.RFC3339Nano)

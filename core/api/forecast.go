@@ -21,32 +21,32 @@ type Forecast struct {
 
 // Binds is a limit that holds a run up.
 type Binds struct {
-	Cause string `json:"cause" enum:"work,windows,approval,slots,max_in_flight,per_group,ha_group,waves,pause,barrier"`
-	Name  string `json:"name,omitempty" doc:"of the window set or group"`
-	Text  string `json:"text"`
-	Gain  string `json:"gain,omitempty" doc:"how much earlier it would end without that limit"`
-	Hosts int    `json:"hosts,omitempty" doc:"that would end without it, and otherwise do not"`
+	Cause string       `json:"cause" enum:"work,windows,approval,slots,max_in_flight,per_group,ha_group,waves,pause,barrier"`
+	Name  string       `json:"name,omitempty" doc:"of the window set or group"`
+	Text  string       `json:"text"`
+	Gain  core.Seconds `json:"gain_seconds,omitempty" doc:"how much earlier it would end without that limit"`
+	Hosts int          `json:"hosts,omitempty" doc:"that would end without it, and otherwise do not"`
 }
 
 // StepTime is how long a step of a playbook takes.
 type StepTime struct {
-	Step   string `json:"step"`
-	Uses   string `json:"uses"`
-	P50    string `json:"p50"`
-	P90    string `json:"p90"`
-	Source string `json:"source" enum:"learned,given,assumed"`
-	From   string `json:"from" doc:"the source in words"`
+	Step   string       `json:"step"`
+	Uses   string       `json:"uses"`
+	P50    core.Seconds `json:"p50_seconds"`
+	P90    core.Seconds `json:"p90_seconds"`
+	Source string       `json:"source" enum:"learned,given,assumed"`
+	From   string       `json:"from" doc:"the source in words"`
 }
 
 // LearnedStep is how long a step took in recent runs of its playbook.
 type LearnedStep struct {
-	Step  string          `json:"step"`
-	Uses  string          `json:"uses"`
-	Runs  int             `json:"runs"`
-	Hosts int             `json:"hosts"`
-	P50   string          `json:"p50"`
-	P90   string          `json:"p90"`
-	Took  []time.Duration `json:"took_ns" doc:"its quantiles in even steps, from the shortest to the longest"`
+	Step  string         `json:"step"`
+	Uses  string         `json:"uses"`
+	Runs  int            `json:"runs"`
+	Hosts int            `json:"hosts"`
+	P50   core.Seconds   `json:"p50_seconds"`
+	P90   core.Seconds   `json:"p90_seconds"`
+	Took  []core.Seconds `json:"took_seconds" doc:"its quantiles in even steps, from the shortest to the longest"`
 }
 
 // Block is one thing that keeps a host from starting.

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
 
 // Names of the documents on the queue's board by which servers and workers speak. A worker posts
 // Worker as JSON under WorkerDocument every WorkerEvery, kept for WorkerKeep; a server posts Order
@@ -76,15 +80,15 @@ type Worker struct {
 
 // Queue is the state of the whole queue.
 type Queue struct {
-	Backend  string `json:"backend" enum:"memory,redis"`
-	Away     string `json:"away,omitempty" doc:"why it does not answer"`
-	Runs     int    `json:"runs"`
-	Tenants  int    `json:"tenants"`
-	Ready    int    `json:"ready_runs"`
-	InFlight int    `json:"in_flight"`
-	Timed    int    `json:"timed"`
-	Sessions int    `json:"sessions"`
-	Oldest   string `json:"oldest_overdue"`
+	Backend  string       `json:"backend" enum:"memory,redis"`
+	Away     string       `json:"away,omitempty" doc:"why it does not answer"`
+	Runs     int          `json:"runs"`
+	Tenants  int          `json:"tenants"`
+	Ready    int          `json:"ready_runs"`
+	InFlight int          `json:"in_flight"`
+	Timed    int          `json:"timed"`
+	Sessions int          `json:"sessions"`
+	Oldest   core.Seconds `json:"oldest_overdue_seconds" doc:"how long the run that has waited longest could have gone on"`
 }
 
 // Health is how a server is.

@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Entry is one line of the audit log.
@@ -46,7 +48,7 @@ type NewToken struct {
 	Tenant      string       `json:"tenant" doc:"* is all tenants" minLength:"1" maxLength:"128"`
 	Role        string       `json:"role" enum:"worker,viewer,operator,approver,admin"`
 	Permissions []Permission `json:"permissions,omitempty" maxItems:"2" enum:"exec,exec-outside-windows" doc:"no role includes them; for operators and admins; a tenant's admin gives only those that the token at hand has"`
-	Expires     string       `json:"expires,omitempty" doc:"a duration as 90d" maxLength:"20"`
+	Expires     core.Seconds `json:"expires_in_seconds,omitempty" minimum:"0" doc:"how long it holds; without it, until it is revoked"`
 }
 
 // Whoami is who a token makes its bearer.

@@ -103,17 +103,17 @@ type NewRun struct {
 
 // NewExec asks for a run of one command on hosts of the server's inventory.
 type NewExec struct {
-	Command        string   `json:"command" minLength:"1" maxLength:"32768" doc:"the command line that /bin/sh of each host gets as it stands"`
-	Limit          []string `json:"limit" minItems:"1" maxItems:"1000" doc:"hosts, groups and patterns, as --limit has them; all is every host"`
-	Timeout        string   `json:"timeout,omitempty" maxLength:"20" doc:"ends the command on a host after this time, as 30s"`
-	Needs          string   `json:"needs,omitempty" maxLength:"20" doc:"time that must be left in the window of a host, as 5m: needed where a host has a window set"`
-	StopAfter      string   `json:"stop_after,omitempty" maxLength:"20" doc:"the failure threshold, as 5 or 10%"`
-	Disruptive     bool     `json:"disruptive,omitempty" doc:"never on two hosts of an HA group at once"`
-	MaxInFlight    int      `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at once; 0 is no limit"`
-	SkipNoWindow   bool     `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
-	OutsideWindows bool     `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
-	Reason         string   `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
-	Check          bool     `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
+	Command        string       `json:"command" minLength:"1" maxLength:"32768" doc:"the command line that /bin/sh of each host gets as it stands"`
+	Limit          []string     `json:"limit" minItems:"1" maxItems:"1000" doc:"hosts, groups and patterns, as --limit has them; all is every host"`
+	Timeout        core.Seconds `json:"timeout_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"ends the command on a host after this time"`
+	Needs          core.Seconds `json:"needs_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"time that must be left in the window of a host: needed where a host has a window set"`
+	StopAfter      string       `json:"stop_after,omitempty" maxLength:"20" doc:"the failure threshold, as 5 or 10%"`
+	Disruptive     bool         `json:"disruptive,omitempty" doc:"never on two hosts of an HA group at once"`
+	MaxInFlight    int          `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at once; 0 is no limit"`
+	SkipNoWindow   bool         `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	OutsideWindows bool         `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
+	Reason         string       `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
+	Check          bool         `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
 }
 
 // MaxNewRuns is how many runs one request may ask for.
@@ -211,21 +211,21 @@ const (
 
 // Job is one host's share of a run.
 type Job struct {
-	Run        string            `json:"run"`
-	Index      int               `json:"index"`
-	Host       string            `json:"host"`
-	Customer   string            `json:"customer,omitempty"`
-	Playbook   string            `json:"playbook,omitempty"`
-	State      core.State        `json:"state,omitempty" doc:"while it has no outcome: pending, blocked, leased, retrying or suspended, or done where that is not recorded yet; queued while its run is not in the queue, unknown while that does not answer"`
-	Outcome    core.Outcome      `json:"outcome,omitempty"`
-	Reason     string            `json:"reason,omitempty"`
-	ReasonCode core.ReasonCode   `json:"reason_code,omitempty" doc:"the code of the reason, where it has one"`
-	Step       string            `json:"step,omitempty"`
-	Attempt    int               `json:"attempt,omitempty"`
-	Worker     string            `json:"worker,omitempty"`
-	Started    time.Time         `json:"started,omitzero"`
-	Ended      time.Time         `json:"ended,omitzero"`
-	Steps      []core.StepResult `json:"steps,omitempty" doc:"in the view of one job only"`
+	Run        string          `json:"run"`
+	Index      int             `json:"index"`
+	Host       string          `json:"host"`
+	Customer   string          `json:"customer,omitempty"`
+	Playbook   string          `json:"playbook,omitempty"`
+	State      core.State      `json:"state,omitempty" doc:"while it has no outcome: pending, blocked, leased, retrying or suspended, or done where that is not recorded yet; queued while its run is not in the queue, unknown while that does not answer"`
+	Outcome    core.Outcome    `json:"outcome,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"the code of the reason, where it has one"`
+	Step       string          `json:"step,omitempty"`
+	Attempt    int             `json:"attempt,omitempty"`
+	Worker     string          `json:"worker,omitempty"`
+	Started    time.Time       `json:"started,omitzero"`
+	Ended      time.Time       `json:"ended,omitzero"`
+	Steps      []StepResult    `json:"steps,omitempty" doc:"in the view of one job only"`
 	// MayHaveBegun is of a job without an outcome.
 	MayHaveBegun bool `json:"may_have_begun,omitempty" doc:"its host may have been touched: the queue was lost while it may have been under way, and it has had no outcome since"`
 }

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
 
 // WindowSet is a window set with what it opens next.
 type WindowSet struct {
@@ -88,14 +92,14 @@ type RevokeWindow struct {
 
 // WindowAnswer says whether work may start in a window set.
 type WindowAnswer struct {
-	Set    string    `json:"window_set"`
-	At     time.Time `json:"at"`
-	Need   string    `json:"need"`
-	Fits   bool      `json:"fits" doc:"work of this need may start at that time"`
-	Open   bool      `json:"open"`
-	Cause  string    `json:"cause" doc:"what decides: rule, freeze, holidays, deny, requires, approval, none, need, cutoff or unknown"`
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason"`
-	Next   time.Time `json:"next,omitzero" doc:"when it may start next"`
-	NoNext string    `json:"no_next,omitempty"`
+	Set    string       `json:"window_set"`
+	At     time.Time    `json:"at"`
+	Need   core.Seconds `json:"need_seconds"`
+	Fits   bool         `json:"fits" doc:"work of this need may start at that time"`
+	Open   bool         `json:"open"`
+	Cause  string       `json:"cause" doc:"what decides: rule, freeze, holidays, deny, requires, approval, none, need, cutoff or unknown"`
+	By     string       `json:"by,omitempty"`
+	Reason string       `json:"reason"`
+	Next   time.Time    `json:"next,omitzero" doc:"when it may start next"`
+	NoNext string       `json:"no_next,omitempty"`
 }

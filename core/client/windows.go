@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -21,7 +23,7 @@ func (c *Client) Window(ctx context.Context, set string) (api.WindowSet, error) 
 
 // ExplainWindow says whether work of a need may start in a window set; at is now when it is zero.
 func (c *Client) ExplainWindow(ctx context.Context, set string, at time.Time, need time.Duration) (api.WindowAnswer, error) {
-	q := url.Values{"need": {need.String()}}
+	q := url.Values{"need_seconds": {strconv.FormatFloat(float64(core.InSeconds(need)), 'f', -1, 64)}}
 	if !at.IsZero() {
 		q.Set("at", at.UTC().Format(time.RFC3339))
 	}

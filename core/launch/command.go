@@ -30,7 +30,7 @@ const commandFile = "turnus exec"
 const commandVar = "command"
 
 // ErrNeeds is of a Command without Needs on hosts with a window set.
-var ErrNeeds = fmt.Errorf("and how long the command takes is not known: give it with --needs 5m (needs in the API): %w", core.ErrInvalid)
+var ErrNeeds = fmt.Errorf("and how long the command takes is not known: give it with --needs 5m (needs_seconds in the API): %w", core.ErrInvalid)
 
 // Command is one command line for hosts, without a playbook of a project.
 type Command struct {

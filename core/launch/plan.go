@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/rollout"
-	"github.com/turnus/turnus/windows"
 )
 
 // Plan is what a launch would do: the waves and the order of the hosts.
@@ -37,12 +37,12 @@ type Plan struct {
 
 // PlanWindow is one window set that steps wait for.
 type PlanWindow struct {
-	Set     string    `json:"window_set"`
-	Hosts   int       `json:"hosts"`
-	Targets string    `json:"targets"` // what an approval's targets: is bound to, sha256:HEX
-	Need    string    `json:"need,omitempty"`
-	Start   time.Time `json:"start,omitzero"` // the earliest of its hosts; none: immediately
-	Reason  string    `json:"reason,omitempty"`
+	Set     string       `json:"window_set"`
+	Hosts   int          `json:"hosts"`
+	Targets string       `json:"targets"` // what an approval's targets: is bound to, sha256:HEX
+	Need    core.Seconds `json:"need_seconds,omitempty"`
+	Start   time.Time    `json:"start,omitzero"` // the earliest of its hosts; none: immediately
+	Reason  string       `json:"reason,omitempty"`
 }
 
 // PlanStep is one step that would run.
@@ -155,7 +155,7 @@ func (l *Launch) planWindows(p *Plan) {
 			continue // window: own, and the host has no set
 		}
 		w.Hosts++
-		w.Need = windows.FormatDuration(s.Need)
+		w.Need = core.InSeconds(s.Need)
 		if !s.At.IsZero() {
 			w.Start, w.Reason = s.At.UTC(), s.Reason
 		}

@@ -86,16 +86,16 @@ type Start struct {
 
 // NoWindow is a host that no window fits.
 type NoWindow struct {
-	Host     string        `json:"host"`
-	Customer string        `json:"customer,omitempty"`
-	Set      string        `json:"window_set"`
-	Need     time.Duration `json:"need_ns"`
-	Reason   string        `json:"reason"`
+	Host     string       `json:"host"`
+	Customer string       `json:"customer,omitempty"`
+	Set      string       `json:"window_set"`
+	Need     core.Seconds `json:"need_seconds"`
+	Reason   string       `json:"reason"`
 }
 
 // String is a line that names the host, what it asked for, and why it gets nothing.
 func (u NoWindow) String() string {
-	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need), u.Reason)
+	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need.Duration()), u.Reason)
 }
 
 // NoWindowError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid)
@@ -294,7 +294,7 @@ func (l *Launch) starts(hosts []core.Host, steps *admission.Steps, o Options) (m
 			return nil, nil, fmt.Errorf("playbook %s: host %s: %w", l.Playbook.Name, h.Name, err)
 		}
 		if why != "" {
-			noWindow = append(noWindow, NoWindow{Host: h.Name, Customer: h.Customer, Set: start.Set, Need: start.Need, Reason: why})
+			noWindow = append(noWindow, NoWindow{Host: h.Name, Customer: h.Customer, Set: start.Set, Need: core.InSeconds(start.Need), Reason: why})
 			continue
 		}
 		starts[h.Name] = start

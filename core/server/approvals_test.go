@@ -47,7 +47,7 @@ func TestWindowIsApprovedAtTheServer(t *testing.T) {
 	b.newest() // its token is made now, and audited
 	explain := func() api.WindowAnswer {
 		at := time.Now().AddDate(0, 0, 1).UTC().Format("2006-01-02") + "T10:30:00Z" // half past noon, or past eleven, in Berlin
-		a := want[api.WindowAnswer](t, b.ask(viewer, "GET", "/v1/windows/acme-day/explain?need=1m&at="+at, nil), http.StatusOK)
+		a := want[api.WindowAnswer](t, b.ask(viewer, "GET", "/v1/windows/acme-day/explain?need_seconds=60&at="+at, nil), http.StatusOK)
 		return a
 	}
 	if p, ok := b.place(viewer, "acme-day"); !ok || p.State != "proposed" || len(p.Waiting) == 0 || p.File == nil || p.File.By != "acme-cab" {

@@ -249,10 +249,10 @@ func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error)
 }
 
 // doneOf is the event of a job's recorded end.
-func doneOf(j ledger.Job, steps []core.StepResult) api.Event {
-	result := core.Result{
+func doneOf(j ledger.Job, steps []api.StepResult) api.Event {
+	result := api.Result{
 		Job: j.JobID, Host: j.Host, Customer: j.Tenant, Outcome: j.Outcome, Reason: j.Reason, Step: j.Step, Attempt: j.Attempt,
-		Worker: j.Worker, Started: j.Started, Took: j.Took, Steps: steps,
+		Worker: j.Worker, Started: j.Started, Took: core.InSeconds(j.Took), Steps: steps,
 	}
 	return api.Event{Time: j.Recorded, Event: api.JobDone, Run: j.Run, Job: j.String(), Host: j.Host, Result: &result}
 }

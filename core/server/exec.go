@@ -78,15 +78,12 @@ func (s *Server) commandOf(by caller, n api.NewExec) (launch.Command, error) {
 		}
 	}
 	for _, d := range []struct {
-		field, text string
-		to          *time.Duration
-	}{{"timeout", n.Timeout, &c.Timeout}, {"needs", n.Needs, &c.Needs}} {
-		if d.text == "" {
-			continue
-		}
-		var err error
-		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < time.Millisecond {
-			return c, fmt.Errorf("exec: %s %q: expected a duration such as 30s: %w", d.field, clip(d.text, 20), core.ErrInvalid)
+		field string
+		given core.Seconds
+		to    *time.Duration
+	}{{"timeout_seconds", n.Timeout, &c.Timeout}, {"needs_seconds", n.Needs, &c.Needs}} {
+		if *d.to = d.given.Duration(); d.given != 0 && *d.to < time.Millisecond {
+			return c, fmt.Errorf("exec: %s %v: expected at least 0.001: %w", d.field, d.given, core.ErrInvalid)
 		}
 	}
 	return c, nil

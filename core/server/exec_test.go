@@ -30,7 +30,7 @@ func (b *bed) runs() []api.Run {
 func TestExecRights(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	keeps := api.NewExec{Command: "uptime", Limit: []string{"acme-1"}, Needs: "5m"}
+	keeps := api.NewExec{Command: "uptime", Limit: []string{"acme-1"}, Needs: 300}
 	outside := api.NewExec{Command: "uptime", Limit: []string{"acme-1"}, OutsideWindows: true, Reason: "outage 7"}
 	silent := outside
 	silent.Reason = " "
@@ -120,28 +120,28 @@ func TestExecOptions(t *testing.T) {
 	b := newBed(t)
 	operator := b.token("acme", Operator, api.PermitExec)
 	l := b.launched(want[api.Run](t, b.ask(operator, "POST", "/v1/exec", api.NewExec{
-		Command: "echo ${{ secrets.db }}", Limit: []string{"acme-*"}, Needs: "5m", Timeout: "30s", StopAfter: "1", MaxInFlight: 2, Disruptive: true, SkipNoWindow: true,
+		Command: "echo ${{ secrets.db }}", Limit: []string{"acme-*"}, Needs: 300, Timeout: 30, StopAfter: "1", MaxInFlight: 2, Disruptive: true, SkipNoWindow: true,
 	}), http.StatusCreated))
 	line, ok := l.Snapshot.CommandLine()
 	if step := l.Playbook.Steps[0]; !ok || line != "echo ${{ secrets.db }}" || step.Uses != "command" || l.Run.MaxInFlight != 2 || l.Run.StopAfter != 1 || !l.Run.Disruptive || len(l.Playbook.Steps) != 1 {
 		t.Errorf("%q, %+v, %+v", line, step, l.Run)
 	}
 	for body, says := range map[string]string{
-		`{"command": "date", "limit": ["acme-1"], "check": true}`:                             "nobody knows what a command would change",
-		`{"command": "date", "limit": ["acme-1"]}`:                                            "needs in the API",
-		`{"command": "date", "limit": ["acme-1"], "needs": "soon"}`:                           `needs \"soon\"`,
-		`{"command": "date", "limit": ["acme-1"], "needs": "5m", "timeout": "-1s"}`:           `timeout \"-1s\"`,
-		`{"command": "date", "limit": ["acme-1"], "needs": "5m", "stop_after": "x"}`:          `stop_after \"x\"`,
-		`{"command": "date", "limit": ["acme-1"], "needs": "48h"}`:                            "no window",
-		`{"command": " ", "limit": ["acme-1"], "needs": "5m"}`:                                "the command is empty",
-		`{"command": "date", "limit": [], "needs": "5m"}`:                                     "limit",
-		`{"command": "date", "needs": "5m"}`:                                                  "limit",
-		`{"command": "date", "limit": ["@hosts"], "needs": "5m"}`:                             "@FILE",
-		`{"command": "` + strings.Repeat("<", 20_000) + `", "limit": ["all"], "needs": "5m"}`: "audit log takes",
+		`{"command": "date", "limit": ["acme-1"], "check": true}`:                                    "nobody knows what a command would change",
+		`{"command": "date", "limit": ["acme-1"]}`:                                                   "needs_seconds in the API",
+		`{"command": "date", "limit": ["acme-1"], "needs_seconds": "soon"}`:                          "expected number",
+		`{"command": "date", "limit": ["acme-1"], "needs_seconds": 300, "timeout_seconds": -1}`:      "timeout_seconds",
+		`{"command": "date", "limit": ["acme-1"], "needs_seconds": 300, "stop_after": "x"}`:          `stop_after \"x\"`,
+		`{"command": "date", "limit": ["acme-1"], "needs_seconds": 172800}`:                          "no window",
+		`{"command": " ", "limit": ["acme-1"], "needs_seconds": 300}`:                                "the command is empty",
+		`{"command": "date", "limit": [], "needs_seconds": 300}`:                                     "limit",
+		`{"command": "date", "needs_seconds": 300}`:                                                  "limit",
+		`{"command": "date", "limit": ["@hosts"], "needs_seconds": 300}`:                             "@FILE",
+		`{"command": "` + strings.Repeat("<", 20_000) + `", "limit": ["all"], "needs_seconds": 300}`: "audit log takes",
 	} {
 		a := b.ask(operator, "POST", "/v1/exec", body)
 		if strings.Contains(body, "<<") { // its hosts have no approved window
-			a = b.ask(b.token("acme", Operator, api.PermitExec, api.PermitOutside), "POST", "/v1/exec", strings.Replace(body, `"needs": "5m"`, `"outside_windows": true, "reason": "r"`, 1))
+			a = b.ask(b.token("acme", Operator, api.PermitExec, api.PermitOutside), "POST", "/v1/exec", strings.Replace(body, `"needs_seconds": 300`, `"outside_windows": true, "reason": "r"`, 1))
 		}
 		if a.status != http.StatusUnprocessableEntity && a.status != http.StatusNotFound || !strings.Contains(a.body, says) {
 			t.Errorf("%.80s: %d %s, expected %s", body, a.status, a.body, says)
@@ -186,7 +186,7 @@ func TestExecWithAKey(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	operator := b.token("acme", Operator, api.PermitExec)
-	n := api.NewExec{Command: "date", Limit: []string{"acme-1"}, Needs: "5m"}
+	n := api.NewExec{Command: "date", Limit: []string{"acme-1"}, Needs: 300}
 	first := want[api.Run](t, b.ask(operator, "POST", "/v1/exec", n, "Idempotency-Key", "k"), http.StatusCreated)
 	if again := want[api.Run](t, b.ask(operator, "POST", "/v1/exec", n, "Idempotency-Key", "k"), http.StatusCreated); again.ID != first.ID {
 		t.Errorf("%s, then %s", first.ID, again.ID)
@@ -200,7 +200,7 @@ func TestExecRetry(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	operator, both := b.token("acme", Operator, api.PermitExec), b.token("acme", Operator, api.PermitExec, api.PermitOutside)
-	kept := want[api.Run](t, b.ask(operator, "POST", "/v1/exec", api.NewExec{Command: "date", Limit: []string{"acme-1", "acme-2"}, Needs: "5m", Timeout: "5m", StopAfter: "10%", MaxInFlight: 1}), http.StatusCreated)
+	kept := want[api.Run](t, b.ask(operator, "POST", "/v1/exec", api.NewExec{Command: "date", Limit: []string{"acme-1", "acme-2"}, Needs: 300, Timeout: 300, StopAfter: "10%", MaxInFlight: 1}), http.StatusCreated)
 	outside := want[api.Run](t, b.ask(both, "POST", "/v1/exec", api.NewExec{Command: "date", Limit: []string{"acme-1"}, OutsideWindows: true, Reason: "outage"}), http.StatusCreated)
 	b.finish(kept)
 	b.finish(outside)
@@ -234,7 +234,7 @@ func TestExecBesideAPlaybookOfThatName(t *testing.T) {
 	if again := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{}), http.StatusCreated); again.Command != "" {
 		t.Errorf("%+v", again)
 	}
-	a := b.ask(b.token("acme", Operator, api.PermitExec), "POST", "/v1/exec", api.NewExec{Command: "date", Limit: []string{"acme-1"}, Needs: "5m"})
+	a := b.ask(b.token("acme", Operator, api.PermitExec), "POST", "/v1/exec", api.NewExec{Command: "date", Limit: []string{"acme-1"}, Needs: 300})
 	if a.status != http.StatusConflict || !strings.Contains(a.body, "rename the playbook") {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -177,7 +177,7 @@ func (s *Server) exportJobs(ctx context.Context, by caller, in *exportQuery) exp
 			jobs = paged(func(p ledger.Page) ([]ledger.Job, string, error) { return s.jobsOf(ctx, by, run.ID, p) }, jobRow)
 		}
 	}
-	return exported{[]string{"run", "index", "host", "tenant", "playbook", "life", "outcome", "reason", "step", "attempt", "worker", "started", "took_ns", "recorded", "reason_code"}, next}
+	return exported{[]string{"run", "index", "host", "tenant", "playbook", "life", "outcome", "reason", "step", "attempt", "worker", "started", "took_seconds", "recorded", "reason_code"}, next}
 }
 
 // jobsOf is none for a run that was removed meanwhile.
@@ -192,7 +192,7 @@ func (s *Server) jobsOf(ctx context.Context, by caller, run string, p ledger.Pag
 func jobRow(j *ledger.Job) []any {
 	return []any{
 		j.Run, int64(j.Index), j.Host, j.Tenant, j.Playbook, int64(0) /* life */, string(j.Outcome), j.Reason, j.Step, int64(j.Attempt), j.Worker, j.Started,
-		j.Took.Nanoseconds(), j.Recorded, string(j.ReasonCode),
+		core.InSeconds(j.Took), j.Recorded, string(j.ReasonCode),
 	}
 }
 

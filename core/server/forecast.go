@@ -17,7 +17,6 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
-	"github.com/turnus/turnus/windows"
 )
 
 func (s *Server) forecasts() {
@@ -158,9 +157,9 @@ func (s *Server) listDurations(ctx context.Context, by caller, in *struct {
 		}
 		const parts = 20
 		took := forecast.Observed(l.Took)
-		shown := api.LearnedStep{Step: step.Name, Uses: step.Uses, Runs: l.Runs, Hosts: l.Hosts, P50: short(took.Quantile(0.5)), P90: short(took.Quantile(0.9))}
+		shown := api.LearnedStep{Step: step.Name, Uses: step.Uses, Runs: l.Runs, Hosts: l.Hosts, P50: core.InSeconds(took.Quantile(0.5)), P90: core.InSeconds(took.Quantile(0.9))}
 		for k := range parts + 1 {
-			shown.Took = append(shown.Took, took.Quantile(float64(k)/parts))
+			shown.Took = append(shown.Took, core.InSeconds(took.Quantile(float64(k)/parts)))
 		}
 		items = append(items, shown)
 	}
@@ -191,7 +190,7 @@ func (e *estimate) show() api.Forecast {
 	if b := e.Binding; !f.FinishP50.IsZero() {
 		f.Binds = &api.Binds{Cause: string(b.Cause), Name: b.Name, Text: b.Cause.Text(b.Name), Hosts: b.Hosts}
 		if b.Gain > 0 {
-			f.Binds.Gain = short(b.Gain)
+			f.Binds.Gain = core.InSeconds(b.Gain)
 		}
 		if b.Cause == forecast.ByConcurrency && e.shared > 0 {
 			f.Binds.Text += fmt.Sprintf(", of which other runs (%d) have their share", e.shared)
@@ -202,7 +201,7 @@ func (e *estimate) show() api.Forecast {
 		if !t.Selected {
 			continue
 		}
-		f.Steps = append(f.Steps, api.StepTime{Step: t.Name, Uses: t.Uses, P50: short(t.Took.Quantile(0.5)), P90: short(t.Took.Quantile(0.9)), Source: t.Source, From: t.From})
+		f.Steps = append(f.Steps, api.StepTime{Step: t.Name, Uses: t.Uses, P50: core.InSeconds(t.Took.Quantile(0.5)), P90: core.InSeconds(t.Took.Quantile(0.9)), Source: t.Source, From: t.From})
 		if t.Source == "assumed" {
 			assumed = append(assumed, t.Name)
 		}
@@ -293,11 +292,4 @@ func (h held) blocks() (all []api.Block) {
 		add(core.NoSlot, "it is due, and waits for a worker with free concurrency")
 	}
 	return all
-}
-
-func short(d time.Duration) string {
-	if d >= time.Second {
-		d = d.Round(time.Second)
-	}
-	return windows.FormatDuration(d)
 }

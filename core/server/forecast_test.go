@@ -53,11 +53,11 @@ func TestForecastLearnsFromTheLedger(t *testing.T) {
 	}
 	b.ended(b.launch("acme", api.NewRun{}), 3*time.Minute)
 	all := durations()
-	if len(all) != 1 || all[0].Step != "look" || all[0].P50 != "3m" || all[0].Hosts != 12 || all[0].Runs != 4 || all[0].Took[20] != 3*time.Minute {
+	if len(all) != 1 || all[0].Step != "look" || all[0].P50 != 180 || all[0].Hosts != 12 || all[0].Runs != 4 || all[0].Took[20] != 180 {
 		t.Fatalf("durations %+v", all)
 	}
 	f := forecast()
-	if f.Hosts != 3 || f.Steps[0].Source != "learned" || f.Steps[0].P90 != "3m" || f.FinishP50.Before(f.At.Add(3*time.Minute)) || f.Binds == nil {
+	if f.Hosts != 3 || f.Steps[0].Source != "learned" || f.Steps[0].P90 != 180 || f.FinishP50.Before(f.At.Add(3*time.Minute)) || f.Binds == nil {
 		t.Errorf("after: %+v", f)
 	}
 	if a := b.ask(viewer, "GET", "/v1/runs/"+checked.ID+"/forecast", nil); a.status != http.StatusConflict {

@@ -165,7 +165,7 @@ func (s *Server) getJob(ctx context.Context, by caller, in *struct {
 }
 
 // steps are what a job did; nil where nothing was recorded of it.
-func (s *Server) steps(ctx context.Context, scope ledger.Scope, id core.JobID) ([]core.StepResult, error) {
+func (s *Server) steps(ctx context.Context, scope ledger.Scope, id core.JobID) ([]api.StepResult, error) {
 	detail, err := s.cfg.Ledger.Detail(ctx, scope, id)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (s *Server) steps(ctx context.Context, scope ledger.Scope, id core.JobID) (
 
 // stepsOf reads a detail. One that a newer worker wrote may not be understood: the outcome is there
 // nevertheless.
-func (s *Server) stepsOf(id core.JobID, detail []byte) []core.StepResult {
+func (s *Server) stepsOf(id core.JobID, detail []byte) []api.StepResult {
 	if len(detail) == 0 {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (s *Server) stepsOf(id core.JobID, detail []byte) []core.StepResult {
 	if err != nil {
 		s.cfg.Log.Warn("the detail of a job cannot be read", "job", id.String())
 	}
-	return result.Steps
+	return api.StepsOf(result.Steps)
 }
 
 func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[api.Explanation], error) {

@@ -151,6 +151,6 @@ func (s *Server) getQueue(ctx context.Context, _ caller, _ *struct{}) (*body[api
 		q.Away = err.Error()
 		return &body[api.Queue]{q}, nil
 	}
-	q.Runs, q.Tenants, q.Ready, q.InFlight, q.Timed, q.Sessions, q.Oldest = st.Runs, st.Tenants, st.Ready, st.InFlight, st.Timed, st.Sessions, st.Oldest.String()
+	q.Runs, q.Tenants, q.Ready, q.InFlight, q.Timed, q.Sessions, q.Oldest = st.Runs, st.Tenants, st.Ready, st.InFlight, st.Timed, st.Sessions, core.InSeconds(st.Oldest)
 	return &body[api.Queue]{q}, nil
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -84,10 +82,10 @@ func TokenFor(n api.NewToken) (ledger.Token, error) {
 	for _, p := range n.Permissions {
 		t.Roles = append(t.Roles, string(p))
 	}
-	if n.Expires != "" {
-		d, err := life(n.Expires)
-		if err != nil {
-			return t, err
+	if n.Expires != 0 {
+		d := n.Expires.Duration()
+		if d <= 0 || d > maxLife {
+			return t, fmt.Errorf("expires_in_seconds %v: expected more than 0, and at most ten years: %w", n.Expires, core.ErrInvalid)
 		}
 		t.Expires = time.Now().Add(d)
 	}
@@ -116,20 +114,6 @@ func rolesOf(t ledger.Token) []string {
 
 // maxLife bounds how long a token lasts that expires.
 const maxLife = 10 * 366 * 24 * time.Hour
-
-// life reads a duration that may be in days: 90d, 12h30m.
-func life(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		var n int
-		n, err = strconv.Atoi(days)
-		d = time.Duration(min(max(n, -1), 100_000)) * 24 * time.Hour
-	}
-	if err != nil || d <= 0 || d > maxLife {
-		return 0, fmt.Errorf("expires %q: expected a duration up to ten years, as 90d or 12h: %w", s, core.ErrInvalid)
-	}
-	return d, nil
-}
 
 func (s *Server) listTokens(ctx context.Context, by caller, in *struct{ Page }) (*list[api.Token], error) {
 	tokens, next, err := s.cfg.Ledger.Tokens(ctx, by.scope, in.ledger())

@@ -125,7 +125,7 @@ func (s *Server) getWindow(_ context.Context, by caller, in *struct {
 func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
 	WindowPath
 	At   time.Time `query:"at" doc:"now when not given; at most a year ahead"`
-	Need string    `query:"need" default:"1s" maxLength:"20" doc:"how long the work takes, rollback included"`
+	Need float64   `query:"need_seconds" default:"1" doc:"how long the work takes, rollback included"`
 },
 ) (*body[api.WindowAnswer], error) {
 	cal, hosts, err := s.windows(by)
@@ -136,9 +136,9 @@ func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
 		return nil, noWindow(in.Set)
 	}
 	now := time.Now()
-	need, err := time.ParseDuration(in.Need)
-	if err != nil || need <= 0 {
-		return nil, fmt.Errorf("need %q: expected a duration above 0, as 40m: %w", in.Need, core.ErrInvalid)
+	need := core.Seconds(in.Need).Duration()
+	if need <= 0 {
+		return nil, fmt.Errorf("need_seconds %v: expected more than 0: %w", in.Need, core.ErrInvalid)
 	}
 	if in.At.IsZero() {
 		in.At = now
@@ -148,10 +148,10 @@ func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
 	}
 	why, err := cal.Compiled(in.At, in.Set, windows.Work{}).Explain(in.At, need)
 	if err != nil {
-		return nil, fmt.Errorf("need %q: %w: %w", in.Need, core.ErrInvalid, err)
+		return nil, fmt.Errorf("need_seconds %v: %w: %w", in.Need, core.ErrInvalid, err)
 	}
 	return &body[api.WindowAnswer]{api.WindowAnswer{
-		Set: in.Set, At: in.At, Need: need.String(), Fits: why.Fits, Open: why.Open, Cause: string(why.Cause), By: why.By,
+		Set: in.Set, At: in.At, Need: core.InSeconds(need), Fits: why.Fits, Open: why.Open, Cause: string(why.Cause), By: why.By,
 		Reason: why.Reason, Next: why.Next, NoNext: why.NoNext,
 	}}, nil
 }

@@ -105,15 +105,16 @@ func eventOf(e Event) api.Event {
 	out := api.Event{
 		Time: e.Time.UTC(), Event: string(e.Kind), Run: e.Job.Run, Job: e.Job.String(), Host: e.Host, Step: e.Step, Uses: e.Uses, Attempt: e.Attempt,
 		Stdout: escape(shorten(string(e.Stdout), publishText)), Stderr: escape(shorten(string(e.Stderr), publishText)),
-		Text: escape(shorten(e.Text, publishText)), ReasonCode: e.ReasonCode, After: e.After,
+		Text: escape(shorten(e.Text, publishText)), ReasonCode: e.ReasonCode, After: core.InSeconds(e.After),
 	}
 	if e.Result != nil {
 		r := *e.Result
 		r.Steps, r.Reason = nil, shorten(r.Reason, publishText)
-		out.Result = &r
+		shown := api.ResultOf(r)
+		out.Result = &shown
 	}
 	if e.StepResult != nil {
-		s := *e.StepResult
+		s := api.StepOf(*e.StepResult)
 		s.Stdout, s.Stderr, s.Diff, s.Outputs, s.Reason = "", "", "", nil, shorten(s.Reason, publishText)
 		out.Detail = &s
 	}

@@ -59,7 +59,7 @@ func TestAWellMadePluginPasses(t *testing.T) {
 		if r.Status == Failed || r.Status == NotApplicable && r.Case != "network" && r.Case != "sandbox" {
 			t.Errorf("%s: %s: %s%s", r.Case, r.Status, r.Note, r.Fault)
 		}
-		t.Logf("%-14s %-14s %8v %s", r.Case, r.Status, r.Took.Round(time.Millisecond), r.Note)
+		t.Logf("%-14s %-14s %8v %s", r.Case, r.Status, r.Took.Duration().Round(time.Millisecond), r.Note)
 	}
 	if report.Plugin != "specimen" || report.Version != "1.0.0" {
 		t.Errorf("report of %s %s", report.Plugin, report.Version)

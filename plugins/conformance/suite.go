@@ -42,13 +42,13 @@ const (
 
 // Result is one case of a report.
 type Result struct {
-	Case   string        `json:"case"`
-	Title  string        `json:"title"`
-	Status Status        `json:"status"`
-	Took   time.Duration `json:"took_ns"`
-	Note   string        `json:"note,omitempty"` // what was seen, or why it does not apply
-	Fault  string        `json:"fault,omitempty"`
-	Hint   string        `json:"hint,omitempty"` // what to do about the fault
+	Case   string       `json:"case"`
+	Title  string       `json:"title"`
+	Status Status       `json:"status"`
+	Took   core.Seconds `json:"took_seconds"`
+	Note   string       `json:"note,omitempty"` // what was seen, or why it does not apply
+	Fault  string       `json:"fault,omitempty"`
+	Hint   string       `json:"hint,omitempty"` // what to do about the fault
 }
 
 // Example is how an example of the manifest or of the lab ended when nothing interfered.
@@ -207,7 +207,7 @@ func Run(ctx context.Context, cfg Config, seen func(Result)) (Report, error) {
 func (s *suite) all(ctx context.Context, seen func(Result)) (Report, error) {
 	var report Report
 	show := func(sc scene, v result, took time.Duration) {
-		r := Result{Case: sc.id, Title: sc.title, Status: v.status, Took: took, Note: v.note, Fault: v.fault, Hint: v.hint}
+		r := Result{Case: sc.id, Title: sc.title, Status: v.status, Took: core.InSeconds(took), Note: v.note, Fault: v.fault, Hint: v.hint}
 		report.Results = append(report.Results, r)
 		if seen != nil {
 			seen(r)

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 )
 
@@ -108,13 +109,13 @@ type apiServerUp struct {
 
 // apiRow is one measurement.
 type apiRow struct {
-	PerS    float64       `json:"per_s"`
-	P50     time.Duration `json:"p50_ns"`
-	P99     time.Duration `json:"p99_ns"`
-	Max     time.Duration `json:"max_ns"`
-	Count   int           `json:"count"`
-	CPU     time.Duration `json:"server_cpu_per_request_ns"`
-	Refused int           `json:"not_answered"`
+	PerS    float64      `json:"per_s"`
+	P50     core.Seconds `json:"p50_seconds"`
+	P99     core.Seconds `json:"p99_seconds"`
+	Max     core.Seconds `json:"max_seconds"`
+	Count   int          `json:"count"`
+	CPU     core.Seconds `json:"server_cpu_per_request_seconds"`
+	Refused int          `json:"not_answered"`
 }
 
 func benchAPI(ctx context.Context, con *console.Console, f apiBench) (err error) {
@@ -267,9 +268,9 @@ func writeAPIReport(con *console.Console, r apiReport) {
 		fmt.Fprintf(con.Out, "%-38s %8.0f /s\n", "record outcomes", r.Recorded)
 	}
 	row := func(name string, w apiRow) {
-		fmt.Fprintf(con.Out, "%-38s %8.0f /s   p50 %s   p99 %s   max %s", name, w.PerS, w.P50.Round(10*time.Microsecond), w.P99.Round(10*time.Microsecond), w.Max.Round(time.Millisecond))
+		fmt.Fprintf(con.Out, "%-38s %8.0f /s   p50 %s   p99 %s   max %s", name, w.PerS, w.P50.Duration().Round(10*time.Microsecond), w.P99.Duration().Round(10*time.Microsecond), w.Max.Duration().Round(time.Millisecond))
 		if w.CPU > 0 {
-			fmt.Fprintf(con.Out, "   server CPU %s each", w.CPU.Round(time.Microsecond))
+			fmt.Fprintf(con.Out, "   server CPU %s each", w.CPU.Duration().Round(time.Microsecond))
 		}
 		if w.Refused > 0 {
 			fmt.Fprintf(con.Out, "   %d NOT ANSWERED", w.Refused)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // get and post are requests that a connection sends.
@@ -155,9 +157,9 @@ func rowOf(took []time.Duration, wall, cpu time.Duration, refused int) apiRow {
 		return apiRow{}
 	}
 	slices.Sort(took)
-	at := func(p int) time.Duration { return took[min(len(took)-1, len(took)*p/100)] }
+	at := func(p int) core.Seconds { return core.InSeconds(took[min(len(took)-1, len(took)*p/100)]) }
 	return apiRow{
-		PerS: float64(len(took)) / wall.Seconds(), P50: at(50), P99: at(99), Max: took[len(took)-1], Count: len(took),
-		CPU: cpu / time.Duration(len(took)), Refused: refused,
+		PerS: float64(len(took)) / wall.Seconds(), P50: at(50), P99: at(99), Max: at(100), Count: len(took),
+		CPU: core.InSeconds(cpu / time.Duration(len(took))), Refused: refused,
 	}
 }

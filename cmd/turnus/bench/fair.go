@@ -43,7 +43,7 @@ served, the classic pass that reorders the overdue part of one sorted set, and t
 				for _, p := range r.Parties {
 					took, later := "-", "-"
 					if p.Took > 0 {
-						took, later = console.Short(p.Took), fmt.Sprintf("%.1f %%", 100*p.Later)
+						took, later = console.Short(p.Took.Duration()), fmt.Sprintf("%.1f %%", 100*p.Later)
 					}
 					rows = append(rows, []string{"  " + r.Policy, p.Name, fmt.Sprint(p.Done), took, later, fmt.Sprintf("%.1f %%", 100*p.Share), fmt.Sprintf("%.3f", r.Jain)})
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -51,11 +52,11 @@ type fanoutReport struct {
 }
 
 type fanoutRow struct {
-	Round      int           `json:"round"`
-	Took       time.Duration `json:"took_ns"`
-	HostsPerS  float64       `json:"hosts_per_s"`
-	ClientCPU  time.Duration `json:"cpu_ns"` // of this process, simulated hosts included, per round
-	NotChanged int           `json:"not_done"`
+	Round      int          `json:"round"`
+	Took       core.Seconds `json:"took_seconds"`
+	HostsPerS  float64      `json:"hosts_per_s"`
+	ClientCPU  core.Seconds `json:"cpu_seconds"` // of this process, simulated hosts included, per round
+	NotChanged int          `json:"not_done"`
 }
 
 const fanoutPlaybook = `playbook: fanout
@@ -109,7 +110,7 @@ func benchFanout(ctx context.Context, con *console.Console, hosts, concurrency, 
 	}
 	rows := [][]string{{"ROUND", "HOSTS", "SECONDS", "HOSTS/S", "CPU S"}}
 	for _, r := range out.Rounds {
-		rows = append(rows, []string{fmt.Sprint(r.Round), fmt.Sprint(hosts), fmt.Sprintf("%.2f", r.Took.Seconds()), fmt.Sprintf("%.0f", r.HostsPerS), fmt.Sprintf("%.2f", r.ClientCPU.Seconds())})
+		rows = append(rows, []string{fmt.Sprint(r.Round), fmt.Sprint(hosts), fmt.Sprintf("%.2f", r.Took), fmt.Sprintf("%.0f", r.HostsPerS), fmt.Sprintf("%.2f", r.ClientCPU)})
 	}
 	console.Table(con.Out, rows)
 	fmt.Fprintf(con.Out, "outputs attributed to a wrong host: %d; peak memory of the whole: %.0f MB; goroutines left: %d\n", out.WrongHost, out.PeakMB, out.Goroutines)
@@ -176,7 +177,7 @@ func startFanout(ctx context.Context, con *console.Console, hosts []core.Host, f
 	return b, nil
 }
 
-func (b *fanout) round(ctx context.Context) (fanoutRow, []core.Result, error) {
+func (b *fanout) round(ctx context.Context) (fanoutRow, []api.Result, error) {
 	opts := node.PlaybookOptions(b.node.Plugins, nil)
 	p, err := playbooks.Parse("fanout.yaml", []byte(fanoutPlaybook), opts)
 	if err != nil {
@@ -192,7 +193,7 @@ func (b *fanout) round(ctx context.Context) (fanoutRow, []core.Result, error) {
 		return fanoutRow{}, nil, err
 	}
 	took := time.Since(start)
-	row := fanoutRow{Took: took, HostsPerS: float64(len(b.hosts)) / took.Seconds(), ClientCPU: processCPU() - cpu, NotChanged: len(b.hosts) - r.Outcomes[core.Changed]}
+	row := fanoutRow{Took: core.InSeconds(took), HostsPerS: float64(len(b.hosts)) / took.Seconds(), ClientCPU: core.InSeconds(processCPU() - cpu), NotChanged: len(b.hosts) - r.Outcomes[core.Changed]}
 	if row.NotChanged > 0 {
 		for _, res := range r.Results {
 			if res.Outcome != core.Changed {

@@ -98,7 +98,7 @@ func benchOpenSSH(ctx context.Context, con *console.Console, r realBench, concur
 			return err
 		}
 		now := childrenCPU()
-		add(what, row.Took, row.ClientCPU+now-children)
+		add(what, row.Took.Duration(), row.ClientCPU.Duration()+now-children)
 		children = now
 	}
 	if err := bench.stop(); err != nil {

@@ -330,23 +330,23 @@ func writeQueueReport(con *console.Console, r queueReport) {
 	rows := [][]string{{"RUNS", "BATCH", "NODES", "IN FLIGHT", "JOBS/S", "TURN P50", "TURN P99"}}
 	for _, t := range r.Throughput {
 		rows = append(rows, []string{fmt.Sprint(t.Runs), fmt.Sprint(t.Batch), fmt.Sprint(t.Nodes), fmt.Sprint(t.InFlightHeld),
-			fmt.Sprintf("%.0f", t.JobsPerSecond), t.Turn.P50.Round(time.Microsecond).String(), t.Turn.P99.Round(time.Microsecond).String()})
+			fmt.Sprintf("%.0f", t.JobsPerSecond), t.Turn.P50.Duration().Round(time.Microsecond).String(), t.Turn.P99.Duration().Round(time.Microsecond).String()})
 	}
 	console.Table(con.Out, rows)
 	fmt.Fprintf(con.Out, "submit of a run of %d jobs: %.2f s", r.Submit.Jobs, r.Submit.Seconds)
 	if r.BytesPerJob > 0 {
 		fmt.Fprintf(con.Out, ", %.1f bytes of Redis memory a pending job", r.BytesPerJob)
 	}
-	fmt.Fprintf(con.Out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Round(time.Microsecond), r.IdleToStart.P99.Round(time.Microsecond))
-	fmt.Fprintf(con.Out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Round(time.Millisecond))
-	fmt.Fprintf(con.Out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Round(time.Second), r.Spread.Late.P50.Round(10*time.Microsecond), r.Spread.Late.P99.Round(10*time.Microsecond))
+	fmt.Fprintf(con.Out, "\nidle to start: p50 %s, p99 %s\n", r.IdleToStart.P50.Duration().Round(time.Microsecond), r.IdleToStart.P99.Duration().Round(time.Microsecond))
+	fmt.Fprintf(con.Out, "burst of %d due at one instant: all started after %s\n", r.Burst.Jobs, r.Burst.AllStarted.Duration().Round(time.Millisecond))
+	fmt.Fprintf(con.Out, "%d timed jobs over %s: start minus due p50 %s, p99 %s\n", r.Spread.Jobs, r.Spread.Over.Duration().Round(time.Second), r.Spread.Late.P50.Duration().Round(10*time.Microsecond), r.Spread.Late.P99.Duration().Round(10*time.Microsecond))
 	rows = [][]string{{"RUNS OF ONE HOST", "A CALL", "CALLERS", "NODES", "SUBMITS/S", "JOBS/S", "BYTES A RUN"}}
 	for _, s := range r.Single {
 		rows = append(rows, []string{fmt.Sprint(s.Runs), fmt.Sprint(s.Batch), fmt.Sprint(s.Callers), fmt.Sprint(s.Nodes),
 			fmt.Sprintf("%.0f", s.SubmitsPerSecond), unlessZero(s.JobsPerSecond), unlessZero(s.BytesPerRun)})
 	}
 	console.Table(con.Out, rows)
-	fmt.Fprintf(con.Out, "burst of %d runs of one host due at one instant: all started after %s\n", r.SingleBurst.Jobs, r.SingleBurst.AllStarted.Round(time.Millisecond))
+	fmt.Fprintf(con.Out, "burst of %d runs of one host due at one instant: all started after %s\n", r.SingleBurst.Jobs, r.SingleBurst.AllStarted.Duration().Round(time.Millisecond))
 	if r.IdlePerS > 0 {
 		fmt.Fprintf(con.Out, "an idle node sends Redis %.1f commands a second\n", r.IdlePerS)
 	}

@@ -86,10 +86,10 @@ type schedulesReport struct {
 
 // schedulesStarted is what the node saw.
 type schedulesStarted struct {
-	Hosts int           `json:"hosts"`
-	Again int           `json:"again"`   // starts of a host of a run that had started
-	Last  time.Duration `json:"last_ns"` // start of the last host minus due
-	P50   time.Duration `json:"p50_ns"`
+	Hosts int          `json:"hosts"`
+	Again int          `json:"again"`        // starts of a host of a run that had started
+	Last  core.Seconds `json:"last_seconds"` // start of the last host minus due
+	P50   core.Seconds `json:"p50_seconds"`
 }
 
 func benchSchedules(ctx context.Context, con *console.Console, f schedulesBench) (err error) {
@@ -210,7 +210,7 @@ func (n *startsNode) report(due time.Time) schedulesStarted {
 		late = append(late, at.Sub(due))
 	}
 	if slices.Sort(late); len(late) > 0 {
-		r.P50, r.Last = late[len(late)/2], late[len(late)-1]
+		r.P50, r.Last = core.InSeconds(late[len(late)/2]), core.InSeconds(late[len(late)-1])
 	}
 	return r
 }
@@ -287,9 +287,9 @@ func writeSchedulesReport(con *console.Console, r schedulesReport) {
 		{"put", fmt.Sprintf("%d schedules in %.1f s, %.0f/s", r.Put.Schedules, r.Put.Seconds, r.Put.PerSecond)},
 		{"idle server", fmt.Sprintf("%.2f %% of a core", 100*r.IdleCore)},
 		{"due at one instant", fmt.Sprintf("%d on %s, %d of them killed then", v.Due, console.Plural(v.Servers, "server"), v.Killed)},
-		{"launch minus due", fmt.Sprintf("p50 %s, p99 %s, max %s", v.P50.Round(time.Millisecond), v.P99.Round(time.Millisecond), v.Max.Round(time.Millisecond))},
+		{"launch minus due", fmt.Sprintf("p50 %s, p99 %s, max %s", v.P50.Duration().Round(time.Millisecond), v.P99.Duration().Round(time.Millisecond), v.Max.Duration().Round(time.Millisecond))},
 		{"launched", fmt.Sprintf("%d runs; counted as launched exactly once: %d; launched twice: %d; of unknown runs: %d", v.Launched, v.Confirmed, v.Repeated, v.Wrong)},
-		{"started", fmt.Sprintf("%d hosts: p50 %s, last %s after they were due; again: %d", r.Started.Hosts, r.Started.P50.Round(time.Millisecond), r.Started.Last.Round(time.Millisecond), r.Started.Again)},
+		{"started", fmt.Sprintf("%d hosts: p50 %s, last %s after they were due; again: %d", r.Started.Hosts, r.Started.P50.Duration().Round(time.Millisecond), r.Started.Last.Duration().Round(time.Millisecond), r.Started.Again)},
 		{"first launches by server", strings.Trim(fmt.Sprint(v.ByServer), "[]")},
 	})
 }

@@ -9,8 +9,10 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/windows"
 )
 
 func (a *app) auditCmd() *cobra.Command {
@@ -73,7 +75,7 @@ func (a *app) tokensCmd() *cobra.Command {
 func (a *app) tokensCreateCmd() *cobra.Command {
 	var r remoteFlags
 	var n api.NewToken
-	var inLedger string
+	var inLedger, expires string
 	var keys service.KeyringFlags
 	var permissions permissionFlags
 	c := &cobra.Command{
@@ -109,12 +111,19 @@ its own. Use it if all admin tokens are lost.`,
 	r.add(c)
 	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver, admin or worker")
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
-	c.Flags().StringVar(&n.Expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
+	c.Flags().StringVar(&expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
 	c.Flags().StringVar(&inLedger, "ledger", "", "make the token in the ledger itself, without a server: sqlite:PATH or postgres://…")
 	permissions.add(c)
 	keys.AddFile(c)
 	ask := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if expires != "" {
+			d, err := windows.ParseDuration(expires)
+			if err != nil {
+				return console.Invalid("--expires: %w", err)
+			}
+			n.Expires = core.InSeconds(d)
+		}
 		if inLedger == "" {
 			return ask(cmd, args)
 		}

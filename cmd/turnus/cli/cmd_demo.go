@@ -60,9 +60,9 @@ type demoReport struct {
 	Hosts         int              `json:"hosts"`
 	AsPlanned     int              `json:"as_planned"`
 	Unexpected    []string         `json:"unexpected"`            // outcomes that differ from the planned ones
-	UrgentDone    time.Duration    `json:"urgent_done_ns"`        // from its launch to its end
+	UrgentDone    core.Seconds     `json:"urgent_done_seconds"`   // from its launch to its end
 	UrgentPending int              `json:"pending_before_urgent"` // hosts of the big run that waited when the urgent one was launched
-	Took          time.Duration    `json:"took_ns"`
+	Took          core.Seconds     `json:"took_seconds"`
 	Runs          []runview.Report `json:"runs"`
 }
 
@@ -114,7 +114,7 @@ func (a *app) demo(ctx context.Context, hosts int, seed uint64) (err error) {
 	out := demoReport{Hosts: hosts + urgentHosts, Unexpected: []string{}}
 	started := time.Now()
 	out.Runs, err = a.demoRuns(ctx, c, bigPart, urgentPart, &out)
-	out.Took = time.Since(started)
+	out.Took = core.InSeconds(time.Since(started))
 	stopView()
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (a *app) demoRuns(ctx context.Context, c *localrun.Conductor, big, urgent *
 		}
 		launched := time.Now()
 		reports[1], errs[1] = c.Drive(ctx, urgent)
-		out.UrgentDone = time.Since(launched)
+		out.UrgentDone = core.InSeconds(time.Since(launched))
 		a.Message(a.Paint(console.Green, "fair: ") + out.fairness())
 	})
 	wg.Wait()
@@ -151,7 +151,7 @@ func (a *app) demoRuns(ctx context.Context, c *localrun.Conductor, big, urgent *
 
 // fairness says how long the urgent run took beside the big one.
 func (d *demoReport) fairness() string {
-	return fmt.Sprintf("urgent-check started while %d hosts of ntp-everywhere waited; it finished after %s", d.UrgentPending, console.Short(d.UrgentDone))
+	return fmt.Sprintf("urgent-check started while %d hosts of ntp-everywhere waited; it finished after %s", d.UrgentPending, console.Short(d.UrgentDone.Duration()))
 }
 
 // urgentAfter is the share of the big run's last wave that has finished when the urgent run starts.
@@ -265,7 +265,7 @@ func (a *app) finishDemo(d demoReport) error {
 			runview.WriteRecap(a.Console, a.Out, r)
 		}
 		fmt.Fprintln(a.Out, "fair: "+d.fairness())
-		fmt.Fprintf(a.Out, "%s of %d hosts ended as planned, in %s\n", a.Paint(console.Green, fmt.Sprint(d.AsPlanned)), d.Hosts, console.Short(d.Took))
+		fmt.Fprintf(a.Out, "%s of %d hosts ended as planned, in %s\n", a.Paint(console.Green, fmt.Sprint(d.AsPlanned)), d.Hosts, console.Short(d.Took.Duration()))
 		for i, s := range d.Unexpected {
 			if i == maxUnexpected {
 				fmt.Fprintf(a.Out, "  … and %d more\n", len(d.Unexpected)-i)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -10,6 +9,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/launch"
@@ -23,14 +23,8 @@ var remoteNames = []string{"server", "context", "token-file", "ca-file", "cert-f
 
 // newExec returns what a server is asked for.
 func newExec(c *launch.Command, f *localrun.RunFlags, reason string) api.NewExec {
-	text := func(d time.Duration) string {
-		if d == 0 {
-			return ""
-		}
-		return d.String()
-	}
 	return api.NewExec{
-		Command: c.Line, Timeout: text(c.Timeout), Needs: text(c.Needs), StopAfter: c.StopAfter, Disruptive: c.Disruptive, MaxInFlight: f.Play.MaxInFlight,
+		Command: c.Line, Timeout: core.InSeconds(c.Timeout), Needs: core.InSeconds(c.Needs), StopAfter: c.StopAfter, Disruptive: c.Disruptive, MaxInFlight: f.Play.MaxInFlight,
 		SkipNoWindow: f.Play.SkipNoWindow, OutsideWindows: f.Outside, Reason: reason,
 	}
 }

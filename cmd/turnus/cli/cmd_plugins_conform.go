@@ -188,7 +188,7 @@ func (a *app) showCase(r conformance.Result) {
 	case conformance.NotApplicable:
 		mark, color = "n/a ", console.Faint
 	}
-	fmt.Fprintf(a.Out, "%s  %-14s %8s  %s\n", a.Paint(color, mark), r.Case, shortTime(r.Took), r.Title)
+	fmt.Fprintf(a.Out, "%s  %-14s %8s  %s\n", a.Paint(color, mark), r.Case, shortTime(r.Took.Duration()), r.Title)
 	for _, line := range []struct{ head, text string }{{"fault", r.Fault}, {"what to do", r.Hint}, {"why", notes(r)}} {
 		if line.text != "" {
 			fmt.Fprintf(a.Out, "      %s: %s\n", line.head, strings.ReplaceAll(line.text, "\n", "\n        "))

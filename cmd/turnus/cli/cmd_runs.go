@@ -128,7 +128,7 @@ func (a *app) runsForecastCmd() *cobra.Command {
 		runview.WriteForecast(a.Console, f)
 		cells := [][]string{{"STEP", "TYPE", "P50", "P90", "FROM"}}
 		for _, s := range f.Steps {
-			cells = append(cells, []string{s.Step, s.Uses, s.P50, s.P90, s.From})
+			cells = append(cells, []string{s.Step, s.Uses, console.Short(s.P50.Duration()), console.Short(s.P90.Duration()), s.From})
 		}
 		console.Table(a.Out, cells)
 	})

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
 
@@ -205,7 +205,7 @@ func (a *app) explainRemote(ctx context.Context, c *client.Client, set, at strin
 		return err
 	}
 	doc := explainDoc{
-		Set: w.Set, At: console.UTC(w.At), AtLocal: w.At.In(zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: w.Open, Fits: w.Fits,
+		Set: w.Set, At: console.UTC(w.At), AtLocal: w.At.In(zone).Format(time.RFC3339), Need: core.InSeconds(need), Open: w.Open, Fits: w.Fits,
 		Cause: w.Cause, By: w.By, Reason: w.Reason, NoNext: w.NoNext,
 	}
 	if !w.Next.IsZero() {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
@@ -288,20 +289,20 @@ func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
 }
 
 type explainDoc struct {
-	Set            string     `json:"set"`
-	At             string     `json:"at"`
-	AtLocal        string     `json:"at_local"`
-	Need           string     `json:"need"`
-	Open           bool       `json:"open"`
-	Fits           bool       `json:"fits"`
-	Cause          string     `json:"cause"`
-	By             string     `json:"by,omitempty"`
-	Reason         string     `json:"reason"`
-	Window         *windowDoc `json:"window,omitempty"`
-	NextStart      *string    `json:"next_start"`
-	NextStartLocal *string    `json:"next_start_local"`
-	NoNext         string     `json:"no_next,omitempty"`
-	Overrun        string     `json:"overrun,omitempty"`
+	Set            string       `json:"set"`
+	At             string       `json:"at"`
+	AtLocal        string       `json:"at_local"`
+	Need           core.Seconds `json:"need_seconds"`
+	Open           bool         `json:"open"`
+	Fits           bool         `json:"fits"`
+	Cause          string       `json:"cause"`
+	By             string       `json:"by,omitempty"`
+	Reason         string       `json:"reason"`
+	Window         *windowDoc   `json:"window,omitempty"`
+	NextStart      *string      `json:"next_start"`
+	NextStartLocal *string      `json:"next_start_local"`
+	NoNext         string       `json:"no_next,omitempty"`
+	Overrun        string       `json:"overrun,omitempty"`
 }
 
 func (a *app) windowsExplainCmd() *cobra.Command {
@@ -364,7 +365,7 @@ func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duratio
 		return err
 	}
 	doc := explainDoc{
-		Set: c.Name, At: console.UTC(at), AtLocal: at.In(c.Zone).Format(time.RFC3339), Need: windows.FormatDuration(need), Open: e.Open, Fits: e.Fits,
+		Set: c.Name, At: console.UTC(at), AtLocal: at.In(c.Zone).Format(time.RFC3339), Need: core.InSeconds(need), Open: e.Open, Fits: e.Fits,
 		Cause: string(e.Cause), By: e.By, Reason: e.Reason, NoNext: e.NoNext, Overrun: string(c.Overrun),
 	}
 	if e.Window != nil {

@@ -95,7 +95,7 @@ func (a *app) queueCmd() *cobra.Command {
 			}
 			console.Table(a.Out, [][]string{
 				{"BACKEND", "RUNS", "READY", "TENANTS", "IN FLIGHT", "TIMED", "NODES", "OLDEST OVERDUE"},
-				{q.Backend, strconv.Itoa(q.Runs), strconv.Itoa(q.Ready), strconv.Itoa(q.Tenants), strconv.Itoa(q.InFlight), strconv.Itoa(q.Timed), strconv.Itoa(q.Sessions), q.Oldest},
+				{q.Backend, strconv.Itoa(q.Runs), strconv.Itoa(q.Ready), strconv.Itoa(q.Tenants), strconv.Itoa(q.InFlight), strconv.Itoa(q.Timed), strconv.Itoa(q.Sessions), console.Short(q.Oldest.Duration())},
 			})
 			return nil
 		}),

@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/hostkeys"
 	"github.com/turnus/turnus/core/transport"
 )
@@ -153,10 +154,10 @@ func (a *app) printKeys(hosts []hostView, duplicates []duplicateView) {
 	if len(rows) > 1 {
 		console.Table(a.Out, rows)
 	}
-	var unreachable []core.Result // 300 equal failures are one line
+	var unreachable []api.Result // 300 equal failures are one line
 	for _, h := range hosts {
 		if h.Error != "" {
-			unreachable = append(unreachable, core.Result{Host: h.Host, Outcome: core.Unreachable, Reason: h.Error})
+			unreachable = append(unreachable, api.Result{Host: h.Host, Outcome: core.Unreachable, Reason: h.Error})
 		}
 	}
 	runview.WriteReasons(a.Console, a.Out, unreachable)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -150,12 +151,12 @@ type report struct {
 	Exit     int                  `json:"exit_code"`
 	Total    int                  `json:"total"`
 	Outcomes map[core.Outcome]int `json:"outcomes"`
-	Took     time.Duration        `json:"took_ns"`
-	Results  []core.Result        `json:"results"`
+	Took     core.Seconds         `json:"took_seconds"`
+	Results  []api.Result         `json:"results"`
 }
 
 // byHost finds a host's result.
-func (r report) byHost(t *testing.T, host string) core.Result {
+func (r report) byHost(t *testing.T, host string) api.Result {
 	t.Helper()
 	for _, res := range r.Results {
 		if res.Host == host {
@@ -163,7 +164,7 @@ func (r report) byHost(t *testing.T, host string) core.Result {
 		}
 	}
 	t.Fatalf("no result of %s", host)
-	return core.Result{}
+	return api.Result{}
 }
 
 // reports reads the documents that a run with -o json wrote.
@@ -194,14 +195,14 @@ func (p *process) report() report {
 
 // event is a line of run --events.
 type event struct {
-	Event  string       `json:"event"`
-	Run    string       `json:"run"`
-	Job    string       `json:"job"`
-	Host   string       `json:"host"`
-	Step   string       `json:"step"`
-	Time   time.Time    `json:"time"`
-	Result *core.Result `json:"result"`
-	Report *report      `json:"report"`
+	Event  string      `json:"event"`
+	Run    string      `json:"run"`
+	Job    string      `json:"job"`
+	Host   string      `json:"host"`
+	Step   string      `json:"step"`
+	Time   time.Time   `json:"time"`
+	Result *api.Result `json:"result"`
+	Report *report     `json:"report"`
 }
 
 // events reads the events written so far; a last line without its end is left out. A line that
@@ -222,9 +223,9 @@ func (p *process) events() []event {
 }
 
 // done counts the recorded outcomes of each job, and keeps the last result of each.
-func (p *process) done() (times map[string]int, last map[string]core.Result) {
+func (p *process) done() (times map[string]int, last map[string]api.Result) {
 	p.t.Helper()
-	times, last = map[string]int{}, map[string]core.Result{}
+	times, last = map[string]int{}, map[string]api.Result{}
 	for _, e := range p.events() {
 		if e.Event == "job_done" {
 			times[e.Job]++

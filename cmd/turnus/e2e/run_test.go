@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -81,7 +82,7 @@ steps:
 		run.wants(code)
 		return run.report()
 	}
-	steps := func(res core.Result) (ran []string) {
+	steps := func(res api.Result) (ran []string) {
 		for _, s := range res.Steps {
 			if s.Outcome != core.Skipped {
 				ran = append(ran, s.Name)

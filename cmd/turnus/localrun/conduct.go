@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
@@ -58,10 +59,10 @@ type Part struct {
 	over    chan struct{} // closed at the end of the run
 
 	// Under Conductor.mu.
-	accepted  bool                   // by the controller
-	ending    bool                   // no job may start any more
-	results   map[string]core.Result // by host
-	status    queue.Status           // as last seen
+	accepted  bool                  // by the controller
+	ending    bool                  // no job may start any more
+	results   map[string]api.Result // by host
+	status    queue.Status          // as last seen
 	submitted bool
 	lost      error // the queue does not have the run any more
 }
@@ -73,7 +74,7 @@ func NewConductor(con *console.Console, q queue.Backend) *Conductor {
 
 // Add registers a launch, so that worker events find it.
 func (c *Conductor) Add(l *launch.Launch) *Part {
-	p := &Part{Launch: l, Tally: runview.NewTally(outline(l)), results: map[string]core.Result{}, over: make(chan struct{})}
+	p := &Part{Launch: l, Tally: runview.NewTally(outline(l)), results: map[string]api.Result{}, over: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parts[l.Run.ID] = p
@@ -270,17 +271,17 @@ func (c *Conductor) recorded(r controller.Recorded) {
 		return
 	}
 	for _, res := range r.Results {
-		c.result(p, res)
+		c.result(p, api.ResultOf(res))
 	}
 	for i := range r.Outcomes {
 		if o := &r.Outcomes[i]; o.Count > 1 { // of jobs that ended together
 			rec := queue.Record{Index: o.Index, Count: o.Count, Outcome: o.Outcome, Reason: o.Reason, Attempt: o.Attempt}
-			p.Launch.Results(rec, func(res core.Result) { c.result(p, res) })
+			p.Launch.Results(rec, func(res core.Result) { c.result(p, api.ResultOf(res)) })
 		}
 	}
 }
 
-func (c *Conductor) result(p *Part, r core.Result) {
+func (c *Conductor) result(p *Part, r api.Result) {
 	c.mu.Lock()
 	_, known := p.results[r.Host] // before the record broke
 	if !known {
@@ -436,7 +437,7 @@ func (c *Conductor) report(p *Part, s queue.Status) runview.Report {
 	defer c.mu.Unlock()
 	r := runview.Report{
 		Run: p.Launch.Run.ID, Playbook: p.Launch.Playbook.Name, Phase: string(s.Phase), Reason: s.Reason.Text(), Total: len(p.Launch.Hosts),
-		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: time.Since(p.started), Results: []core.Result{},
+		Outcomes: map[core.Outcome]int{}, Started: p.started.UTC(), Took: core.InSeconds(time.Since(p.started)), Results: []api.Result{},
 		Unrecorded: c.record.folder == "", Check: p.Launch.Snapshot.Check, NoWindow: p.Launch.NoWindow,
 	}
 	for _, h := range p.Launch.Hosts {

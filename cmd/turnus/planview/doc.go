@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/rollout"
@@ -42,47 +43,47 @@ type constraintDoc struct {
 	Cause forecast.Cause `json:"cause"`
 	Name  string         `json:"name,omitempty"`
 	Text  string         `json:"text"`
-	Gain  time.Duration  `json:"gain_ns"`         // how much earlier P50 were without it
+	Gain  core.Seconds   `json:"gain_seconds"`    // how much earlier P50 were without it
 	Hosts int            `json:"hosts,omitempty"` // that would be done without it, and otherwise are not
 }
 
 type stepDoc struct {
-	Name       string        `json:"name"`
-	Uses       string        `json:"uses"`
-	Handler    bool          `json:"handler,omitempty"`
-	P50        time.Duration `json:"p50_ns"`
-	P95        time.Duration `json:"p95_ns"`
-	Source     string        `json:"source"` // given, learned or assumed
-	From       string        `json:"from"`
-	Need       time.Duration `json:"need_ns,omitempty"`
-	NeedSource string        `json:"need_source,omitempty"` // given or learned
+	Name       string       `json:"name"`
+	Uses       string       `json:"uses"`
+	Handler    bool         `json:"handler,omitempty"`
+	P50        core.Seconds `json:"p50_seconds"`
+	P95        core.Seconds `json:"p95_seconds"`
+	Source     string       `json:"source"` // given, learned or assumed
+	From       string       `json:"from"`
+	Need       core.Seconds `json:"need_seconds,omitempty"`
+	NeedSource string       `json:"need_source,omitempty"` // given or learned
 }
 
 type hostDoc struct {
-	Host          string        `json:"host"`
-	Customer      string        `json:"customer,omitempty"`
-	Wave          int           `json:"wave"` // from 1
-	Set           string        `json:"window_set,omitempty"`
-	Timezone      string        `json:"timezone"`
-	Need          time.Duration `json:"need_ns,omitempty"`
-	Earliest      string        `json:"earliest"` // when its windows let it start
-	EarliestLocal string        `json:"earliest_local"`
-	Begin         *string       `json:"begin"` // P50 of its first step; null: it starts in no window
-	Start         *string       `json:"start"` // P50 of its first step with a window
-	StartLocal    *string       `json:"start_local"`
-	FinishP50     *string       `json:"finish_p50"`
-	FinishP90     *string       `json:"finish_p90"`
-	Takes         time.Duration `json:"takes_ns"` // from start to finish, P50
-	Reason        string        `json:"reason,omitempty"`
-	Waits         []waitDoc     `json:"waits"` // in the median sample, the longest first
-	Misses        float64       `json:"misses"`
-	Unfinished    float64       `json:"unfinished"`
+	Host          string       `json:"host"`
+	Customer      string       `json:"customer,omitempty"`
+	Wave          int          `json:"wave"` // from 1
+	Set           string       `json:"window_set,omitempty"`
+	Timezone      string       `json:"timezone"`
+	Need          core.Seconds `json:"need_seconds,omitempty"`
+	Earliest      string       `json:"earliest"` // when its windows let it start
+	EarliestLocal string       `json:"earliest_local"`
+	Begin         *string      `json:"begin"` // P50 of its first step; null: it starts in no window
+	Start         *string      `json:"start"` // P50 of its first step with a window
+	StartLocal    *string      `json:"start_local"`
+	FinishP50     *string      `json:"finish_p50"`
+	FinishP90     *string      `json:"finish_p90"`
+	Takes         core.Seconds `json:"takes_seconds"` // from start to finish, P50
+	Reason        string       `json:"reason,omitempty"`
+	Waits         []waitDoc    `json:"waits"` // in the median sample, the longest first
+	Misses        float64      `json:"misses"`
+	Unfinished    float64      `json:"unfinished"`
 }
 
 type waitDoc struct {
 	Cause forecast.Cause `json:"cause"`
 	Name  string         `json:"name,omitempty"`
-	For   time.Duration  `json:"for_ns"`
+	For   core.Seconds   `json:"for_seconds"`
 }
 
 type customerDoc struct {
@@ -104,11 +105,11 @@ type customerDoc struct {
 }
 
 type neverDoc struct {
-	Host     string        `json:"host"`
-	Customer string        `json:"customer,omitempty"`
-	Set      string        `json:"window_set"`
-	Need     time.Duration `json:"need_ns"`
-	Reason   string        `json:"reason"`
+	Host     string       `json:"host"`
+	Customer string       `json:"customer,omitempty"`
+	Set      string       `json:"window_set"`
+	Need     core.Seconds `json:"need_seconds"`
+	Reason   string       `json:"reason"`
 }
 
 // approvalDoc is what an approval of a set may be bound to.
@@ -136,7 +137,7 @@ func orNull(t time.Time) *string {
 }
 
 func constraintOf(c forecast.Constraint) constraintDoc {
-	return constraintDoc{c.Cause, c.Name, c.Cause.Text(c.Name), c.Gain, c.Hosts}
+	return constraintDoc{c.Cause, c.Name, c.Cause.Text(c.Name), core.InSeconds(c.Gain), c.Hosts}
 }
 
 func (d *View) doc() planDoc {
@@ -156,8 +157,8 @@ func (d *View) doc() planDoc {
 	for _, t := range d.result.Steps {
 		if t.Selected {
 			f.Steps = append(f.Steps, stepDoc{
-				Name: t.Name, Uses: t.Uses, Handler: t.Handler, P50: t.Took.Quantile(0.5), P95: t.Took.Quantile(0.95),
-				Source: t.Source, From: t.From, Need: t.Need, NeedSource: t.NeedSource,
+				Name: t.Name, Uses: t.Uses, Handler: t.Handler, P50: core.InSeconds(t.Took.Quantile(0.5)), P95: core.InSeconds(t.Took.Quantile(0.95)),
+				Source: t.Source, From: t.From, Need: core.InSeconds(t.Need), NeedSource: t.NeedSource,
 			})
 		}
 	}
@@ -170,7 +171,7 @@ func (d *View) doc() planDoc {
 func (d *View) hostDoc(i int) hostDoc {
 	h, at, p := d.launch.Hosts[i], &d.result.Hosts[i], d.result.Windows[i]
 	out := hostDoc{
-		Host: h.Name, Customer: h.Customer, Wave: rollout.Wave(d.launch.Limits, i) + 1, Timezone: p.Zone().String(), Need: p.Need,
+		Host: h.Name, Customer: h.Customer, Wave: rollout.Wave(d.launch.Limits, i) + 1, Timezone: p.Zone().String(), Need: core.InSeconds(p.Need),
 		Earliest: console.UTC(at.Earliest), EarliestLocal: at.Earliest.In(p.Zone()).Format(time.RFC3339), Begin: orNull(at.Begin), Start: orNull(at.Start),
 		FinishP50: orNull(at.Finish), FinishP90: orNull(at.Late), Reason: p.Reason, Waits: []waitDoc{}, Misses: at.Misses, Unfinished: at.Unfinished,
 	}
@@ -179,10 +180,10 @@ func (d *View) hostDoc(i int) hostDoc {
 	}
 	if !at.Start.IsZero() {
 		local := at.Start.In(p.Zone()).Format(time.RFC3339)
-		out.StartLocal, out.Takes = &local, at.Finish.Sub(at.Start)
+		out.StartLocal, out.Takes = &local, core.InSeconds(at.Finish.Sub(at.Start))
 	}
 	for _, w := range at.Holds {
-		out.Waits = append(out.Waits, waitDoc{w.Cause, w.Name, w.For})
+		out.Waits = append(out.Waits, waitDoc{w.Cause, w.Name, core.InSeconds(w.For)})
 	}
 	return out
 }
@@ -242,7 +243,7 @@ func later(a, b time.Time) time.Time {
 func (c *customerDoc) longest() (w waitDoc, ok bool) {
 	list := make([]waitDoc, 0, len(c.waits))
 	for k, d := range c.waits {
-		list = append(list, waitDoc{k.Cause, k.Name, d})
+		list = append(list, waitDoc{k.Cause, k.Name, core.InSeconds(d)})
 	}
 	if len(list) == 0 {
 		return w, false

@@ -8,31 +8,32 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/worker"
 )
 
 // eventLine is one line of run --events. Fields that do not apply are left out.
 type eventLine struct {
-	Time    time.Time        `json:"time"`
-	Event   string           `json:"event"`
-	Run     string           `json:"run,omitempty"`
-	Job     string           `json:"job,omitempty"`
-	Host    string           `json:"host,omitempty"`
-	Step    string           `json:"step,omitempty"`
-	Uses    string           `json:"uses,omitempty"`
-	Attempt int              `json:"attempt,omitempty"`
-	Stdout  string           `json:"stdout,omitempty"`
-	Stderr  string           `json:"stderr,omitempty"`
-	Text    string           `json:"text,omitempty"`
-	Wave    int              `json:"wave,omitempty"` // from 1
-	After   time.Duration    `json:"after_ns,omitempty"`
-	Waiting int              `json:"waiting,omitempty"`    // hosts that wait for windows
-	Set     string           `json:"window_set,omitempty"` // the next of them to open
-	Until   time.Time        `json:"until,omitzero"`       // when it opens
-	Result  *core.Result     `json:"result,omitempty"`
-	Detail  *core.StepResult `json:"step_result,omitempty"`
-	Report  *Report          `json:"report,omitempty"`
+	Time    time.Time       `json:"time"`
+	Event   string          `json:"event"`
+	Run     string          `json:"run,omitempty"`
+	Job     string          `json:"job,omitempty"`
+	Host    string          `json:"host,omitempty"`
+	Step    string          `json:"step,omitempty"`
+	Uses    string          `json:"uses,omitempty"`
+	Attempt int             `json:"attempt,omitempty"`
+	Stdout  string          `json:"stdout,omitempty"`
+	Stderr  string          `json:"stderr,omitempty"`
+	Text    string          `json:"text,omitempty"`
+	Wave    int             `json:"wave,omitempty"` // from 1
+	After   core.Seconds    `json:"after_seconds,omitempty"`
+	Waiting int             `json:"waiting,omitempty"`    // hosts that wait for windows
+	Set     string          `json:"window_set,omitempty"` // the next of them to open
+	Until   time.Time       `json:"until,omitzero"`       // when it opens
+	Result  *api.Result     `json:"result,omitempty"`
+	Detail  *api.StepResult `json:"step_result,omitempty"`
+	Report  *Report         `json:"report,omitempty"`
 }
 
 // EventWriter writes NDJSON, a line an event. Safe for concurrent use.
@@ -65,16 +66,20 @@ func (w *EventWriter) Worker(e worker.Event) {
 	}
 	line := eventLine{
 		Time: e.Time, Event: string(e.Kind), Run: e.Job.Run, Host: e.Host, Step: e.Step, Uses: e.Uses, Attempt: e.Attempt,
-		Stdout: validText(e.Stdout), Stderr: validText(e.Stderr), Text: e.Text, After: e.After, Detail: e.StepResult,
+		Stdout: validText(e.Stdout), Stderr: validText(e.Stderr), Text: e.Text, After: core.InSeconds(e.After),
 	}
 	if e.Job.Run != "" {
 		line.Job = e.Job.String()
+	}
+	if e.StepResult != nil {
+		detail := api.StepOf(*e.StepResult)
+		line.Detail = &detail
 	}
 	w.write(line)
 }
 
 // Result writes a result.
-func (w *EventWriter) Result(r core.Result) {
+func (w *EventWriter) Result(r api.Result) {
 	w.write(eventLine{Event: "job_done", Run: r.Job.Run, Job: r.Job.String(), Host: r.Host, Result: &r})
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 // Bounds of the failures that a live view keeps.
@@ -30,7 +31,7 @@ type failures struct {
 }
 
 // add counts a host. It returns whether its reason is new.
-func (f *failures) add(r core.Result) bool {
+func (f *failures) add(r api.Result) bool {
 	key := string(r.Outcome) + " " + reasonKey(r)
 	if i, ok := f.at[key]; ok {
 		f.list[i].hosts++
@@ -58,7 +59,7 @@ func (f *failure) line(con *console.Console) string {
 }
 
 // resultTail returns the end of the output of a host, with its reason.
-func resultTail(r core.Result) string {
+func resultTail(r api.Result) string {
 	var b strings.Builder
 	for _, s := range r.Steps {
 		if text := stepText(s); text != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 // Bounds of what WriteGroups shows.
@@ -60,7 +61,7 @@ func WriteGroups(con *console.Console, w io.Writer, r Report, logs string) {
 }
 
 // groupResults puts equal results together, in the order in which they are shown.
-func groupResults(results []core.Result) []*resultGroup {
+func groupResults(results []api.Result) []*resultGroup {
 	known := map[string]*resultGroup{}
 	var groups []*resultGroup
 	for _, r := range results {
@@ -86,7 +87,7 @@ func groupResults(results []core.Result) []*resultGroup {
 
 // resultOfCommand is the result of one host as a group without hosts, and a key that equal results
 // share.
-func resultOfCommand(r core.Result) (g *resultGroup, key string) {
+func resultOfCommand(r api.Result) (g *resultGroup, key string) {
 	g = &resultGroup{outcome: r.Outcome}
 	var exit *int
 	for _, s := range r.Steps {

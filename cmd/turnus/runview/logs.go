@@ -89,7 +89,7 @@ func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) (wrote bool) {
 }
 
 // evidenceLines is what a job type attached to its outcome, a line each name.
-func evidenceLines(s core.StepResult) (lines []string) {
+func evidenceLines(s api.StepResult) (lines []string) {
 	all, ok := s.Outputs["evidence"].(map[string]any)
 	if !ok {
 		return nil
@@ -227,7 +227,7 @@ type keptApart struct {
 // wholeOutputs asks which outputs of a job are kept apart. It asks where something was cut only.
 func wholeOutputs(ctx context.Context, c *client.Client, j api.Job) (*keptApart, error) {
 	o := &keptApart{ctx: ctx, client: c, job: core.JobID{Run: j.Run, Index: j.Index}}
-	if !slices.ContainsFunc(j.Steps, func(s core.StepResult) bool { return s.Truncated }) {
+	if !slices.ContainsFunc(j.Steps, func(s api.StepResult) bool { return s.Truncated }) {
 		return o, nil
 	}
 	list, err := c.Outputs(ctx, o.job)
@@ -244,7 +244,7 @@ func wholeOutputs(ctx context.Context, c *client.Client, j api.Job) (*keptApart,
 
 // write shows what is kept whole of a step, in bounded memory, and returns what is left to show of
 // it.
-func (o *keptApart) write(w io.Writer, host string, step int, s core.StepResult) core.StepResult {
+func (o *keptApart) write(w io.Writer, host string, step int, s api.StepResult) api.StepResult {
 	if !s.Truncated {
 		return s
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestLogsShowEvidence(t *testing.T) {
 	var out strings.Builder
-	writeJobLogs(&out, api.Job{Host: "fw-1", Outcome: core.RolledBack, Steps: []core.StepResult{{
+	writeJobLogs(&out, api.Job{Host: "fw-1", Outcome: core.RolledBack, Steps: []api.StepResult{{
 		Name: "push", Outcome: core.RolledBack, Reason: "no fresh connection works", Stdout: "said\n",
 		Outputs: map[string]any{"other": 1, "evidence": map[string]any{"probe": map[string]any{"ms": 12}, "before": "a\nb\n"}},
 	}}}, &keptApart{})
@@ -23,7 +23,7 @@ func TestLogsShowEvidence(t *testing.T) {
 // turnus logs says so where no host showed anything: an empty answer looks like a fault.
 func TestLogsReportWhetherAnythingWasShown(t *testing.T) {
 	var out strings.Builder
-	quiet := api.Job{Host: "fw-1", Outcome: core.Unchanged, Steps: []core.StepResult{{Name: "config", Outcome: core.Unchanged}}}
+	quiet := api.Job{Host: "fw-1", Outcome: core.Unchanged, Steps: []api.StepResult{{Name: "config", Outcome: core.Unchanged}}}
 	if writeJobLogs(&out, quiet, &keptApart{}) || out.Len() > 0 {
 		t.Errorf("shown of a host without output: %q", out.String())
 	}

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 var fingerprint = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`)
@@ -76,7 +76,7 @@ func withoutName(host, text string) string {
 func inName(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
 // reasonKey is equal for reasons that are the same except the host.
-func reasonKey(r core.Result) string { return general(r.Host, console.FirstLine(ReasonText(r))) }
+func reasonKey(r api.Result) string { return general(r.Host, console.FirstLine(ReasonText(r))) }
 
 // outputKey is equal for outputs that belong together: those of failures except the host, others
 // only if they are equal.

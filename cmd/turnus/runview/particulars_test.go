@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 // sameFailures are reasons that differ in nothing that matters, of host number i.
@@ -38,14 +39,14 @@ func sameFailures() map[string]func(host string, i int) string {
 
 func TestEqualFailuresOfManyHostsAreOneLine(t *testing.T) {
 	for name, reason := range sameFailures() {
-		var results []core.Result
+		var results []api.Result
 		var live strings.Builder
 		con := console.New(strings.NewReader(""), io.Discard, &live)
 		tally := NewTally(Outline{Name: "p", Total: 300})
 		for i := range 300 {
 			host := fmt.Sprintf("web%d", i+1)
 			code := 1
-			r := core.Result{Host: host, Outcome: core.Failed, Step: "go", Reason: reason(host, i), Steps: []core.StepResult{{Name: "go", Uses: "command", Stderr: reason(host, i) + "\n", ExitCode: &code, Outcome: core.Failed}}}
+			r := api.Result{Host: host, Outcome: core.Failed, Step: "go", Reason: reason(host, i), Steps: []api.StepResult{{Name: "go", Uses: "command", Stderr: reason(host, i) + "\n", ExitCode: &code, Outcome: core.Failed}}}
 			results = append(results, r)
 			tally.Fail(con, r)
 		}
@@ -76,7 +77,7 @@ func TestFailuresThatDifferStayApart(t *testing.T) {
 		{"package nginx 1.2 is missing", "package nginx 1.4 is missing"},
 		{"expected 3 workers, found 2", "expected 3 workers, found 1"},
 	} {
-		a, b := core.Result{Host: "a", Reason: two[0]}, core.Result{Host: "b", Reason: two[1]}
+		a, b := api.Result{Host: "a", Reason: two[0]}, api.Result{Host: "b", Reason: two[1]}
 		if reasonKey(a) == reasonKey(b) {
 			t.Errorf("%q and %q have one key, %q", two[0], two[1], reasonKey(a))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 func TestKeysOfTheView(t *testing.T) {
@@ -46,12 +47,12 @@ func TestEqualFailuresAreFolded(t *testing.T) {
 	ta := NewTally(Outline{Name: "site", Total: 301, Waves: []int{1, 301}, Steps: []string{"push", "check"}})
 	for i := range 300 {
 		host := "web" + strings.Repeat("x", i%7)
-		r := core.Result{Job: core.JobID{Index: i}, Host: host, Outcome: core.Unreachable, Step: "check", Reason: host + " (127.0.0.1:" + strings.Repeat("1", 1+i%5) + "): refused"}
+		r := api.Result{Job: core.JobID{Index: i}, Host: host, Outcome: core.Unreachable, Step: "check", Reason: host + " (127.0.0.1:" + strings.Repeat("1", 1+i%5) + "): refused"}
 		ta.Recorded(r)
 		ta.Fail(con, r)
 	}
-	ta.Fail(con, core.Result{Host: "db", Outcome: core.Failed, Reason: "refused"})
-	ta.Fail(con, core.Result{Host: "ok", Outcome: core.Changed})
+	ta.Fail(con, api.Result{Host: "db", Outcome: core.Failed, Reason: "refused"})
+	ta.Fail(con, api.Result{Host: "ok", Outcome: core.Changed})
 	if got := strings.Count(said.String(), "\n"); got != 2 {
 		t.Errorf("%d messages: %s", got, said.String())
 	}
@@ -74,7 +75,7 @@ func TestHostsAtAndPastSteps(t *testing.T) {
 		ta.StepStarted(host, step)
 	}
 	ta.JobLeft("2") // it waits at b
-	ta.Recorded(core.Result{Host: "4", Outcome: core.Changed})
+	ta.Recorded(api.Result{Host: "4", Outcome: core.Changed})
 	want := []stepCount{{"a", 1, 3}, {"b", 1, 2}, {"c", 1, 1}}
 	got := ta.snapshot(3)
 	for i, s := range got.steps {
@@ -88,7 +89,7 @@ func TestHostsAtAndPastSteps(t *testing.T) {
 }
 
 func TestNextCommands(t *testing.T) {
-	failed := Report{Run: "r1", Outcomes: map[core.Outcome]int{core.Failed: 2, core.Changed: 1}, Results: []core.Result{{Host: "ok", Outcome: core.Changed}, {Host: "web1", Outcome: core.Failed}}}
+	failed := Report{Run: "r1", Outcomes: map[core.Outcome]int{core.Failed: 2, core.Changed: 1}, Results: []api.Result{{Host: "ok", Outcome: core.Changed}, {Host: "web1", Outcome: core.Failed}}}
 	good := Report{Run: "r1", Outcomes: map[core.Outcome]int{core.Changed: 1}}
 	for _, c := range []struct {
 		name     string

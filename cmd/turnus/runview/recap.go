@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 )
 
@@ -35,8 +36,8 @@ type Report struct {
 	Total    int                  `json:"total"`
 	Outcomes map[core.Outcome]int `json:"outcomes"`
 	Started  time.Time            `json:"started"`
-	Took     time.Duration        `json:"took_ns"`
-	Results  []core.Result        `json:"results"`
+	Took     core.Seconds         `json:"took_seconds"`
+	Results  []api.Result         `json:"results"`
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
 	NoWindow []launch.NoWindow    `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
 
@@ -74,7 +75,7 @@ func writeCounts(con *console.Console, w io.Writer, r Report) {
 			counts = append(counts, con.Paint(console.OutcomeColor(o), fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(o), "_", " "))))
 		}
 	}
-	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took))
+	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took.Duration()))
 	if len(counts) > 0 {
 		line += ": " + strings.Join(counts, ", ")
 	}
@@ -129,7 +130,7 @@ const (
 	reasonWidth = 1000
 )
 
-func writeOutputs(con *console.Console, w io.Writer, results []core.Result) {
+func writeOutputs(con *console.Console, w io.Writer, results []api.Result) {
 	order, steps := []string{}, map[string]map[string]*outputGroup{}
 	for _, r := range results {
 		for _, s := range r.Steps {
@@ -188,7 +189,7 @@ func biggestFirst(groups map[string]*outputGroup) []*outputGroup {
 }
 
 // stepText is what a step showed: its output, its errors, its diff.
-func stepText(s core.StepResult) string {
+func stepText(s api.StepResult) string {
 	var parts []string
 	for _, text := range []string{s.Stdout, s.Stderr, s.Diff} {
 		if text = strings.TrimRight(text, "\n"); text != "" {
@@ -217,21 +218,21 @@ func shownLines(text string, width int) []string {
 type recapKind struct {
 	name  string
 	color console.Color
-	has   func(core.Result) bool
+	has   func(api.Result) bool
 }
 
 // recapKinds are the bad outcomes, and before them what waits for somebody's decision: whatever
 // the outcome, it did not happen for want of an approval.
 func recapKinds() []recapKind {
-	kinds := []recapKind{{"unapproved", console.Yellow, func(r core.Result) bool { return unapproved(r) }}}
+	kinds := []recapKind{{"unapproved", console.Yellow, func(r api.Result) bool { return unapproved(r) }}}
 	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
-		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r core.Result) bool { return r.Outcome == o && !unapproved(r) }})
+		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r api.Result) bool { return r.Outcome == o && !unapproved(r) }})
 	}
 	return kinds
 }
 
 // WriteReasons lists the hosts that are not as they should be, identical reasons grouped.
-func WriteReasons(con *console.Console, w io.Writer, results []core.Result) {
+func WriteReasons(con *console.Console, w io.Writer, results []api.Result) {
 	said := false
 	for _, k := range recapKinds() {
 		groups := map[string]*outputGroup{}

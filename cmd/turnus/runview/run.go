@@ -107,8 +107,8 @@ func WriteForecast(con *console.Console, f api.Forecast) {
 	}
 	if b := f.Binds; b != nil {
 		text := b.Text
-		if b.Gain != "" {
-			text += "; without that limit " + b.Gain + " earlier"
+		if b.Gain > 0 {
+			text += "; without that limit " + console.Short(b.Gain.Duration()) + " earlier"
 		}
 		if b.Hosts > 0 {
 			text += fmt.Sprintf("; without that limit %s more would end", console.Plural(b.Hosts, "host"))
@@ -188,20 +188,20 @@ func OutcomeText(outcomes map[core.Outcome]int) string {
 }
 
 // resultOf is a job as recaps know it.
-func resultOf(j api.Job) core.Result {
-	r := core.Result{
+func resultOf(j api.Job) api.Result {
+	r := api.Result{
 		Job: core.JobID{Run: j.Run, Index: j.Index}, Host: j.Host, Customer: j.Customer, Outcome: j.Outcome, Reason: j.Reason, ReasonCode: j.ReasonCode, Step: j.Step,
 		Attempt: j.Attempt, Worker: j.Worker, Started: j.Started, Steps: j.Steps,
 	}
 	if !j.Ended.IsZero() && !j.Started.IsZero() {
-		r.Took = j.Ended.Sub(j.Started)
+		r.Took = core.InSeconds(j.Ended.Sub(j.Started))
 	}
 	return r
 }
 
 // ResultsOf returns the jobs that have an outcome as recaps know them.
-func ResultsOf(jobs []api.Job) []core.Result {
-	list := make([]core.Result, 0, len(jobs))
+func ResultsOf(jobs []api.Job) []api.Result {
+	list := make([]api.Result, 0, len(jobs))
 	for _, j := range jobs {
 		if j.Outcome != "" {
 			list = append(list, resultOf(j))
@@ -211,7 +211,7 @@ func ResultsOf(jobs []api.Job) []core.Result {
 }
 
 // ReasonText is why a result is not good, with the step that decided it.
-func ReasonText(r core.Result) string {
+func ReasonText(r api.Result) string {
 	why := r.Reason
 	if why == "" {
 		why = "no reason was recorded"

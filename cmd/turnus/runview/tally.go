@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 // Outline is the part of a run that is known before it starts.
@@ -176,7 +177,7 @@ func (t *Tally) JobLeft(host string) {
 }
 
 // Recorded counts an outcome.
-func (t *Tally) Recorded(r core.Result) {
+func (t *Tally) Recorded(r api.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.finish(r)
@@ -189,14 +190,14 @@ func (t *Tally) Recorded(r core.Result) {
 }
 
 // Finished notes that a host has finished, whose outcome agree counts.
-func (t *Tally) Finished(r core.Result) {
+func (t *Tally) Finished(r api.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.finish(r)
 }
 
 // finish needs the lock.
-func (t *Tally) finish(r core.Result) {
+func (t *Tally) finish(r api.Result) {
 	delete(t.begun, r.Host)
 	delete(t.retries, r.Host)
 	if !r.Outcome.Good() && r.Step != "" {
@@ -205,7 +206,7 @@ func (t *Tally) finish(r core.Result) {
 }
 
 // Fail folds a failed host into those with the same reason, and prints the first host of each.
-func (t *Tally) Fail(con *console.Console, r core.Result) {
+func (t *Tally) Fail(con *console.Console, r api.Result) {
 	if r.Outcome.Good() || r.Outcome == core.Cancelled {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 // Hosts whose plugin is held back are done none and running none for minutes: the progress says
@@ -23,7 +24,7 @@ func TestFaultP7ProgressSaysWhyHostsWaitForAnotherAttempt(t *testing.T) {
 		t.Errorf("%q, expected %q at its end", line, want)
 	}
 	ta.StepStarted("a", "flash")
-	ta.Recorded(core.Result{Host: "b", Outcome: core.Changed})
+	ta.Recorded(api.Result{Host: "b", Outcome: core.Changed})
 	if line := plainLine(ta.snapshot(1)); strings.Contains(line, "again") {
 		t.Errorf("%q: nobody waits any more", line)
 	}

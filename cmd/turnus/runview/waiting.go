@@ -5,6 +5,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/engine"
 )
 
@@ -36,4 +37,4 @@ func setName(set string) string {
 }
 
 // unapproved reports whether a job ended because somebody has to approve again.
-func unapproved(r core.Result) bool { return r.ReasonCode == core.NeedsReapproval }
+func unapproved(r api.Result) bool { return r.ReasonCode == core.NeedsReapproval }

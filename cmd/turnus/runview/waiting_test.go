@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/engine"
 )
 
@@ -44,7 +45,7 @@ func TestWhatIsSaidOfWaitingHosts(t *testing.T) {
 }
 
 func TestUnapprovedHostsAreListedApart(t *testing.T) {
-	results := []core.Result{
+	results := []api.Result{
 		{Host: "a", Outcome: core.Cancelled, Reason: "needs_reapproval: approval CHG7 was revoked", ReasonCode: core.NeedsReapproval},
 		{Host: "b", Outcome: core.Cancelled, Reason: "cancelled by the operator"},
 		{Host: "c", Outcome: core.Changed},

@@ -102,7 +102,7 @@ func (w *watcher) earlier(ctx context.Context, run api.Run) {
 }
 
 // finished takes in the end of a job.
-func (w *watcher) finished(job string, r core.Result) {
+func (w *watcher) finished(job string, r api.Result) {
 	w.reported[job] = true
 	w.t.Finished(r)
 	if !w.grouped { // else the groups show it
@@ -251,10 +251,10 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 	}
 	r := Report{
 		Exit: exitOfRun(run), Started: run.Created, Run: run.ID, Playbook: run.Playbook, Check: run.Check, Phase: string(run.Phase), Reason: run.Reason, Total: run.Total, Outcomes: run.Outcomes,
-		Took: run.Ended.Sub(run.Created), Results: ResultsOf(jobs), Handlers: run.Handlers,
+		Took: core.InSeconds(run.Ended.Sub(run.Created)), Results: ResultsOf(jobs), Handlers: run.Handlers,
 	}
 	if run.Ended.IsZero() {
-		r.Took = time.Since(run.Created)
+		r.Took = core.InSeconds(time.Since(run.Created))
 	}
 	switch {
 	case w.con.Output == "json":

@@ -42,7 +42,7 @@ func TestEarlierFailuresAreShownOnce(t *testing.T) {
 	}
 	w.earlier(t.Context(), api.Run{ID: "r1", Total: 3000, Outcomes: map[core.Outcome]int{core.Failed: 2}})
 	w.event(api.Event{Event: "job_started", Job: "r1/4", Host: "web5"})
-	w.event(api.Event{Event: api.JobDone, Job: "r1/4", Result: &core.Result{Host: "web5", Outcome: core.Failed, Step: "push", Reason: "no such rule"}})
+	w.event(api.Event{Event: api.JobDone, Job: "r1/4", Result: &api.Result{Host: "web5", Outcome: core.Failed, Step: "push", Reason: "no such rule"}})
 	if p := w.t.snapshot(1); asked != 1 || p.running != 0 || len(p.failures) != 1 || p.failures[0].hosts != 2 || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), "web1: push: no such rule") {
 		t.Errorf("%d requests, %+v, %q", asked, p.failures, said.String())
 	}

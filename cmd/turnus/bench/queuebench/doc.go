@@ -22,10 +22,10 @@ import (
 
 // Percentiles of measured times.
 type Percentiles struct {
-	Samples int           `json:"samples"`
-	P50     time.Duration `json:"p50_ns"`
-	P99     time.Duration `json:"p99_ns"`
-	Max     time.Duration `json:"max_ns"`
+	Samples int          `json:"samples"`
+	P50     core.Seconds `json:"p50_seconds"`
+	P99     core.Seconds `json:"p99_seconds"`
+	Max     core.Seconds `json:"max_seconds"`
 }
 
 // percentiles sorts times.
@@ -34,10 +34,10 @@ func percentiles(times []time.Duration) Percentiles {
 		return Percentiles{}
 	}
 	slices.Sort(times)
-	at := func(share float64) time.Duration {
-		return times[min(int(share*float64(len(times))), len(times)-1)]
+	at := func(share float64) core.Seconds {
+		return core.InSeconds(times[min(int(share*float64(len(times))), len(times)-1)])
 	}
-	return Percentiles{Samples: len(times), P50: at(0.50), P99: at(0.99), Max: times[len(times)-1]}
+	return Percentiles{Samples: len(times), P50: at(0.50), P99: at(0.99), Max: at(1)}
 }
 
 // runID is new for every measurement, so that one queue can be measured twice.

@@ -4,26 +4,28 @@ import (
 	"container/heap"
 	"fmt"
 	"time"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Scenario is a contest for worker slots, in virtual time.
 type Scenario struct {
-	Name        string        `json:"name"`
-	Concurrency int           `json:"slots"`
-	Runs        []Run         `json:"runs"`      // in order of At
-	ByTenant    bool          `json:"by_tenant"` // the parties are tenants, not runs
-	From        time.Duration `json:"from_ns"`   // window in which worker time is compared
-	To          time.Duration `json:"to_ns"`
-	End         time.Duration `json:"end_ns"` // the simulation ends here; 0 means when all is done
+	Name        string
+	Concurrency int
+	Runs        []Run         // in order of At
+	ByTenant    bool          // the parties are tenants, not runs
+	From        time.Duration // window in which worker time is compared
+	To          time.Duration
+	End         time.Duration // the simulation ends here; 0 means when all is done
 }
 
 // Run is a bulk run of equal jobs.
 type Run struct {
-	Name   string        `json:"name"`
-	Tenant string        `json:"tenant"`
-	Jobs   int           `json:"jobs"`
-	Each   time.Duration `json:"each_ns"`
-	At     time.Duration `json:"at_ns"` // when it is submitted
+	Name   string
+	Tenant string
+	Jobs   int
+	Each   time.Duration
+	At     time.Duration // when it is submitted
 }
 
 // Scenarios are the three contests that the issue names.
@@ -61,12 +63,12 @@ type FairResult struct {
 
 // Party is a run, or a tenant, in a result.
 type Party struct {
-	Name       string        `json:"name"`
-	Done       int           `json:"done"`
-	Took       time.Duration `json:"took_ns"` // from submission to its last end; 0 when it was not done
-	Later      float64       `json:"later"`   // share by which Took is longer than alone on all slots; 0 when not done
-	WorkerTime time.Duration `json:"worker_time_ns"`
-	Share      float64       `json:"share"` // of the worker time in the window
+	Name       string       `json:"name"`
+	Done       int          `json:"done"`
+	Took       core.Seconds `json:"took_seconds"` // from submission to its last end; 0 when it was not done
+	Later      float64      `json:"later"`        // share by which Took is longer than alone on all slots; 0 when not done
+	WorkerTime core.Seconds `json:"worker_time_seconds"`
+	Share      float64      `json:"share"` // of the worker time in the window
 }
 
 // Fair runs every scenario under every policy: first come first served, the
@@ -112,7 +114,7 @@ func (r *FairResult) compareAlone(sc Scenario, start func() (policy, error)) err
 			return fmt.Errorf("%s alone under %s: %w", t.Name, p.name(), err)
 		}
 		if took := res.Parties[0].Took; took > 0 {
-			r.Parties[i].Later = float64(r.Parties[i].Took)/float64(took) - 1
+			r.Parties[i].Later = float64(r.Parties[i].Took/took) - 1
 		}
 	}
 	return nil
@@ -218,7 +220,7 @@ func (m *meter) ended(j running) {
 	party := &m.parties[i]
 	party.Done++
 	if party.Done == m.jobs[i] {
-		party.Took = j.end - m.at[i]
+		party.Took = core.InSeconds(j.end - m.at[i])
 	}
 	m.served(j, j.end)
 }
@@ -226,7 +228,7 @@ func (m *meter) ended(j running) {
 // served counts worker time until a job's end, or the simulation's.
 func (m *meter) served(j running, end time.Duration) {
 	i := m.index[j.run]
-	m.parties[i].WorkerTime += end - j.start
+	m.parties[i].WorkerTime += core.InSeconds(end - j.start)
 	if part := min(end, m.sc.To) - max(j.start, m.sc.From); part > 0 {
 		m.window[i] += part
 	}

@@ -63,12 +63,12 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // TimedResult is what Burst and Spread measured: start minus due.
 type TimedResult struct {
-	Jobs       int           `json:"jobs"`
-	Nodes      int           `json:"nodes"`
-	Over       time.Duration `json:"over_ns"` // between the first and the last due time
-	Late       Percentiles   `json:"late"`
-	AllStarted time.Duration `json:"all_started_ns"` // from the last due time to the last start
-	Early      int           `json:"early"`          // started before they were due: always 0
+	Jobs       int          `json:"jobs"`
+	Nodes      int          `json:"nodes"`
+	Over       core.Seconds `json:"over_seconds"` // between the first and the last due time
+	Late       Percentiles  `json:"late"`
+	AllStarted core.Seconds `json:"all_started_seconds"` // from the last due time to the last start
+	Early      int          `json:"early"`               // started before they were due: always 0
 }
 
 // Burst measures jobs that all become due at one instant, each timed alone.
@@ -82,7 +82,7 @@ func Spread(ctx context.Context, q queue.Queue, nodes, jobs int, over time.Durat
 }
 
 func timed(ctx context.Context, q queue.Queue, nodes, batch, jobs int, lead, over time.Duration) (TimedResult, error) {
-	res := TimedResult{Jobs: jobs, Nodes: nodes, Over: over}
+	res := TimedResult{Jobs: jobs, Nodes: nodes, Over: core.InSeconds(over)}
 	r := bulk(runID("timed"), jobs)
 	first := time.Now().Add(lead).Round(0)
 	due := make([]time.Time, jobs)
@@ -126,7 +126,7 @@ func started(ctx context.Context, q queue.Queue, res TimedResult, batch int, fir
 	if err := ctx.Err(); err != nil {
 		return res, err
 	}
-	res.AllStarted = last.Sub(end)
+	res.AllStarted = core.InSeconds(last.Sub(end))
 	res.Late = percentiles(late)
 	return res, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 )
@@ -33,18 +34,18 @@ type Params struct {
 
 // Volley is what became of the fire times.
 type Volley struct {
-	Due       int           `json:"due"`
-	Launched  int           `json:"launched"`       // different runs, each launched
-	Wrong     int           `json:"wrong"`          // launches of runs that are none of the expected ones
-	Repeated  int           `json:"repeated"`       // runs that were launched a second time
-	At        time.Time     `json:"-"`              // the instant, by this process's clock
-	Confirmed int           `json:"confirmed_once"` // schedules whose row says that they launched exactly once, and whose run is in the ledger
-	P50       time.Duration `json:"late_p50_ns"`    // launch minus due
-	P99       time.Duration `json:"late_p99_ns"`
-	Max       time.Duration `json:"late_max_ns"`
-	Servers   int           `json:"servers"`
-	Killed    int           `json:"servers_killed"`
-	ByServer  []int         `json:"launched_by_server"` // first launches
+	Due       int          `json:"due"`
+	Launched  int          `json:"launched"`         // different runs, each launched
+	Wrong     int          `json:"wrong"`            // launches of runs that are none of the expected ones
+	Repeated  int          `json:"repeated"`         // runs that were launched a second time
+	At        time.Time    `json:"-"`                // the instant, by this process's clock
+	Confirmed int          `json:"confirmed_once"`   // schedules whose row says that they launched exactly once, and whose run is in the ledger
+	P50       core.Seconds `json:"late_p50_seconds"` // launch minus due
+	P99       core.Seconds `json:"late_p99_seconds"`
+	Max       core.Seconds `json:"late_max_seconds"`
+	Servers   int          `json:"servers"`
+	Killed    int          `json:"servers_killed"`
+	ByServer  []int        `json:"launched_by_server"` // first launches
 }
 
 // ready is the line that a server begins with; each further one is the id of a run that it
@@ -200,7 +201,7 @@ func (v *Volley) watch(ctx context.Context, p Params, lines <-chan line, runs ma
 		}
 	}
 	slices.Sort(late)
-	v.P50, v.P99, v.Max = late[len(late)/2], late[len(late)*99/100], late[len(late)-1]
+	v.P50, v.P99, v.Max = core.InSeconds(late[len(late)/2]), core.InSeconds(late[len(late)*99/100]), core.InSeconds(late[len(late)-1])
 	return nil
 }
 
