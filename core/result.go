@@ -20,6 +20,7 @@ type Result struct {
 	Took       time.Duration `json:"took_ns"`
 	Steps      []StepResult  `json:"steps,omitempty"` // with the handlers where they ran
 	Handlers   *Handlers     `json:"handlers,omitempty"`
+	Facts      *Facts        `json:"facts,omitempty"` // that its steps asked for; nil: none did
 }
 
 // StepResult is what one step did on one host. Text is cut to a bound by the

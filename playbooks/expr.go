@@ -39,7 +39,7 @@ type code struct {
 // Absent tells whether the playbook gave no such expression.
 func (e Expr) Absent() bool { return e.Text == "" }
 
-// Bool evaluates a condition; an absent one is true. Errors are Diagnostics.
+// Bool evaluates a condition; an absent one is true. Errors are Diagnostics, or ErrNoFacts.
 func (e Expr) Bool(env Env) (bool, error) {
 	if e.code == nil {
 		return true, nil
@@ -93,6 +93,9 @@ func (c *code) run(env Env) (any, error) {
 			return nil, c.fail(env, span{}, problem{message: err.Error()})
 		}
 		return v, nil
+	}
+	if errors.Is(err, ErrNoFacts) {
+		return nil, fmt.Errorf("%s on host %s: %w", c.what, env.Host.Name, ErrNoFacts)
 	}
 	var fe *file.Error
 	if !errors.As(err, &fe) {
@@ -214,6 +217,9 @@ func (c *code) compile(s scope, w want) []Diagnostic {
 		return found
 	}
 	options := append(environment(), expr.MaxNodes(maxNodes))
+	if s.recorded {
+		options = append(options, factsFunction(), expr.Patch(askedFacts{}))
+	}
 	switch w {
 	case wantBool:
 		options = append(options, expr.AsBool())

@@ -54,6 +54,7 @@ type scope struct {
 	root      *shape
 	elsewhere map[string]string // names that exist, but not here: why
 	stepNames []string
+	recorded  bool // facts are those on record: evaluating is ErrNoFacts for a host without
 }
 
 // checker walks one expression and collects names that do not exist.
@@ -262,7 +263,7 @@ func ansibleName(name string) string {
 		return "a dry run is run.check"
 	}
 	if strings.HasPrefix(name, "ansible_") {
-		return "facts are host.facts, such as host.facts.os.family, in steps (docs/facts.md)"
+		return "facts are host.facts, such as host.facts.os.family (docs/facts.md)"
 	}
 	return ""
 }

@@ -76,6 +76,7 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars))}
 	readFields(d, root, "the playbook", playbookFields(), playbookWords(), p)
 	d.checkHandlers(root, p)
+	d.checkFacts(root, p)
 	d.checkScheduleVars(root, p)
 	d.checkScheduleParams(root, p)
 	if len(d.diags) > 0 {

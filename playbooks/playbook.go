@@ -58,10 +58,11 @@ type Options struct {
 type Playbook struct {
 	Name        string
 	Description string
-	File        string // as given to Load
-	Source      []byte // the bytes read: the snapshot of a run
-	Targets     Expr   // over host and vars
-	Window      string // "" means not given
+	File        string        // as given to Load
+	Source      []byte        // the bytes read: the snapshot of a run
+	Targets     Expr          // over host and vars
+	FactsAge    time.Duration // how old facts on record may be; 0: targets read none
+	Window      string        // "" means not given
 	Pool        string
 	Tenant      string
 	Weight      int  // 1 to 1000; 0 means not given

@@ -293,8 +293,9 @@ func (d *decoder) targets(n *yaml.Node) Expr {
 	}
 	later := "targets are selected before any step runs"
 	return d.expression(n, "targets", scope{
-		root:      &shape{label: "the expression", closed: true, fields: map[string]*shape{"host": hostShape(), "vars": d.varsShape(), "params": d.paramsShape()}},
+		root:      &shape{label: "the expression", closed: true, fields: map[string]*shape{"host": withFacts(hostShape()), "vars": d.varsShape(), "params": d.paramsShape()}},
 		elsewhere: map[string]string{"steps": later, "item": later, "run": later, "secrets": onlyInParams},
+		recorded:  true,
 	}, wantBool)
 }
 
@@ -351,15 +352,9 @@ func (d *decoder) stepScope(foreach bool) scope {
 	return s
 }
 
-// factsField is what of a host only the host itself knows: a step that reads it has the worker ask.
-const factsField = "facts"
-
 // hostWithFacts is a host as steps read it. d.hostRead notes what they read.
 func (d *decoder) hostWithFacts() *shape {
-	s := hostShape()
-	s.fields[factsField] = closedShape("host.facts", "os", "kernel", "arch", "cpus", "memory", "addresses", "init", "package_manager", "boot_id")
-	s.fields[factsField].fields["os"] = closedShape("host.facts.os", "family", "id", "version", "name")
-	s.fields[factsField].fields["kernel"] = closedShape("host.facts.kernel", "name", "release")
+	s := withFacts(hostShape())
 	s.read = d.hostRead
 	return s
 }

@@ -72,7 +72,7 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 	}
 	ctx, span := tracing.Begin(ctx, c.cfg.Traces, tracing.Launch, trace.WithAttributes(tracing.Run.String(f.RunID)))
 	defer func() { tracing.End(span, err) }()
-	prepared, err := c.prepare(f, p, tracing.Traceparent(ctx))
+	prepared, err := c.prepare(ctx, f, p, tracing.Traceparent(ctx))
 	if err != nil {
 		return n, err
 	}
@@ -80,13 +80,16 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 	for _, u := range prepared.NoWindow {
 		c.cfg.Log.Warn("a host is left out of a scheduled run", "run", f.RunID, "host", u.Host, "window_set", u.Set, "reason", u.Reason)
 	}
+	if text := prepared.FactsLeftOut(); text != "" {
+		c.cfg.Log.Warn("hosts are left out of a scheduled run", "run", f.RunID, "reason", text)
+	}
 	a := controller.Acceptance{Launch: prepared, By: launchedBy + f.Schedule.String(), Request: []byte("schedule " + f.Schedule.String() + " " + f.RunID)}
 	return a.Record()
 }
 
 // prepare makes a launch of the playbook as it is now. Hosts that no window fits are left out,
 // unless all are.
-func (c *Catalog) prepare(f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
+func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
 	now := c.Current()
 	if now.Set == nil {
 		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
@@ -103,7 +106,7 @@ func (c *Catalog) prepare(f schedule.Trigger, p payload, trace string) (*launch.
 	if !ok {
 		return nil, fmt.Errorf("playbook %q is not in the definitions any more: %w", p.Playbook, core.ErrInvalid)
 	}
-	l, err := c.Prepare(now, playbook, p.Request, Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true})
+	l, err := c.Prepare(ctx, now, playbook, p.Request, Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true})
 	if errors.Is(err, core.ErrNotFound) { // no host selected
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}

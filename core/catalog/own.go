@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func own(scope ledger.Scope, data []byte) ([]byte, error) {
 }
 
 // onlyOwn refuses a schedule that launches on hosts out of scope.
-func (c *Catalog) onlyOwn(scope ledger.Scope, s *Schedule) error {
+func (c *Catalog) onlyOwn(ctx context.Context, scope ledger.Scope, s *Schedule) error {
 	narrow, err := own(scope, s.Definition.Payload)
 	if err != nil || slices.Equal(narrow, s.Definition.Payload) {
 		return err
@@ -39,11 +40,13 @@ func (c *Catalog) onlyOwn(scope ledger.Scope, s *Schedule) error {
 	if !ok {
 		return nil // its fires are skipped
 	}
-	_, err = c.Prepare(now, playbook, s.Launches, Launching{Scope: ledger.AllTenants(), Only: func(h core.Host) bool { return !scope.Allows(h.Customer) }, SkipNoWindow: true})
+	_, err = c.Prepare(ctx, now, playbook, s.Launches, Launching{Scope: ledger.AllTenants(), Only: func(h core.Host) bool { return !scope.Allows(h.Customer) }, SkipNoWindow: true})
 	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
 		err = nil
 	}
+	noFacts := (*launch.NoFactsError)(nil)
 	switch {
+	case errors.As(err, &noFacts): // it may select some when it fires
 	case errors.Is(err, core.ErrNotFound): // it selects none of them
 		return nil
 	case err != nil:

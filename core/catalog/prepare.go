@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/playbooks"
@@ -40,7 +42,7 @@ type Launching struct {
 }
 
 // Prepare makes a launch of a playbook of now. No host selected is core.ErrNotFound.
-func (c *Catalog) Prepare(now Current, playbook *playbooks.Playbook, q Request, l Launching) (*launch.Launch, error) {
+func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.Playbook, q Request, l Launching) (*launch.Launch, error) {
 	if len(q.Vars) > 0 { // expressions may read names that only these vars have
 		text, err := json.Marshal(q.Vars)
 		if err == nil && len(text) > core.QuotaVars.Max {
@@ -57,7 +59,11 @@ func (c *Catalog) Prepare(now Current, playbook *playbooks.Playbook, q Request, 
 	if err != nil {
 		return nil, err
 	}
-	return launch.Prepare(playbook, hosts, c.options(now, playbook, q, l))
+	o := c.options(now, playbook, q, l)
+	if o.Facts, err = controller.FactsOnRecord(ctx, c.cfg.Ledger, l.Scope, playbook); err != nil {
+		return nil, err
+	}
+	return launch.Prepare(playbook, hosts, o)
 }
 
 // PrepareCommand makes a launch of a command on hosts of the inventory of now. Of q, Limit and

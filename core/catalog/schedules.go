@@ -95,7 +95,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err := d.CheckRecurrence(playbook.WorstRetries(), time.Now()); err != nil {
 		return Schedule{}, err
 	}
-	if err := c.launches(now, playbook, p, d.ID); err != nil {
+	if err := c.launches(ctx, now, playbook, p, d.ID); err != nil {
 		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
 	}
 	put, err := c.control.Put(ctx, d, who, ifVersion, core.QuotaSchedules, func(before, after *schedule.Status) (e ledger.Entry, err error) {
@@ -109,13 +109,16 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 }
 
 // launches refuses what no launch of a schedule could have: vars that the playbook does not know, a
-// limit that selects no host. Windows are asked when it fires.
-func (c *Catalog) launches(now Current, playbook *playbooks.Playbook, p payload, id schedule.ID) error {
+// limit that selects no host. Windows and facts are asked when it fires.
+func (c *Catalog) launches(ctx context.Context, now Current, playbook *playbooks.Playbook, p payload, id schedule.ID) error {
 	if p.bare() {
 		return playbook.CheckRequired()
 	}
-	_, err := c.Prepare(now, playbook, p.Request, Launching{By: launchedBy + id.String(), Scope: p.scope(id), SkipNoWindow: true})
+	_, err := c.Prepare(ctx, now, playbook, p.Request, Launching{By: launchedBy + id.String(), Scope: p.scope(id), SkipNoWindow: true})
 	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
+		return nil
+	}
+	if noFacts := (*launch.NoFactsError)(nil); errors.As(err, &noFacts) { // they may be there when it fires
 		return nil
 	}
 	return err
@@ -173,7 +176,7 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID
 func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time) (n int, err error) {
 	s, err := c.Schedule(ctx, scope, id)
 	if err == nil {
-		err = c.onlyOwn(scope, &s)
+		err = c.onlyOwn(ctx, scope, &s)
 	}
 	if err != nil {
 		return 0, err

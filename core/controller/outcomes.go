@@ -45,6 +45,8 @@ func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []l
 		}
 		var failed error
 		l.Results(rec, func(r core.Result) {
+			facts := r.Facts // the ledger has them once a host, and not in each result
+			r.Facts = nil
 			detail, err := launch.EncodeResult(r)
 			if err != nil {
 				failed = fmt.Errorf("job %s: %w", r.Job, err)
@@ -53,7 +55,7 @@ func outcomes(l *launch.Launch, records []queue.Record, uncertain int) (list []l
 			results = append(results, r)
 			list = append(list, ledger.Outcome{
 				Index: r.Job.Index, Outcome: r.Outcome, Reason: core.Because(r.ReasonCode, r.Reason), Step: r.Step, Attempt: r.Attempt,
-				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail, Handlers: r.Handlers,
+				Worker: r.Worker, Started: r.Started, Took: r.Took, Detail: detail, Handlers: r.Handlers, Facts: facts,
 			})
 		})
 		if failed != nil {

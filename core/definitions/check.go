@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -138,7 +139,7 @@ func (l *loader) selectHosts() error {
 func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, err error) {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
 	var names, without, others []string
-	service := usesService(p)
+	service, unknown := usesService(p), false
 	for i, h := range l.set.Inventory.Hosts {
 		if err := l.ctx.Err(); err != nil {
 			return false, err
@@ -150,6 +151,10 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 			return true, nil
 		}
 		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Params: p.Values(), Run: run})
+		if errors.Is(err, playbooks.ErrNoFacts) { // known at a launch, by what is on record then
+			unknown = true
+			continue
+		}
 		if err != nil {
 			l.targetsFail(p, h, err)
 			return false, nil // it would be much the same for the next host
@@ -166,7 +171,7 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 		}
 	}
 	l.set.selected[p.Name] = names
-	if len(names) == 0 {
+	if len(names) == 0 && !unknown {
 		line, col := placeOf(p.Source, "targets")
 		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("targets: selects none of %d hosts", len(l.set.Inventory.Hosts)), ""))
 	}

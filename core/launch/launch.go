@@ -7,6 +7,7 @@ package launch
 import (
 	"cmp"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,6 +57,9 @@ type Options struct {
 	// is not in Secrets is left to the node to find.
 	NodeSecrets []string
 
+	// Facts returns what is on record of a host; false where nothing is. Nil: nothing is of any host.
+	Facts func(core.Host) (core.Facts, bool)
+
 	// Windows are the service windows that steps with a window keep to; nil gates nothing.
 	Windows *admission.Calendar
 	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without
@@ -85,6 +89,9 @@ type Launch struct {
 	After    rollout.After // who comes after whom; nil in a run that disrupts nothing
 	Starts   []Start       // of each of Hosts; nil when no step waits for a window
 	NoWindow []NoWindow    // hosts left out by Options.SkipNoWindow
+	// WithoutFacts are the hosts that are left out because targets read facts, and the record has none
+	// of them that are fresh enough. They are known of the launch itself only: no record keeps them.
+	WithoutFacts []string
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string
@@ -97,7 +104,8 @@ type Launch struct {
 }
 
 // Prepare selects the playbook's hosts among hosts, orders them, cuts them into
-// waves, and builds the run. No host selected is core.ErrNotFound. With Options.Windows each
+// waves, and builds the run. No host selected is core.ErrNotFound, a *NoFactsError where facts are
+// missing that targets read. With Options.Windows each
 // host has its own start; hosts that no window fits are an *UnfitError that lists them all.
 func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, error) {
 	if o.Now.IsZero() {
@@ -112,14 +120,14 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if err := p.CheckRequired(); err != nil {
 		return nil, err
 	}
-	selected, err := selectHosts(p, hosts, o)
+	selected, without, err := selectHosts(p, hosts, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := CheckPool(p, selected, o.Pool); err != nil {
 		return nil, err
 	}
-	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o)}
+	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o), WithoutFacts: without}
 	if l.Snapshot.Secrets, err = references(p, o); err != nil {
 		return nil, err
 	}
@@ -144,9 +152,11 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 }
 
 // Repeatable reports whether another run may be made of the launch by Again: whether the time has
-// no part in which hosts it is for, and when they start. targets: reads neither the time nor the
-// run.
-func (l *Launch) Repeatable() bool { return l.Snapshot.Windows == nil && len(l.NoWindow) == 0 }
+// no part in which hosts it is for, and when they start. targets: reads neither the run nor, without
+// facts, the time.
+func (l *Launch) Repeatable() bool {
+	return l.Snapshot.Windows == nil && len(l.NoWindow) == 0 && l.Playbook.FactsAge == 0
+}
 
 // Again makes the launch of another run of a launch that is Repeatable. The two share what they
 // have in common.
@@ -166,9 +176,9 @@ func NewRunID(now time.Time) string {
 	return now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:8])
 }
 
-// selectHosts evaluates targets: for every host. A playbook without it takes all.
-func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Host, error) {
-	var selected []core.Host
+// selectHosts evaluates targets: for every host. A playbook without it takes all. without are hosts
+// of which that takes facts that are not on record, or too old.
+func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) (selected []core.Host, without []string, err error) {
 	seen := make(map[string]bool, len(hosts))
 	vars, params := mergedVars(p, o), p.Values()
 	run := map[string]any{"id": o.RunID, "playbook": p.Name, "check": o.Check, "attempt": 1}
@@ -177,27 +187,36 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) ([]core.Ho
 	for i, h := range hosts {
 		if !p.Targets.Absent() {
 			if !time.Now().Before(until) {
-				return nil, fmt.Errorf("select hosts: playbook %s: targets %s take longer than %v, evaluated for %d of %d hosts by then; loop less in them: %w",
+				return nil, nil, fmt.Errorf("select hosts: playbook %s: targets %s take longer than %v, evaluated for %d of %d hosts by then; loop less in them: %w",
 					p.Name, quoteTargets(p), within, i, len(hosts), core.ErrInvalid)
 			}
-			ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: vars, Params: params, Run: run})
+			asked := h
+			asked.Facts = o.factsOf(p, h)
+			ok, err := p.Targets.Bool(playbooks.Env{Host: asked, Vars: vars, Params: params, Run: run})
+			if errors.Is(err, playbooks.ErrNoFacts) {
+				without = append(without, h.Name)
+				continue
+			}
 			if err != nil {
-				return nil, fmt.Errorf("select hosts: host %s: %w", h.Name, err)
+				return nil, nil, fmt.Errorf("select hosts: host %s: %w", h.Name, err)
 			}
 			if !ok {
 				continue
 			}
 		}
 		if seen[h.Name] {
-			return nil, fmt.Errorf("select hosts: host %s is there twice; names must be unique: %w", h.Name, core.ErrInvalid)
+			return nil, nil, fmt.Errorf("select hosts: host %s is there twice; names must be unique: %w", h.Name, core.ErrInvalid)
 		}
 		seen[h.Name] = true
 		selected = append(selected, h)
 	}
-	if len(selected) == 0 {
-		return nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), core.ErrNotFound)
+	if len(selected) > 0 {
+		return selected, without, nil
 	}
-	return selected, nil
+	if len(without) > 0 {
+		return nil, nil, &NoFactsError{Playbook: p, Total: len(hosts), Hosts: without}
+	}
+	return nil, nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), core.ErrNotFound)
 }
 
 func quoteTargets(p *playbooks.Playbook) string {

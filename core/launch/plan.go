@@ -27,6 +27,7 @@ type Plan struct {
 	Steps           []PlanStep `json:"steps"`
 	Handlers        []PlanStep `json:"handlers,omitempty"` // each runs on hosts where a step that notifies it changes something
 	Waves           []PlanWave `json:"waves"`
+	WithoutFacts    []string   `json:"without_facts,omitempty"` // hosts left out: targets read facts that are not on record, or too old
 	// Of a playbook whose steps wait for windows:
 	WaitForWindows bool         `json:"wait_for_windows,omitempty"`
 	Change         string       `json:"change,omitempty"` // what an approval's change: is bound to, sha256:HEX
@@ -95,6 +96,7 @@ func (l *Launch) Plan() Plan {
 		StopUnreachable: l.Run.StopUnreachable, PerGroup: l.Run.PerGroup,
 		Disruptive: l.Run.Disruptive, OnLost: string(l.Run.OnLost), Check: l.Snapshot.Check,
 		Pause: pauseText(l.Playbook.Strategy.PauseBetween), NextWaveAt: l.Playbook.Strategy.NextWaveAt.String(),
+		WithoutFacts: l.WithoutFacts,
 	}
 	for i, s := range l.Playbook.Calls() {
 		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.runs(i), Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After}

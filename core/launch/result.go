@@ -55,6 +55,9 @@ func decodeResult(detail []byte) (r core.Result, ok bool) {
 	for i := range r.Steps {
 		r.Steps[i].Outputs = Exact(r.Steps[i].Outputs)
 	}
+	if r.Facts != nil {
+		r.Facts.Values = Exact(r.Facts.Values)
+	}
 	return r, true
 }
 

@@ -26,6 +26,7 @@ const (
 	objectOf   = "ledger.object" // the key of a large output
 	happenedOf = "ledger.happening"
 	noticeOf   = "ledger.notification"
+	factsOf    = "ledger.facts"
 	markerOf   = "ledger.keyring"
 )
 

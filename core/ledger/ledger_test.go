@@ -110,6 +110,8 @@ var conformance = []struct {
 	{"documents race", testDocumentsRace},
 	{"output", testOutput},
 	{"prune", testPrune},
+	{"facts", testFacts},
+	{"facts race", testFactsRace},
 	{"happenings", testHappenings},
 	{"happenings fold", testFolds},
 	{"happenings are handed on once", testRouteRace},

@@ -24,6 +24,8 @@ type Outcome struct {
 	Detail  []byte        // opaque; of one job
 	// Handlers are what the job took over, and what it leaves to the next run; nil changes nothing.
 	Handlers *core.Handlers
+	// Facts are what the host said of itself; nil changes nothing. Those over core.MaxFacts are dropped.
+	Facts *core.Facts
 }
 
 // Cursor says where in the queue's records a batch begins and ends. A batch whose From is not

@@ -14,6 +14,7 @@ type ready struct {
 	of     *recording
 	reason string // as the column has it
 	detail []byte // packed and encrypted
+	facts  []byte // as they are stored, but not encrypted; nil: none
 }
 
 // remaining is what of a batch is not recorded yet.
@@ -32,6 +33,7 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 			Outcome: o,
 			reason:  l.encryptReason(cleanReason(o.Reason), run, o.Index, o.Attempt),
 			detail:  l.encrypt(o.Detail, tryPlace(detailOf, run, o.Index, o.Attempt)...),
+			facts:   encodeFacts(o.Facts),
 		}
 	}
 	return m
@@ -90,6 +92,7 @@ type recording struct {
 	ranges []jobRange // of the run, by first
 	now    int64
 	counts map[core.Outcome]int // changes
+	facts  []*ready             // outcomes with facts that count now
 	out    *Recorded
 }
 
@@ -245,6 +248,9 @@ func insertFresh(ctx context.Context, t *tx, all []*ready) (known []*ready, err 
 func (r *recording) counted(ctx context.Context, o *ready) error {
 	r.count(o.Outcome.Outcome, 1)
 	r.out.New++
+	if o.Facts != nil {
+		r.facts = append(r.facts, o)
+	}
 	return r.handlers(ctx, o.Outcome)
 }
 
@@ -272,6 +278,9 @@ func (l *Ledger) finish(ctx context.Context, t *tx, all []*recording) error {
 		rows = append(rows, r.row())
 	}
 	if err := l.reportAll(ctx, t, ended); err != nil {
+		return err
+	}
+	if err := l.recordFacts(ctx, t, all); err != nil {
 		return err
 	}
 	return t.set(ctx, runRow, `UPDATE runs SET recorded = u.recorded, ended = u.ended, phase = u.phase, ranges = u.ranges, position = u.position, unchanged = u.unchanged,

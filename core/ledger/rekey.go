@@ -74,6 +74,9 @@ func encryptedColumns() []encryptedColumn {
 		{table: "notifications", name: "data", keys: []string{"seq"}, more: []string{"id"}, batch: 100, place: func(_ string, v []any) []string {
 			return []string{noticeOf, text(v[1])}
 		}},
+		{table: "facts", name: "data", keys: []string{"tenant", "host"}, batch: 200, place: func(_ string, v []any) []string {
+			return []string{factsOf, text(v[0]), text(v[1])}
+		}},
 	}
 }
 

@@ -59,6 +59,9 @@ func (k *Keeper) Find(ctx context.Context, each func(Item) error) error {
 
 // Remove removes what is over, and tells each what has gone.
 func (k *Keeper) Remove(ctx context.Context, each func(Item)) error {
+	if _, err := k.Ledger.PruneFacts(ctx, k.Now.Add(-ledger.FactsKept)); err != nil {
+		return err
+	}
 	return k.Find(ctx, func(i Item) error {
 		prune := k.Ledger.PruneOutputs
 		if i.Whole {

@@ -207,7 +207,8 @@ func (b *bed) finish(run api.Run) {
 		if i == 0 {
 			outcome = core.Failed
 		}
-		batch.Outcomes = append(batch.Outcomes, ledger.Outcome{Index: i, Outcome: outcome, Attempt: 1, Worker: "w", Started: time.Now(), Took: time.Second, Detail: detail})
+		batch.Outcomes = append(batch.Outcomes, ledger.Outcome{Index: i, Outcome: outcome, Attempt: 1, Worker: "w", Started: time.Now(), Took: time.Second, Detail: detail,
+			Facts: core.Gathered(map[string]any{"arch": "x86_64"}, time.Now())})
 	}
 	recorded, err := b.ledger.Record(b.t.Context(), batch)
 	must(b.t, err)

@@ -138,6 +138,7 @@ func New(cfg Config) (*Server, error) {
 	s.definitions()
 	s.notifications()
 	s.handlers()
+	s.facts()
 	s.plainRoutes()
 	s.logins()
 	return s, nil

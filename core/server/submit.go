@@ -61,7 +61,9 @@ func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versione
 	if err != nil {
 		return nil, keyed(err)
 	}
-	return &versioned[api.Run]{etagOf(run.Version), runOf(run)}, nil
+	answer := &versioned[api.Run]{etagOf(run.Version), runOf(run)}
+	answer.Body.WithoutFacts = len(a.Launch.WithoutFacts)
+	return answer, nil
 }
 
 // runAsSeen reads a run that is to be changed, and refuses it where it is not any more what its
@@ -119,7 +121,7 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.cfg.Catalog.Prepare(now, playbook, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
+	l, err := s.cfg.Catalog.Prepare(ctx, now, playbook, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
 		RunID: id, By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
 	})
 	if err == nil {

@@ -73,6 +73,7 @@ var aims = map[string]aim{
 	"revoke-token":     {path: map[string]string{"token": "TOKEN"}},
 	"list-hosts":       {list: true},
 	"get-host":         {path: map[string]string{"host": "acme-1"}},
+	"get-host-facts":   {path: map[string]string{"host": "acme-1"}},
 	"host-history":     {path: map[string]string{"host": "acme-1"}},
 	"list-playbooks":   {list: true},
 	"get-playbook":     {path: map[string]string{"playbook": "acme-patch"}},

@@ -2,8 +2,10 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/host"
@@ -42,5 +44,31 @@ func (m *machine) gather(sr core.StepResult) (*core.StepResult, *leaseEnd) {
 		return &sr, nil
 	}
 	m.state.Facts, m.env.Host.Facts = out.Outputs, out.Outputs
+	shown, _ := m.hidden.Any(out.Outputs).(map[string]any)
+	m.state.Seen = core.Gathered(shown, time.Now())
 	return nil, nil
+}
+
+// noteFacts keeps for the record what a step or a handler found out about its host: facts, or the
+// boot id that it has by now.
+func (m *machine) noteFacts(sr core.StepResult) {
+	switch {
+	case len(sr.Outputs) == 0:
+	case sr.Uses == factsType && sr.Outcome.Good() && sr.Outputs["items"] == nil:
+		m.state.Seen = core.Gathered(sr.Outputs, time.Now())
+	default:
+		m.state.Seen = m.state.Seen.Saw(sr.Outputs, time.Now())
+	}
+}
+
+// facts are what the record says of the host; nil: nothing.
+func (m *machine) facts() *core.Facts {
+	f := m.state.Seen
+	if f == nil || f.Values == nil {
+		return f
+	}
+	if data, err := json.Marshal(f.Values); err != nil || len(data) > core.MaxFacts {
+		return nil // no host has so many
+	}
+	return f
 }

@@ -119,6 +119,7 @@ func (m *machine) runHandler(i int) (core.StepResult, *leaseEnd) {
 	}
 	sr.Handler = true
 	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+	m.noteFacts(sr)
 	h.Ran = append(h.Ran, handlerRun{len(m.state.Done), sr})
 	m.state.Current = progress{}
 	if sr.Outcome.Good() {

@@ -102,6 +102,7 @@ func (m *machine) run() leaseEnd {
 			return *v
 		}
 		m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+		m.noteFacts(sr)
 		m.state.Done = append(m.state.Done, sr)
 		m.state.Current = progress{}
 		m.publish(steps[i].Name, sr)
@@ -294,7 +295,7 @@ func (m *machine) result(v leaseEnd) core.Result {
 	return core.Result{
 		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, ReasonCode: v.code, Step: v.step,
 		Started: m.state.Started, Took: m.state.Took + time.Since(m.job.started), Steps: steps,
-		Handlers: m.pendingHandlers(),
+		Handlers: m.pendingHandlers(), Facts: m.facts(),
 	}
 }
 

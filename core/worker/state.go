@@ -31,6 +31,7 @@ type state struct {
 
 	Handlers *handlersState `json:"handlers,omitempty"`
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
+	Seen     *core.Facts    `json:"seen,omitempty"`  // what the record is to say of the host; older workers drop it
 }
 
 // waiting is how a job stands with its windows.
@@ -143,6 +144,9 @@ func decodeState(data []byte) (*state, error) {
 		s.Done[i].Outputs = launch.Exact(s.Done[i].Outputs)
 	}
 	s.Facts = launch.Exact(s.Facts)
+	if s.Seen != nil {
+		s.Seen.Values = launch.Exact(s.Seen.Values)
+	}
 	if h := s.Handlers; h != nil {
 		for i := range h.Ran {
 			h.Ran[i].Outputs = launch.Exact(h.Ran[i].Outputs)

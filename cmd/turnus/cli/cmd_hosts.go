@@ -14,12 +14,12 @@ import (
 
 func (a *app) hostsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "hosts", Short: "List hosts, their config backups, pending handlers and past outcomes",
+		Use: "hosts", Short: "List hosts, their facts, config backups, pending handlers and past outcomes",
 		Example: `  turnus hosts ls -i hosts.yaml
   turnus hosts config diff fw-1.acme
   turnus hosts handlers ls`,
 	}
-	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.handlersCmd(), a.historyCmd())
+	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.hostFactsCmd(), a.handlersCmd(), a.historyCmd())
 	return c
 }
 

@@ -146,6 +146,10 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	if err != nil {
 		return err
 	}
+	if run.WithoutFacts > 0 {
+		a.Report(a.Paint(console.Yellow, "warning: ") + fmt.Sprintf("%s left out: no facts on record, or too old for what the targets of %s ask\nhint: a run with the step {uses: facts} gathers them; turnus hosts facts HOST shows them (docs/facts.md)",
+			console.Plural(run.WithoutFacts, "host"), run.Playbook))
+	}
 	if f.follow {
 		a.Message(run.ID + " is accepted")
 		return runview.Watch(ctx, a.Console, c, run.ID)

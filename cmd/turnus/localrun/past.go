@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // Learned returns how long the steps of a playbook took in earlier runs. What cannot be read tells
@@ -37,6 +38,14 @@ func (r *Record) need(ctx context.Context) func(playbook, step, uses string) (ti
 		}
 		return past.Need(step, uses)
 	}
+}
+
+// facts returns what the record has of hosts, for targets that read it; nil without a record.
+func (r *Record) facts(ctx context.Context, p *playbooks.Playbook) (func(core.Host) (core.Facts, bool), error) {
+	if r == nil {
+		return nil, nil //nolint:nilnil // as launch.Options has it
+	}
+	return controller.FactsOnRecord(ctx, r.Ledger, ledger.AllTenants(), p)
 }
 
 // lastFailed are the hosts that did not succeed in the last run of a playbook.

@@ -108,6 +108,11 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	if err := keepWindows(con, launches, f); err != nil {
 		return err
 	}
+	for _, l := range launches {
+		if text := l.FactsLeftOut(); text != "" {
+			con.Report(con.Paint(console.Yellow, "warning: ") + text)
+		}
+	}
 	if err := f.Queue.ChoosePool(launches); err != nil {
 		return err
 	}

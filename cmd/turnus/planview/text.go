@@ -23,6 +23,9 @@ func writePlan(con *console.Console, d *View) {
 	if !d.byHost {
 		writePlanCustomers(con, d)
 	}
+	if text := d.launch.FactsLeftOut(); text != "" {
+		fmt.Fprintln(con.Out, con.Paint(console.Yellow, "left out: ")+text)
+	}
 	writeNever(con, d.launch.NoWindow, len(d.launch.NoWindow)+len(d.launch.Hosts))
 	writeForecast(con, d)
 	writeChart(con, d)

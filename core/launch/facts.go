@@ -1,0 +1,60 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+	"github.com/turnus/turnus/windows"
+)
+
+// factsOf are the facts of a host that targets: may read; nil where none are fresh enough.
+func (o *Options) factsOf(p *playbooks.Playbook, h core.Host) map[string]any {
+	if p.FactsAge == 0 || o.Facts == nil {
+		return nil
+	}
+	facts, ok := o.Facts(h)
+	if !ok || !facts.Fresh(o.Now, p.FactsAge) {
+		return nil
+	}
+	return facts.Values
+}
+
+func withoutFacts(p *playbooks.Playbook, n int) string {
+	hosts := "hosts"
+	if n == 1 {
+		hosts = "host"
+	}
+	return fmt.Sprintf("%d %s without facts younger than %s", n, hosts, windows.FormatDuration(p.FactsAge))
+}
+
+// NoFactsError is of a launch that selects no host, because facts are missing that targets read.
+type NoFactsError struct {
+	Playbook *playbooks.Playbook
+	Total    int
+	Hosts    []string // without facts
+}
+
+func (e *NoFactsError) Error() string {
+	return fmt.Sprintf("playbook %s: targets %s selects none of %d hosts, and leaves out %s\n%s",
+		e.Playbook.Name, quoteTargets(e.Playbook), e.Total, withoutFacts(e.Playbook, len(e.Hosts)), hintGather)
+}
+
+// Is makes errors.Is(err, core.ErrNotFound) hold.
+func (e *NoFactsError) Is(target error) bool { return target == core.ErrNotFound }
+
+const hintGather = "hint: turnus run a playbook with the step {uses: facts} on them, or any playbook whose steps read host.facts: that gathers them (docs/facts.md)"
+
+// FactsLeftOut says that hosts are left out for want of facts, and what to do; "" where none are.
+func (l *Launch) FactsLeftOut() string {
+	if len(l.WithoutFacts) == 0 {
+		return ""
+	}
+	names := l.WithoutFacts[:min(len(l.WithoutFacts), 3)]
+	more := ""
+	if n := len(l.WithoutFacts) - len(names); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%s: %s left out: %s%s\n%s", l.Playbook.Name, withoutFacts(l.Playbook, len(l.WithoutFacts)), strings.Join(names, ", "), more, hintGather)
+}

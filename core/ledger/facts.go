@@ -1,0 +1,131 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// HostFacts are the newest facts of one host.
+type HostFacts struct {
+	Tenant string // of the host
+	Host   string
+	Run    string // that gathered them
+	core.Facts
+}
+
+// FactsKept is how long the facts of a host are kept that no run asks again.
+const FactsKept = 30 * 24 * time.Hour
+
+// encodeFacts writes facts as the ledger keeps them; nil where there is nothing to keep, or too
+// much.
+func encodeFacts(f *core.Facts) []byte {
+	if f == nil || f.Values == nil {
+		return nil
+	}
+	data, err := json.Marshal(f.Values)
+	if err != nil || len(data) > core.MaxFacts {
+		return nil
+	}
+	return append([]byte{packRaw}, data...) // reading thousands at a launch is what has to be fast
+}
+
+var (
+	factsRow = columns{"tenant text", "host text", "at bigint", "run text", "boot text", "data bytea"}
+	bootRow  = columns{"tenant text", "host text", "at bigint", "boot text"}
+)
+
+// recordFacts writes what new outcomes say of their hosts. Rows are written in one order, so that
+// two servers that record hosts of both do not wait for each other.
+func (l *Ledger) recordFacts(ctx context.Context, t *tx, all []*recording) error {
+	newest := map[[2]string]*ready{}
+	for _, r := range all {
+		for _, o := range r.facts {
+			h := r.hosts[o.Index]
+			if had := newest[[2]string{h.Tenant, h.Host}]; had == nil || had.Facts.At.Before(o.Facts.At) {
+				newest[[2]string{h.Tenant, h.Host}] = o
+			}
+		}
+		r.facts = nil
+	}
+	var gathered, booted [][]any
+	for key, o := range newest {
+		at := min(micros(o.Facts.At), o.of.now) // a worker's clock may be ahead
+		boot := clean(o.Facts.Boot, maxID)
+		if o.facts == nil {
+			booted = append(booted, []any{key[0], key[1], at, boot})
+			continue
+		}
+		gathered = append(gathered, []any{key[0], key[1], at, o.of.run.ID, boot, l.encryptPacked(o.facts, factsOf, key[0], key[1])})
+	}
+	for _, rows := range [][][]any{gathered, booted} {
+		slices.SortFunc(rows, func(a, b []any) int {
+			return cmp.Or(strings.Compare(a[0].(string), b[0].(string)), strings.Compare(a[1].(string), b[1].(string)))
+		})
+	}
+	if err := t.set(ctx, factsRow, `INSERT INTO facts (tenant, host, at, run, boot, data) SELECT * FROM u WHERE true
+		ON CONFLICT (tenant, host) DO UPDATE SET at = excluded.at, run = excluded.run, boot = excluded.boot, data = excluded.data WHERE facts.at < excluded.at`, gathered, nil); err != nil {
+		return err
+	}
+	return t.set(ctx, bootRow, `UPDATE facts SET boot = u.boot FROM u WHERE facts.tenant = u.tenant AND facts.host = u.host AND facts.at < u.at AND u.boot <> ''`, booted, nil)
+}
+
+// AllFacts reads the newest facts of all hosts in scope.
+func (l *Ledger) AllFacts(ctx context.Context, s Scope) ([]HostFacts, error) {
+	q := &query{d: l.db.dialect}
+	s.filter(q, "tenant")
+	return l.readFacts(ctx, q)
+}
+
+// FactsOf reads the newest facts of a host in scope: one entry for each tenant that has a host of
+// this name.
+func (l *Ledger) FactsOf(ctx context.Context, s Scope, host string) ([]HostFacts, error) {
+	q := &query{d: l.db.dialect}
+	s.filter(q, "tenant")
+	q.where("host = ?", clean(host, maxText))
+	return l.readFacts(ctx, q)
+}
+
+func (l *Ledger) readFacts(ctx context.Context, q *query) ([]HostFacts, error) {
+	where := ""
+	if len(q.conds) > 0 {
+		where = ` WHERE ` + strings.Join(q.conds, " AND ")
+	}
+	rows, err := l.db.rows(ctx, `SELECT tenant, host, at, run, boot, data FROM facts`+where+` ORDER BY tenant, host`, q.args...)
+	all, err := collect(rows, err, l.scanFacts)
+	return all, translate("read facts", err)
+}
+
+func (l *Ledger) scanFacts(row scanner) (h HostFacts, err error) {
+	var at int64
+	var data []byte
+	if err = row.Scan(&h.Tenant, &h.Host, &at, &h.Run, &h.Boot, &data); err != nil {
+		return h, err
+	}
+	h.At = fromMicros(at)
+	if data, err = l.open(data, factsOf, h.Tenant, h.Host); err != nil {
+		return h, err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&h.Values); err != nil {
+		return h, fmt.Errorf("facts of host %s: %w: %w", h.Host, core.ErrInvalid, err)
+	}
+	return h, nil
+}
+
+// PruneFacts forgets facts that were gathered before a time, and returns how many.
+func (l *Ledger) PruneFacts(ctx context.Context, before time.Time) (n int64, err error) {
+	err = l.db.transact(ctx, "forget old facts", func(t *tx) error {
+		n, err = t.exec(ctx, `DELETE FROM facts WHERE at < $1`, bound(before))
+		return err
+	})
+	return n, err
+}

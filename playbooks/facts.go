@@ -1,0 +1,98 @@
+package playbooks
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"gopkg.in/yaml.v3"
+)
+
+// Bounds of facts: {max_age}. The record keeps facts for no longer than maxFactsAge.
+const (
+	DefaultFactsAge = 24 * time.Hour // of a playbook whose targets read facts, and that gives no age
+	minFactsAge     = time.Minute
+	maxFactsAge     = 30 * 24 * time.Hour
+)
+
+// ErrNoFacts is of targets that read the facts of a host without any. Whether they select the host
+// is not known.
+var ErrNoFacts = errors.New("the host has no facts")
+
+// factsField is what of a host only the host itself knows: a step that reads it has the worker ask,
+// and targets read what is on record.
+const factsField = "facts"
+
+// factsName is the function that targets call with host.facts. Expressions cannot say its name.
+const factsName = "__facts"
+
+// askedFacts makes targets stop at a host without facts, where a missing fact would be a value.
+type askedFacts struct{}
+
+// Visit wraps host.facts.
+func (askedFacts) Visit(node *ast.Node) {
+	member, ok := (*node).(*ast.MemberNode)
+	if !ok {
+		return
+	}
+	base, isName := member.Node.(*ast.IdentifierNode)
+	property, isText := member.Property.(*ast.StringNode)
+	if isName && isText && base.Value == "host" && property.Value == factsField {
+		*node = call(factsName, member)
+	}
+}
+
+func factsFunction() expr.Option {
+	return expr.Function(factsName, func(args ...any) (any, error) {
+		if facts, _ := args[1].(map[string]any); len(facts) == 0 {
+			return nil, ErrNoFacts
+		}
+		return args[1], nil
+	}, new(func(any, any) any))
+}
+
+// withFacts is a host as steps and targets read it.
+func withFacts(host *shape) *shape {
+	facts := closedShape("host.facts", "os", "kernel", "arch", "cpus", "memory", "addresses", "init", "package_manager", "boot_id")
+	facts.fields["os"] = closedShape("host.facts.os", "family", "id", "version", "name")
+	facts.fields["kernel"] = closedShape("host.facts.kernel", "name", "release")
+	host.fields[factsField] = facts
+	return host
+}
+
+// readsFacts tells whether the expression reads host.facts.
+func (e Expr) readsFacts() bool { return e.code != nil && e.code.reads.host[factsField] }
+
+// factsRule is the key facts.
+type factsRule struct{ maxAge time.Duration }
+
+func factsFields() []field[factsRule] {
+	return []field[factsRule]{
+		{key: "max_age", doc: "Older facts do not count: targets do not select such a host. From 1m to 30d; 24h when not given.", form: durationForm(), required: true,
+			read: func(d *decoder, n *yaml.Node, r *factsRule) {
+				r.maxAge = d.durationOf(n)
+				if r.maxAge > 0 && (r.maxAge < minFactsAge || r.maxAge > maxFactsAge) {
+					d.reportNode(n, problem{message: fmt.Sprintf("max_age is %s", quote(n.Value)), expected: "from 1m to 30d: facts are kept for 30 days"})
+				}
+			}},
+	}
+}
+
+func (d *decoder) factsOf(n *yaml.Node) time.Duration {
+	var r factsRule
+	readFields(d, n, "facts", factsFields(), map[string]string{"age": `it is called "max_age"`, "ttl": `it is called "max_age"`, "timeout": `it is called "max_age"`}, &r)
+	return r.maxAge
+}
+
+// checkFacts settles how old the facts may be that targets read.
+func (d *decoder) checkFacts(root *yaml.Node, p *Playbook) {
+	switch reads := p.Targets.readsFacts(); {
+	case reads && p.FactsAge == 0:
+		p.FactsAge = DefaultFactsAge
+	case !reads && p.FactsAge > 0 && !p.Targets.Absent():
+		d.reportNode(d.child(root, "facts"), problem{message: "facts says how old the facts may be that targets read, and targets reads none",
+			expected: `targets that reads facts, such as host.facts.os.family == "debian"`, hint: "in steps host.facts needs no such key: the worker asks the host (docs/facts.md)"})
+	}
+}
