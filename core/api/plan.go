@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
 
 // Plan is what a run would do if it were created now. Nothing is created.
 type Plan struct {
@@ -31,18 +35,18 @@ type PlanWave struct {
 
 // PlanWindow is a window set that hosts of a plan wait for.
 type PlanWindow struct {
-	Set         string    `json:"window_set"`
-	Hosts       int       `json:"hosts"`
-	Need        string    `json:"need,omitempty" doc:"time that must be left in the window"`
-	Starts      time.Time `json:"starts,omitzero" doc:"when the first of its hosts may start; absent: at once"`
-	StartsLocal string    `json:"starts_local,omitempty" doc:"in the zone of the set"`
-	Reason      string    `json:"reason,omitempty" doc:"why it does not start at once"`
+	Set         string       `json:"window_set"`
+	Hosts       int          `json:"hosts"`
+	Need        core.Seconds `json:"need_seconds,omitempty" doc:"time that must be left in the window"`
+	Starts      time.Time    `json:"starts,omitzero" doc:"when the first of its hosts may start; absent: at once"`
+	StartsLocal string       `json:"starts_local,omitempty" doc:"in the zone of the set"`
+	Reason      string       `json:"reason,omitempty" doc:"why it does not start at once"`
 }
 
 // NoWindow is a host that no window fits.
 type NoWindow struct {
-	Host   string `json:"host"`
-	Set    string `json:"window_set,omitempty"`
-	Need   string `json:"need"`
-	Reason string `json:"reason"`
+	Host   string       `json:"host"`
+	Set    string       `json:"window_set,omitempty"`
+	Need   core.Seconds `json:"need_seconds"`
+	Reason string       `json:"reason"`
 }

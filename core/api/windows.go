@@ -32,9 +32,9 @@ type Occurrence struct {
 
 // WindowWork is a playbook that has steps which wait for a window set.
 type WindowWork struct {
-	Playbook string `json:"playbook"`
-	Hosts    int    `json:"hosts" doc:"that it selects, and that wait for the set"`
-	Need     string `json:"need,omitempty" doc:"time that must be left in the window of a host, rollback included; absent where it is not known"`
+	Playbook string       `json:"playbook"`
+	Hosts    int          `json:"hosts" doc:"that it selects, and that wait for the set"`
+	Need     core.Seconds `json:"need_seconds,omitempty" doc:"time that must be left in the window of a host, rollback included; absent where it is not known"`
 }
 
 // WindowApproval is how a window set, or a rule of it, that needs an approval stands.

@@ -21,9 +21,10 @@ func functions() template.FuncMap {
 			}
 			return t.UTC().Format("2006-01-02 15:04:05 UTC")
 		},
-		"ago":    ago,
-		"plural": plural,
-		"letter": pictures.Letter,
+		"ago":     ago,
+		"lasting": func(s core.Seconds) string { return lasting(s.Duration()) },
+		"plural":  plural,
+		"letter":  pictures.Letter,
 		"query": func(pairs ...string) string {
 			q := url.Values{}
 			for i := 0; i+1 < len(pairs); i += 2 {
@@ -51,10 +52,16 @@ func functions() template.FuncMap {
 
 // ago is the time between two moments, as people say it.
 func ago(from, to time.Time) string {
-	d := to.Sub(from).Round(time.Second)
-	switch {
-	case from.IsZero():
+	if from.IsZero() {
 		return ""
+	}
+	return lasting(to.Sub(from))
+}
+
+// lasting is a duration as people say it.
+func lasting(d time.Duration) string {
+	d = d.Round(time.Second)
+	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < time.Hour:

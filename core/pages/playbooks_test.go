@@ -125,8 +125,8 @@ func planOf(hosts int, end time.Time) api.Plan {
 	}
 	return api.Plan{
 		Playbook: "shop", Hash: planHash, Hosts: hosts, Waves: []api.PlanWave{{Wave: 1, Total: hosts, Hosts: names}},
-		Windows:  []api.PlanWindow{{Set: "night", Hosts: hosts, Need: "25m", Starts: end.Add(-7 * time.Hour), StartsLocal: "Sat 2026-12-05 22:00 CET", Reason: "it is closed"}},
-		NoWindow: []api.NoWindow{{Host: "old1", Set: "day", Need: "25m", Reason: "never approved"}},
+		Windows:  []api.PlanWindow{{Set: "night", Hosts: hosts, Need: 1500, Starts: end.Add(-7 * time.Hour), StartsLocal: "Sat 2026-12-05 22:00 CET", Reason: "it is closed"}},
+		NoWindow: []api.NoWindow{{Host: "old1", Set: "day", Need: 1500, Reason: "never approved"}},
 		Forecast: &api.Forecast{Hosts: hosts, FinishP50: end, FinishP90: end.Add(time.Hour), Notes: []string{"approvals are not counted"}},
 	}
 }
@@ -262,7 +262,7 @@ func TestTextOfPlaybooksIsNoMarkup(t *testing.T) {
 	p.Params[0].Name = hostile
 	plan := planOf(1, time.Now())
 	plan.Waves[0].Hosts, plan.Windows[0].Set, plan.Windows[0].Reason, plan.NoWindow[0].Host, plan.NoWindow[0].Reason = []string{hostile}, hostile, hostile, hostile, hostile
-	plan.Approval, plan.Forecast.Notes, plan.Forecast.Binds = hostile, []string{hostile}, &api.Binds{Text: hostile, Gain: hostile}
+	plan.Approval, plan.Forecast.Notes, plan.Forecast.Binds = hostile, []string{hostile}, &api.Binds{Text: hostile, Gain: 60}
 	o := shopAPI(t, 1, "operator")
 	o.set("GET /v1/playbooks", map[string]any{"items": []api.Playbook{p}})
 	o.set("GET /v1/playbooks/shop", p)

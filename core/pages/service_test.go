@@ -42,7 +42,7 @@ func (s *serviceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/v1/workers":
 		items([]api.Worker{{Name: "w1", State: api.WorkerReady, Concurrency: 8, Running: 3, Pool: hostile, CPU: 0.5}, {Name: "w2", State: api.WorkerCordoned}})
 	case path == "/v1/queue":
-		_ = json.NewEncoder(w).Encode(api.Queue{Backend: "redis", InFlight: 900, Oldest: "3s"})
+		_ = json.NewEncoder(w).Encode(api.Queue{Backend: "redis", InFlight: 900, Oldest: 3})
 	case path == "/v1/definitions":
 		_ = json.NewEncoder(w).Encode(api.Definitions{Source: hostile, Hosts: 3})
 	case path == "/v1/audit":

@@ -218,8 +218,8 @@ func workText(work []api.WindowWork) string {
 	var all []string
 	for _, one := range work {
 		text := one.Playbook + " on " + plural(one.Hosts, "host")
-		if one.Need != "" {
-			text += ", each needs " + one.Need
+		if one.Need > 0 {
+			text += ", each needs " + lasting(one.Need.Duration())
 		}
 		all = append(all, text)
 	}

@@ -35,7 +35,7 @@ func TestSentencesOfWindows(t *testing.T) {
 		{"2027-01-02 21:00", "2027-01-03 04:00", "", patch, "Sat 2 Jan 2027 21:00 to Sun 04:00 UTC: patch on 12 hosts"},
 		{"2026-12-05 00:00", "2026-12-15 00:00", "UTC", patch, "Sat 5 Dec 00:00 to Tue 15 Dec 00:00 UTC: patch on 12 hosts"},
 		{"2027-03-27 21:00", "2027-03-28 03:00", berlin, nil, "Sat 27 Mar 2027 22:00 to Sun 05:00 Europe/Berlin (clocks change from CET to CEST): no playbook waits for it"},
-		{"2026-12-05 21:00", "2026-12-05 22:00", "no/zone", []api.WindowWork{{Playbook: "patch", Hosts: 1, Need: "25m"}, {Playbook: "fw", Hosts: 2}}, "Sat 5 Dec 21:00 to 22:00 UTC: patch on 1 host, each needs 25m; fw on 2 hosts"},
+		{"2026-12-05 21:00", "2026-12-05 22:00", "no/zone", []api.WindowWork{{Playbook: "patch", Hosts: 1, Need: 1500}, {Playbook: "fw", Hosts: 2}}, "Sat 5 Dec 21:00 to 22:00 UTC: patch on 1 host, each needs 25 min; fw on 2 hosts"},
 	} {
 		got := sentences([]api.Occurrence{{Open: utc(t, c.open), Close: utc(t, c.close)}}, c.zone, c.work, now)
 		if !slices.Equal(got, []string{c.want}) {
@@ -63,7 +63,7 @@ func windowAPI(t *testing.T, roles ...string) *operations {
 
 func waitingFor(hash string, opens time.Time) api.WindowApproval {
 	return api.WindowApproval{
-		Set: "night", Timezone: berlin, Hosts: 12, Hash: hash, State: "proposed", Reason: "nobody approved it", Decides: true, Work: []api.WindowWork{{Playbook: "patch", Hosts: 12, Need: "25m"}},
+		Set: "night", Timezone: berlin, Hosts: 12, Hash: hash, State: "proposed", Reason: "nobody approved it", Decides: true, Work: []api.WindowWork{{Playbook: "patch", Hosts: 12, Need: 1500}},
 		Waiting: []api.Occurrence{{Open: opens, Close: opens.Add(7 * time.Hour)}}, Given: []api.WindowWord{{By: "bob", Revoked: true, Reason: "too early"}},
 	}
 }
@@ -73,7 +73,7 @@ func TestWindows(t *testing.T) {
 	v := visits(t, o)
 	for _, path := range []string{"/windows", "/windows/night"} {
 		_, text := v.get(path)
-		has(t, path, text, "Europe/Berlin: patch on 12 hosts, each needs 25m", "nobody approved it", "bob revoked: too early", `name="window" value="`+oldHash+`"`, "Approve these windows", "Refuse these windows")
+		has(t, path, text, "Europe/Berlin: patch on 12 hosts, each needs 25 min", "nobody approved it", "bob revoked: too early", `name="window" value="`+oldHash+`"`, "Approve these windows", "Refuse these windows")
 		lacks(t, path, text, "Revoke the approval")
 	}
 	if status, _ := v.get("/windows/globex-night"); status != http.StatusNotFound {

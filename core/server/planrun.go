@@ -123,7 +123,7 @@ func planOfLaunch(l *launch.Launch) api.Plan {
 func noWindowOf(list []launch.NoWindow) []api.NoWindow {
 	out := make([]api.NoWindow, len(list))
 	for i, n := range list {
-		out[i] = api.NoWindow{Host: n.Host, Set: n.Set, Need: short(n.Need), Reason: n.Reason}
+		out[i] = api.NoWindow{Host: n.Host, Set: n.Set, Need: n.Need, Reason: n.Reason}
 	}
 	return out
 }

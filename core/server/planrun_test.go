@@ -73,7 +73,7 @@ func TestPlanOfWindows(t *testing.T) {
 	if plan.Hosts != 2 || !plan.Disruptive || len(plan.NoWindow) != 1 || plan.NoWindow[0].Host != "acme-3" || plan.NoWindow[0].Set != "acme-day" || plan.NoWindow[0].Reason == "" {
 		t.Errorf("%+v", plan)
 	}
-	if w := plan.Windows; len(w) != 1 || w[0].Set != "acme-night" || w[0].Hosts != 2 || w[0].Need != "30m" || w[0].Starts.IsZero() != (w[0].StartsLocal == "") {
+	if w := plan.Windows; len(w) != 1 || w[0].Set != "acme-night" || w[0].Hosts != 2 || w[0].Need != 1800 || w[0].Starts.IsZero() != (w[0].StartsLocal == "") {
 		t.Errorf("%+v", plan.Windows)
 	}
 	run.Plan = plan.Hash
@@ -96,8 +96,8 @@ func TestWorkOfWindows(t *testing.T) {
 	project["playbooks/all.yaml"] = strings.NewReplacer("window: none", "window: service", "uses: command,", "uses: command, needs: 5m,").Replace(project["playbooks/all.yaml"])
 	b.apply(project)
 	for tenant, expected := range map[string][]api.WindowWork{
-		"acme":   {{Playbook: "everywhere", Hosts: 1, Need: "5m"}, {Playbook: "gated", Hosts: 1, Need: "30m"}},
-		"globex": {{Playbook: "everywhere", Hosts: 1, Need: "5m"}},
+		"acme":   {{Playbook: "everywhere", Hosts: 1, Need: 300}, {Playbook: "gated", Hosts: 1, Need: 1800}},
+		"globex": {{Playbook: "everywhere", Hosts: 1, Need: 300}},
 	} {
 		a := b.ask(b.token(tenant, Viewer), "GET", "/v1/approvals", nil)
 		all := want[struct{ Items []api.WindowApproval }](t, a, http.StatusOK).Items

@@ -79,7 +79,7 @@ func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int
 				one := out[name]
 				one.Playbook, one.Hosts = p.Name, one.Hosts+n
 				if need := steps.Need(i, h); need > 0 {
-					one.Need = cmp.Or(one.Need, short(need))
+					one.Need = cmp.Or(one.Need, core.InSeconds(need))
 				}
 				out[name] = one
 			}
