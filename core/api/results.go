@@ -21,6 +21,7 @@ type Result struct {
 	Took       core.Seconds    `json:"took_seconds"`
 	Steps      []StepResult    `json:"steps,omitempty"`
 	Handlers   *core.Handlers  `json:"handlers,omitempty"`
+	Facts      *core.Facts     `json:"facts,omitempty"`
 }
 
 // StepResult is what one step did on one host: core.StepResult as clients read it.
@@ -46,7 +47,7 @@ type StepResult struct {
 func ResultOf(r core.Result) Result {
 	return Result{
 		Job: r.Job, Host: r.Host, Customer: r.Customer, Outcome: r.Outcome, Reason: r.Reason, ReasonCode: r.ReasonCode, Step: r.Step,
-		Attempt: r.Attempt, Worker: r.Worker, Started: r.Started, Took: core.InSeconds(r.Took), Steps: StepsOf(r.Steps), Handlers: r.Handlers,
+		Attempt: r.Attempt, Worker: r.Worker, Started: r.Started, Took: core.InSeconds(r.Took), Steps: StepsOf(r.Steps), Handlers: r.Handlers, Facts: r.Facts,
 	}
 }
 

@@ -21,7 +21,7 @@ func TestResultsReachClientsWhole(t *testing.T) {
 	}
 	result := core.Result{
 		Job: core.JobID{Run: "r", Index: 4}, Host: "h", Customer: "c", Outcome: core.Failed, Reason: "r", ReasonCode: "c", Step: "s", Attempt: 2, Worker: "w",
-		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 90 * time.Minute, Steps: []core.StepResult{step}, Handlers: &core.Handlers{Pending: []string{"p"}},
+		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 90 * time.Minute, Steps: []core.StepResult{step}, Handlers: &core.Handlers{Pending: []string{"p"}}, Facts: &core.Facts{},
 	}
 	for _, stored := range []any{step, result} { // the test itself leaves out no field
 		for v, i := reflect.ValueOf(stored), 0; i < v.NumField(); i++ {
