@@ -113,7 +113,6 @@ type stepsDraft struct {
 	outer *decoder
 	with  *yaml.Node
 	given *value // with:, compiled in the scope of the include
-	began bool
 }
 
 // stepsPath reads what include names.

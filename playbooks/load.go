@@ -239,7 +239,7 @@ func stepsBeside(file string) func(path string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer root.Close()
+		defer func() { _ = root.Close() }()
 		f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not waiting for a pipe
 		if err != nil {
 			return nil, withoutPath(err)

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// HostFacts are what a host said of itself last.
+// HostFacts are the newest facts of a host.
 type HostFacts struct {
 	Host   string         `json:"host"`
 	Tenant string         `json:"tenant,omitempty" doc:"of the host"`

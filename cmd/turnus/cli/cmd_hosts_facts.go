@@ -14,8 +14,8 @@ import (
 func (a *app) hostFactsCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
-		Use: "facts HOST", Short: "Show what a host said of itself last, and when", Args: cobra.ExactArgs(1),
-		Long: `Show what a host said of itself last, and when. Runs gather facts: where a step reads
+		Use: "facts HOST", Short: "Show the newest facts of a host, and their age", Args: cobra.ExactArgs(1),
+		Long: `Show the newest facts of a host, and their age. Runs gather facts: where a step reads
 host.facts, and with the job type facts. targets of a playbook read what is shown here.
 
 Those of runs on a server are kept there; --local asks for those of turnus run, which are kept on this machine.`,

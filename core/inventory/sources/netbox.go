@@ -62,9 +62,7 @@ func fetchNetBox(ctx context.Context, c *client, s Source, g *Generation) error 
 // query is that of the first page.
 func (s Source) query(cursor bool) url.Values {
 	q := url.Values{"limit": {strconv.Itoa(pageSize)}}
-	for name, values := range s.Filter {
-		q[name] = values
-	}
+	maps.Copy(q, s.Filter)
 	if cursor {
 		q.Set("start", "0")
 	} else {

@@ -24,7 +24,7 @@ const (
 	programTime = time.Minute
 	maxProgram  = 64 << 20
 	maxStderr   = 4096
-	tokenEnv    = "TURNUS_SOURCE_TOKEN" //nolint:gosec // a variable's name
+	tokenEnv    = "TURNUS_SOURCE_TOKEN"
 )
 
 // run asks a program with --list, as Ansible does. It must be this user's or root's, and nobody
@@ -102,7 +102,7 @@ func (f *Fetcher) command(program *os.File, path, dir string, env []string) (*ex
 	if confined != nil {
 		return confined.Command(), func() { _ = confined.Close() }, nil
 	}
-	cmd := exec.Command(path, "--list") //nolint:gosec,noctx // the program that the operator named; its group is ended
+	cmd := exec.Command(path, "--list") //nolint:noctx // its group is ended
 	cmd.Env, cmd.SysProcAttr = env, &syscall.SysProcAttr{Setpgid: true}
 	return cmd, func() {}, nil
 }
