@@ -41,7 +41,7 @@ func (p *Pages) beginOpenID(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.sessions.set(w, ticketCookie, ticket{t, next, time.Now().Add(ticketTime)}, ticketTime)
-	http.Redirect(w, r, page, http.StatusSeeOther)
+	http.Redirect(w, r, page, http.StatusSeeOther) //nolint:gosec // the provider's own page
 }
 
 // finishOpenID takes the browser that the provider sends back, if this is the browser that began.

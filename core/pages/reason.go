@@ -2,6 +2,7 @@ package pages
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/turnus/turnus/core/client"
 )
@@ -9,11 +10,7 @@ import (
 // reasonOf is what went wrong, as the API says it.
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*client.Error](err); ok && e.Detail != "" {
-		text := e.Detail
-		for _, more := range e.More {
-			text += "\n" + more
-		}
-		return text
+		return strings.Join(append([]string{e.Detail}, e.More...), "\n")
 	}
 	return err.Error()
 }
