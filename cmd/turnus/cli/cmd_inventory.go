@@ -154,7 +154,7 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 		fmt.Fprintln(a.Out, st.Failed)
 	}
 	if !st.Good.IsZero() {
-		fmt.Fprintf(a.Out, "source %s: %s of %s are in use\n", name, console.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"))
+		fmt.Fprintf(a.Out, "source %s: in use: %s of %s\n", name, console.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"))
 	}
 	for _, left := range st.Left {
 		fmt.Fprintln(a.Out, "left out: "+left)
@@ -198,7 +198,7 @@ func (a *app) inventoryApproveCmd() *cobra.Command {
 			if err != nil {
 				return invalidIf(err, core.ErrNotFound, core.ErrConflict)
 			}
-			a.Message(fmt.Sprintf("source %s: %s are in use", s.Name, console.Plural(st.Hosts, "host")))
+			a.Message(fmt.Sprintf("source %s: in use: %s", s.Name, console.Plural(st.Hosts, "host")))
 			return nil
 		},
 	}
