@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -100,6 +101,19 @@ func isPlaybook(block string) bool {
 	return false
 }
 
+// beside reads the files that a playbook of a page includes: blocks of the same page that begin with
+// a comment of their path.
+func beside(blocks []string) func(path string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		for _, block := range blocks {
+			if strings.HasPrefix(block, "# "+path+"\n") {
+				return []byte(block), nil
+			}
+		}
+		return nil, fs.ErrNotExist
+	}
+}
+
 // realTypes are validation's options with the built-in job types.
 func realTypes(t *testing.T) playbooks.Options {
 	t.Helper()
@@ -116,7 +130,9 @@ func TestPlaybooksOfTheDocsLoad(t *testing.T) {
 	opts := realTypes(t)
 	found := 0
 	for _, path := range pages(t) {
-		for i, block := range fenced(page(t, path), "yaml") {
+		blocks := fenced(page(t, path), "yaml")
+		opts.Steps = beside(blocks)
+		for i, block := range blocks {
 			if !isPlaybook(block) || path == pluginGuide { // its job type is its own
 				continue
 			}
