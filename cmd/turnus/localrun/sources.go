@@ -78,7 +78,7 @@ func (f *InventoryFlags) Keeper(ctx context.Context) (_ *sources.Keeper, end fun
 		return nil, nil, errors.Join(err, l.Close())
 	}
 	fetcher := &sources.Fetcher{Token: store.ForSource, Sandbox: box}
-	return &sources.Keeper{Ledger: l, Fetch: fetcher.Fetch, ByFile: true}, func() { store.Close(); _ = l.Close() }, nil // nothing is written after the last call
+	return &sources.Keeper{Ledger: l, Fetch: fetcher.Fetch}, func() { store.Close(); _ = l.Close() }, nil // nothing is written after the last call
 }
 
 // documents returns what the sources of -i say now, and the other values of -i.

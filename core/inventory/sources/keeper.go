@@ -24,10 +24,6 @@ const (
 type Keeper struct {
 	Ledger *ledger.Ledger
 	Fetch  func(ctx context.Context, s Source) (*Generation, error)
-	// Check refuses a generation that cannot be used with what else there is; nil refuses none.
-	Check func(ctx context.Context, g *Generation) error
-	// ByFile keeps sources of one name apart that stand in different files.
-	ByFile bool
 	Now    func() time.Time // time.Now when nil
 }
 
@@ -82,12 +78,8 @@ func (s Source) asks() string {
 	return digest(data)
 }
 
-func (k *Keeper) name(s Source) string {
-	if k.ByFile {
-		return s.Name + "@" + digest([]byte(s.File))[:24]
-	}
-	return s.Name
-}
+// name keeps sources of one name apart that stand in different files.
+func (k *Keeper) name(s Source) string { return s.Name + "@" + digest([]byte(s.File))[:24] }
 
 func (k *Keeper) now() time.Time {
 	if k.Now != nil {
@@ -147,12 +139,7 @@ func (k *Keeper) Generations(ctx context.Context, s Source) (used, held *Generat
 	return used, held, err
 }
 
-// Version changes with the generation in use; 0 is none.
-func (k *Keeper) Version(ctx context.Context, s Source) (int64, error) {
-	return k.Ledger.DocumentVersion(ctx, kindGeneration, "", k.name(s))
-}
-
-// Due tells whether it is time to fetch.
+// Due reports whether it is time to fetch.
 func (k *Keeper) Due(s Source, st State) bool {
 	return st.Settings != s.asks() || k.now().Sub(st.Tried) >= s.Every
 }
@@ -163,11 +150,6 @@ func (k *Keeper) Refresh(ctx context.Context, s Source) (State, error) {
 	next, failed := k.Fetch(ctx, s)
 	if ctx.Err() != nil {
 		return State{}, ctx.Err()
-	}
-	if failed == nil && k.Check != nil {
-		if err := k.Check(ctx, next); err != nil {
-			failed = fmt.Errorf("source %s: the generation cannot be used with the project: %w", s.Name, err)
-		}
 	}
 	st, version, err := k.state(ctx, s)
 	if err != nil {
