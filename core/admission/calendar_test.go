@@ -87,7 +87,7 @@ func TestAsk(t *testing.T) {
 		{"two windows missed", "2026-11-23T12:00:00Z", Question{Set: "carried", Need: time.Hour, Missed: 2}, false, "", true, windows.ByNone, "it missed 2 of the 2 windows"},
 		{"missed, though it is open now", "2026-11-21T22:00:00Z", Question{Set: "carried", Need: time.Hour, Missed: 2}, false, "", true, windows.ByRule, "it missed 2"},
 		{"the next is after the deadline", "2026-12-07T12:00:00Z", Question{Set: "carried", Need: time.Hour}, false, "", true, windows.ByNone, "after the carry-over deadline"},
-		{"the deadline is over", "2026-12-12T22:00:00Z", Question{Set: "carried", Need: time.Hour}, false, "", true, windows.ByRule, "carry-over deadline of window set carried, Fri 2026-12-11 00:00 CET (2026-12-10T23:00:00Z), is over"},
+		{"the deadline is over", "2026-12-12T22:00:00Z", Question{Set: "carried", Need: time.Hour}, false, "", true, windows.ByRule, "carry-over deadline of window set carried, Fri 2026-12-11 00:00 CET (2026-12-10T23:00:00Z), has passed"},
 	} {
 		a, err := b.Ask(utc(t, c.at), c.q)
 		if err != nil {

@@ -101,7 +101,8 @@ func everything(tb testing.TB, l *ledger.Ledger) {
 	tb.Helper()
 	ctx := tb.Context()
 	accept(tb, l, newRun("done", "a", 5))
-	record(tb, l, "done", ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 1, Reason: "wörd \"quoted\"\n\u2028", Detail: []byte("detail\x00\xff"), Handlers: &core.Handlers{Pending: []string{"restart"}}}, ledger.Outcome{Index: 1, Count: 4, Outcome: core.Cancelled})
+	record(tb, l, "done", ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 1, Reason: "wörd \"quoted\"\n\u2028", Detail: []byte("detail\x00\xff"), Handlers: &core.Handlers{Pending: []string{"restart"}},
+		Facts: core.Gathered(map[string]any{"kernel": "6.12"}, time.Now())}, ledger.Outcome{Index: 1, Count: 4, Outcome: core.Cancelled})
 	n := newRun("waits", "b", 2)
 	n.Approvals, n.Key = 2, "key"
 	accept(tb, l, n)
