@@ -59,7 +59,7 @@ func newPair(t *testing.T) *pair {
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// upgrade runs the example playbook, and looks at both members each 20 ms meanwhile.
+// upgrade runs the example playbook, and looks at both members each 100 ms meanwhile.
 func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 	p.t.Helper()
 	content, err := os.ReadFile(p.vendor.Bundle(p.t, version, behaviour, netlab.DeviceName))
@@ -91,7 +91,7 @@ func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 	return run, <-seen
 }
 
-// darkness is what a probe each 20 ms saw.
+// darkness is what a probe each 100 ms saw.
 type darkness struct {
 	probes, one, both int // in all; with one member down; with both
 	silent            int // the active member was down
@@ -112,6 +112,10 @@ func (p *pair) dark() map[string]bool {
 			down[name] = true
 			continue
 		}
+		// A connection costs the device a process: the next one comes when this one has been served,
+		// or the probe alone would keep the machine busy.
+		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_, _ = conn.Read(make([]byte, 1))
 		_ = conn.Close()
 	}
 	return down
@@ -121,7 +125,7 @@ func (p *pair) probe() (chan struct{}, chan darkness) {
 	stop, seen := make(chan struct{}), make(chan darkness, 1)
 	go func() {
 		var d darkness
-		tick := time.NewTicker(20 * time.Millisecond)
+		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			before, down := p.carries(), p.dark()
