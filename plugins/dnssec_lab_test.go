@@ -230,9 +230,6 @@ func labEndToEnd(t *testing.T, role string) {
 	seen := d.unbroken(probes)
 	d.rolled(role, old, role == "ksk")
 	t.Logf("%s roll: %v, %d probes answered, %d SERVFAIL; %v", role, took.Round(100*time.Millisecond), seen.Answered, seen.ServFail, j.checked)
-	if took > 90*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	if evidence := fmt.Sprint(j.outcome.Outputs["evidence"]); len(evidence) < 500 || !strings.Contains(evidence, "secure true") {
 		t.Errorf("evidence: %v", evidence)
 	}
