@@ -14,7 +14,7 @@ import (
 // there.
 type Event struct {
 	Time       time.Time       `json:"time"`
-	Event      string          `json:"event" doc:"job_started, step_started, output, step_done, job_done, run_released, run_done, …"`
+	Event      string          `json:"event" doc:"job_started, step_started, output, step_done, job_done, run_released, run_changed, run_done, …"`
 	Run        string          `json:"run,omitempty"`
 	Job        string          `json:"job,omitempty" doc:"RUN/INDEX"`
 	Host       string          `json:"host,omitempty"`
@@ -35,10 +35,14 @@ type Event struct {
 	Over       *Run            `json:"over,omitempty" doc:"of run_done: how the run ended"`
 }
 
-// The events that end a stream, as the API sends them from what is recorded.
+// The events that the API sends from what is recorded.
 const (
 	JobDone = "job_done"
 	RunDone = "run_done"
+
+	// RunChanged says that a run's phase or decisions changed, or what it waits for. Text is its
+	// phase.
+	RunChanged = "run_changed"
 
 	// EventsLost says that live events are missing here: they came faster than the reader took them,
 	// or before it came.

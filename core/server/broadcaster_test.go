@@ -131,7 +131,7 @@ func TestALateFollowerLosesNothing(t *testing.T) {
 	b.publish(run.ID, output(run, 1, "behind"), output(run, 2, "it"))
 	b.finish(run)
 	b.publish(run.ID, done(run, 0), done(run, 1), done(run, 2))
-	if got := fmt.Sprint(r.rest()); got != "[output early output behind output it job_done job_done job_done run_done]" {
+	if got := fmt.Sprint(r.rest()); got != "[run_changed output early output behind output it job_done job_done job_done run_done]" {
 		t.Fatal(got)
 	}
 }

@@ -92,8 +92,13 @@ func (f *follow) wholeRun(ctx context.Context) error {
 	f.done = map[string]bool{}
 	var run ledger.Run
 	err := f.live(ctx, func(ctx context.Context) (over bool, err error) {
-		run, err = f.s.cfg.Ledger.Run(ctx, f.out.by.scope, f.run)
-		return run.Complete(), err
+		now, err := f.s.cfg.Ledger.Run(ctx, f.out.by.scope, f.run)
+		if err != nil {
+			return false, err
+		}
+		before := run
+		run = now
+		return run.Complete(), f.changed(before, run)
 	}, func() bool { return len(f.done) >= run.Total })
 	if err != nil {
 		return err
@@ -124,6 +129,19 @@ func (f *follow) wholeRun(ctx context.Context) error {
 	}
 	over := runOf(run)
 	if err := f.out.send(api.Event{Time: run.Ended, Event: api.RunDone, Run: run.ID, Text: run.Reason.Text(), Over: &over}); err != nil {
+		return err
+	}
+	return f.out.flush()
+}
+
+// changed tells of what happened to a run and to none of its jobs: somebody paused it or decided,
+// or it waits for a decision now. before is the zero value at the first look, which tells of it,
+// too: what a reader read before the stream began may be older.
+func (f *follow) changed(before, now ledger.Run) error {
+	if now.Complete() || now.Version == before.Version && now.Progress == before.Progress {
+		return nil
+	}
+	if err := f.out.send(api.Event{Time: time.Now().UTC(), Event: api.RunChanged, Run: now.ID, Text: string(now.Phase)}); err != nil {
 		return err
 	}
 	return f.out.flush()

@@ -151,6 +151,9 @@ func TestFollowARunReportsEachJobOnce(t *testing.T) {
 	run := b.launch("acme", api.NewRun{})
 	b.publish(run.ID, output(run, 0, "x"), done(run, 0))
 	r := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/events")
+	if e, ok := r.next(); !ok || e.Event != api.RunChanged || e.Text != string(run.Phase) {
+		t.Fatalf("%+v", e)
+	}
 	if e, ok := r.next(); !ok || e.Stdout != "x" {
 		t.Fatalf("%+v", e)
 	}
@@ -158,6 +161,21 @@ func TestFollowARunReportsEachJobOnce(t *testing.T) {
 	b.finish(run) // of job 1 no live event ever comes
 	if got := fmt.Sprint(r.rest()); got != "[job_done job_done job_done run_done]" {
 		t.Fatal(got)
+	}
+}
+
+// What a person does to a run reaches whoever follows it, though it is an event of no job.
+func TestFollowARunTellsOfAPause(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	r := b.follow(t, b.token("acme", Viewer), "/v1/runs/"+run.ID+"/events")
+	if e, ok := r.next(); !ok || e.Event != api.RunChanged {
+		t.Fatalf("%+v", e)
+	}
+	b.ask(b.token("acme", Operator), http.MethodPost, "/v1/runs/"+run.ID+"/pause", map[string]string{"reason": "lunch"})
+	if e, ok := r.next(); !ok || e.Event != api.RunChanged || e.Text != string(api.Paused) {
+		t.Fatalf("%+v", e)
 	}
 }
 
@@ -169,6 +187,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	secret, token, err := b.ledger.NewToken(t.Context(), "test", ledger.Token{Name: "short", Tenant: "acme", Roles: []string{"viewer"}})
 	must(t, err)
 	r := b.follow(t, secret, "/v1/runs/"+run.ID+"/events")
+	r.next() // its phase
 	if e, ok := r.next(); !ok || e.Stdout != "x" {
 		t.Fatalf("%+v", e)
 	}
