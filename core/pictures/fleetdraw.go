@@ -52,7 +52,7 @@ func (c *Customer) Block() Block {
 
 func block(inner *SVG, width, height int, label string) Block {
 	s := &SVG{}
-	s.Add(`<svg xmlns="http://www.w3.org/2000/svg" class="map" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`, width, height, width, height, label)
+	s.Add(`<svg xmlns="http://www.w3.org/2000/svg" class="map" width="%d" height="%d" viewBox="0 0 %d %d" role="group" aria-label="%s">`, width, height, width, height, label)
 	s.Raw(inner.String())
 	s.Raw("</svg>")
 	return Block{s.String(), width, height}
