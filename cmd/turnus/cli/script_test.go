@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == node.ScriptVerb || filepath.Base(os.Args[0]) == exec.HelperName { // of a plugin that is a script
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	testscript.Main(testparts.Patient{M: m}, map[string]func(){
+	testscript.Main(programTests{testparts.Patient{M: m}}, map[string]func(){
 		"turnus":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"xdg-open": browse, "open": browse,
 	})
