@@ -267,7 +267,7 @@ func (r *run) explainReady(index int) core.Reason {
 	case r.phase == queue.Paused:
 		return core.Because(core.RunPaused, "its run is paused")
 	case index >= r.limit:
-		return core.Because(core.WaveClosed, fmt.Sprintf("is not released: the wave ends before job %d", r.limit))
+		return core.Because(core.WaveClosed, fmt.Sprintf("waits for its wave: %d hosts of the run may start so far", r.limit))
 	case !r.open():
 		return core.Because(core.RunFull, fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", r.count.leased, r.maxInFlight))
 	}

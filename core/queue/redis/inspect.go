@@ -130,7 +130,7 @@ func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	case "paused":
 		return core.Because(core.RunPaused, "its run is paused")
 	case "limit":
-		return core.Because(core.WaveClosed, "is not released: the wave ends before job "+c)
+		return core.Because(core.WaveClosed, "waits for its wave: "+c+" hosts of the run may start so far")
 	case "full":
 		return core.Because(core.RunFull, "its run has "+b+" jobs in flight, max_in_flight is "+c)
 	}
