@@ -71,6 +71,9 @@ func TestCommentsFitTheirColumns(t *testing.T) { eachPackage(t, language.Comment
 // One package: go test ./core -run 'TestLanguageOfTheMessages/core/queue$'.
 func TestLanguageOfTheMessages(t *testing.T) { eachPackage(t, language.Messages) }
 
+// One package: go test ./core -run 'TestLanguageOfTheDocComments/core/queue$'.
+func TestLanguageOfTheDocComments(t *testing.T) { eachPackage(t, language.Docs) }
+
 // eachPackage checks all files of a package, except its tests, in a test of its own.
 func eachPackage(t *testing.T, check func(path string, src []byte) ([]string, error)) {
 	found := map[string][]string{} // by package

@@ -3,6 +3,7 @@ package language
 import (
 	"fmt"
 	"go/ast"
+	"go/doc/comment"
 	"go/parser"
 	"go/token"
 	"regexp"
@@ -48,9 +49,28 @@ func Docs(path string, src []byte) ([]string, error) {
 	}
 	var found []string
 	for _, doc := range docs(f) {
-		found = append(found, lines(fset, doc.Pos(), Text(doc.Text()))...)
+		for _, paragraph := range paragraphs(new(comment.Parser).Parse(doc.Text()).Content) {
+			found = append(found, lines(fset, doc.Pos(), Text(paragraph))...)
+		}
 	}
 	return found, nil
+}
+
+// paragraphs are the texts of a doc comment, also those of its lists, without headings and code.
+func paragraphs(content []comment.Block) []string {
+	var all []string
+	for _, b := range content {
+		switch b := b.(type) {
+		case *comment.Paragraph:
+			text := new(comment.Printer).Text(&comment.Doc{Content: []comment.Block{b}})
+			all = append(all, strings.Join(strings.Fields(string(text)), " "))
+		case *comment.List:
+			for _, item := range b.Items {
+				all = append(all, paragraphs(item.Content)...)
+			}
+		}
+	}
+	return all
 }
 
 func lines(fset *token.FileSet, at token.Pos, problems []string) []string {

@@ -86,6 +86,8 @@ func TestCode(t *testing.T) {
 		"another call":                     {"func f() { put(\"anew\") }", 0},
 		"a doc comment":                    {"// Plan plans anew.\nfunc Plan() {}", 1},
 		"a field":                          {"// T is a type.\ntype T struct {\n\tA int // planned anew\n}", 1},
+		"a list":                           {"// Plan:\n//\n//   - plans,\n//     anew\n//   - plans\nfunc Plan() {}", 1},
+		"code in a doc comment":            {"// Plan plans:\n//\n//\tplan anew\nfunc Plan() {}", 0},
 		"a comment of our own":             {"// plan plans anew.\nfunc plan() {}", 0},
 		"a long sentence of a doc comment": {"// Plan " + strings.Repeat("a b c d e f g h i j\n// ", 5) + "\nfunc Plan() {}", 1},
 	} {
