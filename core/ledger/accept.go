@@ -37,8 +37,8 @@ type NewRun struct {
 	Created     time.Time // now when zero
 	Criticality int       // 0 to MaxCriticality; a lost queue is rebuilt with the highest first
 	Approvals   int       // people other than LaunchedBy who have to approve it before it is queued
-	Paused      bool      // it is accepted paused; not together with Approvals, which hold it too
-	// Key makes accepting idempotent within the tenant, besides ID; "" for none.
+	Paused      bool      // it is accepted paused; Accept refuses it together with Approvals, which also block the run
+	// Key makes accepting idempotent within the tenant, as ID does; "" for none.
 	Key string
 	// Request is what was asked for, in any form that the same request always has: with the
 	// same id or key it decides between "again" and a conflict. Empty: everything below decides.
@@ -60,8 +60,8 @@ type Exec struct {
 	Retry          string `json:"retry,omitempty"` // the run that it was made of
 }
 
-// JobHost is the host of one job, and the tenant whose host it is. Who sees the run sees
-// all its jobs; who only sees that tenant sees this job in the host's history.
+// JobHost is the host of one job, and the tenant that owns the host. A scope with the run includes
+// all its jobs. A scope with only the host's tenant includes this job in the host's history.
 type JobHost struct {
 	Host   string
 	Tenant string
@@ -292,7 +292,7 @@ func within(ctx context.Context, t *tx, q core.Quota, tenant, query string) erro
 	return nil
 }
 
-// Asked is a request that may have been accepted before: NewRun.Key and NewRun.Request of it.
+// Asked names a request that may have been accepted before: its NewRun.Key and NewRun.Request.
 type Asked struct {
 	Key     string
 	Request []byte

@@ -17,9 +17,9 @@ type Amendment struct {
 	New     NewRun
 }
 
-// Amend changes a run that no queue has had. Approvals that it had are void: it needs as many
-// as New says, of people other than who launched it and who amended it. A run that was queued
-// already, or is not of that version any more, is core.ErrConflict.
+// Amend changes a run that no queue has had. Earlier approvals are void: the run needs
+// New.Approvals again, from people who neither launched nor amended it. A run that was queued
+// already, or whose version has changed, is core.ErrConflict.
 func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment) (Run, error) {
 	run, err := l.Run(ctx, s, id)
 	if err != nil {

@@ -183,10 +183,10 @@ func (l *Ledger) AuditLog(ctx context.Context, s Scope, f AuditFilter, p Page) (
 	return entries, next, nil
 }
 
-// VerifyAudit reads the whole log and tells, with ErrTampered and the first place, whether
-// anything in it was changed, removed or put in, or differs from an anchor that was kept. The
-// answer is the anchor of the last entry. Whoever can write to the database and
-// computes all hashes again is found by an anchor only.
+// VerifyAudit reads the whole log and returns the anchor of the last entry. It returns ErrTampered,
+// with the first place, if an entry was changed, removed or inserted, or differs from a kept
+// anchor. Only a kept anchor detects an attacker who writes to the database and computes all hashes
+// again.
 func (l *Ledger) VerifyAudit(ctx context.Context, kept ...Anchor) (Anchor, error) {
 	last := Anchor{Hash: make([]byte, sha256.Size)}
 	// First the head, so that entries written meanwhile are only more than it says.

@@ -79,7 +79,8 @@ type bucketLocation struct {
 	pathStyle                 bool
 }
 
-// ShownBucket is how a place is told of: without anything that could be a secret.
+// ShownBucket returns the place as logs and messages show it: without anything that could be a
+// secret.
 func ShownBucket(where string) string {
 	scheme, rest, ok := strings.Cut(where, "://")
 	if !ok {

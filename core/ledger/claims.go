@@ -59,7 +59,8 @@ func (l *Ledger) incarnations(ctx context.Context, but string) ([]string, error)
 	return names, translate("look for runs that the queue lacks", err)
 }
 
-// ClaimOf claims those of the runs under the same conditions, for who puts in no others.
+// ClaimOf claims the runs of ids under the same conditions. Runs that do not meet them are left
+// out.
 func (l *Ledger) ClaimOf(ctx context.Context, by, incarnation string, ttl time.Duration, ids []string) ([]Claim, error) {
 	return l.claim(ctx, by, ttl, `seq IN (SELECT seq FROM runs WHERE id `+fmt.Sprintf(l.db.anyOf, "$4")+` AND `+claimable+` AND incarnation <> $3 AND claimed_until < `+l.db.now+l.db.skip+`)`,
 		incarnation, l.db.list(ids))
@@ -112,7 +113,7 @@ func (a ahead) Scan(dest ...any) error { return a.row.Scan(append(a.front, dest.
 
 // Enqueued is the answer to one of several claims.
 type Enqueued struct {
-	Run Run   // it may have been cancelled or paused meanwhile: the queue has to be told
+	Run Run   // it may have been cancelled or paused meanwhile: the caller then updates the queue
 	Err error // core.ErrConflict: the claim has ended, and was taken over
 }
 

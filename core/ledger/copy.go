@@ -33,7 +33,7 @@ type Column struct {
 type Table struct {
 	Name    string   `json:"name"`
 	Columns []Column `json:"columns"`
-	Serial  string   `json:"serial,omitempty"` // the column that the database counts up by itself
+	Serial  string   `json:"serial,omitempty"` // the column that the database numbers automatically
 	Last    int64    `json:"last,omitempty"`   // the last number that it gave out
 
 	key []string // its rows come in the order of these
@@ -51,9 +51,9 @@ type Copy struct {
 	keys map[keyring.ID]bool
 }
 
-// ReadCopy hands a copy of the ledger at a URL to do, beside whoever uses the ledger, of whatever
-// version its tables are. Nothing is changed. While do runs the database keeps what was removed
-// since: it should not wait for people or slow networks.
+// ReadCopy calls do with a copy of the ledger at a URL. It changes nothing, works beside other
+// users of the ledger, and reads tables of any version. While do runs, the database keeps what was
+// removed since. So do must not wait for people or slow networks.
 func ReadCopy(ctx context.Context, url string, do func(context.Context, *Copy) error) (err error) {
 	if path, ok := FileOf(url); ok { // opening would make an empty one
 		if _, err := os.Stat(path); err != nil {

@@ -25,12 +25,13 @@ type Decision struct {
 	Void     bool      `json:"void,omitempty"` // the run was amended afterwards
 }
 
-// Decide writes down what a person decided. Where the run asks for approvals, those who launched or
-// amended it, and those of behind, cannot approve it, nor its waves: that is core.ErrConflict, as
-// is a second, other word of the same person, and a word on a run that does not wait for one. A
-// token counts as the person who made it. The last approval that a run needs makes it queued; one
-// refusal cancels it, with all its jobs. Refusing a wave is only written down: the caller cancels
-// the run.
+// Decide records a person's decision. If the run asks for approvals, the people who launched or
+// amended it, and those of behind, cannot approve it or its waves: core.ErrConflict. A second,
+// different decision of the same person is core.ErrConflict, as is a decision on a run that does
+// not wait for one. A token counts as the person who made it.
+//
+// The last approval that a run needs makes it queued. One refusal cancels it, with all its jobs.
+// The refusal of a wave is only recorded: the caller cancels the run.
 func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision, behind ...string) (Run, error) {
 	if err := checkText("decision: by", d.By, true, maxText); err != nil {
 		return Run{}, err

@@ -8,24 +8,25 @@
 //
 // # Promises
 //
-//   - What a method returned without an error is on disk: a killed process or a
-//     machine without power loses none of it.
+//   - Once a method returned without an error, its change is on disk: a killed process or a
+//     power failure loses none of it.
 //   - Accept is idempotent by run id, and by key within a tenant.
 //   - Each job's outcome counts once, however often and by however many servers it is
 //     delivered; the counts of a run always are the outcomes that can be read.
-//   - Every change that a person asked for stands in the audit log, written in the same
+//   - The audit log contains every change that a person asked for, written in the same
 //     transaction. Nothing in that log can be changed or removed through this package or by
-//     plain SQL; whoever gets around that breaks a chain of hashes (VerifyAudit).
-//   - What a person reads is limited by a Scope, which is a parameter of each such
-//     method. Methods without one are for the service itself.
+//     plain SQL. A change by other means breaks a chain of hashes (VerifyAudit).
+//   - A Scope limits what a person reads. It is a parameter of each such method. Methods
+//     without one are for the service itself.
 //
-// Two databases hold a ledger: SQLite in a file, for one server or several on one
-// machine, and PostgreSQL, for any number. Everything but a handful of words of SQL is the same.
+// A ledger is in SQLite, a file for one server or several on one machine, or in PostgreSQL, for any
+// number of servers. Almost all SQL is the same for both.
 //
 // Large outputs are objects in a folder or a bucket of S3. OpenBucket opens such a place, also for
 // backups.
 //
 // All methods are safe for concurrent use. Errors wrap core.ErrNotFound, ErrConflict,
 // ErrInvalid, ErrUnavailable (later may succeed) or ErrUnknown (it may have happened: ask,
-// or repeat what is idempotent), or the context's. What is outside a Scope is not found.
+// or repeat what is idempotent), or the context's. Rows outside a
+// Scope are core.ErrNotFound.
 package ledger

@@ -78,9 +78,9 @@ func (l *Ledger) Documents(ctx context.Context, s Scope, kind string, p Page) (d
 	return documents, next, nil
 }
 
-// PutDocument puts a document in the place of version ifVersion, 0 where there must be none.
-// Another version there is core.ErrConflict. who is audited; "" is the service by itself, which is
-// not.
+// PutDocument replaces version ifVersion of a document; 0 means that none exists. Another version
+// is core.ErrConflict. The audit log has an entry under the name who; "" is the service, whose
+// changes are not audited.
 func (l *Ledger) PutDocument(ctx context.Context, s Scope, who string, d Document, ifVersion int64) (Document, error) {
 	return l.replace(ctx, s, who, d, ifVersion, 0, nil)
 }

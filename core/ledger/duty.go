@@ -9,9 +9,9 @@ import (
 // and a time only.
 const kindDuty = "duty"
 
-// Duty reports whether a piece of work, by its name, is this server's for the time to come: nobody
-// else has it, by the database's clock. Who asks again in time keeps it. It serves work that two
-// may do at the same time without harm, and should not.
+// Duty reports whether this server has a piece of work, by its name, for the time ttl: nobody else
+// has it, by the database's clock. A server keeps it by calling Duty again in time. It serves work
+// that two servers may do at the same time without harm, but should not.
 func (l *Ledger) Duty(ctx context.Context, name, by string, ttl time.Duration) (mine bool, err error) {
 	err = l.db.transact(ctx, "take the duty "+name, func(t *tx) error {
 		d := Document{Kind: kindDuty, Name: name}

@@ -186,9 +186,9 @@ func (l *Ledger) refusePlain(ctx context.Context) error {
 	return nil
 }
 
-// EncryptedSince is when the ledger was first encrypted with the key that it is encrypted with now:
-// how long ago keys were rotated. A key that was promoted counts from Reseal, or from the next
-// Open. It is the zero time of a ledger that is not encrypted.
+// EncryptedSince returns when the ledger was first encrypted with its present primary key: the time
+// of the last rotation. A promoted key counts from Reencrypt, or from the next Open. The time is
+// zero for a ledger that is not encrypted.
 func (l *Ledger) EncryptedSince(ctx context.Context) (time.Time, error) {
 	at, err := scanOne[int64](l.db.row(ctx, `SELECT updated FROM documents WHERE kind = $1 AND tenant = '' AND name = $2`, markerKind, markerName))
 	if none(err) {

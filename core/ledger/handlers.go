@@ -204,9 +204,9 @@ func (l *Ledger) CountHandlers(ctx context.Context, run string) (n int, err erro
 	return n, translate("count pending handlers", err)
 }
 
-// DropHandlers forgets pending handlers of one playbook, which the filter names, and writes down
-// who did it. It returns those that it dropped; at most MaxPage of them go at once. None is
-// core.ErrNotFound.
+// DropHandlers removes pending handlers of one playbook, which the filter names, and records who
+// did it in the audit log. It returns the removed handlers, at most MaxPage in one call. If there
+// is none, the error is core.ErrNotFound.
 func (l *Ledger) DropHandlers(ctx context.Context, s Scope, who string, f HandlerFilter) (dropped []PendingHandler, err error) {
 	if f.Playbook == "" {
 		return nil, fmt.Errorf("drop pending handlers: the playbook is not named: %w", core.ErrInvalid)

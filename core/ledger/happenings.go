@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What happens to runs that the ledger writes down, in the transaction in which it happens.
+// Kinds of events of a run. The ledger records each in the transaction in which it happens.
 const (
 	HappenedEnded    = "run_ended"    // every job has its outcome
 	HappenedStopped  = "run_stopped"  // the queue stopped it; Data is the reason
@@ -14,13 +14,14 @@ const (
 	HappenedAwaiting = "run_awaiting" // it waits for people to approve it; Data is who changed it, empty as it was accepted
 )
 
-// Happening is something that somebody may have to be told. Kinds besides those above, and what
-// Data means, are the caller's.
+// Happening is an event that people may have to be notified of. Callers may add further kinds, and
+// define what Data means.
 type Happening struct {
 	ID     string
 	What   string
 	Tenant string
-	// Subject is what it is about, as run:ID: of one subject a channel is told in order.
+	// Subject is the thing that it is about, as run:ID. A channel gets the events of one subject in
+	// order.
 	Subject string
 	// Fold makes several one: while one of the same What and Fold waits, or was handed on not long
 	// ago, more are counted in the next.
@@ -36,16 +37,16 @@ type Happening struct {
 	seq int64
 }
 
-// Once as the span of Tell reports a Fold one time only, for as long as that is remembered:
-// KeepFolds.
+// Once, as the span of Report, reports a Fold one time only, for as long as the ledger remembers
+// it: KeepFolds.
 const Once = time.Duration(-1)
 
-// KeepFolds is how long the ledger remembers that something was told, for those that fold.
+// KeepFolds is how long the ledger remembers reported events that have a Fold.
 const KeepFolds = 30 * 24 * time.Hour
 
-// Report writes down what happened. Where it has a Fold, the next of the same is handed on no
-// earlier than span after the one before; until then they are counted. The same is told by any
-// number of servers: that folds too.
+// Report records an event. If it has a Fold, the next event of the same What and Fold is handed on
+// no earlier than span after the previous one; until then they are counted. Reports of several
+// servers fold in the same way.
 func (l *Ledger) Report(ctx context.Context, h Happening, span time.Duration) error {
 	return l.db.transact(ctx, "write down that somebody is to be told of "+h.What, func(t *tx) error { return l.report(ctx, t, h, span) })
 }
@@ -110,7 +111,7 @@ func (l *Ledger) reportAll(ctx context.Context, t *tx, all []Happening) error {
 		SELECT u.id, u.what, u.tenant, u.subject, '', u.at, u.at, `+t.now+`, 1, u.data FROM u`, rows, nil)
 }
 
-// Happenings are those that may be told by now, oldest first, at most max.
+// Happenings returns the events that are due, oldest first, at most max.
 func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
 	rows, err := l.db.rows(ctx, `SELECT seq, id, what, tenant, subject, fold, at, latest, count, data FROM happenings
 		WHERE routed = 0 AND due <= `+l.db.now+` ORDER BY due, seq LIMIT $1`, min(max, MaxPage))

@@ -45,12 +45,13 @@ type Ledger struct {
 	close   sync.Once
 }
 
-// Open opens the ledger at a URL, `sqlite:PATH` or `postgres://…` (as PostgreSQL's own
-// programs read it, a Unix socket as `postgres:///DB?host=/DIR`; sslmode is verify-full for servers
-// on other machines, and what is weaker is refused unless the URL says insecure=true), and brings
-// its tables to this program's version. Several servers may open one at the same time. A database
-// that a newer program has changed is core.ErrInvalid; one that does not answer
-// core.ErrUnavailable.
+// Open opens the ledger at a URL, `sqlite:PATH` or `postgres://…`, and updates its tables to this
+// program's version. It reads PostgreSQL's URLs as PostgreSQL's own programs do; a Unix socket is
+// `postgres:///DB?host=/DIR`. For servers on other machines sslmode is verify-full. A weaker one is
+// refused unless the URL has insecure=true.
+//
+// Several servers may open one ledger at the same time. A database that a newer program has changed
+// is core.ErrInvalid; one that does not answer is core.ErrUnavailable.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if o.Connections <= 0 {
 		o.Connections = 8
@@ -97,7 +98,7 @@ func connect(url string, connections int) (*db, error) {
 
 var errScheme = fmt.Errorf("expected sqlite:PATH or postgres://USER@HOST/DATABASE: %w", core.ErrInvalid)
 
-// Close ends all connections. What is under way may fail.
+// Close ends all connections. Calls that are under way may fail.
 func (l *Ledger) Close() error {
 	var err error
 	l.close.Do(func() {

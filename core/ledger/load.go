@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Loader fills an empty ledger. What it does counts when all of it is done.
+// Loader fills an empty ledger. Its changes count once all of them are done.
 type Loader struct {
 	db   *db
 	conn *sql.Conn
@@ -34,15 +34,15 @@ const (
 // lostIncarnation is that of runs whose queue was lost: of no queue that exists.
 const lostIncarnation = "restored"
 
-// Load makes the tables of a version in the empty database at a URL, has fill put rows into them,
-// and brings them to this program's version, all in one transaction: killed at any moment it has
-// changed nothing. from names where the rows come from; the ledger keeps it with the time
-// (Restored).
+// Load makes the tables of a version in the empty database at a URL, calls fill to put rows into
+// them, and updates them to this program's version. All of it is one transaction: a kill at any
+// moment leaves the database unchanged. from names the source of the rows; the ledger keeps it with
+// the time (Restored).
 //
-// Runs that are not complete belong to no queue afterwards, as if theirs had been lost, also those
-// that were waiting to be put into one: nobody knows what became of them since the copy was made. A
-// database that holds anything, or tables of a later version than the copy's, or a copy of a newer
-// program, is core.ErrInvalid.
+// Afterwards runs that are not complete belong to no queue, as if theirs had been lost, also those
+// that were waiting to be put into one. Their state since the copy was made is unknown. A database
+// that is not empty, tables of a later version than the copy's, and a copy of a newer program are
+// core.ErrInvalid.
 func Load(ctx context.Context, url string, version int, from string, fill func(context.Context, *Loader) error) error {
 	d, err := connect(url, 1)
 	if err != nil {

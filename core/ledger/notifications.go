@@ -17,10 +17,11 @@ type NotificationState string
 const (
 	NotificationWaiting      NotificationState = "waiting" // for its first try, or the next
 	NotificationSent         NotificationState = "sent"
-	NotificationDeadLettered NotificationState = "dead" // given up; a person may have it sent again
+	NotificationDeadLettered NotificationState = "dead" // its retries are exhausted; a person may have it sent again
 )
 
-// Owner is whose channel it is: a tenant's, or the service's own, which is told of all tenants.
+// Owner is the owner of a channel: a tenant, or the service, whose channels get the notifications
+// of all tenants.
 type Owner struct {
 	Service bool
 	Tenant  string // "" of the service's
@@ -54,7 +55,7 @@ type Notification struct {
 	Tries    int               `json:"tries"`
 	Reason   string            `json:"reason,omitempty"` // why the last try failed
 	Finished time.Time         `json:"settled,omitzero"`
-	Data     []byte            `json:"-"` // what is told; opaque
+	Data     []byte            `json:"-"` // the content; opaque
 	// Unreadable says why Data could not be opened; nil mostly. It wraps core.ErrUnavailable where
 	// only the key is missing here.
 	Unreadable error `json:"-"`
@@ -303,8 +304,8 @@ const (
 	KeepDeadLettered = 90 * 24 * time.Hour
 )
 
-// PruneNotifications forgets up to max notifications that were settled long ago, and what folds
-// nothing any more. It reports how many rows went.
+// PruneNotifications removes up to max notifications that are older than their retention, and
+// events whose Fold is no longer remembered. It returns the number of removed rows.
 func (l *Ledger) PruneNotifications(ctx context.Context, max int) (removed int, err error) {
 	now := l.now()
 	for _, old := range []struct {

@@ -24,8 +24,8 @@ type Outcome struct {
 	Detail  []byte        // opaque; of one job
 	// Handlers are what the job took over, and what it leaves to the next run; nil changes nothing.
 	Handlers *core.Handlers
-	// Facts are what the host reported of itself; nil changes nothing. Those over core.MaxFacts are
-	// dropped.
+	// Facts are the values that the host reported about its own state; nil changes nothing. Facts of
+	// more than core.MaxFacts bytes are dropped.
 	Facts *core.Facts
 }
 

@@ -20,8 +20,8 @@ type RecentDetail struct {
 	Detail []byte
 }
 
-// RecentDetails reads the details of hosts that succeeded in the newest runs of a playbook with
-// any, for who learns from them: at most 25 hosts of each of 20 runs, and none of more than 64 KiB.
+// RecentDetails returns the details of hosts that succeeded in the newest runs of a playbook, for
+// forecasts: at most 25 hosts of each of 20 runs, and no detail of more than 64 KiB.
 func (l *Ledger) RecentDetails(ctx context.Context, s Scope, playbook string) ([]RecentDetail, error) {
 	q := &query{d: l.db.dialect}
 	q.where("playbook = ?", clean(playbook, maxText))

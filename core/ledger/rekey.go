@@ -124,9 +124,9 @@ func (c *encryptedColumn) isEncrypted() (cond string, arg any) {
 	return "substr(c." + c.name + ", 1, 3) = $1", keyring.ID(0).Header()[:3]
 }
 
-// KeyUses counts what the ledger holds by the key that it is encrypted with. It reads how every
-// value begins: for who checks, not for who works. Reasons that are not encrypted are not counted:
-// those of jobs that somebody cancelled together never are.
+// KeyUses counts the ledger's values by the key that encrypts them. It reads the beginning of every
+// value, which is slow: it is for checks, not for daily work. Reasons that are not encrypted are
+// not counted, because the reasons of jobs that were cancelled together never are.
 func (l *Ledger) KeyUses(ctx context.Context) ([]KeyUse, error) {
 	var all []KeyUse
 	for _, c := range encryptedColumns() {
@@ -188,7 +188,7 @@ func (c *encryptedColumn) parseKey(b []byte) (keyring.ID, error) {
 	return keyring.ID(binary.BigEndian.Uint32(b)), nil
 }
 
-// Reencrypted says what one call of Reseal did.
+// Reencrypted is the result of one call of Reencrypt.
 type Reencrypted struct {
 	Values   int      // that were encrypted again
 	Failed   int      // that could not be opened, and stay as they are
@@ -197,10 +197,10 @@ type Reencrypted struct {
 
 const maxFailures = 20
 
-// Reencrypt encrypts with the ring's primary key whatever is encrypted with another, and, where the
-// ring accepts plain bytes, what is not encrypted. It works in small batches beside a service at
-// work, and may be called again after any error: what is done is done. progress, if not nil, is
-// told how many values were encrypted so far.
+// Reencrypt encrypts with the ring's primary key all values that another key encrypts, and, where
+// the ring accepts plain bytes, values that are not encrypted. It works in small batches beside a
+// service at work. After an error it may be called again; finished values stay as they are. It
+// calls progress, if not nil, with the number of values that were encrypted so far.
 func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reencrypted, error) {
 	var out Reencrypted
 	if l.ring == nil {

@@ -105,8 +105,8 @@ type RunFilter struct {
 	Host     string       // with an outcome of a job on this host
 	Outcome  core.Outcome // with at least one job that ended so
 	By       string       // launched by
-	// Touched lets runs through, too, that are not in scope and have an outcome of a job on a host
-	// that is. It checks the jobs of each run.
+	// Touched also lets runs through that are not in scope, if they have an outcome of a job on a host
+	// in scope. It checks the jobs of each run.
 	Touched bool
 }
 

@@ -120,8 +120,8 @@ func scanToken(row scanner) (Token, error) {
 	return t, err
 }
 
-// Authenticate finds the token of a secret. One that is unknown, revoked or expired is
-// core.ErrNotFound; the message does not tell which.
+// Authenticate returns the token of a secret. One that is unknown, revoked or expired is
+// core.ErrNotFound; the message is the same for all three.
 func (l *Ledger) Authenticate(ctx context.Context, secret string) (Token, error) {
 	refused := fmt.Errorf("the token is not valid: %w", core.ErrNotFound)
 	if !strings.HasPrefix(secret, TokenPrefix) {
@@ -147,8 +147,8 @@ func (l *Ledger) Authenticate(ctx context.Context, secret string) (Token, error)
 	return t, nil
 }
 
-// Tokens lists tokens by id, those that are revoked and expired too. A scope of tenants sees
-// theirs, and not those of all tenants.
+// Tokens lists tokens by id, also revoked and expired ones. A scope of tenants lists the tokens of
+// those tenants, without tokens for all tenants.
 func (l *Ledger) Tokens(ctx context.Context, s Scope, p Page) (tokens []Token, next string, err error) {
 	at, more, err := p.at("tokens", 0, 1)
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *Ledger) Tokens(ctx context.Context, s Scope, p Page) (tokens []Token, n
 	return tokens, next, nil
 }
 
-// RevokeToken ends a token in scope at once. One that is revoked stays as it is.
+// RevokeToken ends a token in scope immediately. One that is revoked stays as it is.
 func (l *Ledger) RevokeToken(ctx context.Context, s Scope, who, id string) (Token, error) {
 	var token Token
 	err := l.db.transact(ctx, "revoke token "+clean(id, maxID), func(t *tx) (err error) {
