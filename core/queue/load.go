@@ -16,7 +16,7 @@ type Load struct {
 type TenantLoad struct {
 	Runs    int           `json:"runs"`    // that are not complete
 	Leased  int           `json:"leased"`  // jobs
-	Waiting int           `json:"waiting"` // jobs that are neither leased nor over, those not released yet included
+	Waiting int           `json:"waiting"` // jobs that are not leased and have not ended, also those not released yet
 	Due     int           `json:"due"`
 	Hungry  bool          `json:"hungry"` // it has a job that could be leased now
 	Weight  int           `json:"weight"`
@@ -35,8 +35,8 @@ type RunLoad struct {
 	Since       time.Duration // how long it has been ready
 }
 
-// Add counts a run. How many jobs are due is exact where nothing is settled beyond the run's Limit,
-// else too low by that.
+// Add counts a run. The number of due jobs is exact if the run has no finished jobs beyond its
+// Limit, else too low by their number.
 func (l *Load) Add(r *RunLoad) {
 	if l.ByTenant == nil {
 		l.ByTenant = map[string]TenantLoad{}

@@ -13,7 +13,7 @@ import (
 // them.
 const Parts = 16
 
-// MaxPoll bounds the runs of one Look.
+// MaxPoll bounds the runs of one Poll.
 const MaxPoll = 256
 
 // Part is the part that a run belongs to. It depends on the id alone.
@@ -23,12 +23,12 @@ func Part(run string) int {
 	return int(h.Sum32() % Parts)
 }
 
-// Watch follows many runs at the same time: News reports where to look, Look what is there.
+// Watch follows many runs at the same time: News names the runs to read, Poll reads them.
 type Watch interface {
-	// News tells in which runs of the asked parts something has happened since each part's cursor.
-	// With nothing new it waits up to wait, and wakes in milliseconds. It is a hint to look, and
-	// nothing else: a run may be named without news, and the log is short. Where it does not reach
-	// back to a cursor the part is Lost; so is a part that is asked for without a cursor.
+	// News names the runs of the asked parts that have changed since each part's cursor. If none has,
+	// it waits up to wait, and returns within milliseconds of a change. It is a hint to poll: it may
+	// name a run without news, and its log is short. A part is Lost if the log does not reach back to
+	// its cursor, or if it is asked for without a cursor.
 	News(ctx context.Context, from map[int]string, wait time.Duration) (News, error)
 	// Poll reads status and records of up to MaxPoll runs in one round trip, and answers for each, in
 	// order. Of each run it gives at most most records.
@@ -63,7 +63,7 @@ type Sight struct {
 	Err error
 }
 
-// RefusePoll answers for a Look that no queue takes, nil for any other.
+// RefusePoll returns the answers to a Poll that every queue refuses, and nil for any other.
 func RefusePoll(most int, asks []Ask) []Sight {
 	switch {
 	case len(asks) > MaxPoll:

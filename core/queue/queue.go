@@ -49,15 +49,15 @@ type Worker interface {
 type Node interface {
 	// Open starts a session with an id that was never used before.
 	Open(ctx context.Context, node string) (session string, err error)
-	// Turn acknowledges what is finished and leases what fits the free slots, in
-	// one atomic step. After core.ErrUnknown the caller reconciles with Adopt and
-	// sends its acks again: those that had been applied come back as stale.
+	// Turn acknowledges finished jobs and leases jobs for the node's free concurrency, in one atomic
+	// step. After core.ErrUnknown the caller reconciles with Adopt and sends its acks again: acks that
+	// had been applied come back as stale.
 	Turn(ctx context.Context, t Turn) (TurnResult, error)
 	// Beat keeps the session and all its leases alive.
 	Beat(ctx context.Context, session string) (BeatResult, error)
-	// Wait blocks until there may be work for the session, until is reached, or
-	// ctx ends (which is no error). It may return early; it never returns late by
-	// more than milliseconds while the backend is well. One new job wakes one waiter.
+	// Wait blocks until there may be work for the session, until is reached, or ctx ends (which is no
+	// error). It may return early; it returns within milliseconds of the time while the backend is
+	// well. For one new job one waiter returns.
 	Wait(ctx context.Context, session string, until time.Time) error
 	// Adopt lists what the session holds.
 	Adopt(ctx context.Context, session string) ([]Lease, error)
@@ -72,8 +72,8 @@ type Control interface {
 	// Cancel ends the run: when it returns, no job of it will start.
 	Cancel(ctx context.Context, run string, reason core.Reason) error
 	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one
-	// round trip, except large waves and those that are stopped. It answers for each of them, in
-	// order: each is adjusted by itself.
+	// round trip, except large waves and those that are stopped. It adjusts each run alone, and
+	// returns an error for each, in order.
 	Adjust(ctx context.Context, runs ...Adjust) []error
 	Waker
 }
@@ -136,15 +136,15 @@ func AdjustOne(ctx context.Context, q Control, run string, a Adjust) error {
 
 // Waker ends suspensions.
 type Waker interface {
-	// Signal ends the suspension of the run's jobs that wait for event, and returns how many. It
-	// works in bounded steps: turns go on in between, and with an error some may be woken.
+	// Signal ends the suspension of the run's jobs that wait for event, and returns how many. It works
+	// in bounded steps with turns in between; after an error some may be signalled.
 	Signal(ctx context.Context, run, event string) (int, error)
 	// SignalJob ends the suspension of one job that waits for event, and reports whether it did: a job
-	// that does not wait for it, now or any more, is left alone. Errors are those of Wake; an index
+	// that does not wait for it, now or any more, stays as it is. Errors are those of Signal; an index
 	// outside the run is core.ErrInvalid.
 	SignalJob(ctx context.Context, job core.JobID, event string) (bool, error)
 	// Dismiss ends the run's jobs that wait for event as cancelled, for reason, and returns how many.
-	// It works in bounded steps as Wake does, and may be called again as Wake may.
+	// It works in bounded steps as Signal does, and may be called again as Signal may.
 	Dismiss(ctx context.Context, run, event string, reason core.Reason) (int, error)
 }
 
@@ -164,8 +164,9 @@ type Census interface {
 	// Load is Stats with each tenant's part; ahead is how far Load.Soon looks. It checks every run
 	// that is not complete, and sums of a busy queue may be off by what moved meanwhile.
 	Load(ctx context.Context, ahead time.Duration) (Load, error)
-	// Runs lists the ids of the runs that are not complete, in no order. It checks every run: for who
-	// checks, not for who works. Of what begins or ends meanwhile it may tell either.
+	// Runs lists the ids of the runs that are not complete, in no order. It reads every run, which is
+	// slow: it is for checks, not for daily work. It may or may not list a run that begins or ends
+	// meanwhile.
 	Runs(ctx context.Context) ([]string, error)
 	// Check looks for broken invariants, and with repair mends them without
 	// losing a job. A sound queue has no findings.
@@ -176,7 +177,7 @@ type Census interface {
 type Turn struct {
 	Session string
 	Acks    []Ack // at most MaxAcksPerTurn
-	Want    int   // free slots, at most MaxLeasesTurn
+	Want    int   // free concurrency, at most MaxLeasesTurn
 }
 
 // TurnResult is the answer.
@@ -215,7 +216,7 @@ type AckKind string
 const (
 	AckDone    AckKind = "done"    // Outcome is final
 	AckRetry   AckKind = "retry"   // again after After; Outcome if that is not granted
-	AckSuspend AckKind = "suspend" // park until After has passed or Event is woken; no attempt counted
+	AckSuspend AckKind = "suspend" // wait until After has passed or Event is signalled; no attempt counted
 	AckReturn  AckKind = "return"  // not started; again after After; no attempt counted
 )
 
@@ -228,7 +229,7 @@ type Ack struct {
 	Detail    []byte       // opaque record of Done, and of Retry where it becomes final
 	After     time.Duration
 	State     []byte // of Suspend and Retry: handed out with the next lease
-	Event     string // of Suspend: Wake's word for it; "" means time only
+	Event     string // of Suspend: the event of Signal; "" means time only
 	KeepLocks bool   // of Suspend: host, HA group and the place in the group stay taken
 }
 
@@ -250,7 +251,7 @@ type Adjust struct {
 	Weight      *int
 	MaxInFlight *int        // 0: no limit; jobs that are leased go on
 	Limit       *int        // only grows; 0 means all
-	Stop        core.Reason // why the run is stopped, as a spent budget stops it; "" is not
+	Stop        core.Reason // why the run is stopped, as a reached failure threshold stops it; "" means it is not
 }
 
 // Stats is the state of the whole queue.
@@ -277,7 +278,7 @@ type Explanation struct {
 	Holder string      `json:"holder,omitempty"` // RUN/INDEX of the job that a blocked one waits for, which may be another tenant's
 }
 
-// What Reason says of a blocked job's Holder: it has the lock, or gets it next.
+// Ends of Explanation.Reason of a blocked job: Holder has the lock, or gets it next.
 const (
 	HeldBy  = ", held by another job"
 	KeptFor = ", kept for another job"

@@ -19,14 +19,14 @@ const (
 	MaxPriority    = 10
 	MaxAcksPerTurn = 256
 	MaxLeasesTurn  = 256
-	MaxFinished    = 1_000_000 // of Run.Settled
+	MaxFinished    = 1_000_000 // of Run.FinishedJobs
 	MaxSubmit      = 1000      // runs of one Submit
 	MaxAdjust      = 1000      // runs of one Adjust
 	MaxCrashes     = 3         // of a job: the last one ends it as lost
 )
 
-// EncryptionRoom is by how much an implementation lets bytes be over MaxDataLength, MaxPayload and
-// MaxDetail: whoever encrypts them makes them longer by no more. Others keep to the bounds.
+// EncryptionRoom is how many bytes an implementation accepts over MaxDataLength, MaxPayload and
+// MaxDetail. Encryption adds no more than that. Callers that do not encrypt keep to the bounds.
 const EncryptionRoom = broadcast.EncryptionRoom
 
 // OnLost is what becomes of a job whose worker died while it held it.
@@ -48,16 +48,16 @@ type Run struct {
 	Priority     int    // -MaxPriority … MaxPriority: a bounded head start, see HeadStart
 
 	Targets  []Target
-	Segments []Segment // none: all targets are due at once
-	// FinishedJobs are the targets whose outcome is known: what was recorded of a run whose queue was
-	// lost. They are never leased and give no Record, but count in Status.Outcomes and in the
-	// thresholds. Neither they nor Paused tell two submits of a run apart.
+	Segments []Segment // none: all targets are due immediately
+	// FinishedJobs are the targets whose outcome is known: the recorded outcomes of a run whose queue
+	// was lost. They are never leased and give no Record, but count in Status.Outcomes and in the
+	// thresholds. Submit compares neither FinishedJobs nor Paused of two runs with one id.
 	FinishedJobs []FinishedJobs
 	Paused       bool // starts paused
 
 	Limit           int // released targets, a prefix of Targets (a wave); 0 means all
-	MaxInFlight     int // leased jobs of this run at once; 0 means no limit
-	PerGroup        int // leased jobs of one Target.Group at once; 0 means no limit
+	MaxInFlight     int // leased jobs of this run at the same time; 0 means no limit
+	PerGroup        int // leased jobs of one Target.Group at the same time; 0 means no limit
 	StopAfter       int // threshold of bad outcomes; 0 means none
 	StopUnreachable int // threshold of unreachable outcomes; 0 means none
 	Disruptive      bool
@@ -85,7 +85,7 @@ type FinishedJobs struct {
 // together cover them all; they become due each alone, in any order of time. A one-target segment
 // is a timed job.
 type Segment struct {
-	Due   time.Time // by the queue's clock; zero means at once
+	Due   time.Time // by the queue's clock; zero means immediately
 	Count int
 }
 
@@ -101,8 +101,8 @@ const (
 	Finished  Phase = "finished"  // every job has its outcome and neither of the two above happened
 )
 
-// Unfinished visits what is left to do: each stretch of targets from … to-1 of one segment that is
-// not settled, in order, in O(segments + settled).
+// Unfinished calls visit for each stretch of remaining targets, from … to-1, of one segment, in
+// order, in O(segments + finished).
 func (r *Run) Unfinished(visit func(due time.Time, from, to int)) {
 	segments, finished, from := r.Segments, r.FinishedJobs, 0
 	if len(segments) == 0 {
@@ -128,7 +128,7 @@ func (r *Run) Unfinished(visit func(due time.Time, from, to int)) {
 	}
 }
 
-// WhyFinished says for Explain how a target of Run.Settled ended.
+// WhyFinished returns Explain's reason for a target of Run.FinishedJobs with outcome o.
 func WhyFinished(o core.Outcome) core.Reason {
 	return core.Because("", "ended as "+string(o)+" before its run was submitted to this queue")
 }

@@ -9,13 +9,14 @@ import (
 
 // Saver keeps what a job has reached while it runs. Methods are safe for concurrent use.
 type Saver interface {
-	// Save makes State what the job's next lease is handed out with, should this one end without an
-	// ack that says otherwise: its node died, or gave it back. When Save returns nil that is as
-	// durable as the queue is. The job goes on being leased. A save with a Seq that is not higher than
-	// that of an applied one of the same lease changes nothing and is no error: after core.ErrUnknown
-	// or core.ErrUnavailable call it again. A job that is not leased to the session under the token is
-	// core.ErrConflict, a session that was given up core.ErrSessionGone: both mean that the work is
-	// somebody else's now.
+	// Save makes State the state of the job's next lease, if this lease ends without an ack that
+	// replaces it: its node died, or returned the job. When Save returns nil, State is as durable as
+	// the queue. The job stays leased.
+	//
+	// A save whose Seq is not higher than that of an applied one of the same lease changes nothing and
+	// is no error: after core.ErrUnknown or core.ErrUnavailable call it again. A job that is not
+	// leased to the session under the token is core.ErrConflict, a session that has ended is
+	// core.ErrSessionGone: after both the job belongs to another lease or has ended.
 	Save(ctx context.Context, s Save) error
 }
 

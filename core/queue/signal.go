@@ -12,8 +12,8 @@ import (
 // job holds nothing, and its wave need not wait for it.
 const EventWindow = "window"
 
-// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before
-// gate, from 0, until it is their turn. Such a job holds nothing.
+// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before a
+// barrier, from 0, until it is their turn. Such a job holds nothing.
 func TurnEvent(barrier, class int) string {
 	return turnPrefix + strconv.Itoa(barrier) + "/" + strconv.Itoa(class)
 }
@@ -31,7 +31,7 @@ const (
 	turnPrefix    = servicePrefix + "turn/" // a job type cannot suspend itself until such an event
 )
 
-// CheckEvent reports what a wake refuses of an event's name.
+// CheckEvent returns the error of Signal for an event's name; nil if Signal accepts it.
 func CheckEvent(event string) error {
 	if event == "" || len(event) > MaxIDLength {
 		return fmt.Errorf("the event's name has %d bytes, expected 1 to %d: %w", len(event), MaxIDLength, core.ErrInvalid)
@@ -39,8 +39,8 @@ func CheckEvent(event string) error {
 	return nil
 }
 
-// ForPeople reports whether an event is one that job types may wait for and people may wake a job
-// with: not the service's own, nor any other of a name that the service may come to use.
+// ForPeople reports whether job types may wait for an event and people may signal it: it is not the
+// service's own, and its name is not in the prefix that the service reserves.
 func ForPeople(event string) bool {
 	return event != EventWindow && !strings.HasPrefix(event, servicePrefix)
 }
