@@ -49,7 +49,11 @@ func Docs(path string, src []byte) ([]string, error) {
 	}
 	var found []string
 	for _, doc := range docs(f) {
-		for _, paragraph := range paragraphs(new(comment.Parser).Parse(doc.Text()).Content) {
+		text := doc.Text()
+		if rest, ok := strings.CutPrefix(text, doc.name+" "); ok {
+			text = "CODE " + rest // a name may be a word of the list
+		}
+		for _, paragraph := range paragraphs(new(comment.Parser).Parse(text).Content) {
 			found = append(found, lines(fset, doc.Pos(), Text(paragraph))...)
 		}
 	}
@@ -150,16 +154,23 @@ func literal(e ast.Expr) string {
 	return ""
 }
 
+// documented is the doc comment of a name.
+type documented struct {
+	*ast.CommentGroup
+	name string
+}
+
 // docs are the doc comments of the exported names of a file, and of its package.
-func docs(f *ast.File) []*ast.CommentGroup {
-	var all []*ast.CommentGroup
+func docs(f *ast.File) []documented {
+	var all []documented
 	add := func(doc *ast.CommentGroup, name string) {
-		if doc != nil && ast.IsExported(name) && !slices.Contains(all, doc) {
-			all = append(all, doc)
+		had := slices.ContainsFunc(all, func(d documented) bool { return d.CommentGroup == doc })
+		if doc != nil && ast.IsExported(name) && !had {
+			all = append(all, documented{doc, name})
 		}
 	}
 	if f.Doc != nil {
-		all = append(all, f.Doc)
+		all = append(all, documented{f.Doc, "Package"})
 	}
 	for _, decl := range f.Decls {
 		switch d := decl.(type) {

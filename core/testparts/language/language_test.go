@@ -86,6 +86,8 @@ func TestCode(t *testing.T) {
 		"another call":                     {"func f() { put(\"anew\") }", 0},
 		"a doc comment":                    {"// Plan plans anew.\nfunc Plan() {}", 1},
 		"a field":                          {"// T is a type.\ntype T struct {\n\tA int // planned anew\n}", 1},
+		"a name of the list":               {"// Kept is a file.\nfunc Kept() {}", 0},
+		"the word of a name":               {"// Kept is a file. Kept are two.\nfunc Kept() {}", 1},
 		"a list":                           {"// Plan:\n//\n//   - plans,\n//     anew\n//   - plans\nfunc Plan() {}", 1},
 		"code in a doc comment":            {"// Plan plans:\n//\n//\tplan anew\nfunc Plan() {}", 0},
 		"a comment of our own":             {"// plan plans anew.\nfunc plan() {}", 0},
