@@ -26,7 +26,7 @@ type Approval struct {
 	ID      string    `json:"id"`
 	Set     string    `json:"set"`
 	Rule    string    `json:"rule,omitempty"`
-	Revoked bool      `json:"revoked,omitempty"` // it takes back what was approved before, in the definitions too
+	Revoked bool      `json:"revoked,omitempty"` // it revokes earlier approvals, also those in the definitions
 	Tenant  string    `json:"tenant,omitempty"`  // whose quota it counts for; "" is the provider
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`
@@ -71,8 +71,8 @@ func (c *Catalog) approvals() givenState {
 	return c.given
 }
 
-// Approvals are the words on windows that were said at any server, the oldest first, as this one
-// knows them.
+// Approvals are the approvals of windows, and their revocations, that this server knows, the oldest
+// first. They may have been given at any server.
 func (c *Catalog) Approvals() []Approval { return slices.Clone(c.approvals().list) }
 
 // refreshGiven takes over the ledger's approvals, if they are newer than this server's.
@@ -148,15 +148,16 @@ func stateOf(d *windows.Definitions, a *Approval, word *Approval) placeState {
 	return out
 }
 
-// Report approves a window set, or a rule of it, or takes approvals back. It is in the ledger when
-// it returns, with what was before in the audit log under tenant; no step starts by what was taken
-// back any more, unless the queue is away: then not after it is back. By, Set and what is bounded
-// are the caller's to set; At is set here, later than all that was said before. An approval is
-// bound to the set as it is: a.Window, where it is given, must be that, of a
-// revocation also. The same ID again is the same word. A revocation has no quota.
+// Report approves a window set, or a rule of it, or revokes approvals. When it returns the approval
+// is in the ledger, and the audit log under tenant has the state before. From then on no step
+// starts by a revoked approval. While the queue is away that holds only once it is back.
 //
-// Errors wrap core.ErrNotFound for a set or rule that is not there, core.ErrConflict where nothing
-// needs an approval or the set was edited since, core.ErrQuota, core.ErrInvalid, or
+// The caller sets By, Set and the bounds of the approval. Report sets At, later than all earlier
+// approvals. An approval is bound to the set as it is: a.Window, if given, must be the set's hash,
+// also for a revocation. The same ID again is the same approval. A revocation has no quota.
+//
+// Errors wrap core.ErrNotFound for a set or rule that does not exist, core.ErrConflict if no
+// approval is needed or the set was edited since, core.ErrQuota, core.ErrInvalid, or
 // core.ErrUnavailable.
 func (c *Catalog) Report(ctx context.Context, tenant string, a Approval) (Approval, error) {
 	c.approving.Lock() // the callers of this server take turns, so that none of them is always too late

@@ -197,8 +197,8 @@ func (c *Catalog) Run(ctx context.Context) error {
 // Set is the newest valid definitions that this server could read; nil before the first.
 func (c *Catalog) Set() *definitions.Set { return c.Current().Set }
 
-// Windows are those of Set, and the name under which workers find them. Before the first
-// definitions the book is nil, and nothing can be launched.
+// Windows returns the window calendar of Set, and the name under which workers find it. Before the
+// first definitions the calendar is nil, and nothing can be launched.
 func (c *Catalog) Windows() (cal *admission.Calendar, board string) {
 	return c.Current().calendar, BoardName
 }

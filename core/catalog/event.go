@@ -12,7 +12,7 @@ import (
 // EventKind says what happened.
 type EventKind string
 
-// The kinds of events. What is about a schedule has Schedule.
+// The kinds of events. Those about a schedule have Schedule set.
 const (
 	DefinitionsChanged  EventKind = "definitions_changed"  // this server runs by Version from now on
 	DefinitionsRejected EventKind = "definitions_rejected" // Err says why; the last good ones hold
@@ -21,7 +21,7 @@ const (
 	TriggerLaunched     EventKind = "fire_launched"        // as run Run
 	TriggerSkipped      EventKind = "fire_skipped"         // Reason says why
 	TriggerFailed       EventKind = "fire_failed"          // Err says why; it is tried again
-	Trouble             EventKind = "trouble"              // something does not work for now, and is tried again
+	Trouble             EventKind = "trouble"              // a failure that is tried again
 )
 
 // Event is something that an operator, or a metric, should know.

@@ -47,8 +47,8 @@ const launchedBy = "schedule:"
 // launcher launches fires by what is current.
 type launcher struct{ c *Catalog }
 
-// Prepare makes the run of a fire. What cannot succeed later either is core.ErrInvalid: the fire is
-// skipped.
+// Prepare makes the run of a trigger. If the trigger can never succeed the error wraps
+// core.ErrInvalid: it is skipped.
 func (l *launcher) Prepare(ctx context.Context, f schedule.Trigger) (ledger.NewRun, error) {
 	return l.c.newRun(ctx, f)
 }

@@ -37,7 +37,7 @@ type Launching struct {
 	By           string
 	Trace        string
 	Scope        ledger.Scope         // the tenants whose hosts are taken
-	Only         func(core.Host) bool // takes none but these; nil takes all
+	Only         func(core.Host) bool // the hosts to take; nil takes all
 	SkipNoWindow bool                 // leave out hosts that no window fits
 }
 

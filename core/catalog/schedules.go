@@ -68,8 +68,8 @@ func (c *Catalog) Schedule(ctx context.Context, scope ledger.Scope, id schedule.
 	return shown(s)
 }
 
-// PutSchedule makes a schedule, or replaces version ifVersion of one (0: there must be none).
-// Whoever may not act for all tenants schedules hosts of the schedule's own tenant only. One of the
+// PutSchedule makes a schedule, or replaces version ifVersion of one (0: none exists). A scope that
+// does not allow all tenants schedules hosts of the schedule's own tenant only. A schedule of the
 // definitions is core.ErrConflict: it is changed there.
 func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who string, n NewSchedule, ifVersion int64) (Schedule, error) {
 	d := n.Definition
@@ -134,8 +134,8 @@ func (c *Current) defines(id schedule.ID) bool {
 	return false
 }
 
-// DeleteSchedule removes version ifVersion of a schedule that somebody made. What it launched goes
-// on.
+// DeleteSchedule removes version ifVersion of a schedule that somebody made. Runs that it launched
+// go on.
 func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, ifVersion int64) error {
 	s, err := c.Schedule(ctx, scope, id)
 	switch {

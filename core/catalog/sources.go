@@ -214,7 +214,7 @@ type Status struct {
 	Schedules string `json:"schedules,omitempty"`
 }
 
-// Status tells.
+// Status returns which definitions this server runs by, and why newer ones were not taken over.
 func (c *Catalog) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -129,9 +129,8 @@ func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, 
 	return run, nil
 }
 
-// Cancel ends a run. When it returns, no job of it will start, unless it is late: the ledger has
-// it, the queue does not answer, and servers tell the queue as soon as one of them reaches it, see
-// share.
+// Cancel ends a run. When it returns, no job of it will start, unless late is true: the ledger has
+// the cancel, the queue does not answer, and the first server that reaches the queue passes it on.
 func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
 	written := c.cancels.do(ctx, ledger.Cancellation{Scope: s, Who: who, ID: id, Reason: core.Because("", reason)})[0]
 	if err := cmp.Or(written.err, written.out.Err); err != nil {
@@ -145,8 +144,8 @@ func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason
 	return run, late, err
 }
 
-// SetShares changes what a run may use of the workers. The ledger has it first: a queue that is
-// filled again gets it, too. An error of the queue says that the run goes on as before there: ask
+// SetShares changes what a run may use of the workers. The ledger has it first, so a queue that is
+// filled again also gets it. After an error of the queue the run goes on there as before: call it
 // again.
 func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, to ledger.Shares) (ledger.Run, error) {
 	run, err := c.cfg.Ledger.SetShares(ctx, s, id, to)

@@ -35,12 +35,12 @@ type Config struct {
 	Events func(Event)
 	// Measure gets what is counted.
 	Measure Measure
-	// Report, where it is set, makes an event durable before what follows from it is: of those that
-	// the ledger does not write down, and that nothing would tell again.
+	// Report, if set, makes an event durable before the next action. It gets the events that the
+	// ledger does not record and that would not be reported again.
 	Report func(ctx context.Context, e Event) error
-	// Alone is set for a process that drives the runs that it accepted itself and no others, whoever
-	// shares its ledger or its queue: it says nothing of itself on the board, and does not put a run
-	// in again that the queue has lost. Its Name is never used again.
+	// Alone is set for a process that drives only the runs that it accepted itself, also beside other
+	// processes on the same ledger or queue. It does not announce itself on the board, and does not
+	// put a run in again that the queue has lost. Its Name is never used again.
 	Alone bool
 	// Windows are the newest windows of the runs, for engine.EventWaiting of runs that this process
 	// launched; nil: nobody asks.
@@ -198,9 +198,9 @@ func (c *Controller) forget(w *watched) {
 	c.agenda.drop(w)
 }
 
-// Stuck says for how long Run has not looked at its runs, or put none into the queue, where that is
-// longer than it can be on a busy machine or with ledger and queue away: only a new process helps
-// then. It is nil otherwise, and before and after Run.
+// Stuck returns an error if Run has not checked its runs, or put none into the queue, for longer
+// than a busy machine, or a ledger or queue that is away, explains. Then only a new process helps.
+// It is nil otherwise, and before and after Run.
 func (c *Controller) Stuck() error {
 	if since := max(c.pulse.Stuck(stuckAfter), c.putting.Stuck(stuckAfter)); since > 0 {
 		return fmt.Errorf("runs have not been checked for %v", since.Round(time.Second))
@@ -275,9 +275,9 @@ func (c *Controller) catchUp(ctx context.Context) {
 	}
 }
 
-// SignalWindows has the jobs of this server's runs that wait for windows look again: windows have
-// changed. It does not block. Other servers are told by their own catalogs; jobs of a run that just
-// moves from one to another look by themselves in time.
+// SignalWindows makes the jobs of this server's runs that wait for windows check again, because
+// windows have changed. It does not block. Catalogs of other servers notify those servers. Jobs of
+// a run that moves from one server to another check again in time.
 func (c *Controller) SignalWindows() {
 	c.mu.Lock()
 	c.wakes++
@@ -306,7 +306,7 @@ type Load struct {
 	Polls    int64 // at runs, since the start
 }
 
-// Load tells.
+// Load returns how much this controller has to do.
 func (c *Controller) Load() Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -350,7 +350,8 @@ const (
 	WaveAsks    EventKind = "wave_asks"    // wave Wave of it, from 0, waits for an approval
 	// Count jobs missed their windows, or nothing fits before they end; Reason is one of theirs.
 	WindowMissed EventKind = "window_missed"
-	// Count jobs are suspended until people send the event Reason. It is told again while that lasts.
+	// Count jobs are suspended until people send the event Reason. It is reported again while that
+	// lasts.
 	StepStalled EventKind = "step_stalled"
 	QueueAway   EventKind = "queue_away" // Err says why
 	QueueBack   EventKind = "queue_back" // after Lasted, in which Count polls of it failed

@@ -12,9 +12,9 @@ import (
 )
 
 // EndInterrupted ends a run whose controller was alone and has died: nobody else may drive it. Its
-// jobs without an outcome end as lost where they may have begun, the others as cancelled. shared
-// reports that its queue was one that other processes work on: there every handler that the run can
-// notify becomes pending on its hosts without an outcome. A run that is over stays as it is.
+// jobs without an outcome end as lost if they may have begun, the others as cancelled. shared means
+// that other processes work on its queue. In that case every handler that the run can notify
+// becomes pending on its hosts without an outcome. A run that has ended stays as it is.
 func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.Reason, shared bool) error {
 	run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
 	if errors.Is(err, core.ErrNotFound) || err == nil && run.Complete() {

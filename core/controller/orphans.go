@@ -20,8 +20,8 @@ const (
 	driverEvery  = 15 * time.Second
 )
 
-// Announce says on the board that this process drives the run, which no ledger has, until ctx ends:
-// Check lets it be. What cannot be said is said later.
+// Announce posts on the board that this process drives the run, which no ledger has, until ctx
+// ends. Check then leaves the run alone. A post that fails is tried again with the next one.
 func Announce(ctx context.Context, board broadcast.Board, run string) {
 	ticker := time.NewTicker(driverEvery)
 	defer ticker.Stop()
