@@ -6,9 +6,9 @@ import (
 	"net/http"
 )
 
-// Health answers GET /healthz and GET /readyz, without a token: they say how the node is, and
-// nothing of what it works on. stuck says why only a new process helps, unready why the node takes
-// no new job now; both are nil otherwise, and are asked at each request.
+// Health serves GET /healthz and GET /readyz, without a token. They report the node's own state,
+// and nothing of its work. stuck returns why only a new process helps, unready why the node takes
+// no new job now; both return nil otherwise. Each request calls them.
 func (l *Listener) Health(stuck, unready func() error) {
 	l.HandleOpen("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -36,8 +36,8 @@ type Listener struct {
 	done chan struct{}
 }
 
-// Listen binds the address and answers at once. On an address that other machines reach it wants
-// TLS, and a token or Clients; else the error wraps core.ErrInvalid. Close ends it.
+// Listen binds the address and serves immediately. An address that other machines reach needs TLS,
+// and a token or Clients; else the error wraps core.ErrInvalid. Close ends it.
 func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func (c *ListenConfig) check() error {
 // Addr is where it listens.
 func (l *Listener) Addr() string { return l.tcp.Addr().String() }
 
-// Handle answers a pattern of http.ServeMux to whoever shows the token. It may be called while the
-// listener answers.
+// Handle serves a pattern of http.ServeMux to clients with the token. It may be called while the
+// listener serves.
 func (l *Listener) Handle(pattern string, h http.Handler) {
 	l.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !l.admits(r) {
@@ -102,8 +102,7 @@ func (l *Listener) Handle(pattern string, h http.Handler) {
 	}))
 }
 
-// HandleOpen answers a pattern to everybody who reaches the listener: for what tells nothing that
-// needs a token.
+// HandleOpen serves a pattern to every client that reaches the listener, without a token.
 func (l *Listener) HandleOpen(pattern string, h http.Handler) { l.mux.Handle(pattern, h) }
 
 func (l *Listener) admits(r *http.Request) bool {

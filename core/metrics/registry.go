@@ -20,15 +20,16 @@ const ScrapeTime = 5 * time.Second
 // maxScrapes is how many are answered at once.
 const maxScrapes = 2
 
-// Emit tells a value of a metric that is no histogram, with its labels in the table's order. Values
-// that fall together under Other are added up, or the largest is told.
+// Emit reports a value of a metric that is no histogram, with its labels in the table's order.
+// Values that come together under Other are added up, or the largest of them counts.
 type Emit func(id ID, value float64, labels ...string)
 
-// Source reads what is told at a scrape. What it cannot read before ctx ends it leaves out.
+// Source reads values at a scrape, and passes each to emit. It leaves out values that it cannot
+// read before ctx ends.
 type Source func(ctx context.Context, emit Emit)
 
-// Registry counts and tells the metrics of a process. Its methods are safe for concurrent use. A
-// metric or a number of labels that is not the table's is a programming error, and panics.
+// Registry counts and exports the metrics of a process. Its methods are safe for concurrent use. A
+// metric that is not in the table, or a wrong number of labels, is a programming error, and panics.
 type Registry struct {
 	prom    *prometheus.Registry
 	bounds  *bounds
@@ -41,8 +42,9 @@ type Registry struct {
 	sources    []Source
 }
 
-// New makes a registry with what every process tells: its version, and the metrics of Go and of the
-// process. Of more than tenants (DefaultTenants when 0) those that come later count as Other.
+// New makes a registry with the metrics of every process: its version, and the metrics of Go and of
+// the process. The first tenants have labels of their own; further ones count as Other. tenants 0
+// is DefaultTenants.
 func New(version string, tenants int) *Registry {
 	r := &Registry{
 		prom: prometheus.NewRegistry(), bounds: newBounds(tenants),
@@ -96,14 +98,14 @@ func (r *Registry) Source(s Source) {
 	r.sources = append(r.sources, s)
 }
 
-// ServeHTTP answers a scrape in Prometheus's text format. Who may ask is its caller's to say.
+// ServeHTTP answers a scrape in Prometheus's text format. Its caller decides who may ask.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.handler.ServeHTTP(w, req) }
 
 // sourced is the collector of what the sources tell.
 type sourced struct{ r *Registry }
 
-// Describe implements prometheus.Collector: nothing is promised, for what cannot be read is left
-// out.
+// Describe implements prometheus.Collector. It describes nothing, because a scrape leaves out
+// values that cannot be read.
 func (sourced) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -19,7 +19,7 @@ type reported struct {
 	Value  float64  `json:"value"`
 }
 
-// Report is what a worker's sources tell, for a server's Reported.
+// Report returns the values of a worker's sources as bytes, for Reported of a server.
 func (r *Registry) Report(ctx context.Context) ([]byte, error) {
 	list := []reported{}
 	for _, s := range r.read(ctx) {
@@ -34,9 +34,9 @@ func (r *Registry) Report(ctx context.Context) ([]byte, error) {
 	return data, nil
 }
 
-// Reported reports what a worker reported, under its own name whatever the report says. A node can
-// tell the metrics of workers only; what this server does not know, as of a newer worker, is passed
-// over. Errors wrap core.ErrInvalid.
+// Reported emits the values of a worker's report, under the worker's own name, also if the report
+// has another. It accepts the metrics of workers only, and skips metrics that this server does not
+// know, as of a newer worker. Errors wrap core.ErrInvalid.
 func Reported(worker string, data []byte, emit Emit) error {
 	var list []reported
 	if err := json.Unmarshal(data, &list); err != nil {

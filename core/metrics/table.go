@@ -10,7 +10,7 @@ const (
 	Histogram Kind = "histogram" // of observed values
 )
 
-// Side is who tells a metric. `turnus up` is both.
+// Side is the process that exports a metric. `turnus up` is both.
 type Side string
 
 // The sides.
@@ -33,7 +33,7 @@ type Metric struct {
 // ID names a metric of the table.
 type ID int
 
-// The metrics. What they mean is in the table.
+// The metrics. The table has their meaning.
 const (
 	BuildInfo ID = iota
 	Up

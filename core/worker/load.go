@@ -12,10 +12,10 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// NodeLoad returns a function that measures this machine, for Config.Load: the share
-// of CPU used since the last call, and the share of memory in use, of the cgroup's limit
-// where there is one. What cannot be measured is 0. It is safe for concurrent use; calls that
-// follow within half a second get the same answer, so that several may measure.
+// NodeLoad returns a function that measures this machine, for Config.Load. It returns the share of
+// CPU used since the last call, and the share of memory in use, of the cgroup's limit if there is
+// one. A share that cannot be measured is 0. The function is safe for concurrent use. Calls within
+// half a second get the same result, so several callers may measure.
 func NodeLoad() func() (cpu, memory float64) {
 	var mu sync.Mutex
 	var at time.Time

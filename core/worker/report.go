@@ -13,15 +13,15 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 )
 
-// ReportConfig says what a node tells of itself, and where. Worker and Board must be set.
+// ReportConfig says which reports a node sends, and where. Worker and Board must be set.
 type ReportConfig struct {
 	Worker  *Worker
 	Board   broadcast.Board
-	Feed    broadcast.Feed // nil: events of jobs are told nobody
+	Feed    broadcast.Feed // nil: events of jobs are not published
 	Version string
 	// Load measures the node as Config.Load does; nil reports none.
 	Load func() (cpu, memory float64)
-	// Metrics are posted for servers to tell, where nobody asks the node itself; nil posts none.
+	// Metrics are posted for servers to export, for nodes that are not scraped; nil posts none.
 	Metrics func(ctx context.Context) ([]byte, error)
 	// Drain is called once, when people want the node to give its jobs away and end. Nil: it is
 	// cordoned instead.
@@ -29,9 +29,9 @@ type ReportConfig struct {
 	Log   *slog.Logger // discarded when nil
 }
 
-// Reporter tells the service how a node is, does what the service orders, and publishes what
-// happens to its jobs. Nothing here keeps a job waiting: what cannot be told in time is dropped,
-// and how much is said.
+// Reporter reports the node's state to the service, does what the service orders, and publishes
+// events of its jobs. It never delays a job: reports that cannot be sent in time are dropped, and
+// their number is reported.
 type Reporter struct {
 	cfg     ReportConfig
 	started time.Time

@@ -40,7 +40,7 @@ type Config struct {
 	Payload     func(ctx context.Context, run string) ([]byte, error) // queue.Inspect has it
 	Plugins     Plugins
 	Name        string // of the node, in results and sessions; "worker" when empty
-	Concurrency int    // jobs at once; 64 when zero
+	Concurrency int    // jobs at the same time; 64 when zero
 	Pool        string // whose hosts it reaches: jobs on hosts of another pool fail; "" takes every host
 
 	// Load measures the node, each from 0 to 1. While it is over Limits no new job is
@@ -51,14 +51,15 @@ type Config struct {
 	// FilesDir is the folder that a run's artifacts are read from; files is what the
 	// snapshot says of it. Nil, or "", refuses artifacts.
 	FilesDir func(run, files string) string
-	// Withheld are files and folders of this machine that no step sends to a host, though they may lie
-	// in FilesDir.
+	// Withheld are files and folders of this machine that no step sends to a host, even if they are in
+	// FilesDir.
 	Withheld []string
 	FetchDir string // folder that fetched files are written under; "" refuses
 	// Configs keeps versions of hosts' configurations; nil refuses.
 	Configs *configs.Repo
 	// Secret fetches the value of a secret for a step that lists it, right before each attempt; nil
-	// refuses such steps. What may be had later is core.ErrUnavailable. secrets.Store has it.
+	// refuses such steps. An error that a later attempt may not have is core.ErrUnavailable. The
+	// function is a method of secrets.Store.
 	Secret func(ctx context.Context, a secrets.Ask) ([]byte, error)
 	// Board has the service windows of runs and the incarnation of the queue. Without it a step that
 	// waits for a window waits on, and hosts compare no leases.
@@ -73,13 +74,13 @@ type Config struct {
 	StepTimeout time.Duration
 	// Grace is what Plugins was given: how long a job may take to end itself; 5 s.
 	Grace time.Duration
-	// DrainTimeout is how long running jobs may go on after Run's context ended, before
-	// they are stopped as by Kill; 0 means as long as they take, and as long as the queue
-	// is away with results not handed over yet.
+	// DrainTimeout is how long running jobs may go on after Run's context ended, before they are
+	// stopped as by Kill. 0 means no limit: as long as they take, and as long as the queue is away
+	// while results wait for it.
 	DrainTimeout time.Duration
 
-	// Events gets what happens, as it happens. It is called by many goroutines at once
-	// and must not block for long.
+	// Events gets each event as it happens. Many goroutines call it at the same time. It must not
+	// block for long.
 	Events func(Event)
 	Log    *slog.Logger // discarded when nil
 	// Traces makes the spans of jobs and of what they do; nil makes none.
@@ -170,7 +171,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return newPoller(w).run(ctx)
 }
 
-// Kill stops all running jobs at once and ends Run. It is safe to call many times, from any
+// Kill stops all running jobs immediately and ends Run. It is safe to call many times, from any
 // goroutine, also before Run.
 func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.kill) }) }
 
@@ -202,11 +203,11 @@ func (w *Worker) Running() []Running {
 type Stats struct {
 	Concurrency, Running int
 	QueueAway            bool
-	WindowsMissed        int64 // since the start: a job was promised a window that was then of no use
+	WindowsMissed        int64 // since the start: a job missed a window that it was promised
 	ClockLeaps           int64 // since the start: of the queue's clock
 }
 
-// Stats tells. Safe for concurrent use.
+// Stats returns the state of the node. It is safe for concurrent use.
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
