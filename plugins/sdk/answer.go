@@ -26,7 +26,7 @@ func ReadAnswer(out string) Answer {
 	return a
 }
 
-// Has reports whether the word was said.
+// Has reports whether the answer contains the word.
 func (a Answer) Has(word string) bool { _, ok := a.last[word]; return ok }
 
 // Value is the last value of the word; "" where it was not said.

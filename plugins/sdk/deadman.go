@@ -21,21 +21,21 @@ import (
 //	r.Save(ctx, "armed", state)                            // a next attempt finds it: see Look
 //	dead.Apply(ctx, r.Host(), "uplink-tool load new.conf") // apply
 //	r.Host().Probe(ctx, 10*time.Second)                    // prove over a fresh connection
-//	dead.Confirm(ctx, r.Host())                            // commit; else it reverts by itself
+//	dead.Confirm(ctx, r.Host())                            // commit; else it reverts
 //
-// It needs a POSIX shell with /proc, sleep, mv, ln and readlink, as busybox has them. What decides
-// is one rename on the device, of the file armed: to confirmed, by Confirm, or to reverting, by the
-// timer. One of them wins, and the other learns that it did not. The timer counts on the clock of
-// /proc/uptime, which nobody sets; it runs under systemd where that is there, and otherwise
-// detached, in a session and an environment of its own.
+// It needs a POSIX shell with /proc, sleep, mv, ln and readlink, as busybox has them. One rename on
+// the device decides, of the file armed: to confirmed, by Confirm, or to reverting, by the timer.
+// One of them wins, and the other detects that it did not. The timer uses the clock of /proc/uptime,
+// which cannot be set. It runs under systemd if the device has that, and otherwise detached, in a
+// session and an environment of its own.
 //
-// It does not outlive a reboot. A change that does must bring its own way back for that: make it
+// A reboot ends the timer. A change that outlives a reboot needs its own way back for that: make it
 // permanent only after Confirm.
 type DeadMan struct {
 	Folder string        // absolute, of the device: what the armings of one kind keep. One is under way in it at a time
 	ID     string        // of this arming, its folder there: a letter, then letters, digits, dashes
 	Key    string        // by which a later attempt knows it as its own, such as Run.Key
-	Job    string        // told to others that find it in their way
+	Job    string        // printed to other jobs that find it in their way
 	Name   string        // the systemd unit is turnus-NAME-ID
 	Within time.Duration // after which the device reverts; whole seconds, rounded up
 	// Revert is what brings the device back, as lines of sh that run in Folder/ID. They are repeated
@@ -106,8 +106,8 @@ func (d DeadMan) Arm(ctx context.Context, h *Host, stage string, stdin io.Reader
 }
 
 // Apply runs lines in Folder/ID, if the timer surely runs and has more than half of its time left;
-// otherwise the error is a [Failure] without effects. What cuts the connection gives no answer:
-// that error says nothing, a fresh connection does.
+// otherwise the error is a [Failure] without effects. Lines that cut the connection return an error
+// that proves nothing: check the device over a fresh connection.
 func (d DeadMan) Apply(ctx context.Context, h *Host, lines string) error {
 	a, err := d.ask(ctx, h, Command{Run: d.Held() + lines + "\n"})
 	if a.Has("refused") {
@@ -130,8 +130,8 @@ func (d DeadMan) Rollback(ctx context.Context, h *Host) (DeadManState, error) {
 	return deadManState(a, d.ID), err
 }
 
-// Look says what is under way in Folder, whoever armed it, or how this arming ended. It changes
-// nothing.
+// Look returns the arming that is under way in Folder, also of another job, or how this arming
+// ended. It changes nothing.
 func (d DeadMan) Look(ctx context.Context, h *Host) (DeadManState, error) {
 	a, err := d.ask(ctx, h, Command{Run: d.Other() + "[ -L \"$D/lock\" ] || {\n" + d.State() + "}\n", ReadOnly: true})
 	id := d.ID

@@ -42,10 +42,12 @@ state() {
 }
 `
 
-// Take makes the arming's folder, enters Folder and takes the lock, from the dead too; the time
-// begins. Where another is under way it says "busy ID", "job …", "deadline …", "uptime …", and the
-// script ends. Afterwards giveup REASON undoes it all, says "refused REASON" and ends the script.
-// What reads standard input comes after it.
+// Take returns the script that makes the arming's folder, enters Folder and takes the lock, also
+// from an arming that has ended. The time begins. While another arming is under way it prints "busy
+// ID", "job …", "deadline …", "uptime …", and ends.
+//
+// Afterwards giveup REASON undoes it all, prints "refused REASON" and ends the script. Lines that
+// read standard input come after Take.
 func (d DeadMan) Take() string { return takeScript }
 
 const takeScript = `safe() { # who else may write to the folder, or put another in its place, chooses what the timer runs
@@ -136,8 +138,9 @@ echo armed
 `
 )
 
-// Held enters the arming's folder, and ends the script with "refused …" unless the timer surely
-// runs and has more than half of its time left. What changes the device comes after it.
+// Held returns the script that enters the arming's folder, and ends with "refused …" unless the
+// timer surely runs and has more than half of its time left. Lines that change the device come
+// after it.
 func (d DeadMan) Held() string { return heldScript }
 
 const heldScript = `cd "$D/$ID" || exit 65
@@ -146,9 +149,9 @@ now; read -r deadline <deadline
 [ $((deadline - up)) -gt $((WAIT / 2)) ] || { echo "refused too little time is left until the device reverts"; exit 0; }
 `
 
-// Disarm confirms, by the one rename that the timer cannot win too, and enters the arming's folder.
-// Where the timer was first it says how it stands, "state …", and the script ends. What makes the
-// change permanent comes after it, and then Release.
+// Disarm returns the script that confirms by a rename, which either it or the timer wins, and
+// enters the arming's folder. If the timer was first it prints the state, "state …", and ends.
+// Lines that make the change permanent come after it, and then Release.
 func (d DeadMan) Disarm() string { return disarmScript }
 
 const disarmScript = `cd "$D/$ID" || { echo "state gone"; exit 0; }

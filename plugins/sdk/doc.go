@@ -28,8 +28,8 @@
 //	turnus:"enum=a|b"      one of
 //	turnus:"pattern=^/"    regular expression (RE2); takes the rest of the tag, so it comes last
 //
-// A params struct with a method Validate() error is asked too, after all of these; it
-// may blame one parameter with [ParamError], and several with errors.Join.
+// A params struct may have a method Validate() error, which is called after all of these. It
+// reports one parameter with [ParamError], and several with errors.Join.
 //
 // # Scope
 //

@@ -18,8 +18,8 @@ type TextFile struct {
 	Content  string
 }
 
-// ReadText reads a text file of at most 1 MiB in one round trip, in check mode too. A file that
-// does not exist is no error. A link is one: what it points to may be anybody's choice.
+// ReadText reads a text file of at most 1 MiB in one round trip, also in check mode. A file that
+// does not exist is no error. A symbolic link is one, because anybody may have chosen its target.
 func (h *Host) ReadText(ctx context.Context, path string) (TextFile, error) {
 	result := h.Query(ctx, "p="+Quote(path)+"\n"+readTextScript)
 	if err := result.Err(); err != nil {

@@ -17,7 +17,7 @@ import (
 var (
 	ErrUnreachable = errors.New("host unreachable")
 	ErrCheckMode   = errors.New("refused in check mode") // a call that is not marked read-only
-	ErrDenied      = errors.New("denied")                // the lease does not name the host, or is over
+	ErrDenied      = errors.New("denied")                // the lease does not name the host, or has ended
 	ErrTimeout     = errors.New("timed out")             // the call's own limit, not the job's deadline
 	ErrTooLarge    = errors.New("larger than allowed")
 	ErrRefused     = errors.New("connection refused") // the host was reached, the address dialled from it was not
@@ -168,9 +168,9 @@ var ErrHeld = errors.New("held for the service window")
 
 func (s *suspension) Is(target error) bool { return target == ErrHeld && s.held }
 
-// WakeOn continues the job early when the event of that name comes. The next call cannot tell
-// whether the event, the time, or the next start of a killed turnus up brought it. The name
-// "window" is the worker's own: a step that gives it fails. [ErrHeld] waits for the service window.
+// WakeOn continues the job early when the event of that name comes. The next call cannot know
+// whether the event, the time, or the next start of a killed turnus up caused it. The name "window"
+// is the worker's own: a step that gives it fails. [ErrHeld] waits for the service window.
 func WakeOn(event string) SuspendOption { return func(s *suspension) { s.wakeOn = event } }
 
 // KeepLocks keeps the locks of host and HA group meanwhile.

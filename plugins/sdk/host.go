@@ -28,7 +28,7 @@ type Command struct {
 	Stdout, Stderr io.Writer         // nil: discarded
 	ReadOnly       bool              // changes nothing: allowed in check mode
 	Fresh          bool              // over a new connection
-	Timeout        time.Duration     // 0: none but ctx
+	Timeout        time.Duration     // 0: only ctx limits it
 }
 
 // Exit is how a command ended.

@@ -29,10 +29,10 @@ type Run[P, S any] struct {
 	Diff     bool      // ShowDiff is wanted
 	Key      string    // idempotency key, stable over the attempts of this step of this job
 	Fence    uint64    // grows with each lease: a larger one is the later, also after the queue lost data or turnus up was restarted, unless the clock was set back
-	Deadline time.Time // zero: none; ctx carries it too
+	Deadline time.Time // zero: none; ctx also has it
 	Labels   map[string]string
 	Secrets  []string // names that Secret takes: those of the step's secrets:, sorted
-	Trace    string   // W3C traceparent of the call, for what the plugin asks of others; "": the run is not traced
+	Trace    string   // W3C traceparent of the call, for the plugin's own requests; "": the run is not traced
 
 	s        *session
 	stateVer int
@@ -107,8 +107,8 @@ func (r *Run[P, S]) Skip(reason string) error {
 // Explain gives the reason that is recorded when the step succeeds.
 func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
 
-// Output sets an output, which later steps read as steps.NAME.outputs.KEY. Outputs are kept when
-// the step fails, too. The name evidence is that of [Run.Evidence]. value must encode to JSON: with
+// Output sets an output, which later steps read as steps.NAME.outputs.KEY. A step that fails also
+// keeps its outputs. The name evidence is that of [Run.Evidence]. value must encode to JSON: with
 // one that does not, or with more than 1 MiB together, the step fails. A worker keeps 32 KiB of a
 // step's outputs, evidence included, and fails a step that gives more; [OutputText] cuts a text to
 // fit.
@@ -220,11 +220,13 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 	return nil
 }
 
-// MayStart asks, right before what cannot be undone (a reboot, a flash), whether the host's service
-// window is still open, approved, and long enough for need: all that follows, rollback included.
-// need 0 is what is left of the step's needs:. When it is not, the error is an [ErrHeld] that says
-// why, and that the function returns; save what is to be found again before. A rollback does not
-// ask. Outside of windows, as in a run without any, it is always nil.
+// MayStart checks whether the host's service window is still open, approved, and long enough for
+// need. Call it right before an action that cannot be undone (a reboot, a flash). need includes all
+// later actions, also a rollback; 0 is the rest of the step's needs:.
+//
+// If the window does not suffice, the error is an [ErrHeld] with the reason, which the function
+// returns. Save state that the next attempt needs before the call. A rollback does not call it.
+// Outside of windows, as in a run without any, it is always nil.
 func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	resp, err := r.s.jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
 	if wirerpc.CodeOf(err) == wirerpc.CodeUnimplemented { // a worker from before windows gates nothing

@@ -23,7 +23,7 @@ type PutFile struct {
 	SHA256 string // hex; empty: what was sent
 	Size   int64  // 0: unknown
 	Backup string // suffix; the old file is kept under Path+Backup
-	Rate   int64  // most bytes a second, 0 for any; the worker bounds all uploads together besides
+	Rate   int64  // most bytes a second, 0 for any; the worker also limits all uploads together
 }
 
 // Written is what a transfer wrote.
@@ -118,9 +118,9 @@ func merge(info FileInfo, i *wire.FileInfo) FileInfo {
 	return info
 }
 
-// Dial opens a TCP connection from the host to address (host:port as the host sees
-// it). It returns once the connection stands; ctx ends the whole connection, not the
-// dialling alone. What is sent over it may change anything, so check mode refuses it.
+// Dial opens a TCP connection from the host to address (host:port as the host sees it). It returns
+// once the connection is open; ctx ends the whole connection, not the dialling alone. Check mode
+// refuses it, because data sent over it may change anything.
 func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	streamCtx, cancel := context.WithCancel(ctx)
 	stream := h.s.hosts.Dial(h.s.withLease(streamCtx))
