@@ -31,8 +31,9 @@ func (s *Set) Hash() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// HashOf is what an approval of the set is bound to: Set.Hash, and where the set may be open by
-// rules of wider scopes, theirs. What only narrows it is not a part.
+// HashOf returns the hash that an approval of the set is bound to. It covers Set.Hash, and the
+// hashes of wider scopes whose rules may open the set. Rules that only narrow the set are not a
+// part.
 func (d *Definitions) HashOf(s *Set) string {
 	if s.Inherit == Replace || s.Allow != nil && s.Inherit != Extend {
 		return s.Hash()

@@ -93,7 +93,7 @@ func Closed(name, reason string) *Compiled {
 // and says why.
 func (d *Definitions) Compile(name string, h Horizon) *Compiled { return d.CompileAll(h, name)[name] }
 
-// CompileAll works out several sets for one horizon. What they require is worked out once.
+// CompileAll compiles several sets for one horizon. It compiles each set that they require once.
 func (d *Definitions) CompileAll(h Horizon, names ...string) map[string]*Compiled {
 	return d.compileAll(h, nil, names)
 }

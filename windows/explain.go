@@ -10,7 +10,7 @@ import (
 // Cause is what decides whether work may start.
 type Cause string
 
-// What can decide, the strongest first.
+// The causes, the strongest first.
 const (
 	ByUnknown  Cause = "unknown"  // something is not known, so the set is closed
 	ByFreeze   Cause = "freeze"   // a freeze holds
@@ -27,7 +27,7 @@ const (
 // Explanation is why work of a certain need may start at a time, or not.
 type Explanation struct {
 	Open   bool    // a window is open
-	Fits   bool    // and what is left suffices
+	Fits   bool    // and its remaining time suffices
 	Cause  Cause   // what decides
 	By     string  // its name: the rule, freeze, calendar, set or approval
 	Reason string  // a sentence

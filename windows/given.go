@@ -15,10 +15,10 @@ import (
 // maxGiven bounds the words of one file.
 const maxGiven = 5000
 
-// Given is a word on a set, or on one rule of it, that stands apart from the set: under approvals:
-// in a file, or given at a server. It adds to what stands beside the set: a time is approved where
-// any approval covers it. With the state revoked it takes back all that was approved up to At, from
-// At on, and approvals without a time; what is approved later counts again.
+// Given is an approval of a set, or of one rule of it, that is separate from the set: under
+// approvals: in a file, or given at a server. It adds to the approval in the set: a time is
+// approved if any approval covers it. A Given in the state revoked revokes all approvals up to At,
+// from At on, and approvals without a time; later approvals count again.
 type Given struct {
 	Set, Rule string    // an empty Rule is the set: all its allows without an approval of their own
 	From      time.Time // first instant that it covers; zero: from At on
@@ -44,9 +44,9 @@ type fileGiven struct {
 	Targets string   `yaml:"targets,omitempty"`
 }
 
-// GivenDocument writes words as a file that Parse reads beside those of the definitions. What is
-// said of sets, rules and freezes that the definitions no longer have is left out. ok is false
-// where nothing is left.
+// GivenDocument writes approvals as a file that Parse reads beside those of the definitions. It
+// leaves out sets, rules and freezes that the definitions no longer have. ok is false if no
+// approval remains.
 func (d *Definitions) GivenDocument(name string, given []Given) (doc Document, ok bool) {
 	var list []fileGiven
 	text := func(t time.Time) string {
@@ -254,7 +254,7 @@ type Standing struct {
 	Holds     bool      // an approval holds now or will; it may be bound to certain work, or end before the next window
 	Reason    string    // why none does
 	Beside    *Approval // what is in the file beside it; nil where it was revoked without
-	Given     []*Given  // what was said apart, the oldest first
+	Given     []*Given  // separate approvals, the oldest first
 }
 
 // Standings lists what of a set needs an approval, as it is at t. The error is ErrInvalid for what

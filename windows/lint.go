@@ -27,9 +27,9 @@ type Finding struct {
 	Message  string   `json:"message"`
 }
 
-// Lint checks what a set offers from its horizon's begin on to work of this need: the opportunities
-// of 60 days, the longest window, rules that never fit, freezes that eat every occurrence,
-// approvals that do not hold. need 0 asks for windows of any length.
+// Lint checks a set for work of this need, from its horizon's begin on. It reports the
+// opportunities of 60 days, the longest window, rules that never fit, freezes that cover every
+// occurrence, and approvals that do not hold. need 0 asks for windows of any length.
 func (d *Definitions) Lint(c *Compiled, need time.Duration) []Finding {
 	var out []Finding
 	add := func(s Severity, format string, args ...any) {

@@ -28,7 +28,7 @@ type Set struct {
 	Inherit  Inherit
 	// Allow opens. nil (the key is not given) takes the allows of the wider scope; empty is closed.
 	Allow    []Rule
-	Requires []string // names of window sets; all must be open too
+	Requires []string // names of window sets that must also be open
 	Deny     []Deny
 	Cutoff   *time.Duration // no start later than this before close; nil: the wider scope's
 	Overrun  Overrun        // "": the wider scope's, else finish
@@ -51,7 +51,7 @@ const (
 // Overrun says what becomes of work that still runs at close.
 type Overrun string
 
-// What may happen at close.
+// The effects of a close on running work.
 const (
 	Finish           Overrun = "finish"
 	StopAtCheckpoint Overrun = "stop_at_checkpoint"
@@ -140,7 +140,8 @@ type Approval struct {
 	MaxOccurrences int
 	Freezes        []string  // freezes it lifts, if it may
 	RevokedAt      time.Time // from when on nothing more starts
-	// What was approved, as sha256:HEX. An empty one is not checked; another value voids it.
+	// The hashes of the approved window, change and targets, as sha256:HEX. An empty one is not
+	// checked; another value voids the approval.
 	Window, Change, Targets string
 }
 
@@ -153,8 +154,8 @@ type CarryOver struct {
 	Deadline time.Time // instant; zero: none
 }
 
-// Covers reports what voids the approval for a change and its targets, given as sha256:HEX.
-// It is nil if the approval is bound to neither, or to just these.
+// Covers reports what voids the approval for a change and its targets, given as sha256:HEX. It is
+// nil if the approval has no hash of a change or targets, or just these.
 func (a *Approval) Covers(change, targets string) error {
 	switch {
 	case a == nil:

@@ -118,8 +118,8 @@ func (c *Compiled) whyNone(t time.Time, need time.Duration) string {
 	return fmt.Sprintf("window set %s: no window within %d days leaves %s", c.Name, days, FormatDuration(max(need, c.Cutoff)))
 }
 
-// Occurrences lists the windows that share time with [from, to), by opening. Those that are
-// not approved are among them, and say so in Unapproved; they are not open.
+// Occurrences lists the windows that share time with [from, to), by opening. It includes windows
+// that are not approved, with the reason in Unapproved; they are not open.
 func (c *Compiled) Occurrences(from, to time.Time) []Window {
 	i := sort.Search(len(c.windows), func(i int) bool { return c.windows[i].Close.After(from) })
 	j := i

@@ -18,7 +18,7 @@ import (
 // Bounds of what is read. They keep a hostile file from costing time or memory.
 const (
 	MaxFileSize = 1 << 20 // bytes
-	MaxProblems = 20      // told per load
+	MaxProblems = 20      // reported for each load
 	maxDates    = 100_000 // of one calendar
 	maxDepth    = 16
 )
