@@ -1,11 +1,11 @@
-// Package admission owns whether the disruptive steps of a host's job may start now: which
-// window set applies, how much time must fit, what an approval is bound to, and how long a
-// host may carry its work over to a later window. Launch asks it for each host's earliest
-// start, a worker before each disruptive step, a forecast for both.
+// Package admission owns whether the disruptive steps of a host's job may start now. It decides
+// which window set applies, how much time must fit, which hashes bind an approval, and how long a
+// host may carry its work over to a later window. Launch asks it for each host's earliest start, a
+// worker before each disruptive step, a forecast for both.
 //
 // It also owns the current windows on their way to the workers: one document on the queue's board
-// for each launcher. turnus run and the service publish it by a Publisher, which also has suspended
-// host tasks ask again; workers read it by a CalendarReader.
+// for each launcher. turnus run and the service publish it by a Publisher, which also signals
+// suspended host tasks to ask again. Workers read it by a CalendarReader.
 //
 // It must not know which runs there are, who may edit windows, or where definitions are kept.
 package admission
@@ -28,7 +28,7 @@ const (
 type Question struct {
 	Set  string        // name of the window set; "" is a host without one: closed
 	Need time.Duration // of the steps with a window that are left, rollback included; 0 is unknown: an error
-	// What approvals may be bound to, as sha256:HEX; see ChangeHash and TargetsHash.
+	// Hashes that approvals may be bound to, as sha256:HEX; see ChangeHash and TargetsHash.
 	Change, Targets string
 	Missed          int // windows that the job was given and could not use
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// Ahead is how far a book looks, in days.
+	// Ahead is the horizon of a calendar, in days.
 	Ahead = windows.DefaultDays
 	// A horizon is worked out again when less than this is left of it.
 	leastAhead = 300 * 24 * time.Hour
@@ -20,9 +20,8 @@ const (
 	maxKept = 4096
 )
 
-// Calendar is the window definitions of a run or a service, compiled when they are asked for
-// and shared by all hosts. The definitions never change; an edit makes a new Book. It is
-// safe for concurrent use.
+// Calendar is the window definitions of a run or a service, compiled on demand and shared by all
+// hosts. The definitions never change; an edit makes a new Calendar. It is safe for concurrent use.
 type Calendar struct {
 	docs  []windows.Document
 	defs  *windows.Definitions
@@ -51,7 +50,7 @@ func NewCalendar(docs []windows.Document) (*Calendar, error) {
 	return b, nil
 }
 
-// FromDefinitions makes a book of definitions that the caller no longer changes. It has no
+// FromDefinitions makes a calendar of definitions that the caller no longer changes. It has no
 // Documents.
 func FromDefinitions(defs *windows.Definitions) *Calendar {
 	b := &Calendar{defs: defs, bound: map[string]bool{}, kept: map[key]*windows.Compiled{}}
@@ -62,9 +61,9 @@ func FromDefinitions(defs *windows.Definitions) *Calendar {
 	return b
 }
 
-// Liftable is when work could start at the earliest if freezes were lifted, which may happen
-// any time: not after next, the start that Ask gave. A job that is due then can be told to wait,
-// and be woken; one that is not due yet cannot.
+// Liftable returns the earliest possible start if all freezes were lifted, which may happen any
+// time: not after next, the start that Ask gave. A job that is due then can be suspended and
+// signalled; one that is not due yet cannot.
 func (b *Calendar) Liftable(now time.Time, q Question, next time.Time) time.Time {
 	if len(b.defs.Freezes) == 0 {
 		return next
@@ -84,12 +83,11 @@ func (b *Calendar) Liftable(now time.Time, q Question, next time.Time) time.Time
 // Documents are what NewCalendar was given. The caller must not change them.
 func (b *Calendar) Documents() []windows.Document { return b.docs }
 
-// Definitions are what the book holds. The caller must not change them.
+// Definitions returns the calendar's definitions. The caller must not change them.
 func (b *Calendar) Definitions() *windows.Definitions { return b.defs }
 
-// Ask says whether work may start at now on a host. Whatever is not known, be it the host's
-// set, is closed, and the answer says so. The error, core.ErrInvalid, is for a need that is
-// not known.
+// Ask reports whether work may start at now on a host. A set that is not known is closed, and the
+// answer has the reason. The error, core.ErrInvalid, is for a need that is not known.
 func (b *Calendar) Ask(now time.Time, q Question) (Answer, error) {
 	if q.Need <= 0 {
 		return Answer{}, fmt.Errorf("window set %q: %w: how long the steps take is not known; give each of them needs", q.Set, core.ErrInvalid)

@@ -31,8 +31,9 @@ type step struct {
 	runs   bool
 }
 
-// NewSteps works out which steps of a playbook are gated: those that are selected and have a
-// window of their own, and the disruptive ones under the playbook's window. None gates nothing.
+// NewSteps returns the steps of a playbook that wait for windows: selected steps with a window of
+// their own, and disruptive steps under the playbook's window. A step with the window None never
+// waits.
 //
 // They have the indexes of Playbook.Calls: handlers come last, and count as if all of them ran.
 func NewSteps(p *playbooks.Playbook, o Options) *Steps {

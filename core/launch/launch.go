@@ -37,8 +37,8 @@ type Options struct {
 	LaunchedBy  string
 	Files       string // where workers find the playbook's files; they resolve it
 	Trace       string // a W3C traceparent, under which the run is traced; "" for none
-	// Types finds a job type, for what losing a worker means and which steps are
-	// disruptive. Nil, or an unknown type, is taken as disruptive and not repeatable.
+	// Types finds a job type. It decides what losing a worker means and which steps are disruptive.
+	// Nil, or an unknown type, is taken as disruptive and not repeatable.
 	Types func(name string) (playbooks.Type, bool)
 
 	// Place is where Types are: "the server", say. Workers name it where they have another version of
@@ -60,7 +60,7 @@ type Options struct {
 	// Facts returns what is on record of a host; false where nothing is. Nil: nothing is of any host.
 	Facts func(core.Host) (core.Facts, bool)
 
-	// Windows are the service windows that steps with a window keep to; nil gates nothing.
+	// Windows are the service windows that steps with a window wait for; nil: no step waits.
 	Windows *admission.Calendar
 	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without
 	// it they are an *UnfitError.

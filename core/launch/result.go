@@ -8,9 +8,9 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Results turns one record of the queue into the results of its jobs, in order.
-// What the queue itself decided (cancelled, lost, dead) has no detail from a worker;
-// such a result names the job, its host and the reason.
+// Results turns one record of the queue into the results of its jobs, in order. Outcomes that the
+// queue decided (cancelled, lost, dead) have no detail from a worker; such a result has the job,
+// its host and the reason.
 func (l *Launch) Results(r queue.Record, each func(core.Result)) {
 	if r.Count <= 1 {
 		each(l.result(r))

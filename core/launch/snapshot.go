@@ -54,8 +54,8 @@ type Snapshot struct {
 	Checked *Checked `json:"checked,omitempty"`
 }
 
-// Checked says where a playbook was held against which plugins. Workers may have others, and say so
-// when a step fails for it.
+// Checked names the process that checked a playbook, and the plugins that it was checked against.
+// Workers may have others; the failure of such a step names both.
 type Checked struct {
 	Place   string            `json:"place"`
 	Plugins map[string]string `json:"plugins"` // by job type, name and version of its plugin
@@ -136,8 +136,8 @@ func EncodeHost(h core.Host) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeHost reads what EncodeHost wrote. It refuses a host that says what to log in with: whoever
-// may write to the queue must not choose a program, variable or file of the worker. Errors wrap
+// DecodeHost reads what EncodeHost wrote. It refuses a host that names its login, because a writer
+// to the queue must not choose a program, variable or file of the worker. Errors wrap
 // core.ErrInvalid.
 func DecodeHost(data []byte) (core.Host, error) {
 	h, err := decodeHost(data)

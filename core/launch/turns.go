@@ -9,10 +9,10 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Turns are the gates of a run at which its jobs wait for each other, in the snapshot. Gate 0 is
-// before the first step: a host waits there for those that it comes after. Gate n is before the
-// step of barrier n, for every host. They are no gates of core/gate, which asks windows, and no
-// queue.Turn, which leases jobs.
+// Turns are the barriers of a run at which its jobs wait for each other, in the snapshot. Barrier 0
+// is before the first step: a host waits there for the hosts that it comes after. Barrier n is
+// before the step of Barriers[n-1], for every host. A queue.Turn, which leases jobs, is another
+// thing.
 type Turns struct {
 	Barriers []Barrier `json:"barriers,omitempty"` // by step
 	Classes  []Class   `json:"classes"`            // by From; together they hold all jobs
@@ -69,8 +69,8 @@ func (t *Turns) Class(job int) int {
 	return sort.Search(len(t.Classes), func(i int) bool { return t.Classes[i].From > job }) - 1
 }
 
-// Barrier is how many gates, from 0 on, a job must have passed before a step, less one: the last of
-// them.
+// Barrier returns the last barrier to pass before the step: from 1, or 0 if the step has only the
+// one before the first step.
 func (t *Turns) Barrier(step int) int {
 	n := 0
 	for _, b := range t.Barriers {
@@ -81,7 +81,7 @@ func (t *Turns) Barrier(step int) int {
 	return n
 }
 
-// Waits reports whether the jobs of a class wait at a gate at all.
+// Waits reports whether the jobs of a class wait at a barrier at all.
 func (t *Turns) Waits(barrier, class int) bool {
 	return barrier > 0 || len(t.Classes[class].After) > 0
 }

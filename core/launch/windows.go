@@ -104,7 +104,8 @@ type NoWindowError struct {
 	Playbook string
 	Total    int // hosts selected
 	Hosts    []NoWindow
-	// What approvals may be bound to, as in Gating: whoever approves first needs it.
+	// Hashes that approvals may be bound to, as in Admission, for a person who approves before the
+	// launch.
 	Change  string
 	Targets map[string]string
 }
