@@ -1,7 +1,7 @@
-// Package notify owns telling people what happened: what a notice says, which channels it goes to,
-// and sending it, by webhook, mail or an incoming webhook as Slack has them, until it is taken or a
-// day has passed. What is to be told is in the ledger, so that no process that dies takes it along,
-// and any server sends it; each notification is sent at least once, under an id that stays.
+// Package notify owns notifications: their text, their channels, and sending them by webhook, mail
+// or an incoming webhook as Slack has them, until a receiver accepts them or a day has passed. They
+// are in the ledger, so a process that dies loses none, and any server sends them. Each
+// notification is sent at least once, under an id that stays the same.
 //
 // It must not know HTTP's other side, how runs are driven, or who is behind a token.
 package notify
@@ -25,7 +25,7 @@ import (
 // View is what the definitions say by now.
 type View struct {
 	Policy *policy.Policy // nil: no channels
-	// Playbook is what a playbook itself says of who is told.
+	// Playbook returns the routes of a playbook's own notify:.
 	Playbook func(name string) []policy.Route
 	// Wait says that the definitions are not known yet: nothing is handed on.
 	Wait bool
@@ -63,8 +63,8 @@ type Config struct {
 	Roots *x509.CertPool // of receivers; the system's when nil
 	Log   *slog.Logger   // discarded when nil
 
-	// Retry paces the tries of one notification; 2 s up to an hour when zero. It is given up GiveUp
-	// after the first; a day when zero.
+	// Retry is the pace of the tries of one notification; 2 s up to an hour when zero. GiveUp after
+	// the first try, a day when zero, the notification is dead-lettered.
 	Retry  core.Backoff
 	GiveUp time.Duration
 	// Patience is how long one try may take; 10 s when zero.
@@ -82,7 +82,7 @@ const (
 	routeMax    = 500             // happenings of one look
 )
 
-// Service tells. Its methods are safe for concurrent use; Run does the work.
+// Service sends notifications. Its methods are safe for concurrent use; Run does the work.
 type Service struct {
 	cfg      Config
 	out      *out
@@ -123,12 +123,12 @@ func New(cfg Config) (*Service, error) {
 	}, nil
 }
 
-// News is what happened, as who saw it tells it.
+// News is an event, as the part that saw it reports it.
 type News struct {
 	Kind     string // of policy.Kinds
 	Tenant   string // whose it is; "" is the provider
 	Subject  string // what it is about, as queue or schedule:NAME: a channel gets those of one subject in order
-	Fold     string // news of one kind and fold are told together; "" tells each
+	Fold     string // news of one kind and fold make one notification; "" makes one of each
 	Count    int    // how many of what Text says; 1 when zero
 	Text     string // what happened, without who and how often
 	Run      string
@@ -151,8 +151,8 @@ type reported struct {
 	span time.Duration
 }
 
-// Report hands news over and does not block: they are written down soon. Where too many wait, as
-// while the ledger is away, they are dropped, and the log says so.
+// Report accepts news and does not block: it is recorded soon. If too many wait, as while the
+// ledger is away, the news is dropped, and an error is logged.
 func (s *Service) Report(n News, span time.Duration) {
 	t := reported{n.Happening(), span}
 	select {
@@ -176,8 +176,8 @@ func (s *Service) Notify() {
 	}
 }
 
-// Run writes down, hands on and sends until ctx ends. What is not sent then is sent by others, or
-// after the next start.
+// Run records, routes and sends until ctx ends. Other servers, or the next start, send the
+// remaining notifications.
 func (s *Service) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.keep(ctx) })

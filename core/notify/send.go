@@ -26,10 +26,10 @@ var channelRest = core.Backoff{Interval: time.Second, Max: time.Minute}
 type Count struct {
 	Sent         int64 // taken
 	Failed       int64 // tries that were not
-	DeadLettered int64 // notifications given up
+	DeadLettered int64 // notifications whose retries were exhausted
 }
 
-// Counts tells, by medium.
+// Counts returns the counts of this process, by medium.
 func (s *Service) Counts() map[string]Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +40,8 @@ func (s *Service) Counts() map[string]Count {
 	return out
 }
 
-// Waiting counts the notifications that wait, by medium. It asks the ledger: all servers tell the
-// same.
+// Waiting counts the notifications that wait, by medium. It reads the ledger, so all servers report
+// the same.
 func (s *Service) Waiting(ctx context.Context) (map[string]int, error) {
 	all, err := s.cfg.Ledger.NotificationCounts(ctx, ledger.AllTenants())
 	if err != nil {
