@@ -1,18 +1,23 @@
 // Package redact owns taking the values of secrets out of text: as they are, and in the forms in
-// which programs write them. What it finds is replaced by [secret NAME].
+// which programs write them. It replaces each by [secret NAME].
 //
-// It finds a value plain, each longer line of a value that has several, in base64 (both alphabets,
-// at any place of what is encoded, over line ends too), in hex (of one case), as in a URL (%2F and
-// %2f, as Go, Python and browsers escape it), as in JSON, HTML, and as a quoted word of a shell. At
-// the end of a text it also finds the first half of a form, from 16 bytes on.
+// It finds these forms of a value:
 //
-// It takes nothing else for a part of a value: who controls a text could try beginnings, and read
-// from what is replaced which are right. So take values out before a text is cut; where that cannot
-// be, cut between words.
+//   - plain, and each longer line of a value that has several;
+//   - base64, in both alphabets, at any place of the encoded bytes, also over line ends;
+//   - hex, of one case;
+//   - as in a URL: %2F and %2f, as Go, Python and browsers escape it;
+//   - as in JSON, HTML, and as a quoted word of a shell.
 //
-// It cannot find what was encrypted, compressed, hashed, reversed, or torn apart by other text; nor
-// what was encoded twice, as base64 of base64: that would be hundreds of forms of each value, for
-// what nobody writes by mistake.
+// At the end of a text it also finds the first half of a form, from 16 bytes on.
+//
+// It takes nothing else for a part of a value. Otherwise an attacker who controls a text could try
+// beginnings, and read from the replaced ones which are right. So take values out before a text is
+// cut; if that is not possible, cut between words.
+//
+// It cannot find values that were encrypted, compressed, hashed, reversed, or split by other text.
+// It does not find values that were encoded twice, as base64 of base64: that would be hundreds of
+// forms of each value, which nobody writes by mistake.
 //
 // The package must not know where values come from, nor what the text is.
 package redact
@@ -151,8 +156,8 @@ func (s *Set) String(text string) string {
 	return string(out)
 }
 
-// Any is a JSON value without the values: its texts, the keys of its objects, and numbers that are
-// a value. What is changed is copied.
+// Any returns a JSON value without the secret values: its texts, the keys of its objects, and
+// numbers that are a value. It copies the parts that it changes.
 func (s *Set) Any(v any) any {
 	if s == nil {
 		return v

@@ -2,9 +2,9 @@ package redact
 
 import "slices"
 
-// Stream takes the values out of text that comes in pieces, however they are split over them. It
-// holds back the last bytes, and what may be the beginning of a value, no more than the longest
-// form of one has. It is for one goroutine at a time.
+// Stream takes the values out of text that comes in pieces, also values that are split over pieces.
+// It keeps the last bytes, and a possible beginning of a value, until more text decides. It keeps
+// at most the length of the longest form of a value. It is for one goroutine at a time.
 type Stream struct {
 	set *Set
 	out func([]byte)
@@ -37,16 +37,16 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush ends the stream: what is held back is passed on, unless it is the beginning of a value that
-// tells something of it. Another stream may begin afterwards.
+// Flush ends the stream: it passes the kept bytes on, except a beginning of a value that reveals a
+// part of it. Another stream may begin afterwards.
 func (s *Stream) Flush() {
 	if s.set != nil {
 		s.pass(atEnd, 0)
 	}
 }
 
-// Idle passes on what is held back where it may be the first 15 bytes of a value at most, so that
-// what people watch does not hang. When a value does go on there, these were shown.
+// Idle passes on kept bytes if they can be at most the first 15 bytes of a value, so that watched
+// output does not stall. If a value does follow, these bytes were shown.
 func (s *Stream) Idle() {
 	if s.set == nil || len(s.held) == 0 {
 		return

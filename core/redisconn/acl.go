@@ -20,7 +20,7 @@ type Role string
 const (
 	WorkerRole   Role = "worker"   // the queues of its pools
 	ServerRole   Role = "server"   // the queue; the same as a worker
-	DoctorRole   Role = "doctor"   // a server that may also list keys, which names those of everybody; turnus admin keys needs it, too
+	DoctorRole   Role = "doctor"   // a server that may also list keys, which shows the names of all users' keys; turnus admin keys also needs it
 	SentinelRole Role = "sentinel" // of the Sentinels themselves: who is the master
 )
 
@@ -33,7 +33,7 @@ func ConnectionCommands() []string {
 	return []string{"asking", "client|id", "client|unblock", "cluster|slots", "eval", "evalsha", "select"}
 }
 
-// QueueCommands is what the queue of a pool calls, by itself and in its scripts.
+// QueueCommands returns the commands that the queue of a pool calls, directly and in its scripts.
 func QueueCommands() []string {
 	return []string{
 		"blpop", "exists", "get", "getrange", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hrandfield", "hscan", "hset", "hsetnx",

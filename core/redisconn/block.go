@@ -20,10 +20,11 @@ const backup = 250 * time.Millisecond
 type BlockTime struct{}
 
 // Blocked runs one blocking command on the server that has the key, on a connection of its own, for
-// d at most; ctx ends it early, which is no error. It returns whether the command had an answer.
-// The server is asked to unblock it, and replies whether the command was still waiting: so the
-// answer of an ended wait is never lost, and a slow machine causes no error. A half-open connection
-// is given up after 3 s more. Errors wrap core.ErrUnavailable or core.ErrUnknown.
+// d at most; ctx ends it early, which is no error. It returns whether the command had an answer. To
+// end the wait, it asks the server to unblock the command, and the server replies whether it was
+// still waiting. So the answer of an ended wait is never lost, and a slow machine causes no error.
+// A half-open connection is closed after 3 s more. Errors wrap core.ErrUnavailable or
+// core.ErrUnknown.
 func (c *Conn) Blocked(ctx context.Context, key string, d time.Duration, args ...any) (bool, error) {
 	client, err := c.Node(ctx, key)
 	if err != nil {

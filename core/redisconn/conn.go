@@ -1,6 +1,7 @@
-// Package redisconn owns how a room talks to Redis, standalone, Sentinel or Cluster: the client
-// that a URL names, scripts that are sent once, commands that block, what the client's errors mean,
-// and the ACL of each role: the commands and the patterns of keys that its user needs.
+// Package redisconn owns how a room talks to Redis, standalone, Sentinel or Cluster. It has the
+// client that a URL names, scripts that are sent once, commands that block, and the meaning of the
+// client's errors. It also has the ACL of each role: the commands and the patterns of keys that its
+// user needs.
 //
 // It must not know scripts, or what keys hold.
 package redisconn

@@ -24,12 +24,12 @@ import (
 //	redis-sentinel://[user:password@]host[:26379][,host…]/MASTER[?db=N]   the master that the sentinels name
 //	redis-cluster://[user:password@]host[:6379][,host…]                   a Cluster, from any of its nodes
 //
-// rediss-sentinel:// and rediss-cluster:// are over TLS, to the sentinels too. ?ca_file= names the
-// CA (the system's without it), ?cert_file= and ?key_file= a client's certificate, ?server_name=
-// the name that the server's has; files that are renewed are taken over with the next connection.
-// Without TLS other machines are refused, also those that a Sentinel or a Cluster names, unless
-// ?insecure=true. ?sentinel_user= and ?sentinel_password= are for the sentinels themselves. Nothing
-// is retried by the client. No error repeats the URL: it may hold a password.
+// rediss-sentinel:// and rediss-cluster:// are over TLS, also to the sentinels. ?ca_file= names the
+// CA; without it the system's CAs count. ?cert_file= and ?key_file= name a client's certificate,
+// and ?server_name= the name in the server's. Files that are renewed are taken over with the next
+// connection. Without TLS other machines are refused, also those that a Sentinel or a Cluster
+// names, unless ?insecure=true. ?sentinel_user= and ?sentinel_password= are for the sentinels
+// themselves. The client retries nothing. No error repeats the URL: it may hold a password.
 func Dial(rawURL string) (goredis.UniversalClient, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {

@@ -18,10 +18,10 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// Translate turns an error of the client into one of core; doing is the room and what it did. What
-// was certainly not executed is core.ErrUnavailable; what may have been is core.ErrUnknown; a
-// context that ended before sending is itself. The client's error goes along as text: nobody
-// outside matches on it.
+// Translate turns an error of the client into one of core; doing is the room and its action. A
+// command that was certainly not executed is core.ErrUnavailable; one that may have been is
+// core.ErrUnknown. A context that ended before sending stays as it is. The client's error is added
+// as text: callers do not match on it.
 func Translate(ctx context.Context, err error, doing string) error {
 	var early notSent
 	var own refused

@@ -15,10 +15,10 @@ const (
 )
 
 // Values visits every value of every string, hash and stream whose key matches a pattern of Redis,
-// on the server, or on all of a Cluster: for who checks what lies there, not for who works, as it
-// reads all of it, a bounded piece at a time. Of other keys it reads nothing; the server passes
-// over them. What comes or goes meanwhile may or may not be visited. An error of visit ends it.
-// visit is not called concurrently, and must not keep the value.
+// on the server, or on all of a Cluster. It reads all of them, a bounded piece at a time, which is
+// slow: it is for checks, not for daily work. Other keys are not read; the server skips them. A
+// value that comes or goes meanwhile may or may not be visited. An error of visit ends it. visit is
+// not called concurrently, and must not keep the value.
 func Values(ctx context.Context, client goredis.UniversalClient, match string, visit func(key string, value []byte) error) error {
 	var one sync.Mutex
 	each := func(key string, value []byte) error {
