@@ -216,8 +216,8 @@ func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note)
 	})
 }
 
-// Pause stops the launches of the cron expression until Resume. A fire that waits is dropped; what
-// is being launched, and backfills go on. reason is what people are told.
+// Pause stops the launches of the cron expression until Resume. A waiting trigger is dropped;
+// launches that have begun, and backfills, go on. reason is shown to people.
 func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) error {
 	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if !s.Paused || s.Reason != cut(reason) {
@@ -307,9 +307,9 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(T
 	return run, err
 }
 
-// Wake makes schedules due that wait for one of these runs to end: for whoever hears that runs are
-// complete. Without it they are checked after an eighth of the time that the run has taken, at most
-// 30 s.
+// Wake makes those of the schedules due that wait for a run to end, and reports whether there were
+// any. Its caller has news that runs are complete. Without it they are checked after an eighth of
+// the time that the run has taken, at most 30 s.
 func (c *Control) Wake(ctx context.Context, ids ...ID) (woken bool, err error) {
 	names := make([][2]string, len(ids))
 	for i, id := range ids {
@@ -318,9 +318,9 @@ func (c *Control) Wake(ctx context.Context, ids ...ID) (woken bool, err error) {
 	return c.ledger.WakeSchedules(ctx, names)
 }
 
-// Align makes the schedules without a maker be those of the definitions, on the basis of their
-// document, and returns how many it made, changed or removed. made, where it is not nil, makes the
-// state of schedules that are not there.
+// Align replaces the schedules without a maker by those of the definitions, on the basis of their
+// document, and returns how many it made, changed or removed. If made is not nil, it makes the
+// state of schedules that do not exist yet.
 func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, made func(Definition, time.Time) (State, error)) (int, error) {
 	now, err := c.now(ctx)
 	if err != nil {

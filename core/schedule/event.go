@@ -2,7 +2,7 @@ package schedule
 
 import "time"
 
-// EventKind is what an Event tells.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of event.
@@ -13,15 +13,15 @@ const (
 	EventTrouble   EventKind = "trouble" // the engine could not do its work; Schedule is empty where it is not about one
 )
 
-// Event reports something that happened. Of several engines the one that recorded it tells it. A
-// server that dies between recording and telling tells nothing: the truth is the schedule's counts
-// and results.
+// Event is something that happened. Of several engines the one that recorded it reports it. A
+// server that dies between recording and reporting reports nothing: the truth is the schedule's
+// counts and results.
 type Event struct {
 	Kind     EventKind
 	Schedule ID
 	At       time.Time     // by the store's clock
-	Trigger  Trigger       // of fired and failed, without its payload
-	Late     time.Duration // of fired: how long after the fire's start it was launched; over Grace it was missed or had to wait
+	Trigger  Trigger       // of EventTriggered and EventFailed, without its payload
+	Late     time.Duration // of EventTriggered: the time from the start to the launch; over Grace it was missed or had to wait
 	Skip     Skip          // of skipped
 	Err      error         // of failed and trouble
 }

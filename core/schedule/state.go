@@ -9,7 +9,7 @@ import (
 
 // Grace, retries and bounds of what a schedule's state holds.
 const (
-	Grace        = time.Minute         // a fire that nobody looked at for so long after its start is missed
+	Grace        = time.Minute         // a trigger that no server checked for so long after its start is missed
 	RetryFor     = 10 * time.Minute    // how long a launch is tried where nothing else bounds it
 	MaxCatchUp   = 1000                // missed fire times that catch_up: all goes back
 	MaxBackfill  = 1000                // fire times of one backfill

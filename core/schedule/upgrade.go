@@ -15,9 +15,9 @@ type Kept struct {
 	Floor  time.Time // the schedule was made, changed or resumed then: fire times before are not its
 	Mark   time.Time // fire times that started until then are decided. Of one with Data, its data decide
 	Active []Run     // that are not complete
-	// Blind is when what was kept came back from a backup; zero: it did not. What was launched between
-	// the two is not known: fire times until then count as decided, and what Data says was still to be
-	// launched is not.
+	// Blind is when the kept state came back from a backup; zero: it did not. Launches between the two
+	// are not known: fire times until then count as decided, and launches that Data has as pending are
+	// not made.
 	Blind time.Time
 }
 
