@@ -10,11 +10,13 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// ForChannel gives the value of a secret of the node's own file to a channel of notifications: of a
-// tenant, or of the service where tenant is "". The definitions say where a channel sends what it
-// got, so this is narrower than Resolve: a tenant's channel may use what tenants: opens to it, one
-// of the service what has no tenants:, and none what is limited to playbooks or hosts. The value is
-// the caller's; errors are as those of Resolve, which the caller puts the name before.
+// ForChannel returns the value of a secret of the node's own file for a channel of notifications:
+// of a tenant, or of the service if tenant is "". The definitions choose where a channel sends the
+// value, so ForChannel is narrower than Resolve. A tenant's channel may use secrets whose tenants:
+// names it. A channel of the service may use secrets without tenants:. No channel may use secrets
+// that are limited to playbooks or hosts.
+//
+// The value is the caller's. Errors are those of Resolve; the caller puts the name before them.
 func (s *Store) ForChannel(ctx context.Context, tenant, name string) ([]byte, error) {
 	e, err := s.ownEntry(name, "server")
 	if err != nil {

@@ -122,10 +122,10 @@ func customerText(name string) string {
 	return fmt.Sprintf("tenant %q", yamlread.Clip(name))
 }
 
-// Credential returns the credential that a host names, or the default one. Tenant and group of the
-// host are checked; addresses are for whoever dials to check, by Reaches. Errors say what to write
-// where, and wrap core.ErrNotFound if there is no such credential, core.ErrInvalid if it is not
-// for this host.
+// Credential returns the credential that a host names, or the default one. It checks the host's
+// tenant and group; the dialler checks the address, by Reaches. Errors say what to write where.
+// They wrap core.ErrNotFound if there is no such credential, core.ErrInvalid if it is not for this
+// host.
 func (s *Store) Credential(h core.Host) (*Credential, error) {
 	name := h.SSH.Credential
 	if name == "" {

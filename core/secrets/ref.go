@@ -30,7 +30,7 @@ type Ref struct {
 	Limits
 }
 
-// Limits say who may use a secret. What is empty does not limit.
+// Limits say who may use a secret. An empty field does not limit.
 type Limits struct {
 	Tenants   []string `json:"tenants,omitempty"`   // of the run
 	Playbooks []string `json:"playbooks,omitempty"` // by name

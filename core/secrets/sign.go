@@ -31,8 +31,8 @@ func ParseSSHRole(text string) (SSHRole, error) {
 // HasVault reports whether the node's own file names a Vault.
 func (s *Store) HasVault() bool { return s.vault != nil }
 
-// SignSSH has Vault sign a user certificate for a key. What it may say is the role's to decide;
-// extensions are the role's defaults. Errors are as those of Resolve.
+// SignSSH has Vault sign a user certificate for a key. The role decides what the certificate may
+// contain; extensions are the role's defaults. Errors are as those of Resolve.
 func (s *Store) SignSSH(ctx context.Context, by SSHRole, key ssh.PublicKey, principals []string, lifetime time.Duration, options map[string]string) (*ssh.Certificate, error) {
 	if s.vault == nil {
 		return nil, fmt.Errorf("this node has no Vault: give vault: in its own file (--secrets): %w", core.ErrInvalid)

@@ -30,8 +30,8 @@ type Config struct {
 	Log     *slog.Logger  // discarded when nil
 }
 
-// Store resolves references on the node that uses them, at the moment of use. Its methods are safe
-// for concurrent use.
+// Store resolves references on the node that uses them, when a step needs them. Its methods are
+// safe for concurrent use.
 type Store struct {
 	cfg        Config
 	identities identities
@@ -173,11 +173,13 @@ func (s *Store) Names() []Entry {
 	return out
 }
 
-// Resolve gives the value of a secret for a job: 1 to MaxValue bytes that are the caller's, who
-// should clear them after use. A name of the node's own file wins over one that the run brought.
-// Errors name the secret, the host and what to do, never a value or what a backend said; they wrap
-// core.ErrNotFound for a name that nobody has, core.ErrInvalid for a use that is not allowed or a
-// reference that is wrong here, core.ErrUnavailable where trying again later may help.
+// Resolve returns the value of a secret for a job: 1 to MaxValue bytes that are the caller's, who
+// should clear them after use. A name of the node's own file takes precedence over one that the run
+// brought.
+//
+// Errors name the secret, the host and what to do, never a value or a backend's text. A name that
+// nobody has is core.ErrNotFound. A use that is not allowed, or a reference that is wrong here, is
+// core.ErrInvalid. core.ErrUnavailable means that a later try may succeed.
 func (s *Store) Resolve(ctx context.Context, a Ask) ([]byte, error) {
 	value, err := s.resolve(ctx, a)
 	if err != nil {
@@ -343,8 +345,8 @@ func bounded(value []byte, err error) ([]byte, error) {
 	return value, nil
 }
 
-// CheckShort refuses a value that no step would be given: it could not be told from other text, and
-// so not be kept out of output. Errors wrap core.ErrInvalid.
+// CheckShort refuses a value that is too short for steps: redaction could not find it in output.
+// Errors wrap core.ErrInvalid.
 func CheckShort(value []byte) error {
 	if n := len(bytes.TrimSpace(value)); n < MinValue {
 		return fmt.Errorf("a value of %d bytes, the white space around it left out: expected at least %d, for a shorter one could not be kept out of output: %w", n, MinValue, core.ErrInvalid)
@@ -357,8 +359,8 @@ func readAtMost(r io.Reader, most int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, int64(most)+1))
 }
 
-// Try fetches the value of a reference and forgets it, whoever may use it. What a path has for
-// {tenant} and {playbook} is the first that its limits name. Errors are as those of Resolve.
+// Try fetches the value of a reference and forgets it. It does not check Limits, but replaces
+// {tenant} and {playbook} in a path by the first that they name. Errors are as those of Resolve.
 func (s *Store) Try(ctx context.Context, e Entry) error {
 	a := Ask{Name: e.Name}
 	if len(e.Tenants) > 0 {

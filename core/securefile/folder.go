@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 )
 
-// OwnFolder makes a folder that only this process's user may access, with those above it, or says
-// what is wrong with the one that is there: it is a link, belongs to somebody else, gives others a
-// right to it, or others may put another in its place. A *ModeError, or an error wrapping
-// ErrForeign, is such a refusal; other errors are the system's.
+// OwnFolder makes a folder that only this process's user may access, with its parents. A folder
+// that exists is refused if it is a link, belongs to another user, gives others a right to it, or
+// if others may put another in its place. A refusal is a *ModeError, or an error that wraps
+// ErrForeign; other errors are the system's.
 func OwnFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err

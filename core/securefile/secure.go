@@ -20,7 +20,7 @@ type Rule struct {
 	Most  int         // bytes that it may have
 	Shut  fs.FileMode // permissions that it must give nobody
 	Owned bool        // it must belong to this process's user, or to root
-	Pipes bool        // a pipe or a device will do, too, and is waited for; else it must be a regular file
+	Pipes bool        // also accept a pipe or a device, and wait for it; else it must be a regular file
 }
 
 // ErrTooLong is a file that has more bytes than it may have.
@@ -41,11 +41,11 @@ func (e *ModeError) Error() string {
 	return fmt.Sprintf("%s: mode %04o gives others a right to it: %s", e.Path, e.Mode, e.Mend)
 }
 
-// Read reads a file that is as the rule says, or says what it is instead: a *ModeError, ErrTooLong,
-// or an error that names the file and what to do. Of a file that is not there the error is
-// fs.ErrNotExist. What was judged is what is read, even when another file takes its place
-// meanwhile. Links are followed: service managers hand files over through them. What systemd hands
-// over as a credential may be readable by its group.
+// Read reads a file that obeys the rule. Otherwise the error is a *ModeError, ErrTooLong, or names
+// the file and what to do. For a file that does not exist it is fs.ErrNotExist. Read checks the
+// open file, so it returns the file that it checked, even if another takes its place meanwhile. It
+// follows links, because service managers hand files over through them. The group may have read
+// access to a credential of systemd.
 func Read(path string, r Rule) ([]byte, error) {
 	flags := os.O_RDONLY
 	if !r.Pipes {

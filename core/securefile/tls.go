@@ -37,8 +37,8 @@ type contents struct {
 	own *tls.Certificate
 }
 
-// OpenTLS reads the files a first time; core.ErrInvalid names the one that is wrong. What is taken
-// over later, and what cannot be, is told; told may be nil.
+// OpenTLS reads the files a first time; core.ErrInvalid names the wrong one. reported, if not nil,
+// gets a line for each later change of the files that is taken over, or cannot be.
 func OpenTLS(f TLSFiles, reported func(string)) (*TLSSource, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, fmt.Errorf("a certificate and its key go together: %w", core.ErrInvalid)
@@ -192,7 +192,7 @@ func addCAs(pool *x509.CertPool, path string) error {
 	return nil
 }
 
-// TLSHints are how whoever connects is told about certificates, for hints.
+// TLSHints name the settings of a client for certificates, for hints of errors.
 type TLSHints struct{ CA, Cert, Name string }
 
 // ExplainTLS says what is wrong where err is of a TLS handshake, and what to do; else it is empty.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MaxAge is how old a check of the files may be: whoever uses them asks each time.
+// MaxAge is how old a check of the files may be: users of the files check each time.
 const MaxAge = time.Second
 
 // Watch reports when files have changed. It is safe for concurrent use.
@@ -54,8 +54,8 @@ func (w *Watch) Changed(old time.Duration) bool {
 	return changed
 }
 
-// Again has the next look tell of a change, whatever it sees: what was read could not be used, and
-// that may not be the files' fault.
+// Again makes the next check report a change in any case: the contents could not be used, and the
+// files may not be the cause.
 func (w *Watch) Again() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
