@@ -2,8 +2,8 @@ package core
 
 import "time"
 
-// Backoff is capped exponential backoff: the delay before attempt n+2 is
-// min(Interval·2^n, Max) plus up to Jitter of itself.
+// Backoff is capped exponential backoff: the delay before attempt n+2 is min(Interval·2^n, Max),
+// plus a random share of that delay up to Jitter.
 type Backoff struct {
 	Interval time.Duration `json:"interval,omitempty"` // first delay; 0 means none
 	Max      time.Duration `json:"max,omitempty"`      // cap; 0 means Interval·2^16

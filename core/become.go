@@ -48,7 +48,7 @@ type BecomeRule struct {
 // HostBecome is what the inventory says of it.
 type HostBecome struct {
 	Become
-	Always bool `json:"always,omitempty"` // also where no rule says so
+	Always bool `json:"always,omitempty"` // also where no rule asks for it
 }
 
 // Rule returns the first rule that is given, or nil.

@@ -5,7 +5,7 @@ import "time"
 // MaxFacts bounds the facts of one host, in bytes of JSON.
 const MaxFacts = 4 << 10
 
-// Facts are what a host said of itself at a time.
+// Facts are values that a host reported about its own state at a time.
 type Facts struct {
 	// Values are the outputs of the job type facts. Nil: a job did not ask, and only says that it saw
 	// the host with the boot id Boot.
@@ -33,14 +33,14 @@ func (f *Facts) Saw(outputs map[string]any, at time.Time) *Facts {
 	return &Facts{At: at.UTC(), Boot: boot} // what f has is of a boot that is over
 }
 
-// Booted tells whether the facts are of a boot that is known to be over.
+// Booted reports whether the facts are of a boot that is known to have ended.
 func (f Facts) Booted() bool {
 	boot, _ := f.Values[bootOutput].(string)
 	return f.Boot != "" && f.Boot != boot
 }
 
-// Fresh tells whether facts may stand for their host at a time: not older than age, and of the
-// present boot as far as that is known.
+// Fresh reports whether the facts may be used for their host at a time: they are not older than
+// age, and of the present boot as far as that is known.
 func (f Facts) Fresh(now time.Time, age time.Duration) bool {
 	return f.Values != nil && now.Sub(f.At) <= age && !f.Booted()
 }

@@ -47,10 +47,10 @@ func (h Handlers) Notify(names []string) Handlers {
 	return h
 }
 
-// Settle takes in the outcome of a step, or of one item or attempt of it. before reports whether an
-// earlier call of the step had armed its handlers: then that one may have made the change that this
-// one no longer found to make. goesOn reports whether the host's next step runs although this one
-// is not good.
+// Settle returns the handlers after the outcome of a step, or of one item or attempt of it. before
+// means that an earlier call of the step had armed its handlers. That call may have made the change
+// that this one no longer found to make. goesOn means that the host's next step runs although this
+// outcome is not good.
 func (h Handlers) Settle(notify []string, o Outcome, before, goesOn bool) Handlers {
 	switch {
 	case o == Changed, before && o.Good(), goesOn && h.IsArmed(notify):

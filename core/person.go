@@ -2,9 +2,10 @@ package core
 
 import "strings"
 
-// SamePerson reports whether two names of who did something are one person's. A name that ends with
-// an identity in brackets, as login makes it and no token's name can, is compared by that: its
-// label may have changed, and may be another's too. Others are compared whole.
+// SamePerson reports whether two names in a record are those of one person. A name that ends with
+// an identity in brackets, as login makes it and no token's name can, is compared by that identity:
+// its label may have changed, and another person may have the same label. Others are compared
+// whole.
 func SamePerson(a, b string) bool {
 	first, second := Identity(a), Identity(b)
 	if first == "" && second == "" {

@@ -22,9 +22,9 @@ func SignWebhook(secret, body []byte) string {
 	return webhookScheme + hex.EncodeToString(mac.Sum(nil))
 }
 
-// WebhookSigned tells, in constant time, whether a signature is that of a body. One that is none is
-// refused before anything is read, and an empty secret signs nothing. Errors are those of reading
-// the body.
+// WebhookSigned reports, in constant time, whether a signature is that of a body. A malformed
+// signature is refused before the body is read, and an empty secret signs nothing. Errors are those
+// of reading the body.
 func WebhookSigned(signature string, secret []byte, body io.Reader) (bool, error) {
 	text, ok := strings.CutPrefix(signature, webhookScheme)
 	given, err := hex.DecodeString(text)
