@@ -12,13 +12,13 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Block is the steps of an include. They stand in Playbook.Steps like all others.
+// Block is the steps of an include. They are in Playbook.Steps like all others.
 type Block struct {
 	Name       string // of the step that includes them, see Step.Name
 	Include    string // path of the file below the playbook's folder
 	First, End int    // its steps are Playbook.Steps[First:End]
 	When       Expr   // asked once, before the first of them
-	Line       int    // where it stands in its file, from 1
+	Line       int    // the line in its file, from 1
 
 	node    *yaml.Node
 	params  []Param

@@ -37,7 +37,7 @@ type code struct {
 	reads   reads
 }
 
-// Absent tells whether the playbook gave no such expression.
+// Absent reports whether the playbook gave no such expression.
 func (e Expr) Absent() bool { return e.Text == "" }
 
 // Bool evaluates a condition; an absent one is true. Errors are Diagnostics, or ErrNoFacts.

@@ -27,8 +27,8 @@ const (
 	maxTime  = 5 * time.Second
 )
 
-// TargetsTime bounds how long targets: take for all hosts that are asked at once: an expression may
-// loop, and whoever reads a commit or launches a run must come to the end of it.
+// TargetsTime limits how long targets: takes for all hosts together: an expression may loop, and a
+// reader of a commit or a launcher of a run must get an end.
 const TargetsTime = 2 * time.Minute
 
 var (

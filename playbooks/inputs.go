@@ -38,13 +38,13 @@ type Param struct {
 	Choices     []any    // of Type; nil is any
 	Min, Max    *float64 // of a number
 	Default     any      // nil: none
-	Line        int      // where it stands in its file, from 1
+	Line        int      // the line in its file, from 1
 
 	pattern *regexp.Regexp
 	given   any // value of this launch; nil: none
 }
 
-// Value is what a launch gave, or else the default; nil for neither.
+// Value returns the value of this launch, else the default; nil if there is none.
 func (p *Param) Value() any {
 	if p.given != nil {
 		return p.given

@@ -21,8 +21,8 @@ type Params struct {
 	secrets bool // it holds ${{ secrets.NAME }}
 }
 
-// UsesSecrets tells whether the values of secrets stand in what JSON gives: it is to be asked for
-// right before it is needed, and kept nowhere.
+// UsesSecrets reports whether JSON contains values of secrets. Call JSON right before its result is
+// needed, and do not keep the result.
 func (p Params) UsesSecrets() bool { return p.secrets }
 
 // JSON evaluates every ${{ }}, checks the result against the job type's schema

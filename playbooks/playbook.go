@@ -79,7 +79,7 @@ type Playbook struct {
 	Params      []Param           // in the order of the file, with Options.Vars as their values
 	Vars        map[string]any    // with Options.Vars over them; JSON values only
 	Schedule    *Schedule         // nil: launched by hand only
-	Notify      []policy.Route    // who is told of its runs, besides what the definitions say
+	Notify      []policy.Route    // who is notified of its runs, in addition to the routes of the definitions
 	Steps       []Step            // those of included files stand where the include does
 	Blocks      []Block           // includes, the outer before the inner
 	Included    map[string]string // texts of the files that it includes, by their paths below its folder
@@ -105,7 +105,7 @@ func (p *Playbook) Notifiable() []string {
 	return names
 }
 
-// Schedule is when a playbook launches by itself.
+// Schedule is when a playbook is launched automatically.
 type Schedule struct {
 	Cron        string // 5 fields; day of week 7 is Sunday, as 0
 	Timezone    string // IANA name, UTC when none is given
@@ -141,7 +141,7 @@ type Step struct {
 	Flush         bool              // pending handlers run before the step
 	OnFailure     bool              // of a handler: it runs although a step failed
 	Facts         bool              // an expression of it reads host.facts
-	Line          int               // where the step stands in its file, from 1
+	Line          int               // the line of the step in its file, from 1
 	Within        []int             // indexes of the Blocks around it, the outermost first
 
 	src  *source
@@ -163,7 +163,7 @@ func (s Step) Disrupts(jobType func(uses string) bool) bool {
 // NoWindow is the window of a step that may run at any time.
 const NoWindow = "none"
 
-// What after: of a step says.
+// The values of a step's after:.
 const (
 	AfterAll       = "all_hosts"       // every host has done the steps before it, and ended in none of them
 	AfterRemaining = "remaining_hosts" // those that ended otherwise are left out of it

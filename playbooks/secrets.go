@@ -245,8 +245,8 @@ func (p *Params) readSecrets(d *decoder) {
 	}
 }
 
-// CheckSecrets tells where a secret stands in a param of which a job type, whose schema this is,
-// says no longer that it takes one: a worker's plugin may be another than the one that the playbook
+// CheckSecrets returns an error that names each secret in a param that the job type's schema does
+// not mark as a secret any more. A worker's plugin may be another than the one that the playbook
 // was checked against.
 func (p Params) CheckSecrets(params json.RawMessage) error {
 	if !p.secrets {

@@ -15,7 +15,7 @@ import (
 type Reach = reach
 
 // Services are the host services for a process that its caller started and watches, as the
-// conformance suite does: what a plugin meets at a worker, except the check of who connects.
+// conformance suite does. They are those of a worker, except the check of the peer process.
 type Services struct{ s *services }
 
 // NewServices makes host services over a reach.

@@ -47,7 +47,7 @@ type Plugin struct {
 	Dir           string // folder of this version; "" for built-ins
 	Tree          string // hash of all its files, when none of them may change; see [Tree]
 	SHA256        string // hex; a program of other content is not started. Empty for built-ins
-	Allow         Allow  // of a built-in, what it has by itself
+	Allow         Allow  // of a built-in: its own needs
 }
 
 // Allow is what a plugin has under a sandbox beside its own folder and the system's programs.
@@ -132,8 +132,9 @@ type Call struct {
 	// Secrets are the values that the call may have, by the names that its job type knows; others are
 	// refused.
 	Secrets map[string][]byte
-	// Hidden are values that must not show in what the plugin's process prints and in the supervisor's
-	// log: those of Secrets among them. What the call reports is the caller's to look through.
+	// Hidden are values that must not show in the output of the plugin's process and in the
+	// supervisor's log, the values of Secrets among them. The caller takes them out of the call's
+	// reports.
 	Hidden *redact.Set
 	// Kept reads a file of the newest kept version of the host's configuration, and Keep makes a new
 	// version (empty when nothing differs). Nil refuses.
@@ -162,7 +163,7 @@ type Event struct {
 	Done           float64
 }
 
-// What a failed call did to its host, as Outcome.Effects.
+// The effects of a failed call on its host, as Outcome.Effects.
 const (
 	EffectsNone    = "none"
 	EffectsPartial = "partial"
@@ -188,5 +189,5 @@ type Outcome struct {
 	WakeOn      string
 	KeepLocks   bool
 	Misfit      bool // of Failed: the params or the outputs are not as the job type has them
-	Held        bool // because MayBegin, Stop or MayStart said so: ResumeAfter and WakeOn say nothing
+	Held        bool // because MayBegin, Stop or MayStart asked for it: ResumeAfter and WakeOn have no meaning
 }

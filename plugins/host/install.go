@@ -38,7 +38,7 @@ type Installed struct {
 }
 
 // Install copies a plugin to DIR/NAME/VERSION, as its manifest names it. It is there whole or not
-// at all, and it does not change which version is in use unless it is the first, or Use says so.
+// at all. The version in use changes only if it is the first, or if Use is set.
 func Install(ctx context.Context, in Installing) (Installed, error) {
 	var out Installed
 	if err := os.MkdirAll(in.Dir, 0o755); err != nil { //nolint:gosec // programs that anybody may run, and nobody else write

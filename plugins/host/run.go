@@ -19,18 +19,19 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// Run calls the job type and returns its one outcome. When ctx ends, the job is asked
-// to end, and after Grace its process is condemned; Run returns in any case within
-// 2·Grace. An outcome comes with every error, so that Effects is always told:
+// Run calls the job type and returns its one outcome. When ctx ends, it asks the job to end, and
+// after Grace it condemns the job's process. It returns within 2·Grace in any case.
 //
-// A process that dies under several calls is nobody's fault until it is known whose: a call that
-// can be repeated, because its type is or because it has asked for nothing that may change its host
-// since its last checkpoint, is called again alone, and returns as if nothing had happened.
+// If a process dies under several calls, the guilty call is not known. A call that can be repeated
+// is then called again alone, and returns as if nothing had happened. A call can be repeated if its
+// type can, or if it has asked for nothing that may change its host since its last checkpoint.
 //
-//   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed
-//     because the call did not end when it was asked to. Effects unknown.
-//   - core.ErrUnavailable: the call never began, for the plugin does not start, is held back
-//     after repeated deaths, or the supervisor stops. Effects none.
+// An outcome comes with every error, so Effects is always set:
+//
+//   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed because
+//     the call did not end when it was asked to. Effects unknown.
+//   - core.ErrUnavailable: the call never began, because the plugin does not start, is paused after
+//     repeated deaths, or the supervisor stops. Effects none.
 //   - core.ErrSessionGone: the host refused the call's fence, because it saw a newer lease: the job
 //     is another worker's.
 //   - core.ErrInvalid: an unknown type, or a call that it does not support. Effects none.

@@ -311,10 +311,10 @@ type PluginStats struct {
 	Processes int  // that are there
 	Starts    int  // since New
 	Deaths    int  // since New: processes that died or did not start
-	HeldBack  bool // it died too often: calls are refused for now
+	HeldBack  bool // it died too often: calls are refused until its pause has ended
 }
 
-// Stats tells it of every plugin, sorted by name. It costs little.
+// Stats returns the stats of every plugin, sorted by name. It costs little.
 func (s *Supervisor) Stats() []PluginStats {
 	var out []PluginStats
 	for _, p := range s.current() {
