@@ -159,8 +159,8 @@ func (c *Console) Warn(warnings []string) {
 	}
 }
 
-// Signals makes the first SIGINT or SIGTERM, or the end of whoever reads the output, end ctx, and
-// the second close now and call kill. release stops listening and joins.
+// Signals returns a context that the first SIGINT or SIGTERM ends, or the end of the reader of the
+// output. The second signal closes now and calls kill. release stops listening and joins.
 func (c *Console) Signals(parent context.Context, first string, print func(string), kill func()) (ctx context.Context, now <-chan struct{}, release func()) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan os.Signal, 2)

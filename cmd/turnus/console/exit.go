@@ -13,7 +13,7 @@ const (
 	ExitChanges     = 6 // diff --exit-code found changes
 )
 
-// Exit carries an exit code; Err may be nil when all was said already.
+// Exit has an exit code; Err may be nil if all was printed already.
 type Exit struct {
 	Code int
 	Err  error

@@ -7,8 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Log makes the log of a long-running process. As JSON all that goes to stderr becomes lines of it,
-// messages and the last error, too: whoever collects it reads nothing else.
+// Log makes the log of a long-running process. As JSON it has all output to stderr as lines, also
+// messages and the last error, because a log collector reads nothing else.
 func (c *Console) Log(level slog.Level, asJSON bool) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: plainErrors}
 	if !asJSON {

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Screen is stdout or stderr. What hosts, plugins and files say passes through it on its way to
-// the operator's terminal, so it lets no control character pass but newline, tab and the colours
-// of [Console.Paint]. Safe for concurrent use.
+// Screen is stdout or stderr. Texts of hosts, plugins and files pass through it on their way to the
+// operator's terminal. So it removes all control characters except newline, tab and the colours of
+// [Console.Paint]. It is safe for concurrent use.
 type Screen struct {
 	w      io.Writer
 	styled bool   // colours pass; else they are dropped
@@ -137,5 +137,5 @@ func PrintableLines(s string) string {
 	}, s)
 }
 
-// OnTerminal reports whether somebody may look at what is written.
+// OnTerminal reports whether the screen is a terminal.
 func (s *Screen) OnTerminal() bool { return isTerminal(s.w) }

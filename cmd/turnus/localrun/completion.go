@@ -22,7 +22,7 @@ const (
 )
 
 // Complete returns the hosts, groups, customers and sites of the inventory that continue a pattern.
-// What cannot be read completes nothing.
+// An inventory that cannot be read completes nothing.
 func (f *InventoryFlags) Complete(c *cobra.Command, _ []string, part string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	if UseProject(c) != nil || len(f.sources) == 0 {

@@ -33,7 +33,7 @@ type Conductor struct {
 	con     *console.Console
 	Q       queue.Backend
 	approve func(ctx context.Context, l *launch.Launch, wave int) error
-	Now     <-chan struct{}            // closed by a second signal: cancel what runs, too
+	Now     <-chan struct{}            // closed by a second signal: cancel also running jobs
 	events  *runview.EventWriter       // nil: none are wanted
 	windows func() *admission.Calendar // that runs keep; nil: none
 	shared  bool                       // other processes work on the queue
@@ -130,8 +130,8 @@ func (c *Conductor) WorkerEvent(e worker.Event) {
 }
 
 // Drive launches the part and returns when it has ended. When ctx ends, no new job starts, running
-// ones finish, and the rest is cancelled. When c.Now is closed, those that run are cancelled too,
-// and given up on after a while.
+// ones finish, and the rest is cancelled. When c.Now is closed, Drive also cancels running jobs,
+// and after a while stops waiting for them.
 func (c *Conductor) Drive(ctx context.Context, p *Part) (runview.Report, error) {
 	p.started = time.Now()
 	p.Tally.Begin()

@@ -66,8 +66,8 @@ func (f *PlayFlags) AddCommand(c *cobra.Command) {
 	c.Flags().IntVar(&f.MaxInFlight, "max-in-flight", 0, "hosts at the same time; 0 is no limit")
 }
 
-// Prepare loads the playbooks and makes a launch of each, with what a record of earlier runs tells;
-// nil tells nothing.
+// Prepare loads the playbooks and makes a launch of each, with the results of earlier runs from a
+// record; a nil record has none.
 func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Host, sup *host.Supervisor, record *Record) ([]*launch.Launch, error) {
 	if f.MaxInFlight < 0 {
 		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.MaxInFlight)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Learned returns how long the steps of a playbook took in earlier runs. What cannot be read tells
-// nothing: it is no more than a hint.
+// Learned returns how long the steps of a playbook took in earlier runs. It is a hint, so runs that
+// cannot be read are left out.
 func (r *Record) Learned(ctx context.Context, playbook string) *forecast.History {
 	if r == nil {
 		return &forecast.History{}

@@ -64,8 +64,8 @@ func memoryRecord(ctx context.Context) (*Record, error) {
 	return &Record{Ledger: l}, err
 }
 
-// OpenRecord opens the record of this user's runs, and makes one where there is none. It ends the
-// runs in it whose process has died. What may be another user's is refused as invalid input.
+// OpenRecord opens the record of this user's runs, and makes one if there is none. It ends the runs
+// in it whose process has died. A record that may be another user's is refused as invalid input.
 func OpenRecord(ctx context.Context, con *console.Console) (*Record, error) {
 	return named(openRecord(ctx, con, false))
 }
@@ -118,7 +118,7 @@ func ownRecord(err error) error {
 	return err
 }
 
-// ReadRecord is OpenRecord for who only reads: nil where nothing was recorded yet.
+// ReadRecord is OpenRecord for readers only: nil if nothing was recorded yet.
 func ReadRecord(ctx context.Context, con *console.Console) (*Record, error) {
 	folder, err := recordFolder()
 	if err != nil {

@@ -127,5 +127,5 @@ func builtinPlugins(only string, reach []netip.Prefix) ([]host.Plugin, error) {
 	return all, nil
 }
 
-// NetworkBuiltins open connections of their own, and their manuals say so.
+// NetworkBuiltins open connections of their own, as their manuals state.
 var NetworkBuiltins = []string{"http", "firewall", "firmware"}

@@ -6,8 +6,8 @@ import (
 	"github.com/turnus/turnus/core/worker"
 )
 
-// JobLog logs what happens to jobs. What a job's output, diff and messages say is not logged: the
-// record has it.
+// JobLog logs events of jobs. It does not log a job's output, diff and messages, which are in the
+// record.
 func JobLog(log *slog.Logger, next func(worker.Event)) func(worker.Event) {
 	return func(e worker.Event) {
 		logJob(log, e)

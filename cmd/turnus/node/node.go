@@ -85,7 +85,7 @@ func (f *Flags) Check() error {
 type Node struct {
 	pool    *transport.Pool
 	Secrets *secrets.Store
-	Lent    bool // the store works for others, too, who close it
+	Lent    bool // others also use the store, and close it
 	Plugins *host.Supervisor
 	Worker  *worker.Worker
 	configs *configs.Repo

@@ -46,7 +46,7 @@ func IdentityFromEnv() []string {
 	return nil
 }
 
-// Open makes the store, which works without any of the flags too: it then knows no secret.
+// Open makes the store. Without any of the flags the store has no secret.
 func (f *SecretFlags) Open(log *slog.Logger) (*secrets.Store, error) {
 	return secrets.Open(secrets.Config{File: f.File, Identities: f.identities, Selector: hostSelector, Log: log})
 }

@@ -75,6 +75,6 @@ func InventoryArgument(sources []string) string {
 	return sdk.QuoteAll(args...)
 }
 
-// BesideFleet is how many connections the pool may have when the other ends of
-// all of them are in this process, too.
+// BesideFleet is how many connections the pool may have when the other ends of all of them are also
+// in this process.
 func BesideFleet() int { return transport.Descriptors() * 3 / 8 }
