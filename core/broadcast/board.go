@@ -20,12 +20,12 @@ const (
 // messages over MaxMessage: encryption makes them longer by no more. Callers keep to the bounds.
 const EncryptionRoom = 128
 
-// Board holds the few small documents that every node reads besides its jobs: the
-// service windows of a run or of a whole service. It is as available as the queue, so
-// that a node which cannot read it gets no job either.
+// Board holds the few small documents that every node reads beside its jobs: the service windows of
+// a run or of a whole service. It is as available as the queue, so that a node which cannot read it
+// gets no job either.
 //
-// Once Post has returned, no node reads an older version: what a customer forbade a
-// moment ago starts nowhere. Methods are safe for concurrent use.
+// Once Post has returned, no node reads an older version: a window that a customer has just revoked
+// starts no work. Methods are safe for concurrent use.
 type Board interface {
 	// Post puts the document in the place of what name had, for keep from now on, and
 	// returns its version, which grows with each Post. A name is 1 to MaxName bytes;

@@ -21,13 +21,13 @@ const (
 	FeedWait     = 5 * time.Second // the longest wait of one Follow
 )
 
-// Feed carries what happens right now, as the output of steps, to whoever watches. It is for
-// eyes: a topic keeps its newest messages for a while, and what must not be lost does not
-// belong here. Methods are safe for concurrent use.
+// Feed carries live events, as the output of steps, to watchers. A topic keeps its newest messages
+// for a while. Data that must not be lost does not belong here. Methods are safe for concurrent
+// use.
 //
-// A follower that is slower than the topic loses the oldest messages, and Lost tells it how many.
-// Of many watchers of one topic in a process, let one follow and hand on: each Follow that waits
-// costs the backend something.
+// A follower that is slower than the topic loses the oldest messages, and Lost is their number. Of
+// many watchers of one topic in a process, let one follow and hand on: each Follow that waits costs
+// the backend something.
 type Feed interface {
 	// Publish adds messages to a topic, in order and without others between them. A topic is 1 to
 	// MaxName bytes. Over MaxMessage or MaxPublish is core.ErrInvalid. After core.ErrUnknown they may

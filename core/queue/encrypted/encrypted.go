@@ -1,10 +1,10 @@
-// Package encrypted owns what a queue's bytes look like outside of a process with a key ring:
+// Package encrypted owns the form of a queue's bytes outside of a process with a key ring:
 // payloads, data, states, records, documents and messages are encrypted, each for its place, before
 // the queue behind has them.
 //
-// It must not know which queue that is, nor what the bytes mean. What the queue itself works with
-// stays in the clear: ids of runs, tenants, hosts and groups as locks, names of documents, topics
-// and events, outcomes, times, counts and weights, and the name of its own life.
+// It must not know which queue that is, nor what the bytes mean. The values that the queue itself
+// works with stay in the clear: ids of runs, tenants, hosts and groups as locks, names of
+// documents, topics and events, outcomes, times, counts and weights, and the name of its own life.
 package encrypted
 
 import (
@@ -59,8 +59,8 @@ const (
 	lostMessages
 )
 
-// New puts a ring before q. A nil ring encrypts nothing, and refuses what is encrypted. told gets
-// what an operator must know; nil tells nobody.
+// New puts a ring before q. A nil ring encrypts nothing, and refuses encrypted bytes. reported gets
+// messages for an operator; it may be nil.
 func New(q queue.Backend, ring *keyring.Ring, reported func(string)) *Queue {
 	if reported == nil {
 		reported = func(string) {}
@@ -221,8 +221,8 @@ func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
 	return plain, nil
 }
 
-// Poll opens what workers recorded. A record that is not what was encrypted for its job keeps its
-// outcome, and says so. A run of which this process lacks the key is answered with that as its
+// Poll decrypts the records of workers. A record that was not encrypted for its job keeps its
+// outcome, and reports the fault. If this process lacks the key of a run, the run's Sight has that
 // error.
 func (q *Queue) Poll(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {
 	sights := q.Backend.Poll(ctx, most, asks...)

@@ -18,8 +18,8 @@ func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 	return q.Backend.Save(ctx, s)
 }
 
-// Turn encrypts what acks bring and opens what leases have. Leases that this process must not work
-// on go back at once.
+// Turn encrypts the bytes of acks and decrypts those of leases. Leases that this process must not
+// work on go back immediately.
 func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
 	if err := t.Validate(); err != nil {
 		return queue.TurnResult{}, err
@@ -59,7 +59,8 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	return res, nil
 }
 
-// Wait waits. A node that takes nothing is not woken for work, which would then wake nobody else.
+// Wait waits as the queue behind does. A node that takes nothing does not wait for work, because a
+// new job ends the wait of one node only.
 func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error {
 	q.mu.Lock()
 	barred := time.Until(q.closed)

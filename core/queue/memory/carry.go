@@ -29,8 +29,8 @@ type Begun struct {
 	Locks    bool       `json:"locks,omitempty"` // it keeps them
 }
 
-// Remains reports what there is to go on from: call it when no node works any more. What New was
-// given and no Submit has taken is in it, too. The order is that of runs and jobs.
+// Remains returns the jobs and states to go on from: call it when no node works any more. It
+// includes the part of New's Remains that no Submit has taken. The order is that of runs and jobs.
 func (q *Queue) Remains() Remains {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -107,7 +107,7 @@ func (r *run) released(limit int) int {
 	return limit
 }
 
-// Dismiss ends the jobs that wait for event as cancelled, in batches as Wake.
+// Dismiss ends the jobs that wait for event as cancelled, in batches as Signal.
 func (q *Queue) Dismiss(ctx context.Context, id, event string, reason core.Reason) (int, error) {
 	return q.eachAwaiting(ctx, "dismiss", id, event, func(j *job) {
 		r := j.r
@@ -117,8 +117,8 @@ func (q *Queue) Dismiss(ctx context.Context, id, event string, reason core.Reaso
 	})
 }
 
-// Signal ends the suspension of the jobs that wait for event. It gives the queue free between
-// batches of jobs, so some of them may be leased before the last one is woken.
+// Signal ends the suspension of the jobs that wait for event. It unlocks the queue between batches
+// of jobs, so some of them may be leased before the last one is signalled.
 func (q *Queue) Signal(ctx context.Context, id, event string) (int, error) {
 	return q.eachAwaiting(ctx, "wake", id, event, q.signalJob)
 }

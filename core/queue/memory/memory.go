@@ -1,14 +1,13 @@
-// Package memory implements the queue contract in plain Go: the embedded
-// default, and the reference model that the Redis implementation is compared with.
+// Package memory implements the queue contract in plain Go: the embedded default, and the reference
+// model that the Redis implementation is compared with.
 //
-// It owns its state behind one mutex, and every operation is O(log n) in the
-// number of ready runs and of timed or retried jobs; only the release of a wave counts
-// the segments that are not due. It keeps the target slices
-// that it was given and makes no per-job state before a job is leased or blocked.
-// It must not know what a job's bytes mean, and starts no goroutine of its own:
-// a timer, stopped by Shutdown, wakes waiters when something becomes due.
+// It owns its state behind one mutex. Every operation is O(log n) in the number of ready runs and
+// of timed or retried jobs; only the release of a wave counts the segments that are not due. It
+// keeps the target slices that it was given, and a job has no state before it is leased or blocked.
+// It must not know what a job's bytes mean. It starts no goroutine of its own: a timer, stopped by
+// Shutdown, notifies waiters when something becomes due.
 //
-// States are the states of a queue's jobs on disk, so that what a job had reached outlives the
+// States are the states of a queue's jobs on disk, so that the progress of a job outlives the
 // process.
 package memory
 

@@ -55,7 +55,7 @@ func (q *Queue) report(r *run) {
 	n.changed = make(chan struct{})
 }
 
-// News tells in which runs something has happened.
+// News names the runs that have changed.
 func (q *Queue) News(ctx context.Context, from map[int]string, wait time.Duration) (queue.News, error) {
 	if err := queue.ValidateNews(from); err != nil {
 		return queue.News{}, err

@@ -22,13 +22,12 @@ import (
 // suspended.
 const keepState = broadcast.MaxKeep
 
-// States is a queue in memory, as a rule, whose states of jobs are on disk, too: what a job had
-// reached is handed out with its first lease after a restart. All methods are safe for concurrent
-// use.
+// States is a queue, usually one in memory, whose states of jobs are also on disk: after a restart
+// the first lease of a job has its last state. All methods are safe for concurrent use.
 //
 // A state is on disk before its Save returns, and before the queue knows of the ack that brings it.
-// Those of acks outlive the process; whether a power cut as well is the file system's. A state is
-// removed when its job ends.
+// States of acks outlive the process; the file system decides whether they outlive a power cut. A
+// state is removed when its job ends.
 type States struct {
 	queue.Backend
 	dir string

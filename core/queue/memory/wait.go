@@ -10,8 +10,8 @@ import (
 type waiter struct{ woken chan struct{} }
 
 // Wait blocks until there may be work, until is reached, the queue is shut down, or ctx ends. A
-// node without a free slot should wait for its own jobs instead: while jobs are ready, Wait returns
-// immediately.
+// node that has reached its concurrency should wait for its own jobs instead: while jobs are ready,
+// Wait returns immediately.
 func (q *Queue) Wait(ctx context.Context, _ string, until time.Time) error {
 	q.mu.Lock()
 	now := q.now()

@@ -54,7 +54,8 @@ func (g *Guard) listen(port string) []string {
 	}
 }
 
-// Arguments are those of a server on a port of 127.0.0.1 that e2e tests start by themselves.
+// Arguments returns the arguments of a server on a port of 127.0.0.1 that e2e tests start without
+// this package.
 func (g *Guard) Arguments(tb testing.TB, port string) []string {
 	tb.Helper()
 	return append(g.listen(port), aclArguments(tb, redisconn.DoctorRole)...)
@@ -123,7 +124,7 @@ func (s *Server) URL() string {
 	return s.Guard.URL("", s.Addr, "")
 }
 
-// Open is a connection to the server on which nothing was said yet.
+// Open returns a new connection to the server, on which nothing was sent yet.
 func (s *Server) Open(ctx context.Context) (net.Conn, error) {
 	if config := s.Guard.config(s.Addr); config != nil {
 		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.Addr)

@@ -81,10 +81,10 @@ func Record(client goredis.UniversalClient) *Called {
 	return c
 }
 
-// WantLeast holds what was called, by the scripts of a folder and by the client, to the commands of
-// a room: all that is needed is allowed, and nothing else is. seldom are called rightly and not
-// here: of a Cluster, of another database. It asks the server whether it ever refused something,
-// also where that was passed over.
+// WantLeast compares the commands that a folder's scripts and the client call with the allowed
+// commands of a room: all called commands are allowed, and no others. Commands of seldom are
+// allowed and not called here: of a Cluster, or of another database. It asks the server which
+// commands it refused, also where the caller ignored that.
 func WantLeast(tb testing.TB, c *Called, server *Server, scripts string, room []string, seldom ...string) {
 	tb.Helper()
 	names := inScripts(tb, scripts)

@@ -25,8 +25,8 @@ type Proxy struct {
 	wg     sync.WaitGroup
 }
 
-// Impatient is when a client that is to lose answers gives up: not before a proxy could have made a
-// connection.
+// Impatient is the timeout of a client that is to lose answers: it is long enough for a proxy to
+// make a connection.
 func Impatient() time.Duration {
 	if trustlab.TLSEverywhere() {
 		return 2 * time.Second

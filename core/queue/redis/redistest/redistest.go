@@ -265,7 +265,7 @@ type Failover struct {
 	Sentinel        string // address
 }
 
-// URL is how the user with the least rights reaches whoever is the master.
+// URL is the URL of the present master for the user with the least rights.
 func (f *Failover) URL() string {
 	return f.Master.Guard.URL("-sentinel", f.Sentinel, "/mymaster", "sentinel_user", User, "sentinel_password", Password)
 }
