@@ -6,12 +6,11 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Event is something that happened to a run, as one line of JSON: what `turnus run --events`
-// prints, what is published in the queue's feed under the run's id, and what the event
-// streams of the API send. Fields that do not apply are left out.
+// Event is something that happened to a run, as one line of JSON. `turnus run --events` prints it,
+// the queue's feed has it under the run's id, and the event streams of the API send it. Fields that
+// do not apply are left out.
 //
-// Whoever works on a job publishes its events in order, job_done last: followers of a job end
-// there.
+// The worker of a job publishes its events in order, job_done last: followers of a job end there.
 type Event struct {
 	Time       time.Time       `json:"time"`
 	Event      string          `json:"event" doc:"job_started, step_started, output, step_done, job_done, run_released, run_changed, run_done, …"`

@@ -13,7 +13,7 @@ import (
 const (
 	WorkerPrefix = "worker/"
 	OrderPrefix  = "order/"
-	// A worker that nobody can scrape posts its metrics, too.
+	// A worker without a scraped listener also posts its metrics.
 	MetricsPrefix = "metrics/"
 
 	WorkerEvery = 2 * time.Second
@@ -31,7 +31,7 @@ const (
 // WorkerDocument is the board's name of what a worker says about itself.
 func WorkerDocument(name string) string { return WorkerPrefix + name }
 
-// OrderDocument is the board's name of what a worker is told.
+// OrderDocument is the board's name of the order for a worker.
 func OrderDocument(name string) string { return OrderPrefix + name }
 
 // MetricsDocument is the board's name of a worker's metrics.

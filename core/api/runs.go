@@ -183,7 +183,7 @@ type Signal struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// Woken is how many jobs an event woke.
+// Woken is the number of jobs that received an event.
 type Woken struct {
 	Woken int `json:"woken"`
 }
@@ -203,7 +203,7 @@ type Retry struct {
 	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was looked at, see plan-retry; a run that would have other hosts or another playbook is refused"`
 }
 
-// What the API says of a job without an outcome where the queue does not.
+// States of the API for a job without an outcome, where the queue has no state.
 const (
 	JobQueued  core.State = "queued"  // its run is accepted, and not in the queue
 	JobUnknown core.State = "unknown" // the queue does not answer

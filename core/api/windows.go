@@ -53,7 +53,7 @@ type WindowApproval struct {
 	Given    []WindowWord `json:"given" doc:"what was said at the server, the oldest first"`
 }
 
-// WindowWord is an approval of a window, or one that takes approvals back.
+// WindowWord is an approval of a window, or a revocation of approvals.
 type WindowWord struct {
 	ID      string    `json:"id,omitempty"`
 	Revoked bool      `json:"revoked,omitempty" doc:"it takes back what was approved before it"`
@@ -82,7 +82,7 @@ type ApproveWindow struct {
 	Reason  string    `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// RevokeWindow takes back what was approved of a window set, or of a rule of it.
+// RevokeWindow revokes the approvals of a window set, or of a rule of it.
 type RevokeWindow struct {
 	Rule   string `json:"rule,omitempty" maxLength:"100"`
 	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was looked at; another one by now is refused. Without it, whatever the set says is revoked"`

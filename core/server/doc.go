@@ -1,5 +1,5 @@
-// Package server owns the HTTP API: routes, who may use them, and how what the service knows
-// is told as the resources of package api. OpenAPI 3.1 is generated from the same code.
+// Package server owns the HTTP API: routes, who may use them, and the service's state as the
+// resources of package api. OpenAPI 3.1 is generated from the same code.
 //
 // Every route is registered through handle, which cannot be called without the role that it asks
 // for, and every reading of the ledger takes the caller's scope. It must not know how runs are

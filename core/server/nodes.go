@@ -118,8 +118,8 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 	return &body[api.Worker]{w}, nil
 }
 
-// Workers lists the workers by name, as the API does: those that said that they live, and those
-// that were told something and are away.
+// Workers lists the workers by name, as the API does: workers that are alive, and those that have
+// an order and are away.
 func (s *Server) Workers(ctx context.Context) ([]api.Worker, error) {
 	list, err := s.listWorkers(ctx, caller{}, &struct{ Page }{Page{Limit: metricsWorkers}})
 	if err != nil {
@@ -128,15 +128,15 @@ func (s *Server) Workers(ctx context.Context) ([]api.Worker, error) {
 	return list.Body.Items, nil
 }
 
-// DrainWorker tells a worker to give its jobs away and end, as the API does; who and reason are in
-// the audit log.
+// DrainWorker orders a worker to give its jobs away and end, as the API does. The audit log has who
+// and reason.
 func (s *Server) DrainWorker(ctx context.Context, who, name, reason string) error {
 	_, err := s.order(ctx, caller{name: who}, "worker.drain", name, reason, func(o *api.Order) { o.Cordoned, o.Draining = true, true })
 	return err
 }
 
-// ForgetWorker takes back what a worker was told that has ended, so that another of its name begins
-// as new.
+// ForgetWorker removes the order to a worker that has ended, so that another of its name begins as
+// new.
 func (s *Server) ForgetWorker(ctx context.Context, name string) error {
 	_, err := s.cfg.Board.Post(ctx, api.OrderDocument(name), asJSON(api.Order{}), time.Second)
 	return err

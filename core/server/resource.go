@@ -10,7 +10,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Page asks for a part of a list. What requests embed is exported, for huma reads no other fields.
+// Page asks for a part of a list. Structs that requests embed are exported, because huma reads no
+// other fields.
 type Page struct {
 	Cursor string `query:"cursor" doc:"of the page before" maxLength:"1000"`
 	Limit  int    `query:"limit" doc:"at most so many" minimum:"1" maximum:"1000" default:"100"`

@@ -50,10 +50,10 @@ type Config struct {
 	Hook http.Handler
 	// Login verifies people by OpenID Connect; nil: there are tokens only.
 	Login *login.Provider
-	// Notify tells people; nil: there are no channels.
+	// Notify sends notifications; nil: there are no channels.
 	Notify  *notify.Service
 	Version string
-	// Metrics counts and tells; nil makes one.
+	// Metrics counts and exports; nil makes one.
 	Metrics *metrics.Registry
 	// Pool is the one whose queue this is. A launch on hosts of another one is refused.
 	Pool string
