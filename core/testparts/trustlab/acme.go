@@ -82,7 +82,7 @@ func StartACME(tb testing.TB, dir string) *ACME {
 
 func (a *ACME) at(path string) string { return strings.TrimSuffix(a.URL, "/dir") + path }
 
-// Orders is how many certificates were asked for, and Looked which challenges were checked.
+// Orders returns how many certificates were asked for, and which challenges were checked.
 func (a *ACME) Orders() (orders int, looked []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,9 +1,10 @@
-// Package trustlab owns those whom programs trust, for tests on loopback: one CA for a test binary
-// and the certificates that it signs, as files; CAs that speak ACME, and Vaults, each simulated and
-// real; an OpenID Connect provider, with ID tokens as wrong as a test wants them. The real Vault is
-// HashiCorp's own core, in memory and unencrypted: make check-vault builds it, and tests that need
-// it have the build tag vault. The simulated one is for all tests, also for Vaults that fail, are
-// encrypted or late.
+// Package trustlab owns the trusted parties of tests on loopback. It has one CA for a test binary
+// and the certificates that it signs, as files. It has CAs that speak ACME, and Vaults, each
+// simulated and real, and an OpenID Connect provider, with ID tokens as wrong as a test wants them.
+//
+// The real Vault is HashiCorp's own core, in memory and unsealed: make check-vault builds it, and
+// tests that need it have the build tag vault. The simulated one is for all tests, also for Vaults
+// that fail, are sealed or late.
 //
 // It must not know who believes them, nor what is in them.
 package trustlab
@@ -48,7 +49,7 @@ func CommonCA(tb testing.TB) *CA {
 	return a
 }
 
-// OtherCA is a CA that nobody trusts by itself.
+// OtherCA is a CA that no client trusts unless a test adds it.
 func OtherCA(tb testing.TB) *CA {
 	tb.Helper()
 	a, err := newCA("somebody else")

@@ -31,7 +31,7 @@ type PebbleConfig struct {
 type Pebble struct {
 	*testparts.Process
 	Directory string         // URL
-	CA        string         // file with who signed the directory's own certificate
+	CA        string         // file of the CA of the directory's own certificate
 	Roots     *x509.CertPool // who signs what is asked for
 }
 

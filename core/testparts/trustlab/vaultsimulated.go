@@ -26,7 +26,7 @@ import (
 // SSH engine, namespaces. Any other request is answered with 404. It ends with its test.
 type SimulatedVault struct {
 	URL       string // https
-	CAFile    string // PEM, of who signed its certificate
+	CAFile    string // PEM of the CA of its certificate
 	Token     string // may do everything, for ever
 	SSHCA     ssh.PublicKey
 	Namespace string // when set, requests without it find nothing
