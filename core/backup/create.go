@@ -19,8 +19,8 @@ type Options struct {
 	Objects *blob.Bucket // of large outputs; nil leaves them out
 	Where   string       // a folder, s3://BUCKET, or FILE.zip
 	Program string       // version of this program
-	// ReadData reads the objects of earlier backups, too, and copies again those whose bytes are not
-	// what they were; else sizes are compared.
+	// ReadData also reads the objects of earlier backups, and copies damaged ones again. Without it
+	// only their sizes are compared.
 	ReadData bool
 	// Reported, which may be nil, is called with what is begun.
 	Reported func(what string)
@@ -32,10 +32,10 @@ func (o *Options) report(format string, args ...any) {
 	}
 }
 
-// Create makes a backup, beside whoever uses the ledger. It shows one moment. Objects that an
+// Create makes a backup of one moment, while other processes use the ledger. Objects that an
 // earlier backup of the same place has are not copied again, unless they are damaged there. After
-// an error, or killed, there is no backup; what was copied is used by the next one. Memory is
-// bounded by the largest row.
+// an error, or a kill, there is no backup; the next one uses the copied objects. Memory is bounded
+// by the largest row.
 func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	p, err := openPlace(ctx, o.Where, true)
 	if err != nil {

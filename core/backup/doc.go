@@ -9,8 +9,8 @@
 //	20261122-093000-ab12cd/objects.ndjson.zst the large outputs that belong to it
 //	objects/KEY                               these, each once for all backups of the place
 //
-// Rows and objects are carried as they are stored, encrypted ones encrypted; the manifest names the
-// keys. What was read is compared with the sizes and hashes of the manifest before it counts.
+// Rows and objects are copied as they are stored, encrypted ones encrypted; the manifest names the
+// keys. Reading a backup first compares its files with the sizes and hashes of the manifest.
 //
 // It must not know what rows mean, except which objects they name; nor who may do what.
 package backup

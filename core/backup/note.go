@@ -27,7 +27,7 @@ type Last struct {
 	Outputs int64         `json:"outputs"`
 }
 
-// Note has a ledger remember that a backup was made, by whom, in its audit log too.
+// Note records in a ledger that a backup was made, and by whom, also in its audit log.
 func Note(ctx context.Context, l *ledger.Ledger, who string, m *Manifest, took time.Duration) error {
 	last := Last{ID: m.ID, Created: m.Created, Took: took, Bytes: m.Size(), Runs: m.Rows("runs")}
 	if m.Outputs != nil {
@@ -53,8 +53,8 @@ func Note(ctx context.Context, l *ledger.Ledger, who string, m *Manifest, took t
 	return fmt.Errorf("note backup %s: others are noted all the time: %w", m.ID, core.ErrConflict)
 }
 
-// ReadLast is what a ledger knows of its last backup: for metrics, and whoever asks. None is
-// core.ErrNotFound.
+// ReadLast returns the ledger's record of its last backup, for metrics and reports. If there is
+// none, the error is core.ErrNotFound.
 func ReadLast(ctx context.Context, l *ledger.Ledger) (Last, error) {
 	var last Last
 	doc, err := l.Document(ctx, ledger.AllTenants(), kindBackup, "", nameLast)

@@ -33,9 +33,9 @@ func (o *Restoring) report(format string, args ...any) {
 }
 
 // Restore fills an empty ledger from a backup, of either database, and puts the objects of large
-// outputs into the bucket. All is compared with the manifest first: after an error, or killed, the
-// ledger is as empty as before. What the ledger then knows of runs that are not complete is what it
-// would know if their queue had been lost (ledger.Load).
+// outputs into the bucket. All is compared with the manifest first: after an error, or a kill, the
+// ledger is as empty as before. Runs that are not complete are then as if their queue had been lost
+// (ledger.Load).
 func Restore(ctx context.Context, o Restoring) (_ *Manifest, err error) {
 	p, err := openPlace(ctx, o.Where, false)
 	if err != nil {

@@ -44,7 +44,7 @@ const (
 	version = 1
 	tinkID  = 1
 
-	// HeaderBytes is how many bytes tell that bytes are encrypted, and with which key.
+	// HeaderBytes is the length of the header that marks bytes as encrypted and names their key.
 	HeaderBytes = 7
 	// Overhead is how many bytes longer encrypted bytes are.
 	Overhead = HeaderBytes + 12 + 16
@@ -70,8 +70,8 @@ func (id ID) Header() []byte {
 	return binary.BigEndian.AppendUint32([]byte{magic, version, tinkID}, uint32(id))
 }
 
-// KeyOf tells with which key bytes are encrypted; ok is false for bytes that are not. HeaderBytes
-// of them are enough.
+// KeyOf returns the key with which bytes are encrypted; ok is false for bytes that are not.
+// HeaderBytes of them are enough.
 func KeyOf(b []byte) (id ID, ok bool) {
 	if len(b) < HeaderBytes || b[0] != magic || b[1] != version || b[2] != tinkID {
 		return 0, false
@@ -98,9 +98,10 @@ type Options struct {
 	// AcceptPlain opens bytes that are not encrypted as they are: while a service that had no ring
 	// gets one.
 	AcceptPlain bool
-	// Reported is called when the file was read again; nil tells nobody. It must not block.
+	// Reported gets a line when the file was read again; it may be nil. It must not block.
 	Reported func(string)
-	// Refused is called when the file was changed and cannot be used; nil is Told. It must not block.
+	// Refused gets a line when the file was changed and cannot be used; nil is Reported. It must not
+	// block.
 	Refused func(string)
 }
 

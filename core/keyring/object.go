@@ -12,12 +12,13 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// An object is too large to be encrypted at once, and parts of it are read. It has a key of its
+// An object is too large to be encrypted as a whole, and parts of it are read. It has a key of its
 // own, which is encrypted with the ring and kept where the object's name is: another key of the
 // ring encrypts those 32 bytes again, and the object stays as it is.
 //
 // It is a row of segments, each encrypted with AES-256-GCM under its number and whether it is the
-// last: none can be left out, moved, put in from another object, or cut off at the end unseen.
+// last. Reading detects a segment that was left out, moved, put in from another object, or cut off
+// at the end.
 const (
 	// ObjectSegment is how many bytes of an object are encrypted together.
 	ObjectSegment = 64 << 10

@@ -56,7 +56,7 @@ type Worker struct {
 	Running     int
 	Started     time.Time
 	Leaving     bool // it is cordoned, drains, or is away
-	Fixed       bool // it is part of a server: nobody stops it alone
+	Fixed       bool // it is part of a server, and stops only with it
 }
 
 // Slots is how many slots would do: enough to start what is due, and what becomes due soon, within

@@ -18,7 +18,7 @@ type Wish struct {
 	Workers     int `json:"workers"`
 }
 
-// Request is what a hook is told: how things should be, not what to add, so that it may be told
+// Request is the message to a hook: the wanted state, not a difference, so that it may be sent
 // twice.
 type Request struct {
 	Version int       `json:"version"` // 1
@@ -44,12 +44,12 @@ type Parts struct {
 	// Mine reports whether this server is the one that calls the hook, of all that run. For a moment
 	// after one came or went, two may be.
 	Mine func() bool
-	// Drain tells a worker to give its jobs away and end; Forget takes back an order to one that is
+	// Drain orders a worker to give its jobs away and end; Forget removes an order to one that is
 	// gone.
 	Drain  func(ctx context.Context, worker string) error
 	Forget func(ctx context.Context, worker string) error
-	// Call calls the hook. Nil: nobody is told, no worker is drained, and Poll is called by Desired
-	// only.
+	// Call calls the hook. If it is nil, no hook is called, no worker is drained, and Poll is called
+	// by Desired only.
 	Call func(ctx context.Context, r Request) error
 	// Done hears of each call.
 	Done func(err error)
@@ -102,8 +102,8 @@ func New(cfg Config, parts Parts) (*Scaler, error) {
 	return &Scaler{cfg: cfg, parts: parts, leaving: map[string]time.Time{}}, nil
 }
 
-// Desired is what the pool should have; known is false before the first look. Where no hook is
-// called it is looked for now: who asks is the only one who wants to know.
+// Desired returns the wanted state of the pool; known is false before the first check. Without a
+// hook the call itself checks, because nobody else uses the result.
 func (s *Scaler) Desired(ctx context.Context) (w Wish, known bool) {
 	if s.parts.Call == nil {
 		_, _ = s.look(ctx)

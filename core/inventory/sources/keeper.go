@@ -208,8 +208,8 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 	return nil
 }
 
-// Approve puts the held generation into use. id is what the person looked at: another one is
-// core.ErrConflict, and none is core.ErrNotFound.
+// Approve puts the held generation into use. id is the generation that the person checked: another
+// one is core.ErrConflict, and none is core.ErrNotFound.
 func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (State, error) {
 	st, version, err := k.state(ctx, s)
 	if err != nil {

@@ -50,7 +50,7 @@ type Source struct {
 	URL     *url.URL // of netbox and http
 	Program string   // of exec: an absolute path
 	Token   string   // name of the secret to authenticate with; "" is none
-	CA      string   // file of certificate authorities besides the system's
+	CA      string   // file of certificate authorities, in addition to the system's
 	Records []string // of netbox: devices, virtual-machines
 	Filter  url.Values
 	Map     map[string]string // of netbox: our field to the path in a record
@@ -81,7 +81,7 @@ func ReadFile(path string) ([]Source, error) {
 	return Parse(path, data)
 }
 
-// IsFile tells whether data is a file of sources: a YAML mapping with the key sources.
+// IsFile reports whether data is a file of sources: a YAML mapping with the key sources.
 func IsFile(data []byte) bool {
 	root, err := yamlread.Root(data)
 	if err != nil || root == nil || root.Kind != yaml.MappingNode {
