@@ -13,10 +13,10 @@ import (
 // and not at all when one has not. A host that comes after none is not in it.
 type After map[string][]string
 
-// Sequence works out who comes after whom in a run that disrupts. In an HA group each member comes
-// after the one before it, in the order of hosts; a host comes after those of its jump hosts that
-// are in the run, for its own new state is then proven through theirs. all are the hosts of the
-// inventory, through which a way may lead. A circle is core.ErrInvalid.
+// Sequence returns the order among the hosts of a run that disrupts. In an HA group each member
+// comes after the one before it, in the order of hosts. A host comes after those of its jump hosts
+// that are in the run, because its own new state is then proven through theirs. all are the hosts
+// of the inventory, through which a way may lead. A circle is core.ErrInvalid.
 //
 // Hosts must be as Order returned them.
 func Sequence(hosts, all []core.Host) (After, error) {

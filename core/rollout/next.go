@@ -40,10 +40,10 @@ type Decision struct {
 	Until  time.Time // of Delay; of Wait, if time alone may end it
 }
 
-// WaveDone reports whether the released waves are done: every host has its outcome. A host that
-// waits for its service window does not hold up its wave, unless the strategy says so, once another
-// host of the wave has shown what comes of it and the wave cannot fail any more. Nor do the
-// stragglers that NextWaveAt does not wait for.
+// WaveDone reports whether the released waves are done: every host has its outcome. It does not
+// wait for a host that waits for its service window, unless the strategy has WaitForWindows, once
+// another host of the wave has proved the change and the wave cannot fail any more. Nor does it
+// wait for the stragglers that NextWaveAt leaves behind.
 func (p Progress) WaveDone(s Strategy) bool {
 	if p.Finished >= p.Released {
 		return true

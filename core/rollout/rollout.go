@@ -12,7 +12,7 @@ type Strategy struct {
 	StopAfter       Size           `json:"stop_after,omitzero"`
 	StopUnreachable Size           `json:"stop_unreachable,omitzero"`
 	PauseBetween    Pause          `json:"pause_between,omitzero"`
-	PerGroup        map[string]int `json:"per_group,omitempty"` // "ha_group", "site", "customer", "pool", or "label:NAME": hosts of one group at once
+	PerGroup        map[string]int `json:"per_group,omitempty"` // "ha_group", "site", "customer", "pool", or "label:NAME": hosts of one group at the same time
 	// WaitForWindows makes a wave wait for its hosts that wait for their service windows.
 	WaitForWindows bool `json:"wait_for_windows,omitempty"`
 	// OnFailedWave says what follows a wave of which no host succeeded: StopRun when not given.
@@ -21,7 +21,7 @@ type Strategy struct {
 	NextWaveAt NextWave `json:"next_wave_at,omitzero"`
 }
 
-// What OnFailedWave says.
+// The values of OnFailedWave.
 const (
 	StopRun     = "stop"
 	ContinueRun = "continue"

@@ -37,9 +37,9 @@ const (
 
 // Config says where spans go.
 type Config struct {
-	// Endpoint is the collector's URL, to which /v1/traces is added: http://127.0.0.1:4318. Empty:
-	// what OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT say, and nothing is sent
-	// where they are empty, too.
+	// Endpoint is the collector's URL, to which /v1/traces is added: http://127.0.0.1:4318. If it is
+	// empty, OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT count. If they are
+	// also empty, nothing is sent.
 	Endpoint string
 	Ratio    float64 // share of the traces that begin here and are recorded; those that came from elsewhere are as they were there
 	Version  string
@@ -141,8 +141,8 @@ func Open(ctx context.Context, c Config) (*Provider, error) {
 	)}, nil
 }
 
-// Close sends what is left, for at most 2 s, and waits for all that the provider began. Safe for
-// nil.
+// Close sends the remaining spans, for at most 2 s, and waits for all that the provider began. It
+// is safe for nil.
 func (p *Provider) Close() error {
 	if p == nil {
 		return nil

@@ -66,8 +66,8 @@ func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (
 	return above.TracerProvider().Tracer(scope).Start(ctx, name, trace.WithAttributes(attributes...))
 }
 
-// End ends a span. What went wrong is marked as such; the text of err is not told, because it may
-// hold people's data.
+// End ends a span. An error marks the span as failed; the span does not get its text, because that
+// may hold people's data.
 func End(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")
@@ -85,7 +85,8 @@ func Traceparent(ctx context.Context) string {
 	return carrier[Header]
 }
 
-// Under is ctx under the span that traceparent names. What is no traceparent changes nothing.
+// Under returns ctx under the span that traceparent names. A text that is no traceparent changes
+// nothing.
 func Under(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" {
 		return ctx

@@ -20,8 +20,8 @@ import (
 type Exec struct {
 	Command string            // given to /bin/sh -c on the host
 	Env     map[string]string // exported before the command; the host's users can see it in the process list, so no secrets
-	// Secrets are exported too, but come to the command by way of its standard input, before Stdin, so
-	// that they are in no process list. The host's root and the login itself can read them in
+	// Secrets are also exported, but come to the command by its standard input, before Stdin, so that
+	// they are in no process list. The host's root and the login itself can read them in
 	// /proc/PID/environ.
 	Secrets map[string]string
 	Stdin   io.Reader   // nil: empty. A Read that blocks outlives Run until it returns
@@ -54,13 +54,13 @@ const (
 	closeAfter = time.Second
 )
 
-// Run runs a command to its end, without a terminal, so that whatever prompts ends immediately. The
-// error is nil whatever the exit code is, if a POSIX shell ran the command: it proves so by a line
-// before the output, which Stdout does not get, nor what the login printed before. Output that
-// comes within 500 ms after the exit status is still read; a background child that holds stdout
-// open longer is let go, and keeps running.
+// Run runs a command to its end, without a terminal, so that a command that prompts ends
+// immediately. The error is nil, with any exit code, if a POSIX shell ran the command. The shell
+// proves it by a line before the output, which Stdout does not get, nor what the login printed
+// before. Output that comes within 500 ms after the exit status is still read. A background child
+// that holds stdout open longer keeps running without a reader.
 //
-// When ctx ends, the remote process group gets TERM, within 2 s KILL, and Run returns when all of
+// When ctx ends, the remote process group gets TERM, and within 2 s KILL. Run returns when all of
 // it has ended, or 5 s later at the latest (20 s as another user), with an *Error that wraps ctx's
 // error. Its field Before reports whether the command can have run.
 func (p *Pool) Run(ctx context.Context, h core.Host, e Exec) (Exit, error) {

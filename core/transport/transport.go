@@ -30,7 +30,7 @@ type Config struct {
 	KnownHosts     []string                             // files; ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts by default
 	Inventory      string                               // the inventory as an argument, for hints: -i hosts.ini; "-i INVENTORY" when empty
 	NewKnownHosts  bool                                 // a file of KnownHosts that does not exist holds no keys yet; else it is an error
-	HostCAs        []string                             // "ssh-ed25519 AAAA…": authorities for host certificates, first of all proofs
+	HostCAs        []string                             // "ssh-ed25519 AAAA…": keys of the certificate authorities for host certificates, which come before all other proofs
 	SSHConfig      string                               // file to import; "none" by default
 	Lookup         func(name string) (core.Host, bool)  // hosts named by ProxyJump
 	ConnectTimeout time.Duration                        // TCP, handshake and authentication together, each hop again; 10 s
@@ -166,8 +166,8 @@ func (p *Pool) Ready(ctx context.Context, h core.Host) error {
 	return nil
 }
 
-// Drop closes the host's pooled connections, as before a reboot. What runs
-// over them ends with an error.
+// Drop closes the host's pooled connections, as before a reboot. Commands and transfers over them
+// end with an error.
 func (p *Pool) Drop(h core.Host) {
 	r, err := p.resolve(h)
 	if err != nil {

@@ -50,10 +50,10 @@ type Kind struct {
 	Name     string
 	Severity Severity
 	Doc      string // when; as docs/notifications.md says it
-	// Tenant says that it is about one tenant's things, and that tenant may be told. Others are the
-	// provider's.
+	// Tenant means that the kind is about one tenant's things, and that this tenant may be notified.
+	// Others are the provider's.
 	Tenant bool
-	// Asked is told only by routes that name it.
+	// Asked means that only routes that name the kind get it.
 	Asked bool
 }
 

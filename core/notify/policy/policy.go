@@ -25,7 +25,7 @@ type Text struct {
 	Secret string
 }
 
-// Given reports whether it is said at all.
+// Given reports whether the text is set.
 func (t Text) Given() bool { return t != Text{} }
 
 // Channel is one place where notices go. One of its media is set.
@@ -88,8 +88,8 @@ type Section struct {
 	Routes   []Route
 }
 
-// Policy is what the definitions say: channels of the service itself, which may be told of all
-// tenants, and those of tenants. It is not changed after it was loaded.
+// Policy is the notifications of the definitions: channels of the service itself, which may get
+// those of all tenants, and channels of tenants. It is not changed after it was loaded.
 type Policy struct {
 	Service Section
 	Tenants map[string]Section
