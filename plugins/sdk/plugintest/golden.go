@@ -20,12 +20,13 @@ const RecordEnv = "TURNUS_RECORD"
 
 // Golden answers the commands that no rule answers from a recorded session: a text file, by custom
 // under testdata. With TURNUS_RECORD=1 in the environment it asks real instead, a machine of that
-// kind, and writes the file when the test ends. What the masks match in a command or its input is
-// not compared, such as a name made at random. Of commands that are the same each has its answer in
-// turn, and the last one for ever, since a job type may look more or less often. A command that was
-// never recorded fails the test.
+// kind, and writes the file when the test ends. A command that was never recorded fails the test.
 //
-// Read what was recorded before it is committed: it holds all that the machine said.
+// Parts of a command or its input that the masks match are not compared, such as a random name.
+// Equal commands get their answers in turn, and the last one from then on, because a job type may
+// check more or less often.
+//
+// Read the recording before you commit it: it has all output of the machine.
 //
 //	== read-only
 //	$ cat /proc/uptime

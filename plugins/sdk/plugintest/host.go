@@ -23,7 +23,7 @@ import (
 type Call struct {
 	Command  string
 	Env      map[string]string
-	Secrets  map[string]string // values of the variables that are secrets of the step, which are in its environment too
+	Secrets  map[string]string // values of the variables that are secrets of the step, which are also in its environment
 	Stdin    string
 	ReadOnly bool
 	Fresh    bool

@@ -27,12 +27,12 @@ type Scene struct {
 	Check func(t *testing.T, end *Result)
 }
 
-// KillAtEachCheckpoint takes the scene to its end once, undisturbed; then once for each checkpoint
-// with the process of the plugin, and its worker, killed right before the checkpoint is durable,
-// and once with both killed right after. What follows is what a worker does: the job type is called
-// again with the state that was saved last, or none. Each time the outcome must be the same, and
-// Check must be content. setup makes a new scene for each. Give synctest.Test as around to have it
-// on a fake clock (see FakeTime).
+// KillAtEachCheckpoint takes the scene to its end once, undisturbed. Then for each checkpoint it
+// kills the process of the plugin, and its worker, once right before the checkpoint is durable, and
+// once right after. It then acts as a worker does: it calls the job type again with the state that
+// was saved last, or none. Each time the outcome must be the same, and Check must be content. setup
+// makes a new scene for each. Give synctest.Test as around to have it on a fake clock (see
+// FakeTime).
 func KillAtEachCheckpoint(t *testing.T, setup func(t *testing.T) Scene, around ...func(*testing.T, func(*testing.T))) {
 	t.Helper()
 	killAtEach(t, "checkpoint", setup, around)

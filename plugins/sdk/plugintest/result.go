@@ -30,7 +30,7 @@ type Result struct {
 	ResumeAfter time.Duration
 	WakeOn      string
 	KeepLocks   bool
-	Held        bool // because the window said so
+	Held        bool // because the window asked for it
 }
 
 // Diff is one reported difference.

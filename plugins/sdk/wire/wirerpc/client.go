@@ -275,7 +275,7 @@ func (s *BidiClient[Req, Res, PReq, PRes]) Receive() (*Res, error) {
 // CloseRequest says that no message follows.
 func (s *BidiClient[Req, Res, PReq, PRes]) CloseRequest() error { return s.call.closeSend() }
 
-// CloseResponse gives up the rest of the answer; the context of the call ends before.
+// CloseResponse drops the rest of the answer; the context of the call ends before.
 func (s *BidiClient[Req, Res, PReq, PRes]) CloseResponse() error { s.call.close(); return nil }
 
 // UploadClient is the client's end of a call that streams requests.
@@ -326,5 +326,5 @@ func (s *DownloadClient[Res, PRes]) Err() error {
 	return s.err
 }
 
-// Close gives up the rest of the answer.
+// Close drops the rest of the answer.
 func (s *DownloadClient[Res, PRes]) Close() error { s.call.close(); return nil }

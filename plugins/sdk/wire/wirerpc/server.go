@@ -165,7 +165,7 @@ func (s *ClientStream[Req, PReq]) Receive() bool {
 // Msg returns the message that Receive read.
 func (s *ClientStream[Req, PReq]) Msg() *Req { return s.msg }
 
-// Err returns why no message follows; nil if the client said so.
+// Err returns why no message follows; nil if the client ended the stream.
 func (s *ClientStream[Req, PReq]) Err() error {
 	if errors.Is(s.err, io.EOF) {
 		return nil

@@ -178,7 +178,7 @@ func (p Plugin) MigrateState(ctx context.Context, in *wire.MigrateStateRequest) 
 // Hosts calls a worker about hosts.
 type Hosts struct{ *Client }
 
-// Exec runs a command whose output is a stream, and its input, too, if start says so.
+// Exec runs a command whose output is a stream. Its input is a stream if start asks for it.
 func (h Hosts) Exec(ctx context.Context, start *wire.ExecStart) (*ExecClient, error) {
 	first := &wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: start}}
 	if !start.GetStdin() {
