@@ -170,7 +170,7 @@ func docs(f *ast.File) []documented {
 		}
 	}
 	if f.Doc != nil {
-		all = append(all, documented{f.Doc, "Package"})
+		all = append(all, documented{f.Doc, "Package " + f.Name.Name})
 	}
 	for _, decl := range f.Decls {
 		switch d := decl.(type) {

@@ -93,7 +93,7 @@ func TestCode(t *testing.T) {
 		"a comment of our own":             {"// plan plans anew.\nfunc plan() {}", 0},
 		"a long sentence of a doc comment": {"// Plan " + strings.Repeat("a b c d e f g h i j\n// ", 5) + "\nfunc Plan() {}", 1},
 	} {
-		src := []byte("package x\n\n" + test.code + "\n")
+		src := []byte("// Package gate is one.\npackage gate\n\n" + test.code + "\n")
 		said, err1 := Messages("x.go", src)
 		documented, err2 := Docs("x.go", src)
 		if found := append(said, documented...); err1 != nil || err2 != nil || len(found) != test.want {
