@@ -1,4 +1,4 @@
-// Command vaultdev is HashiCorp Vault for tests: the core, HTTP API, key-value engines, SSH engine and AppRole of Vault 1.1.2, in memory, unencrypted. It
+// Command vaultdev is HashiCorp Vault for tests: the core, HTTP API, key-value engines, SSH engine and AppRole of Vault 1.1.2, in memory, unsealed. It
 // listens at the address that it is given, and prints "token ROOT". Tests start it; see core/testparts/trustlab.
 //
 // Vault's own command would bring the SDK of every cloud. This version is under the MPL, and from before modules; of the engine of keys and values

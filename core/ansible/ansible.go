@@ -1,6 +1,6 @@
 // Package ansible owns the translation of Ansible playbooks into Turnus playbooks. It reads files
-// of one folder as YAML and returns texts. What has no exact equivalent becomes a step `uses:
-// todo`, which no playbook validates with: nothing is guessed.
+// of one folder as YAML and returns texts. A construct without an exact equivalent becomes a step
+// `uses: todo`, with which no playbook validates: nothing is guessed.
 //
 // It must not know how playbooks are run, and changes no file.
 package ansible
@@ -34,7 +34,7 @@ type Playbook struct {
 	Name      string // of the Turnus playbook
 	Source    string // file:line:col of the play
 	Text      string // the playbook as YAML
-	Tasks     int    // tasks and handlers of the play, those of roles and included files too
+	Tasks     int    // tasks and handlers of the play, also those of roles and included files
 	Converted int    // those that have an exact equivalent
 	Todos     []Todo
 	Notes     []Note

@@ -1,7 +1,7 @@
 // Package client owns how a program asks a Turnus server: one method for each operation of the HTTP
-// API, in the types of package api, with errors that name the server, what was asked and what to do
+// API, in the types of package api, with errors that name the server, the request and what to do
 // next.
 //
-// What may be asked twice without harm is asked again when a server does not answer, for a short
-// while. It must not know flags, where a token is kept, or how anything is shown.
+// If a server does not answer, requests that can be repeated without harm are repeated for a short
+// while. The package must not know flags, where a token is kept, or how anything is shown.
 package client

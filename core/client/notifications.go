@@ -20,12 +20,12 @@ func (c *Client) Notifications(ctx context.Context, f NotificationFilter, p Page
 	return get[List[api.Notification]](ctx, c, "list notifications", "/v1/notifications", q)
 }
 
-// Notification shows one, with what it tells.
+// Notification returns one, with its text.
 func (c *Client) Notification(ctx context.Context, id string) (api.Notification, error) {
 	return get[api.Notification](ctx, c, "show notification "+id, path("v1", "notifications", id), nil)
 }
 
-// RetryNotification has one sent again that was given up, or that waits.
+// RetryNotification sends a notification again that is dead-lettered, or that waits.
 func (c *Client) RetryNotification(ctx context.Context, id string) (api.Notification, error) {
 	var out api.Notification
 	err := c.do(ctx, call{what: "send notification " + id + " again", method: http.MethodPost, path: path("v1", "notifications", id, "retry"), again: true}, &out)

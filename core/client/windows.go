@@ -49,7 +49,7 @@ func (c *Client) ApproveWindow(ctx context.Context, set, key string, a api.Appro
 	return out, err
 }
 
-// RevokeWindow takes back what was approved of a window set, or of a rule of it.
+// RevokeWindow revokes the approvals of a window set, or of a rule of it.
 func (c *Client) RevokeWindow(ctx context.Context, set, key string, r api.RevokeWindow) (api.WindowApproval, error) {
 	var out api.WindowApproval
 	q := call{what: "revoke window set " + set, method: http.MethodPost, path: path("v1", "windows", set, "revoke"), body: r, header: keyed(key), again: key != ""}

@@ -46,8 +46,8 @@ type Kept struct {
 	Changed []string // names of the files that did
 }
 
-// Repo is the repository at one folder. Nothing is made before the first change is kept.
-// Safe for concurrent use, by several processes too.
+// Repo is the repository at one folder. It makes nothing before the first change is kept. It is
+// safe for concurrent use, also by several processes.
 type Repo struct {
 	dir string
 	git git

@@ -43,7 +43,7 @@ type FollowOptions struct {
 	Depth      int           // commits that are fetched; 50 when zero
 	MaxMirror  int64         // bytes of the mirror; 1 GiB when zero
 	MaxTree    int64         // bytes of one checkout; 512 MiB when zero
-	Keep       int           // checkouts kept besides the current one; 3 when zero
+	Keep       int           // checkouts kept beside the current one; 3 when zero
 	KeepFor    time.Duration // checkouts are kept so long, though there are more; 24 h when zero
 
 	Git string   // the program; git when empty

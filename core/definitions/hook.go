@@ -13,9 +13,9 @@ import (
 // maxHook bounds the body of a webhook; GitHub sends 25 MB at most.
 const maxHook = 25 << 20
 
-// Hook is the webhook of push events as GitHub, Gitea, Forgejo and GitLab send them. Poke is
-// all that it does: what a body says is not believed, only that its sender has the secret.
-// It is safe for concurrent use.
+// Hook is the webhook of push events as GitHub, Gitea, Forgejo and GitLab send them. All that it
+// does is Notify: it does not trust a body, only that its sender has the secret. It is safe for
+// concurrent use.
 type Hook struct {
 	Secret []byte // empty: every request is refused
 	Notify func()

@@ -119,8 +119,8 @@ func (s *Set) Selected(playbook string) []string { return s.selected[playbook] }
 // set of them. Callers must not change what they point to.
 func (s *Set) Documents() []Document { return s.docs }
 
-// WindowDocuments are the files of windows, as gate.NewBook takes them. Callers must not change
-// them.
+// WindowDocuments returns the files of windows, as admission.NewCalendar takes them. Callers must
+// not change them.
 func (s *Set) WindowDocuments() []windows.Document { return s.windows }
 
 // Hash identifies the content of the set, whatever its revision: sha256:HEX.

@@ -84,7 +84,7 @@ const (
 	Resume   Kind = "resume"   // let it go on in the queue, once jobs of a lost queue cannot run any more
 	Activate Kind = "activate" // write down that it is active
 	MarkStop Kind = "markstop" // write down that the queue stopped it, for Reason
-	Notify   Kind = "notify"   // tell about Event
+	Notify   Kind = "notify"   // notify people about Event
 )
 
 // Action is one thing to do.

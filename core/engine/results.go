@@ -117,10 +117,10 @@ func Forgotten(in *Input) (begun int, hold bool) {
 	return begun, in.Launch.Run.OnLost == queue.LostHold && in.Phase == Active
 }
 
-// Older compares what the queue knows with what is recorded: a Redis that restarted from an older
-// file has forgotten outcomes, and their jobs run again. begun is then how many jobs may have
-// begun, from the first on, and hold reports that the run is to be paused, because its jobs must
-// not be repeated. It is asked before the queue's records are read.
+// Older compares the queue's outcomes with the recorded ones: a Redis that restarted from an older
+// file has forgotten outcomes, and their jobs run again. In that case begun is how many jobs may
+// have begun, from the first on. If hold, the run must be paused, because its jobs must not be
+// repeated. Call Older before reading the queue's records.
 func Older(in *Input) (p Progress, begun int, hold bool) {
 	p = in.Progress
 	behind := in.Recorded - in.Status.Ended()

@@ -1,8 +1,8 @@
-// Package forecast owns the estimate of when a run's hosts start and when it ends: an
-// event-driven simulation of hosts, windows, slots, waves and groups over plain values,
-// repeated with durations drawn from what is known of them.
+// Package forecast owns the estimate of when a run's hosts start and when it ends: an event-driven
+// simulation of hosts, windows, concurrency, waves and groups over plain values, repeated with
+// durations drawn from their known distribution.
 //
-// It must not know playbooks, queues, files or the clock: whoever asks gives all of it.
+// It must not know playbooks, queues, files or the clock: the caller passes all of it.
 package forecast
 
 import (
@@ -103,9 +103,9 @@ type Span struct{ From, To time.Time }
 // Cause is what a host waits for.
 type Cause string
 
-// What a run can wait for.
+// The causes for which a run can wait.
 const (
-	ByWork        Cause = "work"          // nothing but the work itself
+	ByWork        Cause = "work"          // only the work itself
 	ByWindows     Cause = "windows"       // of a set
 	ByApproval    Cause = "approval"      // of a set: windows that are not approved
 	ByConcurrency Cause = "slots"         // of the workers

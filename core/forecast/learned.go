@@ -60,10 +60,10 @@ func (h *History) Step(step, uses string) *Learned {
 	return nil
 }
 
-// Need returns the time that must fit for a step whose playbook does not say: the P95 of where it
-// changed something, and as much again to take it back, in whole minutes. A step that was not seen
-// to change enough hosts has none: where it changes nothing it is quick, which says nothing of the
-// time that it needs.
+// Need returns the time that must fit for a step whose playbook has no needs:, in whole minutes. It
+// is the P95 of the times in which the step changed its host, and as much again for a rollback. A
+// step that was not seen to change enough hosts has none: the short time without a change does not
+// show the time that a change needs.
 func (h *History) Need(step, uses string) (time.Duration, bool) {
 	l := h.Step(step, uses)
 	if l == nil || len(l.changed) < leastToLearn {

@@ -14,7 +14,7 @@ type Login struct {
 	BecomePassword  string   // of Ansible's ansible_become_password
 }
 
-// None tells whether it says nothing.
+// None reports whether the login is empty.
 func (l Login) None() bool {
 	return l.IdentityFiles == nil && l.CertificateFile == "" && l.PasswordEnv == "" && l.PasswordCommand == nil && l.Password == "" && l.BecomePassword == ""
 }

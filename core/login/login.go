@@ -141,8 +141,8 @@ func Nonce(host, salt string) string {
 const minSalt = 16
 
 // Host returns the host, as HOST[:PORT], by which people reach this server. asked is the Host that
-// a request names: whoever asks chooses it, so it counts only for a server that people reach on
-// their own machine.
+// a request names. The client chooses it, so it counts only for a server that people reach on their
+// own machine.
 func (p *Provider) Host(asked string) (string, error) {
 	if p.cfg.Server != "" {
 		return p.cfg.Server, nil
@@ -169,10 +169,11 @@ func (p *Provider) bound(nonce, salt, asked string) error {
 	return nil
 }
 
-// Verify tells who an ID token is of, which must have the nonce of this server and the salt. asked
-// is the Host of the request. core.ErrInvalid is of a token that is not to be believed, ErrNoAccess
-// of a person without a rule, core.ErrUnavailable of a provider that does not answer. Messages hold
-// nothing of the token.
+// Verify returns the person of an ID token, which must have the nonce of this server and the salt.
+// asked is the Host of the request.
+//
+// A token that is not valid is core.ErrInvalid, a person without a rule is ErrNoAccess, and a
+// provider that does not answer is core.ErrUnavailable. Messages contain nothing of the token.
 func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Person, error) {
 	if len(idToken) > MaxToken {
 		return Person{}, fmt.Errorf("the ID token has more than %d bytes: %w", MaxToken, core.ErrInvalid)

@@ -1,5 +1,5 @@
-// Package pages owns the web pages: what a person looks at in a browser. Every page shows what the
-// API shows to the same token, because it asks the API, in this process, with that token.
+// Package pages owns the web pages that people open in a browser. Every page shows what the API
+// shows to the same token, because it asks the API, in this process, with that token.
 //
 // It must not know the ledger, the queue or how the API finds its answers.
 package pages

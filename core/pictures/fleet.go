@@ -20,7 +20,7 @@ type Host struct {
 	Link                  string // where a click leads; "" is nowhere
 }
 
-// What hosts that stand together have in common.
+// Common properties by which hosts are grouped.
 const (
 	ByGroup   = "group"
 	BySite    = "site"
@@ -130,7 +130,7 @@ func word(o core.Outcome) string {
 	return strings.ReplaceAll(string(o), "_", " ")
 }
 
-// Letter tells outcomes, and what has none yet, apart without colours.
+// Letter returns the character of an outcome, and of none yet, for pictures without colours.
 func Letter(kind string) string {
 	switch core.Outcome(kind) {
 	case core.Unreachable:

@@ -108,14 +108,14 @@ func ParseSize(text string) (int64, error) {
 
 const maxPolicy = 1 << 20
 
-// Parse reads a file of rules, with a rule named all for what its tenants leave open:
+// Parse reads a file of rules, with a rule named all for values that its tenants do not set:
 //
 //	all: {runs: 1095d, outputs: 90d, quota: 50GiB}
 //	tenants:
 //	  acme: {runs: 3650d, outputs: 30d}
 //	  globex: {outputs: forever}
 //
-// What all leaves open is taken from base. Errors name the file, line and column, and wrap
+// Values that all does not set come from base. Errors name the file, line and column, and wrap
 // core.ErrInvalid.
 func Parse(file string, data []byte, base Rule) (Policy, error) {
 	if len(data) > maxPolicy {

@@ -14,9 +14,9 @@ func FreePort(tb testing.TB) int {
 	return FreePortOf(tb, "127.0.0.1")
 }
 
-// FreePortOf is a port of an address of this machine that is the test's own until it ends: its
-// server may start on it, stop, and start again. It lies below those that kernels give to whoever
-// asks for any, and who asks here gets no port of another test that runs.
+// FreePortOf returns a port of an address of this machine that is the test's own until it ends: its
+// server may start on it, stop, and start again. The port is below those that kernels give to
+// programs that ask for any. No other running test gets it from this function.
 func FreePortOf(tb testing.TB, ip string) int {
 	tb.Helper()
 	var err error

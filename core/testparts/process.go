@@ -21,8 +21,8 @@ type Process struct {
 	log []byte
 }
 
-// Run starts a program, which is killed when the test ends. What it writes, to stdout or stderr, is
-// its log.
+// Run starts a program, which is killed when the test ends. Its output, on stdout or stderr, is its
+// log.
 func Run(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	p := &Process{cmd: cmd, exited: make(chan struct{})}

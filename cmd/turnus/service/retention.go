@@ -29,7 +29,7 @@ func (f *RetentionFlags) Add(c *cobra.Command) {
 	fl.StringVar(&f.file, "retention", "", "YAML file of what holds for single tenants instead; read again each time (docs/operating-backup.md#retention)")
 }
 
-// Check reads the flags, and the file so that a mistake in it is told at the start.
+// Check reads the flags, and the file so that a mistake in it is reported at the start.
 func (f *RetentionFlags) Check() error {
 	for _, one := range []struct {
 		flag, text string

@@ -19,7 +19,7 @@ import (
 // server.
 type StoreFlags struct {
 	Data, Ledger, outputs string
-	Keyring               KeyringFlags // of commands that look into a ledger
+	Keyring               KeyringFlags // of commands that read the data of a ledger
 }
 
 // Add gives the command the flags.

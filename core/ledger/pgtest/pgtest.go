@@ -228,7 +228,7 @@ func (s *Server) Disconnect(tb testing.TB) error {
 	return err
 }
 
-// Stop ends the server at once, as a crash would, and waits for it.
+// Stop ends the server immediately, as a crash would, and waits for it.
 func (s *Server) Stop() {
 	s.once.Do(func() {
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT)

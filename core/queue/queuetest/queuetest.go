@@ -1,7 +1,6 @@
-// Package queuetest owns the conformance suite of the queue contract: every
-// rule of package queue as a test that any implementation can be put under,
-// the traps that peers fell into, and random sequences of operations that are
-// compared between two implementations.
+// Package queuetest owns the conformance suite of the queue contract. It has every rule of package
+// queue as a test for any implementation, the known traps of other queues, and random sequences of
+// operations that are compared between two implementations.
 //
 // It must not know how a queue is built; it sees a Subject.
 package queuetest
@@ -25,8 +24,7 @@ type TB interface {
 
 // Subject is an implementation under test.
 type Subject struct {
-	// Open returns a fresh, empty queue whose sessions live for ttl. What it needs
-	// is cleaned up with t.Cleanup.
+	// Open returns a new, empty queue whose sessions live for ttl. It cleans up with t.Cleanup.
 	Open func(t TB, ttl time.Duration) queue.Backend
 	// Around wraps every test, as synctest.Test does. Nil means real time.
 	Around func(t *testing.T, f func(t *testing.T))

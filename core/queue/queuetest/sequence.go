@@ -15,12 +15,13 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Sequences puts random operations to two queues and expects the same leases in the
-// same order, the same refusals, progress and records; and of each that no two
-// leases share a lock, no bound is passed, and nothing is stuck in the end. Times in
-// it are now or an hour away, and weights so high that served time does not
-// matter: the order is that of rule 9 and the clock has no part in it. A sequence
-// that a busy machine draws out until served time would matter ends there.
+// Sequences applies random operations to two queues. It expects the same leases in the same order,
+// the same refusals, progress and records. In each queue no two leases may share a lock, no bound
+// is passed, and nothing is stuck in the end.
+//
+// Times in it are now or an hour away, and weights so high that served time does not matter: the
+// order is that of rule 9 and the clock has no part in it. A sequence ends early on a machine so
+// busy that served time would matter.
 func Sequences(t *testing.T, model, subject Subject) {
 	whole := 0
 	rapid.Check(t, func(rt *rapid.T) {

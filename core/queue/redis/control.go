@@ -109,12 +109,12 @@ func packAdjusts(runs []queue.Adjust, list []int, again bool) []byte {
 }
 
 // Signal ends the suspension of the run's jobs that wait for event, 128 in one step: so other runs
-// are served in between, and some of the jobs may be leased before the last one is woken.
+// are served in between, and some of the jobs may be leased before the last one is signalled.
 func (q *Queue) Signal(ctx context.Context, run, event string) (int, error) {
 	return q.eachAwaiting(ctx, "wake", run, event)
 }
 
-// Dismiss ends the run's jobs that wait for event as cancelled, in steps as Wake.
+// Dismiss ends the run's jobs that wait for event as cancelled, in steps as Signal.
 func (q *Queue) Dismiss(ctx context.Context, run, event string, reason core.Reason) (int, error) {
 	return q.eachAwaiting(ctx, "dismiss", run, event, string(reason))
 }

@@ -42,8 +42,8 @@ func parseNewsID(s string) (id newsID) {
 	return id
 }
 
-// News tells in which runs something has happened. The parts share one log: a cursor is an entry
-// that was there.
+// News names the runs that have changed. The parts share one log: a cursor is an entry that was
+// there.
 func (q *Queue) News(ctx context.Context, from map[int]string, wait time.Duration) (queue.News, error) {
 	if err := queue.ValidateNews(from); err != nil {
 		return queue.News{}, err

@@ -15,8 +15,8 @@ import (
 )
 
 // Preflight checks the server. The error is for a server that cannot be used or reached; the
-// warnings are for one that may lose accepted runs, each with what to do next. It changes nothing
-// but the format of what a former version kept.
+// warnings are for one that may lose accepted runs, each with what to do next. It changes only the
+// format of data that a former version kept.
 func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
 	warnings, err := q.suits(ctx)
 	if err != nil {

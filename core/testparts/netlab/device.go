@@ -245,8 +245,8 @@ func (d *Device) stop() {
 	_ = d.holder.Wait()
 }
 
-// Path is a file of the device, as this machine and the device see it. What is in data only the
-// device sees.
+// Path returns the path of a file of the device, for this machine. Only the device sees the files
+// in data.
 func (d *Device) Path(name string) string { return filepath.Join(d.Dir, name) }
 
 // Reset cuts the power for a moment, as nobody asked the device.
@@ -269,7 +269,7 @@ func (d *Device) Flag(name string, on bool) {
 	}
 }
 
-// Up reports whether the present boot has opened its door.
+// Up reports whether the present boot serves connections.
 func (d *Device) Up() bool { return d.is("up") }
 
 // Boots counts the boots so far.

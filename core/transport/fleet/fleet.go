@@ -43,8 +43,8 @@ type Config struct {
 	perHost bool // one listener for each host, as where a device cannot be bound; for tests
 }
 
-// Handler lets a test answer a command by itself. It returns the exit code, and
-// false to let the built-in interpreter answer. It must return soon after ctx ends.
+// Handler lets a test answer a command. It returns the exit code, and false to let the built-in
+// interpreter answer. It must return soon after ctx ends.
 type Handler func(ctx context.Context, c Command) (code int, ok bool)
 
 // Stats counts what a fleet saw since it started. Open is a level, the rest only grow.

@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Scenario is a contest for worker slots, in virtual time.
+// Scenario is a contest for the concurrency of workers, in virtual time.
 type Scenario struct {
 	Name        string
 	Concurrency int

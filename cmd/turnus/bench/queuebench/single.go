@@ -46,8 +46,7 @@ type SingleResult struct {
 	BytesPerRun      float64 `json:"bytes_per_run"`   // of a pending run, of all memory of the server; 0 if unknown
 }
 
-// Single measures runs of one host: how fast they are accepted and, with nodes, how fast they are
-// over.
+// Single measures runs of one host: how fast they are accepted and, with nodes, how fast they end.
 func Single(ctx context.Context, q queue.Queue, p SingleParams) (SingleResult, error) {
 	res := SingleResult{SingleParams: p}
 	if err := res.defaults(); err != nil {

@@ -24,7 +24,7 @@ func zones() []string {
 }
 
 // Definition is the i-th schedule: an id of 24 bytes, one of a thousand tenants, a zone, and a
-// payload of 40 bytes. It is daily, and fires at the minute of at.
+// payload of 40 bytes. It is daily, and triggers at the minute of at.
 func Definition(i int, at time.Time) (schedule.Definition, error) {
 	zone := zones()[i%len(zones())]
 	where, err := time.LoadLocation(zone)

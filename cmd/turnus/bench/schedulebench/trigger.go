@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// Params of a volley of fires.
+// Params of a volley of triggers.
 type Params struct {
 	Due     int  // schedules that are due at one instant
 	Servers int  // processes

@@ -1,7 +1,7 @@
-// Package systemd owns telling systemd how the process does: that it is ready, that it still works,
-// that it stops (sd_notify(3)). Elsewhere there is nobody to tell, and nothing is done.
+// Package systemd owns the notifications of systemd about the process: that it is ready, that it
+// still works, that it stops (sd_notify(3)). Without systemd it does nothing.
 //
-// It must not know what the process works on: whether it is stuck is asked from a function.
+// It must not know what the process works on: a function reports whether it is stuck.
 package systemd
 
 import (
