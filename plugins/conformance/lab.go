@@ -23,10 +23,10 @@ type Lab struct {
 	Answers      []Answer                    `yaml:"answers"`       // to commands; the simulated host answers the others
 	Files        map[string]string           `yaml:"files"`         // of each host
 	Artifacts    string                      `yaml:"artifacts"`     // folder of the worker's files, beside the lab
-	Examples     map[string][]map[string]any `yaml:"examples"`      // by job type: more with:, besides those of the manifest
-	Secrets      []string                    `yaml:"secrets"`       // names of secrets that every step lists, besides those of the examples
+	Examples     map[string][]map[string]any `yaml:"examples"`      // by job type: more with:, in addition to those of the manifest
+	Secrets      []string                    `yaml:"secrets"`       // names of secrets that every step lists, in addition to those of the examples
 	States       []OldState                  `yaml:"states"`        // that must be migrated
-	AllowNetwork bool                        `yaml:"allow_network"` // the plugin's own process opens connections, and its manual says so
+	AllowNetwork bool                        `yaml:"allow_network"` // the plugin's own process opens connections, as its manual states
 }
 
 // Answer is what hosts say to a command.

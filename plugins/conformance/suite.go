@@ -25,7 +25,7 @@ type Config struct {
 	Lab      Lab              // what the author declares about the hosts
 	Only     []string         // ids of cases; all when empty
 	Sandbox  *sandbox.Sandbox // in which a worker would run it; nil: the case of that does not apply
-	Read     []string         // what it may read there beside the system's programs: its folder, and what operators are told to allow
+	Read     []string         // what it may read there beside the system's programs: its folder, and the paths that operators must allow
 	Patience time.Duration    // what a call of an example gets before its deadline; 5 s
 	Grace    time.Duration    // between asking and killing; 5 s, as at a worker
 }

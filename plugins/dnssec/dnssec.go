@@ -146,7 +146,7 @@ type State struct {
 	Phase string    `json:"phase"`
 	Of    string    `json:"of,omitempty"`    // the phase that Since is of
 	Since time.Time `json:"since,omitzero"`  // by the signer's clock, as all times
-	Old   int       `json:"old,omitempty"`   // never found out again: that would start a second roll
+	Old   int       `json:"old,omitempty"`   // never determined again: that would start a second roll
 	New   int       `json:"new,omitempty"`   // once it is there
 	NewDS ds        `json:"new_ds,omitzero"` // of ksk
 
@@ -154,7 +154,7 @@ type State struct {
 	ServedDS time.Duration `json:"served_ds,omitempty"` // TTL of the DS at the parent
 	Proven   time.Time     `json:"proven,omitzero"`     // the new DS is everywhere
 	Gone     time.Time     `json:"gone,omitzero"`       // the old DS is nowhere
-	Back     string        `json:"back,omitempty"`      // why the parent is taken back to the old DS
+	Back     string        `json:"back,omitempty"`      // why the parent goes back to the old DS
 	Away     bool          `json:"away,omitempty"`      // the old DS was away, and came back
 	Touched  bool          `json:"touched,omitempty"`   // something was changed
 

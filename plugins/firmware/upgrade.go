@@ -26,7 +26,7 @@ type State struct {
 	Deadline   time.Time `json:"deadline,omitzero"`  // of the commit
 	NewBoot    string    `json:"new_boot,omitempty"` // the boot that is judged
 	SoakUntil  time.Time `json:"soak_until,omitzero"`
-	Cause      string    `json:"cause,omitempty"`   // why it is taken back
+	Cause      string    `json:"cause,omitempty"`   // why it is rolled back
 	BackBy     time.Time `json:"back_by,omitzero"`  // then it is lost
 	Kept       bool      `json:"kept,omitempty"`    // the device was asked to keep the new slot
 	Adopted    bool      `json:"resumed,omitempty"` // the version ran already, and was not kept: somebody else began this

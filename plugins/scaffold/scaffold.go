@@ -1,6 +1,6 @@
 // Package scaffold owns the files with which a plugin begins: a job type, its test, an example
-// playbook, a workflow of continuous integration and a manual, in each language. What is generated
-// from the wire is made here, so that it is never behind.
+// playbook, a workflow of continuous integration and a manual, in each language. It generates the
+// code of the wire each time, so that the code is never out of date.
 //
 // It must not know where plugins are kept, nor how they are run.
 package scaffold

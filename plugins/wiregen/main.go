@@ -1,8 +1,10 @@
 // Command wiregen compiles plugin.proto of the sdk and writes its Go code: the messages beside it,
 // and the runner's end of its services into plugins/host/wiregrpc (on grpc-go, which go-plugin
-// needs and a plugin does not); the plugin's end, wirerpc of the sdk, is short enough to be written
-// by hand. It runs in plugins (go generate does so) and needs no protoc: the compiler is a library,
-// the code generators are tools of go.mod. It stands outside of the sdk, whose module would carry
+// needs and a plugin does not). The plugin's end, wirerpc of the sdk, is short enough to be written
+// by hand.
+//
+// It runs in plugins (go generate does so) and needs no protoc: the compiler is a library, the code
+// generators are tools of go.mod. It is outside of the sdk, so that the sdk's module does not need
 // them.
 package main
 

@@ -24,10 +24,10 @@ type Feed struct {
 	Sequence int              // grows with each change of the definition
 }
 
-// Write writes the feed as RFC 5545: one event in UTC per window, so that no reader's zone
-// data matters. A window keeps its UID as long as its rule and local date stay. Windows that
-// are not approved are TENTATIVE. (Written by hand: the libraries looked at either do not
-// fold long lines or bring a test framework into the module.)
+// Write writes the feed as RFC 5545: one event in UTC per window, so that no reader's zone data
+// matters. A window keeps its UID as long as its rule and local date stay. Windows that are not
+// approved are TENTATIVE. It uses no library, because those that exist either do not fold long
+// lines or bring a test framework into the module.
 func Write(w io.Writer, f Feed) error {
 	var b strings.Builder
 	line(&b, "BEGIN", "VCALENDAR")

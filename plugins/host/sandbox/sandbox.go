@@ -1,8 +1,9 @@
-// Package sandbox owns what a plugin process is kept from: files, network, sockets, other
+// Package sandbox owns the confinement of a plugin process: files, network, sockets, other
 // processes, system calls. A process is started through the program itself, which confines itself
-// and then becomes the plugin: every program that imports this package does so when it is told to.
+// and then becomes the plugin: every program that imports this package does so when its arguments
+// ask for it.
 //
-// It must not know plugins, manifests or host services: it gets a program, and says how to start
+// It must not know plugins, manifests or host services: it gets a program, and returns how to start
 // it.
 package sandbox
 
@@ -66,9 +67,9 @@ type level struct {
 	PID   bool `json:"pid"`   // a process tree of its own, which ends as one
 }
 
-// New makes a sandbox; it is nil for Off. What the kernel gives is found out when it is first
-// needed, and at once for On. An error wraps core.ErrInvalid for an unknown mode, and
-// core.ErrUnavailable for On where something is missing.
+// New makes a sandbox; it is nil for Off. It detects the means of the kernel at the first use, for
+// On immediately. An error wraps core.ErrInvalid for an unknown mode, and core.ErrUnavailable for
+// On if something is missing.
 func New(cfg Config) (*Sandbox, error) {
 	if cfg.Memory < 0 {
 		return nil, fmt.Errorf("%w: sandbox of plugins: memory of %d bytes; expected more, or 0 for any", core.ErrInvalid, cfg.Memory)

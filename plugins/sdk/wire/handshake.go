@@ -3,7 +3,7 @@ package wire
 // SecretKeyword is the keyword of a params schema under which texts may hold ${{ secrets.NAME }}.
 const SecretKeyword = "x-turnus-secret"
 
-// What worker and plugin must agree on before the first call.
+// The handshake: worker and plugin must agree on these before the first call.
 const (
 	ProtocolVersion = 1
 	CookieKey       = "TURNUS_PLUGIN" // environment; go-plugin's magic cookie, no secret
