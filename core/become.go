@@ -39,13 +39,13 @@ func userName(s string) bool {
 // rootUser is who a rule without a user means.
 const rootUser = "root"
 
-// BecomeRule is what a playbook, a step or a command line says of becoming another user.
+// BecomeRule is the rule of a playbook, a step or a command line for becoming another user.
 type BecomeRule struct {
 	On   bool   `json:"on,omitempty"`   // false: the login itself
 	User string `json:"user,omitempty"` // the host's, or root, when empty
 }
 
-// HostBecome is what the inventory says of it.
+// HostBecome is the inventory's rule for becoming another user.
 type HostBecome struct {
 	Become
 	Always bool `json:"always,omitempty"` // also where no rule asks for it

@@ -90,7 +90,7 @@ func Because(code ReasonCode, text string) Reason {
 	return Reason(text + codeMark + string(code))
 }
 
-// Text is what people read.
+// Text is the text for people.
 func (r Reason) Text() string {
 	text, _, _ := strings.Cut(string(r), codeMark)
 	return text
@@ -100,7 +100,7 @@ func (r Reason) Text() string {
 // behind its colon.
 func (r Reason) Why() string { return strings.TrimPrefix(r.Text(), string(r.Code())+": ") }
 
-// Code is what decisions branch on.
+// Code is the code that decisions branch on.
 func (r Reason) Code() ReasonCode {
 	_, code, _ := strings.Cut(string(r), codeMark)
 	return ReasonCode(code)

@@ -23,8 +23,8 @@ type Result struct {
 	Facts      *Facts        `json:"facts,omitempty"` // that its steps asked for; nil: none did
 }
 
-// StepResult is what one step did on one host. Text is cut to a bound by the
-// worker, with Truncated set; binary bytes are escaped so that it is valid UTF-8.
+// StepResult is the result of one step on one host. Text is cut to a bound by the worker, with
+// Truncated set; binary bytes are escaped so that it is valid UTF-8.
 type StepResult struct {
 	Name    string  `json:"name"`
 	Uses    string  `json:"uses"`

@@ -31,7 +31,7 @@ const (
 	MaxHandlers   = 100
 )
 
-// Type is what validation needs to know of a job type.
+// Type is the description of a job type for validation.
 type Type struct {
 	Name       string
 	Doc        string          // a sentence, shown by editors
@@ -175,8 +175,8 @@ type Retry struct {
 	core.Backoff
 }
 
-// Env is what expressions may read. Evaluation never changes it, so one Env may
-// be shared by goroutines; values are JSON values.
+// Env is the names and values that expressions may read. Evaluation never changes it, so one Env
+// may be shared by goroutines; values are JSON values.
 type Env struct {
 	Host   core.Host
 	Vars   map[string]any            // playbook vars; a host's own vars are host.vars

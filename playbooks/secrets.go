@@ -277,8 +277,8 @@ func (p *Playbook) Secrets() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// MissingSecret is what is wrong with a step that lists a secret which nobody has; known are those
-// that there are.
+// MissingSecret returns the error for a step that lists a secret which nobody has; known are the
+// existing secrets.
 func (p *Playbook) MissingSecret(name string, known []string) error {
 	for _, s := range p.Calls() {
 		for _, listed := range s.Secrets {

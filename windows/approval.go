@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// Hash is what an approval of the set is bound to: sha256:HEX of all that says when it is
-// open. Any edit changes it; approvals and carry-over are not a part of it.
+// Hash returns the hash that an approval of the set is bound to: sha256:HEX of all fields that
+// decide when it is open. Any edit changes it; approvals and carry-over are not a part of it.
 func (s *Set) Hash() string {
 	bare := *s
 	bare.Approval, bare.Carry = nil, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Cause is what decides whether work may start.
+// Cause is the rule or fact that decides whether work may start.
 type Cause string
 
 // The causes, the strongest first.

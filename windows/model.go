@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// ErrInvalid is what every error about a definition, a rule or a need is: the caller's input is
-// wrong.
+// ErrInvalid is the error about a definition, a rule or a need: the caller's input is wrong.
 var ErrInvalid = errors.New("invalid")
 
 // Definitions are the window sets, freezes and holiday calendars of one or more files.
@@ -145,7 +144,8 @@ type Approval struct {
 	Window, Change, Targets string
 }
 
-// Work is what approvals may be bound to: hashes of a change and of its targets, as sha256:HEX.
+// Work is the properties of a launch that approvals may be bound to: hashes of a change and of its
+// targets, as sha256:HEX.
 type Work struct{ Change, Targets string }
 
 // CarryOver limits how often and how long a host may wait for another window.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrClosed is what Next returns when no start fits.
+// ErrClosed is the error of Next when no start fits.
 var ErrClosed = errors.New("no window fits")
 
 // ErrNeed is returned for a need that is not known. It satisfies errors.Is(err, ErrInvalid).

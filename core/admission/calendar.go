@@ -80,7 +80,7 @@ func (b *Calendar) Liftable(now time.Time, q Question, next time.Time) time.Time
 	return next
 }
 
-// Documents are what NewCalendar was given. The caller must not change them.
+// Documents returns the documents that NewCalendar was given. The caller must not change them.
 func (b *Calendar) Documents() []windows.Document { return b.docs }
 
 // Definitions returns the calendar's definitions. The caller must not change them.

@@ -10,8 +10,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// ChangeHash is what an approval's change: is bound to: the playbook's bytes and the vars
-// given with -e, as sha256:HEX. The error is core.ErrInvalid for vars that are no JSON values.
+// ChangeHash returns the hash that an approval's change: is bound to: of the playbook's bytes and
+// the vars given with -e, as sha256:HEX. The error is core.ErrInvalid for vars that are no JSON
+// values.
 func ChangeHash(source []byte, vars map[string]any) (string, error) {
 	text, err := json.Marshal(vars)
 	if err != nil {
@@ -34,8 +35,8 @@ func ChangeHash(source []byte, vars map[string]any) (string, error) {
 	return hash(text), nil
 }
 
-// TargetsHash is what an approval's targets: is bound to: the names of the run's hosts in a
-// window set, in any order, as sha256:HEX.
+// TargetsHash returns the hash that an approval's targets: is bound to: of the names of the run's
+// hosts in a window set, in any order, as sha256:HEX.
 func TargetsHash(hosts []string) string {
 	sorted := slices.Sorted(slices.Values(hosts))
 	text, err := json.Marshal(slices.Compact(sorted))

@@ -21,7 +21,8 @@ type Options struct {
 	Learned func(step, uses string) (time.Duration, bool)
 }
 
-// Steps is what of a playbook waits for windows. It is immutable, and safe for concurrent use.
+// Steps is the steps of a playbook that wait for windows. It is immutable, and safe for concurrent
+// use.
 type Steps struct{ list []step }
 
 type step struct {

@@ -23,7 +23,7 @@ type Options struct {
 	Hosts []core.Host // the inventory; nil where none is given
 }
 
-// Result is what a translation makes.
+// Result is the output of a translation.
 type Result struct {
 	Playbooks []Playbook
 	Files     []string // files of Tree that the playbooks read at a run, sorted

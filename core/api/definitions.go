@@ -45,7 +45,7 @@ type Param struct {
 	Expected    string   `json:"expected" doc:"the values that there are, in words"`
 }
 
-// Definitions is what the server holds of playbooks, inventory and windows.
+// Definitions is the server's present playbooks, inventory and windows.
 type Definitions struct {
 	Revision  string    `json:"revision,omitempty"`
 	ETag      string    `json:"etag"`

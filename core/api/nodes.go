@@ -44,7 +44,7 @@ type Leap struct {
 	At     time.Time     `json:"at"` // by the clock of the worker that saw it
 }
 
-// Order is what people want of a worker.
+// Order is the wanted state of a worker, as people set it.
 type Order struct {
 	Cordoned bool      `json:"cordoned,omitempty" doc:"it leases no further jobs"`
 	Draining bool      `json:"draining,omitempty" doc:"it parks what it has at the next step, and ends"`

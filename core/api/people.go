@@ -28,7 +28,7 @@ const (
 	PermitOutside Permission = "exec-outside-windows" // and outside of the windows of their hosts
 )
 
-// Token is what is known of a token; the secret itself is shown once, when it is made.
+// Token is a token without its secret, which is shown once, when the token is made.
 type Token struct {
 	ID          string       `json:"id"`
 	Name        string       `json:"name"`
@@ -61,7 +61,7 @@ type Whoami struct {
 	Expires     time.Time    `json:"expires,omitzero"`
 }
 
-// LoginInfo is what a program needs that logs somebody in by OpenID Connect.
+// LoginInfo is the data for a program that logs somebody in by OpenID Connect.
 type LoginInfo struct {
 	Issuer   string   `json:"issuer"`
 	ClientID string   `json:"client_id"`

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Plan is what a run would do if it were created now. Nothing is created.
+// Plan is the preview of a run that would be created now. Nothing is created.
 type Plan struct {
 	Playbook    string       `json:"playbook"`
 	Tenant      string       `json:"tenant"`

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Result is what became of one job: core.Result as clients read it.
+// Result is the result of one job: core.Result as clients read it.
 type Result struct {
 	Job        core.JobID      `json:"job"`
 	Host       string          `json:"host"`
@@ -24,7 +24,7 @@ type Result struct {
 	Facts      *core.Facts     `json:"facts,omitempty"`
 }
 
-// StepResult is what one step did on one host: core.StepResult as clients read it.
+// StepResult is the result of one step on one host: core.StepResult as clients read it.
 type StepResult struct {
 	Name       string          `json:"name"`
 	Uses       string          `json:"uses"`

@@ -67,7 +67,7 @@ type Retried struct {
 	LeftOut         []string `json:"left_out,omitempty" doc:"hosts that the new run leaves out: no longer in the inventory, another tenant's by now, or not selected by targets"`
 }
 
-// Live is what the queue says of a run that is not over.
+// Live is the queue's progress of a run that has not ended.
 type Live struct {
 	Pending   int `json:"pending"`
 	Blocked   int `json:"blocked" doc:"another job holds the host or its HA group"`

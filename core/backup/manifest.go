@@ -37,7 +37,7 @@ type Table struct {
 	Sum
 }
 
-// Sum is what a file must be.
+// Sum is the size and hash that a file must have.
 type Sum struct {
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`

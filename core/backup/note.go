@@ -17,7 +17,7 @@ const (
 	nameLast   = "last"
 )
 
-// Last is what a ledger knows of its last backup.
+// Last is the ledger's record of its last backup.
 type Last struct {
 	ID      string        `json:"id"`
 	Created time.Time     `json:"created"` // the moment that it shows

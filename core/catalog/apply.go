@@ -28,7 +28,7 @@ type stored struct {
 	Set    json.RawMessage `json:"set"`           // as definitions.Set writes itself
 }
 
-// Applied is what Apply did.
+// Applied is the result of Apply.
 type Applied struct {
 	Current
 	Changed bool // false: it was there already

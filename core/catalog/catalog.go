@@ -56,7 +56,7 @@ const BoardName = "service/windows"
 // AnyVersion as ifVersion of Apply takes the place of whatever is there.
 const AnyVersion = -1
 
-// Current is what the service runs by.
+// Current is the definitions that the service runs by.
 type Current struct {
 	Set      *definitions.Set
 	Version  int64     // of the ledger's document; 0 before the first
@@ -203,7 +203,7 @@ func (c *Catalog) Windows() (cal *admission.Calendar, board string) {
 	return c.Current().calendar, BoardName
 }
 
-// Current is what this server runs by, and where it came from.
+// Current returns the definitions that this server runs by, and their source.
 func (c *Catalog) Current() Current {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Request is what is launched of the project as it is when it is launched: now, or at a schedule's
-// next fire.
+// Request is a launch of the project as it is at that time: now, or at a schedule's next fire time.
 type Request struct {
 	Playbook    string         `json:"playbook"`
 	Limit       []string       `json:"limit,omitempty"`

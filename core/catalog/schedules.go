@@ -17,7 +17,7 @@ import (
 // kindSchedule is the kind of schedules in the audit log.
 const kindSchedule = "schedule"
 
-// NewSchedule is what a person asks for. Definition.Payload is not theirs to say.
+// NewSchedule is a schedule as a person asks for it. Definition.Payload is not theirs to say.
 type NewSchedule struct {
 	Definition schedule.Definition
 	Launches   Request

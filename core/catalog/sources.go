@@ -155,8 +155,8 @@ func stampOf(dir string) string {
 	return b.String()
 }
 
-// FilesOf is what the snapshot of a playbook's run says of where its files are; FilesDir resolves
-// it.
+// FilesOf returns the name, in the snapshot of a playbook's run, of the folder with its files;
+// FilesDir resolves it.
 func (c *Catalog) FilesOf(set *definitions.Set, playbook *playbooks.Playbook) string {
 	return set.Revision.Commit + ":" + path.Dir(playbook.File)
 }

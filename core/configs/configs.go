@@ -31,7 +31,8 @@ type File struct {
 	Gone    bool // the host has it no more
 }
 
-// Change is what a job found. Files that it does not name stay as they are.
+// Change is the configuration files that a job fetched. Files that it does not name stay as they
+// are.
 type Change struct {
 	Host                string
 	Files               []File
@@ -40,7 +41,7 @@ type Change struct {
 	Playbook, Run, Step string
 }
 
-// Kept is what became of a change.
+// Kept is the result of a change.
 type Kept struct {
 	Version string   // the commit; empty when nothing differed
 	Changed []string // names of the files that did

@@ -28,7 +28,7 @@ type Acceptance struct {
 	Paused      bool         // starts nothing before it is resumed; not together with Approvals
 }
 
-// Record is what the ledger keeps of it.
+// Record returns the ledger's record of the run.
 func (a *Acceptance) Record() (ledger.NewRun, error) {
 	l := a.Launch
 	encoded, err := launch.EncodeRun(l.Run)

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Kind is what a change is about.
+// Kind is the kind of thing that a change is about.
 type Kind string
 
 // The kinds, in the order in which changes are listed.
@@ -33,7 +33,7 @@ const (
 
 var kindOrder = []Kind{KindPlaybook, KindSchedule, KindWindowSet, KindFreeze, KindHolidays, KindSecret, KindChannel, KindRoutes, KindTenant, KindHost}
 
-// Action is what became of a thing.
+// Action is the effect of a change on a thing.
 type Action string
 
 // The actions.
@@ -70,7 +70,7 @@ func (c *Change) report(format string, args ...any) {
 	c.Details = append(c.Details, clean(fmt.Sprintf(format, args...)))
 }
 
-// Changes is what differs between two sets, in a stable order: by kind, then by name.
+// Changes lists the differences between two sets, in a stable order: by kind, then by name.
 type Changes struct {
 	Old     Revision  `json:"old"`
 	New     Revision  `json:"new"`

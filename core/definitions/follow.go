@@ -72,7 +72,7 @@ const (
 	Unreachable State = "unreachable" // the repository does not answer, or is too large
 )
 
-// Status is what is known of the followed branch.
+// Status is the state of the followed branch.
 type Status struct {
 	Repository string    `json:"repository"` // without secrets
 	Branch     string    `json:"branch"`

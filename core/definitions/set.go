@@ -32,8 +32,8 @@ const (
 	maxProblems  = 200      // reported together
 )
 
-// Set is what one tree says. It is valid, is not changed after it was loaded, and is safe
-// for concurrent use.
+// Set is the content of one tree. It is valid, is not changed after it was loaded, and is safe for
+// concurrent use.
 type Set struct {
 	Revision  Revision
 	Playbooks []*playbooks.Playbook // by name
@@ -56,7 +56,7 @@ type Set struct {
 // approval.
 func (s *Set) FourEyes(tenant string) bool { return slices.Contains(s.fourEyes, tenant) }
 
-// TenantWeight is what share of the workers a tenant has beside others: from 1.
+// TenantWeight is a tenant's share of the workers beside other tenants: from 1.
 func (s *Set) TenantWeight(tenant string) int { return max(s.weights[tenant], 1) }
 
 // Revision is the commit that a set comes from. The zero Revision is none: a plain folder.

@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/rollout"
 )
 
-// Input is what is known of a run.
+// Input is the known state of a run.
 type Input struct {
 	Launch    *launch.Launch
 	Results   *Results            // everything that is recorded
@@ -45,16 +45,16 @@ const (
 	Cancelled Phase = "cancelled"
 )
 
-// Decision is what somebody decided on a wave.
+// Decision is a person's decision on a wave.
 type Decision struct {
 	By       string
 	Approved bool
 	Comment  string
 }
 
-// Progress is what Next remembers of a run between two looks. Losing it costs a repeated event, or
-// a pause that begins again; no host is touched twice. The zero value is that of a new run, and of
-// every run without waves.
+// Progress is the state of a run that Next remembers between two calls. Losing it costs a repeated
+// event, or a pause that begins again; no host is touched twice. The zero value is that of a new
+// run, and of every run without waves.
 type Progress struct {
 	Asked   int       `json:"asked,omitempty"`   // last wave, from 1, for which an approval was asked; 0 is none
 	Delayed int       `json:"delayed,omitempty"` // last wave before which a pause was announced

@@ -9,7 +9,7 @@ import (
 // waitingEvery is how often it is worked out what hosts wait for, while some do.
 const waitingEvery = time.Second
 
-// Opening is what the waiting hosts of a run wait for.
+// Opening is the next window that the waiting hosts of a run wait for.
 type Opening struct {
 	Set    string    `json:"set,omitempty"`
 	At     time.Time `json:"at,omitzero"` // zero: no opening is known

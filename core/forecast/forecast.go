@@ -49,7 +49,7 @@ type Host struct {
 	Never string
 }
 
-// Work is what a job does, in stages. Between two stages it may wait, holding nothing.
+// Work is the work of a job, in stages. Between two stages it may wait, holding nothing.
 type Work struct{ Stages []Stage }
 
 // Stage is a stretch of steps that is not interrupted.
@@ -100,7 +100,7 @@ type HostResult struct {
 // Span is [From, To).
 type Span struct{ From, To time.Time }
 
-// Cause is what a host waits for.
+// Cause is the reason for which a host waits.
 type Cause string
 
 // The causes for which a run can wait.

@@ -20,7 +20,8 @@ type Learned struct {
 	changed []time.Duration // the part of Took where the step changed something
 }
 
-// History is what earlier runs show of the steps of a playbook. The zero value is empty.
+// History is the durations and results of a playbook's steps in earlier runs. The zero value is
+// empty.
 type History struct {
 	steps map[[2]string]*Learned // by name and job type: a step that uses another type is another one
 	seen  map[[3]string]bool     // and run
@@ -52,7 +53,7 @@ func (h *History) Add(run string, steps []core.StepResult) {
 	}
 }
 
-// Step is what earlier runs show of a step; nil if that is too little.
+// Step returns the values of a step in earlier runs; nil if there are too few.
 func (h *History) Step(step, uses string) *Learned {
 	if l := h.steps[[2]string{step, uses}]; l != nil && l.Hosts >= leastToLearn {
 		return l

@@ -54,7 +54,7 @@ func isFingerprint(text string) bool {
 	return ok && len(rest) == 43
 }
 
-// Decision is what becomes of one key, or of a fingerprint that no key has.
+// Decision is the result for one key, or for a fingerprint that no key has.
 type Decision struct {
 	Result
 	Key         ssh.PublicKey // nil if no key has the fingerprint

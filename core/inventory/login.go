@@ -2,9 +2,8 @@ package inventory
 
 import "fmt"
 
-// Login is what a person's own inventory says of logging in to a host. It names files, programs
-// and variables of this machine, so it is no part of a core.Host, which other machines and other
-// people see.
+// Login is the login for hosts in a person's own inventory. It names files, programs and variables
+// of this machine, so it is no part of a core.Host, which other machines and other people see.
 type Login struct {
 	IdentityFiles   []string
 	CertificateFile string

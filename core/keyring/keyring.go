@@ -65,7 +65,7 @@ func ParseID(s string) (ID, error) {
 	return ID(id), nil
 }
 
-// Header is what all bytes begin with that are encrypted with the key.
+// Header returns the first bytes of all bytes that are encrypted with the key.
 func (id ID) Header() []byte {
 	return binary.BigEndian.AppendUint32([]byte{magic, version, tinkID}, uint32(id))
 }

@@ -40,7 +40,7 @@ type Estimate struct {
 	Windows []HostWindow
 }
 
-// HostWindow is what the first step with a window of a host waits for.
+// HostWindow is the window that a host's first step with a window waits for.
 type HostWindow struct {
 	Set    *windows.Compiled // nil: none waits for a window
 	Need   time.Duration

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/rollout"
 )
 
-// Plan is what a launch would do: the waves and the order of the hosts.
+// Plan is the preview of a launch: the waves and the order of the hosts.
 type Plan struct {
 	Playbook        string     `json:"playbook"`
 	Description     string     `json:"description,omitempty"`

@@ -16,8 +16,8 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Admission is what of a run's service windows is fixed at launch. The windows themselves may be
-// edited while the run is under way: they are a document on the queue's board.
+// Admission is the part of a run's service windows that is fixed at launch. The windows themselves
+// may be edited while the run is under way: they are a document on the queue's board.
 type Admission struct {
 	Board   string                   `json:"board"`              // name of the document, see admission.DecodeCalendar
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
@@ -62,8 +62,8 @@ func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool
 	})
 }
 
-// Question is what to ask before step i of a host's job; gated is false where it waits for
-// nothing.
+// Question returns the question to ask before step i of a host's job; windowed is false if the step
+// waits for no window.
 func (g *Admission) Question(steps *admission.Steps, i int, h core.Host, missed int) (q admission.Question, windowed bool) {
 	set, windowed := steps.Set(i, h)
 	if !windowed {

@@ -27,7 +27,7 @@ const (
 	maxExec = MaxAuditJSON - 16<<10 // of an Exec as JSON: the rest of the entry is short
 )
 
-// NewRun is what is accepted.
+// NewRun is a run to accept.
 type NewRun struct {
 	ID          string // unique for ever
 	Tenant      string
@@ -40,10 +40,10 @@ type NewRun struct {
 	Paused      bool      // it is accepted paused; Accept refuses it together with Approvals, which also block the run
 	// Key makes accepting idempotent within the tenant, as ID does; "" for none.
 	Key string
-	// Request is what was asked for, in any form that the same request always has: with the
-	// same id or key it decides between "again" and a conflict. Empty: everything below decides.
+	// Request is the original request, in any form that the same request always has: with the same id
+	// or key it decides between "again" and a conflict. Empty: everything below decides.
 	Request []byte
-	// Exec is what the audit log has beside the run itself, for a run of one command; nil for a
+	// Exec is the audit log's addition to the run itself, for a run of one command; nil for a
 	// playbook.
 	Exec *Exec
 

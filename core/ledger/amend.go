@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Amendment is what a run becomes before it starts: everything that New has replaces what was
+// Amendment is the new content of a run before it starts: everything that New has replaces what was
 // accepted, except ID, Tenant, Created, LaunchedBy and Key, which stay.
 type Amendment struct {
 	Version int64 // of the run that was checked; another is core.ErrConflict

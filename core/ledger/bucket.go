@@ -32,7 +32,7 @@ const (
 	openWithin  = 15 * time.Second // the first answer of a bucket
 )
 
-// BucketWriterOptions are what objects are written with: in parts, in bounded memory.
+// BucketWriterOptions are the options of writing objects: in parts, in bounded memory.
 func BucketWriterOptions(contentType string) *blob.WriterOptions {
 	return &blob.WriterOptions{ContentType: contentType, BufferSize: partSize, MaxConcurrency: partsAtOnce}
 }

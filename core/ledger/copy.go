@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// Kind is what a column of a Table holds.
+// Kind is the type of a column of a Table.
 type Kind string
 
 // The kinds. A value of each may be NULL, which is nil.

@@ -22,7 +22,8 @@ type Outcome struct {
 	Started time.Time
 	Took    time.Duration // kept in microseconds
 	Detail  []byte        // opaque; of one job
-	// Handlers are what the job took over, and what it leaves to the next run; nil changes nothing.
+	// Handlers are the pending handlers that the job took over, and those that it leaves to the next
+	// run; nil changes nothing.
 	Handlers *core.Handlers
 	// Facts are the values that the host reported about its own state; nil changes nothing. Facts of
 	// more than core.MaxFacts bytes are dropped.

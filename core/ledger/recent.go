@@ -14,7 +14,7 @@ const (
 	recentDetail = 64 << 10
 )
 
-// RecentDetail is what was recorded of one host of a run that succeeded.
+// RecentDetail is the recorded detail of one host of a run that succeeded.
 type RecentDetail struct {
 	core.JobID
 	Detail []byte

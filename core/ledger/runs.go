@@ -182,7 +182,7 @@ func (l *Ledger) Unfinished(ctx context.Context, p Page) (runs []Run, next strin
 	return runs, next, nil
 }
 
-// Standing is what a server remembers of a run that is not complete.
+// Standing identifies a run that is not complete, for a server that remembers it.
 type Standing struct {
 	ID, Incarnation string
 	Version         int64
@@ -201,7 +201,7 @@ func (l *Ledger) Standings(ctx context.Context, after Standing) ([]Standing, err
 	return all, translate("list runs that are not complete", err)
 }
 
-// Material is what is needed to run a run again.
+// Material is the data to run a run again.
 type Material struct {
 	Snapshot []byte
 	Queue    []byte

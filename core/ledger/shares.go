@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Shares are what a run may use of the workers. A nil field is as the run was launched.
+// Shares are a run's limits on the workers. A nil field is as the run was launched.
 type Shares struct {
 	Weight      *int
 	MaxInFlight *int // 0: no limit

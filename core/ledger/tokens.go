@@ -34,7 +34,7 @@ type Token struct {
 	LastUsed   time.Time `json:"last_used,omitzero"` // within five minutes
 }
 
-// Scope is what the token may see.
+// Scope returns the rows that the token may see.
 func (t *Token) Scope() Scope {
 	if t.AllTenants {
 		return AllTenants()

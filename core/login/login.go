@@ -94,7 +94,7 @@ func New(c Config) (*Provider, error) {
 	return &Provider{cfg: c}, nil
 }
 
-// Issuer and ClientID are what a program that logs somebody in has to know.
+// Issuer returns the provider's URL, which a program that logs somebody in needs with ClientID.
 func (p *Provider) Issuer() string { return p.cfg.Issuer }
 
 // ClientID is the client id.

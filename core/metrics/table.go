@@ -1,6 +1,6 @@
 package metrics
 
-// Kind is what a metric's value means.
+// Kind is the type of a metric's value.
 type Kind string
 
 // The kinds.

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/notify/policy"
 )
 
-// Notice is what a channel gets. Its JSON is the body of a webhook.
+// Notice is the message to a channel. Its JSON is the body of a webhook.
 type Notice struct {
 	ID       string          `json:"id"` // the same however often it is sent
 	Kind     string          `json:"kind"`

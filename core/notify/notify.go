@@ -22,7 +22,7 @@ import (
 	"github.com/turnus/turnus/core/notify/policy"
 )
 
-// View is what the definitions say by now.
+// View is the notification settings of the present definitions.
 type View struct {
 	Policy *policy.Policy // nil: no channels
 	// Playbook returns the routes of a playbook's own notify:.

@@ -22,7 +22,7 @@ type rest struct {
 // channelRest paces the tries of a channel, whatever notification it is.
 var channelRest = core.Backoff{Interval: time.Second, Max: time.Minute}
 
-// Count is what a server did by one medium since it was started.
+// Count is the number of notifications that a server sent by one medium since its start.
 type Count struct {
 	Sent         int64 // taken
 	Failed       int64 // tries that were not

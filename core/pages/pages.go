@@ -42,7 +42,7 @@ type Pages struct {
 	sessions  *sessions
 }
 
-// Config is what the pages are made of.
+// Config is the parts of the pages.
 type Config struct {
 	API     http.Handler
 	Version string

@@ -2,8 +2,8 @@ package queue
 
 import "time"
 
-// Load is what the queue has to do and who gets how much of it: for those who watch it and who add
-// workers.
+// Load is the queue's remaining work and each tenant's part of the workers, for monitoring and for
+// adding workers.
 type Load struct {
 	Stats
 	Due      int                   `json:"due"`      // jobs of active runs that wait for a slot or for a lock
@@ -23,7 +23,7 @@ type TenantLoad struct {
 	Oldest  time.Duration `json:"oldest_overdue_ns"`
 }
 
-// RunLoad is what an implementation knows of a run that is not complete, beside its Status.
+// RunLoad is an implementation's numbers of a run that is not complete, beside its Status.
 type RunLoad struct {
 	Status
 	Weight      int // of the tenant

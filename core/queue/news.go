@@ -35,7 +35,7 @@ type Watch interface {
 	Poll(ctx context.Context, most int, asks ...Ask) []Sight
 }
 
-// News is what has happened in some parts of the queue.
+// News is the changes in some parts of the queue.
 type News struct {
 	Runs []string       // each once: submitted, recorded, changed in phase or limit, a job suspended or its suspension ended
 	Next map[int]string // cursors of the asked parts
@@ -49,8 +49,8 @@ type Ask struct {
 	Awaited bool   // count what its suspended jobs wait for
 }
 
-// Sight is what there is of one run at one moment: the records include all that Status counts as
-// ended and the cursor is not behind, unless More.
+// Sight is the state of one run at one moment: the records include all that Status counts as ended
+// and the cursor is not behind, unless More.
 type Sight struct {
 	Status  Status
 	Records []Record

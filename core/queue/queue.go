@@ -209,7 +209,7 @@ type Lease struct {
 	Err     error  // why Data or State must not be worked on, as they are not what was given; nil from the queues themselves
 }
 
-// AckKind is what an ack asks for.
+// AckKind is the kind of an ack.
 type AckKind string
 
 // The kinds of ack.
@@ -220,7 +220,7 @@ const (
 	AckReturn  AckKind = "return"  // not started; again after After; no attempt counted
 )
 
-// Ack is what a worker says of a job that it holds.
+// Ack is a worker's report on a job that it has leased.
 type Ack struct {
 	Job       core.JobID
 	Token     uint64

@@ -23,8 +23,8 @@ func Rank(inFlight, weight int, tag int64) int64 {
 	return share*rankShift + min(max(tag, 0), rankShift-1)
 }
 
-// HeadStart is what a run's priority takes off its tag when it first becomes
-// ready: at most 10 s of worker time a unit of weight, so that nobody starves.
+// HeadStart is the part of a run's tag that its priority removes when it first becomes ready: at
+// most 10 s of worker time a unit of weight, so that nobody starves.
 func HeadStart(priority int) int64 {
 	return int64(min(max(priority, -MaxPriority), MaxPriority)) * int64(time.Second/TagUnit)
 }

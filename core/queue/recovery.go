@@ -2,7 +2,7 @@ package queue
 
 import "context"
 
-// Recovery is what servers do after the backend of the queue may have lost changes.
+// Recovery has the calls of servers after the backend of the queue may have lost changes.
 type Recovery interface {
 	// Doubt returns whether the backend restarted or failed over, and nobody trusts it since. From
 	// then on no job is leased, until Trust or for SessionTTL.

@@ -13,7 +13,7 @@ import (
 // A user of Redis gets the commands and the patterns of keys that its role needs, and no more.
 // Redis 7.0 and Valkey accept the rules. Tests compare the lists with the commands that rooms call.
 
-// Role is what a process does with Redis.
+// Role is the work of a process with Redis.
 type Role string
 
 // The roles. A launcher, turnus run --redis, has the rights of a worker.
@@ -27,8 +27,8 @@ const (
 // Roles lists them.
 func Roles() []Role { return []Role{WorkerRole, ServerRole, DoctorRole, SentinelRole} }
 
-// ConnectionCommands is what the client asks of any server; of a Cluster's also who has which
-// slots.
+// ConnectionCommands returns the commands that the client sends to any server; of a Cluster's also
+// the query of its slots.
 func ConnectionCommands() []string {
 	return []string{"asking", "client|id", "client|unblock", "cluster|slots", "eval", "evalsha", "select"}
 }
@@ -42,11 +42,11 @@ func QueueCommands() []string {
 	}
 }
 
-// ListCommands is what a scan of all keys needs: for those that nobody knows of, and for what is
-// encrypted with which key.
+// ListCommands returns the commands of a scan of all keys: it finds keys that nobody knows of, and
+// the key with which bytes are encrypted.
 func ListCommands() []string { return []string{"scan", "type"} }
 
-// RoleCommands is what a role may call.
+// RoleCommands returns the commands that a role may call.
 func RoleCommands(r Role) []string {
 	var all []string
 	switch r {

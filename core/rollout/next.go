@@ -2,7 +2,7 @@ package rollout
 
 import "time"
 
-// Action is what has to happen next in a run.
+// Action is the next action in a run.
 type Action string
 
 // The actions.
@@ -15,7 +15,7 @@ const (
 	Finish  Action = "finish"  // every job has its outcome
 )
 
-// Progress is what is known of a run when its next action is decided.
+// Progress is the known state of a run when its next action is decided.
 type Progress struct {
 	Released int // hosts released so far: the queue's limit
 	Passed   int // of them, those released before the last barrier

@@ -51,7 +51,7 @@ func (n NextWave) String() string {
 	return Size{Percent: n.Finished}.String()
 }
 
-// Pause is what happens between waves.
+// Pause is the pause between waves.
 type Pause struct {
 	Approve bool          `json:"approve,omitempty"` // an operator must say go
 	For     time.Duration `json:"for_ns,omitempty"`  // or wait so long

@@ -40,7 +40,7 @@ func (c Config) Defaults() (Config, error) {
 	return c, nil
 }
 
-// Demand is what the pool has to do.
+// Demand is the remaining work of the pool.
 type Demand struct {
 	Leased   int           // jobs that run
 	Due      int           // jobs that wait for a slot, or for a lock

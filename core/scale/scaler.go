@@ -36,8 +36,8 @@ type Request struct {
 	Leaving []string `json:"leaving"`
 }
 
-// Parts is what a Scaler works with. All functions must be set; they return within the context's
-// time.
+// Parts are the functions that a Scaler works with. All functions must be set; they return within
+// the context's time.
 type Parts struct {
 	// Poll reads what there is to do and which workers there are.
 	Poll func(ctx context.Context) (Demand, []Worker, error)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Control is what operators and the definitions in git do to the schedules of a ledger. It is safe
-// for concurrent use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound,
+// Control changes the schedules of a ledger, for operators and for the definitions in git. It is
+// safe for concurrent use, beside any number of engines. Errors wrap core.ErrInvalid, ErrNotFound,
 // ErrConflict, ErrUnavailable or ErrUnknown, or the context's.
 type Control struct {
 	ledger  *ledger.Ledger

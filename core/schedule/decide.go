@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Decision is what is to become of a schedule at a moment.
+// Decision is the next state and actions of a schedule at a moment.
 type Decision struct {
 	State State     // with what is to be launched among Claimed
 	Skips []Skip    // fire times that this decision drops

@@ -69,7 +69,8 @@ func checkName(what, text string, least, most int) error {
 	return nil
 }
 
-// CatchUp is what becomes of fire times that were missed while no server looked.
+// CatchUp decides which missed fire times are launched later. A fire time is missed if no server
+// checked it in time.
 type CatchUp string
 
 // The ways to catch up.
@@ -79,7 +80,7 @@ const (
 	CatchUpAll  CatchUp = "all"  // launch each, oldest first
 )
 
-// Overlap is what becomes of a fire while a run of the schedule is not complete.
+// Overlap decides what a trigger does while a run of the schedule is not complete.
 type Overlap string
 
 // The ways to overlap.

@@ -27,7 +27,7 @@ const (
 	retryMost  = 30 * time.Second
 )
 
-// State is what a schedule knows about itself. Times are kept to the millisecond.
+// State is the state of a schedule. Times are kept to the millisecond.
 type State struct {
 	Since     time.Time // nominal times after it are not decided yet
 	Paused    bool
@@ -70,7 +70,7 @@ type Waiting struct {
 // Span is a backfill: the nominal times in (After, To] are still to be launched.
 type Span struct{ After, To time.Time }
 
-// Result is what became of a fire, or of a range of fire times that shared a fate.
+// Result is the result of a trigger, or of a range of fire times with the same result.
 type Result struct {
 	RunID     string      `json:"run,omitempty"` // of one fire
 	Nominal   time.Time   `json:"nominal"`       // of the last one of a range

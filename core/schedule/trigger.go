@@ -27,7 +27,7 @@ type Trigger struct {
 	Payload  []byte // of the definition at the time of the launch
 }
 
-// Launcher is what the engine's user provides.
+// Launcher is the part of the engine that its user provides.
 type Launcher interface {
 	// Prepare makes the run of a fire, with Fire.RunID. core.ErrInvalid and core.ErrConflict refuse
 	// the fire for good; after other errors Prepare is called again later.

@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Kept is what earlier versions kept of a schedule in the ledger, when its state was in a store of
-// its own.
+// Kept is the record of a schedule that earlier versions kept in the ledger, when its state was in
+// a store of its own.
 type Kept struct {
 	Data   []byte    // the store's record, where it had more to say than that all is decided; nil: it had not
 	Floor  time.Time // the schedule was made, changed or resumed then: fire times before are not its
@@ -21,7 +21,7 @@ type Kept struct {
 	Blind time.Time
 }
 
-// State is what a schedule goes on with.
+// State returns the state with which a schedule continues.
 func (k Kept) State(d Definition, now time.Time) (State, error) {
 	d = normal(d)
 	p, err := newPlanner().plan(d)

@@ -18,8 +18,8 @@ import (
 // DefaultCredential is the credential of hosts that name none.
 const DefaultCredential = "default"
 
-// Credential is what a node may log in with, and on which hosts. Only a node's own file defines
-// one: inventories and jobs refer to it by name. Paths are absolute.
+// Credential is a login that a node may use, and the hosts that it is for. Only a node's own file
+// defines one: inventories and jobs refer to it by name. Paths are absolute.
 type Credential struct {
 	Name            string
 	Agent           string // socket of an ssh-agent, or the environment variable that holds it

@@ -14,7 +14,7 @@ import (
 // MaxFile bounds a file of secrets, in bytes.
 const MaxFile = 4 << 20
 
-// File is what one file of secrets says.
+// File is the content of one file of secrets.
 type File struct {
 	Path       string
 	Recipients []string // whom the file's secrets are encrypted to, in the order of the file

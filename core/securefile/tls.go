@@ -21,7 +21,7 @@ type TLSFiles struct {
 	Cert, Key string // of this side
 }
 
-// TLSSource is what the files hold. It is safe for concurrent use.
+// TLSSource has the certificates, keys and CAs of files. It is safe for concurrent use.
 type TLSSource struct {
 	files    TLSFiles
 	reported func(string)
@@ -80,7 +80,8 @@ func (s *TLSSource) Dial(ctx context.Context, network, addr string) (net.Conn, e
 // Certificate is this side's own as it is now; nil without one.
 func (s *TLSSource) Certificate() *tls.Certificate { return s.current().own }
 
-// Server is what a listener needs. With a CA clients must have a certificate that it signed.
+// Server returns the configuration of a listener. With a CA clients must have a certificate that it
+// signed.
 func (s *TLSSource) Server() *tls.Config {
 	if s.files.CA == "" { // whoever listens may ask for clients' certificates otherwise
 		return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 )
 
-// Role is what a token may do.
+// Role is the set of operations that a token may do.
 type Role string
 
 // The roles. An approver decides on runs and windows, and may do what an operator may not: approve

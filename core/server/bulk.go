@@ -38,7 +38,7 @@ type newRuns struct {
 	Runs []json.RawMessage `json:"runs"`
 }
 
-// Schema is what the document says of it.
+// Schema returns its schema in the OpenAPI document.
 func (newRuns) Schema(r huma.Registry) *huma.Schema {
 	return r.Schema(reflect.TypeFor[api.NewRuns](), true, "")
 }

@@ -47,7 +47,7 @@ func (l *logOf) Write(b []byte) (int, error) {
 
 func (p *Process) name() string { return filepath.Base(p.cmd.Path) }
 
-// Log is what the program has written so far.
+// Log is the output of the program so far.
 func (p *Process) Log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -57,7 +57,7 @@ type Provider struct {
 	flush time.Duration
 }
 
-// Spans is what rooms get in their Config: nil where nobody wants spans.
+// Spans returns the tracer provider for the Config of rooms: nil if nobody wants spans.
 func (p *Provider) Spans() trace.TracerProvider {
 	if p == nil {
 		return nil

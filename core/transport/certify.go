@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// CertificateRequest is what a user certificate must say.
+// CertificateRequest is the content of a user certificate.
 type CertificateRequest struct {
 	Key          ssh.PublicKey
 	Principals   []string // at least one

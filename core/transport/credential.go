@@ -14,9 +14,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Credential is what a login may offer, and on which machines. It belongs to the process that
-// dials: nothing of it comes out of a core.Host, which may have been written by others. It must
-// not be changed after a pool has seen it.
+// Credential is the means of a login, and the machines that may see them. It belongs to the process
+// that dials: nothing of it comes out of a core.Host, which may have been written by others. It
+// must not be changed after a pool has seen it.
 type Credential struct {
 	Name         string   // for errors
 	Keys         *Keys    // reads the key files

@@ -16,11 +16,10 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Error is what went wrong between the worker and a host. It wraps core.ErrUnreachable (name,
-// route, port, authentication, lost connection). If the key was refused, it also wraps
-// core.ErrHostKey. If the connection was lost after a command was sent, it also wraps
-// core.ErrUnknown. When the caller's context ended, it wraps the context's error and not
-// core.ErrUnreachable.
+// Error is a failure between the worker and a host. It wraps core.ErrUnreachable (name, route,
+// port, authentication, lost connection). If the key was refused, it also wraps core.ErrHostKey. If
+// the connection was lost after a command was sent, it also wraps core.ErrUnknown. When the
+// caller's context ended, it wraps the context's error and not core.ErrUnreachable.
 type Error struct {
 	Host   string
 	Addr   string // host:port as dialled

@@ -36,7 +36,7 @@ type Put struct {
 	Become core.Become // writes the file as another user
 }
 
-// Written is what Put wrote.
+// Written is the result of Put.
 type Written struct {
 	Size   int64
 	SHA256 string

@@ -72,7 +72,7 @@ type Config struct {
 
 	// StepTimeout is the time limit of an attempt of a step that gives none; 0 is none.
 	StepTimeout time.Duration
-	// Grace is what Plugins was given: how long a job may take to end itself; 5 s.
+	// Grace is the grace of Plugins: how long a job may take to end itself; 5 s.
 	Grace time.Duration
 	// DrainTimeout is how long running jobs may go on after Run's context ended, before they are
 	// stopped as by Kill. 0 means no limit: as long as they take, and as long as the queue is away

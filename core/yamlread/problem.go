@@ -11,8 +11,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Fault is what is wrong with a value, without its place. A parser that a table calls may return
-// one.
+// Fault is a problem with a value, without its place. A parser that a table calls may return one.
 type Fault struct{ Message, Expected, Hint string }
 
 // Error is the fault without its hint.

@@ -17,8 +17,8 @@ import (
 
 const maxLab = 4 << 20
 
-// Lab is what an author declares: the hosts on which the examples make sense, and states that
-// older versions of the plugin have saved. All of it may be left out.
+// Lab is an author's description of the test: the hosts on which the examples make sense, and
+// states that older versions of the plugin have saved. All of it may be left out.
 type Lab struct {
 	Answers      []Answer                    `yaml:"answers"`       // to commands; the simulated host answers the others
 	Files        map[string]string           `yaml:"files"`         // of each host
@@ -29,7 +29,7 @@ type Lab struct {
 	AllowNetwork bool                        `yaml:"allow_network"` // the plugin's own process opens connections, as its manual states
 }
 
-// Answer is what hosts say to a command.
+// Answer is the hosts' answer to a command.
 type Answer struct {
 	On     string `yaml:"on"` // the command; * is any text
 	Stdout string `yaml:"stdout"`

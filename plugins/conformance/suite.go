@@ -59,7 +59,7 @@ type Example struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Report is what the suite found.
+// Report is the result of the suite.
 type Report struct {
 	Plugin   string    `json:"plugin"`
 	Version  string    `json:"version"`

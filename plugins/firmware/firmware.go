@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// Artifact is what shall run.
+// Artifact is the firmware to install.
 type Artifact struct {
 	Path       string `json:"path,omitempty" turnus:"min=1" jsonschema:"file relative to the playbook, or its digest; either this or url"`
 	URL        string `json:"url,omitempty" turnus:"pattern=^https?://" jsonschema:"where the worker gets it; the server must say how large it is"`
@@ -69,7 +69,7 @@ type Params struct {
 	HA             *HA          `json:"ha,omitempty" jsonschema:"for members of an HA pair"`
 }
 
-// HA is what a member of a pair is asked before it goes down.
+// HA is the commands for a member of a pair before it goes down.
 type HA struct {
 	Ready    string       `json:"ready" turnus:"required,min=1" jsonschema:"exits with 0 when the peer is able to carry the traffic; asked before the installation and before the reboot"`
 	Role     string       `json:"role" turnus:"required,min=1" jsonschema:"prints active or standby"`

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// State is what must survive a crash of the worker. The truth is on the device; this says what to
-// look for.
+// State is the state that must survive a crash of the worker. The truth is on the device; this says
+// what to look for.
 type State struct {
 	Phase      string    `json:"phase"`
 	Install    string    `json:"install,omitempty"` // folder of the detached installation

@@ -50,13 +50,14 @@ type Plugin struct {
 	Allow         Allow  // of a built-in: its own needs
 }
 
-// Allow is what a plugin has under a sandbox beside its own folder and the system's programs.
+// Allow is the access of a plugin under a sandbox, in addition to its own folder and the system's
+// programs.
 type Allow struct {
 	Network bool     // of the machine
 	Read    []string // absolute paths, whose programs it may also run
 }
 
-// Manifest is what a plugin says about itself (see sdk.Manifest, whose JSON it reads).
+// Manifest is a plugin's description of itself (see sdk.Manifest, whose JSON it reads).
 type Manifest struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`

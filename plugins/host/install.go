@@ -26,7 +26,7 @@ type Installing struct {
 	Sandbox *sandbox.Sandbox // in which it is asked for its manifest; nil: none
 }
 
-// Installed is what came of it.
+// Installed is the result of Install.
 type Installed struct {
 	Name    string   `json:"name"`
 	Version string   `json:"version"`

@@ -22,7 +22,7 @@ type Params struct {
 	Interval    sdk.Duration `json:"interval,omitempty" turnus:"default=2s" jsonschema:"between the first attempts to connect; it grows to eight times as much"`
 }
 
-// State is what must survive a crash of the worker.
+// State is the state that must survive a crash of the worker.
 type State struct {
 	BootID string `json:"boot_id"` // before the reboot
 }

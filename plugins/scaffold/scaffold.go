@@ -40,7 +40,7 @@ type Options struct {
 
 var name = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
 
-// ErrOptions is what New returns for what cannot be made.
+// ErrOptions is the error of New for options that cannot be used.
 var ErrOptions = errors.New("invalid options of a new plugin")
 
 // New writes the files, and returns their names. A folder that holds anything is left alone.

@@ -38,8 +38,8 @@ type DeadMan struct {
 	Job    string        // printed to other jobs that find it in their way
 	Name   string        // the systemd unit is turnus-NAME-ID
 	Within time.Duration // after which the device reverts; whole seconds, rounded up
-	// Revert is what brings the device back, as lines of sh that run in Folder/ID. They are repeated
-	// each second while they fail, up to ten minutes.
+	// Revert brings the device back, as lines of sh that run in Folder/ID. They are repeated each
+	// second while they fail, up to ten minutes.
 	Revert string
 }
 

@@ -1,5 +1,5 @@
-// Package sdk is what a plugin author imports: declare job types as typed
-// functions, reach hosts through the worker, serve.
+// Package sdk is for plugin authors: declare job types as typed functions, reach hosts through the
+// worker, serve.
 //
 //	type Params struct {
 //		Run string `json:"run" turnus:"required" jsonschema:"command line, given to /bin/sh"`

@@ -161,9 +161,9 @@ func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
 	return s
 }
 
-// ErrHeld is what [Run.Checkpoint] and [Run.MayStart] return when the host's service window says
-// stop. The function returns it: the job is suspended, holding nothing, until the window is
-// open again and fits, and continues with the state that was saved last.
+// ErrHeld is the error of [Run.Checkpoint] and [Run.MayStart] when the host's service window does
+// not allow to continue. The function returns it: the job is suspended, holding nothing, until the
+// window is open again and fits, and continues with the state that was saved last.
 var ErrHeld = errors.New("held for the service window")
 
 func (s *suspension) Is(target error) bool { return target == ErrHeld && s.held }

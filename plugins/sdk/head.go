@@ -26,8 +26,8 @@ func (h *Head) Write(b []byte) (int, error) {
 	return h.end.Write(b)
 }
 
-// String is what was kept, as valid UTF-8. Where something was dropped, it ends at white space: a
-// worker would show a part of a secret, because it knows only the whole.
+// String returns the kept text, as valid UTF-8. Where something was dropped, it ends at white
+// space: a worker would show a part of a secret, because it knows only the whole.
 func (h *Head) String() string {
 	kept := string(h.kept)
 	if h.lost {
@@ -42,7 +42,7 @@ func (h *Head) Text() string { return strings.TrimRight(h.String(), "\r\n") }
 // LastLine is the last line of all that was written, in bounds.
 func (h *Head) LastLine() string { return h.end.String() }
 
-// Bytes is what was kept.
+// Bytes returns the kept bytes.
 func (h *Head) Bytes() []byte { return h.kept }
 
 // Truncated reports whether something was dropped.

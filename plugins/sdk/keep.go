@@ -17,7 +17,7 @@ type KeptFile struct {
 	Gone    bool // the host has it no more
 }
 
-// KeptVersion is what became of a Keep.
+// KeptVersion is the result of a Keep.
 type KeptVersion struct {
 	Version string   // empty when nothing differed
 	Changed []string // names of the files that did

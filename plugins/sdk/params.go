@@ -31,7 +31,7 @@ func mustParams[P any](of string) params[P] {
 // validator is implemented by a params struct that has rules beyond its schema.
 type validator interface{ Validate() error }
 
-// ParamError is what Validate returns to blame one parameter.
+// ParamError is the error of Validate for one parameter.
 type ParamError struct {
 	Pointer string // JSON pointer, as in /headers/0
 	Err     error

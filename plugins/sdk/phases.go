@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// PhasesDone is what the field given to [Run.Phases] holds when all phases are done. No phase has
+// PhasesDone is the value of the field given to [Run.Phases] when all phases are done. No phase has
 // this name.
 const PhasesDone = "done"
 

@@ -26,7 +26,7 @@ type PutFile struct {
 	Rate   int64  // most bytes a second, 0 for any; the worker also limits all uploads together
 }
 
-// Written is what a transfer wrote.
+// Written is the result of a transfer.
 type Written struct {
 	Size   int64
 	SHA256 string // hex

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// ErrInvalid is what every error of this package is: the caller's text is wrong.
+// ErrInvalid is the error of this package: the caller's text is wrong.
 var ErrInvalid = errors.New("invalid")
 
 // Kind says how a wall time met the zone's clock.
@@ -28,7 +28,7 @@ const (
 	Fold       // clocks were set back over it: the first of its occurrences
 )
 
-// Wall is what a clock in zone shows at t, to the nanosecond, as a floating time.
+// Wall returns the time that a clock in zone shows at t, to the nanosecond, as a floating time.
 func Wall(t time.Time, zone *time.Location) time.Time {
 	_, off := t.In(zone).Zone()
 	return t.Add(time.Duration(off) * time.Second).UTC()

@@ -87,7 +87,7 @@ func (c *Cron) WarningsIn(zone *time.Location, from, to time.Time) []string {
 	return all
 }
 
-// Warnings are what people tend not to mean.
+// Warnings lists parts of the expression that people usually do not mean.
 func (c *Cron) Warnings() []string {
 	var out []string
 	_, fires := c.NextWall(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// ErrInvalid is what every error of Read is: the calendar cannot be taken over.
+// ErrInvalid is the error of Read: the calendar cannot be taken over.
 var ErrInvalid = windows.ErrInvalid
 
 const maxEvents = 2000

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Feed is what is written.
+// Feed is the content of an iCalendar feed.
 type Feed struct {
 	Set      string
 	Zone     *time.Location   // of the local dates in UIDs

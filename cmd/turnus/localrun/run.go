@@ -263,7 +263,7 @@ func ListLaunches(con *console.Console, launches []*launch.Launch) error {
 	return nil
 }
 
-// FinishingJobs is what the first signal means to a run.
+// FinishingJobs explains the effect of the first signal on a run.
 const FinishingJobs = "stopping: running jobs finish, no more start; once more cancels them"
 
 // stopWith answers the key q: the run is driven by this process, so nobody can leave it.

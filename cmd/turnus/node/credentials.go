@@ -18,8 +18,8 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// Credentials are what this node's own file of secrets lets it log in with. Key files are read
-// again when they change. Safe for concurrent use.
+// Credentials are the logins of this node's own file of secrets. Key files are read again when they
+// change. Safe for concurrent use.
 type Credentials struct {
 	store *secrets.Store
 

@@ -22,7 +22,7 @@ type sandboxFlags struct {
 	memory byteSize
 }
 
-// DefaultPluginMemory is what a process of a plugin has for data.
+// DefaultPluginMemory is the memory limit for data of a plugin process.
 const DefaultPluginMemory = 4 << 30
 
 func (f *sandboxFlags) add(c *cobra.Command) {

@@ -25,7 +25,7 @@ const maxGroups = 12
 // maxShownLines is how much of one output a recap shows; -o json has all of it.
 const maxShownLines = 40
 
-// Report is what is known of a run when it has ended, and the -o json document of run.
+// Report is the result of a run that has ended, and the -o json document of run.
 type Report struct {
 	Run      string               `json:"run"`
 	Playbook string               `json:"playbook"`

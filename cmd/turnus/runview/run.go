@@ -152,7 +152,7 @@ func liveText(l *api.Live) string {
 	return strings.Join(parts, ", ")
 }
 
-// SharesText is what a run may use of the workers; "" where that is not known.
+// SharesText describes the shares of a run, its weight and its limit; "" if they are not known.
 func SharesText(r api.Run) string {
 	switch {
 	case r.Weight == 0:

@@ -53,7 +53,7 @@ func (f *RetentionFlags) Check() error {
 	return err
 }
 
-// Policy is what holds now.
+// Policy returns the present policy.
 func (f *RetentionFlags) Policy() (retention.Policy, error) {
 	if f.file == "" {
 		return retention.Policy{All: f.base}, nil

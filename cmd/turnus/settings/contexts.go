@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Contexts is what the user's config file says of servers, and where it stands.
+// Contexts is the list of servers in the user's config file, and the file's path.
 type Contexts struct {
 	Current  string             `yaml:"current,omitempty"`
 	Contexts map[string]Context `yaml:"contexts"`

@@ -51,7 +51,7 @@ const (
 	fileSecret      = "secret"             // that nobody else may read
 )
 
-// ReadsEnvironment notes flags whose default is what the environment says.
+// ReadsEnvironment notes flags whose default comes from the environment.
 func ReadsEnvironment(fl *pflag.FlagSet, names ...string) { noteFlags(fl, noteEnvironment, nil, names) }
 
 // NamesFiles notes flags that name files.

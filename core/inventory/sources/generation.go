@@ -111,7 +111,7 @@ func Decode(data []byte) (*Generation, error) {
 	return g, nil
 }
 
-// Difference is what a generation changes.
+// Difference is the difference between a generation and the one before.
 type Difference struct {
 	Added   []string `json:"added"`
 	Removed []string `json:"removed"`

@@ -12,14 +12,14 @@ type Rules struct {
 	Removed float64 `json:"removed"` // percent of the last generation's hosts that may go
 }
 
-// Summary is what Judge has to know of a generation.
+// Summary is the input of Judge about a generation.
 type Summary struct {
 	ID      string // of its content
 	Fetched time.Time
 	Hosts   []string // names, sorted
 }
 
-// Decision is what becomes of a generation.
+// Decision is the result of Judge for a generation.
 type Decision string
 
 // The decisions.

@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// Kind is what a source asks.
+// Kind is the kind of system that a source asks.
 type Kind string
 
 // The kinds of sources.

@@ -19,7 +19,7 @@ const (
 // Media are all.
 func Media() []string { return []string{MediumWebhook, MediumEmail, MediumSlack} }
 
-// Text is what may be secret: said as it is, or the name of a secret that the server has.
+// Text is a text that may be secret: the text itself, or the name of a secret that the server has.
 type Text struct {
 	Plain  string
 	Secret string
@@ -82,7 +82,7 @@ type Route struct {
 	To        []string // names of channels
 }
 
-// Section is what one owner has.
+// Section is the channels and routes of one owner.
 type Section struct {
 	Channels map[string]*Channel
 	Routes   []Route
@@ -95,7 +95,7 @@ type Policy struct {
 	Tenants map[string]Section
 }
 
-// Subject is what routes match.
+// Subject is the properties of a notification that routes match.
 type Subject struct {
 	Kind     Kind
 	Tenant   string

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Remains is what a queue had reached when it ended in good order, beside what is recorded of its
+// Remains is the state of a queue when it ended in good order, beside the recorded outcomes of its
 // runs. A queue that gets it goes on there; without it jobs that had begun would begin again.
 type Remains struct {
 	// Runs are those that are not complete and of which no job was running. Of any other run nobody

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// TB is what opening a queue needs of *testing.T or *rapid.T.
+// TB is the part of *testing.T or *rapid.T that opening a queue needs.
 type TB interface {
 	Helper()
 	Cleanup(f func())

@@ -38,7 +38,7 @@ var (
 	busConfig []byte // without activation: a second RAUC would be started where the first is not ready yet
 )
 
-// DeviceName is what the devices call themselves.
+// DeviceName is the devices' own name for their kind.
 const DeviceName = "bootlab"
 
 // How an image behaves.

@@ -85,7 +85,7 @@ func run(program string, args ...string) error {
 	return nil
 }
 
-// Prefix is what a command line begins with to run in the host, in a mount namespace of its own.
+// Prefix is the beginning of a command line that runs in the host, in a mount namespace of its own.
 // The program keeps its process id. This machine's systemd is out of sight: what it starts would
 // run in this machine.
 func (h *Host) Prefix() []string {

@@ -100,7 +100,7 @@ func (p *Prober) read(conn net.Conn) {
 	}
 }
 
-// Counts is what was seen so far.
+// Counts are the numbers of observations so far.
 func (p *Prober) Counts() Probes {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// ClientID is what the provider has for Turnus.
+// ClientID is the provider's client id of Turnus.
 const ClientID = "turnus"
 
 // OIDC is an OpenID Connect provider: discovery, keys, the device and the code grant with PKCE. Its

@@ -307,7 +307,7 @@ func children(pid int) []int {
 	return list
 }
 
-// Log is what the server has written so far.
+// Log is the output of the server so far.
 func (s *Server) Log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

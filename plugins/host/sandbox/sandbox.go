@@ -32,7 +32,7 @@ type Config struct {
 	Memory int64 // bytes of data that a process may have; 0: any. A program with the race detector is not bounded
 }
 
-// Profile is what one process may have beside the system's programs and libraries.
+// Profile is the access of one process in addition to the system's programs and libraries.
 type Profile struct {
 	Dir     string   // its private folder, the only place where it may write; its working directory
 	Read    []string // further files and folders that it may read, and whose programs it may run

@@ -29,7 +29,7 @@ type Call struct {
 	Fresh    bool
 }
 
-// Reply is what a command prints and how it ends.
+// Reply is the output and the exit code of a command.
 type Reply struct {
 	Stdout, Stderr string
 	Code           int

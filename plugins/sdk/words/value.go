@@ -13,7 +13,7 @@ var kinds = map[string]string{
 	"boolean": "true or false", "array": "a list", "object": "a mapping", "null": "nothing",
 }
 
-// Kind is what a type of JSON Schema is called in a playbook.
+// Kind returns the word of a playbook for types of JSON Schema.
 func Kind(schemaTypes ...string) string {
 	names := make([]string, len(schemaTypes))
 	for i, t := range schemaTypes {

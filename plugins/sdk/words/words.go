@@ -30,7 +30,7 @@ func (e *plainError) Error() string { return e.text }
 
 func (e *plainError) Unwrap() error { return e.err }
 
-// Type is what a Go type is called that has no place in JSON.
+// Type returns the word for a Go type that has no place in JSON.
 func Type(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Func:

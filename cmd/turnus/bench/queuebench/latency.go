@@ -61,7 +61,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// TimedResult is what Burst and Spread measured: start minus due.
+// TimedResult is a measurement of Burst and Spread: start minus due.
 type TimedResult struct {
 	Jobs       int          `json:"jobs"`
 	Nodes      int          `json:"nodes"`

@@ -36,7 +36,7 @@ func (p *SingleParams) defaults() error {
 	return nil
 }
 
-// SingleResult is what Single measured.
+// SingleResult is a measurement of Single.
 type SingleResult struct {
 	SingleParams
 	SubmitSeconds    float64 `json:"submit_seconds"`

@@ -35,7 +35,7 @@ func (p *Params) defaults() error {
 	return nil
 }
 
-// ThroughputResult is what Throughput measured.
+// ThroughputResult is a measurement of Throughput.
 type ThroughputResult struct {
 	Params
 	SubmitSeconds float64     `json:"submit_seconds"`
@@ -166,7 +166,7 @@ func hold(ctx context.Context, q queue.Queue, n int) (release func(), err error)
 	}, nil
 }
 
-// SubmitResult is what Submit measured.
+// SubmitResult is a measurement of Submit.
 type SubmitResult struct {
 	Jobs          int     `json:"jobs"`
 	Seconds       float64 `json:"seconds"`

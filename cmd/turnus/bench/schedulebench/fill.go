@@ -42,7 +42,7 @@ func Definition(i int, at time.Time) (schedule.Definition, error) {
 	}, nil
 }
 
-// Fill is what filling a ledger took.
+// Fill is the time and cost of filling a ledger.
 type Fill struct {
 	Schedules int     `json:"schedules"`
 	Seconds   float64 `json:"seconds"`

@@ -32,7 +32,7 @@ type Params struct {
 	Until   func(context.Context) error // returns when the servers may end; nil: with the last launch
 }
 
-// Volley is what became of the fire times.
+// Volley is the result of the fire times.
 type Volley struct {
 	Due       int          `json:"due"`
 	Launched  int          `json:"launched"`         // different runs, each launched

@@ -86,7 +86,7 @@ func bidi[Req, Res any, PReq pointer[Req], PRes pointer[Res]](h *Handler, proced
 	}
 }
 
-// PluginServer is what a plugin serves.
+// PluginServer is the services of a plugin.
 type PluginServer interface {
 	Describe(context.Context, *wire.DescribeRequest) (*wire.Manifest, error)
 	Validate(context.Context, *wire.ValidateRequest) (*wire.ValidateResponse, error)
@@ -106,7 +106,7 @@ func RegisterPlugin(h *Handler, s PluginServer) {
 	Unary(h, pluginService+"Cleanup", s.Cleanup)
 }
 
-// HostsServer is what a worker serves about hosts.
+// HostsServer is the services of a worker about hosts.
 type HostsServer interface {
 	Exec(context.Context, *ExecServer) error
 	Command(context.Context, *wire.CommandRequest) (*wire.CommandResponse, error)
@@ -126,7 +126,7 @@ func RegisterHosts(h *Handler, s HostsServer) {
 	Unary(h, hostsService+"Probe", s.Probe)
 }
 
-// JobServer is what a worker serves about the running job.
+// JobServer is the services of a worker about the running job.
 type JobServer interface {
 	Checkpoint(context.Context, *wire.CheckpointRequest) (*wire.CheckpointResponse, error)
 	MayStart(context.Context, *wire.MayStartRequest) (*wire.MayStartResponse, error)
