@@ -20,7 +20,7 @@ type Host struct {
 	SSH       SSH               `json:"ssh,omitzero"`
 	Become    HostBecome        `json:"become,omitzero"`
 
-	Facts map[string]any `json:"-"` // what the host said about itself, as the outputs of the job type facts; nil: nobody asked
+	Facts map[string]any `json:"-"` // the facts of the host, as the outputs of the job type facts; nil: none were gathered
 }
 
 // SSH is how to reach a host. A zero field means the default of the transport.

@@ -13,7 +13,7 @@ import (
 // Horizon is the time a set is compiled for. Nothing is known outside of it.
 type Horizon struct{ From, To time.Time }
 
-// DefaultDays is how far ahead a horizon looks, unless set otherwise.
+// DefaultDays is the length of a horizon, unless set otherwise.
 const DefaultDays = 400
 
 const maxHorizon = 60 * 366 * 24 * time.Hour

@@ -56,7 +56,7 @@ type Publisher struct {
 func NewPublisher(o PublisherOptions) *Publisher { return &Publisher{o: o} }
 
 // Publish posts the current windows unless the board has them, and signals a change, whichever
-// process posted it. Call it after each edit and every second: it also mends a board that was
+// process posted it. Call it after each edit and every second: it also fills a board that was
 // emptied. posted reports whether it had to post.
 func (p *Publisher) Publish(ctx context.Context) (posted bool, err error) {
 	p.mu.Lock()

@@ -63,8 +63,8 @@ func (f *WindowFiles) take(docs []windows.Document) error {
 	return nil
 }
 
-// Poll takes an edit over, and reports whether there was one. An error says that the edit is not
-// valid: the windows before it stay, and Look returns the error once. Files that still change are
+// Poll takes an edit over, and reports whether there was one. An error means that the edit is not
+// valid: the earlier windows stay, and Look returns the error once. Files that still change are
 // left alone: half a file may be valid, and lack the freeze at its end.
 func (f *WindowFiles) Poll() (changed bool, err error) {
 	stamp := f.stampNow()

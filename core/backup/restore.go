@@ -147,9 +147,9 @@ type Verified struct {
 }
 
 // Verify restores a backup into a ledger of its own in the folder for temporary files, which it
-// removes, and looks for broken promises there; the audit log must end where it ended when the
-// backup was made. Every output is read. A backup that is damaged is an error; one of a ledger that
-// was not sound has findings.
+// removes, and checks the ledger there; the audit log must end where it ended when the backup was
+// made. Every output is read. A backup that is damaged is an error; one of a ledger that was not
+// sound has findings.
 func Verify(ctx context.Context, where, id string, reported func(string)) (_ *Verified, err error) {
 	p, err := openPlace(ctx, where, false)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 // use.
 //
 // A follower that is slower than the topic loses the oldest messages, and Lost is their number. Of
-// many watchers of one topic in a process, let one follow and hand on: each Follow that waits costs
-// the backend something.
+// many watchers of one topic in a process, let one follow and pass messages on: each Follow that
+// waits costs the backend something.
 type Feed interface {
 	// Publish adds messages to a topic, in order and without others between them. A topic is 1 to
 	// MaxName bytes. Over MaxMessage or MaxPublish is core.ErrInvalid. After core.ErrUnknown they may

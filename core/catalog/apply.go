@@ -35,10 +35,9 @@ type Applied struct {
 	Changes definitions.Changes
 }
 
-// Apply puts definitions in the place of version ifVersion (0: there are none yet; AnyVersion:
-// whatever is there), all or nothing. When it returns, no step starts by the former windows any
-// more, unless the queue is away: then not after it is back. The same definitions again are no
-// change.
+// Apply puts definitions in the place of version ifVersion (0: there are none yet; AnyVersion: any
+// version or none), all or nothing. When it returns, no step starts by the former windows any more,
+// unless the queue is away: then not after it is back. The same definitions again are no change.
 //
 // Errors are playbooks.Diagnostics with everything that is wrong, core.ErrConflict where another
 // version is there by now, or wrap core.ErrInvalid or core.ErrUnavailable. Where a branch is

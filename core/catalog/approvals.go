@@ -21,7 +21,7 @@ const (
 	givenFile     = "approvals given at the server"
 )
 
-// Approval is a word on a window set, or on one rule of it, that somebody said at a server.
+// Approval is an approval or revocation of a window set, or of one rule of it, given at a server.
 type Approval struct {
 	ID      string    `json:"id"`
 	Set     string    `json:"set"`

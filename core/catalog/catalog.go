@@ -34,7 +34,7 @@ type Config struct {
 	// servers may follow the same one.
 	Follow *definitions.FollowOptions
 	// Folder, when set, is a folder of definitions that is followed instead: edits are taken over when
-	// files no longer change between two looks.
+	// files no longer change between two polls.
 	Folder string
 	// Events gets what happens. It is called by several goroutines and must not block.
 	Events func(Event)
@@ -53,7 +53,7 @@ const (
 // BoardName is the name of the service's windows on the queue's board.
 const BoardName = "service/windows"
 
-// AnyVersion as ifVersion of Apply takes the place of whatever is there.
+// AnyVersion as ifVersion of Apply replaces any version.
 const AnyVersion = -1
 
 // Current is the definitions that the service runs by.

@@ -20,7 +20,7 @@ import (
 // Version is one kept version of a host's configuration, as History lists them.
 type Version struct {
 	Version  string    `json:"version"`
-	Parent   string    `json:"-"` // the commit before it, whatever host that is of; empty for the first
+	Parent   string    `json:"-"` // the commit before it, of any host; empty for the first
 	Host     string    `json:"host"`
 	At       time.Time `json:"at"`
 	Author   string    `json:"author"`

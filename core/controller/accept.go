@@ -53,8 +53,9 @@ func (a *Acceptance) Record() (ledger.NewRun, error) {
 	return n, nil
 }
 
-// Accept makes a run durable. When it returns without an error, the run happens, whatever dies; it
-// need not be in the queue yet, which may be away. created is false for the same request again.
+// Accept makes a run durable. When it returns without an error, the run happens, also if processes
+// die; it need not be in the queue yet, which may be away. created is false for the same request
+// again.
 func (c *Controller) Accept(ctx context.Context, a Acceptance) (run ledger.Run, created bool, err error) {
 	one := c.AcceptAll(ctx, a)[0]
 	return one.Run, one.Created, one.Err

@@ -35,10 +35,10 @@ type Finding struct {
 // lag is how long servers at work may take to bring ledger and queue together before it is a fault.
 const lag = 5 * time.Second
 
-// Check looks for broken promises of ledger and queue, each alone and between them, and with repair
-// mends what can be mended without losing anything. It may run beside servers: what they are about
-// to do is no fault. A sound service has no findings but notes. While the queue is away the ledger
-// is checked, and the error wraps core.ErrUnavailable.
+// Check checks the invariants of ledger and queue, each alone and between them. With repair it
+// repairs what it can without losing anything. It may run beside servers: what they are about to do
+// is no fault. A sound service has no findings but notes. While the queue is away the ledger is
+// checked, and the error wraps core.ErrUnavailable.
 func (c *Controller) Check(ctx context.Context, repair bool) ([]Finding, error) {
 	var all []Finding
 	found, err := c.cfg.Ledger.Check(ctx, repair)

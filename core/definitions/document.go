@@ -20,7 +20,7 @@ type Document struct {
 	Data []byte `json:"data"`
 }
 
-// Hash identifies documents, whatever their order: sha256:HEX. It serves as ETag.
+// Hash identifies documents, in any order: sha256:HEX. It serves as ETag.
 func Hash(docs []Document) string {
 	sum := sha256.New()
 	var length [8]byte

@@ -27,8 +27,8 @@ type FollowOptions struct {
 
 	Load Options // Revision is filled in
 
-	// Apply takes a valid set; an error keeps the one before, and the set is offered again at
-	// the next look. It is called by one goroutine, and not again before it returned.
+	// Apply takes a valid set; an error keeps the one before, and the next poll offers the set again.
+	// It is called by one goroutine, and not again before it returned.
 	Apply func(ctx context.Context, u Update) error
 	// Still, if given, is called, by the same goroutine, when the branch was checked and has not moved
 	// since Apply took Set: somebody else may have put another in its place.
@@ -36,10 +36,10 @@ type FollowOptions struct {
 	// OnStatus, if given, is called when the state or the revision changes. It must not block.
 	OnStatus func(Status)
 
-	Every      time.Duration // between looks; 1 min when zero. A tenth of it is jitter
-	MinGap     time.Duration // between looks, however often it is notified; 2 s when zero
+	Every      time.Duration // between polls; 1 min when zero. A tenth of it is jitter
+	MinGap     time.Duration // between polls, however often it is notified; 2 s when zero
 	Timeout    time.Duration // of one fetch; 2 min when zero
-	MaxBackoff time.Duration // between looks while the remote is away; 5 min when zero
+	MaxBackoff time.Duration // between polls while the remote is away; 5 min when zero
 	Depth      int           // commits that are fetched; 50 when zero
 	MaxMirror  int64         // bytes of the mirror; 1 GiB when zero
 	MaxTree    int64         // bytes of one checkout; 512 MiB when zero
@@ -85,9 +85,9 @@ type Status struct {
 	Tried      Revision  `json:"tried"` // the tip that was checked last
 	TriedAt    time.Time `json:"tried_at,omitzero"`
 	Seen       time.Time `json:"seen,omitzero"` // when the repository last answered
-	Failures   int       `json:"failures"`      // looks in a row without an answer
+	Failures   int       `json:"failures"`      // polls in a row without an answer
 	Polls      int       `json:"looks"`         // since the start
-	Next       time.Time `json:"next,omitzero"` // the next look, unless it is notified
+	Next       time.Time `json:"next,omitzero"` // the next poll, unless it is notified
 }
 
 // Follower follows one branch. Run does the work; the other methods may be called by any
@@ -346,7 +346,7 @@ func (f *Follower) rest(ctx context.Context, began time.Time) {
 	}
 }
 
-// Notify asks for a look soon. It never blocks; many notifies are one look.
+// Notify asks for a poll soon. It never blocks; many notifications cause one poll.
 func (f *Follower) Notify() {
 	select {
 	case f.notify <- struct{}{}:

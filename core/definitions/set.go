@@ -2,8 +2,8 @@
 // windows, schedules and references to secrets as one validated value; what differs between two of
 // them; and following a branch of a repository.
 //
-// A tree is data: no program, hook, filter or submodule of it is ever run. All of it is
-// valid, or nothing of it is handed on.
+// A tree is data: no program, hook, filter or submodule of it is ever run. All of it is valid, or
+// none of it is passed on.
 //
 // It must not know queues, runs, the ledger, or how anything is shown.
 package definitions
@@ -79,7 +79,7 @@ type Schedule struct {
 // Options guide loading.
 type Options struct {
 	Playbooks playbooks.Options // what is known of job types; no Types: uses: and with: are not checked
-	Revision  Revision          // to be said by the set
+	Revision  Revision          // reported by the set
 	within    time.Duration     // playbooks.TargetsTime when zero; less in tests
 }
 
@@ -123,7 +123,7 @@ func (s *Set) Documents() []Document { return s.docs }
 // not change them.
 func (s *Set) WindowDocuments() []windows.Document { return s.windows }
 
-// Hash identifies the content of the set, whatever its revision: sha256:HEX.
+// Hash identifies the content of the set, without its revision: sha256:HEX.
 func (s *Set) Hash() string { return Hash(s.docs) }
 
 func loadTree(ctx context.Context, t tree, o Options) (*Set, error) {

@@ -95,8 +95,8 @@ type Launch struct {
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string
-	// Inert is set where the playbook asks for a window, and none of its steps, whatever its tags,
-	// is one that waits: as it stands, what its author asked for is never kept.
+	// Inert is set if the playbook asks for a window, and no step, with any tags, waits for one: the
+	// window has no effect.
 	Inert bool
 	// FourEyes says why another person has to approve the run before it starts: "" where nothing
 	// demands it, or in check mode.

@@ -15,8 +15,8 @@ type Finding struct {
 	Repaired bool   `json:"repaired"`
 }
 
-// Check looks for broken promises: counts of runs that are not the outcomes that can be read,
-// an ended run with jobs without an outcome or the other way round, and the audit log's chain. With
+// Check returns broken promises: counts of runs that are not the outcomes that can be read, an
+// ended run with jobs without an outcome or the other way round, and the audit log's chain. With
 // repair, counts are taken from the outcomes; the audit log is never repaired. It reads every
 // outcome of every run: minutes over millions of jobs. A sound record has no findings.
 func (l *Ledger) Check(ctx context.Context, repair bool) ([]Finding, error) {

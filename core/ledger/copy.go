@@ -39,7 +39,7 @@ type Table struct {
 	key []string // its rows come in the order of these
 }
 
-// Copy is everything that a ledger holds, as of one moment, whatever is written meanwhile.
+// Copy is the whole content of a ledger at one moment, without later writes.
 type Copy struct {
 	Version  int     // of the tables
 	Database string  // sqlite or postgres
@@ -142,8 +142,8 @@ func (c *Copy) Rows(ctx context.Context, t Table, each func(row []any) error) (n
 	return n, translate("copy table "+t.Name, rows.Err())
 }
 
-// Keys are those that something is encrypted with of what Rows has handed out so far: without them
-// it cannot be read. No ring is asked.
+// Keys returns the keys of encrypted values in the rows that Rows has returned so far: reading them
+// needs these keys. No ring is asked.
 func (c *Copy) Keys() []keyring.ID { return slices.Sorted(maps.Keys(c.keys)) }
 
 // noting notes the keys that the rows of a table are encrypted with.

@@ -23,7 +23,7 @@ type Happening struct {
 	// Subject is the thing that it is about, as run:ID. A channel gets the events of one subject in
 	// order.
 	Subject string
-	// Fold makes several one: while one of the same What and Fold waits, or was handed on not long
+	// Fold joins several events: while one of the same What and Fold waits, or was routed not long
 	// ago, more are counted in the next.
 	Fold   string
 	At     time.Time // of the first
@@ -44,9 +44,9 @@ const Once = time.Duration(-1)
 // KeepFolds is how long the ledger remembers reported events that have a Fold.
 const KeepFolds = 30 * 24 * time.Hour
 
-// Report records an event. If it has a Fold, the next event of the same What and Fold is handed on
-// no earlier than span after the previous one; until then they are counted. Reports of several
-// servers fold in the same way.
+// Report records an event. If it has a Fold, the next event of the same What and Fold is due no
+// earlier than span after the previous one; until then they are counted. Reports of several servers
+// fold in the same way.
 func (l *Ledger) Report(ctx context.Context, h Happening, span time.Duration) error {
 	return l.db.transact(ctx, "write down that somebody is to be told of "+h.What, func(t *tx) error { return l.report(ctx, t, h, span) })
 }
@@ -127,8 +127,8 @@ func (l *Ledger) Happenings(ctx context.Context, max int) ([]Happening, error) {
 }
 
 // Route hands a happening on to channels, at least one, once: of servers that route the same at the
-// same time one does it, and done reports which. One that folded more into it meanwhile is left for
-// the next look.
+// same time one does it, and done reports which. A happening into which more were folded meanwhile
+// stays for the next poll.
 func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (done bool, err error) {
 	err = l.db.transact(ctx, "hand on "+h.What, func(t *tx) error {
 		query := `DELETE FROM happenings WHERE seq = $1 AND routed = 0 AND count = $2`
@@ -150,8 +150,8 @@ func (l *Ledger) Route(ctx context.Context, h Happening, to []Notification) (don
 	return done && err == nil, err
 }
 
-// Dismiss forgets happenings that go to no channel: they fold nothing. One that folded more into it
-// meanwhile is left for the next look.
+// Dismiss forgets happenings that go to no channel: they fold nothing. A happening into which more
+// were folded meanwhile stays for the next poll.
 func (l *Ledger) Dismiss(ctx context.Context, all ...Happening) error {
 	if len(all) == 0 {
 		return nil

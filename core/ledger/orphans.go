@@ -20,10 +20,10 @@ type Swept struct {
 	Bytes   int64 // of these
 }
 
-// Sweep looks through the objects of the bucket for those that no row names and that were written
-// before a time: what a process left behind that died between the two. With remove they go. An
-// object comes before its row, so before has to lie further back than any write takes. pause, which
-// may be nil, is called between every few hundred. A ledger without a bucket has none.
+// Sweep checks the objects of the bucket for those that no row names and that were written before a
+// time: a process died between the object and the row. With remove they go. An object comes before
+// its row, so before has to lie further back than any write takes. pause, which may be nil, is
+// called between every few hundred. A ledger without a bucket has none.
 func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause func(context.Context) error) (s Swept, err error) {
 	const rest = 200
 	if l.bucket == nil {

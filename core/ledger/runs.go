@@ -14,7 +14,7 @@ type Phase string
 // The phases of a run. Those from PhaseActive on are the queue's.
 const (
 	PhaseAwaiting  Phase = "awaiting_approval" // accepted; must not be queued before it is approved
-	PhaseQueued    Phase = "queued"            // accepted; no queue has said that it has it
+	PhaseQueued    Phase = "queued"            // accepted; no queue has confirmed that it has it
 	PhaseActive    Phase = "active"
 	PhasePaused    Phase = "paused"
 	PhaseStopped   Phase = "stopped"   // its threshold is reached, or a job was lost

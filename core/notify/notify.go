@@ -27,12 +27,11 @@ type View struct {
 	Policy *policy.Policy // nil: no channels
 	// Playbook returns the routes of a playbook's own notify:.
 	Playbook func(name string) []policy.Route
-	// Wait says that the definitions are not known yet: nothing is handed on.
+	// Wait means that the definitions are not known yet: no event is routed.
 	Wait bool
 }
 
-// Hook is the webhook of a server's own flags. Nothing keeps it from reaching whatever its operator
-// wrote.
+// Hook is the webhook of a server's own flags. It may reach any address that its operator wrote.
 type Hook struct {
 	URL    string
 	Secret []byte // signs; none: nothing is signed

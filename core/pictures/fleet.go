@@ -64,8 +64,8 @@ type Customer struct {
 // MaxSquares is how many hosts have a square each. Of a larger fleet each group has one.
 const MaxSquares = 5000
 
-// Fleet sorts hosts by customer, group and name. A host is always at its place, whatever happened
-// to it.
+// Fleet sorts hosts by customer, group and name. A host is always at the same place, with any
+// outcome.
 func Fleet(hosts []Host) []Customer {
 	hosts = slices.Clone(hosts)
 	slices.SortFunc(hosts, func(a, b Host) int {

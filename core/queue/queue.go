@@ -161,15 +161,15 @@ type Inspect interface {
 // Census reports the queue as a whole.
 type Census interface {
 	Stats(ctx context.Context) (Stats, error)
-	// Load is Stats with each tenant's part; ahead is how far Load.Soon looks. It checks every run
+	// Load is Stats with each tenant's part; ahead is the time span of Load.Soon. It checks every run
 	// that is not complete, and sums of a busy queue may be off by what moved meanwhile.
 	Load(ctx context.Context, ahead time.Duration) (Load, error)
 	// Runs lists the ids of the runs that are not complete, in no order. It reads every run, which is
 	// slow: it is for checks, not for daily work. It may or may not list a run that begins or ends
 	// meanwhile.
 	Runs(ctx context.Context) ([]string, error)
-	// Check looks for broken invariants, and with repair mends them without
-	// losing a job. A sound queue has no findings.
+	// Check returns broken invariants, and with repair repairs them without losing a job. A sound
+	// queue has no findings.
 	Check(ctx context.Context, repair bool) ([]Finding, error)
 }
 

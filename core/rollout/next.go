@@ -7,10 +7,10 @@ type Action string
 
 // The actions.
 const (
-	Wait    Action = "wait"    // nothing: the wave is not done, or the run is paused; look again at Decision.Until
+	Wait    Action = "wait"    // nothing: the wave is not done, or the run is paused; check again at Decision.Until
 	Release Action = "release" // release Decision.Wave
 	Ask     Action = "ask"     // ask an operator to approve Decision.Wave
-	Delay   Action = "delay"   // wait until Decision.Until, then look again
+	Delay   Action = "delay"   // wait until Decision.Until, then check again
 	Stop    Action = "stop"    // stop the run: no host of the last released wave succeeded
 	Finish  Action = "finish"  // every job has its outcome
 )

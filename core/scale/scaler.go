@@ -51,7 +51,7 @@ type Parts struct {
 	// Call calls the hook. If it is nil, no hook is called, no worker is drained, and Poll is called
 	// by Desired only.
 	Call func(ctx context.Context, r Request) error
-	// Done hears of each call.
+	// Done is called after each call.
 	Done func(err error)
 	Log  *slog.Logger // discarded when nil
 }
@@ -113,7 +113,7 @@ func (s *Scaler) Desired(ctx context.Context) (w Wish, known bool) {
 	return s.wish, s.know
 }
 
-// Run looks and calls until ctx ends. Without a hook it has nothing to do.
+// Run polls and calls the hook until ctx ends. Without a hook it has nothing to do.
 func (s *Scaler) Run(ctx context.Context) {
 	for s.parts.Call != nil && ctx.Err() == nil {
 		began := time.Now()

@@ -12,7 +12,7 @@ import (
 type Decision struct {
 	State State     // with what is to be launched among Claimed
 	Skips []Skip    // fire times that this decision drops
-	Due   time.Time // when to look again; zero: never
+	Due   time.Time // when to check again; zero: never
 	Waits bool      // the end of a run makes it due
 	Gone  bool      // it triggered once, KeepOnce ago: it is removed
 }

@@ -22,7 +22,7 @@ const (
 type Trigger struct {
 	Schedule ID
 	RunID    string    // of the run to launch; the same whenever and wherever the fire is launched
-	Nominal  time.Time // what the cron expression said; when it was asked for, of a trigger
+	Nominal  time.Time // the fire time of the cron expression; of a person's trigger, when it was asked for
 	Cause    Cause
 	Payload  []byte // of the definition at the time of the launch
 }

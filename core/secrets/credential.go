@@ -66,8 +66,8 @@ func parseAddress(text string) (address, bool) {
 }
 
 // Reaches returns an error if the credential must not be offered to a machine: dialled is the name
-// or address that was dialled, at the address behind it, which is invalid where somebody else
-// looks the name up.
+// or address that was dialled, at the address behind it, which is invalid if a jump host resolves
+// the name.
 func (c *Credential) Reaches(dialled string, at netip.Addr) error {
 	dialled = strings.ToLower(strings.TrimSuffix(dialled, "."))
 	for _, a := range c.addresses {

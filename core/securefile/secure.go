@@ -34,7 +34,7 @@ var ErrForeign = errors.New("not this user's own")
 type ModeError struct {
 	Path string
 	Mode fs.FileMode // its permissions
-	Mend string      // the command that puts it right
+	Mend string      // the command that corrects it
 }
 
 func (e *ModeError) Error() string {

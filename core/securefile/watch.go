@@ -21,23 +21,23 @@ type Watch struct {
 	seen []os.FileInfo // one a path; nil: it could not be looked at
 }
 
-// NewWatch takes the first look. Files are read after it, not before: what is written in between
-// shows as a change.
+// NewWatch makes the first check of the files. Files are read after it, not before: what is written
+// in between shows as a change.
 func NewWatch(paths ...string) *Watch {
 	w := &Watch{paths: paths, from: time.Now()}
 	w.seen = w.check()
 	return w
 }
 
-// Due reports whether the last look is older than that, without looking.
+// Due reports whether the last check is older than that. It does not check.
 func (w *Watch) Due(old time.Duration) bool {
 	return int64(time.Since(w.from))-w.looked.Load() >= int64(old)
 }
 
-// Changed looks, if the last look is older than that, and reports whether a file is another one
-// than at the look before: replaced, written, opened to others, gone or back. One of those who ask
-// at the same time hears of a change: who keeps what was read holds its own lock from the question
-// until it has read again.
+// Changed checks the files, if the last check is older than that, and reports whether one has
+// changed since: replaced, written, opened to others, gone or back. Of several calls at the same
+// time one reports a change: a caller that caches the contents must hold a lock of its own from the
+// call until it has read again.
 func (w *Watch) Changed(old time.Duration) bool {
 	if !w.Due(old) {
 		return false

@@ -21,8 +21,8 @@ import (
 type Role string
 
 // The roles. An approver decides on runs and windows, and may do what an operator may not: approve
-// what somebody else launched. A worker hands in outputs of jobs, and sees nothing: who steals its
-// token launches nothing.
+// what somebody else launched. A worker uploads outputs of jobs, and sees nothing: a stolen token
+// of a worker launches nothing.
 const (
 	Worker   Role = "worker"
 	Viewer   Role = "viewer"

@@ -57,7 +57,7 @@ type Config struct {
 	Metrics *metrics.Registry
 	// Pool is the one whose queue this is. A launch on hosts of another one is refused.
 	Pool string
-	// Ahead is how far turnus_queue_soon looks.
+	// Ahead is the time span of turnus_queue_soon.
 	Ahead time.Duration
 	Log   *slog.Logger // discarded when nil
 	// Traces makes the spans of requests that change something; nil makes none.

@@ -54,8 +54,8 @@ func (p *Process) Log() string {
 	return string(p.log)
 }
 
-// Wait looks again and again until ok says nil. The test fails with what ok said last, and with the
-// log, when that takes more than a minute or the program ends.
+// Wait calls ok again and again until it returns nil. The test fails with the last error of ok, and
+// with the log, when that takes more than a minute or the program ends.
 func (p *Process) Wait(tb testing.TB, what string, ok func() error) {
 	tb.Helper()
 	limit := time.NewTimer(readyTime)

@@ -22,7 +22,7 @@ type CertificateRequest struct {
 	Key          ssh.PublicKey
 	Principals   []string // at least one
 	SourceAddrs  []string // addresses and networks that it may be used from; empty: any
-	ForceCommand string   // what sshd runs whatever is asked for; "": what is asked for
+	ForceCommand string   // the command that sshd runs instead of any other; "": the command that is asked for
 }
 
 // Certify has a short-lived user certificate signed. It is called within a login, by many

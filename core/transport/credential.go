@@ -34,9 +34,9 @@ type Credential struct {
 	// host has proved its key. Nil: there is none, and sudo must not ask.
 	BecomePassword func(ctx context.Context, h core.Host) (string, error)
 
-	// Reaches returns an error if the credential must not be offered to the machine that is
-	// dialled, or through it. It gets the name as dialled and the address behind it, which is
-	// invalid if a jump host looks the name up. Nil: it may be offered everywhere.
+	// Reaches returns an error if the credential must not be offered to the machine that is dialled,
+	// or through it. It gets the name as dialled and the address behind it, which is invalid if a jump
+	// host resolves the name. Nil: it may be offered everywhere.
 	Reaches func(dialled string, at netip.Addr) error
 }
 

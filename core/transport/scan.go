@@ -117,7 +117,7 @@ type HostKey struct {
 // HostKeys compares the keys that a host showed with those that runs accept.
 type HostKeys struct {
 	Name   string          // of the host in known_hosts
-	Pinned bool            // runs accept the inventory's pins only, whatever known_hosts has
+	Pinned bool            // runs accept the inventory's pins only, and no key of known_hosts
 	Files  []string        // known_hosts files that runs read
 	File   string          // the first of them, where keys are added; may not exist
 	Known  []ssh.PublicKey // plain keys that runs accept

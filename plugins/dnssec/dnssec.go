@@ -140,8 +140,8 @@ func isAddress(text string) bool {
 var linkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
 
 // State is the state that survives between the phases. The truth is DNS, the signer's state files
-// and the record that lies beside them; what stands here saves looking for it, and says since when.
-// When it is lost, waits begin again, which is safe.
+// and the record beside them; State saves reading them again, and has the times. When it is lost,
+// waits begin again, which is safe.
 type State struct {
 	Phase string    `json:"phase"`
 	Of    string    `json:"of,omitempty"`    // the phase that Since is of

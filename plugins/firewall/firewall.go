@@ -108,8 +108,8 @@ func source(text string) (netip.Prefix, error) {
 // folder is where a table's pushes lie on the host. A table name has no slash.
 func (p *Params) folder() string { return path.Join(p.StateDir, strings.ReplaceAll(p.Table, " ", "-")) }
 
-// State is the state that must survive a crash of the worker. The truth is on the host; this says
-// what to look for.
+// State is the state that must survive a crash of the worker. The truth is on the host; State says
+// what to check there.
 type State struct {
 	Push string `json:"push"` // its folder on the host
 	Old  string `json:"old"`  // canonical hash before

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// State is the state that must survive a crash of the worker. The truth is on the device; this says
-// what to look for.
+// State is the state that must survive a crash of the worker. The truth is on the device; State
+// says what to check there.
 type State struct {
 	Phase      string    `json:"phase"`
 	Install    string    `json:"install,omitempty"` // folder of the detached installation

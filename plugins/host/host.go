@@ -57,7 +57,7 @@ type Allow struct {
 	Read    []string // absolute paths, whose programs it may also run
 }
 
-// Manifest is a plugin's description of itself (see sdk.Manifest, whose JSON it reads).
+// Manifest describes a plugin (see sdk.Manifest, whose JSON it reads).
 type Manifest struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`

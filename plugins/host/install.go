@@ -22,7 +22,7 @@ type Installing struct {
 	Adapter []string         // what serves a script
 	Others  []Plugin         // built into workers: their names and job types are taken
 	Force   bool             // replace the same version
-	Use     bool             // choose the version, whatever is in use
+	Use     bool             // choose the version, also if another is in use
 	Sandbox *sandbox.Sandbox // in which it is asked for its manifest; nil: none
 }
 

@@ -29,7 +29,7 @@ func ReadAnswer(out string) Answer {
 // Has reports whether the answer contains the word.
 func (a Answer) Has(word string) bool { _, ok := a.last[word]; return ok }
 
-// Value is the last value of the word; "" where it was not said.
+// Value is the last value of the word; "" if the answer does not contain it.
 func (a Answer) Value(word string) string { return a.last[word] }
 
 // Number is Value as a whole number; 0 where it is none.

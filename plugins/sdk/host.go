@@ -63,8 +63,8 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// Exec runs a command and streams its output. The error is nil whatever the exit
-// code is. It returns after the last byte was written and Stdin's pending Read is back.
+// Exec runs a command and streams its output. The error is nil with any exit code. It returns after
+// the last byte was written and Stdin's pending Read is back.
 func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 	streamCtx, cancel := context.WithCancel(ctx) // errors are judged by ctx, which we do not cancel
 	start := h.start(c)

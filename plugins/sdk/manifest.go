@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// Manifest is a plugin's description of itself. Its JSON is the manifest.json of a plugin folder.
+// Manifest describes a plugin. Its JSON is the manifest.json of a plugin folder.
 type Manifest struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`

@@ -26,7 +26,7 @@ type Phase[P, S any] struct {
 // it, is durable before the next begins: a job whose plugin or worker died goes on in the phase
 // that was under way, and repeats none that was done. So a phase may be called twice: what cannot
 // be undone has its intent saved before (the phase before it ends with it, or [Run.Save] within),
-// and looks first what the host has seen.
+// and first checks what the host has done.
 //
 //	type State struct{ Phase, BootID string }
 //
@@ -37,9 +37,9 @@ type Phase[P, S any] struct {
 //
 // A phase that returns [Run.Wait] or [Suspend] suspends the job with the present r.State, and the
 // same phase is called again afterwards. Between phases stands a [Run.Checkpoint]: where the window
-// has closed the call ends there with [ErrHeld], which the function returns; unless the phase said
-// [Run.GoOn]. Any other error of a phase ends the call and names the phase. After the last one the
-// field holds [PhasesDone]; if it does already, nothing is called.
+// has closed the call ends there with [ErrHeld], which the function returns; unless the phase
+// called [Run.GoOn]. Any other error of a phase ends the call and names the phase. After the last
+// one the field holds [PhasesDone]; if it does already, nothing is called.
 //
 // Meanwhile [Run.Log] and [Run.Progress] carry the phase's name. Phases panics when the declaration
 // is wrong: two phases of one name, none at all, or at is no field of r.State that is saved.
@@ -94,8 +94,8 @@ func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 // seconds later.
 const lastSave = 2 * time.Second
 
-// GoOn says, within a phase, that the job must go on to the next one whatever the host's service
-// window says meanwhile: a device was armed to revert automatically, say.
+// GoOn, within a phase, makes the job go on to the next phase also if the host's service window
+// closes meanwhile: for example because a device was armed to revert automatically.
 func (r *Run[P, S]) GoOn() { r.s.update(func(d *done) { d.phase.goOn = true }) }
 
 // Wait is [Suspend] with the present State: return it, and the job is called again after the time,

@@ -60,9 +60,8 @@ var sizeUnits = map[string]int64{
 	"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40,
 }
 
-// Quote makes s one word of a shell command line, whatever it holds. A path that may
-// begin with a dash needs "--" before it or "./" in front as well: quoting does not
-// change what a program takes for an option.
+// Quote makes any s one word of a shell command line. A path that may begin with a dash needs "--"
+// before it or "./" in front as well: quoting does not change what a program takes for an option.
 func Quote(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,") == "" {
 		return s

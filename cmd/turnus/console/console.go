@@ -58,7 +58,7 @@ func (c *Console) Quiet() *Console {
 // Silence stops progress and messages. Warnings and errors are still printed.
 func (c *Console) Silence() { c.quiet, c.Live, c.File = true, false, true }
 
-// Colored switches colours on or off for both streams, whatever they are.
+// Colored switches colours on or off for both streams, on a terminal and elsewhere.
 func (c *Console) Colored(on bool) { c.color, c.Out.styled, c.Err.styled = on, on, on }
 
 func isTerminal(w io.Writer) bool {

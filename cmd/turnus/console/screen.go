@@ -26,7 +26,8 @@ func newScreen(w io.Writer, styled bool, gone func()) *Screen {
 	return &Screen{w: w, styled: styled, gone: gone}
 }
 
-// Write implements io.Writer. The count is of p, whatever was written for it.
+// Write implements io.Writer. The count is that of p, also if fewer or more bytes were written for
+// it.
 func (s *Screen) Write(p []byte) (int, error) {
 	if err := s.write(Clean(string(p), s.styled)); err != nil {
 		return 0, err

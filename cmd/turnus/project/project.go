@@ -19,7 +19,7 @@ import (
 //go:embed template
 var templates embed.FS
 
-// SchemaFile is where the first playbook's editor line looks for the schema of playbooks.
+// SchemaFile is the path of the playbooks' schema in the first playbook's editor line.
 const SchemaFile = ".turnus/playbook.schema.json"
 
 // Options say what to make.

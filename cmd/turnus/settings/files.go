@@ -9,7 +9,8 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// ReadFile reads at most most bytes, whatever the file is: -e @<(command) is none with a size.
+// ReadFile reads at most most bytes of any kind of file: -e @<(command) is a pipe, which has no
+// size.
 func ReadFile(file string, most int64) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 // Queue is a queue behind which all bytes are encrypted. All methods are safe for concurrent use.
 //
 // A job that this process cannot open, because it lacks the key, or that is not encrypted where it
-// has to be, is not handed to its worker: it is given back unstarted, for others. A job that was
-// tampered with is handed out with Lease.Err.
+// has to be, is not handed to its worker: it is given back unstarted, for others. The lease of a
+// job that was tampered with has Lease.Err.
 type Queue struct {
 	queue.Backend
 	ring     *keyring.Ring
@@ -101,7 +101,7 @@ func (q *Queue) open(b, place []byte) ([]byte, error) {
 // known although its bytes differ.
 const digestBytes = sha256.Size
 
-// Submit accepts runs, encrypted. The same run is the same whatever key it was encrypted with.
+// Submit accepts runs, encrypted. The same run counts as the same with any key.
 func (q *Queue) Submit(ctx context.Context, runs ...queue.Run) []queue.Submission {
 	if q.ring == nil || len(runs) > queue.MaxSubmit {
 		return q.Backend.Submit(ctx, runs...)

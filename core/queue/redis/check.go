@@ -16,9 +16,9 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Check looks for broken invariants: first the pool's, then each run's against its log. It is for
-// maintenance: its scripts grow with the jobs in flight, blocked or waiting. With repair it mends
-// what the data allows; a finding that is not Repaired says what it could not.
+// Check returns broken invariants: first the pool's, then each run's against its log. It is for
+// maintenance: its scripts grow with the jobs in flight, blocked or waiting. With repair it repairs
+// what the data allows; a finding that is not Repaired could not be.
 func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error) {
 	nos, err := q.recordNumbers(ctx)
 	if err != nil {

@@ -28,9 +28,9 @@ import (
 	"golang.org/x/crypto/acme"
 )
 
-// ACME is a CA that speaks ACME (RFC 8555): it checks a challenge over HTTP or TLS as a real
-// one does, and signs what it is asked for. It does not verify the signatures of requests. Where it
-// looks stands for the ports 80 and 443 of each name.
+// ACME is a CA that speaks ACME (RFC 8555): it checks a challenge over HTTP or TLS as a real one
+// does, and signs what it is asked for. It does not verify the signatures of requests. The
+// addresses that it checks stand for the ports 80 and 443 of each name.
 type ACME struct {
 	URL     string // of its directory
 	CA      string // file with the CA of the directory's own certificate

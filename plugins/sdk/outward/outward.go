@@ -1,6 +1,6 @@
-// Package outward owns keeping connections out of a machine's own network, where somebody else says
-// which address they go to: he must not be able to reach a database's port, or the address where a
-// cloud hands out keys.
+// Package outward owns keeping connections out of a machine's own network, if another person
+// chooses their address. Such a person must not reach a database's port, or the address from which
+// a cloud serves keys.
 //
 // The package must not know who connects, nor why.
 package outward

@@ -91,7 +91,7 @@ func (h *Host) OnFunc(pattern string, handler Handler) *Host {
 	return h
 }
 
-// Handle answers whatever no rule does.
+// Handle answers commands without a rule.
 func (h *Host) Handle(handler Handler) *Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()

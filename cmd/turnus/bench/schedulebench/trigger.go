@@ -321,7 +321,7 @@ func awaitReady(ctx context.Context, servers []*server, lines <-chan line) error
 	return nil
 }
 
-// Maker makes the run of a fire, and may hear which runs the ledger has.
+// Maker makes the run of a trigger, and may be notified of the runs that the ledger has.
 type Maker struct {
 	Run      func(schedule.Trigger) (ledger.NewRun, error)
 	Accepted func([]ledger.Run)

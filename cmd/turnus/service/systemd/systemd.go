@@ -54,8 +54,8 @@ func Open(getenv func(string) string, pid int) (*Manager, error) {
 }
 
 // Ready reports that the process works, and from then on until Close, as often as WATCHDOG_USEC
-// wants it, that it still does: while stuck returns nil. A process that systemd hears nothing of is
-// ended and started again. Only the first call counts.
+// wants it, that it still does: while stuck returns nil. Systemd restarts a process without
+// notifications. Only the first call counts.
 func (m *Manager) Ready(stuck func() error) error {
 	if m == nil {
 		return nil

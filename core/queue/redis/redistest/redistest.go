@@ -112,8 +112,8 @@ func (s *Server) ready(tb testing.TB) {
 	})
 }
 
-// Client is a new client of the server, without retries, which may do everything: tests look behind
-// the back of what they test. The caller closes it.
+// Client is a new client of the server, without retries, which may do everything: tests read the
+// state behind the tested code. The caller closes it.
 func (s *Server) Client() *goredis.Client {
 	network := "tcp"
 	if s.Socket {
