@@ -81,7 +81,7 @@ func (p *Playbook) CheckRequired() error {
 	return nil
 }
 
-// Want says in words which values there are.
+// Want describes the allowed values.
 func (p *Param) Want() string {
 	kind := map[string]string{ //nolint:gosec // words, no secret
 		TextParam: "text", IntegerParam: "a whole number", NumberParam: "a number", BooleanParam: "true or false",

@@ -36,7 +36,8 @@ type Explanation struct {
 	NoNext string // why there is no next start
 }
 
-// Explain says what decides at t, and when work of this need may start next. The error is ErrNeed.
+// Explain returns what decides at t, and when work of this need may start next. The error is
+// ErrNeed.
 func (c *Compiled) Explain(t time.Time, need time.Duration) (Explanation, error) {
 	if need <= 0 {
 		return Explanation{}, ErrNeed

@@ -39,11 +39,11 @@ const (
 	JobDone = "job_done"
 	RunDone = "run_done"
 
-	// RunChanged says that a run's phase or decisions changed, or what it waits for. Text is its
+	// RunChanged means that a run's phase or decisions changed, or what it waits for. Text is its
 	// phase.
 	RunChanged = "run_changed"
 
-	// EventsLost says that live events are missing here: they came faster than the reader took them,
+	// EventsLost means that live events are missing here: they came faster than the reader took them,
 	// or before it came.
 	EventsLost = "events_lost"
 )

@@ -163,7 +163,7 @@ func New(cfg Config) (*Catalog, error) {
 }
 
 // Run keeps everything in line until ctx ends, and then returns nil when all that it started has
-// ended. An error says that it could not begin: no git, or its folder is another process's.
+// ended. An error means that it could not begin: no git, or its folder is another process's.
 func (c *Catalog) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -12,8 +12,8 @@
 //   - Schedules are those of the playbooks, and those that people made, which are documents of
 //     their own. The store of schedules is brought in line with them again and again. Some state
 //     exists in the store only: paused schedules, waiting triggers, and the last fire time that was
-//     decided. The ledger has a copy of it, seconds behind, so a store that was lost continues
-//     from there. A trigger that was launched before has the same run id again: it launches one run.
+//     decided. The ledger has a copy of it, seconds behind, so a store that was lost continues from
+//     there. A trigger that was launched before has the same run id again, so it launches one run.
 //
 // Any number of servers run a Catalog each. It must not know HTTP, nor who may do what.
 package catalog

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events. Those about a schedule have Schedule set.

@@ -20,7 +20,7 @@ func (c *Client) CreateRun(ctx context.Context, key string, n api.NewRun) (api.R
 	return run, err
 }
 
-// PlanRun says what a run would do, and makes none.
+// PlanRun returns what a run would do, and makes none.
 func (c *Client) PlanRun(ctx context.Context, n api.NewRun) (api.Plan, error) {
 	var plan api.Plan
 	err := c.do(ctx, call{what: "plan " + n.Playbook, method: http.MethodPost, path: "/v1/plan", body: n, again: true}, &plan)
@@ -129,7 +129,7 @@ func (c *Client) RetryRun(ctx context.Context, id, key string, r api.Retry) (api
 	return run, err
 }
 
-// PlanRetry says what a retry would do, and makes none.
+// PlanRetry returns what a retry would do, and makes none.
 func (c *Client) PlanRetry(ctx context.Context, id string, r api.Retry) (api.Plan, error) {
 	var plan api.Plan
 	err := c.do(ctx, call{what: "plan a retry of run " + id, method: http.MethodPost, path: path("v1", "runs", id, "retry", "plan"), body: r, again: true}, &plan)
@@ -165,7 +165,7 @@ func (c *Client) Job(ctx context.Context, id core.JobID) (api.Job, error) {
 	return get[api.Job](ctx, c, "show job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index)), nil)
 }
 
-// Explain says why a job is where it is.
+// Explain returns why a job is where it is.
 func (c *Client) Explain(ctx context.Context, id core.JobID) (api.Explanation, error) {
 	return get[api.Explanation](ctx, c, "explain job "+id.String(), path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "explain"), nil)
 }

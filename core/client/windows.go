@@ -21,7 +21,8 @@ func (c *Client) Window(ctx context.Context, set string) (api.WindowSet, error) 
 	return get[api.WindowSet](ctx, c, "show window set "+set, path("v1", "windows", set), nil)
 }
 
-// ExplainWindow says whether work of a need may start in a window set; at is now when it is zero.
+// ExplainWindow reports whether work of a need may start in a window set; at is now when it is
+// zero.
 func (c *Client) ExplainWindow(ctx context.Context, set string, at time.Time, need time.Duration) (api.WindowAnswer, error) {
 	q := url.Values{"need_seconds": {strconv.FormatFloat(float64(core.InSeconds(need)), 'f', -1, 64)}}
 	if !at.IsZero() {

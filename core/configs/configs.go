@@ -79,7 +79,7 @@ var (
 
 const maxName = 128
 
-// CheckName says whether a file may have the name. The error wraps core.ErrInvalid.
+// CheckName reports whether a file may have the name. The error wraps core.ErrInvalid.
 func CheckName(name string) error {
 	if len(name) > maxName || !nameRule.MatchString(name) {
 		return fmt.Errorf("%w name %q of a configuration file: expected a letter or digit, then letters, digits, dots, dashes and underscores, %d in all", core.ErrInvalid, name, maxName)

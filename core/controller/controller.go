@@ -335,7 +335,7 @@ func (c *Controller) setIncarnation(incarnation string, err error) {
 	}
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events.

@@ -81,8 +81,8 @@ type Changes struct {
 // Empty reports whether nothing differs. Another revision with the same content is no difference.
 func (c Changes) Empty() bool { return len(c.Changes) == 0 }
 
-// Diff says what differs. Next fire times and windows are counted from the given time on. A nil set
-// is one that holds nothing.
+// Diff returns the differences. Next fire times and windows are counted from the given time on. A
+// nil set is one that holds nothing.
 func Diff(before, after *Set, from time.Time) Changes {
 	if before == nil {
 		before = nothing()

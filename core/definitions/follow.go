@@ -186,8 +186,8 @@ func shellWords(argv []string) string {
 	return strings.Join(out, " ")
 }
 
-// Run follows the branch until ctx ends; then it returns nil, and nothing that it started
-// runs any more. An error says that it could not begin: the folder, or no git.
+// Run follows the branch until ctx ends; then it returns nil, and nothing that it started runs any
+// more. An error means that it could not begin: the folder, or no git.
 func (f *Follower) Run(ctx context.Context) error {
 	if _, err := exec.LookPath(f.o.Git); err != nil {
 		return fmt.Errorf("follow %s: the program git is needed: %w", f.g.remote.address, err)

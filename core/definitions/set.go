@@ -84,8 +84,8 @@ type Options struct {
 }
 
 // Load reads a folder. Either the set is valid, or the error is playbooks.Diagnostics with
-// everything that is wrong, file:line:col where that is known; errors.Is(err,
-// core.ErrInvalid) holds. Other errors say that the folder could not be read.
+// everything that is wrong, file:line:col where that is known; errors.Is(err, core.ErrInvalid)
+// holds. Other errors mean that the folder could not be read.
 func Load(ctx context.Context, dir string, o Options) (*Set, error) {
 	t, err := openFolder(ctx, dir)
 	if err != nil {

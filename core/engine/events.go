@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events.
@@ -28,7 +28,7 @@ type Event struct {
 	Until  time.Time
 	Reason string
 	Err    error
-	// Of EventWaiting. A zero Until says that no opening is known.
+	// Of EventWaiting. A zero Until means that no opening is known.
 	Waiting int
 	Set     string
 	Zone    *time.Location

@@ -75,7 +75,7 @@ func (h *History) Need(step, uses string) (time.Duration, bool) {
 	return (need + time.Minute - 1).Truncate(time.Minute), true
 }
 
-// Text says in a few words what a cause is, as "max_in_flight" or "windows of NAME".
+// Text returns in a few words what a cause is, as "max_in_flight" or "windows of NAME".
 func (c Cause) Text(name string) string {
 	switch c {
 	case ByWindows:

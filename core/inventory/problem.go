@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap says that the caller's input is wrong.
+// Unwrap reports that the caller's input is wrong.
 func (e *Error) Unwrap() error { return core.ErrInvalid }
 
 // Errors is every mistake that was found, in the order of files and lines.

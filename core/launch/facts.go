@@ -46,7 +46,8 @@ func (e *NoFactsError) Is(target error) bool { return target == core.ErrNotFound
 
 const hintGather = "hint: turnus run a playbook with the step {uses: facts} on them, or any playbook whose steps read host.facts: that gathers them (docs/facts.md)"
 
-// FactsLeftOut says that hosts are left out for want of facts, and what to do; "" where none are.
+// FactsLeftOut returns a message that hosts are left out because they have no facts, and what to
+// do; "" if none are.
 func (l *Launch) FactsLeftOut() string {
 	if len(l.WithoutFacts) == 0 {
 		return ""

@@ -47,7 +47,7 @@ func (g *Admission) Missed(index int, q admission.Question, now time.Time) bool 
 	return index < g.Ready || !now.After(g.Planned[i].Last)
 }
 
-// Steps says which steps of the run wait for windows; nil when none does. disruptive reports
+// Steps returns which steps of the run wait for windows; nil when none does. disruptive reports
 // whether a job type is.
 func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool) *admission.Steps {
 	if s.Windows == nil {

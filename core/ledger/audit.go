@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// ErrTampered says that the audit log is not what was written.
+// ErrTampered means that the audit log is not what was written.
 var ErrTampered = errors.New("the audit log was tampered with")
 
 // MaxAuditJSON bounds Before and After, each.

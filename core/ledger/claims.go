@@ -117,9 +117,9 @@ type Enqueued struct {
 	Err error // core.ErrConflict: the claim has ended, and was taken over
 }
 
-// Enqueued says that the queue of this incarnation has the claimed runs, and ends the claims, which
-// are of one server. Records of that queue are read from the beginning, where it is another than
-// before.
+// Enqueued records that the queue of this incarnation has the claimed runs, and ends the claims,
+// which are of one server. Records of that queue are read from the beginning, where it is another
+// than before.
 func (l *Ledger) Enqueued(ctx context.Context, incarnation string, claims ...Claim) ([]Enqueued, error) {
 	if err := checkText("incarnation", incarnation, true, maxID); err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func (l *Ledger) Release(ctx context.Context, c Claim, after time.Duration) erro
 	})
 }
 
-// Doubt says that the first so many jobs of a run may have begun in a queue that was lost or came
-// back older. One of them that ends without having run since is lost, not cancelled.
+// Doubt records that the first so many jobs of a run may have begun in a queue that was lost or
+// came back older. One of them that ends without having run since is lost, not cancelled.
 func (l *Ledger) Doubt(ctx context.Context, id string, jobs int) error {
 	return l.db.transact(ctx, "doubt jobs of run "+id, func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE runs SET uncertain = $2 WHERE id = $1 AND uncertain < $2 AND ended = 0`, clean(id, maxText), jobs)
@@ -174,9 +174,9 @@ func (l *Ledger) Doubt(ctx context.Context, id string, jobs int) error {
 	})
 }
 
-// Unqueue says that the queue of this incarnation has not the run that it should have: it came back
-// older than the ledger. The run can be claimed again, and belongs to a queue that was lost: its
-// jobs may have begun there. Without effect where another queue has it by now.
+// Unqueue records that the queue of this incarnation has not the run that it should have: it came
+// back older than the ledger. The run can be claimed again, and belongs to a queue that was lost:
+// its jobs may have begun there. Without effect where another queue has it by now.
 func (l *Ledger) Unqueue(ctx context.Context, id, incarnation string) error {
 	return l.db.transact(ctx, "take run "+id+" out of the queue", func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE runs SET incarnation = $3, position = '', version = version + 1 WHERE id = $1 AND incarnation = $2 AND ended = 0`,

@@ -217,7 +217,7 @@ func loadInsert(ctx context.Context, l *Loader, t Table, next func() ([]any, err
 	}
 }
 
-// Restored says when this ledger was filled from a copy, and from which; the zero time where it
+// Restored returns when this ledger was filled from a copy, and from which; the zero time where it
 // never was.
 func (l *Ledger) Restored(ctx context.Context) (at time.Time, from string, err error) {
 	var us int64

@@ -170,13 +170,13 @@ func (l *Ledger) ClaimNotification(ctx context.Context, by string, of Queue, ttl
 	return n, ok && err == nil, err
 }
 
-// Sent says that a claimed notification was taken. A claim that has ended and was taken over
+// Sent records that a claimed notification was taken. A claim that has ended and was taken over
 // changes nothing: it is sent twice.
 func (l *Ledger) Sent(ctx context.Context, n Notification) error {
 	return l.finishNotification(ctx, n, NotificationSent, "", 0)
 }
 
-// Failed says why a claimed notification was not taken, and when to try again; dead gives it up.
+// Failed records why a claimed notification was not taken, and when to try again; dead gives it up.
 func (l *Ledger) Failed(ctx context.Context, n Notification, reason string, again time.Duration, deadLettered bool) error {
 	state := NotificationWaiting
 	if deadLettered {

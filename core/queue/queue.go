@@ -154,7 +154,7 @@ type Inspect interface {
 	Status(ctx context.Context, run string) (Status, error)
 	// Payload returns Run.Payload.
 	Payload(ctx context.Context, run string) ([]byte, error)
-	// Explain says in words why a job is where it is.
+	// Explain returns why a job is where it is.
 	Explain(ctx context.Context, job core.JobID) (Explanation, error)
 }
 

@@ -133,7 +133,7 @@ func WhyFinished(o core.Outcome) core.Reason {
 	return core.Because("", "ended as "+string(o)+" before its run was submitted to this queue")
 }
 
-// WhyEnded says for Explain how a job ended, with the code of its record's reason.
+// WhyEnded returns for Explain how a job ended, with the code of its record's reason.
 func WhyEnded(o core.Outcome, reason core.Reason) core.Reason {
 	text := "ended as " + string(o)
 	if reason != "" {
@@ -142,7 +142,7 @@ func WhyEnded(o core.Outcome, reason core.Reason) core.Reason {
 	return core.Because(reason.Code(), text)
 }
 
-// WhySuspended says for Explain what a suspended job waits for, beside a time.
+// WhySuspended returns for Explain what a suspended job waits for, beside a time.
 func WhySuspended(event string) core.Reason {
 	switch event {
 	case "":

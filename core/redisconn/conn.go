@@ -67,7 +67,7 @@ type once struct{ *goredis.Cmd }
 // NoRetry is asked by go-redis, standalone, failover and cluster alike.
 func (once) NoRetry() bool { return true }
 
-// Eval runs a script exactly once or not at all; core.ErrUnknown says that it is not known which.
+// Eval runs a script exactly once or not at all; core.ErrUnknown means that it is not known which.
 // A server that does not know the script answers NOSCRIPT and has done nothing: it is given the
 // text.
 func (c *Conn) Eval(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {

@@ -45,8 +45,8 @@
 //
 //  1. An engine reads the rows that are due, and asks which of their runs are complete.
 //  2. It decides, and prepares the runs to launch. Nothing is written yet.
-//  3. It writes up to 128 rows in one transaction. For each row whose version matches, it inserts the
-//     runs, and updates the row by the decision and the ledger's answers.
+//  3. It writes up to 128 rows in one transaction. For each row whose version matches it inserts
+//     the runs, and updates the row by the decision and the ledger's answers.
 //
 // A server that dies before the commit has changed nothing. Of two servers that decide on one row
 // the second finds another version, and changes nothing. The primary key of runs refuses a run a

@@ -38,7 +38,7 @@ func OwnFolder(path string) error {
 	return nil
 }
 
-// OwnFile says what is wrong with a file that a library is going to open, as OwnFolder does. That
+// OwnFile returns the error of a file that a library is going to open, as OwnFolder does. That
 // there is none is no error.
 func OwnFile(path string) error {
 	st, err := os.Lstat(path)

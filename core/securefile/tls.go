@@ -196,7 +196,8 @@ func addCAs(pool *x509.CertPool, path string) error {
 // TLSHints name the settings of a client for certificates, for hints of errors.
 type TLSHints struct{ CA, Cert, Name string }
 
-// ExplainTLS says what is wrong where err is of a TLS handshake, and what to do; else it is empty.
+// ExplainTLS returns what is wrong where err is of a TLS handshake, and what to do; else it is
+// empty.
 func ExplainTLS(err error, o TLSHints) string {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError

@@ -43,8 +43,8 @@ type Config struct {
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
-	// Stuck says why the process does not do its work any more and must be replaced; nil where nothing
-	// is known to hang.
+	// Stuck returns why the process does not do its work any more and must be replaced; nil where
+	// nothing is known to hang.
 	Stuck func() error
 	// Hook takes push events of the definitions' repository; nil refuses them.
 	Hook http.Handler

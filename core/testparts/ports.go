@@ -44,7 +44,7 @@ func hold(tb testing.TB, ip string, port int) error {
 }
 
 // Reserve makes a name the test's own until it ends, among all tests that run on this machine. An
-// error says that another has it.
+// error means that another has it.
 func Reserve(tb testing.TB, name string) error {
 	tb.Helper()
 	if runtime.GOOS != "linux" { // such a name would be a file

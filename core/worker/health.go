@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Stuck says for how long the node has not looked around, where that is longer than it can be on a
-// busy machine or with the queue away: only a new process helps then. It is nil otherwise, and
-// before and after Run.
+// Stuck returns an error if the node has not asked for work for longer than a busy machine, or a
+// queue that is away, explains: only a new process helps then. It is nil otherwise, and before and
+// after Run.
 func (w *Worker) Stuck() error {
 	if since := w.pulse.Stuck(stuckAfter); since > 0 {
 		return fmt.Errorf("the node has not looked for work for %v", since.Round(time.Second))
@@ -16,7 +16,7 @@ func (w *Worker) Stuck() error {
 	return nil
 }
 
-// Unready says why the node takes no new job now, or is nil. That it is full, or loaded, is no
+// Unready returns why the node takes no new job now, or is nil. That it is full, or loaded, is no
 // reason.
 func (w *Worker) Unready() error {
 	switch {

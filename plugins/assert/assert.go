@@ -16,7 +16,7 @@ type Params struct {
 	Message string `json:"message,omitempty" jsonschema:"what to say when one does not hold: what was expected, and what to do"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	for i, condition := range p.That {
 		switch condition.(type) {

@@ -20,7 +20,7 @@ type Params struct {
 	Exclusive bool     `json:"exclusive,omitempty" jsonschema:"remove all keys that the list does not have"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	seen := map[string]bool{}

@@ -25,7 +25,7 @@ type Params struct {
 	Create  bool   `json:"create,omitempty" jsonschema:"create a file that does not exist"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	blame := func(pointer, format string, args ...any) {

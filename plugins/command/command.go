@@ -23,7 +23,7 @@ type Params struct {
 	OKCodes []int             `json:"ok_codes,omitempty" turnus:"default=[0],min=1" jsonschema:"exit codes that are no failure"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	bad := sdk.CheckEnvironment("/env", p.Env)
 	if strings.ContainsRune(p.Run, 0) {

@@ -43,7 +43,7 @@ const mostSize = 32 << 20
 // mostTotal is what the worker keeps at once.
 const mostTotal = 64 << 20
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	blame := func(err error, pointer string, args ...any) {

@@ -82,7 +82,7 @@ func (p *Params) fill() {
 	}
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	p.fill()
 	var bad []error

@@ -22,7 +22,7 @@ type Params struct {
 	Optional bool     `json:"optional,omitempty" jsonschema:"a file that is missing is left out instead of failing the step"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	if (p.Path == "") == (len(p.Paths) == 0) {
 		return errors.New("expected one of path and paths")

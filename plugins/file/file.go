@@ -28,7 +28,7 @@ type Params struct {
 	Recurse  bool           `json:"recurse,omitempty" jsonschema:"with state absent: remove a directory and all in it"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	blame := func(pointer, format string, args ...any) {

@@ -56,7 +56,7 @@ type Outputs struct {
 // maxRuleset bounds what is sent to a host: a set of 100,000 elements fits.
 const maxRuleset = 4 << 20
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	blame := func(pointer, format string, args ...any) {

@@ -80,7 +80,7 @@ type HA struct {
 // StageParams is the with: of a stage.
 type StageParams struct{ Device }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *StageParams) Validate() error { return p.validate() }
 
 func (d *Device) validate() error {
@@ -136,7 +136,7 @@ func (s *Script) check(d *Device, bad *problems) {
 	}
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad problems
 	if err := p.validate(); err != nil {

@@ -24,7 +24,7 @@ type Params struct {
 
 var commit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	blame := func(pointer, text string) {

@@ -18,7 +18,7 @@ type Params struct {
 	System bool   `json:"system,omitempty" jsonschema:"create a system group: a low number"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	if p.State == "absent" && (p.GID != nil || p.System) {
 		return &sdk.ParamError{Pointer: "/state", Err: errors.New("gid and system go with state present")}

@@ -111,9 +111,9 @@ type Call struct {
 	Withheld []string
 	Fetch    string // folder that SaveFile writes under; "" refuses
 
-	// Live says why the call may not begin, or begin another thing: its job may be another worker's by
-	// now. It is asked in the last instant before the call and before each host service, and does not
-	// block. Nil always allows it.
+	// Live returns why the call may not begin, or begin another thing: its job may be another worker's
+	// by now. It is asked in the last instant before the call and before each host service, and does
+	// not block. Nil always allows it.
 	Live func() error
 	// Checkpoint makes state durable; nil keeps it in the process only.
 	Checkpoint func(ctx context.Context, s State) error
@@ -127,8 +127,8 @@ type Call struct {
 	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never
 	// asks for it.
 	Stop func(ctx context.Context) string
-	// MayStart says why the call may not begin now what cannot be undone and takes so long, rollback
-	// included; "" is that it may. need 0 is what the step was given. Nil always allows it.
+	// MayStart returns why the call may not begin an action now that cannot be undone and takes so
+	// long, rollback included; "" if it may. need 0 is what the step was given. Nil always allows it.
 	MayStart func(ctx context.Context, need time.Duration) string
 	// Secrets are the values that the call may have, by the names that its job type knows; others are
 	// refused.

@@ -31,7 +31,7 @@ type Locked struct {
 	Tree    string `json:"tree"`    // hash of all its files
 }
 
-// NewLock says what the plugins of a folder are now. One without manifest.json is asked for it.
+// NewLock returns what the plugins of a folder are now. One without manifest.json is asked for it.
 func NewLock(dir string, adapter []string, box *sandbox.Sandbox) (Lock, error) {
 	lock := Lock{Plugins: []Locked{}}
 	root := &folder{}

@@ -28,8 +28,8 @@ import (
 //
 // An outcome comes with every error, so Effects is always set:
 //
-//   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed because
-//     the call did not end when it was asked to. Effects unknown.
+//   - core.ErrPluginFailed: the process died under the call, broke the protocol, or is killed
+//     because the call did not end when it was asked to. Effects unknown.
 //   - core.ErrUnavailable: the call never began, because the plugin does not start, is paused after
 //     repeated deaths, or the supervisor stops. Effects none.
 //   - core.ErrSessionGone: the host refused the call's fence, because it saw a newer lease: the job

@@ -39,7 +39,7 @@ type Params struct {
 	Changed   bool              `json:"changed,omitempty" jsonschema:"whether a good answer counts as a change"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	if u, err := url.Parse(p.URL); err != nil || u.Hostname() == "" {

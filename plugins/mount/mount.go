@@ -24,7 +24,7 @@ type Params struct {
 	State   string `json:"state,omitempty" turnus:"default=mounted,enum=mounted|unmounted|present|absent" jsonschema:"mounted: now and in fstab; present: in fstab only; unmounted: not now, fstab stays; absent: neither"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	blame := func(pointer, text string) {

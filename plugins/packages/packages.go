@@ -24,7 +24,7 @@ type Params struct {
 // ~, and NAME- tells apt to remove NAME.
 var nameOfPackage = regexp.MustCompile(`^[A-Za-z0-9_@/]([A-Za-z0-9.+_:=~@/-]*[A-Za-z0-9.+_~])?$`)
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	for i, name := range p.Names {
 		if !nameOfPackage.MatchString(name) {

@@ -28,7 +28,7 @@ type Params struct {
 	OKCodes     []int             `json:"ok_codes,omitempty" turnus:"default=[0],min=1" jsonschema:"exit codes that are no failure"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	if (p.Source == "") == (p.Content == "") {
 		return errors.New("expected one of source and content")

@@ -25,9 +25,9 @@ import (
 //
 // It needs a POSIX shell with /proc, sleep, mv, ln and readlink, as busybox has them. One rename on
 // the device decides, of the file armed: to confirmed, by Confirm, or to reverting, by the timer.
-// One of them wins, and the other detects that it did not. The timer uses the clock of /proc/uptime,
-// which cannot be set. It runs under systemd if the device has that, and otherwise detached, in a
-// session and an environment of its own.
+// One of them wins, and the other detects that it has not. The timer uses the clock of
+// /proc/uptime, which cannot be set. It runs under systemd if the device has that, and otherwise
+// detached, in a session and an environment of its own.
 //
 // A reboot ends the timer. A change that outlives a reboot needs its own way back for that: make it
 // permanent only after Confirm.

@@ -172,8 +172,8 @@ func (d DeadMan) Back() string { return backScript }
 const backScript = `[ ! -e "$D/$ID/guard" ] || /bin/sh "$D/$ID/guard" now
 `
 
-// State says how the arming stands: "state …", "deadline …", "uptime …", and "stale" when the
-// device was booted since.
+// State returns the script that prints the state of the arming: "state …", "deadline …", "uptime
+// …", and "stale" when the device was booted since.
 func (d DeadMan) State() string { return stateScript }
 
 const stateScript = `state "$D/$ID"
@@ -184,9 +184,9 @@ if [ -r "$D/$ID/deadline" ]; then
 fi
 `
 
-// Other says what is under way in Folder: "lock ID", and of that "state …", "key …", "job …",
-// "deadline …", "boot …", "uptime …", and "stale" when the device was booted since; nothing where
-// nothing is. It changes nothing.
+// Other returns the script that prints the arming under way in Folder: "lock ID", and of that
+// "state …", "key …", "job …", "deadline …", "boot …", "uptime …", and "stale" when the device was
+// booted since; nothing where nothing is. It changes nothing.
 func (d DeadMan) Other() string { return otherScript }
 
 const otherScript = `if [ -L "$D/lock" ]; then

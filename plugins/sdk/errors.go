@@ -115,19 +115,19 @@ func Failf(format string, args ...any) *Failure {
 	return &Failure{reason: err.Error(), err: err}
 }
 
-// Retryable says that trying again may help.
+// Retryable declares that trying again may help.
 func (f *Failure) Retryable() *Failure { f.retryable = true; return f }
 
-// Effects says what was done to the host.
+// Effects declares what was done to the host.
 func (f *Failure) Effects(e Effects) *Failure { f.effects = e; return f }
 
-// RolledBack says that the host is as it was before, and proven so.
+// RolledBack declares that the host is as it was before, and proven so.
 func (f *Failure) RolledBack() *Failure {
 	f.rolledBack, f.effects = true, EffectsNone
 	return f
 }
 
-// Lost says that nobody knows what the host saw; it stops the whole run.
+// Lost declares that nobody knows what the host saw; it stops the whole run.
 func (f *Failure) Lost() *Failure { f.lost, f.effects = true, EffectsUnknown; return f }
 
 func (f *Failure) Error() string { return f.reason }

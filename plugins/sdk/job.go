@@ -28,7 +28,7 @@ func Plugin(name, version string) Def {
 	return Def{plugin: &identity{name: name, version: version}}
 }
 
-// Network says that the plugin's own process opens connections, instead of a host's. Workers
+// Network declares that the plugin's own process opens connections, instead of a host's. Workers
 // confine plugins: one that asks for the network is loaded where the operator allows it, and
 // refused elsewhere.
 func Network() Def { return Def{network: true} }
@@ -111,7 +111,7 @@ func Check() Option { return func(t *jobType) { t.Check = true } }
 // groups limit when it may run.
 func Disruptive() Option { return func(t *jobType) { t.Disruptive = true } }
 
-// OnLost says what happens to a job whose worker died within this type: "retry" or "hold".
+// OnLost declares what happens to a job whose worker died within this type: "retry" or "hold".
 func OnLost(what string) Option {
 	if what != "retry" && what != "hold" {
 		panic(fmt.Sprintf("sdk.OnLost(%q): expected retry or hold", what))

@@ -20,7 +20,7 @@ type Params struct {
 	Settle  sdk.Duration `json:"settle,omitempty" turnus:"default=1s" jsonschema:"a service that was started must still run after this time"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	if p.State == "" && p.Enabled == nil {
 		return &sdk.ParamError{Err: errors.New("expected state, enabled, or both")}

@@ -20,7 +20,7 @@ type Params struct {
 	File  string `json:"file,omitempty" turnus:"pattern=^[A-Za-z0-9_][A-Za-z0-9._-]*[.]conf$" jsonschema:"name of the file in /etc/sysctl.d, which holds this setting only; by default 90-turnus-KEY.conf"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	text, err := p.text()
 	switch {

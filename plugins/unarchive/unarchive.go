@@ -23,7 +23,7 @@ type Params struct {
 	Owner   string `json:"owner,omitempty" turnus:"pattern=^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_.-]+)?$" jsonschema:"user or user:group of all files; by default the login that unpacks them"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	var bad []error
 	blame := func(pointer, text string) {

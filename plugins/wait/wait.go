@@ -24,7 +24,7 @@ type Params struct {
 	Delay    sdk.Duration `json:"delay,omitempty" turnus:"default=0s" jsonschema:"before the first attempt"`
 }
 
-// Validate checks what the schema cannot say.
+// Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	given := 0
 	for _, is := range []bool{p.Address != "", p.Port != 0, p.Command != "", p.File != ""} {

@@ -129,7 +129,7 @@ func (c *Cron) whyNever() string {
 	return fmt.Sprintf("%s has no day %s", list(months, func(n int) string { return time.Month(n).String() }, "and"), list(days, strconv.Itoa, "or"))
 }
 
-// ClockChanges says what the clock changes of a zone within [from, to) do to the expression.
+// ClockChanges returns what the clock changes of a zone within [from, to) do to the expression.
 func (c *Cron) ClockChanges(zone *time.Location, from, to time.Time) []string {
 	var out []string
 	const show = "2006-01-02 15:04"

@@ -96,7 +96,7 @@ func (f *InventoryFlags) documents(ctx context.Context) (docs []inventory.Docume
 	return docs, paths, warnings, err
 }
 
-// Explain says where each value of a host comes from.
+// Explain returns where each value of a host comes from.
 func (f *InventoryFlags) Explain(ctx context.Context, host string) (origins []inventory.Origin, warnings []string, err error) {
 	if len(f.sources) == 0 {
 		return nil, nil, noInventory()

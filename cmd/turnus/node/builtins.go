@@ -88,7 +88,7 @@ func ServePlugin(name string, networks []string, stderr io.Writer) int {
 	return console.ExitOK
 }
 
-// BuiltinPlugins says how the worker starts them, with the inner networks that http and firmware
+// BuiltinPlugins returns how the worker starts them, with the inner networks that http and firmware
 // may reach. Their manifests need no process.
 func BuiltinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) { return builtinPlugins("", reach) }
 

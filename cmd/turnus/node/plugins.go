@@ -54,7 +54,7 @@ func (f *PluginFlags) developed() (map[string]string, error) {
 	return dev, nil
 }
 
-// ReportDev says which plugins are not the installed ones.
+// ReportDev prints which plugins are not the installed ones.
 func (f *PluginFlags) ReportDev(con *console.Console) {
 	for _, text := range f.dev {
 		name, dir, _ := strings.Cut(text, "=")

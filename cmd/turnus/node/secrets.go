@@ -60,7 +60,7 @@ func hostSelector(text string) (func(core.Host) (bool, error), error) {
 	return func(h core.Host) (bool, error) { return expr.Bool(playbooks.Env{Host: h}) }, nil
 }
 
-// SecretsFor says what runs take along of this node's own file, for other nodes to resolve, and
+// SecretsFor returns what runs take along of this node's own file, for other nodes to resolve, and
 // which names there are. With a shared queue nobody here knows what the others have of their own.
 func SecretsFor(store *secrets.Store, shared bool) (refs map[string]secrets.Ref, names []string) {
 	refs, names = map[string]secrets.Ref{}, []string{}

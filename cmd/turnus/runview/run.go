@@ -163,7 +163,7 @@ func SharesText(r api.Run) string {
 	return fmt.Sprintf("weight %d, at most %s at a time", r.Weight, console.Plural(r.MaxInFlight, "host"))
 }
 
-// WaitsText says for whom a run waits, and what that person types.
+// WaitsText returns for whom a run waits, and what that person types.
 func WaitsText(r api.Run) string {
 	switch {
 	case r.Phase == api.Approval:

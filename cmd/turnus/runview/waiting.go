@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/engine"
 )
 
-// WaitingText says what the hosts of a run wait for.
+// WaitingText returns what the hosts of a run wait for.
 func WaitingText(e engine.Event) string {
 	hosts := "1 host waits"
 	if e.Waiting != 1 {

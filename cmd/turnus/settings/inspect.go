@@ -121,7 +121,8 @@ func checkFile(flag, path string, secret bool) (Problem, bool) {
 // otherVariables are variables that are no settings.
 var otherVariables = []string{"TURNUS_CONFIG", "TURNUS_STATE", "TURNUS_TOKEN", "TURNUS_SERVER", "TURNUS_SDK", "TURNUS_OPTIONS", "TURNUS_HEALTH"}
 
-// UnknownVariables says which variables of the environment begin with TURNUS_ and mean nothing.
+// UnknownVariables returns an error that names the variables of the environment that begin with
+// TURNUS_ and are no settings.
 func UnknownVariables(all []*cobra.Command, environ []string) error {
 	known := slices.Clone(otherVariables)
 	for _, c := range all {

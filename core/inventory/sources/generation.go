@@ -71,7 +71,7 @@ func (g *Generation) leave(record, why string) {
 	}
 }
 
-// Summary reads the generation. An error says that it is no inventory.
+// Summary reads the generation. An error means that it is no inventory.
 func (g *Generation) Summary(ctx context.Context) (Summary, error) {
 	inv, err := inventory.Load(ctx, nil, g.Document())
 	if err != nil {

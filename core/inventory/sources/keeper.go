@@ -271,7 +271,7 @@ func (k *Keeper) putState(ctx context.Context, who string, s Source, st State, v
 }
 
 // Load returns what the sources say now: each is fetched if that is due, and what was kept is used
-// where the source fails. Warnings are for a person. An error says that a source has nothing that
+// where the source fails. Warnings are for a person. An error means that a source has nothing that
 // is new enough.
 func (k *Keeper) Load(ctx context.Context, all []Source) (docs []inventory.Document, warnings []string, err error) {
 	for _, s := range all {

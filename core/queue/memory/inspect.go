@@ -187,7 +187,7 @@ func (q *Queue) Runs(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Explain says in words why a job is where it is.
+// Explain returns why a job is where it is.
 func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, error) {
 	if err := ctx.Err(); err != nil {
 		return queue.Explanation{}, err

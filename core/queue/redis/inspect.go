@@ -67,7 +67,7 @@ func (q *Queue) Payload(ctx context.Context, run string) ([]byte, error) {
 	return b, translate(ctx, err, "payload")
 }
 
-// Explain says in words why a job is where it is.
+// Explain returns why a job is where it is.
 func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation, error) {
 	ex := queue.Explanation{Job: job}
 	v, err := q.eval(ctx, q.scripts.explain, job.Run, job.Index)

@@ -62,7 +62,7 @@ func StartOIDC(tb testing.TB) *OIDC {
 	return p
 }
 
-// Next says who logs in next, after so many polls of a device; refuse is an error of the provider
+// Next sets who logs in next, after so many polls of a device; refuse is an error of the provider
 // instead.
 func (p *OIDC) Next(claims map[string]any, waits int, refuse string) {
 	p.mu.Lock()

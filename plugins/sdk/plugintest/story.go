@@ -9,9 +9,9 @@ import (
 // maxCalls bounds a story: a job type that suspends itself for ever fails its test.
 const maxCalls = 1000
 
-// FakeTime says that the test runs in a bubble of testing/synctest: the job type's clock, which is
-// time.Now, timers and sdk.Sleep, is then a fake one that leaps when all wait. ResumeUntilDone lets
-// the time of each suspension pass, and a call may take a year of it.
+// FakeTime declares that the test runs in a bubble of testing/synctest: the job type's clock, which
+// is time.Now, timers and sdk.Sleep, is then a fake one that leaps when all wait. ResumeUntilDone
+// lets the time of each suspension pass, and a call may take a year of it.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		kit := plugintest.New(t, Def()).FakeTime()

@@ -8,7 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Plain says err, or the error of a decoder or encoder that it wraps, without names of Go types.
+// Plain returns err, or the error of a decoder or encoder that it wraps, without names of Go types.
 // Others, and nil, are returned as they are.
 func Plain(err error) error {
 	if err == nil {

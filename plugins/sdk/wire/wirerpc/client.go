@@ -272,7 +272,7 @@ func (s *BidiClient[Req, Res, PReq, PRes]) Receive() (*Res, error) {
 	return m, nil
 }
 
-// CloseRequest says that no message follows.
+// CloseRequest signals that no message follows.
 func (s *BidiClient[Req, Res, PReq, PRes]) CloseRequest() error { return s.call.closeSend() }
 
 // CloseResponse drops the rest of the answer; the context of the call ends before.
@@ -284,7 +284,7 @@ type UploadClient[Req, Res any, PReq pointer[Req], PRes pointer[Res]] struct{ ca
 // Send sends a message. The error is io.EOF if the call has ended; CloseAndReceive returns why.
 func (s *UploadClient[Req, Res, PReq, PRes]) Send(m *Req) error { return s.call.send(PReq(m)) }
 
-// CloseAndReceive says that no message follows, and returns the answer.
+// CloseAndReceive signals that no message follows, and returns the answer.
 func (s *UploadClient[Req, Res, PReq, PRes]) CloseAndReceive() (*Res, error) {
 	_ = s.call.closeSend() // receive says how the call ended
 	defer s.call.close()
