@@ -18,11 +18,11 @@ const (
 	HostLost         ReasonCode = "host_lost"         // a run: the outcome of one of its hosts is unknown
 	WaveFailed       ReasonCode = "wave_failed"       // a run: no host of a wave succeeded
 	WaveRefused      ReasonCode = "wave_refused"      // a run: a person refused it, or its next wave
-	Missed           ReasonCode = "missed"            // a fire: no server was there at its time
-	TooLate          ReasonCode = "too_late"          // a fire: later than start_within
-	Refused          ReasonCode = "refused"           // a fire: its run is not valid
-	NotLaunched      ReasonCode = "not_launched"      // a fire: its launch failed until it was too late
-	Overlap          ReasonCode = "overlap"           // a fire or run: another fire of its schedule takes its place
+	Missed           ReasonCode = "missed"            // a trigger: no server was there at its time
+	TooLate          ReasonCode = "too_late"          // a trigger: later than start_within
+	Refused          ReasonCode = "refused"           // a trigger: its run is not valid
+	NotLaunched      ReasonCode = "not_launched"      // a trigger: its launch failed until it was too late
+	Overlap          ReasonCode = "overlap"           // a trigger or run: another trigger of its schedule takes its place
 
 	// Of a host that waits.
 	AwaitsApproval ReasonCode = "approval"      // its run, or its wave, waits for a person

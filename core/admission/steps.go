@@ -87,8 +87,8 @@ func (s *Steps) Check(p *playbooks.Playbook) error {
 	return nil
 }
 
-// Set is the window set that a host's step waits for; gated is false where it waits for none.
-// "" is a host without a window set, which is closed.
+// Set is the window set that a host's step waits for; windowed is false if it waits for none. "" is
+// a host without a window set, which is closed.
 func (s *Steps) Set(i int, h core.Host) (set string, windowed bool) {
 	switch window := s.list[i].window; window {
 	case "":
@@ -129,7 +129,7 @@ func (s *Steps) First(i int) int {
 	return i
 }
 
-// AtOnce reports whether a job begins with a step that runs and is not gated.
+// AtOnce reports whether a job begins with a step that runs and waits for no window.
 func (s *Steps) AtOnce() bool {
 	for _, one := range s.list {
 		if one.runs {

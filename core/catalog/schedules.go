@@ -156,7 +156,7 @@ func (c *Catalog) PauseSchedule(ctx context.Context, scope ledger.Scope, who str
 	})
 }
 
-// ResumeSchedule lets it go on with its next fire. The audit log has the reason.
+// ResumeSchedule lets it go on with its next fire time. The audit log has the reason.
 func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
 	return c.change(ctx, scope, id, func() error {
 		return c.control.Resume(ctx, id, note(who, "schedule.resume", id, "", reason))

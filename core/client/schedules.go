@@ -31,12 +31,12 @@ func (c *Client) DeleteSchedule(ctx context.Context, name, etag string) error {
 	return err
 }
 
-// PauseSchedule lets a schedule fire no more until it is resumed.
+// PauseSchedule stops the launches of a schedule until it is resumed.
 func (c *Client) PauseSchedule(ctx context.Context, name, reason string) (api.Schedule, error) {
 	return c.changeSchedule(ctx, name, "pause", reason)
 }
 
-// ResumeSchedule lets a schedule fire again.
+// ResumeSchedule starts the launches of a paused schedule again.
 func (c *Client) ResumeSchedule(ctx context.Context, name, reason string) (api.Schedule, error) {
 	return c.changeSchedule(ctx, name, "resume", reason)
 }

@@ -83,11 +83,11 @@ type Result struct {
 
 // HostResult is one host's part.
 type HostResult struct {
-	// Earliest is when its windows let it start, were it alone; of the first gated stage, if it has
-	// one.
+	// Earliest is when its windows let it start, were it alone; of the first stage with a window, if
+	// it has one.
 	Earliest   time.Time
 	Begin      time.Time // first step, P50
-	Start      time.Time // of the first gated stage, P50; Begin if it has none
+	Start      time.Time // of the first stage with a window, P50; Begin if it has none
 	Finish     time.Time // P50
 	Late       time.Time // finish, P90
 	Holds      []Hold    // what it waits for until it begins or goes on, in the median sample; the longest first

@@ -62,8 +62,8 @@ type Options struct {
 
 	// Windows are the service windows that steps with a window wait for; nil: no step waits.
 	Windows *admission.Calendar
-	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without
-	// it they are an *UnfitError.
+	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without it
+	// they are a *NoWindowError.
 	SkipNoWindow bool
 	// Need is the time that a step with a window without needs: takes, learned from earlier runs; nil,
 	// and false, is not known.
@@ -103,10 +103,10 @@ type Launch struct {
 	FourEyes string
 }
 
-// Prepare selects the playbook's hosts among hosts, orders them, cuts them into
-// waves, and builds the run. No host selected is core.ErrNotFound, a *NoFactsError where facts are
-// missing that targets read. With Options.Windows each
-// host has its own start; hosts that no window fits are an *UnfitError that lists them all.
+// Prepare selects the playbook's hosts among hosts, orders them, cuts them into waves, and builds
+// the run. No host selected is core.ErrNotFound, a *NoFactsError where facts are missing that
+// targets read. With Options.Windows each host has its own start; hosts that no window fits are a
+// *NoWindowError that lists them all.
 func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, error) {
 	if o.Now.IsZero() {
 		o.Now = time.Now()

@@ -50,7 +50,8 @@ type Snapshot struct {
 	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass
 	// over it.
 	Trace string `json:"trace,omitempty"`
-	// Checked is what the playbook was held against. Nil: nobody knows, as in runs of older versions.
+	// Checked names the plugins that the playbook was checked against. Nil: they are not known, as in
+	// runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
 }
 

@@ -77,7 +77,7 @@ type Start struct {
 	At     time.Time      // zero: immediately
 	Due    time.Time      // when the queue gives its job out: At, or before it while a freeze that may be lifted is in the way
 	Last   time.Time      // the latest start in that window; zero is not known, or nothing to hurry for
-	Set    string         // that the first gated step waits for; "" if none does
+	Set    string         // that the first step with a window waits for; "" if none does
 	Need   time.Duration  // that has to fit
 	Reason string         // why it has to wait until At
 	By     windows.Cause  // what decides

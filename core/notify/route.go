@@ -341,7 +341,7 @@ func (s *Service) before(ctx context.Context, run *ledger.Run) (string, error) {
 	return "", nil
 }
 
-// news are those that somebody told, see Tell.
+// news are those that somebody reported, see Report.
 func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]made, error) {
 	kind, ok := policy.Find(h.What)
 	var f fact

@@ -6,8 +6,8 @@ import "time"
 // adding workers.
 type Load struct {
 	Stats
-	Due      int                   `json:"due"`      // jobs of active runs that wait for a slot or for a lock
-	Runnable int                   `json:"runnable"` // jobs that would run if there were slots enough: leased, and due as far as MaxInFlight lets them
+	Due      int                   `json:"due"`      // jobs of active runs that wait for a worker's concurrency or for a lock
+	Runnable int                   `json:"runnable"` // jobs that would run with enough workers: leased, and due as far as MaxInFlight lets them
 	Soon     int                   `json:"soon"`     // further jobs that become due within the time that was asked for, as far as MaxInFlight lets them
 	ByTenant map[string]TenantLoad `json:"by_tenant"`
 }

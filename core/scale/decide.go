@@ -43,8 +43,8 @@ func (c Config) Defaults() (Config, error) {
 // Demand is the remaining work of the pool.
 type Demand struct {
 	Leased   int           // jobs that run
-	Due      int           // jobs that wait for a slot, or for a lock
-	Runnable int           // jobs that would run if there were slots enough
+	Due      int           // jobs that wait for a worker's concurrency, or for a lock
+	Runnable int           // jobs that would run with enough workers
 	Soon     int           // further jobs that become due within Config.Ahead
 	Took     time.Duration // how long a job takes, of those that ended lately; 0 is not known
 }

@@ -227,7 +227,7 @@ func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) er
 	})
 }
 
-// Resume lets a paused schedule go on with its next fire.
+// Resume lets a paused schedule go on with its next fire time.
 func (c *Control) Resume(ctx context.Context, id ID, note Note) error {
 	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if s.Paused {

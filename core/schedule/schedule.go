@@ -85,8 +85,8 @@ type Overlap string
 
 // The ways to overlap.
 const (
-	OverlapSkip   Overlap = "skip"           // drop the fire
-	OverlapQueue  Overlap = "queue"          // one fire waits
+	OverlapSkip   Overlap = "skip"           // drop the trigger
+	OverlapQueue  Overlap = "queue"          // one trigger waits
 	OverlapCancel Overlap = "cancel_running" // cancel what runs, then launch
 )
 
@@ -95,7 +95,7 @@ const (
 type Definition struct {
 	ID          ID
 	Cron        string    // five fields, see civil.ParseCron
-	At          time.Time // instead of Cron: fire once, at this second
+	At          time.Time // instead of Cron: trigger once, at this second
 	Timezone    string    // IANA name; "" is UTC
 	CatchUp     CatchUp
 	Overlap     Overlap

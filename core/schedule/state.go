@@ -48,7 +48,7 @@ type Run struct {
 	At    time.Time // of the launch
 }
 
-// Claim is a fire that is decided and not launched yet. A claim is kept only while its launch
+// Claim is a trigger that is decided and not launched yet. A claim is kept only while its launch
 // fails.
 type Claim struct {
 	RunID    string
@@ -61,7 +61,7 @@ type Claim struct {
 	Err      string    // of the last attempt
 }
 
-// Waiting is the one fire that waits for a run to end: queued, or the latest of those missed.
+// Waiting is the one trigger that waits for a run to end: queued, or the latest of those missed.
 type Waiting struct {
 	Nominal time.Time
 	Cause   Cause
@@ -72,7 +72,7 @@ type Span struct{ After, To time.Time }
 
 // Result is the result of a trigger, or of a range of fire times with the same result.
 type Result struct {
-	RunID     string      `json:"run,omitempty"` // of one fire
+	RunID     string      `json:"run,omitempty"` // of one trigger
 	Nominal   time.Time   `json:"nominal"`       // of the last one of a range
 	Count     int         `json:"count"`
 	Cause     Cause       `json:"cause"`
@@ -86,7 +86,7 @@ type Skip struct {
 	From, To time.Time // the first and the last nominal time
 	Count    int       // of them; at most MaxCatchUp are counted
 	More     bool      // there were more than Count
-	RunID    string    // of a single fire
+	RunID    string    // of a single trigger
 	Cause    Cause
 	Reason   core.Reason
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Cause is why a fire is launched.
+// Cause is why a trigger is launched.
 type Cause string
 
 // The causes.
@@ -21,7 +21,7 @@ const (
 // Trigger is one launch of a schedule.
 type Trigger struct {
 	Schedule ID
-	RunID    string    // of the run to launch; the same whenever and wherever the fire is launched
+	RunID    string    // of the run to launch; the same whenever and wherever the trigger is launched
 	Nominal  time.Time // the fire time of the cron expression; of a person's trigger, when it was asked for
 	Cause    Cause
 	Payload  []byte // of the definition at the time of the launch
@@ -29,8 +29,8 @@ type Trigger struct {
 
 // Launcher is the part of the engine that its user provides.
 type Launcher interface {
-	// Prepare makes the run of a fire, with Fire.RunID. core.ErrInvalid and core.ErrConflict refuse
-	// the fire for good; after other errors Prepare is called again later.
+	// Prepare makes the run of a trigger, with Trigger.RunID. core.ErrInvalid and core.ErrConflict
+	// refuse the trigger for good; after other errors Prepare is called again later.
 	Prepare(ctx context.Context, f Trigger) (ledger.NewRun, error)
 	// Accepted reports runs that are in the ledger now, and have to go on from there.
 	Accepted(runs []ledger.Run)

@@ -1,5 +1,5 @@
-// Package worker owns the node: one poller, slots, heartbeat, the step machine
-// of a job, gating at dispatch, timeouts and drain.
+// Package worker owns the node: one poller, its concurrency, heartbeat, the step machine of a job,
+// admission at dispatch, timeouts and drain.
 //
 // It must not know where the queue lives, how a plugin process is kept, or how
 // SSH works; it asks those rooms.

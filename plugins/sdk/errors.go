@@ -150,8 +150,8 @@ func (s *suspension) Error() string { return "suspended: " + s.reason }
 // SuspendOption says more about a suspension.
 type SuspendOption func(*suspension)
 
-// Suspend suspends the job when it is returned: it holds no slot, and continues after the time
-// or event with [Run].State set to state. It costs no attempt.
+// Suspend suspends the job when it is returned: it takes up no concurrency, and continues after the
+// time or event with [Run].State set to state. It costs no attempt.
 func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
 	s := &suspension{after: after}
 	s.state, s.err = encodeState(state)

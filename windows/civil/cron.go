@@ -13,9 +13,9 @@ import (
 // Cron is a parsed five-field cron expression. It is immutable and safe for concurrent use.
 //
 // A minute or hour field that begins with * means real time: the expression triggers whenever a
-// clock in the zone shows a matching time, so in a repeated hour both copies fire, and what a gap
-// skips does not. Otherwise it names fixed times, and each triggers exactly once: in a gap at the
-// first instant after it, in a fold at the first occurrence.
+// clock in the zone shows a matching time, so in a repeated hour both copies trigger, and times
+// that a gap skips do not. Otherwise it names fixed times, and each triggers exactly once: in a gap
+// at the first instant after it, in a fold at the first occurrence.
 //
 // When both day fields are restricted, either may match; a field that begins with * is not
 // restricted, and then both must (Vixie cron).

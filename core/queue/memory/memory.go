@@ -27,7 +27,7 @@ import (
 type Options struct {
 	SessionTTL time.Duration    // queue.SessionTTL when zero
 	Retain     time.Duration    // how long a complete run is remembered; 7 days when zero
-	Now        func() time.Time // clock of a simulation: Wait then does not fire timers; nil is the real one
+	Now        func() time.Time // clock of a simulation: Wait then starts no timers; nil is the real one
 	Remains    Remains          // of the queue before this one; its runs go on there once they are submitted
 	Suspended  []Begun          // jobs of runs that are not among those: they wait on for what they were suspended for
 }

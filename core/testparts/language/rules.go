@@ -57,6 +57,8 @@ func sentenceRules() []rule {
 			"Who really has none says so.", "What does it do?"},
 		{"clause as a noun", words(`whoever|what (?:is|was) left|(?:to|for|of|by|from|with|than) who`), nil, `a noun: "remaining jobs", "clients", "the person who"`,
 			"what is left to do", "the remaining jobs of the person who launched the run"},
+		{"is what", leading(`CODE (?:is|are) what`), nil, `a noun: "X is the result of a job", or a verb`,
+			"CODE is what a worker reports.", "CODE is the report of a worker."},
 		{"inverted", leading(`(?:Kept|Asked|Counted|Refused|Taken|Wanted|Left|Given|Shown|Listed|Ignored|Needed) (?:is|are|was|were)`), nil, `the subject first`,
 			"Kept are notifications of 30 days.", "Notifications are kept for 30 days."},
 		{"nothing stops", words(`(?:nothing|nobody|no one|none) (?:stops?|prevents?|hinders?|but|else than|without)`), nil, `the positive: "hosts keep running"`,

@@ -66,7 +66,7 @@ type Party struct {
 	Name       string       `json:"name"`
 	Done       int          `json:"done"`
 	Took       core.Seconds `json:"took_seconds"` // from submission to its last end; 0 when it was not done
-	Later      float64      `json:"later"`        // share by which Took is longer than alone on all slots; 0 when not done
+	Later      float64      `json:"later"`        // share by which Took is longer than alone on all workers; 0 when not done
 	WorkerTime core.Seconds `json:"worker_time_seconds"`
 	Share      float64      `json:"share"` // of the worker time in the window
 }

@@ -69,7 +69,7 @@ type line struct {
 	at     time.Time
 }
 
-// Trigger makes schedules that are due at one instant, and watches servers fire them.
+// Trigger makes schedules that are due at one instant, and watches servers launch them.
 func Trigger(ctx context.Context, p Params) (v Volley, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
