@@ -255,7 +255,7 @@ func compileSafely(text string, options []expr.Option) (program *vm.Program, err
 	return expr.Compile(text, options...)
 }
 
-// cutByComment tells whether YAML took the rest of an unquoted expression for a comment.
+// cutByComment reports whether YAML took the rest of an unquoted expression for a comment.
 func (c *code) cutByComment() bool {
 	return c.node != nil && c.node.Style == 0 && strings.Contains(c.src.line(c.node.Line), " #")
 }

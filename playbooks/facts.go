@@ -62,7 +62,7 @@ func withFacts(host *shape) *shape {
 	return host
 }
 
-// readsFacts tells whether the expression reads host.facts.
+// readsFacts reports whether the expression reads host.facts.
 func (e Expr) readsFacts() bool { return e.code != nil && e.code.reads.host[factsField] }
 
 // factsRule is the key facts.

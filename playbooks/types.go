@@ -205,7 +205,7 @@ func (k *paramCheck) kind(v *value, s *jsonschema.Schema, path string) bool {
 	return false
 }
 
-// looksLike tells whether a quoted scalar would be one of the kinds without its quotes.
+// looksLike reports whether a quoted scalar would be one of the kinds without its quotes.
 func (v *value) looksLike(kinds []string) bool {
 	tag := (&yaml.Node{Kind: yaml.ScalarNode, Value: v.node.Value}).ShortTag()
 	return tag == "!!int" && (slices.Contains(kinds, "integer") || slices.Contains(kinds, "number")) ||

@@ -275,8 +275,8 @@ func (f *file) connection(into *settings, g *group, key, text string, line, col 
 	return true
 }
 
-// secretVar tells whether a var of some Ansible plugin is a password, passphrase, token or private
-// key.
+// secretVar reports whether a var of some Ansible plugin is a password, passphrase, token or
+// private key.
 func secretVar(key string) bool {
 	if !strings.HasPrefix(key, "ansible_") {
 		return false

@@ -399,7 +399,7 @@ func (b *builder) belongs(e *entry) (who, where string) {
 	return who, where
 }
 
-// groupsBelong tells whether any group names a customer or site.
+// groupsBelong reports whether any group names a customer or site.
 func (b *builder) groupsBelong() bool {
 	return slices.ContainsFunc(b.order, func(g *group) bool {
 		return g.inline.customer != "" || g.files.customer != "" || g.inline.site != "" || g.files.site != ""

@@ -47,7 +47,7 @@ func expand(pattern string) ([]string, error) {
 	return out, nil
 }
 
-// hasRange tells whether there is something to expand.
+// hasRange reports whether there is something to expand.
 func hasRange(s string) bool {
 	i := strings.IndexByte(s, '[')
 	return i >= 0 && strings.IndexByte(s[i:], ']') > strings.IndexByte(s[i:], ':') && strings.IndexByte(s[i:], ':') > 0

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// glob tells whether a shell pattern (* ? [ab] [!ab]) matches a whole name.
+// glob reports whether a shell pattern (* ? [ab] [!ab]) matches a whole name.
 func glob(pattern, name string) bool {
 	if !strings.ContainsAny(pattern, "*?[") {
 		return pattern == name

@@ -29,7 +29,7 @@ func (disk) Open(name string) (fs.File, error)          { return os.Open(name) }
 func (disk) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 func (disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 
-// local tells whether paths mean the machine's own files.
+// local reports whether paths mean the machine's own files.
 func (b *builder) local() bool {
 	_, ok := b.tree.(disk)
 	return ok
@@ -108,8 +108,8 @@ func (b *builder) read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// isExecutable tells whether a file is a program rather than a list: it may be
-// run, and begins as programs do or has no ending of a list.
+// isExecutable reports whether a file is a program rather than a list: it may be run, and begins as
+// programs do or has no ending of a list.
 func (b *builder) isExecutable(path string, st fs.FileInfo) bool {
 	if st.Mode()&0o111 == 0 {
 		return false

@@ -378,7 +378,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	return v
 }
 
-// unclean tells whether the call ended without the job type's own word.
+// unclean reports whether the call ended without the job type's own word.
 func (a *attempts) unclean(out host.Outcome, err error) bool {
 	if errors.Is(err, core.ErrPluginFailed) {
 		return out.Effects != host.EffectsNone

@@ -89,8 +89,8 @@ func (c *clock) now() (early, late time.Time, known bool) {
 	return early.Add(min(c.doubt, 0)), early.Add(c.spread + max(c.doubt, 0)), true
 }
 
-// leaps tells whether between two local times the wall clock was set, or the monotonic clock stood
-// still.
+// leaps reports whether between two local times the wall clock was set, or the monotonic clock
+// stood still.
 func leaps(from, to time.Time) bool {
 	return apart(to.Round(0).Sub(from.Round(0)), to.Sub(from))
 }

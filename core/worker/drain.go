@@ -60,7 +60,7 @@ func (p *poller) giveUpStuck(now time.Time) {
 	}
 }
 
-// over tells whether a drain is done.
+// over reports whether a drain is done.
 func (p *poller) over(now time.Time) bool {
 	if !p.draining {
 		return false

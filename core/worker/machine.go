@@ -145,8 +145,8 @@ func (m *machine) waitAtBarrier(step int) *leaseEnd {
 	return nil
 }
 
-// ignored tells whether continue_on_failure covers the outcome. A host that is not
-// reached will not be by the next step either, and nothing may hide a lost one.
+// ignored reports whether continue_on_failure covers the outcome. A host that is not reached will
+// not be by the next step either, and nothing may hide a lost one.
 func ignored(s playbooks.Step, o core.Outcome) bool {
 	return s.IgnoreFailure && (o == core.Failed || o == core.RolledBack)
 }

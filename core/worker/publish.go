@@ -91,8 +91,8 @@ func (p *publisher) add(e Event) {
 	}
 }
 
-// joins tells whether output may be added to the event before it: of one step, one stream, and not
-// too long.
+// joins reports whether output may be added to the event before it: of one step, one stream, and
+// not too long.
 func joins(before, after *api.Event) bool {
 	one := before.Stdout == "" && after.Stdout == "" || before.Stderr == "" && after.Stderr == ""
 	return one && before.Step == after.Step && before.Attempt == after.Attempt &&

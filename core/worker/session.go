@@ -141,7 +141,7 @@ func (s *session) queueName(ctx context.Context) (string, error) {
 	return s.queue, nil
 }
 
-// trusted tells whether new jobs may be started under the session.
+// trusted reports whether new jobs may be started under the session.
 func (s *session) trusted() bool {
 	s.mu.Lock()
 	fenced := s.fenced

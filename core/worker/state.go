@@ -84,7 +84,7 @@ type itemResult struct {
 	Outputs map[string]any `json:"outputs,omitempty"`
 }
 
-// begun tells whether anything may have happened on the host.
+// begun reports whether anything may have happened on the host.
 func (s *state) begun() bool {
 	return len(s.Done) > 0 || s.Handlers != nil && len(s.Handlers.Ran) > 0 || s.Current.Item > 0 || s.Current.Attempts > 0 || s.Current.Plugin != nil
 }

@@ -180,8 +180,8 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 	return m.suspend(step, answer.Reason, after)
 }
 
-// onlyInDoubt tells whether a window would be left if the queue's clock were known: by how much it
-// is not comes on top of what the step needs. Doubt ends, and must not end a job.
+// onlyInDoubt reports whether a window would be left if the queue's clock were known: by how much
+// it is not comes on top of what the step needs. Doubt ends, and must not end a job.
 func (m *machine) onlyInDoubt(r stepAdmission) bool {
 	r.late = r.early
 	answer, err := m.job.w.admit(r)
@@ -246,7 +246,7 @@ func (w *Worker) poll(ctx context.Context, board string, q admission.Question, a
 	return sight{e, c, late}, cmp.Or(err, explainErr)
 }
 
-// stops tells whether nothing may go on that a checkpoint can stop.
+// stops reports whether nothing may go on that a checkpoint can stop.
 func (s sight) stops() bool {
 	return s.set != nil && s.set.Overrun == windows.StopAtCheckpoint && !s.Open
 }
