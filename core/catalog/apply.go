@@ -115,8 +115,8 @@ func (c *Catalog) standing(ctx context.Context) (Current, error) {
 	return now, err
 }
 
-// compile makes what is needed to run by a set and the approvals that were given here, and so finds
-// out whether the service can.
+// compile makes what is needed to run by a set and the approvals that were given here, and so
+// checks whether the service can.
 func compile(set *definitions.Set, given givenState) (c *Current, err error) {
 	c = &Current{Set: set, given: given.version}
 	docs := set.WindowDocuments()

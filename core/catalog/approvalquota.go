@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// Bounds of the whole list, in which a revocation is an Approval too. A revocation always finds
+// Bounds of the whole list, in which a revocation is also an Approval. A revocation always finds
 // room: the others leave 2000 places of the 5000 that one file may have, and an eighth of the bytes
 // that can be posted.
 const (

@@ -51,7 +51,7 @@ func (a *Approval) word() windows.Given {
 	return g
 }
 
-// givenState is what was said so far. The list is never changed in place.
+// givenState is the approvals and revocations so far. The list is never changed in place.
 type givenState struct {
 	version int64
 	list    []Approval
@@ -258,7 +258,8 @@ func (a *Approval) entry(before, after *windows.Definitions) (ledger.Entry, erro
 	return e, err
 }
 
-// later is a time behind all that was said: servers' clocks differ, and the last word counts.
+// later returns a time after all approvals so far: servers' clocks differ, and the last word
+// counts.
 func later(now time.Time, said []Approval) time.Time {
 	now = now.Truncate(time.Microsecond)
 	for _, a := range said {

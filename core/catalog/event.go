@@ -52,7 +52,7 @@ func (c *Catalog) trouble(ctx context.Context, what string, err error) {
 	c.report(Event{Kind: Trouble, Reason: what, Err: err})
 }
 
-// triggered hands on what the engine tells.
+// triggered passes on the engine's events.
 func (c *Catalog) triggered(e schedule.Event) {
 	out := Event{Schedule: e.Schedule, Run: e.Trigger.RunID, Err: e.Err}
 	switch e.Kind {

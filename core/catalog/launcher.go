@@ -44,7 +44,7 @@ func unreadable(id schedule.ID, err error) error {
 // launchedBy begins what runs of schedules say of who launched them.
 const launchedBy = "schedule:"
 
-// launcher launches fires by what is current.
+// launcher launches triggers by the present definitions.
 type launcher struct{ c *Catalog }
 
 // Prepare makes the run of a trigger. If the trigger can never succeed the error wraps

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// A schedule of the definitions launches on whatever hosts its playbook selects. Whoever acts for
-// one tenant only must not reach other tenants' hosts by it.
+// A schedule of the definitions launches on whatever hosts its playbook selects. A person of one
+// tenant must not reach other tenants' hosts by it.
 
 // own is what a person in scope launches by a payload: on hosts of all tenants only who may act for
 // all.

@@ -27,7 +27,7 @@ type Request struct {
 	MaxInFlight int            `json:"max_in_flight,omitempty"`
 }
 
-// bare reports whether the request has nothing but a playbook.
+// bare reports whether the request has only a playbook.
 func (q *Request) bare() bool { return len(q.Limit)+len(q.Vars)+len(q.Tags)+len(q.SkipTags) == 0 }
 
 // Launching is who launches a request, and on which hosts.
@@ -112,7 +112,7 @@ func (c *Catalog) options(now Current, playbook *playbooks.Playbook, q Request, 
 }
 
 // limited selects hosts as --limit does, of tenants in scope. @FILE would be read here, and is
-// refused; a pattern that only meets others' hosts is told as one that meets none.
+// refused; a pattern that only meets others' hosts gets the error of one that meets none.
 func limited(limit func(string) ([]core.Host, error), scope ledger.Scope, patterns []string) ([]core.Host, error) {
 	pattern := strings.Join(patterns, ",")
 	shown := strings.ToValidUTF8(pattern[:min(len(pattern), 200)], "\uFFFD")

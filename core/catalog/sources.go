@@ -50,8 +50,8 @@ func newer(u definitions.Update, found, was Base, now time.Time) bool {
 	}
 }
 
-// still puts the ledger right where somebody put another commit than the branch's tip, and is not
-// there to take it back.
+// still puts the ledger right where somebody put another commit than the branch's tip, and cannot
+// undo it.
 func (c *Catalog) still(ctx context.Context, u definitions.Update) {
 	c.trouble(ctx, "cannot compare the branch with the definitions", c.followed(ctx, u))
 }

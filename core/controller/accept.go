@@ -211,8 +211,8 @@ func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d le
 // reportFor is how long a person waits for the queue after the ledger has what they asked for.
 const reportFor = 2 * time.Second
 
-// inQueue tells the queue what the ledger, which has the last word, will bring about anyway. late
-// says that the queue does not answer; one that has not got the run starts nothing of it.
+// inQueue applies a change to the queue immediately that the ledger has and brings about anyway.
+// late means that the queue does not answer; a queue without the run starts nothing of it.
 func (c *Controller) inQueue(ctx context.Context, report func(context.Context) error) (late bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportFor)
 	defer cancel()

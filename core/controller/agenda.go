@@ -37,7 +37,7 @@ type agenda struct {
 
 func newAgenda() *agenda { return &agenda{runs: map[string]*watched{}} }
 
-// touch has a run looked at now.
+// touch makes a run due for a check now.
 func (a *agenda) touch(id string) *watched {
 	w := a.runs[id]
 	if w == nil {
@@ -51,7 +51,7 @@ func (a *agenda) touch(id string) *watched {
 	return w
 }
 
-// plan has it looked at at a time, and no more at the one that was planned before. Zero is never.
+// plan sets the time of its next check, in place of the one that was planned before. Zero is never.
 func (a *agenda) plan(w *watched, at time.Time) {
 	w.at = at
 	switch {
@@ -98,7 +98,7 @@ func (a *agenda) drop(w *watched) {
 	delete(a.runs, w.id)
 }
 
-// times is a heap of runs by when they are to be looked at.
+// times is a heap of runs by their next check.
 type times []*watched
 
 func (t times) Len() int           { return len(t) }

@@ -173,7 +173,7 @@ func (c *Controller) due() (runs []*watched, next time.Time) {
 	return runs, c.agenda.next()
 }
 
-// attention has runs looked at now: something happened in them.
+// attention makes runs due for a check now: they have changed.
 func (c *Controller) attention(runs ...string) {
 	if len(runs) == 0 {
 		return
@@ -259,7 +259,7 @@ func (c *Controller) missed() bool {
 	return len(c.lost) > 0 && c.incarnation != ""
 }
 
-// catchUp has all runs looked at of which news were missed.
+// catchUp makes all runs due for a check whose news were missed.
 func (c *Controller) catchUp(ctx context.Context) {
 	if c.cfg.Alone {
 		c.mu.Lock()
@@ -291,7 +291,7 @@ func (c *Controller) SignalWindows() {
 }
 
 // windowChanges is how often windows have changed. A change after that sees how many jobs of the
-// run are suspended, and has it looked at.
+// run are suspended, and makes it due for a check.
 func (c *Controller) windowChanges(l *poll) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -64,8 +64,8 @@ func (f failure) next(err error, alone bool, now time.Time) (refuse bool, after 
 	return false, refuseBackoff.Delay(f.times-1, 0)
 }
 
-// emitRefuses tells who waits for a run that the queue, which can be read, does not take it yet: it
-// is full, or does not let this user write.
+// emitRefuses emits, to those who wait for a run, that the queue, which can be read, does not take
+// it yet: it is full, or does not let this user write.
 func (c *Controller) emitRefuses(refuses *core.Outage, err error) {
 	if err == nil {
 		if lasted, failed := refuses.Over(); failed > 0 {
@@ -164,7 +164,7 @@ func (c *Controller) owns(id string) bool {
 	return !c.cfg.Alone || c.own[id]
 }
 
-// disown forgets runs that are over.
+// disown forgets runs that have ended.
 func (c *Controller) disown(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,8 +274,8 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	return errs
 }
 
-// enter keeps runs from being looked at while they are put into the queue: what it says of them
-// comes before the ledger knows that it has them, and they are held until then.
+// enter defers checks of runs while they are put into the queue: its news comes before the ledger
+// records that it has them, and waits until then.
 func (c *Controller) enter(runs []queue.Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,8 +284,8 @@ func (c *Controller) enter(runs []queue.Run) {
 	}
 }
 
-// entered has those looked at that are in this server's parts, and those of which there were news
-// meanwhile.
+// entered makes those due for a check that are in this server's parts, and those of which there
+// were news meanwhile.
 func (c *Controller) entered(runs []queue.Run) {
 	c.mu.Lock()
 	for i := range runs {
@@ -352,7 +352,7 @@ func (c *Controller) doubtLost(ctx context.Context, run ledger.Run, l *launch.La
 }
 
 // addPending gives runs the handlers that earlier runs of their playbooks left pending on their
-// hosts. errs has an error of a run that is not to be put in.
+// hosts. errs has an error of a run that must stay out of the queue.
 func (c *Controller) addPending(ctx context.Context, claims []ledger.Claim, launches []*launch.Launch, errs []error) {
 	of := func(i int) ledger.HandlersOf {
 		return ledger.HandlersOf{Tenant: claims[i].Run.Tenant, Playbook: claims[i].Run.Playbook}
@@ -431,7 +431,7 @@ func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error) erro
 	return c.cfg.Ledger.Refuse(ctx, run.ID, begun, core.Because("", why.Error()))
 }
 
-// settled is what the ledger has recorded of a run.
+// settled is the recorded outcomes of a run.
 func (c *Controller) settled(ctx context.Context, id string) ([]queue.FinishedJobs, error) {
 	ended, err := c.cfg.Ledger.Ended(ctx, id)
 	if err != nil {

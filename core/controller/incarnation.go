@@ -15,8 +15,8 @@ import (
 
 // incarnationOf is the name that the queue has for as long as it keeps its runs. One that was
 // emptied has forgotten it and gets a new one, and every run that was in it before is put in again.
-// Of several servers that find it empty at once the first one's name stays: hosts compare fences of
-// one name only.
+// Of several servers that find it empty at the same time the first one's name stays: hosts compare
+// fences of one name only.
 func incarnationOf(ctx context.Context, board broadcast.Board) (string, error) {
 	name, _, err := board.Posted(ctx, queue.IncarnationDocument, 0)
 	if err == nil {
@@ -35,7 +35,7 @@ func incarnationOf(ctx context.Context, board broadcast.Board) (string, error) {
 }
 
 // nameQueue is incarnationOf. Where jobs of a lost queue may run, it first holds the new one for
-// the life of a session: the locks of their hosts are lost, too. Runs are put in meanwhile.
+// the life of a session: the locks of their hosts are also lost. Runs are put in meanwhile.
 func (c *Controller) nameQueue(ctx context.Context) (string, error) {
 	_, _, err := c.cfg.Board.Posted(ctx, queue.IncarnationDocument, 0)
 	if c.cfg.Alone && (err == nil || errors.Is(err, core.ErrNotFound)) {

@@ -29,7 +29,7 @@ type Recorded struct {
 }
 
 // pace is when the jobs of a run could start at the earliest, as this server saw it. Nil is not
-// known: of a run that it has not looked at from the beginning.
+// known: of a run that it has not followed from the beginning.
 type pace struct {
 	from     time.Time
 	paused   time.Time         // when it was last seen so

@@ -73,8 +73,8 @@ func (c *Controller) orphans(ctx context.Context, unfinished map[string]bool) ([
 }
 
 // orphan says what is wrong with one; nil: nothing any more. It is held, and not cancelled: that
-// keeps what runs from being cut off, and a service with another ledger, whose run it may be, lets
-// it go on by itself.
+// keeps what runs from being cut off, and a service with another ledger, whose run it may be,
+// resumes it.
 func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool) (*Finding, error) {
 	s, err := c.cfg.Queue.Status(ctx, id)
 	if errors.Is(err, core.ErrNotFound) || err == nil && s.Complete {
@@ -118,7 +118,7 @@ func (c *Controller) orphan(ctx context.Context, id string, driven, repair bool)
 	return f, nil
 }
 
-// How often a server looks for runs that are over when nothing tells it that the queue came back
+// How often a server checks for runs that have ended when nothing reports that the queue came back
 // older, and while jobs of one run.
 const (
 	sweepEvery = time.Minute

@@ -21,7 +21,7 @@ import (
 // which harms nothing, and none is left out.
 const serverPrefix = "engine/"
 
-// share finds out which parts of the queue are this server's.
+// share computes which parts of the queue are this server's.
 func (c *Controller) share(ctx context.Context) error {
 	servers, err := c.servers(ctx)
 	if err != nil {
@@ -131,12 +131,12 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// scanEvery is how often all unfinished runs of this server are gone through, at most, though
-// nothing reports a change: a server that died may not have told.
+// scanEvery is how often all unfinished runs of this server are read, at most, without a reported
+// change: a server that died may not have reported it.
 const scanEvery = 15 * time.Second
 
-// scan goes through the unfinished runs of parts in the ledger, and has those looked at that
-// changed there. With all, it is each of them.
+// scan goes through the unfinished runs of parts in the ledger, and makes those due for a check
+// that changed there. With all, it is each of them.
 func (c *Controller) scan(ctx context.Context, incarnation string, parts map[int]bool, all bool) error {
 	c.scans++
 	err := c.eachStanding(ctx, func(r ledger.Standing) {
@@ -195,8 +195,8 @@ func (c *Controller) rescan(ctx context.Context, incarnation string) error {
 	return c.ending(ctx, incarnation)
 }
 
-// ending has cancelled runs looked at, once each, whosever they are: who was asked may not have
-// reached the queue, nor the server whose they are.
+// ending makes cancelled runs of all servers due for a check, once each: the server that was asked
+// may not have reached the queue, nor the server that owns them.
 func (c *Controller) ending(ctx context.Context, incarnation string) error {
 	runs, err := c.cfg.Ledger.Ending(ctx)
 	if err != nil {
@@ -232,7 +232,7 @@ const (
 	newsAgain = 500 * time.Millisecond
 )
 
-// listen has runs looked at in which the queue says that something has happened.
+// listen makes runs due for a check when the queue has news of them.
 func (c *Controller) listen(ctx context.Context) {
 	cursors := map[int]string{}
 	for ctx.Err() == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// A look takes runs in which something has happened through five steps, all of them at once: read
-// what the ledger has of them, ask the queue, record what is new, decide what follows, do it. A run
-// that fails at one of them is checked again after a while; nothing but the ledger is remembered,
-// so it does not matter where it failed, or which server goes on.
+// A poll takes runs with news through five steps, all of them together: read what the ledger has of
+// them, ask the queue, record what is new, decide what follows, do it. A run that fails at one of
+// them is checked again after a while; only the ledger remembers, so it does not matter where it
+// failed, or which server goes on.
 
 // poll is one run on its way through a look.
 type poll struct {
@@ -41,7 +41,7 @@ type poll struct {
 // ends reports whether the rest of the look is not for this run.
 func (l *poll) ends() bool { return l.err != nil || l.early || l.over || l.later }
 
-// fail has the run looked at again; what is said of it is why.
+// fail makes the run due for another check, and reports why.
 func (l *poll) fail(what string, err error) {
 	if l.err == nil {
 		l.err = fmt.Errorf("%s: %w", what, err)
@@ -117,7 +117,7 @@ func apart(runs []*watched) (together, alone []*watched) {
 	return together, alone
 }
 
-// pollOnce takes one run through a look, for who repairs it beside servers.
+// pollOnce takes one run through a poll, for a repair beside servers.
 func (c *Controller) pollOnce(ctx context.Context, id, incarnation string) error {
 	for {
 		l := c.pollThrough(ctx, incarnation, &watched{id: id, index: -1})[0]
@@ -264,8 +264,8 @@ func (c *Controller) seen(ctx context.Context, l *poll, sight queue.Sight) {
 	}
 }
 
-// compare finds out whether the queue came back older than what is recorded. Then jobs run again
-// that were recorded; where they must not, the run is held before most of them have begun.
+// compare detects that the queue came back older than the record. Then jobs run again that were
+// recorded; where they must not, the run is held before most of them have begun.
 func (c *Controller) compare(ctx context.Context, l *poll) error {
 	if err := c.readResults(ctx, l); err != nil {
 		return err
@@ -450,7 +450,7 @@ func (c *Controller) decisions(ctx context.Context, id string) (map[int]engine.D
 	return decided, nil
 }
 
-// signalJobs tells the jobs of a run that windows have changed, once for each change.
+// signalJobs signals the jobs of a run that windows have changed, once for each change.
 func (c *Controller) signalJobs(ctx context.Context, l *poll) {
 	wakes := c.windowChanges(l)
 	if wakes == l.w.woken {

@@ -97,7 +97,7 @@ func (c *Controller) only(ctx context.Context) (bool, error) {
 }
 
 // compareAll compares all unfinished runs of the queue with the ledger. It pauses in the queue
-// those that are behind the ledger, and has them looked at. rest are the others that go on.
+// those that are behind the ledger, and makes them due for a check. rest are the others that go on.
 func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind []string, rest []*poll, err error) {
 	var page []ledger.Run
 	compare := func() error {
@@ -218,7 +218,7 @@ func (c *Controller) replace(ctx context.Context, l *poll) {
 	c.Notify()
 }
 
-// letGo has the queue start jobs of a run. One that came back older is left to who replaces it.
+// letGo has the queue start jobs of a run. One that came back older is left to replace.
 func (c *Controller) letGo(ctx context.Context, run *ledger.Run) error {
 	s, err := c.cfg.Queue.Status(ctx, run.ID)
 	if err != nil || s.Ended() < run.Recorded {

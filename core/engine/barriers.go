@@ -16,11 +16,11 @@ import (
 // where in the queue, so that a server which takes the run over, or a queue that was rebuilt, needs
 // nobody's memory: what Progress has only lets it go on a little sooner.
 
-// atBarrier is what waits at the gates of a run, by gate and class. Gate 0 is before the first
-// step, gate n is barrier n.
+// atBarrier is the jobs that wait at the barriers of a run, by barrier and class. Barrier 0 is
+// before the first step.
 type atBarrier []map[int]int
 
-// behind counts the jobs of a class that wait at gates after gate.
+// behind counts the jobs of a class that wait at barriers after barrier.
 func (g atBarrier) behind(barrier, class int) (n int) {
 	for _, classes := range g[min(barrier+1, len(g)):] {
 		n += classes[class]
@@ -48,7 +48,7 @@ func (d *decider) readBarriers() bool {
 
 // barriers lets those go on that waited for other hosts, and gives the run's progress as
 // rollout.Next wants it: in a run of passes the waves of all passes follow each other. ok is false
-// where nothing else is to be decided now.
+// if there is no other decision now.
 func (d *decider) barriers(p *rollout.Progress) (limits []int, ok bool) {
 	if !d.readBarriers() {
 		d.until(d.Now.Add(askAgain))
@@ -161,8 +161,8 @@ func (d *decider) waveOf(class int) int {
 	return rollout.Wave(d.Launch.Limits, d.Launch.Snapshot.Turns.Classes[class].From)
 }
 
-// open lets a wave of a later pass go on. A second signal is the same as one: who has passed a gate
-// does not come to it again.
+// open lets a wave of a later pass go on. A second signal is the same as one: a job that has passed
+// a barrier does not come to it again.
 func (d *decider) open(next rollout.Decision) {
 	d.p.Pass, d.p.Open = next.Wave/len(d.Launch.Limits), next.Wave%len(d.Launch.Limits)+1
 	d.passOn()
@@ -212,7 +212,7 @@ func (d *decider) mayFollow(barrier, class int) (ready bool, why string) {
 	return ready, ""
 }
 
-// classDone reports whether all jobs of a class that have not ended wait at gates after gate.
+// classDone reports whether all jobs of a class that have not ended wait at barriers after barrier.
 func (d *decider) classDone(barrier, class int) bool {
 	left := 0
 	for i := d.Launch.Snapshot.Turns.Classes[class].From; i < d.classEnd(class); i++ {

@@ -141,7 +141,7 @@ func (d *decider) notify(e Event) {
 	d.do(Action{Kind: Notify, Event: e})
 }
 
-// until has the run looked at no later than t.
+// until makes the run due for a check at t or earlier.
 func (d *decider) until(t time.Time) {
 	if d.p.Until.IsZero() || t.Before(d.p.Until) {
 		d.p.Until = t

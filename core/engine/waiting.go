@@ -18,8 +18,8 @@ type Opening struct {
 	zone *time.Location
 }
 
-// news reports whether an opening is worth telling after the one that was told: another set or time
-// or, where no time is known, another reason.
+// news reports whether an opening is worth a report after the reported one: another set or time or,
+// where no time is known, another reason.
 func (o *Opening) news(reported *Opening) bool {
 	switch {
 	case reported == nil || o.Set != reported.Set:

@@ -342,7 +342,8 @@ func (s *starter) start(h core.Host) (start Start, noWindow string, err error) {
 	return start, "", nil
 }
 
-// segments are the runs of hosts that are given out at the same time; nil when all are at once.
+// segments are the stretches of hosts that become due at the same time; nil if all are due
+// immediately.
 func segments(starts []Start) []queue.Segment {
 	if !slices.ContainsFunc(starts, func(s Start) bool { return !s.Due.IsZero() }) {
 		return nil

@@ -276,7 +276,7 @@ func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]R
 	return inserted, err
 }
 
-// within refuses what a tenant has just added, as rows tell that a query finds, over its quota. The
+// within refuses what a tenant has just added, as the rows of a query show, over its quota. The
 // provider has none.
 func within(ctx context.Context, t *tx, q core.Quota, tenant, query string) error {
 	if tenant == "" {
@@ -339,7 +339,7 @@ func (l *Ledger) AcceptedBefore(ctx context.Context, s Scope, all ...Asked) ([]A
 	return out, nil
 }
 
-// accepted finds the run that stood in the way of an insert, and whether it is the same.
+// accepted finds the run that conflicted with an insert, and whether it is the same.
 func accepted(ctx context.Context, t *tx, r *acceptRow) (Accepted, error) {
 	for _, by := range []struct {
 		what, cond string

@@ -92,7 +92,7 @@ func ShownBucket(where string) string {
 	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 }
 
-// parseBucketURL reads a URL. Its errors repeat nothing but ShownBucket.
+// parseBucketURL reads a URL. Its errors repeat only ShownBucket.
 func parseBucketURL(where string) (bucketLocation, error) {
 	bad := func(format string, args ...any) (bucketLocation, error) {
 		return bucketLocation{}, fmt.Errorf("%s: %s: %w", ShownBucket(where), fmt.Sprintf(format, args...), core.ErrInvalid)

@@ -88,7 +88,7 @@ func encryptText(ring *keyring.Ring, text string, place []byte) string {
 	return encryptedText + id.String() + base64.RawStdEncoding.EncodeToString(b)
 }
 
-// keyOfText tells with which key a text is encrypted; ok is false for one that is not.
+// keyOfText returns the key with which a text is encrypted; ok is false for one that is not.
 func keyOfText(stored string) (id keyring.ID, ok bool) {
 	if !strings.HasPrefix(stored, encryptedText) || len(stored) < encryptedTextHeader {
 		return 0, false
@@ -126,8 +126,8 @@ func (l *Ledger) readable(j *Job) {
 	j.because(l.openReason(j.Reason, j.Run, j.Index, j.Attempt))
 }
 
-// The marker is a document of the ledger's own: it tells a process with no ring, or with another,
-// that it has come to the wrong place, before it reads or writes anything.
+// The marker is a document of the ledger's own: by it a process with no ring, or with another,
+// detects the wrong ledger before it reads or writes anything.
 const (
 	markerKind = "keyring"
 	markerName = "ledger"
@@ -173,7 +173,7 @@ func (l *Ledger) mark(ctx context.Context) error {
 
 // refusePlain refuses a ledger that holds something, none of it encrypted: a process with a ring
 // would read nothing there, and its mark would keep out those without one, which can. One that
-// another process marks meanwhile is encrypted: two servers may open a new one at once.
+// another process marks meanwhile is encrypted: two servers may open a new one at the same time.
 func (l *Ledger) refusePlain(ctx context.Context) error {
 	var holds bool
 	if err := l.db.row(ctx, `SELECT (EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM materials))

@@ -86,7 +86,7 @@ func (l *Ledger) report(ctx context.Context, t *tx, h Happening, span time.Durat
 	return err
 }
 
-// happened is tell for what happens to a run within a transaction of the ledger's own.
+// happened is report for events of a run, within a transaction of the ledger's own.
 func (l *Ledger) happened(ctx context.Context, t *tx, run *Run, what, why string) error {
 	return l.reportAll(ctx, t, []Happening{ofRun(run, what, why)})
 }
@@ -95,7 +95,7 @@ func ofRun(run *Run, what, why string) Happening {
 	return Happening{What: what, Tenant: run.Tenant, Subject: "run:" + run.ID, Data: []byte(why)}
 }
 
-// reportAll is tell of several that do not fold.
+// reportAll is report of several events that do not fold.
 func (l *Ledger) reportAll(ctx context.Context, t *tx, all []Happening) error {
 	if l.private {
 		return nil

@@ -57,8 +57,8 @@ func migrations(dialect string) ([]migration, error) {
 	return all, nil
 }
 
-// migrate brings the tables to a version, in one transaction under a lock, so that of
-// several servers that start at once one does it and the others find it done.
+// migrate brings the tables to a version, in one transaction under a lock, so that of several
+// servers that start at the same time one does it and the others find it done.
 func (d *db) migrate(ctx context.Context, to int) error {
 	all, err := migrations(d.name)
 	if err != nil {

@@ -35,7 +35,7 @@ func (o Owner) flag() int {
 	return 0
 }
 
-// owns reports whether an owner's channels may be seen: those of the service by who sees all
+// owns reports whether an owner's channels may be seen: those of the service by a scope of all
 // tenants.
 func (s Scope) owns(o Owner) bool { return s.all || !o.Service && s.Allows(o.Tenant) }
 

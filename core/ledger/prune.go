@@ -138,7 +138,7 @@ func (l *Ledger) prunable(ctx context.Context, id string, all bool) (seq int64, 
 	return seq, err
 }
 
-// keys of the tables that hold rows of runs, besides the run.
+// keys of the tables that hold rows of runs, in addition to the run.
 var pruneKeys = map[string]string{"outputs": "idx, name", "attempts": "idx, life, attempt", "jobs": "idx", "ranges": "first", "decisions": "wave, content, who"}
 
 // removeRows removes up to most rows of a run from tables, one after the other.

@@ -7,8 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// ready is an outcome with what takes time to make of it, so that the one writer has not to wait
-// for that.
+// ready is an outcome with the columns prepared outside the write lock.
 type ready struct {
 	*Outcome
 	of     *recording
@@ -182,8 +181,8 @@ func lockRuns(ctx context.Context, t *tx, ids []string) (map[string]Run, error) 
 	})
 }
 
-// recordOutcomes keeps the order of each batch where it matters: what is new goes in at once, up to
-// the next range or the next outcome of the same job.
+// recordOutcomes keeps the order of each batch where it matters: new outcomes are inserted
+// together, up to the next range or the next outcome of the same job.
 func recordOutcomes(ctx context.Context, t *tx, all []*ready) error {
 	type job struct {
 		of    *recording

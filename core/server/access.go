@@ -119,7 +119,7 @@ func refusals() []string {
 	return []string{refusedNoToken, refusedUnknown, refusedRole, refusedPermission, refusedTenant, refusedLogin}
 }
 
-// admit tells who asks, or the status and the reason of a refusal, which is counted.
+// admit returns the caller, or the status and the reason of a refusal, which is counted.
 func (s *Server) admit(ctx context.Context, authorization string, r route) (by caller, status int, why string) {
 	refuse := func(reason string, status int, why string) (caller, int, string) {
 		s.metrics.Add(metrics.AccessRefused, 1, reason)

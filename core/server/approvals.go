@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// approvals registers what is approved of windows. Approvals stand in the definitions, beside what
+// approvals registers what is approved of windows. Approvals are in the definitions, beside what
 // they cover, or are given here by those whose role it is; docs/windows.md says how the two count
 // together.
 func (s *Server) approvals() {

@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 )
 
-// Bounds of what a broadcaster keeps of one run, for watchers that are not all equally fast.
-// Whoever falls behind it reads the feed itself until it has caught up.
+// Bounds of what a broadcaster keeps of one run, for watchers that are not all equally fast. A
+// watcher that falls behind it reads the feed itself until it has caught up.
 const (
 	broadcasterMessages = 512
 	broadcasterBytes    = 256 << 10
@@ -26,7 +26,7 @@ type message struct {
 	job   string
 }
 
-// messagesOf reads what came with next: messages that come at once were published in a row.
+// messagesOf reads what came with next: messages that come together were published in a row.
 func messagesOf(raw [][]byte, next broadcast.Cursor) []message {
 	out := make([]message, len(raw))
 	for i, m := range raw {
@@ -93,7 +93,7 @@ func (h *broadcaster) join(run string) (t *topic, leave func()) {
 	}
 }
 
-// close ends what is followed, and waits for it. Watchers are told nothing more.
+// close ends what is followed, and waits for it. Watchers get nothing more.
 func (h *broadcaster) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -205,7 +205,7 @@ func (t *topic) follow(ctx context.Context, cursor broadcast.Cursor) {
 	}
 }
 
-// keep adds what came, and wakes who waits.
+// keep adds the messages, and notifies the waiting watchers.
 func (t *topic) keep(some []message, before, next broadcast.Cursor) {
 	t.broadcaster.mu.Lock()
 	defer t.broadcaster.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	bulkSize = 16 << 20 // bytes of snapshots and 256 times hosts
 )
 
-// createRunsRoute refuses no request for one of its runs: each is validated by itself.
+// createRunsRoute refuses no request for one of its runs: each is validated alone.
 func createRunsRoute() route {
 	return route{
 		id: "create-runs", method: http.MethodPost, path: "/v1/runs/bulk", summary: "Run playbooks, up to 1000 runs in one request", role: Operator, status: http.StatusOK, unchecked: true,

@@ -227,7 +227,7 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 	return shown, err
 }
 
-// note writes to the audit log what the ledger does not see by itself.
+// note writes changes to the audit log that the ledger does not see.
 func (s *Server) note(ctx context.Context, by caller, e ledger.Entry) error {
 	e.Who = by.name
 	if _, err := s.cfg.Ledger.AppendAudit(ctx, e); err != nil {

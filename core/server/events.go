@@ -86,8 +86,8 @@ type follow struct {
 	looked time.Time
 }
 
-// wholeRun sends live events until the run is complete, then what the live events did not tell of
-// its end.
+// wholeRun sends live events until the run is complete, then the end that the live events did not
+// have.
 func (f *follow) wholeRun(ctx context.Context) error {
 	f.done = map[string]bool{}
 	var run ledger.Run

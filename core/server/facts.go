@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// facts registers what hosts said of themselves.
+// facts registers the routes of hosts' facts.
 func (s *Server) facts() {
 	handle(s, route{
 		id: "get-host-facts", method: http.MethodGet, path: "/v1/hosts/{host}/facts", summary: "Show the newest facts of a host", role: Viewer,

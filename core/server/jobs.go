@@ -103,8 +103,8 @@ func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, j
 	return nil
 }
 
-// standing says where a job without an outcome stands, to who sees scope. It asks the queue, and
-// answers without it.
+// standing returns the state of a job without an outcome, for a caller with scope. It asks the
+// queue, and answers without it.
 func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.Run, id core.JobID) api.Explanation {
 	if run.Incarnation == "" {
 		phase, code := runOf(*run).Phase, core.NotQueued
@@ -129,7 +129,7 @@ func (s *Server) standing(ctx context.Context, scope ledger.Scope, run *ledger.R
 	return api.Explanation{State: why.State, Reason: why.Reason.Text() + s.holder(ctx, scope, why.Holder), ReasonCode: why.Reason.Code(), Until: why.Until}
 }
 
-// holder names the job that another waits for, to who may see its run.
+// holder names the job that another waits for, to a caller who may see its run.
 func (s *Server) holder(ctx context.Context, scope ledger.Scope, job string) string {
 	id, err := core.ParseJobID(job)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // loginPrefix begins the ids of tokens that a login made.
 const loginPrefix = "login-"
 
-// maxLogins are verified at once: each may ask the provider.
+// maxLogins are verified at the same time: each may ask the provider.
 const maxLogins = 4
 
 // Roles are those of people, the least first.
@@ -51,7 +51,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 // login makes a session, which is a token that ends, of an ID token. A turn is taken once the body
-// is there: who sends it slowly holds up nobody.
+// is there: a slow sender delays nobody.
 func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct{}) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()
@@ -97,7 +97,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct
 	writeJSON(w, http.StatusCreated, shown)
 }
 
-// refuseLogin tells whoever comes no more than they need to go on; the log has the reason.
+// refuseLogin answers with no more than the person needs to go on; the log has the reason.
 func (s *Server) refuseLogin(w http.ResponseWriter, err error) {
 	s.cfg.Log.Warn("a login was refused", "error", err)
 	if !errors.Is(err, core.ErrUnavailable) { // that is nobody's word on who comes
@@ -113,7 +113,7 @@ func (s *Server) refuseLogin(w http.ResponseWriter, err error) {
 	}
 }
 
-// logout ends the session of who asks. Other tokens are revoked by an admin.
+// logout ends the session of the caller. Other tokens are revoked by an admin.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()

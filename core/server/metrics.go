@@ -67,7 +67,7 @@ func eventKinds() (kinds []string) {
 // CountEvent counts an event of the service, by kind. It may be called by any goroutine.
 func (s *Server) CountEvent(kind string) { s.metrics.Add(metrics.Events, 1, kind) }
 
-// count counts the requests of a route, refused ones too, and how long they took.
+// count counts the requests of a route, also refused ones, and how long they took.
 func (s *Server) count(r route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		began := time.Now()
@@ -101,7 +101,7 @@ func (s *Server) scrape() {
 }
 
 // scrapers are the tokens that lately read metrics. They may do so while the ledger, which knows
-// all tokens, is away: that it is away is what they are to tell. The zero value has none.
+// all tokens, is away: its absence is what they must report. The zero value has none.
 type scrapers struct {
 	mu   sync.Mutex
 	last map[[sha256.Size]byte]time.Time

@@ -38,7 +38,7 @@ func (s *Server) nodes() {
 	handle(s, route{id: "get-queue", method: http.MethodGet, path: "/v1/queue", summary: "Show the state of the queue", role: Viewer, everyone: true}, s.getQueue)
 }
 
-// worker reads what a worker says about itself, and what it was told.
+// worker reads a worker's report, and its order.
 func (s *Server) worker(ctx context.Context, name string) (w api.Worker, o api.Order, found bool, err error) {
 	data, _, err := s.cfg.Board.Posted(ctx, api.WorkerDocument(name), 0)
 	alive := err == nil
@@ -92,7 +92,8 @@ func (s *Server) listWorkers(ctx context.Context, _ caller, in *struct{ Page }) 
 	return listOf(items, next), nil
 }
 
-// order tells a worker something. It stays told when the worker is started again under its name.
+// order posts an order to a worker. The order stays when the worker is started again under its
+// name.
 func (s *Server) order(ctx context.Context, by caller, action, name, reason string, change func(*api.Order)) (*body[api.Worker], error) {
 	_, before, found, err := s.worker(ctx, name)
 	if err != nil {

@@ -128,7 +128,7 @@ func noWindowOf(list []launch.NoWindow) []api.NoWindow {
 	return out
 }
 
-// planHash identifies what a person who looked at a plan agrees to: the hosts and the playbook. It
+// planHash identifies the part of a plan that a person agrees to: the hosts and the playbook. It
 // does not depend on the time, nor on the order that windows give to hosts.
 func planHash(l *launch.Launch) string {
 	names := make([]string, len(l.Hosts))
@@ -145,7 +145,7 @@ func hashOfPlan(source []byte, hosts []string) string {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// asPlanned refuses a launch that is another one than the plan that its caller looked at; "" is
+// asPlanned refuses a launch that is another one than the plan that its caller has seen; "" is
 // none.
 func asPlanned(l *launch.Launch, plan string) error {
 	if plan == "" || plan == planHash(l) {

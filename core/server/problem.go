@@ -13,8 +13,8 @@ import (
 
 const faultText = "a fault of the server, which its log tells of"
 
-// problem turns an error into what the caller is told (RFC 9457). What is not the caller's to
-// know is logged only.
+// problem turns an error into the caller's response (RFC 9457). What is not the caller's to know is
+// logged only.
 func (s *Server) problem(r route, err error) error {
 	if reported := huma.StatusError(nil); errors.As(err, &reported) {
 		return err
@@ -69,7 +69,7 @@ func shorten(model *huma.ErrorModel) {
 // forbidden is what a token's rights do not cover.
 func forbidden(why string) error { return huma.NewError(http.StatusForbidden, why) }
 
-// plainProblem tells a problem where no operation runs.
+// plainProblem writes a problem outside of operations.
 func plainProblem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)

@@ -47,7 +47,7 @@ func (s *Server) logged(r route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// noteWho tells the request's log who asks.
+// noteWho adds the caller to the request's log.
 func noteWho(ctx context.Context, name string) {
 	if n, ok := ctx.Value(notedKey{}).(*noted); ok {
 		n.who = name

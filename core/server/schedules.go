@@ -40,8 +40,8 @@ type SchedulePath struct {
 	Schedule string `path:"schedule" maxLength:"128" doc:"NAME, or TENANT:NAME where the token is of all tenants and the name is not one tenant's only"`
 }
 
-// scheduleID finds out which schedule is meant. A bare name is one of the token's tenant; of tokens
-// of all tenants it is the only one that has it.
+// scheduleID returns the schedule that is meant. A bare name is one of the token's tenant; of
+// tokens of all tenants it is the only one that has it.
 func (s *Server) scheduleID(ctx context.Context, by caller, name string) (schedule.ID, error) {
 	if tenant, rest, ok := strings.Cut(name, ":"); ok {
 		return schedule.ID{Tenant: tenant, Name: rest}, nil

@@ -64,7 +64,7 @@ type Config struct {
 	Traces trace.TracerProvider
 }
 
-// Bounds of what one server does at once.
+// Limits of one server's concurrent work.
 const (
 	maxHeavy       = 3                // requests with large bodies: they are read into memory
 	maxStreams     = 2000             // in all

@@ -146,7 +146,7 @@ func (e *eventStream) flush() error {
 	return e.ctl.Flush()
 }
 
-// idle keeps a stream alive that has nothing to tell.
+// idle keeps a stream alive that has no events.
 func (e *eventStream) idle() error {
 	if time.Since(e.wrote) < streamBeat {
 		return nil

@@ -86,7 +86,7 @@ func (c *tokenCache) forget(key [sha256.Size]byte) {
 	delete(c.known, key)
 }
 
-// revoked forgets a token at once on this server.
+// revoked forgets a token immediately on this server.
 func (c *tokenCache) revoked(id string) {
 	c.mu.Lock()
 	c.fallen++

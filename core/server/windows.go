@@ -17,8 +17,8 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// windowSets registers window sets. They are changed in the definitions; see approvals for who
-// approves them.
+// windowSets registers window sets. They are changed in the definitions; approvals has the routes
+// of approving them.
 func (s *Server) windowSets() {
 	const seen = "A tenant's token sees those that its hosts have, or its playbooks name."
 	handle(s, route{id: "list-windows", method: http.MethodGet, path: "/v1/windows", summary: "List window sets, by name", detail: seen, role: Viewer}, s.listWindows)

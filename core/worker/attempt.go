@@ -270,9 +270,9 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 	return boundOutputs(sr)
 }
 
-// ended decides the cases in which no further attempt is made by this lease: the
-// job was told to end, the job type suspended, or nobody knows what the host saw. It
-// completes sr for the cases that again decides.
+// ended decides the cases in which no further attempt is made by this lease: the job was asked to
+// end, the job type suspended, or nobody knows what the host saw. It completes sr for the cases
+// that again decides.
 func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timedOut bool) *leaseEnd {
 	crashed := errors.Is(err, core.ErrPluginFailed)
 	switch {
@@ -338,7 +338,7 @@ func (a *attempts) limit() time.Duration {
 	return a.m.job.w.cfg.StepTimeout
 }
 
-// interrupted is the end of the lease for a step that was told to end in its middle.
+// interrupted is the end of the lease for a step that was asked to end in its middle.
 func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult) *leaseEnd {
 	cause := context.Cause(a.m.job.ctx)
 	report := func(o core.Outcome, text string) *leaseEnd {

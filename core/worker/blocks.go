@@ -8,9 +8,9 @@ import (
 )
 
 // scope makes known what the expressions of a call may read of includes: the results of those whose
-// steps are over, and the params of those around the call. done is the number of steps that are
-// over. Both follow from the results of steps alone, so that a job that another worker goes on with
-// finds the same.
+// steps have ended, and the params of those around the call. done is the number of steps that have
+// ended. Both follow from the results of steps alone, so that a job that another worker goes on
+// with finds the same.
 func (m *machine) scope(done int, around []int) error {
 	blocks := m.prog.playbook.Blocks
 	for ; m.walked <= done; m.walked++ {
@@ -53,7 +53,7 @@ func (m *machine) give(b *playbooks.Block) error {
 	return nil
 }
 
-// publishBlock lets later expressions read an include whose steps are over.
+// publishBlock lets later expressions read an include whose steps have ended.
 func (m *machine) publishBlock(b *playbooks.Block) error {
 	outcome, outputs := blockOutcome(m.state.Done[b.First:b.End]), map[string]any{}
 	if m.state.Entered[b.Name] {

@@ -112,8 +112,8 @@ func fromRune(s string) string {
 }
 
 // escape makes valid, printable UTF-8 of what a host sent: bytes that are none, and control
-// characters other than tab, newline and return, become \xNN. No host can so
-// move the cursor of whoever reads a report.
+// characters other than tab, newline and return, become \xNN. So no host can move the cursor of a
+// report's reader.
 func escape(s string) string {
 	plain := true
 	for i := 0; i < len(s) && plain; i++ {

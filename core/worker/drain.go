@@ -35,8 +35,8 @@ func (p *poller) startKill() {
 	p.w.stopJobs(errKilled, func(*job) bool { return true })
 }
 
-// giveUpStuck ends jobs whose job type did not return although it was told to. Their
-// goroutines and slots stay taken, but their runs can be completed.
+// giveUpStuck ends jobs whose job type did not return although it was asked to. Their goroutines
+// and slots stay taken, but their runs can be completed.
 func (p *poller) giveUpStuck(now time.Time) {
 	if now.Before(p.stuckAt) {
 		return

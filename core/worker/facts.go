@@ -49,7 +49,7 @@ func (m *machine) gather(sr core.StepResult) (*core.StepResult, *leaseEnd) {
 	return nil, nil
 }
 
-// noteFacts keeps for the record what a step or a handler found out about its host: facts, or the
+// noteFacts keeps for the record the values of a step or a handler about its host: facts, or the
 // boot id that it has by now.
 func (m *machine) noteFacts(sr core.StepResult) {
 	switch {

@@ -47,7 +47,7 @@ func newJob(w *Worker, s *session, l queue.Lease) *job {
 	return &job{w: w, session: s, lease: l, ctx: ctx, cancel: cancel, done: make(chan struct{}), started: time.Now(), span: noop.Span{}}
 }
 
-// stop tells the job to end, and when it is given up if it does not.
+// stop asks the job to end, and sets the time after which the node stops waiting for it.
 func (j *job) stop(cause error, patience time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,7 +69,7 @@ func (j *job) enter(step string, by time.Time) {
 }
 
 // live is the last question before the job begins something: nil, or why it must not. The job is
-// then told to end.
+// then asked to end.
 func (j *job) live() error {
 	if j.ctx.Err() != nil {
 		return context.Cause(j.ctx)

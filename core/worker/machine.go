@@ -121,9 +121,9 @@ func (m *machine) run() leaseEnd {
 	return m.allDone()
 }
 
-// waitAtBarrier suspends the job at a gate that it has not passed: it waits there, without slot and
-// locks, until whoever drives the run wakes it. So one that comes back from a gate has passed it,
-// and so has one that crashed after it did.
+// waitAtBarrier suspends the job at a barrier that it has not passed: it waits there, without
+// concurrency and locks, until the run's controller signals it. So one that comes back from a
+// barrier has passed it, and so has one that crashed after it did.
 func (m *machine) waitAtBarrier(step int) *leaseEnd {
 	t, s := m.prog.snapshot.Turns, m.state
 	if t == nil {
@@ -185,7 +185,7 @@ func (m *machine) between(next string) (leaseEnd, bool) {
 	return m.setAside(cause.Error()), true
 }
 
-// setAside leaves the job to whoever takes it next, from the present step on.
+// setAside leaves the job to the next worker, from the present step on.
 func (m *machine) setAside(why string) leaseEnd {
 	if !m.state.begun() {
 		return leaseEnd{kind: queue.AckReturn, reason: why}

@@ -392,7 +392,7 @@ func (p *poller) want() int {
 	return free
 }
 
-// nextPoll is when step has something to do without being told.
+// nextPoll is when step has work without a signal.
 func (p *poller) nextPoll() time.Time {
 	next := time.Now().Add(p.w.pace.poll)
 	consider := func(t time.Time) {

@@ -23,8 +23,8 @@ type program struct {
 	steps    *admission.Steps // which of them wait for windows; nil: none does
 }
 
-// programsKept is how many runs' programs a worker keeps: as many as it
-// may well work on at once, whatever is pending.
+// programsKept is how many runs' programs a worker keeps: as many as it may work on at the same
+// time, with any number pending.
 const programsKept = 64
 
 // programs keeps the programs of the runs last used. Safe for concurrent use.

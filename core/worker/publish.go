@@ -121,7 +121,7 @@ func eventOf(e Event) api.Event {
 	return out
 }
 
-// run publishes until ctx ends, and then what is left.
+// run publishes until ctx ends, and then the remaining events.
 func (p *publisher) run(ctx context.Context) {
 	ticker := time.NewTicker(publishEvery)
 	defer ticker.Stop()

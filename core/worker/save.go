@@ -64,8 +64,8 @@ func (m *machine) tryCatchUp(step string) {
 }
 
 // catchUp brings what the queue keeps of the job up to date, where it knows of a checkpoint that
-// lies behind: of a step, an item or an attempt that is over. Without it a worker's death would let
-// that go on.
+// lies behind: of a step, an item or an attempt that has ended. Without it a worker's death would
+// let that go on.
 func (m *machine) catchUp() error {
 	if !m.job.ahead {
 		return nil

@@ -34,8 +34,8 @@ func (g given) texts() map[string]string {
 }
 
 // resolve fetches what the step may have, right before an attempt. The job's earlier steps may have
-// left their secrets where this one finds them, so what it tells is to be free of those too: of
-// which this node has not seen the values, it fetches them, and nothing runs where it cannot.
+// left their secrets where this one finds them, so its reports must also be free of those: if this
+// node has not seen their values, it fetches them, and nothing runs if it cannot.
 func (m *machine) resolve(ctx context.Context, index int) (given, error) {
 	present := m.prog.calls[index]
 	g := given{values: make(map[string][]byte, len(present.Secrets))}
@@ -84,7 +84,7 @@ func (m *machine) earlier() []playbooks.Step {
 	return calls
 }
 
-// fetch asks for one secret, and has its value kept out of all that the job tells from now on.
+// fetch asks for one secret, and keeps its value out of all later reports of the job.
 func (m *machine) fetch(ctx context.Context, name string) ([]byte, error) {
 	source := m.job.w.cfg.Secret
 	if source == nil {
@@ -109,8 +109,8 @@ func (m *machine) fetch(ctx context.Context, name string) ([]byte, error) {
 	return value, nil
 }
 
-// unresolved is the outcome of an attempt that was not made for lack of a secret. Where it may be
-// had later, the error says so.
+// unresolved is the outcome of an attempt that was not made for lack of a secret. If it may be
+// available later, the error wraps core.ErrUnavailable.
 func unresolved(err error) (host.Outcome, error) {
 	out := host.Outcome{Failed: true, Effects: host.EffectsNone, Reason: err.Error()}
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
@@ -154,8 +154,8 @@ func (a *attempts) print(keep *capture, e Event, b []byte) {
 	a.m.job.report(e)
 }
 
-// heard takes a piece of output. At the end of a line what is held back for it may be the beginning
-// of a secret is shown where that tells nothing: who watches sees whole lines.
+// heard takes a piece of output. At the end of a line, bytes that were kept as a possible beginning
+// of a secret are shown if they reveal nothing: watchers see whole lines.
 func heard(s *redact.Stream, b []byte) {
 	if len(b) == 0 {
 		return
@@ -166,7 +166,7 @@ func heard(s *redact.Stream, b []byte) {
 	}
 }
 
-// keepSecret refuses a state that holds a secret: it would lie in the queue.
+// keepSecret refuses a state that holds a secret: it would be in the queue.
 func (a *attempts) keepSecret(s *host.State) error {
 	if s == nil {
 		return nil

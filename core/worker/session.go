@@ -28,7 +28,7 @@ type pace struct {
 // margin is how long before the session may be reaped its jobs are stopped.
 func (p pace) margin() time.Duration { return p.ttl / 4 }
 
-// Why jobs were told to end.
+// Why jobs were asked to end.
 var (
 	errCancelled = errors.New("the run was cancelled")
 	errSession   = errors.New("the worker lost its right to the job: the queue did not hear from it in time")

@@ -12,8 +12,8 @@ import (
 )
 
 // trace begins the span of this lease, under the run's. What the job does from here on is under it.
-// One that goes on with what an earlier lease began is linked to the run, too: it may be days
-// later, when the trace is looked at in parts.
+// One that goes on with what an earlier lease began is also linked to the run: it may be days
+// later, when people read the trace in parts.
 func (j *job) trace(m *machine) {
 	under := tracing.Under(j.ctx, m.prog.snapshot.Trace)
 	options := []trace.SpanStartOption{trace.WithTimestamp(j.started), trace.WithAttributes(
@@ -39,7 +39,7 @@ func (j *job) spanned() trace.Span {
 	return j.span
 }
 
-// traced ends the span of this lease. One that the poller has given up ended then.
+// traced ends the span of this lease. One for which the poller stopped waiting ended then.
 func (j *job) traced(ack queue.Ack) {
 	outcome := string(ack.Outcome)
 	if ack.Kind != queue.AckDone {
@@ -49,7 +49,7 @@ func (j *job) traced(ack queue.Ack) {
 }
 
 // span begins the span of one attempt. A step's name is the playbook's text; an item of its foreach
-// may hold anything, and is not told.
+// may hold anything, and is left out.
 func (a *attempts) span() (context.Context, trace.Span) {
 	l := a.m.job.lease
 	return tracing.Start(a.m.job.ctx, tracing.Step,

@@ -34,7 +34,7 @@ func (p *poller) armWaiter(ctx context.Context) {
 	}()
 }
 
-// pace keeps a waiting that returns at once, again and again, from spinning.
+// pace keeps a wait that returns immediately, again and again, from spinning.
 func (p *poller) pace() time.Duration {
 	if p.quick < 4 {
 		return 0

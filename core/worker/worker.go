@@ -235,8 +235,8 @@ func (w *Worker) stopJobs(cause error, match func(*job) bool) {
 	}
 }
 
-// patience is how long a job may go on after it was told to end. Plugins.Run
-// promises 2·Grace; a job over it is given up.
+// patience is how long a job may go on after it was asked to end. Plugins.Run promises 2·Grace; the
+// node stops waiting for a job over it.
 func (w *Worker) patience() time.Duration { return 2*w.cfg.Grace + 2*time.Second }
 
 // queueAway and queueBack report that the queue went away, and that it is back.

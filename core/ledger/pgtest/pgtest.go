@@ -171,7 +171,7 @@ func (s *Server) ready(tb testing.TB) {
 	}
 }
 
-// admin is the URL of who may do everything, over the socket.
+// admin is the URL of the superuser, over the socket.
 func (s *Server) admin(database string) string {
 	return "postgres:///" + database + "?host=" + s.Dir + "&port=" + s.socketPort() + "&user=postgres"
 }
