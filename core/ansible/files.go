@@ -262,7 +262,7 @@ func file(t *draft) *doubt {
 	return cmpDoubt(t.attributes(), t.noEnvironment())
 }
 
-// noteParents notes that Ansible gives folders above the mode and the owner too, where it makes
+// noteParents notes that Ansible gives folders above also the mode and the owner, where it makes
 // them.
 func (t *draft) noteParents() {
 	owner, mode := t.step.with.get("owner"), t.step.with.get("mode")

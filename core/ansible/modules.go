@@ -334,7 +334,8 @@ func ping(t *draft) *doubt {
 	return nil
 }
 
-// service translates both modules for services. Turnus reads changed unit files again by itself.
+// service translates both modules for services. Turnus reads changed unit files again
+// automatically.
 func service(t *draft) *doubt {
 	t.step.uses = "service"
 	state, d := t.literal("", "state")

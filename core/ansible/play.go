@@ -213,7 +213,7 @@ func (p *play) playVars(s *scope) (*scope, error) {
 	return s, nil
 }
 
-// keywords reads what is said of a play as a whole.
+// keywords reads the keywords of a play as a whole.
 func (p *play) keywords(inh *inherited) error {
 	for _, e := range entries(p.node) {
 		d := p.keyword(e, inh)
@@ -400,7 +400,7 @@ func countedWaves(sizes []string) (waves []any, ok bool) {
 	return nil, false
 }
 
-// todo records what a person has to translate, and returns the step that says so.
+// todo records what a person has to translate, and returns the step that reports it.
 func (p *play) todo(file string, n *yaml.Node, what string, d *doubt) *step {
 	name := title(n)
 	t := Todo{Place: place(p.show(file), n.Line, n.Column), What: what, Name: name, Reason: d.reason, Instead: d.instead}

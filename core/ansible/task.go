@@ -403,7 +403,7 @@ func (t *draft) retries() *doubt {
 	return nil
 }
 
-// untilSuccess reports whether until waits for nothing but success.
+// untilSuccess reports whether until waits for success only.
 func (t *draft) untilSuccess() bool {
 	n, name := t.until, ""
 	if v := child(t.node, "register"); v != nil {

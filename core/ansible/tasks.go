@@ -199,7 +199,7 @@ func leaves(n *yaml.Node) (count int) {
 	return count
 }
 
-// addVars adds the vars of a block or an include, which its conditions read too.
+// addVars adds the vars of a block or an include, which its conditions also read.
 func (inh *inherited) addVars(n *yaml.Node) {
 	if vars := child(n, "vars"); vars != nil {
 		inh.scope = inh.scope.with(inh.scope.vars(vars, false))

@@ -86,7 +86,7 @@ func (w *rowsWriter) end(err error) (Sum, error) {
 	return w.m.sum(), w.f.keep()
 }
 
-// rowsReader reads them back, and tells at the end whether they are what the manifest says.
+// rowsReader reads them back, and reports at the end whether they match the manifest.
 type rowsReader struct {
 	name    string
 	src     io.ReadCloser

@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Objects are copied so many at once: over a network each takes its time.
+// So many objects are copied at the same time: over a network each takes its time.
 const atOnce = 16
 
 // The columns of a list of objects, in the order of its rows, and where a place keeps the objects.
@@ -257,7 +257,7 @@ func copyObjects(ctx context.Context, p place, id string, o *Options, named *spo
 	return out, err
 }
 
-// copyBatch copies the objects of a batch at once; into a single file one after the other.
+// copyBatch copies the objects of a batch at the same time; into a single file one after the other.
 func copyBatch(ctx context.Context, p place, o *Options, had *earlier, batch []object, out *Outputs) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if _, single := p.(*zipWriter); single {

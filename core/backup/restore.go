@@ -78,8 +78,8 @@ func loadTable(ctx context.Context, p place, m *Manifest, t *Table, l *ledger.Lo
 	return err
 }
 
-// eachObject hands the bytes of each object of a backup to do, several at once, and compares them
-// with the list.
+// eachObject hands the bytes of each object of a backup to do, several at the same time, and
+// compares them with the list.
 func eachObject(ctx context.Context, p place, m *Manifest, do func(context.Context, *object, io.Reader) error) error {
 	list, err := readRows(ctx, p, m.ID+"/"+objectsName, objectColumns, m.Outputs.Sum)
 	if err != nil {

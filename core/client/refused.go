@@ -15,7 +15,7 @@ import (
 // pollTime bounds the check of why a server ends connections.
 const pollTime = time.Second
 
-// refusal is why the server ends connections of this client, if it says so in TLS; else it is err.
+// refusal is why the server ends connections of this client, if TLS has the reason; else it is err.
 // A server of TLS 1.3 checks the client's certificate when the client has the connection for made
 // already. What it says of that is lost to a request that was being written meanwhile: nothing is
 // written here.

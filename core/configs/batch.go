@@ -2,8 +2,8 @@ package configs
 
 import "sync"
 
-// batcher does together what many ask for at once: one goroutine works while there is something
-// to do, and takes all that came meanwhile as its next batch. Close joins it.
+// batcher joins the requests of many callers at the same time: one goroutine works while there is
+// something to do, and takes all that came meanwhile as its next batch. Close joins it.
 type batcher struct {
 	most int
 

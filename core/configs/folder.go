@@ -103,7 +103,7 @@ func flock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// tidy removes locks and unfinished files of a git that was killed. Whoever holds our lock is the
+// tidy removes locks and unfinished files of a git that was killed. The holder of our lock is the
 // only writer.
 func (r *Repo) tidy() {
 	for _, dir := range []string{"", "refs/heads", "objects/pack"} {

@@ -40,7 +40,7 @@ func (r *Repo) Keep(ctx context.Context, c Change) (Kept, error) {
 	}
 }
 
-// write keeps a batch. Its requests' contexts do not end it: others wait for it, too.
+// write keeps a batch. Its requests' contexts do not end it: others also wait for it.
 func (r *Repo) write(batch []*request) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()

@@ -134,7 +134,7 @@ func (l *loader) selectHosts() error {
 }
 
 // selectFor does so for one playbook; late says that until came before a host's turn, which is
-// told.
+// reported.
 func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, err error) {
 	run := map[string]any{"id": "", "playbook": p.Name, "check": false, "attempt": 1}
 	var names, without, others []string

@@ -17,7 +17,7 @@ import (
 // layoutFile names the folders of a tree that does not follow the convention.
 const layoutFile = "turnus.yaml"
 
-// The parts of a tree, which are the keys of turnus.yaml too.
+// The parts of a tree, which are also the keys of turnus.yaml.
 const (
 	partPlaybooks = "playbooks"
 	partInventory = "inventory"

@@ -79,8 +79,8 @@ func (f *Follower) remoteTip(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// fetch gets the tip, which may be newer than what was just told, and reports whether it continues
-// what the branch was.
+// fetch gets the tip, which may be newer than the one in the notification, and reports whether it
+// continues what the branch was.
 func (f *Follower) fetch(ctx context.Context, good string) (tip string, rewritten bool, err error) {
 	before := f.tip
 	if before == "" {
@@ -231,7 +231,7 @@ func (f *Follower) notice(text string) {
 // maxError bounds what a status says of a bad commit.
 const maxError = 8 << 10
 
-// report notes the state, and tells it when it is news.
+// report notes the state, and reports a change of it.
 func (f *Follower) report(s State, err error) {
 	f.mu.Lock()
 	f.status.Error = ""

@@ -21,9 +21,9 @@ type remote struct {
 
 var scpLike = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:]`)
 
-// parseRemote reads a URL (https, ssh, file), user@host:path, or a path on this machine.
-// Plain http and git are taken from loopback only: whoever stands between could give the
-// fleet other playbooks.
+// parseRemote reads a URL (https, ssh, file), user@host:path, or a path on this machine. Plain http
+// and git are taken from loopback only: an attacker on the network could give the fleet other
+// playbooks.
 func parseRemote(text string) (remote, error) {
 	fail := func(format string, args ...any) (remote, error) {
 		return remote{}, fmt.Errorf("repository %s: %w: %s", redactURL(text), core.ErrInvalid, fmt.Sprintf(format, args...))

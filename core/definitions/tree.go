@@ -44,7 +44,7 @@ type entry struct {
 	blob string // of a commit
 }
 
-// checkPath reports why a path cannot stand in a tree, or "".
+// checkPath reports why a tree must not have a path, or "".
 func checkPath(p string) string {
 	switch {
 	case !fs.ValidPath(p) || p == ".":

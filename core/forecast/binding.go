@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// How the constraint that binds is found: every limit that held somebody up is lifted in
-// turn, the run is simulated again with the same durations, and the one whose lifting lets the
-// most hosts finish that otherwise do not, or else ends the run the earliest, binds. The
-// alternative, following the chain of events that ended last, names the last cause even where
-// another would have taken its place at once.
+// How the constraint that binds is found: every limit that delayed a host is lifted in turn, the
+// run is simulated again with the same durations, and the one whose lifting lets the most hosts
+// finish that otherwise do not, or else ends the run the earliest, binds. The alternative,
+// following the chain of events that ended last, names the last cause even where another would have
+// taken its place at once.
 const (
 	liftSamples     = 12 // of each limit that is lifted
 	fewLiftSamples  = 5  // the same, where one sample has over 1/manyEvents of the budget's events
@@ -22,7 +22,7 @@ const (
 	nearlyAllTenths = 9   // a narrower limit that gains so much of the widest's is named instead
 )
 
-// binding tries the limits that held up the hosts that were last in s, which has a trace.
+// binding tries the limits that delayed the hosts that were last in s, which has a trace.
 func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constraint) {
 	samples := min(liftSamples, m.samples)
 	if o.steps > m.budget/manyEvents {
@@ -91,8 +91,8 @@ func (m *model) finish(l limits, samples int) ending {
 	return ending{undone: undone[rank(len(undone), 0.5)], at: quantile(ends, 0.5).UnixNano()}
 }
 
-// candidates are the limits that held up the last hosts of each wave, by their names too,
-// and those that hold in any case.
+// candidates are the limits that delayed the last hosts of each wave, also by their names, and
+// those that hold in any case.
 func (m *model) candidates(s *sim) []Constraint {
 	total := map[Constraint]time.Duration{}
 	for w := range len(m.waves) - 1 {

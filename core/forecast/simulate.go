@@ -225,7 +225,7 @@ func (s *sim) barrier() (released bool) {
 	return false
 }
 
-// fit is the gate of the host's stage; nil: none.
+// fit is the window of the host's stage; nil: none.
 func (s *sim) fit(h int32) *fit {
 	f := s.m.hosts[h].stages[s.stage[h]]
 	if f == nil || s.lim.noWindows || s.lim.freeSet == f.set.Name && f.set.Name != "" {

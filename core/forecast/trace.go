@@ -46,7 +46,7 @@ func (s *sim) hold(h int32, add Hold) {
 	s.holds[h] = append(s.holds[h], add)
 }
 
-// worked notes when a host works; stages that follow each other at once are one span.
+// worked notes when a host works; stages that follow each other without a wait are one span.
 func (s *sim) worked(h int32, end int64) {
 	list := s.runs[h]
 	if n := len(list); n > 0 && list[n-1].To.Equal(instant(s.now)) {

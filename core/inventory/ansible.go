@@ -46,7 +46,7 @@ func (f *file) parsed(root *yaml.Node) bool {
 	return true
 }
 
-// dialect tells by the top-level keys what a file is: "turnus", "ansible", "list"
+// dialect returns, by the top-level keys, the kind of a file: "turnus", "ansible", "list"
 // (Ansible's --list) or "plugin".
 func (f *file) dialect(root *yaml.Node) string {
 	if root.Kind != yaml.MappingNode {

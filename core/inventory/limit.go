@@ -18,8 +18,8 @@ const (
 	guess     = 10   // how much dearer it is to guess at a name than to compare it
 )
 
-// limiting is one Limit under way. What it may compare is bounded: whoever may launch a playbook
-// says which hosts, and must not keep the service busy with it.
+// limiting is one Limit under way. What it may compare is bounded: a launcher of a playbook chooses
+// the hosts, and must not keep the service busy with it.
 type limiting struct {
 	*Inventory
 	spent int

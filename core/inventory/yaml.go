@@ -109,7 +109,7 @@ func plain(ss []selector) []string {
 	return out
 }
 
-// reading converts YAML to JSON values within a budget.
+// reading converts YAML to JSON values within a limit.
 type reading struct {
 	f       *file
 	left    int

@@ -99,8 +99,8 @@ func Retire(path string, id ID) error {
 	})
 }
 
-// change puts a changed ring in the place of a file. Two changes at once are the caller's to
-// prevent: the last one stays.
+// change puts a changed ring in the place of a file. The caller must prevent two changes at the
+// same time: the last one stays.
 func change(path string, do func(*keyset.Manager) error) error {
 	h, err := readFile(path)
 	if err != nil {

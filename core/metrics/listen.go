@@ -71,7 +71,7 @@ func (l *Listener) serve() error {
 	return l.web.Serve(l.tcp)
 }
 
-// check refuses an address on which strangers could read what is told.
+// check refuses an address on which strangers could read the metrics.
 func (c *ListenConfig) check() error {
 	host, _, err := net.SplitHostPort(c.Address)
 	if err != nil {

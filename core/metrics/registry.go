@@ -17,7 +17,7 @@ import (
 // ScrapeTime is how long the sources of one scrape may take together.
 const ScrapeTime = 5 * time.Second
 
-// maxScrapes is how many are answered at once.
+// maxScrapes is how many are answered at the same time.
 const maxScrapes = 2
 
 // Emit reports a value of a metric that is no histogram, with its labels in the table's order.
@@ -101,7 +101,7 @@ func (r *Registry) Source(s Source) {
 // ServeHTTP answers a scrape in Prometheus's text format. Its caller decides who may ask.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.handler.ServeHTTP(w, req) }
 
-// sourced is the collector of what the sources tell.
+// sourced is the collector of the sources' values.
 type sourced struct{ r *Registry }
 
 // Describe implements prometheus.Collector. It describes nothing, because a scrape leaves out
@@ -125,14 +125,14 @@ func (c sourced) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// series is one value that a source told.
+// series is one value of a source.
 type series struct {
 	id     ID
 	labels []string
 	value  float64
 }
 
-// read asks all sources at once.
+// read asks all sources at the same time.
 func (r *Registry) read(ctx context.Context) []series {
 	r.mu.Lock()
 	sources := append([]Source(nil), r.sources...)

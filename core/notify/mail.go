@@ -130,7 +130,7 @@ func (s *Service) deliver(ctx context.Context, r Relay, g *outward.Guard, m *mai
 	return nil
 }
 
-// mailError tells a server's no for good from one for now.
+// mailError distinguishes a server's permanent refusal from a temporary one.
 func mailError(err error) error {
 	if no, ok := errors.AsType[*mail.SendError](err); ok {
 		code := no.ErrorCode()

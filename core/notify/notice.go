@@ -37,7 +37,7 @@ type Group struct {
 	Hosts   []string `json:"examples"`
 }
 
-// Bounds of what is told. Reasons may quote outputs, so they are cut.
+// Bounds of a notice. Reasons may quote outputs, so they are cut.
 const (
 	maxTitle  = 200  // bytes
 	maxReason = 300  // bytes

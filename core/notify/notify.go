@@ -207,7 +207,7 @@ func (s *Service) Run(ctx context.Context) {
 // keepAgain paces writing down while the ledger is away.
 var keepAgain = core.Backoff{Interval: 100 * time.Millisecond, Max: 5 * time.Second}
 
-// lastWord is how long what was told just before the end may take to be written down.
+// lastWord is how long events just before the end may take to be recorded.
 const lastWord = 2 * time.Second
 
 // keep writes news down, in order, until ctx ends; what waits then is tried once more.

@@ -66,8 +66,7 @@ type round struct {
 	runs map[string]ledger.Run // that they are about, as far as they were read together
 }
 
-// newRound reads the runs of happenings at once. It is best effort: those that are missing are read
-// by themselves.
+// newRound reads the runs of happenings together. It is best effort: missing ones are read singly.
 func (s *Service) newRound(ctx context.Context, all []ledger.Happening) round {
 	r := round{View: s.cfg.View(), runs: map[string]ledger.Run{}}
 	var ids []string
@@ -94,8 +93,8 @@ func (s *Service) notifiesNobody(view View) bool {
 	return view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil
 }
 
-// route makes the notifications of one happening. told is false where there are none: it is to be
-// put away.
+// route makes the notifications of one happening. told is false if there are none: the happening is
+// then dismissed.
 func (s *Service) route(ctx context.Context, h ledger.Happening, view round) (reported bool, err error) {
 	if h.Unreadable != nil {
 		return false, fmt.Errorf("what happened cannot be read from the ledger: %w", h.Unreadable)
@@ -164,7 +163,7 @@ func (s *Service) places(view View, kind, tenant, playbook string) []policy.Plac
 	return all
 }
 
-// notices are what a happening is told as; none where nobody is to be told.
+// notices are the messages of a happening; none if nobody must be notified.
 func (s *Service) notices(ctx context.Context, h ledger.Happening, view round) ([]made, error) {
 	switch h.What {
 	case ledger.HappenedEnded:
@@ -252,7 +251,7 @@ func (s *Service) only(view View, n Notice) []made {
 	return []made{{n, places}}
 }
 
-// ended is how a run ended. Its hosts are read only where somebody is told of them.
+// ended is how a run ended. Its hosts are read only if somebody is notified of them.
 func (s *Service) ended(ctx context.Context, h ledger.Happening, view round) ([]made, error) {
 	run, err := s.run(ctx, h, view)
 	if err != nil || !run.Complete() {
@@ -293,7 +292,7 @@ func (s *Service) ended(ctx context.Context, h ledger.Happening, view round) ([]
 	return all, nil
 }
 
-// endedWell tells those who asked for it, and of a recovery those who asked for that.
+// endedWell notifies those who asked for it, and of a recovery those who asked for that.
 func (s *Service) endedWell(ctx context.Context, h ledger.Happening, run *ledger.Run, view round) ([]made, error) {
 	if run.Phase == ledger.PhaseCancelled {
 		return nil, nil

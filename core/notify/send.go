@@ -60,7 +60,7 @@ func (s *Service) Waiting(ctx context.Context) (map[string]int, error) {
 }
 
 // sendAll has every channel that something is due for sent to, each by a goroutine of its own: one
-// that hangs holds up nobody else.
+// that hangs delays no other.
 func (s *Service) sendAll(ctx context.Context, sending *sync.WaitGroup) {
 	due, err := s.cfg.Ledger.DueChannels(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) drain(ctx context.Context, q ledger.Queue) (fine bool) {
 	return true
 }
 
-// finishTime is how long the ledger may take to be told what became of a try, also when the service
+// finishTime is how long the ledger may take to record the result of a try, also when the service
 // stops meanwhile.
 const finishTime = 5 * time.Second
 

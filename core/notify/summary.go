@@ -112,13 +112,13 @@ func (s *Service) summary(ctx context.Context, run *ledger.Run) (groups []Group,
 	return shown, more, nil
 }
 
-// firstLine is what of a reason is told: the rest may be output.
+// firstLine is the part of a reason that is sent: the rest may be output.
 func firstLine(reason string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
 	return line(first, maxReason)
 }
 
-// withoutHost puts a word in the place of the host's own name, where that stands by itself.
+// withoutHost puts a word in the place of the host's own name, where that is a word of its own.
 func withoutHost(text, host string) string {
 	if host == "" {
 		return text

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// pushEvery is how often a page that is open is told what is new, at most.
+// pushEvery is how often a page that is open gets changes, at most.
 const pushEvery = 250 * time.Millisecond
 
 // writeWithin bounds a write to a browser: one that does not read is let go, and comes again.

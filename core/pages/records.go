@@ -120,7 +120,7 @@ func value(data json.RawMessage) string {
 	return text
 }
 
-// notificationsView is who was told what, and the channels.
+// notificationsView is the sent notifications, and the channels.
 type notificationsView struct {
 	Filter   client.NotificationFilter
 	Items    []api.Notification

@@ -17,7 +17,7 @@ func (p *Pages) retryRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /runs/{run}/retry", p.signedIn(p.retry))
 }
 
-// retryView is a run that is over, and what a retry of it would do.
+// retryView is a run that has ended, and the plan of its retry.
 type retryView struct {
 	Run     api.Run
 	Choices []outcomeChoice

@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// sessionTime is how long a login holds. A token that ends or is revoked before ends it, too,
+// sessionTime is how long a login holds. A token that ends or is revoked before also ends it,
 // because the API refuses it.
 const sessionTime = 12 * time.Hour
 

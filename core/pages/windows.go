@@ -94,7 +94,7 @@ type windowView struct {
 	Edited    *edited
 }
 
-// edited is a set that is not what its approver looked at any more.
+// edited is a set that has changed since its approver saw it.
 type edited struct {
 	Verb      string
 	Gone, New []string // sentences
@@ -123,8 +123,8 @@ func windowOf(ctx context.Context, v visit, name string) (windowView, error) {
 	return view, nil
 }
 
-// actOnWindow decides on the windows that a person looked at. Where they were edited since, the
-// page shows what changed, and asks again.
+// actOnWindow decides on the windows that a person has seen. Where they were edited since, the page
+// shows what changed, and asks again.
 func (p *Pages) actOnWindow(w http.ResponseWriter, r *http.Request, v visit) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	set, verb := r.PathValue("set"), r.PathValue("verb")

@@ -161,7 +161,7 @@ func Fade(age time.Duration) float64 {
 	return 0.3
 }
 
-// told says what a square shows.
+// told describes a square.
 func (h *Host) told() string {
 	if h.Outcome == "" {
 		return h.Name + ": " + word("")

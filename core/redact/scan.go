@@ -18,7 +18,7 @@ const (
 )
 
 // minPrefix is how many bytes at the end of a text count as the beginning of a form, if they are
-// also half of it. A replaced guess tells a host that the guess is right: with a smaller number it
+// also half of it. A replaced guess shows a host that the guess is right: with a smaller number it
 // could find the value byte by byte.
 const minPrefix = 16
 

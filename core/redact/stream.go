@@ -16,8 +16,8 @@ type Stream struct {
 	found   []match
 }
 
-// holding is how many bytes Write holds back, whatever they are: who watched whether a piece waits
-// could else guess a value byte by byte. A beginning that is longer, white space within it
+// holding is how many bytes of any kind Write keeps: otherwise a watcher who sees that a piece
+// waits could guess a value byte by byte. A beginning that is longer, white space within it
 // included, has [minPrefix] bytes.
 const holding = minPrefix * (maxGap + 1)
 

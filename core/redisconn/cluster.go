@@ -9,7 +9,7 @@ import (
 )
 
 // relearn has a Cluster's client ask again who has which slots when a server does not answer, or
-// says that the Cluster is down. By itself the client learns that from redirections only, which no
+// says that the Cluster is down. Otherwise the client learns that from redirections only, which no
 // server that is gone sends, and from commands that it repeats, which ours must not be: else it
 // would ask the dead master of a slot for a minute after its replica took over.
 type relearn struct{ client *goredis.ClusterClient }

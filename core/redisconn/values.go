@@ -8,7 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Pieces that Values asks for at once.
+// Pieces that Values asks for in one call.
 const (
 	scanKeys    = 1000 // that are checked; of a server that others use, too, few of them match
 	scanEntries = 100

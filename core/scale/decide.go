@@ -60,7 +60,7 @@ type Worker struct {
 }
 
 // Slots is how many slots would do: enough to start what is due, and what becomes due soon, within
-// the target, and no more than could be used at once.
+// the target, and no more than could be used at the same time.
 //
 //	min(Runnable + Soon, ceil((Leased + Due + Soon) × Took / (Target + Took)))
 //

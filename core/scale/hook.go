@@ -64,7 +64,7 @@ func post(ctx context.Context, client *http.Client, target string, secret []byte
 	return nil
 }
 
-// maxSaid is how much of what a hook writes is told.
+// maxSaid is how much of a hook's output is reported.
 const maxSaid = 2 << 10
 
 // command runs a hook in a process group of its own, which ends with the time limit.

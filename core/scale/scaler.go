@@ -174,7 +174,7 @@ func (s *Scaler) follow(ctx context.Context, l look) {
 	s.call(ctx, s.request(l))
 }
 
-// release tells workers beyond the wish to go.
+// release drains workers beyond the wish.
 func (s *Scaler) release(ctx context.Context, workers []Worker, wish Wish) {
 	for _, name := range leave(workers, wish.Workers) {
 		if _, reported := s.leaving[name]; reported {
@@ -212,7 +212,7 @@ func (s *Scaler) request(l look) Request {
 	return r
 }
 
-// call tells the hook where it has to know something, and the last call was long enough ago.
+// call calls the hook if there is a change for it, and the last call was long enough ago.
 func (s *Scaler) call(ctx context.Context, r Request) {
 	news := s.reportedAt.IsZero() || r.Desired != s.reported.Desired || !slices.Equal(r.Drained, s.reported.Drained)
 	since, wait := time.Since(s.reportedAt), s.cfg.Every

@@ -68,7 +68,7 @@ func (p *plan) tooLate(nominal, now time.Time) bool {
 	return !limit.IsZero() && now.After(limit)
 }
 
-// until is when a claim is given up; zero: never.
+// until is when a claim is skipped; zero: never.
 func (p *plan) until(c Claim) time.Time {
 	if c.Cause == ByCron || c.Cause == ByCatchUp {
 		if limit := p.limit(c.Nominal); !limit.IsZero() || p.CatchUp == CatchUpOnce || p.CatchUp == CatchUpAll {
@@ -119,8 +119,8 @@ func (d *decider) trigger() {
 	}
 }
 
-// unsettled reports whether a launch is under way: until it is known what came of it, nobody can
-// tell what overlaps.
+// unsettled reports whether a launch is under way: until its result is known, overlaps are not
+// known.
 func (d *decider) unsettled() bool {
 	return slices.ContainsFunc(d.s.Claimed, func(c Claim) bool { return c.Attempts == 0 })
 }
@@ -313,7 +313,7 @@ func (d *decider) drop(k Skip) {
 	d.skips = append(d.skips, k)
 }
 
-// due is when the schedule has to be looked at again; lags reports that a fire that has come waits.
+// due is the time of the schedule's next check; lags reports that a trigger that has come waits.
 func (p *plan) due(s *State, now time.Time, lags bool) time.Time {
 	due, ok := s.claimsAfter(now)
 	if !ok {

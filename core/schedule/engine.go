@@ -276,7 +276,7 @@ func (p *planner) read(row ledger.Schedule) (*plan, State, error) {
 	return out, s, err
 }
 
-// row is what the ledger keeps of a schedule, besides its name and versions.
+// row is the ledger's record of a schedule, beside its name and versions.
 func (p *plan) row(s *State, due time.Time, waits bool) ledger.Schedule {
 	return ledger.Schedule{Due: due, Waits: waits, Data: Encode(p.Definition, *s)}
 }

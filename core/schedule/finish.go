@@ -15,7 +15,7 @@ type launch struct {
 	err error
 }
 
-// finished is what settle made of a launch.
+// finished is the result of settle for a launch.
 type finished struct {
 	claim Claim
 	err   error // the attempt's
@@ -29,8 +29,8 @@ func (s *State) launched(c Claim, now time.Time) {
 	s.note(Result{RunID: c.RunID, Nominal: c.Nominal, Count: 1, Cause: c.Cause, Triggered: true, At: now})
 }
 
-// finish records launches in a state, which may have moved on: what it no longer claims is
-// settled already, and is left out of the answer.
+// finish records launches in a state, which may have moved on: a launch that it no longer claims is
+// recorded already, and is left out of the answer.
 func finish(s State, launches []launch, now time.Time) (State, []finished) {
 	s = s.clone()
 	var out []finished

@@ -126,8 +126,8 @@ func (s *State) skip(k Skip, now time.Time) {
 	s.note(Result{RunID: k.RunID, Nominal: k.To, Count: k.Count, Cause: k.Cause, At: now, Reason: k.Reason})
 }
 
-// claimsAfter is when the first claim that is not to be launched yet may be, zero where there is
-// none; ok is false if one is to be launched now.
+// claimsAfter is when the first claim that must still wait may be launched, zero if there is none;
+// ok is false if one is due now.
 func (s *State) claimsAfter(now time.Time) (after time.Time, ok bool) {
 	for _, c := range s.Claimed {
 		if !c.After.After(now) {

@@ -40,9 +40,8 @@ type kept struct {
 
 func newCache(keep time.Duration) *cache { return &cache{keep: keep, known: map[string]*kept{}} }
 
-// get gives a copy of the key's value, fetching it where it is not known. Whoever waits for
-// another's fetch ends with their own context, and goes on by themselves where the other one was
-// cancelled.
+// get gives a copy of the key's value, fetching it where it is not known. A caller that waits for
+// another's fetch ends with its own context, and fetches itself if the other one was cancelled.
 func (c *cache) get(ctx context.Context, key string, fetch func(context.Context) ([]byte, error)) ([]byte, error) {
 	k := c.enter(key)
 	defer c.leave(key, k)

@@ -84,7 +84,7 @@ func yamlError(err error) error {
 	return fmt.Errorf("not YAML: %s", text)
 }
 
-// reader collects problems and goes on, so that all are told.
+// reader collects problems and goes on, so that all are reported.
 type reader struct {
 	*yamlread.Reader
 	file     string

@@ -113,8 +113,8 @@ func fromCommand(ctx context.Context, argv []string) ([]byte, error) {
 	return trimLine(out.data), nil
 }
 
-// bound takes what a command prints, up to most bytes. It is grown at once, so that no copies are
-// left behind.
+// bound takes what a command prints, up to most bytes. It is grown in one step, so that no copies
+// are left behind.
 type bound struct {
 	data []byte
 	most int

@@ -220,7 +220,7 @@ func (s *Store) value(ctx context.Context, e Entry, a Ask) ([]byte, error) {
 	return value, nil
 }
 
-// encryptedPlace stands in for a file's place, of references that a run brought.
+// encryptedPlace takes the role of a file's place, for references that a run brought.
 const encryptedPlace = "the run's definitions"
 
 // find looks a name up: in the node's own file, then in what the run brought.

@@ -167,7 +167,7 @@ func (c *vaultClient) once(ctx context.Context, method, path, token string, body
 	return nil
 }
 
-// plainError takes the URL out of an HTTP client's error: the place is named by who tells it.
+// plainError takes the URL out of an HTTP client's error: its caller names the place.
 func plainError(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err

@@ -122,8 +122,8 @@ func (c *vaultClient) drop(token string) {
 	}
 }
 
-// ended tells a token that is no more from one that may not do something: logging in again would
-// not help the latter.
+// ended distinguishes a token that has ended from one that may not do something: logging in again
+// would not help the latter.
 func (c *vaultClient) ended(ctx context.Context, token string) bool {
 	var about vaultAuth
 	err := c.call(ctx, http.MethodGet, "auth/token/lookup-self", token, nil, &about)
@@ -221,7 +221,7 @@ func (c *vaultClient) stop() {
 	c.http.CloseIdleConnections()
 }
 
-// keep renews the token. Where that fails it is tried again until the token ends; whoever needs one
+// keep renews the token. Where that fails it is tried again until the token ends; the next caller
 // then logs in.
 func (c *vaultClient) keep(ctx context.Context) {
 	failed := 0

@@ -157,8 +157,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// exporter hands spans to the collector. That it fails is told to the log, and to nobody else: the
-// library's own way is one handler for the whole process.
+// exporter hands spans to the collector. Only the log has its failures: the library's own way is
+// one handler for the whole process.
 type exporter struct {
 	to   sdk.SpanExporter
 	log  *slog.Logger

@@ -17,7 +17,7 @@ const (
 	doas = core.BecomeDoas
 )
 
-// elevation is one execution as another user: Become, and what sudo is told.
+// elevation is one execution as another user: Become, and the options of sudo.
 type elevation struct {
 	core.Become
 	credential string // name, for errors

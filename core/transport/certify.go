@@ -82,7 +82,7 @@ func (c *Signer) certificate(ctx context.Context, r CertificateRequest) (*ssh.Ce
 	return made, nil
 }
 
-// certKey tells certificates apart by what they say.
+// certKey identifies certificates by their content.
 func certKey(r CertificateRequest) string {
 	return fmt.Sprintf("%q %q %q", r.Principals, r.SourceAddrs, r.ForceCommand)
 }
@@ -111,7 +111,7 @@ func (c *Signer) leave(key string, k *signed) {
 }
 
 // maxCertificates bounds what is kept. What many hosts have in common is asked for again and again;
-// of certificates for one host each all but the latest are of no use.
+// of certificates for one host each only the latest is needed.
 const maxCertificates = 1024
 
 // makeRoom forgets what has ended, and of too many the one that ends first. What is in use stays.

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// openTimeout bounds opening a channel. Nothing of a command has been sent by
-// then, so a connection that lets it pass is given up and dialled again.
+// openTimeout bounds opening a channel. Nothing of a command has been sent by then, so a connection
+// that lets it pass is closed and dialled again.
 const openTimeout = 10 * time.Second
 
 // conn is one authenticated connection. Its watch goroutine owns its end.
@@ -122,8 +122,8 @@ func (c *conn) watch(chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	}
 }
 
-// ping sends a keepalive; any answer will do, a refusal too. The goroutine ends
-// with the answer or the connection, and watch waits for it.
+// ping sends a keepalive; any answer will do, also a refusal. The goroutine ends with the answer or
+// the connection, and watch waits for it.
 func (c *conn) ping() chan error {
 	pong := make(chan error, 1)
 	go func() {

@@ -79,7 +79,7 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn, keys verifier) (
 	return c, nil
 }
 
-// handshake runs under ctx; outer tells the caller's end from the timeout's.
+// handshake runs under ctx; outer distinguishes the caller's end from the timeout's.
 func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, keys verifier) (*conn, error) {
 	e := r.last()
 	raw, at, err := p.reach(ctx, e, via)
@@ -135,9 +135,9 @@ func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, keys ve
 	return p.newConn(r, sc, chans, reqs, via, at, time.Since(began)), nil
 }
 
-// converse runs the handshake. Closing a TCP connection ends its reads at once;
-// closing a tunnel does only once the jump host confirms, so a handshake behind a
-// jump host that hangs is left behind when ctx ends. It ends with that connection.
+// converse runs the handshake. Closing a TCP connection ends its reads immediately; closing a
+// tunnel does only once the jump host confirms, so a handshake behind a jump host that hangs is
+// left behind when ctx ends. It ends with that connection.
 func (p *Pool) converse(ctx context.Context, h *handshakeConn, via *conn, cfg *ssh.ClientConfig, addr string) (ssh.Conn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 	if via == nil {
 		return ssh.NewClientConn(h, addr, cfg)

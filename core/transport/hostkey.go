@@ -13,9 +13,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// proof is what can prove one endpoint's key: a CA's certificate first,
-// the inventory's pins second, known_hosts third. Pins stand in the place of
-// known_hosts: a pinned host must show a pinned key. Nothing accepts any key.
+// proof is what can prove one endpoint's key: a CA's certificate first, the inventory's pins
+// second, known_hosts third. Pins replace known_hosts: a pinned host must show a pinned key.
+// Nothing accepts any key.
 type proof struct {
 	e       *endpoint
 	scan    string          // the command that scans the inventory, for hints

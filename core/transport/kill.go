@@ -21,7 +21,7 @@ func newExecID() string {
 }
 
 // stop ends the command's process group, politely first, and returns when all of it has ended: the
-// host's next command must not meet what is left of this one. OpenSSH reports how the group's first
+// host's next command must not meet the rest of this one. OpenSSH reports how the group's first
 // process ended, and refuses to signal where root is logged in. So a second session does both; the
 // server is asked for the signal where that session finds nothing, as on a host without /proc.
 func (x *execution) stop() {

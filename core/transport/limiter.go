@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// limiter admits a bounded number at once.
+// limiter admits a bounded number at the same time.
 type limiter chan struct{}
 
 func newLimiter(n int) limiter { return make(limiter, n) }
@@ -40,7 +40,7 @@ func (g limiter) leave() { <-g }
 // it drops connections.
 const handshakesPerServer = 8
 
-// serverLimiter is the gate before one server, kept while somebody is at it.
+// serverLimiter is the limiter of dials to one server, kept while it is in use.
 type serverLimiter struct {
 	limiter
 	users int
@@ -80,10 +80,9 @@ const (
 	stageAuth                   // host key accepted, logging in
 )
 
-// handshakeConn is the connection under a handshake. It notes whether the
-// server ever spoke, and holds a place at the CPU gate exactly while the
-// handshake computes: the place is given back while a read waits for the
-// network. A slow or silent host therefore costs nobody else anything.
+// handshakeConn is the connection under a handshake. It notes whether the server ever spoke, and
+// holds a place at the CPU limiter exactly while the handshake computes: the place is given back
+// while a read waits for the network. A slow or silent host therefore costs nobody else anything.
 type handshakeConn struct {
 	net.Conn
 	ctx   context.Context //nolint:containedctx // ends the wait at the gate, for net.Conn passes none; lives no longer than the handshake

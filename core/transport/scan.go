@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// keyTypes are the host key algorithms of one connection each, the certificate first: it holds the
-// plain key too.
+// keyTypes are the host key algorithms of one connection each, the certificate first: it also has
+// the plain key.
 func keyTypes() [][]string {
 	return [][]string{
 		{ssh.CertAlgoED25519v01, ssh.KeyAlgoED25519},

@@ -162,8 +162,8 @@ func signalNumbers() map[string]int {
 	}
 }
 
-// start sends the request that gives the session its content. It gives up
-// waiting with ctx; the host may have started by then.
+// start sends the request that gives the session its content. It stops waiting when ctx ends; the
+// host may have started by then.
 func (s *session) start(ctx context.Context, kind, content string) error {
 	done := make(chan error, 1)
 	if !s.c.pool.spawn(func() {
@@ -191,8 +191,8 @@ func (s *session) end() {
 	s.c.pool.giveBack(s.c, s.fresh)
 }
 
-// abort closes the channel, which ends whatever waits on it once the host
-// confirms. A host that does not is given up, with its connection.
+// abort closes the channel, which ends whatever waits on it once the host confirms. If a host does
+// not, its connection is closed.
 func (s *session) abort() {
 	_ = s.ch.Close()
 	patience := time.NewTimer(closeAfter)

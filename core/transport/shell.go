@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The scripts below run on the host by POSIX sh. These exit codes are told apart in Go.
+// The scripts below run on the host by POSIX sh. Go code distinguishes these exit codes.
 const (
 	exitNoTool   = 71 // nothing computes SHA-256 there
 	exitMismatch = 72
@@ -100,7 +100,7 @@ func finishScript(part, path, check, owner, backup string, mode uint32) string {
 	return b.String()
 }
 
-// removeScript removes what is left of a transfer that failed.
+// removeScript removes the rest of a transfer that failed.
 func removeScript(part string) string {
 	return fmt.Sprintf("p=%s; b=${p##*/}; rm -f -- \"$p\" \"$p.d/$b\" \"$p.d/$b.old\"; [ ! -d \"$p.d\" ] || rmdir -- \"$p.d\"", quote(part))
 }

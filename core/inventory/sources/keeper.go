@@ -78,7 +78,7 @@ func (s Source) asks() string {
 	return digest(data)
 }
 
-// name keeps sources of one name apart that stand in different files.
+// name keeps sources of one name apart that are in different files.
 func (k *Keeper) name(s Source) string { return s.Name + "@" + digest([]byte(s.File))[:24] }
 
 func (k *Keeper) now() time.Time {

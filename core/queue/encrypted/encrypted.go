@@ -50,7 +50,7 @@ const (
 	reportEvery = 5 * time.Minute  // of the same trouble
 )
 
-// trouble is what an operator is told of.
+// trouble is a problem that an operator must know.
 type trouble int
 
 const (
@@ -166,7 +166,7 @@ func (q *Queue) submitted(ctx context.Context, r *queue.Run) (bool, error) {
 	return err == nil && len(had) >= digestBytes && subtle.ConstantTimeCompare(had[:digestBytes], digest(r)) == 1, err
 }
 
-// digest is of all that tells two submits of a run apart.
+// digest is of all fields that Submit compares of two runs with one id.
 func digest(r *queue.Run) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q 0 {0s 0s 0} %d %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,

@@ -81,7 +81,7 @@ func byRun(jobs []Begun) map[string][]Begun {
 	return all
 }
 
-// begun takes out what remained of the run that is submitted: its jobs that are not settled, by
+// begun takes out what remained of the run that is submitted: its jobs that are not finished, by
 // index.
 func (q *Queue) begun(spec *queue.Run) []Begun {
 	jobs, whole := q.carried[spec.ID]
@@ -99,7 +99,7 @@ func (q *Queue) begun(spec *queue.Run) []Begun {
 	})
 }
 
-// apart is the run with the jobs that have begun counted among the settled ones: what is left are
+// apart is the run with the jobs that have begun counted among the finished ones: the others are
 // targets without a state.
 func apart(spec queue.Run, jobs []Begun) queue.Run {
 	if len(jobs) == 0 {

@@ -118,7 +118,7 @@ func (q *Queue) block(j *job, l *lock) {
 	}
 }
 
-// release gives up what the job holds.
+// release frees the locks of the job.
 func (q *Queue) release(j *job) {
 	held := j.held
 	j.held = [3]*lock{}
@@ -131,8 +131,8 @@ func (q *Queue) release(j *job) {
 	}
 }
 
-// hand gives free places of the lock to those who wait, first blocked first. A
-// waiter whose run cannot lease now becomes ready too, but no place is kept for it.
+// hand gives free places of the lock to those who wait, first blocked first. A waiter whose run
+// cannot lease now also becomes ready, but no place is kept for it.
 func (q *Queue) hand(l *lock) {
 	for l.waiters.len() > 0 && len(l.held)+len(l.offered) < l.places {
 		j := l.waiters.pop()
@@ -153,7 +153,7 @@ func (q *Queue) hand(l *lock) {
 	}
 }
 
-// withdrawAll takes back the places kept for a run that cannot lease any more.
+// withdrawAll withdraws the places kept for a run that cannot lease any more.
 func (q *Queue) withdrawAll(r *run) {
 	var freed []*lock
 	for _, j := range r.ready.items {

@@ -213,8 +213,8 @@ func defaults(r *queue.Run) {
 	}
 }
 
-// sameContent compares by value, times as instants. What was settled before, and whether it starts
-// paused, is no content.
+// sameContent compares by value, times as instants. Finished jobs, and whether it starts paused,
+// are no content.
 func sameContent(a, b *queue.Run) bool {
 	if len(a.Segments) != len(b.Segments) || len(a.Targets) != len(b.Targets) {
 		return false

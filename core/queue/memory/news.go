@@ -14,7 +14,7 @@ import (
 // newsKept is how many hints are kept at least, once there are so many.
 const newsKept = 64 << 10
 
-// newsLog is which runs have news, in order. A run that nobody was told of since stands there once.
+// newsLog is which runs have news, in order. A run that nobody has read since is there once.
 type newsLog struct {
 	life    string   // names this log, so that no cursor of another fits
 	first   int64    // number of the first of list

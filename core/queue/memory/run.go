@@ -155,7 +155,7 @@ func flowLess(a, b *run) bool {
 	return a.seq < b.seq
 }
 
-// plan lays out the targets that are left of spec as spans, in O(segments + settled).
+// plan lays out the unfinished targets of spec as spans, in O(segments + finished).
 func (r *run) plan(now time.Time, spec queue.Run) {
 	var due, later []span
 	spec.Unfinished(func(at time.Time, from, to int) {

@@ -97,7 +97,7 @@ func (s *States) unpark(job core.JobID) {
 	}
 }
 
-// woken forgets what the run's jobs waited for that waited for event. It needs s.mu.
+// woken forgets the waits of the run's jobs that waited for event. It needs s.mu.
 func (s *States) woken(run, event string) {
 	for index, e := range s.suspended[run] {
 		if e == event {

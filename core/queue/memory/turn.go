@@ -194,7 +194,7 @@ func (q *Queue) put(j *job, e core.Event, after time.Duration, now time.Time) {
 	q.waitFor(j, after, now)
 }
 
-// waitFor lets the job wait; what is due at once becomes ready at once.
+// waitFor lets the job wait; a job that is due immediately becomes ready immediately.
 func (q *Queue) waitFor(j *job, after time.Duration, now time.Time) {
 	if after <= 0 {
 		q.signalJob(j)
@@ -353,7 +353,8 @@ func (q *Queue) stop(r *run, phase queue.Phase, reason core.Reason) {
 	q.sync(r)
 }
 
-// sweep ends jobs of runs that are over, at most threshold items; false when some are left.
+// sweep ends jobs of runs that are stopped or cancelled, at most threshold items; false when some
+// are left.
 func (q *Queue) sweep(threshold int) bool {
 	for len(q.sweeping) > 0 {
 		r := q.sweeping[0]
@@ -367,7 +368,7 @@ func (q *Queue) sweep(threshold int) bool {
 	return true
 }
 
-// sweepRun returns what is left of the threshold; 0 means that jobs may be left.
+// sweepRun returns the rest of the threshold; 0 means that jobs may be left.
 func (q *Queue) sweepRun(r *run, threshold int) int {
 	for ; threshold > 0 && r.fresh.len() > 0; threshold-- {
 		q.cancelSpan(r, r.fresh.pop())

@@ -85,7 +85,7 @@ func (q *Queue) arm() {
 	}
 }
 
-// tick does what is due, which wakes a waiter where a job became ready.
+// tick does the work that is due, and notifies a waiter if a job became ready.
 func (q *Queue) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -295,8 +295,8 @@ func signalMany(f *fixture) {
 	eq(f, "leases", len(f.lease(s, n)), n)
 }
 
-// signalAgain: a node suspends what was woken at once, since its window is closed still: each job
-// is woken once a call.
+// signalAgain: a node suspends a signalled job immediately, because its window is still closed:
+// each job is signalled once a call.
 func signalAgain(f *fixture) {
 	const n = 600
 	f.submit(run("a", n))

@@ -232,7 +232,7 @@ func finishedContent(f *fixture) {
 	}
 }
 
-// finishedMany: every other target; what is left starts in order, and a cancel ends the rest.
+// finishedMany: every other target; the rest starts in order, and a cancel ends the rest.
 func finishedMany(f *fixture) {
 	const n = 12_000
 	r := run("a", n)

@@ -37,7 +37,7 @@ type reader struct {
 	from map[int]string
 }
 
-// reads gives a reader that has been told of nothing yet.
+// reads gives a reader that has no news yet.
 func (f *fixture) reads() *reader {
 	f.Helper()
 	from := map[int]string{}
@@ -255,8 +255,8 @@ func newsOfParts(f *fixture) {
 	eq(f, "runs of other parts", len(news.Runs), 0)
 }
 
-// newsLost: what is no cursor of this queue, or one of another, is told as lost, beside those that
-// are kept.
+// newsLost: what is no cursor of this queue, or one of another, is reported as lost, beside those
+// that are kept.
 func newsLost(f *fixture) {
 	r := f.reads()
 	f.submit(run("a", 1))
@@ -489,7 +489,7 @@ func pollInvalid(f *fixture) {
 	}
 }
 
-// adjustMany: each run by itself, whatever becomes of the others.
+// adjustMany: each run alone, whatever becomes of the others.
 func adjustMany(f *fixture) {
 	const n = 600
 	var changes []queue.Adjust
@@ -525,7 +525,7 @@ func adjustMany(f *fixture) {
 	eq(f, "answers to nothing", len(f.q.Adjust(f.ctx)), 0)
 }
 
-// news: whatever has changed since it was asked last, a run is named, and looked at, alike on both
+// news: whatever has changed since it was asked last, a run is named, and polled, alike on both
 // sides.
 func (m *machine) news(t *rapid.T) {
 	runs := both(t, m, "News", func(s *side) (runs []string, err error) {

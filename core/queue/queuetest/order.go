@@ -95,8 +95,8 @@ func reweight(f *fixture) {
 	f.wantShares(f.leaseN(s, 40), map[string]int{"a": 30, "b": 10})
 }
 
-// mostOfLive: how many jobs of a run are leased at once may change while it runs. Those that are
-// leased go on.
+// mostOfLive: how many jobs of a run are leased at the same time may change while it runs. Those
+// that are leased go on.
 func mostOfLive(f *fixture) {
 	for _, n := range []int{4, 100} {
 		id := fmt.Sprint("run-of-", n)

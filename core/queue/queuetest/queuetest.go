@@ -30,9 +30,9 @@ type Subject struct {
 	Around func(t *testing.T, f func(t *testing.T))
 }
 
-// The time that a session lives: long where a test is not about expiry, so
-// that a loaded machine does not expire one; short where it must pass in real time,
-// but no shorter than what such a machine may take from one turn to the next.
+// The time that a session lives: it is long if a test is not about expiry, so that a loaded machine
+// does not expire one. It is short if it must pass in real time, but no shorter than such a machine
+// may take from one turn to the next.
 const (
 	longTTL  = 10 * time.Minute
 	shortTTL = 3 * time.Second

@@ -53,7 +53,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 	}
 }
 
-// servedMatters is how long a sequence may take: at most nine jobs run at once, and the
+// servedMatters is how long a sequence may take: at most nine jobs run at the same time, and the
 // tag of a run at half of MaxWeight grows by one after five seconds of worker time.
 const servedMatters = 400 * time.Millisecond
 
@@ -538,8 +538,8 @@ func (m *machine) drain(t *rapid.T) {
 	}
 }
 
-// explainAll compares the state of each job and the code of its reason; of one that has ended, the
-// text, too.
+// explainAll compares the state of each job and the code of its reason; of one that has ended, also
+// the text.
 func (m *machine) explainAll(t *rapid.T) {
 	for _, r := range m.runs {
 		for i := range r.Targets {

@@ -37,7 +37,7 @@ func sessionIDs(f *fixture) {
 	}
 }
 
-// gone expects that every method of the session says so.
+// gone expects that every method of the session returns ErrSessionGone.
 func (f *fixture) gone(s string) {
 	f.Helper()
 	wants := func(what string, err error) {

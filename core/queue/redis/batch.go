@@ -102,8 +102,8 @@ type batcher struct {
 	sender  sync.WaitGroup
 }
 
-// submit sends runs and waits for the answers. If ctx ends before, it leaves: what was not sent is
-// taken back, of the rest it is unknown what becomes.
+// submit sends runs and waits for the answers. If ctx ends before, it leaves: a part that was not
+// sent is withdrawn; the result of the rest is unknown.
 func (b *batcher) submit(ctx context.Context, runs []*small) []queue.Submission {
 	parcels := wrap(runs)
 	b.mu.Lock()
@@ -139,7 +139,7 @@ func wrap(runs []*small) []*parcel {
 	return list
 }
 
-// leave gives up on a parcel.
+// leave stops waiting for a parcel.
 func (b *batcher) leave(ctx context.Context, p *parcel) []queue.Submission {
 	b.mu.Lock()
 	defer b.mu.Unlock()

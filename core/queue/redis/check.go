@@ -109,7 +109,7 @@ func markEnded(ended []bool, e entry) error {
 	return err
 }
 
-// endedJobs marks what was settled before, and the log up to the entry last.
+// endedJobs marks the jobs that were finished before, and the log up to the entry last.
 func (q *Queue) endedJobs(ctx context.Context, no int64, last string, ended []bool) error {
 	finished, err := q.client.Get(ctx, q.keys.run(no, "xSettled")).Bytes()
 	if err != nil && !errors.Is(err, goredis.Nil) {

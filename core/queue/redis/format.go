@@ -33,8 +33,8 @@ func (q *Queue) mend(ctx context.Context, answer any, err error) (again bool, _ 
 	return false, err
 }
 
-// formatted is takeOver by a process that is at work: whoever works with the other version may end
-// while it waits.
+// formatted is takeOver by a process that is at work: processes of the other version may end while
+// it waits.
 func (q *Queue) formatted(ctx context.Context) error {
 	err := q.takeOver(ctx)
 	if errors.Is(err, core.ErrConflict) {

@@ -76,7 +76,7 @@ func (q *Queue) eachOpen(ctx context.Context, size int64, visit func(ids []strin
 	})
 }
 
-// How many runs are listed at once, and asked for where more than their ids is wanted.
+// How many runs are listed together, and asked for where more than their ids is wanted.
 const (
 	idsPage  = 1024
 	runsPage = 256

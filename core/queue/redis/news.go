@@ -115,7 +115,7 @@ func (q *Queue) newsSince(ctx context.Context, from map[int]string) (news queue.
 	return news, least.String(), nil
 }
 
-// readHints takes the runs of parts out of entries that come behind the parts' cursors, and tells
+// readHints takes the runs of parts out of entries that come behind the parts' cursors, and returns
 // the last entry.
 func readHints(list *reply, parts map[int]newsID, news *queue.News) (last newsID, err error) {
 	seen := map[string]bool{}

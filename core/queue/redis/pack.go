@@ -119,7 +119,7 @@ func common(a, b string) (head, tail int) {
 	return head, tail
 }
 
-// segments joins neighbours that are due together, without what is settled.
+// segments joins neighbours that are due together, without the finished jobs.
 func (p *packed) segments(r *queue.Run) {
 	r.Unfinished(func(at time.Time, from, to int) {
 		due := micros(at)
@@ -136,7 +136,7 @@ func (p *packed) segments(r *queue.Run) {
 	p.size += 64 * (len(p.timed) + len(p.ready))
 }
 
-// finishedBytes is the size of one range in the text of what is settled: from, count, outcome.
+// finishedBytes is the size of one range in the text of the finished jobs: from, count, outcome.
 const finishedBytes = 9
 
 func (p *packed) finish(r *queue.Run) {

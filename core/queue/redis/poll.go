@@ -147,7 +147,7 @@ func readLooked(r *wire, run string) looked {
 	return l
 }
 
-// readProgress reads what progress in progress.lua tells.
+// readProgress reads the result of progress in progress.lua.
 func readProgress(r *wire, run string) queue.RunLoad {
 	r.list()
 	st := queue.RunLoad{Status: queue.Status{Run: run, Outcomes: map[core.Outcome]int{}}}

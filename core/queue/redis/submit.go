@@ -264,8 +264,8 @@ func flag(b bool) byte {
 	return 0
 }
 
-// digest tells two submissions of one id apart. The slices are hashed as they were packed. What was
-// settled before, and whether the run starts paused, is not in it.
+// digest identifies the content of a submission. The slices are hashed as they were packed.
+// Finished jobs, and whether the run starts paused, are not in it.
 func digest(r *queue.Run, p *packed) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %d %d %d %d %d %d %d %d %v %q 0 {0s 0s 0} %d\n", r.Tenant, max(r.TenantWeight, 1), max(r.Weight, 1), r.Priority, r.Limit,

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// backstop bounds how long an idle node relies on being woken; ±20 %, so that nodes don't march in
-// step.
+// backstop bounds how long an idle node relies on a notification; ±20 %, so that nodes don't march
+// in step.
 const backstop = time.Second
 
 // Wait blocks until there may be work, until is reached, or ctx ends. It asks the queue once,

@@ -69,7 +69,7 @@ type Device struct {
 	ended chan struct{}
 }
 
-// maxBoots bounds a device whose boots fail at once.
+// maxBoots bounds a device whose boots fail immediately.
 const maxBoots = 100
 
 // DiskSize is the size of a device's disk.

@@ -100,7 +100,7 @@ func (p *OIDC) keys(w http.ResponseWriter, r *http.Request) {
 	}}})
 }
 
-// authorize lets whoever comes in at once, as a browser that has a session there.
+// authorize logs every visitor in immediately, as a browser that has a session there.
 func (p *OIDC) authorize(w http.ResponseWriter, r *http.Request) {
 	p.count(r)
 	q := r.URL.Query()

@@ -6,7 +6,7 @@ import (
 )
 
 // user is whose commands the shell runs, with the numeric id. Files have no owner who matters: only
-// what commands print tells users apart.
+// the output of commands distinguishes users.
 func (sh *shell) user() (name string, id int) {
 	switch sh.as {
 	case "", User:

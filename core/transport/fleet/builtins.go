@@ -210,7 +210,7 @@ func (c *call) shift(context.Context) int {
 	return 0
 }
 
-// trap keeps what is to be run at the shell's end. A signal ends a simulated command at once.
+// trap keeps what is to be run at the shell's end. A signal ends a simulated command immediately.
 func (c *call) trap(context.Context) int {
 	c.flags("")
 	for i, signal := range c.args {
@@ -304,7 +304,7 @@ func (sh *shell) option(letters string, on bool) {
 	}
 }
 
-// read takes one line of the input, a byte at a time: what follows is for who reads next.
+// read takes one line of the input, a byte at a time: the rest is for the next reader.
 func (c *call) read(ctx context.Context) int {
 	raw := c.flags("r") != ""
 	names := c.args

@@ -78,7 +78,7 @@ func (sh *shell) ifElse(ctx context.Context, c *syntax.IfClause) int {
 	return 0
 }
 
-// loop runs a list as long as more tells; its status is the list's last one.
+// loop runs a list as long as more returns true; its status is the list's last one.
 func (sh *shell) loop(ctx context.Context, list []*syntax.Stmt, more func() bool) int {
 	sh.loops++
 	defer func() { sh.loops-- }()

@@ -216,9 +216,9 @@ func (h *host) uptime() time.Duration {
 	return time.Since(h.booted)
 }
 
-// reboot takes the host down once the process that asks for it has ended, so that it can tell how,
-// or has gone on for rebootDelay, and brings it back later, with a new boot id and an empty /tmp. A
-// host that is down already is left alone.
+// reboot takes the host down once the process that asks for it has ended, so that it can report
+// how, or has gone on for rebootDelay, and brings it back later, with a new boot id and an empty
+// /tmp. A host that is down already is left alone.
 func (h *host) reboot(pid int) {
 	boot := h.profile.Load().BootTime
 	if boot == 0 {
@@ -261,8 +261,8 @@ func (h *host) setDown() bool {
 	return true
 }
 
-// admit decides about a new connection before anything is said. An admitted one
-// must be settled exactly once.
+// admit decides about a new connection before anything is sent. Call settle exactly once for an
+// admitted one.
 func (h *host) admit(source netip.Addr, p *Profile) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

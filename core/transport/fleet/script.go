@@ -137,7 +137,7 @@ func literal(st *syntax.Stmt) []string {
 	return words
 }
 
-// plain reports whether nothing but text is in a word.
+// plain reports whether a word has text only.
 func plain(parts []syntax.WordPart) bool {
 	for _, part := range parts {
 		switch p := part.(type) {

@@ -192,7 +192,7 @@ func (sh *shell) statement(ctx context.Context, st *syntax.Stmt) int {
 
 func (sh *shell) has(flag byte) bool { return strings.IndexByte(sh.flags, flag) >= 0 }
 
-// andOr reports a list whose failure its last command has judged by itself.
+// andOr reports a list whose failure its last command has judged itself.
 func andOr(c syntax.Command) bool {
 	b, ok := c.(*syntax.BinaryCmd)
 	return ok && b.Op != syntax.Pipe
