@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// decoder reads one file. It collects problems and goes on, so that all of
-// them are told at once.
+// decoder reads one file. It collects problems and goes on, so that all of them are reported
+// together.
 type decoder struct {
 	*yamlread.Reader
 	src      *source

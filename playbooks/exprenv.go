@@ -168,8 +168,8 @@ func hasGroup(args ...any) (any, error) {
 	return false, nil
 }
 
-// cidrContains reports whether an IP address lies in a network. What is no IP address, a DNS name
-// say, lies in none.
+// cidrContains reports whether an IP address is in a network. A text that is no IP address, such as
+// a DNS name, is in none.
 func cidrContains(args ...any) (any, error) {
 	network, ok1 := args[0].(string)
 	address, ok2 := args[1].(string)

@@ -86,7 +86,7 @@ func (d *decoder) factsOf(n *yaml.Node) time.Duration {
 	return r.maxAge
 }
 
-// checkFacts settles how old the facts may be that targets read.
+// checkFacts decides how old the facts may be that targets read.
 func (d *decoder) checkFacts(root *yaml.Node, p *Playbook) {
 	switch reads := p.Targets.readsFacts(); {
 	case reads && p.FactsAge == 0:

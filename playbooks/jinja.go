@@ -32,7 +32,7 @@ func (d *decoder) refuseJinja(n *yaml.Node) {
 	}
 }
 
-// within reports whether a place of a text lies in a ${{ }}, as a literal {{ in quotes does.
+// within reports whether a place of a text is in a ${{ }}, as a literal {{ in quotes does.
 func within(text string, at int) bool {
 	start := strings.LastIndex(text[:at], "${{")
 	if start < 0 {

@@ -16,7 +16,8 @@ const (
 	maxChannels = 20
 )
 
-// notifyOf reads who is told of the playbook's runs. Which channels there are, the definitions say.
+// notifyOf reads the routes of notifications of the playbook's runs. Which channels there are, the
+// definitions say.
 func (d *decoder) notifyOf(n *yaml.Node) []policy.Route {
 	items := d.List(n, wantNotify)
 	if len(items) > maxNotify {

@@ -164,8 +164,8 @@ func (d *decoder) cronOf(n *yaml.Node) string {
 	return ""
 }
 
-// cronSpec is the expression with single blanks. The shape is looked at here, in a playbook's
-// words, the rest is civil's.
+// cronSpec is the expression with single blanks. The shape is checked here, in a playbook's words,
+// the rest is civil's.
 func cronSpec(text string) (string, error) {
 	fields := strings.Fields(text)
 	switch {
@@ -191,7 +191,7 @@ func cronSpec(text string) (string, error) {
 }
 
 // recurrence is the shortest time between two launches, over the clock changes of ten years; 0 when
-// it launches once in them. on tells where it is, if that is next to a clock change only.
+// it launches once in them. on names the day, if that is next to a clock change only.
 func recurrence(cron, zone string) (gap time.Duration, on string) {
 	c, err := civil.ParseCron(cron)
 	if err != nil {

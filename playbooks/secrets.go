@@ -155,7 +155,7 @@ func (k *checker) secret(tree ast.Node) {
 		hint: "what is made of a secret could not be kept out of output and logs"})
 }
 
-// secretUse is where a secret stands in a with:.
+// secretUse is the place of a secret in a with:.
 type secretUse struct {
 	at   *value
 	path string

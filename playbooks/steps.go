@@ -244,7 +244,7 @@ func (d *decoder) retryOf(n *yaml.Node) Retry {
 	return r
 }
 
-// expression reads one that stands by itself: targets, when, foreach.
+// expression reads one that is a whole value: targets, when, foreach.
 func (d *decoder) expression(n *yaml.Node, what string, s scope, w want) Expr {
 	target, ok := d.Scalar(n, wantExpr)
 	if !ok {

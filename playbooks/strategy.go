@@ -19,8 +19,8 @@ const (
 	maxWaves     = 100
 )
 
-// wavesOf reads growing sizes. Counts and shares cannot be compared before the
-// hosts are known, so each kind must grow by itself; a last wave of all is added.
+// wavesOf reads growing sizes. Counts and shares cannot be compared before the hosts are known, so
+// each kind must grow alone; a last wave of all is added.
 func (d *decoder) wavesOf(n *yaml.Node) []rollout.Size {
 	items := d.List(n, "a list of sizes such as [1, 5%, 100%]")
 	if len(items) > maxWaves {

@@ -66,7 +66,8 @@ func schemaShape(label string, s *jsonschema.Schema, depth int) *shape {
 	return out
 }
 
-// isFalse tells the schema that nothing satisfies, as additionalProperties: false is read.
+// isFalse reports whether a schema is the one that nothing satisfies, as additionalProperties:
+// false is read.
 func isFalse(s *jsonschema.Schema) bool {
 	return s != nil && s.Not != nil && s.Not.Type == "" && s.Not.Types == nil && s.Not.Properties == nil && s.Not.Enum == nil && s.Not.Const == nil && s.Not.Required == nil
 }
@@ -309,8 +310,8 @@ func (k *paramCheck) array(v *value, s *jsonschema.Schema, path string, depth in
 	}
 }
 
-// choice accepts a value that fits one of several schemas, and else tells what
-// the closest one of them did not like.
+// choice accepts a value that fits one of several schemas, and else reports the problems of the
+// closest one.
 func (k *paramCheck) choice(v *value, schemas []*jsonschema.Schema, path string, depth int) {
 	var best []Diagnostic
 	var kinds []string

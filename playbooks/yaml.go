@@ -117,8 +117,8 @@ func (s *source) explainYAML(err error) (span, problem) {
 	return s.wholeLine(line), p
 }
 
-// firstBadLine is where a parser error first shows when the file is read line by
-// line. The parser itself only tells where the broken mapping or list began.
+// firstBadLine is where a parser error first shows when the file is read line by line. The parser
+// itself only reports where the broken mapping or list began.
 func (s *source) firstBadLine(message string) int {
 	low, high := 1, len(s.starts)
 	for low < high {

@@ -216,7 +216,7 @@ func (c *compiler) settings(s *Set, out *Compiled) {
 	}
 }
 
-// sweep takes requires and denies from what is allowed, and merges what is left.
+// sweep takes requires and denies from what is allowed, and merges the rest.
 func (c *Compiled) sweep() {
 	open := make([]piece, 0, len(c.allowed))
 	for _, p := range c.allowed {

@@ -52,7 +52,7 @@ func plainText(text string) (string, error) {
 	return text, nil
 }
 
-// nameText is a name that may stand in file names, keys and commands.
+// nameText is a name that may be in file names, keys and commands.
 func nameText(text string) (string, error) {
 	if text == "" || len(text) > 100 || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || printable(r) != r }) {
 		return "", fmt.Errorf("expected a name of 1 to 100 characters without blanks")

@@ -112,8 +112,8 @@ func (c *Compiled) closer(nano int64) string {
 	return ""
 }
 
-// explainClosed names what is in the way, the strongest first: a freeze is told even where no
-// rule opens, since it is what people ask for.
+// explainClosed names what is in the way, the strongest first: a freeze is named even if no rule
+// opens, because people ask for it.
 func (c *Compiled) explainClosed(e *Explanation, nano int64) {
 	allowed := slices.IndexFunc(c.allowed, func(p piece) bool { return p.has(nano) })
 	held := slices.IndexFunc(c.held, func(p piece) bool { return p.has(nano) })

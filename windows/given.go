@@ -25,7 +25,7 @@ type Given struct {
 	Approval
 }
 
-// revoked reports whether it takes back rather than gives.
+// revoked reports whether it is a revocation.
 func (g *Given) revoked() bool { return g.State == Revoked }
 
 // fileGiven is a Given as YAML has it.
@@ -96,8 +96,7 @@ func (d *Definitions) Place(set, rule string) error {
 	return nil
 }
 
-// given reads one of approvals:. Times without an offset are UTC: its set may stand in another
-// file.
+// given reads one of approvals:. Times without an offset are UTC: its set may be in another file.
 func (d *decoder) given(n *yaml.Node) {
 	zone := "UTC"
 	g := &Given{Approval: Approval{State: Approved}}
@@ -147,7 +146,7 @@ func (c *compiler) words(set string) []*Given {
 }
 
 // consents works out what may approve a rule of a set; of what the set inherits where r is nil. A
-// piece is approved where any of them covers it; what the last one says is told otherwise.
+// piece is approved where any of them covers it; otherwise the reason is that of the last one.
 func (c *compiler) consents(s *Set, r *Rule, zone *time.Location) ([]consent, error) {
 	beside, whole := s.Approval, true
 	if r != nil && r.Approval != nil {

@@ -96,7 +96,7 @@ func Files(paths ...string) ([]string, error) {
 	return files, nil
 }
 
-// missing is the error for a path that cannot be looked at.
+// missing is the error for a path that cannot be read.
 func missing(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("no such file or folder")

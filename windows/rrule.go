@@ -203,8 +203,8 @@ func numbers(text string, most int, negative bool) ([]int, error) {
 	return out, nil
 }
 
-// check refuses what RFC 5545 forbids, and what calendar programs read differently: nobody can
-// tell which of the readings was meant.
+// check refuses what RFC 5545 forbids, and what calendar programs read differently: it is unknown
+// which of the readings was meant.
 func (r *dayRule) check(seen map[string]bool) error {
 	nth := slices.ContainsFunc(r.weekdays, func(d nthWeekday) bool { return d.n != 0 })
 	switch {

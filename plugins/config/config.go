@@ -40,7 +40,7 @@ type Substitute struct {
 
 const mostSize = 32 << 20
 
-// mostTotal is what the worker keeps at once.
+// mostTotal is the size that the worker keeps in one call.
 const mostTotal = 64 << 20
 
 // Validate checks the rules that the schema cannot express.

@@ -90,7 +90,7 @@ func (n *normaliser) drops(line []byte) bool {
 	return false
 }
 
-// strip takes blanks from the ends of lines and empty lines from the end. The last line ends, too.
+// strip takes blanks from the ends of lines and empty lines from the end. The last line also ends.
 func strip(text []byte) []byte {
 	kept := make([]byte, 0, len(text)+1)
 	for line := range bytes.Lines(text) {

@@ -207,7 +207,7 @@ func describe(parts []*part) []File {
 	return files
 }
 
-// lines counts a last line that does not end, too.
+// lines also counts a last line that does not end.
 func lines(content []byte) int {
 	n := bytes.Count(content, []byte("\n"))
 	if len(content) > 0 && content[len(content)-1] != '\n' {

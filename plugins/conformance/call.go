@@ -165,7 +165,8 @@ func (s *suite) do(ctx context.Context, p *process, w *world, c call) *record {
 	return r
 }
 
-// follow makes a call, and goes on with it as often as it suspends itself. Several may run at once.
+// follow makes a call, and goes on with it as often as it suspends itself. Several may run at the
+// same time.
 func (s *suite) follow(ctx context.Context, p *process, w *world, c call) *record {
 	r := &record{call: c}
 	started := time.Now()

@@ -271,8 +271,8 @@ func (s *suite) freeze(ctx context.Context) result {
 	})
 }
 
-// confined runs each example as a worker does by default, with what operators are told to allow,
-// and nothing else.
+// confined runs each example as a worker does by default, with the access that operators must
+// allow, and nothing else.
 func (s *suite) confined(ctx context.Context) result {
 	if s.cfg.Sandbox == nil {
 		return notApplicable("the suite was asked to confine nothing")

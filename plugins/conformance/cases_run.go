@@ -31,8 +31,8 @@ const (
 	manyHosts  = 40 // in the case of many jobs: what one host of them sets off must be seen
 )
 
-// baselines runs every example once, each on a host of its own, as many at once as the plugin
-// allows.
+// baselines runs every example once, each on a host of its own, as many at the same time as the
+// plugin allows.
 func (s *suite) baselines(ctx context.Context) ([]*baseline, error) {
 	if s.base != nil {
 		return s.base, nil
@@ -81,8 +81,8 @@ func (s *suite) baselines(ctx context.Context) ([]*baseline, error) {
 	return all, nil
 }
 
-// subjects are the examples that end by themselves, one a job type: the one that does most with its
-// host.
+// subjects are the examples that end without a cancel, one a job type: the one that does most with
+// its host.
 func (s *suite) subjects(ctx context.Context, fit func(*baseline) bool) []*baseline {
 	all, err := s.baselines(ctx)
 	if err != nil {

@@ -275,7 +275,7 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// kill ends the process group at once, and waits for the process.
+// kill ends the process group immediately, and waits for the process.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.exited
@@ -326,7 +326,7 @@ func outliving(socket string) []string {
 	return descendants(socket)
 }
 
-// release ends what is left of it.
+// release ends the rest of it.
 func (p *process) release() {
 	if p.pid != 0 {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL) // its group: the number is not free while a member lives

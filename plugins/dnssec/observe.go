@@ -39,11 +39,11 @@ type question struct {
 	recursive  bool
 }
 
-// maxQuestions of one look; all are asked at once.
+// maxQuestions of one poll; all are asked at the same time.
 const maxQuestions = 256
 
-// ask puts all questions at once, over TCP, and reads the answers and whatever else script prints,
-// in one round trip.
+// ask puts all questions at the same time, over TCP, and reads the answers and whatever else script
+// prints, in one round trip.
 func (b *bind) ask(ctx context.Context, qs []question, script string, vars map[string]string) ([]reply, sdk.Answer, error) {
 	if len(qs) > maxQuestions {
 		return nil, sdk.Answer{}, fmt.Errorf("%d questions: more than %d servers are too many", len(qs), maxQuestions)
@@ -251,7 +251,7 @@ func reached(list []reply) []reply {
 	return slices.DeleteFunc(list, func(r reply) bool { return r.status == "" && r.noRoute })
 }
 
-// published is the set of keys that a server has, and a problem if it has none to tell.
+// published is the set of keys that a server has, and a problem if it shows none.
 func published(r *reply) (keys []dnskey, ttl time.Duration, problem string) {
 	if p := r.problem(); p != "" {
 		return nil, 0, p

@@ -162,8 +162,8 @@ func (x *roll) whole(d delegated) (lines []string) {
 }
 
 // prove is K4: the new DS is on every address of the parent, and validators have it. The signer is
-// not told yet: BIND 9.18 drops the old key a retire interval after it hears that the new DS is
-// published, whether the old DS is gone or not.
+// not informed yet: BIND 9.18 drops the old key a retire interval after rndc reports that the new
+// DS is published, whether the old DS is gone or not.
 func (x *roll) prove(ctx context.Context, v *view) error {
 	st := &x.r.State
 	next, reported, err := x.untold(v)
@@ -210,8 +210,8 @@ func (x *roll) believed(v *view, fresh dnskey) (missing []string) {
 }
 
 // withdraw is K5: when nobody can remember the parent without the new DS, the old one goes; when
-// nobody can remember the old one, and the zone is still secure, the signer is told both. Until
-// then it keeps both keys, and the old DS can come back.
+// nobody can remember the old one, and the zone is still secure, rndc reports both to the signer.
+// Until then it keeps both keys, and the old DS can come back.
 func (x *roll) withdraw(ctx context.Context, v *view) error {
 	st := &x.r.State
 	next, reported, err := x.untold(v)

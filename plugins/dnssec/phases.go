@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// start is K1 and Z1: the signer is told to roll the old key, unless it does already.
+// start is K1 and Z1: it asks the signer to roll the old key, unless it does already.
 func (x *roll) start(ctx context.Context, v *view) error {
 	st := &x.r.State
 	next := successorOf(v.keys, st.Old)

@@ -26,8 +26,8 @@ func (x *roll) preflight(ctx context.Context, _ *view) error {
 	return x.take(ctx, st.Old, previous) // the intent, on the signer: whoever comes next knows which key it was
 }
 
-// inspect checks everything and chooses the old key; it changes nothing but the state. previous is
-// whose roll is taken over.
+// inspect checks everything and chooses the old key; it changes the state only. previous is whose
+// roll is taken over.
 func (x *roll) inspect(ctx context.Context) (v *view, previous string, err error) {
 	st := &x.r.State
 	if st.Policy, err = x.signer.config(ctx); err != nil {

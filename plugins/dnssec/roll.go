@@ -91,15 +91,15 @@ func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) 
 	}}
 }
 
-// patient tells faults that end by themselves or by a person's hand from results and from the ways
-// in which a call is ended.
+// patient distinguishes faults that end in time, or by a person, from results and from the ways in
+// which a call is ended.
 func (x *roll) patient(err error) bool {
 	var failure *sdk.Failure
 	return err != nil && !x.suspended && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
 }
 
 // ended: the record of the roll is not open, or another's. It may be that this job closed it, and
-// died before it could say so.
+// died before it could report it.
 func (x *roll) ended(n note, v *view) error {
 	switch {
 	case n.key != "":
@@ -144,11 +144,11 @@ func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.WakeOn(personEvent(x.r.State.Of)))
 }
 
-// personEvent is what a stalled roll waits for besides its next look: a job that waits for an event
-// of people is one that people are told of.
+// personEvent is what a stalled roll waits for in addition to its next poll: people are notified of
+// a job that waits for an event of people.
 func personEvent(phase string) string { return "seen-to/" + phase }
 
-// call stalls at once: what was seen is wrong, and no time mends it.
+// call stalls immediately: the observed state is wrong, and time does not correct it.
 func (x *roll) call(v *view, what, do string) error {
 	return x.wait(v, span{From: v.now, Due: v.now.Add(-time.Second)}, []string{what}, do)
 }

@@ -13,7 +13,7 @@ import (
 
 // bind is the signer: BIND 9.18 or later on the job's host. All that differs between signers is in
 // this file and in policy.go and keys.go: reading its configuration and its keys' states, starting
-// a roll, telling it what the parent serves, and what the zone holds. Everything else is DNS.
+// a roll, reporting to it what the parent serves, and what the zone holds. Everything else is DNS.
 type bind struct {
 	host *sdk.Host
 	p    *Params
@@ -79,8 +79,8 @@ for f in "$K/K$Z.+"*.state; do [ ! -r "$f" ] || sed "s|^|state ${f##*/} |" "$f";
 for f in "$K/K$Z.+"*.key; do [ ! -r "$f" ] || sed "s|^|key ${f##*/} |" "$f"; done
 `
 
-// rndc gives BIND a command of its dnssec family. Its exit code is 0 whatever became of that: only
-// what it says tells, and afterwards only what the state files and DNS show.
+// rndc gives BIND a command of its dnssec family. Its exit code is 0 with any result: its output
+// shows the result, and afterwards only what the state files and DNS show.
 func (b *bind) rndc(ctx context.Context, words ...string) error {
 	line := []string{"rndc"}
 	if b.p.Signer.RNDCConf != "" {
@@ -104,8 +104,8 @@ func (b *bind) roll(ctx context.Context, tag int) error {
 	return b.rndc(ctx, "-rollover", "-key", strconv.Itoa(tag))
 }
 
-// parentHas tells BIND that a key's DS is published; parentLost that it is withdrawn. BIND believes
-// it blindly.
+// parentHas reports to BIND that a key's DS is published; parentLost that it is withdrawn. BIND
+// believes it blindly.
 func (b *bind) parentHas(ctx context.Context, tag int) error {
 	return b.rndc(ctx, "-checkds", "-key", strconv.Itoa(tag), "published")
 }

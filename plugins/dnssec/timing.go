@@ -38,7 +38,7 @@ func (t timing) parentRetire(served time.Duration) time.Duration {
 	return max(served, t.DSTTL) + t.ParentPropagation
 }
 
-// keyRetire is how long BIND keeps an old KSK after it was told that its DS is gone.
+// keyRetire is how long BIND keeps an old KSK after the report that its DS is gone.
 func (t timing) keyRetire() time.Duration { return t.DSTTL + t.ParentPropagation + t.RetireSafety }
 
 // hiding is how long a removed DNSKEY may be remembered.

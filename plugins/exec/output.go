@@ -45,8 +45,7 @@ func (o *output) Read(p []byte) (int, error) {
 // expire bounds the read that is under way, once the script has ended.
 func (o *output) expire() { _ = o.file.SetReadDeadline(time.Now().Add(idleGrace)) }
 
-// start starts the command. Its outputs are files, so that its Wait waits for nobody but the
-// process.
+// start starts the command. Its outputs are files, so that its Wait waits for the process only.
 func start(cmd *exec.Cmd, ended <-chan struct{}) (stdout, stderr *output, err error) {
 	var files [4]*os.File
 	if files[0], files[1], err = os.Pipe(); err == nil {

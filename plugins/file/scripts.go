@@ -11,7 +11,7 @@ import (
 // The scripts below change what is at $p for a login that may be root, while the folder may belong
 // to another user, who exchanges its entries for links at any moment. They enter the folder once
 // and use names that are relative to it; safe is set where only root and this login can give names
-// there. Where others can too, they work in a folder of their own inside it, $w, which only this
+// there. Where others also can, they work in a folder of their own inside it, $w, which only this
 // login can enter, and move the result back without following a link: mv -T, or -h on BSD.
 const enterScript = `LC_ALL=C; export LC_ALL
 t=${p##*/} up=.

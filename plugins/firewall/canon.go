@@ -152,7 +152,7 @@ func sorted(list []any) []any {
 	return out
 }
 
-// dynamicSets are the sets that rules fill. The JSON of nft 1.0.6 does not say so; its text does.
+// dynamicSets are the sets that rules fill. The JSON of nft 1.0.6 lacks this; its text has it.
 func dynamicSets(text string) map[string]bool {
 	found := map[string]bool{}
 	name := ""

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// choose settles which table is wanted: in mode widen not the ruleset's own.
+// choose decides which table is wanted: in mode widen not the ruleset's own.
 func (p *push) choose(ctx context.Context, facts sdk.Answer) error {
 	switch p.params.Mode {
 	case "widen":
@@ -58,7 +58,7 @@ func (p *push) widen(ctx context.Context, facts sdk.Answer) error {
 
 // inspectBlind does without an empty network namespace: nft has checked the ruleset against the
 // live kernel, which lets a jump loop pass, and what it becomes is not known before it is live. The
-// file that was pushed last, and what it became, tell whether there is anything to do.
+// file that was pushed last, and what it became, show whether there is anything to do.
 func (p *push) inspectBlind(facts sdk.Answer) (err error) {
 	if p.old, err = p.canonical(facts, "live"); err != nil {
 		return sdk.Failf("the live table: %w", err).Effects(sdk.EffectsNone)

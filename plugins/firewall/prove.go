@@ -103,9 +103,9 @@ func (p *push) confirm(ctx, proving context.Context) error {
 	return p.takeBack(ctx, fmt.Errorf("confirming: %w", err))
 }
 
-// takeBack ends a push that was not proven: at once where the host can be reached, and by its own
-// timer where not. It proves that the old table is live again, over fresh connections. cause is
-// why.
+// takeBack rolls back a push that was not proven: immediately where the host can be reached, and by
+// its own timer where not. It proves that the old table is live again, over fresh connections.
+// cause is why.
 func (p *push) takeBack(ctx context.Context, cause error) error {
 	if ctx.Err() != nil { // cancelled, or the worker goes: the host's timer needs nobody
 		return ctx.Err()
@@ -160,7 +160,7 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 	return sdk.Failf("%w; the host is back at its old table", cause).RolledBack()
 }
 
-// probe makes all connections of probes at once.
+// probe makes all connections of probes at the same time.
 func (p *push) probe(ctx context.Context) error {
 	errs := make([]error, len(p.params.Probes))
 	var all sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 )
 
 // reachable refuses a table that surely drops a new SSH connection of a management source. It reads
-// the table as far as it can and gives everything else the benefit of the doubt: what it cannot
-// tell, the host's timer heals.
+// the table as far as it can and gives everything else the benefit of the doubt: the host's timer
+// corrects cases that it cannot decide.
 func (p *push) reachable() error {
 	for _, text := range p.params.MgmtSources {
 		from, err := source(text)
@@ -197,7 +197,7 @@ func (w *walker) vmap(body any) fate {
 }
 
 // elements of an anonymous set, or of a named one, as the table declares it. A set that packets
-// fill has none to tell.
+// fill has no known elements.
 func (w *walker) elements(v any) ([]any, bool) {
 	if m, isMap := v.(map[string]any); isMap {
 		list, ok := m["set"].([]any)

@@ -11,7 +11,8 @@ import (
 // push has the folder of its arming, push-ID, under the table's folder; in it new.nft is what is
 // applied, and restore.nft what brings the old table back.
 
-// preamble of every script, after the switch's own. State is told in lines of a word and its value.
+// preamble of every script, after the switch's own. State is printed in lines of a word and its
+// value.
 const preamble = `there() { nft list tables | grep -qxF "table $T"; }
 scratch() { # how to get an empty network namespace; none where the kernel has no such thing
   if unshare -n true 2>/dev/null; then S=unshare
@@ -112,8 +113,8 @@ now; echo "uptime $up"
 live
 `
 
-// confirmScript disarms, by the one rename that the timer cannot win too, and only then writes the
-// file for the next boot.
+// confirmScript disarms, by the one rename that either it or the timer wins, and only then writes
+// the file for the next boot.
 func confirmScript(dead sdk.DeadMan) string {
 	return dead.Disarm() + appliedLine + persistLines + "\n" + dead.Release()
 }

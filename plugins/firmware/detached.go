@@ -17,7 +17,7 @@ import (
 // it began (boot), its process (pid), its output (log) and, at its end, its exit code (status).
 
 // launchScript starts $D/run, once. The environment is left behind: by a variable in it the worker
-// finds what a command that it gives up has started.
+// finds the processes of a command that it no longer waits for.
 const launchScript = `set -u
 umask 077
 if [ -s "$D/pid" ]; then exit 0; fi
@@ -112,7 +112,7 @@ func (d *detached) status(ctx context.Context) (progress, error) {
 	return p, nil
 }
 
-// wait polls the command to its end; a connection that breaks meanwhile is no reason to give up.
+// wait polls the command to its end; a connection that breaks meanwhile does not end the wait.
 func (d *detached) wait(ctx context.Context, limit time.Duration, report func(line string)) (progress, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

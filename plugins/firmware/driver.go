@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// driver is how one kind of device is asked and told. It makes shell commands, and reads what they
-// say.
+// driver has the commands and queries of one kind of device. It makes shell commands, and reads
+// what they say.
 type driver interface {
 	// questions are commands that change nothing, whose answers facts reads.
 	questions() []question

@@ -13,8 +13,8 @@ import (
 // errOldBoot is a device that answers, and has not rebooted.
 var errOldBoot = unclear("it answers, and is still in its old boot")
 
-// reboot decides, persists what is decided, and asks for the reboot. Called again, it looks whether
-// that was seen.
+// reboot decides, persists what is decided, and asks for the reboot. Called again, it checks
+// whether that was seen.
 func (u *upgrade) reboot(ctx context.Context) error {
 	f, err := u.inspect(ctx, true)
 	decided := u.s.BootID != ""

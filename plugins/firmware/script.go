@@ -55,7 +55,7 @@ func (d *scripted) verify(file string) string { return d.with(d.Verify, file, ""
 func (d *scripted) verified(string, facts) error { return nil }
 
 // same goes before an installation, which may begin long after the artifact was verified: it waits
-// for the window, or the peer. rauc verifies by itself whatever it installs.
+// for the window, or the peer. rauc itself verifies every installation.
 const same = `if [ "$(sha256sum <"$FIRMWARE" | cut -c 1-64)" != %s ]; then
   echo "$FIRMWARE is not the artifact that was verified: somebody changed it, or took it away" >&2; exit 1
 fi

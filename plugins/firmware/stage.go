@@ -32,7 +32,7 @@ func (d *Device) folder() string { return path.Join(d.StateDir, "staged") }
 
 var extension = regexp.MustCompile(`^\.[A-Za-z0-9]{1,10}$`)
 
-// file is the staged artifact. Its name tells its content.
+// file is the staged artifact. Its name identifies its content.
 func (d *Device) file() string {
 	ext := path.Ext(d.Artifact.Path + strings.SplitN(d.Artifact.URL, "?", 2)[0])
 	if !extension.MatchString(ext) {
@@ -53,8 +53,8 @@ var errInner = errors.New("its address is in the worker's own network, which pla
 	"hint: give the artifact by path, or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
 
 // newWeb makes a client that reaches the worker's own network only where it is in one of the
-// networks reach: what a server answers goes to a device of who wrote the playbook. It has no
-// proxy, which would reach the rest.
+// networks reach: what a server answers goes to a device of the playbook's author. It has no proxy,
+// which would reach the rest.
 func newWeb(reach []netip.Prefix) *http.Client {
 	guard := &outward.Guard{Allow: reach, Refused: errInner}
 	return &http.Client{Transport: &http.Transport{DialContext: guard.Dialer().DialContext, DisableKeepAlives: true}}

@@ -190,8 +190,8 @@ func (u *upgrade) rest() time.Duration {
 	return 3*time.Duration(u.p.RebootTimeout) + 2*time.Duration(u.p.HealthTimeout) + time.Duration(u.p.Soak)
 }
 
-// alone reports that the installation reboots the device by itself: it is the reboot phase that
-// starts it.
+// alone reports that the installation reboots the device itself: it is the reboot phase that starts
+// it.
 func (u *upgrade) alone() bool { return u.p.Script != nil && u.p.Script.InstallReboots }
 
 // install writes the other slot. What runs is not touched.

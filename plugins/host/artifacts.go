@@ -20,8 +20,8 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// maxListed bounds a artifactLine folder: whoever names the folder of a whole project by mistake
-// hears of it.
+// maxListed bounds a artifactLine folder: a person who names the folder of a whole project by
+// mistake gets an error.
 const maxListed = 20000
 
 // artifactLine is a line of the list of a folder.

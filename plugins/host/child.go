@@ -159,7 +159,7 @@ func (c *child) own(command func() *exec.Cmd, started chan<- error, pipes ...*os
 }
 
 // howEnded says how a process ended. Of one with a process tree of its own, the first of the tree
-// tells it.
+// reports it.
 func howEnded(state *os.ProcessState, tree bool) string {
 	if n := state.ExitCode() - 128; tree && n > 0 {
 		return "signal: " + syscall.Signal(n).String()

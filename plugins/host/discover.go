@@ -26,8 +26,9 @@ const (
 	currentFile = "current" // symbolic link, or text file, that chooses among versions
 )
 
-// discover reads the plugin folders, except what is under development. All errors come at once, and
-// with an error nothing is loaded: a plugin that is half there would fail in the middle of a run.
+// discover reads the plugin folders, except what is under development. All errors come together,
+// and with an error nothing is loaded: a plugin that is half there would fail in the middle of a
+// run.
 func discover(cfg Config, l launch) ([]Plugin, []*origin, error) {
 	var found []Plugin
 	var sources []*origin

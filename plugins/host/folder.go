@@ -37,9 +37,9 @@ type folder struct {
 	copies  map[string]string // of plugins' folders, by their hash; guarded by copying
 }
 
-// copyOf returns the copy of a plugin's folder, which nobody but this user reads and nobody writes.
-// It is made once and lasts as long as the folder. The plugin's own folder must have the hash that
-// was loaded, each time.
+// copyOf returns the copy of a plugin's folder, which only this user reads and nobody writes. It is
+// made once and lasts as long as the folder. The plugin's own folder must have the hash that was
+// loaded, each time.
 func (f *folder) copyOf(p *Plugin) (string, error) {
 	root, err := f.open()
 	if err != nil {
@@ -85,7 +85,7 @@ func chmodFolders(dir string, mode fs.FileMode) error {
 	})
 }
 
-// removeAll removes a folder, and those in it that nobody may write, too.
+// removeAll removes a folder, also with folders in it that nobody may write.
 func removeAll(path string) error {
 	if err := os.RemoveAll(path); err == nil {
 		return nil
@@ -169,8 +169,8 @@ func lockFolder(path string) (*os.File, error) {
 	return d, nil
 }
 
-// sweep removes folders of this user whose owner is dead. parent may be one where
-// anybody writes: what is not a folder of ours, a symbolic link too, is left alone.
+// sweep removes folders of this user whose owner is dead. parent may be one where anybody writes:
+// things that are no folders of ours, also symbolic links, stay as they are.
 func sweep(parent string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

@@ -40,7 +40,8 @@ type lease struct {
 	off   chan struct{} // closed: ended, and none runs
 }
 
-// maxOps bounds what one call can make the worker do at once, streams that say nothing included.
+// maxOps bounds what one call can make the worker do at the same time, streams that say nothing
+// included.
 const maxOps = 256
 
 // grant makes a lease for a call.
@@ -243,8 +244,8 @@ func (l *lease) change(ctx context.Context, what string) error {
 	return status.Errorf(codes.FailedPrecondition, "check mode: %s is refused, because it could change the host; mark what only reads as read-only", what)
 }
 
-// stream serves a streaming call under its lease; ctx is the stream's, op's ends with the lease
-// too.
+// stream serves a streaming call under its lease; ctx is the stream's, op's also ends with the
+// lease.
 func (s *services) stream(ctx context.Context, op func(context.Context, *lease) error) error {
 	l, ctx, leave, err := s.enter(ctx)
 	if err != nil {

@@ -39,8 +39,8 @@ func newOrigin(name, path string, dev bool) *origin {
 	return &origin{name: name, path: path, dev: dev, turn: make(chan struct{}, 1)}
 }
 
-// mark tells two states of the files apart, without reading them. An installed version changes by
-// being installed: what is exchanged in place is refused when a process starts, by its hash.
+// mark identifies a state of the files, without reading them. An installed version changes by being
+// installed: what is exchanged in place is refused when a process starts, by its hash.
 func (src *origin) mark() string {
 	if src.dev {
 		return markTree(src.path)

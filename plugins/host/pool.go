@@ -172,8 +172,8 @@ func (p *pool) reap(q *process) {
 	}
 }
 
-// serveLocked gives free slots to those in line. One who waits for a whole process does not hold up
-// the others.
+// serveLocked gives free concurrency to the waiting calls. One that waits for a whole process does
+// not delay the others.
 func (p *pool) serveLocked() {
 	left := p.waiting[:0]
 	for _, w := range p.waiting {

@@ -237,7 +237,7 @@ func (p *process) describe(ctx context.Context) (Manifest, error) {
 	return manifestFromWire(m), nil
 }
 
-// drain tells the process to take nothing new and to finish, as the first word of its end.
+// drain asks the process to take nothing new and to finish, as the first word of its end.
 func (p *process) drain(grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
@@ -247,7 +247,7 @@ func (p *process) drain(grace time.Duration) {
 	}
 }
 
-// answers reports whether the process is alive enough to say so.
+// answers reports whether the process is alive enough to answer.
 func (p *process) answers(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// burst is what a limiter lets through at once: a twentieth of a second's worth, so that a cap
-// holds also over short times, but no less than a read, which is what SFTP sends in one packet.
+// burst is what a limiter lets through without a wait: a twentieth of a second's worth, so that a
+// cap holds also over short times, but no less than a read, which is what SFTP sends in one packet.
 func burst(perSecond int64) int { return int(min(max(perSecond/20, 32<<10), 1<<20)) }
 
 // newLimiter bounds bytes a second; nil for 0 bounds nothing.
@@ -26,7 +26,7 @@ func newLimiter(perSecond int64) *rate.Limiter {
 	return l
 }
 
-// paced is a reader that every limiter holds back.
+// paced is a reader that every limiter delays.
 type paced struct {
 	ctx      context.Context //nolint:containedctx // of the transfer; io.Reader passes none
 	r        io.Reader

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// maxExpansion bounds how many schemas one value may be held against at once: references can make
-// them grow exponentially.
+// maxExpansion bounds how many schemas one value may be held against at the same time: references
+// can make them grow exponentially.
 const maxExpansion = 10_000
 
 // checkSchema refuses what is no JSON Schema, and what would not end: the library follows a
@@ -69,8 +69,7 @@ func (w *schemaWalk) all(at string, node any) error {
 	return nil
 }
 
-// count follows what holds for the same value as the schema at that place, and so does not end by
-// itself.
+// count follows what holds for the same value as the schema at that place, and so may not end.
 func (w *schemaWalk) count(at string, node any) (int, error) {
 	schema, ok := node.(map[string]any)
 	if !ok {

@@ -83,7 +83,7 @@ echo "kernel $(kernel)"
 echo "file $(file)"
 `
 
-// doScript does by itself what hostnamectl did not do, as where its service does not run.
+// doScript does the work that hostnamectl did not do, as where its service does not run.
 const doScript = readScript + `if [ -d /run/systemd/system ] && command -v hostnamectl >/dev/null 2>&1; then
   hostnamectl --no-ask-password set-hostname "$n" >/dev/null 2>&1
 fi

@@ -114,7 +114,7 @@ func report(r *sdk.Run[Params, sdk.NoState], now look) error {
 	return nil
 }
 
-// ask finds out what would be done, in one command that changes nothing.
+// ask simulates the change, in one command that changes nothing.
 func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (look, error) {
 	p := r.Params
 	line := fmt.Sprintf("state=%s refresh=%d wait=%d\nset -- %s\n%s", p.State, seconds(p.Refresh), seconds(p.Wait), sdk.QuoteAll(p.Names...), askScript)

@@ -110,8 +110,8 @@ func run(ctx context.Context, r *runOf) error {
 	return comeBack(ctx, r, old, begin)
 }
 
-// alreadyDone tells, after a crash, whether the reboot has happened; a host that
-// cannot be reached then is on its way.
+// alreadyDone reports, after a crash, whether the reboot has happened; a host that cannot be
+// reached then is on its way.
 func alreadyDone(ctx context.Context, r *runOf, old string) (bool, error) {
 	if !r.Resumed || r.State.BootID == "" {
 		return false, nil

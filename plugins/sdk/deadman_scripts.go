@@ -17,7 +17,7 @@ import (
 //	ticking failed        process id of the timer that runs, and what reverting said last
 //
 // lock, beside the folders, is a link to the one that is under way: made by ln, which is atomic,
-// and taken away by whoever decided.
+// and removed by the side that decided.
 
 // Prelude sets D, ID, KEY, JOB, WAIT and UNIT, and makes the functions now (sets up, the device's
 // uptime in seconds), boot (its boot id) and state (how the arming in a folder stands).
@@ -95,9 +95,9 @@ func (d DeadMan) Start() string {
 	return "cat >\"$ID/guard\" <<'" + guardEnd + "'\n" + guardHead + "back() {\n" + strings.TrimRight(d.Revert, "\n") + "\n}\n" + guardTail + guardEnd + "\n" + startScript
 }
 
-// The timer's program needs nothing but sh, sleep, mv and what reverts; not the connection, not the
-// worker. A clean environment keeps it out of reach when the worker ends what it started. "guard
-// now" reverts at once.
+// The timer's program needs only sh, sleep, mv and the commands that revert; not the connection,
+// not the worker. A clean environment keeps it out of reach when the worker ends what it started.
+// "guard now" reverts immediately.
 const (
 	guardHead = `#!/bin/sh
 # Turnus: takes a change back unless it is confirmed in time.

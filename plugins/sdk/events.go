@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// Bounds of texts in events. What is longer is cut, and says so.
+// Bounds of texts in events. A longer text is cut, with a mark.
 const (
 	maxReason = 4 << 10
 	maxLog    = 16 << 10
@@ -102,8 +102,8 @@ func wholeWords(text string, limit int) string {
 // withoutLast is a text that ends where it was cut, without the word that may go on there.
 func withoutLast(text string) string { return text[:strings.LastIndexAny(text, blank)+1] }
 
-// logHandler sends records as events of the job: the standard error of a shared
-// process cannot be told apart by job.
+// logHandler sends records as events of the job: the standard error of a shared process cannot be
+// assigned to a job.
 type logHandler struct {
 	events *events
 	prefix string // of groups, with its dot

@@ -72,7 +72,7 @@ func (r *Run[P, S]) Phases(ctx context.Context, at *string, phases ...Phase[P, S
 }
 
 // phaseDone saves that the phase before next is done, also in a call that was asked to end
-// meanwhile: whoever goes on shall not repeat it.
+// meanwhile: the next attempt must not repeat it.
 func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 	goOn := next == PhasesDone
 	r.s.update(func(d *done) { goOn = goOn || d.phase.goOn })

@@ -58,7 +58,7 @@ func newSchema[T any]() (*schema, error) {
 	return s, nil
 }
 
-// unfit finds the first field that no playbook can give, and why. jsonschema would tell the type,
+// unfit finds the first field that no playbook can give, and why. jsonschema would name the type,
 // and no field.
 func unfit(at string, t reflect.Type, around []reflect.Type) (string, string) {
 	for t.Kind() == reflect.Pointer {

@@ -137,8 +137,8 @@ func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 
 type dialStream = *wirerpc.DialClient
 
-// tunnel is a net.Conn over a Dial stream. A deadline that passes ends the whole
-// connection: a stream cannot give up one read.
+// tunnel is a net.Conn over a Dial stream. A deadline that passes ends the whole connection: a
+// stream cannot end one read alone.
 type tunnel struct {
 	ctx     context.Context //nolint:containedctx // it is the connection's life
 	cancel  context.CancelFunc

@@ -1,8 +1,8 @@
 package service
 
 // lookScript says what is known of the service $n. systemctl show ends well for units that do not
-// exist: LoadState tells. A systemd that is installed and does not run, as in a container, manages
-// nothing.
+// exist: LoadState shows it. A systemd that is installed and does not run, as in a container,
+// manages nothing.
 const lookScript = `LC_ALL=C; export LC_ALL
 if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then
   echo "init systemd"

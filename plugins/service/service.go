@@ -123,7 +123,7 @@ func decide(p Params, now status) []string {
 	return actions
 }
 
-// act does it in one command, and looks whether what was started still runs.
+// act does it in one command, and checks whether the started service still runs.
 func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actions []string) error {
 	p := r.Params
 	settle := "0"

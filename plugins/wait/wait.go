@@ -133,8 +133,8 @@ func (p *Params) address() string {
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(p.Port))
 }
 
-// saysNo tells a clear no from an attempt that learned nothing, as when the host
-// could not be reached or time ran out.
+// saysNo distinguishes a clear no from an attempt without a result, as when the host could not be
+// reached or time ran out.
 func saysNo(why error) bool {
 	var exit *sdk.ExitError
 	return errors.As(why, &exit) || errors.Is(why, sdk.ErrRefused) || errors.Is(why, errMissing)

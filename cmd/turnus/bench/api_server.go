@@ -117,7 +117,7 @@ func obeyBench(ctx context.Context, con *console.Console, l *ledger.Ledger, ende
 	return in.Err()
 }
 
-// workBench is a node on which each job is done at once.
+// workBench is a node on which each job ends immediately.
 func workBench(ctx context.Context, q queue.Queue, leased func(core.JobID)) {
 	session, err := q.Open(ctx, "node")
 	var acks []queue.Ack

@@ -264,7 +264,7 @@ func (s *sshServer) login(ctx context.Context, address string) error {
 	return err
 }
 
-// bareLoop is the least that a Go client can do: n addresses, so many at once.
+// bareLoop is the least that a Go client can do: n addresses, so many at the same time.
 func (s *sshServer) bareLoop(ctx context.Context, n, atOnce int) (wall, cpu time.Duration, err error) {
 	start, before := time.Now(), processCPU()
 	errs := make([]error, n)
@@ -313,7 +313,7 @@ func (s *sshServer) ansibleRows(ctx context.Context, con *console.Console, r rea
 	return nil
 }
 
-// findProgram looks where servers are installed, too.
+// findProgram also searches the folders in which servers are installed.
 func findProgram(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil

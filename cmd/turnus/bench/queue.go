@@ -125,7 +125,7 @@ func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err er
 	return nil
 }
 
-// passingRing is a key ring whose file is gone at once.
+// passingRing is a key ring whose file is removed immediately.
 func passingRing() (_ *keyring.Ring, err error) {
 	dir, err := os.MkdirTemp("", "turnus-bench-keyring-")
 	if err != nil {
@@ -304,7 +304,7 @@ func keyMemory(ctx context.Context, client goredis.UniversalClient) float64 {
 	return float64(sum)
 }
 
-// sentCommands counts what a client sends; INFO would count what scripts call, too.
+// sentCommands counts what a client sends; INFO would also count the calls of scripts.
 type sentCommands struct{ n atomic.Int64 }
 
 // DialHook is not interested in connections.

@@ -10,8 +10,8 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 )
 
-// peakMB is the peak resident memory of this process plus that of its children that
-// live now, in MB, as Linux's /proc tells; 0 elsewhere.
+// peakMB is the peak resident memory of this process plus that of its children that live now, in
+// MB, from Linux's /proc; 0 elsewhere.
 func peakMB() float64 {
 	self := strconv.Itoa(os.Getpid())
 	kb := statusField("/proc/self/status", "VmHWM:")
@@ -45,8 +45,8 @@ func statusField(file, name string) int {
 	return 0
 }
 
-// childrenCPU is the CPU time of the plugin processes that live now (their command
-// line names them), as Linux's /proc tells; 0 elsewhere.
+// childrenCPU is the CPU time of the plugin processes that live now (their command line names
+// them), from Linux's /proc; 0 elsewhere.
 func childrenCPU() time.Duration {
 	self := strconv.Itoa(os.Getpid())
 	all, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -55,7 +55,7 @@ letter a host, or with -o svg the picture of the page Fleet.`,
 	return c
 }
 
-// mapColumns is how many letters of a group stand in a line.
+// mapColumns is how many letters of a group are in a line.
 const mapColumns = 60
 
 // printMap prints a letter a host, and what the letters mean.

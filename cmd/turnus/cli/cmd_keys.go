@@ -145,7 +145,7 @@ func (f *encryptedPlaces) add(c *cobra.Command) {
 	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL] (default: outputs in --data)")
 }
 
-// addQueue is for commands that look into the queue, too.
+// addQueue is for commands that also read the queue.
 func (f *encryptedPlaces) addQueue(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.redis, "redis", os.Getenv("TURNUS_REDIS"), "Redis of the queue (TURNUS_REDIS)")
@@ -329,9 +329,9 @@ func statesIn(data string) ([]keyUse, error) {
 	return uses, err
 }
 
-// begunSince refuses to retire a key while a queue in a process, which nobody else can look into,
-// may hold things that are encrypted with it: its process began before the ledger was encrypted
-// with the present key.
+// begunSince refuses to retire a key while a queue in a process, which nobody else can read, may
+// hold things that are encrypted with it: its process began before the ledger was encrypted with
+// the present key.
 func (f *encryptedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (err error) {
 	if f.data == "" || f.redis != "" {
 		return nil

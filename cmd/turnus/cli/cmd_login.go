@@ -268,7 +268,7 @@ func (a *app) byBrowser(ctx context.Context, cfg oauth2.Config, nonce string) (*
 	}
 }
 
-// openPage shows a page where there is a desktop; the message has it, too. It does not wait: the
+// openPage shows a page where there is a desktop; the message also has it. It does not wait: the
 // program may be the browser itself, which stays open after the login.
 func openPage(page string) {
 	program := "xdg-open"

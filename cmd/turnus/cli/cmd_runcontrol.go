@@ -67,7 +67,7 @@ func (a *app) resumeCmd() *cobra.Command {
 	return a.runVerbFor("resume", "Let a paused run go on", "  turnus runs resume 20261120-021500-ab3cd5ef", (*client.Client).ResumeRun)
 }
 
-// runVerbFor is a runVerb that takes nothing but a reason.
+// runVerbFor is a runVerb that takes a reason only.
 func (a *app) runVerbFor(use, short, example string, do func(c *client.Client, ctx context.Context, id, reason string) (api.Run, error)) *cobra.Command {
 	var r remoteFlags
 	var reason string

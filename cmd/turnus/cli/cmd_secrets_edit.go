@@ -134,7 +134,7 @@ func (a *app) edited(ctx context.Context, name string, value []byte) (_ []byte, 
 	return bytes.TrimSuffix(after, []byte("\n")), nil
 }
 
-// runEditor waits for the editor, and ends it when told to.
+// runEditor waits for the editor, and ends it when ctx ends or on a signal.
 func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

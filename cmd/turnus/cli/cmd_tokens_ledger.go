@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/server"
 )
 
-// tokenName is what the API takes as the name of a token, too.
+// tokenName is the form of a token's name, as in the API.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`)
 
 // permissionFlags are the flags for what no role includes.

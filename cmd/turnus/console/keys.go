@@ -11,7 +11,8 @@ const (
 	KeyEscape Key = '\x1b'
 )
 
-// parseKeys returns the keys in what a terminal sent at once. Sequences of other keys are left out.
+// parseKeys returns the keys in the bytes that a terminal sent together. Sequences of other keys
+// are left out.
 func parseKeys(b []byte) []Key {
 	var keys []Key
 	for i := 0; i < len(b); i++ {

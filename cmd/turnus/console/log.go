@@ -30,7 +30,7 @@ func plainErrors(_ []string, at slog.Attr) slog.Attr {
 // leading is how a message begins that is more than one.
 var leading = regexp.MustCompile(`^(warning|error): `)
 
-// structuredMessage logs what is said to a person.
+// structuredMessage logs a message for people.
 func structuredMessage(log *slog.Logger, text string) {
 	switch word := leading.FindString(text); word {
 	case "warning: ":

@@ -63,7 +63,7 @@ func (s *Screen) Fd() uintptr {
 	return ^uintptr(0)
 }
 
-// raw is the way past the filter, for documents that escape by themselves and for moving the
+// raw is the way past the filter, for documents that escape their own text and for moving the
 // cursor.
 type raw struct{ s *Screen }
 

@@ -79,8 +79,8 @@ func (f *folder) hold() (*os.File, error) {
 	return nil, errors.Join(err, lock.Close())
 }
 
-// holder returns the process that has the lock; 0 for none. It does not lock: whoever starts a lab
-// at this moment is not disturbed.
+// holder returns the process that has the lock; 0 for none. It does not lock, so that it does not
+// disturb a lab that starts at this moment.
 func (f *folder) holder() (int, error) {
 	lock, err := f.open()
 	if err != nil {

@@ -218,7 +218,7 @@ func (c *Conductor) finishRunning(ctx context.Context, p *Part, why error) error
 	}
 }
 
-// patience is how long jobs that were asked to stop may take, before they are given up on.
+// patience is how long the command waits for jobs that were asked to stop.
 const patience = 30 * time.Second
 
 var errStoppedNow = fmt.Errorf("stopped immediately by the operator: %w", context.Canceled)
@@ -393,7 +393,7 @@ func (c *Conductor) refuse(ctx context.Context, p *Part, why error) error {
 	return err
 }
 
-// showSubmitted tells it once, before anything else of the run.
+// showSubmitted reports it once, before anything else of the run.
 func (c *Conductor) showSubmitted(p *Part) {
 	c.mu.Lock()
 	first := !p.submitted
@@ -460,7 +460,7 @@ func (c *Conductor) report(p *Part, s queue.Status) runview.Report {
 	return r
 }
 
-// driveAll drives all parts at once and returns their reports in the order given.
+// driveAll drives all parts at the same time and returns their reports in the order given.
 func (c *Conductor) driveAll(ctx context.Context, parts []*Part) ([]runview.Report, error) {
 	reports := make([]runview.Report, len(parts))
 	errs := make([]error, len(parts))

@@ -11,7 +11,7 @@ import (
 )
 
 // noteProject marks the flag --inventory of commands for which a project's turnus.yaml has
-// defaults. A worker has such a flag too, and reads no project.
+// defaults. A worker also has such a flag, and reads no project.
 const noteProject = "turnus_project"
 
 // UseProject sets the flags that the command line and the environment leave out to what the project

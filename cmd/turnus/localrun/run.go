@@ -147,8 +147,8 @@ func unrecorded(err error) string {
 		"\nhint: it goes on; --retry-failed and turnus runs will not know it, and handlers that it leaves pending are not kept. --no-record asks for that"
 }
 
-// follow starts the launches on q, has n work on them unless others do, and reports when all are
-// over.
+// follow starts the launches on q, has n work on them unless others do, and reports when all have
+// ended.
 func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Backend, launches []*launch.Launch, record *Record, log *slog.Logger) (err error) {
 	c := NewConductor(con, q)
 	c.record, c.shared, c.grouped = record, f.Queue.URL != "", f.Play.Command != nil

@@ -39,8 +39,8 @@ func (f *InventoryFlags) Sources() (defined []sources.Source, paths []string, er
 	return defined, paths, nil
 }
 
-// definesSources reports whether a path is a file of sources. What cannot be read is reported by
-// who reads it as an inventory.
+// definesSources reports whether a path is a file of sources. A file that cannot be read is
+// reported when it is read as an inventory.
 func definesSources(path string) bool {
 	if ext := strings.ToLower(filepath.Ext(path)); ext != ".yaml" && ext != ".yml" {
 		return false

@@ -29,8 +29,8 @@ func (n *Node) measure(pool string) metrics.Source {
 	}
 }
 
-// posted is what the node's reporter posts for servers to tell; nil where somebody can ask this
-// process.
+// posted returns the metrics that the node's reporter posts for servers to export; nil if this
+// process is scraped.
 func (o *WorkOptions) posted() func(context.Context) ([]byte, error) {
 	if o.Metrics == nil || o.Scraped {
 		return nil

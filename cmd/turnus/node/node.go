@@ -256,7 +256,7 @@ func (n *Node) own(flags *pflag.FlagSet, data string) []string {
 	return files
 }
 
-// event hands on what the worker tells. The reporter is there before the worker runs.
+// event passes on the worker's events. The reporter is there before the worker runs.
 func (n *Node) event(also func(worker.Event), e worker.Event) {
 	if n.reporter != nil {
 		n.reporter.Event(e)

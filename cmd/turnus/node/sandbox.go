@@ -72,7 +72,7 @@ func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefi
 }
 
 // confine says how the plugins of a node are confined. The node's own memory and environment are
-// closed to them, too. only is the one built-in plugin that the node needs; "" is all of them.
+// also closed to them. only is the one built-in plugin that the node needs; "" is all of them.
 func (f *sandboxFlags) confine(cfg *host.Config, only string) (err error) {
 	mode := sandbox.Mode(cmp.Or(f.mode, string(sandbox.Auto))) // without flags: demo and bench
 	allow, reach, err := f.allowed()

@@ -158,7 +158,7 @@ func (c *chart) place(t time.Time, columns int) float64 {
 	return float64(t.Sub(c.from)) / float64(c.to.Sub(c.from)) * float64(columns)
 }
 
-// covers tells for each column whether one of the spans touches it.
+// covers reports for each column whether one of the spans touches it.
 func (c *chart) covers(columns int, spans []forecast.Span) []bool {
 	out := make([]bool, columns)
 	for _, s := range spans {

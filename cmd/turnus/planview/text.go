@@ -242,7 +242,7 @@ func writeNever(con *console.Console, list []launch.NoWindow, total int) {
 	console.Table(con.Out, dropEmpty(rows))
 }
 
-// whoIsDone says whose end the forecast tells: not that of hosts that never finish.
+// whoIsDone names the hosts whose end the forecast shows: not that of hosts that never finish.
 func (d *View) whoIsDone() string {
 	undone := int(d.result.Unfinished + 0.5)
 	for _, h := range d.result.Hosts {

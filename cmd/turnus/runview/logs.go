@@ -146,7 +146,7 @@ type logPrinter struct {
 	open map[streamKey]string // lines that have no end yet
 }
 
-// maxOpenLine is how much of a line without an end is held back.
+// maxOpenLine is how much of a line without an end is kept until its end comes.
 const maxOpenLine = 64 << 10
 
 func (p *logPrinter) event(e api.Event) {
@@ -242,8 +242,7 @@ func wholeOutputs(ctx context.Context, c *client.Client, j api.Job) (*keptApart,
 	return o, nil
 }
 
-// write shows what is kept whole of a step, in bounded memory, and returns what is left to show of
-// it.
+// write shows what is kept whole of a step, in bounded memory, and returns the rest to show.
 func (o *keptApart) write(w io.Writer, host string, step int, s api.StepResult) api.StepResult {
 	if !s.Truncated {
 		return s

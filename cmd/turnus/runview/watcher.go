@@ -211,7 +211,7 @@ func (w *watcher) show(run api.Run) {
 	w.phase = run.Phase
 }
 
-// event feeds the view with what workers tell.
+// event feeds the view with the workers' events.
 func (w *watcher) event(e api.Event) {
 	if w.reported[e.Job] { // events may be late, and come twice
 		return
@@ -268,7 +268,7 @@ func (w *watcher) finish(ctx context.Context, run api.Run) error {
 	return nil
 }
 
-// withSteps fetches each job by itself, a few at once.
+// withSteps fetches each job singly, a few at the same time.
 func withSteps(ctx context.Context, c *client.Client, jobs []api.Job) ([]api.Job, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)

@@ -107,7 +107,7 @@ func (s *service) tlsConfig() *tls.Config {
 }
 
 // acmeCertificate is the one of a name, fetched where there is none. That there is none, or that it
-// was not renewed in time, is told.
+// was not renewed in time, is reported.
 func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := s.acme.GetCertificate(hello)
 	if !slices.Contains(s.f.acme.names, hello.ServerName) || hello.Context().Err() != nil {
@@ -149,7 +149,7 @@ func afterChallenge(next http.Handler) http.Handler {
 }
 
 // fetchCertificates connects to itself by each name, so that certificates are there before anybody
-// comes, and what is wrong is told at the start. It ends with ctx.
+// comes, and problems are reported at the start. It ends with ctx.
 func (s *service) fetchCertificates(ctx context.Context) {
 	for _, name := range s.f.acme.names {
 		dialer := tls.Dialer{Config: &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}} //nolint:gosec // nothing is said on it

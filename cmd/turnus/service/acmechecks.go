@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// acmePolls reads along what a CA answers, and remembers why it signs nothing: of its checks
-// of challenges autocert tells only that none is left to try, and of a renewal nothing. Safe for
+// acmePolls reads along what a CA answers, and remembers why it signs nothing: of its checks of
+// challenges autocert reports only that none is left to try, and of a renewal nothing. Safe for
 // concurrent use.
 type acmePolls struct {
 	next http.RoundTripper
@@ -23,8 +23,8 @@ type acmePolls struct {
 	last string // what went wrong last, whatever it was
 }
 
-// pollCounts is how long a look may be why there is no certificate: autocert gives up sooner, and
-// begins again.
+// pollCounts is how long a poll may be the reason for a missing certificate: autocert stops trying
+// sooner, and begins again.
 const pollCounts = 5 * time.Minute
 
 // maxAnswer bounds what is read along of an answer: more than any but a chain of certificates has.

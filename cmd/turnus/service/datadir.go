@@ -106,7 +106,7 @@ func (d *DataDir) ignore() error {
 	return errors.Join(err, f.Close())
 }
 
-// sign writes who holds the folder, for whoever comes in vain.
+// sign writes which process holds the folder, for a second process that is refused.
 func (d *DataDir) sign(what string) error {
 	host, err := os.Hostname()
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package service
 
-// diskOf tells nothing here.
+// diskOf returns nothing here.
 func diskOf(string) (free, size uint64, ok bool) { return 0, 0, false }

@@ -22,7 +22,7 @@ func (s *service) count(kind string) {
 	}
 }
 
-// event tells the operator what a controller does, in few words.
+// event logs an event of a controller for the operator.
 func (s *service) event(e controller.Event) {
 	s.count(string(e.Kind))
 	switch e.Kind {

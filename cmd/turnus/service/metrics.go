@@ -91,7 +91,7 @@ func leafIn(text []byte) *x509.Certificate {
 	return nil
 }
 
-// measureNotifications reports what is told.
+// measureNotifications measures notifications.
 func (s *service) measureNotifications(ctx context.Context, emit metrics.Emit) {
 	for medium, c := range s.notify.Counts() {
 		emit(metrics.NotificationsSent, float64(c.Sent), medium)
@@ -141,7 +141,7 @@ func (s *service) measures() controller.Measure {
 	}
 }
 
-// countTrigger counts what became of fires.
+// countTrigger counts the results of triggers.
 func (s *service) countTrigger(e catalog.Event) {
 	switch e.Kind {
 	case catalog.TriggerLaunched:

@@ -31,8 +31,8 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// notifyFlags say how people are told what they should see to: the channel of the server itself,
-// and what the channels of the definitions may use and reach.
+// notifyFlags say how people are notified: the channel of the server itself, and what the channels
+// of the definitions may use and reach.
 type notifyFlags struct {
 	url, secret                             string
 	allow                                   []string
@@ -58,8 +58,8 @@ func (f *notifyFlags) add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("notify-smtp-tls", cobra.FixedCompletions([]string{policy.StartTLS, policy.TLS, policy.None}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// open makes what tells. It also runs where nobody is told by flags: the definitions may have
-// channels, whose secrets the store has.
+// open makes the notification service. It also runs without a channel of the flags: the definitions
+// may have channels, whose secrets the store has.
 func (f *notifyFlags) open(l *ledger.Ledger, server string, store *secrets.Store, view func() notify.View, log *slog.Logger) (*notify.Service, error) {
 	cfg, err := f.config()
 	if err != nil {
@@ -142,8 +142,8 @@ func (f *notifyFlags) relay() (*notify.Relay, error) {
 // there are none.
 const definitionsWithin = 10 * time.Second
 
-// view is what the definitions say of who is told. A server that has not read them yet, or cannot,
-// hands nothing on: it would go to nobody.
+// view is the notification settings of the definitions. A server that has not read them yet, or
+// cannot, hands nothing on: it would go to nobody.
 func (s *service) view() notify.View {
 	set := s.catalog.Set()
 	if set == nil {
@@ -157,7 +157,7 @@ func (s *service) view() notify.View {
 	}}
 }
 
-// Spans within which the same is told once more at most.
+// Spans within which the same event is reported at most once more.
 const (
 	foldSoon   = 10 * time.Minute
 	foldHourly = time.Hour
@@ -210,7 +210,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 	return n, span
 }
 
-// ofQueue is told once, though each server sees it.
+// ofQueue is reported once, though each server sees it.
 func ofQueue(kind, text string) notify.News {
 	return notify.News{Kind: kind, Subject: "queue", Fold: kind, Text: text}
 }
@@ -241,8 +241,7 @@ func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Dur
 	return notify.News{}, 0
 }
 
-// reportUnapproved tells, once for each, of windows that the definitions have by now and nobody
-// approved.
+// reportUnapproved reports, once for each, the windows of the definitions that nobody approved.
 func (s *service) reportUnapproved() {
 	cal, _ := s.catalog.Windows()
 	set := s.catalog.Set()
@@ -254,8 +253,8 @@ func (s *service) reportUnapproved() {
 	}
 }
 
-// unapprovedWindows are those that nobody approved, as news; defs has what was approved at the
-// server, too.
+// unapprovedWindows are those that nobody approved, as news; defs also has the approvals given at
+// the server.
 func unapprovedWindows(set *definitions.Set, defs *windows.Definitions, now time.Time) (all []notify.News) {
 	for _, name := range slices.Sorted(maps.Keys(defs.Sets)) {
 		standings, err := defs.Standings(name, now)

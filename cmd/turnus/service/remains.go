@@ -29,8 +29,8 @@ type leftover struct {
 	Recorded map[string]int `json:"recorded"` // jobs with an outcome, by run
 }
 
-// remains reads what the last queue in the folder left, of runs that stand in the ledger as they
-// did then.
+// remains reads what the last queue in the folder left, of runs that are in the ledger as they were
+// then.
 func (d *DataDir) remains(ctx context.Context, l *ledger.Ledger) (memory.Remains, error) {
 	var left leftover
 	data, err := os.ReadFile(filepath.Join(d.Path, remainsFile))

@@ -19,7 +19,7 @@ const webStop = 5 * time.Second
 
 // run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain,
 // which has the worker of this process end; what it did is recorded; controller and catalog leave
-// what is not over to others, or to the next start; what this process's own queue has reached is
+// unfinished runs to others, or to the next start; what this process's own queue has reached is
 // kept for that.
 func (s *service) run(ctx context.Context, drain func() error) error {
 	if err := s.data.forgetRemains(); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/core/scale"
 )
 
-// scaleFlags say how many workers there should be, and who is told.
+// scaleFlags say how many workers there should be, and which hook is called.
 type scaleFlags struct {
 	hook, secret string
 	cfg          scale.Config

@@ -22,7 +22,7 @@ import (
 // self stays right when the program is replaced on disk while it runs.
 const self = "/proc/self/exe"
 
-// order tells the process that is to be confined what to do.
+// order is the instructions for the process that is to be confined.
 type order struct {
 	Level    level    `json:"level"`
 	Landlock int      `json:"landlock"`
@@ -40,8 +40,8 @@ type order struct {
 }
 
 // levels are tried in this order. Containers often hide parts of /proc, so that no new one may be
-// mounted for a process tree of its own; some systems give user namespaces to nobody but root, or
-// not at all.
+// mounted for a process tree of its own; some systems give user namespaces to root only, or not at
+// all.
 func levels() []level {
 	all := []level{{User: true, Mount: true, PID: true}, {User: true, Mount: true}}
 	if os.Geteuid() == 0 {

@@ -92,8 +92,8 @@ func readOrder() (*order, error) {
 	return o, nil
 }
 
-// takeUser gives the user its own number within the user namespace. The worker cannot do it: nobody
-// but root may write there for a process whose memory is that of one that is hardened.
+// takeUser gives the user its own number within the user namespace. The worker cannot do it: only
+// root may write there for a process whose memory is that of one that is hardened.
 func (o *order) takeUser() error {
 	for _, f := range []struct{ file, text string }{
 		{"setgroups", "deny"},
@@ -249,7 +249,7 @@ func (o *order) watch(program int) (int, error) {
 
 const old = "/.old" // where the machine's file system is while the new root is made
 
-// newRoot makes a file system with nothing but what the order allows, and leaves the machine's.
+// newRoot makes a file system with only the paths that the order allows, and leaves the machine's.
 func (o *order) newRoot() error {
 	for _, step := range []struct {
 		what string
@@ -399,10 +399,10 @@ func bind(from, at string, still bool) error {
 	return nil
 }
 
-// makeFolder makes a folder of the new root, which nobody but the program sees.
+// makeFolder makes a folder of the new root, which only the program sees.
 func makeFolder(at string) error { return os.MkdirAll(at, 0o755) } //nolint:gosec // see above
 
-// readOnly makes a mount one that nothing can be changed on, all below it too.
+// readOnly makes a mount read-only, with all mounts below it.
 func readOnly(at string, deep bool) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	var flags uint

@@ -104,7 +104,7 @@ func (s *services) lease(ctx context.Context) (*lease, error) {
 	return nil, fault(wirerpc.CodePermissionDenied, "no running job has the lease %q", names)
 }
 
-// enter is the gate of every call to a host.
+// enter checks every call to a host.
 func (s *services) enter(ctx context.Context, name, what string, readOnly bool) (*Host, error) {
 	l, err := s.lease(ctx)
 	if err != nil {

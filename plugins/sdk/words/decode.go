@@ -97,7 +97,7 @@ func field(name string, v any) (at string) {
 	return at
 }
 
-// within looks into a list or a mapping.
+// within searches a list or a mapping.
 func within(at string, raw []byte, t reflect.Type) (string, string) {
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array:

@@ -166,7 +166,7 @@ func prepare(ctx context.Context, p Params, at time.Time) (runs map[string]time.
 }
 
 // watch collects launches until there is one of each run. A server that is killed may have put runs
-// into the ledger and not lived to say so: those are looked up.
+// into the ledger and died before its report: those are read from the ledger.
 func (v *Volley) watch(ctx context.Context, p Params, lines <-chan line, runs map[string]time.Time, due time.Time) error {
 	timer := time.NewTimer(time.Until(due) + p.Timeout)
 	defer timer.Stop()
@@ -289,7 +289,7 @@ func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, v
 	return s, nil
 }
 
-// stop lets the server end by itself, and reaps it. After stopTimeout it is killed.
+// stop lets the server end, and reaps it. After stopTimeout it is killed.
 func (s *server) stop() error {
 	const stopTimeout = 10 * time.Second
 	close(s.stopping)

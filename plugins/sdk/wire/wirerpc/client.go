@@ -238,7 +238,7 @@ func (c *clientCall) receive(m proto.Message) error {
 // closeSend says that no message follows.
 func (c *clientCall) closeSend() error { return c.pipe.Close() }
 
-// close gives up the rest of the answer.
+// close drops the rest of the answer.
 func (c *clientCall) close() {
 	if c.ready != nil {
 		<-c.ready

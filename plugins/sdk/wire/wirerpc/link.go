@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// maxCalls is how many calls a connection takes at once: the worker bounds them by the manifest's
-// concurrency.
+// maxCalls is how many calls a connection takes at the same time: the worker bounds them by the
+// manifest's concurrency.
 const maxCalls = 1 << 16
 
 // NewServer returns a server of HTTP/2 without TLS, for a socket that only its owner reaches.
