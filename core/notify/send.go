@@ -22,10 +22,10 @@ type rest struct {
 // channelRest paces the tries of a channel, whatever notification it is.
 var channelRest = core.Backoff{Interval: time.Second, Max: time.Minute}
 
-// Count is the number of notifications that a server sent by one medium since its start.
+// Count is the numbers of a server's notifications by one medium since its start.
 type Count struct {
-	Sent         int64 // taken
-	Failed       int64 // tries that were not
+	Sent         int64 // accepted by a receiver
+	Failed       int64 // tries that failed
 	DeadLettered int64 // notifications whose retries were exhausted
 }
 

@@ -29,7 +29,7 @@ const (
 // MaxDetail. Encryption adds no more than that. Callers that do not encrypt keep to the bounds.
 const EncryptionRoom = broadcast.EncryptionRoom
 
-// OnLost decides the fate of a job whose worker died while it had the lease.
+// OnLost decides what happens to a job whose worker died while it had the lease.
 type OnLost string
 
 // The two answers.
