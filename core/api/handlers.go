@@ -23,5 +23,5 @@ type DropHandlers struct {
 
 // DroppedHandlers are those that were pending.
 type DroppedHandlers struct {
-	Items []PendingHandler `json:"items" doc:"at most 1000 at once"`
+	Items []PendingHandler `json:"items" doc:"at most 1000 a request"`
 }

@@ -47,7 +47,7 @@ type Leap struct {
 // Order is the wanted state of a worker, as people set it.
 type Order struct {
 	Cordoned bool      `json:"cordoned,omitempty" doc:"it leases no further jobs"`
-	Draining bool      `json:"draining,omitempty" doc:"it parks what it has at the next step, and ends"`
+	Draining bool      `json:"draining,omitempty" doc:"it suspends its jobs at their next step, and ends"`
 	By       string    `json:"by,omitempty"`
 	At       time.Time `json:"at,omitzero"`
 	Reason   string    `json:"reason,omitempty"`
@@ -71,7 +71,7 @@ type Worker struct {
 	State       string    `json:"state" enum:"ready,busy,overloaded,cordoned,draining,away"`
 	Concurrency int       `json:"slots"`
 	Running     int       `json:"running"`
-	Fixed       bool      `json:"fixed,omitempty" doc:"it is part of a server, and does not end by itself when it is drained"`
+	Fixed       bool      `json:"fixed,omitempty" doc:"it is part of a server, and does not end when it is drained"`
 	CPU         float64   `json:"cpu" doc:"share of the node's CPU, 0 to 1"`
 	Memory      float64   `json:"memory"`
 	Started     time.Time `json:"started"`

@@ -20,13 +20,13 @@ type Notification struct {
 	Kind     string          `json:"kind" doc:"as run_failed"`
 	Title    string          `json:"title"`
 	Run      string          `json:"run,omitempty"`
-	State    string          `json:"state" enum:"waiting,sent,dead" doc:"dead: given up"`
+	State    string          `json:"state" enum:"waiting,sent,dead" doc:"dead: dead-lettered"`
 	Made     time.Time       `json:"made"`
 	Due      time.Time       `json:"due,omitzero" doc:"of the next try, while it waits"`
 	Tries    int             `json:"tries"`
 	Reason   string          `json:"reason,omitempty" doc:"why the last try failed"`
-	Finished time.Time       `json:"settled,omitzero" doc:"when it was sent or given up"`
-	Notice   json.RawMessage `json:"notice,omitempty" doc:"what is told, as webhooks get it; where one notification is shown"`
+	Finished time.Time       `json:"settled,omitzero" doc:"when it was sent or dead-lettered"`
+	Notice   json.RawMessage `json:"notice,omitempty" doc:"the message, as webhooks get it; where one notification is shown"`
 }
 
 // Channel is a place where notifications go.

@@ -53,7 +53,7 @@ type NewToken struct {
 
 // Whoami is who a token makes its bearer.
 type Whoami struct {
-	Name        string       `json:"name" doc:"as it stands in the audit log"`
+	Name        string       `json:"name" doc:"as in the audit log"`
 	Token       string       `json:"token" doc:"id"`
 	Tenant      string       `json:"tenant" doc:"* is all tenants"`
 	Roles       []string     `json:"roles"`

@@ -11,13 +11,13 @@ type Plan struct {
 	Playbook    string       `json:"playbook"`
 	Tenant      string       `json:"tenant"`
 	Revision    string       `json:"revision,omitempty" doc:"commit of the definitions"`
-	Hash        string       `json:"hash" doc:"changes with the hosts, the playbook and what is left out: create-run refuses a run that has another one, where it is sent as plan"`
+	Hash        string       `json:"hash" doc:"changes with the hosts, the playbook and the hosts left out: create-run refuses a run that has another one, where it is sent as plan"`
 	Check       bool         `json:"check,omitempty" doc:"a dry run"`
 	Hosts       int          `json:"hosts"`
-	Disruptive  bool         `json:"disruptive" doc:"it never works on two hosts of an HA group at once"`
+	Disruptive  bool         `json:"disruptive" doc:"it never works on two hosts of an HA group at the same time"`
 	Approval    string       `json:"approval,omitempty" doc:"why another person must approve the run before it starts"`
 	Pause       string       `json:"pause_between,omitempty" doc:"between waves: approve, or a duration"`
-	MaxInFlight int          `json:"max_in_flight,omitempty" doc:"hosts at once; without it there is no limit"`
+	MaxInFlight int          `json:"max_in_flight,omitempty" doc:"hosts at the same time; without it there is no limit"`
 	StopAfter   int          `json:"stop_after,omitempty" doc:"failed hosts at which the run stops; without it, none"`
 	Waves       []PlanWave   `json:"waves"`
 	Windows     []PlanWindow `json:"windows" doc:"window sets that its hosts wait for"`
@@ -38,9 +38,9 @@ type PlanWindow struct {
 	Set         string       `json:"window_set"`
 	Hosts       int          `json:"hosts"`
 	Need        core.Seconds `json:"need_seconds,omitempty" doc:"time that must be left in the window"`
-	Starts      time.Time    `json:"starts,omitzero" doc:"when the first of its hosts may start; absent: at once"`
+	Starts      time.Time    `json:"starts,omitzero" doc:"when the first of its hosts may start; absent: immediately"`
 	StartsLocal string       `json:"starts_local,omitempty" doc:"in the zone of the set"`
-	Reason      string       `json:"reason,omitempty" doc:"why it does not start at once"`
+	Reason      string       `json:"reason,omitempty" doc:"why it does not start immediately"`
 }
 
 // NoWindow is a host that no window fits.

@@ -45,7 +45,7 @@ type Run struct {
 	MayHaveBegun int `json:"may_have_begun,omitempty" doc:"of a run that is not over: the queue was lost while the first so many hosts may have been under way; list-jobs with state=uncertain names those of which nobody knows what they saw"`
 	// Weight and MaxInFlight are not in lists.
 	Weight      int `json:"weight,omitempty" doc:"its share of the workers beside other runs of its tenant; of a run that is not over, in the view of one run and in the answer to a change"`
-	MaxInFlight int `json:"max_in_flight,omitempty" doc:"hosts at once, as weight; without it there is no limit"`
+	MaxInFlight int `json:"max_in_flight,omitempty" doc:"hosts at the same time, as weight; without it there is no limit"`
 	// Command is not in lists.
 	Command string `json:"command,omitempty" doc:"of a run that POST /v1/exec made: the command line; in the view of one run"`
 	// Handlers is not in lists.
@@ -98,7 +98,7 @@ type NewRun struct {
 	FourEyes     bool `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
 	SkipNoWindow bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 	// Plan is the hash of a Plan.
-	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was looked at, see plan-run; a run that would have other hosts or another playbook is refused"`
+	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was seen, see plan-run; a run that would have other hosts or another playbook is refused"`
 }
 
 // NewExec asks for a run of one command on hosts of the server's inventory.
@@ -108,8 +108,8 @@ type NewExec struct {
 	Timeout        core.Seconds `json:"timeout_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"ends the command on a host after this time"`
 	Needs          core.Seconds `json:"needs_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"time that must be left in the window of a host: needed where a host has a window set"`
 	StopAfter      string       `json:"stop_after,omitempty" maxLength:"20" doc:"the failure threshold, as 5 or 10%"`
-	Disruptive     bool         `json:"disruptive,omitempty" doc:"never on two hosts of an HA group at once"`
-	MaxInFlight    int          `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at once; 0 is no limit"`
+	Disruptive     bool         `json:"disruptive,omitempty" doc:"never on two hosts of an HA group at the same time"`
+	MaxInFlight    int          `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at the same time; 0 is no limit"`
 	SkipNoWindow   bool         `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 	OutsideWindows bool         `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
 	Reason         string       `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
@@ -168,7 +168,7 @@ type LaunchOptions struct {
 type ChangeRun struct {
 	Weight      *int `json:"weight,omitempty" minimum:"1" maximum:"1000"`
 	Criticality *int `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
-	MaxInFlight *int `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at once; 0 is no limit"`
+	MaxInFlight *int `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at the same time; 0 is no limit"`
 }
 
 // Why is the reason of a change that a person makes.
@@ -200,7 +200,7 @@ type Retry struct {
 	Outcomes     []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
 	SkipNoWindow bool           `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 	// Plan is the hash of a Plan.
-	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was looked at, see plan-retry; a run that would have other hosts or another playbook is refused"`
+	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was seen, see plan-retry; a run that would have other hosts or another playbook is refused"`
 }
 
 // States of the API for a job without an outcome, where the queue has no state.

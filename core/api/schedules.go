@@ -8,15 +8,15 @@ type Schedule struct {
 	Tenant   string `json:"tenant"`
 	Playbook string `json:"playbook"`
 	LaunchOptions
-	Cron        string    `json:"cron" doc:"empty for one that fires once"`
-	At          time.Time `json:"at,omitzero" doc:"of one that fires once"`
-	Sentence    string    `json:"sentence" doc:"when it fires, in words"`
+	Cron        string    `json:"cron" doc:"empty for one with a single fire time"`
+	At          time.Time `json:"at,omitzero" doc:"of one with a single fire time"`
+	Sentence    string    `json:"sentence" doc:"its fire times, in words"`
 	Timezone    string    `json:"timezone"`
 	CatchUp     string    `json:"catch_up"`
 	Overlap     string    `json:"overlap"`
 	Jitter      string    `json:"jitter,omitempty"`
 	StartWithin string    `json:"start_within,omitempty"`
-	Managed     bool      `json:"managed" doc:"it stands in the definitions, and is changed there"`
+	Managed     bool      `json:"managed" doc:"it is in the definitions, and is changed there"`
 	Paused      bool      `json:"paused"`
 	PauseReason string    `json:"pause_reason,omitempty"`
 	Next        time.Time `json:"next,omitzero"`

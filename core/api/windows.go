@@ -49,14 +49,14 @@ type WindowApproval struct {
 	Reason   string       `json:"reason,omitempty" doc:"why no approval holds"`
 	Decides  bool         `json:"decides" doc:"an approver of the caller's tenant may decide on it: nobody else's work starts by the set"`
 	Waiting  []Occurrence `json:"waiting" doc:"occurrences of the next 60 days that no approval covers, at most 10"`
-	File     *WindowWord  `json:"file,omitempty" doc:"the approval that stands in the definitions"`
-	Given    []WindowWord `json:"given" doc:"what was said at the server, the oldest first"`
+	File     *WindowWord  `json:"file,omitempty" doc:"the approval that is in the definitions"`
+	Given    []WindowWord `json:"given" doc:"decisions at the server, the oldest first"`
 }
 
 // WindowWord is an approval of a window, or a revocation of approvals.
 type WindowWord struct {
 	ID      string    `json:"id,omitempty"`
-	Revoked bool      `json:"revoked,omitempty" doc:"it takes back what was approved before it"`
+	Revoked bool      `json:"revoked,omitempty" doc:"it revokes the approvals before it"`
 	By      string    `json:"by"`
 	At      time.Time `json:"at,omitzero"`
 	From    time.Time `json:"from,omitzero"`
@@ -74,7 +74,7 @@ type ApproveWindow struct {
 	Rule    string    `json:"rule,omitempty" maxLength:"100" doc:"this rule only; else all that has no approval of its own"`
 	From    time.Time `json:"from,omitzero" doc:"covers nothing before; from now on when absent"`
 	Until   time.Time `json:"until,omitzero" doc:"covers nothing after: work must be finished by then"`
-	Window  string    `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was looked at; another one by now is refused"`
+	Window  string    `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; another one by now is refused"`
 	Change  string    `json:"change,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"for this change only, as turnus plan prints it"`
 	Targets string    `json:"targets,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"for just these hosts, as turnus plan prints them"`
 	Freezes []string  `json:"freezes,omitempty" maxItems:"20" doc:"freezes of the caller's own that it lifts"`
@@ -85,7 +85,7 @@ type ApproveWindow struct {
 // RevokeWindow revokes the approvals of a window set, or of a rule of it.
 type RevokeWindow struct {
 	Rule   string `json:"rule,omitempty" maxLength:"100"`
-	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was looked at; another one by now is refused. Without it, whatever the set says is revoked"`
+	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; another one by now is refused. Without it, whatever the set says is revoked"`
 	Ticket string `json:"ticket,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._/-]*$"`
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }

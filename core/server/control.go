@@ -33,7 +33,7 @@ func (s *Server) control() {
 	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)
 	handle(s, route{
 		id: "change-run", method: http.MethodPatch, path: "/v1/runs/{run}", summary: "Change a run's weight or criticality", role: Operator,
-		detail: "The weight can be changed until the run is over, the criticality until it is in the queue.",
+		detail: "The weight can be changed until the run has ended, the criticality until it is in the queue.",
 	}, s.changeRun)
 }
 

@@ -28,7 +28,7 @@ func (s *Server) definitions() {
 	}, s.getDocuments)
 	handle(s, route{
 		id: "apply-definitions", method: http.MethodPut, path: "/v1/definitions", summary: "Put definitions in the place of those that hold", role: Admin, everyone: true,
-		detail: "All or nothing; every mistake is told with its place. Replacing needs If-Match. Where a branch is followed they hold until it moves.", maxBody: applyBody, bodyTime: applyTime,
+		detail: "All or nothing; every mistake is reported with its place. Replacing needs If-Match. Where a branch is followed they hold until it moves.", maxBody: applyBody, bodyTime: applyTime,
 	}, s.applyDefinitions)
 	handle(s, route{
 		id: "diff-definitions", method: http.MethodPost, path: "/v1/definitions/diff", summary: "Check definitions, and say what they would change", role: Operator, everyone: true, status: http.StatusOK,

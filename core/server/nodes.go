@@ -19,7 +19,7 @@ import (
 func (s *Server) nodes() {
 	handle(s, route{
 		id: "list-workers", method: http.MethodGet, path: "/v1/workers", summary: "List workers, by name", role: Viewer, everyone: true,
-		detail: "Those that said that they live within 10 s, and those that were told something and are away.",
+		detail: "Those that reported within 10 s, and those that are away and were cordoned or drained.",
 	}, s.listWorkers)
 	order := func(id, verb, summary, detail string, change func(*api.Order)) {
 		handle(s, route{

@@ -22,12 +22,12 @@ func (s *Server) notifications() {
 	handle(s, route{id: "get-notification", method: http.MethodGet, path: "/v1/notifications/{notification}", summary: "Show a notification with its text", role: Viewer}, s.getNotification)
 	handle(s, route{
 		id: "retry-notification", method: http.MethodPost, path: "/v1/notifications/{notification}/retry", summary: "Send a dead-lettered or waiting notification again", role: Operator, status: http.StatusOK,
-		detail: "It is sent at once, and tried for another day. One that was sent is refused.",
+		detail: "It is sent immediately, and tried for another day. One that was sent is refused.",
 	}, s.retryNotification)
 	handle(s, route{id: "list-channels", method: http.MethodGet, path: "/v1/channels", summary: "List the channels of notifications", role: Viewer, detail: whose}, s.listChannels)
 	handle(s, route{
 		id: "test-channel", method: http.MethodPost, path: "/v1/channels/{channel}/test", summary: "Send a test to a channel", role: Operator, status: http.StatusCreated,
-		detail: "What became of it, its notification says a moment later.",
+		detail: "Its notification has the result a moment later.",
 	}, s.testChannel)
 }
 

@@ -26,7 +26,7 @@ func (s *Server) outputs() {
 	}, s.getOutput)
 	handle(s, route{
 		id: "put-output", method: http.MethodPut, path: "/v1/runs/{run}/jobs/{job}/outputs/{step}/{stream}", summary: "Keep what a step wrote", role: Worker, everyone: true,
-		detail:  "For workers: what does not fit into a job's result, before that is told. It takes the place of what that name had; once the job has its outcome it is refused.",
+		detail:  "For workers: what does not fit into a job's result, before the result. It takes the place of what that name had; once the job has its outcome it is refused.",
 		maxBody: maxOutput, bodyTime: 2 * time.Minute, raw: true,
 	}, s.putOutput)
 }

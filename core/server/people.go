@@ -26,7 +26,7 @@ func (s *Server) people() {
 	handle(s, route{id: "list-tokens", method: http.MethodGet, path: "/v1/tokens", summary: "List tokens, without their secrets", role: Admin}, s.listTokens)
 	handle(s, route{
 		id: "revoke-token", method: http.MethodDelete, path: "/v1/tokens/{token}", summary: "Revoke a token", role: Admin, status: http.StatusOK,
-		detail: "It is refused at once by this server, and within a second by all others; streams that it opened end.",
+		detail: "It is refused immediately by this server, and within a second by all others; streams that it opened end.",
 	}, s.revokeToken)
 }
 

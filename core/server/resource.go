@@ -47,7 +47,7 @@ type versioned[T any] struct {
 
 // IfMatch asks that the resource still is what the caller read.
 type IfMatch struct {
-	Match string `header:"If-Match" maxLength:"200" doc:"the ETag that was looked at; * is any"`
+	Match string `header:"If-Match" maxLength:"200" doc:"the ETag that was seen; * is any"`
 }
 
 // matches reports whether the resource with this tag may be changed; 412 otherwise. Without the

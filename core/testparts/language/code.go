@@ -6,6 +6,7 @@ import (
 	"go/doc/comment"
 	"go/parser"
 	"go/token"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,8 +22,9 @@ var (
 	addressed = regexp.MustCompile(`https?://\S{40}`)
 )
 
-// Messages returns what is wrong with the errors, log messages and reports of a Go file. Each
-// finding has its line.
+// Messages returns what is wrong with the errors, log messages and reports of a Go file, and with
+// what it says of the API: doc tags of fields, summaries and details of routes. Each finding has its
+// line.
 func Messages(path string, src []byte) ([]string, error) {
 	fset, f, err := parse(path, src)
 	if err != nil {
@@ -30,9 +32,18 @@ func Messages(path string, src []byte) ([]string, error) {
 	}
 	var found []string
 	ast.Inspect(f, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok {
-			for at, text := range messages(call) {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			for at, text := range messages(n) {
 				found = append(found, lines(fset, at, Text(verb.ReplaceAllString(text, "VALUE")))...)
+			}
+		case *ast.Field:
+			if n.Tag != nil {
+				found = append(found, lines(fset, n.Tag.Pos(), Text(reflect.StructTag(literal(n.Tag)).Get("doc")))...)
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "summary" || key.Name == "detail") {
+				found = append(found, lines(fset, n.Value.Pos(), Text(literal(n.Value)))...)
 			}
 		}
 		return true
