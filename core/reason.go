@@ -50,6 +50,9 @@ const (
 	NothingToDo    ReasonCode = "nothing_to_do"   // its job type found nothing to do
 	NoItems        ReasonCode = "no_items"        // its foreach has no items
 	WouldRun       ReasonCode = "would_run"       // a handler in check mode
+	NothingFailed  ReasonCode = "nothing_failed"  // it is of rescue, and no step of its group failed
+	Rescued        ReasonCode = "rescued"         // a host that succeeded: rescue of a group has dealt with a failure
+	EarlierFailed  ReasonCode = "earlier_failed"  // a step of its group before it failed
 	BadExpression  ReasonCode = "expression"      // an expression of it cannot be evaluated
 	NoJobType      ReasonCode = "no_job_type"     // its worker has no such job type
 	ParamsRefused  ReasonCode = "params"          // its job type refuses its params
@@ -68,7 +71,7 @@ func ReasonCodes() []ReasonCode {
 		Missed, TooLate, Refused, NotLaunched, Overlap,
 		AwaitsApproval, NotQueued, QueueAway, Elsewhere, RunPaused, RunOver, WaveClosed, NotDue, WindowClosed, LockHeld, RunFull,
 		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsSignal, ByJobType,
-		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WouldRun, BadExpression, NoJobType, ParamsRefused, TimedOut,
+		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
 		PluginDied, Unavailable, RunCancelled, LeaseLost, EffectsUnknown,
 	}
 }

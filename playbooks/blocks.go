@@ -12,11 +12,15 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Block is the steps of an include. They are in Playbook.Steps like all others.
+// Block is the steps of an include, or of a group. They are in Playbook.Steps like all others:
+// those of a group one part after the other.
 type Block struct {
 	Name       string // of the step that includes them, see Step.Name
-	Include    string // path of the file below the playbook's folder
+	Include    string // path of the file below the playbook's folder; "" is a group
 	First, End int    // its steps are Playbook.Steps[First:End]
+	Rescue     int    // where rescue begins: Always if there is none. An include has only its steps
+	Always     int    // where always begins: End if there is none
+	Recover    bool   // a host that was rescued goes on
 	When       Expr   // asked once, before the first of them
 	Line       int    // the line in its file, from 1
 
@@ -104,8 +108,17 @@ func ReadFrom(files map[string]string) func(path string) ([]byte, error) {
 // Fields returns the step as its file has it.
 func (s *Step) Fields() map[string]any { return plainFields(s.node) }
 
-// Fields returns the include as its file has it.
-func (b *Block) Fields() map[string]any { return plainFields(b.node) }
+// Fields returns the include or group as its file has it. The steps of a group are not among them:
+// they are steps of the playbook.
+func (b *Block) Fields() map[string]any {
+	out := plainFields(b.node)
+	if b.Group() {
+		for _, part := range []GroupPart{GroupSteps, GroupRescue, GroupAlways} {
+			delete(out, string(part))
+		}
+	}
+	return out
+}
 
 func plainFields(n *yaml.Node) map[string]any {
 	out := map[string]any{}
@@ -162,6 +175,9 @@ type inherited struct {
 	become *core.BecomeRule
 	window string
 	facts  bool // when: or with: of a block around reads host.facts
+
+	groups     int  // that are nested around them
+	unwindowed bool // they are of rescue or always, which wait for no window
 }
 
 // into is what is passed to the steps of block index.
@@ -186,6 +202,9 @@ func (h inherited) apply(s *Step) {
 	}
 	if s.Window == "" {
 		s.Window = h.window
+	}
+	if h.unwindowed {
+		s.Window = NoWindow
 	}
 	s.Facts = s.Facts || h.facts
 }
@@ -227,6 +246,8 @@ func (d *decoder) stepList(n *yaml.Node, items []*yaml.Node, taken map[string]in
 			d.whole.flush = true
 		case d.has(item, "include"):
 			out = append(out, d.readInclude(item, i, taken)...)
+		case d.has(item, "steps"), d.has(item, "rescue"), d.has(item, "always"):
+			out = append(out, d.readGroup(item, i, taken)...)
 		case d.whole.steps == MaxSteps:
 			d.reportNode(item, problem{message: fmt.Sprintf("more than %d steps", MaxSteps), expected: fmt.Sprintf("%d at most", MaxSteps)})
 			d.Full = true

@@ -34,6 +34,7 @@ type decoder struct {
 
 	whole     *whole
 	inherited inherited // of the steps that are being read
+	inRescue  bool      // they are of a rescue in this file
 	within    string    // name of the include whose file this is; "" is the playbook itself
 	chain     []string  // files that are being included, by their paths, this one last
 }

@@ -327,6 +327,8 @@ func (k *checker) note(n *ast.IdentifierNode) {
 		r.steps = true
 	case "run":
 		r.run = true
+	case "error":
+		r.failure = true
 	}
 }
 

@@ -130,7 +130,7 @@ func environment() []expr.Option {
 		expr.Env(types.Map{
 			"host": types.Map{"name": text, "address": text, "customer": text, "site": text, "pool": text, "ha_group": text,
 				"groups": types.Array(text), "labels": types.Any, "vars": types.Any, "facts": types.Any},
-			"vars": types.Any, "params": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "secrets": types.Any, thresholdName: types.Any,
+			"vars": types.Any, "params": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "error": types.Any, "secrets": types.Any, thresholdName: types.Any,
 		}),
 		expr.DisableBuiltin("now"), expr.DisableBuiltin("date"), expr.DisableBuiltin("duration"), expr.DisableBuiltin("timezone"),
 		expr.DisableBuiltin("replace"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("join"),
@@ -247,6 +247,7 @@ func joinTexts(args ...any) (any, error) {
 type reads struct {
 	host                     map[string]bool // fields; nil: none
 	vars, params, steps, run bool
+	failure                  bool   // error
 	secret                   string // the one that it is, by its name in the step
 }
 
@@ -265,6 +266,9 @@ func (c *code) values(env Env, b *threshold) map[string]any {
 	}
 	if c.reads.run {
 		out["run"] = orEmpty(env.Run)
+	}
+	if c.reads.failure {
+		out["error"] = orEmpty(env.Error)
 	}
 	if c.reads.steps {
 		steps := make(map[string]any, len(c.steps))

@@ -73,7 +73,8 @@ func stepsForm() form {
 	either := func(key string, then, otherwise *jsonschema.Schema) *jsonschema.Schema {
 		return &jsonschema.Schema{If: &jsonschema.Schema{Required: []string{key}}, Then: then, Else: otherwise}
 	}
-	item := either("flush", objectSchema(flushFields()), either("include", objectSchema(includeFields()), &jsonschema.Schema{Ref: "#/$defs/step"}))
+	group := either("steps", objectSchema(groupFields()), &jsonschema.Schema{Ref: "#/$defs/step"})
+	item := either("flush", objectSchema(flushFields()), either("include", objectSchema(includeFields()), group))
 	return form{"a list of steps", &jsonschema.Schema{Type: "array", MinItems: new(1), MaxItems: new(MaxSteps), Items: item}}
 }
 

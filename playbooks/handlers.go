@@ -51,6 +51,9 @@ func handlerWords() map[string]string {
 func (d *decoder) readFlush(n *yaml.Node) {
 	var f flush
 	readFields(d, n, "the flush", flushFields(), map[string]string{"name": "a flush is no step: it has no name", "when": "a flush runs pending handlers only"}, &f)
+	if d.inherited.groups > 0 {
+		d.reportNode(n, problem{message: "a flush stands in a group", expected: "flush after the group", hint: "to see a failed restart in rescue, write it as a step of the group"})
+	}
 	if d.flushed == nil {
 		d.flushed, d.flushAt = n, len(d.steps)
 	}
@@ -103,8 +106,9 @@ func (d *decoder) readHandler(n *yaml.Node, index int, steps []knownStep, before
 	s.Name = d.full(s.Name)
 	d.whole.names[s.Name] = true
 	d.compileCall(&s)
-	tags := s.Tags
-	d.inherited.apply(&s.Step)
+	tags, passed := s.Tags, d.inherited
+	passed.unwindowed = false // it runs later than the group
+	passed.apply(&s.Step)
 	s.Tags = tags // a handler runs whenever a step notified it
 	return s.Step
 }

@@ -26,7 +26,7 @@ const (
 // StepsFolder is the folder beside a playbook with the files that it includes.
 const StepsFolder = "steps"
 
-// draftBlock is an include while it is read.
+// draftBlock is an include or a group while it is read.
 type draftBlock struct {
 	name    string
 	include *yaml.Node
@@ -37,6 +37,9 @@ type draftBlock struct {
 	become  *core.BecomeRule
 	window  string
 	facts   bool
+
+	steps, rescue, always *yaml.Node // of a group
+	recover               bool
 }
 
 func includeFields() []field[draftBlock] {
@@ -67,6 +70,7 @@ func blockFields() []field[draftBlock] {
 func blockWords() map[string]string {
 	words := stepWords()
 	words["uses"] = "a step has uses or include, not both"
+	words["steps"], words["rescue"], words["always"] = "a group has steps, and the include is one of them", "put the include into the steps of a group", "put the include into the steps of a group"
 	words["foreach"] = "foreach stands on a step of the file; or include the file once for each item"
 	words["needs"], words["timeout"], words["retry"] = "it stands on the steps", "it stands on the steps", "it stands on the steps"
 	words["vars"] = `params of the file are given in "with"`
@@ -155,9 +159,10 @@ func (d *decoder) readInclude(n *yaml.Node, index int, taken map[string]int) []S
 		with = d.template(b.with, fmt.Sprintf("with of include %q", d.full(name)), d.stepScope(false), 1)
 	}
 	b.facts = d.hostRead[factsField]
+	d.checkPart("include "+quote(name), n, "", b.window)
 	f := d.stepsFile(b.include, b.path)
 	if f == nil || len(d.diags) > before {
-		d.steps = append(d.steps, knownStep{name: name, line: n.Line, outputs: open(), block: true})
+		d.steps = append(d.steps, knownStep{name: name, line: n.Line, outputs: open(), block: "include"})
 		return nil
 	}
 	at := len(d.whole.blocks)
@@ -172,8 +177,9 @@ func (d *decoder) readInclude(n *yaml.Node, index int, taken map[string]int) []S
 	}
 	d.whole.handlers = append(d.whole.handlers, draft.book.Handlers...)
 	block := &d.whole.blocks[at]
-	block.End, block.params, block.outputs = d.whole.steps, draft.book.Params, draft.outputs
-	d.steps = append(d.steps, knownStep{name: name, line: n.Line, outputs: includeShape(d.full(name), draft.outputs), block: true})
+	end := d.whole.steps
+	block.Rescue, block.Always, block.End, block.params, block.outputs = end, end, end, draft.book.Params, draft.outputs
+	d.steps = append(d.steps, knownStep{name: name, line: n.Line, outputs: includeShape(d.full(name), draft.outputs), block: "include"})
 	return draft.steps
 }
 

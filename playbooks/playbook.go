@@ -81,7 +81,7 @@ type Playbook struct {
 	Schedule    *Schedule         // nil: launched by hand only
 	Notify      []policy.Route    // who is notified of its runs, in addition to the routes of the definitions
 	Steps       []Step            // those of included files stand where the include does
-	Blocks      []Block           // includes, the outer before the inner
+	Blocks      []Block           // includes and groups, the outer before the inner
 	Included    map[string]string // texts of the files that it includes, by their paths below its folder
 	Handlers    []Step            // that steps notify, in the order in which they run
 
@@ -187,6 +187,7 @@ type Env struct {
 	// reads them.
 	Secrets map[string]string
 	Run     map[string]any // id, playbook, check, attempt
+	Error   map[string]any // in rescue of a group: step, reason
 	// Included are the params of the includes, by Block.Name: see Block.Given.
 	Included map[string]map[string]any
 }

@@ -19,7 +19,7 @@ func Schema(types []Type) ([]byte, error) {
 	ofSteps(root)
 	step := objectSchema(stepFields())
 	handler := objectSchema(handlerFields())
-	root.Defs = map[string]*jsonschema.Schema{"step": step, "handler": handler}
+	root.Defs = map[string]*jsonschema.Schema{"step": step, "handler": handler, "steps": stepsForm().schema}
 
 	types = slices.Clone(types)
 	slices.SortFunc(types, func(a, b Type) int { return strings.Compare(a.Name, b.Name) })

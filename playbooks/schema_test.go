@@ -66,6 +66,7 @@ func TestSchemaAcceptsTheExamples(t *testing.T) {
 		}
 	}
 	sources["a playbook with an include"], sources["a file of steps"] = sitePlaybook, siteSteps
+	sources["a playbook with groups"] = swapPlaybook
 	for name, src := range sources {
 		if err := s.Validate(instance(t, src)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -90,6 +91,9 @@ func TestSchemaRefuses(t *testing.T) {
 		"duration":         head + "steps: [{uses: reboot, timeout: 5 minutes}]\n",
 		"include and uses": head + "steps: [{include: steps/a.yaml, uses: reboot}]\n",
 		"include outside":  head + "steps: [{include: ../a.yaml}]\n",
+		"group and uses":   head + "steps: [{name: g, steps: [{uses: reboot}], uses: reboot}]\n",
+		"group of nothing": head + "steps: [{name: g, steps: []}]\n",
+		"step in a group":  head + "steps: [{name: g, steps: [{uses: reboot}], rescue: [{uses: rebot}]}]\n",
 		"outputs":          head + "steps: [{uses: reboot}]\noutputs: {a: b}\n",
 		"steps with vars":  "vars: {a: b}\nsteps: [{uses: reboot}]\n",
 		"size":             head + "strategy: {waves: [few]}\nsteps: [{uses: reboot}]\n",

@@ -27,7 +27,7 @@ type knownStep struct {
 	name    string
 	line    int
 	outputs *shape
-	block   bool // an include
+	block   string // include or group; "" is a step
 }
 
 // draft is a step while it is read: some keys need others first.
@@ -78,16 +78,29 @@ func stepFields() []field[draft] {
 	}
 }
 
-// givenNames lists the names written out, so that a name made from uses takes none of them.
+// givenNames lists the names written out, in groups too, so that a name made from uses takes none
+// of them.
 func (d *decoder) givenNames(items []*yaml.Node) map[string]int {
-	taken := map[string]int{}
-	for _, item := range items {
-		if n := d.child(item, "name"); n.Kind == yaml.ScalarNode && n != item {
-			if _, twice := taken[n.Value]; !twice {
-				taken[n.Value] = n.Line
+	taken, visits := map[string]int{}, MaxSteps
+	var add func(items []*yaml.Node)
+	add = func(items []*yaml.Node) {
+		for _, item := range items {
+			if visits--; visits < 0 { // more than a playbook may have: it is refused
+				return
+			}
+			if n := d.child(item, "name"); n.Kind == yaml.ScalarNode && n != item {
+				if _, twice := taken[n.Value]; !twice {
+					taken[n.Value] = n.Line
+				}
+			}
+			for _, part := range []GroupPart{GroupSteps, GroupRescue, GroupAlways} {
+				if list := yamlread.Target(d.child(item, string(part))); list != yamlread.Target(item) && list.Kind == yaml.SequenceNode {
+					add(list.Content)
+				}
 			}
 		}
 	}
+	add(items)
 	return taken
 }
 
@@ -109,6 +122,7 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 	if s.each != nil { // each item has the job type's outputs; the step has the items
 		outputs = closedShape(fmt.Sprintf("the outputs of step %q, which has foreach,", s.Name), "items")
 	}
+	d.checkPart("step "+quote(local), n, s.After, s.Window)
 	d.steps = append(d.steps, knownStep{name: local, line: n.Line, outputs: outputs})
 	d.whole.steps++
 	d.inherited.apply(&s.Step)
@@ -317,10 +331,14 @@ func (d *decoder) stepScope(foreach bool) scope {
 	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}, within: d.within}
 	for _, step := range d.steps {
 		one := closedShape(fmt.Sprintf("step %q", step.name), "outcome", "changed", "outputs", "stdout", "exit_code")
-		if step.block {
-			one = closedShape(fmt.Sprintf("include %q", step.name), "outcome", "changed", "outputs")
+		if step.block != "" {
+			one = closedShape(fmt.Sprintf("%s %q", step.block, step.name), "outcome", "changed", "outputs")
 		}
-		one.fields["outputs"] = step.outputs
+		if step.block == "group" {
+			delete(one.fields, "outputs")
+		} else {
+			one.fields["outputs"] = step.outputs
+		}
 		steps.fields[step.name] = one
 		s.stepNames = append(s.stepNames, step.name)
 	}
@@ -330,6 +348,11 @@ func (d *decoder) stepScope(foreach bool) scope {
 		s.root.fields["vars"] = d.varsShape()
 	} else {
 		s.elsewhere["vars"] = "an included file reads its own params only: declare one, and give it in with: of the include"
+	}
+	if d.inRescue {
+		s.root.fields["error"] = closedShape("error", "step", "reason")
+	} else {
+		s.elsewhere["error"] = "steps in rescue of a group read it"
 	}
 	if foreach {
 		s.root.fields["item"] = open()

@@ -38,11 +38,15 @@ type step struct {
 //
 // They have the indexes of Playbook.Calls: handlers come last, and count as if all of them ran.
 func NewSteps(p *playbooks.Playbook, o Options) *Steps {
-	calls := p.Calls()
+	calls, selects := p.Calls(), o.Selected
+	if selects == nil {
+		selects = func([]string) bool { return true }
+	}
+	selected := p.Selected(selects)
 	s := &Steps{list: make([]step, len(calls))}
 	for i, from := range calls {
 		to := &s.list[i]
-		*to = step{name: from.Name, need: from.Needs, runs: i >= len(p.Steps) || o.Selected == nil || o.Selected(from.Tags)}
+		*to = step{name: from.Name, need: from.Needs, runs: selected[i]}
 		window := from.Window
 		if window == "" && from.Disrupts(o.Disruptive) {
 			window = p.Window

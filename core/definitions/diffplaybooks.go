@@ -82,7 +82,7 @@ func plainYAML(source []byte) map[string]any {
 	return out
 }
 
-// calls are steps, includes or handlers, in order, as their files have them.
+// calls are steps, includes, groups or handlers, in order, as their files have them.
 type calls struct {
 	names  []string
 	fields map[string]map[string]any
@@ -95,24 +95,38 @@ func (c *calls) add(name string, fields map[string]any) {
 	c.names, c.fields[name] = append(c.names, name), fields
 }
 
-func callsOf(p *playbooks.Playbook) (steps, includes, handlers calls) {
+func callsOf(p *playbooks.Playbook) (steps, includes, groups, handlers calls) {
 	for i := range p.Steps {
 		steps.add(p.Steps[i].Name, p.Steps[i].Fields())
 	}
 	for i := range p.Blocks {
-		includes.add(p.Blocks[i].Name, p.Blocks[i].Fields())
+		b := &p.Blocks[i]
+		if !b.Group() {
+			includes.add(b.Name, b.Fields())
+			continue
+		}
+		fields := b.Fields()
+		for i := b.First; i < b.End; i++ {
+			part, names := string(b.Part(i)), ""
+			if before, ok := fields[part].(string); ok {
+				names = before + ", "
+			}
+			fields[part] = names + p.Steps[i].Name
+		}
+		groups.add(b.Name, fields)
 	}
 	for i := range p.Handlers {
 		handlers.add(p.Handlers[i].Name, p.Handlers[i].Fields())
 	}
-	return steps, includes, handlers
+	return steps, includes, groups, handlers
 }
 
 func changedSteps(c *Change, p, q *playbooks.Playbook) {
-	steps, includes, handlers := callsOf(p)
-	nowSteps, nowIncludes, nowHandlers := callsOf(q)
+	steps, includes, groups, handlers := callsOf(p)
+	nowSteps, nowIncludes, nowGroups, nowHandlers := callsOf(q)
 	changedCalls(c, "step", steps, nowSteps)
 	changedCalls(c, "include", includes, nowIncludes)
+	changedCalls(c, "group", groups, nowGroups)
 	changedCalls(c, "handler", handlers, nowHandlers)
 	flushes := func(p *playbooks.Playbook) (before []string) {
 		for _, s := range p.Steps {

@@ -60,7 +60,9 @@ type StepTime struct {
 	Name, Uses string
 	Handler    bool
 	Selected   bool
-	After      string // of a barrier
+	Group      string              // of a step in its rescue or always
+	Part       playbooks.GroupPart // that part; "" for other steps
+	After      string              // of a barrier
 	Secrets    []string
 	Took       forecast.Dist
 	Source     string // given, learned or assumed
@@ -149,7 +151,7 @@ func (w *stager) of(h core.Host) *forecast.Work {
 	l, work := w.launch, &forecast.Work{}
 	for i, s := range l.Playbook.Calls() {
 		t := w.times[i]
-		if !t.Selected || i < w.from || i >= w.to {
+		if !t.Selected || t.Part == playbooks.GroupRescue || i < w.from || i >= w.to {
 			continue
 		}
 		step := forecast.Step{Took: t.Took, Attempts: s.Retry.Attempts, Fails: t.fails, Backoff: s.Retry.Backoff}
@@ -195,11 +197,12 @@ func (w *stager) window(work *forecast.Work) HostWindow {
 
 // stepTimes is how long the steps of a launch take.
 func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []StepTime {
-	calls := l.Playbook.Calls()
+	calls, selected := l.Playbook.Calls(), l.Playbook.Selected(l.Snapshot.Selects)
 	out := make([]StepTime, len(calls))
 	for i, s := range calls {
 		handler := i >= len(l.Playbook.Steps)
-		t := StepTime{Name: s.Name, Uses: s.Uses, Handler: handler, Selected: handler || l.Snapshot.Selects(s.Tags), After: s.After, Need: s.Needs, Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
+		t := StepTime{Name: s.Name, Uses: s.Uses, Handler: handler, Selected: selected[i], After: s.After, Need: s.Needs, Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
+		t.Group, t.Part = l.Playbook.Aside(i)
 		if s.Needs > 0 {
 			t.NeedSource = "given"
 		} else if w := l.Snapshot.Windows; w != nil && w.Needs[s.Name] > 0 {

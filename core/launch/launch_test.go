@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/playbooks"
@@ -340,5 +341,32 @@ func TestFaultW9UnknownVarIsNoLaunch(t *testing.T) {
 	}
 	if _, err := Prepare(p, fleet(1), Options{Types: types, Vars: map[string]any{"image": "b"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A plan marks the steps of rescue and always, and a forecast takes no rescue in.
+func TestPlanOfAGroup(t *testing.T) {
+	l, err := Prepare(parse(t, `
+targets: true
+steps:
+  - name: g
+    steps: [{name: a, uses: command, with: {run: x}, tags: [a]}]
+    rescue: [{name: r, uses: command, with: {run: x}, timeout: 2h}]
+    always: [{name: z, uses: command, with: {run: x}}]
+  - {name: b, uses: command, with: {run: x}, tags: [b]}
+`), fleet(1), Options{RunID: "r-1", Types: types, Tags: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, s := range l.Plan().Steps {
+		got += fmt.Sprintf("%s %v %s %s|", s.Name, s.Selected, s.Group, s.Part)
+	}
+	if want := "a true  |r true g rescue|z true g always|b false  |"; got != want {
+		t.Errorf("plan %s, want %s", got, want)
+	}
+	e := &stager{launch: l, times: stepTimes(l, nil), to: len(l.Playbook.Calls()), work: map[string]*forecast.Work{}}
+	if n := len(e.of(l.Hosts[0]).Stages[0].Steps); n != 2 {
+		t.Errorf("%d steps in the forecast, want a and z", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/playbooks"
 )
 
 // Plan is the preview of a launch: the waves and the order of the hosts.
@@ -51,10 +52,12 @@ type PlanStep struct {
 	Uses     string `json:"uses"`
 	Selected bool   `json:"selected"` // by --tags and --skip-tags
 	// Secrets are the names of those that it lists, sorted.
-	Secrets []string `json:"secrets,omitempty"`
-	Notify  []string `json:"notify,omitempty"` // handlers
-	Flush   bool     `json:"flush,omitempty"`  // pending handlers run before it
-	After   string   `json:"after,omitempty"`  // all_hosts or remaining_hosts: a barrier, behind which the waves begin again
+	Secrets []string            `json:"secrets,omitempty"`
+	Notify  []string            `json:"notify,omitempty"` // handlers
+	Group   string              `json:"group,omitempty"`  // of a step in its rescue or always
+	Part    playbooks.GroupPart `json:"part,omitempty"`   // that part
+	Flush   bool                `json:"flush,omitempty"`  // pending handlers run before it
+	After   string              `json:"after,omitempty"`  // all_hosts or remaining_hosts: a barrier, behind which the waves begin again
 }
 
 // PlanWave is one wave.
@@ -83,11 +86,6 @@ type PlanHost struct {
 	Waits      string    `json:"waits,omitempty"`       // why it does not start immediately
 }
 
-// runs reports whether a call runs under the tags of the launch. Handlers have none.
-func (l *Launch) runs(call int) bool {
-	return call >= len(l.Playbook.Steps) || l.Snapshot.Selects(l.Playbook.Steps[call].Tags)
-}
-
 // Plan shows the launch.
 func (l *Launch) Plan() Plan {
 	p := Plan{
@@ -98,8 +96,10 @@ func (l *Launch) Plan() Plan {
 		Pause: pauseText(l.Playbook.Strategy.PauseBetween), NextWaveAt: l.Playbook.Strategy.NextWaveAt.String(),
 		WithoutFacts: l.WithoutFacts,
 	}
+	selected := l.Playbook.Selected(l.Snapshot.Selects)
 	for i, s := range l.Playbook.Calls() {
-		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: l.runs(i), Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After}
+		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: selected[i], Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After}
+		one.Group, one.Part = l.Playbook.Aside(i)
 		if i < len(l.Playbook.Steps) {
 			p.Steps = append(p.Steps, one)
 		} else {

@@ -125,9 +125,9 @@ func (e *NoWindowError) Is(target error) bool { return target == core.ErrInvalid
 // asks is a window that a selected step asks for, if there is one.
 func asks(p *playbooks.Playbook, o Options) string {
 	selects := Snapshot{Tags: o.Tags, SkipTags: o.SkipTags}
+	selected := p.Selected(selects.Selects)
 	for i, s := range p.Calls() {
-		runs := i >= len(p.Steps) || selects.Selects(s.Tags)
-		if window := cmp.Or(s.Window, p.Window, admission.None); window != admission.None && runs && !o.Check {
+		if window := cmp.Or(s.Window, p.Window, admission.None); window != admission.None && selected[i] && !o.Check {
 			return window
 		}
 	}

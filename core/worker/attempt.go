@@ -419,10 +419,10 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 func (a *attempts) pause(sr core.StepResult, delay time.Duration) *leaseEnd {
 	j := a.m.job
 	j.report(Event{Kind: StepRetry, Step: a.name, Uses: a.step.Uses, Attempt: a.cur.Attempts, Text: sr.Reason, ReasonCode: sr.ReasonCode, After: delay})
-	if delay > inPlace {
+	if delay > inPlace && !j.runCancelled() {
 		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay, code: sr.ReasonCode}
 	}
-	if a.cur.Plugin == nil && a.m.catchUp() != nil { // a new attempt begins only when nobody can go on with the old one
+	if a.cur.Plugin == nil && a.m.catchUp() != nil && !j.runCancelled() { // a new attempt begins only when nobody can go on with the old one
 		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay, code: sr.ReasonCode}
 	}
 	timer := time.NewTimer(delay)
@@ -430,7 +430,7 @@ func (a *attempts) pause(sr core.StepResult, delay time.Duration) *leaseEnd {
 	select {
 	case <-timer.C:
 	case <-j.ctx.Done():
-	case <-j.w.drain:
+	case <-a.m.draining():
 	}
 	if v, stop := a.m.between(a.name); stop {
 		return &v

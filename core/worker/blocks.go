@@ -7,28 +7,30 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// scope makes known what the expressions of a call may read of includes: the results of those whose
-// steps have ended, and the params of those around the call. done is the number of steps that have
-// ended. Both follow from the results of steps alone, so that a job that another worker goes on
-// with finds the same.
+// scope makes known what the expressions of a call may read of includes and of error: the results
+// of those whose steps have ended, and the params of those around the call. done is the number of
+// steps that have ended. All of it follows from the results of steps alone, so that a job that
+// another worker goes on with finds the same.
 func (m *machine) scope(done int, around []int) error {
 	blocks := m.prog.playbook.Blocks
 	for ; m.walked <= done; m.walked++ {
 		for i := len(blocks) - 1; i >= 0; i-- { // the inner before the outer
 			if blocks[i].End == m.walked {
-				if err := m.publishBlock(&blocks[i]); err != nil {
+				if err := m.publishBlock(i); err != nil {
 					return err
 				}
 			}
 		}
 		for i := range blocks {
 			if b := &blocks[i]; b.First == m.walked && m.state.Entered[b.Name] {
+				m.env.Error = m.failedBefore(m.walked)
 				if err := m.give(b); err != nil {
 					return err
 				}
 			}
 		}
 	}
+	m.env.Error = m.failedBefore(done)
 	for _, i := range around {
 		if err := m.give(&blocks[i]); err != nil {
 			return err
@@ -39,7 +41,7 @@ func (m *machine) scope(done int, around []int) error {
 
 // give makes the params of an include known.
 func (m *machine) give(b *playbooks.Block) error {
-	if m.env.Included[b.Name] != nil {
+	if b.Group() || m.env.Included[b.Name] != nil {
 		return nil
 	}
 	given, err := b.Given(m.env)
@@ -53,9 +55,13 @@ func (m *machine) give(b *playbooks.Block) error {
 	return nil
 }
 
-// publishBlock lets later expressions read an include whose steps have ended.
-func (m *machine) publishBlock(b *playbooks.Block) error {
+// publishBlock lets later expressions read an include or a group whose steps have ended.
+func (m *machine) publishBlock(index int) error {
+	b := &m.prog.playbook.Blocks[index]
 	outcome, outputs := blockOutcome(m.state.Done[b.First:b.End]), map[string]any{}
+	if b.Group() {
+		outcome = m.course().outcome(index)
+	}
 	if m.state.Entered[b.Name] {
 		var err error
 		if outputs, err = b.Outputs(m.env); err != nil {

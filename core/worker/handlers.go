@@ -62,10 +62,8 @@ func (m *machine) flush(at int) *leaseEnd {
 
 // failure is the step or handler that has ended the job's steps; nil where none has.
 func (m *machine) failure() *core.StepResult {
-	if n := len(m.state.Done); n > 0 {
-		if last := &m.state.Done[n-1]; !last.Outcome.Good() && !ignored(m.prog.playbook.Steps[n-1], last.Outcome) {
-			return last
-		}
+	if v := m.course().next(); v.ends {
+		return v.failed
 	}
 	for i := range m.state.Handlers.Ran {
 		if r := &m.state.Handlers.Ran[i].StepResult; !r.Outcome.Good() {
@@ -151,13 +149,13 @@ func (m *machine) wouldRun(s playbooks.Step) core.StepResult {
 }
 
 // noteOutcome makes handlers pending by the result of a step, or of one item of it.
-func (m *machine) noteOutcome(s playbooks.Step, sr core.StepResult) {
+func (m *machine) noteOutcome(i int, s playbooks.Step, sr core.StepResult) {
 	if len(s.Notify) == 0 {
 		return
 	}
 	h := m.state.Handlers
 	kept := m.prog.snapshot.Check || h.Has(s.Notify)
-	h.Handlers = h.Settle(s.Notify, sr.Outcome, m.armed, ignored(s, sr.Outcome))
+	h.Handlers = h.Settle(s.Notify, sr.Outcome, m.armed, m.goesOn(i, sr.Outcome))
 	m.job.setHandlers(h.Handlers)
 	if kept || sr.Outcome != core.Changed {
 		return

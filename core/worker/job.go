@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -35,11 +36,14 @@ type job struct {
 
 	handlers *core.Handlers // guarded by mu; nil: the playbook has none
 
-	mu       sync.Mutex
-	step     string
-	stopBy   time.Time // when it is given up; zero is never
-	reported bool      // it was told to end: stopBy only comes nearer
-	span     trace.Span
+	mu        sync.Mutex
+	step      string
+	cancelled bool      // its run was
+	shielded  bool      // from a cancel
+	fatal     bool      // it was told to end for another reason than a cancel
+	stopBy    time.Time // when it is given up; zero is never
+	reported  bool      // it was told to end: stopBy only comes nearer
+	span      trace.Span
 }
 
 func newJob(w *Worker, s *session, l queue.Lease) *job {
@@ -55,7 +59,42 @@ func (j *job) stop(cause error, patience time.Duration) {
 		j.stopBy = by
 	}
 	j.reported = true
+	j.fatal = j.fatal || !errors.Is(cause, errCancelled)
 	j.cancel(cause)
+}
+
+// cancelRun tells the job that its run was cancelled. Steps of always run to their end first.
+func (j *job) cancelRun(patience time.Duration) {
+	j.mu.Lock()
+	j.cancelled = true
+	shielded := j.shielded
+	j.mu.Unlock()
+	if !shielded {
+		j.stop(errCancelled, patience)
+	}
+}
+
+// shield holds a cancel of the run off for steps of always, also one that has come already. Without
+// it one that was held off takes effect.
+func (j *job) shield(on bool) {
+	j.mu.Lock()
+	if on && j.cancelled && !j.fatal && j.ctx.Err() != nil {
+		j.ctx, j.cancel = context.WithCancelCause(context.WithoutCancel(j.ctx))
+		j.reported, j.stopBy = false, time.Time{}
+	}
+	late := j.cancelled && j.shielded && !on
+	j.shielded = on
+	j.mu.Unlock()
+	if late {
+		j.stop(errCancelled, j.w.patience())
+	}
+}
+
+// runCancelled reports whether the job's run was cancelled: this lease is then its last.
+func (j *job) runCancelled() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.cancelled
 }
 
 // enter notes the step that runs, and until when its job type must have returned.
@@ -71,8 +110,11 @@ func (j *job) enter(step string, by time.Time) {
 // live is the last question before the job begins something: nil, or why it must not. The job is
 // then asked to end.
 func (j *job) live() error {
-	if j.ctx.Err() != nil {
-		return context.Cause(j.ctx)
+	j.mu.Lock()
+	ctx := j.ctx
+	j.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	err := j.session.live()
 	if err != nil {
@@ -103,7 +145,7 @@ func (j *job) report(e Event) {
 
 // work runs the job to its ack.
 func (j *job) work() queue.Ack {
-	defer j.cancel(nil)
+	defer func() { j.cancel(nil) }()
 	for _, other := range j.after {
 		select {
 		case <-other:

@@ -45,6 +45,8 @@ type machine struct {
 	// earlier one.
 	armed bool
 
+	cut int // the step at which the host was told to end, after which only always runs; -1 without one
+
 	walked int // steps whose includes scope has made known
 
 	hidden *redact.Set     // values that the job was given: nothing that it tells shows them; nil: none
@@ -52,7 +54,7 @@ type machine struct {
 }
 
 func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers) *machine {
-	m := &machine{job: j, prog: prog, host: h, state: s}
+	m := &machine{job: j, prog: prog, host: h, state: s, cut: -1}
 	if s.Handlers == nil {
 		s.Handlers = &handlersState{Handlers: pending}
 	}
@@ -86,32 +88,12 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 func (m *machine) run() leaseEnd {
 	m.job.report(Event{Kind: JobStarted, Attempt: m.job.lease.Attempt})
 	steps := m.prog.playbook.Steps
-	for i := len(m.state.Done); i < len(steps) && m.failure() == nil; i++ {
-		if steps[i].Flush {
-			if v := m.flush(i); v != nil {
-				return *v
-			}
-		}
-		if v, stop := m.between(stepName(steps[i])); stop {
-			return v
-		}
-		if v := m.waitAtBarrier(i); v != nil {
+	for len(m.state.Done) < len(steps) && m.failure() == nil {
+		if v := m.advance(len(m.state.Done)); v != nil {
 			return *v
-		}
-		m.job.enter(stepName(steps[i]), time.Time{})
-		sr, v := m.step(i)
-		if v != nil {
-			return *v
-		}
-		m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
-		m.noteFacts(sr)
-		m.state.Done = append(m.state.Done, sr)
-		m.state.Current = progress{}
-		m.publish(steps[i].Name, sr)
-		if i+1 < len(steps) {
-			m.tryCatchUp(sr.Name)
 		}
 	}
+	m.job.shield(false)
 	if why := m.failure(); why != nil {
 		return m.afterFailure(*why)
 	}
@@ -119,6 +101,47 @@ func (m *machine) run() leaseEnd {
 		return *v
 	}
 	return m.allDone()
+}
+
+// advance takes the job past step i, or returns how its lease ends.
+func (m *machine) advance(i int) *leaseEnd {
+	s, next := m.prog.playbook.Steps[i], m.course().next()
+	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
+	if next.reason != "" {
+		m.record(i, skip(sr, next.code, next.reason))
+		return nil
+	}
+	if s.Flush {
+		if v := m.flush(i); v != nil {
+			return v
+		}
+	}
+	m.job.shield(next.always)
+	if v, stop := m.between(sr.Name); stop {
+		return m.cutShort(i, sr, v)
+	}
+	if v := m.waitAtBarrier(i); v != nil {
+		return v
+	}
+	m.job.enter(sr.Name, time.Time{})
+	sr, v := m.step(i)
+	if v != nil {
+		return m.cutShort(i, sr, *v)
+	}
+	m.record(i, sr)
+	return nil
+}
+
+// record takes in the result of step i.
+func (m *machine) record(i int, sr core.StepResult) {
+	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+	m.noteFacts(sr)
+	m.state.Done = append(m.state.Done, sr)
+	m.state.Current = progress{}
+	m.publish(m.prog.playbook.Steps[i].Name, sr)
+	if i+1 < len(m.prog.playbook.Steps) {
+		m.tryCatchUp(sr.Name)
+	}
 }
 
 // waitAtBarrier suspends the job at a barrier that it has not passed: it waits there, without
@@ -151,8 +174,17 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 	return s.IgnoreFailure && (o == core.Failed || o == core.RolledBack)
 }
 
-// allDone is the outcome of a job whose steps all ran.
+// allDone is the outcome of a job whose steps all ran. Of one that was rescued the reason says so.
 func (m *machine) allDone() leaseEnd {
+	end := m.outcome()
+	if f := m.course().recovered(); f != nil {
+		end.code, end.reason = core.Rescued, fmt.Sprintf("rescued: step %s: %s", f.Name, f.Reason)
+	}
+	return end
+}
+
+// outcome is that of the steps.
+func (m *machine) outcome() leaseEnd {
 	outcome, code, reason := core.Skipped, core.ReasonCode(""), "the playbook has no step for this host"
 	for i, s := range m.state.steps() {
 		switch {
@@ -172,7 +204,7 @@ func (m *machine) between(next string) (leaseEnd, bool) {
 	if m.job.live() == nil {
 		select {
 		case <-m.job.ctx.Done():
-		case <-m.job.w.drain:
+		case <-m.draining():
 			return m.setAside("the worker drains"), true
 		default:
 			return leaseEnd{}, false
@@ -183,6 +215,15 @@ func (m *machine) between(next string) (leaseEnd, bool) {
 		return done(core.Cancelled, next, core.RunCancelled, fmt.Sprintf("%v before step %s; %d of %d steps were done", cause, next, len(m.state.Done), len(m.prog.playbook.Steps))), true
 	}
 	return m.setAside(cause.Error()), true
+}
+
+// draining is closed when the worker drains. A job of a cancelled run does not hear of it: nobody
+// would go on with its always.
+func (m *machine) draining() <-chan struct{} {
+	if m.job.runCancelled() {
+		return nil
+	}
+	return m.job.w.drain
 }
 
 // setAside leaves the job to the next worker, from the present step on.
@@ -229,7 +270,7 @@ func (m *machine) item(i int, s playbooks.Step, items int) (core.StepResult, *le
 	m.armed = false
 	sr, v := m.try(i, s, items)
 	if v == nil {
-		m.noteOutcome(s, sr)
+		m.noteOutcome(i, s, sr)
 	}
 	return sr, v
 }
@@ -257,8 +298,10 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	if m.prog.snapshot.Check && !t.Check {
 		return skip(sr, core.NoCheckMode, fmt.Sprintf("job type %s has no check mode, so it was not called", s.Uses)), nil
 	}
-	if v := m.stillOpen(i, sr.Name); v != nil {
-		return sr, v
+	if group, _ := m.prog.playbook.Aside(i); group == "" {
+		if v := m.stillOpen(i, sr.Name); v != nil {
+			return sr, v
+		}
 	}
 	var params json.RawMessage
 	if !s.With.UsesSecrets() { // else right before each attempt

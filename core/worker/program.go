@@ -114,9 +114,7 @@ func (ps *programs) load(ctx context.Context, run string) (*program, error) {
 		return nil, fmt.Errorf("playbook of run %s: %w: %w", run, core.ErrInvalid, err)
 	}
 	prog := &program{snapshot: snap, playbook: playbook, calls: playbook.Calls()}
-	for i, s := range prog.calls {
-		prog.selected = append(prog.selected, i >= len(playbook.Steps) || snap.Selects(s.Tags))
-	}
+	prog.selected = playbook.Selected(snap.Selects)
 	prog.steps = snap.Steps(playbook, func(uses string) bool {
 		t, known := ps.types(uses)
 		return !known || t.Disruptive

@@ -274,5 +274,11 @@ func (w *Worker) cancelJobs(ids []core.JobID, s *session) {
 	for _, id := range ids {
 		set[id] = true
 	}
-	w.stopJobs(errCancelled, func(j *job) bool { return j.session == s && set[j.lease.Job] })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.running {
+		if j.session == s && set[j.lease.Job] {
+			j.cancelRun(w.patience())
+		}
+	}
 }

@@ -27,9 +27,9 @@ func (j *job) trace(m *machine) {
 		}
 	}
 	ctx, span := tracing.Begin(under, j.w.cfg.Traces, tracing.Job, options...)
-	j.ctx = ctx
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.ctx = ctx
 	j.span = span
 }
 

@@ -72,6 +72,9 @@ func writePlanHead(con *console.Console, d *View) {
 		if len(s.Secrets) > 0 {
 			row[0] += ", secrets: " + strings.Join(s.Secrets, ", ")
 		}
+		if s.Part != "" {
+			row[0] += fmt.Sprintf(", %s of %s", s.Part, s.Group)
+		}
 		if s.After != "" && s.Selected {
 			row[0] += ", after " + strings.ReplaceAll(s.After, "_", " ")
 		}

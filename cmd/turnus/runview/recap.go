@@ -76,6 +76,9 @@ func writeCounts(con *console.Console, w io.Writer, r Report) {
 		}
 	}
 	line := fmt.Sprintf("%s: %s in %s", con.Paint(console.Bold, r.Playbook), console.Plural(r.Total, "host"), console.Short(r.Took.Duration()))
+	if n := rescued(r.Results); n > 0 {
+		counts = append(counts, con.Paint(console.Yellow, fmt.Sprintf("%d rescued", n)))
+	}
 	if len(counts) > 0 {
 		line += ": " + strings.Join(counts, ", ")
 	}
@@ -86,6 +89,17 @@ func writeCounts(con *console.Console, w io.Writer, r Report) {
 	if r.Reason != "" {
 		fmt.Fprintf(w, "%s: %s\n", r.Phase, r.Reason)
 	}
+}
+
+// rescued is how many hosts succeeded because a group dealt with a failure. They are among those
+// that succeeded.
+func rescued(results []api.Result) (n int) {
+	for _, r := range results {
+		if r.ReasonCode == core.Rescued {
+			n++
+		}
+	}
+	return n
 }
 
 // writePending prints the handlers that hosts still need.
@@ -222,9 +236,10 @@ type recapKind struct {
 }
 
 // recapKinds are the bad outcomes, and before them what waits for somebody's decision: whatever
-// the outcome, it did not happen for want of an approval.
+// the outcome, it did not happen for want of an approval. Hosts that were rescued follow.
 func recapKinds() []recapKind {
 	kinds := []recapKind{{"unapproved", console.Yellow, func(r api.Result) bool { return unapproved(r) }}}
+	kinds = append(kinds, recapKind{string(core.Rescued), console.Yellow, func(r api.Result) bool { return r.ReasonCode == core.Rescued }})
 	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost, core.Unreachable, core.Cancelled} {
 		kinds = append(kinds, recapKind{string(o), console.OutcomeColor(o), func(r api.Result) bool { return r.Outcome == o && !unapproved(r) }})
 	}

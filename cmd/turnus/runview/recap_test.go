@@ -11,6 +11,28 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
+// The recap counts and names hosts that succeeded because a group dealt with a failure, and no other
+// host that has a reason.
+func TestRecapOfRescuedHosts(t *testing.T) {
+	var out strings.Builder
+	WriteRecap(console.New(strings.NewReader(""), io.Discard, io.Discard), &out, Report{
+		Playbook: "swap", Total: 3, Outcomes: map[core.Outcome]int{core.Changed: 2, core.Skipped: 1},
+		Results: []api.Result{
+			{Host: "web1", Outcome: core.Changed, Reason: "rescued: step check: exit 1", ReasonCode: core.Rescued},
+			{Host: "web2", Outcome: core.Changed},
+			{Host: "web3", Outcome: core.Skipped, Reason: "when: false", ReasonCode: core.WhenFalse},
+		},
+	})
+	for _, want := range []string{"2 changed, 1 skipped, 1 rescued\n", "rescued     1 host: web1\n            rescued: step check: exit 1\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s\nis without %q", out.String(), want)
+		}
+	}
+	if strings.Contains(out.String(), "web3") {
+		t.Errorf("%s\nnames a host that was not rescued", out.String())
+	}
+}
+
 // Hosts whose keys are not known are one reason; that the hint is of one of them is said, and a key
 // in it is whole.
 func TestReasonsOfKeysAreOfOneHost(t *testing.T) {
