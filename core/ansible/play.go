@@ -34,6 +34,8 @@ type play struct {
 	roles     []*role
 	registers map[string]*register
 	set       map[string]string // names that a task sets which is not converted, with its place
+	unsure    map[string]bool   // registered in a block that may have ended before its task
+	nested    int               // blocks with rescue or always around the task that is converted
 	stepNames map[string]bool
 	become    become
 	section   int // steps before the section that is being converted
@@ -141,7 +143,7 @@ func (c *converter) included(folder string, name *yaml.Node, stack []string) (st
 }
 
 func (c *converter) newPlay(file string, n *yaml.Node) *play {
-	p := &play{converter: c, file: file, node: n, hosts: c.hosts, registers: map[string]*register{}, set: map[string]string{}, stepNames: map[string]bool{}}
+	p := &play{converter: c, file: file, node: n, hosts: c.hosts, registers: map[string]*register{}, set: map[string]string{}, unsure: map[string]bool{}, stepNames: map[string]bool{}}
 	p.out.Source = place(c.show(file), n.Line, n.Column)
 	return p
 }

@@ -40,6 +40,7 @@ type step struct {
 	notify              []*notice
 	ignore, force       bool
 	flush               bool
+	group               *group
 }
 
 func nodeOf(v any) *yaml.Node {
@@ -107,6 +108,10 @@ func (s *step) fields(notify []string) fields {
 	}
 	if s.name != "" {
 		f.add("name", s.name)
+	}
+	if s.group != nil {
+		s.group.add(&f)
+		return f
 	}
 	f.add("uses", s.uses)
 	if s.foreach != nil {
@@ -186,20 +191,45 @@ func writeSteps(b *strings.Builder, key string, steps []*step) {
 			b.WriteByte('\n')
 		}
 		writeComment(b, "  ", s.comment)
-		var notify []string
-		for _, n := range s.notify {
-			for _, h := range n.handlers {
-				if !slices.Contains(notify, h.name) {
-					notify = append(notify, h.name)
-				}
-			}
-		}
-		text := encode([]any{s.fields(notify)})
+		text := encode([]any{s.fields(s.notified())})
 		for line := range strings.Lines(text) {
 			if line != "\n" {
 				b.WriteString("  ")
 			}
 			b.WriteString(line)
+		}
+	}
+}
+
+// notified names the handlers that a step notifies.
+func (s *step) notified() (names []string) {
+	for _, n := range s.notify {
+		for _, h := range n.handlers {
+			if !slices.Contains(names, h.name) {
+				names = append(names, h.name)
+			}
+		}
+	}
+	return names
+}
+
+// add writes the parts of a group.
+func (g *group) add(f *fields) {
+	if len(g.rescue) > 0 {
+		f.add("recover", true)
+	}
+	for _, part := range []struct {
+		key   string
+		steps []*step
+	}{{"steps", g.steps}, {"rescue", g.rescue}, {"always", g.always}} {
+		var list []any
+		for _, s := range part.steps {
+			n := nodeOf(s.fields(s.notified()))
+			n.HeadComment = strings.TrimRight(s.comment, "\n")
+			list = append(list, n)
+		}
+		if len(list) > 0 {
+			f.add(part.key, list)
 		}
 	}
 }

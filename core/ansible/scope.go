@@ -137,6 +137,9 @@ func (s *scope) name(name string) (term, *doubt) {
 	if place, ok := p.set[name]; ok {
 		return term{}, doubtf("%s is set at %s, which is not converted", name, place)
 	}
+	if p.unsure[name] && p.registers[name] != nil {
+		return term{}, doubtf("%s is set at %s, in a block that may end before it", name, p.registers[name].place)
+	}
 	if place, ok := p.before[name]; ok && p.registers[name] == nil {
 		return term{}, doubtf("%s is set by an earlier play, at %s: results do not outlive a run", name, place).hint("one playbook of both plays, or the value in the inventory")
 	}

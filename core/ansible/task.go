@@ -125,6 +125,9 @@ func (p *play) meta(n, arg *yaml.Node) ([]*step, string, *doubt) {
 	}
 	switch arg.Value {
 	case "flush_handlers":
+		if p.nested > 0 {
+			return nil, "meta", doubtf("handlers are not flushed in a block with rescue or always").hint("the restart as a task of the block")
+		}
 		p.section = len(p.steps) + 1
 		return []*step{{flush: true, comment: comment(n)}}, "meta", nil
 	case "noop", "clear_facts", "refresh_inventory":

@@ -157,17 +157,20 @@ func (p *play) unconverted(n *yaml.Node, inh inherited) {
 
 var includes = map[string]bool{"include_tasks": true, "import_tasks": true, "include": true, "import_role": true, "include_role": true}
 
-// block converts the tasks of a block without rescue: they inherit what it says.
+// block converts the tasks of a block: they inherit what it says.
 func (p *play) block(n *yaml.Node, inh inherited) error {
 	inh.addVars(n)
 	for _, e := range entries(n) {
-		d := inh.keyword(e)
-		if e.key == "rescue" || e.key == "always" {
-			d = doubtf("a block with rescue or always has no equivalent yet").hint("on_failure of a handler, or a playbook of its own")
-		}
-		inh.doubt = cmpDoubt(inh.doubt, d)
+		inh.doubt = cmpDoubt(inh.doubt, inh.keyword(e))
 	}
-	if inh.doubt == nil {
+	caught := has(n, "rescue") || has(n, "always")
+	if caught && p.nested == maxNested {
+		inh.doubt = cmpDoubt(inh.doubt, doubtf("blocks with rescue or always are nested deeper than %d", maxNested))
+	}
+	switch {
+	case inh.doubt == nil && caught:
+		return p.group(n, inh)
+	case inh.doubt == nil:
 		return p.tasks(child(n, "block"), inh)
 	}
 	count := leaves(n)
@@ -180,16 +183,20 @@ func (p *play) block(n *yaml.Node, inh inherited) error {
 // eachTask calls f for the tasks of a block and of the blocks in it.
 func (p *play) eachTask(n *yaml.Node, f func(*yaml.Node)) {
 	for _, key := range []string{"block", "rescue", "always"} {
-		list := child(n, key)
-		if list == nil {
-			continue
-		}
-		for _, t := range list.Content {
-			if child(t, "block") != nil {
-				p.eachTask(t, f)
-			} else {
-				f(t)
-			}
+		p.eachIn(child(n, key), f)
+	}
+}
+
+// eachIn calls f for the tasks of a list, and of the blocks in it.
+func (p *play) eachIn(list *yaml.Node, f func(*yaml.Node)) {
+	if list == nil {
+		return
+	}
+	for _, t := range list.Content {
+		if child(t, "block") != nil {
+			p.eachTask(t, f)
+		} else {
+			f(t)
 		}
 	}
 }
