@@ -23,7 +23,7 @@ var (
 )
 
 // Messages returns what is wrong with the errors, log messages and reports of a Go file, and with
-// what it says of the API: doc tags of fields, summaries and details of routes. Each finding has its
+// its texts on the API: doc tags of fields, summaries and details of routes. Each finding has its
 // line.
 func Messages(path string, src []byte) ([]string, error) {
 	fset, f, err := parse(path, src)
