@@ -1,10 +1,8 @@
 package secrets
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -67,21 +65,12 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	}
 	root, err := yamlread.Root(data)
 	if err != nil {
-		return nil, yamlError(err)
+		return nil, yamlread.Conceal(err)
 	}
 	if root == nil || root.Tag == "!!null" {
 		return nil, nil //nolint:nilnil // an empty file says nothing
 	}
 	return root, nil
-}
-
-// yamlError keeps of the parser's message what quotes nothing of the file.
-func yamlError(err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if text, _, _ = strings.Cut(text, "'"); strings.ContainsAny(text, "\"`") || len(text) > 120 {
-		return errors.New("not YAML")
-	}
-	return fmt.Errorf("not YAML: %s", text)
 }
 
 // reader collects problems and goes on, so that all are reported.

@@ -76,8 +76,8 @@ func Value[T any](r *Reader, key string, into *T, parse func(string) (T, error))
 	return Field{Key: key, Read: func(n *yaml.Node) { r.key = key; Parse(r, n, into, parse) }}
 }
 
-// Parse reads a single value. The parser's error becomes the fault, which repeats the value; into
-// stays as it is then.
+// Parse reads a single value. The parser's error becomes the fault, which repeats the value unless
+// that may be a secret; into stays as it is then.
 func Parse[T any](r *Reader, n *yaml.Node, into *T, parse func(string) (T, error)) {
 	target, ok := r.Scalar(n, "a single value")
 	if !ok {
@@ -89,7 +89,14 @@ func Parse[T any](r *Reader, n *yaml.Node, into *T, parse func(string) (T, error
 		return
 	}
 	f, ok := errors.AsType[Fault](err)
-	if !ok {
+	switch {
+	case r.Secret: // what a parser says may quote the value
+		if f.Message = r.key; f.Expected == "" {
+			f.Message += " has a value of a wrong form"
+		}
+		r.report(n, f)
+		return
+	case !ok:
 		f.Message = strings.TrimPrefix(strings.TrimSuffix(err.Error(), ": invalid"), "invalid ")
 	}
 	if quoted := Quote(target.Value); !strings.Contains(f.Message, quoted) {

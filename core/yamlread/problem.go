@@ -1,6 +1,7 @@
 package yamlread
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,6 +84,27 @@ func (p *Problems) Open(file string, data []byte) (*Reader, *yaml.Node) {
 		*p = append(*p, Problem{File: file, Fault: Fault{Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}})
 	}
 	return p.Reader(file), root
+}
+
+// OpenSecret is Open of a file in which a value may be a secret: the reader is Secret, and nothing
+// of the text is repeated if it is not YAML.
+func (p *Problems) OpenSecret(file string, data []byte) (*Reader, *yaml.Node) {
+	root, err := Root(data)
+	if err != nil {
+		*p = append(*p, Problem{File: file, Fault: Fault{Message: Conceal(err).Error()}})
+	}
+	r := p.Reader(file)
+	r.Secret = true
+	return r, root
+}
+
+// Conceal returns an error of the YAML parser without its quotes of the text.
+func Conceal(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if text, _, _ = strings.Cut(text, "'"); strings.ContainsAny(text, "\"`") || len(text) > 120 {
+		return errors.New("not YAML")
+	}
+	return fmt.Errorf("not YAML: %s", strings.TrimSpace(text))
 }
 
 // Clip keeps text short, and a terminal from being steered by it.

@@ -21,7 +21,7 @@ type Reader struct {
 
 	*Bounds
 	Empty  bool // a mapping may be empty, as hosts: is whose names are yet to come
-	Secret bool // a value of a wrong kind may be a secret, and is not repeated; no alias is followed
+	Secret bool // a value of a wrong kind or form may be a secret, and is not repeated; no alias is followed
 }
 
 // Bounds limit what readers read; files that are read together may share one.

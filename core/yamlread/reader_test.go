@@ -36,8 +36,8 @@ func (s *site) read(r *Reader, root *yaml.Node) bool {
 		r.Each("all", 2, func(n *yaml.Node) {
 			var text string
 			Parse(r, n, &text, func(text string) (string, error) {
-				if text == "bad" {
-					return "", errors.New("invalid word")
+				if strings.HasPrefix(text, "bad") {
+					return "", errors.New("invalid word " + text)
 				}
 				return text, nil
 			})
@@ -82,7 +82,7 @@ func TestFaultsNameThePlaceAndWhatWasExpected(t *testing.T) {
 		good + "tags: [a, {}]}":      "f:1:33: tags is a mapping: expected text, or a list of texts",
 		good + "all: a}":             "f:1:28: all is the text \"a\": expected a list of at most 2\n  hint: a list of one is written [a]",
 		good + "all: [a, b, c]}":     "f:1:35: all has 3 items: expected 2 at most",
-		good + "all: [bad]}":         `f:1:29: all "bad": word`,
+		good + "all: [bad]}":         `f:1:29: all "bad": word bad`,
 		good + "inner: 7}":           "f:1:30: inner is the number 7: expected a mapping",
 		good + "inner: {<<: 7}}":     "f:1:35: << merges the number 7: expected a mapping, or a list of mappings",
 		"{name: a, mode: fsat}":      "f:1:17: mode \"fsat\": expected one of: fast, slow\n  hint: did you mean \"fast\"?",
@@ -113,11 +113,16 @@ func TestAliasesAreBounded(t *testing.T) {
 
 func TestSecretReaderRepeatsNoValue(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"hunter2", "inner: hunter2", "all: hunter2", "tags: [{a: hunter2}]", "name: &a hunter2\nmode: *a"} {
+	for _, text := range []string{
+		"hunter2", "inner: hunter2", "all: hunter2", "tags: [{a: hunter2}]", "name: &a hunter2\nmode: *a", // of a wrong kind
+		"port: hunter2", "mode: hunter2", "open: hunter2", "all: [bad hunter2]", // of a wrong form
+		"name: *hunter2", "name: %hunter2", "name: 'hunter2", "name: \"\\hunter2\"", "name: {hunter2", // not YAML
+	} {
 		var p Problems
-		r, root := p.Open("f", []byte(text))
-		r.Secret = true
-		new(site).read(r, root)
+		r, root := p.OpenSecret("f", []byte(text))
+		if root != nil {
+			new(site).read(r, root)
+		}
 		if p.Err() == nil || strings.Contains(p.Error(), "hunter2") {
 			t.Errorf("%s: %v", text, p)
 		}

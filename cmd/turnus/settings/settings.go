@@ -173,7 +173,7 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 		return nil, console.Invalid("--config: %s has more than %d bytes", path, maxSettings)
 	}
 	var problems yamlread.Problems
-	r, root := problems.Open(path, text)
+	r, root := problems.OpenSecret(path, text)
 	settings := map[string]setting{}
 	var fields []yamlread.Field
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -182,7 +182,6 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 		}
 	})
 	if root != nil {
-		r.Secret = true
 		r.MappingWith(root, "the file of settings for turnus "+c.Name(), map[string]string{
 			PluginDevFlag: fmt.Sprintf("--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", PluginDevFlag, c.Name()),
 		}, fields...)

@@ -211,7 +211,7 @@ func TestParseReportsEveryMistake(t *testing.T) {
 		t.Fatal("it was read")
 	}
 	for _, want := range []string{
-		"s.yaml:2:3", "has a user or a password", "s.yaml:3:51", "token names a secret", "s.yaml:4:3", "in the clear", "url: a source of type exec has no such key", "program is missing",
+		"s.yaml:2:3", "without a user or a password", "s.yaml:3:51", "not the secret itself", "s.yaml:4:3", "in the clear", "url: a source of type exec has no such key", "program is missing",
 		"Turnus sets it itself", `did you mean "address"`, "such as 5%",
 	} {
 		if !strings.Contains(err.Error(), want) {

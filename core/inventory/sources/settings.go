@@ -1,7 +1,6 @@
 package sources
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -98,10 +97,9 @@ func IsFile(data []byte) bool {
 // Parse reads a file of sources. Errors are yamlread.Problems with everything that is wrong.
 func Parse(file string, data []byte) ([]Source, error) {
 	var problems yamlread.Problems
-	r, root := problems.Open(file, data)
+	r, root := problems.OpenSecret(file, data) // a token may be written in the place of its name
 	var all []Source
 	if root != nil {
-		r.Secret = true // a token may be written in the place of its name
 		r.Mapping(root, "the file of sources", yamlread.Field{Key: "sources", Required: true, Want: "a mapping of names to sources", Read: func(n *yaml.Node) {
 			for _, p := range r.Pairs(n, "sources") {
 				all = append(all, parseSource(r, file, p))
@@ -125,9 +123,9 @@ func parseSource(r *yamlread.Reader, file string, p yamlread.Pair) Source {
 	given := map[string]*yaml.Node{}
 	fields := []yamlread.Field{
 		yamlread.Choice(r, "type", &s.Kind, NetBox, HTTP, Exec).Needed(),
-		unrepeated(r, "url", &s.URL, parseURL),
+		yamlread.Value(r, "url", &s.URL, parseURL),
 		yamlread.Value(r, "program", &s.Program, func(text string) (string, error) { return parsePath(file, text) }),
-		unrepeated(r, "token", &s.Token, parseSecretName),
+		yamlread.Value(r, "token", &s.Token, parseSecretName),
 		yamlread.Value(r, "ca_file", &s.CA, func(text string) (string, error) { return parsePath(file, text) }),
 		{Key: "records", Want: "devices, virtual-machines, or a list of both", Read: func(n *yaml.Node) { s.Records = parseRecords(r, n) }},
 		{Key: "filter", Want: "a mapping of names to values", Read: func(n *yaml.Node) { parseFilter(r, n, s.Filter) }},
@@ -171,32 +169,13 @@ func (s Source) check(r *yamlread.Reader, at *yaml.Node, given map[string]*yaml.
 	}
 }
 
-// unrepeated is a field whose value is in no message: it may be a secret.
-func unrepeated[T any](r *yamlread.Reader, key string, into *T, parse func(string) (T, error)) yamlread.Field {
-	return yamlread.Field{Key: key, Want: "a single value", Read: func(n *yaml.Node) {
-		v, ok := r.Scalar(n, "a single value")
-		if !ok {
-			return
-		}
-		value, err := parse(v.Value)
-		if fault := (yamlread.Fault{}); errors.As(err, &fault) {
-			if fault.Message == "" {
-				fault.Message = key
-			}
-			r.Fail(v, fault)
-			return
-		}
-		*into = value
-	}}
-}
-
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
 		return nil, yamlread.Fault{Expected: "a URL, such as https://netbox.example.net"}
 	}
 	if u.User != nil {
-		return nil, yamlread.Fault{Message: "the URL has a user or a password", Hint: "name a secret in token:"}
+		return nil, yamlread.Fault{Expected: "a URL without a user or a password", Hint: "name a secret in token:"}
 	}
 	return u, nil
 }
@@ -215,7 +194,7 @@ func parsePath(file, text string) (string, error) {
 // parseSecretName refuses what looks like the token itself.
 func parseSecretName(text string) (string, error) {
 	if !secrets.ValidName(text) || strings.HasPrefix(text, bearerPrefix) {
-		return "", yamlread.Fault{Message: "token names a secret, and is none itself", Expected: "a name of the file of secrets (--secrets), such as netbox-token"}
+		return "", yamlread.Fault{Expected: "the name of a secret in the file of secrets (--secrets), such as netbox-token, not the secret itself"}
 	}
 	return text, nil
 }

@@ -39,8 +39,7 @@ func Parse(docs ...Document) (*Policy, yamlread.Problems) {
 	for _, d := range docs {
 		p.file = d.File
 		var root *yaml.Node
-		if p.Reader, root = p.problems.Open(d.File, d.Data); root != nil {
-			p.Secret = true // an address may hold a password
+		if p.Reader, root = p.problems.OpenSecret(d.File, d.Data); root != nil { // an address may hold a password
 			p.document(root)
 		}
 	}
@@ -198,14 +197,14 @@ func (of Place) kind(text string) (string, error) {
 		return text, nil
 	}
 	if k, ok := Find(text); ok && !of.Service && !k.Tenant {
-		return "", yamlread.Fault{Message: text + " is not about one tenant", Expected: "a kind of tenants; routes of the service, beside tenants:, may name it"}
+		return "", yamlread.Fault{Expected: "a kind that is about one tenant; routes of the service, beside tenants:, may name this one"}
 	}
 	return yamlread.Words(Names()...)(text)
 }
 
 func pattern(text string) (string, error) {
 	if _, err := path.Match(text, ""); err != nil {
-		return "", yamlread.Fault{Message: yamlread.Quote(text) + " is no pattern", Expected: "a name, with * or ? in it"}
+		return "", yamlread.Fault{Expected: "a pattern: a name, with * or ? in it"}
 	}
 	return oneLine(text)
 }
@@ -304,7 +303,7 @@ func address(text string) (string, error) {
 		return text, err
 	}
 	if a, err := mail.ParseAddress(text); err != nil || strings.ContainsAny(a.Address, "\r\n") {
-		return "", yamlread.Fault{Message: yamlread.Quote(text) + " is no mail address", Expected: "NAME@DOMAIN"}
+		return "", yamlread.Fault{Expected: "a mail address, as NAME@DOMAIN"}
 	}
 	return text, nil
 }
