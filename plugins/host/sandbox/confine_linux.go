@@ -53,9 +53,6 @@ func levels() []level {
 // find tries what the kernel gives, by confining a process that does nothing.
 func find() (means, error) {
 	m := means{landlock: landlockABI()}
-	if m.landlock == 0 {
-		m.missing = append(m.missing, "the kernel has no Landlock")
-	}
 	var why error
 	for _, m.level = range levels() {
 		err := m.try()
@@ -67,19 +64,28 @@ func find() (means, error) {
 		}
 		m.nothing = m.level == (level{})
 	}
+	m.missing = m.lacks(why)
+	return m, nil
+}
+
+// lacks names the parts that are missing, and why the best level does not work.
+func (m means) lacks(why error) (missing []string) {
+	if m.landlock == 0 {
+		missing = append(missing, "the kernel has no Landlock")
+	}
 	switch {
 	case m.nothing:
-		m.missing = []string{fmt.Sprintf("nothing works (%v), so plugins run with the rights of this user", why)}
+		missing = []string{fmt.Sprintf("nothing works (%v), so plugins run with the rights of this user", why)}
 	case !m.level.Mount:
-		m.missing = append(m.missing, fmt.Sprintf("no namespaces, so a plugin may connect to the Unix sockets of this user, and signal its processes (%v)", why))
+		missing = append(missing, fmt.Sprintf("no namespaces, so a plugin may connect to the Unix sockets of this user, and signal its processes (%v)", why))
 	case !m.level.PID:
 		lost := "what a plugin leaves running may outlive it"
 		if m.landlock < 6 {
 			lost += ", and it may signal this user's processes"
 		}
-		m.missing = append(m.missing, fmt.Sprintf("no process tree of its own, so %s (%v)", lost, why))
+		missing = append(missing, fmt.Sprintf("no process tree of its own, so %s (%v)", lost, why))
 	}
-	return m, nil
+	return missing
 }
 
 // try confines a process that ends immediately.

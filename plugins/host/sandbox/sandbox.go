@@ -70,7 +70,10 @@ type level struct {
 // New makes a sandbox; it is nil for Off. It detects the means of the kernel at the first use, for
 // On immediately. An error wraps core.ErrInvalid for an unknown mode, and core.ErrUnavailable for
 // On if something is missing.
-func New(cfg Config) (*Sandbox, error) {
+func New(cfg Config) (*Sandbox, error) { return newBy(find, cfg) }
+
+// newBy is New where probe finds out what the kernel gives.
+func newBy(probe func() (means, error), cfg Config) (*Sandbox, error) {
 	if cfg.Memory < 0 {
 		return nil, fmt.Errorf("%w: sandbox of plugins: memory of %d bytes; expected more, or 0 for any", core.ErrInvalid, cfg.Memory)
 	}
@@ -81,7 +84,7 @@ func New(cfg Config) (*Sandbox, error) {
 	default:
 		return nil, fmt.Errorf("%w: sandbox of plugins: %q; expected auto, on or off", core.ErrInvalid, cfg.Mode)
 	}
-	s := &Sandbox{memory: cfg.Memory, processes: maxProcesses, found: sync.OnceValues(find)}
+	s := &Sandbox{memory: cfg.Memory, processes: maxProcesses, found: sync.OnceValues(probe)}
 	if cfg.Mode == Auto {
 		return s, nil
 	}

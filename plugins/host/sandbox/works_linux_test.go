@@ -100,6 +100,48 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// Mode On refuses a kernel that lacks any part, whatever the machine of the test has; Auto takes
+// it. The whole kernel is the control.
+func TestOnRefusesWhatIsNotWhole(t *testing.T) {
+	why := errors.New("not allowed")
+	for name, row := range map[string]struct {
+		found means
+		want  string // in the refusal; "": none
+	}{
+		"whole":       {means{landlock: 6, level: level{User: true, Mount: true, PID: true}}, ""},
+		"no Landlock": {means{level: level{User: true, Mount: true, PID: true}}, "the kernel has no Landlock"},
+		"no tree":     {means{landlock: 6, level: level{User: true, Mount: true}}, "what a plugin leaves running may outlive it (not allowed)"},
+		"no signals":  {means{landlock: 5, level: level{Mount: true}}, "it may signal this user's processes (not allowed)"},
+		"no spaces":   {means{landlock: 6}, "no namespaces, so a plugin may connect to the Unix sockets"},
+		"two parts":   {means{}, "the kernel has no Landlock; no namespaces"},
+		"nothing":     {means{nothing: true}, "nothing works (not allowed)"},
+	} {
+		row.found.missing = row.found.lacks(why)
+		probe := func() (means, error) { return row.found, nil }
+		box, err := newBy(probe, Config{Mode: On})
+		if row.want == "" {
+			if box == nil || err != nil {
+				t.Errorf("%s: on: %v, expected that it starts", name, err)
+			}
+			continue
+		}
+		if box != nil || !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "hint: --plugin-sandbox auto") {
+			t.Errorf("%s: on: %v, expected a refusal with %q", name, err, row.want)
+		}
+		box, err = newBy(probe, Config{Mode: Auto})
+		if err != nil {
+			t.Errorf("%s: auto: %v", name, err)
+			continue
+		}
+		if missing, err := box.Missing(); err != nil || !strings.Contains(strings.Join(missing, "; "), row.want) {
+			t.Errorf("%s: auto reports %q, %v", name, missing, err)
+		}
+	}
+	if _, err := newBy(func() (means, error) { return means{}, why }, Config{Mode: On}); !errors.Is(err, why) {
+		t.Errorf("the probe fails: %v", err)
+	}
+}
+
 // The filter, judged call by call. The interpreter of packets reads big-endian numbers, and so they
 // are given to it.
 func TestFilterOfSystemCalls(t *testing.T) {
