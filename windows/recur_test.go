@@ -36,7 +36,7 @@ func TestFaultW4RecurrenceFacts(t *testing.T) {
 			t.Errorf("%s from %s:\ngot  %s\nwant %s", parts[0], parts[1], got, parts[2])
 		}
 	}
-	if facts < 150 {
+	if facts < 240 {
 		t.Errorf("%d facts", facts)
 	}
 }
