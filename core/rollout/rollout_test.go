@@ -250,7 +250,7 @@ func TestOrderOfManyIsQuick(t *testing.T) {
 	limits := Limits(sizes(t, "1", "5%", "100%"), len(hosts))
 	start := time.Now()
 	Order(hosts, limits)
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("20,000 hosts in pairs took %v", took)
 	}
 }

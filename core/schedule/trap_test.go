@@ -93,7 +93,7 @@ func TestTrapLongDowntimeIsCheap(t *testing.T) {
 		w := newWorld(t, Definition{Cron: "* * * * *", CatchUp: c, Jitter: 30 * time.Second})
 		began := time.Now()
 		w.decide(clock("03 00:00").AddDate(40, 0, 0))
-		if took := time.Since(began); took > 5*time.Second { // 21 million fires would take longer
+		if took := time.Since(began); took > time.Minute { // 21 million fires would take longer
 			t.Errorf("%s: took %v", c, took)
 		}
 		if len(w.log) > 2 {

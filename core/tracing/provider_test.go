@@ -160,14 +160,14 @@ func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
 				span.SetAttributes(StepName.String(strings.Repeat("x", maxValue)))
 				span.End()
 			}
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("%d spans took %v", many, took)
 			}
 			if grown := int64(heap()) - int64(before); (grown > 12<<20) != (c.waiting == many) {
 				t.Errorf("%d spans, of which %d may wait, hold %d MiB", many, c.waiting, grown>>20)
 			}
 			began = time.Now()
-			if err := p.Close(); err != nil || time.Since(began) > 10*flushTime {
+			if err := p.Close(); err != nil || time.Since(began) > time.Minute {
 				t.Errorf("the end took %v: %v", time.Since(began), err)
 			}
 			if n := strings.Count(log.String(), "does not take traces"); n != 1 {

@@ -272,6 +272,7 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 		}
 		return done(nil), nil
 	case "wait":
+		send(&wire.RunEvent{Event: &wire.RunEvent_Progress{Progress: &wire.Progress{Phase: "waiting"}}})
 		<-ctx.Done()
 		return &wire.Outcome{Outcome: &wire.Outcome_Cancelled{Cancelled: &wire.Cancelled{Reason: "as asked"}}}, nil
 	case "hang":

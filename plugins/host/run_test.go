@@ -107,8 +107,9 @@ func TestCancelIsAskedFor(t *testing.T) {
 	b := open(t, &fleet{})
 	first := b.must(t, call("echo", labParams{}))["pid"]
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	out, err := b.Run(ctx, call("wait", labParams{}))
+	c := call("wait", labParams{})
+	c.Sink = func(Event) { cancel() } // it has begun
+	out, err := b.Run(ctx, c)
 	if err != nil || !out.Cancelled || out.Reason != "as asked" {
 		t.Errorf("%+v, %v; expected the plugin's own outcome", out, err)
 	}

@@ -114,7 +114,7 @@ func (p *pair) dark() map[string]bool {
 		}
 		// A connection costs the device a process: the next one comes when this one has been served,
 		// or the probe alone would keep the machine busy.
-		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		_, _ = conn.Read(make([]byte, 1))
 		_ = conn.Close()
 	}
