@@ -132,7 +132,8 @@ func TestFormsAreFound(t *testing.T) {
 }
 
 // Who controls a text, and reads what is left of it, learns no byte of a value that he does not
-// know: a right beginning and a wrong one are treated alike, up to half of the value.
+// know: a right beginning and a wrong one are treated alike, up to half of the value. Control: at
+// the end of a text a longer beginning is told apart, as docs/security.md says.
 func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 	t.Parallel()
 	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
@@ -161,6 +162,11 @@ func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 			if strings.Replace(shown(right), right, "#", 1) != strings.Replace(shown(wrong), wrong, "#", 1) {
 				t.Errorf("%s: %q and %q are told apart: %q, %q", name, right, wrong, shown(right), shown(wrong))
 			}
+		}
+	}
+	for n := 1; n < len(value); n++ {
+		if told := s.String("x "+value[:n]) != "x "+value[:n]; told != (n >= 16 && 2*n >= len(value)) {
+			t.Errorf("control: the first %d of %d bytes are replaced: %v", n, len(value), told)
 		}
 	}
 }
