@@ -4,6 +4,7 @@
 package firewall
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
 // Params is the with: of a push.
@@ -118,9 +120,11 @@ type State struct {
 
 type runOf = sdk.Run[Params, State]
 
-// Def is the job type.
-func Def() sdk.Def {
-	return sdk.Job("firewall.push", run,
+// Def is the job type. Its probes from the worker reach inner networks only where they are among
+// reach.
+func Def(reach ...netip.Prefix) sdk.Def {
+	guard := &outward.Guard{Allow: reach, Refused: errInner}
+	return sdk.Job("firewall.push", func(ctx context.Context, r *runOf) error { return run(ctx, r, guard) },
 		sdk.Summary("Replace an nftables table; the host rolls it back unless it is proven in time"),
 		sdk.Description(description),
 		sdk.Idempotent(true), // a repeated push finds its own timer, or the wanted table, and goes on from there
@@ -162,6 +166,10 @@ Then it pushes:
 3. The new table is applied.
 4. A new, authenticated connection must work, every probe must be as expected, and the live table
    must be the wanted one. Then the timer is disarmed, and the file for the next boot is written.
+
+A probe from the worker reaches no address of the worker's own network: loopback, private and
+link-local networks, and metadata addresses of clouds. The operator can open a network:
+` + "`--plugin-allow http=10.1.2.0/24`" + ` of the worker.
 
 Otherwise the host restores its old table within ` + "`confirm_timeout`" + `, without worker and plugin. The
 step waits for that, proves the old table over a new connection, and ends as ` + "`rolled_back`" + `. Without

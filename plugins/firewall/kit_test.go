@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -48,7 +49,7 @@ func newDevice(t *testing.T) *device {
 	testparts.Need(t, "nft", "nftables")
 	testparts.Need(t, "unshare", "util-linux")
 	state := filepath.Join(t.TempDir(), "state dir") // first: it is removed when the host with its timers is gone
-	d := &device{t: t, lab: netlab.NewHost(t), kit: plugintest.New(t, firewall.Def()), state: state}
+	d := &device{t: t, lab: netlab.NewHost(t), kit: plugintest.New(t, firewall.Def(netip.MustParsePrefix("127.0.0.1/32"))), state: state}
 	d.host = d.kit.Host("r1").Handle(d.handle).OnProbe(func(int) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -94,7 +95,7 @@ func (d *device) exec(ctx context.Context, c plugintest.Call) plugintest.Reply {
 
 // with are the params of a push of rules, which are lines of the chain input.
 func (d *device) with(rules string, more ...sdk.With) sdk.With {
-	w := sdk.With{"ruleset": ruleset(rules), "state_dir": d.state, "confirm_timeout": "10m", "connect_timeout": "5s"}
+	w := sdk.With{"ruleset": ruleset(rules), "state_dir": d.state, "confirm_timeout": "10m", "connect_timeout": "30s"}
 	for _, m := range more {
 		maps.Copy(w, m)
 	}

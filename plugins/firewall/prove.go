@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -160,6 +161,25 @@ func (p *push) takeBack(ctx context.Context, cause error) error {
 	return sdk.Failf("%w; the host is back at its old table", cause).RolledBack()
 }
 
+// errInner does not say which address: a name of the worker's network may be none of the reader's.
+var errInner = errors.New("its address is in the worker's own network, which playbooks may not reach from the worker\n" +
+	"hint: set from: host in the probe, or start the worker with --plugin-allow http=NETWORK, as 10.1.2.0/24")
+
+// outside refuses probes of the worker's own network before the host is contacted. The address of a
+// name is known when the probe connects to it.
+func (p *push) outside() error {
+	for _, probe := range p.params.Probes {
+		address := net.JoinHostPort(probe.To, strconv.Itoa(probe.Port))
+		if _, err := netip.ParseAddrPort(address); err != nil || probe.From == "host" {
+			continue
+		}
+		if err := p.guard.Check(address); err != nil {
+			return sdk.Failf("probe from the worker to %s: %w", address, err).Effects(sdk.EffectsNone)
+		}
+	}
+	return nil
+}
+
 // probe makes all connections of probes at the same time.
 func (p *push) probe(ctx context.Context) error {
 	errs := make([]error, len(p.params.Probes))
@@ -180,7 +200,7 @@ func (p *push) try(ctx context.Context, probe Probe) error {
 	if probe.From == "host" {
 		conn, err = p.r.Host().Dial(limited, address)
 	} else {
-		conn, err = new(net.Dialer).DialContext(limited, "tcp", address)
+		conn, err = p.guard.Dialer().DialContext(limited, "tcp", address)
 	}
 	if err == nil {
 		_ = conn.Close()
@@ -189,6 +209,8 @@ func (p *push) try(ctx context.Context, probe Probe) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	case errors.Is(err, errInner): // whatever is expected, and without the address that the dialer names
+		return fmt.Errorf("%s: %w", what, errInner)
 	case probe.From == "host" && errors.Is(err, sdk.ErrUnreachable):
 		return fmt.Errorf("%s: %w", what, err)
 	case err == nil && probe.Expect == "closed":

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/outward"
 )
 
 // push is one call of the job type.
@@ -23,6 +24,7 @@ type push struct {
 	id     string // folder on the host
 	key    string // the same in each attempt of this step of this job
 	job    string
+	guard  *outward.Guard // of probes from the worker
 
 	source string // hash of the file
 	blind  bool   // the host has no place to load a table in but its own: what a ruleset becomes is known when it is live
@@ -34,8 +36,11 @@ type push struct {
 	seen      bool      // the new table was applied, or may have been
 }
 
-func run(ctx context.Context, r *runOf) error {
-	p := &push{r: r, params: &r.Params, job: r.Job}
+func run(ctx context.Context, r *runOf, guard *outward.Guard) error {
+	p := &push{r: r, params: &r.Params, job: r.Job, guard: guard}
+	if err := p.outside(); err != nil {
+		return err
+	}
 	p.key = short(r.Key + "\n" + r.Step)
 	p.id = "push-" + p.key + "-" + strings.ToLower(rand.Text()[:8])
 	if err := p.load(ctx); err != nil {

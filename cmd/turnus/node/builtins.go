@@ -45,8 +45,8 @@ import (
 // ServeVerb is how the binary is started as the process of a built-in plugin. It is not for people.
 const ServeVerb = "__plugin"
 
-// BuiltinDefs are the job types of the binary, by plugin. From the worker http reaches those inner
-// networks.
+// BuiltinDefs are the job types of the binary, by plugin. From the worker they reach those inner
+// networks only.
 func BuiltinDefs(reach ...netip.Prefix) map[string][]sdk.Def {
 	defs := map[string][]sdk.Def{}
 	for name, make := range builtins(reach) {
@@ -60,10 +60,11 @@ func builtins(reach []netip.Prefix) map[string]func() []sdk.Def {
 	one := func(def func() sdk.Def) func() []sdk.Def { return func() []sdk.Def { return []sdk.Def{def()} } }
 	return map[string]func() []sdk.Def{
 		"command": one(command.Def), "script": one(script.Def), "file": one(file.Def), "facts": one(facts.Def), "fetch": one(fetch.Def), "config": one(config.Def),
-		"reboot": one(reboot.Def), "service": one(service.Def), "package": one(packages.Def), "wait": one(wait.Def), "firewall": one(firewall.Def), "dnssec": one(dnssec.Def),
+		"reboot": one(reboot.Def), "service": one(service.Def), "package": one(packages.Def), "wait": one(wait.Def), "dnssec": one(dnssec.Def),
 		"user": one(user.Def), "group": one(group.Def), "line": one(line.Def), "block": one(block.Def), "authorized_key": one(authorizedkey.Def), "cron": one(cron.Def),
 		"sysctl": one(sysctl.Def), "git": one(git.Def), "unarchive": one(unarchive.Def), "copy": one(copytree.Def), "mount": one(mount.Def), "assert": one(assert.Def), "hostname": one(hostname.Def),
 		"http":     func() []sdk.Def { return []sdk.Def{http.Def(reach...)} },
+		"firewall": func() []sdk.Def { return []sdk.Def{firewall.Def(reach...)} },
 		"firmware": func() []sdk.Def { return firmware.Defs(reach...) },
 	}
 }
@@ -88,7 +89,7 @@ func ServePlugin(name string, networks []string, stderr io.Writer) int {
 	return console.ExitOK
 }
 
-// BuiltinPlugins returns how the worker starts them, with the inner networks that http and firmware
+// BuiltinPlugins returns how the worker starts them, with the inner networks that NetworkBuiltins
 // may reach. Their manifests need no process.
 func BuiltinPlugins(reach ...netip.Prefix) ([]host.Plugin, error) { return builtinPlugins("", reach) }
 
@@ -114,7 +115,7 @@ func builtinPlugins(only string, reach []netip.Prefix) ([]host.Plugin, error) {
 		}
 		m.Name, m.Version = name, settings.Version()
 		argv := []string{self, ServeVerb, name}
-		if name == "http" || name == "firmware" {
+		if slices.Contains(NetworkBuiltins, name) {
 			for _, network := range reach {
 				argv = append(argv, network.String())
 			}

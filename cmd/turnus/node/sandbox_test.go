@@ -8,9 +8,9 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// The networks that an operator opens reach the process of http, and that of firmware, which asks
-// for artifacts as http does, and no other; without any they get none.
-func TestFaultS11NetworksAreOpenedToHTTPAndFirmwareOnly(t *testing.T) {
+// The networks that an operator opens reach the process of http, and those of firmware and
+// firewall, which call from the worker as http does, and no other; without any they get none.
+func TestFaultS11NetworksAreOpenedToWhatCallsFromTheWorkerOnly(t *testing.T) {
 	for _, tc := range []struct{ allow, want []string }{
 		{nil, nil},
 		{[]string{"http=10.1.2.3/24", "http=fd00::1/128"}, []string{"10.1.2.0/24", "fd00::1/128"}},
@@ -25,14 +25,15 @@ func TestFaultS11NetworksAreOpenedToHTTPAndFirmwareOnly(t *testing.T) {
 		}
 		for _, p := range cfg.Builtins {
 			want := []string(nil)
-			if p.Name == "http" || p.Name == "firmware" {
+			asks := p.Name == "http" || p.Name == "firmware" || p.Name == "firewall"
+			if asks {
 				want = tc.want
 			}
 			if got := p.Argv[3:]; !slices.Equal(got, want) {
 				t.Errorf("%s is started with %q, expected %q", p.Name, got, want)
 			}
 			// Without the sandbox's network nothing is fetched, whatever the operator opened.
-			if asks := p.Name == "http" || p.Name == "firmware" || p.Name == "firewall"; p.Allow.Network != asks {
+			if p.Allow.Network != asks {
 				t.Errorf("%s has the network: %v, expected %v", p.Name, p.Allow.Network, asks)
 			}
 		}
