@@ -83,6 +83,9 @@ disk is full the old folder stays.
 Archives with absolute names, with ` + "`..`" + ` in names, with links that lead out of the folder, with
 devices or named pipes are refused, and nothing of them is left. zip needs unzip on the host. Check
 mode compares digests and does not open the archive.
+
+As root it unpacks below folders of root alone. In a folder of a user, run the step as that user:
+` + "`become: {user: NAME}`" + `.
 `
 
 func run(ctx context.Context, r *runOf) error {
@@ -106,6 +109,10 @@ func run(ctx context.Context, r *runOf) error {
 	r.Output("sha256", digest)
 	mark := fmt.Sprintf("sha256:%s strip=%t owner=%s", digest, p.Strip, p.Owner)
 	done := a.Value("mark") == mark
+	if a.Has("open") && (!done || a.Has("leftover")) {
+		return sdk.Failf("others may write to %s, and could exchange what is unpacked there as root: run the step as the user of that folder, with become: {user: NAME}",
+			a.Value("open")).Effects(sdk.EffectsNone)
+	}
 	if !done {
 		r.Changed()
 		r.ShowDiff(p.Path, []byte(a.Text("mark")), []byte(mark+"\n"))

@@ -1,11 +1,19 @@
 package unarchive
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
@@ -48,3 +56,44 @@ func TestRefusal(t *testing.T) {
 		}
 	}
 }
+
+// Root unpacks beside the path by names, which the owner of a folder above could exchange for
+// links. There it refuses, and touches nothing. Control: the same folder of root's, also below one
+// in which nobody removes the files of others.
+func TestFaultS2RootUnpacksInNoFolderOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "a", Mode: 0o644, Size: 1}), second(w.Write([]byte("x"))), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		owner int
+		mode  os.FileMode
+		below string
+		ok    bool
+	}{
+		"root's":            {0, 0o755, "app", true},
+		"sticky":            {0, 0o777 | os.ModeSticky, "app", true},
+		"a user's":          {65534, 0o755, "app", false},
+		"of all":            {0, 0o777, "app", false},
+		"of a group":        {0, 0o775, "app", false},
+		"above it a user's": {65534, 0o755, "more/app", false},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Chown(dir, c.owner, c.owner), os.Chmod(dir, c.mode)); err != nil {
+			t.Fatal(err)
+		}
+		kit := plugintest.New(t, Def()).Artifact("a.tar", archive.String())
+		kit.Host("r1").Local()
+		got := kit.Run(sdk.With{"source": "a.tar", "path": filepath.Join(dir, c.below)})
+		left, err := os.ReadDir(dir)
+		if refused := strings.Contains(got.Reason, "others may write to "+dir) && got.Effects == "none" && len(left) == 0; (got.Outcome == "changed") != c.ok || refused == c.ok || err != nil {
+			t.Errorf("%s: %s (%s), effects %s; it holds %v, %v", name, got.Outcome, got.Reason, got.Effects, left, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
