@@ -87,8 +87,8 @@ the step.
 ` + "`templates`" + ` renders as the job type ` + "`file`" + ` does: ` + "`.Host`" + `, ` + "`.Labels`" + `, ` + "`.Vars`" + `, and the functions
 default, join, lower, upper, trim, quote.
 
-Who owns the folder on the host is trusted. Let a folder that belongs to a user be written by that
-user: ` + "`become: {user: NAME}`" + `.
+As root it follows no link that the owner of the folder, or of one below it, plants meanwhile. A
+host without ` + "`/proc`" + ` refuses such a folder: let that user write it, with ` + "`become: {user: NAME}`" + `.
 `
 
 // wanted is a file as it shall be on the host.

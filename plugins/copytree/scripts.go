@@ -35,24 +35,75 @@ exit 0
 `
 
 // doScript unpacks its standard input beside the files, and then does what is in it: folders and
-// files are made, put in place, set, removed.
+// files are made, put in place, set, removed. The login may be root, and a folder may belong to
+// another user, who exchanges its entries for links at any moment. So each folder is entered and
+// compared with its path, and names are relative to it. Where others can give names there too,
+// files are held in a folder $w inside it, which only this login can enter.
 const doScript = `LC_ALL=C; export LC_ALL
-[ -d "$p" ] || { mkdir -p "$p" && fresh=1; } || exit 1
-cd -- "$p" || exit 1
-trap 'rm -rf "./$s"' EXIT
+fail() { echo "$1" >&2; exit 1; }
+is() { [ "$(pwd -P)" = "$1" ]; }
+own() { set -- $(ls -ldn .); case $1 in drwx------*) [ -O . ] ;; *) false ;; esac; }
+trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
+moved() { for m in -fT -fh; do mv $m "$1" "$2" 2>/dev/null && return; done; false; }
+clear() { cd -P "$base" && is "$base" || return; [ ! -d "./$s" ] || (cd -P "./$s" && is "$base/$s" && own && rm -rf ./new ./ops); rmdir "./$s" 2>/dev/null; }
+[ -d "$p" ] || mkdir -p "$p" || exit 1
+cd -P -- "$p" && base=$(pwd -P) || exit 1
+from=$base/$s
+trusted || { from=/proc/self/fd/9 && [ -d /proc/self/fd ]; } || fail "others may write to $base: run the step as the user of the folder, with become: {user: NAME}"
+clear
+trap clear EXIT
 trap 'exit 1' HUP INT TERM
-rm -rf "./$s" && (umask 077; mkdir "./$s") || exit 1
-(cd "./$s" && tar -xpof -) && [ -f "./$s/ops" ] || { echo "the files did not arrive whole, nothing was replaced: the disk may be full" >&2; exit 1; }
-while IFS= read -r line; do
+(umask 077; mkdir "./$s") && cd -P "./$s" && is "$base/$s" && own || exit 1
+tar -xpof - && [ -f ./ops ] || fail "the files did not arrive whole, nothing was replaced: the disk may be full"
+exec 8<./ops 9<.
+at() {
+  n=${1##*/}
+  [ "${1%/*}" != "$last" ] || return 0
+  last=
+  cd -P "$base" && is "$base" || return
+  here=$base rest=${1%/*}/
+  rest=${rest#./}
+  while [ "$rest" ]; do
+    into "${rest%%/*}" || return
+    rest=${rest#*/}
+  done
+  safe=; ! trusted || safe=1
+  last=${1%/*}
+}
+into() { cd -P "./$1" && is "$here/$1" && here=$here/$1; }
+hold() { last=; (umask 077; mkdir "./$w") && cd -P "./$w" && is "$here/$w" && own; }
+release() { rm -f ./x; cd .. && rmdir "./$w"; }
+held() {
+  ln -P "../$n" ./x 2>/dev/null || ln "../$n" ./x || return
+  [ -f ./x ] && [ ! -L ./x ] && set -- "$1" "$2" $(ls -ldn ./x) && [ "$4" = 2 ] && $1 "$2" ./x
+}
+put() {
+  if [ "$safe" ]; then { [ ! -L "./$n" ] || rm -f "./$n"; } && [ ! -d "./$n" ] && mv -f "$1" "./$n"; return; fi
+  hold || return
+  mv -f "$1" ./x && moved ./x "../$n"; set -- $?
+  release && return $1
+}
+attribute() {
+  if [ -d "./$n" ] && [ ! -L "./$n" ]; then
+    last=
+    [ "$n" = . ] || into "$n" || return
+    $1 "$2" .; return
+  fi
+  if [ "$safe" ]; then [ -f "./$n" ] && [ ! -L "./$n" ] && $1 "$2" "./$n"; return; fi
+  hold || return
+  held "$1" "$2"; set -- $?
+  release && return $1
+}
+while IFS= read -r line <&8; do
   v=${line%% *} rest=${line#* }
   a=${rest%% *} f=${rest#* }
-  case $v in
-  d) { [ -d "$f" ] || mkdir "$f"; } && chmod "$a" "$f" ;;
-  o) chown -h "$a" "$f" ;;
-  m) chmod "$a" "$f" ;;
-  f) { [ "$a" = - ] || chown -h "$a" "./$s/new/$f"; } && { [ ! -L "$f" ] || rm -f "$f"; } && [ ! -d "$f" ] && mv -f "./$s/new/$f" "$f" ;;
-  x) rm -f "$f" ;;
-  r) rmdir "$f" ;;
-  esac || { echo "$f was not put in place" >&2; exit 1; }
-done <"./$s/ops"
+  at "$f" && case $v in
+  d) { [ -d "./$n" ] || mkdir "./$n"; } && attribute chmod "$a" ;;
+  o) attribute "chown -h" "$a" ;;
+  m) attribute chmod "$a" ;;
+  f) { [ "$a" = - ] || chown -h "$a" "$from/new/${f#./}"; } && put "$from/new/${f#./}" ;;
+  x) rm -f "./$n" ;;
+  r) rmdir "./$n" ;;
+  esac || fail "$f was not put in place"
+done
 `

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"strings"
@@ -25,7 +26,7 @@ func send(ctx context.Context, r *runOf, t *todo) error {
 		packed <- err
 	}()
 	var errs sdk.Head
-	line := fmt.Sprintf("p=%s s=%s\n%s", sdk.Quote(p.Path), staging, doScript)
+	line := fmt.Sprintf("p=%s s=%s w=.turnus-%s\n%s", sdk.Quote(p.Path), staging, strings.ToLower(rand.Text()), doScript)
 	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdin: in, Stderr: &errs})
 	_ = in.Close()
 	if failed := <-packed; err == nil && exit.Code == 0 {
