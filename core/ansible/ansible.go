@@ -21,6 +21,10 @@ type Options struct {
 	Site  string      // the playbook, relative to Tree
 	Shown string      // path of Tree as messages show it; "" is the current folder
 	Hosts []core.Host // the inventory; nil where none is given
+
+	// Beside is the same hosts with the vars of group_vars and host_vars beside the playbook, as
+	// Ansible sees them; nil if the inventory reads those files itself.
+	Beside []core.Host
 }
 
 // Result is the output of a translation.
@@ -67,6 +71,9 @@ func (e *Error) Is(target error) bool { return target == core.ErrInvalid }
 // Convert translates a playbook. An error says which file cannot be read, and where.
 func Convert(o Options) (*Result, error) {
 	c := &converter{reader: newReader(o), names: map[string]bool{}, files: map[string]bool{}, before: map[string]string{}, hosts: o.Hosts}
+	if err := c.readBeside(o); err != nil {
+		return nil, err
+	}
 	if err := c.site(o.Site, nil); err != nil {
 		return nil, err
 	}
@@ -77,6 +84,7 @@ func Convert(o Options) (*Result, error) {
 type converter struct {
 	*reader
 	hosts  []core.Host
+	beside beside
 	names  map[string]bool   // of playbooks
 	files  map[string]bool   // that playbooks read at a run
 	before map[string]string // names that tasks of earlier plays set, with their places

@@ -165,6 +165,7 @@ func (c *converter) play(file string, n *yaml.Node) error {
 	} else {
 		p.targets = text
 	}
+	p.besideTodos()
 	s := &scope{play: p}
 	s, err := p.playVars(s)
 	if err != nil {

@@ -32,12 +32,13 @@ type reader struct {
 	tree   fs.FS
 	shown  string
 	read   int
+	most   int // files to read
 	tasks  int
 	bounds *yamlread.Bounds
 }
 
 func newReader(o Options) *reader {
-	return &reader{tree: o.Tree, shown: o.Shown, bounds: &yamlread.Bounds{Values: 200_000, Bytes: 8 << 20}}
+	return &reader{tree: o.Tree, shown: o.Shown, most: maxFiles, bounds: &yamlread.Bounds{Values: 200_000, Bytes: 8 << 20}}
 }
 
 // show is a file's path in messages.
@@ -49,8 +50,8 @@ func (r *reader) fail(file string, line, col int, f yamlread.Fault) *Error {
 
 // bytes reads a file. ok is false if there is none.
 func (r *reader) bytes(file string) (data []byte, ok bool, err error) {
-	if r.read++; r.read > maxFiles {
-		return nil, false, r.fail(file, 0, 0, yamlread.Fault{Message: "more than " + strconv.Itoa(maxFiles) + " files are included", Hint: "import the plays one by one"})
+	if r.read++; r.read > r.most {
+		return nil, false, r.fail(file, 0, 0, yamlread.Fault{Message: "more than " + strconv.Itoa(r.most) + " files are included", Hint: "import the plays one by one"})
 	}
 	if _, ok := r.first(file); !ok {
 		return nil, false, nil

@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -16,6 +17,8 @@ type role struct {
 	inh            inherited
 	node           *yaml.Node
 	blocked        *doubt
+	use            string // name, folder, params, conditions and tags: the parts that make uses different
+	repeats        bool   // allow_duplicates: each use runs
 }
 
 // findRoles reads the roles that the play lists.
@@ -31,6 +34,12 @@ func (p *play) findRoles(inh inherited) error {
 		}
 		if d != nil {
 			r = &role{node: n, inh: inh, blocked: d}
+		}
+		if d == nil && p.repeated(r) {
+			if p.surelyRuns(r) {
+				continue
+			}
+			r.blocked = doubtf("role %s is listed twice, and Ansible runs it again where the first use ran no task", r.name).hint("the role once, at the place where it has to run")
 		}
 		p.roles = append(p.roles, r)
 	}
@@ -76,6 +85,7 @@ func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
 			break
 		}
 	}
+	r.use = useOf(r, n)
 	if r.folder == "" {
 		return nil, doubtf("there is no role %s beside the playbook", clip(name.Value)).hint("ansible-galaxy role install -p roles %s, and import again", clip(name.Value))
 	}
@@ -83,9 +93,16 @@ func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
 }
 
 func (p *play) readRole(r *role, params *yaml.Node, inh inherited) *doubt {
-	if meta, d := p.roleFile(r, "meta"); d != nil {
+	meta, d := p.roleFile(r, "meta")
+	if d != nil {
 		return d
-	} else if deps := child(meta, "dependencies"); deps != nil && len(deps.Content) > 0 {
+	}
+	if n := child(meta, "allow_duplicates"); n != nil {
+		if r.repeats, d = truth(n); d != nil {
+			return d
+		}
+	}
+	if deps := child(meta, "dependencies"); deps != nil && len(deps.Content) > 0 {
 		return doubtf("role %s depends on other roles", r.name).hint("the roles it depends on, listed in the play before it")
 	}
 	if d := p.otherFiles(r); d != nil {
@@ -115,6 +132,77 @@ func (p *play) readRole(r *role, params *yaml.Node, inh inherited) *doubt {
 	inh.scope, inh.role = s, r
 	r.inh = inh
 	return nil
+}
+
+// repeated reports whether the play has listed the role in the same way before: Ansible runs it
+// once.
+func (p *play) repeated(r *role) bool {
+	return !r.repeats && slices.ContainsFunc(p.roles, func(before *role) bool { return before.blocked == nil && before.use == r.use })
+}
+
+// surelyRuns reports whether each use of a role runs a task: one that has no condition.
+func (p *play) surelyRuns(r *role) bool {
+	file, ok := p.first(path.Join(r.folder, "tasks", "main.yml"), path.Join(r.folder, "tasks", "main.yaml"))
+	if !ok || len(r.inh.when) > 0 {
+		return false
+	}
+	root, _, err := p.yaml(file)
+	if err != nil || root == nil { // roleTasks reports the error
+		return false
+	}
+	return slices.ContainsFunc(root.Content, func(n *yaml.Node) bool {
+		module, _ := moduleOf(n)
+		for _, key := range []string{"when", "tags", "loop", "block"} {
+			if child(n, key) != nil {
+				return false
+			}
+		}
+		return module != "" && !includes[base(module)] && base(module) != "meta" && !strings.HasPrefix(module, "with_")
+	})
+}
+
+// useOf returns the parts that make two uses of a role different for Ansible, as text. It leaves
+// out become, environment and ignore_errors.
+func useOf(r *role, n *yaml.Node) string {
+	parts := map[string]any{"role": r.name, "folder": r.folder}
+	for _, e := range entries(n) {
+		switch e.key {
+		case "role", "name", "become", "become_user", "become_method", "environment", "ignore_errors":
+		case "when", "tags":
+			list := []any{asRead(e.value)}
+			if e.value.Kind == yaml.SequenceNode {
+				list, _ = asRead(e.value).([]any)
+			}
+			parts["of "+e.key] = list
+		case "vars":
+			parts["of vars"] = asRead(e.value)
+		default:
+			parts["param "+e.key] = asRead(e.value)
+		}
+	}
+	return fmt.Sprintf("%#v", parts) // prints maps in the order of their keys
+}
+
+// asRead is a value as Ansible's YAML reads it, with Jinja as text.
+func asRead(n *yaml.Node) any {
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := map[string]any{}
+		for _, e := range entries(n) {
+			out[e.key] = asRead(e.value)
+		}
+		return out
+	case yaml.SequenceNode:
+		out := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			out = append(out, asRead(item))
+		}
+		return out
+	}
+	if v, d := scalar(n); d == nil {
+		return v
+	}
+	return n.Value
 }
 
 // otherFiles refuses what Ansible reads instead of main.yml, or beside it.

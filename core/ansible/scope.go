@@ -168,6 +168,11 @@ func (s *scope) variable(name string, b *binding) (term, *doubt) {
 	if b != nil && !b.weak {
 		return b.term(p)
 	}
+	if own, d := s.besideVar(name); d != nil {
+		return term{}, d
+	} else if own != nil {
+		return own.term(p)
+	}
 	if p.hosts == nil {
 		return term{text: member("host.vars", name), optional: true, unsure: b == nil, fallback: b},
 			nil

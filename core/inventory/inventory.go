@@ -17,9 +17,12 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/turnus/turnus/core"
@@ -49,6 +52,37 @@ func Load(ctx context.Context, paths []string, docs ...Document) (*Inventory, er
 	return newBuilder(disk{}).load(ctx, paths, docs)
 }
 
+// LoadBeside reads paths as Load does, and then group_vars and host_vars of one more folder, as
+// Ansible reads those of a playbook's folder. It returns nil if the paths have those files already.
+func LoadBeside(ctx context.Context, paths []string, folder string) (*Inventory, error) {
+	b := newBuilder(disk{})
+	b.beside = folder
+	inv, err := b.load(ctx, paths, nil)
+	if b.besideRead {
+		return nil, err
+	}
+	return inv, err
+}
+
+// addBeside adds the folder of LoadBeside to those whose group_vars and host_vars are read.
+func (b *builder) addBeside() {
+	if b.beside == "" {
+		return
+	}
+	b.besideRead = true
+	for _, kind := range []string{"group_vars", "host_vars"} {
+		st, err := os.Stat(filepath.Join(b.beside, kind))
+		have := slices.ContainsFunc(b.varDirs, func(dir string) bool {
+			other, oerr := os.Stat(filepath.Join(dir, kind))
+			return err == nil && oerr == nil && os.SameFile(st, other)
+		})
+		b.besideRead = b.besideRead && (have || errors.Is(err, fs.ErrNotExist))
+	}
+	if !b.besideRead {
+		b.varDirs = append(b.varDirs, b.beside)
+	}
+}
+
 // LoadFS reads paths of a tree as Load does, in which no program is run, no path is a list of
 // names, and nothing says what to log in with: a tree that others wrote gives data and nothing
 // else.
@@ -74,6 +108,7 @@ func (b *builder) load(ctx context.Context, paths []string, docs []Document) (*I
 			return nil, err
 		}
 	}
+	b.addBeside()
 	for _, dir := range b.varDirs {
 		if err := b.varFiles(dir); err != nil {
 			return nil, err

@@ -163,26 +163,28 @@ type (
 
 // builder collects what the sources say; build makes hosts of it.
 type builder struct {
-	tree      fs.FS // disk, or a tree that is given
-	defaults  settings
-	customers map[string]*customer
-	groups    map[string]*group
-	order     []*group
-	hosts     map[string]*entry
-	list      []*entry
-	pools     []*pool
-	varDirs   []string // folders beside which group_vars and host_vars may be
-	files     int
-	errs      Errors
-	logins    Errors // places that say what to log in with, which others must not
-	warnings  []string
-	warned    map[string]bool
-	bounds    yamlread.Bounds                            // of all files together
-	expanded  int                                        // names that patterns were expanded to
-	compared  int                                        // names that were compared with patterns
-	explained string                                     // the host whose values are asked for; "" records no places
-	origins   []Origin                                   // of that host
-	froms     map[string]func(host, field string) string // of documents
+	tree       fs.FS // disk, or a tree that is given
+	defaults   settings
+	customers  map[string]*customer
+	groups     map[string]*group
+	order      []*group
+	hosts      map[string]*entry
+	list       []*entry
+	pools      []*pool
+	varDirs    []string // folders beside which group_vars and host_vars may be
+	beside     string   // one more such folder, read last; "" for none
+	files      int
+	errs       Errors
+	logins     Errors // places that say what to log in with, which others must not
+	warnings   []string
+	warned     map[string]bool
+	bounds     yamlread.Bounds                            // of all files together
+	expanded   int                                        // names that patterns were expanded to
+	compared   int                                        // names that were compared with patterns
+	besideRead bool                                       // varDirs have the files of beside already
+	explained  string                                     // the host whose values are asked for; "" records no places
+	origins    []Origin                                   // of that host
+	froms      map[string]func(host, field string) string // of documents
 }
 
 func newBuilder(tree fs.FS) *builder {

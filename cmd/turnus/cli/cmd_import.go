@@ -60,6 +60,13 @@ func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error
 			return err
 		}
 		o.Hosts = append([]core.Host{}, inv.Hosts...)
+		beside, err := inventory.LoadBeside(ctx, []string{hosts}, filepath.Dir(site))
+		if err != nil {
+			return err
+		}
+		if beside != nil {
+			o.Beside = append([]core.Host{}, beside.Hosts...)
+		}
 	}
 	result, err := ansible.Convert(o)
 	if err != nil {
