@@ -60,9 +60,13 @@ func commandAt(args []string) int {
 }
 
 // present returns the arguments with a former command replaced by its present name, and both names;
-// without one they are "".
+// without one they are "". The command may stand behind "help".
 func present(args []string) (out []string, old, now string) {
 	at := commandAt(args)
+	help := at < len(args) && args[at] == "help"
+	if help {
+		at += 1 + commandAt(args[at+1:])
+	}
 	words := args[at:]
 	n := 0
 	for _, r := range renamed {
@@ -71,7 +75,7 @@ func present(args []string) (out []string, old, now string) {
 			n, old, now = len(former), r.old, r.now
 		}
 	}
-	if n == 0 || old == "hosts" && !renamedHosts(words[1:]) {
+	if n == 0 || old == "hosts" && (help || !renamedHosts(words[1:])) {
 		return args, "", ""
 	}
 	return slices.Concat(args[:at], strings.Fields(now), words[n:]), old, now

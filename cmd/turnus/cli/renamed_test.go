@@ -25,8 +25,13 @@ func TestFormerNamesRunThePresentCommands(t *testing.T) {
 		if got != want || silent != "" {
 			t.Errorf("turnus %s --help is not that of turnus %s; stderr of the latter: %q", r.old, r.now, silent)
 		}
-		if line := fmt.Sprintf("warning: \"turnus %s\" is now \"turnus %s\"\n", r.old, r.now); said != line {
+		line := fmt.Sprintf("warning: \"turnus %s\" is now \"turnus %s\"\n", r.old, r.now)
+		if said != line {
 			t.Errorf("turnus %s prints %q on stderr, expected %q", r.old, said, line)
+		}
+		got, said = turnus(t, console.ExitOK, append([]string{"help"}, strings.Fields(r.old)...)...)
+		if got != want || said != line {
+			t.Errorf("turnus help %s is not that of turnus %s; stderr: %q", r.old, r.now, said)
 		}
 	}
 }
@@ -46,7 +51,11 @@ func TestPresentNames(t *testing.T) {
 		{"hosts ls -i hosts.ini", "hosts ls -i hosts.ini", ""},
 		{"hosts history fw-1", "hosts history fw-1", ""},
 		{"runs cancel r1", "runs cancel r1", ""},
-		{"help doctor", "help doctor", ""},
+		{"help doctor", "help admin doctor", "doctor"},
+		{"--color never help -o json configs log", "--color never help -o json hosts config ls", "configs log"},
+		{"help hosts", "help hosts", ""},
+		{"help admin doctor", "help admin doctor", ""},
+		{"help", "help", ""},
 		{"-o", "-o", ""},
 	} {
 		got, old, _ := present(strings.Fields(tc.args))
