@@ -103,8 +103,8 @@ func TestEditsKeepOtherLines(t *testing.T) {
 		t.Errorf("got\n%s\nexpected\n%s", got, want)
 	}
 	for text, left := range map[string]int{line("[h]:*", old): 1, line("[h]:*,![h]:2022", old): 0, line("*", key): 0, want: 0} {
-		if got := Left([]byte(text), e); len(got) != left {
-			t.Errorf("%q: %d lines left, expected %d", text, len(got), left)
+		if got, _ := Left([]byte(text), []Edit{e}); got != left {
+			t.Errorf("%q: line %d is left, expected %d", text, got, left)
 		}
 	}
 	if got := string(Apply([]byte("x"), []Edit{{Name: "[::1]:22", Add: []ssh.PublicKey{key}}})); got != "x\n"+line("::1", key) {

@@ -11,8 +11,6 @@ import (
 
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
-
-	"github.com/turnus/turnus/core/transport"
 )
 
 // Edit is a change of the keys of one host in a known_hosts file.
@@ -25,13 +23,10 @@ type Edit struct {
 // Apply returns the text with the edits. All other lines stay as they are, also those that cannot
 // be read.
 func Apply(text []byte, edits []Edit) []byte {
-	drop := slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return len(e.Drop) == 0 })
+	d := dropsOf(edits)
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {
-		for _, e := range drop {
-			line = e.without(line)
-		}
-		out.Write(line)
+		out.Write(d.without(line))
 	}
 	if n := out.Len(); n > 0 && out.Bytes()[n-1] != '\n' {
 		out.WriteByte('\n')
@@ -44,42 +39,66 @@ func Apply(text []byte, edits []Edit) []byte {
 	return out.Bytes()
 }
 
-// without returns a line that does not name e's host for a key to drop; nil if it named no other
+// drops is edits by the keys that they drop: a file of many lines is read once, however many edits
+// there are.
+type drops map[string][]Edit
+
+func dropsOf(edits []Edit) drops {
+	d := drops{}
+	for _, e := range edits {
+		for _, key := range e.Drop {
+			d[string(key.Marshal())] = append(d[string(key.Marshal())], e)
+		}
+	}
+	return d
+}
+
+// without returns a line that does not name a host for a key to drop; nil if it named no other
 // host.
-func (e Edit) without(line []byte) []byte {
-	names, dropped := e.named(line)
-	if !dropped {
-		return line
+func (d drops) without(line []byte) []byte {
+	names, of := d.named(line)
+	left := slices.Clone(names)
+	for _, e := range of {
+		left = slices.DeleteFunc(left, func(field string) bool { return isName(field, e.Name) })
 	}
-	left := slices.DeleteFunc(slices.Clone(names), func(field string) bool { return isName(field, e.Name) })
-	if len(left) == len(names) { // a pattern
+	switch len(left) {
+	case len(names): // it names none of the hosts, or by a pattern
 		return line
-	}
-	if len(left) == 0 {
+	case 0:
 		return nil
 	}
 	return bytes.Replace(line, []byte(strings.Join(names, ",")), []byte(strings.Join(left, ",")), 1)
 }
 
-// named returns the names of a line, and whether it is a line of e's host for a key to drop.
-func (e Edit) named(line []byte) (names []string, dropped bool) {
-	marker, names, key, _, _, err := ssh.ParseKnownHosts(bytes.TrimSpace(line))
-	if err != nil || marker != "" || !slices.ContainsFunc(e.Drop, func(k ssh.PublicKey) bool { return transport.SameKey(k, key) }) {
-		return nil, false
+// named returns the names of a line, and the edits whose hosts it names for a key that they drop.
+func (d drops) named(line []byte) (names []string, of []Edit) {
+	if len(d) == 0 {
+		return nil, nil
 	}
-	return names, matches(names, e.Name)
+	marker, names, key, _, _, err := ssh.ParseKnownHosts(bytes.TrimSpace(line))
+	if err != nil || marker != "" {
+		return nil, nil
+	}
+	for _, e := range d[string(key.Marshal())] {
+		if matches(names, e.Name) {
+			of = append(of, e)
+		}
+	}
+	return names, of
 }
 
-// Left returns the numbers of the lines that still name a host for a key that an edit drops.
-func Left(text []byte, e Edit) (lines []int) {
+// Left returns the number of the first line that still names a host for a key that an edit drops,
+// and the name; 0 if there is none.
+func Left(text []byte, edits []Edit) (line int, name string) {
+	d := dropsOf(edits)
 	n := 0
 	for line := range bytes.Lines(text) {
 		n++
-		if _, dropped := e.named(line); dropped {
-			lines = append(lines, n)
+		if _, of := d.named(line); len(of) > 0 {
+			return n, of[0].Name
 		}
 	}
-	return lines
+	return 0, ""
 }
 
 // matches reports whether the names of a line mean a host, as OpenSSH reads them.

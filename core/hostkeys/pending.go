@@ -150,21 +150,19 @@ func Write(file string, others []string, edits []Edit) error {
 		return fmt.Errorf("%w: known_hosts: %s is read-only\nhint: chmod u+w %s", core.ErrInvalid, file, file)
 	}
 	after := Apply(text, edits)
-	for _, e := range edits {
-		if lines := Left(after, e); len(lines) > 0 {
-			return stays(e, file, lines)
+	if line, name := Left(after, edits); line > 0 {
+		return stays(name, file, line)
+	}
+	for _, other := range others {
+		if to, err := filepath.EvalSymlinks(other); err != nil || to == file {
+			continue
 		}
-		for _, other := range others {
-			if to, err := filepath.EvalSymlinks(other); err != nil || to == file {
-				continue
-			}
-			more, _, err := readKnown(other)
-			if err != nil {
-				return err
-			}
-			if lines := Left(more, e); len(lines) > 0 {
-				return stays(e, other, lines)
-			}
+		more, _, err := readKnown(other)
+		if err != nil {
+			return err
+		}
+		if line, name := Left(more, edits); line > 0 {
+			return stays(name, other, line)
 		}
 	}
 	if err := securefile.Replace(file, after, mode); err != nil {
@@ -173,8 +171,8 @@ func Write(file string, others []string, edits []Edit) error {
 	return nil
 }
 
-func stays(e Edit, file string, lines []int) error {
-	return fmt.Errorf("%w: %s: line %d would still accept the old key of %s: edit it by hand", core.ErrInvalid, file, lines[0], e.Name)
+func stays(name, file string, line int) error {
+	return fmt.Errorf("%w: %s: line %d would still accept the old key of %s: edit it by hand", core.ErrInvalid, file, line, name)
 }
 
 func readKnown(file string) ([]byte, fs.FileMode, error) {
