@@ -1,6 +1,6 @@
 // Package hostkeys owns how host keys come to be trusted: scanning many hosts, remembering the keys
-// seen until somebody has compared their fingerprints, deciding which of them may be accepted, and
-// editing known_hosts files.
+// seen until a person or DNS has proved their fingerprints, deciding which of them may be accepted,
+// and editing known_hosts files.
 //
 // It must not know how hosts are dialled, nor how results are printed.
 package hostkeys
