@@ -134,7 +134,7 @@ release: package ## in dist/: binaries for Linux and macOS, the Debian package, 
 package: ## the Debian package in dist/: binary, units, manual pages, completions
 	@rm -rf dist/package && mkdir -p dist/package/completion
 	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o dist/package/turnus ./cmd/turnus
-	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); dist/package/turnus man dist/package/man && gzip -9 -n dist/package/man/*.1
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); dist/package/turnus admin man dist/package/man && gzip -9 -n dist/package/man/*.1
 	@cd dist/package && ./turnus completion bash >completion/turnus.bash && ./turnus completion zsh >completion/_turnus && ./turnus completion fish >completion/turnus.fish
 	@arch=$$($(GO) env GOARCH); VERSION='$(patsubst v%,%,$(VERSION))' ARCH=$$arch \
 	  $(NFPM) package --config .package/nfpm.yaml --packager deb --target "dist/turnus_$(patsubst v%,%,$(VERSION))_$$arch.deb"
