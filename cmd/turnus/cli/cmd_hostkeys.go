@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,7 +86,7 @@ Exit codes: 0 all hosts showed keys; 2 a key has changed or is refused; 4 a host
 			if err != nil {
 				return err
 			}
-			return a.showKeys(list, f.inv.Argument(), false)
+			return a.showKeys(list, nil, f.inv.Argument(), false)
 		},
 	}
 	f.add(c)
@@ -94,22 +95,30 @@ Exit codes: 0 all hosts showed keys; 2 a key has changed or is refused; 4 a host
 
 func (a *app) hostKeysCheckCmd() *cobra.Command {
 	var f keyFlags
+	var dns sshfpFlags
 	c := &cobra.Command{
 		Use: "check -i INVENTORY [PATTERN]", Short: "Compare the keys of hosts with the known ones",
-		Long: `Compare the keys of hosts with the known ones. It stores nothing.
+		Long: `Compare the keys of hosts with the known ones. It stores nothing. --sshfp also compares them with the
+SSHFP records of the hosts, where DNSSEC signs them.
 
 Exit codes: 0 all match; 2 a key is unknown, has changed or is refused; 4 a host is unreachable.`,
-		Example: `  turnus hostkeys check -i hosts.ini`,
-		Args:    cobra.MaximumNArgs(1),
+		Example: `  turnus hostkeys check -i hosts.ini
+  turnus hostkeys check -i hosts.ini --sshfp`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := a.scanKeys(cmd.Context(), &f, args)
 			if err != nil {
 				return err
 			}
-			return a.showKeys(list, f.inv.Argument(), true)
+			vouches, err := dns.lookUp(cmd.Context(), a, list)
+			if err != nil {
+				return err
+			}
+			return a.showKeys(list, vouches, f.inv.Argument(), true)
 		},
 	}
 	f.add(c)
+	dns.add(c, "also compare the keys with SSHFP records, where DNSSEC signs them")
 	return c
 }
 
@@ -189,14 +198,17 @@ func (a *app) hostKeysAcceptCmd() *cobra.Command {
 	var f keyFlags
 	var allNew, replace, pins bool
 	var expect string
+	var dns sshfpFlags
 	c := &cobra.Command{
 		Use: "accept -i INVENTORY [HOST SHA256:...]...", Short: "Trust scanned keys by their fingerprints",
-		Long: `Trust scanned keys by their fingerprints: write them to known_hosts (the first --known-hosts file). It dials
-nothing: it accepts only keys that the last scan showed.
+		Long: `Trust scanned keys by their fingerprints: write them to known_hosts (the first --known-hosts file). It connects
+to no host: it accepts only keys that the last scan showed. --sshfp asks DNS for the fingerprints, and
+accepts answers only that a validating resolver marks as authentic.
 
 Exit codes: 0 all are accepted; 2 some are refused.`,
 		Example: `  turnus hostkeys accept -i hosts.ini web1 SHA256:jyZGvBTD0JZnsrFLqd6y4vTfYlvj7kjHpxmTqPXg1xU
   turnus hostkeys accept -i hosts.ini --expect console.txt
+  turnus hostkeys accept -i hosts.ini --sshfp
   turnus hostkeys accept -i hosts.ini --accept-all-new
   turnus hostkeys accept -i hosts.ini --accept-all-new --pins > host-keys.yaml`,
 		Args: cobra.ArbitraryArgs,
@@ -205,10 +217,10 @@ Exit codes: 0 all are accepted; 2 some are refused.`,
 			if err != nil {
 				return err
 			}
-			if allNew == (len(pairs) > 0) || allNew && replace {
-				return console.Invalid("expected HOST SHA256:…, --expect FILE, or --accept-all-new alone\nhint: turnus hostkeys accept --help")
+			if ways := []bool{allNew, dns.on, len(pairs) > 0}; len(slices.DeleteFunc(ways, func(on bool) bool { return !on })) != 1 || allNew && replace {
+				return console.Invalid("expected HOST SHA256:…, --expect FILE, --sshfp, or --accept-all-new alone\nhint: turnus hostkeys accept --help")
 			}
-			list, err := a.decideKeys(cmd.Context(), &f, pairs, replace)
+			list, err := a.decideKeys(cmd.Context(), &f, pairs, &dns, replace)
 			if err != nil {
 				return err
 			}
@@ -216,9 +228,10 @@ Exit codes: 0 all are accepted; 2 some are refused.`,
 		},
 	}
 	f.add(c)
+	dns.add(c, "accept the scanned keys that SSHFP records vouch for, where DNSSEC signs them")
 	c.Flags().BoolVar(&allNew, "accept-all-new", false, "accept the scanned keys of all hosts of which no key is known")
 	c.Flags().StringVar(&expect, "expect", "", "file of fingerprints read at the hosts' consoles, lines of HOST SHA256:...")
-	c.Flags().BoolVar(&replace, "replace", false, "accept a changed key by its fingerprint, in place of the known key")
+	c.Flags().BoolVar(&replace, "replace", false, "accept a changed key by its fingerprint or SSHFP record, in place of the known key")
 	c.Flags().BoolVar(&pins, "pins", false, "print an inventory that pins the keys, and leave known_hosts alone")
 	return c
 }
@@ -248,8 +261,8 @@ func wantedKeys(args []string, expect string) ([]hostkeys.Pair, error) {
 	return append(pairs, more...), nil
 }
 
-// decideKeys decides about the keys that the last scan saw; without pairs, about all of them.
-func (a *app) decideKeys(ctx context.Context, f *keyFlags, pairs []hostkeys.Pair, replace bool) ([]hostkeys.Decision, error) {
+// decideKeys decides about the keys that the last scan saw: by pairs, by DNS, or about all of them.
+func (a *app) decideKeys(ctx context.Context, f *keyFlags, pairs []hostkeys.Pair, dns *sshfpFlags, replace bool) ([]hostkeys.Decision, error) {
 	hosts, pool, end, err := f.open(ctx, a, nil)
 	if err != nil {
 		return nil, err
@@ -263,7 +276,13 @@ func (a *app) decideKeys(ctx context.Context, f *keyFlags, pairs []hostkeys.Pair
 	if err != nil {
 		return nil, err
 	}
-	if len(pairs) == 0 {
+	vouches, err := dns.lookUp(ctx, a, seen)
+	switch {
+	case err != nil:
+		return nil, err
+	case dns.on:
+		return hostkeys.BySSHFP(seen, vouches, replace), nil
+	case len(pairs) == 0:
 		return hostkeys.AllNew(seen), nil
 	}
 	byName := map[string]hostkeys.Result{}

@@ -23,6 +23,7 @@ type keyView struct {
 	CA          string             `json:"ca,omitempty"` // fingerprint
 	Was         []string           `json:"was,omitempty"`
 	Reason      string             `json:"reason,omitempty"`
+	SSHFP       string             `json:"sshfp,omitempty"` // "match", or why DNS does not vouch for the key
 }
 
 // hostView is a scanned host in JSON.
@@ -31,6 +32,21 @@ type hostView struct {
 	Name  string    `json:"known_hosts_name,omitempty"`
 	Keys  []keyView `json:"keys"`
 	Error string    `json:"error,omitempty"`
+	SSHFP string    `json:"sshfp_error,omitempty"` // why DNS vouches for no key
+}
+
+// vouched adds the result of DNS for each key.
+func (v *hostView) vouched(r hostkeys.Result, says hostkeys.Vouch) {
+	if says.Err != nil {
+		v.SSHFP = says.Err.Error()
+		return
+	}
+	for i, k := range r.Keys {
+		v.Keys[i].SSHFP = "match"
+		if err := says.Key(k.Key); err != nil {
+			v.Keys[i].SSHFP = err.Error()
+		}
+	}
 }
 
 func viewOf(r hostkeys.Result) hostView {
@@ -76,6 +92,13 @@ func (k keyView) text(a *app) string {
 	if k.CA != "" {
 		said = append(said, "signed by CA "+k.CA)
 	}
+	switch k.SSHFP {
+	case "":
+	case "match":
+		said = append(said, "SSHFP matches")
+	default:
+		said = append(said, a.Paint(console.Red, "SSHFP")+": "+k.SSHFP)
+	}
 	return strings.Join(said, ", ")
 }
 
@@ -85,14 +108,20 @@ type duplicateView struct {
 	Hosts       []string `json:"hosts"`
 }
 
-// showKeys prints scanned hosts, and returns the exit code; strict is that of check. inventory is
-// the argument that names them.
-func (a *app) showKeys(list []hostkeys.Result, inventory string, strict bool) error {
+// showKeys prints scanned hosts, and returns the exit code; strict is that of check. vouches are
+// the answers of DNS for list; nil without them. inventory is the argument that names the hosts.
+func (a *app) showKeys(list []hostkeys.Result, vouches []hostkeys.Vouch, inventory string, strict bool) error {
 	var hosts []hostView
 	duplicates := []duplicateView{}
-	bad, unknown, unreachable := 0, 0, 0
-	for _, r := range list {
+	bad, unknown, unreachable, unproved := 0, 0, 0, 0
+	for i, r := range list {
 		hosts = append(hosts, viewOf(r))
+		if vouches != nil && r.Err == nil {
+			hosts[i].vouched(r, vouches[i])
+			if !vouches[i].Proved(r) {
+				unproved++
+			}
+		}
 		switch {
 		case r.Err != nil:
 			unreachable++
@@ -107,7 +136,7 @@ func (a *app) showKeys(list []hostkeys.Result, inventory string, strict bool) er
 	}
 	code := console.ExitOK
 	switch {
-	case bad > 0, strict && unknown > 0:
+	case bad > 0, unproved > 0, strict && unknown > 0:
 		code = console.ExitFailed
 	case unreachable > 0:
 		code = console.ExitUnreachable
@@ -124,6 +153,9 @@ func (a *app) showKeys(list []hostkeys.Result, inventory string, strict bool) er
 	a.printKeys(hosts, duplicates)
 	fmt.Fprintf(a.Out, "%s: %d known, %d new, %d changed or refused, %d unreachable\n",
 		console.Plural(len(list), "host"), len(list)-bad-unknown-unreachable, unknown, bad, unreachable)
+	if unproved > 0 {
+		fmt.Fprintf(a.Out, "%s without proof by SSHFP records\n", console.Plural(unproved, "host"))
+	}
 	switch {
 	case bad > 0:
 		a.Message("hint: a changed key may be an attack. Compare it with the host's console before anything else.")
@@ -142,28 +174,47 @@ func exitWith(code int) error {
 	return &console.Exit{Code: code}
 }
 
-// printKeys prints the keys of hosts, then the hosts that showed none, equal reasons together as
-// after a run.
+// keyNames is the longest text for the hosts of a key, in bytes.
+const keyNames = 60
+
+// printKeys prints the keys of hosts, hosts with the same key in one line; then the hosts that
+// showed none, equal reasons together as after a run.
 func (a *app) printKeys(hosts []hostView, duplicates []duplicateView) {
-	rows := [][]string{{"HOST", "KEY", "FINGERPRINT", "STATE"}}
+	var order [][3]string
+	of := map[[3]string][]string{}
 	for _, h := range hosts {
 		for _, k := range h.Keys {
-			rows = append(rows, []string{h.Host, k.Type, k.Fingerprint, k.text(a)})
+			id := [3]string{k.Type, k.Fingerprint, k.text(a)}
+			if of[id] == nil {
+				order = append(order, id)
+			}
+			of[id] = append(of[id], h.Host)
 		}
+	}
+	rows := [][]string{{"HOST", "KEY", "FINGERPRINT", "STATE"}}
+	for _, id := range order {
+		names := of[id][0]
+		if len(of[id]) > 1 {
+			names = runview.FoldHosts(of[id], keyNames)
+		}
+		rows = append(rows, []string{names, id[0], id[1], id[2]})
 	}
 	if len(rows) > 1 {
 		console.Table(a.Out, rows)
 	}
-	var unreachable []api.Result // 300 equal failures are one line
+	var failures []api.Result // 300 equal failures are one line
 	for _, h := range hosts {
-		if h.Error != "" {
-			unreachable = append(unreachable, api.Result{Host: h.Host, Outcome: core.Unreachable, Reason: h.Error})
+		switch {
+		case h.Error != "":
+			failures = append(failures, api.Result{Host: h.Host, Outcome: core.Unreachable, Reason: h.Error})
+		case h.SSHFP != "":
+			failures = append(failures, api.Result{Host: h.Host, Outcome: core.Failed, Reason: h.SSHFP})
 		}
 	}
-	runview.WriteReasons(a.Console, a.Out, unreachable)
+	runview.WriteReasons(a.Console, a.Out, failures)
 	for _, d := range duplicates {
-		fmt.Fprintf(a.Out, "%s: %s is the key of %s: each of them can pass for the others\n",
-			a.Paint(console.Yellow, "DUPLICATE"), d.Fingerprint, strings.Join(d.Hosts, ", "))
+		fmt.Fprintf(a.Out, "%s: %s is the key of %s, %s: each of them can pass for the others\n",
+			a.Paint(console.Yellow, "DUPLICATE"), d.Fingerprint, console.Plural(len(d.Hosts), "host"), runview.FoldHosts(d.Hosts, 160))
 	}
 }
 
@@ -204,11 +255,17 @@ func (a *app) showDecisions(list []hostkeys.Decision) error {
 			fmt.Fprintf(a.Out, "accepted  %s %s %s\n", v.Host, v.Type, v.Fingerprint)
 		}
 	}
+	var without []api.Result // hosts of which no key could be judged, equal reasons together
 	for _, v := range views {
-		if !v.Accepted {
+		switch {
+		case v.Accepted:
+		case v.Fingerprint == "":
+			without = append(without, api.Result{Host: v.Host, Outcome: core.Failed, Reason: v.Reason})
+		default:
 			fmt.Fprintf(a.Out, "%s   %s %s: %s\n", a.Paint(console.Red, "refused"), v.Host, v.Fingerprint, v.Reason)
 		}
 	}
+	runview.WriteReasons(a.Console, a.Out, without)
 	fmt.Fprintf(a.Out, "%s accepted, %d refused\n", console.Plural(accepted, "key"), len(views)-accepted)
 	return exitWith(code)
 }

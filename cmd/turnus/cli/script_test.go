@@ -48,6 +48,7 @@ func TestMain(m *testing.M) {
 //	handshake NAME             waits until the server at PORT has a certificate of that name; with ! it must not get one
 //	certificates               writes ca.pem, server.pem and .key, client.pem and .key, foreign.pem and .key, and chooses a PORT
 //	provider EMAIL GROUP       starts an OpenID provider, ISSUER, the first time, and says who logs in next; of the group refuse nobody does
+//	records                    starts a resolver at RESOLVER that has the keys of hosts.yaml as validated SSHFP records; with ! it validates nothing
 //	endlab                     ends the lab after the script, also if it fails
 //	dated FILE                 writes dates for YESTERDAY and SOON
 func TestScripts(t *testing.T) {
@@ -61,7 +62,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TURNUS_STATE", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "endlab": endLab, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "shows": untilShown, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startCA, "handshake": handshake, "certificates": certificates},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fleet": startFleet, "endlab": endLab, "code": wantCode, "when": whenSaid, "dated": dated, "until": untilOK, "shows": untilShown, "envfile": envFile, "perm": perm, "provider": provider(t), "authority": startCA, "handshake": handshake, "certificates": certificates, "records": sshfpRecords},
 	})
 }
 

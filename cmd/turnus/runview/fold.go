@@ -6,7 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/turnus/turnus/cmd/turnus/console"
 )
+
+// FoldHosts writes many host names in at most so many characters: web[1:3000], fw-7.
+func FoldHosts(names []string, most int) string { return console.CutText(foldHosts(names), most) }
 
 // foldHosts writes many host names shortly: edge-[0001:0040].acme, fw-7.
 func foldHosts(names []string) string {

@@ -110,7 +110,7 @@ func resultOfCommand(r api.Result) (g *resultGroup, key string) {
 // writeGroup prints a group: on one line where its text is one. It reports whether text was left
 // out.
 func writeGroup(con *console.Console, w io.Writer, g *resultGroup) (cut bool) {
-	line := fmt.Sprintf("%s (%s)", console.CutText(foldHosts(g.hosts), maxGroupNames), console.Plural(len(g.hosts), "host"))
+	line := fmt.Sprintf("%s (%s)", FoldHosts(g.hosts, maxGroupNames), console.Plural(len(g.hosts), "host"))
 	if g.status != "" {
 		line += " " + g.status
 	}

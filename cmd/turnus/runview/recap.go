@@ -120,7 +120,7 @@ func writePending(con *console.Console, w io.Writer, r Report) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), console.CutText(foldHosts(hosts[name]), 160))
+		fmt.Fprintf(w, "%s %s on %s: %s\n", con.Paint(console.Yellow, "pending handler"), console.Printable(name), console.Plural(len(hosts[name]), "host"), FoldHosts(hosts[name], 160))
 	}
 	if r.Unrecorded {
 		fmt.Fprintf(w, "  the run is not recorded, so no later run knows them: do by hand what they do\n\n")
@@ -174,7 +174,7 @@ func writeOutputs(con *console.Console, w io.Writer, results []api.Result) {
 				fmt.Fprintf(w, "  … and %s; -o json has them all\n", console.Plural(len(groups)-i, "more different output"))
 				break
 			}
-			fmt.Fprintln(w, con.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))))
+			fmt.Fprintln(w, con.Paint(console.Cyan, fmt.Sprintf("  %s: %s", console.Plural(len(g.hosts), "host"), FoldHosts(g.hosts, 160))))
 			if g.differs {
 				fmt.Fprintln(w, "    "+ofHost(g.hosts[0]))
 			}
@@ -269,7 +269,7 @@ func WriteReasons(con *console.Console, w io.Writer, results []api.Result) {
 				break
 			}
 			said = true
-			fmt.Fprintf(w, "%s %s: %s\n", con.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), console.CutText(foldHosts(g.hosts), 160))
+			fmt.Fprintf(w, "%s %s: %s\n", con.Paint(k.color, fmt.Sprintf("%-11s", k.name)), console.Plural(len(g.hosts), "host"), FoldHosts(g.hosts, 160))
 			if g.varied { // who copies the hint must not take it for all of them
 				fmt.Fprintf(w, "            each showed another key; this is of %s:\n", console.Printable(g.hosts[0]))
 			}
