@@ -59,9 +59,10 @@ var borders = []struct {
 	{"core/metrics", "what is measured; it must not know who counts", []string{"core"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/broadcast", "core/tracing", "core/api", "core/catalog", "core/controller", "core/definitions", "core/forecast", "core/admission", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify",
+		"core", "core/broadcast", "core/tracing", "core/api", "core/calendar", "core/catalog", "core/controller", "core/definitions", "core/forecast", "core/admission", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify",
 	}},
 	{"core/pages", "what a browser shows; it asks the API and must not know how one answers", []string{"core", "core/api", "core/client", "core/keyring", "core/login", "core/pictures", "core/testparts"}},
+	{"core/calendar", "what may happen when, from plain values", []string{"core", "core/api", "windows"}},
 	{"core/pictures", "pictures from plain values, for pages and the command line", []string{"core", "core/api"}},
 	{"core/client", "a program that asks a server; it must not know how one answers", []string{"core", "core/tracing", "core/api"}},
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/admission", "core/inventory", "core/secrets", "core/securefile", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify/policy"}},

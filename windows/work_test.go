@@ -2,6 +2,7 @@ package windows
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,5 +140,32 @@ func TestReadIsBounded(t *testing.T) {
 	}
 	if _, err := Parse(docs...); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
 		t.Error(err)
+	}
+}
+
+// Denials names each freeze once, however many sets of a wider scope name it, and also where an
+// approval lifts it.
+func TestDenials(t *testing.T) {
+	d := load(t, `
+window_sets:
+  all: {timezone: Europe/Berlin, scope: {}, deny: [{use: freeze/x, effect: cancel}]}
+  s:
+    timezone: Europe/Berlin
+    scope: {customer: acme}
+    allow: [{id: night, rrule: FREQ=DAILY, from: "22:00", to: "23:00"}]
+    deny: [{use: freeze/x, effect: cancel}, {id: noon, rrule: FREQ=DAILY, from: "12:00", to: "13:00"}]
+freezes: {x: {timezone: Europe/Berlin, from: 2026-12-02T10:00:00, to: 2026-12-03T00:00:00, owner: o}}
+`)
+	from := instantOf(t, "2026-12-02T00:00:00Z")
+	c := d.Compile("s", Ahead(from, 30))
+	got := ""
+	for _, one := range c.Denials(from, from.AddDate(0, 0, 1)) {
+		got += fmt.Sprintln(one.From.In(c.Zone).Format("02 15:04"), one.To.In(c.Zone).Format("02 15:04"), one.Use, one.Cancels)
+	}
+	if want := "02 10:00 03 00:00 freeze/x true\n02 12:00 02 13:00 noon false\n"; got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
+	if none := c.Denials(instantOf(t, "2026-12-03T00:00:00Z"), instantOf(t, "2026-12-03T11:00:00Z")); len(none) != 0 {
+		t.Errorf("%v", none)
 	}
 }

@@ -1,0 +1,235 @@
+package calendar
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/windows"
+	"github.com/turnus/turnus/windows/civil"
+)
+
+const (
+	// MaxRange is the longest range: 92 days of which one may have an hour more.
+	MaxRange = 92*24*time.Hour + time.Hour
+	// MaxLanes is how many lanes list their windows. More lanes have counts and a density.
+	MaxLanes = 200
+	// mostLanes bounds the work of one calendar.
+	mostLanes = 10_000
+	// mostItems is how many windows, denials and fire times all lanes list, of each kind.
+	mostItems = 20_000
+	// mostOfLane and mostFires bound a lane, and the fire times of a schedule.
+	mostOfLane = 1000
+	mostFires  = 1000
+)
+
+// Key names a lane.
+type Key struct{ Tenant, Set string }
+
+// Input is what a calendar is made of. All of it may be shown to whoever sees the calendar.
+type Input struct {
+	At       time.Time // fire times before it are left out
+	From, To time.Time // at most MaxRange
+	Windows  *windows.Definitions
+	Hosts    map[Key]int // lanes that are there also where nothing happens, with their hosts
+	// Schedules without those that are paused.
+	Schedules []Schedule
+	Runs      []Run
+}
+
+// Schedule is a schedule, and where the hosts of its playbook are.
+type Schedule struct {
+	Name, Playbook string
+	Next           func(after time.Time, n int) ([]time.Time, error)
+	Lanes          []Key
+}
+
+// Run is a run that is not over, and what it does in each lane.
+type Run struct {
+	api.Run
+	Parts map[Key]Part
+}
+
+// Part is what a run does in a lane: when its first host begins, and its last one ends, P50 and P90.
+// Times are zero where there is no forecast.
+type Part struct {
+	Hosts               int // that have not ended
+	Begin, Finish, Late time.Time
+}
+
+// Make makes a calendar. The error is core.ErrInvalid: the range is wrong.
+func Make(in Input) (api.Calendar, error) {
+	if err := checkRange(in.From, in.To); err != nil {
+		return api.Calendar{}, err
+	}
+	m := maker{Input: in, lanes: map[Key]*lane{}}
+	for key := range in.Hosts {
+		m.lane(key)
+	}
+	for i := range in.Schedules {
+		m.schedule(&in.Schedules[i])
+	}
+	for i := range in.Runs {
+		for key, part := range in.Runs[i].Parts {
+			l := m.lane(key)
+			l.parts = append(l.parts, placed{&in.Runs[i].Run, part})
+		}
+	}
+	return m.calendar(), nil
+}
+
+func checkRange(from, to time.Time) error {
+	switch length := to.Sub(from); {
+	case from.Year() < 1971 || to.Year() > 2150:
+		return fmt.Errorf("range %s to %s: expected years from 1971 to 2150: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), core.ErrInvalid)
+	case length <= 0:
+		return fmt.Errorf("range %s to %s: expected an end after its begin: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), core.ErrInvalid)
+	case length > MaxRange:
+		return fmt.Errorf("range %s to %s: expected at most 92 days: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), core.ErrInvalid)
+	}
+	return nil
+}
+
+// maker collects the lanes of a calendar.
+type maker struct {
+	Input
+	lanes map[Key]*lane
+}
+
+// lane is a lane before it is worked out.
+type lane struct {
+	Key
+	fires []fire
+	parts []placed
+	more  int // fire times that were left out
+}
+
+type fire struct {
+	schedule *Schedule
+	at       time.Time
+}
+
+type placed struct {
+	run *api.Run
+	Part
+}
+
+func (m *maker) lane(key Key) *lane {
+	if m.lanes[key] == nil {
+		m.lanes[key] = &lane{Key: key}
+	}
+	return m.lanes[key]
+}
+
+// schedule puts the fire times of a schedule into its lanes.
+func (m *maker) schedule(s *Schedule) {
+	after := m.From
+	if m.At.After(after) {
+		after = m.At
+	}
+	var times []time.Time
+	more := 0
+	for after = after.Add(-1); more == 0; {
+		const some = 32
+		next, err := s.Next(after, some)
+		for _, at := range next {
+			if at.Before(m.To) {
+				times = append(times, at)
+			}
+		}
+		if err != nil || len(next) < some || !next[some-1].Before(m.To) { // one that was kept is valid
+			break
+		}
+		if after = next[some-1]; len(times) >= mostFires {
+			more = 1
+		}
+	}
+	for _, key := range s.Lanes {
+		l := m.lane(key)
+		l.more += more
+		for _, at := range times {
+			l.fires = append(l.fires, fire{s, at})
+		}
+	}
+}
+
+// calendar works out all lanes.
+func (m *maker) calendar() api.Calendar {
+	out := api.Calendar{At: m.At.UTC(), From: m.From.UTC(), To: m.To.UTC(), Zones: []api.CalendarZone{}, Lanes: []api.CalendarLane{}}
+	keys := slices.SortedFunc(maps.Keys(m.lanes), func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Set, b.Set))
+	})
+	if len(keys) > mostLanes {
+		out.LanesLeftOut, keys = len(keys)-mostLanes, keys[:mostLanes]
+	}
+	sets := map[string]bool{}
+	for _, key := range keys {
+		if key.Set != "" {
+			sets[key.Set] = true
+		}
+	}
+	compiled := m.Windows.CompileFor(windows.Horizon{From: m.From, To: m.To}, windows.Work{}, slices.Sorted(maps.Keys(sets))...)
+	many := len(keys) > MaxLanes
+	if many {
+		out.Density = parts(m.From, m.To)
+	}
+	zones := map[string]*time.Location{}
+	limit := min(max(mostItems/max(len(keys), 1), 100), mostOfLane)
+	for _, key := range keys {
+		v := view{maker: m, set: compiled[key.Set], zone: time.UTC, limit: limit}
+		if v.set != nil {
+			v.zone = v.set.Zone
+		}
+		zones[v.zone.String()] = v.zone
+		shown := v.show(m.lanes[key])
+		if many {
+			v.density(out.Density, &shown)
+			shown.Windows, shown.Denied, shown.Fires, shown.Runs, shown.Conflicts = nil, nil, nil, nil, nil
+		}
+		out.Lanes = append(out.Lanes, filled(shown))
+	}
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		out.Zones = append(out.Zones, zoneOf(zones[name], m.From, m.To))
+	}
+	return out
+}
+
+// filled has lists where JSON would have null.
+func filled(l api.CalendarLane) api.CalendarLane {
+	if l.Windows == nil {
+		l.Windows = []api.CalendarWindow{}
+	}
+	if l.Denied == nil {
+		l.Denied = []api.CalendarDenied{}
+	}
+	if l.Fires == nil {
+		l.Fires = []api.CalendarFire{}
+	}
+	if l.Runs == nil {
+		l.Runs = []api.CalendarRun{}
+	}
+	if l.Conflicts == nil {
+		l.Conflicts = []api.CalendarConflict{}
+	}
+	return l
+}
+
+// zoneOf lists the clock changes of a zone.
+func zoneOf(zone *time.Location, from, to time.Time) api.CalendarZone {
+	z := api.CalendarZone{Name: zone.String(), Changes: []api.ClockChange{}}
+	for _, c := range civil.Changes(zone, from, to) {
+		z.Changes = append(z.Changes, api.ClockChange{
+			At: c.At.UTC(), By: core.InSeconds(c.By), Before: c.Before.Format("15:04"), After: c.Before.Add(c.By).Format("15:04"),
+		})
+	}
+	return z
+}
+
+// Local is how a calendar writes times of a zone.
+func Local(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("Mon 2006-01-02 15:04 MST")
+}
