@@ -63,7 +63,7 @@ type Part struct {
 
 // Make makes a calendar. The error is core.ErrInvalid: the range is wrong.
 func Make(in Input) (api.Calendar, error) {
-	if err := checkRange(in.From, in.To); err != nil {
+	if err := CheckRange(in.From, in.To); err != nil {
 		return api.Calendar{}, err
 	}
 	m := maker{Input: in, lanes: map[Key]*lane{}}
@@ -82,7 +82,8 @@ func Make(in Input) (api.Calendar, error) {
 	return m.calendar(), nil
 }
 
-func checkRange(from, to time.Time) error {
+// CheckRange refuses ranges that no calendar has. The error is core.ErrInvalid.
+func CheckRange(from, to time.Time) error {
 	switch length := to.Sub(from); {
 	case from.Year() < 1971 || to.Year() > 2150:
 		return fmt.Errorf("range %s to %s: expected years from 1971 to 2150: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), core.ErrInvalid)

@@ -134,6 +134,7 @@ func New(cfg Config) (*Server, error) {
 	s.people()
 	s.inventory()
 	s.fleet()
+	s.calendarRoute()
 	s.windowSets()
 	s.approvals()
 	s.nodes()

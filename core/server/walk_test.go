@@ -75,6 +75,7 @@ var aims = map[string]aim{
 	"revoke-token":     {path: map[string]string{"token": "TOKEN"}},
 	"list-hosts":       {list: true},
 	"list-fleet":       {list: true},
+	"get-calendar":     {list: true},
 	"get-host":         {path: map[string]string{"host": "acme-1"}},
 	"get-host-facts":   {path: map[string]string{"host": "acme-1"}},
 	"host-history":     {path: map[string]string{"host": "acme-1"}},

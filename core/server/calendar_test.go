@@ -1,0 +1,63 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// The calendar has the lanes of the caller's hosts, and what the caller's schedules and runs do there.
+func TestCalendar(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.launch("acme", api.NewRun{})
+	calendar := func(tenant, query string) api.Calendar {
+		t.Helper()
+		return want[api.Calendar](t, b.ask(b.token(tenant, Viewer), "GET", "/v1/calendar"+query, nil), http.StatusOK)
+	}
+	lanes := func(c api.Calendar) string {
+		names := make([]string, len(c.Lanes))
+		for i, l := range c.Lanes {
+			names[i] = l.Tenant + "/" + l.Set
+		}
+		return strings.Join(names, " ")
+	}
+	for _, c := range []struct{ tenant, query, want string }{
+		{"acme", "", "acme/ acme/acme-day acme/acme-night"},
+		{"globex", "", "globex/ globex/globex-day globex/globex-night"},
+		{"globex", "?tenant=acme", ""},
+		{everyTenant, "", "acme/ acme/acme-day acme/acme-night globex/ globex/globex-day globex/globex-night"},
+		{everyTenant, "?tenant=acme", "acme/ acme/acme-day acme/acme-night"},
+	} {
+		if got := lanes(calendar(c.tenant, c.query)); got != c.want {
+			t.Errorf("%s%s: %s, expected %s", c.tenant, c.query, got, c.want)
+		}
+	}
+	own := calendar("acme", "?from=2027-03-26T00:00:00Z&to=2027-04-02T00:00:00Z")
+	for i, want := range []api.CalendarCount{{Fires: 1, Runs: 1}, {Unapproved: 7}, {Open: 8}} {
+		if own.Lanes[i].Counts != want {
+			t.Errorf("%s: %+v, expected %+v", own.Lanes[i].Set, own.Lanes[i].Counts, want)
+		}
+	}
+	if r := own.Lanes[0].Runs[0]; r.Run != run.ID || r.FinishP90.IsZero() || r.Hosts != 3 {
+		t.Errorf("%+v", r)
+	}
+	if f := own.Lanes[0].Fires[0]; f.Schedule != "acme:acme-patch" || f.At.Weekday() != time.Monday || !f.Open {
+		t.Errorf("%+v", f)
+	}
+	if z := own.Zones; len(z) != 2 || z[0].Name != "Europe/Berlin" || len(z[0].Changes) != 1 || z[0].Changes[0].After != "03:00" {
+		t.Errorf("%+v", z)
+	}
+	want[any](t, b.ask(b.token("acme", Operator), "POST", "/v1/schedules/acme-patch/pause", api.Why{}), http.StatusOK)
+	if got := calendar("acme", ""); got.Lanes[0].Counts.Fires != 0 {
+		t.Errorf("a schedule that is paused: %+v", got.Lanes[0].Fires)
+	}
+	for _, query := range []string{"?from=2027-01-01T00:00:00Z&to=2027-05-01T00:00:00Z", "?from=2027-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"} {
+		if a := b.ask(b.token("acme", Viewer), "GET", "/v1/calendar"+query, nil); a.status != http.StatusUnprocessableEntity && a.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+}
