@@ -54,7 +54,7 @@ type Config struct {
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
 	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring)}
-	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
+	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet", "calendar", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -81,6 +81,7 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /hosts/{host}", p.signedIn(p.host))
 	mux.HandleFunc("GET /hosts", p.signedIn(p.findHost))
 	mux.HandleFunc("GET /fleet", p.signedIn(p.fleet))
+	mux.HandleFunc("GET /calendar", p.signedIn(p.calendar))
 	mux.HandleFunc("GET /queue", p.signedIn(p.queue))
 	mux.HandleFunc("POST /queue/workers/{worker}/{verb}", p.signedIn(p.actWorker))
 	mux.HandleFunc("GET /audit", p.signedIn(p.audit))
@@ -100,7 +101,7 @@ func New(c Config) (*Pages, error) {
 
 // Serves reports whether a path is a page's, and not the API's.
 func Serves(path string) bool {
-	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet", "/schedules", "/windows", "/playbooks", "/project", "/queue", "/audit", "/notifications", "/tokens", "/settings"} {
+	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet", "/calendar", "/schedules", "/windows", "/playbooks", "/project", "/queue", "/audit", "/notifications", "/tokens", "/settings"} {
 		if path == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/") {
 			return true
 		}
