@@ -3,11 +3,13 @@ package pages
 import (
 	"cmp"
 	"context"
+	"html/template"
 	"net/http"
 	"slices"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/pictures"
 )
 
 // queueView is who waits for what: tenants and their runs, and, for people of all tenants, the
@@ -19,18 +21,13 @@ type queueView struct {
 	Workers      []api.Worker
 	WorkersMore  bool
 	WorkProblem  string
-	Tenants      []tenantLoad
+	Shares       []api.Share // of all tenants, or of the person's
+	SharesMore   bool
+	ShareProblem string
+	Picture      template.HTML
 	Runs         []runLoad
 	Active       int // runs that are not complete, of which Runs shows the first
 	Unknown      int // runs of these of which the queue says nothing
-}
-
-// tenantLoad is what a tenant has at work and waiting.
-type tenantLoad struct {
-	Tenant           string
-	Runs             int
-	Running, Waiting int // hosts
-	Percent          int // of all running hosts
 }
 
 // runLoad is a run in the queue.
@@ -39,10 +36,12 @@ type runLoad struct {
 	Waiting int // hosts that wait for a worker, a host, an attempt or a window
 }
 
-// queueRuns is how many runs the page of the queue asks about; queueWorkers how many it lists.
+// queueRuns is how many runs the page of the queue asks about; queueWorkers and
+// queueTenants how many it lists.
 const (
 	queueRuns    = activeInFull
 	queueWorkers = 500
+	queueTenants = 200
 )
 
 func (p *Pages) queue(w http.ResponseWriter, r *http.Request, v visit) {
@@ -58,6 +57,11 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	view.load(runs[:min(len(runs), queueRuns)])
+	shares, err := client.All(ctx, 10_000, v.client.Shares)
+	if err != nil { // one panel that fails leaves the rest
+		view.ShareProblem = reasonOf(err)
+	}
+	view.share(shares)
 	if view.All {
 		if view.Queue, err = v.client.Queue(ctx); err != nil {
 			view.QueueProblem = err.Error()
@@ -86,36 +90,34 @@ func openRuns(ctx context.Context, c *client.Client) ([]api.Run, error) {
 	return all, nil
 }
 
-// load adds runs up: by run, the one with the most waiting hosts first, and by tenant.
+// load lists runs, the one with the most waiting hosts first.
 func (view *queueView) load(runs []api.Run) {
-	at, running := map[string]int{}, 0
 	for _, run := range runs {
 		one := runLoad{Run: run}
-		i, known := at[run.Tenant]
-		if !known {
-			i = len(view.Tenants)
-			at[run.Tenant] = i
-			view.Tenants = append(view.Tenants, tenantLoad{Tenant: run.Tenant})
-		}
-		t := &view.Tenants[i]
-		t.Runs++
 		if l := run.Live; l != nil {
 			one.Waiting = l.Pending + l.Blocked + l.Waiting + l.Suspended
-			t.Running += l.InFlight
-			running += l.InFlight
-			t.Waiting += one.Waiting
 		} else {
 			view.Unknown++
 		}
 		view.Runs = append(view.Runs, one)
 	}
-	for i := range view.Tenants {
-		if t := &view.Tenants[i]; running > 0 {
-			t.Percent = (t.Running*100 + running/2) / running
-		}
-	}
 	slices.SortStableFunc(view.Runs, func(a, b runLoad) int { return cmp.Compare(b.Waiting, a.Waiting) })
-	slices.SortStableFunc(view.Tenants, func(a, b tenantLoad) int { return cmp.Compare(b.Waiting, a.Waiting) })
+}
+
+// share lists tenants, those first that have less than their share, then by what is overdue.
+func (view *queueView) share(list []api.Share) {
+	slices.SortStableFunc(list, func(a, b api.Share) int {
+		if x, y := pictures.Short(&a), pictures.Short(&b); x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Oldest, a.Oldest), cmp.Compare(b.Waiting, a.Waiting))
+	})
+	view.SharesMore = len(list) > queueTenants
+	view.Shares = list[:min(len(list), queueTenants)]
+	view.Picture = template.HTML(pictures.Shares(view.Shares).Markup) //nolint:gosec // pictures escapes each text
 }
 
 // actWorker does what a button beside a worker says.

@@ -43,6 +43,12 @@ func (s *serviceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		items([]api.Worker{{Name: "w1", State: api.WorkerReady, Concurrency: 8, Running: 3, Pool: hostile, CPU: 0.5}, {Name: "w2", State: api.WorkerCordoned}})
 	case path == "/v1/queue":
 		_ = json.NewEncoder(w).Encode(api.Queue{Backend: "redis", InFlight: 900, Oldest: 3})
+	case path == "/v1/shares":
+		share := api.Share{Tenant: "acme", Running: 900, Due: 7, Before: 2}
+		if s.me.Tenant == "*" {
+			share.Tenant, share.Fair, share.Use = hostile, 1200.0, 1.0
+		}
+		items([]api.Share{share})
 	case path == "/v1/definitions":
 		_ = json.NewEncoder(w).Encode(api.Definitions{Source: hostile, Hosts: 3})
 	case path == "/v1/audit":
@@ -89,9 +95,9 @@ func TestServicePagesShowWhatOneMay(t *testing.T) {
 		tenant, role, path string
 		has, lacks         []string
 	}{
-		{"*", "operator", "/queue", []string{"/queue/workers/w1/cordon", "/queue/workers/w2/uncordon", "/queue/workers/w1/drain", "100 %", "Oldest overdue"}, []string{`href="/tokens"`}},
+		{"*", "operator", "/queue", []string{"/queue/workers/w1/cordon", "/queue/workers/w2/uncordon", "/queue/workers/w1/drain", "100 %", "1200.0", `<path class="c-bad"`, "Oldest overdue"}, []string{`href="/tokens"`}},
 		{"*", "viewer", "/queue", []string{"<td>w1</td>"}, []string{"cordon\"", "drain\""}},
-		{"acme", "operator", "/queue", []string{"Your runs"}, []string{"w1", "Oldest overdue", "Share of all"}},
+		{"acme", "operator", "/queue", []string{"Your runs", "7, 2 other tenants first"}, []string{"w1", "Share of all", "Fair share"}},
 		{"*", "operator", "/notifications", []string{"/notifications/n1/retry"}, []string{"/notifications/n2/retry"}},
 		{"*", "viewer", "/notifications", []string{"dead-lettered"}, []string{"/retry"}},
 		{"*", "admin", "/tokens", []string{`href="/tokens"`, "/tokens/t2/revoke", "this session"}, []string{"/tokens/t1/revoke", "/tokens/t3/revoke"}},
@@ -115,12 +121,12 @@ func TestServicePagesShowWhatOneMay(t *testing.T) {
 
 // What the API refuses is refused, and a panel that fails leaves the rest.
 func TestServicePagesFailInPart(t *testing.T) {
-	_, web, browser := service(t, "*", "viewer", "/v1/workers", "/v1/queue", "/v1/channels", "/v1/tokens", "/v1/definitions")
+	_, web, browser := service(t, "*", "viewer", "/v1/workers", "/v1/queue", "/v1/shares", "/v1/channels", "/v1/tokens", "/v1/definitions")
 	if resp, text := get(t, browser, web.URL+"/tokens"); resp.StatusCode != http.StatusForbidden || !strings.Contains(text, "refused /v1/tokens") {
 		t.Errorf("%d: %s", resp.StatusCode, text)
 	}
 	for path, parts := range map[string][]string{
-		"/queue":         {"Workers cannot be shown", "The queue cannot be shown", `href="/runs/r1"`},
+		"/queue":         {"Workers cannot be shown", "Shares cannot be shown", "The queue cannot be shown", `href="/runs/r1"`},
 		"/notifications": {"Channels cannot be shown", `href="/runs/r1"`},
 		"/settings":      {"cannot be shown", "<dd>ann</dd>"},
 	} {
@@ -186,7 +192,15 @@ func TestQueueLoad(t *testing.T) {
 		{ID: "2", Tenant: "b", Live: &api.Live{InFlight: 1, Suspended: 10, Deferred: 10}},
 		{ID: "3", Tenant: "a"},
 	})
-	if got, want := fmt.Sprint(view.Tenants), "[{b 1 1 10 25} {a 2 3 5 75}]"; got != want || view.Runs[0].ID != "2" || view.Unknown != 1 {
-		t.Errorf("%s, expected %s; %d unknown", got, want, view.Unknown)
+	if view.Runs[0].ID != "2" || view.Unknown != 1 {
+		t.Errorf("%s is first; %d unknown", view.Runs[0].ID, view.Unknown)
+	}
+	view.share([]api.Share{{Tenant: "late", Oldest: 9}, {Tenant: "later", Oldest: 99}, {Tenant: "short", Running: 1, Due: 5, Fair: 3.0}, {Tenant: "waits", Waiting: 3}, {Tenant: "idle"}})
+	got := ""
+	for _, s := range view.Shares {
+		got += s.Tenant + " "
+	}
+	if want := "short later late waits idle "; got != want {
+		t.Errorf("%s, expected %s", got, want)
 	}
 }

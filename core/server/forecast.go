@@ -124,13 +124,7 @@ func (s *Server) share(ctx context.Context) (concurrency, others int, nobody boo
 	if err != nil {
 		return 0, 0, false
 	}
-	for _, w := range c.workers {
-		switch w.State {
-		case api.WorkerReady, api.WorkerBusy, api.WorkerOverloaded:
-			concurrency += w.Concurrency
-		}
-	}
-	if concurrency == 0 {
+	if concurrency = concurrencyOf(c.workers); concurrency == 0 {
 		return 0, 0, true
 	}
 	others = max(c.load.Ready-1, 0)

@@ -135,6 +135,7 @@ func New(cfg Config) (*Server, error) {
 	s.inventory()
 	s.fleet()
 	s.calendarRoute()
+	s.shares()
 	s.windowSets()
 	s.approvals()
 	s.nodes()

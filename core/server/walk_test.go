@@ -76,6 +76,7 @@ var aims = map[string]aim{
 	"list-hosts":       {list: true},
 	"list-fleet":       {list: true},
 	"get-calendar":     {list: true},
+	"list-shares":      {list: true},
 	"get-host":         {path: map[string]string{"host": "acme-1"}},
 	"get-host-facts":   {path: map[string]string{"host": "acme-1"}},
 	"host-history":     {path: map[string]string{"host": "acme-1"}},
