@@ -229,8 +229,3 @@ func zoneOf(zone *time.Location, from, to time.Time) api.CalendarZone {
 	}
 	return z
 }
-
-// Local is how a calendar writes times of a zone.
-func Local(t time.Time, zone *time.Location) string {
-	return t.In(zone).Format("Mon 2006-01-02 15:04 MST")
-}

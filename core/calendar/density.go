@@ -67,7 +67,7 @@ func (v *view) density(all []api.CalendarCount, l *api.CalendarLane) {
 	})
 	mark(func(c *api.CalendarCount) *int { return &c.Runs }, func(add func(from, to time.Time)) {
 		for _, r := range l.Runs {
-			add(Shown(&r, v.At))
+			add(taken(&r, v.At))
 		}
 	})
 	mark(func(c *api.CalendarCount) *int { return &c.Conflicts }, func(add func(from, to time.Time)) {
@@ -77,9 +77,9 @@ func (v *view) density(all []api.CalendarCount, l *api.CalendarLane) {
 	})
 }
 
-// Shown is the time that a run takes in a calendar: until its P90 end, or without a forecast until
+// taken is the time that a run takes in a calendar: until its P90 end, or without a forecast until
 // now.
-func Shown(r *api.CalendarRun, now time.Time) (from, to time.Time) {
+func taken(r *api.CalendarRun, now time.Time) (from, to time.Time) {
 	end := r.FinishP90
 	if end.IsZero() {
 		end = now

@@ -74,7 +74,7 @@ func cut[T any](all []T, most int, left *int) []T {
 	return all[:most]
 }
 
-func (v *view) local(t time.Time) string { return Local(t, v.zone) }
+func (v *view) local(t time.Time) string { return t.In(v.zone).Format("Mon 2006-01-02 15:04 MST") }
 
 func (v *view) window(w windows.Window) api.CalendarWindow {
 	notes := w.Notes

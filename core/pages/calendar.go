@@ -14,8 +14,12 @@ import (
 	"github.com/turnus/turnus/core/pictures"
 )
 
-// calendarRows is how many rows of its table the page shows.
-const calendarRows = 300
+// calendarRows is how many rows of its table the page shows, and calendarConflicts how many
+// conflicts above the picture.
+const (
+	calendarRows      = 300
+	calendarConflicts = 12
+)
 
 // calendarView is the calendar as a picture, and the same as a table.
 type calendarView struct {
@@ -25,7 +29,8 @@ type calendarView struct {
 	Picture   template.HTML
 	Legend    string
 	Zones     []string
-	Conflicts []pictures.AgendaRow
+	Conflicts []pictures.AgendaRow // the first of them
+	More      int                  // further conflicts
 	Rows      []pictures.AgendaRow
 	Lanes     []api.CalendarLane // of too many for a picture of each
 	Total     int                // rows of the whole table
@@ -141,7 +146,7 @@ func (f calendarFilter) Ranges() []int { return calendarRanges }
 // Kinds are what rows of the table may be.
 func (f calendarFilter) Kinds() [][2]string {
 	return [][2]string{
-		{"", "all"}, {pictures.OpenWindow, "windows"}, {pictures.UnapprovedWindow, "not approved"}, {pictures.DeniedTime, "freezes"}, {pictures.FireTime, "launches"}, {pictures.PlannedRun, "runs"},
+		{"", "all"}, {pictures.OpenWindow, "windows"}, {pictures.UnapprovedWindow, "not approved"}, {pictures.DeniedTime, "freezes"}, {pictures.FireTime, "launches"}, {pictures.PlannedRun, "runs"}, {pictures.Conflict, "conflicts"},
 	}
 }
 
@@ -169,13 +174,15 @@ func calendarOf(c api.Calendar, f calendarFilter) calendarView {
 	}
 	var rows []pictures.AgendaRow
 	for _, row := range pictures.Agenda(&c) {
-		switch {
-		case row.Kind == pictures.Conflict:
+		if row.Kind == pictures.Conflict {
 			view.Conflicts = append(view.Conflicts, row)
-		case f.Only == "" || f.Only == row.Kind:
+		}
+		if f.Only == row.Kind || f.Only == "" && row.Kind != pictures.Conflict {
 			rows = append(rows, row)
 		}
 	}
+	shown := min(len(view.Conflicts), calendarConflicts)
+	view.Conflicts, view.More = view.Conflicts[:shown], len(view.Conflicts)-shown
 	view.Rows = calendarPart(&view, rows)
 	return view
 }

@@ -101,6 +101,13 @@ func TestCalendarView(t *testing.T) {
 	if rest := calendarOf(c, calendarFilter{Days: 14, Row: calendarRows}); len(rest.Rows) != 1 || rest.Next != "" || rest.Rows[0].Kind != pictures.FireTime {
 		t.Errorf("%d rows, next %s", len(rest.Rows), rest.Next)
 	}
+	for range calendarConflicts + 3 {
+		lane.Conflicts = append(lane.Conflicts, api.CalendarConflict{At: at})
+	}
+	c.Lanes[0] = lane
+	if v := calendarOf(c, calendarFilter{Days: 14, Only: pictures.Conflict}); len(v.Conflicts) != calendarConflicts || v.More != 3 || len(v.Rows) != calendarConflicts+3 {
+		t.Errorf("%d conflicts, %d more, %d rows", len(v.Conflicts), v.More, len(v.Rows))
+	}
 	if got := commonZone(lanes); got != berlin {
 		t.Error(got)
 	}

@@ -96,7 +96,9 @@ func (d *calendar) axes() {
 		y := (i+1)*calAxis - 5
 		d.Add(`<text class="dim" x="0" y="%d">%s</text>`, y, short(zone.String(), 32))
 		for _, at := range ticks(d.From, d.To, zone) {
-			d.Add(`<text class="dim" x="%.1f" y="%d">%s</text>`, d.x(at)+2, y, tickText(at.In(zone), d.To.Sub(d.From)))
+			if d.x(at) < calWidth-50 { // else there is no room
+				d.Add(`<text class="dim" x="%.1f" y="%d">%s</text>`, d.x(at)+2, y, tickText(at.In(zone), d.To.Sub(d.From)))
+			}
 			top := i * calAxis
 			if i == 0 {
 				d.Add(`<line class="c-tick" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, d.x(at), top, d.x(at), d.height)
@@ -163,9 +165,9 @@ func (d *calendar) marks() {
 func (d *calendar) lane(l *api.CalendarLane, y int) {
 	d.Add(`<line class="c-tick" x1="0" y1="%d" x2="%d" y2="%d"/>`, y+calLane, calWidth, y+calLane)
 	end := d.link(d.Links(LinkSet, l.Set), laneTitle(l))
-	d.Add(`<text x="0" y="%d">%s</text>`, y+13, short(Named(l.Tenant)+" / "+setName(l.Set), 36))
+	d.Add(`<text x="0" y="%d">%s</text>`, y+13, short(laneName(l), 36))
 	d.Raw(end)
-	d.Add(`<text class="dim" x="0" y="%d" font-size="10">%s</text>`, y+27, short(fmt.Sprintf("%d hosts, %s", l.Hosts, l.Timezone), 40))
+	d.Add(`<text class="dim" x="0" y="%d" font-size="10">%s</text>`, y+27, short(laneDetail(l), 40))
 	for i := range l.Denied {
 		n := &l.Denied[i]
 		d.bar(n.From, n.To, y+1, calLane-2, "c-deny", deniedLetter(n.Kind), deniedText(n)+", "+n.FromLocal+" to "+n.ToLocal)
@@ -203,8 +205,26 @@ func setName(set string) string {
 	return set
 }
 
+// laneName is the customer and the window set. Those of files have no customer.
+func laneName(l *api.CalendarLane) string {
+	if l.Tenant == "" {
+		return setName(l.Set)
+	}
+	return l.Tenant + " / " + setName(l.Set)
+}
+
+func laneDetail(l *api.CalendarLane) string {
+	switch l.Hosts {
+	case 0:
+		return l.Timezone
+	case 1:
+		return "1 host, " + l.Timezone
+	}
+	return fmt.Sprintf("%d hosts, %s", l.Hosts, l.Timezone)
+}
+
 func laneTitle(l *api.CalendarLane) string {
-	text := fmt.Sprintf("%s / %s: %d hosts", Named(l.Tenant), setName(l.Set), l.Hosts)
+	text := laneName(l) + ": " + laneDetail(l)
 	if l.Reason != "" {
 		text += "; closed: " + l.Reason
 	}
@@ -237,7 +257,10 @@ func (d *calendar) bar(from, to time.Time, y, height int, class, letter, title s
 	} else {
 		d.Add(`<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, class, x, y, width, height)
 	}
-	if width >= 12 {
+	switch {
+	case class == "c-deny" && width >= 30: // beside the sign of a conflict at its begin
+		d.Add(`<text x="%.1f" y="%d" font-size="10">%s</text>`, x+12, y+11, letter)
+	case width >= 10:
 		d.Add(`<text x="%.1f" y="%d" font-size="10">%s</text>`, x+2, y+11, letter)
 	}
 	d.Raw("</g>\n")
