@@ -31,7 +31,7 @@ func (a *app) windowsCmd() *cobra.Command {
 		Example: `  turnus windows next -f windows.yaml acme-fra
   turnus windows approvals --waiting`,
 	}
-	c.AddCommand(a.windowsNextCmd(), a.windowsExplainCmd(), a.windowsLintCmd(), a.windowsICSCmd(), a.windowsImportCmd(),
+	c.AddCommand(a.windowsNextCmd(), a.windowsCalendarCmd(), a.windowsExplainCmd(), a.windowsLintCmd(), a.windowsICSCmd(), a.windowsImportCmd(),
 		a.windowsApprovalsCmd(), a.windowsApproveCmd(), a.windowsRevokeCmd())
 	return c
 }
