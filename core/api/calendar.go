@@ -41,7 +41,7 @@ type CalendarLane struct {
 	Windows   []CalendarWindow   `json:"windows"`
 	Denied    []CalendarDenied   `json:"denied" doc:"freezes, holidays and other denies"`
 	Fires     []CalendarFire     `json:"fires" doc:"times at which schedules that are not paused launch runs"`
-	Runs      []CalendarRun      `json:"runs" doc:"that are not over"`
+	Runs      []CalendarRun      `json:"runs" doc:"that are not over, and the next launch of schedules that have a forecast"`
 	Conflicts []CalendarConflict `json:"conflicts"`
 	Counts    CalendarCount      `json:"counts"`
 	LeftOut   int                `json:"left_out,omitempty" doc:"at least so many windows, denials and fire times are not listed"`
@@ -76,11 +76,12 @@ type CalendarFire struct {
 	Opens    time.Time `json:"opens,omitzero" doc:"where they wait: the next window in the range"`
 }
 
-// CalendarRun is the part that a run has in a lane.
+// CalendarRun is the part that a run, or a launch that is planned, has in a lane.
 type CalendarRun struct {
-	Run        string    `json:"run"`
+	Run        string    `json:"run,omitempty" doc:"absent of a launch that is planned"`
+	Schedule   string    `json:"schedule,omitempty" doc:"that launches it"`
 	Playbook   string    `json:"playbook"`
-	Phase      Phase     `json:"phase"`
+	Phase      Phase     `json:"phase,omitempty" doc:"absent of a launch that is planned"`
 	Hosts      int       `json:"hosts" doc:"that have not ended; without a forecast, of the whole run"`
 	Begin      time.Time `json:"begin" doc:"of its first host, P50; without a forecast, when it was created"`
 	BeginLocal string    `json:"begin_local"`

@@ -48,7 +48,8 @@ type Schedule struct {
 	Lanes          []Key
 }
 
-// Run is a run that is not over, and what it does in each lane.
+// Run is a run that is not over, and what it does in each lane. A launch that is planned has no ID,
+// and is created when its schedule launches it.
 type Run struct {
 	api.Run
 	Parts map[Key]Part

@@ -220,6 +220,11 @@ func TestConflicts(t *testing.T) {
 			[]Run{run("b", night, "2026-12-04 23:00", "2026-12-04 23:30", "2026-12-05 01:00"), run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-04 23:01")}, nil,
 			"overlap 12-04 23:00 run b begins before the P90 end of run a: hosts of both wait for each other\n",
 		},
+		{
+			"a launch while a run goes on", nil,
+			[]Run{run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-05 01:00"), {api.Run{Schedule: "s"}, map[Key]Part{night: {Begin: utc(t, "2026-12-05 00:00"), Finish: utc(t, "2026-12-05 01:00"), Late: utc(t, "2026-12-05 01:30")}}}}, nil,
+			"overlap 12-05 00:00 the next launch of schedule s begins before the P90 end of run a: hosts of both wait for each other\n",
+		},
 		{"runs without a forecast", nil, []Run{{api.Run{ID: "a"}, map[Key]Part{night: {}}}, {api.Run{ID: "b"}, map[Key]Part{night: {}}}}, nil, ""},
 		{"hosts of a set that nobody defines", nil, nil, map[Key]int{{"acme", "gone"}: 3}, "closed 12-01 00:00 window set gone is closed: no window set has the name \"gone\"\n"},
 		{"nobody uses the set", nil, nil, map[Key]int{{"acme", "gone"}: 0}, ""},

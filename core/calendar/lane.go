@@ -49,7 +49,10 @@ func (v *view) show(l *lane) api.CalendarLane {
 		out.Fires = append(out.Fires, v.fire(f))
 	}
 	for _, p := range l.parts {
-		out.Runs = append(out.Runs, v.run(p))
+		r := v.run(p)
+		if begin, end := taken(&r, v.At); begin.Before(v.To) && end.After(v.From) {
+			out.Runs = append(out.Runs, r)
+		}
 	}
 	slices.SortStableFunc(out.Runs, func(a, b api.CalendarRun) int {
 		return cmp.Or(a.Begin.Compare(b.Begin), cmp.Compare(a.Run, b.Run))
@@ -132,7 +135,7 @@ func within(list []windows.Window, t time.Time) (windows.Window, bool) {
 
 func (v *view) run(p placed) api.CalendarRun {
 	out := api.CalendarRun{
-		Run: p.run.ID, Playbook: p.run.Playbook, Phase: p.run.Phase, Hosts: p.Hosts, Begin: p.run.Created.UTC(),
+		Run: p.run.ID, Schedule: p.run.Schedule, Playbook: p.run.Playbook, Phase: p.run.Phase, Hosts: p.Hosts, Begin: p.run.Created.UTC(),
 		FinishP50: p.Finish.UTC(), FinishP90: p.Late.UTC(),
 	}
 	if !p.Begin.IsZero() {
@@ -171,18 +174,26 @@ func (v *view) conflicts(l *api.CalendarLane) []api.CalendarConflict {
 		}
 		if w, open := within(v.open, r.FinishP50); open && r.FinishP90.After(w.Close) {
 			if _, later := within(v.open, r.FinishP90); !later {
-				add("overrun", w.Close.UTC(), "run %s may still run when the window closes: its P90 end is %s", r.Run, r.LateLocal)
+				add("overrun", w.Close.UTC(), "%s may still run when the window closes: its P90 end is %s", subject(r), r.LateLocal)
 			}
 		}
 		for j := range l.Runs[:i] {
 			if before := &l.Runs[j]; before.FinishP90.After(r.Begin) && r.Begin.Before(v.To) && r.FinishP90.After(v.From) {
-				add("overlap", r.Begin, "run %s begins before the P90 end of run %s: hosts of both wait for each other", r.Run, before.Run)
+				add("overlap", r.Begin, "%s begins before the P90 end of %s: hosts of both wait for each other", subject(r), subject(before))
 				break
 			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b api.CalendarConflict) int { return a.At.Compare(b.At) })
 	return out
+}
+
+// subject names a run.
+func subject(r *api.CalendarRun) string {
+	if r.Run == "" {
+		return "the next launch of schedule " + r.Schedule
+	}
+	return "run " + r.Run
 }
 
 // meets says what a fire time meets that its launcher may not expect.

@@ -27,8 +27,9 @@ type NewSchedule struct {
 type Schedule struct {
 	schedule.Status
 	Launches Request
-	Managed  bool  // it is in the definitions, and is changed there
-	Version  int64 // of the definition, for ifVersion; 0 of a managed one
+	Scope    ledger.Scope // tenants on whose hosts it launches
+	Managed  bool         // it is in the definitions, and is changed there
+	Version  int64        // of the definition, for ifVersion; 0 of a managed one
 }
 
 func shown(s schedule.Status) (Schedule, error) {
@@ -36,7 +37,7 @@ func shown(s schedule.Status) (Schedule, error) {
 	if err := json.Unmarshal(s.Definition.Payload, &p); err != nil {
 		return Schedule{}, unreadable(s.Definition.ID, err)
 	}
-	out := Schedule{Status: s, Launches: p.Request, Managed: s.By == ""}
+	out := Schedule{Status: s, Launches: p.Request, Scope: p.scope(s.Definition.ID), Managed: s.By == ""}
 	if !out.Managed {
 		out.Version = s.Edition
 	}

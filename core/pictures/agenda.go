@@ -77,7 +77,7 @@ func rowsOf(l *api.CalendarLane) []AgendaRow {
 	}
 	for i := range l.Runs {
 		r := &l.Runs[i]
-		add(AgendaRow{Kind: PlannedRun, From: r.Begin, To: r.FinishP90, FromLocal: r.BeginLocal, ToLocal: r.LateLocal, Run: r.Run, Text: runText(r)})
+		add(AgendaRow{Kind: PlannedRun, From: r.Begin, To: r.FinishP90, FromLocal: r.BeginLocal, ToLocal: r.LateLocal, Run: r.Run, Schedule: r.Schedule, Text: runText(r)})
 	}
 	for _, one := range l.Conflicts {
 		add(AgendaRow{Kind: Conflict, From: one.At, FromLocal: one.Local, Text: one.Text})
@@ -127,7 +127,11 @@ func fireText(f *api.CalendarFire) string {
 }
 
 func runText(r *api.CalendarRun) string {
-	text := fmt.Sprintf("%s, %s, %d hosts", r.Playbook, r.Phase, r.Hosts)
+	phase := string(r.Phase)
+	if r.Run == "" {
+		phase = "planned by schedule " + r.Schedule
+	}
+	text := fmt.Sprintf("%s, %s, %d hosts", r.Playbook, phase, r.Hosts)
 	if r.FinishP90.IsZero() {
 		return text + "; no forecast"
 	}

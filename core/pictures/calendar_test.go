@@ -30,7 +30,7 @@ func berlin(t testing.TB) (api.Calendar, *time.Location) {
 			},
 			Denied:    []api.CalendarDenied{{Kind: "freeze", Name: hostile, From: at(27, 0), To: at(29, 0), Owner: hostile, Reason: hostile, Cancels: true}},
 			Fires:     []api.CalendarFire{{Schedule: hostile, Playbook: hostile, At: at(28, 9), Local: "fire local", Opens: at(30, 20)}},
-			Runs:      []api.CalendarRun{{Run: hostile, Playbook: hostile, Phase: api.Active, Hosts: 3, Begin: at(24, 20), FinishP50: at(24, 22), FinishP90: at(25, 2)}, {Run: "r2", Begin: at(24, 11)}},
+			Runs:      []api.CalendarRun{{Run: hostile, Playbook: hostile, Phase: api.Active, Hosts: 3, Begin: at(24, 20), FinishP50: at(24, 22), FinishP90: at(25, 2)}, {Run: "r2", Begin: at(24, 11)}, {Schedule: "s", Begin: at(28, 20), FinishP50: at(28, 21), FinishP90: at(28, 22)}},
 			Conflicts: []api.CalendarConflict{{Kind: "frozen", At: at(28, 9), Local: "conflict local", Text: hostile}},
 		}},
 	}, zone
@@ -44,12 +44,12 @@ func TestCalendarPicture(t *testing.T) {
 	picture := Calendar(&c, CalendarLook{Zone: zone, Links: links})
 	n := elements(t, picture.Markup)
 	// Without an edge for the window that is not in the range.
-	if n["script"] != 0 || n["a"] != 1+1+2 || n["circle"] != 1 || n["path"] != 1 || n["pattern"] != 1 || n["rect"] != 1+2+1+2+1 || picture.Height != calHead+calLane {
+	if n["script"] != 0 || n["a"] != 1+1+3 || n["circle"] != 1 || n["path"] != 1 || n["pattern"] != 1 || n["rect"] != 1+2+1+2+1+2 || picture.Height != calHead+calLane {
 		t.Errorf("%v, height %d", n, picture.Height)
 	}
 	for _, part := range []string{
 		">W</text>", ">?</text>", ">F</text>", ">!</text>", "03:00→02:00", ">now</text>", `fill="url(#c-hatch)"`, "open local to close local", "Europe/Berlin", ">UTC</text>", "Sun 25 Oct",
-		"P50", "P90", "no forecast", "at least 2 entries are left out",
+		"P50", "P90", "no forecast", "planned by schedule s", `href="/schedule/s"`, "c-plan", "at least 2 entries are left out",
 	} {
 		if !strings.Contains(picture.Markup, part) {
 			t.Errorf("it lacks %s", part)
@@ -108,6 +108,7 @@ func TestAgenda(t *testing.T) {
 27 00 closed acme night false false false
 28 09 launch acme night true false true
 28 09 conflict acme night false false true
+28 20 run acme night true false false
 `; got != want {
 		t.Errorf("%s\nexpected\n%s", got, want)
 	}

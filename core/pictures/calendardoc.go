@@ -9,7 +9,7 @@ import (
 // calendarStyle is what a document needs beside mapStyle. Pages have the same in their style sheet.
 const calendarStyle = `
   .map .dim{fill:#5a6570}.c-tick{stroke:#c9d0d6;stroke-width:.5}.c-open{fill:#8fd3a7}.c-held{stroke:#8a5a00}.c-hatch{fill:#f6c26b}.c-deny{fill:#f2c1bd}
-  .c-run{fill:#0b57a4}.c-tail{fill:none;stroke:#0b57a4;stroke-width:1.5}.c-fire{fill:#1c2126}.c-bad{fill:#b3261e}.map .c-sign{fill:#fff}
+  .c-run{fill:#0b57a4}.c-plan{fill-opacity:.4}.c-tail{fill:none;stroke:#0b57a4;stroke-width:1.5}.c-fire{fill:#1c2126}.c-bad{fill:#b3261e}.map .c-sign{fill:#fff}
   .c-clock{stroke:#8a5a00;stroke-width:1.5}.c-now{stroke:#0b57a4;stroke-width:1.5}
   @media (prefers-color-scheme:dark){
   .map .dim{fill:#9aa5b0}.c-tick{stroke:#3a424a}.c-open{fill:#1f6b3d}.c-held{stroke:#f0b75c}.c-hatch{fill:#7d5200}.c-deny{fill:#5e2622}
@@ -19,7 +19,7 @@ const calendarStyle = `
 
 // CalendarLegend says what the shapes of a calendar mean.
 const CalendarLegend = "W: window. ? and hatched: not approved. F, H, D: freeze, holidays, other deny. Triangle: a schedule launches. " +
-	"Bar: run until its P50 end, dashed until P90. !: conflict."
+	"Bar: run until its P50 end, dashed until P90; pale: planned. !: conflict."
 
 // CalendarDocument draws a calendar as one self-contained picture.
 func CalendarDocument(c *api.Calendar, look CalendarLook) string {

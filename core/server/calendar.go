@@ -3,13 +3,17 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/calendar"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -17,8 +21,8 @@ import (
 func (s *Server) calendarRoute() {
 	handle(s, route{
 		id: "get-calendar", method: http.MethodGet, path: "/v1/calendar", summary: "Show what may happen when, by customer and window set", role: Viewer,
-		detail: "Windows, freezes, fire times of schedules, and runs that are not over. A tenant's token sees the lanes of its hosts, its schedules and its runs. " +
-			"Approvals that are bound to certain work are taken as not given. The newest runs have a forecast.",
+		detail: "Windows, freezes, fire times of schedules, runs that are not over, and the next launches. A tenant's token sees the lanes of its hosts, its schedules and its runs. " +
+			"Approvals that are bound to certain work are taken as not given. The newest runs and the next launches have a forecast.",
 	}, s.getCalendar)
 }
 
@@ -26,8 +30,8 @@ const (
 	calendarDays      = 14     // without to
 	calendarSchedules = 2000   // that are read
 	calendarRuns      = 200    // of each phase
-	calendarForecasts = 10     // runs that get one
-	calendarHosts     = 20_000 // of runs that get one
+	calendarForecasts = 6      // runs that get one, and launches that are planned
+	calendarHosts     = 20_000 // of runs that get one, and of launches
 )
 
 func (s *Server) getCalendar(ctx context.Context, by caller, in *struct {
@@ -56,12 +60,13 @@ func (s *Server) getCalendar(ctx context.Context, by caller, in *struct {
 	}
 	w := &lanes{Server: s, by: by, set: set, cal: cal, tenant: in.Tenant, places: map[string]map[calendar.Key]int{}}
 	input := calendar.Input{At: now, From: in.From, To: in.To, Windows: cal.Definitions(), Hosts: w.hosts(sets)}
-	if input.Schedules, err = w.schedules(ctx); err != nil {
+	if err = w.schedules(ctx, &input); err != nil {
 		return nil, err
 	}
-	if input.Runs, err = w.runs(ctx); err != nil {
+	if err = w.runs(ctx, &input); err != nil {
 		return nil, err
 	}
+	w.launches(ctx, &input)
 	made, err := calendar.Make(input)
 	if err != nil {
 		return nil, err
@@ -77,6 +82,8 @@ type lanes struct {
 	cal    *admission.Calendar
 	tenant string // of the lanes; "" is all
 	places map[string]map[calendar.Key]int
+	next   []catalog.Schedule // that launch something
+	hosted int                // hosts of runs and launches that have a forecast
 }
 
 // shows reports whether things of a customer are in the calendar.
@@ -137,12 +144,11 @@ func (l *lanes) of(playbook, tenant string) map[calendar.Key]int {
 	return count
 }
 
-func (l *lanes) schedules(ctx context.Context) ([]calendar.Schedule, error) {
-	var out []calendar.Schedule
+func (l *lanes) schedules(ctx context.Context, in *calendar.Input) error {
 	for cursor, read := "", 0; read < calendarSchedules; {
 		some, next, err := l.cfg.Catalog.Schedules(ctx, l.by.scope, cursor, ledger.MaxPage)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range some {
 			one := &some[i]
@@ -153,31 +159,30 @@ func (l *lanes) schedules(ctx context.Context) ([]calendar.Schedule, error) {
 			for key := range l.of(one.Launches.Playbook, one.Definition.ID.Tenant) {
 				fires.Lanes = append(fires.Lanes, key)
 			}
-			out = append(out, fires)
+			in.Schedules, l.next = append(in.Schedules, fires), append(l.next, *one)
 		}
 		if cursor, read = next, read+len(some); next == "" {
 			break
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // runs lists runs that are not over. A run without a forecast stands in the lanes of its playbook.
-func (l *lanes) runs(ctx context.Context) ([]calendar.Run, error) {
-	var out []calendar.Run
-	forecasts, hosts := 0, 0
+func (l *lanes) runs(ctx context.Context, in *calendar.Input) error {
+	forecasts := 0
 	for _, phase := range []ledger.Phase{ledger.PhaseActive, ledger.PhaseQueued, ledger.PhasePaused, ledger.PhaseAwaiting} {
 		some, _, err := l.cfg.Ledger.Runs(ctx, l.by.scope, ledger.RunFilter{Phase: phase}, ledger.Page{Limit: calendarRuns})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range some {
 			run := calendar.Run{Run: runOf(some[i])}
 			if run.Phase.Over() || some[i].Complete() {
 				continue
 			}
-			if forecasts < calendarForecasts && hosts+run.Total <= calendarHosts {
-				forecasts, hosts = forecasts+1, hosts+run.Total
+			if forecasts < calendarForecasts && l.hosted+run.Total <= calendarHosts {
+				forecasts, l.hosted = forecasts+1, l.hosted+run.Total
 				if e, err := l.estimate(ctx, &some[i]); err == nil { // else it has none
 					run.Parts = l.parts(e)
 				}
@@ -188,10 +193,56 @@ func (l *lanes) runs(ctx context.Context) ([]calendar.Run, error) {
 					run.Parts[key] = calendar.Part{Hosts: run.Total}
 				}
 			}
-			out = append(out, run)
+			in.Runs = append(in.Runs, run)
 		}
 	}
-	return out, nil
+	return nil
+}
+
+// launches adds the next launches of schedules, each with its forecast. One that cannot be
+// estimated, as its playbook selects no host, is a fire time only.
+func (l *lanes) launches(ctx context.Context, in *calendar.Input) {
+	slices.SortStableFunc(l.next, func(a, b catalog.Schedule) int { return a.Next.Compare(b.Next) })
+	forecasts := 0
+	for i := range l.next {
+		one := &l.next[i]
+		if forecasts == calendarForecasts || !one.Next.Before(in.To) {
+			return
+		}
+		playbook, ok := l.set.Playbook(one.Launches.Playbook)
+		hosts := len(l.set.Selected(one.Launches.Playbook))
+		if !ok || one.Next.Before(in.From) || l.hosted+hosts > calendarHosts {
+			continue
+		}
+		forecasts, l.hosted = forecasts+1, l.hosted+hosts
+		id := one.Definition.ID
+		planned := ledger.Run{ID: "schedule " + id.String() + " " + one.Next.Format(time.RFC3339), Tenant: id.Tenant, Playbook: playbook.Name}
+		e, err := l.estimates.of(&planned, func(e *estimate) (err error) {
+			e.launch, err = l.cfg.Catalog.Prepare(ctx, l.cfg.Catalog.Current(), playbook, one.Launches, catalog.Launching{By: l.by.name, Scope: one.Scope, SkipNoWindow: true})
+			if err != nil {
+				return err
+			}
+			e.hosts = len(e.launch.Hosts)
+			return l.forecastAt(ctx, e, one.Next)
+		})
+		if err == nil { // else it has none
+			run := api.Run{Schedule: id.String(), Playbook: playbook.Name, Tenant: id.Tenant, Created: one.Next}
+			in.Runs = append(in.Runs, calendar.Run{Run: run, Parts: l.parts(e)})
+		}
+	}
+}
+
+// forecastAt estimates a launch at a time.
+func (s *Server) forecastAt(ctx context.Context, e *estimate, at time.Time) error {
+	past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(e.launch.Run.Tenant), e.launch.Playbook.Name)
+	if err != nil {
+		return err
+	}
+	cal, _ := s.cfg.Catalog.Windows()
+	o := launch.Outlook{At: at, Calendar: cal, Types: s.typeOf, Past: past.Step, Samples: max(min(planSamples/max(e.hosts, 1), 100), 1)}
+	o.Concurrency, e.shared, e.nobody = s.share(ctx)
+	e.Estimate, err = e.launch.Forecast(o)
+	return err
 }
 
 // parts says what a run does in each lane.

@@ -12,9 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
-	"github.com/turnus/turnus/core/ledger"
 )
 
 // planning registers what a launch would do, before it is one.
@@ -67,21 +65,14 @@ func (s *Server) planShown(ctx context.Context, l *launch.Launch) (api.Plan, err
 
 // forecastOf estimates a launch that is none yet. One is made at a time.
 func (s *Server) forecastOf(ctx context.Context, l *launch.Launch) (api.Forecast, error) {
-	past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(l.Run.Tenant), l.Playbook.Name)
-	if err != nil {
-		return api.Forecast{}, err
-	}
 	e := estimate{at: time.Now(), launch: l, hosts: len(l.Hosts)}
-	cal, _ := s.cfg.Catalog.Windows()
-	o := launch.Outlook{At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Samples: max(min(planSamples/e.hosts, 100), 1)}
-	o.Concurrency, e.shared, e.nobody = s.share(ctx)
 	select {
 	case s.forecasting <- struct{}{}:
 		defer func() { <-s.forecasting }()
 	case <-ctx.Done():
 		return api.Forecast{}, fmt.Errorf("wait for other forecasts: %w", ctx.Err())
 	}
-	if e.Estimate, err = l.Forecast(o); err != nil {
+	if err := s.forecastAt(ctx, &e, e.at); err != nil {
 		return api.Forecast{}, err
 	}
 	f := e.show()
