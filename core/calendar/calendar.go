@@ -55,8 +55,8 @@ type Run struct {
 	Parts map[Key]Part
 }
 
-// Part is what a run does in a lane: when its first host begins, and its last one ends, P50 and P90.
-// Times are zero where there is no forecast.
+// Part is what a run does in a lane: when its first host begins, and its last one ends, P50 and
+// P90. Times are zero where there is no forecast.
 type Part struct {
 	Hosts               int // that have not ended
 	Begin, Finish, Late time.Time

@@ -40,8 +40,8 @@ type calendar struct {
 	height int
 }
 
-// Calendar draws a calendar: a lane for each customer and window set, below an axis of local time and
-// one of UTC. Of too many lanes it draws how many of them have something, by time.
+// Calendar draws a calendar: a lane for each customer and window set, below an axis of local time
+// and one of UTC. Of too many lanes it draws how many of them have something, by time.
 func Calendar(c *api.Calendar, look CalendarLook) Block {
 	d := &calendar{Calendar: c, CalendarLook: look}
 	if d.Zone == nil {

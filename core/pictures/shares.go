@@ -10,8 +10,8 @@ import (
 const mostShares = 40
 
 // Shares draws how many hosts each tenant has at work, beside what it would have if all tenants
-// shared the workers by weight: a bar, and a line across it. A triangle marks tenants that have less
-// than their share while hosts wait.
+// shared the workers by weight: a bar, and a line across it. A triangle marks tenants that have
+// less than their share while hosts wait.
 func Shares(list []api.Share) Block {
 	const label, plot, row, width = 180, 420, 24, 680
 	list = list[:min(len(list), mostShares)]

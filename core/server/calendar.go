@@ -91,7 +91,7 @@ func (l *lanes) shows(customer string) bool {
 	return l.by.scope.Allows(customer) && (l.tenant == "" || l.tenant == customer)
 }
 
-// hosts counts the hosts of each lane. A set without hosts, which only a playbook names, has a lane.
+// hosts counts the hosts of each lane. A set without hosts, which only a playbook names, has one.
 func (l *lanes) hosts(sets map[string]int) map[calendar.Key]int {
 	count := map[calendar.Key]int{}
 	for _, h := range l.Server.hosts(l.by, l.set) {
