@@ -65,7 +65,7 @@ func Calendar(c *api.Calendar, look CalendarLook) Block {
 	}
 	d.marks()
 	s := &SVG{}
-	s.Add(`<svg xmlns="http://www.w3.org/2000/svg" class="map cal" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`,
+	s.Add(`<svg xmlns="http://www.w3.org/2000/svg" class="map cal" width="%d" height="%d" viewBox="0 0 %d %d" role="group" aria-label="%s">`,
 		calWidth, d.height, calWidth, d.height, fmt.Sprintf("Calendar of %d lanes, %s to %s", len(c.Lanes), utc(c.From), utc(c.To)))
 	s.Raw(hatch)
 	s.Raw(d.String())
