@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Calendar is what may happen when: a lane for each customer and window set.
+// Calendar has a lane for each customer and window set, with the events of a range of time.
 type Calendar struct {
 	At           time.Time       `json:"at" doc:"when it was made; fire times are those from then on"`
 	From         time.Time       `json:"from"`
@@ -90,7 +90,7 @@ type CalendarRun struct {
 	LateLocal  string    `json:"finish_p90_local,omitempty"`
 }
 
-// CalendarConflict is something that somebody should look at before it happens.
+// CalendarConflict is an event that somebody should check before it happens.
 type CalendarConflict struct {
 	Kind  string    `json:"kind" enum:"closed,frozen,unapproved,no_window,overrun,overlap"`
 	At    time.Time `json:"at"`

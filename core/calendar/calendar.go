@@ -30,7 +30,7 @@ const (
 // Key names a lane.
 type Key struct{ Tenant, Set string }
 
-// Input is what a calendar is made of. All of it may be shown to whoever sees the calendar.
+// Input holds all values of a calendar. Everybody who sees the calendar may see all of them.
 type Input struct {
 	At       time.Time // fire times before it are left out
 	From, To time.Time // at most MaxRange
@@ -55,7 +55,7 @@ type Run struct {
 	Parts map[Key]Part
 }
 
-// Part is what a run does in a lane: when its first host begins, and its last one ends, P50 and
+// Part holds the times of a run in a lane: the first host begins, the last one ends, P50 and
 // P90. Times are zero where there is no forecast.
 type Part struct {
 	Hosts               int // that have not ended

@@ -143,7 +143,7 @@ func (f calendarFilter) Move(ranges int) string {
 // Ranges are the ranges that the page offers.
 func (f calendarFilter) Ranges() []int { return calendarRanges }
 
-// Kinds are what rows of the table may be.
+// Kinds returns the kinds of rows of the table, with their names.
 func (f calendarFilter) Kinds() [][2]string {
 	return [][2]string{
 		{"", "all"}, {pictures.OpenWindow, "windows"}, {pictures.UnapprovedWindow, "not approved"}, {pictures.DeniedTime, "freezes"}, {pictures.FireTime, "launches"}, {pictures.PlannedRun, "runs"}, {pictures.Conflict, "conflicts"},

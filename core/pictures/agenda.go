@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// What a row of an agenda is.
+// Kinds of rows of an agenda.
 const (
 	OpenWindow       = "window"
 	UnapprovedWindow = "unapproved"

@@ -14,7 +14,7 @@ type CalendarLook struct {
 	Links func(kind, name string) string
 }
 
-// What CalendarLook.Links is asked for.
+// Kinds of CalendarLook.Links.
 const (
 	LinkSet      = "set"
 	LinkSchedule = "schedule"

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// FairShares returns how many jobs at once each tenant would have of a capacity, by weight: nobody
+// FairShares returns how many leased jobs each tenant would have of a capacity, by weight: nobody
 // more than it can use now (Leased and Due), and what one tenant leaves goes to the others.
 func (l *Load) FairShares(capacity int) map[string]float64 {
 	shares := make(map[string]float64, len(l.ByTenant))
@@ -28,8 +28,8 @@ func (l *Load) FairShares(capacity int) map[string]float64 {
 	return shares
 }
 
-// Before counts the other tenants that get the next free slot before this one: they could have more
-// than they have, and have less by weight.
+// Before counts the other tenants whose jobs are leased before those of this one: they could have
+// more than they have, and have less by weight.
 func (l *Load) Before(tenant string) int {
 	own, n := l.ByTenant[tenant], 0
 	for name, t := range l.ByTenant {
