@@ -44,3 +44,20 @@ func (o Outcome) Proves() bool {
 // CountsAsFailure reports whether the outcome counts against a run's stop_after. Unreachable hosts
 // have a threshold of their own; cancelled jobs have none.
 func (o Outcome) CountsAsFailure() bool { return o == Failed || o == RolledBack || o == Lost }
+
+// Letter tells outcomes apart in one character; '.' is no outcome.
+func (o Outcome) Letter() byte {
+	switch o {
+	case Unreachable:
+		return 'N'
+	case Unchanged:
+		return '='
+	case RolledBack:
+		return 'B'
+	case Cancelled:
+		return 'X'
+	case "":
+		return '.'
+	}
+	return o[0] - 'a' + 'A'
+}

@@ -20,7 +20,16 @@ func (c *Client) Outputs(ctx context.Context, id core.JobID) (List[api.Output], 
 // Output opens an output by its name, as Outputs has it. The caller closes it. It is not asked
 // again where it breaks off.
 func (c *Client) Output(ctx context.Context, id core.JobID, name string) (io.ReadCloser, error) {
-	q := call{what: "read output " + name + " of job " + id.String(), method: http.MethodGet, path: outputPath(id, name), header: http.Header{"Accept": {"text/plain"}}}
+	return c.output(ctx, id, name, http.Header{"Accept": {"text/plain"}})
+}
+
+// OutputPart is Output from one byte up to another, which is behind it.
+func (c *Client) OutputPart(ctx context.Context, id core.JobID, name string, from, to int64) (io.ReadCloser, error) {
+	return c.output(ctx, id, name, http.Header{"Accept": {"text/plain"}, "Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}})
+}
+
+func (c *Client) output(ctx context.Context, id core.JobID, name string, header http.Header) (io.ReadCloser, error) {
+	q := call{what: "read output " + name + " of job " + id.String(), method: http.MethodGet, path: outputPath(id, name), header: header}
 	resp, err := c.send(ctx, q)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,21 +18,30 @@ import (
 // maxEvent bounds one line of a stream.
 const maxEvent = 1 << 20
 
-// Stream is how far events of a run were read. It is for one goroutine.
+// Stream is how far events of a run, or of one of its jobs, were read. It is for one goroutine.
 type Stream struct {
 	c    *Client
-	run  string
+	what string // for errors: "follow run R"
+	path string
+	ends string // the event that is the last one
 	last string // id of the last event
 }
 
 // Events reads the events of a run, as far as they are kept, and then as they happen.
-func (c *Client) Events(run string) *Stream { return &Stream{c: c, run: run} }
+func (c *Client) Events(run string) *Stream {
+	return &Stream{c: c, what: "follow run " + run, path: path("v1", "runs", run, "events"), ends: api.RunDone}
+}
 
-// Read hands events to each until the run has ended, which is nil, or the stream breaks. It goes on
+// JobEvents is Events of one job, with its output.
+func (c *Client) JobEvents(id core.JobID) *Stream {
+	return &Stream{c: c, what: "follow job " + id.String(), path: path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "events"), ends: api.JobDone}
+}
+
+// Read hands events to each until its end, which is nil, or the stream breaks. It goes on
 // from there when it is called again; an event may then come twice.
 func (s *Stream) Read(ctx context.Context, each func(api.Event)) error {
 	q := call{
-		what: "follow run " + s.run, method: http.MethodGet, path: path("v1", "runs", s.run, "events"),
+		what: s.what, method: http.MethodGet, path: s.path,
 		header: http.Header{"Accept": {"text/event-stream"}},
 	}
 	if s.last != "" {
@@ -84,7 +94,7 @@ func (s *Stream) events(r io.Reader, each func(api.Event)) error {
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	return &Error{Server: s.c.server, What: "follow run " + s.run, Detail: "the stream broke: " + err.Error(), Err: core.ErrUnavailable}
+	return &Error{Server: s.c.server, What: s.what, Detail: "the stream broke: " + err.Error(), Err: core.ErrUnavailable}
 }
 
 // event hands one event on; over says that it was the last.
@@ -100,16 +110,16 @@ func (s *Stream) event(name, data string, each func(api.Event)) (over bool, err 
 		if json.Unmarshal([]byte(data), &reported) != nil {
 			reported.Detail = "the server ended the stream"
 		}
-		return false, &Error{Server: s.c.server, What: "follow run " + s.run, Status: reported.Status, Detail: reported.Detail, Err: kindOf(reported.Status)}
+		return false, &Error{Server: s.c.server, What: s.what, Status: reported.Status, Detail: reported.Detail, Err: kindOf(reported.Status)}
 	}
 	var e api.Event
 	if json.Unmarshal([]byte(data), &e) == nil { // another version's event may look otherwise
 		each(e)
 	}
-	return e.Event == api.RunDone, nil
+	return e.Event == s.ends, nil
 }
 
-// Follow reads until the run is over or ctx ends. It continues when the server was away; onAway,
+// Follow reads until its end, or until ctx ends. It continues when the server was away; onAway,
 // which may be nil, is called when it goes, and with nil when it is back.
 func (s *Stream) Follow(ctx context.Context, each func(api.Event), onAway func(error)) error {
 	if onAway == nil {

@@ -81,6 +81,7 @@ var conformance = []struct {
 	{"outcomes count once", testOutcomesCountOnce},
 	{"repeated jobs are counted", testRepeatedJobsAreCounted},
 	{"recent details are bounded", testRecentDetails},
+	{"details of some jobs", testDetails},
 	{"outcomes delivered by two servers", testTwoServersRecord},
 	{"cursor guards records", testCursor},
 	{"ranges", testRanges},

@@ -132,17 +132,11 @@ func word(o core.Outcome) string {
 
 // Letter returns the character of an outcome, and of none yet, for pictures without colours.
 func Letter(kind string) string {
-	switch core.Outcome(kind) {
-	case core.Unreachable:
-		return "N"
-	case core.Unchanged:
-		return "="
-	case core.RolledBack:
-		return "B"
-	case core.Cancelled:
-		return "X"
-	case "":
+	switch o := core.Outcome(kind); {
+	case kind == "":
 		return "·"
+	case o.Valid():
+		return string(o.Letter())
 	}
 	return strings.ToUpper(kind[:1])
 }

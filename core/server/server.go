@@ -90,6 +90,7 @@ type Server struct {
 	streams     *streams
 	plans       planCache
 	estimates   estimates
+	sheets      sheets
 	forecasting chan struct{} // taken by the one forecast of a plan that is made
 	broadcaster *broadcaster
 	metrics     *metrics.Registry
@@ -126,6 +127,7 @@ func New(cfg Config) (*Server, error) {
 	s.control()
 	s.jobs()
 	s.forecasts()
+	s.grid()
 	s.planning()
 	s.outputs()
 	s.events()

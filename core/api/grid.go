@@ -1,0 +1,96 @@
+package api
+
+import (
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// Grid is what each step did on each host of a run, a letter each.
+type Grid struct {
+	Steps   []GridStep `json:"steps" doc:"in the order of the playbook, its handlers last"`
+	Items   []GridHost `json:"items"`
+	Next    string     `json:"next,omitempty" doc:"cursor of the next page"`
+	LeftOut int        `json:"left_out,omitempty" doc:"hosts behind the last one that a grid shows"`
+}
+
+// GridStep is a column of the grid.
+type GridStep struct {
+	Name    string `json:"name"`
+	Uses    string `json:"uses"`
+	Handler bool   `json:"handler,omitempty"`
+}
+
+// GridHost is a row of the grid.
+type GridHost struct {
+	Index   int          `json:"index"`
+	Host    string       `json:"host"`
+	Outcome core.Outcome `json:"outcome,omitempty"`
+	Cells   string       `json:"cells,omitempty" doc:"a letter a step: C changed, = unchanged, S skipped, F failed, N unreachable, B rolled back, L lost, X cancelled, . no result; the end without a result is left out"`
+	Group   string       `json:"group,omitempty" doc:"id of its result group"`
+}
+
+// ResultGroup is hosts with the same outcome, for the same reason, by the same steps and diffs.
+type ResultGroup struct {
+	ID         string          `json:"id"`
+	Outcome    core.Outcome    `json:"outcome"`
+	Step       string          `json:"step,omitempty"`
+	Reason     string          `json:"reason,omitempty" doc:"of its first host; others may name their own addresses in it"`
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty"`
+	Diff       string          `json:"diff,omitempty" doc:"of one of its hosts, up to 2000 bytes"`
+	Total      int             `json:"total" doc:"hosts"`
+	Index      int             `json:"index" doc:"of its first host"`
+	Hosts      []string        `json:"hosts" doc:"the first ones"`
+}
+
+// Wait is hosts of a run that have not started, or do not go on, for the same reason.
+type Wait struct {
+	Code   core.ReasonCode `json:"reason_code,omitempty"`
+	Reason string          `json:"reason"`
+	Until  time.Time       `json:"until,omitzero" doc:"when they go on, where that is known"`
+	Total  int             `json:"total" doc:"hosts"`
+	Hosts  []string        `json:"hosts,omitempty" doc:"the first ones"`
+}
+
+// Timeline is how a run went and how it is expected to go on.
+type Timeline struct {
+	Run     string          `json:"run"`
+	From    time.Time       `json:"from"`
+	To      time.Time       `json:"to"`
+	Now     time.Time       `json:"now"`
+	Hosts   int             `json:"hosts"`
+	Waves   []TimelineWave  `json:"waves"`
+	Windows []TimelineSet   `json:"windows" doc:"window sets of its hosts, those with most hosts first"`
+	Done    []TimelinePoint `json:"done" doc:"hosts with an outcome"`
+	P50     []TimelinePoint `json:"p50,omitempty" doc:"hosts that are expected to have an outcome"`
+	P90     []TimelinePoint `json:"p90,omitempty" doc:"the same by the P90 of each host"`
+}
+
+// TimelineWave is a wave, from its first host to its last.
+type TimelineWave struct {
+	Wave  int       `json:"wave" doc:"from 1"`
+	Hosts int       `json:"hosts"`
+	Done  int       `json:"done"`
+	From  time.Time `json:"from,omitzero" doc:"when its first host started, or is expected to"`
+	To    time.Time `json:"to,omitzero" doc:"when its last host ended, or is expected to (P50)"`
+	Late  time.Time `json:"late,omitzero" doc:"the same at P90"`
+}
+
+// TimelineSet is the windows of a window set.
+type TimelineSet struct {
+	Set     string         `json:"set"`
+	Hosts   int            `json:"hosts"`
+	Windows []TimelineSpan `json:"windows"`
+}
+
+// TimelineSpan is a time from its beginning to its end.
+type TimelineSpan struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// TimelinePoint is how many hosts are done at a time.
+type TimelinePoint struct {
+	At    time.Time `json:"at"`
+	Hosts int       `json:"hosts"`
+}

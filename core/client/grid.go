@@ -1,0 +1,31 @@
+package client
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// GridPage is how many hosts a page of Grid has at most.
+const GridPage = 5000
+
+// Grid shows what each step did on each host of a run, a page of hosts at a time.
+func (c *Client) Grid(ctx context.Context, run string, p Page) (api.Grid, error) {
+	return get[api.Grid](ctx, c, "show the grid of run "+run, path("v1", "runs", run, "grid"), p.into(url.Values{}))
+}
+
+// ResultGroups lists groups of hosts of a run with the same result, the worst outcome first.
+func (c *Client) ResultGroups(ctx context.Context, run string) (List[api.ResultGroup], error) {
+	return get[List[api.ResultGroup]](ctx, c, "list the result groups of run "+run, path("v1", "runs", run, "groups"), nil)
+}
+
+// Waits lists what the hosts of a run wait for.
+func (c *Client) Waits(ctx context.Context, run string) (List[api.Wait], error) {
+	return get[List[api.Wait]](ctx, c, "list what the hosts of run "+run+" wait for", path("v1", "runs", run, "waits"), nil)
+}
+
+// Timeline shows the waves and windows of a run, its progress and its forecast.
+func (c *Client) Timeline(ctx context.Context, run string) (api.Timeline, error) {
+	return get[api.Timeline](ctx, c, "show the timeline of run "+run, path("v1", "runs", run, "timeline"), nil)
+}

@@ -1,0 +1,206 @@
+package pictures
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// Sizes of the picture of a run in pixels.
+const (
+	runWidth  = 1180
+	runLabel  = 190 // left of the plot
+	runPlot   = runWidth - runLabel - 20
+	runTop    = 84
+	runCurve  = 200 // height
+	runLane   = 22
+	runLanes  = 40 // of waves
+	runTicks  = 9
+	runBottom = 56
+)
+
+// runStyle is all that the document needs: it loads nothing, and follows the reader's colours.
+const runStyle = `
+  svg{font:12px system-ui,sans-serif}
+  .bg{fill:#fff}.text{fill:#1c2126}.dim{fill:#5a6570}.grid{stroke:#d6dce1}.now{stroke:#0b57a4;stroke-dasharray:2 3}
+  .band{fill:#cfe3f5}.p50{stroke:#0b57a4;fill:none;stroke-dasharray:6 3;stroke-width:1.5}.done{stroke:#1b6e3c;fill:none;stroke-width:2}
+  .wave{fill:#8fd3a7;stroke:#1b6e3c}.ahead{fill:none;stroke:#5a6570;stroke-dasharray:4 3}.open{fill:#cfe3f5;stroke:#0b57a4}
+  @media (prefers-color-scheme:dark){
+  .bg{fill:#15181c}.text{fill:#e4e8ec}.dim{fill:#9aa5b0}.grid{stroke:#3a424a}.now{stroke:#7fb8f2}
+  .band{fill:#1f3d58}.p50{stroke:#7fb8f2}.done{stroke:#74d19a}
+  .wave{fill:#1f6b3d;stroke:#74d19a}.ahead{stroke:#9aa5b0}.open{fill:#1f3d58;stroke:#7fb8f2}}
+`
+
+// runPicture is a timeline that is being drawn.
+type runPicture struct {
+	SVG
+	t    *api.Timeline
+	from time.Time
+	span time.Duration
+	y    int
+}
+
+// RunDocument draws how a run went and how it is expected to go on, as one self-contained picture:
+// hosts that are done in the band of the forecast, waves and windows.
+func RunDocument(t *api.Timeline, title string) string {
+	d := &runPicture{t: t, from: t.From, span: max(t.To.Sub(t.From), time.Second), y: runTop + runCurve + 28}
+	d.span += d.span / 25 // room for the end
+	d.curves()
+	d.waves()
+	d.windows()
+	height := d.y + runBottom
+	s := &SVG{}
+	s.Add(`<?xml version="1.0" encoding="UTF-8"?>`)
+	s.Add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`, runWidth, height, runWidth, height)
+	s.Add(`<title id="title">%s</title>`, title)
+	s.Add(`<desc id="desc">%s</desc>`, TimelineText(t))
+	s.Raw("<style>" + runStyle + "</style>\n")
+	s.Add(`<rect class="bg" width="%d" height="%d"/>`, runWidth, height)
+	s.Add(`<text class="text" x="12" y="26" font-size="16" font-weight="600">%s</text>`, short(title, 120))
+	s.Add(`<text class="dim" x="12" y="46">%s</text>`, short(TimelineText(t), 190))
+	d.axis(s)
+	s.Raw(d.String())
+	d.legend(s, height-20)
+	s.Add(`</svg>`)
+	return s.String()
+}
+
+// TimelineText says in words what the picture of a run shows.
+func TimelineText(t *api.Timeline) string {
+	done := 0
+	if n := len(t.Done); n > 0 {
+		done = t.Done[n-1].Hosts
+	}
+	text := fmt.Sprintf("%d of %d hosts done, %d waves, from %s to %s", done, t.Hosts, len(t.Waves), utc(t.From), utc(t.To))
+	if n := len(t.P50); n > 0 {
+		text += fmt.Sprintf("; the last of %d hosts is expected at %s (P50), %s (P90)", t.P50[n-1].Hosts, utc(t.P50[n-1].At), utc(t.P90[len(t.P90)-1].At))
+	}
+	return text
+}
+
+func (d *runPicture) x(at time.Time) float64 {
+	share := float64(at.Sub(d.from)) / float64(d.span)
+	return runLabel + min(max(share, 0), 1)*runPlot
+}
+
+// rises is the height of a number of hosts.
+func (d *runPicture) rises(hosts int) float64 {
+	return runTop + runCurve - float64(hosts)/float64(max(d.t.Hosts, 1))*runCurve
+}
+
+func (d *runPicture) line(points []api.TimelinePoint) string {
+	parts := make([]string, len(points))
+	for i, p := range points {
+		parts[i] = fmt.Sprintf("%.1f,%.1f", d.x(p.At), d.rises(p.Hosts))
+	}
+	return strings.Join(parts, " ")
+}
+
+// curves draws hosts that are done in the band of those that are expected to be.
+func (d *runPicture) curves() {
+	if len(d.t.P50) > 0 {
+		back := make([]api.TimelinePoint, len(d.t.P90))
+		for i, p := range d.t.P90 {
+			back[len(back)-1-i] = p
+		}
+		d.Add(`<polygon class="band" points="%s"/>`, d.line(d.t.P50)+" "+d.line(back))
+		d.Add(`<polyline class="p50" points="%s"/>`, d.line(d.t.P50))
+	}
+	d.Add(`<polyline class="done" points="%s"/>`, d.line(d.t.Done))
+	for _, share := range []int{0, 2} {
+		hosts := d.t.Hosts * share / 2
+		d.Add(`<text class="dim" x="%d" y="%.1f" text-anchor="end">%s</text>`, runLabel-8, d.rises(hosts)+4, fmt.Sprintf("%d hosts", hosts))
+	}
+}
+
+// lane writes the label of a row and returns where its bars begin.
+func (d *runPicture) lane(label string) (top int) {
+	top = d.y
+	d.y += runLane
+	d.Add(`<text class="text" x="12" y="%d">%s</text>`, top+14, short(label, 27))
+	return top + 3
+}
+
+func (d *runPicture) bar(class string, from, to time.Time, top int, says string) {
+	x := d.x(from)
+	d.Add(`<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d" rx="2"><title>%s</title></rect>`, class, x, top, max(d.x(to)-x, 1), runLane-6, says)
+}
+
+// waves draws a lane a wave: when its hosts were at work, and when the others are expected.
+func (d *runPicture) waves() {
+	for i, w := range d.t.Waves {
+		if i == runLanes {
+			d.lane(fmt.Sprintf("%d more waves", len(d.t.Waves)-runLanes))
+			break
+		}
+		top := d.lane(fmt.Sprintf("wave %d: %d of %d done", w.Wave, w.Done, w.Hosts))
+		if w.From.IsZero() {
+			continue
+		}
+		to, says := w.To, fmt.Sprintf("wave %d: %s to %s", w.Wave, utc(w.From), utc(w.To))
+		if w.Done < w.Hosts {
+			d.bar("ahead", w.From, later(w.To, w.Late), top, says+" (P50), "+utc(w.Late)+" (P90)")
+			to = d.t.Now
+		}
+		if to.After(w.From) && w.Done > 0 {
+			d.bar("wave", w.From, to, top, says)
+		}
+	}
+}
+
+// windows draws a lane a window set.
+func (d *runPicture) windows() {
+	for _, set := range d.t.Windows {
+		top := d.lane(fmt.Sprintf("%s: %d hosts", set.Set, set.Hosts))
+		for _, w := range set.Windows {
+			if w.To.After(d.from) {
+				d.bar("open", w.From, w.To, top, fmt.Sprintf("window of %s: %s to %s", set.Set, utc(w.From), utc(w.To)))
+			}
+		}
+	}
+}
+
+// axis draws times, and now.
+func (d *runPicture) axis(s *SVG) {
+	step := d.span / runTicks
+	for _, round := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour} {
+		if step = max(round, step); step == round {
+			break
+		}
+	}
+	layout := "15:04:05"
+	if step >= time.Minute {
+		layout = "02 Jan 15:04"
+	}
+	bottom := d.y
+	for at := d.from.UTC().Truncate(step).Add(step); at.Before(d.from.Add(d.span)); at = at.Add(step) {
+		s.Add(`<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, d.x(at), runTop-4, d.x(at), bottom)
+		s.Add(`<text class="dim" x="%.1f" y="%d" font-size="11" text-anchor="middle">%s</text>`, d.x(at), runTop-10, at.Format(layout))
+	}
+	if now := d.t.Now; now.After(d.from) && now.Before(d.t.To) {
+		s.Add(`<line class="now" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, d.x(now), runTop-4, d.x(now), bottom)
+	}
+}
+
+func (d *runPicture) legend(s *SVG, y int) {
+	x := 12
+	for _, one := range [][2]string{{"done", "hosts done"}, {"p50", "expected, P50"}, {"band", "P50 to P90"}, {"wave", "wave at work"}, {"ahead", "wave expected"}, {"open", "window"}} {
+		if one[0] == "done" || one[0] == "p50" {
+			s.Add(`<line class="%s" x1="%d" y1="%d" x2="%d" y2="%d"/>`, one[0], x, y-4, x+18, y-4)
+		} else {
+			s.Add(`<rect class="%s" x="%d" y="%d" width="18" height="12"/>`, one[0], x, y-10)
+		}
+		s.Add(`<text class="dim" x="%d" y="%d">%s</text>`, x+24, y, one[1])
+		x += 44 + 7*len(one[1])
+	}
+	s.Add(`<text class="dim" x="%d" y="%d" text-anchor="end">times are UTC</text>`, runWidth-12, y)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+)
+
+// grid registers what a page of a run shows of all its hosts at once.
+func (s *Server) grid() {
+	handle(s, route{
+		id: "show-grid", method: http.MethodGet, path: "/v1/runs/{run}/grid", summary: "Show what each step did on each host of a run", role: Viewer,
+		detail: "Hosts by index, a letter a step, of what is recorded; the events of the run have what happens since. Of a run with more than " + strconv.Itoa(gridHosts) +
+			" hosts it shows the first ones, and left_out counts the rest.",
+	}, s.showGrid)
+	handle(s, route{
+		id: "list-result-groups", method: http.MethodGet, path: "/v1/runs/{run}/groups", summary: "List groups of hosts of a run with the same result", role: Viewer,
+		detail: "The same outcome, for the same reason, by the same steps, with the same diffs, where a host's own name does not count as a difference. " +
+			"The worst outcome first, in each the largest group first; the list ends after " + strconv.Itoa(maxGroups) + " groups.",
+	}, s.listGroups)
+	handle(s, route{
+		id: "list-waits", method: http.MethodGet, path: "/v1/runs/{run}/waits", summary: "List what the hosts of a run wait for", role: Viewer,
+		detail: "The reason with most hosts first. The queue is asked about the first " + strconv.Itoa(standingHosts) + " released hosts without an outcome.",
+	}, s.listWaits)
+	handle(s, route{
+		id: "show-timeline", method: http.MethodGet, path: "/v1/runs/{run}/timeline", summary: "Show the waves and windows of a run, its progress and its forecast", role: Viewer,
+		detail: "The forecast of a run that is not over is that of forecast-run.",
+	}, s.showTimeline)
+}
+
+func (s *Server) showGrid(ctx context.Context, by caller, in *struct {
+	RunPath
+	Cursor string `query:"cursor" doc:"of the page before" maxLength:"20"`
+	Limit  int    `query:"limit" doc:"at most so many hosts" minimum:"1" maximum:"5000" default:"3000"`
+},
+) (*body[api.Grid], error) {
+	from := 0
+	if in.Cursor != "" {
+		var err error
+		if from, err = strconv.Atoi(in.Cursor); err != nil || from < 0 {
+			return nil, fmt.Errorf("cursor %q is not one of the grid: %w", in.Cursor, core.ErrInvalid)
+		}
+	}
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	sheet, err := s.sheets.of(ctx, s, &run)
+	if err != nil {
+		return nil, err
+	}
+	rows := sheet.rows[min(from, len(sheet.rows)):]
+	g := api.Grid{Steps: sheet.steps, Items: make([]api.GridHost, min(in.Limit, len(rows))), LeftOut: max(run.Total-gridHosts, 0)}
+	for i := range g.Items {
+		r := &rows[i]
+		g.Items[i] = api.GridHost{Index: r.Index, Host: r.Host, Outcome: r.Outcome, Cells: r.cells, Group: r.group}
+	}
+	if len(g.Items) < len(rows) {
+		g.Next = strconv.Itoa(from + len(g.Items))
+	}
+	return &body[api.Grid]{g}, nil
+}
+
+// Bounds of list-result-groups.
+const (
+	maxGroups  = 200
+	groupHosts = 5    // that are named
+	groupDiff  = 2000 // bytes
+)
+
+func (s *Server) listGroups(ctx context.Context, by caller, in *RunPath) (*list[api.ResultGroup], error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	sheet, err := s.sheets.of(ctx, s, &run)
+	if err != nil {
+		return nil, err
+	}
+	return listOf(sheet.groups(), ""), nil
+}

@@ -1,0 +1,200 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/windows"
+)
+
+// Bounds of a timeline.
+const (
+	timelinePoints  = 200 // of a curve
+	timelineSets    = 20
+	timelineWindows = 100 // of a set
+)
+
+func (s *Server) showTimeline(ctx context.Context, by caller, in *RunPath) (*body[api.Timeline], error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	sheet, err := s.sheets.of(ctx, s, &run)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	t := timelineOf(run.Created, now, sheet)
+	t.Run, t.Hosts = run.ID, run.Total
+	if run.Complete() {
+		t.To = later(t.To, run.Ended)
+	} else {
+		t.To = later(t.To, now)
+	}
+	sets := sheet.windows()
+	if !run.Complete() && !runOf(run).Phase.Over() {
+		e, err := s.estimate(ctx, &run)
+		if err != nil {
+			return nil, err
+		}
+		expect(&t, e, sheet)
+		ahead(sets, e, now, t.To)
+	}
+	t.Windows = setsOf(sets)
+	return &body[api.Timeline]{t}, nil
+}
+
+// timelineOf is what is recorded: waves from their first host to their last, and how many were done
+// when.
+func timelineOf(created, now time.Time, sheet *sheet) api.Timeline {
+	t := api.Timeline{From: created, To: created, Now: now.UTC(), Waves: []api.TimelineWave{}, Windows: []api.TimelineSet{}}
+	for k := range sheet.limits {
+		t.Waves = append(t.Waves, api.TimelineWave{Wave: k + 1})
+	}
+	var ends []time.Time
+	for i := range sheet.rows {
+		r := &sheet.rows[i]
+		w := waveOf(&t, sheet, i)
+		w.Hosts++
+		if r.Outcome == "" {
+			continue
+		}
+		w.Done++
+		end := jobOf(r.Job).Ended
+		ends = append(ends, end)
+		t.To = later(t.To, end)
+		if !r.Started.IsZero() {
+			w.From, w.To = earlier(w.From, r.Started), later(w.To, end)
+		}
+	}
+	t.Done = curve(created, 0, ends)
+	return t
+}
+
+// waveOf is the wave of a host.
+func waveOf(t *api.Timeline, sheet *sheet, i int) *api.TimelineWave {
+	if len(t.Waves) == 0 {
+		t.Waves = []api.TimelineWave{{Wave: 1}}
+	}
+	return &t.Waves[min(rollout.Wave(sheet.limits, i), len(t.Waves)-1)]
+}
+
+// expect adds when the other hosts are expected to be done.
+func expect(t *api.Timeline, e *estimate, sheet *sheet) {
+	var p50, p90 []time.Time
+	done := 0
+	for i := range sheet.rows {
+		if sheet.rows[i].Outcome != "" {
+			done++
+			continue
+		}
+		if i >= len(e.Hosts) || e.Hosts[i].Finish.IsZero() {
+			continue
+		}
+		h, w := e.Hosts[i], waveOf(t, sheet, i)
+		w.From, w.To, w.Late = earlier(w.From, h.Begin), later(w.To, h.Finish), later(w.Late, h.Late)
+		p50, p90 = append(p50, h.Finish), append(p90, h.Late)
+		t.To = later(t.To, h.Late)
+	}
+	if len(p50) > 0 {
+		t.P50, t.P90 = curve(e.at, done, p50), curve(e.at, done, p90)
+	}
+}
+
+// curve counts times from a first count on, in a bounded number of points.
+func curve(from time.Time, done int, times []time.Time) []api.TimelinePoint {
+	slices.SortFunc(times, time.Time.Compare)
+	points := []api.TimelinePoint{{At: from.UTC(), Hosts: done}}
+	for i, at := range times {
+		if last := i == len(times)-1; last || (i+1)*timelinePoints/len(times) > i*timelinePoints/len(times) {
+			points = append(points, api.TimelinePoint{At: at.UTC(), Hosts: done + i + 1})
+		}
+	}
+	return points
+}
+
+// setSpans is the windows of a set that hosts of a run used, or wait for.
+type setSpans struct {
+	hosts map[string]bool
+	spans map[api.TimelineSpan]bool
+}
+
+type windowSets map[string]*setSpans
+
+func (s windowSets) add(set, host string, spans ...api.TimelineSpan) {
+	one := s[set]
+	if one == nil {
+		one = &setSpans{map[string]bool{}, map[api.TimelineSpan]bool{}}
+		s[set] = one
+	}
+	one.hosts[host] = true
+	for _, span := range spans {
+		if len(one.spans) < timelineWindows {
+			one.spans[span] = true
+		}
+	}
+}
+
+// windows are those in which steps of the run started.
+func (t *sheet) windows() windowSets {
+	sets := windowSets{}
+	for i := range t.rows {
+		if w := t.rows[i].window; w != nil {
+			sets.add(w.Set, t.rows[i].Host, api.TimelineSpan{From: w.Open.UTC(), To: w.Close.UTC()})
+		}
+	}
+	return sets
+}
+
+// ahead adds the windows for which hosts wait.
+func ahead(sets windowSets, e *estimate, from, to time.Time) {
+	open := map[*windows.Compiled][]api.TimelineSpan{}
+	for i, w := range e.Windows {
+		if w.Set == nil || e.Hosts[i].Finish.IsZero() {
+			continue
+		}
+		spans, known := open[w.Set]
+		if !known {
+			for _, o := range w.Set.Occurrences(from, to) {
+				if o.Unapproved == "" {
+					spans = append(spans, api.TimelineSpan{From: o.Open.UTC(), To: o.Close.UTC()})
+				}
+			}
+			open[w.Set] = spans
+		}
+		sets.add(w.Set.Name, e.launch.Hosts[i].Name, spans...)
+	}
+}
+
+func setsOf(sets windowSets) []api.TimelineSet {
+	all := []api.TimelineSet{}
+	for _, name := range sortedKeys(sets) {
+		one := api.TimelineSet{Set: name, Hosts: len(sets[name].hosts), Windows: []api.TimelineSpan{}}
+		for span := range sets[name].spans {
+			one.Windows = append(one.Windows, span)
+		}
+		slices.SortFunc(one.Windows, func(a, b api.TimelineSpan) int { return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To)) })
+		all = append(all, one)
+	}
+	slices.SortStableFunc(all, func(a, b api.TimelineSet) int { return cmp.Compare(b.Hosts, a.Hosts) })
+	return all[:min(len(all), timelineSets)]
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b.UTC()
+	}
+	return a
+}
+
+// earlier is the earlier of two times, of which the first may be none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b.UTC()
+	}
+	return a
+}
