@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +25,18 @@ func functions() template.FuncMap {
 		"ago":     ago,
 		"lasting": func(s core.Seconds) string { return lasting(s.Duration()) },
 		"plural":  plural,
-		"letter":  pictures.Letter,
+		"size":    sizeOf,
+		"stream": func(output string) string {
+			_, stream, _ := strings.Cut(output, "/")
+			return stream
+		},
+		"stepNumber": func(output string) int {
+			number, _, _ := strings.Cut(output, "/")
+			i, _ := strconv.Atoi(number) // the API names outputs STEP/STREAM
+			return i + 1
+		},
+		"number": func(i int) int { return i + 1 },
+		"letter": pictures.Letter,
 		"query": func(pairs ...string) string {
 			q := url.Values{}
 			for i := 0; i+1 < len(pairs); i += 2 {
@@ -77,4 +89,15 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// sizeOf is a number of bytes as people say it.
+func sizeOf(bytes int64) string {
+	switch {
+	case bytes < 1000:
+		return fmt.Sprintf("%d B", bytes)
+	case bytes < 1000_000:
+		return fmt.Sprintf("%.1f kB", float64(bytes)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
 }

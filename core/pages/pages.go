@@ -54,7 +54,7 @@ type Config struct {
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
 	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring)}
-	for _, name := range []string{"login", "overview", "run", "host", "problem", "fleet", "calendar", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
+	for _, name := range []string{"login", "overview", "run", "log", "host", "problem", "fleet", "calendar", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -77,6 +77,11 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /{$}", p.signedIn(p.overview))
 	mux.HandleFunc("GET /runs/{run}", p.signedIn(p.run))
 	mux.HandleFunc("GET /runs/{run}/live", p.signedIn(p.live))
+	mux.HandleFunc("GET /runs/{run}/grid.json", p.signedIn(p.gridData))
+	mux.HandleFunc("GET /runs/{run}/timeline.svg", p.signedIn(p.picture))
+	mux.HandleFunc("GET /runs/{run}/hosts/{job}", p.signedIn(p.hostLog))
+	mux.HandleFunc("GET /runs/{run}/hosts/{job}/live", p.signedIn(p.liveLog))
+	mux.HandleFunc("GET /runs/{run}/hosts/{job}/outputs/{step}/{stream}", p.signedIn(p.download))
 	mux.HandleFunc("POST /runs/{run}/{verb}", p.signedIn(p.act))
 	mux.HandleFunc("GET /hosts/{host}", p.signedIn(p.host))
 	mux.HandleFunc("GET /hosts", p.signedIn(p.findHost))
@@ -116,7 +121,9 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	p.mux.ServeHTTP(w, r)
+	compressed, done := compress(w, r)
+	defer done()
+	p.mux.ServeHTTP(compressed, r)
 }
 
 // visit is one request of a person who is logged in.

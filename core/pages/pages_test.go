@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -30,6 +31,8 @@ type fakeAPI struct {
 	asked []string
 	run   api.Run
 	next  chan struct{} // closed or fed: an event of the run
+	// output is what step 1 of job 1 wrote.
+	output string
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,13 +59,43 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(map[string]any{"items": []api.Schedule{}})
 	case path == "/v1/runs/r1/jobs":
 		answer(map[string]any{"items": []api.Job{{Run: "r1", Host: "web1" + hostile, Outcome: core.Failed, Step: "s", Reason: hostile}}})
+	case path == "/v1/runs/r1/grid":
+		answer(api.Grid{Steps: []api.GridStep{{Name: hostile, Uses: "command"}}, Items: []api.GridHost{
+			{Host: "web0", Outcome: core.Changed, Cells: "C", Group: "g1"}, {Index: 1, Host: "web1" + hostile, Outcome: core.Failed, Cells: "F", Group: "g2"}, {Index: 2, Host: "web2"},
+		}})
+	case path == "/v1/runs/r1/groups":
+		answer(map[string]any{"items": []api.ResultGroup{{ID: "g2", Outcome: core.Failed, Step: hostile, Reason: hostile, Diff: hostile, Total: 9, Hosts: []string{"web1" + hostile}}, {ID: "g1", Outcome: core.Changed, Total: 2871, Hosts: []string{"web0"}}}})
+	case path == "/v1/runs/r1/waits":
+		answer(map[string]any{"items": []api.Wait{{Reason: hostile, Total: 120, Hosts: []string{"web2"}}}})
+	case path == "/v1/runs/r1/timeline":
+		answer(api.Timeline{Run: "r1", Hosts: 3000, Windows: []api.TimelineSet{{Set: hostile}}})
+	case path == "/v1/runs/r1/jobs/1":
+		answer(api.Job{Run: "r1", Index: 1, Host: "web1" + hostile, Outcome: core.Failed, Step: "s", Reason: hostile, Steps: []api.StepResult{{Name: hostile, Outcome: core.Failed}, {Name: "s", Outcome: core.Failed, Reason: hostile}}})
+	case path == "/v1/runs/r1/jobs/2":
+		answer(api.Job{Run: "r1", Index: 2, Host: "web2", State: core.Leased})
+	case path == "/v1/runs/r1/jobs/2/explain":
+		answer(api.Explanation{State: core.Leased, Reason: hostile})
+	case strings.HasSuffix(path, "/attempts"):
+		answer(map[string]any{"items": []api.Attempt{}})
+	case path == "/v1/runs/r1/jobs/2/outputs":
+		answer(map[string]any{"items": []api.Output{}})
+	case path == "/v1/runs/r1/jobs/2/events":
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, e := range []api.Event{{Event: "step_started", Step: hostile}, {Event: "output", Stdout: "one\n" + hostile + "\n"}, {Event: api.JobDone, Result: &api.Result{Outcome: core.Changed}}} {
+			text, _ := json.Marshal(e)
+			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.Event, text)
+		}
+	case path == "/v1/runs/r1/jobs/1/outputs":
+		answer(map[string]any{"items": []api.Output{{Name: "0/stdout", Step: hostile, Size: 10}, {Name: "1/stdout", Step: "s", Size: int64(len(f.output))}}})
+	case path == "/v1/runs/r1/jobs/1/outputs/1/stdout":
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(f.output))
 	case path == "/v1/runs/r1/decisions":
 		answer(map[string]any{"items": []api.Decision{{By: hostile, Reason: hostile}}})
 	case path == "/v1/runs/r1/events":
 		w.Header().Set("Content-Type", "text/event-stream")
 		_ = http.NewResponseController(w).Flush()
 		for range f.next {
-			fmt.Fprintf(w, "event: job_done\ndata: {\"event\":\"job_done\"}\n\n")
+			fmt.Fprint(w, "event: job_done\ndata: {\"event\":\"job_done\",\"job\":\"r1/2\",\"result\":{\"outcome\":\"failed\"}}\n\n")
 		}
 		fmt.Fprintf(w, "event: run_done\ndata: {\"event\":\"run_done\"}\n\n")
 	case strings.HasPrefix(path, "/v1/runs/r1"):
@@ -98,7 +131,7 @@ func site(t *testing.T, f http.Handler) (*httptest.Server, *http.Client) {
 }
 
 func newFake() *fakeAPI {
-	return &fakeAPI{next: make(chan struct{}), run: api.Run{
+	return &fakeAPI{next: make(chan struct{}), output: hostile + "\n", run: api.Run{
 		ID: "r1", Playbook: hostile, Phase: api.Active, Reason: hostile, LaunchedBy: hostile, Total: 3000,
 		Outcomes: map[core.Outcome]int{core.Failed: 1, core.Changed: 2000}, Live: &api.Live{InFlight: 900, Wave: 1, Waves: 2},
 	}}
@@ -182,9 +215,9 @@ func TestTextIsNoMarkup(t *testing.T) {
 	f := newFake()
 	web, browser := site(t, f)
 	logIn(t, web, browser, "good", "/")
-	for _, path := range []string{"/", "/runs/r1", "/hosts/web1", "/fleet", "/hosts/nosuch" + url.PathEscape(strings.ReplaceAll(hostile, "/", ""))} {
+	for _, path := range []string{"/", "/runs/r1", "/runs/r1/hosts/1", "/hosts/web1", "/fleet", "/hosts/nosuch" + url.PathEscape(strings.ReplaceAll(hostile, "/", ""))} {
 		resp, text := get(t, browser, web.URL+path)
-		if strings.Contains(text, "<script>") || strings.Contains(text, "<img") || strings.Contains(text, `" onmouseover`) {
+		if strings.Contains(text, "<script>") || strings.Contains(text, "<img src=x") || strings.Contains(text, `" onmouseover`) {
 			t.Errorf("%s holds markup of others: %s", path, text)
 		}
 		if !strings.Contains(text, "&lt;script&gt;") {
@@ -267,6 +300,7 @@ func TestLive(t *testing.T) {
 	f.run.Outcomes = map[core.Outcome]int{core.Changed: 2999}
 	f.mu.Unlock()
 	f.next <- struct{}{}
+	read("event: cells\ndata: [[2,-1,\"F\"]]\n")
 	read("2999 changed")
 	close(f.next)
 	read("event: done\n")

@@ -1,8 +1,8 @@
 package pages
 
 import (
-	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,29 +10,24 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/pictures"
 )
 
-// hostsShown is how many hosts a run's page lists at a time; groupedHosts how many it reads to
-// group what went wrong.
-const (
-	hostsShown   = 100
-	groupedHosts = 1000
-)
-
-// runView is a run: how it stands, what went wrong, its hosts, and who decided what.
+// runView is a run: how it stands, groups of equal results, what hosts wait for, and who decided
+// what.
 type runView struct {
 	Run       api.Run
 	Bars      []bar
-	Groups    []group
-	Partial   bool // more hosts went wrong than Groups counts
-	Hosts     []api.Job
-	Filter    core.Outcome
-	State     string
-	Next      string // of the page of hosts after this one; "" at the end
+	Groups    []api.ResultGroup
+	Same      int // hosts of the largest group
+	Differ    int // hosts with another result
+	Waits     []api.Wait
 	Decisions []api.Decision
-	Problem   string // of an action
+	Missing   []string // parts that cannot be shown, and why
 }
+
+// Links begins the addresses of the hosts' logs.
+func (v *runView) Links() string { return "/runs/" + url.PathEscape(v.Run.ID) + "/hosts/" }
 
 // bar is one part of the picture of all hosts, in per mille of the width.
 type bar struct {
@@ -42,57 +37,76 @@ type bar struct {
 	Width int
 }
 
-// group is hosts with the same outcome for the same reason.
-type group struct {
-	Outcome core.Outcome
-	Step    string
-	Reason  string
-	Hosts   []string
-}
-
 // badOutcomes come first, the worst first.
 var badOutcomes = []core.Outcome{core.Lost, core.Failed, core.Unreachable, core.RolledBack, core.Cancelled}
 
+// runPage is the view of a run, and the rows of its grid.
+type runPage struct {
+	runView
+	Grid gridView
+}
+
 func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
-	view, err := p.runView(r.Context(), v, r.PathValue("run"), r.URL.Query())
+	id := r.PathValue("run")
+	view, err := p.runView(r.Context(), v, id)
 	if err != nil {
 		p.problem(w, r, v, err)
 		return
 	}
-	p.show(w, http.StatusOK, "run", v, view.Run.Playbook, view)
+	shown := runPage{runView: view}
+	if grid, err := readGrid(r.Context(), v, id); err != nil {
+		shown.Missing = append(shown.Missing, "The grid cannot be shown: "+reasonOf(err))
+	} else {
+		shown.Grid = gridOf(grid, r.URL.Query())
+	}
+	p.show(w, http.StatusOK, "run", v, view.Run.Playbook, &shown)
 }
 
-func (p *Pages) runView(ctx context.Context, v visit, id string, q url.Values) (runView, error) {
-	view := runView{Filter: core.Outcome(q.Get("outcome")), State: q.Get("state")}
-	var err error
+// runView reads a run. A part of it that cannot be read leaves the rest.
+func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, err error) {
 	if view.Run, err = v.client.Run(ctx, id); err != nil {
 		return view, err
 	}
 	view.Bars = barsOf(view.Run)
-	var bad []api.Job
-	for _, outcome := range badOutcomes {
-		n := view.Run.Outcomes[outcome]
-		if n == 0 {
-			continue
-		}
-		jobs, err := client.All(ctx, groupedHosts, func(ctx context.Context, page client.Page) (client.List[api.Job], error) {
-			return v.client.Jobs(ctx, id, client.JobFilter{Outcome: outcome}, page)
-		})
+	part := func(what string, err error) {
 		if err != nil {
-			return view, err
+			view.Missing = append(view.Missing, what+" cannot be shown: "+reasonOf(err))
 		}
-		view.Partial = view.Partial || len(jobs) < n
-		bad = append(bad, jobs...)
 	}
-	view.Groups = groupsOf(bad)
-	hosts, err := v.client.Jobs(ctx, id, client.JobFilter{Outcome: view.Filter, State: view.State}, client.Page{Cursor: q.Get("cursor"), Limit: hostsShown})
-	if err != nil {
-		return view, err
+	groups, err := v.client.ResultGroups(ctx, id)
+	part("Groups of results", err)
+	view.Groups = groups.Items
+	for _, g := range view.Groups {
+		view.Same, view.Differ = max(view.Same, g.Total), view.Differ+g.Total
 	}
-	view.Hosts, view.Next = hosts.Items, hosts.Next
+	view.Differ -= view.Same
+	if !view.Run.Phase.Over() {
+		waits, err := v.client.Waits(ctx, id)
+		part("What hosts wait for", err)
+		view.Waits = waits.Items
+	}
 	decisions, err := v.client.Decisions(ctx, id)
+	part("Decisions", err)
 	view.Decisions = decisions.Items
-	return view, err
+	return view, nil
+}
+
+// picture is the waves and windows of a run, as the command line draws them. The document has its
+// own style and loads nothing.
+func (p *Pages) picture(w http.ResponseWriter, r *http.Request, v visit) {
+	run, err := v.client.Run(r.Context(), r.PathValue("run"))
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	t, err := v.client.Timeline(r.Context(), run.ID)
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
+	w.Header().Set("Content-Type", "image/svg+xml")
+	_, _ = io.WriteString(w, pictures.RunDocument(&t, run.Playbook+", "+string(run.Phase)))
 }
 
 // barsOf divides a width of 1000 among outcomes, what runs and what waits; whatever there is can be
@@ -123,26 +137,6 @@ func barsOf(run api.Run) []bar {
 		at += parts[i].Width
 	}
 	return parts
-}
-
-// groupsOf puts hosts together that ended alike: the worst outcome first, then the largest group.
-func groupsOf(jobs []api.Job) []group {
-	at := map[[3]string]int{}
-	var groups []group
-	for _, j := range jobs {
-		key := [3]string{string(j.Outcome), j.Step, j.Reason}
-		i, ok := at[key]
-		if !ok {
-			i = len(groups)
-			at[key] = i
-			groups = append(groups, group{Outcome: j.Outcome, Step: j.Step, Reason: j.Reason})
-		}
-		groups[i].Hosts = append(groups[i].Hosts, j.Host)
-	}
-	slices.SortStableFunc(groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(slices.Index(badOutcomes, a.Outcome), slices.Index(badOutcomes, b.Outcome)), cmp.Compare(len(b.Hosts), len(a.Hosts)))
-	})
-	return groups
 }
 
 // act does what a button of a run's page says, and shows the page again.

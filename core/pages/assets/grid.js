@@ -1,0 +1,189 @@
+// The grid of a run: the letters of all hosts are in memory, and at most 60 rows in the page.
+import { keys, keysButton } from "./keys.js";
+
+const pool = 60;
+const height = 24; // of a row, as in the style sheet
+const ahead = 16; // rows above those that can be seen
+const rereadEvery = 5000;
+
+// The order in which hosts need attention.
+const order = "LFNBX.WRC=S";
+const words = { C: "changed", "=": "unchanged", S: "skipped", F: "failed", N: "unreachable", B: "rolled_back", L: "lost", X: "cancelled" };
+
+const classOf = (letter) => letter === "=" ? "c-same" : letter === "." ? "c-none" : `c-${letter}`;
+
+export class Grid {
+  constructor(view) {
+    this.view = view;
+    this.find = document.getElementById("find");
+    this.show = document.getElementById("show");
+    this.count = document.getElementById("count");
+    this.pending = [];
+    this.at = 0;
+  }
+
+  // load reads the whole grid. What changes meanwhile is put on it afterwards.
+  async load() {
+    clearTimeout(this.again);
+    this.again = undefined;
+    this.read = Date.now();
+    let data;
+    try {
+      const response = await fetch(this.view.dataset.src, { headers: { Accept: "application/json" } });
+      if (!response.ok || response.redirected) return; // the rows that the server sent stay
+      data = await response.json();
+    } catch {
+      return;
+    }
+    this.steps = data.steps.length;
+    this.hosts = data.hosts;
+    this.outcomes = [...data.outcomes];
+    this.cells = data.cells.map((text) => [...text.padEnd(this.steps, ".")]);
+    this.groups = data.group.map((k) => data.groups[k]);
+    if (!this.rows) this.build();
+    const pending = this.pending;
+    this.pending = [];
+    this.change(pending);
+    this.choose();
+  }
+
+  // reload reads the grid again, not more often than every 5 s.
+  reload() {
+    this.again ??= setTimeout(() => this.load(), Math.max(this.read + rereadEvery - Date.now(), 0));
+  }
+
+  // change puts [host, step, letter] on the grid; step -1 is the outcome.
+  change(cells) {
+    if (!this.rows) {
+      this.pending.push(...cells);
+      return;
+    }
+    let moved = false;
+    for (const [host, step, letter] of cells) {
+      if (host >= this.hosts.length) continue;
+      if (step >= 0) {
+        this.cells[host][step] = letter;
+        continue;
+      }
+      moved ||= this.outcomes[host] !== letter;
+      this.outcomes[host] = letter;
+    }
+    if (moved) this.choose();
+    else this.paint();
+  }
+
+  // build puts a pool of rows in the place of those that the server sent.
+  build() {
+    const table = this.view.querySelector("table");
+    this.table = table;
+    const body = table.tBodies[0];
+    const spacer = () => {
+      const row = document.createElement("tr");
+      row.setAttribute("aria-hidden", "true");
+      row.append(document.createElement("td"));
+      return row;
+    };
+    this.before = spacer();
+    this.after = spacer();
+    this.rows = Array.from({ length: pool }, () => this.row());
+    body.replaceChildren(this.before, ...this.rows.map((r) => r.row), this.after);
+    document.getElementById("more")?.remove();
+    this.view.classList.add("pooled");
+    this.view.addEventListener("scroll", () => this.soon(), { passive: true });
+    const again = () => { this.at = 0; this.view.scrollTop = 0; this.choose(); this.address(); };
+    this.find.addEventListener("input", again);
+    this.show.addEventListener("change", again);
+    document.getElementById("filter").addEventListener("submit", (e) => { e.preventDefault(); again(); });
+    keysButton(document.getElementById("filter"), "/ find, j k next and previous host, n next bad host, Enter open");
+    keys({
+      "/": () => this.find.focus(),
+      j: () => this.go(this.at + 1),
+      k: () => this.go(this.at - 1),
+      n: () => this.nextBad(),
+    });
+  }
+
+  row() {
+    const row = document.createElement("tr");
+    const head = document.createElement("th");
+    head.scope = "row";
+    const link = document.createElement("a");
+    head.append(link);
+    const cells = Array.from({ length: this.steps + 1 }, () => document.createElement("td"));
+    row.append(head, ...cells);
+    return { row, link, cells };
+  }
+
+  // choose finds the hosts that the filter lets through, the worst first.
+  choose() {
+    const text = this.find.value.toLowerCase(), show = this.show.value, group = this.view.dataset.group;
+    const shows = (i) => {
+      const letter = this.outcomes[i], open = ".RW".includes(letter);
+      if (text && !this.hosts[i].toLowerCase().includes(text) || group && this.groups[i] !== group) return false;
+      return !show || show === "bad" && "LFNB".includes(letter) || show === "open" && open || words[letter] === show;
+    };
+    this.chosen = this.hosts.map((_, i) => i).filter(shows);
+    this.chosen.sort((a, b) => order.indexOf(this.outcomes[a]) - order.indexOf(this.outcomes[b]) || a - b);
+    this.count.firstChild.textContent = `${this.chosen.length} of ${this.hosts.length} hosts, the worst first. C changed, = unchanged, S skipped, F failed, N unreachable, B rolled back, L lost, X cancelled, R running, W waiting.`;
+    this.table.setAttribute("aria-rowcount", this.chosen.length + 1);
+    this.paint();
+  }
+
+  soon() {
+    this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.paint(); });
+  }
+
+  // paint writes the rows that can be seen. Names of hosts are text, never markup.
+  paint() {
+    const total = this.chosen.length;
+    const first = Math.max(0, Math.min(Math.floor(this.view.scrollTop / height) - ahead, total - pool));
+    this.before.firstChild.style.height = `${first * height}px`;
+    this.after.firstChild.style.height = `${Math.max(total - first - pool, 0) * height}px`;
+    this.before.hidden = first === 0;
+    this.after.hidden = total - first <= pool;
+    for (let k = 0; k < pool; k++) {
+      const { row, link, cells } = this.rows[k], at = first + k, host = this.chosen[at];
+      row.hidden = host === undefined;
+      if (row.hidden) continue;
+      row.setAttribute("aria-rowindex", at + 2);
+      row.classList.toggle("current", at === this.at);
+      if (link.textContent !== this.hosts[host]) link.textContent = this.hosts[host];
+      link.href = this.view.dataset.links + host;
+      this.letter(cells[0], this.outcomes[host]);
+      for (let s = 0; s < this.steps; s++) this.letter(cells[s + 1], this.cells[host][s]);
+    }
+  }
+
+  letter(cell, letter) {
+    if (cell.textContent === letter) return;
+    cell.textContent = letter;
+    cell.className = classOf(letter);
+  }
+
+  // go makes a row the current one, and puts the focus on its link.
+  go(at) {
+    if (!this.chosen.length) return;
+    this.at = Math.max(0, Math.min(at, this.chosen.length - 1));
+    const top = this.at * height, seen = this.view.clientHeight - 2 * height;
+    if (top < this.view.scrollTop || top > this.view.scrollTop + seen) this.view.scrollTop = Math.max(top - seen / 2, 0);
+    this.paint();
+    this.rows.find((r) => r.row.classList.contains("current"))?.link.focus({ preventScroll: true });
+  }
+
+  nextBad() {
+    const bad = (k) => "LFNB".includes(this.outcomes[this.chosen[k]]);
+    for (let n = 1; n <= this.chosen.length; n++) {
+      const k = (this.at + n) % this.chosen.length;
+      if (bad(k)) return this.go(k);
+    }
+  }
+
+  // address keeps the filter in the address of the page, so that it can be sent to somebody.
+  address() {
+    const q = new URLSearchParams();
+    if (this.find.value) q.set("find", this.find.value);
+    if (this.show.value) q.set("show", this.show.value);
+    if (this.view.dataset.group) q.set("group", this.view.dataset.group);
+    history.replaceState(null, "", `?${q}#grid`);
+  }
+}
