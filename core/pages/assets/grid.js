@@ -43,8 +43,8 @@ export class Grid {
     if (!this.rows) this.build();
     const pending = this.pending;
     this.pending = [];
+    this.chosen = undefined;
     this.change(pending);
-    this.choose();
   }
 
   // reload reads the grid again, not more often than every 5 s.
@@ -68,7 +68,7 @@ export class Grid {
       moved ||= this.outcomes[host] !== letter;
       this.outcomes[host] = letter;
     }
-    if (moved) this.choose();
+    if (moved || !this.chosen) this.choose();
     else this.paint();
   }
 
