@@ -67,6 +67,9 @@ func RunDocument(t *api.Timeline, title string) string {
 	return s.String()
 }
 
+// RunTitle is the title of the picture of a run.
+func RunTitle(run *api.Run) string { return run.Playbook + ", " + string(run.Phase) }
+
 // TimelineText says in words what the picture of a run shows.
 func TimelineText(t *api.Timeline) string {
 	done := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/pictures"
 )
 
 func (a *app) runsCmd() *cobra.Command {
@@ -67,8 +68,9 @@ func (a *app) runsShowCmd() *cobra.Command {
 	var jobs bool
 	c := &cobra.Command{
 		Use: "show RUN", Short: "Show a run: where it stands, and its hosts that are not as they should be", Args: cobra.ExactArgs(1),
-		Example:           "  turnus runs show 20261120-021500-ab3cd5ef --jobs",
-		ValidArgsFunction: completion(&r, runIDs),
+		Example: `  turnus runs show 20261120-021500-ab3cd5ef --jobs
+  turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast`,
+		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: completion(&r, runIDs),
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
 			run, err := c.Run(ctx, args[0])
 			if err != nil {
@@ -76,6 +78,9 @@ func (a *app) runsShowCmd() *cobra.Command {
 			}
 			if a.Output == "json" && !jobs {
 				return console.PrintJSON(a.Out, run)
+			}
+			if a.Output == "svg" {
+				return a.printRunPicture(ctx, c, run)
 			}
 			list, err := runview.JobsOf(ctx, c, run, !jobs)
 			if err != nil {
@@ -113,6 +118,16 @@ func (a *app) runsShowCmd() *cobra.Command {
 	r.addLocal(c, true)
 	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run")
 	return c
+}
+
+// printRunPicture draws the picture of the page of a run.
+func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run) error {
+	t, err := c.Timeline(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Raw().Write([]byte(pictures.RunDocument(&t, pictures.RunTitle(&run))))
+	return err
 }
 
 func (a *app) runsForecastCmd() *cobra.Command {
