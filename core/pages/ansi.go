@@ -108,8 +108,8 @@ func classOf(class, codes string) string {
 	return color
 }
 
-// logEvent is an event of a host for the script of its log: lines in pieces, or what happened. "" is
-// nothing to show.
+// logEvent is an event of a host for the script of its log: lines in pieces, or what happened. It
+// is "" where there is nothing to show.
 func logEvent(e api.Event) string {
 	var said struct {
 		Stream string    `json:"s,omitempty"`

@@ -40,6 +40,7 @@ type Pages struct {
 	mux       http.Handler
 	templates map[string]*template.Template
 	sessions  *sessions
+	links     links
 }
 
 // Config is the parts of the pages.
@@ -69,6 +70,7 @@ func New(c Config) (*Pages, error) {
 	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 	mux.HandleFunc("GET /login", p.loginPage)
 	mux.HandleFunc("POST /login", p.logIn)
+	mux.HandleFunc("GET "+linkPath, p.followLink)
 	if p.login != nil {
 		mux.HandleFunc("GET "+openIDPath, p.beginOpenID)
 		mux.HandleFunc("GET "+openIDBack, p.finishOpenID)

@@ -126,7 +126,10 @@ func (s *Server) admit(ctx context.Context, authorization string, r route) (by c
 		return caller{}, status, why
 	}
 	if by, ok := ctx.Value(inProcessKey{}).(caller); ok { // no request of a network has it
-		if r.permit != "" && !permits(by.token, r.permit) {
+		switch {
+		case !may(by.token, r.role):
+			return refuse(refusedRole, http.StatusForbidden, "pages of this process show everything and change nothing; this needs the role "+string(r.role))
+		case r.permit != "" && !permits(by.token, r.permit):
 			return refuse(refusedPermission, http.StatusForbidden, missing(by.token, r.permit))
 		}
 		return by, 0, ""

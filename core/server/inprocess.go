@@ -24,6 +24,14 @@ func (s *Server) InProcess(who string) http.RoundTripper {
 	return &inProcess{s, caller{name: who, scope: ledger.AllTenants(), token: ledger.Token{Name: who, AllTenants: true, Roles: []string{string(Admin)}}}}
 }
 
+// Viewing answers requests of this process as somebody who may read everything and change nothing.
+func (s *Server) Viewing(who string) http.Handler {
+	by := caller{name: who, scope: ledger.AllTenants(), token: ledger.Token{Name: who, AllTenants: true, Roles: []string{string(Viewer)}}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), inProcessKey{}, by)))
+	})
+}
+
 // RoundTrip answers one request. The answer is in memory as a whole.
 func (t *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(context.WithValue(r.Context(), inProcessKey{}, t.by))

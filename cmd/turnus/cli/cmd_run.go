@@ -21,6 +21,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
   turnus run site.yaml -i hosts.ini --limit 'web*' --check --diff
   turnus run site.yaml -i hosts.yaml -e version=1.4 -f 50 -o json > result.json
   turnus run site.yaml -i hosts.yaml --retry-failed
+  turnus run site.yaml -i hosts.yaml --page          # watch it in a browser
   turnus run site.yaml -i hosts.yaml --redis rediss://queue:6379/0   # other nodes take part`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return localrun.Run(cmd.Context(), a.Console, args, &f) },
@@ -38,6 +39,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 	c.Flags().BoolVar(&f.Outside, "outside-windows", false, "run now, whatever windows a playbook asks for: an emergency")
 	c.Flags().BoolVar(&f.Play.SkipNoWindow, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
 	c.Flags().BoolVar(&f.NoRecord, "no-record", false, "keep no record of the run: turnus runs and --retry-failed will not know it, and pending handlers are neither run nor kept")
+	c.Flags().BoolVar(&f.Page, "page", false, "serve the page of the run to a browser of this machine, and print a link that logs in once")
 	c.Flags().BoolVar(&f.NoWorker, "no-worker", false, "with --redis: leave all work to other nodes")
 	return c
 }

@@ -29,7 +29,7 @@ var flagGroups = []struct {
 	{title: "Secrets", everyday: []string{"secrets"}, seldom: []string{"secrets-identity", "keyring", "keyring-accept-plain"}},
 	{
 		title:  "Output",
-		seldom: []string{"verbose", "events", "fetch-dir", "config-dir", "no-record", "log-", "otlp-endpoint", "trace-ratio", "metrics-tenants"},
+		seldom: []string{"verbose", "events", "page", "fetch-dir", "config-dir", "no-record", "log-", "otlp-endpoint", "trace-ratio", "metrics-tenants"},
 	},
 	{title: "Cluster", everyday: []string{"redis"}, seldom: []string{"pool", "no-worker", "scale-"}},
 	{title: "Plugins", seldom: []string{"plugins", "plugin-"}},

@@ -29,6 +29,7 @@ type RunFlags struct {
 	NoWorker  bool
 	Outside   bool
 	NoRecord  bool
+	Page      bool // serves the pages of the run to browsers of this machine
 }
 
 // Run runs playbooks and follows them to the end.
@@ -176,7 +177,7 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 			}
 			return p.Launch.Snapshot.Files
 		}
-		if err := n.Work(&f.Node, node.WorkOptions{Queue: q, Pool: f.Queue.Pool, Files: files, Events: c.WorkerEvent, Few: !c.shared && countHosts(launches) <= fewHosts}, log); err != nil {
+		if err := n.Work(&f.Node, node.WorkOptions{Queue: q, Pool: f.Queue.Pool, Files: files, Events: c.WorkerEvent, Few: !c.shared && countHosts(launches) <= fewHosts, Report: f.Page}, log); err != nil {
 			return err
 		}
 	}
@@ -190,6 +191,13 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 		return err
 	}
 	defer stopPublishing()
+	if f.Page {
+		stopServing, err := servePages(ctx, con, c, launches, log)
+		if err != nil {
+			return err
+		}
+		defer stopServing()
+	}
 	ctx, now, release := con.Signals(ctx, FinishingJobs, con.Message, n.Kill)
 	defer release()
 	c.Now = now
@@ -197,7 +205,26 @@ func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node
 	defer stopView()
 	reports, err := c.driveAll(ctx, parts)
 	stopView()
-	return errors.Join(err, finish(con, reports, f, record.folder))
+	err = errors.Join(err, finish(con, reports, f, record.folder))
+	if f.Page && con.Terminal && ctx.Err() == nil {
+		con.Message("the page stays until Ctrl-C")
+		<-ctx.Done()
+	}
+	return err
+}
+
+// servePages serves the pages of the launches, and prints a link for one browser.
+func servePages(ctx context.Context, con *console.Console, c *Conductor, launches []*launch.Launch, log *slog.Logger) (end func(), err error) {
+	next := "/"
+	if len(launches) == 1 {
+		next = "/runs/" + launches[0].Run.ID
+	}
+	link, end, err := service.ServePages(ctx, service.Own{Ledger: c.record.Ledger, Controller: c.ctl, Queue: c.Q, Types: c.types, Who: whoami(), Log: log}, next)
+	if err != nil {
+		return nil, err
+	}
+	con.Message("page, for one browser of this machine within 10 minutes: " + link)
+	return end, nil
 }
 
 // fewHosts is up to how many hosts a run does without a small heap.
