@@ -45,7 +45,7 @@ func (o Outcome) Proves() bool {
 // have a threshold of their own; cancelled jobs have none.
 func (o Outcome) CountsAsFailure() bool { return o == Failed || o == RolledBack || o == Lost }
 
-// Letter tells outcomes apart in one character; '.' is no outcome.
+// Letter returns one character for each outcome; '.' is no outcome.
 func (o Outcome) Letter() byte {
 	switch o {
 	case Unreachable:

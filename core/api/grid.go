@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Grid is what each step did on each host of a run, a letter each.
+// Grid is the results of all steps of a run on all its hosts, a letter each.
 type Grid struct {
 	Steps   []GridStep `json:"steps" doc:"in the order of the playbook, its handlers last"`
 	Items   []GridHost `json:"items"`

@@ -79,7 +79,7 @@ func DecodeResult(data []byte) (core.Result, error) {
 	return r, nil
 }
 
-// StepBrief is what a step did, without its output.
+// StepBrief is the result of a step without its output.
 type StepBrief struct {
 	Name    string       `json:"name"`
 	Handler bool         `json:"handler"`

@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Own is what the pages of a person's own runs are made of.
+// Own has the parts from which the pages of a person's own runs are made.
 type Own struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
