@@ -81,7 +81,7 @@ var borders = []struct {
 	{"core/hostkeys", "how host keys come to be trusted; it must not know how hosts are dialled", []string{"core", "core/securefile", "core/transport"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/securefile", "core/testparts", "core/tracing"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/notify/policy", "core/rollout", "core/yamlread", "windows/civil"}},
-	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/forecast", "core/queue", "core/rollout", "core/admission", "core/inventory", "core/secrets", "playbooks", "windows"}},
+	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/forecast", "core/queue", "core/rollout", "core/admission", "core/inventory", "core/redact", "core/secrets", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/broadcast", "core/tracing", "core/api", "core/configs", "core/queue", "core/launch", "core/admission", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/broadcast", "core/tracing", "core/controller", "core/definitions", "core/admission", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
 	{"core/engine", "what follows in a run: decisions without I/O; its test kit drives a queue", []string{"core", "core/admission", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},

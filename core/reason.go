@@ -49,6 +49,7 @@ const (
 	NoCheckMode    ReasonCode = "no_check_mode"   // its job type has no check mode
 	NothingToDo    ReasonCode = "nothing_to_do"   // its job type found nothing to do
 	NoItems        ReasonCode = "no_items"        // its foreach has no items
+	WasKept        ReasonCode = "kept"            // a retry goes on behind it, and an earlier run called it
 	WouldRun       ReasonCode = "would_run"       // a handler in check mode
 	NothingFailed  ReasonCode = "nothing_failed"  // it is of rescue, and no step of its group failed
 	Rescued        ReasonCode = "rescued"         // a host that succeeded: rescue of a group has dealt with a failure
@@ -71,7 +72,7 @@ func ReasonCodes() []ReasonCode {
 		Missed, TooLate, Refused, NotLaunched, Overlap,
 		AwaitsApproval, NotQueued, QueueAway, Elsewhere, RunPaused, RunOver, WaveClosed, NotDue, WindowClosed, LockHeld, RunFull,
 		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsSignal, ByJobType,
-		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
+		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WasKept, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
 		PluginDied, Unavailable, RunCancelled, LeaseLost, EffectsUnknown,
 	}
 }

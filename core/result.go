@@ -21,6 +21,8 @@ type Result struct {
 	Steps      []StepResult  `json:"steps,omitempty"` // with the handlers where they ran
 	Handlers   *Handlers     `json:"handlers,omitempty"`
 	Facts      *Facts        `json:"facts,omitempty"` // that its steps asked for; nil: none did
+	// Entered has the value of each include's when that was evaluated, by the name of the include.
+	Entered map[string]bool `json:"entered,omitempty"`
 }
 
 // StepResult is the result of one step on one host. Text is cut to a bound by the worker, with
@@ -42,6 +44,13 @@ type StepResult struct {
 	Truncated  bool           `json:"truncated,omitempty"`
 	Took       time.Duration  `json:"took_ns"`
 	Window     *Window        `json:"window,omitempty"` // that its last attempt was started in, of a step that waits for one
+	Kept       *Kept          `json:"kept,omitempty"`   // nil: the job called the step, or had no reason to
+}
+
+// Kept names the run whose result of a step a retry keeps, because it did not call the step again.
+type Kept struct {
+	Run string    `json:"run"` // that called the step
+	At  time.Time `json:"at"`  // when the host's share of that run was recorded
 }
 
 // Window is the evidence that a step was started when it might be.

@@ -65,6 +65,7 @@ type checker struct {
 	found   []Diagnostic
 	callees map[*ast.IdentifierNode]bool
 	bases   map[*ast.IdentifierNode]string // the constant field that is read
+	ends    map[*ast.IdentifierNode]bool   // of steps: only how the step ended is read
 	locals  map[string]bool
 	muted   map[ast.Node]bool // already explained
 }
@@ -84,7 +85,7 @@ func (s scope) check(c *code) (found []Diagnostic) {
 		return []Diagnostic{c.src.diagnose(c.place(0, len([]rune(c.text))), compileProblem(err.Error()))}
 	}
 	k := &checker{scope: s, code: c, callees: map[*ast.IdentifierNode]bool{}, bases: map[*ast.IdentifierNode]string{},
-		locals: map[string]bool{}, muted: map[ast.Node]bool{}}
+		ends: map[*ast.IdentifierNode]bool{}, locals: map[string]bool{}, muted: map[ast.Node]bool{}}
 	ast.Walk(&tree.Node, visit(k.gather))
 	ast.Walk(&tree.Node, visit(k.names))
 	k.secret(tree.Node)
@@ -121,6 +122,7 @@ func (k *checker) gather(n ast.Node) {
 				k.bases[id] = property.Value
 			}
 		}
+		k.noteEnd(n)
 	case *ast.BinaryNode:
 		if n.Operator == "-" {
 			k.dash(n)
@@ -325,6 +327,12 @@ func (k *checker) note(n *ast.IdentifierNode) {
 		r.params = true
 	case "steps":
 		r.steps = true
+		if !k.ends[n] {
+			if r.results == nil {
+				r.results = map[string]bool{}
+			}
+			r.results[k.bases[n]] = true
+		}
 	case "run":
 		r.run = true
 	case "error":

@@ -247,8 +247,9 @@ func joinTexts(args ...any) (any, error) {
 type reads struct {
 	host                     map[string]bool // fields; nil: none
 	vars, params, steps, run bool
-	failure                  bool   // error
-	secret                   string // the one that it is, by its name in the step
+	failure                  bool            // error
+	results                  map[string]bool // steps whose outputs or stdout it may read; "" is any step
+	secret                   string          // the one that it is, by its name in the step
 }
 
 // values is the environment of one evaluation.

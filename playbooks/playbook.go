@@ -136,6 +136,7 @@ type Step struct {
 	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
 	Secrets       map[string]string // names of secrets that the job type may have, by the names that it knows them by
+	Redo          bool              // a run that goes on at a later step calls it again
 	IgnoreFailure bool              // continue_on_failure: the next step runs, the job's outcome is not failed
 	Notify        []string          // names of handlers that must run after the step has changed its host
 	Flush         bool              // pending handlers run before the step

@@ -73,6 +73,8 @@ func stepFields() []field[draft] {
 			form: secretsForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Secrets = d.secretsOf(n) }},
 		{key: "notify", doc: "Handlers that must run once after the step has changed its host.", form: form{"a list of names of handlers", &jsonschema.Schema{Type: "array", MinItems: new(1), Items: textForm("a name").schema}},
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Notify = d.notifies(n) }},
+		{key: "redo", doc: "always: turnus runs retry --from failed-step calls the step again although it succeeded.", form: enumForm("always"),
+			read: func(d *decoder, n *yaml.Node, s *draft) { s.Redo = d.enumOf(n, "always") == "always" }},
 		{key: "continue_on_failure", doc: "The next step runs though this one failed, and the job is not failed by it.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.IgnoreFailure = d.boolOf(n) }},
 	}
@@ -123,6 +125,10 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 		outputs = closedShape(fmt.Sprintf("the outputs of step %q, which has foreach,", s.Name), "items")
 	}
 	d.checkPart("step "+quote(local), n, s.After, s.Window)
+	if s.Redo && d.inherited.groups > 0 {
+		d.reportNode(d.child(n, "redo"), problem{message: "step " + quote(local) + " of a group has redo", expected: "redo on a step outside of groups",
+			hint: "a retry calls a group again as a whole"})
+	}
 	d.steps = append(d.steps, knownStep{name: local, line: n.Line, outputs: outputs})
 	d.whole.steps++
 	d.inherited.apply(&s.Step)

@@ -41,6 +41,7 @@ type StepResult struct {
 	Truncated  bool            `json:"truncated,omitempty"`
 	Took       core.Seconds    `json:"took_seconds"`
 	Window     *core.Window    `json:"window,omitempty"`
+	Kept       *core.Kept      `json:"kept,omitempty" doc:"of a retry from the failed step: the earlier run that called the step, and when its result was recorded"`
 }
 
 // ResultOf returns a job's record for clients.
@@ -56,7 +57,7 @@ func StepOf(s core.StepResult) StepResult {
 	return StepResult{
 		Name: s.Name, Uses: s.Uses, Handler: s.Handler, Outcome: s.Outcome, Reason: s.Reason, ReasonCode: s.ReasonCode,
 		Attempts: s.Attempts, ExitCode: s.ExitCode, Stdout: s.Stdout, Stderr: s.Stderr, Diff: s.Diff, Outputs: s.Outputs,
-		Truncated: s.Truncated, Took: core.InSeconds(s.Took), Window: s.Window,
+		Truncated: s.Truncated, Took: core.InSeconds(s.Took), Window: s.Window, Kept: s.Kept,
 	}
 }
 

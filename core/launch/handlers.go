@@ -39,22 +39,31 @@ func (l *Launch) SetPending(pending map[string]core.Handlers) error {
 		if !known {
 			continue
 		}
-		more, err := json.Marshal(pendingData{&h})
+		data, err := withData(targets[i], pendingData{&h}, queue.MaxDataLength)
 		if err != nil {
-			return fmt.Errorf("host %s: write its pending handlers: %w", targets[i].Host, err)
+			return err
 		}
-		host, isObject := bytes.CutSuffix(targets[i].Data, []byte("}")) // never an empty one: the host's name is in it
-		if !isObject {
-			return fmt.Errorf("host %s: its data is not a JSON object: %w", targets[i].Host, core.ErrInvalid)
-		}
-		targets[i].Data = slices.Concat(host, []byte(","), more[1:])
-		if len(targets[i].Data) > queue.MaxDataLength {
-			return fmt.Errorf("host %s with its vars, labels and pending handlers has %d bytes: at most %d fit a job: %w",
-				targets[i].Host, len(targets[i].Data), queue.MaxDataLength, core.ErrInvalid)
-		}
+		targets[i].Data = data
 	}
 	l.Run.Targets = targets
 	return nil
+}
+
+// withData returns Target.Data with the fields of more beside the host, in at most so many bytes.
+func withData(t queue.Target, more any, most int) ([]byte, error) {
+	fields, err := json.Marshal(more)
+	if err != nil {
+		return nil, fmt.Errorf("host %s: write its job: %w", t.Host, err)
+	}
+	host, isObject := bytes.CutSuffix(t.Data, []byte("}")) // never an empty one: the host's name is in it
+	if !isObject {
+		return nil, fmt.Errorf("host %s: its data is not a JSON object: %w", t.Host, core.ErrInvalid)
+	}
+	data := slices.Concat(host, []byte(","), fields[1:])
+	if len(data) > most {
+		return nil, fmt.Errorf("host %s with its vars, labels, and what earlier runs left has %d bytes: at most %d fit a job: %w", t.Host, len(data), most, core.ErrInvalid)
+	}
+	return data, nil
 }
 
 // handlers is how a job stands with its handlers after a record: as its worker said, else by the

@@ -19,8 +19,8 @@ import (
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
 // instead of running it outside of them, one that knows no turns a run of version 3, and one that
 // knows no secrets a run of version 4.
-// Version 6 has included files.
-const SnapshotVersion = 6
+// Version 6 has included files, version 7 jobs that go on at a later step.
+const SnapshotVersion = 7
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
@@ -50,6 +50,9 @@ type Snapshot struct {
 	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass
 	// over it.
 	Trace string `json:"trace,omitempty"`
+	// Resumes is the run at whose failed steps the jobs go on, see Resume. Older workers would call
+	// all steps.
+	Resumes string `json:"resumes,omitempty"`
 	// Checked names the plugins that the playbook was checked against. Nil: they are not known, as in
 	// runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
@@ -89,6 +92,8 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
 	switch {
+	case s.Resumes != "":
+		s.Version = 7
 	case len(s.Included) > 0:
 		s.Version = 6
 	case s.Become != nil:

@@ -21,6 +21,8 @@ func (p *Pages) retryRoutes(mux *http.ServeMux) {
 type retryView struct {
 	Run     api.Run
 	Choices []outcomeChoice
+	From    bool // go on at the failed step
+	Else    bool // and begin with the first step where that cannot be
 	Problem string
 	Plan    *api.Plan
 	Preview preview
@@ -48,7 +50,9 @@ func retryOf(ctx context.Context, v visit, id string, sent url.Values) (view ret
 		return view, 0, err
 	}
 	view.Choices = choicesOf(view.Run.Outcomes, sent["outcome"])
-	plan, err := v.client.PlanRetry(ctx, id, api.Retry{Outcomes: outcomesOf(sent)})
+	asked := retryAsked(sent)
+	view.From, view.Else = asked.From != "", sent.Get("else") != ""
+	plan, err := v.client.PlanRetry(ctx, id, asked)
 	if err != nil {
 		view.Problem = reasonOf(err)
 		status, _ = statusOf(err)
@@ -58,8 +62,23 @@ func retryOf(ctx context.Context, v visit, id string, sent url.Values) (view ret
 	for _, outcome := range sent["outcome"] {
 		again = append(again, input{"outcome", outcome})
 	}
+	for _, key := range []string{"from", "else"} {
+		if value := sent.Get(key); value != "" {
+			again = append(again, input{key, value})
+		}
+	}
 	view.Plan, view.Preview = &plan, previewOf("/runs/"+url.PathEscape(id)+"/retry", "Retry on ", plan, again)
 	return view, http.StatusOK, nil
+}
+
+// retryAsked is what a form says of a retry. The choice for hosts that cannot go on needs the one
+// before it.
+func retryAsked(sent url.Values) api.Retry {
+	asked := api.Retry{Outcomes: outcomesOf(sent), From: sent.Get("from")}
+	if asked.From != "" {
+		asked.Else = sent.Get("else")
+	}
+	return asked
 }
 
 func outcomesOf(sent url.Values) (all []core.Outcome) {
@@ -103,7 +122,9 @@ func (p *Pages) retry(w http.ResponseWriter, r *http.Request, v visit) {
 		again(http.StatusUnprocessableEntity, problem)
 		return
 	}
-	run, err := v.client.RetryRun(r.Context(), id, sent.Get("key"), api.Retry{Outcomes: outcomesOf(sent), SkipNoWindow: sent.Get(fieldSkip) != "", Plan: sent.Get("hash")})
+	asked := retryAsked(sent)
+	asked.SkipNoWindow, asked.Plan = sent.Get(fieldSkip) != "", sent.Get("hash")
+	run, err := v.client.RetryRun(r.Context(), id, sent.Get("key"), asked)
 	switch {
 	case errors.Is(err, core.ErrConflict):
 		again(http.StatusConflict, "Not launched: "+reasonOf(err)+". The preview had "+sent.Get("hosts")+" hosts. Read the new one.")

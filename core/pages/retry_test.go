@@ -86,6 +86,29 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// The choices of a retry from the failed step are in the preview and in what is launched; the second
+// alone says nothing.
+func TestRetryFromTheFailedStep(t *testing.T) {
+	for query, want := range map[string][2]any{
+		"from=failed-step&else=restart": {"failed-step", "restart"},
+		"from=failed-step":              {"failed-step", nil},
+		"else=restart":                  {nil, nil},
+	} {
+		o := retryAPI(t, "operator")
+		v := visits(t, o)
+		_, text := v.get("/runs/r0/retry?outcome=failed&" + query)
+		form := formIn(t, text, "/runs/r0/retry\" method=\"post")
+		form.Set("typed", "3")
+		if _, at, _ := v.post("/runs/r0/retry", form); at != "/runs/r1" {
+			t.Errorf("%s: after the retry: %s", query, at)
+		}
+		sent := o.changes()[len(o.changes())-1]
+		if got := [2]any{sent.body["from"], sent.body["else"]}; got != want {
+			t.Errorf("%s: launched with %v, expected %v", query, got, want)
+		}
+	}
+}
+
 func TestRetryThatIsNone(t *testing.T) {
 	o := retryAPI(t, "operator")
 	o.set("POST /v1/runs/r0/retry/plan", api.Problem{Status: http.StatusNotFound, Detail: "run r0 has no host to retry"})

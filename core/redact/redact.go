@@ -242,4 +242,7 @@ func (s *Set) findIn(v any) (string, bool) {
 	return "", false
 }
 
-func tag(name string) string { return "[secret " + name + "]" }
+// Mark begins the text that replaces a value.
+const Mark = "[secret "
+
+func tag(name string) string { return Mark + name + "]" }

@@ -36,6 +36,9 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	if in.Body.SkipNoWindow {
 		request = append(request, " skip_unfit"...)
 	}
+	if in.Body.From != "" {
+		request = fmt.Append(request, " from ", in.Body.From, " else ", in.Body.Else)
+	}
 	if answer, found, err := s.repeated(ctx, by, key, request); found || err != nil {
 		return answer, err
 	}
@@ -82,6 +85,9 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	if err != nil {
 		return retry{}, err
 	}
+	if err := refuseFrom(asked, isCommand); err != nil {
+		return retry{}, err
+	}
 	if isCommand {
 		if err := s.need(by, api.PermitExec); err != nil {
 			return retry{}, err
@@ -121,7 +127,10 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	}
 	again.differs = retried(before, again.launch, tenants)
 	again.differs.PlaybookChanged = !isCommand && again.differs.PlaybookChanged // that of a command follows the window sets of its hosts
-	return again, nil
+	if asked.From != "" {
+		err = s.goOn(ctx, by, before, material.Jobs, again, asked.Else == api.ElseRestart)
+	}
+	return again, err
 }
 
 // planRetry says what a retry would do.

@@ -22,15 +22,22 @@ func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.Ste
 		return fail(sr, core.BadExpression, fmt.Sprintf("foreach has %d items: at most %d", len(items), maxItems)), nil
 	}
 	cur := &m.state.Current
+	kept := m.keptItems(i, items)
 	for cur.Item < len(items) {
+		if r := kept[cur.Item]; r != nil {
+			cur.add(items[cur.Item], *r)
+			continue
+		}
 		if cur.Item > 0 {
 			if v, stop := m.between(sr.Name); stop {
+				m.partial = new(cur.total(sr, len(items)))
 				return sr, &v
 			}
 		}
 		m.env.Item = items[cur.Item]
 		one, v := m.item(i, s, len(items))
 		if v != nil {
+			m.addPartial(sr, len(items))
 			return sr, v
 		}
 		cur.add(items[cur.Item], one)

@@ -193,7 +193,14 @@ func (j *job) prepare() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMachine(j, prog, h, state, pending)
+	resume, err := launch.DecodeResume(j.lease.Data)
+	if err != nil {
+		return nil, err
+	}
+	if len(resume.Steps) > len(prog.playbook.Steps) {
+		return nil, fmt.Errorf("the job goes on behind step %d of %d: %w", len(resume.Steps), len(prog.playbook.Steps), core.ErrInvalid)
+	}
+	m := newMachine(j, prog, h, state, pending, resume)
 	m.queue = name
 	return m, nil
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/playbooks"
@@ -46,6 +48,7 @@ type machine struct {
 	armed bool
 
 	cut int // the step at which the host was told to end, after which only always runs; -1 without one
+	resume launch.Resume // what the job goes on from
 
 	walked int // steps whose includes scope has made known
 
@@ -53,8 +56,8 @@ type machine struct {
 	seen   map[string]bool // names of secrets whose values are in hidden
 }
 
-func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers) *machine {
-	m := &machine{job: j, prog: prog, host: h, state: s, cut: -1}
+func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers, resume launch.Resume) *machine {
+	m := &machine{job: j, prog: prog, host: h, state: s, resume: resume, cut: -1}
 	if s.Handlers == nil {
 		s.Handlers = &handlersState{Handlers: pending}
 	}
@@ -64,6 +67,9 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 	}
 	if s.Started.IsZero() {
 		s.Started = j.started
+	}
+	if len(s.Done) == 0 && len(resume.Entered) > 0 {
+		s.Entered = maps.Clone(resume.Entered)
 	}
 	m.env = playbooks.Env{
 		Host:   h,
@@ -105,13 +111,16 @@ func (m *machine) run() leaseEnd {
 
 // advance takes the job past step i, or returns how its lease ends.
 func (m *machine) advance(i int) *leaseEnd {
+	if m.keep(i) {
+		return nil
+	}
 	s, next := m.prog.playbook.Steps[i], m.course().next()
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	if next.reason != "" {
 		m.record(i, skip(sr, next.code, next.reason))
 		return nil
 	}
-	if s.Flush {
+	if s.Flush && i >= len(m.resume.Steps) {
 		if v := m.flush(i); v != nil {
 			return v
 		}
@@ -188,6 +197,8 @@ func (m *machine) outcome() leaseEnd {
 	outcome, code, reason := core.Skipped, core.ReasonCode(""), "the playbook has no step for this host"
 	for i, s := range m.state.steps() {
 		switch {
+		case s.Kept != nil && s.Outcome != core.Skipped:
+			outcome, code, reason = core.Unchanged, "", ""
 		case s.Outcome == core.Changed:
 			return done(core.Changed, "", "", "")
 		case i == 0 && s.Outcome == core.Skipped:
@@ -242,7 +253,7 @@ func (m *machine) step(i int) (core.StepResult, *leaseEnd) {
 		return skip(sr, core.NotSelected, "not selected by its tags"), nil
 	}
 	m.env.Item = nil
-	if s.Facts && m.state.Facts == nil {
+	if (s.Facts || m.keptFacts()) && m.state.Facts == nil {
 		failed, v := m.gather(sr)
 		switch {
 		case v != nil:
@@ -348,7 +359,7 @@ func (m *machine) result(v leaseEnd) core.Result {
 	return core.Result{
 		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, ReasonCode: v.code, Step: v.step,
 		Started: m.state.Started, Took: m.state.Took + time.Since(m.job.started), Steps: steps,
-		Handlers: m.pendingHandlers(), Facts: m.facts(),
+		Handlers: m.pendingHandlers(), Facts: m.facts(), Entered: m.state.Entered,
 	}
 }
 

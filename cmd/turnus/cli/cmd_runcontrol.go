@@ -107,16 +107,27 @@ func (a *app) retryCmd() *cobra.Command {
 	var r remoteFlags
 	var outcomes []string
 	var follow bool
+	var from, otherwise string
 	c := &cobra.Command{
 		Use: "retry RUN", Short: "Run a playbook again on the hosts of a run that did not succeed", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
 		Long: `Launch a new run of the same playbook on the hosts of a run that did not succeed. Its id goes to stdout.
 
 The new run has the playbook, the hosts' addresses and settings, and the secret references of the project as it is now, and
-the vars and tags of the run before. Hosts that left the inventory, or belong to another tenant by now, are left out.`,
+the vars and tags of the run before. Hosts that left the inventory, or belong to another tenant by now, are left out.
+
+With --from failed-step each host goes on at the step that failed. The steps before it are not called again, except those
+with redo: always. A host that cannot go on refuses the retry, or begins with the first step: --else restart.`,
 		Example: `  turnus runs retry 20261120-021500-ab3cd5ef --follow
+  turnus runs retry 20261120-021500-ab3cd5ef --from failed-step
   turnus runs retry 20261120-021500-ab3cd5ef --outcome unreachable`,
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
-			q := api.Retry{}
+			q := api.Retry{From: from, Else: otherwise}
+			if from != "" && from != api.FromFailedStep {
+				return console.Invalid("--from %s: expected %s", from, api.FromFailedStep)
+			}
+			if otherwise != "" && (otherwise != api.ElseRestart || from == "") {
+				return console.Invalid("--else %s: expected %s, with --from", otherwise, api.ElseRestart)
+			}
 			for _, text := range outcomes {
 				o := core.Outcome(text)
 				if !slices.Contains(core.Outcomes(), o) {
@@ -144,6 +155,10 @@ the vars and tags of the run before. Hosts that left the inventory, or belong to
 	r.add(c)
 	c.Flags().StringSliceVar(&outcomes, "outcome", nil, "only hosts that ended so: failed, unreachable, cancelled, lost, rolled_back, … (default: all that are not good)")
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions([]string{"failed", "unreachable", "cancelled", "lost", "rolled_back"}, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&from, "from", "", "failed-step: go on at the step that failed, and do not call the steps before it again")
+	c.Flags().StringVar(&otherwise, "else", "", "with --from: restart begins with the first step on hosts that cannot go on")
+	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{api.FromFailedStep}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("else", cobra.FixedCompletions([]string{api.ElseRestart}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the new run to its end, and exit as turnus run does")
 	return c
 }
@@ -155,6 +170,12 @@ func (a *app) sayRetried(r *api.Retried) {
 	}
 	if r.PlaybookChanged {
 		a.Message("the playbook changed since run " + r.Run + ": the new run has it as it is now")
+	}
+	if r.Resumed > 0 {
+		a.Message(console.Plural(r.Resumed, "host") + ": at the failed step of run " + r.Run)
+	}
+	for _, one := range r.Restarted {
+		a.Message(one.Host + ": from the first step: " + one.Reason)
 	}
 	if n := len(r.LeftOut); n > 0 {
 		const shown = 10

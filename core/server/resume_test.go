@@ -1,0 +1,131 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// twoSteps is tree with two steps in acme's playbook, the second of which reads the first.
+func twoSteps() map[string]string {
+	t := tree()
+	t["playbooks/acme.yaml"] = strings.Replace(t["playbooks/acme.yaml"], "steps: [", "steps: [{name: first, uses: command, with: {run: one}}, ", 1)
+	t["playbooks/acme.yaml"] = strings.Replace(t["playbooks/acme.yaml"], "run: uptime", `run: "echo ${{ steps.first.stdout }}"`, 1)
+	return t
+}
+
+// failSecond records that all hosts of a run failed at the second step; change is made to the
+// record of acme-1.
+func (b *bed) failSecond(run api.Run, change func(*core.Result)) {
+	b.t.Helper()
+	batch := ledger.Batch{Run: run.ID}
+	for i := range run.Total {
+		r := core.Result{Outcome: core.Failed, Attempt: 1, Step: "look", Facts: core.Gathered(map[string]any{"boot_id": "b1"}, time.Now()), Steps: []core.StepResult{
+			{Name: "first", Uses: "command", Outcome: core.Changed, Stdout: "said"},
+			{Name: "look", Uses: "command", Outcome: core.Failed, Reason: "no"},
+		}}
+		if i == 0 {
+			change(&r)
+		}
+		detail, err := launch.EncodeResult(r)
+		must(b.t, err)
+		batch.Outcomes = append(batch.Outcomes, ledger.Outcome{Index: i, Outcome: r.Outcome, Attempt: 1, Worker: "w", Started: time.Now(), Took: time.Second, Detail: detail, Facts: r.Facts})
+	}
+	recorded, err := b.ledger.Record(b.t.Context(), batch)
+	must(b.t, err)
+	must(b.t, recorded[0].Err)
+}
+
+// A retry from the failed step gives each host the results of the steps before it. A host that
+// cannot go on refuses the retry, or begins with the first step.
+func TestRetryFromTheFailedStep(t *testing.T) {
+	t.Parallel()
+	from := api.Retry{From: api.FromFailedStep}
+	otherwise := api.Retry{From: api.FromFailedStep, Else: api.ElseRestart}
+	for name, c := range map[string]struct {
+		change  func(*core.Result)
+		project func(map[string]string)
+		asked   api.Retry
+		status  int
+		says    string
+		resumed int
+	}{
+		"control":                {asked: from, status: http.StatusCreated, resumed: 3},
+		"without from":           {status: http.StatusCreated},
+		"else without from":      {asked: api.Retry{Else: api.ElseRestart}, status: http.StatusUnprocessableEntity, says: "needs from"},
+		"from elsewhere":         {asked: api.Retry{From: "step-3"}, status: http.StatusUnprocessableEntity, says: "failed-step"},
+		"lost":                   {change: func(r *core.Result) { r.Outcome = core.Lost }, asked: from, status: http.StatusConflict, says: "1 of 3 hosts cannot go on at the failed step: acme-1: its outcome is lost"},
+		"lost, and restarted":    {change: func(r *core.Result) { r.Outcome = core.Lost }, asked: otherwise, status: http.StatusCreated, says: `"restarted":[{"host":"acme-1"`, resumed: 2},
+		"cut":                    {change: func(r *core.Result) { r.Steps[0].Truncated = true }, asked: from, status: http.StatusConflict, says: "was cut"},
+		"another boot":           {change: func(r *core.Result) { r.Facts.Boot = "b0" }, asked: from, status: http.StatusConflict, says: "booted"},
+		"steps changed":          {project: func(t map[string]string) { replace(t, "run: one", "run: two") }, asked: from, status: http.StatusConflict, says: "3 of 3 hosts"},
+		"steps changed, restart": {project: func(t map[string]string) { replace(t, "run: one", "run: two") }, asked: otherwise, status: http.StatusCreated, says: "other steps or params"},
+		"another strategy":       {project: func(t map[string]string) { replace(t, "stop_after: 3", "stop_after: 2") }, asked: from, status: http.StatusCreated, resumed: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			b.apply(twoSteps())
+			run := b.launch("acme", api.NewRun{})
+			if c.change == nil {
+				c.change = func(*core.Result) {}
+			}
+			b.failSecond(run, c.change)
+			if name == "another boot" { // another run saw the host after it
+				b.see("acme-1", "b2")
+			}
+			if c.project != nil {
+				next := twoSteps()
+				c.project(next)
+				b.apply(next)
+			}
+			a := b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", c.asked)
+			if a.status != c.status || !strings.Contains(a.body, c.says) {
+				t.Fatalf("%d %s, expected %d and %s", a.status, a.body, c.status, c.says)
+			}
+			if a.status != http.StatusCreated {
+				return
+			}
+			again := want[api.Run](t, a, http.StatusCreated)
+			if again.Retried.Resumed != c.resumed {
+				t.Errorf("%d hosts go on, expected %d", again.Retried.Resumed, c.resumed)
+			}
+			m, err := b.ledger.Material(t.Context(), again.ID)
+			must(t, err)
+			l, err := (&launch.Restorer{}).Restore(m.Snapshot, m.Queue)
+			must(t, err)
+			kept := 0
+			for _, target := range l.Run.Targets {
+				r, err := launch.DecodeResume(target.Data)
+				must(t, err)
+				if len(r.Steps) == 1 && r.Steps[0].Stdout == "said" && r.Steps[0].Kept.Run == run.ID {
+					kept++
+				}
+			}
+			if kept != c.resumed || (l.Snapshot.Resumes == run.ID) != (c.asked.From != "") {
+				t.Errorf("%d hosts have their results, expected %d; %q", kept, c.resumed, l.Snapshot.Resumes)
+			}
+		})
+	}
+}
+
+func replace(tree map[string]string, from, to string) {
+	tree["playbooks/acme.yaml"] = strings.Replace(tree["playbooks/acme.yaml"], from, to, 1)
+}
+
+// see records a run that saw a host with a boot id.
+func (b *bed) see(host, boot string) {
+	b.t.Helper()
+	run := b.launch("acme", api.NewRun{LaunchOptions: api.LaunchOptions{Limit: []string{host}}})
+	detail, err := launch.EncodeResult(core.Result{Outcome: core.Changed, Attempt: 1})
+	must(b.t, err)
+	_, err = b.ledger.Record(b.t.Context(), ledger.Batch{Run: run.ID, Outcomes: []ledger.Outcome{{Outcome: core.Changed, Attempt: 1, Worker: "w", Started: time.Now(), Detail: detail,
+		Facts: core.Gathered(map[string]any{"boot_id": boot}, time.Now().Add(time.Second))}}})
+	must(b.t, err)
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core"
+)
+
+// keep takes over the result of a step that an earlier run called. It reports false for a step that
+// this run calls.
+func (m *machine) keep(i int) bool {
+	steps := m.prog.playbook.Steps
+	if i >= len(m.resume.Steps) || steps[i].Redo {
+		return false
+	}
+	sr := m.resume.Steps[i]
+	if sr.Reason == "" && sr.Kept != nil {
+		sr.Reason, sr.ReasonCode = fmt.Sprintf("kept: run %s called it at %s", sr.Kept.Run, sr.Kept.At.UTC().Format(time.RFC3339)), core.WasKept
+	}
+	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+	m.state.Done = append(m.state.Done, sr)
+	m.publish(steps[i].Name, sr)
+	return true
+}
+
+// keptFacts reports whether what is made known of an include with kept steps may read the facts of
+// the host.
+func (m *machine) keptFacts() bool {
+	for i := range m.resume.Steps {
+		if s := &m.prog.playbook.Steps[i]; s.Facts && len(s.Within) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// keptItems returns the results of the items of step i that an earlier run finished; nil for those
+// that are called. An item that is there twice is kept as often as it was finished.
+func (m *machine) keptItems(i int, items []any) []*core.StepResult {
+	kept := make([]*core.StepResult, len(items))
+	if i != len(m.resume.Steps) || i >= len(m.prog.playbook.Steps) {
+		return kept
+	}
+	finished := map[string][]*core.StepResult{}
+	for _, one := range m.resume.Items {
+		r, _ := one.(map[string]any)
+		said, _ := r["outcome"].(string)
+		outputs, _ := r["outputs"].(map[string]any)
+		key := itemKey(r["item"])
+		finished[key] = append(finished[key], &core.StepResult{Outcome: core.Outcome(said), Outputs: outputs})
+	}
+	for n, item := range items {
+		if key := itemKey(item); len(finished[key]) > 0 {
+			kept[n], finished[key] = finished[key][0], finished[key][1:]
+		}
+	}
+	return kept
+}
+
+// itemKey is equal for items that are equal as JSON.
+func itemKey(item any) string {
+	data, err := json.Marshal(item)
+	if err != nil {
+		return fmt.Sprint(item)
+	}
+	return string(data)
+}
+
+// addPartial makes the finished items a part of what the record says of a foreach that was under
+// way when the lease ended.
+func (m *machine) addPartial(sr core.StepResult, items int) {
+	cur := m.state.Current
+	if cur.Item == 0 && m.partial == nil {
+		return
+	}
+	all := cur.total(sr, items)
+	if p := m.partial; p != nil {
+		all.Attempts, all.Took, all.ExitCode, all.Window = p.Attempts, p.Took, p.ExitCode, p.Window
+		all.Stdout, all.Stderr, all.Diff = shorten(all.Stdout+p.Stdout, streamKeep), shorten(all.Stderr+p.Stderr, streamKeep), shorten(all.Diff+p.Diff, streamKeep)
+		all.Truncated = all.Truncated || p.Truncated
+	}
+	m.partial = &all
+}

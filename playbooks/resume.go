@@ -1,0 +1,97 @@
+package playbooks
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+	"gopkg.in/yaml.v3"
+)
+
+// noteEnd notes steps.NAME.outcome, .changed and .exit_code, which need no output of the step.
+func (k *checker) noteEnd(n *ast.MemberNode) {
+	step, ok := n.Node.(*ast.MemberNode)
+	if !ok {
+		return
+	}
+	id, isName := step.Node.(*ast.IdentifierNode)
+	field, isText := n.Property.(*ast.StringNode)
+	if isName && isText && id.Value == "steps" {
+		k.ends[id] = slices.Contains([]string{"outcome", "changed", "exit_code"}, field.Value)
+	}
+}
+
+// OutputsRead reports of which steps a job that goes on at step first may read outputs or stdout.
+// Steps with redo, handlers, and the params and outputs of includes count as read later.
+func (p *Playbook) OutputsRead(first int) func(step string) bool {
+	read := map[string]bool{}
+	note := func(c *code) {
+		for name := range c.reads.results {
+			if name != "" && c.within != "" {
+				name = c.within + "/" + name
+			}
+			read[name] = true
+		}
+	}
+	for i, s := range p.Calls() {
+		if i >= first || s.Redo {
+			s.When.each(note)
+			s.Foreach.each(note)
+			s.With.root.each(note)
+		}
+	}
+	for i := range p.Blocks {
+		p.Blocks[i].When.each(note)
+		p.Blocks[i].with.each(note)
+		p.Blocks[i].outputs.each(note)
+	}
+	return func(step string) bool { return read[step] || read[""] }
+}
+
+// each visits the code of an expression.
+func (e Expr) each(visit func(*code)) {
+	switch {
+	case e.code == nil:
+	case e.code.list != nil:
+		e.code.list.each(visit)
+	default:
+		visit(e.code)
+	}
+}
+
+// each visits the code of all expressions in a value.
+func (v *value) each(visit func(*code)) {
+	if v == nil {
+		return
+	}
+	for _, f := range v.fields {
+		f.each(visit)
+	}
+	for _, item := range v.items {
+		item.each(visit)
+	}
+	for _, p := range v.parts {
+		if p.code != nil {
+			visit(p.code)
+		}
+	}
+}
+
+// Work returns the bytes that decide the calls of the playbook: its steps, handlers, params, vars
+// and become, and the files that it includes. Two playbooks with the same work can differ in their
+// rollout only.
+func (p *Playbook) Work() []byte {
+	var file map[string]any
+	if yaml.Unmarshal(p.Source, &file) != nil {
+		return p.Whole()
+	}
+	maps.DeleteFunc(file, func(key string, _ any) bool {
+		return !slices.Contains([]string{"steps", "handlers", "params", "vars", "become"}, key)
+	})
+	data, err := json.Marshal([]any{file, p.Included})
+	if err != nil { // a mapping with keys that are no text
+		return p.Whole()
+	}
+	return data
+}
