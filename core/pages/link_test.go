@@ -41,11 +41,11 @@ func TestLinkEnds(t *testing.T) {
 		var p Pages
 		code := func() string { return strings.TrimPrefix(p.Link("good", "/"), linkPath+"?code=") }
 		first, second := code(), code()
-		time.Sleep(linkTime - time.Second)
+		<-time.After(linkTime - time.Second)
 		if _, ok := p.links.use(first); !ok {
 			t.Error("it ended early")
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if _, ok := p.links.use(second); ok || len(p.links.codes) != 0 {
 			t.Error("it holds for ever")
 		}

@@ -47,7 +47,7 @@ type machine struct {
 	// earlier one.
 	armed bool
 
-	cut int // the step at which the host was told to end, after which only always runs; -1 without one
+	cut    int           // the step at which the host was told to end, after which only always runs; -1 without one
 	resume launch.Resume // what the job goes on from
 
 	walked int // steps whose includes scope has made known
