@@ -22,6 +22,7 @@ type Result struct {
 	Steps      []StepResult    `json:"steps,omitempty"`
 	Handlers   *core.Handlers  `json:"handlers,omitempty"`
 	Facts      *core.Facts     `json:"facts,omitempty"`
+	Entered    map[string]bool `json:"entered,omitempty" doc:"by include or group with when: its value"`
 }
 
 // StepResult is the result of one step on one host: core.StepResult as clients read it.
@@ -48,7 +49,7 @@ type StepResult struct {
 func ResultOf(r core.Result) Result {
 	return Result{
 		Job: r.Job, Host: r.Host, Customer: r.Customer, Outcome: r.Outcome, Reason: r.Reason, ReasonCode: r.ReasonCode, Step: r.Step,
-		Attempt: r.Attempt, Worker: r.Worker, Started: r.Started, Took: core.InSeconds(r.Took), Steps: StepsOf(r.Steps), Handlers: r.Handlers, Facts: r.Facts,
+		Attempt: r.Attempt, Worker: r.Worker, Started: r.Started, Took: core.InSeconds(r.Took), Steps: StepsOf(r.Steps), Handlers: r.Handlers, Facts: r.Facts, Entered: r.Entered,
 	}
 }
 

@@ -18,10 +18,11 @@ func TestResultsReachClientsWhole(t *testing.T) {
 	step := core.StepResult{
 		Name: "n", Uses: "u", Handler: true, Outcome: core.Failed, Reason: "r", ReasonCode: "c", Attempts: 2, ExitCode: &exit, Stdout: "o", Stderr: "e",
 		Diff: "d", Outputs: map[string]any{"k": "v"}, Truncated: true, Took: 1500 * time.Millisecond, Window: &core.Window{Set: "night"},
+		Kept: &core.Kept{Run: "r0"},
 	}
 	result := core.Result{
 		Job: core.JobID{Run: "r", Index: 4}, Host: "h", Customer: "c", Outcome: core.Failed, Reason: "r", ReasonCode: "c", Step: "s", Attempt: 2, Worker: "w",
-		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 90 * time.Minute, Steps: []core.StepResult{step}, Handlers: &core.Handlers{Pending: []string{"p"}}, Facts: &core.Facts{},
+		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 90 * time.Minute, Steps: []core.StepResult{step}, Handlers: &core.Handlers{Pending: []string{"p"}}, Facts: &core.Facts{}, Entered: map[string]bool{"i": true},
 	}
 	for _, stored := range []any{step, result} { // the test itself leaves out no field
 		for v, i := reflect.ValueOf(stored), 0; i < v.NumField(); i++ {

@@ -53,7 +53,7 @@ func TestPagesOfAService(t *testing.T) {
 	_ = resp.Body.Close()
 	for path, parts := range map[string][]string{
 		"/":                 {"Ended lately", "/runs/" + run.ID},
-		"/runs/" + run.ID:   {"What went wrong", "3 unreachable", `href="/hosts/host-00000"`},
+		"/runs/" + run.ID:   {"Results", "3 unreachable", "host-00000"},
 		"/hosts/host-00000": {"What happened here", "/runs/" + run.ID},
 		"/hosts/nosuch":     {"nosuch"},
 		"/playbooks":        {`href="/playbooks/all"`},

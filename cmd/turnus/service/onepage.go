@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/catalog"
@@ -57,7 +56,7 @@ func ServePages(ctx context.Context, o Own, next string) (link string, end func(
 		return "", nil, fmt.Errorf("serve the page of the run: %w", err)
 	}
 	at := listener.Addr().String()
-	web := &http.Server{Handler: onlyHost(at, p), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
+	web := server.HTTP(onlyHost(at, p), o.Log)
 	done := make(chan struct{})
 	go func() { // it ends with Close
 		defer close(done)
