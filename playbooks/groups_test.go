@@ -125,7 +125,7 @@ func TestGroupProblems(t *testing.T) {
 	t.Parallel()
 	const head, one = "playbook: x\ntargets: true\nsteps:\n", "{name: a, uses: command, with: {run: x}}"
 	deep := one
-	for _, name := range strings.Fields("a1 a2 a3 a4 a5 a6 a7 a8 a9") {
+	for name := range strings.FieldsSeq("a1 a2 a3 a4 a5 a6 a7 a8 a9") {
 		deep = "{name: " + name + ", steps: [" + deep + "]}"
 	}
 	for name, tc := range map[string]struct {

@@ -115,7 +115,7 @@ func (r Resolver) ask(ctx context.Context, network string, q dnsmessage.Question
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if network == "tcp" {
-		query = append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...) //nolint:gosec // below 512
+		query = append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)
 	}
 	if _, err := conn.Write(query); err != nil {
 		return nil, err

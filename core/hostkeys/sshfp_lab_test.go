@@ -72,11 +72,11 @@ func startBind(t *testing.T, records map[string]string) bind {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(b.path("named.bin"), program, 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(b.path("named.bin"), program, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, conf := range []string{"server.conf", "client.conf"} {
-		cmd := exec.Command(b.path("named.bin"), "-g", "-n", "1", "-c", b.path(conf)) //nolint:noctx // ended below
+		cmd := exec.Command(b.path("named.bin"), "-g", "-n", "1", "-c", b.path(conf))
 		log, err := os.Create(b.path(conf + ".log"))
 		if err != nil {
 			t.Fatal(err)

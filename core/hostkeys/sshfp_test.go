@@ -4,7 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // SSHFP records have it
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
@@ -66,7 +66,7 @@ func startResolver(t *testing.T, z zone) Resolver {
 				query := make([]byte, size)
 				_, _ = io.ReadFull(conn, query)
 				answer := z.answer(t, query, false)
-				_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)) //nolint:gosec // of a test
+				_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
 			}
 			_ = conn.Close()
 		}
@@ -132,7 +132,7 @@ func sha256Of(key ssh.PublicKey) fingerprint {
 }
 
 func sha1Of(key ssh.PublicKey) fingerprint {
-	digest := sha1.Sum(key.Marshal()) //nolint:gosec // SSHFP records have it
+	digest := sha1.Sum(key.Marshal())
 	return fingerprint{sshfpAlgorithm(key.Type()), digestSHA1, digest[:]}
 }
 

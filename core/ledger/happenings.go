@@ -37,8 +37,8 @@ type Happening struct {
 	seq int64
 }
 
-// Once, as the span of Report, reports a Fold one time only, for as long as the ledger remembers
-// it: KeepFolds.
+// Once as the span of Report reports a Fold one time only, for as long as the ledger remembers it:
+// KeepFolds.
 const Once = time.Duration(-1)
 
 // KeepFolds is how long the ledger remembers reported events that have a Fold.

@@ -43,11 +43,10 @@ func (s *Server) goOn(ctx context.Context, by caller, before *launch.Launch, job
 		if err != nil {
 			return err
 		}
-		resume, why := launch.Resume{}, error(nil)
+		var resume launch.Resume
+		why := errors.New("the playbook has other steps or params since")
 		if bytes.Equal(before.Playbook.Work(), l.Playbook.Work()) {
 			resume, why = launch.ResumeOf(l.Playbook, past, time.Now())
-		} else {
-			why = errors.New("the playbook has other steps or params since")
 		}
 		if why != nil {
 			cannot = append(cannot, api.Restarted{Host: h.Name, Reason: why.Error()})

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
@@ -14,7 +15,7 @@ import (
 func (m *machine) scope(done int, around []int) error {
 	blocks := m.prog.playbook.Blocks
 	for ; m.walked <= done; m.walked++ {
-		for i := len(blocks) - 1; i >= 0; i-- { // the inner before the outer
+		for i := range slices.Backward(blocks) { // the inner before the outer
 			if blocks[i].End == m.walked {
 				if err := m.publishBlock(i); err != nil {
 					return err

@@ -158,7 +158,7 @@ func (c course) cleanup() bool {
 		if v.ends || v.reason == "" {
 			return v.always
 		}
-		c.done = append(c.done[:len(c.done):len(c.done)], core.StepResult{Outcome: core.Skipped})
+		c.done = append(slices.Clip(c.done), core.StepResult{Outcome: core.Skipped})
 	}
 	return false
 }

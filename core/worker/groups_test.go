@@ -84,8 +84,9 @@ func TestGroupsDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, v, ran := course{playbook: p, cut: -1}, verdict{}, []string{}
-			for v = c.next(); !v.ends && len(c.done) < len(p.Steps); v = c.next() {
+			c, ran := course{playbook: p, cut: -1}, []string{}
+			v := c.next()
+			for ; !v.ends && len(c.done) < len(p.Steps); v = c.next() {
 				sr := core.StepResult{Name: p.Steps[len(c.done)].Name, Outcome: core.Skipped, Attempts: 1}
 				if v.reason == "" {
 					sr.Outcome = core.Unchanged

@@ -52,26 +52,25 @@ func TestFaultS3CopyFollowsNoPlantedLink(t *testing.T) {
 	}{
 		{stranger, "victim", "/bin/dash", 1}, {stranger, "folder", busybox + " sh", 4}, {0, "victim", busybox + " sh", 3},
 	} {
-		t.Run(fmt.Sprintf("a folder of %d, links to a %s, %s", c.owner, c.target, filepath.Base(c.shell)), func(t *testing.T) {
-			p.t, p.owner, p.target, p.shell = t, c.owner, c.target, c.shell
-			p.arm()
-			n := p.run(-1, script)
-			p.placed(n)
-			for at := 0; at <= n; at += c.step {
-				p.run(at, script)
-				if d := p.damage(); d != "" {
-					t.Errorf("an attack before program %d of %d changed what is root's:\n%s", at, n, d)
-				}
+		what := fmt.Sprintf("a folder of %d, links to a %s, %s", c.owner, c.target, filepath.Base(c.shell))
+		p.t, p.owner, p.target, p.shell = t, c.owner, c.target, c.shell
+		p.arm()
+		n := p.run(-1, script)
+		p.placed(n)
+		for at := 0; at <= n; at += c.step {
+			p.run(at, script)
+			if d := p.damage(); d != "" {
+				t.Errorf("%s: an attack before program %d of %d changed what is root's:\n%s", what, at, n, d)
 			}
-			harmed := false
-			for at := 1; at < 5 && !harmed; at++ {
-				p.run(at, was)
-				harmed = p.damage() != ""
-			}
-			if !harmed {
-				t.Error("negative control: the lines as they were came to no harm")
-			}
-		})
+		}
+		harmed := false
+		for at := 1; at < 5 && !harmed; at++ {
+			p.run(at, was)
+			harmed = p.damage() != ""
+		}
+		if !harmed {
+			t.Errorf("%s: negative control: the lines as they were came to no harm", what)
+		}
 	}
 }
 

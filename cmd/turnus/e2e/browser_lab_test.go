@@ -28,7 +28,7 @@ const axePath = "../../../.tools/axe/node_modules/axe-core/axe.min.js"
 // something was blocked or failed is a failure of the test.
 type browser struct {
 	t      *testing.T
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // it is the tab, for chromedp
 	server string
 	axe    string
 
