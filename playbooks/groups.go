@@ -83,12 +83,12 @@ func groupFields() []field[draftBlock] {
 
 func groupWords() map[string]string {
 	words := stepWords()
-	words["uses"], words["with"] = "a step has uses or steps, not both", "it stands on the steps"
+	words["uses"], words["with"] = "a step has uses or steps, not both", "write it on the steps"
 	words["block"] = `it is called "steps"`
 	for _, key := range []string{"needs", "timeout", "retry", "notify", "secrets", "disruptive", "foreach"} {
-		words[key] = "it stands on the steps of the group"
+		words[key] = "write it on the steps of the group"
 	}
-	words["after"] = "a barrier stands on a step outside of groups"
+	words["after"] = "a barrier is a step outside of groups"
 	words["continue_on_failure"] = "write rescue: and recover: true"
 	return words
 }
@@ -159,7 +159,7 @@ func (d *decoder) checkPart(what string, n *yaml.Node, after, window string) {
 			hint: "a host that failed in the group never reaches the step, so the others would wait for it"})
 	}
 	if d.inherited.unwindowed && window != "" && window != NoWindow {
-		d.reportNode(d.child(n, "window"), problem{message: what + " has a window in rescue or always", expected: "no window: these steps run at once, whatever the window",
+		d.reportNode(d.child(n, "window"), problem{message: what + " has a window in rescue or always", expected: "no window: these steps do not wait for a window",
 			hint: "a host must not stay half changed until its next window"})
 	}
 }

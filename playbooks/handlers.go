@@ -53,7 +53,7 @@ func (d *decoder) readFlush(n *yaml.Node) {
 	var f flush
 	readFields(d, n, "the flush", flushFields(), map[string]string{"name": "a flush is no step: it has no name", "when": "a flush runs pending handlers only"}, &f)
 	if d.inherited.groups > 0 {
-		d.reportNode(n, problem{message: "a flush stands in a group", expected: "flush after the group", hint: "to see a failed restart in rescue, write it as a step of the group"})
+		d.reportNode(n, problem{message: "a flush is in a group", expected: "flush after the group", hint: "to see a failed restart in rescue, write it as a step of the group"})
 	}
 	if d.flushed == nil {
 		d.flushed, d.flushAt = n, len(d.steps)

@@ -71,8 +71,8 @@ func blockWords() map[string]string {
 	words := stepWords()
 	words["uses"] = "a step has uses or include, not both"
 	words["steps"], words["rescue"], words["always"] = "a group has steps, and the include is one of them", "put the include into the steps of a group", "put the include into the steps of a group"
-	words["foreach"] = "foreach stands on a step of the file; or include the file once for each item"
-	words["needs"], words["timeout"], words["retry"] = "it stands on the steps", "it stands on the steps", "it stands on the steps"
+	words["foreach"] = "write foreach on a step of the file; or include the file once for each item"
+	words["needs"], words["timeout"], words["retry"] = "write it on the steps", "write it on the steps", "write it on the steps"
 	words["vars"] = `params of the file are given in "with"`
 	words["params"] = `params of the file are given in "with"`
 	return words

@@ -92,7 +92,7 @@ type CalendarRun struct {
 
 // CalendarConflict is an event that somebody should check before it happens.
 type CalendarConflict struct {
-	Kind  string    `json:"kind" enum:"closed,frozen,unapproved,no_window,overrun,overlap"`
+	Kind  string    `json:"kind" enum:"closed,frozen,unapproved,overrun,overlap"`
 	At    time.Time `json:"at"`
 	Local string    `json:"local"`
 	Text  string    `json:"text"`

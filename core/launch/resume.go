@@ -127,7 +127,7 @@ func (p *Past) entered(book *playbooks.Playbook, kept []core.StepResult) (map[st
 }
 
 // endedWell returns how many steps, from the first on, need not be called again. A group with a
-// failure is called again as a whole: its rescue may have taken back what its first steps did.
+// failure is called again as a whole: its rescue may have undone its first steps.
 func endedWell(p *playbooks.Playbook, steps []core.StepResult) int {
 	for i, s := range steps {
 		if passed(p.Steps[i], s.Outcome) {

@@ -74,7 +74,7 @@ func (s *Server) getCalendar(ctx context.Context, by caller, in *struct {
 	return &body[api.Calendar]{made}, nil
 }
 
-// lanes finds where hosts, schedules and runs stand in a caller's calendar.
+// lanes finds the lanes of hosts, schedules and runs in a caller's calendar.
 type lanes struct {
 	*Server
 	by     caller
@@ -168,7 +168,7 @@ func (l *lanes) schedules(ctx context.Context, in *calendar.Input) error {
 	return nil
 }
 
-// runs lists runs that are not over. A run without a forecast stands in the lanes of its playbook.
+// runs lists runs that have not ended. A run without a forecast is in the lanes of its playbook.
 func (l *lanes) runs(ctx context.Context, in *calendar.Input) error {
 	forecasts := 0
 	for _, phase := range []ledger.Phase{ledger.PhaseActive, ledger.PhaseQueued, ledger.PhasePaused, ledger.PhaseAwaiting} {

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// grid registers what a page of a run shows of all its hosts at once.
+// grid registers what a page of a run shows of all its hosts together.
 func (s *Server) grid() {
 	handle(s, route{
 		id: "show-grid", method: http.MethodGet, path: "/v1/runs/{run}/grid", summary: "Show what each step did on each host of a run", role: Viewer,
