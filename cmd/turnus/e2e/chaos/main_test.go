@@ -30,15 +30,15 @@ var (
 const patience = 3 * time.Minute
 
 // The program under test, its plugin, and the library that shifts a clock.
-type built struct{ dir, turnus, plugins, leap string }
+type built struct{ turnus, plugins, leap string }
+
+// base is the folder of what build makes. TestMain sets it before any test runs.
+var base string
 
 // build makes them once for all tests.
 var build = sync.OnceValues(func() (*built, error) {
-	dir, err := os.MkdirTemp("", "turnus-chaos-")
-	if err != nil {
-		return nil, err
-	}
-	b := &built{dir: dir, turnus: filepath.Join(dir, "turnus"), plugins: filepath.Join(dir, "plugins"), leap: filepath.Join(dir, "leap.so")}
+	dir := base
+	b := &built{turnus: filepath.Join(dir, "turnus"), plugins: filepath.Join(dir, "plugins"), leap: filepath.Join(dir, "leap.so")}
 	sdk, err := filepath.Abs("../../../../plugins/sdk")
 	if err != nil {
 		return b, err
@@ -81,10 +81,14 @@ var build = sync.OnceValues(func() (*built, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if b, _ := build(); b != nil && b.dir != "" {
-		_ = os.RemoveAll(b.dir)
+	dir, err := os.MkdirTemp("", "turnus-chaos-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	base = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
