@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,18 +63,6 @@ func TestAWellMadePluginPasses(t *testing.T) {
 	if report.Plugin != "specimen" || report.Version != "1.0.0" {
 		t.Errorf("report of %s %s", report.Plugin, report.Version)
 	}
-}
-
-// Each fault is caught by its own case, which names it.
-func TestEachFaultIsCaughtAndNamed(t *testing.T) {
-	t.Parallel()
-	caught(t, faults)
-}
-
-// Promises that only the host's files, a second run, a second host or many calls show.
-func TestFaultP2EffectsAreCompared(t *testing.T) {
-	t.Parallel()
-	caught(t, faultsOfEffect)
 }
 
 type faulty struct{ kind, at, names string }
@@ -154,25 +141,6 @@ var faultsOfEffect = []faulty{
 	{"open-schema", "schema", "the params of lab.copy allow keys"},
 	{"leaks-outputs", "isolation", "shows something of "},
 	{"eats-memory", "memory", "MiB of memory that the process keeps"},
-}
-
-// A death or a flood is named by its own case alone, whichever case met it first.
-func TestFaultP3OneFaultIsNamedOnce(t *testing.T) {
-	t.Parallel()
-	for kind, at := range map[string]string{"dies-second": "alive", "dies-one-host": "alive", "floods": "flood"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			var failed []string
-			for _, r := range try(t, kind, Lab{}).Results {
-				if r.Status == Failed {
-					failed = append(failed, r.Case)
-				}
-			}
-			if !slices.Equal(failed, []string{at}) {
-				t.Errorf("cases %q fail, expected %q alone", failed, at)
-			}
-		})
-	}
 }
 
 // The report shows how each example ended, and a plugin whose examples all fail does not pass.

@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
-	"strings"
 	"testing"
 
-	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/core/transport/fleet"
@@ -54,21 +50,5 @@ func TestFaultW18PlannedFaultsStopNoDemo(t *testing.T) {
 				from = to
 			}
 		}
-	}
-}
-
-// With seed 7 a faulty host was the canary.
-func TestFaultW18TheSmallestDemoEndsAsPlanned(t *testing.T) {
-	t.Setenv("TURNUS_STATE", t.TempDir())
-	var out, said bytes.Buffer
-	if code := Main([]string{"demo", "--hosts", "40", "--seed", "7", "-o", "json"}, strings.NewReader(""), &out, &said); code != console.ExitOK {
-		t.Fatalf("exit code %d: %s%s", code, out.String(), said.String())
-	}
-	var d demoReport
-	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
-		t.Fatal(err)
-	}
-	if d.AsPlanned != 40+urgentHosts || len(d.Unexpected) > 0 {
-		t.Errorf("%+v", d)
 	}
 }

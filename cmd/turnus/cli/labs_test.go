@@ -18,6 +18,9 @@ import (
 	"github.com/turnus/turnus/plugins/conformance"
 )
 
+// The scripts that wait long, or start many programs.
+func TestLabScripts(t *testing.T) { runScripts(t, "testdata/script/labs") }
+
 // Every command of the guide runs as it stands, on the code as it stands there, from an empty
 // folder.
 func TestLabCommandsOfTheGuideRun(t *testing.T) {

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script/*.txtar: what people type, what they see, and the exit code.
+// TestLabScripts runs the long ones.
 //
 // Beside the commands of testscript there is
 //
@@ -51,11 +52,14 @@ func TestMain(m *testing.M) {
 //	records                    starts a resolver at RESOLVER that has the keys of hosts.yaml as validated SSHFP records; with ! it validates nothing
 //	endlab                     ends the lab after the script, also if it fails
 //	dated FILE                 writes dates for YESTERDAY and SOON
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
+
+func runScripts(t *testing.T, dir string) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 dir,
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(10 * time.Minute), // of them all, under the race detector; a script that hangs is ended, and says where
+		Deadline:            time.Now().Add(10 * time.Minute), // of them all; a script that hangs is ended, and says where
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("HOME", env.WorkDir)

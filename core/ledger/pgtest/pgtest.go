@@ -69,7 +69,7 @@ func start(tb testing.TB, secure bool, settings []string) *Server {
 		tb.Fatalf("initdb: %v: %s", err, out)
 	}
 	s := &Server{Dir: dir, Secure: secure, exited: make(chan struct{}), out: &bytes.Buffer{}}
-	args := []string{"-D", data, "-k", dir, "-c", "max_connections=100", "-c", "logging_collector=off"}
+	args := []string{"-D", data, "-k", dir, "-c", "max_connections=100", "-c", "logging_collector=off", "-c", "fsync=off", "-c", "full_page_writes=off"} // only the process is killed, never the machine
 	if secure {
 		args = append(args, s.guard(tb, data, attributes)...)
 	} else {

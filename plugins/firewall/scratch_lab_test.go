@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package firewall_test
 
@@ -26,7 +26,7 @@ ip() { [ "$1" != netns ] && command ip "$@"; }`
 )
 
 // A device without util-linux's unshare has its empty network namespace from iproute2.
-func TestDeviceWithoutUnshareUsesIPNetns(t *testing.T) {
+func TestLabDeviceWithoutUnshareUsesIPNetns(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	d.shell("ip link add wan0 type bridge")
@@ -44,7 +44,7 @@ func TestDeviceWithoutUnshareUsesIPNetns(t *testing.T) {
 
 // A device whose kernel has no network namespaces at all: what can be known only in one is known
 // when it is live, and the way back is as sure.
-func TestDeviceWithoutNamespaces(t *testing.T) {
+func TestLabDeviceWithoutNamespaces(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	d.without(noNetns)

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -44,7 +44,7 @@ const rebootStep = "{name: boot, uses: reboot, window: none, with: {interval: 10
 // The worker, and the plugin with it, is killed when a host was just told to reboot. The next
 // worker finds the checkpoint that was saved before, sees that the host has another boot id by now,
 // and is done: the host is rebooted once.
-func TestKilledWorkerRebootsOnlyOnce(t *testing.T) {
+func TestLabKilledWorkerRebootsOnlyOnce(t *testing.T) {
 	t.Parallel()
 	l, asked := rebooting(t)
 	l.withRedis()
@@ -63,7 +63,7 @@ func TestKilledWorkerRebootsOnlyOnce(t *testing.T) {
 
 // The same where all of it is one process, whose queue ends with it: the checkpoint lies in the
 // data folder.
-func TestKilledServiceRebootsOnlyOnce(t *testing.T) {
+func TestLabKilledServiceRebootsOnlyOnce(t *testing.T) {
 	t.Parallel()
 	l, asked := rebooting(t)
 	u := &upSite{lab: l, data: filepath.Join(l.dir, "data")}

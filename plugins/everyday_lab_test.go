@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package plugins_test
 
@@ -43,7 +43,7 @@ func lab(t *testing.T, m *systemdlab.Machine, line string) string {
 
 // A service under a real systemd: each state twice, in check mode before it, and what dies, is not
 // there, or has a new unit file.
-func TestServiceOfSystemd(t *testing.T) {
+func TestLabServiceOfSystemd(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	unit := func(name, run string) {
@@ -118,7 +118,7 @@ index
 `
 
 // Packages by a real apt: each state twice, in check mode before it, and the traps of peers.
-func TestPackagesOfApt(t *testing.T) {
+func TestLabPackagesOfApt(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "dpkg-scanpackages", "dpkg-dev")
 	m := systemdlab.Start(t)

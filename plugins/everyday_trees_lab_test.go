@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package plugins_test
 
@@ -92,7 +92,7 @@ func zipOf(t *testing.T, members ...member) string {
 
 // What is in an archive, decided by its digest: not by owners or modes. The old folder stays until
 // the new one is whole.
-func TestUnarchive(t *testing.T) {
+func TestLabUnarchive(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "unzip", "unzip")
 	m := systemdlab.Start(t)
@@ -150,7 +150,7 @@ find . ! -name .turnus-unarchive | sort | while IFS= read -r f; do [ -L "$f" ] &
 }
 
 // Hostile archives are refused, and nothing of them is left; the old folder stays.
-func TestUnarchiveRefuses(t *testing.T) {
+func TestLabUnarchiveRefuses(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "unzip", "unzip")
 	m := systemdlab.Start(t)
@@ -192,7 +192,7 @@ func TestUnarchiveRefuses(t *testing.T) {
 }
 
 // A disk that is full in the middle: the old folder stays, and with room a retry finishes.
-func TestUnarchiveToAFullDisk(t *testing.T) {
+func TestLabUnarchiveToAFullDisk(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	big := strings.Repeat("0123456789abcdef", 1<<15) // 512 KiB
@@ -215,7 +215,7 @@ func TestUnarchiveToAFullDisk(t *testing.T) {
 }
 
 // A clone at a branch, tag or commit; as the folder's owner; and never over local changes.
-func TestGit(t *testing.T) {
+func TestLabGit(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "git", "git")
 	m := systemdlab.Start(t)
@@ -272,7 +272,7 @@ git() { command git -c safe.directory=/srv/w "$@"; }
 }
 
 // A disk that is full in the middle of a clone: with room a retry finishes.
-func TestGitToAFullDisk(t *testing.T) {
+func TestLabGitToAFullDisk(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "git", "git")
 	m := systemdlab.Start(t)

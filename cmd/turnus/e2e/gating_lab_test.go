@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -30,7 +30,7 @@ freezes:
 
 // A freeze that is added while a run is under way holds back jobs that are queued already, on
 // other nodes too; when it is lifted they go on.
-func TestLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
+func TestLabLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	const hosts, concurrency = 10, 2
 	l := newLab(t, fleet.Config{Hosts: hosts}).withRedis().traced()
@@ -61,7 +61,7 @@ func TestLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 }
 
 // A folder of windows that is gone changes nothing: the last valid ones stay.
-func TestWindowsThatAreGoneStayInForce(t *testing.T) {
+func TestLabWindowsThatAreGoneStayInForce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 4}).traced()
 	trace := l.dir + "/trace"

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -38,7 +38,7 @@ func suspended(t *testing.T, c *client.Client, id string) {
 
 // A job that is suspended for a time has waited it out when it goes on, though the service was
 // killed meanwhile.
-func TestFaultW3SuspendedForATimeOverAKill(t *testing.T) {
+func TestLabFaultW3SuspendedForATimeOverAKill(t *testing.T) {
 	t.Parallel()
 	const after = 10 * time.Second
 	_, p, c, run, trace := killSuspended(t, fmt.Sprintf("after: %d", int(after.Seconds())))
@@ -61,7 +61,7 @@ func TestFaultW3SuspendedForATimeOverAKill(t *testing.T) {
 
 // A job that is suspended for an event goes on with it, and not before, though the service was
 // killed meanwhile.
-func TestFaultW3SuspendedForAnEventOverAKill(t *testing.T) {
+func TestLabFaultW3SuspendedForAnEventOverAKill(t *testing.T) {
 	t.Parallel()
 	_, p, c, run, trace := killSuspended(t, "after: 3600, event: go")
 	suspended(t, c, run) // in the queue of the second process

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -151,7 +151,7 @@ func hook(t *testing.T, server, secret string) int {
 
 // Two servers follow a branch. A push and its webhook at one of them change what both run by; a run
 // carries the revision. A bad commit changes nothing and is told of, and the next good one heals.
-func TestServersFollowABranch(t *testing.T) {
+func TestLabServersFollowABranch(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced()
 	s := emptySite(l)

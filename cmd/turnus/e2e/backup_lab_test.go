@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -19,7 +19,7 @@ import (
 // What comes back from the backup is sound. The run whose jobs may be repeated goes on to its end;
 // that whose jobs must not be waits for a person, and none of its jobs runs a second time, though
 // jobs had run that the backup does not know. With a person's word it ends.
-func TestServiceComesBackFromABackup(t *testing.T) {
+func TestLabServiceComesBackFromABackup(t *testing.T) {
 	t.Parallel()
 	const hosts = 24
 	ctx, dir := context.Background(), t.TempDir()
@@ -89,7 +89,7 @@ func TestServiceComesBackFromABackup(t *testing.T) {
 // Told to stop, the service leaves word of what its queue had reached. A ledger that was put in the
 // place of its own does not know what ran since the backup: that word is not for it, and jobs that
 // must not be repeated wait for a person.
-func TestABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
+func TestLabABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
 	t.Parallel()
 	const hosts = 40
 	ctx, dir := context.Background(), t.TempDir()

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package plugins_test
 
@@ -78,7 +78,7 @@ func survive(t *testing.T, m *systemdlab.Machine, kit func(*testing.T) *pluginte
 
 // A setting is in a file of its own and in the kernel; either of them alone is a change, and no
 // other setting is touched.
-func TestSysctl(t *testing.T) {
+func TestLabSysctl(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	kit := on(t, m, sysctl.Def())
@@ -109,7 +109,7 @@ func TestSysctl(t *testing.T) {
 }
 
 // The name is the kernel's and the file's; with hostnamectl and without it.
-func TestHostname(t *testing.T) {
+func TestLabHostname(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	kit := on(t, m, hostname.Def())
@@ -127,7 +127,7 @@ func TestHostname(t *testing.T) {
 }
 
 // A mount is in fstab and in the kernel; comments of fstab stay, and swap is known by its source.
-func TestMount(t *testing.T) {
+func TestLabMount(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	kit := on(t, m, mount.Def())
@@ -168,7 +168,7 @@ func TestMount(t *testing.T) {
 
 // A tree of files: modes and owners stay, what is not in the source goes only when asked, links of
 // the host are not followed.
-func TestCopy(t *testing.T) {
+func TestLabCopy(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	fresh := func(t *testing.T) *plugintest.Kit {
@@ -217,7 +217,7 @@ find . | sort | while IFS= read -r f; do [ -L "$f" ] && echo "$f -> $(readlink "
 }
 
 // A disk that is full in the middle: nothing is replaced, and with room a retry finishes.
-func TestCopyToAFullDisk(t *testing.T) {
+func TestLabCopyToAFullDisk(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	big := strings.Repeat("0123456789abcdef", 1<<14) // 256 KiB

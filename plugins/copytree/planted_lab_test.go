@@ -1,3 +1,5 @@
+//go:build labs
+
 package copytree
 
 import (
@@ -27,7 +29,7 @@ var ops = []string{
 // The stranger acts before each program that the script starts: what a racing loop does once in a
 // thousand times happens each time. Nothing outside of the folder may change. Control: the lines as
 // they were, which followed what stands at a name.
-func TestFaultS3CopyFollowsNoPlantedLink(t *testing.T) {
+func TestLabFaultS3CopyFollowsNoPlantedLink(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)

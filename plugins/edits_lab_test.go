@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package plugins_test
 
@@ -55,7 +55,7 @@ func onBusybox(t *testing.T, m *systemdlab.Machine, def sdk.Def) *plugintest.Kit
 
 // A line of a file of a real machine: added, replaced, removed, in check mode, once and twice; on a
 // full disk; and killed in between.
-func TestLine(t *testing.T) {
+func TestLabLine(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	lab(t, m, edited)
@@ -83,7 +83,7 @@ func TestLine(t *testing.T) {
 }
 
 // A block of a file of a real machine, in the same ways.
-func TestBlock(t *testing.T) {
+func TestLabBlock(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	lab(t, m, edited)
@@ -101,7 +101,7 @@ func TestBlock(t *testing.T) {
 }
 
 // A job of cron: a whole file, with the last line end and mode that cron asks for.
-func TestCron(t *testing.T) {
+func TestLabCron(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	lab(t, m, "mkdir -p /etc/cron.d")

@@ -1,3 +1,5 @@
+//go:build labs
+
 package file
 
 import (
@@ -21,7 +23,7 @@ const stranger = 65534
 // loop does once in a thousand times happens each time. The file, directory or link is then
 // something else; nothing outside of the folder may change. Control: the lines as they were, which
 // used the path twice.
-func TestFaultS3AttributesFollowNoExchangedPath(t *testing.T) {
+func TestLabFaultS3AttributesFollowNoExchangedPath(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)
 	}

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package firewall_test
 
@@ -11,7 +11,7 @@ import (
 
 // What the table surely drops is refused before the host is touched; what cannot be told is tried,
 // for the timer heals it. Check mode is enough to ask.
-func TestManagementSources(t *testing.T) {
+func TestLabManagementSources(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	table := func(rules string, more ...string) string {

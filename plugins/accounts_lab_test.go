@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package plugins_test
 
@@ -72,7 +72,7 @@ func killed(t *testing.T, m *systemdlab.Machine, def sdk.Def, reset string, stat
 
 // Users as shadow's tools make them: each state in check mode, once and twice; the password by its
 // hash; and killed in between.
-func TestUser(t *testing.T) {
+func TestLabUser(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	lab(t, m, "groupadd web; groupadd ops; groupadd extra")
@@ -110,7 +110,7 @@ func TestUser(t *testing.T) {
 }
 
 // Groups as shadow's tools make them.
-func TestGroup(t *testing.T) {
+func TestLabGroup(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	state := func() string { return lab(t, m, `grep ^deploy: /etc/group; true`) }
@@ -133,7 +133,7 @@ func publicKey(letter string) string {
 
 // Keys of another user: with the right owner and modes, in check mode, once, twice, and killed in
 // between; a link of the user leads root nowhere.
-func TestAuthorizedKey(t *testing.T) {
+func TestLabAuthorizedKey(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	one, two, three := publicKey("1"), publicKey("2"), publicKey("3")
@@ -166,7 +166,7 @@ func TestAuthorizedKey(t *testing.T) {
 
 // Keys of the own login: proven over a fresh connection, or taken back; killed in between, the
 // proof is made up for.
-func TestAuthorizedKeyOfTheOwnLogin(t *testing.T) {
+func TestLabAuthorizedKeyOfTheOwnLogin(t *testing.T) {
 	t.Parallel()
 	m := systemdlab.Start(t)
 	one, two, three := publicKey("1"), publicKey("2"), publicKey("3")

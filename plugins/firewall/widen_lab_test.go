@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package firewall_test
 
@@ -52,7 +52,7 @@ func union(a, b string) string {
 
 // Whatever shape two tables have, the widened one lets through what either does: seen from outside,
 // with packets.
-func TestWidenLetsThroughWhatEitherDoes(t *testing.T) {
+func TestLabWidenLetsThroughWhatEitherDoes(t *testing.T) {
 	t.Parallel()
 	const est = "ct state established,related accept\n"
 	for name, c := range map[string]struct{ old, fresh string }{
@@ -104,7 +104,7 @@ func TestWidenLetsThroughWhatEitherDoes(t *testing.T) {
 
 // Why it is not done the simple way: an accept in a chain of its own, however early, is not the
 // last word.
-func TestTrapTwoBaseChainsAreAnIntersection(t *testing.T) {
+func TestLabTrapTwoBaseChainsAreAnIntersection(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	d.shell("nft -f - <<'E'\n" + table("drop", "INPUT tcp dport 22 accept\n }") + "table inet early { chain input { type filter hook input priority -10; policy accept; tcp dport 80 accept\n }\n}\nE\n")
@@ -113,7 +113,7 @@ func TestTrapTwoBaseChainsAreAnIntersection(t *testing.T) {
 	}
 }
 
-func TestWidenRefusesWhatItCannotJoin(t *testing.T) {
+func TestLabWidenRefusesWhatItCannotJoin(t *testing.T) {
 	t.Parallel()
 	plain := table("drop", "INPUT tcp dport 22 accept\n }")
 	for name, c := range map[string]struct{ old, fresh, reason string }{
@@ -140,7 +140,7 @@ func TestWidenRefusesWhatItCannotJoin(t *testing.T) {
 	}
 }
 
-func TestNarrowNeedsAWidenedHost(t *testing.T) {
+func TestLabNarrowNeedsAWidenedHost(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	want(t, d.kit.Run(d.with("tcp dport 22 accept")), "changed", "")
@@ -157,7 +157,7 @@ func TestNarrowNeedsAWidenedHost(t *testing.T) {
 
 // A worker dies after it applied the widened table: the next one finds it, and confirms it; the
 // record for narrowing is there.
-func TestWidenIsResumed(t *testing.T) {
+func TestLabWidenIsResumed(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
 	want(t, d.kit.Run(d.with("tcp dport 23 drop")), "changed", "")
