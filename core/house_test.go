@@ -34,11 +34,12 @@ var borders = []struct {
 	{"core/securefile", "files that only this user may access, and TLS from such files: whoever reads, watches, connects or listens asks it", []string{"core", "core/testparts"}},
 	{"windows", "a pure value calculus; iCalendar and civil time stand below it, and its YAML is read with core/yamlread", []string{"core/yamlread"}},
 	{"windows/civil", "wall clocks and cron: a leaf that schedules use without knowing windows", nil},
-	{"plugins/sdk", "a module of its own, so that a plugin does not depend on what the runner does", []string{"plugins/sdk/wire", "plugins/sdk/words"}},
+	{"plugins/sdk", "a module of its own, so that a plugin does not depend on what the runner does", []string{"plugins/sdk/wire", "plugins/sdk/words", "plugins/sdk/shell"}},
 	{"plugins", "tests of all built-ins as one real plugin", []string{"plugins", "core"}},
 	{"plugins/sdk/plugintest", "the author's kit knows the sdk only", []string{"plugins/sdk", "plugins/sdk/wire"}},
 	{"plugins/sdk/wire", "generated messages", nil},
 	{"plugins/sdk/words", "a leaf: how errors of decoders read for people, whatever is decoded", nil},
+	{"plugins/sdk/shell", "a leaf: what several scripts for hosts share", nil},
 	{"plugins/sdk/outward", "a leaf: keeping connections out of a machine's own network, whoever makes them", nil},
 	{"plugins/host", "keeps processes and gives them hosts; it must not know runs", []string{"core", "core/tracing", "core/redact", "core/transport", "plugins/sdk", "plugins/sdk/wire", "plugins/sdk/words", "plugins/sdk/plugintest", "core/testparts"}},
 	{"plugins/host/sandbox", "confines a process, whatever it is; it must not know plugins", []string{"core"}},
@@ -79,7 +80,7 @@ var borders = []struct {
 	{"core/inventory/sources", "hosts that other systems keep, and their generations in the ledger; it must not know playbooks or runs", []string{"core", "core/inventory", "core/ledger", "core/secrets", "core/securefile", "core/yamlread", "plugins/host/sandbox"}},
 	{"core/ansible", "Ansible's playbooks as Turnus' playbooks, text to text; it must not know how playbooks run", []string{"core", "core/yamlread", "playbooks"}},
 	{"core/hostkeys", "how host keys come to be trusted; it must not know how hosts are dialled", []string{"core", "core/securefile", "core/transport"}},
-	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/securefile", "core/testparts", "core/tracing"}},
+	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/securefile", "core/testparts", "core/tracing", "plugins/sdk/shell"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/notify/policy", "core/rollout", "core/yamlread", "windows/civil"}},
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/forecast", "core/queue", "core/rollout", "core/admission", "core/inventory", "core/redact", "core/secrets", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/broadcast", "core/tracing", "core/api", "core/configs", "core/queue", "core/launch", "core/admission", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
@@ -142,7 +143,7 @@ func within(path, room string) bool { return path == room || strings.HasPrefix(p
 func border(path string) (may []string, why string, ok bool) {
 	for _, b := range builtins {
 		if path == "plugins/"+b {
-			return []string{"plugins/sdk", "plugins/sdk/plugintest", "plugins/sdk/outward"}, "built-ins take the same path as anybody's plugin", true
+			return []string{"plugins/sdk", "plugins/sdk/plugintest", "plugins/sdk/outward", "plugins/sdk/shell"}, "built-ins take the same path as anybody's plugin", true
 		}
 	}
 	best := ""

@@ -13,9 +13,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
@@ -318,50 +320,39 @@ func TestPutRefusesAPartThatDiffersOnTheHost(t *testing.T) {
 	expectOnly(t, dir)
 }
 
-// A large file is verified while the disk takes it. Where that cannot be, the way of small files is
-// left; a hash that differs still replaces nothing.
-func TestPutOfALargeFileIsVerified(t *testing.T) {
-	liar := emptyBin(t)
-	for _, tool := range []string{"openssl", "sha256sum"} {
-		script := "#!/bin/sh\necho 0123456789012345678901234567890123456789012345678901234567890123 -\n"
-		if err := os.WriteFile(filepath.Join(liar, tool), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+// A user owns a folder on the way, and put a link to a folder of root's in it: no upload gets there.
+// Control: into a folder in its place it does.
+func TestFaultS2NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)
 	}
-	for name, c := range map[string]struct {
-		config string
-		fails  string
-	}{
-		"as usual":          {"", ""},
-		"one session":       {"MaxSessions 1", ""},
-		"no tool to hash":   {"SetEnv PATH=" + emptyBin(t), ""},
-		"SFTP only":         {"ForceCommand internal-sftp", ""},
-		"another file came": {"SetEnv PATH=" + liar, "verification failed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var opts []sshdtest.Option
-			if c.config != "" {
-				opts = append(opts, sshdtest.Config(c.config))
-			}
-			s, p := startSSHD(t, opts...)
-			dir := t.TempDir()
-			want := content(largePut + 12345)
-			_, err := p.Put(testContext(t), s.Host("web1"), Put{Path: dir + "/f", Size: int64(len(want))}, bytes.NewReader(want))
-			if c.fails != "" {
-				if err == nil || !strings.Contains(err.Error(), c.fails) {
-					t.Errorf("got %v", err)
-				}
-				expectOnly(t, dir)
-				return
-			}
-			if err != nil {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(script string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
+		cmd.Dir, cmd.Stdin = base, strings.NewReader("content")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run("mkdir -p root user/good && ln -s ../root user/evil && chown -h 65534 user user/evil"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for folder, good := range map[string]bool{"user/good": true, "user/evil": false} {
+		dir := filepath.Join(base, folder)
+		out, err := run(receiveScript(dir + "/f.part"))
+		if (err == nil) != good {
+			t.Errorf("%s: receive: %v, %s", folder, err, out)
+		}
+		if !good { // as if the link came later
+			if err := os.WriteFile(dir+"/f.part", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := os.ReadFile(dir + "/f")
-			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%d bytes arrived, %v", len(got), err)
-			}
-			expectOnly(t, dir, "f")
-		})
+		}
+		out, err = run(finishScript(dir+"/f.part", dir+"/f", "", "", "", 0o644))
+		if _, there := os.Lstat(dir + "/f"); (err == nil) != good || (there == nil) != good {
+			t.Errorf("%s: finish: %v, %s", folder, err, out)
+		}
 	}
 }

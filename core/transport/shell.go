@@ -4,6 +4,8 @@ import (
 	"fmt"
 	pathpkg "path"
 	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // The scripts below run on the host by POSIX sh. Go code distinguishes these exit codes.
@@ -24,8 +26,8 @@ const sumFunction = `sum() {
 // enterFolder goes to the folder of $f, whose last part is then $t. From here on every name is
 // relative, so that a folder on the way that is renamed or replaced leads nowhere else. safe is set
 // where only root and this login can give names in the folder.
-const enterFolder = `t=${f##*/} up=. w=
-cd -P -- "${f%/*}/" || exit 73
+const enterFolder = shell.Enter + `t=${f##*/} up=. w=
+enter "${f%/*}/" || exit 73
 set -- $(LC_ALL=C ls -ldn .)
 safe=; if [ "$3" = 0 ] || [ -O . ]; then
 [ "${1#d????w}" = "$1" ] && [ "${1#d???????w}" = "$1" ] && [ "${1#d}" != "$1" ] && safe=1; fi
@@ -114,7 +116,7 @@ func earlySumScript(part, check string) string {
 
 // receiveScript writes stdin to a new part file that only the user can read.
 func receiveScript(part string) string {
-	return fmt.Sprintf("umask 077; set -C; e=$( { cat >%s; } 2>&1 ) || { echo \"$e\" >&2; exit %d; }", quote(part), exitRefused)
+	return fmt.Sprintf("%sp=%s; umask 077; set -C; enter \"${p%%/*}/\" || exit %[3]d; e=$( { cat >\"./${p##*/}\"; } 2>&1 ) || { echo \"$e\" >&2; exit %[3]d; }", shell.Enter, quote(part), exitRefused)
 }
 
 // sendScript prints "MODE SIZE" and then the file.

@@ -87,7 +87,7 @@ the step.
 ` + "`templates`" + ` renders as the job type ` + "`file`" + ` does: ` + "`.Host`" + `, ` + "`.Labels`" + `, ` + "`.Vars`" + `, and the functions
 default, join, lower, upper, trim, quote.
 
-As root it follows no link that the owner of the folder, or of one below it, plants meanwhile. A
+As root it follows no link that the owner of the folder, or of one above or below it, plants. A
 host without ` + "`/proc`" + ` refuses such a folder: let that user write it, with ` + "`become: {user: NAME}`" + `.
 `
 

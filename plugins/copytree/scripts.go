@@ -1,5 +1,7 @@
 package copytree
 
+import "github.com/turnus/turnus/plugins/sdk/shell"
+
 // lookScript says what is at the names of its standard input, with mode, owner and hash, and with
 // $delete what else is there. Not every host has stat, and ls may change letters of a name: then it
 // is asked for one name at a time.
@@ -39,15 +41,13 @@ exit 0
 // another user, who exchanges its entries for links at any moment. So each folder is entered and
 // compared with its path, and names are relative to it. Where others can give names there too,
 // files are held in a folder $w inside it, which only this login can enter.
-const doScript = `LC_ALL=C; export LC_ALL
-fail() { echo "$1" >&2; exit 1; }
+const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `fail() { echo "$1" >&2; exit 1; }
 is() { [ "$(pwd -P)" = "$1" ]; }
 own() { set -- $(ls -ldn .); case $1 in drwx------*) [ -O . ] ;; *) false ;; esac; }
 trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
 moved() { for m in -fT -fh; do mv $m "$1" "$2" 2>/dev/null && return; done; false; }
 clear() { cd -P "$base" && is "$base" || return; [ ! -d "./$s" ] || (cd -P "./$s" && is "$base/$s" && own && rm -rf ./new ./ops); rmdir "./$s" 2>/dev/null; }
-[ -d "$p" ] || mkdir -p "$p" || exit 1
-cd -P -- "$p" && base=$(pwd -P) || exit 1
+reach "$p" && base=$(pwd -P) || exit 1
 from=$base/$s
 trusted || { from=/proc/self/fd/9 && [ -d /proc/self/fd ]; } || fail "others may write to $base: run the step as the user of the folder, with become: {user: NAME}"
 clear

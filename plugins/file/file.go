@@ -109,8 +109,8 @@ content by SHA-256, then mode and owner.
 A file is written beside its path, verified by its hash on the host, and renamed. So readers never
 see a part of it, and a link at the path is replaced, not followed. ` + "`backup`" + ` keeps the old file.
 Without a parameter, mode, owner and group stay those of the old file. The folder may belong to
-another user: links and files that this user puts there are not followed. Folders above it are
-trusted, so do not use a user's link as part of a path.
+another user: links and files that this user puts there are not followed. Nor is a link of another
+user on the way to it, unless it leads to a folder of its own owner.
 
 ` + "`template`" + ` is a Go text/template with ` + "`.Host`" + `, ` + "`.Labels`" + ` and ` + "`.Vars`" + `. A missing name is an error.
 Its functions are default, join, lower, upper, trim, and quote for a word of a shell. ` + "`content`" + ` may

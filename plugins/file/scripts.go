@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // The scripts below change what is at $p for a login that may be root, while the folder may belong
@@ -13,11 +14,14 @@ import (
 // and use names that are relative to it; safe is set where only root and this login can give names
 // there. Where others also can, they work in a folder of their own inside it, $w, which only this
 // login can enter, and move the result back without following a link: mv -T, or -h on BSD.
-const enterScript = `LC_ALL=C; export LC_ALL
-t=${p##*/} up=.
+const (
+	headScript  = "LC_ALL=C; export LC_ALL\n" + shell.Enter
+	enterScript = headScript + `enter "${p%/*}/" || exit 1` + "\n" + folderScript
+)
+
+const folderScript = `t=${p##*/} up=.
 fail() { echo "$p: $1" >&2; leave; exit 1; }
 leave() { [ $up = . ] || { rm -f ./x; cd .. && rmdir "./$w"; }; }
-cd -P -- "${p%/*}/" || exit 1
 set -- $(ls -ldn .)
 safe=; if [ "$3" = 0 ] || [ -O . ]; then case $1 in d????w*|d???????w*) ;; d*) safe=1;; esac; fi
 private() {
@@ -51,8 +55,8 @@ leave
 `
 
 // directoryScript makes the directory and sets its owner and mode from inside.
-const directoryScript = `mkdir -p -- "${p%/*}/" || exit 1
-` + enterScript + `here=$(pwd -P)
+const directoryScript = headScript + `reach "${p%/*}/" || exit 1
+` + folderScript + `here=$(pwd -P)
 mkdir "./$t" && cd -P "./$t" || exit 1
 [ "$(pwd -P)" = "${here%/}/$t" ] && [ -O . ] || fail "was replaced by another user"
 [ -z "$o" ] || chown "$o" . || exit 1

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"strings"
+
+	"github.com/turnus/turnus/plugins/sdk/shell"
 )
 
 // TextFile is a text file of a host as it was read, for a job type that changes a part of it: read
@@ -72,8 +74,7 @@ func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(tex
 // replaceTextScript works in a folder of its own beside the file, which only this login can enter:
 // the folder around it may belong to a user who exchanges files for links. What is compared with
 // the old hash is the copy that gives mode and owner.
-const replaceTextScript = `LC_ALL=C; export LC_ALL
-t=${p##*/} up=.
+const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `t=${p##*/} up=.
 leave() { [ $up = . ] || { rm -f ./x; cd .. && rmdir "./$w"; }; }
 fail() { echo "$1" >&2; exit 1; }
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; elif command -v shasum >/dev/null 2>&1; then shasum -a 256; else openssl dgst -sha256 -r; fi; }
@@ -81,7 +82,7 @@ is() { s=$(sum <"$2") && [ "${s%% *}" = "$1" ]; }
 owner() { set -- $(ls -ldn "$1"); echo "$1 $3 $4"; }
 moved() { for f in -fT -fh; do mv $f ./x "../$t" 2>/dev/null && return; done; [ ! -d "../$t" ] && mv -f ./x "../$t"; }
 changed="another writer changed the file since it was read: nothing was written; run the step again"
-cd -P -- "${p%/*}/" || exit 1
+enter "${p%/*}/" || exit 1
 trap leave EXIT; trap 'exit 1' HUP INT TERM
 (umask 077; mkdir "./$w") && cd -P "./$w" || fail "cannot write to the folder of the file"
 up=..

@@ -1,0 +1,56 @@
+package file
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+// A user owns a folder on the way to the path, and put a link to a folder of root's in it. None of
+// the scripts changes anything behind it. Control: with a folder in its place each works.
+func TestFaultS3NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)
+	}
+	for name, script := range map[string]func(p string) string{
+		"attributes": func(p string) string {
+			return scripted(attributesScript, "p", p+"/f", "k", "file", "o", "", "m", "0606")
+		},
+		"directory": func(p string) string { return scripted(directoryScript, "p", p+"/n/m", "o", "", "m", "0707") },
+		"link":      func(p string) string { return scripted(linkScript, "p", p+"/l", "l", "f", "o", "") },
+		"kept":      func(p string) string { return scripted(keepScript, "p", p+"/f", "b", "f.bak") },
+	} {
+		base, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := func(script string) (string, error) {
+			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
+			cmd.Dir = base
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		}
+		state := func(folder string) string {
+			out, err := run("cd " + folder + " && ls -lR --time-style=+ .")
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			return out
+		}
+		setup := "mkdir -p root user/good && touch root/f user/good/f && ln -s ../root user/evil && chown -h 65534 user user/evil"
+		if out, err := run(setup); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		was, wasGood := state("root"), state("user/good")
+		if out, err := run(script(base + "/user/evil")); err == nil || state("root") != was {
+			t.Errorf("%s: %v, %s; root's folder is now %s", name, err, out, state("root"))
+		}
+		if out, err := run(script(base + "/user/good")); err != nil || state("user/good") == wasGood {
+			t.Errorf("%s, the control: %v, %s; the folder is now %s", name, err, out, state("user/good"))
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// Package shell owns what several scripts for hosts share. They run by POSIX sh.
+//
+// The package must not know which script uses it.
+package shell
+
+// Enter is a script that defines the functions enter and reach. Both go to the folder of an
+// absolute path; reach makes the folders that do not exist.
+//
+// They fail, and say why, where another user may have planted a link on the way: the login may be
+// root, and the other user owns a folder on the way and can exchange its entries at any moment.
+//
+// A link is followed if only root and this login can have put it there. Any other link is followed
+// only if it leads to a folder of its own owner, who could write there without it. This is the rule
+// of systemd-tmpfiles for unsafe transitions. The working directory is checked after each step, not
+// the path before it: an exchange in between changes nothing. A path without links costs one pwd.
+const Enter = `enter() {
+  cd -P -- "$1" || return
+  here=$(pwd -P)
+  case $1 in "$here" | "${here%/}/") return ;; esac
+  me=$(id -u) todo=$1/ here= hops=0
+  cd / || return
+  while [ "$todo" ]; do
+    name=${todo%%/*} todo=${todo#*/}
+    case $name in
+    '' | .) ;;
+    ..) cd -P .. && here=$(pwd -P) && here=${here%/} || return ;;
+    *) if [ -L "./$name" ]; then follow "$name"; else step "$name"; fi || return ;;
+    esac
+  done
+}
+reach() {
+  above=${1%/} below=
+  while [ "$above" ] && [ ! -d "$above/" ]; do below=${above##*/}/$below above=${above%/*}; done
+  enter "$above/" || return
+  here=${here%/}
+  while [ "$below" ]; do
+    name=${below%%/*} below=${below#*/}
+    { [ -d "./$name" ] || mkdir "./$name"; } && step "$name" || return
+  done
+}
+step() {
+  here=$here/$1
+  cd -P -- "./$1" && [ "$(pwd -P)" = "$here" ] || { echo "$here was replaced by another user" >&2; return 1; }
+}
+follow() {
+  name=$1
+  set -- $(LC_ALL=C ls -ldn . "./$name")
+  if ours "$1" "$3" "${12}"; then
+    hops=$((hops + 1))
+    [ $hops -le 40 ] && to=$(readlink "./$name") || { echo "$here/$name: the link cannot be followed" >&2; return 1; }
+    case $to in /*) cd / && here= || return ;; esac
+    todo=$to/$todo
+    return
+  fi
+  whose=${12} link=$here/$name
+  cd -P -- "./$name" || return
+  set -- $(LC_ALL=C ls -ldn .)
+  [ "$whose" != 0 ] && [ "$3" = "$whose" ] || {
+    echo "$link is a link to a folder of another user, and its owner may have planted it: name the folder itself, or run the step as the owner with become: {user: NAME}" >&2
+    return 1
+  }
+  here=$(pwd -P) && here=${here%/}
+}
+ours() {
+  [ "$2" = 0 ] || [ "$2" = "$me" ] || return
+  case $1 in
+  d????????[tT]*) ;;
+  d???????w*) false; return ;;
+  d????w*) ;;
+  *) return ;;
+  esac
+  [ "$3" = 0 ] || [ "$3" = "$me" ]
+}
+`

@@ -1,0 +1,110 @@
+package shell
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// shells are what hosts run scripts by; Debian has dash always.
+func shells(t *testing.T) [][]string {
+	t.Helper()
+	found := [][]string{{"/bin/sh"}}
+	if path, err := exec.LookPath("busybox"); err == nil {
+		found = append(found, []string{path, "sh"})
+	}
+	return found
+}
+
+func run(t *testing.T, sh []string, script string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), sh[0], append(sh[1:], "-c", script)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// A folder of root's, one of a stranger's in it, and links of both. What the stranger may have
+// planted leads nowhere but to folders of his own. Control: cd follows it.
+func TestEnter(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: folders of two users")
+	}
+	for _, sh := range shells(t) {
+		base, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		setup := "cd " + base + ` && umask 022 && mkdir -p root/etc "root/a b" user/own/deep shared sticky both && chmod 1777 sticky && chmod 777 shared && chmod 775 both
+ln -s root/etc link; ln -s "root/a b" "l ink"; ln -s ` + base + `/user/own absolute; ln -s user/evil through
+ln -s ../root/etc user/evil; ln -s own user/mine; ln -s ../root/etc user/placed; chown -h root user/placed
+ln -s ../root/etc shared/evil; ln -s ../root/etc sticky/evil; ln -s ../root/etc sticky/good; ln -s ../root/etc both/good
+ln -s loop loop; ln -s ../../root user/own/up; ln -s /nosuch dangling
+for f in user user/own user/own/deep user/evil user/mine user/own/up shared/evil sticky/evil; do chown -h 65534 $f; done`
+		if out, err := run(t, sh, setup); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, c := range []struct{ path, arrives, fails string }{
+			{"/root/etc", "/root/etc", ""},
+			{"/link", "/root/etc", ""},
+			{"/l ink/", "/root/a b", ""},
+			{"/absolute/deep", "/user/own/deep", ""},
+			{"/user/own/deep", "/user/own/deep", ""},
+			{"/user/mine/deep", "/user/own/deep", ""},
+			{"/link/../etc/.", "/root/etc", ""},
+			{"//root//etc", "/root/etc", ""},
+			{"/sticky/good", "/root/etc", ""},
+			{"/both/good", "/root/etc", ""},
+			{"/user/evil", "", base + "/user/evil is a link to a folder of another user"},
+			{"/through", "", base + "/user/evil is a link to a folder of another user"},
+			{"/user/own/up/etc", "", base + "/user/own/up is a link to a folder of another user"},
+			{"/user/placed", "", "is a link to a folder of another user"},
+			{"/shared/evil", "", "is a link to a folder of another user"},
+			{"/sticky/evil", "", "sticky/evil"},
+			{"/loop", "", "loop"},
+			{"/dangling", "", "dangling"},
+			{"/nosuch", "", "nosuch"},
+		} {
+			path := "'" + base + c.path + "'"
+			out, err := run(t, sh, Enter+"enter "+path+" && pwd -P")
+			switch {
+			case c.fails == "" && (err != nil || out != base+c.arrives):
+				t.Errorf("%s: enter %s: %v, %s; expected %s", sh[len(sh)-1], c.path, err, out, c.arrives)
+			case c.fails != "" && (err == nil || !strings.Contains(out, c.fails)):
+				t.Errorf("%s: enter %s: %v, %s; expected a failure with %q", sh[len(sh)-1], c.path, err, out, c.fails)
+			}
+			if strings.HasSuffix(c.path, "evil") && c.path != "/sticky/evil" { // the kernel may refuse that one: fs.protected_symlinks
+				if out, err := run(t, sh, "cd -P "+path+" && pwd -P"); err != nil || out != base+"/root/etc" {
+					t.Errorf("the control: %v, %s", err, out)
+				}
+			}
+		}
+	}
+}
+
+// Folders that do not exist are made, and never behind a planted link.
+func TestReach(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: folders of two users")
+	}
+	for i, sh := range shells(t) {
+		base, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		setup := "cd " + base + " && mkdir root user && ln -s ../root user/evil && ln -s root link && chown -h 65534 user user/evil"
+		if out, err := run(t, sh, setup); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for path, want := range map[string]string{"/link/a/b": "/root/a/b", "/user/x y/z": "/user/x y/z", "/user/evil/a" + strconv.Itoa(i): ""} {
+			out, err := run(t, sh, Enter+"reach '"+base+path+"' && pwd -P")
+			if want != "" && (err != nil || out != base+want) || want == "" && err == nil {
+				t.Errorf("%s: reach %s: %v, %s; expected %s", sh[len(sh)-1], path, err, out, want)
+			}
+		}
+		if _, err := os.Lstat(base + "/root/a" + strconv.Itoa(i)); err == nil {
+			t.Error("a folder was made behind a planted link")
+		}
+	}
+}
