@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,25 +85,6 @@ func TestConformanceOverStatesOnDisk(t *testing.T) {
 			return encrypted.New(q, ring, nil)
 		},
 		Around: synctest.Test,
-	})
-}
-
-func TestConformanceOnRedis(t *testing.T) {
-	t.Parallel()
-	ring, _ := newRing(t, keyring.Options{})
-	client := redistest.Start(t).Client()
-	t.Cleanup(func() { _ = client.Close() })
-	var n atomic.Int64
-	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
-			t.Helper()
-			q, err := redis.New(client, redis.Options{Pool: "pool" + strconv.FormatInt(n.Add(1), 10), SessionTTL: ttl})
-			if err != nil {
-				t.Fatalf("open a queue: %v", err)
-			}
-			return encrypted.New(q, ring, nil)
-		},
-		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) },
 	})
 }
 

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
 	"github.com/turnus/turnus/core/schedule"
 )
 
@@ -42,47 +40,6 @@ func serve(url string) (err error) {
 			Jobs: []ledger.JobHost{{Host: "host-1", Tenant: f.Schedule.Tenant}}, Snapshot: make([]byte, 1200), Queue: make([]byte, 300),
 		}, nil
 	}}, os.Stdin, os.Stdout)
-}
-
-// Three processes, two of which are killed (SIGKILL) in the middle of firing what is due at one
-// instant. Every run is launched, and every schedule fired exactly once.
-func TestServersKilledAtTheInstant(t *testing.T) {
-	t.Parallel()
-	for name, url := range map[string]func() string{
-		"sqlite":   func() string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
-		"postgres": func() string { return pgtest.Start(t, "fsync=off").Database(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			at := url()
-			l, err := ledger.Open(t.Context(), at, ledger.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = l.Close() }()
-			self, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
-			const due = 2000
-			v, err := Trigger(t.Context(), Params{
-				Ledger: l, Due: due, Servers: 3, Kill: 2, Soon: true, Timeout: time.Minute, Report: func(text string) { t.Log(text) },
-				Server: func(int) *exec.Cmd {
-					cmd := exec.CommandContext(t.Context(), self)
-					cmd.Env = append(os.Environ(), serverEnv+"="+at)
-					cmd.Stderr = t.Output()
-					return cmd
-				},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%+v", v)
-			if v.Launched != due || v.Confirmed != due || v.Wrong != 0 || v.Repeated != 0 {
-				t.Errorf("%d of %d launched, %d confirmed once, %d of unknown runs, %d twice", v.Launched, due, v.Confirmed, v.Wrong, v.Repeated)
-			}
-		})
-	}
 }
 
 // Schedules are made as said, are not due for two hours, and have a history that can be read.

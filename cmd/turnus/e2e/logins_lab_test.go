@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -65,7 +65,7 @@ func sshAgent(t *testing.T, f *fleet.Fleet) (socket string, asked *atomic.Int32)
 // A server that is handed a file of credentials neither asks its agent nor connects to a host: a
 // run waits for a worker. The control: a worker with the same file asks the agent and does the
 // work.
-func TestAServerLogsInToNoHost(t *testing.T) {
+func TestLabAServerLogsInToNoHost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
 	s := emptySite(l)

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -67,7 +67,7 @@ func (s *thief) replay() {
 // encrypted for that place: neither a job of their own, nor a true one for another host, index or
 // run. The same job in the same place starts again, as docs/security.md says: that is the control,
 // too.
-func TestAttackOverRedisWithAKeyRing(t *testing.T) {
+func TestLabAttackOverRedisWithAKeyRing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLab(t, fleet.Config{Hosts: 2}).withRedis()

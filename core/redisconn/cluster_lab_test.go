@@ -1,3 +1,5 @@
+//go:build labs
+
 package redisconn_test
 
 import (
@@ -12,7 +14,7 @@ import (
 
 // A master of a Cluster is gone, and its replica takes over: commands that are sent once find it at
 // once, and not after the minute that the client believes what it knows.
-func TestTrapClusterFailoverIsNotSeen(t *testing.T) {
+func TestLabTrapClusterFailoverIsNotSeen(t *testing.T) {
 	t.Parallel()
 	r := redistest.ReplicatedCluster(t)
 	var addrs []string

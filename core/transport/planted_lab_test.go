@@ -1,3 +1,5 @@
+//go:build labs
+
 package transport
 
 import (
@@ -134,7 +136,7 @@ func systemTools(t *testing.T, busybox string) map[string]string {
 // The folder's owner exchanges its entries for links before any program that root's script starts.
 // Nothing outside the folder may change. Control: the script as it was, which copied and changed
 // modes in the folder itself.
-func TestFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
+func TestLabFaultS2FinishFollowsNoPlantedLink(t *testing.T) {
 	t.Parallel()
 	busybox := testparts.Need(t, "busybox", "busybox")
 	sum := digest([]byte("part\n"))
@@ -181,7 +183,7 @@ func oldFinish(dir string) string {
 }
 
 // A whole transfer to a stranger's folder: as root, over a real server, in each way that it may go.
-func TestFaultS2PutIntoAStrangersFolder(t *testing.T) {
+func TestLabFaultS2PutIntoAStrangersFolder(t *testing.T) {
 	for name, config := range map[string][]string{"SFTP": nil, "cat": {"Subsystem sftp /nonexistent"}, "SFTP only": {"ForceCommand internal-sftp"}} {
 		t.Run(name, func(t *testing.T) {
 			s, p := startSSHD(t, sshdtest.Config(config...))

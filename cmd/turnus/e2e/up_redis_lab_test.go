@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -54,7 +54,7 @@ func certificateUntil(t *testing.T, name string, until time.Time) (cert, key []b
 
 // turnus up over Redis and TLS, beside a worker that sends what is too long for a result: it is
 // kept whole. A renewed certificate is served without a restart, and half a renewal is not.
-func TestUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
+func TestLabUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20
 	l := newLab(t, fleet.Config{Hosts: 4}).withRedis()

@@ -1,3 +1,5 @@
+//go:build labs
+
 package controller_test
 
 import (
@@ -98,7 +100,7 @@ func (r *real) done(runs []string, hosts int) {
 }
 
 // Any number of servers find an emptied queue at once: each run is in it once.
-func TestManyServersRebuildAtOnce(t *testing.T) {
+func TestLabManyServersRebuildAtOnce(t *testing.T) {
 	r := overReal(t, redistest.StartTCP(t))
 	r.ttl = 15 * time.Second // a node that is slow is none that died, whose jobs would run again; as long nothing starts in an emptied queue
 	var stops []func()

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -87,7 +87,7 @@ func chatty(t *testing.T, l *lab) {
 // A whole service with SQLite, objects and Redis: of what people write and hosts say no word is
 // legible in any of its files, and the service works. The negative control is the same without a
 // key ring.
-func TestNothingOfAnEncryptedServiceIsLegible(t *testing.T) {
+func TestLabNothingOfAnEncryptedServiceIsLegible(t *testing.T) {
 	t.Parallel()
 	for _, encrypted := range []bool{true, false} {
 		l := newLab(t, fleet.Config{Hosts: 3}).withRedis("--save", "3600 1")

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -16,7 +16,7 @@ import (
 // A login that is not root changes root's files by a playbook, with the password of Ansible's
 // inventory: the playbook's user and the step's count, the second run changes nothing, and the
 // password is in nothing that anybody can read.
-func TestBecomeByARealSudo(t *testing.T) {
+func TestLabBecomeByARealSudo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1})
 	key, public := sshdtest.NewKey(t)
