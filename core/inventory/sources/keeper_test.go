@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -150,11 +152,12 @@ func program(t *testing.T, script string, mode os.FileMode) sources.Source {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "list")
-	if err := os.WriteFile(path, []byte(script), mode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
+	// Another process writes it: a program that this one has open for writing, or that a process
+	// started meanwhile has inherited, is busy.
+	write := exec.CommandContext(t.Context(), "sh", "-c", `cat >"$0" && chmod `+fmt.Sprintf("%o", mode)+` "$0"`, path)
+	write.Stdin = strings.NewReader(script)
+	if out, err := write.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	all, err := sources.Parse(filepath.Join(dir, "sources.yaml"), []byte("sources: {cmdb: {type: exec, program: list, token: t}}"))
 	if err != nil {
