@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
@@ -243,13 +244,13 @@ func (k *checker) closer(name string) string {
 		}
 	}
 	hint := fmt.Sprintf("text stands in quotes: %q", clip(name, 40))
-	if bareName.MatchString(name) && k.root.fields["host"] != nil {
+	if bareName().MatchString(name) && k.root.fields["host"] != nil {
 		hint += "; a var of the inventory is host.vars." + name
 	}
 	return hint
 }
 
-var bareName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`)
+var bareName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`) })
 
 // ansibleName returns a hint for a name that Ansible has, or "".
 func ansibleName(name string) string {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -87,14 +88,14 @@ func (d *decoder) textOf(n *yaml.Node, most int) string {
 	return target.Value
 }
 
-var namePattern = regexp.MustCompile(patternName)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(patternName) })
 
 func (d *decoder) nameOf(n *yaml.Node) string {
 	target, ok := d.Scalar(n, wantName)
 	if !ok {
 		return ""
 	}
-	if !namePattern.MatchString(target.Value) {
+	if !namePattern().MatchString(target.Value) {
 		d.reportNode(n, problem{message: fmt.Sprintf("%s is not a name", quote(target.Value)), expected: wantName})
 		return ""
 	}

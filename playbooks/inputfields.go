@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
@@ -83,7 +84,7 @@ func (d *decoder) readParams(n *yaml.Node, p *Playbook) {
 	d.params = map[string]bool{}
 	for _, e := range d.Pairs(n, "params") {
 		switch {
-		case !secretAlias.MatchString(e.Name):
+		case !secretAlias().MatchString(e.Name):
 			d.reportNode(e.Key, problem{message: quote(e.Name) + " is not the name of a param", expected: "a letter or _, then letters, digits and _"})
 			continue
 		case d.read[e.Name]:
@@ -221,13 +222,13 @@ func (d *decoder) scheduled(schedule *yaml.Node, name string) *yaml.Node {
 
 const patternSecretParam = `^\$\{\{ *params\.([A-Za-z_][A-Za-z0-9_]*) *\}\}$` //nolint:gosec // a pattern
 
-var secretParam = regexp.MustCompile(patternSecretParam)
+var secretParam = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(patternSecretParam) })
 
 // secretParam returns the name of the secret that a param of type secret names; ok is false where
 // text is no such reference. The name is "" where no launch has given one yet: CheckRequired
 // refuses to launch that.
 func (d *decoder) secretParam(n *yaml.Node, text string) (name string, ok bool) {
-	m := secretParam.FindStringSubmatch(text)
+	m := secretParam().FindStringSubmatch(text)
 	if m == nil {
 		return "", false
 	}

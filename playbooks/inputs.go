@@ -165,7 +165,7 @@ func (p *Param) typed(v any) (any, bool) {
 	case TextParam:
 		return text, isText
 	case SecretParam:
-		return text, isText && secretName.MatchString(text)
+		return text, isText && secretName().MatchString(text)
 	case BooleanParam:
 		if isText {
 			on, err := strconv.ParseBool(text)

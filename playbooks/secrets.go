@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/google/jsonschema-go/jsonschema"
@@ -30,8 +31,8 @@ const (
 )
 
 var (
-	secretAlias = regexp.MustCompile(patternAlias)
-	secretName  = regexp.MustCompile(patternDefined)
+	secretAlias = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(patternAlias) })
+	secretName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(patternDefined) })
 )
 
 func secretsForm() form {
@@ -83,7 +84,7 @@ func (d *decoder) secretOf(n *yaml.Node) string {
 	if name, ok := d.secretParam(n, target.Value); ok {
 		return name
 	}
-	if !secretName.MatchString(target.Value) {
+	if !secretName().MatchString(target.Value) {
 		p := problem{message: quote(target.Value) + " is not the name of a secret", expected: "a letter or _, then letters, digits, _ . and -"}
 		if strings.Contains(target.Value, "${{") {
 			p.hint = "list secrets by name, or write ${{ params.NAME }} of a param of type secret"
@@ -95,7 +96,7 @@ func (d *decoder) secretOf(n *yaml.Node) string {
 }
 
 func (d *decoder) secretAlias(n *yaml.Node, name, hint string) bool {
-	if secretAlias.MatchString(name) && !strings.HasPrefix(strings.ToUpper(name), "TURNUS_") {
+	if secretAlias().MatchString(name) && !strings.HasPrefix(strings.ToUpper(name), "TURNUS_") {
 		return true
 	}
 	p := problem{message: quote(name) + " cannot be what the job type knows a secret by", expected: "a letter or _, then letters, digits and _, as of an environment variable", hint: hint}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -207,7 +208,7 @@ func (d *decoder) usesOf(n *yaml.Node) string {
 	if !ok {
 		return ""
 	}
-	if !namePattern.MatchString(target.Value) {
+	if !namePattern().MatchString(target.Value) {
 		d.reportNode(n, problem{message: quote(target.Value) + " is not a job type", expected: "a name such as command or firewall.push"})
 		return ""
 	}
@@ -298,7 +299,7 @@ func (d *decoder) targets(n *yaml.Node) Expr {
 	}, wantBool)
 }
 
-var patternWord = regexp.MustCompile(`^"?([A-Za-z_][A-Za-z0-9_-]{0,99})"?$`)
+var patternWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^"?([A-Za-z_][A-Za-z0-9_-]{0,99})"?$`) })
 
 // groupWord returns the group that Ansible's hosts: would select with this value, "web" for every
 // host, or "" for an expression.
@@ -309,7 +310,7 @@ func groupWord(n *yaml.Node, ok bool) string {
 	if !ok || n.Kind != yaml.ScalarNode || n.Tag == "!!bool" || n.Tag == "!!null" {
 		return ""
 	}
-	word := patternWord.FindStringSubmatch(strings.TrimSpace(n.Value))
+	word := patternWord().FindStringSubmatch(strings.TrimSpace(n.Value))
 	switch {
 	case n.Value == "*":
 		return "web"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -47,13 +48,13 @@ func (d *decoder) wavesOf(n *yaml.Node) []rollout.Size {
 	return out
 }
 
-var groupPattern = regexp.MustCompile(patternGroup)
+var groupPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(patternGroup) })
 
 func (d *decoder) perGroupOf(n *yaml.Node) map[string]int {
 	known := []string{"ha_group", "site", "customer", "pool", "label:NAME"}
 	out := map[string]int{}
 	for _, e := range d.Pairs(n, "per_group") {
-		if !groupPattern.MatchString(e.Name) {
+		if !groupPattern().MatchString(e.Name) {
 			hint := yamlread.DidYouMean(e.Name, known[:3])
 			if hint == "" && !strings.Contains(e.Name, ":") {
 				hint = fmt.Sprintf("a label is written %q", "label:"+clip(e.Name, 40))

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // node is a parsed Jinja expression. op is: lit, name, attr, item, list, not, and, or, if, is,
@@ -16,7 +17,9 @@ type node struct {
 	args []*node
 }
 
-var jinjaToken = regexp.MustCompile(`^\s*(?:([A-Za-z_]\w*)|(\d+(?:\.\d+)?)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(==|!=|<=|>=|\*\*|//|[-<>.\[\](),|+*/%~:{}]))`)
+var jinjaToken = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\s*(?:([A-Za-z_]\w*)|(\d+(?:\.\d+)?)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(==|!=|<=|>=|\*\*|//|[-<>.\[\](),|+*/%~:{}]))`)
+})
 
 type parser struct {
 	tokens []string
@@ -32,7 +35,7 @@ func parse(text string) (*node, *doubt) {
 	p := &parser{}
 	rest := text
 	for strings.TrimSpace(rest) != "" {
-		m := jinjaToken.FindString(rest)
+		m := jinjaToken().FindString(rest)
 		if m == "" {
 			return nil, doubtf("the expression %s is not understood", clip(text))
 		}

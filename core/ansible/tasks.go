@@ -34,7 +34,7 @@ func (inh *inherited) addTags(n *yaml.Node) *doubt {
 		return d
 	}
 	for _, tag := range tags {
-		if !tagName.MatchString(tag) {
+		if !tagName().MatchString(tag) {
 			return doubtf("the tag %s is not a name in Turnus", clip(tag))
 		}
 	}

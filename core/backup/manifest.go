@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -89,7 +90,7 @@ const (
 
 var (
 	idForm    = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}-[0-9a-f]{6}$`)
-	tableForm = regexp.MustCompile(`^[a-z][a-z_]{0,60}$`)
+	tableForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z_]{0,60}$`) })
 	keyForm   = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$`) // of an object
 )
 
@@ -127,7 +128,7 @@ func (m *Manifest) check(id string) error {
 		return errors.New("it is none of this backup")
 	}
 	for _, t := range m.Tables {
-		if !tableForm.MatchString(t.Name) || t.Name == "objects" || len(t.Columns) == 0 || t.Rows < 0 || t.Bytes < 0 {
+		if !tableForm().MatchString(t.Name) || t.Name == "objects" || len(t.Columns) == 0 || t.Rows < 0 || t.Bytes < 0 {
 			return fmt.Errorf("it names a table %q that cannot be one", t.Name)
 		}
 	}

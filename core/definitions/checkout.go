@@ -76,7 +76,7 @@ func (c *checkouts) use(commit string) (*Checkout, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	dir := filepath.Join(c.dir, commit)
-	if !hash.MatchString(commit) || !c.checked[commit] {
+	if !hash().MatchString(commit) || !c.checked[commit] {
 		return nil, fmt.Errorf("there is no checkout of %q: %w", yamlread.Clip(commit), core.ErrNotFound)
 	}
 	c.users[commit]++
@@ -278,7 +278,7 @@ func (c *checkouts) trim(current string, keep int, young time.Duration) error {
 	}
 	var all []folder
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && hash.MatchString(e.Name()) && e.Name() != current {
+		if info, err := e.Info(); err == nil && hash().MatchString(e.Name()) && e.Name() != current {
 			all = append(all, folder{e.Name(), info.ModTime()})
 		}
 	}

@@ -372,7 +372,7 @@ func (f *Follower) Set() *Set {
 // core.ErrNotFound when the revision is long gone, or was never here.
 func (f *Follower) Use(ctx context.Context, commit string) (*Checkout, error) {
 	held, err := f.trees.use(commit)
-	if err == nil || !hash.MatchString(commit) {
+	if err == nil || !hash().MatchString(commit) {
 		return held, err
 	}
 	switch _, lost := f.g.resolve(ctx, commit); {

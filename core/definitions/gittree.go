@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -24,7 +25,7 @@ type gitTree struct {
 	commit string
 }
 
-var hash = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+var hash = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`) })
 
 // LoadRevision reads the set of a revision (a branch, tag or commit) of a repository on this
 // machine: a work tree or a bare one. Errors are those of Load.
@@ -66,7 +67,7 @@ func (g *git) resolve(ctx context.Context, revision string) (string, error) {
 		return "", fmt.Errorf("%w: there is no revision %q\nhint: in CI, fetch the whole history (fetch-depth: 0)", core.ErrInvalid, yamlread.Clip(revision))
 	}
 	commit := strings.TrimSpace(strings.TrimPrefix(out, "--end-of-options\n"))
-	if !hash.MatchString(commit) {
+	if !hash().MatchString(commit) {
 		return "", fmt.Errorf("%w: git gave no commit for %q", core.ErrInvalid, yamlread.Clip(revision))
 	}
 	return commit, nil
@@ -139,7 +140,7 @@ func (t *gitTree) list(ctx context.Context) ([]entry, error) {
 func parseEntry(line string) (entry, error) {
 	meta, p, ok := strings.Cut(line, "\t")
 	f := strings.Fields(meta)
-	if !ok || len(f) != 4 || !hash.MatchString(f[2]) {
+	if !ok || len(f) != 4 || !hash().MatchString(f[2]) {
 		return entry{}, fmt.Errorf("git ls-tree: %w: unexpected line %q", core.ErrInvalid, yamlread.Clip(line))
 	}
 	if why := checkPath(p); why != "" {

@@ -72,7 +72,7 @@ func (f *Follower) remoteTip(ctx context.Context) (string, error) {
 	}
 	for line := range strings.Lines(out) { // a pattern matches longer names, too
 		commit, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if name == ref && hash.MatchString(commit) {
+		if name == ref && hash().MatchString(commit) {
 			return commit, nil
 		}
 	}

@@ -31,7 +31,7 @@ const (
 	maxWord  = 256
 )
 
-var tenantName = regexp.MustCompile(`^[^\x00-\x20\x7f/]{1,128}$`)
+var tenantName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^\x00-\x20\x7f/]{1,128}$`) })
 
 // ParseRules reads a file's text; path is for errors, which name line and column and wrap
 // core.ErrInvalid. roles are those that there are.
@@ -68,7 +68,7 @@ func word(text string) (string, error) {
 }
 
 func tenant(text string) (string, error) {
-	if text != Everyone && !tenantName.MatchString(text) {
+	if text != Everyone && !tenantName().MatchString(text) {
 		return "", yamlread.Fault{Expected: fmt.Sprintf("a name without blanks and /, or %q for all tenants", Everyone)}
 	}
 	return word(text)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -134,10 +135,10 @@ func isAddress(text string) bool {
 		}
 	}
 	a, err := netip.ParseAddr(ip)
-	return err == nil && (a.Zone() == "" || linkName.MatchString(a.Zone())) // which netip takes as it comes, line ends and all
+	return err == nil && (a.Zone() == "" || linkName().MatchString(a.Zone())) // which netip takes as it comes, line ends and all
 }
 
-var linkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
+var linkName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`) })
 
 // State is the state that survives between the phases. The truth is DNS, the signer's state files
 // and the record beside them; State saves reading them again, and has the times. When it is lost,

@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -22,7 +23,7 @@ type Params struct {
 	Depth   int    `json:"depth,omitempty" turnus:"min=0" jsonschema:"how many commits to fetch; 0 is all"`
 }
 
-var commit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+var commit = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`) })
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
@@ -144,14 +145,14 @@ func decide(p Params, a sdk.Answer) (want, ref string, err error) {
 		return "", "", errors.New("it is there, and is no clone: empty it, or give another path")
 	case a.Has("dirty"):
 		return "", "", fmt.Errorf("files have local changes: commit or discard them; git status says more: %s", strings.Join(strings.Fields(a.Text("dirty")), " "))
-	case commit.MatchString(p.Version):
+	case commit().MatchString(p.Version):
 		return p.Version, "", nil
 	case a.Has("failed"):
 		return "", "", fmt.Errorf("asking %s for %s: %s", p.URL, p.Version, a.Value("failed"))
 	}
 	refs := map[string]string{}
 	for line := range strings.Lines(a.Text("ref")) {
-		if f := strings.Fields(line); len(f) == 2 && commit.MatchString(f[0]) {
+		if f := strings.Fields(line); len(f) == 2 && commit().MatchString(f[0]) {
 			refs[f[1]] = f[0]
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/plugins/sdk/wire"
@@ -20,9 +21,9 @@ const (
 )
 
 var (
-	pluginName    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
-	typeName      = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}(\.[a-z][a-z0-9_]{0,62})?$`)
-	pluginVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
+	pluginName    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`) })
+	typeName      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}(\.[a-z][a-z0-9_]{0,62})?$`) })
+	pluginVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`) })
 )
 
 // Validate reports everything that is wrong with a manifest, as errors that wrap core.ErrInvalid.
@@ -31,10 +32,10 @@ func (m Manifest) Validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: plugin %q: %s", core.ErrInvalid, m.Name, fmt.Sprintf(format, args...)))
 	}
-	if !pluginName.MatchString(m.Name) {
+	if !pluginName().MatchString(m.Name) {
 		bad("name: expected a-z, then a-z, 0-9, _ or -")
 	}
-	if !pluginVersion.MatchString(m.Version) || m.Version == currentFile { // whose name chooses among versions
+	if !pluginVersion().MatchString(m.Version) || m.Version == currentFile { // whose name chooses among versions
 		bad("version %q: expected digits, letters and . + _ -, as in 1.2.0; not %s", m.Version, currentFile)
 	}
 	if m.Protocol != wire.ProtocolVersion {
@@ -73,7 +74,7 @@ func (e *protocolError) Error() string {
 
 func (t Type) problems() []error {
 	var errs []error
-	if !typeName.MatchString(t.Name) {
+	if !typeName().MatchString(t.Name) {
 		errs = append(errs, errors.New("name: expected noun.verb, or one word"))
 	}
 	if t.OnLost != "retry" && t.OnLost != "hold" && t.OnLost != "" {

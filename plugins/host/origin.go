@@ -280,7 +280,7 @@ func (s *Supervisor) seek(ctx context.Context) error {
 	for _, dir := range s.cfg.Dirs {
 		names, _ := folders(dir) // of a folder that is gone there is nothing new
 		for _, name := range names {
-			if pluginName.MatchString(name) && !known[name] {
+			if pluginName().MatchString(name) && !known[name] {
 				known[name] = true
 				s.sources = append(s.sources, newOrigin(name, dir, false))
 			}

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -38,14 +39,14 @@ type Options struct {
 	SDK     string // folder of the SDK to build against instead; "" for none
 }
 
-var name = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
+var name = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`) })
 
 // ErrOptions is the error of New for options that cannot be used.
 var ErrOptions = errors.New("invalid options of a new plugin")
 
 // New writes the files, and returns their names. A folder that holds anything is left alone.
 func New(o Options) ([]string, error) {
-	if !name.MatchString(o.Name) {
+	if !name().MatchString(o.Name) {
 		return nil, fmt.Errorf("%w: name %q: expected a-z, then a-z, 0-9 and _", ErrOptions, o.Name)
 	}
 	if !slices.Contains(Languages(), o.Lang) {

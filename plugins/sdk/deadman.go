@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -61,8 +62,8 @@ type DeadManState struct {
 }
 
 var (
-	deadManID   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,99}$`)
-	deadManName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,40}$`)
+	deadManID   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,99}$`) })
+	deadManName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,40}$`) })
 )
 
 const guardEnd = "TURNUS_GUARD_END"
@@ -72,9 +73,9 @@ func (d DeadMan) Validate() error {
 	switch {
 	case !path.IsAbs(d.Folder) || path.Clean(d.Folder) != d.Folder || d.Folder == "/" || strings.ContainsAny(d.Folder, "\n\x00"):
 		return fmt.Errorf("dead man's switch: folder %q: expected a clean absolute path", d.Folder)
-	case !deadManID.MatchString(d.ID), d.ID == "lock":
+	case !deadManID().MatchString(d.ID), d.ID == "lock":
 		return fmt.Errorf("dead man's switch: id %q: expected a letter, then letters, digits and dashes, at most 100; not lock", d.ID)
-	case !deadManName.MatchString(d.Name):
+	case !deadManName().MatchString(d.Name):
 		return fmt.Errorf("dead man's switch: name %q: expected a small letter, then small letters, digits and dashes", d.Name)
 	case d.Within < time.Second || d.Within > 24*time.Hour:
 		return fmt.Errorf("dead man's switch: within %v: expected 1s to 24h", d.Within)

@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // tokenName is the form of a token's name, as in the API.
-var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`)
+var tokenName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`) })
 
 // permissionFlags are the flags for what no role includes.
 type permissionFlags struct{ exec, outside bool }
@@ -51,7 +52,7 @@ func roleText(t api.Token) string {
 // and a way back if all admin tokens are lost. Who can write the ledger may do anything anyway; the
 // audit log says that it went this way.
 func (a *app) createTokenIn(ctx context.Context, url string, keys *service.KeyringFlags, n api.NewToken) (err error) {
-	if !tokenName.MatchString(n.Name) {
+	if !tokenName().MatchString(n.Name) {
 		return console.Invalid("the name %q: expected letters, digits, blanks and . _ @ + -, and a letter or digit first", n.Name)
 	}
 	wanted, err := server.TokenFor(n)

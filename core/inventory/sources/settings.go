@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -68,7 +69,7 @@ func (s Source) Document() string { return documentName(s.Name) }
 
 func documentName(source string) string { return "source " + source }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var nameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) })
 
 // ReadFile reads a file of sources. It names programs and secrets, so that another user who may
 // write it is an error.
@@ -117,7 +118,7 @@ func parseSource(r *yamlread.Reader, file string, p yamlread.Pair) Source {
 		Name: p.Name, File: file, Line: p.Key.Line, Records: []string{"devices"}, Filter: url.Values{}, Map: defaultMap(),
 		Every: defaultEvery, MaxAge: defaultMaxAge, Rules: Rules{Removed: defaultRemoved},
 	}
-	if !nameForm.MatchString(s.Name) {
+	if !nameForm().MatchString(s.Name) {
 		r.Fail(p.Key, yamlread.Fault{Message: "source " + yamlread.Quote(s.Name), Expected: "a name of lower-case letters, digits and -"})
 	}
 	given := map[string]*yaml.Node{}

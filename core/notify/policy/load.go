@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -104,12 +105,12 @@ func (p *parser) section(of Place, s *Section) []yamlread.Field {
 	}
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
 
 func (p *parser) channel(pair yamlread.Pair, into map[string]*Channel) {
 	name, n := pair.Name, pair.Value
 	switch {
-	case !namePattern.MatchString(name):
+	case !namePattern().MatchString(name):
 		p.Failf(pair.Key, "%s is not a name: expected letters, digits, dots, dashes and underscores, 64 at most", yamlread.Quote(name))
 		return
 	case name == Own:
@@ -259,7 +260,7 @@ func (p *parser) secret(key string, name *string) yamlread.Field {
 			return
 		}
 		p.Mapping(n, key, yamlread.Field{Key: "secret", Want: "NAME", Required: true, Read: func(n *yaml.Node) {
-			if v, ok := p.Follow(n); !ok || v.Kind != yaml.ScalarNode || !namePattern.MatchString(v.Value) {
+			if v, ok := p.Follow(n); !ok || v.Kind != yaml.ScalarNode || !namePattern().MatchString(v.Value) {
 				p.Failf(n, "%s: expected the name of a secret", key)
 			} else {
 				*name = v.Value
