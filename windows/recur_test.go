@@ -287,3 +287,26 @@ func TestFaultW4RecurrenceProperty(t *testing.T) {
 		t.Error("no rule was admitted")
 	}
 }
+
+// A deny that this version cannot read, such as one of a later version in a record, closes the whole
+// set, and says why. Control: the deny as it was closes its days alone.
+func TestFaultW4ADenyThatCannotBeUnderstoodCloses(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*Set)
+		open  bool
+	}{
+		"as it was":          {func(*Set) {}, true},
+		"frequency":          {func(s *Set) { s.Deny[0].Rule = &Rule{ID: "ends", RRule: "FREQ=SOMETIMES"} }, false},
+		"a use that is gone": {func(s *Set) { s.Deny[0].Rule, s.Deny[0].Use = nil, "freeze/later" }, false},
+	} {
+		d := one(t, `timezone: UTC
+allow: [{id: any, rrule: FREQ=DAILY, from: "00:00", to: "24:00"}]
+deny: [{id: ends, rrule: "FREQ=WEEKLY;BYDAY=SA,SU", from: "00:00", to: "24:00"}]`)
+		c.spoil(d.Sets["s"])
+		monday := date(t, "2026-11-02")
+		e, err := d.Compile("s", Ahead(monday, 30)).Explain(monday.Add(12*time.Hour), time.Hour)
+		if err != nil || e.Fits != c.open || !c.open && e.Reason == "" {
+			t.Errorf("%s: open %t, %q, %v", name, e.Fits, e.Reason, err)
+		}
+	}
+}
