@@ -1,0 +1,28 @@
+//go:build linux && labs
+
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/transport/fleet"
+)
+
+// A run on 20,000 hosts whose process may open 4096 files ends well on each of them, and warns once.
+func TestLabFaultW17TwentyThousandHosts(t *testing.T) {
+	const hosts, descriptors = 20_000, 4096
+	l := newLab(t, fleet.Config{Hosts: hosts})
+	l.under = []string{"/bin/sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(descriptors)}
+	run := l.run(l.playbook("w17", `{uses: command, with: {run: "true"}}`), "--connect-timeout", "1m", "-o", "json")
+	<-run.exited // a hang ends with the time limit of all tests
+	run.wants(0)
+	if got := run.report(); got.Total != hosts || got.Outcomes[core.Changed] != hosts {
+		t.Errorf("%d hosts, outcomes %v", got.Total, got.Outcomes)
+	}
+	if n := strings.Count(run.err.String(), "the file descriptor limit bounds SSH connections"); n != 1 {
+		t.Errorf("%d warnings of the limit, expected 1:\n%s", n, tail(run.err.String()))
+	}
+}
