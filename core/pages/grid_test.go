@@ -70,7 +70,7 @@ func TestSizeOfALargeRun(t *testing.T) {
 	web, browser := site(t, newLargeRun())
 	logIn(t, web, browser, "good", "/")
 	total, script := 0, 0
-	for _, path := range []string{"/runs/r1", "/runs/r1/grid.json", "/assets/app.css", "/assets/app.js", "/assets/run.js", "/assets/grid.js", "/assets/stream.js", "/assets/keys.js", "/assets/log.js"} {
+	for _, path := range []string{"/runs/r1", "/runs/r1/grid.json", "/assets/app.css", "/assets/app.js", "/assets/run.js", "/assets/grid.js", "/assets/stream.js", "/assets/keys.js", "/assets/log.js", "/assets/idiomorph/idiomorph.min.js"} {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+path, nil)
 		req.Header.Set("Accept-Encoding", "gzip")
 		resp, err := browser.Do(req)

@@ -117,6 +117,14 @@ func evaluated[T any](b *browser, expression string) (T, error) {
 	return chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
 }
 
+// js runs statements in the page.
+func (b *browser) js(statements string) {
+	b.t.Helper()
+	if _, err := evaluated[bool](b, "(() => {"+statements+"; return true})()"); err != nil {
+		b.t.Fatalf("%s: %v", statements, err)
+	}
+}
+
 // wait returns when an expression is true in the page, which may be another page by then.
 func (b *browser) wait(expression string) {
 	b.t.Helper()

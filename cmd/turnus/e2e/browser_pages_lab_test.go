@@ -50,6 +50,7 @@ func newFleetSite(t *testing.T, hosts int) *fleetSite {
 		"check":  "steps: [{name: look, uses: command, with: {run: uptime}}]\n",
 		"change": "params: {release: {type: string, default: \"1.4\", description: Version to install}, fast: {type: boolean, default: false}}\nsteps: [{name: write, uses: file, with: {path: /etc/motd, content: \"${{ params.release }}\\n\"}}, {name: look, uses: command, with: {run: cat /etc/motd}}]\n",
 		"waves":  "strategy: {waves: [2, 100%], pause_between: approve}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n",
+		"thirds": "strategy: {waves: [2, 5, 9, 100%], pause_between: approve}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n",
 		"fails":  "steps: [{name: fail, uses: command, with: {run: \"echo '<b>no</b>'; exit 3\"}}]\n",
 		"nights": "schedule: {cron: \"0 3 * * *\"}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n",
 	} {

@@ -19,7 +19,8 @@ export class Grid {
     this.show = document.getElementById("show");
     this.count = document.getElementById("count");
     this.pending = [];
-    this.at = 0;
+    this.at = 0; // the current row
+    this.current = undefined; // its host, once somebody went to it by a key
   }
 
   // load reads the whole grid. What changes meanwhile is put on it afterwards.
@@ -43,8 +44,7 @@ export class Grid {
     if (!this.rows) this.build();
     const pending = this.pending;
     this.pending = [];
-    this.chosen = undefined;
-    this.change(pending);
+    this.change(pending, true);
   }
 
   // reload reads the grid again, not more often than every 5 s.
@@ -52,13 +52,13 @@ export class Grid {
     this.again ??= setTimeout(() => this.load(), Math.max(this.read + rereadEvery - Date.now(), 0));
   }
 
-  // change puts [host, step, letter] on the grid; step -1 is the outcome.
-  change(cells) {
+  // change puts [host, step, letter] on the grid; step -1 is the outcome. moved: the order of hosts
+  // may be another one.
+  change(cells, moved = false) {
     if (!this.rows) {
       this.pending.push(...cells);
       return;
     }
-    let moved = false;
     for (const [host, step, letter] of cells) {
       if (host >= this.hosts.length) continue;
       if (step >= 0) {
@@ -68,8 +68,18 @@ export class Grid {
       moved ||= this.outcomes[host] !== letter;
       this.outcomes[host] = letter;
     }
-    if (moved || !this.chosen) this.choose();
-    else this.paint();
+    if (!moved) return this.paint();
+    this.late = this.chosen !== undefined && this.held();
+    if (this.late) this.paint();
+    else this.choose();
+  }
+
+  // held reports whether somebody is in the rows, by keyboard or with selected text. The order of
+  // hosts then stays as it is.
+  held() {
+    const selection = document.getSelection();
+    const inside = (node) => node && node !== this.view && this.view.contains(node);
+    return inside(document.activeElement) || !selection.isCollapsed && (inside(selection.anchorNode) || inside(selection.focusNode));
   }
 
   // build puts a pool of rows in the place of those that the server sent.
@@ -90,15 +100,18 @@ export class Grid {
     document.getElementById("more")?.remove();
     this.view.classList.add("pooled");
     this.view.addEventListener("scroll", () => this.soon(), { passive: true });
-    const again = () => { this.at = 0; this.view.scrollTop = 0; this.choose(); this.address(); };
+    const release = () => { if (this.late && !this.held()) this.choose(); };
+    this.view.addEventListener("focusout", () => setTimeout(release));
+    document.addEventListener("selectionchange", release);
+    const again = () => { this.current = undefined; this.view.scrollTop = 0; this.choose(); this.address(); };
     this.find.addEventListener("input", again);
     this.show.addEventListener("change", again);
     document.getElementById("filter").addEventListener("submit", (e) => { e.preventDefault(); again(); });
     keysButton(document.getElementById("filter"), "/ find, j k next and previous host, n next bad host, Enter open");
     keys({
       "/": () => this.find.focus(),
-      j: () => this.go(this.at + 1),
-      k: () => this.go(this.at - 1),
+      j: () => this.go(this.now() + 1),
+      k: () => this.go(this.now() - 1),
       n: () => this.nextBad(),
     });
   }
@@ -122,8 +135,10 @@ export class Grid {
       if (text && !this.hosts[i].toLowerCase().includes(text) || group && this.groups[i] !== group) return false;
       return !show || show === "bad" && "LFNB".includes(letter) || show === "open" && open || words[letter] === show;
     };
+    this.late = false;
     this.chosen = this.hosts.map((_, i) => i).filter(shows);
     this.chosen.sort((a, b) => order.indexOf(this.outcomes[a]) - order.indexOf(this.outcomes[b]) || a - b);
+    this.at = Math.max(this.chosen.indexOf(this.current), 0);
     this.count.firstChild.textContent = `${this.chosen.length} of ${this.hosts.length} hosts, the worst first. C changed, = unchanged, S skipped, F failed, N unreachable, B rolled back, L lost, X cancelled, R running, W waiting.`;
     this.table.setAttribute("aria-rowcount", this.chosen.length + 1);
     this.paint();
@@ -133,8 +148,10 @@ export class Grid {
     this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.paint(); });
   }
 
-  // paint writes the rows that can be seen. Names of hosts are text, never markup.
+  // paint writes the rows that can be seen. Names of hosts are text, never markup. The focus stays
+  // with its host, or with the grid if the host is in none of these rows.
   paint() {
+    const focused = this.rows.find((r) => r.link === document.activeElement), focusedHost = focused?.host;
     const total = this.chosen.length;
     const first = Math.max(0, Math.min(Math.floor(this.view.scrollTop / height) - ahead, total - pool));
     this.before.firstChild.style.height = `${first * height}px`;
@@ -143,6 +160,7 @@ export class Grid {
     this.after.hidden = total - first <= pool;
     for (let k = 0; k < pool; k++) {
       const { row, link, cells } = this.rows[k], at = first + k, host = this.chosen[at];
+      this.rows[k].host = host;
       row.hidden = host === undefined;
       if (row.hidden) continue;
       row.setAttribute("aria-rowindex", at + 2);
@@ -152,6 +170,7 @@ export class Grid {
       this.letter(cells[0], this.outcomes[host]);
       for (let s = 0; s < this.steps; s++) this.letter(cells[s + 1], this.cells[host][s]);
     }
+    if (focused && focused.host !== focusedHost) (this.rows.find((r) => r.host === focusedHost)?.link ?? this.view).focus({ preventScroll: true });
   }
 
   letter(cell, letter) {
@@ -160,10 +179,17 @@ export class Grid {
     cell.className = classOf(letter);
   }
 
+  // now is the place of the current host in the order as it is now.
+  now() {
+    if (this.late) this.choose();
+    return this.at;
+  }
+
   // go makes a row the current one, and puts the focus on its link.
   go(at) {
     if (!this.chosen.length) return;
     this.at = Math.max(0, Math.min(at, this.chosen.length - 1));
+    this.current = this.chosen[this.at];
     const top = this.at * height, seen = this.view.clientHeight - 2 * height;
     if (top < this.view.scrollTop || top > this.view.scrollTop + seen) this.view.scrollTop = Math.max(top - seen / 2, 0);
     this.paint();
@@ -171,9 +197,10 @@ export class Grid {
   }
 
   nextBad() {
+    const at = this.now();
     const bad = (k) => "LFNB".includes(this.outcomes[this.chosen[k]]);
     for (let n = 1; n <= this.chosen.length; n++) {
-      const k = (this.at + n) % this.chosen.length;
+      const k = (at + n) % this.chosen.length;
       if (bad(k)) return this.go(k);
     }
   }

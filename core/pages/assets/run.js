@@ -4,30 +4,36 @@ import { Grid } from "./grid.js";
 
 const pictureEvery = 15000;
 
+// typed reports whether an attribute is what a person did to the page: text, ticks, details opened.
+function typed(name, element) {
+  if (name === "open") return element.matches("details");
+  return (name === "value" || name === "checked") && element.matches("input:not([type=hidden])");
+}
+
 export function startRun() {
   const live = document.getElementById("live");
   const run = document.getElementById("run");
   const picture = document.getElementById("picture");
   const grid = new Grid(document.getElementById("cells"));
-  let drawn = 0;
+  let drawn = 0, gone = false; // gone: the form that had the focus, until the focus goes elsewhere
 
   const say = (text) => {
     live.textContent = text;
     live.className = text ? "stale" : "";
   };
 
-  // The new state is put in the place of the old one, except under the hands of whoever types into it or has opened a part of it.
+  // The new state is put on the page by its differences, so that focus, selected text and scroll
+  // positions stay. A form that is no longer there leaves the focus at what the run is now.
   const show = (html) => {
-    const busy = run.contains(document.activeElement) && document.activeElement.matches("input") || run.querySelector("details[open]");
-    if (busy) {
-      say("This page is not updated while you type or have a form open.");
-      return;
+    const within = run.contains(document.activeElement);
+    Idiomorph.morph(run, html, { morphStyle: "innerHTML", callbacks: { beforeAttributeUpdated: (name, element) => !typed(name, element) } });
+    if (within && !run.contains(document.activeElement)) {
+      gone = true;
+      run.focus({ preventScroll: true });
     }
-    const next = document.createElement("template");
-    next.innerHTML = html;
-    run.replaceChildren(next.content);
-    say("");
+    say(gone ? "The form that you were in is gone, because the run went on." : "");
   };
+  document.addEventListener("focusin", (e) => { gone &&= e.target === run; });
 
   const draw = (now) => {
     if (!now && Date.now() - drawn < pictureEvery) return;
