@@ -30,6 +30,20 @@ type GridHost struct {
 	Group   string       `json:"group,omitempty" doc:"id of its result group"`
 }
 
+// StepCounts counts hosts by the outcomes of each step of a run.
+type StepCounts struct {
+	Steps []GridStep   `json:"steps" doc:"in the order of the playbook, its handlers last"`
+	Waves []WaveCounts `json:"waves"`
+}
+
+// WaveCounts counts the hosts of a wave by the outcomes of each step.
+type WaveCounts struct {
+	Wave  int                    `json:"wave" doc:"from 1 on"`
+	Hosts int                    `json:"hosts"`
+	Done  int                    `json:"done" doc:"hosts with an outcome"`
+	Steps []map[core.Outcome]int `json:"steps" doc:"hosts by outcome, of each step"`
+}
+
 // ResultGroup is hosts with the same outcome, for the same reason, by the same steps and diffs.
 type ResultGroup struct {
 	ID         string          `json:"id"`

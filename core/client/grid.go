@@ -20,6 +20,11 @@ func (c *Client) ResultGroups(ctx context.Context, run string) (List[api.ResultG
 	return get[List[api.ResultGroup]](ctx, c, "list the result groups of run "+run, path("v1", "runs", run, "groups"), nil)
 }
 
+// StepCounts counts what each step of a run did, by wave.
+func (c *Client) StepCounts(ctx context.Context, run string) (api.StepCounts, error) {
+	return get[api.StepCounts](ctx, c, "count the steps of run "+run, path("v1", "runs", run, "steps"), nil)
+}
+
 // Waits lists what the hosts of a run wait for.
 func (c *Client) Waits(ctx context.Context, run string) (List[api.Wait], error) {
 	return get[List[api.Wait]](ctx, c, "list what the hosts of run "+run+" wait for", path("v1", "runs", run, "waits"), nil)

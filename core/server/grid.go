@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/rollout"
 )
 
 // grid registers what a page of a run shows of all its hosts together.
@@ -26,6 +27,10 @@ func (s *Server) grid() {
 		id: "list-waits", method: http.MethodGet, path: "/v1/runs/{run}/waits", summary: "List what the hosts of a run wait for", role: Viewer,
 		detail: "The reason with most hosts first. The queue is asked about the first " + strconv.Itoa(standingHosts) + " released hosts without an outcome.",
 	}, s.listWaits)
+	handle(s, route{
+		id: "count-steps", method: http.MethodGet, path: "/v1/runs/{run}/steps", summary: "Count what each step of a run did, by wave", role: Viewer,
+		detail: "Of what is recorded, as show-grid shows it.",
+	}, s.countSteps)
 	handle(s, route{
 		id: "show-timeline", method: http.MethodGet, path: "/v1/runs/{run}/timeline", summary: "Show the waves and windows of a run, its progress and its forecast", role: Viewer,
 		detail: "The forecast of a run that is not over is that of forecast-run.",
@@ -64,6 +69,51 @@ func (s *Server) showGrid(ctx context.Context, by caller, in *struct {
 	}
 	return &body[api.Grid]{g}, nil
 }
+
+func (s *Server) countSteps(ctx context.Context, by caller, in *RunPath) (*body[api.StepCounts], error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	sheet, err := s.sheets.of(ctx, s, &run)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.StepCounts]{sheet.counts()}, nil
+}
+
+// counts are the outcomes of each step in each wave.
+func (t *sheet) counts() api.StepCounts {
+	all := api.StepCounts{Steps: t.steps, Waves: make([]api.WaveCounts, max(len(t.limits), 1))}
+	for k := range all.Waves {
+		all.Waves[k] = api.WaveCounts{Wave: k + 1, Steps: make([]map[core.Outcome]int, len(t.steps))}
+		for i := range t.steps {
+			all.Waves[k].Steps[i] = map[core.Outcome]int{}
+		}
+	}
+	for i := range t.rows {
+		r := &t.rows[i]
+		w := &all.Waves[min(rollout.Wave(t.limits, i), len(all.Waves)-1)]
+		w.Hosts++
+		if r.Outcome != "" {
+			w.Done++
+		}
+		for k := range min(len(r.cells), len(t.steps)) {
+			if o := letterOutcomes[r.cells[k]]; o != "" {
+				w.Steps[k][o]++
+			}
+		}
+	}
+	return all
+}
+
+// letterOutcomes are the outcomes by their letters.
+var letterOutcomes = func() (all [256]core.Outcome) {
+	for _, o := range core.Outcomes() {
+		all[o.Letter()] = o
+	}
+	return all
+}()
 
 // Bounds of list-result-groups.
 const (

@@ -26,6 +26,9 @@ func TestGrid(t *testing.T) {
 	if len(g.Items) != 3 || g.Items[0].Host != "acme-1" || g.Items[0].Cells != "" || g.Items[0].Group != "" || len(g.Steps) != 1 || g.Steps[0] != (api.GridStep{Name: "look", Uses: "command"}) {
 		t.Errorf("%+v", g)
 	}
+	if got := fmt.Sprint(want[api.StepCounts](t, b.ask(secret, "GET", path+"/steps", nil), http.StatusOK).Waves); got != "[{1 1 0 [map[]]} {2 2 0 [map[]]}]" {
+		t.Errorf("before the end: %s", got)
+	}
 	b.finish(run)
 	g = want[api.Grid](t, b.ask(secret, "GET", path+"/grid?limit=2", nil), http.StatusOK)
 	if len(g.Items) != 2 || g.Next != "2" || g.Items[0].Outcome != core.Failed || g.Items[0].Cells != "C" || g.Items[0].Group == g.Items[1].Group {
@@ -39,6 +42,10 @@ func TestGrid(t *testing.T) {
 	groups := want[struct{ Items []api.ResultGroup }](t, b.ask(secret, "GET", path+"/groups", nil), http.StatusOK).Items
 	if len(groups) != 2 || groups[0].Outcome != core.Failed || groups[1].Total != 2 || !slices.Equal(groups[1].Hosts, []string{"acme-2", "acme-3"}) || groups[1].Index != 1 || groups[1].ID != g.Items[0].Group {
 		t.Errorf("%+v", groups)
+	}
+	counts := want[api.StepCounts](t, b.ask(secret, "GET", path+"/steps", nil), http.StatusOK)
+	if got := fmt.Sprint(counts); got != "{[{look command false}] [{1 1 1 [map[changed:1]]} {2 2 2 [map[changed:2]]}]}" {
+		t.Error(got)
 	}
 	if waits := want[struct{ Items []api.Wait }](t, b.ask(secret, "GET", path+"/waits", nil), http.StatusOK).Items; len(waits) != 0 {
 		t.Errorf("a run that is over waits: %+v", waits)

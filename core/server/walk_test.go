@@ -59,6 +59,7 @@ var aims = map[string]aim{
 	"forecast-run":       {run: "queued"},
 	"show-grid":          {run: "done"},
 	"list-result-groups": {run: "done"},
+	"count-steps":        {run: "done"},
 	"list-waits":         {run: "queued"},
 	"show-timeline":      {run: "queued"},
 	"plan-run":           {quiet: true, body: api.NewRun{Playbook: "acme-patch"}},
