@@ -39,8 +39,8 @@ const (
 	JobDone = "job_done"
 	RunDone = "run_done"
 
-	// RunChanged means that a run's phase or decisions changed, or what it waits for. Text is its
-	// phase.
+	// RunChanged means that a run's phase or decisions changed, or what it waits for, or that the
+	// queue went away or is back. Text is the run's phase.
 	RunChanged = "run_changed"
 
 	// EventsLost means that live events are missing here: they came faster than the reader took them,

@@ -91,14 +91,15 @@ type follow struct {
 func (f *follow) wholeRun(ctx context.Context) error {
 	f.done = map[string]bool{}
 	var run ledger.Run
+	away := false
 	err := f.live(ctx, func(ctx context.Context) (over bool, err error) {
 		now, err := f.s.cfg.Ledger.Run(ctx, f.out.by.scope, f.run)
 		if err != nil {
 			return false, err
 		}
-		before := run
-		run = now
-		return run.Complete(), f.changed(before, run)
+		before, wasAway := run, away
+		run, away = now, f.s.cfg.Controller.Away() != nil
+		return run.Complete(), f.changed(before, run, away != wasAway)
 	}, func() bool { return len(f.done) >= run.Total })
 	if err != nil {
 		return err
@@ -134,17 +135,22 @@ func (f *follow) wholeRun(ctx context.Context) error {
 	return f.out.flush()
 }
 
-// changed tells of what happened to a run and to none of its jobs: somebody paused it or decided,
-// or it waits for a decision now. before is the zero value at the first look, which tells of it,
-// too: what a reader read before the stream began may be older.
-func (f *follow) changed(before, now ledger.Run) error {
-	if now.Complete() || now.Version == before.Version && now.Progress == before.Progress {
+// changed sends an event of what happened to a run and to none of its jobs.
+func (f *follow) changed(before, now ledger.Run, queue bool) error {
+	if !isChanged(before, now, queue) {
 		return nil
 	}
 	if err := f.out.send(api.Event{Time: time.Now().UTC(), Event: api.RunChanged, Run: now.ID, Text: string(now.Phase)}); err != nil {
 		return err
 	}
 	return f.out.flush()
+}
+
+// isChanged reports whether something happened to a run itself: somebody paused it or decided, it
+// waits for a decision now, or (queue) the queue went away or is back. before is the zero value at
+// the first look: what a reader read before the stream began may be older.
+func isChanged(before, now ledger.Run, queue bool) bool {
+	return !now.Complete() && (queue || now.Version != before.Version || now.Progress != before.Progress)
 }
 
 // oneJob sends live events until the job has its outcome, then what is recorded of it, steps and

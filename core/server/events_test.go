@@ -179,6 +179,28 @@ func TestFollowARunTellsOfAPause(t *testing.T) {
 	}
 }
 
+func TestChangesOfARunItself(t *testing.T) {
+	t.Parallel()
+	run := ledger.Run{Version: 3, Progress: "2", Phase: ledger.PhaseActive}
+	with := func(change func(*ledger.Run)) ledger.Run { other := run; change(&other); return other }
+	for name, c := range map[string]struct {
+		before, now ledger.Run
+		queue, want bool
+	}{
+		"nothing":                       {run, run, false, false},
+		"the first look":                {ledger.Run{}, run, false, true},
+		"a pause":                       {run, with(func(r *ledger.Run) { r.Version++ }), false, true},
+		"it waits for a decision":       {run, with(func(r *ledger.Run) { r.Progress = "3" }), false, true},
+		"the queue is away, or back":    {run, run, true, true},
+		"the end has its own event":     {run, with(func(r *ledger.Run) { r.Version++; r.Ended = time.Now() }), false, false},
+		"ended while the queue is away": {run, with(func(r *ledger.Run) { r.Ended = time.Now() }), true, false},
+	} {
+		if got := isChanged(c.before, c.now, c.queue); got != c.want {
+			t.Errorf("%s: %t, expected %t", name, got, c.want)
+		}
+	}
+}
+
 func TestStreamsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
