@@ -19,6 +19,7 @@ import (
 const (
 	cellsEvery = 250 * time.Millisecond
 	stateEvery = time.Second
+	awayEvery  = 5 * time.Second // while the queue does not answer, which nothing may report
 )
 
 // writeWithin bounds a write to a browser: one that does not read is let go, and comes again.
@@ -109,6 +110,13 @@ func (c *changes) take() (cells string, reread bool) {
 	return string(text), reread
 }
 
+// lost notes that the cells do not say all that happened.
+func (c *changes) lost() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reread = true
+}
+
 // happened reports whether anything did since the last time.
 func (c *changes) happened() bool {
 	c.mu.Lock()
@@ -156,11 +164,16 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 	}()
 	defer func() { stop(); <-ended }()
 	out := newEvents(w)
+	away := false
 	state := func(name string) bool {
 		view, err := p.runView(ctx, v, id)
 		if err != nil {
 			return false
 		}
+		if away && !view.Away { // the queue is back: events of the time between may be lost
+			said.lost()
+		}
+		away = view.Away
 		var body bytes.Buffer
 		if err := p.templates["run"].ExecuteTemplate(&body, "run-body", page{Who: v.who, Now: time.Now(), Data: &view}); err != nil {
 			p.log.Error("a page was not made", "page", "run", "err", err)
@@ -189,7 +202,7 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		if cells != "" && !out.send("cells", cells) || reread && !out.send("reread", "1") {
 			return
 		}
-		if time.Since(told) >= stateEvery && said.happened() {
+		if time.Since(told) >= stateEvery && said.happened() || away && time.Since(told) >= awayEvery {
 			if told = time.Now(); !state("state") {
 				return
 			}

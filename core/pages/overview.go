@@ -14,8 +14,9 @@ import (
 type overviewView struct {
 	Waiting, Active, Ended []api.Run
 	Next                   []api.Schedule
-	More                   bool   // older runs are left out
-	Unseen                 string // why schedules are not shown; "" where they are
+	More                   bool          // older runs are left out
+	Unseen                 string        // why schedules are not shown; "" where they are
+	Rejected               *api.Rejected // version of the project, for people of all tenants
 }
 
 // recentRuns is how many runs the overview reads.
@@ -38,6 +39,11 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request, v visit) {
 		view.Unseen = err.Error()
 	}
 	view.Next = nextOf(schedules, time.Now())
+	if v.who.Everyone() {
+		if project, err := v.client.Definitions(r.Context()); err == nil { // its own page says why else
+			view.Rejected = project.Rejected
+		}
+	}
 	p.show(w, http.StatusOK, "overview", v, "Overview", view)
 }
 

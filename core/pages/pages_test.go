@@ -65,6 +65,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}})
 	case path == "/v1/runs/r1/groups":
 		answer(map[string]any{"items": []api.ResultGroup{{ID: "g2", Outcome: core.Failed, Step: hostile, Reason: hostile, Diff: hostile, Total: 9, Hosts: []string{"web1" + hostile}}, {ID: "g1", Outcome: core.Changed, Total: 2871, Hosts: []string{"web0"}}}})
+	case path == "/v1/runs/r1/steps":
+		answer(api.StepCounts{Steps: []api.GridStep{{Name: hostile, Uses: "command"}}, Waves: []api.WaveCounts{{Wave: 1, Hosts: 3000, Done: 2001, Steps: []map[core.Outcome]int{{core.Failed: 1, core.Changed: 2000}}}}})
 	case path == "/v1/runs/r1/waits":
 		answer(map[string]any{"items": []api.Wait{{Reason: hostile, Total: 120, Hosts: []string{"web2"}}}})
 	case path == "/v1/runs/r1/timeline":

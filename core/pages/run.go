@@ -21,7 +21,10 @@ type runView struct {
 	Groups    []api.ResultGroup
 	Same      int // hosts of the largest group
 	Differ    int // hosts with another result
+	Steps     []api.GridStep
+	Waves     []waveRow // of waves that have begun
 	Waits     []api.Wait
+	Away      bool // the queue does not answer: what runs and what waits is unknown
 	Decisions []api.Decision
 	Missing   []string // parts that cannot be shown, and why
 }
@@ -31,7 +34,7 @@ func (v *runView) Links() string { return "/runs/" + url.PathEscape(v.Run.ID) + 
 
 // bar is one part of the picture of all hosts, in per mille of the width.
 type bar struct {
-	Kind  string // an outcome, running or waiting
+	Kind  string // an outcome, running, waiting or unknown
 	Hosts int
 	From  int
 	Width int
@@ -39,6 +42,9 @@ type bar struct {
 
 // badOutcomes come first, the worst first.
 var badOutcomes = []core.Outcome{core.Lost, core.Failed, core.Unreachable, core.RolledBack, core.Cancelled}
+
+// allOutcomes are those, then the good ones.
+var allOutcomes = append(slices.Clone(badOutcomes), core.Changed, core.Unchanged, core.Skipped)
 
 // runPage is the view of a run, and the rows of its grid.
 type runPage struct {
@@ -67,7 +73,6 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 	if view.Run, err = v.client.Run(ctx, id); err != nil {
 		return view, err
 	}
-	view.Bars = barsOf(view.Run)
 	part := func(what string, err error) {
 		if err != nil {
 			view.Missing = append(view.Missing, what+" cannot be shown: "+reasonOf(err))
@@ -80,11 +85,16 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 		view.Same, view.Differ = max(view.Same, g.Total), view.Differ+g.Total
 	}
 	view.Differ -= view.Same
+	counts, err := v.client.StepCounts(ctx, id)
+	part("Steps by wave", err)
+	view.Steps, view.Waves = counts.Steps, wavesOf(counts)
 	if !view.Run.Phase.Over() {
 		waits, err := v.client.Waits(ctx, id)
 		part("What hosts wait for", err)
 		view.Waits = waits.Items
+		view.Away = slices.ContainsFunc(waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}
+	view.Bars = barsOf(view.Run, view.Away)
 	decisions, err := v.client.Decisions(ctx, id)
 	part("Decisions", err)
 	view.Decisions = decisions.Items
@@ -110,15 +120,17 @@ func (p *Pages) picture(w http.ResponseWriter, r *http.Request, v visit) {
 }
 
 // barsOf divides a width of 1000 among outcomes, what runs and what waits; whatever there is can be
-// seen.
-func barsOf(run api.Run) []bar {
-	running := 0
-	if run.Live != nil {
+// seen. While the queue is away, hosts without an outcome are unknown.
+func barsOf(run api.Run, away bool) []bar {
+	running, rest := 0, "waiting"
+	if away {
+		rest = "unknown"
+	} else if run.Live != nil {
 		running = run.Live.InFlight
 	}
 	parts := []bar{}
 	left := run.Total - running
-	for _, outcome := range append(slices.Clone(badOutcomes), core.Changed, core.Unchanged, core.Skipped) {
+	for _, outcome := range allOutcomes {
 		if n := run.Outcomes[outcome]; n > 0 {
 			parts = append(parts, bar{Kind: string(outcome), Hosts: n})
 			left -= n
@@ -128,7 +140,7 @@ func barsOf(run api.Run) []bar {
 		parts = append(parts, bar{Kind: "running", Hosts: running})
 	}
 	if left > 0 {
-		parts = append(parts, bar{Kind: "waiting", Hosts: left})
+		parts = append(parts, bar{Kind: rest, Hosts: left})
 	}
 	at, total := 0, max(run.Total, 1)
 	for i := range parts {
