@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +18,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// fleetSite is a service over simulated hosts, of which one refuses, one is slow, and one has other
-// keys than the inventory says.
+// fleetSite is a service over simulated hosts of two customers. The playbooks branch and
+// branch-nights, and the window set branch, are those of customer-0.
 type fleetSite struct {
 	*lab
 	client *client.Client
@@ -28,9 +29,28 @@ type fleetSite struct {
 func newFleetSite(t *testing.T, hosts int) *fleetSite {
 	t.Helper()
 	l := newLab(t, fleet.Config{Hosts: hosts})
+	l.project()
+	return l.site()
+}
+
+// site starts the service.
+func (l *lab) site(more ...string) *fleetSite {
+	l.t.Helper()
+	data := filepath.Join(l.dir, "data")
+	_, c := l.startUp(data, slices.Concat([]string{"-f", "8"}, l.pluginFlags(), more)...)
+	token, err := os.ReadFile(filepath.Join(data, "admin.token"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return &fleetSite{lab: l, client: c, token: strings.TrimSpace(string(token))}
+}
+
+// project writes the playbooks, hosts and windows of the site to the folder ops.
+func (l *lab) project() {
+	l.t.Helper()
 	for _, folder := range []string{"ops/playbooks", "ops/windows"} {
 		if err := os.MkdirAll(filepath.Join(l.dir, folder), 0o700); err != nil {
-			t.Fatal(err)
+			l.t.Fatal(err)
 		}
 	}
 	var inventory strings.Builder
@@ -56,13 +76,19 @@ func newFleetSite(t *testing.T, hosts int) *fleetSite {
 	} {
 		l.file("ops/playbooks/"+name+".yaml", "playbook: "+name+"\ntargets: true\n"+text)
 	}
-	data := filepath.Join(l.dir, "data")
-	_, c := l.startUp(data, append([]string{"-f", "8"}, l.pluginFlags()...)...)
-	token, err := os.ReadFile(filepath.Join(data, "admin.token"))
-	if err != nil {
-		t.Fatal(err)
+	for name, steps := range map[string]string{
+		"branch":        "schedule: {cron: \"0 4 * * *\"}\nstrategy: {waves: [2, 100%], pause_between: approve}\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n",
+		"branch-nights": "steps: [{name: look, uses: command, window: branch, needs: 5m, with: {run: uptime}}]\n",
+	} {
+		l.file("ops/playbooks/"+name+".yaml", "playbook: "+name+"\ntenant: customer-0\ntargets: 'host.customer == \"customer-0\"'\n"+steps)
 	}
-	return &fleetSite{lab: l, client: c, token: strings.TrimSpace(string(token))}
+	l.file("ops/windows/branch.yaml", `window_sets:
+  branch:
+    timezone: Europe/Berlin
+    approval: {state: proposed, by: customer, at: 2026-11-01}
+    allow:
+      - {id: night, rrule: "FREQ=WEEKLY;BYDAY=WE", from: "22:00", to: "+1d 05:00"}
+`)
 }
 
 // launched starts a playbook when the definitions are there.
@@ -95,14 +121,19 @@ func (s *fleetSite) waiting(run string) {
 	})
 }
 
-// role makes the token of another person.
+// role makes the token of another person, and returns its secret.
 func (s *fleetSite) role(name, role, tenant string) string {
+	s.t.Helper()
+	return s.made(name, role, tenant).Secret
+}
+
+func (s *fleetSite) made(name, role, tenant string) api.Token {
 	s.t.Helper()
 	made, err := s.client.CreateToken(s.t.Context(), api.NewToken{Name: name, Role: role, Tenant: tenant})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return made.Secret
+	return made
 }
 
 // Each page in a real Chromium: on a phone, at 200 % zoom, on a screen and on a wall, light and
