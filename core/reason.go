@@ -18,6 +18,7 @@ const (
 	HostLost         ReasonCode = "host_lost"         // a run: the outcome of one of its hosts is unknown
 	WaveFailed       ReasonCode = "wave_failed"       // a run: no host of a wave succeeded
 	WaveRefused      ReasonCode = "wave_refused"      // a run: a person refused it, or its next wave
+	OnceFailed       ReasonCode = "once_failed"       // a run: the host that calls a step with once has no result of it
 	Missed           ReasonCode = "missed"            // a trigger: no server was there at its time
 	TooLate          ReasonCode = "too_late"          // a trigger: later than start_within
 	Refused          ReasonCode = "refused"           // a trigger: its run is not valid
@@ -40,6 +41,7 @@ const (
 	NoSlot         ReasonCode = "slots"         // it is due and waits for a worker's concurrency
 	NextAttempt    ReasonCode = "retry"         // its next attempt is later
 	AtBarrier      ReasonCode = "barrier"       // other hosts have not reached the barrier
+	AwaitsOnce     ReasonCode = "once"          // another host of its run calls the step
 	AwaitsSignal   ReasonCode = "signal"        // its job type suspended it until an event
 	ByJobType      ReasonCode = "job_type"      // its job type suspended it until a time
 
@@ -50,6 +52,7 @@ const (
 	NothingToDo    ReasonCode = "nothing_to_do"   // its job type found nothing to do
 	NoItems        ReasonCode = "no_items"        // its foreach has no items
 	WasKept        ReasonCode = "kept"            // a retry goes on behind it, and an earlier run called it
+	CalledOnce     ReasonCode = "called_once"     // it has once, and another host called it
 	WouldRun       ReasonCode = "would_run"       // a handler in check mode
 	NothingFailed  ReasonCode = "nothing_failed"  // it is of rescue, and no step of its group failed
 	Rescued        ReasonCode = "rescued"         // a host that succeeded: rescue of a group has dealt with a failure
@@ -68,11 +71,11 @@ const (
 // ReasonCodes lists all codes.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
-		NeedsReapproval, WorkerLost, QueueLost, QueueOlder, BarrierClosed, ThresholdReached, HostLost, WaveFailed, WaveRefused,
+		NeedsReapproval, WorkerLost, QueueLost, QueueOlder, BarrierClosed, ThresholdReached, HostLost, WaveFailed, WaveRefused, OnceFailed,
 		Missed, TooLate, Refused, NotLaunched, Overlap,
 		AwaitsApproval, NotQueued, QueueAway, Elsewhere, RunPaused, RunOver, WaveClosed, NotDue, WindowClosed, LockHeld, RunFull,
-		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsSignal, ByJobType,
-		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WasKept, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
+		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsOnce, AwaitsSignal, ByJobType,
+		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WasKept, CalledOnce, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
 		PluginDied, Unavailable, RunCancelled, LeaseLost, EffectsUnknown,
 	}
 }

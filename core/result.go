@@ -47,10 +47,12 @@ type StepResult struct {
 	Kept       *Kept          `json:"kept,omitempty"`   // nil: the job called the step, or had no reason to
 }
 
-// Kept names the run whose result of a step a retry keeps, because it did not call the step again.
+// Kept names who called a step whose result a host takes over: the host itself in the run that a
+// retry goes on from, or another host, of a step with once.
 type Kept struct {
-	Run string    `json:"run"` // that called the step
-	At  time.Time `json:"at"`  // when the host's share of that run was recorded
+	Run  string    `json:"run"`            // that called the step
+	At   time.Time `json:"at"`             // when the host's share of that run was recorded, or when Host had called it
+	Host string    `json:"host,omitempty"` // that called the step with once; "" is the host itself
 }
 
 // Window is the evidence that a step was started when it might be.

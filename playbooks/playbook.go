@@ -137,6 +137,7 @@ type Step struct {
 	Tags          []string
 	Secrets       map[string]string // names of secrets that the job type may have, by the names that it knows them by
 	Redo          bool              // a run that goes on at a later step calls it again
+	Once          bool              // one host of the run calls it, and all have its result
 	IgnoreFailure bool              // continue_on_failure: the next step runs, the job's outcome is not failed
 	Notify        []string          // names of handlers that must run after the step has changed its host
 	Flush         bool              // pending handlers run before the step

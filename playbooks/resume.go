@@ -95,3 +95,17 @@ func (p *Playbook) Work() []byte {
 	}
 	return data
 }
+
+// Call returns what the file says of the call of a step: its job type, params and items. Steps with
+// equal bytes call the same.
+func (s Step) Call() []byte {
+	var file map[string]any
+	if s.node.Decode(&file) != nil {
+		return nil
+	}
+	data, err := json.Marshal([]any{file["uses"], file["with"], file["foreach"]})
+	if err != nil { // a mapping with keys that are no text
+		return nil
+	}
+	return data
+}

@@ -74,6 +74,8 @@ func stepFields() []field[draft] {
 			form: secretsForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Secrets = d.secretsOf(n) }},
 		{key: "notify", doc: "Handlers that must run once after the step has changed its host.", form: form{"a list of names of handlers", &jsonschema.Schema{Type: "array", MinItems: new(1), Items: textForm("a name").schema}},
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Notify = d.notifies(n) }},
+		{key: "once", doc: "One host of the run calls the step: the first whose when is true. The others wait, and have its result.",
+			form: boolForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Once = d.boolOf(n) }},
 		{key: "redo", doc: "always: turnus runs retry --from failed-step calls the step again although it succeeded.", form: enumForm("always"),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Redo = d.enumOf(n, "always") == "always" }},
 		{key: "continue_on_failure", doc: "The next step runs though this one failed, and the job is not failed by it.", form: boolForm(),
@@ -130,10 +132,29 @@ func (d *decoder) readStep(n *yaml.Node, index int, taken map[string]int) Step {
 		d.reportNode(d.child(n, "redo"), problem{message: "step " + quote(local) + " of a group has redo", expected: "redo on a step outside of groups",
 			hint: "a retry calls a group again as a whole"})
 	}
+	d.checkOnce(&s, local)
 	d.steps = append(d.steps, knownStep{name: local, line: n.Line, outputs: outputs})
 	d.whole.steps++
 	d.inherited.apply(&s.Step)
 	return s.Step
+}
+
+// checkOnce reports what leaves open which host calls a step with once, or how often.
+func (d *decoder) checkOnce(s *draft, local string) {
+	if !s.Once {
+		return
+	}
+	at := d.child(s.node, "once")
+	switch {
+	case d.inherited.groups > 0:
+		d.reportNode(at, problem{message: "step " + quote(local) + " of a group has once", expected: "once on a step outside of groups",
+			hint: "the failure of the step stops the run, so no rescue could deal with it"})
+	case s.each != nil && s.when != nil:
+		d.reportNode(at, problem{message: "step " + quote(local) + " has once, foreach and when", expected: "once with foreach or with when",
+			hint: "when is asked for each item, so it does not choose a host"})
+	case s.Redo:
+		d.reportNode(at, problem{message: "step " + quote(local) + " has once and redo", expected: "once or redo", hint: "a retry never calls a step with once again"})
+	}
 }
 
 // compileCall compiles what a step or a handler gives its job type, and returns the shape of the

@@ -96,7 +96,7 @@ func (c *Controller) AcceptAll(ctx context.Context, all ...Acceptance) []ledger.
 			one = ledger.Accepted{Err: fmt.Errorf("accept run %s of %s: %w", records[i].ID, records[i].Playbook, one.Err)}
 		}
 		if one.Created {
-			c.launches.put(&held{id: one.Run.ID, content: one.Run.Content(), launch: all[of[i]].Launch})
+			c.launches.put(newHeld(&one.Run, all[of[i]].Launch))
 			fresh = append(fresh, one.Run)
 		}
 		out[of[i]] = one

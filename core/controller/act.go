@@ -76,6 +76,14 @@ func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err
 		}
 	case engine.MarkStop:
 		err = c.markStopped(ctx, id, a.Reason)
+	case engine.Elect:
+		err = c.elect(ctx, l, a.Step)
+	case engine.Keep:
+		err = c.keepOnce(ctx, l, a.Step)
+	case engine.Share:
+		if err = c.shareOnce(ctx, l, a.Step); err == nil {
+			_, err = c.cfg.Queue.Signal(ctx, id, a.Signal)
+		}
 	case engine.Notify:
 		c.notify(l, a.Event)
 	}

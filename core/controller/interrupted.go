@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -51,22 +52,52 @@ func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.
 // LastFailed returns the hosts that did not succeed in the newest run of a playbook that is over
 // and was no check. Without such a run it is core.ErrNotFound.
 func LastFailed(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (map[string]bool, error) {
+	run, err := lastRun(ctx, l, scope, playbook)
+	if err != nil {
+		return nil, err
+	}
+	return failedHosts(ctx, l, scope, &run)
+}
+
+// KeepLastOnce is KeepOnceResults for a retry of the run that LastFailed reads.
+func KeepLastOnce(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, again *launch.Launch) error {
+	if again.Snapshot.Once == nil {
+		return nil
+	}
+	run, err := lastRun(ctx, l, scope, again.Playbook.Name)
+	if err != nil {
+		return err
+	}
+	m, err := l.Material(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	before, err := (&launch.Restorer{}).Restore(m.Snapshot, m.Queue)
+	if err != nil {
+		return err
+	}
+	return KeepOnceResults(ctx, l, &run, before, again)
+}
+
+// lastRun returns the last run of a playbook that is complete and was no check; core.ErrNotFound if
+// there is none.
+func lastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (ledger.Run, error) {
 	for page := (ledger.Page{}); ; {
 		runs, next, err := l.Runs(ctx, scope, ledger.RunFilter{Playbook: playbook}, page)
 		if err != nil {
-			return nil, err
+			return ledger.Run{}, err
 		}
 		for _, r := range runs {
 			check, err := wasCheck(ctx, l, scope, r.ID)
 			if err != nil {
-				return nil, err
+				return ledger.Run{}, err
 			}
 			if r.Complete() && !check {
-				return failedHosts(ctx, l, scope, &r)
+				return r, nil
 			}
 		}
 		if next == "" {
-			return nil, core.ErrNotFound
+			return ledger.Run{}, core.ErrNotFound
 		}
 		page.Cursor = next
 	}

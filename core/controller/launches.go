@@ -25,8 +25,14 @@ type held struct {
 	launch  *launch.Launch
 
 	// Of the goroutine of Run.
-	results               *engine.Results // nil: not read yet
-	incarnation, position string          // of the queue's records, up to which results reach
+	results               *engine.Results     // nil: not read yet
+	incarnation, position string              // of the queue's records, up to which results reach
+	steps                 []int               // with once
+	once                  map[int]engine.Once // of them, as far as it was read
+}
+
+func newHeld(run *ledger.Run, l *launch.Launch) *held {
+	return &held{id: run.ID, content: run.Content(), launch: l, steps: l.OnceSteps(), once: map[int]engine.Once{}}
 }
 
 // launches are those that were last used.
@@ -100,7 +106,7 @@ func (c *Controller) restore(run *ledger.Run, m ledger.Material) (*held, error) 
 	if err != nil {
 		return nil, err
 	}
-	h := &held{id: run.ID, content: run.Content(), launch: l}
+	h := newHeld(run, l)
 	c.launches.put(h)
 	return h, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -229,7 +230,7 @@ func (c *Controller) ask(ctx context.Context, polls []*poll) {
 	now := time.Now()
 	for i, l := range polls {
 		l.stalled = !l.w.stallAt.IsZero() && !now.Before(l.w.stallAt)
-		asks[i] = queue.Ask{Run: l.run.ID, Cursor: l.run.Position, Awaited: l.stalled || l.held.launch.Snapshot.Turns != nil}
+		asks[i] = queue.Ask{Run: l.run.ID, Cursor: l.run.Position, Awaited: l.stalled || l.held.launch.Snapshot.Turns != nil || l.held.launch.Snapshot.Once != nil}
 	}
 	for i, sight := range c.watch.Poll(ctx, max(1, min(1000, pollRecords/len(asks))), asks...) {
 		c.seen(ctx, polls[i], sight)
@@ -374,6 +375,11 @@ func (c *Controller) prepareOutcomes(ctx context.Context, l *poll) (err error) {
 		}
 		l.run.Phase = ledger.PhaseStopped
 	}
+	if l.sight.Status.Complete && len(l.held.steps) > 0 {
+		if err := c.endOnce(ctx, l); err != nil {
+			return err
+		}
+	}
 	// Of jobs that ended because no window is left to them it is told before they are recorded:
 	// else nobody would.
 	e := Event{Kind: WindowMissed, Run: l.run.ID}
@@ -427,6 +433,13 @@ func (c *Controller) decide(ctx context.Context, l *poll) {
 			return
 		}
 		in.Decisions = decided
+	}
+	if len(l.held.steps) > 0 {
+		if err := c.once(ctx, l); err != nil {
+			l.fail("read which hosts call steps with once", err)
+			return
+		}
+		in.Once = slices.Collect(maps.Values(l.held.once))
 	}
 	c.pace(l)
 	if c.cfg.Status != nil {

@@ -29,6 +29,7 @@ type Input struct {
 	Status    queue.Status        // what the queue says
 	Awaited   map[string]int      // suspended jobs by their event, of the moment of Status; nil: not known
 	Decisions map[int]Decision    // by wave
+	Once      []Once              // of the steps that one host calls, those of which the ledger has that host
 	Windows   *admission.Calendar // for EventWaiting; nil: it is not wanted
 	Now       time.Time
 }
@@ -85,6 +86,9 @@ const (
 	Activate Kind = "activate" // write down that it is active
 	MarkStop Kind = "markstop" // write down that the queue stopped it, for Reason
 	Notify   Kind = "notify"   // notify people about Event
+	Elect    Kind = "elect"    // write down which host calls step Step, and let those go on that wait for that
+	Keep     Kind = "keep"     // write down the result of step Step, and let those go on that wait for it
+	Share    Kind = "share"    // post what the ledger has of step Step again, and let the jobs go on that are suspended for Signal
 )
 
 // Action is one thing to do.
@@ -92,6 +96,7 @@ type Action struct {
 	Kind   Kind
 	Limit  int
 	Signal string
+	Step   int // index in the playbook
 	Reason core.Reason
 	Event  Event
 }
@@ -121,7 +126,9 @@ func Next(in Input) (Progress, []Action) {
 		d.until(in.Now.Add(retry))
 	default:
 		d.waiting()
-		d.advance()
+		if !d.once() {
+			d.advance()
+		}
 	}
 	return d.p, d.actions
 }

@@ -19,8 +19,9 @@ import (
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
 // instead of running it outside of them, one that knows no turns a run of version 3, and one that
 // knows no secrets a run of version 4.
-// Version 6 has included files, version 7 jobs that go on at a later step.
-const SnapshotVersion = 7
+// Version 6 has included files, version 7 jobs that go on at a later step, version 8 steps with
+// once.
+const SnapshotVersion = 8
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
@@ -53,6 +54,9 @@ type Snapshot struct {
 	// Resumes is the run at whose failed steps the jobs go on, see Resume. Older workers would call
 	// all steps.
 	Resumes string `json:"resumes,omitempty"`
+	// Once has the results of steps with once that an earlier run called, by their names. Nil: no step
+	// has once. Older workers would call such a step on each host.
+	Once map[string]core.StepResult `json:"once,omitzero"`
 	// Checked names the plugins that the playbook was checked against. Nil: they are not known, as in
 	// runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
@@ -85,13 +89,15 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 	return Snapshot{
 		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source), Included: p.Included,
 		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, Become: o.Become,
-		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace, Checked: newChecked(p, o),
+		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace, Checked: newChecked(p, o), Once: newOnce(p),
 	}
 }
 
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
 	switch {
+	case s.Once != nil:
+		s.Version = 8
 	case s.Resumes != "":
 		s.Version = 7
 	case len(s.Included) > 0:
@@ -127,6 +133,9 @@ func DecodeSnapshot(data []byte) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("read snapshot of %s: version %d, expected 1 to %d; is this worker older than the launcher? %w", s.Playbook, s.Version, SnapshotVersion, core.ErrInvalid)
 	}
 	s.Vars = Exact(s.Vars)
+	for _, r := range s.Once {
+		Exact(r.Outputs)
+	}
 	return s, nil
 }
 

@@ -27,6 +27,7 @@ const (
 	happenedOf = "ledger.happening"
 	noticeOf   = "ledger.notification"
 	factsOf    = "ledger.facts"
+	onceOf     = "ledger.once"
 	markerOf   = "ledger.keyring"
 )
 

@@ -77,7 +77,7 @@ func (l *Ledger) RunUse(ctx context.Context, r Run) (u Use, err error) {
 
 // Pruned says what one call removed.
 type Pruned struct {
-	Rows int  // of jobs, attempts, ranges, decisions and output
+	Rows int  // of jobs, attempts, ranges, decisions, steps with once and output
 	More bool // there is more to remove: call again
 }
 
@@ -93,7 +93,7 @@ func (l *Ledger) Prune(ctx context.Context, id string, batch int) (Pruned, error
 	if err != nil {
 		return Pruned{}, err
 	}
-	p, err := l.removeRows(ctx, seq, id, []string{"outputs", "attempts", "jobs", "ranges", "decisions"}, max(batch, 1))
+	p, err := l.removeRows(ctx, seq, id, []string{"outputs", "attempts", "jobs", "ranges", "decisions", "once"}, max(batch, 1))
 	if err != nil || p.More {
 		return p, err
 	}
@@ -139,7 +139,7 @@ func (l *Ledger) prunable(ctx context.Context, id string, all bool) (seq int64, 
 }
 
 // keys of the tables that hold rows of runs, in addition to the run.
-var pruneKeys = map[string]string{"outputs": "idx, name", "attempts": "idx, life, attempt", "jobs": "idx", "ranges": "first", "decisions": "wave, content, who"}
+var pruneKeys = map[string]string{"outputs": "idx, name", "attempts": "idx, life, attempt", "jobs": "idx", "ranges": "first", "decisions": "wave, content, who", "once": "step"}
 
 // removeRows removes up to most rows of a run from tables, one after the other.
 func (l *Ledger) removeRows(ctx context.Context, seq int64, id string, tables []string, most int) (p Pruned, err error) {

@@ -77,6 +77,9 @@ func encryptedColumns() []encryptedColumn {
 		{table: "facts", name: "data", keys: []string{"tenant", "host"}, batch: 200, place: func(_ string, v []any) []string {
 			return []string{factsOf, text(v[0]), text(v[1])}
 		}},
+		{table: "once", name: "data", keys: []string{"run", "step"}, batch: 50, place: func(run string, v []any) []string {
+			return []string{onceOf, run, text(v[1])}
+		}},
 	}
 }
 

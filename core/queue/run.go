@@ -150,6 +150,9 @@ func WhySuspended(event string) core.Reason {
 	case EventWindow:
 		return core.Because(core.WindowClosed, "waits for its service window")
 	}
+	if _, phase, ok := ParseOnce(event); ok {
+		return core.Because(core.AwaitsOnce, whyOnce[phase])
+	}
 	switch barrier, _, ok := ParseTurn(event); {
 	case ok && barrier == 0:
 		return core.Because(core.AtBarrier, "waits for the hosts that go before its own")
@@ -157,6 +160,12 @@ func WhySuspended(event string) core.Reason {
 		return core.Because(core.AtBarrier, "waits until every host of its run has done the steps before, and for its wave")
 	}
 	return core.Because(core.AwaitsSignal, "suspended by its job type until event "+strconv.Quote(event))
+}
+
+var whyOnce = map[OncePhase]string{
+	OnceElect:  "waits until it is on record which host of its run calls the step",
+	OnceCalled: "has called the step for its run, and waits until the result is on record",
+	OnceResult: "waits until another host of its run has called the step, which has once",
 }
 
 // Status is a run's progress. Total = Pending + Blocked + InFlight + Waiting + Suspended + sum of

@@ -26,9 +26,35 @@ func ParseTurn(event string) (barrier, class int, ok bool) {
 	return barrier, class, both && err == nil && err2 == nil && event == TurnEvent(barrier, class)
 }
 
+// OncePhase is what a job waits for at a step with once, which one host of the run calls.
+type OncePhase string
+
+// The phases.
+const (
+	OnceElect  OncePhase = "elect"  // until the ledger has the host that calls it
+	OnceCalled OncePhase = "called" // the job called it: until the ledger has the result
+	OnceResult OncePhase = "result" // another host calls it: until the ledger has the result
+)
+
+// OnceEvent is the event for which jobs are suspended at a step with once, by its index in the
+// playbook. Such a job holds nothing.
+func OnceEvent(step int, phase OncePhase) string {
+	return oncePrefix + strconv.Itoa(step) + "/" + string(phase)
+}
+
+// ParseOnce reads what OnceEvent made.
+func ParseOnce(event string) (step int, phase OncePhase, ok bool) {
+	number, rest, _ := strings.Cut(strings.TrimPrefix(event, oncePrefix), "/")
+	step, err := strconv.Atoi(number)
+	phase = OncePhase(rest)
+	known := phase == OnceElect || phase == OnceCalled || phase == OnceResult
+	return step, phase, err == nil && step >= 0 && known && event == OnceEvent(step, phase)
+}
+
 const (
 	servicePrefix = "turnus:"               // of names that the service may come to use
 	turnPrefix    = servicePrefix + "turn/" // a job type cannot suspend itself until such an event
+	oncePrefix    = servicePrefix + "once/" // nor until such a one
 )
 
 // CheckEvent returns the error of Signal for an event's name; nil if Signal accepts it.

@@ -127,6 +127,9 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	}
 	again.differs = retried(before, again.launch, tenants)
 	again.differs.PlaybookChanged = !isCommand && again.differs.PlaybookChanged // that of a command follows the window sets of its hosts
+	if err := controller.KeepOnceResults(ctx, s.cfg.Ledger, &run, before, again.launch); err != nil {
+		return retry{}, err
+	}
 	if asked.From != "" {
 		err = s.goOn(ctx, by, before, material.Jobs, again, asked.Else == api.ElseRestart)
 	}

@@ -270,6 +270,14 @@ func (m *machine) step(i int) (core.StepResult, *leaseEnd) {
 	if err := m.scope(len(m.state.Done), s.Within); err != nil {
 		return fail(sr, core.BadExpression, err.Error()), nil
 	}
+	if s.Once {
+		return m.stepOnce(i, s, sr)
+	}
+	return m.call(i, s, sr)
+}
+
+// call calls a step, for each item if it has some.
+func (m *machine) call(i int, s playbooks.Step, sr core.StepResult) (core.StepResult, *leaseEnd) {
 	if s.Foreach.Absent() {
 		return m.item(i, s, 1)
 	}

@@ -21,6 +21,7 @@ type program struct {
 	calls    []playbooks.Step // its steps, then its handlers
 	selected []bool           // by tags, a call each: handlers have none, and are
 	steps    *admission.Steps // which of them wait for windows; nil: none does
+	once     sync.Map         // results of steps with once that are on record: *launch.Once by index
 }
 
 // programsKept is how many runs' programs a worker keeps: as many as it may work on at the same

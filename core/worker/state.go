@@ -29,6 +29,8 @@ type state struct {
 	Passed    int               `json:"passed,omitempty"`  // gates of launch.Turns
 	AtBarrier bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
 
+	Called *core.StepResult `json:"called,omitempty"` // result of the present step, which has once and which the job called for its run
+
 	Handlers *handlersState `json:"handlers,omitempty"`
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
 	Seen     *core.Facts    `json:"seen,omitempty"`  // what the record is to say of the host; older workers drop it
@@ -156,6 +158,9 @@ func decodeState(data []byte) (*state, error) {
 				return nil, fmt.Errorf("read the job's state: handler %s after step %d of %d: %w", h.Ran[i].Name, after, len(s.Done), core.ErrInvalid)
 			}
 		}
+	}
+	if s.Called != nil {
+		s.Called.Outputs = launch.Exact(s.Called.Outputs)
 	}
 	for i := range s.Current.Results {
 		r := &s.Current.Results[i]

@@ -112,6 +112,9 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
+		if err == nil && f.RetryFailed {
+			err = record.keepOnce(ctx, l)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/forecast"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -59,4 +60,9 @@ func (r *Record) lastFailed(ctx context.Context, playbook string) (map[string]bo
 		return nil, console.Invalid("--retry-failed: no earlier run of %q is recorded here", playbook)
 	}
 	return hosts, err
+}
+
+// keepOnce gives a retry of the last run the results of its steps with once.
+func (r *Record) keepOnce(ctx context.Context, again *launch.Launch) error {
+	return controller.KeepLastOnce(ctx, r.Ledger, ledger.AllTenants(), again)
 }
