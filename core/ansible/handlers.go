@@ -147,6 +147,9 @@ func (p *play) handler(l *listener, later []*listener) *doubt {
 		return d
 	}
 	s := steps[0]
+	if s.once {
+		return doubtf("run_once of a handler has no equivalent").hint("a step with once, and when: any of the steps has changed")
+	}
 	if s.ignore {
 		return doubtf("ignore_errors of a handler has no equivalent").hint("uses: command, with: {run: … || true}")
 	}

@@ -38,7 +38,7 @@ type step struct {
 	timeout             string
 	tags                []string
 	notify              []*notice
-	ignore, force       bool
+	ignore, force, once bool
 	flush               bool
 	group               *group
 }
@@ -119,6 +119,9 @@ func (s *step) fields(notify []string) fields {
 	}
 	if s.when != "" {
 		f.add("when", s.when)
+	}
+	if s.once {
+		f.add("once", true)
 	}
 	if s.become != nil {
 		f.add("become", s.become)

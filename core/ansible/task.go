@@ -237,7 +237,9 @@ func (p *play) taskKeyword(t *draft, e entry) *doubt {
 			t.step.timeout = seconds2text(seconds)
 		}
 		return d
-	case "run_once", "no_log", "delegate_facts", "ignore_unreachable", "any_errors_fatal":
+	case "run_once":
+		return p.runOnce(t, e.value)
+	case "no_log", "delegate_facts", "ignore_unreachable", "any_errors_fatal":
 		if on, d := truth(e.value); d == nil && !on {
 			return nil
 		}
@@ -250,6 +252,22 @@ func (p *play) taskKeyword(t *draft, e entry) *doubt {
 		return nil
 	}
 	return doubtf("%s has no equivalent", e.key)
+}
+
+// runOnce translates run_once, which in Ansible means once a batch.
+func (p *play) runOnce(t *draft, n *yaml.Node) *doubt {
+	on, d := truth(n)
+	if d != nil || !on {
+		return d
+	}
+	if p.nested > 0 {
+		return doubtf("a task with run_once is in a block with rescue or always").hint("once: true on a step outside of groups")
+	}
+	t.step.once = true
+	if child(p.node, "serial") != nil {
+		t.note("once: one host of the run calls the step; Ansible calls it in each batch of serial")
+	}
+	return nil
 }
 
 // condition joins the conditions of the task and of everything around it.
@@ -286,6 +304,13 @@ func (t *draft) condition() *doubt {
 	}
 	if all.text != "true" {
 		t.step.when = all.text
+	}
+	switch {
+	case !t.step.once || t.step.when == "":
+	case t.step.foreach != nil:
+		return doubtf("run_once with a loop and when has no equivalent").hint("once with foreach, or with when")
+	default:
+		t.note("once: the first host whose when is true calls the step; Ansible asks the first host only")
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ type StepResult struct {
 	Truncated  bool            `json:"truncated,omitempty"`
 	Took       core.Seconds    `json:"took_seconds"`
 	Window     *core.Window    `json:"window,omitempty"`
-	Kept       *core.Kept      `json:"kept,omitempty" doc:"of a retry from the failed step: the earlier run that called the step, and when its result was recorded"`
+	Kept       *core.Kept      `json:"kept,omitempty" doc:"who called the step in the place of this call: an earlier run, or another host of a step with once"`
 }
 
 // ResultOf returns a job's record for clients.

@@ -103,6 +103,16 @@ func everything(tb testing.TB, l *ledger.Ledger) {
 	accept(tb, l, newRun("done", "a", 5))
 	record(tb, l, "done", ledger.Outcome{Index: 0, Outcome: core.Lost, Attempt: 1, Reason: "wörd \"quoted\"\n\u2028", Detail: []byte("detail\x00\xff"), Handlers: &core.Handlers{Pending: []string{"restart"}},
 		Facts: core.Gathered(map[string]any{"kernel": "6.12"}, time.Now())}, ledger.Outcome{Index: 1, Count: 4, Outcome: core.Cancelled})
+	done, err := l.Run(ctx, ledger.AllTenants(), "done")
+	if err == nil {
+		_, err = l.ElectOnce(ctx, &done, 2, 1)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := l.KeepOnce(ctx, &done, 2, 1, []byte("result")); err != nil {
+		tb.Fatal(err)
+	}
 	n := newRun("waits", "b", 2)
 	n.Approvals, n.Key = 2, "key"
 	accept(tb, l, n)

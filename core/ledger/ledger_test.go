@@ -125,6 +125,7 @@ var conformance = []struct {
 	{"sweep", testSweep},
 	{"duty", testDuty},
 	{"handlers", testHandlers},
+	{"once", testOnce},
 	{"saved handlers", testSavedHandlers},
 	{"claims of some runs", testClaimOf},
 	{"copy", testCopy},

@@ -129,3 +129,58 @@ func (b *bed) see(host, boot string) {
 		Facts: core.Gathered(map[string]any{"boot_id": boot}, time.Now().Add(time.Second))}}})
 	must(b.t, err)
 }
+
+// A retry of each kind has the result of a step with once that the earlier run called.
+func TestRetryKeepsOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(map[string]string)
+		asked  api.Retry
+		kept   bool
+	}{
+		"control":          {kept: true},
+		"from failed step": {asked: api.Retry{From: api.FromFailedStep}, kept: true},
+		"another strategy": {change: func(t map[string]string) { replace(t, "stop_after: 3", "stop_after: 2") }, kept: true},
+		"a later step":     {change: func(t map[string]string) { replace(t, "run: \"echo", "run: \"printf") }, kept: true},
+		"it calls another": {change: func(t map[string]string) { replace(t, "run: one", "run: two") }},
+		"it has another name": {change: func(t map[string]string) {
+			replace(t, "name: first", "name: one")
+			replace(t, "steps.first", "steps.one")
+		}},
+		"it is of each host": {change: func(t map[string]string) { replace(t, "once: true, ", "") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			project := func() map[string]string {
+				tree := twoSteps()
+				replace(tree, "name: first, ", "name: first, once: true, ")
+				return tree
+			}
+			b.apply(project())
+			run := b.launch("acme", api.NewRun{})
+			kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
+			must(t, err)
+			_, err = b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
+			must(t, err)
+			data, err := launch.Once{Job: 1, Host: "acme-2", At: time.Now(), Result: &core.StepResult{Name: "first", Uses: "command", Outcome: core.Changed, Stdout: "once said"}}.Encode()
+			must(t, err)
+			must(t, b.ledger.KeepOnce(t.Context(), &kept, 0, 1, data))
+			b.failSecond(run, func(*core.Result) {})
+			if c.change != nil {
+				next := project()
+				c.change(next)
+				b.apply(next)
+			}
+			again := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs/"+run.ID+"/retry", c.asked), http.StatusCreated)
+			m, err := b.ledger.Material(t.Context(), again.ID)
+			must(t, err)
+			l, err := (&launch.Restorer{}).Restore(m.Snapshot, m.Queue)
+			must(t, err)
+			r, has := l.Snapshot.Once["first"]
+			if has != c.kept || has && (r.Stdout != "once said" || r.Kept == nil || r.Kept.Host != "acme-2" || r.Kept.Run != run.ID) {
+				t.Errorf("the retry has %+v, expected one: %v", r, c.kept)
+			}
+		})
+	}
+}

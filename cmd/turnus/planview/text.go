@@ -78,6 +78,9 @@ func writePlanHead(con *console.Console, d *View) {
 		if s.After != "" && s.Selected {
 			row[0] += ", after " + strings.ReplaceAll(s.After, "_", " ")
 		}
+		if s.Once && s.Selected {
+			row[0] += ", on one host"
+		}
 		if s.Selected {
 			row = append(row, "takes "+rough(s.Took.Quantile(0.5))+", P95 "+rough(s.Took.Quantile(0.95)), s.Source+": "+s.From)
 			if s.NeedSource == "learned" {
