@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Once is what the ledger has of a step with once: which job's host calls it.
+// Once is the record of a step with once in the ledger: the job whose host calls it.
 type Once struct {
 	Step, Job int
 	Known     bool // its result is there

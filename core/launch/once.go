@@ -13,11 +13,11 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// Once is what is known of a step with once: the host that calls it, and the result once it has.
+// Once names the host that calls a step with once, and has the result after the call.
 type Once struct {
 	Job    int              `json:"job"` // index of the host's job
 	Host   string           `json:"host"`
-	At     time.Time        `json:"at,omitzero"` // when Result was there
+	At     time.Time        `json:"at,omitzero"` // of the result
 	Result *core.StepResult `json:"result,omitempty"`
 }
 

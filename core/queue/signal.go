@@ -26,7 +26,7 @@ func ParseTurn(event string) (barrier, class int, ok bool) {
 	return barrier, class, both && err == nil && err2 == nil && event == TurnEvent(barrier, class)
 }
 
-// OncePhase is what a job waits for at a step with once, which one host of the run calls.
+// OncePhase is a reason to wait at a step with once, which one host of the run calls.
 type OncePhase string
 
 // The phases.

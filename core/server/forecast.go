@@ -236,7 +236,8 @@ type held struct {
 	index  int
 	why    api.Explanation
 	window *api.HostWindow
-	nobody bool // no worker reports
+	nobody bool     // no worker reports
+	once   []string // which hosts call the steps with once that have no result yet
 }
 
 // blocks lists all that keeps a job from starting, by what has to happen first.
@@ -272,6 +273,9 @@ func (h held) blocks() (all []api.Block) {
 		add(core.WindowClosed, "window set %s opens at %s", w.Set, w.OpensLocal)
 	} else if w != nil && w.Reason != "" {
 		add(core.WindowClosed, "window set %s: %s", w.Set, w.Reason)
+	}
+	for _, text := range h.once {
+		add(core.AwaitsOnce, "%s", text)
 	}
 	if h.why.State == core.Blocked {
 		add(core.LockHeld, "%s", h.why.Reason)

@@ -101,6 +101,7 @@ func TestBlocks(t *testing.T) {
 		"window is open": {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night"}}, "slots", ""},
 		"never":          {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night", Reason: "no window fits"}}, "window", "no window fits"},
 		"parked":         {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0)}}, "window", ""},
+		"once":           {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, once: []string{"host db calls step migrate"}}, "once", "db calls step migrate"},
 		"all of it": {held{
 			run: run, status: open(func(s *queue.Status) { s.Phase, s.Limit = queue.Paused, 1 }), plan: plan{limits: []int{1, 100}, waves: 2, shares: shares{MaxInFlight: 1}}, index: 9, why: pending, nobody: true,
 		}, "paused wave max_in_flight worker", ""},
@@ -139,5 +140,39 @@ func TestExplainSaysWhatBlocksAHost(t *testing.T) {
 	first := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK)
 	if first.State != core.Leased || first.ReasonCode != "" || len(first.Blocks) != 0 || first.Starts != nil {
 		t.Errorf("%+v", first)
+	}
+}
+
+// A host that waits for the one that calls a step with once is explained with that host.
+func TestExplainNamesTheHostThatCallsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	tree := twoSteps()
+	replace(tree, "name: first, ", "name: first, once: true, ")
+	b.apply(tree)
+	b.work()
+	run := b.launch("acme", api.NewRun{})
+	var kept ledger.Run
+	until(t, "the run is in the queue", func() bool {
+		var err error
+		kept, err = b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
+		return err == nil && kept.Phase == ledger.PhaseActive && kept.Incarnation != ""
+	})
+	_, err := b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
+	must(t, err)
+	session, err := b.queue.Open(t.Context(), "w")
+	must(t, err)
+	var leases []queue.Lease
+	until(t, "a job is leased", func() bool {
+		r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 3})
+		must(t, err)
+		leases = append(leases, r.Leases...)
+		return len(leases) > 0
+	})
+	_, err = b.queue.Turn(t.Context(), queue.Turn{Session: session, Acks: []queue.Ack{{Job: leases[0].Job, Token: leases[0].Token, Kind: queue.AckSuspend, Event: queue.OnceEvent(0, queue.OnceResult)}}})
+	must(t, err)
+	e := want[api.Explanation](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID+"/jobs/0/explain", nil), http.StatusOK)
+	if e.ReasonCode != core.AwaitsOnce || len(e.Blocks) == 0 || !strings.Contains(e.Blocks[0].Text, "host acme-2 calls step first") {
+		t.Errorf("%+v", e)
 	}
 }

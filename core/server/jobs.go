@@ -228,6 +228,9 @@ func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanatio
 			return
 		}
 		h.status, h.plan.shares = &st, h.plan.shares.of(*run)
+		if e.ReasonCode == core.AwaitsOnce {
+			h.once = s.callers(asking, run)
+		}
 		if e.State == core.Pending {
 			ahead := max(st.Pending-(st.Total-e.Index), 0)
 			e.Ahead = &ahead
@@ -236,6 +239,25 @@ func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanatio
 	if e.Blocks = h.blocks(); len(e.Blocks) == 0 && h.why.State != core.Pending {
 		e.Starts = nil // it has started
 	}
+}
+
+// callers says which hosts call the steps with once of a run that have no result yet.
+func (s *Server) callers(ctx context.Context, run *ledger.Run) (texts []string) {
+	steps, err := s.cfg.Ledger.Once(ctx, run)
+	if err != nil {
+		return nil
+	}
+	l, err := s.restore(ctx, run.ID)
+	if err != nil {
+		return nil
+	}
+	for _, o := range steps {
+		if !o.Known && o.Step < len(l.Playbook.Steps) && o.Job < len(l.Hosts) {
+			host := l.Hosts[o.Job].Name
+			texts = append(texts, fmt.Sprintf("host %s calls step %s for the whole run: turnus explain %s %s", host, l.Playbook.Steps[o.Step].Name, run.ID, host))
+		}
+	}
+	return texts
 }
 
 func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[api.Attempt], error) {

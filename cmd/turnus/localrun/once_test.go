@@ -26,11 +26,11 @@ import (
 // what it read of that.
 const onceBook = `playbook: site
 targets: true
-strategy: {waves: [20%%, 40%%, 60%%, 80%%, 100%%]}
+strategy: {waves: [20%, 40%, 60%, 80%, 100%]}
 steps:
-  - {name: prepare, uses: %[1]s, with: {path: /a}}
-  - {name: migrate, uses: %[1]s, once: true, when: host.vars.n >= 3, with: {path: /db}}
-  - {name: use, uses: %[1]s, when: host.vars.n >= 3, with: {path: "${{ steps.migrate.outputs.token }} ${{ steps.migrate.changed }}"}}
+  - {name: prepare, uses: file, with: {path: /a}}
+  - {name: migrate, uses: file, once: true, when: host.vars.n >= 3, with: {path: /db}}
+  - {name: use, uses: file, when: host.vars.n >= 3, with: {path: "${{ steps.migrate.outputs.token }} ${{ steps.migrate.changed }}"}}
 `
 
 // database is what the hosts of a run work on: migrate has its effect there, and a second call
@@ -46,12 +46,13 @@ type database struct {
 	calls    int
 	migrated int
 	on       map[string]int // calls of migrate by host
+	restarts map[string]int
 	read     map[string]string
 }
 
 func newDatabase(onLost string) *database {
 	t := host.Type{Name: "file", Check: true, Idempotent: onLost == "retry", OnLost: onLost}
-	return &database{types: map[string]host.Type{"file": t}, on: map[string]int{}, read: map[string]string{}}
+	return &database{types: map[string]host.Type{"file": t}, on: map[string]int{}, restarts: map[string]int{}, read: map[string]string{}}
 }
 
 func (d *database) Type(name string) (host.Type, bool) {
@@ -88,6 +89,8 @@ func (d *database) effect(c host.Call) host.Outcome {
 	case "use":
 		d.read[c.Host.Name] = string(c.Params)
 		return host.Outcome{Changed: true}
+	case "restart":
+		d.restarts[c.Host.Name]++
 	case "migrate":
 		d.on[c.Host.Name]++
 		if d.fail {
@@ -259,7 +262,12 @@ func (l *onceLab) playbookType(name string) (playbooks.Type, bool) {
 
 func (l *onceLab) launch(id string, hosts int, check bool) *launch.Launch {
 	l.Helper()
-	p, err := playbooks.Parse("site.yaml", fmt.Appendf(nil, onceBook, "file"), playbooks.Options{})
+	return l.launchOf(onceBook, id, hosts, check)
+}
+
+func (l *onceLab) launchOf(book, id string, hosts int, check bool) *launch.Launch {
+	l.Helper()
+	p, err := playbooks.Parse("site.yaml", []byte(book), playbooks.Options{})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -357,8 +365,62 @@ func TestOnceOfFiftyHosts(t *testing.T) {
 	})
 }
 
-// The proof sees a step that each host calls.
+// A host that waits says for what, and holds neither a worker nor its lock.
+func TestOnceIsExplained(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		l.accept(l.launchOf(strings.Replace(onceBook, "strategy: {waves: [20%, 40%, 60%, 80%, 100%]}\n", "", 1), "r1", 8, false))
+		waiting := func() (n int) {
+			for job := range 8 {
+				why, err := l.q.Explain(context.Background(), core.JobID{Run: "r1", Index: job})
+				if err != nil {
+					l.Fatal(err)
+				}
+				if why.Reason.Code() == core.AwaitsOnce && why.State == core.Suspended {
+					n++
+				}
+			}
+			return n
+		}
+		l.until("r1", func(ledger.Run) bool {
+			l.db.mu.Lock()
+			defer l.db.mu.Unlock()
+			return len(l.db.on) == 1
+		})
+		if n := waiting(); n != 4 {
+			l.Errorf("%d hosts wait for the result, expected 4", n)
+		}
+		l.complete("r1")
+		l.judge(8)
+	})
+}
+
+// All items of the step are called on one host, and only that host runs the handler.
+func TestOnceWithItemsAndHandlers(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		book := strings.Replace(onceBook, "when: host.vars.n >= 3, with: {path: /db}", "foreach: [1, 2], notify: [restart], with: {path: /db}", 1)
+		book = strings.Replace(book, "steps.migrate.outputs.token", "steps.migrate.outputs.items[1].outputs.token", 1)
+		l.accept(l.launchOf(book+"handlers: [{name: restart, uses: file, with: {path: /x}}]\n", "r1", 8, false))
+		run := l.complete("r1")
+		for host, n := range l.db.on {
+			if len(l.db.on) != 1 || n != 2 || l.db.restarts[host] != 1 {
+				l.Errorf("called on %v, restarted on %v", l.db.on, l.db.restarts)
+			}
+		}
+		if len(l.db.restarts) != 1 || len(l.db.read) != 5 || run.Outcomes[core.Changed] != 8 {
+			l.Errorf("restarted on %v, read by %v, outcomes %v", l.db.restarts, l.db.read, run.Outcomes)
+		}
+	})
+}
+
+// The proof sees a step that each host calls: without once, it is one.
 func TestOnceNoticesAStepOfEachHost(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		l.accept(l.launchOf(strings.Replace(onceBook, "once: true, ", "", 1), "r1", 8, false))
+		l.complete("r1")
+		if bad := l.db.faults(8); len(l.db.on) != 5 || len(bad) == 0 {
+			l.Errorf("called on %v: %v", l.db.on, bad)
+		}
+	})
 	d := newDatabase("retry")
 	for _, name := range []string{"h03", "h04"} {
 		d.effect(host.Call{Step: "migrate", Host: core.Host{Name: name}})
