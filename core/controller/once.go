@@ -134,7 +134,10 @@ func (c *Controller) endOnce(ctx context.Context, l *poll) error {
 	for _, step := range l.held.steps {
 		o, elected := l.held.once[step]
 		if elected && !o.Known {
-			if err := c.keepOnce(ctx, l, step); err != nil {
+			err := c.keepOnce(ctx, l, step)
+			if errors.Is(err, core.ErrInvalid) || errors.Is(err, core.ErrConflict) { // it must not keep the run from ending
+				c.cfg.Log.Warn("the result of a step with once is not kept", "run", l.run.ID, "step", step, "error", err)
+			} else if err != nil {
 				return err
 			}
 		}

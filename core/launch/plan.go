@@ -58,6 +58,7 @@ type PlanStep struct {
 	Part    playbooks.GroupPart `json:"part,omitempty"`   // that part
 	Flush   bool                `json:"flush,omitempty"`  // pending handlers run before it
 	After   string              `json:"after,omitempty"`  // all_hosts or remaining_hosts: a barrier, behind which the waves begin again
+	Once    bool                `json:"once,omitempty"`   // one host of the run calls it
 }
 
 // PlanWave is one wave.
@@ -98,7 +99,7 @@ func (l *Launch) Plan() Plan {
 	}
 	selected := l.Playbook.Selected(l.Snapshot.Selects)
 	for i, s := range l.Playbook.Calls() {
-		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: selected[i], Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After}
+		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: selected[i], Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After, Once: s.Once}
 		one.Group, one.Part = l.Playbook.Aside(i)
 		if i < len(l.Playbook.Steps) {
 			p.Steps = append(p.Steps, one)

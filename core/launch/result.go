@@ -25,6 +25,9 @@ func (l *Launch) Results(r queue.Record, each func(core.Result)) {
 
 func (l *Launch) result(r queue.Record) core.Result {
 	res, ok := decodeResult(r.Detail)
+	if !ok {
+		res.Steps, res.Entered = stepsOf(r.State)
+	}
 	if !ok || res.Outcome != r.Outcome {
 		// The queue has the last word on the outcome; steps already done stay visible.
 		res.Outcome, res.Reason, res.ReasonCode = r.Outcome, r.Reason.Text(), r.Reason.Code()
@@ -45,6 +48,22 @@ func (l *Launch) result(r queue.Record) core.Result {
 		res.Reason = "no reason was recorded"
 	}
 	return res
+}
+
+// stepsOf reads from the state of a job that never came back to a worker the steps that it had
+// done: a retry goes on behind them.
+func stepsOf(state []byte) ([]core.StepResult, map[string]bool) {
+	var s struct {
+		Done    []core.StepResult `json:"done"`
+		Entered map[string]bool   `json:"entered"`
+	}
+	if len(state) == 0 || unmarshal(state, &s) != nil {
+		return nil, nil
+	}
+	for i := range s.Done {
+		s.Done[i].Outputs = Exact(s.Done[i].Outputs)
+	}
+	return s.Done, s.Entered
 }
 
 // decodeResult reads the record that a worker wrote; ok is false where there is none.

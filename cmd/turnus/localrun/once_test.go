@@ -473,11 +473,12 @@ func TestOnceThatMustNotBeRepeated(t *testing.T) {
 func TestOnceFails(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {
 		l.db.fail = true
-		l.accept(l.launch("r1", 50, false))
+		l.accept(l.launchOf(strings.Replace(onceBook, "[20%, 40%, ", "[40%, ", 1), "r1", 50, false)) // several hosts wait
 		run := l.complete("r1")
 		if len(l.db.on) != 1 || len(l.db.read) != 0 || run.Outcomes[core.Failed] != 1 || run.Reason.Code() != core.OnceFailed {
 			l.Errorf("called on %v, read by %v, outcomes %v, %q %s", l.db.on, l.db.read, run.Outcomes, run.Reason.Code(), run.Reason)
 		}
+		l.goesOn(run, 1)
 		l.db.fail, l.db.on = false, map[string]int{}
 		again := l.launch("r2", 50, false)
 		l.keep("r1", again)
@@ -485,6 +486,32 @@ func TestOnceFails(t *testing.T) {
 		l.complete("r2")
 		l.judge(50)
 	})
+}
+
+// goesOn fails unless each host that was waiting at a step goes on there in a retry from the failed
+// step.
+func (l *onceLab) goesOn(run ledger.Run, step int) {
+	l.Helper()
+	book := l.launch("again", 1, false).Playbook
+	waited := 0
+	for i := range run.Total {
+		job, detail, err := l.ledger.JobDetail(context.Background(), ledger.AllTenants(), core.JobID{Run: run.ID, Index: i})
+		if err != nil {
+			l.Fatal(err)
+		}
+		result, err := launch.DecodeResult(detail)
+		if err != nil || result.Outcome != core.Cancelled || len(result.Steps) == 0 {
+			continue
+		}
+		waited++
+		resume, err := launch.ResumeOf(book, launch.Past{Run: run.ID, Recorded: job.Recorded, Result: result}, time.Now())
+		if err != nil || len(resume.Steps) != step {
+			l.Errorf("host %s goes on with %+v, %v", result.Host, resume.Steps, err)
+		}
+	}
+	if waited == 0 {
+		l.Error("no host had waited")
+	}
 }
 
 // keep gives a retry what the earlier run has of its steps with once.
