@@ -70,7 +70,7 @@ func (c *Catalog) Check(ctx context.Context, docs []definitions.Document, rev de
 		return definitions.Changes{}, err
 	}
 	now := c.Current()
-	return definitions.Diff(now.Set, set, time.Now()), nil
+	return definitions.Diff(now.own, set, time.Now()), nil
 }
 
 // put writes a set in the place of what the ledger has, and takes it over.
@@ -95,13 +95,13 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply definitions: %w", err)
 	}
-	now, err := c.adopt(set, doc, source, base)
+	now, err := c.adopt(ctx, set, doc, source, base)
 	if err != nil {
 		return Applied{}, err
 	}
 	c.publishNow(ctx)
 	c.keepAligned(ctx)
-	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.Set, set, doc.Updated)}, nil
+	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.own, set, doc.Updated)}, nil
 }
 
 // standing is what a change takes the place of: what is current, or what this server cannot read
@@ -154,11 +154,15 @@ func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition,
 }
 
 // adopt runs by a version from now on, unless it has a newer one already.
-func (c *Catalog) adopt(set *definitions.Set, doc ledger.Document, source Source, base Base) (Current, error) {
+func (c *Catalog) adopt(ctx context.Context, set *definitions.Set, doc ledger.Document, source Source, base Base) (Current, error) {
 	c.taking.Lock()
 	defer c.taking.Unlock()
 	next, err := compile(set, c.approvals())
 	if err != nil {
+		return Current{}, err
+	}
+	next.own = set
+	if err := next.take(ctx, c.knownSources()); err != nil {
 		return Current{}, err
 	}
 	next.Version, next.By, next.Source, next.Applied, next.Base = doc.Version, doc.By, source, doc.Updated, base
@@ -207,7 +211,7 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	set, at, err := c.read(ctx, doc)
 	if err == nil {
 		var taken Current
-		if taken, err = c.adopt(set, doc, at.Source, at.Base); err == nil {
+		if taken, err = c.adopt(ctx, set, doc, at.Source, at.Base); err == nil {
 			return taken, nil
 		}
 	}
@@ -279,6 +283,7 @@ func (c *Catalog) watch(ctx context.Context) {
 		if err != nil && c.rejection() == nil {
 			c.trouble(ctx, "cannot read the definitions", err)
 		}
+		c.trouble(ctx, "cannot read the hosts of sources", c.refreshSources(ctx))
 		if err == nil {
 			c.keepAligned(ctx)
 			c.trouble(ctx, publishFailed, c.publish(ctx))

@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/playbooks"
@@ -36,6 +37,10 @@ type Config struct {
 	// Folder, when set, is a folder of definitions that is followed instead: edits are taken over when
 	// files no longer change between two polls.
 	Folder string
+	// Sources are the systems that keep hosts beside the project's inventory, each by a name of its own.
+	// Of the servers with one ledger, one asks them, with Fetch.
+	Sources []sources.Source
+	Fetch   func(ctx context.Context, s sources.Source) (*sources.Generation, error)
 	// Events gets what happens. It is called by several goroutines and must not block.
 	Events func(Event)
 	Log    *slog.Logger // discarded when nil
@@ -58,14 +63,16 @@ const AnyVersion = -1
 
 // Current is the definitions that the service runs by.
 type Current struct {
-	Set      *definitions.Set
-	Version  int64     // of the ledger's document; 0 before the first
-	By       string    // who applied it
-	Source   Source    // where it came from
-	Applied  time.Time // when
-	Base     Base      // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
+	Set      *definitions.Set // with the hosts of sources
+	Version  int64            // of the ledger's document; 0 before the first
+	By       string           // who applied it
+	Source   Source           // where it came from
+	Applied  time.Time        // when
+	Base     Base             // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
 	calendar *admission.Calendar
-	given    int64 // version of the approvals that are in it
+	given    int64            // version of the approvals that are in it
+	own      *definitions.Set // without the hosts of sources
+	hosts    sourceHosts
 
 	published []byte // the calendar, for workers
 }
@@ -120,6 +127,9 @@ type Catalog struct {
 	aligning  sync.Mutex // held while schedules are brought in line
 
 	windows *admission.Publisher
+	keeper  *sources.Keeper // of generations of hosts
+
+	sourcing sync.Mutex // held while generations of hosts are taken over
 
 	approving sync.Mutex // held while an approval of a window is written
 	taking    sync.Mutex // held while definitions or approvals are taken over
@@ -127,6 +137,7 @@ type Catalog struct {
 	mu       sync.Mutex
 	current  *Current // never nil
 	given    givenState
+	sources  []knownSource // as cfg.Sources
 	rejected *Rejected
 	aligned  alignState
 
@@ -147,6 +158,10 @@ func New(cfg Config) (*Catalog, error) {
 	c := &Catalog{
 		cfg: cfg, id: rand.Text(), control: schedule.NewControl(cfg.Ledger), current: &Current{},
 		begun: make(chan struct{}), notify: make(chan struct{}, 1), ended: make(chan string, 1024),
+	}
+	c.keeper = &sources.Keeper{Ledger: cfg.Ledger, Fetch: cfg.Fetch, Shared: true}
+	for _, s := range cfg.Sources {
+		c.sources = append(c.sources, knownSource{Source: s})
 	}
 	c.windows = admission.NewPublisher(admission.PublisherOptions{Name: BoardName, Board: cfg.Board, Current: c.edition, Signal: cfg.Controller.SignalWindows})
 	c.engine = schedule.NewEngine(cfg.Ledger, &launcher{c}, c.triggered)
@@ -178,6 +193,9 @@ func (c *Catalog) Run(ctx context.Context) error {
 	}
 	if c.cfg.Folder != "" {
 		wg.Go(func() { c.watchFolder(ctx) })
+	}
+	if len(c.cfg.Sources) > 0 {
+		wg.Go(func() { c.fetchSources(ctx) })
 	}
 	wg.Go(func() { c.wakeWaiting(ctx) })
 	wg.Go(func() {

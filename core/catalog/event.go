@@ -21,6 +21,9 @@ const (
 	TriggerLaunched     EventKind = "fire_launched"        // as run Run
 	TriggerSkipped      EventKind = "fire_skipped"         // Reason says why
 	TriggerFailed       EventKind = "fire_failed"          // Err says why; it is tried again
+	SourceChanged       EventKind = "source_changed"       // Source has another generation, of Count hosts
+	SourceHeld          EventKind = "source_held"          // a generation of Source waits for approval; Reason says why
+	SourceFailed        EventKind = "source_failed"        // Source cannot be fetched; Err says why
 	Trouble             EventKind = "trouble"              // a failure that is tried again
 )
 
@@ -31,6 +34,7 @@ type Event struct {
 	By       string
 	Count    int
 	Schedule schedule.ID
+	Source   string
 	Run      string
 	Reason   string
 	Why      string // of TriggerSkipped: the reason in one word, see schedule.Skip

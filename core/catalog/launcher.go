@@ -100,6 +100,9 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 	}
 	by := launchedBy + f.Schedule.String()
 	if t := c.templates.get(now, key); t != nil {
+		if err := c.fresh(&now, t.Hosts, p.scope(f.Schedule)); err != nil {
+			return nil, err
+		}
 		return t.Again(f.RunID, by, trace, time.Now())
 	}
 	playbook, ok := now.Set.Playbook(p.Playbook)
@@ -119,7 +122,7 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 // templates are launches that others are made of, as long as the definitions stay.
 type templates struct {
 	mu      sync.Mutex
-	version [2]int64 // of the definitions and of the approvals of windows
+	version [3]int64 // of the definitions, of the approvals of windows, and of the hosts of sources
 	all     map[templateKey]*launch.Launch
 }
 
@@ -127,13 +130,15 @@ type templates struct {
 // all tenants.
 type templateKey struct{ payload, tenant string }
 
+func (c *Current) versions() [3]int64 { return [3]int64{c.Version, c.given, c.hosts.serial} }
+
 // mostTemplates bounds the memory: each holds its hosts.
 const mostTemplates = 1000
 
 func (t *templates) get(now Current, key templateKey) *launch.Launch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.version != [2]int64{now.Version, now.given} {
+	if t.version != now.versions() {
 		return nil
 	}
 	return t.all[key]
@@ -142,7 +147,7 @@ func (t *templates) get(now Current, key templateKey) *launch.Launch {
 func (t *templates) put(now Current, key templateKey, l *launch.Launch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if at := [2]int64{now.Version, now.given}; t.version != at || len(t.all) >= mostTemplates {
+	if at := now.versions(); t.version != at || len(t.all) >= mostTemplates {
 		t.version, t.all = at, map[templateKey]*launch.Launch{}
 	}
 	t.all[key] = l

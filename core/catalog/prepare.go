@@ -56,13 +56,14 @@ func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.
 	}
 	hosts, err := hostsOf(now, q.Limit, l)
 	if err != nil {
-		return nil, err
+		return nil, c.unfetched(l.Scope, err)
 	}
 	o := c.options(now, playbook, q, l)
 	if o.Facts, err = controller.FactsOnRecord(ctx, c.cfg.Ledger, l.Scope, playbook); err != nil {
 		return nil, err
 	}
-	return launch.Prepare(playbook, hosts, o)
+	made, err := launch.Prepare(playbook, hosts, o)
+	return c.launchable(&now, made, l.Scope, err)
 }
 
 // PrepareCommand makes a launch of a command on hosts of the inventory of now. Of q, Limit and
@@ -73,17 +74,18 @@ func (c *Catalog) PrepareCommand(now Current, command launch.Command, q Request,
 	}
 	hosts, err := hostsOf(now, q.Limit, l)
 	if err != nil {
-		return nil, err
+		return nil, c.unfetched(l.Scope, err)
 	}
 	if len(hosts) == 0 {
-		return nil, fmt.Errorf("exec: no host is selected: %w", core.ErrNotFound)
+		return nil, c.unfetched(l.Scope, fmt.Errorf("exec: no host is selected: %w", core.ErrNotFound))
 	}
 	playbook, vars, err := command.Playbook(hosts, c.cfg.Playbooks.Types)
 	if err != nil {
 		return nil, err
 	}
 	q.Vars = vars
-	return launch.Prepare(playbook, hosts, c.options(now, playbook, q, l))
+	made, err := launch.Prepare(playbook, hosts, c.options(now, playbook, q, l))
+	return c.launchable(&now, made, l.Scope, err)
 }
 
 // hostsOf selects the hosts that a launch may take.

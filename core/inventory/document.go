@@ -8,6 +8,8 @@ type Document struct {
 	Name string // in places: source nb
 	Data []byte
 	List bool // it is what a program prints for --list
+	// Customer is that of hosts of which Data names none; "" leaves them without one.
+	Customer string
 	// From is where that system has a value of a host; nil or "": line and column of Data say it.
 	From func(host, field string) string
 }
@@ -29,7 +31,12 @@ func (b *builder) document(d Document) {
 	}
 	if d.List && root.Kind == yaml.MappingNode {
 		f.listing(root, nil)
-		return
+	} else {
+		f.parsed(root)
 	}
-	f.parsed(root)
+	for _, e := range b.list {
+		if e.at.file == d.Name && e.own.customer == "" {
+			e.own.customer = d.Customer
+		}
+	}
 }

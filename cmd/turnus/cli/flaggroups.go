@@ -37,6 +37,7 @@ var flagGroups = []struct {
 	{title: "API", everyday: []string{"listen", "tls-cert", "tls-key"}, seldom: []string{"tls-client-ca", "insecure-listen", "acme-", "webhook-secret-file"}},
 	{title: "Logins", seldom: []string{"oidc-"}},
 	{title: "Notifications", seldom: []string{"notify", "notify-"}},
+	{title: "Hosts of other systems", seldom: []string{"sources"}},
 	{title: "Retention", seldom: []string{"keep-", "retention", "outputs", "outputs-quota"}},
 	{title: "Metrics", seldom: []string{"metrics", "metrics-"}},
 }

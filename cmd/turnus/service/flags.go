@@ -34,6 +34,7 @@ type Flags struct {
 	people          *login.Provider // of oidc; nil: there are tokens only
 	measure         measureFlags
 	scale           scaleFlags
+	hosts           sourcesFlag
 }
 
 // What --repo is followed by, unless set otherwise.
@@ -51,6 +52,7 @@ func (f *Flags) Add(c *cobra.Command) {
 	f.retention.Add(c)
 	f.measure.add(c)
 	f.scale.add(c)
+	f.hosts.add(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "turnus-data", "folder of everything that this process keeps: ledger, large outputs, checkouts, the first token")
 	fl.StringVar(&f.Ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "ledger: postgres://…, or sqlite:FILE (TURNUS_LEDGER; default: a file in --data)")
@@ -90,6 +92,9 @@ func (f *Flags) Check() error {
 		return console.Invalid("--webhook-secret-file needs --repo: a webhook makes the server fetch its repository")
 	}
 	if _, err := f.notify.config(); err != nil {
+		return err
+	}
+	if err := f.hosts.check(); err != nil {
 		return err
 	}
 	if err := f.retention.Check(); err != nil {

@@ -187,6 +187,9 @@ func (s *service) parts(sup *host.Supervisor) error {
 		Pool:   cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
+	if err := s.f.hosts.configure(&cfg, s.secrets); err != nil {
+		return err
+	}
 	var hook http.Handler
 	if s.f.repo != "" {
 		cfg.Follow = &definitions.FollowOptions{URL: s.f.repo, Branch: s.f.branch, Dir: filepath.Join(s.data.Path, "definitions"), Every: s.f.repoEvery}

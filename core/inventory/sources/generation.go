@@ -50,9 +50,9 @@ func digest(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Document is the generation as a part of an inventory.
-func (g *Generation) Document() inventory.Document {
-	return inventory.Document{Name: documentName(g.Source), Data: []byte(g.Body), List: g.List, From: g.from}
+// Document is the generation as a part of an inventory. Hosts that name no customer are tenant's.
+func (g *Generation) Document(tenant string) inventory.Document {
+	return inventory.Document{Name: documentName(g.Source), Data: []byte(g.Body), List: g.List, Customer: tenant, From: g.from}
 }
 
 // from is where the other system has a value of a host.
@@ -73,7 +73,7 @@ func (g *Generation) leave(record, why string) {
 
 // Summary reads the generation. An error means that it is no inventory.
 func (g *Generation) Summary(ctx context.Context) (Summary, error) {
-	inv, err := inventory.Load(ctx, nil, g.Document())
+	inv, err := inventory.Load(ctx, nil, g.Document(""))
 	if err != nil {
 		return Summary{}, err
 	}
@@ -158,7 +158,7 @@ func hostsOf(ctx context.Context, g *Generation) (map[string]map[string]any, err
 	if g == nil {
 		return nil, nil
 	}
-	inv, err := inventory.Load(ctx, nil, g.Document())
+	inv, err := inventory.Load(ctx, nil, g.Document(""))
 	if err != nil {
 		return nil, err
 	}

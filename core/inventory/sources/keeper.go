@@ -25,6 +25,9 @@ type Keeper struct {
 	Ledger *ledger.Ledger
 	Fetch  func(ctx context.Context, s Source) (*Generation, error)
 	Now    func() time.Time // time.Now when nil
+	// Shared is set where servers share the ledger: a source is the same one whatever file each of
+	// them has it from.
+	Shared bool
 }
 
 // State is how fetching a source goes.
@@ -49,23 +52,37 @@ type Held struct {
 	Why   string    `json:"why"`
 }
 
-// Stale returns why launches are refused, or nil: the source has given nothing that could be used
-// for longer than its max_age.
+// StaleError refuses a launch on hosts of a source that has given nothing that could be used for
+// longer than its max_age. It is core.ErrUnavailable.
+type StaleError struct {
+	Source string
+	Good   time.Time // of the last good generation; zero: there is none
+	MaxAge time.Duration
+	Why    string
+}
+
+func (e *StaleError) Error() string {
+	if e.Good.IsZero() {
+		return fmt.Sprintf("source %s has no generation of hosts yet: %v: %s", e.Source, core.ErrUnavailable, e.Why)
+	}
+	return fmt.Sprintf("source %s: the last good generation is of %s, older than max_age %v: %v: %s", e.Source, e.Good.UTC().Format(time.RFC3339), e.MaxAge, core.ErrUnavailable, e.Why)
+}
+
+func (e *StaleError) Unwrap() error { return core.ErrUnavailable }
+
+// Stale returns why launches are refused as a *StaleError, or nil.
 func (s *State) Stale(source Source, now time.Time) error {
 	if !s.Good.IsZero() && now.Sub(s.Good) <= source.MaxAge {
 		return nil
 	}
 	why := s.Failed
 	if s.Held != nil {
-		why = "a generation is held: " + s.Held.Why + "\nhint: turnus inventory diff " + source.Name
+		why = "a generation is held: " + s.Held.Why
 	}
 	if why == "" {
 		why = "it was not fetched yet"
 	}
-	if s.Good.IsZero() {
-		return fmt.Errorf("source %s has no generation of hosts yet: %w: %s", source.Name, core.ErrUnavailable, why)
-	}
-	return fmt.Errorf("source %s: the last good generation is of %s, older than max_age %v: %w: %s", source.Name, s.Good.UTC().Format(time.RFC3339), source.MaxAge, core.ErrUnavailable, why)
+	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name}
 }
 
 // asks identifies what a source is asked: with other settings an older answer says nothing.
@@ -78,14 +95,24 @@ func (s Source) asks() string {
 	return digest(data)
 }
 
-// name keeps sources of one name apart that are in different files.
-func (k *Keeper) name(s Source) string { return s.Name + "@" + digest([]byte(s.File))[:24] }
+// name keeps sources of one name apart that are in different files, unless they are Shared.
+func (k *Keeper) name(s Source) string {
+	if k.Shared {
+		return s.Name
+	}
+	return s.Name + "@" + digest([]byte(s.File))[:24]
+}
 
 func (k *Keeper) now() time.Time {
 	if k.Now != nil {
 		return k.Now().UTC()
 	}
 	return time.Now().UTC()
+}
+
+// Version changes whenever the State does.
+func (k *Keeper) Version(ctx context.Context, s Source) (int64, error) {
+	return k.Ledger.DocumentVersion(ctx, kindState, s.Tenant, k.name(s))
 }
 
 // State reads how fetching goes; the zero State before the first time.
@@ -108,7 +135,7 @@ func (k *Keeper) state(ctx context.Context, s Source) (State, int64, error) {
 
 // read returns a document, or nil.
 func (k *Keeper) read(ctx context.Context, kind string, s Source) (*ledger.Document, error) {
-	doc, err := k.Ledger.Document(ctx, ledger.AllTenants(), kind, "", k.name(s))
+	doc, err := k.Ledger.Document(ctx, ledger.AllTenants(), kind, s.Tenant, k.name(s))
 	if errors.Is(err, core.ErrNotFound) {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -158,13 +185,13 @@ func (k *Keeper) Refresh(ctx context.Context, s Source) (State, error) {
 	st.Tried, st.Settings, st.Failed = k.now(), s.asks(), ""
 	if failed != nil {
 		st.Failed = failed.Error()
-		return st, k.putState(ctx, "", s, st, version)
+		return st, k.putState(ctx, s, st, version)
 	}
 	st.Left, st.Total = next.Left, next.Total
 	if err := k.take(ctx, s, next, &st); err != nil {
 		return st, err
 	}
-	return st, k.putState(ctx, "", s, st, version)
+	return st, k.putState(ctx, s, st, version)
 }
 
 // take puts a generation where Judge says.
@@ -191,7 +218,7 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 		return nil
 	case Hold:
 		if st.Held == nil || st.Held.ID != is.ID {
-			if err := k.put(ctx, "", kindHeld, s, next, -1); err != nil {
+			if err := k.put(ctx, nil, kindHeld, s, next, -1); err != nil {
 				return err
 			}
 			st.Held = &Held{ID: is.ID, Hosts: len(is.Hosts), At: st.Tried, Why: why}
@@ -200,7 +227,7 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 	case Accept:
 	}
 	if was == nil || was.ID != is.ID {
-		if err := k.put(ctx, "", kindGeneration, s, next, version); err != nil {
+		if err := k.put(ctx, nil, kindGeneration, s, next, version); err != nil {
 			return err
 		}
 	}
@@ -229,15 +256,26 @@ func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (
 	if err != nil {
 		return st, err
 	}
-	if err := k.put(ctx, who, kindGeneration, s, held, had); err != nil {
+	note := ledger.Entry{Who: who, Tenant: s.Tenant, Action: "source.approve", Kind: "source", Subject: s.Name, Before: noted(st.ID, st.Hosts), After: noted(id, st.Held.Hosts)}
+	if err := k.put(ctx, &note, kindGeneration, s, held, had); err != nil {
 		return st, err
 	}
-	st.ID, st.Hosts, st.Good, st.Held = id, st.Held.Hosts, held.Fetched, nil
-	return st, k.putState(ctx, "", s, st, version)
+	good := held.Fetched
+	if st.Failed == "" { // the last fetch gave it again
+		good = st.Tried
+	}
+	st.ID, st.Hosts, st.Good, st.Held = id, st.Held.Hosts, good, nil
+	return st, k.putState(ctx, s, st, version)
 }
 
-// put writes a generation in the place of a version; -1 is any.
-func (k *Keeper) put(ctx context.Context, who, kind string, s Source, g *Generation, version int64) error {
+func noted(generation string, hosts int) []byte {
+	data, _ := json.Marshal(map[string]any{"generation": generation, "hosts": hosts}) // plain values
+	return data
+}
+
+// put writes a generation in the place of a version; -1 is any. note is for the audit log, if a
+// person does it.
+func (k *Keeper) put(ctx context.Context, note *ledger.Entry, kind string, s Source, g *Generation, version int64) error {
 	data, err := g.Encode()
 	if err != nil {
 		return err
@@ -252,17 +290,22 @@ func (k *Keeper) put(ctx context.Context, who, kind string, s Source, g *Generat
 			version = doc.Version
 		}
 	}
-	_, err = k.Ledger.PutDocument(ctx, ledger.AllTenants(), who, ledger.Document{Kind: kind, Name: k.name(s), Data: data}, version)
+	doc := ledger.Document{Kind: kind, Tenant: s.Tenant, Name: k.name(s), Data: data}
+	if note != nil && note.Who != "" {
+		_, err = k.Ledger.PutDocumentNoted(ctx, ledger.AllTenants(), doc, version, *note)
+	} else {
+		_, err = k.Ledger.PutDocument(ctx, ledger.AllTenants(), "", doc, version)
+	}
 	if err != nil {
 		return fmt.Errorf("keep generation of source %s: %w", s.Name, err)
 	}
 	return nil
 }
 
-func (k *Keeper) putState(ctx context.Context, who string, s Source, st State, version int64) error {
+func (k *Keeper) putState(ctx context.Context, s Source, st State, version int64) error {
 	data, err := json.Marshal(st)
 	if err == nil {
-		_, err = k.Ledger.PutDocument(ctx, ledger.AllTenants(), who, ledger.Document{Kind: kindState, Name: k.name(s), Data: data}, version)
+		_, err = k.Ledger.PutDocument(ctx, ledger.AllTenants(), "", ledger.Document{Kind: kindState, Tenant: s.Tenant, Name: k.name(s), Data: data}, version)
 	}
 	if err != nil {
 		return fmt.Errorf("keep state of source %s: %w", s.Name, err)
@@ -295,7 +338,7 @@ func (k *Keeper) Load(ctx context.Context, all []Source) (docs []inventory.Docum
 			return nil, nil, err
 		}
 		if used != nil {
-			docs = append(docs, used.Document())
+			docs = append(docs, used.Document(s.Tenant))
 		}
 		warnings = append(warnings, st.Warnings()...)
 	}

@@ -137,7 +137,7 @@ func fetcher(token string) *sources.Fetcher {
 
 func hostsOf(t *testing.T, g *sources.Generation) *inventory.Inventory {
 	t.Helper()
-	inv, err := inventory.Load(t.Context(), nil, g.Document())
+	inv, err := inventory.Load(t.Context(), nil, g.Document(""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 
@@ -36,6 +37,7 @@ const (
 	maxSettings    = 1 << 20
 	maxSources     = 50
 	maxFilters     = 100
+	maxTenant      = 200 // bytes
 	minEvery       = 10 * time.Second
 	maxAge         = 90 * 24 * time.Hour
 	defaultEvery   = 10 * time.Minute
@@ -49,6 +51,7 @@ type Source struct {
 	Kind    Kind
 	URL     *url.URL // of netbox and http
 	Program string   // of exec: an absolute path
+	Tenant  string   // of its hosts; "": the customer that each host names
 	Token   string   // name of the secret to authenticate with; "" is none
 	CA      string   // file of certificate authorities, in addition to the system's
 	Records []string // of netbox: devices, virtual-machines
@@ -126,6 +129,7 @@ func parseSource(r *yamlread.Reader, file string, p yamlread.Pair) Source {
 		yamlread.Choice(r, "type", &s.Kind, NetBox, HTTP, Exec).Needed(),
 		yamlread.Value(r, "url", &s.URL, parseURL),
 		yamlread.Value(r, "program", &s.Program, func(text string) (string, error) { return parsePath(file, text) }),
+		yamlread.Value(r, "tenant", &s.Tenant, parseTenant),
 		yamlread.Value(r, "token", &s.Token, parseSecretName),
 		yamlread.Value(r, "ca_file", &s.CA, func(text string) (string, error) { return parsePath(file, text) }),
 		{Key: "records", Want: "devices, virtual-machines, or a list of both", Read: func(n *yaml.Node) { s.Records = parseRecords(r, n) }},
@@ -153,7 +157,7 @@ func (s Source) check(r *yamlread.Reader, at *yaml.Node, given map[string]*yaml.
 		HTTP:   {"url", "token", "ca_file"},
 		Exec:   {"program", "token"},
 	}
-	always := []string{"type", "every", "max_age", "review"}
+	always := []string{"type", "tenant", "every", "max_age", "review"}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(always, key) && !slices.Contains(of[s.Kind], key) {
 			r.Fail(given[key], yamlread.Fault{Message: fmt.Sprintf("%s: a source of type %s has no such key", key, s.Kind), Hint: "keys: " + strings.Join(slices.Concat(always, of[s.Kind]), ", ")})
@@ -190,6 +194,13 @@ func parsePath(file, text string) (string, error) {
 		return filepath.Clean(text), nil
 	}
 	return filepath.Abs(filepath.Join(filepath.Dir(file), text))
+}
+
+func parseTenant(text string) (string, error) {
+	if text == "" || len(text) > maxTenant || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "", yamlread.Fault{Expected: "the name of a customer of the inventory, such as acme"}
+	}
+	return text, nil
 }
 
 // parseSecretName refuses what looks like the token itself.

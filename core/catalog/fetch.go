@@ -1,0 +1,110 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory/sources"
+)
+
+// How sources are asked. Two servers that do it at the same time do no harm: a generation is
+// replaced by compare-and-set.
+const (
+	fetchDuty    = "inventory sources"
+	fetchCheck   = 5 * time.Second
+	fetchHold    = 20 * time.Second // the server that does it has the duty for so long
+	fetchesAhead = 4                // at once
+)
+
+// fetchSources asks the sources that are due until ctx ends, while this server has the duty. Then
+// all fetches have ended, and the duty is free.
+func (c *Catalog) fetchSources(ctx context.Context) {
+	f := &fetching{catalog: c, busy: map[string]bool{}, room: make(chan struct{}, fetchesAhead)}
+	ticker := time.NewTicker(fetchCheck)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		mine, err := c.cfg.Ledger.Duty(ctx, fetchDuty, c.id, fetchHold)
+		if err == nil && mine {
+			err = f.begin(ctx)
+		}
+		c.trouble(ctx, "cannot fetch the sources of hosts, retrying", err)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	f.wg.Wait()
+	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchCheck)
+	defer cancel()
+	_, _ = c.cfg.Ledger.Duty(free, fetchDuty, c.id, 0) // or it ends by itself
+}
+
+// fetching is the fetches that are under way.
+type fetching struct {
+	catalog *Catalog
+	wg      sync.WaitGroup
+	room    chan struct{}
+	mu      sync.Mutex
+	busy    map[string]bool // by source
+}
+
+// begin begins to fetch each source that is due, and is not being fetched.
+func (f *fetching) begin(ctx context.Context) error {
+	for _, s := range f.catalog.cfg.Sources {
+		st, err := f.catalog.keeper.State(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !f.catalog.keeper.Due(s, st) || !f.claim(s.Name) {
+			continue
+		}
+		f.wg.Go(func() {
+			defer f.release(s.Name)
+			select {
+			case f.room <- struct{}{}:
+				defer func() { <-f.room }()
+				f.catalog.fetchSource(ctx, s, st)
+			case <-ctx.Done():
+			}
+		})
+	}
+	return nil
+}
+
+func (f *fetching) claim(source string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	had := f.busy[source]
+	f.busy[source] = true
+	return !had
+}
+
+func (f *fetching) release(source string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.busy, source)
+}
+
+// fetchSource asks one source, and reports what has changed since before.
+func (c *Catalog) fetchSource(ctx context.Context, s sources.Source, before sources.State) {
+	st, err := c.keeper.Refresh(ctx, s)
+	if errors.Is(err, core.ErrConflict) { // a person has approved meanwhile: the next fetch is soon
+		return
+	}
+	if err != nil {
+		c.trouble(ctx, "cannot keep the hosts of source "+s.Name, err)
+		return
+	}
+	switch {
+	case st.Failed != "" && before.Failed == "":
+		c.report(Event{Kind: SourceFailed, Source: s.Name, Err: errors.New(st.Failed)})
+	case st.Held != nil && (before.Held == nil || before.Held.ID != st.Held.ID):
+		c.report(Event{Kind: SourceHeld, Source: s.Name, Reason: st.Held.Why, Count: st.Held.Hosts})
+	case st.ID != before.ID:
+		c.report(Event{Kind: SourceChanged, Source: s.Name, Count: st.Hosts})
+	}
+	c.trouble(ctx, "cannot read the hosts of sources", c.refreshSources(ctx))
+}

@@ -1,0 +1,272 @@
+package catalog_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/inventory/sources"
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// cmdb is a system with hosts.
+type cmdb struct {
+	mu    sync.Mutex
+	hosts map[string]any
+	fails error
+	asked map[string]int // by server
+}
+
+func newCMDB(hosts int) *cmdb {
+	s := &cmdb{asked: map[string]int{}}
+	s.has(hosts)
+	return s
+}
+
+func (s *cmdb) has(hosts int, more ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hosts = map[string]any{}
+	for i := range hosts {
+		s.hosts[fmt.Sprintf("n%03d", i)] = map[string]any{"groups": []string{"web"}}
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		s.hosts[more[i]] = json.RawMessage(more[i+1])
+	}
+}
+
+func (s *cmdb) failing(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = err
+}
+
+func (s *cmdb) times(server string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[server]
+}
+
+// of configures a server to ask it.
+func (s *cmdb) of(server string) func(*catalog.Config) {
+	return func(cfg *catalog.Config) {
+		u, _ := url.Parse("https://cmdb.example")
+		cfg.Sources = []sources.Source{{Name: "cmdb", Kind: sources.HTTP, URL: u, Tenant: "acme", Every: 10 * time.Minute, MaxAge: time.Hour, Rules: sources.Rules{Removed: 5}, File: server + ".yaml"}}
+		cfg.Fetch = func(context.Context, sources.Source) (*sources.Generation, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.asked[server]++; s.fails != nil {
+				return nil, s.fails
+			}
+			body, err := json.Marshal(map[string]any{"hosts": s.hosts})
+			return &sources.Generation{Source: "cmdb", Fetched: time.Now().UTC(), Body: string(body)}, err
+		}
+	}
+}
+
+// selects are the hosts of a launch of patch.
+func (l *lab) selects(c *catalog.Catalog, scope ledger.Scope, limit ...string) ([]string, error) {
+	l.Helper()
+	now := c.Current()
+	playbook, ok := now.Set.Playbook("patch")
+	if !ok {
+		l.Fatal("there is no playbook")
+	}
+	made, err := c.Prepare(l.Context(), now, playbook, catalog.Request{Playbook: "patch", Limit: limit}, catalog.Launching{Scope: scope})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, h := range made.Hosts {
+		names = append(names, h.Name)
+	}
+	return names, nil
+}
+
+func (l *lab) hosts(c *catalog.Catalog, limit ...string) int {
+	l.Helper()
+	names, err := l.selects(c, ledger.AllTenants(), limit...)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return len(names)
+}
+
+func (l *lab) source(c *catalog.Catalog) catalog.HostSource {
+	l.Helper()
+	s, err := c.HostSource(ledger.Tenants("acme"), "cmdb")
+	if err != nil {
+		l.Fatal(err)
+	}
+	return s
+}
+
+func TestHostsOfASourceAreBesideTheProjects(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(3)
+		other.has(3, "a1", `{"address": "6.6.6.6"}`, "c1", `{"customer": "birch"}`, "d1", `{"window_set": "nights"}`)
+		c, stop := l.server("s1", other.of("s1"))
+		defer stop()
+		l.apply(c, docs("", "inventory/group_vars/web.yaml", "ntp: ntp.example\n"), 0)
+		l.until("its hosts are here", func() bool { return len(c.Set().Inventory.Hosts) == 5 })
+		if n, web := l.hosts(c), l.hosts(c, "web"); n != 5 || web != 3 {
+			t.Errorf("%d hosts, of web %d", n, web)
+		}
+		if h, _ := c.Set().Inventory.Host("n001"); h.Customer != "acme" || h.Vars["ntp"] != "ntp.example" {
+			t.Errorf("the project's group and the tenant are not of %+v", h)
+		}
+		if h, _ := c.Set().Inventory.Host("a1"); h.Address != "127.0.0.1" {
+			t.Errorf("the source reached a host of the project: %+v", h)
+		}
+		if names, err := l.selects(c, ledger.Tenants("birch")); err != nil || !slices.Equal(names, []string{"b1"}) {
+			t.Errorf("birch selects %v, %v", names, err)
+		}
+		if names, err := l.selects(c, ledger.Tenants("birch"), "n001"); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("birch selects %v, %v of acme's", names, err)
+		}
+		left := strings.Join(l.source(c).Left, "\n")
+		for _, want := range []string{`c1: its customer is "birch"`, `d1: window set "nights" is not defined`, "a1: the project or another source"} {
+			if !strings.Contains(left, want) {
+				t.Errorf("no %q in\n%s", want, left)
+			}
+		}
+		if _, err := c.HostSource(ledger.Tenants("birch"), "cmdb"); !errors.Is(err, core.ErrNotFound) || len(c.HostSources(ledger.Tenants("birch"))) != 0 {
+			t.Errorf("birch sees acme's source: %v", err)
+		}
+		other.has(3)
+		l.apply(c, docs("", "inventory/more.yaml", "hosts: {n000: {address: 127.0.0.9, customer: acme}}\n"), 1)
+		if h, _ := c.Set().Inventory.Host("n000"); h.Address != "127.0.0.9" || l.hosts(c) != 5 {
+			t.Errorf("the project does not go first: %+v", h)
+		}
+	})
+}
+
+func TestAHeldGenerationWaitsForApproval(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(100)
+		c, stop := l.server("s1", other.of("s1"))
+		defer stop()
+		l.apply(c, docs(""), 0)
+		l.until("its hosts are here", func() bool { return l.hosts(c) == 102 })
+		other.has(94)
+		l.until("it is held", func() bool { return l.source(c).State.Held != nil })
+		if n := l.hosts(c); n != 102 {
+			t.Errorf("while it is held: %d hosts", n)
+		}
+		st, d, err := c.DiffSource(l.Context(), ledger.AllTenants(), "cmdb")
+		if err != nil || len(d.Removed) != 6 || len(l.said(catalog.SourceHeld)) != 1 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if _, err := c.ApproveSource(l.Context(), ledger.Tenants("birch"), "bob", "cmdb", st.State.Held.ID); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("birch approves: %v", err)
+		}
+		if _, err := c.ApproveSource(l.Context(), ledger.AllTenants(), "bob", "cmdb", "sha256:00"); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("another generation: %v", err)
+		}
+		s, err := c.ApproveSource(l.Context(), ledger.Tenants("acme"), "ann", "cmdb", st.State.Held.ID)
+		if err != nil || s.State.Held != nil || l.hosts(c) != 96 {
+			t.Errorf("approved: %+v, %v", s, err)
+		}
+		entries, _, err := l.ledger.AuditLog(l.Context(), ledger.Tenants("acme"), ledger.AuditFilter{}, ledger.Page{})
+		if err != nil || len(entries) != 1 || entries[0].Action != "source.approve" || entries[0].Who != "ann" || !strings.Contains(string(entries[0].Before), `"hosts":100`) {
+			t.Errorf("the audit log has %+v, %v", entries, err)
+		}
+		other.has(96, "z1", `{}`) // whole again, and a stale group is gone
+		l.until("the next one is used", func() bool { return l.hosts(c) == 99 })
+	})
+}
+
+func TestAFailingSourceIsUsedUntilMaxAge(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(10)
+		other.failing(errors.New("no route"))
+		c, stop := l.server("s1", other.of("s1"))
+		defer stop()
+		l.apply(c, docs(""), 0)
+		var stale *sources.StaleError
+		l.until("it is known to fail", func() bool { return l.source(c).State.Failed != "" })
+		if _, err := l.selects(c, ledger.Tenants("acme"), "n001"); !errors.As(err, &stale) || !strings.Contains(err.Error(), "no generation of hosts yet") {
+			t.Errorf("before the first: %v", err)
+		}
+		other.failing(nil)
+		l.until("its hosts are here", func() bool { n, _ := l.selects(c, ledger.AllTenants(), "n*"); return len(n) == 10 })
+		good := l.source(c).State.Good
+		other.failing(errors.New("no route"))
+		<-time.After(time.Until(good.Add(time.Hour)))
+		if n := l.hosts(c); n != 12 || len(l.said(catalog.SourceFailed)) != 2 {
+			t.Errorf("at max_age: %d hosts, said %v", n, l.said(catalog.SourceFailed))
+		}
+		<-time.After(time.Second)
+		if _, err := l.selects(c, ledger.Tenants("acme")); !errors.As(err, &stale) || stale.Source != "cmdb" || !strings.Contains(err.Error(), "no route") || !strings.Contains(err.Error(), "turnus inventory diff cmdb") {
+			t.Errorf("after max_age: %v", err)
+		}
+		if names, err := l.selects(c, ledger.Tenants("birch")); err != nil || len(names) != 1 {
+			t.Errorf("another tenant's launch: %v, %v", names, err)
+		}
+		if l.source(c).Refused == nil {
+			t.Error("the source does not say so")
+		}
+		other.failing(nil)
+		l.until("it gives hosts again", func() bool { n, _ := l.selects(c, ledger.AllTenants()); return len(n) == 12 })
+	})
+}
+
+func TestAScheduleIsNotLaunchedOnHostsThatAreTooOld(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(4)
+		defer l.node()()
+		c, stop := l.server("s1", other.of("s1"))
+		defer stop()
+		l.apply(c, docs("cron: '*/5 * * * *', timezone: UTC, start_within: 1m"), 0)
+		l.until("a run was launched on its hosts", func() bool {
+			for _, id := range l.runs() {
+				if r, err := l.ledger.Run(l.Context(), ledger.AllTenants(), id); err == nil && r.Total == 6 {
+					return true
+				}
+			}
+			return false
+		})
+		other.failing(errors.New("no route"))
+		<-time.After(2 * time.Hour)
+		n := len(l.runs())
+		<-time.After(20 * time.Minute)
+		if more := len(l.runs()); more != n {
+			t.Errorf("%d runs were launched", more-n)
+		}
+		other.failing(nil)
+		l.until("they are launched again", func() bool { return len(l.runs()) > n })
+	})
+}
+
+func TestOneOfSeveralServersAsks(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(5)
+		c1, stop1 := l.server("s1", other.of("s1"))
+		defer stop1()
+		l.apply(c1, docs(""), 0)
+		l.until("the first has its hosts", func() bool { return l.hosts(c1) == 7 })
+		c2, stop2 := l.server("s2", other.of("s2"))
+		defer stop2()
+		l.until("the second has them", func() bool { return c2.Set() != nil && l.hosts(c2) == 7 })
+		<-time.After(time.Hour)
+		if first, second := other.times("s1"), other.times("s2"); first < 6 || second != 0 {
+			t.Errorf("the first asked %d times, the second %d", first, second)
+		}
+		stop1()
+		l.until("the second asks", func() bool { return other.times("s2") > 0 })
+		other.failing(errors.New("no route"))
+		stop2()
+		again, stop3 := l.server("s3", other.of("s3")) // what is kept is in the ledger
+		defer stop3()
+		l.until("a restart has its hosts", func() bool { return again.Set() != nil && l.hosts(again) == 7 })
+	})
+}

@@ -1,0 +1,89 @@
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/yamlread"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// HostSource is hosts that another system keeps. A host belongs to the project or to one source,
+// never to both.
+type HostSource struct {
+	Tenant string // of all its hosts; "": the customer that each host has
+	Hosts  inventory.Document
+}
+
+// TakenHosts is what WithHosts did with a HostSource.
+type TakenHosts struct {
+	Names []string
+	Left  []string // hosts that are left out, each with the reason
+	Err   error    // the source cannot be read with the project, so it has no hosts
+}
+
+// WithHosts returns the set with hosts of sources behind its own. What the project says of groups,
+// customers, sites and in group_vars applies to them; no source reaches a host of the project or of
+// another source. The error is that of ctx.
+func (s *Set) WithHosts(ctx context.Context, from []HostSource) (*Set, []TakenHosts, error) {
+	next, taken := *s, make([]TakenHosts, len(from))
+	tree := newDocFS(s.docs)
+	for i, src := range from {
+		inv, err := inventory.LoadFS(ctx, tree, s.layout[partInventory], src.Hosts)
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if err == nil {
+			err = next.take(ctx, src, inv, &taken[i])
+		}
+		if err != nil {
+			taken[i] = TakenHosts{Err: err}
+		}
+	}
+	l := &loader{ctx: ctx, set: &next, within: playbooks.TargetsTime}
+	if err := l.selectHosts(); err != nil {
+		return nil, nil, err
+	}
+	next.Warnings = bounded(slices.Concat(s.Warnings, l.problems))
+	return &next, taken, nil
+}
+
+// take adds the hosts that a source names to the set.
+func (s *Set) take(ctx context.Context, src HostSource, with *inventory.Inventory, taken *TakenHosts) error {
+	alone, err := inventory.Load(ctx, nil, src.Hosts)
+	if err != nil {
+		return err
+	}
+	had := s.Inventory
+	s.Inventory = had.With(with, func(h core.Host) bool {
+		if _, named := alone.Host(h.Name); !named {
+			return false // a host of the project
+		}
+		if why := s.unfit(src, h); why != "" {
+			taken.Left = append(taken.Left, h.Name+": "+why)
+			return false
+		}
+		taken.Names = append(taken.Names, h.Name)
+		return true
+	})
+	for _, h := range alone.Hosts {
+		if _, twice := had.Host(h.Name); twice {
+			taken.Left = append(taken.Left, h.Name+": the project or another source has a host of this name")
+		}
+	}
+	return nil
+}
+
+// unfit is why a host of a source is left out; "" takes it.
+func (s *Set) unfit(src HostSource, h core.Host) string {
+	switch {
+	case src.Tenant != "" && h.Customer != src.Tenant:
+		return fmt.Sprintf("its customer is %s, but the source is of tenant %s: add a filter to the source", yamlread.Quote(h.Customer), src.Tenant)
+	case h.WindowSet != "" && s.Windows.Sets[h.WindowSet] == nil:
+		return fmt.Sprintf("window set %s is not defined", yamlread.Quote(h.WindowSet))
+	}
+	return ""
+}
