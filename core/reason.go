@@ -24,6 +24,7 @@ const (
 	Refused          ReasonCode = "refused"           // a trigger: its run is not valid
 	NotLaunched      ReasonCode = "not_launched"      // a trigger: its launch failed until it was too late
 	Overlap          ReasonCode = "overlap"           // a trigger or run: another trigger of its schedule takes its place
+	SourceStale      ReasonCode = "source_stale"      // a source: its last good hosts are older than its max_age, and launches on them are refused
 
 	// Of a host that waits.
 	AwaitsApproval ReasonCode = "approval"      // its run, or its wave, waits for a person
@@ -72,7 +73,7 @@ const (
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		NeedsReapproval, WorkerLost, QueueLost, QueueOlder, BarrierClosed, ThresholdReached, HostLost, WaveFailed, WaveRefused, OnceFailed,
-		Missed, TooLate, Refused, NotLaunched, Overlap,
+		Missed, TooLate, Refused, NotLaunched, Overlap, SourceStale,
 		AwaitsApproval, NotQueued, QueueAway, Elsewhere, RunPaused, RunOver, WaveClosed, NotDue, WindowClosed, LockHeld, RunFull,
 		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsOnce, AwaitsSignal, ByJobType,
 		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WasKept, CalledOnce, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,

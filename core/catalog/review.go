@@ -4,24 +4,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 )
 
+// MaxLeft is how many hosts that are left out are named.
+const MaxLeft = 100
+
 // HostSource is a source of hosts as it stands.
 type HostSource struct {
-	Source  sources.Source
-	State   sources.State
-	Left    []string // hosts of the generation in use that are left out beside the project, each with the reason
-	Unread  error    // why the generation in use cannot be read with the project: it gives no hosts
-	Refused error    // why launches on its hosts are refused
+	Source sources.Source
+	State  sources.State
+	Left   []string // hosts of the generation in use that are left out beside the project, each with the reason
+	Unread error    // why the generation in use cannot be read with the project: it gives no hosts
 }
 
-// HostSources are the sources of tenants in scope, in the order of the settings. Without a tenant
-// they are for those who see all.
+// HostSources are the sources of tenants in scope, by name. Without a tenant they are for those who
+// see all.
 func (c *Catalog) HostSources(scope ledger.Scope) (all []HostSource) {
 	now := c.Current()
 	for _, k := range c.knownSources() {
@@ -29,8 +31,9 @@ func (c *Catalog) HostSources(scope ledger.Scope) (all []HostSource) {
 			continue
 		}
 		taken := now.hosts.taken[k.Name]
-		all = append(all, HostSource{k.Source, k.state, taken.Left, taken.Err, k.state.Stale(k.Source, time.Now())})
+		all = append(all, HostSource{k.Source, k.state, taken.Left, taken.Err})
 	}
+	slices.SortFunc(all, func(a, b HostSource) int { return strings.Compare(a.Source.Name, b.Source.Name) })
 	return all
 }
 

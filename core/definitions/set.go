@@ -49,6 +49,7 @@ type Set struct {
 	docs     []Document     // by path
 	windows  []windows.Document
 	layout   layout
+	others   []HostSource        // of WithHosts
 	selected map[string][]string // playbook to the names of the hosts that targets: selects
 }
 

@@ -47,8 +47,22 @@ func (s *Set) WithHosts(ctx context.Context, from []HostSource) (*Set, []TakenHo
 	if err := l.selectHosts(); err != nil {
 		return nil, nil, err
 	}
+	next.others = from
 	next.Warnings = bounded(slices.Concat(s.Warnings, l.problems))
 	return &next, taken, nil
+}
+
+// Explain returns where each value of a host comes from. No such host is core.ErrNotFound.
+func (s *Set) Explain(ctx context.Context, host string) ([]inventory.Origin, error) {
+	var from []inventory.Document
+	if file, _, _, ok := s.Inventory.Place(host); ok {
+		for _, src := range s.others {
+			if src.Hosts.Name == file {
+				from = append(from, src.Hosts)
+			}
+		}
+	}
+	return inventory.ExplainFS(ctx, newDocFS(s.docs), s.layout[partInventory], host, from...)
 }
 
 // take adds the hosts that a source names to the set.

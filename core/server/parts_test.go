@@ -23,6 +23,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
@@ -109,7 +110,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	for _, c := range change {
 		c(&cfg)
 	}
-	cat, err = catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Pool: cfg.Pool})
+	cat, err = catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Pool: cfg.Pool, Sources: []sources.Source{cmdb()}, Fetch: gives(sourceHosts)})
 	must(t, err)
 	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
 	must(t, err)

@@ -9,15 +9,22 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory/sources"
 )
 
 const faultText = "a fault of the server, which its log tells of"
+
+// reasonType begins the type of a problem that has a reason code.
+const reasonType = "urn:turnus:reason:"
 
 // problem turns an error into the caller's response (RFC 9457). What is not the caller's to know is
 // logged only.
 func (s *Server) problem(r route, err error) error {
 	if reported := huma.StatusError(nil); errors.As(err, &reported) {
 		return err
+	}
+	if stale, ok := errors.AsType[*sources.StaleError](err); ok {
+		return &huma.ErrorModel{Type: reasonType + string(core.SourceStale), Title: http.StatusText(http.StatusConflict), Status: http.StatusConflict, Detail: core.ErrorText(stale)}
 	}
 	for _, known := range []struct {
 		is     error

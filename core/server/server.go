@@ -146,6 +146,7 @@ func New(cfg Config) (*Server, error) {
 	s.notifications()
 	s.handlers()
 	s.facts()
+	s.sources()
 	s.plainRoutes()
 	s.logins()
 	return s, nil

@@ -82,6 +82,11 @@ var aims = map[string]aim{
 	"list-fleet":         {list: true},
 	"get-calendar":       {list: true},
 	"list-shares":        {list: true},
+	"list-sources":       {list: true},
+	"get-source":         {path: map[string]string{"source": "acme-cmdb"}},
+	"diff-source":        {path: map[string]string{"source": "acme-cmdb"}},
+	"approve-source":     {path: map[string]string{"source": "acme-cmdb"}}, // walk fills in what is held
+	"list-origins":       {path: map[string]string{"host": "acme-1"}},
 	"get-host":           {path: map[string]string{"host": "acme-1"}},
 	"get-host-facts":     {path: map[string]string{"host": "acme-1"}},
 	"host-history":       {path: map[string]string{"host": "acme-1"}},
@@ -167,6 +172,8 @@ func (b *bed) walk() []operation {
 	must(b.t, err)
 	must(b.t, b.ledger.LeaveHandlers(b.t.Context(), done, []string{"acme-1"}, []string{"restart"}))
 
+	held := b.hold()
+
 	var all []operation
 	paths := b.server.OpenAPI().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -182,6 +189,9 @@ func (b *bed) walk() []operation {
 			o := operation{Operation: op, aim: a, url: strings.ReplaceAll(path, "{run}", runs[a.run])}
 			for name, value := range a.path {
 				o.url = strings.ReplaceAll(o.url, "{"+name+"}", strings.NewReplacer("TOKEN", token.ID, "NOTE", note.ID).Replace(value))
+			}
+			if op.OperationID == "approve-source" {
+				o.body = api.ApproveSource{Generation: held}
 			}
 			if strings.Contains(o.url, "{") || strings.HasSuffix(o.url, "//") {
 				b.t.Fatalf("%s: the aim leaves %s open", op.OperationID, o.url)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,18 +12,22 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory/sources"
 )
 
 func (a *app) inventoryCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "inventory", Short: "Show where values of hosts come from, and review what sources of hosts give",
+		Long: `Show where values of hosts come from, and review what sources of hosts give: those of a file
+that -i names, or, with --context or --server, those of a server.`,
 		Example: `  turnus inventory show web1 -i hosts.yaml
   turnus inventory diff nb -i sources.yaml
-  turnus inventory approve nb -i sources.yaml --generation sha256:0f3a`,
+  turnus inventory diff nb --context prod
+  turnus inventory approve nb --context prod --generation sha256:0f3a`,
 	}
-	c.AddCommand(a.inventoryShowCmd(), a.inventoryDiffCmd(), a.inventoryApproveCmd())
+	c.AddCommand(a.inventoryListCmd(), a.inventoryShowCmd(), a.inventoryDiffCmd(), a.inventoryApproveCmd())
 	return c
 }
 
@@ -30,11 +35,62 @@ func (a *app) inventoryCmd() *cobra.Command {
 type inventoryFlags struct {
 	inv     localrun.InventoryFlags
 	secrets node.SecretFlags
+	remote  remoteFlags
 }
 
 func (f *inventoryFlags) add(c *cobra.Command) {
 	f.inv.AddSources(c)
 	f.secrets.Add(c)
+	f.remote.add(c)
+}
+
+// either makes the RunE of a command that asks a server if one is named, and else works here.
+func (a *app) either(f *inventoryFlags, there func(context.Context, *client.Client, []string) error, here func(context.Context, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if f.remote.server+f.remote.context == "" {
+			for _, name := range []string{"token-file", "ca-file", "cert-file", "key-file"} {
+				if cmd.Flags().Changed(name) {
+					return console.Invalid("--%s is for a server, and none is named\nhint: --context NAME or --server URL", name)
+				}
+			}
+			return here(cmd.Context(), args)
+		}
+		if cmd.Flags().Changed("inventory") {
+			return console.Invalid("-i is for the inventory of this machine, and --context or --server names a server, which has its own\nhint: leave out -i")
+		}
+		return a.remote(&f.remote, there)(cmd, args)
+	}
+}
+
+func (a *app) inventoryListCmd() *cobra.Command {
+	var r remoteFlags
+	c := &cobra.Command{
+		Use: "ls", Short: "List the sources of hosts of a server, and how fetching them goes", Args: cobra.NoArgs,
+		Example: "  turnus inventory ls\n  turnus inventory ls --context prod -o json",
+	}
+	return table(a, c, &r, func(ctx context.Context, c *client.Client, _ []string) ([]api.Source, error) {
+		return client.All(ctx, 0, c.Sources)
+	}, []string{"SOURCE", "TENANT", "TYPE", "STATE", "HOSTS", "LAST GOOD", "WHY"}, func(s *api.Source) []string {
+		good := ""
+		if !s.Good.IsZero() {
+			good = console.LocalTime(s.Good)
+		}
+		why, _, _ := strings.Cut(s.Reason, "\n")
+		return []string{s.Name, console.Printable(s.Tenant), s.Type, s.State, fmt.Sprint(s.Hosts), good, console.Printable(why)}
+	})
+}
+
+// sourceNames completes the names of a server's sources.
+func sourceNames(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.Sources(ctx, client.Page{Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name + "\t" + list.Items[i].State
+	}
+	return names, nil
 }
 
 func (a *app) inventoryShowCmd() *cobra.Command {
@@ -43,35 +99,35 @@ func (a *app) inventoryShowCmd() *cobra.Command {
 		Use:   "show HOST",
 		Short: "Show each value of a host with the file, group or source that it comes from",
 		Example: `  turnus inventory show web1 -i hosts.yaml
-  turnus inventory show web1 -i sources.yaml -i hosts.yaml -o json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			origins, warnings, err := f.inv.Explain(cmd.Context(), args[0])
-			if err != nil {
-				return invalidIf(err, core.ErrNotFound)
-			}
-			a.Warn(warnings)
-			return a.printOrigins(origins)
-		},
+  turnus inventory show web1 -i sources.yaml -i hosts.yaml -o json
+  turnus inventory show web1 --context prod`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&f.remote, hostNames),
 	}
+	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
+		all, err := c.Origins(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.printOrigins(all.Items)
+	}, func(ctx context.Context, args []string) error {
+		origins, warnings, err := f.inv.Explain(ctx, args[0])
+		if err != nil {
+			return invalidIf(err, core.ErrNotFound)
+		}
+		a.Warn(warnings)
+		docs := make([]api.Origin, len(origins))
+		for i, o := range origins {
+			docs[i] = api.Origin(o)
+		}
+		return a.printOrigins(docs)
+	})
 	f.add(c)
 	return c
 }
 
-type originDoc struct {
-	Field string `json:"field"`
-	Value any    `json:"value"`
-	Layer string `json:"layer"`
-	Place string `json:"place"`
-}
-
-func (a *app) printOrigins(origins []inventory.Origin) error {
+func (a *app) printOrigins(origins []api.Origin) error {
 	if a.Output == "json" {
-		docs := make([]originDoc, len(origins))
-		for i, o := range origins {
-			docs[i] = originDoc(o)
-		}
-		return console.PrintJSON(a.Out, console.ListOf(docs))
+		return console.PrintJSON(a.Out, console.ListOf(origins))
 	}
 	cells := [][]string{{"FIELD", "VALUE", "LAYER", "FROM"}}
 	for _, o := range origins {
@@ -108,41 +164,71 @@ func (a *app) inventoryDiffCmd() *cobra.Command {
 	var f inventoryFlags
 	c := &cobra.Command{
 		Use:   "diff SOURCE",
-		Short: "Fetch a source, and show what a held generation would change",
+		Short: "Show how fetching a source goes, and what a held generation would change",
+		Long: `Show how fetching a source goes, and what a held generation would change. A source of a file
+that -i names is fetched first. A server fetches its sources itself.`,
 		Example: `  turnus inventory diff nb -i sources.yaml
-  turnus inventory diff nb -i sources.yaml -o json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			s, err := f.inv.Source(args[0])
-			if err != nil {
-				return err
-			}
-			k, end, err := f.inv.Keeper(ctx)
-			if err != nil {
-				return err
-			}
-			defer end()
-			var doc reviewDoc
-			if doc.State, err = k.Refresh(ctx, s); err != nil {
-				return err
-			}
-			used, held, err := k.Generations(ctx, s)
-			if err != nil {
-				return err
-			}
-			if doc.State.Held != nil {
-				d, err := sources.Diff(ctx, used, held)
-				if err != nil {
-					return err
-				}
-				doc.Diff = &d
-			}
-			return a.printReview(s.Name, doc)
-		},
+  turnus inventory diff nb --context prod -o json`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&f.remote, sourceNames),
 	}
+	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
+		d, err := c.DiffSource(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if a.Output == "json" {
+			return console.PrintJSON(a.Out, d)
+		}
+		return a.printReview(args[0], reviewOf(&d))
+	}, func(ctx context.Context, args []string) error { return a.inventoryDiff(ctx, &f, args[0]) })
 	f.add(c)
 	return c
+}
+
+// reviewOf is what a server says of a source, as printReview takes it.
+func reviewOf(d *api.SourceDiff) reviewDoc {
+	s := &d.Source
+	doc := reviewDoc{State: sources.State{Source: s.Name, ID: s.Generation, Hosts: s.Hosts, Good: s.Good, Tried: s.Fetched, Left: s.Left, Total: s.LeftTotal}}
+	if s.State == "failed" || s.State == "refused" {
+		doc.State.Failed = s.Reason
+	}
+	if h := s.Held; h != nil {
+		doc.State.Held = &sources.Held{ID: h.Generation, Hosts: h.Hosts, At: h.At, Why: h.Reason}
+		doc.Diff = &sources.Difference{Added: d.Added, Removed: d.Removed}
+		for _, c := range d.Changed {
+			doc.Diff.Changed = append(doc.Diff.Changed, sources.Change(c))
+		}
+	}
+	return doc
+}
+
+// inventoryDiff fetches a source of -i.
+func (a *app) inventoryDiff(ctx context.Context, f *inventoryFlags, name string) error {
+	s, err := f.inv.Source(name)
+	if err != nil {
+		return err
+	}
+	k, end, err := f.inv.Keeper(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var doc reviewDoc
+	if doc.State, err = k.Refresh(ctx, s); err != nil {
+		return err
+	}
+	used, held, err := k.Generations(ctx, s)
+	if err != nil {
+		return err
+	}
+	if doc.State.Held != nil {
+		d, err := sources.Diff(ctx, used, held)
+		if err != nil {
+			return err
+		}
+		doc.Diff = &d
+	}
+	return a.printReview(s.Name, doc)
 }
 
 func (a *app) printReview(name string, doc reviewDoc) error {
@@ -180,28 +266,40 @@ func (a *app) inventoryApproveCmd() *cobra.Command {
 	var f inventoryFlags
 	var generation string
 	c := &cobra.Command{
-		Use:     "approve SOURCE --generation ID",
-		Short:   "Use the held generation of a source that turnus inventory diff showed",
-		Example: `  turnus inventory approve nb -i sources.yaml --generation sha256:0f3a`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.inv.Source(args[0])
-			if err != nil {
-				return err
-			}
-			k, end, err := f.inv.Keeper(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer end()
-			st, err := k.Approve(cmd.Context(), "", s, generation)
-			if err != nil {
-				return invalidIf(err, core.ErrNotFound, core.ErrConflict)
-			}
-			a.Message(fmt.Sprintf("source %s: in use: %s", s.Name, console.Plural(st.Hosts, "host")))
-			return nil
-		},
+		Use:   "approve SOURCE --generation ID",
+		Short: "Use the held generation of a source that turnus inventory diff showed",
+		Long: `Use the held generation of a source that turnus inventory diff showed. At a server it needs
+a token of an approver.`,
+		Example: `  turnus inventory approve nb -i sources.yaml --generation sha256:0f3a
+  turnus inventory approve nb --context prod --generation sha256:0f3a`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&f.remote, sourceNames),
 	}
+	approved := func(name string, hosts int) error {
+		a.Message(fmt.Sprintf("source %s: in use: %s", name, console.Plural(hosts, "host")))
+		return nil
+	}
+	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
+		s, err := c.ApproveSource(ctx, args[0], generation)
+		if err != nil {
+			return err
+		}
+		return approved(s.Name, s.Hosts)
+	}, func(ctx context.Context, args []string) error {
+		s, err := f.inv.Source(args[0])
+		if err != nil {
+			return err
+		}
+		k, end, err := f.inv.Keeper(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
+		st, err := k.Approve(ctx, "", s, generation)
+		if err != nil {
+			return invalidIf(err, core.ErrNotFound, core.ErrConflict)
+		}
+		return approved(s.Name, st.Hosts)
+	})
 	f.add(c)
 	c.Flags().StringVar(&generation, "generation", "", "id of the generation, as turnus inventory diff shows it")
 	needs(c, "generation")

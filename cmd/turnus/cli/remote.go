@@ -238,7 +238,7 @@ func listOf(e *client.Error) string {
 	}
 	for _, known := range []struct{ word, command string }{
 		{"schedule", "turnus schedules ls"}, {"playbook", "turnus project playbooks"}, {"worker", "turnus admin workers ls"}, {"token", "turnus admin tokens ls"},
-		{"notification", "turnus admin notifications ls"},
+		{"notification", "turnus admin notifications ls"}, {"source", "turnus inventory ls"},
 	} {
 		if strings.Contains(e.What+" "+e.Detail, known.word) {
 			return known.command + " lists what there is"

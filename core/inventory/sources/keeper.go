@@ -82,7 +82,7 @@ func (s *State) Stale(source Source, now time.Time) error {
 	if why == "" {
 		why = "it was not fetched yet"
 	}
-	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name}
+	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held"}
 }
 
 // asks identifies what a source is asked: with other settings an older answer says nothing.

@@ -2,129 +2,23 @@ package sources_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/inventory/sources"
+	"github.com/turnus/turnus/core/inventory/sources/netboxtest"
 )
 
-// netBox answers as NetBox does, with the faults that a test wants.
-type netBox struct {
-	devices []map[string]any
-	filters []string // besides site
-	cursor  bool     // as from NetBox 4.6 on
-	next    string   // host of next links; "" is its own
-	prefix  string   // the path below which it is
-
-	status   int                                     // of lists; 0 is 200
-	alter    func(request int, p map[string]any) any // of each list's answer
-	truncate bool                                    // the last page breaks off
-	slow     bool                                    // a list never answers
-
-	mu       sync.Mutex
-	requests []*http.Request
-}
-
-func device(id int, name, address string) map[string]any {
-	d := map[string]any{
-		"id": id, "name": name, "tenant": map[string]any{"slug": "acme"}, "site": map[string]any{"slug": "fra"}, "role": map[string]any{"slug": "leaf"},
-		"tags": []any{map[string]any{"slug": "edge"}}, "status": map[string]any{"value": "active"}, "primary_ip": nil,
-		"custom_fields": map[string]any{"window_set": "nights", "weight": 7},
-	}
-	if address != "" {
-		d["primary_ip"] = map[string]any{"address": address + "/24"}
-	}
-	return d
-}
-
-func devices(n int) (all []map[string]any) {
-	for i := range n {
-		all = append(all, device(i+1, fmt.Sprintf("sw%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, 1+i%250)))
-	}
-	return all
-}
-
-func (n *netBox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	n.mu.Lock()
-	n.requests = append(n.requests, r)
-	count := len(n.requests)
-	n.mu.Unlock()
-	path := strings.TrimPrefix(r.URL.Path, n.prefix)
-	if path == "/api/schema/" {
-		parameters := []any{map[string]any{"name": "id", "in": "path"}}
-		names := append([]string{"limit", "offset", "ordering", "site"}, n.filters...)
-		if n.cursor {
-			names = append(names, "start")
-		}
-		for _, name := range names {
-			parameters = append(parameters, map[string]any{"name": name, "in": "query"})
-		}
-		list := map[string]any{"get": map[string]any{"parameters": parameters}}
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"info": map[string]any{"version": "4.5.0"}, "components": map[string]any{"schemas": map[string]any{"a": []any{1, 2}}},
-			"paths": map[string]any{n.prefix + "/api/dcim/devices/": list, "/api/other/": map[string]any{}},
-		})
-		return
-	}
-	if n.slow {
-		<-r.Context().Done()
-		return
-	}
-	if n.status != 0 {
-		w.WriteHeader(n.status)
-		_, _ = fmt.Fprint(w, `{"detail": "You do not have permission", "token": "leaked"}`)
-		return
-	}
-	q := r.URL.Query()
-	limit, _ := strconv.Atoi(q.Get("limit"))
-	offset, _ := strconv.Atoi(q.Get("offset"))
-	all := n.devices
-	answer := map[string]any{"count": len(all), "next": nil}
-	if q.Has("start") {
-		start, _ := strconv.Atoi(q.Get("start"))
-		offset = slices.IndexFunc(all, func(d map[string]any) bool { return d["id"].(int) >= start })
-		answer["count"] = nil
-		if offset < 0 {
-			offset = len(all)
-		}
-	}
-	end := min(offset+limit, len(all))
-	answer["results"] = all[offset:end]
-	if end < len(all) {
-		host := "http://" + r.Host
-		if n.next != "" {
-			host = n.next
-		}
-		key, value := "offset", end
-		if q.Has("start") {
-			key, value = "start", all[end-1]["id"].(int)+1
-		}
-		answer["next"] = fmt.Sprintf("%s%s?%s=%d&limit=50", host, path, key, value)
-	}
-	var said any = answer
-	if n.alter != nil {
-		said = n.alter(count, answer)
-	}
-	data, _ := json.Marshal(said)
-	if n.truncate && end == len(all) {
-		data = data[:len(data)/2]
-	}
-	_, _ = w.Write(data)
-}
-
-func (n *netBox) source(t *testing.T, more string) sources.Source {
+func sourceOf(t *testing.T, n *netboxtest.Server, more string) sources.Source {
 	t.Helper()
 	server := httptest.NewServer(n)
 	t.Cleanup(server.Close)
-	all, err := sources.Parse("sources.yaml", []byte("sources:\n  nb:\n    type: netbox\n    url: "+server.URL+n.prefix+"\n    token: netbox\n"+more))
+	all, err := sources.Parse("sources.yaml", []byte("sources:\n  nb:\n    type: netbox\n    url: "+server.URL+n.Prefix+"\n    token: netbox\n"+more))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,24 +40,24 @@ func hostsOf(t *testing.T, g *sources.Generation) *inventory.Inventory {
 
 func TestNetBoxIsReadWholeInFewRequests(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]*netBox{
-		"pages by offset":     {devices: devices(3000)},
-		"pages by cursor":     {devices: devices(3000), cursor: true},
-		"behind a proxy":      {devices: devices(3000), next: "http://inner.example:8000"},
-		"below a path":        {devices: devices(3000), prefix: "/netbox"},
-		"exactly whole pages": {devices: devices(2000), cursor: true},
+	for name, n := range map[string]*netboxtest.Server{
+		"pages by offset":     {Devices: netboxtest.Devices(3000)},
+		"pages by cursor":     {Devices: netboxtest.Devices(3000), Cursor: true},
+		"behind a proxy":      {Devices: netboxtest.Devices(3000), Next: "http://inner.example:8000"},
+		"below a path":        {Devices: netboxtest.Devices(3000), Prefix: "/netbox"},
+		"exactly whole pages": {Devices: netboxtest.Devices(2000), Cursor: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, err := fetcher("0123456789abcdef").Fetch(t.Context(), n.source(t, "    filter: {site: [fra, ams]}\n"))
+			g, err := fetcher("0123456789abcdef").Fetch(t.Context(), sourceOf(t, n, "    filter: {site: [fra, ams]}\n"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			inv := hostsOf(t, g)
-			if len(inv.Hosts) != len(n.devices) || len(n.requests) > 8 {
-				t.Fatalf("%d hosts in %d requests, want %d in at most 8", len(inv.Hosts), len(n.requests), len(n.devices))
+			if len(inv.Hosts) != len(n.Devices) || len(n.Requests()) > 8 {
+				t.Fatalf("%d hosts in %d requests, want %d in at most 8", len(inv.Hosts), len(n.Requests()), len(n.Devices))
 			}
-			for _, r := range n.requests {
+			for _, r := range n.Requests() {
 				if r.Header.Get("Authorization") != "Token 0123456789abcdef" {
 					t.Fatalf("%s has the authorization %q", r.URL, r.Header.Get("Authorization"))
 				}
@@ -181,11 +75,11 @@ func TestNetBoxIsReadWholeInFewRequests(t *testing.T) {
 
 func TestNetBoxTokensOfTheSecondVersionAreBearers(t *testing.T) {
 	t.Parallel()
-	n := &netBox{devices: devices(1)}
-	if _, err := fetcher("nbt_abc.def").Fetch(t.Context(), n.source(t, "")); err != nil {
+	n := &netboxtest.Server{Devices: netboxtest.Devices(1)}
+	if _, err := fetcher("nbt_abc.def").Fetch(t.Context(), sourceOf(t, n, "")); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range n.requests {
+	for _, r := range n.Requests() {
 		if got := r.Header.Get("Authorization"); got != "Bearer nbt_abc.def" {
 			t.Fatalf("the authorization is %q", got)
 		}
@@ -194,8 +88,8 @@ func TestNetBoxTokensOfTheSecondVersionAreBearers(t *testing.T) {
 
 func TestNetBoxMapChoosesFields(t *testing.T) {
 	t.Parallel()
-	n := &netBox{devices: devices(1)}
-	g, err := fetcher("token").Fetch(t.Context(), n.source(t, "    map: {window_set: custom_fields.window_set, vars.weight: custom_fields.weight, groups: null, labels.role: site.slug}\n"))
+	n := &netboxtest.Server{Devices: netboxtest.Devices(1)}
+	g, err := fetcher("token").Fetch(t.Context(), sourceOf(t, n, "    map: {window_set: custom_fields.window_set, vars.weight: custom_fields.weight, groups: null, labels.role: site.slug}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,48 +103,48 @@ func TestNetBoxMapChoosesFields(t *testing.T) {
 func TestNetBoxTraps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		box  *netBox
+		box  *netboxtest.Server
 		more string
 		says string
 	}{
-		"a filter that is ignored": {&netBox{devices: devices(10)}, "    filter: {sites: fra}\n", `filter "sites": NetBox has no such filter for devices and would answer with all of them`},
-		"403":                      {&netBox{status: http.StatusForbidden}, "", "the server answers 403: the token may not read this"},
-		"401":                      {&netBox{status: http.StatusUnauthorized}, "", "it does not know the token"},
-		"a redirect":               {&netBox{status: http.StatusFound}, "", "it sends elsewhere, which is not followed"},
-		"half a page":              {&netBox{devices: devices(1500), truncate: true}, "", "or it broke off"},
-		"no list of this kind":     {&netBox{devices: devices(1)}, "    records: [virtual-machines]\n", "has no list of virtual-machines"},
-		"no results":               {&netBox{alter: func(int, map[string]any) any { return map[string]any{"detail": "x"} }}, "", "has no results"},
-		"a login page":             {&netBox{alter: func(int, map[string]any) any { return "<html>" }}, "", "is not the JSON of a list"},
-		"an offset page that repeats": {&netBox{devices: devices(1500), alter: func(n int, p map[string]any) any {
+		"a filter that is ignored": {&netboxtest.Server{Devices: netboxtest.Devices(10)}, "    filter: {sites: fra}\n", `filter "sites": NetBox has no such filter for devices and would answer with all of them`},
+		"403":                      {&netboxtest.Server{Status: http.StatusForbidden}, "", "the server answers 403: the token may not read this"},
+		"401":                      {&netboxtest.Server{Status: http.StatusUnauthorized}, "", "it does not know the token"},
+		"a redirect":               {&netboxtest.Server{Status: http.StatusFound}, "", "it sends elsewhere, which is not followed"},
+		"half a page":              {&netboxtest.Server{Devices: netboxtest.Devices(1500), Truncate: true}, "", "or it broke off"},
+		"no list of this kind":     {&netboxtest.Server{Devices: netboxtest.Devices(1)}, "    records: [virtual-machines]\n", "has no list of virtual-machines"},
+		"no results":               {&netboxtest.Server{Alter: func(int, map[string]any) any { return map[string]any{"detail": "x"} }}, "", "has no results"},
+		"a login page":             {&netboxtest.Server{Alter: func(int, map[string]any) any { return "<html>" }}, "", "is not the JSON of a list"},
+		"an offset page that repeats": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(n int, p map[string]any) any {
 			if n == 3 {
-				p["results"] = append(devices(1), p["results"].([]map[string]any)...)
+				p["results"] = append(netboxtest.Devices(1), p["results"].([]map[string]any)...)
 			}
 			return p
 		}}, "", "record 1 came twice"},
-		"an offset page that skips": {&netBox{devices: devices(1500), alter: func(n int, p map[string]any) any {
+		"an offset page that skips": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(n int, p map[string]any) any {
 			if n == 3 {
 				p["results"] = p["results"].([]map[string]any)[1:]
 			}
 			return p
 		}}, "", "1499 of 1500 records came"},
-		"a count that changes": {&netBox{devices: devices(1500), alter: func(n int, p map[string]any) any {
+		"a count that changes": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(n int, p map[string]any) any {
 			if n == 3 {
 				p["count"] = 1499
 			}
 			return p
 		}}, "", "the number of records changed"},
-		"a next that leads back": {&netBox{devices: devices(1500), alter: func(_ int, p map[string]any) any {
+		"a next that leads back": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(_ int, p map[string]any) any {
 			p["next"] = "/api/dcim/devices/?offset=0"
 			return p
 		}}, "", "next does not lead on by offset"},
-		"a next without a cursor": {&netBox{devices: devices(1500), cursor: true, alter: func(_ int, p map[string]any) any {
+		"a next without a cursor": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Cursor: true, Alter: func(_ int, p map[string]any) any {
 			p["next"] = "https://evil.example/?offset=1000"
 			return p
 		}}, "", "next does not lead on by start"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := fetcher("token-of-netbox").Fetch(t.Context(), c.box.source(t, c.more))
+			_, err := fetcher("token-of-netbox").Fetch(t.Context(), sourceOf(t, c.box, c.more))
 			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "source nb (sources.yaml:2)") {
 				t.Fatalf("the error is %v, want one with %q", err, c.says)
 			}
@@ -264,8 +158,8 @@ func TestNetBoxTraps(t *testing.T) {
 // Without the check by the schema, NetBox would answer an unknown filter with all devices.
 func TestNetBoxAnswersUnknownFiltersWithEverything(t *testing.T) {
 	t.Parallel()
-	n := &netBox{devices: devices(10), filters: []string{"sites"}} // the schema says that there is one
-	g, err := fetcher("token").Fetch(t.Context(), n.source(t, "    filter: {sites: fra}\n"))
+	n := &netboxtest.Server{Devices: netboxtest.Devices(10), Filters: []string{"sites"}} // the schema says that there is one
+	g, err := fetcher("token").Fetch(t.Context(), sourceOf(t, n, "    filter: {sites: fra}\n"))
 	if err != nil || len(hostsOf(t, g).Hosts) != 10 {
 		t.Fatalf("got %v, %v", g, err)
 	}
@@ -273,8 +167,8 @@ func TestNetBoxAnswersUnknownFiltersWithEverything(t *testing.T) {
 
 func TestNetBoxThatIsSlowIsGivenUp(t *testing.T) {
 	t.Parallel()
-	n := &netBox{slow: true}
-	s := n.source(t, "")
+	n := &netboxtest.Server{Slow: true}
+	s := sourceOf(t, n, "")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := fmt.Errorf("the server stops")
 	go func() { cancel(gone) }()
@@ -285,11 +179,11 @@ func TestNetBoxThatIsSlowIsGivenUp(t *testing.T) {
 
 func TestNetBoxRecordsThatAreNoHostsAreReported(t *testing.T) {
 	t.Parallel()
-	n := &netBox{devices: []map[string]any{
-		device(1, "good", "10.0.0.1"), device(2, "twin", "10.0.0.2"), device(3, "twin", "10.0.0.3"), device(4, "bare", ""), device(5, "a b", "10.0.0.5"), device(6, "", "10.0.0.6"),
-		device(7, "hosts[0:99999]", "10.0.0.7"),
+	n := &netboxtest.Server{Devices: []map[string]any{
+		netboxtest.Device(1, "good", "10.0.0.1"), netboxtest.Device(2, "twin", "10.0.0.2"), netboxtest.Device(3, "twin", "10.0.0.3"), netboxtest.Device(4, "bare", ""), netboxtest.Device(5, "a b", "10.0.0.5"), netboxtest.Device(6, "", "10.0.0.6"),
+		netboxtest.Device(7, "hosts[0:99999]", "10.0.0.7"),
 	}}
-	g, err := fetcher("token").Fetch(t.Context(), n.source(t, ""))
+	g, err := fetcher("token").Fetch(t.Context(), sourceOf(t, n, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/inventory/sources"
+)
+
+// sourceHosts is how many hosts the source of a bed has. They are in no window, and no playbook of
+// the tree selects them.
+const sourceHosts = 20
+
+// cmdb is a source of acme.
+func cmdb() sources.Source {
+	return sources.Source{Name: "acme-cmdb", Kind: sources.Exec, Program: "list", Tenant: "acme", Every: time.Hour, MaxAge: 24 * time.Hour, Rules: sources.Rules{Removed: 5}}
+}
+
+// gives is a source with so many hosts.
+func gives(hosts int) func(context.Context, sources.Source) (*sources.Generation, error) {
+	return func(_ context.Context, s sources.Source) (*sources.Generation, error) {
+		all := map[string]any{}
+		for i := range hosts {
+			all[fmt.Sprintf("acme-n%d", i)] = map[string]any{"vars": map[string]any{"rack": i}, "groups": []string{"racks"}}
+		}
+		body, err := json.Marshal(map[string]any{"hosts": all})
+		return &sources.Generation{Source: s.Name, Fetched: time.Now().UTC(), Body: string(body)}, err
+	}
+}
+
+// hold has a server fetch its source, and then hold one with fewer hosts, whose id it returns.
+func (b *bed) hold() string {
+	b.t.Helper()
+	k := &sources.Keeper{Ledger: b.ledger, Shared: true, Fetch: gives(sourceHosts)}
+	_, err := k.Refresh(b.t.Context(), cmdb())
+	must(b.t, err)
+	k.Fetch = gives(sourceHosts / 2)
+	st, err := k.Refresh(b.t.Context(), cmdb())
+	must(b.t, err)
+	return st.Held.ID
+}
+
+func TestASourceThroughTheAPI(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	held := b.hold()
+	b.work()
+	viewer, approver := b.token("acme", Viewer), b.token("acme", Approver)
+	show := func() api.Source {
+		return want[api.Source](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb", nil), http.StatusOK)
+	}
+	until(t, "the server has the hosts", func() bool { return show().State == "held" })
+	if s := show(); s.Hosts != sourceHosts || s.Held.Generation != held || s.Held.Hosts != sourceHosts/2 || s.Type != "exec" || s.Every != 3600 {
+		t.Errorf("%+v", s)
+	}
+	if d := want[api.SourceDiff](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb/diff", nil), http.StatusOK); len(d.Removed) != sourceHosts/2 || len(d.Added)+len(d.Changed) != 0 {
+		t.Errorf("%+v", d)
+	}
+	run := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated)
+	if run.Total != 6+sourceHosts {
+		t.Errorf("a run while it is held has %d hosts", run.Total)
+	}
+	origins := want[struct{ Items []api.Origin }](t, b.ask(b.token("acme", Operator), "GET", "/v1/hosts/acme-n3/origins", nil), http.StatusOK).Items
+	if !strings.Contains(fmt.Sprint(origins), "{vars.rack 3 host source acme-cmdb:1:") || !strings.Contains(fmt.Sprint(origins), "{customer acme") {
+		t.Errorf("%+v", origins)
+	}
+	if a := b.ask(approver, "POST", "/v1/sources/acme-cmdb/approve", api.ApproveSource{Generation: "sha256:00"}); a.status != http.StatusConflict || !strings.Contains(a.body, "turnus inventory diff acme-cmdb") {
+		t.Errorf("another generation: %+v", a)
+	}
+	if s := want[api.Source](t, b.ask(approver, "POST", "/v1/sources/acme-cmdb/approve", api.ApproveSource{Generation: held}), http.StatusOK); s.State != "good" || s.Hosts != sourceHosts/2 {
+		t.Errorf("approved: %+v", s)
+	}
+	if run := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated); run.Total != 6+sourceHosts/2 {
+		t.Errorf("a run after it has %d hosts", run.Total)
+	}
+}
+
+// A source that has given nothing for longer than max_age refuses launches with a type that
+// programs can read.
+func TestAStaleSourceIsAProblemWithAType(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	k := &sources.Keeper{Ledger: b.ledger, Shared: true, Fetch: gives(sourceHosts), Now: func() time.Time { return time.Now().Add(time.Minute) }}
+	old := gives(sourceHosts)
+	k.Fetch = func(ctx context.Context, s sources.Source) (*sources.Generation, error) {
+		g, err := old(ctx, s)
+		g.Fetched = time.Now().Add(-25 * time.Hour).UTC()
+		return g, err
+	}
+	_, err := k.Refresh(t.Context(), cmdb())
+	must(t, err)
+	b.work()
+	viewer := b.token("acme", Viewer)
+	until(t, "the server has the hosts", func() bool {
+		return want[api.Source](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb", nil), http.StatusOK).ReasonCode == core.SourceStale
+	})
+	a := b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"})
+	if a.status != http.StatusConflict || !strings.Contains(a.body, `"urn:turnus:reason:source_stale"`) || !strings.Contains(a.body, "older than max_age") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	want[api.Run](t, b.ask(b.token("globex", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "globex-patch"}), http.StatusCreated)
+}
