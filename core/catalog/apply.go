@@ -190,6 +190,9 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	if err := c.refreshGiven(ctx); err != nil {
 		return Current{}, err
 	}
+	if err := c.refreshSources(ctx); err != nil { // before the first definitions: a schedule must not launch without these hosts
+		return Current{}, err
+	}
 	version, err := c.cfg.Ledger.DocumentVersion(ctx, kindDefinitions, "", nameCurrent)
 	if err != nil {
 		return Current{}, err
@@ -283,7 +286,6 @@ func (c *Catalog) watch(ctx context.Context) {
 		if err != nil && c.rejection() == nil {
 			c.trouble(ctx, "cannot read the definitions", err)
 		}
-		c.trouble(ctx, "cannot read the hosts of sources", c.refreshSources(ctx))
 		if err == nil {
 			c.keepAligned(ctx)
 			c.trouble(ctx, publishFailed, c.publish(ctx))

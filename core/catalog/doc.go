@@ -14,6 +14,8 @@
 //     exists in the store only: paused schedules, waiting triggers, and the last fire time that was
 //     decided. The ledger has a copy of it, seconds behind, so a store that was lost continues from
 //     there. A trigger that was launched before has the same run id again, so it launches one run.
+//   - Hosts of sources (core/inventory/sources) are beside the project's. One server fetches them,
+//     and every server checks the ledger for newer ones each second.
 //
 // Any number of servers run a Catalog each. It must not know HTTP, nor who may do what.
 package catalog

@@ -89,7 +89,9 @@ func (c *Catalog) refreshSources(ctx context.Context) error {
 			continue
 		}
 		used, _, err := c.keeper.Generations(ctx, k.Source)
-		if err != nil {
+		if errors.Is(err, core.ErrInvalid) { // that of a newer version: the other hosts are used
+			c.trouble(ctx, "cannot read the hosts of source "+k.Name, err)
+		} else if err != nil {
 			return err
 		}
 		other, k.read, k.used = other || used != nil, true, nil

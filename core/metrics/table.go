@@ -42,6 +42,9 @@ const (
 	DefinitionsRejected
 	Playbooks
 	Hosts
+	SourceHosts
+	SourceGood
+	SourceState
 	Events
 	RunsAccepted
 	JobsAccepted
@@ -116,7 +119,10 @@ var table = [last]Metric{
 	DefinitionsApplied:  {Name: "turnus_definitions_applied_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "Time at which the project in use was applied."},
 	DefinitionsRejected: {Name: "turnus_definitions_rejected", Kind: Gauge, Side: OfServer, Help: "1 while the server rejects a newer project and keeps the last valid one, else 0."},
 	Playbooks:           {Name: "turnus_playbooks", Kind: Gauge, Side: OfServer, Help: "Playbooks in the project."},
-	Hosts:               {Name: "turnus_hosts", Kind: Gauge, Side: OfServer, Help: "Hosts in the project."},
+	Hosts:               {Name: "turnus_hosts", Kind: Gauge, Side: OfServer, Help: "Hosts in the project and of sources."},
+	SourceHosts:         {Name: "turnus_source_hosts", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Hosts in use of a source of hosts; the same on every server."},
+	SourceGood:          {Name: "turnus_source_good_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Time at which the source last gave the hosts in use; absent before the first."},
+	SourceState:         {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, held or refused, else 0."},
 	Events:              {Name: "turnus_events_total", Kind: Counter, Side: OfServer, Labels: []string{"kind"}, Help: "Events that this server logged, by kind."},
 
 	RunsAccepted: {Name: "turnus_runs_accepted_total", Kind: Counter, Side: OfServer, Labels: []string{"tenant"}, Help: "Runs that this server accepted."},

@@ -35,6 +35,11 @@ func gives(hosts int) func(context.Context, sources.Source) (*sources.Generation
 	}
 }
 
+// givesNothing is a source whose one host is the project's.
+func givesNothing(_ context.Context, s sources.Source) (*sources.Generation, error) {
+	return &sources.Generation{Source: s.Name, Fetched: time.Now().UTC(), Body: `{"hosts": {"acme-1": {}}}`}, nil
+}
+
 // hold has a server fetch its source, and then hold one with fewer hosts, whose id it returns.
 func (b *bed) hold() string {
 	b.t.Helper()

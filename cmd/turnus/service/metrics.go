@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/metrics"
 )
 
@@ -63,7 +64,28 @@ func (s *service) measured() *metrics.Registry {
 		}
 	})
 	m.Source(s.measureNotifications)
+	m.Source(s.measureSources)
 	return m
+}
+
+// measureSources measures the sources of hosts.
+func (s *service) measureSources(_ context.Context, emit metrics.Emit) {
+	for _, h := range s.catalog.HostSources(ledger.AllTenants()) {
+		name, st := h.Source.Name, &h.State
+		emit(metrics.SourceHosts, float64(st.Hosts), name)
+		if !st.Good.IsZero() {
+			emit(metrics.SourceGood, float64(st.Good.Unix()), name)
+		}
+		for state, holds := range map[string]bool{
+			"failed": st.Failed != "" || h.Unread != nil, "held": st.Held != nil, "refused": !st.Tried.IsZero() && st.Stale(h.Source, time.Now()) != nil,
+		} {
+			value := 0.0
+			if holds {
+				value = 1
+			}
+			emit(metrics.SourceState, value, name, state)
+		}
+	}
 }
 
 // acmeEnds is when the first of the certificates ends; false before there is one.
