@@ -101,7 +101,7 @@ var borders = []struct {
 	{"cmd/turnus/lab", "simulated hosts that stay up; it must not know other verbs", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "core/securefile", "core/transport/fleet", "core/yamlread"}},
 	{"cmd/turnus/bench/queuebench", "measures any queue; it must not know flags or printing", []string{"core", "core/queue"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"cmd/turnus/bench/schedulebench", "core", "core/broadcast", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"cmd/turnus/bench/schedulebench", "core", "core/broadcast", "core/api", "core/client", "core/inventory/sources/netboxtest", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }
 
 // testKits may be used by the tests of every room.

@@ -33,7 +33,7 @@ type HeldSource struct {
 	Reason     string    `json:"reason"`
 }
 
-// SourceDiff is what a held generation would change.
+// SourceDiff is the difference between the hosts in use and a held generation.
 type SourceDiff struct {
 	Source  Source         `json:"source"`
 	Added   []string       `json:"added"`

@@ -37,8 +37,8 @@ type Config struct {
 	// Folder, when set, is a folder of definitions that is followed instead: edits are taken over when
 	// files no longer change between two polls.
 	Folder string
-	// Sources are the systems that keep hosts beside the project's inventory, each by a name of its own.
-	// Of the servers with one ledger, one asks them, with Fetch.
+	// Sources are the systems that keep hosts beside the project's inventory; names are unique. Of the
+	// servers with one ledger, one asks them, with Fetch.
 	Sources []sources.Source
 	Fetch   func(ctx context.Context, s sources.Source) (*sources.Generation, error)
 	// Events gets what happens. It is called by several goroutines and must not block.

@@ -124,27 +124,27 @@ func (c *Catalog) adoptSources(ctx context.Context, known []knownSource, other b
 
 // launchable returns what Prepare made, unless hosts of it are of a source that is too old.
 func (c *Catalog) launchable(now *Current, made *launch.Launch, scope ledger.Scope, err error) (*launch.Launch, error) {
-	if errors.Is(err, core.ErrNotFound) {
-		return nil, c.unfetched(scope, err)
-	}
 	if err == nil {
 		err = c.fresh(now, made.Hosts, scope)
 	}
 	if err != nil {
-		return nil, err
+		return nil, c.unfetched(scope, err)
 	}
 	return made, nil
 }
 
 // unfetched is the error of a launch that finds no host: that of a source that has given none yet,
 // if there is one.
-func (c *Catalog) unfetched(scope ledger.Scope, none error) error {
+func (c *Catalog) unfetched(scope ledger.Scope, err error) error {
+	if !errors.Is(err, core.ErrNotFound) {
+		return err
+	}
 	for _, k := range c.knownSources() {
 		if k.state.ID == "" && scope.Allows(k.Tenant) {
 			return k.state.Stale(k.Source, time.Now())
 		}
 	}
-	return none
+	return err
 }
 
 // fresh refuses hosts of a source whose last good generation is older than its max_age, with a

@@ -18,16 +18,16 @@ type HostSource struct {
 	Hosts  inventory.Document
 }
 
-// TakenHosts is what WithHosts did with a HostSource.
+// TakenHosts is the result of WithHosts for a HostSource.
 type TakenHosts struct {
 	Names []string
 	Left  []string // hosts that are left out, each with the reason
 	Err   error    // the source cannot be read with the project, so it has no hosts
 }
 
-// WithHosts returns the set with hosts of sources behind its own. What the project says of groups,
-// customers, sites and in group_vars applies to them; no source reaches a host of the project or of
-// another source. The error is that of ctx.
+// WithHosts returns the set with hosts of sources behind its own. Groups, customers and sites of
+// the project apply to them, with group_vars. No source changes a host of the project or of another
+// source. The error is that of ctx.
 func (s *Set) WithHosts(ctx context.Context, from []HostSource) (*Set, []TakenHosts, error) {
 	next, taken := *s, make([]TakenHosts, len(from))
 	tree := newDocFS(s.docs)

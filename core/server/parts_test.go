@@ -110,8 +110,9 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	for _, c := range change {
 		c(&cfg)
 	}
-	cat, err = catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Pool: cfg.Pool, Sources: []sources.Source{cmdb()}, Fetch: givesNothing})
+	cat, err = catalog.New(catalog.Config{Ledger: l, Board: q, Controller: ctl, Pool: cfg.Pool, Sources: []sources.Source{cmdb()}, Fetch: gives(1)})
 	must(t, err)
+	keep(t, l, 26*time.Hour, gives(1))
 	_, err = cat.Apply(t.Context(), "test", documents(tree()), definitions.Revision{}, catalog.AnyVersion)
 	must(t, err)
 	cfg.Catalog = cat

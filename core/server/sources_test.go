@@ -12,10 +12,10 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/inventory/sources"
+	"github.com/turnus/turnus/core/ledger"
 )
 
-// sourceHosts is how many hosts the source of a bed has. They are in no window, and no playbook of
-// the tree selects them.
+// sourceHosts is how many hosts the source of a bed has after hold.
 const sourceHosts = 20
 
 // cmdb is a source of acme.
@@ -23,11 +23,13 @@ func cmdb() sources.Source {
 	return sources.Source{Name: "acme-cmdb", Kind: sources.Exec, Program: "list", Tenant: "acme", Every: time.Hour, MaxAge: 24 * time.Hour, Rules: sources.Rules{Removed: 5}}
 }
 
-// gives is a source with so many hosts.
-func gives(hosts int) func(context.Context, sources.Source) (*sources.Generation, error) {
+type fetch = func(context.Context, sources.Source) (*sources.Generation, error)
+
+// gives is a source with so many hosts. The first is another tenant's, so that it is left out.
+func gives(hosts int) fetch {
 	return func(_ context.Context, s sources.Source) (*sources.Generation, error) {
-		all := map[string]any{}
-		for i := range hosts {
+		all := map[string]any{"foreign": map[string]any{"customer": "globex"}}
+		for i := 1; i < hosts; i++ {
 			all[fmt.Sprintf("acme-n%d", i)] = map[string]any{"vars": map[string]any{"rack": i}, "groups": []string{"racks"}}
 		}
 		body, err := json.Marshal(map[string]any{"hosts": all})
@@ -35,21 +37,26 @@ func gives(hosts int) func(context.Context, sources.Source) (*sources.Generation
 	}
 }
 
-// givesNothing is a source whose one host is the project's.
-func givesNothing(_ context.Context, s sources.Source) (*sources.Generation, error) {
-	return &sources.Generation{Source: s.Name, Fetched: time.Now().UTC(), Body: `{"hosts": {"acme-1": {}}}`}, nil
+// keep fetches the source of a bed as if it was some time ago.
+func keep(t testing.TB, l *ledger.Ledger, ago time.Duration, ask fetch) sources.State {
+	t.Helper()
+	k := &sources.Keeper{Ledger: l, Shared: true, Fetch: func(ctx context.Context, s sources.Source) (*sources.Generation, error) {
+		g, err := ask(ctx, s)
+		if err == nil {
+			g.Fetched = g.Fetched.Add(-ago)
+		}
+		return g, err
+	}}
+	st, err := k.Refresh(t.Context(), cmdb())
+	must(t, err)
+	return st
 }
 
 // hold has a server fetch its source, and then hold one with fewer hosts, whose id it returns.
 func (b *bed) hold() string {
 	b.t.Helper()
-	k := &sources.Keeper{Ledger: b.ledger, Shared: true, Fetch: gives(sourceHosts)}
-	_, err := k.Refresh(b.t.Context(), cmdb())
-	must(b.t, err)
-	k.Fetch = gives(sourceHosts / 2)
-	st, err := k.Refresh(b.t.Context(), cmdb())
-	must(b.t, err)
-	return st.Held.ID
+	keep(b.t, b.ledger, 0, gives(sourceHosts))
+	return keep(b.t, b.ledger, 0, gives(sourceHosts/2)).Held.ID
 }
 
 func TestASourceThroughTheAPI(t *testing.T) {
@@ -69,7 +76,7 @@ func TestASourceThroughTheAPI(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	run := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated)
-	if run.Total != 6+sourceHosts {
+	if run.Total != 5+sourceHosts {
 		t.Errorf("a run while it is held has %d hosts", run.Total)
 	}
 	origins := want[struct{ Items []api.Origin }](t, b.ask(b.token("acme", Operator), "GET", "/v1/hosts/acme-n3/origins", nil), http.StatusOK).Items
@@ -82,7 +89,7 @@ func TestASourceThroughTheAPI(t *testing.T) {
 	if s := want[api.Source](t, b.ask(approver, "POST", "/v1/sources/acme-cmdb/approve", api.ApproveSource{Generation: held}), http.StatusOK); s.State != "good" || s.Hosts != sourceHosts/2 {
 		t.Errorf("approved: %+v", s)
 	}
-	if run := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated); run.Total != 6+sourceHosts/2 {
+	if run := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated); run.Total != 5+sourceHosts/2 {
 		t.Errorf("a run after it has %d hosts", run.Total)
 	}
 }
@@ -92,20 +99,15 @@ func TestASourceThroughTheAPI(t *testing.T) {
 func TestAStaleSourceIsAProblemWithAType(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	k := &sources.Keeper{Ledger: b.ledger, Shared: true, Fetch: gives(sourceHosts), Now: func() time.Time { return time.Now().Add(time.Minute) }}
-	old := gives(sourceHosts)
-	k.Fetch = func(ctx context.Context, s sources.Source) (*sources.Generation, error) {
-		g, err := old(ctx, s)
-		g.Fetched = time.Now().Add(-25 * time.Hour).UTC()
-		return g, err
-	}
-	_, err := k.Refresh(t.Context(), cmdb())
-	must(t, err)
+	keep(t, b.ledger, 25*time.Hour, gives(sourceHosts))
 	b.work()
 	viewer := b.token("acme", Viewer)
 	until(t, "the server has the hosts", func() bool {
-		return want[api.Source](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb", nil), http.StatusOK).ReasonCode == core.SourceStale
+		return want[api.Source](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb", nil), http.StatusOK).Hosts == sourceHosts
 	})
+	if s := want[api.Source](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb", nil), http.StatusOK); s.State != "refused" || s.ReasonCode != core.SourceStale {
+		t.Errorf("%+v", s)
+	}
 	a := b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"})
 	if a.status != http.StatusConflict || !strings.Contains(a.body, `"urn:turnus:reason:source_stale"`) || !strings.Contains(a.body, "older than max_age") {
 		t.Errorf("%d %s", a.status, a.body)

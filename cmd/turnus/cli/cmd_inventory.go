@@ -75,8 +75,7 @@ func (a *app) inventoryListCmd() *cobra.Command {
 		if !s.Good.IsZero() {
 			good = console.LocalTime(s.Good)
 		}
-		why, _, _ := strings.Cut(s.Reason, "\n")
-		return []string{s.Name, console.Printable(s.Tenant), s.Type, s.State, fmt.Sprint(s.Hosts), good, console.Printable(why)}
+		return []string{s.Name, console.Printable(s.Tenant), s.Type, s.State, fmt.Sprint(s.Hosts), good, console.Printable(console.FirstLine(s.Reason))}
 	})
 }
 

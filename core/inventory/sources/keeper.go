@@ -80,7 +80,7 @@ func (s *State) Stale(source Source, now time.Time) error {
 		why = "a generation is held: " + s.Held.Why
 	}
 	if why == "" {
-		why = "it was not fetched yet"
+		why = "it was not fetched since"
 	}
 	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held"}
 }

@@ -14,7 +14,7 @@ import (
 // Server answers as NetBox does, with the faults that a test wants.
 type Server struct {
 	Devices []map[string]any
-	Filters []string // besides site
+	Filters []string // also site
 	Cursor  bool     // as from NetBox 4.6 on
 	Next    string   // host of next links; "" is its own
 	Prefix  string   // the path below which it is
