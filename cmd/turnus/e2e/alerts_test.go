@@ -40,7 +40,7 @@ var sooner = []struct{ alert, bound, small string }{
 // elsewhere are the alerts whose condition another test brings about. A plugin is held back only
 // while no process of it serves, which the worker of this test always has.
 var elsewhere = map[string]string{"TurnusDiskFull": "TestAlertOfAFullDisk", "TurnusClockLeaped": "TestFaultR2ALeapOfRedisIsSeen", "TurnusPluginHeldBack": "TestBreakerHoldsBackAPluginThatKeepsDying",
-	"TurnusSourceFailed": "TestLabAlertsOfASourceThatFails", "TurnusSourceRefused": "TestLabAlertsOfASourceThatFails", "TurnusSourceHeld": "TestUpHoldsWhatNetBoxLacks"}
+	"TurnusSourceFailed": "TestLabAlertsOfASourceThatFails", "TurnusSourceRefused": "TestLabAlertsOfASourceThatFails", "TurnusSourceHeld": "TestLabUpHoldsWhatNetBoxLacks"}
 
 // watched is a site as the test of alerts needs it.
 type watched struct {

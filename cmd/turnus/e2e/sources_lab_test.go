@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && labs
 
 package e2e
 
@@ -63,7 +63,7 @@ func (u *upSite) scraper(p *process) func() samples {
 }
 
 // A run goes over the hosts of another system, and logs in to them as to the project's.
-func TestUpRunsOnHostsOfAnotherSystem(t *testing.T) {
+func TestLabUpRunsOnHostsOfAnotherSystem(t *testing.T) {
 	t.Parallel()
 	var l *lab
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestUpRunsOnHostsOfAnotherSystem(t *testing.T) {
 
 // 3000 hosts of NetBox come in at most eight requests. A generation with six percent fewer is held,
 // also over a restart, until a person approves it.
-func TestUpHoldsWhatNetBoxLacks(t *testing.T) {
+func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	t.Parallel()
 	box := &netboxtest.Server{Devices: netboxtest.Devices(3000), Cursor: true}
 	web := httptest.NewServer(box)
