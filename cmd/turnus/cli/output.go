@@ -22,7 +22,7 @@ func (a *app) globalFlags(fl *pflag.FlagSet) {
 // -o name work there.
 var lists = []string{
 	"admin backup ls", "admin keys ls", "admin notifications ls", "admin notifications channels", "admin tokens ls", "admin workers ls", "context ls",
-	"hosts config ls", "hosts ls", "lab ls", "plugins ls", "project playbooks ls", "runs ls", "schedules ls",
+	"hosts config ls", "hosts ls", "inventory ls", "lab ls", "plugins ls", "project playbooks ls", "runs ls", "schedules ls",
 }
 
 // formats refuses a form of output that a command does not have, and has the console print the
