@@ -60,7 +60,7 @@ func (s *cmdb) times(server string) int {
 func (s *cmdb) of(server string) func(*catalog.Config) {
 	return func(cfg *catalog.Config) {
 		u, _ := url.Parse("https://cmdb.example")
-		cfg.Sources = []sources.Source{{Name: "cmdb", Kind: sources.HTTP, URL: u, Tenant: "acme", Every: 10 * time.Minute, MaxAge: time.Hour, Rules: sources.Rules{Removed: 5}, File: server + ".yaml"}}
+		cfg.Sources = []sources.Source{{Name: "cmdb", Kind: sources.HTTP, URL: u, Tenant: "acme", Every: 2 * time.Minute, MaxAge: 10 * time.Minute, Rules: sources.Rules{Removed: 5}, File: server + ".yaml"}}
 		cfg.Fetch = func(context.Context, sources.Source) (*sources.Generation, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func TestAFailingSourceIsUsedUntilMaxAge(t *testing.T) {
 		l.until("its hosts are here", func() bool { n, _ := l.selects(c, ledger.AllTenants(), "n*"); return len(n) == 10 })
 		good := l.source(c).State.Good
 		other.failing(errors.New("no route"))
-		<-time.After(time.Until(good.Add(time.Hour)))
+		<-time.After(time.Until(good.Add(10 * time.Minute)))
 		if n := l.hosts(c); n != 12 || len(l.said(catalog.SourceFailed)) != 2 {
 			t.Errorf("at max_age: %d hosts, said %v", n, l.said(catalog.SourceFailed))
 		}
@@ -233,9 +233,9 @@ func TestAScheduleIsNotLaunchedOnHostsThatAreTooOld(t *testing.T) {
 			return false
 		})
 		other.failing(errors.New("no route"))
-		<-time.After(2 * time.Hour)
+		<-time.After(13 * time.Minute)
 		n := len(l.runs())
-		<-time.After(20 * time.Minute)
+		<-time.After(6 * time.Minute)
 		if more := len(l.runs()); more != n {
 			t.Errorf("%d runs were launched", more-n)
 		}
@@ -254,8 +254,8 @@ func TestOneOfSeveralServersAsks(t *testing.T) {
 		c2, stop2 := l.server("s2", other.of("s2"))
 		defer stop2()
 		l.until("the second has them", func() bool { return c2.Set() != nil && l.hosts(c2) == 7 })
-		<-time.After(time.Hour)
-		if first, second := other.times("s1"), other.times("s2"); first < 6 || second != 0 {
+		<-time.After(11 * time.Minute)
+		if first, second := other.times("s1"), other.times("s2"); first < 5 || second != 0 {
 			t.Errorf("the first asked %d times, the second %d", first, second)
 		}
 		stop1()
