@@ -83,7 +83,8 @@ func (c *Controller) keepOnce(ctx context.Context, l *poll, step int) error {
 // shareOnce posts for the workers what the ledger has of a step with once.
 func (c *Controller) shareOnce(ctx context.Context, l *poll, step int) error {
 	o := l.held.once[step]
-	note, data := launch.OnceElected, []byte(nil)
+	note := launch.OnceElected
+	var data []byte
 	var err error
 	if o.Known {
 		note = launch.OnceResult

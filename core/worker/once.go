@@ -78,7 +78,7 @@ func (m *machine) electedOnce(i int, name string) (*launch.Once, *leaseEnd) {
 	case o != nil:
 		return nil, m.calledBefore(i, name)
 	}
-	_, err := m.post(m.job.ctx, i, launch.OnceFirst, launch.Once{Job: own, Host: m.host.Name})
+	err := m.post(m.job.ctx, i, launch.OnceFirst, launch.Once{Job: own, Host: m.host.Name})
 	if err != nil {
 		return nil, m.noBoard(name, err)
 	}
@@ -111,7 +111,7 @@ func (m *machine) takeOver(i int, s playbooks.Step, o launch.Once) core.StepResu
 func (m *machine) tellOnce(i int) *leaseEnd {
 	o := launch.Once{Job: m.job.lease.Job.Index, Host: m.host.Name, At: time.Now().UTC(), Result: m.state.Called}
 	for {
-		_, err := m.post(context.WithoutCancel(m.job.ctx), i, launch.OnceCalled, o)
+		err := m.post(context.WithoutCancel(m.job.ctx), i, launch.OnceCalled, o)
 		if err == nil {
 			return m.waitOnce(i, queue.OnceCalled)
 		}
@@ -158,14 +158,15 @@ func (m *machine) note(i int, name string, n launch.OnceNote) (*launch.Once, *le
 	return &o, nil
 }
 
-func (m *machine) post(ctx context.Context, i int, n launch.OnceNote, o launch.Once) ([]byte, error) {
+func (m *machine) post(ctx context.Context, i int, n launch.OnceNote, o launch.Once) error {
 	data, err := o.Encode()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return m.job.w.cfg.Board.PostFirst(call, n.Document(m.job.lease.Job.Run, i), data, launch.OnceKeep)
+	_, err = m.job.w.cfg.Board.PostFirst(call, n.Document(m.job.lease.Job.Run, i), data, launch.OnceKeep)
+	return err
 }
 
 // noBoard is the end of the lease of a job that cannot read which host calls a step with once, or

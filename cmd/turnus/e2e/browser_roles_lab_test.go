@@ -109,7 +109,8 @@ func (b *browser) action(p person, a pageAction) {
 func (b *browser) foreign(p person, run, schedule string) {
 	b.t.Helper()
 	for path, role := range map[string]string{run: "", schedule: "", run + "/pause": "operator", run + "/approve": "approver", schedule + "/trigger": "operator"} {
-		status, want := 0, http.StatusNotFound
+		want := http.StatusNotFound
+		var status int
 		if role == "" {
 			status = b.shown(path)
 		} else {

@@ -90,6 +90,7 @@ func TestLabUpRunsOnHostsOfAnotherSystem(t *testing.T) {
 // also over a restart, until a person approves it.
 func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	t.Parallel()
+	testparts.Need(t, "promtool", "prometheus")
 	box := &netboxtest.Server{Devices: netboxtest.Devices(3000), Cursor: true}
 	web := httptest.NewServer(box)
 	defer web.Close()
@@ -114,11 +115,8 @@ func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	box.Has(netboxtest.Devices(2820))
 	until(t, "it is held", func() bool { return fetched(t, c, 3000).Held != nil })
 	planned(3000)
-	t.Run("the alert", func(t *testing.T) {
-		testparts.Need(t, "promtool", "prometheus")
-		text, lasts := alertRules(t)
-		judge(t, u.file("rules.yml", text), good, scrape(), map[string]time.Duration{"TurnusSourceHeld": lasts["TurnusSourceHeld"]})
-	})
+	text, lasts := alertRules(t)
+	judge(t, u.file("rules.yml", text), good, scrape(), map[string]time.Duration{"TurnusSourceHeld": lasts["TurnusSourceHeld"]})
 	p.kill()
 	p, c = u.up()
 	s = fetched(t, c, 3000)
