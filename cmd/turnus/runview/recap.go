@@ -149,7 +149,7 @@ func writeOutputs(con *console.Console, w io.Writer, results []api.Result) {
 	for _, r := range results {
 		for _, s := range r.Steps {
 			text := stepText(s)
-			if text == "" {
+			if text == "" || s.ReasonCode == core.CalledOnce { // the host that called it has printed it
 				continue
 			}
 			title := fmt.Sprintf("%s (%s)", s.Name, s.Uses)

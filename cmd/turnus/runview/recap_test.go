@@ -33,6 +33,24 @@ func TestRecapOfRescuedHosts(t *testing.T) {
 	}
 }
 
+// The output of a step with once is that of the host that called it, not of those that read it.
+func TestRecapOfAStepWithOnce(t *testing.T) {
+	step := api.StepResult{Name: "migrate", Uses: "command", Outcome: core.Changed, Stdout: "v7\n"}
+	read := step
+	read.ReasonCode = core.CalledOnce
+	var out strings.Builder
+	WriteRecap(console.New(strings.NewReader(""), io.Discard, io.Discard), &out, Report{
+		Playbook: "release", Total: 2, Outcomes: map[core.Outcome]int{core.Changed: 2},
+		Results: []api.Result{
+			{Host: "web1", Outcome: core.Changed, Steps: []api.StepResult{read}},
+			{Host: "web2", Outcome: core.Changed, Steps: []api.StepResult{step}},
+		},
+	})
+	if want := "── migrate (command)\n  1 host: web2\n    v7\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%s\nis without %q", out.String(), want)
+	}
+}
+
 // Hosts whose keys are not known are one reason; that the hint is of one of them is said, and a key
 // in it is whole.
 func TestReasonsOfKeysAreOfOneHost(t *testing.T) {
