@@ -187,7 +187,7 @@ func TestLabNoOutputIsAttributedToAWrongHost(t *testing.T) {
 // every other host of the same run is done well, and memory stays bounded whatever a host sends.
 func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
-	flood := int64(256 << 20)
+	flood := int64(512 << 20) // more than a process uses that keeps none of it
 	if raceEnabled {
 		flood = 64 << 20
 	}
@@ -273,9 +273,7 @@ func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	if out := run.out.String(); !utf8.ValidString(out) || !json.Valid([]byte(out)) {
 		t.Error("-o json is not valid UTF-8 JSON")
 	}
-	if peak := run.peak(); !raceEnabled && peak > 400 {
-		t.Errorf("peak memory %d MiB", peak)
-	} else {
-		t.Logf("peak memory %d MiB after a flood of %d MiB", peak, flood>>20)
+	if peak := run.peak(); !raceEnabled && peak >= flood>>20 {
+		t.Errorf("peak memory %d MiB after a flood of %d MiB: it was kept", peak, flood>>20)
 	}
 }
