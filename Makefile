@@ -47,7 +47,7 @@ test: deps ## install what tests need, then run the tests: minutes
 	$(SHIPPED) $(GO) -C $(SDK) test -shuffle=on ./...
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
-	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 20m $(LABS)
+	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 40m $(LABS)
 
 race: ## the tests under the race detector, the processes that they start too
 	$(RACE) $(GO) test -vet=off -race -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./...
