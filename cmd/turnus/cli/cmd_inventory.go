@@ -273,16 +273,15 @@ a token of an approver.`,
   turnus inventory approve nb --context prod --generation sha256:0f3a`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&f.remote, sourceNames),
 	}
-	approved := func(name string, hosts int) error {
+	approved := func(name string, hosts int) {
 		a.Message(fmt.Sprintf("source %s: in use: %s", name, console.Plural(hosts, "host")))
-		return nil
 	}
 	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
 		s, err := c.ApproveSource(ctx, args[0], generation)
-		if err != nil {
-			return err
+		if err == nil {
+			approved(s.Name, s.Hosts)
 		}
-		return approved(s.Name, s.Hosts)
+		return err
 	}, func(ctx context.Context, args []string) error {
 		s, err := f.inv.Source(args[0])
 		if err != nil {
@@ -297,7 +296,8 @@ a token of an approver.`,
 		if err != nil {
 			return invalidIf(err, core.ErrNotFound, core.ErrConflict)
 		}
-		return approved(s.Name, st.Hosts)
+		approved(s.Name, st.Hosts)
+		return nil
 	})
 	f.add(c)
 	c.Flags().StringVar(&generation, "generation", "", "id of the generation, as turnus inventory diff shows it")

@@ -77,7 +77,7 @@ func (d *database) Run(ctx context.Context, c host.Call) (host.Outcome, error) {
 	select {
 	case <-time.After(time.Second):
 	case <-ctx.Done():
-		return host.Outcome{Cancelled: true}, nil //nolint:nilerr // the outcome says it
+		return host.Outcome{Cancelled: true}, nil
 	}
 	return out, nil
 }
