@@ -43,8 +43,8 @@ deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
 test: deps ## install what tests need, then run the tests: minutes
-	$(SHIPPED) $(GO) test -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end
-	$(SHIPPED) $(GO) -C $(SDK) test -shuffle=on ./...
+	$(SHIPPED) $(GO) test -vet=off -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end; make lint vets
+	$(SHIPPED) $(GO) -C $(SDK) test -vet=off -shuffle=on ./...
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
 	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 40m $(LABS)
