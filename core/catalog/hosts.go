@@ -89,7 +89,7 @@ func (c *Catalog) refreshSources(ctx context.Context) error {
 			continue
 		}
 		used, _, err := c.keeper.Generations(ctx, k.Source)
-		if errors.Is(err, core.ErrInvalid) { // that of a newer version: the other hosts are used
+		if errors.Is(err, core.ErrInvalid) { // a newer version wrote it: the other hosts are used
 			c.trouble(ctx, "cannot read the hosts of source "+k.Name, err)
 		} else if err != nil {
 			return err
@@ -133,8 +133,8 @@ func (c *Catalog) launchable(now *Current, made *launch.Launch, scope ledger.Sco
 	return made, nil
 }
 
-// unfetched is the error of a launch that finds no host: that of a source that has given none yet,
-// if there is one.
+// unfetched is the error of a launch that finds no host. It names a source that has given no host
+// yet, if there is one.
 func (c *Catalog) unfetched(scope ledger.Scope, err error) error {
 	if !errors.Is(err, core.ErrNotFound) {
 		return err

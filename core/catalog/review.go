@@ -14,7 +14,7 @@ import (
 // MaxLeft is how many hosts that are left out are named.
 const MaxLeft = 100
 
-// HostSource is a source of hosts as it stands.
+// HostSource is a source of hosts in its present state.
 type HostSource struct {
 	Source sources.Source
 	State  sources.State

@@ -76,7 +76,7 @@ func (s *Set) take(ctx context.Context, src HostSource, with *inventory.Inventor
 		if _, named := alone.Host(h.Name); !named {
 			return false // a host of the project
 		}
-		if why := s.unfit(src, h); why != "" {
+		if why := s.leftOut(src, h); why != "" {
 			taken.Left = append(taken.Left, h.Name+": "+why)
 			return false
 		}
@@ -91,8 +91,8 @@ func (s *Set) take(ctx context.Context, src HostSource, with *inventory.Inventor
 	return nil
 }
 
-// unfit is why a host of a source is left out; "" takes it.
-func (s *Set) unfit(src HostSource, h core.Host) string {
+// leftOut is why a host of a source is left out; "" takes it.
+func (s *Set) leftOut(src HostSource, h core.Host) string {
 	switch {
 	case src.Tenant != "" && h.Customer != src.Tenant:
 		return fmt.Sprintf("its customer is %s, but the source is of tenant %s: add a filter to the source", yamlread.Quote(h.Customer), src.Tenant)

@@ -86,9 +86,9 @@ const (
 	Activate Kind = "activate" // write down that it is active
 	MarkStop Kind = "markstop" // write down that the queue stopped it, for Reason
 	Notify   Kind = "notify"   // notify people about Event
-	Elect    Kind = "elect"    // write down which host calls step Step, and let those go on that wait for that
-	Keep     Kind = "keep"     // write down the result of step Step, and let those go on that wait for it
-	Share    Kind = "share"    // post what the ledger has of step Step again, and let the jobs go on that are suspended for Signal
+	Elect    Kind = "elect"    // write down which host calls step Step, and signal the hosts that wait for it
+	Keep     Kind = "keep"     // write down the result of step Step, and signal the hosts that wait for it
+	Share    Kind = "share"    // post the record of step Step again, and signal the jobs that are suspended for Signal
 )
 
 // Action is one thing to do.

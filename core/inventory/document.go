@@ -8,7 +8,7 @@ type Document struct {
 	Name string // in places: source nb
 	Data []byte
 	List bool // it is what a program prints for --list
-	// Customer is that of hosts of which Data names none; "" leaves them without one.
+	// Customer is the customer of hosts for which Data names none; "" leaves them without one.
 	Customer string
 	// From is where that system has a value of a host; nil or "": line and column of Data say it.
 	From func(host, field string) string

@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// With returns the inventory with hosts of another one behind its own: those that take accepts.
+// With returns the inventory with the hosts of another one that take accepts behind its own.
 // Groups of one name become one. A host that both have stays as inv has it.
 func (inv *Inventory) With(other *Inventory, take func(core.Host) bool) *Inventory {
 	all := &Inventory{

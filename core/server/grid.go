@@ -50,11 +50,7 @@ func (s *Server) showGrid(ctx context.Context, by caller, in *struct {
 			return nil, fmt.Errorf("cursor %q is not one of the grid: %w", in.Cursor, core.ErrInvalid)
 		}
 	}
-	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
-	if err != nil {
-		return nil, err
-	}
-	sheet, err := s.sheets.of(ctx, s, &run)
+	run, sheet, err := s.sheetOf(ctx, by, in.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +67,7 @@ func (s *Server) showGrid(ctx context.Context, by caller, in *struct {
 }
 
 func (s *Server) countSteps(ctx context.Context, by caller, in *RunPath) (*body[api.StepCounts], error) {
-	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
-	if err != nil {
-		return nil, err
-	}
-	sheet, err := s.sheets.of(ctx, s, &run)
+	_, sheet, err := s.sheetOf(ctx, by, in.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -123,11 +115,7 @@ const (
 )
 
 func (s *Server) listGroups(ctx context.Context, by caller, in *RunPath) (*list[api.ResultGroup], error) {
-	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
-	if err != nil {
-		return nil, err
-	}
-	sheet, err := s.sheets.of(ctx, s, &run)
+	_, sheet, err := s.sheetOf(ctx, by, in.Run)
 	if err != nil {
 		return nil, err
 	}

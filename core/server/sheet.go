@@ -60,6 +60,16 @@ type kept struct {
 	standing standing
 }
 
+// sheetOf returns a run that a caller may see, with its sheet.
+func (s *Server) sheetOf(ctx context.Context, by caller, id string) (ledger.Run, *sheet, error) {
+	run, err := s.cfg.Ledger.Run(ctx, by.scope, id)
+	if err != nil {
+		return run, nil, err
+	}
+	sheet, err := s.sheets.of(ctx, s, &run)
+	return run, sheet, err
+}
+
 // of returns the sheet of a run as of its newest outcome. The caller has read the run in its scope.
 func (c *sheets) of(ctx context.Context, s *Server, run *ledger.Run) (*sheet, error) {
 	one := c.keep(run)

@@ -91,7 +91,7 @@ func (s *Server) listOrigins(ctx context.Context, by caller, in *HostPath) (*lis
 	return listOf(items, ""), nil
 }
 
-// sourceOf shows a source. What is worst about it is its state.
+// sourceOf shows a source. Its state is the worst that applies.
 func sourceOf(h *catalog.HostSource) api.Source {
 	st := &h.State
 	out := api.Source{

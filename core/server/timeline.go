@@ -19,11 +19,7 @@ const (
 )
 
 func (s *Server) showTimeline(ctx context.Context, by caller, in *RunPath) (*body[api.Timeline], error) {
-	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
-	if err != nil {
-		return nil, err
-	}
-	sheet, err := s.sheets.of(ctx, s, &run)
+	run, sheet, err := s.sheetOf(ctx, by, in.Run)
 	if err != nil {
 		return nil, err
 	}

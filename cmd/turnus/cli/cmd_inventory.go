@@ -20,8 +20,8 @@ import (
 func (a *app) inventoryCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "inventory", Short: "Show where values of hosts come from, and review what sources of hosts give",
-		Long: `Show where values of hosts come from, and review what sources of hosts give: those of a file
-that -i names, or, with --context or --server, those of a server.`,
+		Long: `Show where values of hosts come from, and review the hosts of sources. With -i the sources
+are in a file, with --context or --server at a server.`,
 		Example: `  turnus inventory show web1 -i hosts.yaml
   turnus inventory diff nb -i sources.yaml
   turnus inventory diff nb --context prod

@@ -25,16 +25,24 @@ const hands = `(() => {
   return JSON.stringify([at.id, at.value, at.selectionStart, at.selectionEnd, cancel.open, document.getElementById("cancel-reason").value, results.scrollLeft > 0, at === window.hadField, results === window.hadResults]);
 })()`
 
-// A page changes around what a person does on it: a field keeps its focus, text and marked
-// characters, an open part stays open, a table stays scrolled. Negative: replaced, it loses them.
-func TestLabBrowserKeepsWhatOneDoes(t *testing.T) {
-	t.Parallel()
+// atAThird is a site whose run waits for the approval of its second wave, and a browser at its page.
+func atAThird(t *testing.T) (*fleetSite, string, *browser) {
+	t.Helper()
 	s := newFleetSite(t, 12)
 	run := s.launched("thirds")
 	s.waiting(run)
 	b := newBrowser(t, s.client.Server())
-	b.screen(390, "light")
 	b.logIn(s.token)
+	b.open("/runs/" + run)
+	return s, run, b
+}
+
+// A page changes around what a person does on it: a field keeps its focus, text and marked
+// characters, an open part stays open, a table stays scrolled. Negative: replaced, it loses them.
+func TestLabBrowserKeepsWhatOneDoes(t *testing.T) {
+	t.Parallel()
+	s, run, b := atAThird(t)
+	b.screen(390, "light")
 	b.open("/runs/" + run)
 	b.sees("wave 2 for an approval")
 	b.press("Cancel this run")
@@ -65,12 +73,7 @@ f.setSelectionRange(2, 4); r.scrollLeft = 40; window.hadField = f; window.hadRes
 // run, and the page says why.
 func TestLabBrowserLosesAForm(t *testing.T) {
 	t.Parallel()
-	s := newFleetSite(t, 12)
-	run := s.launched("thirds")
-	s.waiting(run)
-	b := newBrowser(t, s.client.Server())
-	b.logIn(s.token)
-	b.open("/runs/" + run)
+	s, run, b := atAThird(t)
 	b.sees("wave 2 for an approval")
 	b.do(chromedp.SendKeys(chromedp.CSS("#approve-2-reason"), "as agreed"))
 	s.approved(run, 2)
@@ -86,12 +89,7 @@ func TestLabBrowserLosesAForm(t *testing.T) {
 // Control: once it has not, others do.
 func TestLabBrowserKeepsThePlaceInTheGrid(t *testing.T) {
 	t.Parallel()
-	s := newFleetSite(t, 12)
-	run := s.launched("thirds")
-	s.waiting(run)
-	b := newBrowser(t, s.client.Server())
-	b.logIn(s.token)
-	b.open("/runs/" + run)
+	s, run, b := atAThird(t)
 	b.wait(`document.querySelector(".cells.pooled") !== null`)
 	const first = `document.querySelector(".cells tbody tr:not([aria-hidden]) a")`
 	host, err := evaluated[string](b, first+`.textContent`)

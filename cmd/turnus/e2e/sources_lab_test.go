@@ -141,7 +141,7 @@ func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	}
 }
 
-// A source that fails from the first fetch on has no last good hosts, so launches are refused too.
+// A source that fails from the first fetch on has no last good hosts, so launches are also refused.
 func TestLabAlertsOfASourceThatFails(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "promtool", "prometheus")

@@ -48,7 +48,7 @@ func TestOnceOverRedisThatIsEmptied(t *testing.T) {
 	l.complete("r1")
 	l.judge(20)
 	t.Logf("complete %v after Redis was emptied; called on %v", time.Since(began).Round(time.Second), l.db.on)
-	l.empty()
+	l.endAll()
 	if err := store.Close(); err != nil {
 		t.Error(err)
 	}

@@ -31,7 +31,7 @@ func TestOnceOfFiftyHosts(t *testing.T) {
 	})
 }
 
-// A host that waits says for what, and holds neither a worker nor its lock.
+// A host that waits reports the reason, and has no worker and no lock.
 func TestOnceIsExplained(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {
 		l.accept(l.launchOf(strings.Replace(onceBook, "strategy: {waves: [20%, 40%, 60%, 80%, 100%]}\n", "", 1), "r1", 8, false))
@@ -250,8 +250,8 @@ func TestOnceOutlivesTheQueue(t *testing.T) {
 				if err != nil {
 					l.Fatal(err)
 				}
-				l.empty() // the server, too
-				l.fill()
+				l.endAll() // the queue, the workers and the server
+				l.startAll()
 				l.complete("r1")
 				l.judge(50)
 				name := fmt.Sprintf("h%02d", before[0].Job)

@@ -172,9 +172,9 @@ func inOnceLab(t *testing.T, onLost string, f func(l *onceLab)) {
 			t.Fatal(err)
 		}
 		l := &onceLab{T: t, db: newDatabase(onLost), ledger: store}
-		l.fill()
+		l.startAll()
 		f(l)
-		l.empty()
+		l.endAll()
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -200,8 +200,8 @@ func warm(t *testing.T) {
 	}
 }
 
-// fill makes a queue that knows nothing, with a server and a worker.
-func (l *onceLab) fill() {
+// startAll makes a queue that knows nothing, with a server and a worker.
+func (l *onceLab) startAll() {
 	l.Helper()
 	q := memory.New(memory.Options{})
 	ctl, err := controller.New(controller.Config{Name: "server", Ledger: l.ledger, Queue: q, Board: q, Types: l.playbookType})
@@ -220,8 +220,8 @@ func (l *onceLab) fill() {
 	l.worker("first", first)
 }
 
-// empty ends all of them.
-func (l *onceLab) empty() {
+// endAll ends what startAll and begin have started.
+func (l *onceLab) endAll() {
 	l.db.mu.Lock()
 	ends := l.ends
 	l.ends = nil
@@ -236,7 +236,7 @@ func (l *onceLab) begin(run func(context.Context) error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = run(ctx) // that of a worker which died says so
+		_ = run(ctx) // a worker that died reports an error
 	}()
 	l.db.mu.Lock()
 	defer l.db.mu.Unlock()

@@ -33,7 +33,7 @@ func TestRecapOfRescuedHosts(t *testing.T) {
 	}
 }
 
-// The output of a step with once is that of the host that called it, not of those that read it.
+// Only the host that called a step with once shows its output, and no host that read it.
 func TestRecapOfAStepWithOnce(t *testing.T) {
 	step := api.StepResult{Name: "migrate", Uses: "command", Outcome: core.Changed, Stdout: "v7\n"}
 	read := step
