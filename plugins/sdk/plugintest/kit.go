@@ -234,10 +234,10 @@ func (k *Kit) Start(params any, opts ...Option) *Running {
 	k.services.open(lease, c.req.GetCheck(), c.window)
 	r := &Running{kit: k, lease: lease, result: make(chan *Result, 1), fault: make(chan error, 1)}
 	go func() {
-		defer k.services.close(lease)
 		ctx, cancel := context.WithTimeout(c.ctx, patience)
 		defer cancel()
 		result, err := collect(ctx, k.client, c.req)
+		k.services.close(lease) // before Wait returns: what a test sees next is after the lease
 		if err != nil {
 			r.fault <- err
 			return
