@@ -26,8 +26,9 @@ func TestMain(m *testing.M) {
 
 // backend is where the suite's ledgers live.
 type backend struct {
-	fresh func(tb testing.TB) string // makes an empty database and returns its URL
-	ring  *keyring.Ring              // nil: nothing is encrypted
+	fresh  func(tb testing.TB) string // makes an empty database and returns its URL
+	tables func(tb testing.TB) string // the same with the tables of a ledger; nil: fresh
+	ring   *keyring.Ring              // nil: nothing is encrypted
 }
 
 func onSQLite() *backend {
@@ -39,11 +40,25 @@ func onSQLite() *backend {
 
 func onPostgres(tb testing.TB, settings ...string) *backend {
 	tb.Helper()
-	return &backend{fresh: pgtest.Start(tb, settings...).Database}
+	return onServer(pgtest.Start(tb, settings...))
+}
+
+func onServer(s *pgtest.Server) *backend {
+	return &backend{fresh: s.Database, tables: s.Copies(func(tb testing.TB, url string) {
+		tb.Helper()
+		l, err := ledger.Open(tb.Context(), url, ledger.Options{})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		_ = l.Close()
+	})}
 }
 
 func (b *backend) open(tb testing.TB) *ledger.Ledger {
 	tb.Helper()
+	if b.tables != nil {
+		return b.at(tb, b.tables(tb))
+	}
 	return b.at(tb, b.fresh(tb))
 }
 
@@ -155,7 +170,7 @@ func TestSQLiteEncrypted(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	suite(t, &backend{fresh: pgtest.StartTLS(t, "fsync=off").Database})
+	suite(t, onServer(pgtest.StartTLS(t)))
 }
 
 func suite(t *testing.T, b *backend) {
