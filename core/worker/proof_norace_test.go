@@ -3,4 +3,4 @@
 package worker
 
 // proofScenarios is how many TestNoStepOutsideItsWindow plays unless told otherwise.
-const proofScenarios = 300
+const proofScenarios = 60

@@ -4,4 +4,4 @@ package worker
 
 // proofScenarios is how many TestNoStepOutsideItsWindow plays unless told otherwise: the race
 // detector makes each many times slower.
-const proofScenarios = 25
+const proofScenarios = 10

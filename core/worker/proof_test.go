@@ -28,7 +28,11 @@ var (
 // package windows looks at the definitions that are in force. All 100,000:
 //
 //	go test ./core/worker -run TestNoStepOutsideItsWindow -scenarios 100000 -timeout 3h
-func TestNoStepOutsideItsWindow(t *testing.T) {
+func TestNoStepOutsideItsWindow(t *testing.T) { playScenarios(t, *scenarios) }
+
+// playScenarios returns how often each thing happened that the proof has to look at.
+func playScenarios(t *testing.T, count int) map[string]int {
+	t.Helper()
 	var next atomic.Uint64
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -39,7 +43,7 @@ func TestNoStepOutsideItsWindow(t *testing.T) {
 				t.Parallel()
 				for !t.Failed() {
 					n := next.Add(1) - 1
-					if n >= uint64(*scenarios) {
+					if n >= uint64(count) {
 						return
 					}
 					bad, what := play(t, *firstSeed+n, nil, false)
@@ -59,15 +63,8 @@ func TestNoStepOutsideItsWindow(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(seen)) {
 		lines = append(lines, fmt.Sprintf("%s %d", k, seen[k]))
 	}
-	t.Logf("%d scenarios in %v: %s", *scenarios, time.Since(began).Round(time.Millisecond), strings.Join(lines, ", "))
-	for _, what := range []string{
-		"gated start", "gated retry", "start after held", "went on", "may start", "may not start", "may not begin", "stopped at checkpoint", "suspended",
-		"slow", "absent", "crashed", "cancelled", "edit", "needs_reapproval", "changed", "failed", "lost",
-	} {
-		if *scenarios >= 300 && seen[what] == 0 {
-			t.Errorf("no scenario had %q: the proof does not look at it", what)
-		}
-	}
+	t.Logf("%d scenarios in %v: %s", count, time.Since(began).Round(time.Millisecond), strings.Join(lines, ", "))
+	return seen
 }
 
 // play runs one scenario in its own bubble.

@@ -1,0 +1,18 @@
+//go:build labs
+
+package worker
+
+import "testing"
+
+// So many scenarios have all in them that the proof looks at.
+func TestLabNoStepOutsideItsWindow(t *testing.T) {
+	seen := playScenarios(t, max(*scenarios, 300))
+	for _, what := range []string{
+		"gated start", "gated retry", "start after held", "went on", "may start", "may not start", "may not begin", "stopped at checkpoint", "suspended",
+		"slow", "absent", "crashed", "cancelled", "edit", "needs_reapproval", "changed", "failed", "lost",
+	} {
+		if seen[what] == 0 {
+			t.Errorf("no scenario had %q: the proof does not look at it", what)
+		}
+	}
+}
