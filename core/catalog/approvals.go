@@ -183,7 +183,7 @@ func (c *Catalog) reportOnce(ctx context.Context, a Approval) (Approval, error) 
 		return Approval{}, err
 	}
 	if now.Set == nil {
-		return Approval{}, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+		return Approval{}, ErrNoProject
 	}
 	before := c.approvals()
 	if had, said, err := before.said(&a); said || err != nil {

@@ -48,6 +48,9 @@ type Config struct {
 	Traces trace.TracerProvider
 }
 
+// ErrNoProject is the answer of a server without a valid project. It wraps [core.ErrUnavailable].
+var ErrNoProject = fmt.Errorf("the server has no valid project yet: turnus admin doctor says why one was rejected, turnus project apply DIR puts one there: %w", core.ErrUnavailable)
+
 // Times of the loops.
 const (
 	watchEvery  = time.Second     // between checks of the ledger's version and the board

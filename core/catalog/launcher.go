@@ -92,7 +92,7 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
 	now := c.Current()
 	if now.Set == nil {
-		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+		return nil, ErrNoProject
 	}
 	key := templateKey{payload: string(f.Payload)}
 	if !p.All {

@@ -76,7 +76,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	d := n.Definition
 	now := c.Current()
 	if now.Set == nil {
-		return Schedule{}, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+		return Schedule{}, ErrNoProject
 	}
 	playbook, ok := now.Set.Playbook(n.Launches.Playbook)
 	if !ok || !scope.Allows(playbook.Tenant) {

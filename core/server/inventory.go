@@ -36,7 +36,7 @@ type HostPath struct {
 func (s *Server) set() (*definitions.Set, error) {
 	set := s.cfg.Catalog.Set()
 	if set == nil {
-		return nil, fmt.Errorf("the server has no definitions yet: %w", core.ErrUnavailable)
+		return nil, catalog.ErrNoProject
 	}
 	return set, nil
 }
