@@ -21,6 +21,8 @@ const (
 	Between  Part = "between" // ledger and queue do not agree
 	// InProject is the project: a commit, folder or version that servers do not use.
 	InProject Part = "project"
+	// InSources is a source of hosts that fails, or of which a generation is held.
+	InSources Part = "sources"
 )
 
 // Finding is one broken promise.

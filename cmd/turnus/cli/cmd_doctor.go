@@ -18,6 +18,7 @@ import (
 	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -136,6 +137,11 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 	if rejected != nil {
 		found = append(found, controller.Finding{Part: controller.InProject, What: rejectionText(rejected.Revision, rejected.By, rejected.Since, rejected.Error)})
 	}
+	troubled, err := sourceFindings(ctx, l)
+	if err != nil {
+		return err
+	}
+	found = append(found, troubled...)
 	unread, err := a.credentialFindings(ctx, &f.secrets)
 	if err != nil {
 		return err
@@ -151,6 +157,23 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags) (err error) {
 		return &console.Exit{Code: console.ExitFailed}
 	}
 	return nil
+}
+
+// sourceFindings names sources of hosts that failed at the last fetch, and those that wait for an
+// approval.
+func sourceFindings(ctx context.Context, l *ledger.Ledger) ([]controller.Finding, error) {
+	troubled, err := (&sources.Keeper{Ledger: l, Shared: true}).Troubled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []controller.Finding
+	for _, st := range troubled {
+		st.Total = 0 // records that are left out are no trouble of the service
+		for _, text := range st.Warnings() {
+			found = append(found, controller.Finding{Part: controller.InSources, Note: st.Failed == "", What: text})
+		}
+	}
+	return found, nil
 }
 
 // leapsOf is a note of the last leap of the queue's clock, if workers saw one lately.

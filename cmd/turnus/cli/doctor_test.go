@@ -2,13 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 )
 
@@ -64,5 +67,31 @@ func TestDoctor(t *testing.T) {
 	out.Reset()
 	if code := Main([]string{"admin", "doctor", "--help"}, strings.NewReader(""), &out, &errs); code != console.ExitOK || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("--help prints the ledger's password: %s", &out)
+	}
+}
+
+// Doctor names a source of hosts that fails, and exits as for any fault.
+func TestDoctorNamesASourceThatFails(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	l, err := ledger.Open(t.Context(), url, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := sources.Parse("sources.yaml", []byte("sources: {nb: {type: http, url: 'https://h.example'}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &sources.Keeper{Ledger: l, Shared: true, Fetch: func(context.Context, sources.Source) (*sources.Generation, error) {
+		return nil, errors.New("no route to NetBox")
+	}}
+	if _, err := k.Refresh(t.Context(), all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if code := Main([]string{"admin", "doctor", "--ledger", url}, strings.NewReader(""), &out, &errs); code != console.ExitFailed || !strings.Contains(out.String(), "FAULT     sources: ") || !strings.Contains(out.String(), "no route to NetBox") {
+		t.Errorf("exit %d\n%s%s", code, &out, &errs)
 	}
 }

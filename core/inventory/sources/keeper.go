@@ -121,6 +121,30 @@ func (k *Keeper) State(ctx context.Context, s Source) (State, error) {
 	return st, err
 }
 
+// Troubled returns the states of sources that failed at the last fetch, or of which a generation is
+// held, by name. It needs no settings: a source that nobody fetched for a day is in none.
+func (k *Keeper) Troubled(ctx context.Context) (all []State, err error) {
+	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		docs, next, err := k.Ledger.Documents(ctx, ledger.AllTenants(), kindState, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, doc := range docs {
+			var st State
+			if err := json.Unmarshal(doc.Data, &st); err != nil {
+				return nil, fmt.Errorf("read state of source %s: %w: %w", doc.Name, err, core.ErrInvalid)
+			}
+			if (st.Failed != "" || st.Held != nil) && k.now().Sub(st.Tried) < 24*time.Hour {
+				all = append(all, st)
+			}
+		}
+		if next == "" {
+			return all, nil
+		}
+		page.Cursor = next
+	}
+}
+
 func (k *Keeper) state(ctx context.Context, s Source) (State, int64, error) {
 	st := State{Source: s.Name}
 	doc, err := k.read(ctx, kindState, s)
@@ -347,7 +371,10 @@ func (k *Keeper) Load(ctx context.Context, all []Source) (docs []inventory.Docum
 
 // Warnings says, for people, what is not as it should be.
 func (s *State) Warnings() (all []string) {
-	if s.Failed != "" {
+	switch {
+	case s.Failed != "" && s.Good.IsZero():
+		all = append(all, s.Failed+"; it has given no hosts yet")
+	case s.Failed != "":
 		all = append(all, s.Failed+"; hosts are those of "+s.Good.Format(time.RFC3339))
 	}
 	if s.Held != nil {

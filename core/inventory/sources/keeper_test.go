@@ -82,6 +82,44 @@ func TestKeeperUsesTheLastGoodUntilMaxAge(t *testing.T) {
 	}
 }
 
+// A source that fails is found without its settings until it gives hosts again, or until nobody
+// fetches it any more.
+func TestKeeperFindsTroubledSources(t *testing.T) {
+	t.Parallel()
+	k := newKeeping(t, 10)
+	troubled := func() (said string) {
+		all, err := k.Troubled(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range all {
+			said += st.Source + ": " + st.Failed
+			if st.Held != nil {
+				said += st.Held.Why
+			}
+		}
+		return said
+	}
+	step := func(failure error, hosts int, want string) {
+		t.Helper()
+		k.failure, k.hosts, k.at = failure, names(hosts), k.at.Add(time.Hour)
+		if _, _, err := k.load(t); err != nil {
+			t.Fatal(err)
+		}
+		if got := troubled(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("troubled: %q, expected %q", got, want)
+		}
+	}
+	step(nil, 10, "")
+	step(errors.New("no route"), 10, "nb: no route")
+	step(nil, 10, "")
+	step(nil, 3, "nb: ")
+	k.at = k.at.Add(25 * time.Hour)
+	if got := troubled(); got != "" {
+		t.Errorf("a source that nobody fetches: %q", got)
+	}
+}
+
 func TestKeeperFetchesWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, 10)
