@@ -149,6 +149,7 @@ type whole struct {
 	names    map[string]bool // of all steps, includes and handlers, as Step.Name
 	blocks   []Block
 	handlers []Step // of the files that are included
+	lists    map[string]*HostList
 }
 
 // stepsFile is a file that was read once, however often it is included.

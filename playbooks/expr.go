@@ -35,6 +35,8 @@ type code struct {
 	steps   []string // names that steps. may read: those without a result are empty, not missing
 	list    *value   // foreach given as a YAML list, instead of program
 	reads   reads
+	listed  []*fieldTree // of a foreach that gives hosts of hosts(): what is read of them
+	at      *span        // a place for all of it; nil: found by node and from
 }
 
 // Absent reports whether the playbook gave no such expression.
@@ -87,7 +89,7 @@ func (e Expr) List(env Env) ([]any, error) {
 
 // run evaluates with bounded work. The result is a JSON value as far as the env is.
 func (c *code) run(env Env) (any, error) {
-	b := &threshold{}
+	b := &threshold{hosts: env.Hosts}
 	v, err := expr.Run(c.program, c.values(env, b))
 	if err == nil {
 		if err := b.keep(v); err != nil {
@@ -120,6 +122,9 @@ func (c *code) fail(env Env, at span, p problem) error {
 
 // place turns characters of the expression into a place in the file.
 func (c *code) place(from, to int) span {
+	if c.at != nil {
+		return *c.at
+	}
 	width := max(1, to-from)
 	if c.node == nil {
 		return span{1, from + 1, width}
@@ -214,7 +219,7 @@ func (c *code) compile(s scope, w want) []Diagnostic {
 	if len(c.text) > MaxExpression {
 		return one(c.place(0, 1), problem{message: fmt.Sprintf("this expression has %d bytes", len(c.text)), expected: fmt.Sprintf("%d at most", MaxExpression)})
 	}
-	if found := s.check(c); len(found) > 0 {
+	if found := s.check(c, w); len(found) > 0 {
 		return found
 	}
 	options := append(environment(), expr.MaxNodes(maxNodes))

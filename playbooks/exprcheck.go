@@ -55,8 +55,10 @@ type scope struct {
 	root      *shape
 	elsewhere map[string]string // names that exist, but not here: why
 	stepNames []string
-	within    string // name of the include in whose file it stands
-	recorded  bool   // facts are those on record: evaluating is ErrNoFacts for a host without
+	within    string               // name of the include in whose file it stands
+	recorded  bool                 // facts are those on record: evaluating is ErrNoFacts for a host without
+	lists     map[string]*HostList // of hosts('…'), by its argument; nil: it is not allowed
+	item      []*fieldTree         // item is a host of hosts('…'): what is read of it; nil: it is not
 }
 
 // checker walks one expression and collects names that do not exist.
@@ -73,7 +75,7 @@ type checker struct {
 
 // check finds every unknown name of an expression, not only the first, and
 // notes what it reads.
-func (s scope) check(c *code) (found []Diagnostic) {
+func (s scope) check(c *code, w want) (found []Diagnostic) {
 	tree, err := parseSafely(c.text)
 	if err != nil {
 		if fe, ok := errors.AsType[*file.Error](err); ok {
@@ -90,6 +92,7 @@ func (s scope) check(c *code) (found []Diagnostic) {
 	ast.Walk(&tree.Node, visit(k.gather))
 	ast.Walk(&tree.Node, visit(k.names))
 	k.secret(tree.Node)
+	c.listed = k.follow(tree.Node, w)
 	return k.found
 }
 
@@ -262,7 +265,9 @@ func ansibleName(name string) string {
 	case "group_names":
 		return "the groups of the host are host.groups"
 	case "hostvars":
-		return "vars of the host itself are host.vars"
+		return "vars of the host itself are host.vars, those of others map(" + hostsExample + ", #.vars.NAME)"
+	case "groups", hostsWord:
+		return "other hosts are " + hostsExample
 	case "ansible_check_mode":
 		return "a dry run is run.check"
 	}

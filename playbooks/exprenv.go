@@ -41,7 +41,8 @@ var (
 // under a name that expressions cannot say.
 type threshold struct {
 	rounds, built int
-	began         time.Time // the first round
+	began         time.Time        // the first round
+	hosts         map[string][]any // what hosts('…') gives
 }
 
 const (
@@ -143,11 +144,12 @@ func environment() []expr.Option {
 		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*threshold).round() }, new(func(any) any)),
 		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*threshold).keep(args[1]) }, new(func(any, any) any)),
 		expr.Optimize(false), // it folds ranges into constants, a million elements each, past every threshold
-		expr.Patch(limits{}),
+		hostsFunction(),
+		expr.Patch(limits{}), expr.Patch(hostCalls{}),
 	}
 }
 
-func functionNames() []string { return []string{"default", "has_group", "cidr_contains"} }
+func functionNames() []string { return []string{"default", "has_group", "cidr_contains", hostsWord} }
 
 func defaultTo(args ...any) (any, error) {
 	if args[0] == nil || args[0] == "" {

@@ -88,11 +88,11 @@ func (d *decoder) factsOf(n *yaml.Node) time.Duration {
 
 // checkFacts decides how old the facts may be that targets read.
 func (d *decoder) checkFacts(root *yaml.Node, p *Playbook) {
-	switch reads := p.Targets.readsFacts(); {
+	switch reads := p.Targets.readsFacts() || p.hostFacts(); {
 	case reads && p.FactsAge == 0:
 		p.FactsAge = DefaultFactsAge
 	case !reads && p.FactsAge > 0 && !p.Targets.Absent():
-		d.reportNode(d.child(root, "facts"), problem{message: "facts says how old the facts may be that targets read, and targets reads none",
+		d.reportNode(d.child(root, "facts"), problem{message: "facts says how old the facts may be that targets and hosts() read, and they read none",
 			expected: `targets that reads facts, such as host.facts.os.family == "debian"`, hint: "in steps host.facts needs no such key: the worker asks the host (docs/facts.md)"})
 	}
 }

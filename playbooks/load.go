@@ -83,7 +83,7 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 			hint: "name a playbook that includes it: turnus validate checks both"})
 		return nil, d.diags
 	}
-	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars))}
+	p := &Playbook{File: file, Source: slices.Clone(data), Vars: orEmpty(maps.Clone(o.Vars)), lists: d.whole.lists}
 	readFields(d, root, "the playbook", playbookFields(), playbookWords(), p)
 	d.checkHandlers(root, p)
 	d.checkFacts(root, p)

@@ -85,7 +85,8 @@ type Playbook struct {
 	Included    map[string]string // texts of the files that it includes, by their paths below its folder
 	Handlers    []Step            // that steps notify, in the order in which they run
 
-	known map[string]bool // vars that it declares or reads
+	known map[string]bool      // vars that it declares or reads
+	lists map[string]*HostList // that expressions read with hosts('…'), by its argument
 }
 
 // Calls returns the steps and after them the handlers. Where calls have an index, it is the one in
@@ -185,6 +186,7 @@ type Env struct {
 	Params map[string]any            // values of the playbook's params, see Playbook.Values
 	Steps  map[string]map[string]any // NAME -> {outcome, changed, outputs, stdout, exit_code}
 	Item   any                       // of foreach
+	Hosts  map[string][]any          // what hosts('…') gives, by its argument
 	// Secrets are the values of the step's secrets, by the names of Step.Secrets. Only Params.JSON
 	// reads them.
 	Secrets map[string]string

@@ -170,6 +170,7 @@ func (d *decoder) compileCall(s *draft) *shape {
 	what := fmt.Sprintf("of step %q", s.Name)
 	if s.each != nil {
 		s.Foreach = d.foreach(s.each, "foreach "+what)
+		scope.item = s.Foreach.listed()
 	}
 	if s.when != nil {
 		s.When = d.expression(s.when, "when "+what, scope, wantBool)
@@ -356,7 +357,7 @@ func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 // stepScope is what the expressions of the step that is being read may use.
 func (d *decoder) stepScope(foreach bool) scope {
 	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
-	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}, within: d.within}
+	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}, within: d.within, lists: d.whole.lists}
 	for _, step := range d.steps {
 		one := closedShape(fmt.Sprintf("step %q", step.name), "outcome", "changed", "outputs", "stdout", "exit_code")
 		if step.block != "" {

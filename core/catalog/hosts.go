@@ -125,7 +125,7 @@ func (c *Catalog) adoptSources(ctx context.Context, known []knownSource, other b
 // launchable returns what Prepare made, unless hosts of it are of a source that is too old.
 func (c *Catalog) launchable(now *Current, made *launch.Launch, scope ledger.Scope, err error) (*launch.Launch, error) {
 	if err == nil {
-		err = c.fresh(now, made.Hosts, scope)
+		err = c.fresh(now, made, scope)
 	}
 	if err != nil {
 		return nil, c.unfetched(scope, err)
@@ -147,9 +147,10 @@ func (c *Catalog) unfetched(scope ledger.Scope, err error) error {
 	return err
 }
 
-// fresh refuses hosts of a source whose last good generation is older than its max_age, with a
-// *sources.StaleError. Why it is so is for those who may see the source: it may name other hosts.
-func (c *Catalog) fresh(now *Current, hosts []core.Host, scope ledger.Scope) error {
+// fresh refuses a launch with hosts, also of hosts('…'), of a source whose last good generation is
+// older than its max_age, with a *sources.StaleError. Why it is so is for those who may see the
+// source: it may name other hosts.
+func (c *Catalog) fresh(now *Current, l *launch.Launch, scope ledger.Scope) error {
 	if len(now.hosts.source) == 0 {
 		return nil
 	}
@@ -161,9 +162,20 @@ func (c *Catalog) fresh(now *Current, hosts []core.Host, scope ledger.Scope) err
 		}
 		stale[k.Name] = err
 	}
-	for i := range hosts {
-		if err := stale[now.hosts.source[hosts[i].Name]]; err != nil {
-			return fmt.Errorf("host %s: %w", hosts[i].Name, err)
+	of := func(host string) error {
+		if err := stale[now.hosts.source[host]]; err != nil {
+			return fmt.Errorf("host %s: %w", host, err)
+		}
+		return nil
+	}
+	for i := range l.Hosts {
+		if err := of(l.Hosts[i].Name); err != nil {
+			return err
+		}
+	}
+	for _, host := range l.Listed {
+		if err := of(host); err != nil {
+			return fmt.Errorf("hosts() of playbook %s: %w", l.Playbook.Name, err)
 		}
 	}
 	return nil

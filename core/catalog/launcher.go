@@ -100,7 +100,7 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 	}
 	by := launchedBy + f.Schedule.String()
 	if t := c.templates.get(now, key); t != nil {
-		if err := c.fresh(&now, t.Hosts, p.scope(f.Schedule)); err != nil {
+		if err := c.fresh(&now, t, p.scope(f.Schedule)); err != nil {
 			return nil, err
 		}
 		return t.Again(f.RunID, by, trace, time.Now())

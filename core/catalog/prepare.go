@@ -62,6 +62,11 @@ func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.
 	if o.Facts, err = controller.FactsOnRecord(ctx, c.cfg.Ledger, l.Scope, playbook); err != nil {
 		return nil, err
 	}
+	if len(playbook.HostLists()) > 0 {
+		if o.Inventory, err = hostsOf(now, nil, Launching{Scope: l.Scope}); err != nil {
+			return nil, err
+		}
+	}
 	made, err := launch.Prepare(playbook, hosts, o)
 	return c.launchable(&now, made, l.Scope, err)
 }

@@ -11,14 +11,19 @@ import (
 
 // factsOf are the facts of a host that targets: may read; nil where none are fresh enough.
 func (o *Options) factsOf(p *playbooks.Playbook, h core.Host) map[string]any {
+	facts, _ := o.freshFacts(p, h)
+	return facts.Values
+}
+
+func (o *Options) freshFacts(p *playbooks.Playbook, h core.Host) (core.Facts, bool) {
 	if p.FactsAge == 0 || o.Facts == nil {
-		return nil
+		return core.Facts{}, false
 	}
 	facts, ok := o.Facts(h)
 	if !ok || !facts.Fresh(o.Now, p.FactsAge) {
-		return nil
+		return core.Facts{}, false
 	}
-	return facts.Values
+	return facts, true
 }
 
 func withoutFacts(p *playbooks.Playbook, n int) string {

@@ -60,6 +60,10 @@ type Options struct {
 	// Facts returns what is on record of a host; false where nothing is. Nil: nothing is of any host.
 	Facts func(core.Host) (core.Facts, bool)
 
+	// Inventory are the hosts that hosts('…') selects from: those that the launcher may see, before any
+	// limit. Nil: the hosts given to Prepare.
+	Inventory []core.Host
+
 	// Windows are the service windows that steps with a window wait for; nil: no step waits.
 	Windows *admission.Calendar
 	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without it
@@ -92,6 +96,8 @@ type Launch struct {
 	// WithoutFacts are the hosts that are left out because targets read facts, and the record has none
 	// of them that are fresh enough. They are known of the launch itself only: no record keeps them.
 	WithoutFacts []string
+	// Listed are the hosts that hosts('…') gives, each once.
+	Listed []string
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string
@@ -132,6 +138,12 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 		return nil, err
 	}
 	if err := l.place(selected, hosts, o); err != nil {
+		return nil, err
+	}
+	if o.Inventory == nil {
+		o.Inventory = hosts
+	}
+	if l.Snapshot.Hosts, err = l.newHostLists(o.Inventory, o); err != nil {
 		return nil, err
 	}
 	l.FourEyes = l.fourEyes(o)

@@ -20,8 +20,8 @@ import (
 // instead of running it outside of them, one that knows no turns a run of version 3, and one that
 // knows no secrets a run of version 4.
 // Version 6 has included files, version 7 jobs that go on at a later step, version 8 steps with
-// once.
-const SnapshotVersion = 8
+// once, version 9 lists of hosts.
+const SnapshotVersion = 9
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
@@ -57,6 +57,9 @@ type Snapshot struct {
 	// Once has the results of steps with once that an earlier run called, by their names. Nil: no step
 	// has once. Older workers would call such a step on each host.
 	Once map[string]core.StepResult `json:"once,omitzero"`
+	// Hosts has what hosts('…') gives in its expressions. Nil: none has it. Older workers cannot read
+	// such a playbook.
+	Hosts HostLists `json:"hosts,omitempty"`
 	// Checked names the plugins that the playbook was checked against. Nil: they are not known, as in
 	// runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
@@ -96,6 +99,8 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
 	switch {
+	case len(s.Hosts) > 0:
+		s.Version = 9
 	case s.Once != nil:
 		s.Version = 8
 	case s.Resumes != "":
@@ -133,6 +138,11 @@ func DecodeSnapshot(data []byte) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("read snapshot of %s: version %d, expected 1 to %d; is this worker older than the launcher? %w", s.Playbook, s.Version, SnapshotVersion, core.ErrInvalid)
 	}
 	s.Vars = Exact(s.Vars)
+	for _, lists := range s.Hosts {
+		for _, list := range lists {
+			exact(list)
+		}
+	}
 	for _, r := range s.Once {
 		Exact(r.Outputs)
 	}

@@ -75,6 +75,7 @@ func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handl
 		Host:   h,
 		Vars:   prog.playbook.Vars,
 		Params: prog.playbook.Values(),
+		Hosts:  prog.snapshot.Hosts[h.Customer],
 		Steps:  make(map[string]map[string]any, len(prog.playbook.Steps)),
 		Run: map[string]any{
 			"id": j.lease.Job.Run, "playbook": prog.playbook.Name,

@@ -99,7 +99,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		return err
 	}
 	f.play.At = at
-	_, hosts, err := f.play.Inv.Load(cmd.Context())
+	inv, hosts, err := f.play.Inv.Load(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	if record != nil {
 		defer func() { _ = record.Close(cmd.Context()) }() // it was only read
 	}
-	launches, err := f.play.Prepare(cmd.Context(), args, hosts, sup, record)
+	launches, err := f.play.Prepare(cmd.Context(), args, inv, hosts, sup, record)
 	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok {
 		return planview.ShowNone(a.Console, noWindow)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/yamlread"
@@ -66,9 +67,9 @@ func (f *PlayFlags) AddCommand(c *cobra.Command) {
 	c.Flags().IntVar(&f.MaxInFlight, "max-in-flight", 0, "hosts at the same time; 0 is no limit")
 }
 
-// Prepare loads the playbooks and makes a launch of each, with the results of earlier runs from a
-// record; a nil record has none.
-func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Host, sup *host.Supervisor, record *Record) ([]*launch.Launch, error) {
+// Prepare loads the playbooks and makes a launch of each on hosts of an inventory, with the results
+// of earlier runs from a record; a nil record has none.
+func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.Inventory, hosts []core.Host, sup *host.Supervisor, record *Record) ([]*launch.Launch, error) {
 	if f.MaxInFlight < 0 {
 		return nil, console.Invalid("--max-in-flight %d: expected at least 1, or 0 for the playbook's", f.MaxInFlight)
 	}
@@ -107,7 +108,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, hosts []core.Ho
 		l, err := launch.Prepare(p, chosen, launch.Options{
 			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, Become: become, MaxInFlight: f.MaxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
-			Now: f.At, Need: record.need(ctx), Facts: facts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
+			Now: f.At, Need: record.need(ctx), Facts: facts, Inventory: inv.Hosts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets,
 		})
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}

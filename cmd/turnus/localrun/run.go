@@ -84,7 +84,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 		return err
 	}
 	defer func() { err = errors.Join(err, record.Close(ctx)) }()
-	launches, err := f.Play.Prepare(ctx, paths, hosts, n.Plugins, record)
+	launches, err := f.Play.Prepare(ctx, paths, inv, hosts, n.Plugins, record)
 	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok && len(noWindow.Hosts) < noWindow.Total {
 		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
 	}

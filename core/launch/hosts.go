@@ -1,0 +1,123 @@
+package launch
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// MaxHostLists is how many bytes of JSON all hosts('…') of a run may give.
+const MaxHostLists = 4 << 20
+
+// HostLists has what hosts('…') gives: by the customer of the host that asks, and by the argument.
+// A host is given hosts of its own customer only.
+type HostLists map[string]map[string][]any
+
+// newHostLists selects the hosts that expressions of the playbook read with hosts('…'), once for
+// the run, and takes the fields that are read. all is in the order of the inventory.
+func (l *Launch) newHostLists(all []core.Host, o Options) (HostLists, error) {
+	lists := l.Playbook.HostLists()
+	if len(lists) == 0 {
+		return nil, nil //nolint:nilnil // no expression reads any
+	}
+	within := cmp.Or(o.within, playbooks.TargetsTime)
+	s := &lister{
+		book: l.Playbook, options: o, until: time.Now().Add(within), left: MaxHostLists, out: l.askers(), names: map[string]bool{},
+		env: playbooks.Env{Vars: mergedVars(l.Playbook, o), Params: l.Playbook.Values()},
+	}
+	for _, list := range lists {
+		late, err := s.add(list, all)
+		if late {
+			err = list.Diagnose(fmt.Sprintf("hosts() of the playbook take longer than %v", within), "", "loop less in them: look at what is known of the host")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	l.Listed = slices.Sorted(maps.Keys(s.names))
+	return s.out, nil
+}
+
+// askers has the customers whose hosts may be listed: those of the run's hosts, and in a run of a
+// tenant no other tenant's.
+func (l *Launch) askers() HostLists {
+	out := HostLists{}
+	for _, h := range l.Hosts {
+		if out[h.Customer] == nil && (h.Customer == "" || l.Playbook.Tenant == "" || h.Customer == l.Playbook.Tenant) {
+			out[h.Customer] = map[string][]any{}
+		}
+	}
+	return out
+}
+
+// lister makes the lists of one run.
+type lister struct {
+	book    *playbooks.Playbook
+	options Options
+	env     playbooks.Env
+	until   time.Time
+	left    int // bytes
+	out     HostLists
+	names   map[string]bool
+}
+
+// add makes one list; late says that the time was over before.
+func (s *lister) add(list *playbooks.HostList, all []core.Host) (late bool, err error) {
+	total := 0
+	for _, h := range all {
+		lists := s.out[h.Customer]
+		if lists == nil {
+			continue
+		}
+		if !time.Now().Before(s.until) {
+			return true, nil
+		}
+		object, err := s.object(list, h)
+		if err != nil {
+			return false, err
+		}
+		if object == nil {
+			continue
+		}
+		data, err := json.Marshal(object)
+		if err != nil {
+			return false, fmt.Errorf("host %s: write its fields: %w: %w", h.Name, core.ErrInvalid, err)
+		}
+		s.names[h.Name] = true
+		lists[list.Text], total = append(lists[list.Text], object), total+1
+		if s.left -= len(data) + 1; s.left < 0 {
+			return false, tooManyListed(list, total)
+		}
+	}
+	return false, nil
+}
+
+// object is a host as a list gives it; nil if it is not in the list.
+func (s *lister) object(list *playbooks.HostList, h core.Host) (map[string]any, error) {
+	age := 0
+	if facts, ok := s.options.freshFacts(s.book, h); ok {
+		h.Facts, age = facts.Values, max(0, int(s.options.Now.Sub(facts.At).Seconds()))
+	}
+	s.env.Host = h
+	ok, err := list.Where.Bool(s.env)
+	if errors.Is(err, playbooks.ErrNoFacts) || err == nil && !ok {
+		return nil, nil //nolint:nilnil // it is not in the list
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list.Object(h, age), nil
+}
+
+func tooManyListed(list *playbooks.HostList, total int) error {
+	return list.Diagnose(fmt.Sprintf("hosts() of the playbook give more than %d MiB to the run, with %d hosts of this one", MaxHostLists>>20, total),
+		"fewer hosts, or fewer fields of them", "fields that the playbook reads of these: "+cmp.Or(strings.Join(list.Fields(), ", "), "none"))
+}
