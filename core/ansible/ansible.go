@@ -22,6 +22,9 @@ type Options struct {
 	Shown string      // path of Tree as messages show it; "" is the current folder
 	Hosts []core.Host // the inventory; nil where none is given
 
+	// Members returns the names of a group's hosts in Ansible's order; nil if Hosts is.
+	Members func(group string) []string
+
 	// Beside is the same hosts with the vars of group_vars and host_vars beside the playbook, as
 	// Ansible sees them; nil if the inventory reads those files itself.
 	Beside []core.Host
@@ -70,7 +73,7 @@ func (e *Error) Is(target error) bool { return target == core.ErrInvalid }
 
 // Convert translates a playbook. An error says which file cannot be read, and where.
 func Convert(o Options) (*Result, error) {
-	c := &converter{reader: newReader(o), names: map[string]bool{}, files: map[string]bool{}, before: map[string]string{}, hosts: o.Hosts}
+	c := &converter{reader: newReader(o), names: map[string]bool{}, files: map[string]bool{}, before: map[string]string{}, hosts: o.Hosts, members: o.Members}
 	if err := c.readBeside(o); err != nil {
 		return nil, err
 	}
@@ -83,12 +86,13 @@ func Convert(o Options) (*Result, error) {
 // converter is the state of one translation.
 type converter struct {
 	*reader
-	hosts  []core.Host
-	beside beside
-	names  map[string]bool   // of playbooks
-	files  map[string]bool   // that playbooks read at a run
-	before map[string]string // names that tasks of earlier plays set, with their places
-	done   []Playbook
+	hosts   []core.Host
+	members func(group string) []string
+	beside  beside
+	names   map[string]bool   // of playbooks
+	files   map[string]bool   // that playbooks read at a run
+	before  map[string]string // names that tasks of earlier plays set, with their places
+	done    []Playbook
 }
 
 // doubt is why something has no exact equivalent.

@@ -127,6 +127,8 @@ func (s *scope) maybe(n *node) (term, *doubt) {
 		return s.name(n.name)
 	case "attr":
 		return s.attr(n)
+	case "item":
+		return s.oneOf(n)
 	case "list":
 		return s.list(n)
 	case "not":
@@ -227,6 +229,14 @@ func (s *scope) attr(n *node) (term, *doubt) {
 	of := n.args[0]
 	if of.op == "name" && of.name == "ansible_facts" {
 		return s.name("ansible_" + n.name)
+	}
+	if name, ok := groupOf(n); ok {
+		return s.groupNames(name, true)
+	}
+	if h, ok, d := s.hostOf(of); d != nil {
+		return term{}, d
+	} else if ok {
+		return s.hostVar(h, n.name)
 	}
 	t, d := s.maybe(of)
 	if d != nil {
@@ -354,7 +364,7 @@ func (s *scope) contains(n *node) (term, *doubt) {
 		}
 		return sentence(quoted(list.name) + " in host.groups"), nil
 	}
-	b, d := s.value(n.args[1])
+	b, d := s.unordered(n.args[1])
 	if d != nil {
 		return b, d
 	}
@@ -419,9 +429,16 @@ func (s *scope) filter(n *node) (term, *doubt) {
 	if n.name == "default" || n.name == "d" {
 		return s.fallback(n)
 	}
-	t, d := s.value(n.args[0])
+	read := s.value
+	if n.name == "length" || n.name == "count" {
+		read = s.unordered
+	}
+	t, d := read(n.args[0])
 	if d != nil {
 		return t, d
+	}
+	if n.name == "join" && len(n.args) == 2 && n.args[1].op == "lit" {
+		return t.join(n.args[1].val)
 	}
 	if len(n.args) == 1 {
 		switch {

@@ -34,6 +34,7 @@ type scope struct {
 type itemVar struct {
 	vals  []any // that it takes; nil if that is not known
 	known bool
+	hosts []core.Host // of a loop over the hosts of a group; nil in any other
 }
 
 func (s *scope) with(f frame) *scope {
@@ -130,6 +131,9 @@ func (s *scope) name(name string) (term, *doubt) {
 	case "ansible_check_mode":
 		return term{text: "run.check", kinds: kindBool}, nil
 	case "item":
+		if s.item != nil && s.item.hosts != nil {
+			return term{text: "item.name", vals: s.item.vals, known: true, kinds: kindText}, nil
+		}
 		if s.item != nil {
 			return term{text: "item", vals: s.item.vals, known: s.item.known, kinds: kindsOf(s.item.vals, s.item.known)}, nil
 		}

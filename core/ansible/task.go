@@ -346,6 +346,9 @@ func (t *draft) loop() (*itemVar, *doubt) {
 	if d != nil {
 		return nil, d
 	}
+	if name, ok := groupOf(expr); ok {
+		return t.hostLoop(name)
+	}
 	list, d := t.scope.value(expr)
 	if d != nil {
 		return nil, d
@@ -358,6 +361,16 @@ func (t *draft) loop() (*itemVar, *doubt) {
 		return &itemVar{}, nil
 	}
 	return itemsOf(list.vals, flat)
+}
+
+// hostLoop loops over the hosts of a group: item is a host, and its name where Ansible has the name.
+func (t *draft) hostLoop(group string) (*itemVar, *doubt) {
+	g, d := t.scope.group(group, true)
+	if d != nil {
+		return nil, d
+	}
+	t.step.foreach = g.text
+	return &itemVar{vals: anyNames(g.hosts), known: true, hosts: g.hosts}, nil
 }
 
 func itemsOf(lists []any, flat bool) (*itemVar, *doubt) {

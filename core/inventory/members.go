@@ -37,6 +37,15 @@ func (b *builder) orderMembers(inv *Inventory) {
 	}
 }
 
+// Members returns the names of a group's hosts in the order in which Ansible counts them; nil for
+// a group without hosts.
+func (inv *Inventory) Members(group string) (names []string) {
+	for _, i := range inv.members[group] {
+		names = append(names, inv.Hosts[i].Name)
+	}
+	return names
+}
+
 // memberWalk goes through groups in widening circles.
 type memberWalk struct {
 	inv  *Inventory

@@ -59,7 +59,7 @@ func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error
 		if err != nil {
 			return err
 		}
-		o.Hosts = append([]core.Host{}, inv.Hosts...)
+		o.Hosts, o.Members = append([]core.Host{}, inv.Hosts...), inv.Members
 		beside, err := inventory.LoadBeside(ctx, []string{hosts}, filepath.Dir(site))
 		if err != nil {
 			return err
