@@ -19,8 +19,8 @@ const (
 	factsAge     = "age" // seconds since the facts were gathered, beside them
 )
 
-// HostList is what hosts('…') gives: the hosts of the inventory for which a targets expression is
-// true, each with the fields that the playbook's expressions read.
+// HostList selects what hosts('…') gives: the hosts of the inventory for which a targets expression
+// is true, each with the fields that the playbook's expressions read.
 type HostList struct {
 	Text  string // the argument
 	Where Expr

@@ -24,7 +24,8 @@ func groupOf(n *node) (string, bool) {
 
 const importWithInventory = "the inventory, so that the import can look there: turnus import ansible … --inventory FILE"
 
-// group translates the hosts of a group. Where their order counts, it must be that of the inventory.
+// group translates the hosts of a group. Where their order counts, it must be that of the
+// inventory.
 func (s *scope) group(name string, ordered bool) (otherHost, *doubt) {
 	p := s.play
 	if p.hosts == nil {

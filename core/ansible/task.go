@@ -363,7 +363,8 @@ func (t *draft) loop() (*itemVar, *doubt) {
 	return itemsOf(list.vals, flat)
 }
 
-// hostLoop loops over the hosts of a group: item is a host, and its name where Ansible has the name.
+// hostLoop loops over the hosts of a group: item is a host, and its name where Ansible has the
+// name.
 func (t *draft) hostLoop(group string) (*itemVar, *doubt) {
 	g, d := t.scope.group(group, true)
 	if d != nil {

@@ -60,8 +60,8 @@ type Options struct {
 	// Facts returns what is on record of a host; false where nothing is. Nil: nothing is of any host.
 	Facts func(core.Host) (core.Facts, bool)
 
-	// Inventory are the hosts that hosts('…') selects from: those that the launcher may see, before any
-	// limit. Nil: the hosts given to Prepare.
+	// Inventory are the hosts that hosts('…') selects from: those that the launcher may see, before
+	// any limit. Nil: the hosts given to Prepare.
 	Inventory []core.Host
 
 	// Windows are the service windows that steps with a window wait for; nil: no step waits.
