@@ -12,7 +12,7 @@ import (
 
 // Bounds of facts: {max_age}. The record keeps facts for no longer than maxFactsAge.
 const (
-	DefaultFactsAge = 24 * time.Hour // of a playbook whose targets read facts, and that gives no age
+	DefaultFactsAge = 24 * time.Hour // of a playbook whose targets or hosts() read facts, and that gives no age
 	minFactsAge     = time.Minute
 	maxFactsAge     = 30 * 24 * time.Hour
 )

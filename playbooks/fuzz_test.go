@@ -27,6 +27,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(designFirmware))
 	f.Add([]byte(designRollover))
+	f.Add([]byte("playbook: p\ntargets: true\nsteps:\n  - uses: command\n    foreach: sortBy(hosts('true'), #.name)\n    when: let a = hosts('\"web\" in host.groups'); a[0]?.vars.x?.y != item.labels.z\n    with: {run: \"${{ reduce(hosts('true'), #acc + len(#.groups), 0) }}\"}\n"))
 	o := options(f)
 	f.Fuzz(func(t *testing.T, src []byte) {
 		p, err := playbooks.Parse("fuzz.yaml", src, o)

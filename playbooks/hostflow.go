@@ -146,8 +146,19 @@ func (f *follower) either(n, a, b ast.Node) flow {
 	case x.kind == flowOther:
 		return y
 	}
-	x.trees = slices.Concat(x.trees, y.trees)
+	x.trees = joined(x.trees, y.trees)
 	return x
+}
+
+// joined has each tree once: an expression may join a list with itself again and again.
+func joined(a, b []*fieldTree) []*fieldTree {
+	out := slices.Clone(a)
+	for _, t := range b {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func (f *follower) binary(n *ast.BinaryNode) flow {
@@ -303,7 +314,7 @@ func (f *follower) concat(n *ast.BuiltinNode) flow {
 			f.use(a, v)
 			continue
 		}
-		out = flow{flowList, slices.Concat(out.trees, v.trees), v.shape}
+		out = flow{flowList, joined(out.trees, v.trees), v.shape}
 	}
 	return out
 }

@@ -103,6 +103,19 @@ func TestHostsThatAreRefused(t *testing.T) {
 	}
 }
 
+// A list that is joined with itself forty times is followed once.
+func TestHostsJoinedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	text := "let v0 = " + web + "; "
+	for i := range 40 {
+		text += fmt.Sprintf("let v%d = concat(v%d, v%d); ", i+1, i, i)
+	}
+	p, err := withText(text + "map(v40, #.name)")
+	if err != nil || !slices.Equal(p.HostLists()[0].Fields(), []string{"name"}) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestHostsOnlyInSteps(t *testing.T) {
 	t.Parallel()
 	if _, err := playbooks.CompileSelector(`len(` + web + `) > 0`); err == nil || !strings.Contains(err.Error(), "hosts() cannot be read here") {

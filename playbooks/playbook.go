@@ -66,7 +66,7 @@ type Playbook struct {
 	File        string        // as given to Load
 	Source      []byte        // the bytes read: the snapshot of a run
 	Targets     Expr          // over host and vars
-	FactsAge    time.Duration // how old facts on record may be; 0: targets read none
+	FactsAge    time.Duration // how old facts on record may be; 0: targets and hosts() read none
 	Window      string        // "" means not given
 	Pool        string
 	Tenant      string

@@ -10,7 +10,7 @@ import (
 )
 
 // FactsOnRecord returns what the ledger has of the hosts in scope, for launches of a playbook; nil
-// where its targets read no facts.
+// where its targets and hosts() read no facts.
 func FactsOnRecord(ctx context.Context, l *ledger.Ledger, s ledger.Scope, p *playbooks.Playbook) (func(core.Host) (core.Facts, bool), error) {
 	if p.FactsAge == 0 {
 		return nil, nil //nolint:nilnil // as launch.Options has it
