@@ -80,8 +80,8 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 	for _, u := range prepared.NoWindow {
 		c.cfg.Log.Warn("a host is left out of a scheduled run", "run", f.RunID, "host", u.Host, "window_set", u.Set, "reason", u.Reason)
 	}
-	if text := prepared.FactsLeftOut(); text != "" {
-		c.cfg.Log.Warn("hosts are left out of a scheduled run", "run", f.RunID, "reason", text)
+	for _, text := range prepared.Warnings() {
+		c.cfg.Log.Warn("a scheduled run may lack hosts", "run", f.RunID, "reason", text)
 	}
 	a := controller.Acceptance{Launch: prepared, By: launchedBy + f.Schedule.String(), Request: []byte("schedule " + f.Schedule.String() + " " + f.RunID)}
 	return a.Record()

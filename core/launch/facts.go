@@ -51,12 +51,9 @@ func (e *NoFactsError) Is(target error) bool { return target == core.ErrNotFound
 
 const hintGather = "hint: turnus run a playbook with the step {uses: facts} on them, or any playbook whose steps read host.facts: that gathers them (docs/facts.md)"
 
-// FactsLeftOut returns a message that hosts are left out because they have no facts, and what to
-// do; "" if none are.
-func (l *Launch) FactsLeftOut() string {
-	if len(l.WithoutFacts) == 0 {
-		return ""
-	}
+// factsLeftOut returns a message that hosts are left out because they have no facts, and what to
+// do.
+func (l *Launch) factsLeftOut() string {
 	names := l.WithoutFacts[:min(len(l.WithoutFacts), 3)]
 	more := ""
 	if n := len(l.WithoutFacts) - len(names); n > 0 {

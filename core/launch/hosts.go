@@ -34,12 +34,16 @@ func (l *Launch) newHostLists(all []core.Host, o Options) (HostLists, error) {
 		env: playbooks.Env{Vars: mergedVars(l.Playbook, o), Params: l.Playbook.Values()},
 	}
 	for _, list := range lists {
+		given := s.given
 		late, err := s.add(list, all)
 		if late {
 			err = list.Diagnose(fmt.Sprintf("hosts() of the playbook take longer than %v", within), "", "loop less in them: look at what is known of the host")
 		}
 		if err != nil {
 			return nil, err
+		}
+		if s.given == given {
+			l.emptyLists = append(l.emptyLists, list)
 		}
 	}
 	l.Listed = slices.Sorted(maps.Keys(s.names))
@@ -65,6 +69,7 @@ type lister struct {
 	env     playbooks.Env
 	until   time.Time
 	left    int // bytes
+	given   int // hosts, of all lists
 	out     HostLists
 	names   map[string]bool
 }
@@ -93,6 +98,7 @@ func (s *lister) add(list *playbooks.HostList, all []core.Host) (late bool, err 
 		}
 		s.names[h.Name] = true
 		lists[list.Text], total = append(lists[list.Text], object), total+1
+		s.given++
 		if s.left -= len(data) + 1; s.left < 0 {
 			return false, tooManyListed(list, total)
 		}
@@ -115,6 +121,18 @@ func (s *lister) object(list *playbooks.HostList, h core.Host) (map[string]any, 
 		return nil, err
 	}
 	return list.Object(h, age), nil
+}
+
+// Warnings says what a person may not have meant: hosts are left out because they have no facts, or
+// hosts('…') gives none.
+func (l *Launch) Warnings() (all []string) {
+	if len(l.WithoutFacts) > 0 {
+		all = append(all, l.factsLeftOut())
+	}
+	for _, list := range l.emptyLists {
+		all = append(all, fmt.Sprintf("%s: hosts('%s') gives no host\nhint: turnus hosts ls --select '%s' shows which hosts it selects", l.Playbook.Name, list.Text, list.Text))
+	}
+	return all
 }
 
 func tooManyListed(list *playbooks.HostList, total int) error {

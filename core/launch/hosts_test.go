@@ -68,6 +68,24 @@ func TestHostListsTakeTheWholeInventory(t *testing.T) {
 	}
 }
 
+// A misspelt group would empty a load balancer: a launch says that a list is empty.
+func TestHostListsThatAreEmptyAreSaid(t *testing.T) {
+	all := fleet(3)
+	all[0].Groups = []string{"web"}
+	for group, want := range map[string]string{
+		"web": "",
+		"wbe": `test: hosts('"wbe" in host.groups') gives no host` + "\nhint: turnus hosts ls --select '\"wbe\" in host.groups' shows which hosts it selects",
+	} {
+		l, err := Prepare(listing(t, "targets: 'true'\n", `map(hosts('"`+group+`" in host.groups'), #.name)`), all[1:], Options{Inventory: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(l.Warnings(), "\n"); got != want {
+			t.Errorf("%s: got %q, want %q", group, got, want)
+		}
+	}
+}
+
 func TestHostListsKeepCustomersApart(t *testing.T) {
 	all := fleet(4)
 	all[1].Customer, all[2].Customer = "globex", ""

@@ -97,7 +97,8 @@ type Launch struct {
 	// of them that are fresh enough. They are known of the launch itself only: no record keeps them.
 	WithoutFacts []string
 	// Listed are the hosts that hosts('…') gives, each once.
-	Listed []string
+	Listed     []string
+	emptyLists []*playbooks.HostList // those that give none
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string

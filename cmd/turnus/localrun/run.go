@@ -110,7 +110,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 		return err
 	}
 	for _, l := range launches {
-		if text := l.FactsLeftOut(); text != "" {
+		for _, text := range l.Warnings() {
 			con.Report(con.Paint(console.Yellow, "warning: ") + text)
 		}
 	}

@@ -23,8 +23,8 @@ func writePlan(con *console.Console, d *View) {
 	if !d.byHost {
 		writePlanCustomers(con, d)
 	}
-	if text := d.launch.FactsLeftOut(); text != "" {
-		fmt.Fprintln(con.Out, con.Paint(console.Yellow, "left out: ")+text)
+	for _, text := range d.launch.Warnings() {
+		fmt.Fprintln(con.Out, con.Paint(console.Yellow, "warning: ")+text)
 	}
 	writeNever(con, d.launch.NoWindow, len(d.launch.NoWindow)+len(d.launch.Hosts))
 	writeForecast(con, d)
