@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package systemdlab owns machines whose PID 1 is a real systemd, for tests: each in namespaces of
-// its own, on a copy of this machine's files that is gone with the test.
+// Package systemdlab owns machines for tests, with a real systemd as PID 1 or without any: each in
+// namespaces of its own, on a copy of this machine's files that is gone with the test.
 //
 // It must not know what is tested on them.
 package systemdlab
@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,14 +35,25 @@ type Machine struct {
 // Start boots a machine and returns when systemd has reached its target. It needs root.
 func Start(tb testing.TB) *Machine {
 	tb.Helper()
+	testparts.Need(tb, "systemctl", "systemd")
+	return start(tb, "systemctl is-system-running", []string{"running", "degraded"}, "/lib/systemd/systemd", "--unit=basic.target")
+}
+
+// Bare starts a machine without systemd: its PID 1 only sleeps. It needs root.
+func Bare(tb testing.TB) *Machine {
+	tb.Helper()
+	return start(tb, "cat /proc/1/comm", []string{"sleep"}, "/bin/sleep", "infinity")
+}
+
+// start returns when what a command of the machine prints is one of the texts.
+func start(tb testing.TB, ask string, ready []string, init ...string) *Machine {
+	tb.Helper()
 	if os.Geteuid() != 0 {
-		testparts.Able(tb, "a machine with systemd as PID 1", syscall.EPERM)
+		testparts.Able(tb, "a machine in namespaces of its own", syscall.EPERM)
 	}
 	unshare, nsenter := testparts.Need(tb, "unshare", "util-linux"), testparts.Need(tb, "nsenter", "util-linux")
-	testparts.Need(tb, "systemctl", "systemd")
-	dir := tb.TempDir()
 	var said bytes.Buffer
-	cmd := exec.Command(unshare, "-mpfCniu", "--kill-child", "/bin/sh", "-c", boot, "sh", dir) //nolint:noctx,gosec // it ends with the test; our own script
+	cmd := exec.Command(unshare, append([]string{"-mpfCniu", "--kill-child", "/bin/sh", "-c", boot, "sh", tb.TempDir()}, init...)...) //nolint:noctx,gosec // it ends with the test; our own script
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
@@ -57,7 +69,7 @@ func Start(tb testing.TB) *Machine {
 		select {
 		case <-ended:
 			tick.Stop()
-			testparts.Able(tb, "a machine with systemd as PID 1", errors.New(said.String()))
+			testparts.Able(tb, "a machine in namespaces of its own", errors.New(said.String()))
 		case <-tb.Context().Done():
 			tick.Stop()
 			tb.Fatal("the machine does not boot: ", said.String())
@@ -66,7 +78,7 @@ func Start(tb testing.TB) *Machine {
 		if m.pid = child(cmd.Process.Pid); m.pid == 0 {
 			continue
 		}
-		if state, _, _, _ := m.enter(tb.Context(), nsenter, "systemctl is-system-running", nil); strings.TrimSpace(state) == "running" || strings.TrimSpace(state) == "degraded" {
+		if state, _, _, _ := m.enter(tb.Context(), nsenter, ask, nil); slices.Contains(ready, strings.TrimSpace(state)) {
 			tick.Stop()
 			return m
 		}
