@@ -12,7 +12,9 @@ import (
 
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/systemdlab"
+	"github.com/turnus/turnus/plugins/packages"
 	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/plugintest"
 	"github.com/turnus/turnus/plugins/service"
 )
 
@@ -68,5 +70,56 @@ chmod 755 /etc/init.d/demo /etc/init.d/brief`)
 	pid := lab(t, m, "cat /run/demo.pid; rc-update add demo boot >/dev/null; rc-update add demo default >/dev/null")
 	if got := kit.Run(sdk.With{"name": "demo", "state": "restarted", "enabled": false}); got.Outcome != "changed" || lab(t, m, "cat /run/demo.pid") == pid || strings.Contains(state(), "runlevels") {
 		t.Errorf("a restart, and out of two runlevels: %s (%s), then %q", got.Outcome, got.Reason, state())
+	}
+}
+
+// rpms makes a repository with versions of the package demo and its dependency; dnf knows no other,
+// and apt is gone.
+const rpms = `set -e
+rm -f /usr/bin/apt-get
+mkdir -p /srv/repo /etc/yum.repos.d
+build() {
+  printf 'Name: %s\nVersion: %s\nRelease: 1\nSummary: t\nLicense: MIT\nBuildArch: noarch\n%s\n%%description\nt\n%%install\nmkdir -p %%{buildroot}/usr/share/%s\necho %s >%%{buildroot}/usr/share/%s/version\n%%files\n/usr/share/%s\n' "$1" "$2" "$3" "$1" "$2" "$1" "$1" >/tmp/s.spec
+  rpmbuild -bb --quiet -D '_topdir /tmp/rpm' -D '_rpmdir /srv/repo' -D '_build_id_links none' /tmp/s.spec >/dev/null 2>&1
+}
+[ -e /srv/repo/repodata ] || { build demo-lib 1.0 ''; build demo 1.0 'Requires: demo-lib'; build other 1.0 'Provides: demo-virtual'; }
+printf '[lab]\nname=lab\nbaseurl=file:///srv/repo\ngpgcheck=0\nmetadata_expire=never\n' >/etc/yum.repos.d/lab.repo
+createrepo_c -q /srv/repo
+`
+
+// Packages by a real dnf: each state twice, in check mode before it.
+func TestLabPackagesOfDnf(t *testing.T) {
+	t.Parallel()
+	m := unpacked(t, "dnf")
+	lab(t, m, rpms)
+	kit := on(t, m, packages.Def())
+	state := func() string {
+		return lab(t, m, "cat /usr/share/demo/version 2>/dev/null; rpm -qa --qf '%{NAME} ' | tr ' ' '\\n' | sort | tr '\\n' ' '; true")
+	}
+	play(t, kit, state, []played{
+		{sdk.With{"names": []string{"demo"}, "state": "absent"}, "unchanged", ""},
+	})
+	// There are no lists yet: they are refreshed, because the package is not in them.
+	if got := kit.Run(sdk.With{"names": []string{"demo"}}); got.Outcome != "changed" || state() != "1.0\ndemo demo-lib" {
+		t.Fatalf("without lists: %s (%s), then %q", got.Outcome, got.Reason, state())
+	}
+	lab(t, m, strings.Replace(rpms, "[ -e", "build demo 1.1 'Requires: demo-lib'; [ -e", 1))
+	play(t, kit, state, []played{
+		{sdk.With{"names": []string{"demo"}, "state": "latest"}, "unchanged", "1.0\ndemo demo-lib"}, // by the lists
+		{sdk.With{"names": []string{"demo", "other"}}, "changed", "1.0\ndemo demo-lib other"},
+		{sdk.With{"names": []string{"demo-virtual"}}, "unchanged", "1.0\ndemo demo-lib other"},
+		{sdk.With{"names": []string{"other"}, "state": "absent"}, "changed", "1.0\ndemo demo-lib"},
+	})
+	lab(t, m, "touch -d yesterday /var/cache/dnf/.turnus-refreshed")
+	latest := sdk.With{"names": []string{"demo"}, "state": "latest", "refresh": "1h"}
+	for _, want := range []string{"changed", "unchanged"} {
+		if got := kit.Run(latest); got.Outcome != want || state() != "1.1\ndemo demo-lib" {
+			t.Errorf("with fresh lists: %s (%s), then %q", got.Outcome, got.Reason, state())
+		}
+	}
+	for _, got := range []*plugintest.Result{kit.Check(sdk.With{"names": []string{"nosuch"}}), kit.Run(sdk.With{"names": []string{"nosuch"}})} {
+		if got.Outcome != "failed" || !strings.Contains(got.Reason, "nosuch") {
+			t.Errorf("a package that is not there: %s (%s)", got.Outcome, got.Reason)
+		}
 	}
 }
