@@ -73,6 +73,46 @@ chmod 755 /etc/init.d/demo /etc/init.d/brief`)
 	}
 }
 
+// A service under scripts in /etc/init.d, with Debian's update-rc.d.
+func TestLabServiceOfInitScripts(t *testing.T) {
+	t.Parallel()
+	testparts.Need(t, "update-rc.d", "init-system-helpers")
+	m := systemdlab.Bare(t)
+	lab(t, m, `cat >/etc/init.d/demo <<'END'
+#!/bin/sh
+### BEGIN INIT INFO
+# Provides: demo
+# Required-Start:
+# Required-Stop:
+# Default-Start: 2 3 4 5
+# Default-Stop: 0 1 6
+### END INIT INFO
+run() { start-stop-daemon "$@" --pidfile /run/demo.pid --exec /bin/sleep; }
+case $1 in
+start) start-stop-daemon --start --background --make-pidfile --pidfile /run/demo.pid --exec /bin/sleep -- 1000 ;;
+stop) run --stop --retry 5 ;;
+restart) run --stop --retry 5; $0 start ;;
+status) run --status ;;
+esac
+END
+sed 's/demo/brief/g; s/sleep -- 1000/false/; s/sleep/false/g' /etc/init.d/demo >/etc/init.d/brief
+chmod 755 /etc/init.d/demo /etc/init.d/brief`)
+	kit := on(t, m, service.Def())
+	state := func() string {
+		return lab(t, m, "/etc/init.d/demo status && echo runs; ls -d /etc/rc2.d/S*demo 2>/dev/null | tr -d 0-9; true")
+	}
+	const enabled = "/etc/rc.d/Sdemo"
+	serve(t, kit, state, []played{
+		{sdk.With{"name": "demo", "state": "stopped"}, "unchanged", ""},
+		{sdk.With{"name": "demo", "state": "started", "enabled": true}, "changed", "runs\n" + enabled},
+		{sdk.With{"name": "demo", "enabled": false}, "changed", "runs"},
+		{sdk.With{"name": "demo", "state": "stopped", "enabled": true}, "changed", enabled},
+		{sdk.With{"name": "demo", "state": "restarted", "enabled": false}, "changed", "runs"},
+		{sdk.With{"name": "nosuch", "state": "started"}, "failed", "runs"},
+		{sdk.With{"name": "brief", "state": "started"}, "failed", "runs"},
+	})
+}
+
 // rpms makes a repository with versions of the package demo and its dependency; dnf knows no other,
 // and apt is gone.
 const rpms = `set -e
