@@ -106,6 +106,16 @@ func (m *Machine) Run(ctx context.Context, line string, stdin io.Reader) (stdout
 	return m.enter(ctx, "nsenter", line, stdin)
 }
 
+// Server is the command line before that of a server: it runs on the machine, but in the network of
+// the test. The folder of its last argument, a configuration file, is copied to the machine first.
+func (m *Machine) Server() []string {
+	return []string{"/bin/sh", "-c", server, strconv.Itoa(m.pid)}
+}
+
+const server = `for file; do :; done
+folder=${file%/*} root=/proc/$0/root
+mkdir -p "$root$folder" && cp -a "$folder/." "$root$folder/" && exec nsenter -t "$0" -m -p -C -i -u -r -w -- "$@"`
+
 func (m *Machine) enter(ctx context.Context, nsenter, line string, stdin io.Reader) (stdout, stderr string, code int, err error) {
 	cmd := exec.CommandContext(ctx, nsenter, "-t", strconv.Itoa(m.pid), "-a", "-r", "-w", "/bin/sh", "-c", line) //nolint:gosec // the command of a test
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
