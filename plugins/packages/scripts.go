@@ -34,19 +34,21 @@ if command -v apt-get >/dev/null 2>&1; then
 elif command -v dnf >/dev/null 2>&1 || command -v yum >/dev/null 2>&1; then
   echo "manager dnf"
   dnf=$(command -v dnf || command -v yum)
-  old /var/cache/dnf
+  old /var/cache/dnf/.turnus-refreshed # each command of dnf writes into the folder
+  want=
   for p in "$@"; do
-    have=$(rpm -q --whatprovides --qf '%{VERSION}-%{RELEASE}\n' -- "$p" 2>/dev/null | head -n 1) || have=
-    case $state in
-    present) [ -n "$have" ] || echo "change install $p" ;;
-    absent) [ -z "$have" ] || echo "change remove $p $have" ;;
-    latest)
-      if [ -z "$have" ]; then echo "change install $p"; else
-        "$dnf" -q -C check-update -- "$p" >/dev/null 2>&1
-        [ $? = 100 ] && echo "change upgrade $p $have"
-      fi ;;
+    have=$(rpm -q --whatprovides --qf '%{VERSION}-%{RELEASE} ' -- "$p" 2>/dev/null) || have=
+    have=${have%% *}
+    case $state$have in
+    absent) ;;
+    absent*) echo "change remove $p $have" ;;
+    present | latest) echo "change install $p" && want="$want $p" ;;
+    latest*)
+      "$dnf" -q -C check-update -- "$p" >/dev/null 2>&1
+      [ $? = 100 ] && echo "change upgrade $p $have" ;;
     esac
   done
+  [ -z "$want" ] || "$dnf" -q -C --assumeno install -- $want 2>&1 | sed -n -e '/^Error: Unable to find/s/^Error: /failed /p' -e '/^Error: Cache-only/s/^Error: /failed /p'
 elif command -v apk >/dev/null 2>&1; then
   echo "manager apk"
   old /lib/apk /var/cache/apk
@@ -107,7 +109,7 @@ apt)
 dnf)
   dnf=$(command -v dnf || command -v yum)
   case $state in
-  refresh) "$dnf" -q makecache ;;
+  refresh) case $dnf in */dnf) set -- --refresh ;; *) set -- ;; esac; "$dnf" -q makecache "$@" && touch /var/cache/dnf/.turnus-refreshed ;;
   absent) "$dnf" -q -y remove -- "$@" ;;
   present) "$dnf" -q -y install -- "$@" ;;
   latest) "$dnf" -q -y install -- "$@" && "$dnf" -q -y upgrade -- "$@" ;;

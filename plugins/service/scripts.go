@@ -35,7 +35,10 @@ do_systemd() { systemctl "$1" -- "$n"; }
 do_openrc() {
   case $1 in
   enable) rc-update add "$n" default ;;
-  disable) rc-update del "$n" -a ;;
+  disable) # rc-update -a fails unless the service is in all runlevels
+    set --
+    for f in /etc/runlevels/*/"$n"; do [ ! -e "$f" ] || { f=${f%/*} && set -- "$@" "${f##*/}"; }; done
+    rc-update del "$n" "$@" ;;
   *) rc-service "$n" "$1" ;;
   esac
 }

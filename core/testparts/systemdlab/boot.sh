@@ -1,9 +1,11 @@
-# Boots systemd as PID 1 of the namespaces that this shell was started in, on an overlay of / that is gone with it. $1 is a folder for it.
+# Boots PID 1 of the namespaces that this shell was started in, on an overlay of / that is gone with it. $1 is a folder for it; the rest is PID 1.
 set -e
-mount -t tmpfs tmpfs "$1"
-mkdir "$1/up" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$1/up,workdir=$1/work" "$1/root"
-cd "$1/root"
+folder=$1
+shift
+mount -t tmpfs tmpfs "$folder"
+mkdir "$folder/up" "$folder/work" "$folder/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$folder/up,workdir=$folder/work" "$folder/root"
+cd "$folder/root"
 mount -t proc proc proc
 mount -t tmpfs tmpfs run
 mount -t tmpfs tmpfs tmp
@@ -19,4 +21,4 @@ mount -t devpts devpts dev/pts -o newinstance,ptmxmode=0666
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 : >etc/machine-id
-exec env -i container=turnus PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . /lib/systemd/systemd --unit=basic.target
+exec env -i container=turnus PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . "$@"

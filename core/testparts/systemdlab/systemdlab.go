@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package systemdlab owns machines whose PID 1 is a real systemd, for tests: each in namespaces of
-// its own, on a copy of this machine's files that is gone with the test.
+// Package systemdlab owns machines for tests, with a real systemd as PID 1 or without any: each in
+// namespaces of its own, on a copy of this machine's files that is gone with the test.
 //
 // It must not know what is tested on them.
 package systemdlab
@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,14 +35,25 @@ type Machine struct {
 // Start boots a machine and returns when systemd has reached its target. It needs root.
 func Start(tb testing.TB) *Machine {
 	tb.Helper()
+	testparts.Need(tb, "systemctl", "systemd")
+	return start(tb, "systemctl is-system-running", []string{"running", "degraded"}, "/lib/systemd/systemd", "--unit=basic.target")
+}
+
+// Bare starts a machine without systemd: its PID 1 only sleeps. It needs root.
+func Bare(tb testing.TB) *Machine {
+	tb.Helper()
+	return start(tb, "cat /proc/1/comm", []string{"sleep"}, "/bin/sleep", "infinity")
+}
+
+// start returns when what a command of the machine prints is one of the texts.
+func start(tb testing.TB, ask string, ready []string, init ...string) *Machine {
+	tb.Helper()
 	if os.Geteuid() != 0 {
-		testparts.Able(tb, "a machine with systemd as PID 1", syscall.EPERM)
+		testparts.Able(tb, "a machine in namespaces of its own", syscall.EPERM)
 	}
 	unshare, nsenter := testparts.Need(tb, "unshare", "util-linux"), testparts.Need(tb, "nsenter", "util-linux")
-	testparts.Need(tb, "systemctl", "systemd")
-	dir := tb.TempDir()
 	var said bytes.Buffer
-	cmd := exec.Command(unshare, "-mpfCniu", "--kill-child", "/bin/sh", "-c", boot, "sh", dir) //nolint:noctx,gosec // it ends with the test; our own script
+	cmd := exec.Command(unshare, append([]string{"-mpfCniu", "--kill-child", "/bin/sh", "-c", boot, "sh", tb.TempDir()}, init...)...) //nolint:noctx,gosec // it ends with the test; our own script
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
@@ -57,7 +69,7 @@ func Start(tb testing.TB) *Machine {
 		select {
 		case <-ended:
 			tick.Stop()
-			testparts.Able(tb, "a machine with systemd as PID 1", errors.New(said.String()))
+			testparts.Able(tb, "a machine in namespaces of its own", errors.New(said.String()))
 		case <-tb.Context().Done():
 			tick.Stop()
 			tb.Fatal("the machine does not boot: ", said.String())
@@ -66,7 +78,7 @@ func Start(tb testing.TB) *Machine {
 		if m.pid = child(cmd.Process.Pid); m.pid == 0 {
 			continue
 		}
-		if state, _, _, _ := m.enter(tb.Context(), nsenter, "systemctl is-system-running", nil); strings.TrimSpace(state) == "running" || strings.TrimSpace(state) == "degraded" {
+		if state, _, _, _ := m.enter(tb.Context(), nsenter, ask, nil); slices.Contains(ready, strings.TrimSpace(state)) {
 			tick.Stop()
 			return m
 		}
@@ -93,6 +105,16 @@ func (m *Machine) Path(path string) string { return "/proc/" + strconv.Itoa(m.pi
 func (m *Machine) Run(ctx context.Context, line string, stdin io.Reader) (stdout, stderr string, code int, err error) {
 	return m.enter(ctx, "nsenter", line, stdin)
 }
+
+// Server is the command line before that of a server: it runs on the machine, but in the network of
+// the test. The folder of its last argument, a configuration file, is copied to the machine first.
+func (m *Machine) Server() []string {
+	return []string{"/bin/sh", "-c", server, strconv.Itoa(m.pid)}
+}
+
+const server = `for file; do :; done
+folder=${file%/*} root=/proc/$0/root
+mkdir -p "$root$folder" && cp -a "$folder/." "$root$folder/" && exec nsenter -t "$0" -m -p -C -i -u -r -w -- "$@"`
 
 func (m *Machine) enter(ctx context.Context, nsenter, line string, stdin io.Reader) (stdout, stderr string, code int, err error) {
 	cmd := exec.CommandContext(ctx, nsenter, "-t", strconv.Itoa(m.pid), "-a", "-r", "-w", "/bin/sh", "-c", line) //nolint:gosec // the command of a test
