@@ -80,6 +80,9 @@ check-vault: ## tests against a real Vault (its core, 1.1.2), which is built fir
 	$(GO) build -C .tools/vault -o $(CURDIR)/bin/vaultdev .
 	$(RACE) PATH="$$PATH:$(CURDIR)/bin" $(GO) test -race -count=1 -tags vault -run '^TestRealVault' ./core/secrets ./cmd/turnus/node
 
+check-ansible: deps ## twenty everyday steps by Turnus and by Ansible, on HOSTS=2 new machines: the same files, and how long each takes (root)
+	$(SHIPPED) TURNUS_BENCH=$(or $(HOSTS),2) $(GO) test -tags labs,ansible -count=1 -timeout 3h -v -run '^TestLabBesideAnsible$$' ./cmd/turnus/e2e
+
 chaos: ## every fault, singly and together, MINUTES=10 long; SEED=n repeats a plan (root)
 	$(SHIPPED) $(GO) test -tags labs -count=1 -timeout 3h -v -run '^TestLabChaos$$' ./cmd/turnus/e2e/chaos -chaos.minutes $(or $(MINUTES),10) -chaos.seed $(or $(SEED),0)
 
@@ -166,4 +169,4 @@ container-check: ## build the image and run it as its user would (root, podman)
 clean: ## remove what was built
 	rm -rf bin dist
 
-.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench pictures readme check release package package-check container-tree container container-check clean
+.PHONY: help build up demo deps test test-labs race check-s3 check-acme check-vault check-tls check-ansible lab-firewall lab-dnssec lab-firmware chaos flake fuzz lint generate verify vuln bench pictures readme check release package package-check container-tree container container-check clean
