@@ -60,7 +60,7 @@ var borders = []struct {
 	{"core/metrics", "what is measured; it must not know who counts", []string{"core"}},
 	{"core/api", "what clients read; it must not know how it is made", []string{"core"}},
 	{"core/server", "what the service knows, told over HTTP; it must not know how runs are driven or hosts reached", []string{
-		"core", "core/broadcast", "core/tracing", "core/api", "core/calendar", "core/catalog", "core/controller", "core/definitions", "core/forecast", "core/admission", "core/inventory/sources", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/rollout", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify",
+		"core", "core/broadcast", "core/tracing", "core/api", "core/calendar", "core/catalog", "core/controller", "core/definitions", "core/forecast", "core/admission", "core/inventory/sources", "core/launch", "core/ledger", "core/login", "core/metrics", "core/queue", "core/rollout", "core/schedule", "core/yamlread", "core/testparts", "playbooks", "windows", "windows/ics", "core/notify",
 	}},
 	{"core/pages", "what a browser shows; it asks the API and must not know how one answers", []string{"core", "core/api", "core/client", "core/keyring", "core/login", "core/pictures", "core/testparts"}},
 	{"core/calendar", "what may happen when, from plain values", []string{"core", "core/api", "windows"}},

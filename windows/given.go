@@ -44,6 +44,51 @@ type fileGiven struct {
 	Targets string   `yaml:"targets,omitempty"`
 }
 
+// present returns those of sets, rules and freezes that the definitions have.
+func (d *Definitions) present(given []Given) (out []*Given) {
+	for _, g := range given {
+		if d.Place(g.Set, g.Rule) == nil {
+			g.Freezes = slices.DeleteFunc(slices.Clone(g.Freezes), func(name string) bool { return d.Freezes[name] == nil })
+			out = append(out, &g)
+		}
+	}
+	return out
+}
+
+// WithGiven returns the definitions with approvals given elsewhere. It leaves out what
+// GivenDocument leaves out.
+func (d *Definitions) WithGiven(given []Given) *Definitions {
+	with := *d
+	with.Given = append(slices.Clip(d.Given), d.present(given)...)
+	return &with
+}
+
+// Voids lists the given approvals of a set that hold after from and that an edit voids: they are
+// bound to the hash of the set in d, and the set has another hash in after.
+func (d *Definitions) Voids(after *Definitions, name string, from time.Time) (void []*Given) {
+	was, is := d.Sets[name], after.Sets[name]
+	if was == nil || is == nil {
+		return nil
+	}
+	old, now := d.HashOf(was), after.HashOf(is)
+	if old == now {
+		return nil
+	}
+	for _, g := range d.Given {
+		ended := func(by *Given) bool {
+			return by.revoked() && by.Set == name && by.Rule == g.Rule && !by.At.Before(g.At)
+		}
+		again := func(by *Given) bool {
+			return by.Set == name && by.Rule == g.Rule && by.name() == g.name() && by.Window == now
+		}
+		if g.Set == name && g.Window == old && !g.revoked() && (g.Until.IsZero() || g.Until.After(from)) &&
+			!slices.ContainsFunc(d.Given, ended) && !slices.ContainsFunc(after.Given, again) {
+			void = append(void, g)
+		}
+	}
+	return void
+}
+
 // GivenDocument writes approvals as a file that Parse reads beside those of the definitions. It
 // leaves out sets, rules and freezes that the definitions no longer have. ok is false if no
 // approval remains.
@@ -55,14 +100,10 @@ func (d *Definitions) GivenDocument(name string, given []Given) (doc Document, o
 		}
 		return t.UTC().Format(time.RFC3339Nano)
 	}
-	for _, g := range given {
-		if d.Place(g.Set, g.Rule) != nil {
-			continue
-		}
+	for _, g := range d.present(given) {
 		f := fileGiven{
 			Set: g.Set, Rule: g.Rule, ID: g.ID, By: g.By, At: text(g.At), From: text(g.From), Until: text(g.Until),
-			Window: g.Window, Change: g.Change, Targets: g.Targets,
-			Freezes: slices.DeleteFunc(slices.Clone(g.Freezes), func(name string) bool { return d.Freezes[name] == nil }),
+			Window: g.Window, Change: g.Change, Targets: g.Targets, Freezes: g.Freezes,
 		}
 		if g.revoked() {
 			f.State = Revoked

@@ -109,3 +109,20 @@ type CalendarCount struct {
 	Runs       int       `json:"runs"`
 	Conflicts  int       `json:"conflicts"`
 }
+
+// CalendarFeed is a secret address at which calendar programs read windows and freezes.
+type CalendarFeed struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Tenant    string    `json:"tenant" doc:"whose lanes it shows; * is all tenants"`
+	CreatedBy string    `json:"created_by"`
+	Created   time.Time `json:"created"`
+	LastUsed  time.Time `json:"last_used,omitzero" doc:"within five minutes"`
+	Path      string    `json:"path,omitempty" doc:"of the address at this server, with the secret; shown once, when the feed is made"`
+}
+
+// NewCalendarFeed asks for a calendar feed.
+type NewCalendarFeed struct {
+	Name   string `json:"name" minLength:"1" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._@+ -]*$" doc:"of the person or program that will have it"`
+	Tenant string `json:"tenant,omitempty" maxLength:"128" doc:"of a token of all tenants: the customer whose lanes it shows; without it, those of the token at hand"`
+}

@@ -60,6 +60,15 @@ type Definitions struct {
 	Rejected  *Rejected `json:"rejected,omitempty" doc:"a newer revision that was not taken"`
 }
 
+// DefinitionChanges lists the differences between the present definitions and those before them.
+type DefinitionChanges struct {
+	From    string    `json:"from,omitempty" doc:"the revision before"`
+	To      string    `json:"to,omitempty" doc:"the present revision"`
+	At      time.Time `json:"at,omitzero" doc:"windows and fire times are counted from here; absent of the first definitions, which change nothing"`
+	Changes []Change  `json:"changes" doc:"by kind, then by name; at most 500"`
+	LeftOut int       `json:"left_out,omitempty" doc:"further changes"`
+}
+
 // Rejected is a revision of the definitions that is wrong.
 type Rejected struct {
 	Revision string    `json:"revision"`
@@ -92,7 +101,7 @@ type Change struct {
 	HostsGo     []string  `json:"hosts_go,omitempty"`
 	WindowsCome int       `json:"windows_come,omitempty"`
 	WindowsGo   int       `json:"windows_go,omitempty"`
-	Voids       []string  `json:"voids,omitempty" doc:"approvals that hold no longer"`
+	Voids       []string  `json:"voids,omitempty" doc:"approvals that the edit voids, in the definitions or given at the server: by id, or by place and person"`
 	OldNext     time.Time `json:"old_next,omitzero"`
 	NewNext     time.Time `json:"new_next,omitzero"`
 }

@@ -33,7 +33,7 @@ type Token struct {
 	ID          string       `json:"id"`
 	Name        string       `json:"name"`
 	Tenant      string       `json:"tenant" doc:"* is all tenants"`
-	Role        string       `json:"role" enum:"worker,viewer,operator,approver,admin"`
+	Role        string       `json:"role" enum:"worker,viewer,operator,approver,admin,calendar" doc:"calendar: of a calendar feed"`
 	Permissions []Permission `json:"permissions,omitempty" doc:"beyond those of the role"`
 	Created     time.Time    `json:"created"`
 	Expires     time.Time    `json:"expires,omitzero"`

@@ -26,7 +26,13 @@ type stored struct {
 	Source Source          `json:"source"`
 	Base   Base            `json:"base,omitzero"` // see Current.Base
 	Set    json.RawMessage `json:"set"`           // as definitions.Set writes itself
+	// Changes is what it changed when it was put, without those that are left out.
+	Changes definitions.Changes `json:"changes,omitzero"`
+	LeftOut int                 `json:"left_out,omitempty"`
 }
+
+// maxKept is how many changes are kept of a version. Those of hosts come last.
+const maxKept = 500
 
 // Applied is the result of Apply.
 type Applied struct {
@@ -70,7 +76,7 @@ func (c *Catalog) Check(ctx context.Context, docs []definitions.Document, rev de
 		return definitions.Changes{}, err
 	}
 	now := c.Current()
-	return definitions.Diff(now.own, set, time.Now()), nil
+	return definitions.DiffGiven(now.own, set, c.approvals().words(), time.Now()), nil
 }
 
 // put writes a set in the place of what the ledger has, and takes it over.
@@ -85,7 +91,14 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	if err != nil {
 		return Applied{}, err
 	}
-	data, err := json.Marshal(stored{source, base, encoded})
+	changes := definitions.DiffGiven(before.own, set, c.approvals().words(), time.Now())
+	at := stored{Source: source, Base: base, Set: encoded}
+	if before.own != nil { // of the first version everything is new
+		at.Changes = changes
+		kept := min(len(changes.Changes), maxKept)
+		at.Changes.Changes, at.LeftOut = changes.Changes[:kept], len(changes.Changes)-kept
+	}
+	data, err := json.Marshal(at)
 	if err != nil {
 		return Applied{}, fmt.Errorf("write definitions: %w", err)
 	}
@@ -95,13 +108,13 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply definitions: %w", err)
 	}
-	now, err := c.adopt(ctx, set, doc, source, base)
+	now, err := c.adopt(ctx, set, doc, at)
 	if err != nil {
 		return Applied{}, err
 	}
 	c.publishNow(ctx)
 	c.keepAligned(ctx)
-	return Applied{Current: now, Changed: true, Changes: definitions.Diff(before.own, set, doc.Updated)}, nil
+	return Applied{Current: now, Changed: true, Changes: changes}, nil
 }
 
 // standing is what a change takes the place of: what is current, or what this server cannot read
@@ -154,7 +167,7 @@ func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition,
 }
 
 // adopt runs by a version from now on, unless it has a newer one already.
-func (c *Catalog) adopt(ctx context.Context, set *definitions.Set, doc ledger.Document, source Source, base Base) (Current, error) {
+func (c *Catalog) adopt(ctx context.Context, set *definitions.Set, doc ledger.Document, at stored) (Current, error) {
 	c.taking.Lock()
 	defer c.taking.Unlock()
 	next, err := compile(set, c.approvals())
@@ -165,7 +178,8 @@ func (c *Catalog) adopt(ctx context.Context, set *definitions.Set, doc ledger.Do
 	if err := next.take(ctx, c.knownSources()); err != nil {
 		return Current{}, err
 	}
-	next.Version, next.By, next.Source, next.Applied, next.Base = doc.Version, doc.By, source, doc.Updated, base
+	next.Version, next.By, next.Source, next.Applied, next.Base = doc.Version, doc.By, at.Source, doc.Updated, at.Base
+	next.Changes, next.LeftOut = at.Changes, at.LeftOut
 	c.mu.Lock()
 	if c.current.Version >= next.Version {
 		now := *c.current
@@ -214,7 +228,7 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	set, at, err := c.read(ctx, doc)
 	if err == nil {
 		var taken Current
-		if taken, err = c.adopt(ctx, set, doc, at.Source, at.Base); err == nil {
+		if taken, err = c.adopt(ctx, set, doc, at); err == nil {
 			return taken, nil
 		}
 	}

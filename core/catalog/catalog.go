@@ -66,12 +66,14 @@ const AnyVersion = -1
 
 // Current is the definitions that the service runs by.
 type Current struct {
-	Set      *definitions.Set // with the hosts of sources
-	Version  int64            // of the ledger's document; 0 before the first
-	By       string           // who applied it
-	Source   Source           // where it came from
-	Applied  time.Time        // when
-	Base     Base             // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
+	Set      *definitions.Set    // with the hosts of sources
+	Version  int64               // of the ledger's document; 0 before the first
+	By       string              // who applied it
+	Source   Source              // where it came from
+	Applied  time.Time           // when
+	Changes  definitions.Changes // what it changed, when it was put, of the version before; none of the first
+	LeftOut  int                 // further changes, which are not kept
+	Base     Base                // what was last taken from git or a folder: what somebody applies by hand afterwards holds until that changes
 	calendar *admission.Calendar
 	given    int64            // version of the approvals that are in it
 	own      *definitions.Set // without the hosts of sources

@@ -88,6 +88,11 @@ func (c *Client) Definitions(ctx context.Context) (api.Definitions, error) {
 	return get[api.Definitions](ctx, c, "show the definitions", "/v1/definitions", nil)
 }
 
+// DefinitionChanges shows what the definitions that hold changed.
+func (c *Client) DefinitionChanges(ctx context.Context) (api.DefinitionChanges, error) {
+	return get[api.DefinitionChanges](ctx, c, "show what the definitions changed", "/v1/definitions/changes", nil)
+}
+
 // ApplyDefinitions puts definitions in the place of those with the etag; "" where there are none
 // yet.
 func (c *Client) ApplyDefinitions(ctx context.Context, etag string, a api.Apply) (api.Definitions, error) {

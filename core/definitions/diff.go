@@ -57,7 +57,7 @@ type Change struct {
 	HostsCome []string `json:"hosts_come,omitempty"`
 	HostsGo   []string `json:"hosts_go,omitempty"`
 	// Of a window set: approved windows of the next DiffDays that come and go, and the
-	// approvals that hold no longer.
+	// approvals that hold no longer, by id, or by place and who gave them.
 	WindowsCome int      `json:"windows_come,omitempty"`
 	WindowsGo   int      `json:"windows_go,omitempty"`
 	Voids       []string `json:"voids,omitempty"`
@@ -83,7 +83,10 @@ func (c Changes) Empty() bool { return len(c.Changes) == 0 }
 
 // Diff returns the differences. Next fire times and windows are counted from the given time on. A
 // nil set is one that holds nothing.
-func Diff(before, after *Set, from time.Time) Changes {
+func Diff(before, after *Set, from time.Time) Changes { return DiffGiven(before, after, nil, from) }
+
+// DiffGiven is Diff where a server has approvals of windows beside those of the sets.
+func DiffGiven(before, after *Set, given []windows.Given, from time.Time) Changes {
 	if before == nil {
 		before = nothing()
 	}
@@ -96,7 +99,7 @@ func Diff(before, after *Set, from time.Time) Changes {
 	}
 	out.Changes = append(out.Changes, diffPlaybooks(before, after)...)
 	out.Changes = append(out.Changes, diffSchedules(before, after, from)...)
-	out.Changes = append(out.Changes, diffWindowSets(before.Windows, after.Windows, from)...)
+	out.Changes = append(out.Changes, diffWindowSets(before.Windows.WithGiven(given), after.Windows.WithGiven(given), from)...)
 	out.Changes = append(out.Changes, diffNamed(KindFreeze, before.Windows.Freezes, after.Windows.Freezes, describeFreeze, nil)...)
 	out.Changes = append(out.Changes, diffNamed(KindHolidays, before.Windows.Holidays, after.Windows.Holidays, describeHolidays, changedHolidays)...)
 	out.Changes = append(out.Changes, diffSecrets(before, after)...)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/turnus/turnus/windows"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // a Friday
@@ -88,6 +90,60 @@ func TestDiffSaysWhichApprovalsAnEditVoids(t *testing.T) {
 	if c := Diff(mustSet(t, before), mustSet(t, again), noon); len(c.Changes) != 1 || len(c.Changes[0].Voids) != 0 {
 		t.Errorf("approved anew: %+v", c)
 	}
+}
+
+// Approvals that were given at a server are bound to the hash of their set, too.
+func TestDiffSaysWhichGivenApprovalsAnEditVoids(t *testing.T) {
+	t.Parallel()
+	before := mustSet(t, edited(good(), "windows/sets.yaml", "    deny:", "    approval: {by: acme-cab, state: proposed}\n    deny:"))
+	hash := before.Windows.HashOf(before.Windows.Sets["sat"])
+	given := func(id, rule, bound string, state windows.State, at, until time.Time) windows.Given {
+		return windows.Given{Set: "sat", Rule: rule, Approval: windows.Approval{ID: id, By: "acme/ann", State: state, At: at, Until: until, Window: bound}}
+	}
+	early, late, other := noon.AddDate(0, 0, -9), noon.AddDate(0, 0, -1), "sha256:"+strings.Repeat("0", 64)
+	holds := given("CHG7", "", hash, windows.Approved, late, time.Time{})
+	edit := func(path, from, to string) *Set { return mustSet(t, edited(treeOf(before), path, from, to)) }
+	later := edit("windows/sets.yaml", `from: "22:00"`, `from: "23:00"`)
+	for name, c := range map[string]struct {
+		after *Set
+		given []windows.Given
+		want  []string
+	}{
+		"it holds":                   {later, []windows.Given{holds}, []string{"CHG7 by acme/ann"}},
+		"without an id":              {later, []windows.Given{given("", "", hash, windows.Approved, late, time.Time{})}, []string{"of the set by acme/ann"}},
+		"of a rule":                  {later, []windows.Given{given("", "night", hash, windows.Approved, late, time.Time{})}, []string{"of rule night by acme/ann"}},
+		"of an earlier text":         {later, []windows.Given{given("CHG6", "", other, windows.Approved, late, time.Time{})}, nil},
+		"it has ended":               {later, []windows.Given{given("CHG6", "", hash, windows.Approved, early, late)}, nil},
+		"it was revoked":             {later, []windows.Given{given("CHG6", "", hash, windows.Approved, early, time.Time{}), given("", "", "", windows.Revoked, late, time.Time{})}, nil},
+		"revoked and approved later": {later, []windows.Given{given("", "", "", windows.Revoked, early, time.Time{}), holds}, []string{"CHG7 by acme/ann"}},
+		"given twice":                {later, []windows.Given{holds, holds}, []string{"CHG7 by acme/ann"}},
+		"an edit of a playbook":      {edit("playbooks/patch.yaml", "max_in_flight: 5", "max_in_flight: 9"), []windows.Given{holds}, nil},
+		"a comment in the set":       {edit("windows/sets.yaml", "    deny:", "    # the same\n    deny:"), []windows.Given{holds}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, one := range DiffGiven(before, c.after, c.given, noon).Changes {
+				got = append(got, one.Voids...)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("voids %q, expected %q", got, c.want)
+			}
+		})
+	}
+	changes := DiffGiven(before, later, []windows.Given{holds}, noon)
+	if c := changes.Changes[0]; c.WindowsGo == 0 || !strings.Contains(textOf(t, changes), "voids approval CHG7 by acme/ann") {
+		t.Errorf("windows that were open by it: %+v", c)
+	}
+}
+
+// treeOf returns the files of a set.
+func treeOf(s *Set) map[string]string {
+	tree := map[string]string{}
+	for _, d := range s.Documents() {
+		tree[d.Path] = string(d.Data)
+	}
+	return tree
 }
 
 // A set that inherits what it opens is void of its approval when the wider one is edited.

@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -30,6 +31,11 @@ func diffWindowSets(before, after *windows.Definitions, from time.Time) []Change
 			c.report("would have opened %s in the next %d days", times(len(was[name])), DiffDays)
 		default:
 			changedSet(&c, approved{old, before.HashOf(old)}, approved{now, after.HashOf(now)})
+			for _, g := range before.Voids(after, name, from) {
+				c.Voids = append(c.Voids, clean(wordName(g)))
+			}
+			slices.Sort(c.Voids)
+			c.Voids = slices.Compact(c.Voids)
 			if len(c.Details)+len(come)+len(gone)+len(c.Voids) == 0 {
 				continue
 			}
@@ -171,7 +177,15 @@ func changedApprovals(c *Change, old, now approved) {
 			c.Voids = append(c.Voids, id)
 		}
 	}
-	slices.Sort(c.Voids)
+}
+
+// wordName names an approval apart from its set: people give them without an id as well.
+func wordName(g *windows.Given) string {
+	where := "of the set"
+	if g.Rule != "" {
+		where = "of rule " + g.Rule
+	}
+	return cmp.Or(g.ID, where) + " by " + g.By
 }
 
 func state(a *windows.Approval) string {

@@ -68,7 +68,7 @@ func testTokens(t *testing.T, b *backend) {
 		if scope == "all" {
 			s = ledger.AllTenants()
 		}
-		if got := pages(t, 1, func(p ledger.Page) ([]ledger.Token, string, error) { return l.Tokens(ctx, s, p) }); len(got) != want {
+		if got := pages(t, 1, func(p ledger.Page) ([]ledger.Token, string, error) { return l.Tokens(ctx, s, ledger.TokenFilter{}, p) }); len(got) != want {
 			t.Errorf("%q sees %d tokens, expected %d", scope, len(got), want)
 		}
 	}
@@ -76,6 +76,22 @@ func testTokens(t *testing.T, b *backend) {
 	entries, _, err := l.AuditLog(ctx, ledger.AllTenants(), ledger.AuditFilter{Kind: "token"}, ledger.Page{})
 	if err != nil || len(entries) != 3 || strings.Contains(fmt.Sprint(entries), secret) {
 		t.Errorf("%d entries, %v", len(entries), err)
+	}
+	_, feed, err := l.NewToken(ctx, "carol", ledger.Token{Name: "feed", Tenant: "a", Roles: []string{"calendar"}, Expires: now.Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		f    ledger.TokenFilter
+		want int
+	}{
+		{ledger.TokenFilter{}, 3}, {ledger.TokenFilter{Valid: true}, 1}, {ledger.TokenFilter{Role: "calendar"}, 1}, {ledger.TokenFilter{Role: "admin"}, 1},
+		{ledger.TokenFilter{Role: "admin", Valid: true}, 0}, {ledger.TokenFilter{CreatedBy: "carol"}, 1}, {ledger.TokenFilter{CreatedBy: "carol", Role: "admin"}, 0},
+		{ledger.TokenFilter{ID: feed.ID}, 1}, {ledger.TokenFilter{ID: "first", CreatedBy: "carol"}, 0},
+	} {
+		if got, _, err := l.Tokens(ctx, ledger.AllTenants(), c.f, ledger.Page{}); err != nil || len(got) != c.want {
+			t.Errorf("%+v: %d tokens, %v, expected %d", c.f, len(got), err, c.want)
+		}
 	}
 }
 

@@ -307,7 +307,7 @@ func testForeignCursors(t *testing.T, b *backend) {
 	for _, bad := range []string{"x", "e30", "bnVsbA", strings.Repeat("A", 9999), "\x00"} {
 		_, _, err = l.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{}, ledger.Page{Cursor: bad})
 		wantErr(t, err, core.ErrInvalid, "cursor "+bad)
-		_, _, err = l.Tokens(t.Context(), ledger.AllTenants(), ledger.Page{Cursor: bad})
+		_, _, err = l.Tokens(t.Context(), ledger.AllTenants(), ledger.TokenFilter{}, ledger.Page{Cursor: bad})
 		wantErr(t, err, core.ErrInvalid, "cursor "+bad)
 	}
 	if runs, _, err := l.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{}, ledger.Page{Limit: -5}); err != nil || len(runs) != 2 {
@@ -390,7 +390,7 @@ func testScope(t *testing.T, b *backend) {
 	count := func(scope ledger.Scope) [5]int {
 		runs, _, e1 := l.Runs(ctx, scope, ledger.RunFilter{}, ledger.Page{})
 		jobs, _, e2 := l.HostHistory(ctx, scope, "host-1", ledger.Page{})
-		tokens, _, e3 := l.Tokens(ctx, scope, ledger.Page{})
+		tokens, _, e3 := l.Tokens(ctx, scope, ledger.TokenFilter{}, ledger.Page{})
 		docs, _, e4 := l.Documents(ctx, scope, "k", ledger.Page{})
 		entries, _, e5 := l.AuditLog(ctx, scope, ledger.AuditFilter{}, ledger.Page{})
 		for _, err := range []error{e1, e2, e3, e4, e5} {

@@ -147,9 +147,16 @@ func (l *Ledger) Authenticate(ctx context.Context, secret string) (Token, error)
 	return t, nil
 }
 
-// Tokens lists tokens by id, also revoked and expired ones. A scope of tenants lists the tokens of
-// those tenants, without tokens for all tenants.
-func (l *Ledger) Tokens(ctx context.Context, s Scope, p Page) (tokens []Token, next string, err error) {
+// TokenFilter chooses tokens. Empty fields match all.
+type TokenFilter struct {
+	ID, CreatedBy string
+	Role          string // the only one that they have
+	Valid         bool   // neither revoked nor expired
+}
+
+// Tokens lists tokens by id. A scope of tenants lists the tokens of those tenants, without tokens
+// for all tenants.
+func (l *Ledger) Tokens(ctx context.Context, s Scope, f TokenFilter, p Page) (tokens []Token, next string, err error) {
 	at, more, err := p.at("tokens", 0, 1)
 	if err != nil {
 		return nil, "", err
@@ -159,6 +166,19 @@ func (l *Ledger) Tokens(ctx context.Context, s Scope, p Page) (tokens []Token, n
 		q.where("all_tenants = 0")
 	}
 	s.filter(q, "tenant")
+	if f.ID != "" {
+		q.where("id = ?", clean(f.ID, maxText))
+	}
+	if f.CreatedBy != "" {
+		q.where("created_by = ?", clean(f.CreatedBy, maxText))
+	}
+	if f.Role != "" {
+		q.where("roles = ?", string(asJSON([]string{f.Role})))
+	}
+	if f.Valid {
+		q.where("revoked = 0")
+		q.where("(expires = 0 OR expires > ?)", micros(l.now()))
+	}
 	if more {
 		q.where("id > ?", at.Name[0])
 	}

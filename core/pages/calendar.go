@@ -35,6 +35,7 @@ type calendarView struct {
 	Lanes     []api.CalendarLane // of too many for a picture of each
 	Total     int                // rows of the whole table
 	Next      string
+	Feeds     feedsView
 }
 
 // calendarFilter is what the address of the page chooses.
@@ -62,7 +63,9 @@ func (p *Pages) calendar(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	p.show(w, http.StatusOK, "calendar", v, "Calendar", calendarOf(made, filter))
+	view := calendarOf(made, filter)
+	view.Feeds = feedsOf(r.Context(), v)
+	p.show(w, http.StatusOK, "calendar", v, "Calendar", view)
 }
 
 func calendarFilterOf(q url.Values, now time.Time) (calendarFilter, error) {

@@ -23,7 +23,10 @@ func calendarAPI(t *testing.T) *operations {
 		Conflicts: []api.CalendarConflict{{Kind: "frozen", At: from, Text: hostile}},
 	}
 	return &operations{roles: []string{"viewer"}, tenant: "acme", answers: map[string]any{
-		"GET /v1/calendar": api.Calendar{At: from, From: from, To: from.AddDate(0, 0, 14), Lanes: []api.CalendarLane{lane}, Zones: []api.CalendarZone{{Name: berlin}}},
+		"GET /v1/calendar-feeds":        map[string]any{"items": []api.CalendarFeed{{ID: "f/1", Name: hostile, Tenant: "acme", CreatedBy: hostile, Created: from}}},
+		"POST /v1/calendar-feeds":       api.CalendarFeed{ID: "f2", Name: hostile, Tenant: "acme", Path: "/feeds/turnus_secret.ics"},
+		"DELETE /v1/calendar-feeds/f/1": api.CalendarFeed{},
+		"GET /v1/calendar":              api.Calendar{At: from, From: from, To: from.AddDate(0, 0, 14), Lanes: []api.CalendarLane{lane}, Zones: []api.CalendarZone{{Name: berlin}}},
 	}}
 }
 

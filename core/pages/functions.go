@@ -52,6 +52,7 @@ func functions() template.FuncMap {
 		"unnamed":    func(wave api.PlanWave) int { return wave.Total - min(namesShown, len(wave.Hosts)) },
 		"lines":      func(list []string) string { return strings.Join(list, "\n") },
 		"decide":     func(who who, a approval) map[string]any { return map[string]any{"Who": who, "Approval": a} },
+		"words":      func(code string) string { return strings.ReplaceAll(code, "_", " ") },
 		"text":       func(o core.Outcome) string { return string(o) },
 		"first":      func(n int, list []string) []string { return list[:min(n, len(list))] },
 		"less":       func(n int, list []string) int { return max(len(list)-n, 0) },

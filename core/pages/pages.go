@@ -55,8 +55,8 @@ type Config struct {
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
 	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring)}
-	for _, name := range []string{"login", "overview", "run", "log", "host", "problem", "fleet", "calendar", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
-		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/"+name+".html")
+	for _, name := range []string{"login", "overview", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
+		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/feeds.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
 		}
@@ -97,6 +97,7 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /tokens", p.signedIn(p.tokens))
 	mux.HandleFunc("POST /tokens/{id}/revoke", p.signedIn(p.revokeToken))
 	mux.HandleFunc("GET /settings", p.signedIn(p.settings))
+	p.feedRoutes(mux)
 	p.scheduleRoutes(mux)
 	p.windowRoutes(mux)
 	p.playbookRoutes(mux)

@@ -1,18 +1,44 @@
 package pages
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// projectView is the active revision, and what it changed.
+type projectView struct {
+	api.Definitions
+	Changed api.DefinitionChanges
+	Unseen  string // why Changed is not shown
+}
+
+// Voided returns the changes that voided approvals of windows.
+func (view projectView) Voided() (all []api.Change) {
+	for _, c := range view.Changed.Changes {
+		if len(c.Voids) > 0 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
 
 // projectRoutes registers the page of the project.
 func (p *Pages) projectRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /project", p.signedIn(p.project))
 }
 
-// project shows which revision is active, and the one that the service does not take.
+// project shows which revision is active, what it changed, and the one that the service does not
+// take.
 func (p *Pages) project(w http.ResponseWriter, r *http.Request, v visit) {
 	now, err := v.client.Definitions(r.Context())
 	if err != nil {
 		p.problem(w, r, v, err)
 		return
 	}
-	p.show(w, http.StatusOK, "project", v, "Project", now)
+	view := projectView{Definitions: now}
+	if view.Changed, err = v.client.DefinitionChanges(r.Context()); err != nil { // one panel that fails leaves the rest
+		view.Unseen = reasonOf(err)
+	}
+	p.show(w, http.StatusOK, "project", v, "Project", view)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// listed is how many schedules, playbooks or window sets a page has.
+// listed is how many schedules, playbooks, window sets or calendar feeds a page has.
 const listed = 100
 
 // maxForm bounds what a form sends.

@@ -29,6 +29,8 @@ const (
 	Operator Role = "operator"
 	Approver Role = "approver"
 	Admin    Role = "admin"
+	// Feed is the role of the secret in a calendar feed's address: it reads that feed alone.
+	Feed Role = "calendar"
 )
 
 // bearer is the name of the one security scheme.
@@ -41,6 +43,7 @@ var allowed = map[Role][]Role{
 	Operator: {Operator, Admin},
 	Approver: {Approver, Admin},
 	Admin:    {Admin},
+	Feed:     {Feed},
 }
 
 // caller is who asks.

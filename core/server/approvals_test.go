@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,71 @@ func TestWindowIsApprovedAtTheServer(t *testing.T) {
 		t.Fatalf("approved what was not looked at: %d %s", a.status, a.body)
 	}
 	must(t, func() error { _, err := b.ledger.VerifyAudit(t.Context()); return err }())
+}
+
+// The provider sees which approvals the newest definitions voided, and which an edit would void,
+// those given at the server included. The tenant sees that its own is void; another one sees nothing.
+func TestAnEditNamesTheApprovalsThatItVoids(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	provider, acme, globex := b.token(everyTenant, Operator), b.token("acme", Approver), b.token("globex", Approver)
+	changed := func() api.DefinitionChanges {
+		return want[api.DefinitionChanges](t, b.ask(provider, "GET", "/v1/definitions/changes", nil), http.StatusOK)
+	}
+	voids := func(changes []api.Change) (all []string) {
+		for _, c := range changes {
+			all = append(all, c.Voids...)
+		}
+		return all
+	}
+	if first := changed(); len(first.Changes) != 0 || !first.At.IsZero() {
+		t.Fatalf("the first definitions changed something: %+v", first)
+	}
+	want[any](t, b.ask(acme, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{Ticket: "CHG7"}), http.StatusOK)
+
+	harmless := moreTree()
+	_, err := b.cat.Apply(t.Context(), "test", documents(harmless), definitions.Revision{Commit: "c1"}, catalog.AnyVersion)
+	must(t, err)
+	if c := changed(); c.To != "c1" || len(c.Changes) != 1 || c.Changes[0].Name != "more" || len(voids(c.Changes)) != 0 {
+		t.Fatalf("%+v", c)
+	}
+
+	edited := moreTree()
+	edited["windows/sets.yaml"] = strings.Replace(edited["windows/sets.yaml"], `"13:00"`, `"14:00"`, 1)
+	mine := []string{"CHG7 by acme/the approver"}
+	asked := want[struct{ Items []api.Change }](t, b.ask(provider, "POST", "/v1/definitions/diff", applied(edited)), http.StatusOK)
+	if got := voids(asked.Items); !slices.Equal(got, mine) {
+		t.Fatalf("before it is applied: %q in %+v", got, asked)
+	}
+	_, err = b.cat.Apply(t.Context(), "test", documents(edited), definitions.Revision{Commit: "c2"}, catalog.AnyVersion)
+	must(t, err)
+	if c := changed(); c.From != "c1" || c.To != "c2" || len(c.Changes) != 1 || !slices.Equal(voids(c.Changes), mine) {
+		t.Fatalf("%+v", c)
+	}
+	if p, _ := b.place(acme, "acme-day"); p.State != "void" || len(p.Given) != 1 || p.Given[0].Ticket != "CHG7" {
+		t.Fatalf("%+v", p)
+	}
+	if a := b.ask(globex, "GET", "/v1/approvals", nil); a.status != http.StatusOK || strings.Contains(a.body, "CHG7") || strings.Contains(a.body, "acme") {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for _, tenant := range []string{acme, globex} {
+		if a := b.ask(tenant, "GET", "/v1/definitions/changes", nil); a.status != http.StatusForbidden {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+
+	// Another server has it from the ledger.
+	again, err := catalog.New(catalog.Config{Ledger: b.ledger, Board: b.queue, Controller: b.ctl})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = again.Run(ctx) }()
+	until(t, "another server has read it", func() bool { return again.Set() != nil })
+	if c := again.Current().Changes; c.New.Commit != "c2" || len(c.Changes) != 1 || !slices.Equal(c.Changes[0].Voids, mine) {
+		t.Errorf("%+v", c)
+	}
+	stop()
+	<-done
 }
 
 // What needs no approval is not approved, and closed by a revocation.

@@ -27,6 +27,10 @@ func (s *Server) definitions() {
 		detail: "All of them, in the form in which apply takes them.",
 	}, s.getDocuments)
 	handle(s, route{
+		id: "list-definition-changes", method: http.MethodGet, path: "/v1/definitions/changes", summary: "Show what the present definitions changed", role: Viewer, everyone: true,
+		detail: "When they took the place of others, with the approvals of windows that the edit voided.",
+	}, s.getDefinitionChanges)
+	handle(s, route{
 		id: "apply-definitions", method: http.MethodPut, path: "/v1/definitions", summary: "Put definitions in the place of those that hold", role: Admin, everyone: true,
 		detail: "All or nothing; every mistake is reported with its place. Replacing needs If-Match. Where a branch is followed they hold until it moves.", maxBody: applyBody, bodyTime: applyTime,
 	}, s.applyDefinitions)
@@ -87,6 +91,16 @@ func (s *Server) diffDefinitions(ctx context.Context, _ caller, in *struct{ Body
 	if err != nil {
 		return nil, err
 	}
+	return listOf(changesOf(changes), ""), nil
+}
+
+func (s *Server) getDefinitionChanges(context.Context, caller, *struct{}) (*body[api.DefinitionChanges], error) {
+	now := s.cfg.Catalog.Current()
+	c := now.Changes
+	return &body[api.DefinitionChanges]{api.DefinitionChanges{From: c.Old.Commit, To: c.New.Commit, At: c.At, Changes: changesOf(c), LeftOut: now.LeftOut}}, nil
+}
+
+func changesOf(changes definitions.Changes) []api.Change {
 	items := make([]api.Change, len(changes.Changes))
 	for i, c := range changes.Changes {
 		items[i] = api.Change{
@@ -97,7 +111,7 @@ func (s *Server) diffDefinitions(ctx context.Context, _ caller, in *struct{ Body
 			items[i].Details = []string{}
 		}
 	}
-	return listOf(items, ""), nil
+	return items
 }
 
 func documentsOf(a api.Apply) []definitions.Document {

@@ -274,7 +274,7 @@ func TestWhoGivesPermissions(t *testing.T) {
 			t.Errorf("%s: %d %s", c.name, a.status, a.body)
 		}
 	}
-	tokens, _, err := b.ledger.Tokens(t.Context(), ledger.AllTenants(), ledger.Page{Limit: 100})
+	tokens, _, err := b.ledger.Tokens(t.Context(), ledger.AllTenants(), ledger.TokenFilter{}, ledger.Page{Limit: 100})
 	must(t, err)
 	if n := len(slices.DeleteFunc(tokens, func(t ledger.Token) bool { return t.Name != "bob" })); n != 3 {
 		t.Errorf("%d tokens were made", n)

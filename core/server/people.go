@@ -73,7 +73,7 @@ func TokenFor(n api.NewToken) (ledger.Token, error) {
 	if n.Tenant == everyTenant {
 		t.Tenant, t.AllTenants = "", true
 	}
-	if len(allowed[Role(n.Role)]) == 0 {
+	if len(allowed[Role(n.Role)]) == 0 || Role(n.Role) == Feed {
 		return t, fmt.Errorf("role %q: expected viewer, operator, approver, admin or worker: %w", clip(n.Role, 100), core.ErrInvalid)
 	}
 	if err := checkPermissions(n); err != nil {
@@ -116,7 +116,7 @@ func rolesOf(t ledger.Token) []string {
 const maxLife = 10 * 366 * 24 * time.Hour
 
 func (s *Server) listTokens(ctx context.Context, by caller, in *struct{ Page }) (*list[api.Token], error) {
-	tokens, next, err := s.cfg.Ledger.Tokens(ctx, by.scope, in.ledger())
+	tokens, next, err := s.cfg.Ledger.Tokens(ctx, by.scope, ledger.TokenFilter{}, in.ledger())
 	if err != nil {
 		return nil, err
 	}

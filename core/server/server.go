@@ -92,6 +92,7 @@ type Server struct {
 	estimates   estimates
 	sheets      sheets
 	forecasting chan struct{} // taken by the one forecast of a plan that is made
+	feeding     chan struct{} // taken by calendar feeds that are made
 	broadcaster *broadcaster
 	metrics     *metrics.Registry
 	census      census
@@ -108,7 +109,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy), forecasting: make(chan struct{}, 1),
+		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy), forecasting: make(chan struct{}, 1), feeding: make(chan struct{}, feedsAtOnce),
 		streams: &streams{all: maxStreams, tenants: tenantsStreams, tenant: tenantStreams, person: personStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
 		broadcaster: newBroadcaster(cfg.Feed),
 	}
@@ -137,6 +138,7 @@ func New(cfg Config) (*Server, error) {
 	s.inventory()
 	s.fleet()
 	s.calendarRoute()
+	s.feeds()
 	s.shares()
 	s.windowSets()
 	s.approvals()
@@ -180,7 +182,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if fault == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is panicked with
 			panic(fault)
 		}
-		s.cfg.Log.Error("a request made the server panic", "method", r.Method, "path", clip(r.URL.Path, 200), "panic", fault, "stack", string(debug.Stack()))
+		path := r.URL.Path
+		if strings.HasPrefix(path, FeedPath) { // the rest is a secret
+			path = FeedPath
+		}
+		s.cfg.Log.Error("a request made the server panic", "method", r.Method, "path", clip(path, 200), "panic", fault, "stack", string(debug.Stack()))
 		plainProblem(w, http.StatusInternalServerError, faultText)
 	}()
 	ctl := http.NewResponseController(w)

@@ -39,71 +39,74 @@ type aim struct {
 // aims has one entry an operation of the document. A route that is not here fails
 // TestEveryRouteRefusesOtherTenants: say how it reaches a tenant's things.
 var aims = map[string]aim{
-	"create-run":         {creates: true, body: api.NewRun{Playbook: "acme-patch"}},
-	"create-runs":        {creates: true, each: true, body: api.NewRuns{Runs: []api.KeyedRun{{Key: "k", NewRun: api.NewRun{Playbook: "acme-patch"}}}}},
-	"exec":               {creates: true, body: api.NewExec{Command: "uptime", Limit: []string{"acme-1"}, Needs: 300}},
-	"list-runs":          {list: true},
-	"get-run":            {run: "done"},
-	"replace-run":        {run: "waiting", body: api.NewRun{Playbook: "acme-patch"}},
-	"change-run":         {run: "waiting", body: api.ChangeRun{Weight: new(7)}},
-	"cancel-run":         {run: "ending", body: api.Why{}},
-	"pause-run":          {run: "queued", body: api.Why{}},
-	"resume-run":         {run: "queued", body: api.Why{}},
-	"wake-run":           {run: "queued", body: api.Signal{Event: "go"}},
-	"approve-run":        {run: "waiting", body: api.Approve{Approve: true}},
-	"retry-run":          {creates: true, run: "done", body: api.Retry{}},
-	"list-decisions":     {run: "done"},
-	"list-jobs":          {run: "done"},
-	"get-job":            {run: "done", path: map[string]string{"job": "0"}},
-	"explain-job":        {run: "done", path: map[string]string{"job": "0"}},
-	"forecast-run":       {run: "queued"},
-	"show-grid":          {run: "done"},
-	"list-result-groups": {run: "done"},
-	"count-steps":        {run: "done"},
-	"list-waits":         {run: "queued"},
-	"show-timeline":      {run: "queued"},
-	"plan-run":           {quiet: true, body: api.NewRun{Playbook: "acme-patch"}},
-	"plan-retry":         {quiet: true, run: "done", body: api.Retry{}},
-	"list-durations":     {path: map[string]string{"playbook": "acme-patch"}},
-	"list-attempts":      {run: "done", path: map[string]string{"job": "0"}},
-	"list-outputs":       {run: "done", path: map[string]string{"job": "0"}},
-	"get-output":         {run: "done", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}},
-	"follow-run":         {run: "done", sse: true},
-	"follow-job":         {run: "done", path: map[string]string{"job": "0"}, sse: true},
-	"list-audit":         {list: true},
-	"export-runs":        {list: true},
-	"export-jobs":        {list: true},
-	"export-audit":       {list: true},
-	"whoami":             {own: true},
-	"create-token":       {creates: true, body: api.NewToken{Name: "x", Tenant: "acme", Role: "viewer"}},
-	"list-tokens":        {list: true},
-	"revoke-token":       {path: map[string]string{"token": "TOKEN"}},
-	"list-hosts":         {list: true},
-	"list-fleet":         {list: true},
-	"get-calendar":       {list: true},
-	"list-shares":        {list: true},
-	"list-sources":       {list: true},
-	"get-source":         {path: map[string]string{"source": "acme-cmdb"}},
-	"diff-source":        {path: map[string]string{"source": "acme-cmdb"}},
-	"approve-source":     {path: map[string]string{"source": "acme-cmdb"}}, // walk fills in what is held
-	"list-origins":       {path: map[string]string{"host": "acme-1"}},
-	"get-host":           {path: map[string]string{"host": "acme-1"}},
-	"get-host-facts":     {path: map[string]string{"host": "acme-1"}},
-	"host-history":       {path: map[string]string{"host": "acme-1"}},
-	"list-playbooks":     {list: true},
-	"get-playbook":       {path: map[string]string{"playbook": "acme-patch"}},
-	"list-windows":       {list: true},
-	"get-window":         {path: map[string]string{"set": "acme-night"}},
-	"explain-window":     {path: map[string]string{"set": "acme-night"}},
-	"list-approvals":     {list: true},
-	"approve-window":     {path: map[string]string{"set": "acme-day"}, body: api.ApproveWindow{}},
-	"revoke-window":      {path: map[string]string{"set": "acme-day"}, body: api.RevokeWindow{}},
-	"list-schedules":     {list: true},
-	"get-schedule":       {path: map[string]string{"schedule": "acme:acme-patch"}},
-	"put-schedule":       {creates: true, path: map[string]string{"schedule": "acme:hourly"}, body: api.NewSchedule{Playbook: "acme-patch", Cron: "0 * * * *"}},
-	"pause-schedule":     {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
-	"resume-schedule":    {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
-	"trigger-schedule":   {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
+	"create-run":           {creates: true, body: api.NewRun{Playbook: "acme-patch"}},
+	"create-runs":          {creates: true, each: true, body: api.NewRuns{Runs: []api.KeyedRun{{Key: "k", NewRun: api.NewRun{Playbook: "acme-patch"}}}}},
+	"exec":                 {creates: true, body: api.NewExec{Command: "uptime", Limit: []string{"acme-1"}, Needs: 300}},
+	"list-runs":            {list: true},
+	"get-run":              {run: "done"},
+	"replace-run":          {run: "waiting", body: api.NewRun{Playbook: "acme-patch"}},
+	"change-run":           {run: "waiting", body: api.ChangeRun{Weight: new(7)}},
+	"cancel-run":           {run: "ending", body: api.Why{}},
+	"pause-run":            {run: "queued", body: api.Why{}},
+	"resume-run":           {run: "queued", body: api.Why{}},
+	"wake-run":             {run: "queued", body: api.Signal{Event: "go"}},
+	"approve-run":          {run: "waiting", body: api.Approve{Approve: true}},
+	"retry-run":            {creates: true, run: "done", body: api.Retry{}},
+	"list-decisions":       {run: "done"},
+	"list-jobs":            {run: "done"},
+	"get-job":              {run: "done", path: map[string]string{"job": "0"}},
+	"explain-job":          {run: "done", path: map[string]string{"job": "0"}},
+	"forecast-run":         {run: "queued"},
+	"show-grid":            {run: "done"},
+	"list-result-groups":   {run: "done"},
+	"count-steps":          {run: "done"},
+	"list-waits":           {run: "queued"},
+	"show-timeline":        {run: "queued"},
+	"plan-run":             {quiet: true, body: api.NewRun{Playbook: "acme-patch"}},
+	"plan-retry":           {quiet: true, run: "done", body: api.Retry{}},
+	"list-durations":       {path: map[string]string{"playbook": "acme-patch"}},
+	"list-attempts":        {run: "done", path: map[string]string{"job": "0"}},
+	"list-outputs":         {run: "done", path: map[string]string{"job": "0"}},
+	"get-output":           {run: "done", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}},
+	"follow-run":           {run: "done", sse: true},
+	"follow-job":           {run: "done", path: map[string]string{"job": "0"}, sse: true},
+	"list-audit":           {list: true},
+	"export-runs":          {list: true},
+	"export-jobs":          {list: true},
+	"export-audit":         {list: true},
+	"whoami":               {own: true},
+	"create-token":         {creates: true, body: api.NewToken{Name: "x", Tenant: "acme", Role: "viewer"}},
+	"list-tokens":          {list: true},
+	"revoke-token":         {path: map[string]string{"token": "TOKEN"}},
+	"list-hosts":           {list: true},
+	"list-fleet":           {list: true},
+	"get-calendar":         {list: true},
+	"create-calendar-feed": {creates: true, body: api.NewCalendarFeed{Name: "phone", Tenant: "acme"}},
+	"list-calendar-feeds":  {list: true},
+	"revoke-calendar-feed": {path: map[string]string{"feed": "FEED"}},
+	"list-shares":          {list: true},
+	"list-sources":         {list: true},
+	"get-source":           {path: map[string]string{"source": "acme-cmdb"}},
+	"diff-source":          {path: map[string]string{"source": "acme-cmdb"}},
+	"approve-source":       {path: map[string]string{"source": "acme-cmdb"}}, // walk fills in what is held
+	"list-origins":         {path: map[string]string{"host": "acme-1"}},
+	"get-host":             {path: map[string]string{"host": "acme-1"}},
+	"get-host-facts":       {path: map[string]string{"host": "acme-1"}},
+	"host-history":         {path: map[string]string{"host": "acme-1"}},
+	"list-playbooks":       {list: true},
+	"get-playbook":         {path: map[string]string{"playbook": "acme-patch"}},
+	"list-windows":         {list: true},
+	"get-window":           {path: map[string]string{"set": "acme-night"}},
+	"explain-window":       {path: map[string]string{"set": "acme-night"}},
+	"list-approvals":       {list: true},
+	"approve-window":       {path: map[string]string{"set": "acme-day"}, body: api.ApproveWindow{}},
+	"revoke-window":        {path: map[string]string{"set": "acme-day"}, body: api.RevokeWindow{}},
+	"list-schedules":       {list: true},
+	"get-schedule":         {path: map[string]string{"schedule": "acme:acme-patch"}},
+	"put-schedule":         {creates: true, path: map[string]string{"schedule": "acme:hourly"}, body: api.NewSchedule{Playbook: "acme-patch", Cron: "0 * * * *"}},
+	"pause-schedule":       {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
+	"resume-schedule":      {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
+	"trigger-schedule":     {path: map[string]string{"schedule": "acme:made"}, body: api.Why{}},
 	"backfill-schedule": {
 		path: map[string]string{"schedule": "acme:made"},
 		body: map[string]string{"from": "2026-01-05T00:00:00Z", "to": "2026-01-06T00:00:00Z"},
@@ -123,12 +126,13 @@ var aims = map[string]aim{
 	"put-output": { // what workers write of jobs is no change that a person makes
 		run: "queued", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}, body: "text", quiet: true,
 	},
-	"drain-worker":      {path: map[string]string{"worker": "w1"}, body: api.Why{}},
-	"get-queue":         {},
-	"get-definitions":   {},
-	"get-documents":     {},
-	"apply-definitions": {body: applied(moreTree()), headers: []string{"If-Match", "*"}},
-	"diff-definitions":  {body: applied(tree()), quiet: true},
+	"drain-worker":            {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"get-queue":               {},
+	"get-definitions":         {},
+	"get-documents":           {},
+	"list-definition-changes": {},
+	"apply-definitions":       {body: applied(moreTree()), headers: []string{"If-Match", "*"}},
+	"diff-definitions":        {body: applied(tree()), quiet: true},
 }
 
 // moreTree is tree with another playbook.
@@ -160,6 +164,8 @@ func (b *bed) walk() []operation {
 	want[any](b.t, b.ask(b.token("acme", Operator), "PUT", "/v1/schedules/made", api.NewSchedule{Playbook: "acme-patch", Cron: "0 4 * * *"}), http.StatusOK)
 	_, token, err := b.ledger.NewToken(b.t.Context(), "test", ledger.Token{Name: "spare", Tenant: "acme", Roles: []string{"viewer"}})
 	must(b.t, err)
+	_, feed, err := b.ledger.NewToken(b.t.Context(), "test", ledger.Token{Name: "spare feed", Tenant: "acme", Roles: []string{string(Feed)}})
+	must(b.t, err)
 	_, err = b.queue.Post(b.t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady}), api.OrderKeep)
 	must(b.t, err)
 
@@ -188,7 +194,7 @@ func (b *bed) walk() []operation {
 			}
 			o := operation{Operation: op, aim: a, url: strings.ReplaceAll(path, "{run}", runs[a.run])}
 			for name, value := range a.path {
-				o.url = strings.ReplaceAll(o.url, "{"+name+"}", strings.NewReplacer("TOKEN", token.ID, "NOTE", note.ID).Replace(value))
+				o.url = strings.ReplaceAll(o.url, "{"+name+"}", strings.NewReplacer("TOKEN", token.ID, "FEED", feed.ID, "NOTE", note.ID).Replace(value))
 			}
 			if op.OperationID == "approve-source" {
 				o.body = api.ApproveSource{Generation: held}
@@ -288,7 +294,7 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 		if o.everyone {
 			tenant = everyTenant
 		}
-		for _, role := range []Role{Worker, Viewer, Operator, Approver, Admin} {
+		for _, role := range []Role{Worker, Viewer, Operator, Approver, Admin, Feed} {
 			if slices.Contains(allowed[o.role], role) {
 				for _, p := range o.permits { // no role includes one
 					if a := b.ask(b.token(tenant, role), o.Method, o.url, o.body, o.headers...); a.status != http.StatusForbidden || !strings.Contains(a.body, "permission "+string(p)) {
@@ -309,9 +315,9 @@ func TestEveryRouteAsksForATokenAndARole(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	for have, may := range map[Role][]Role{
-		Viewer: {Viewer}, Operator: {Viewer, Operator}, Approver: {Viewer, Approver}, Admin: {Worker, Viewer, Operator, Approver, Admin}, Worker: {Worker}, "": nil, "root": nil,
+		Viewer: {Viewer}, Operator: {Viewer, Operator}, Approver: {Viewer, Approver}, Admin: {Worker, Viewer, Operator, Approver, Admin}, Worker: {Worker}, Feed: {Feed}, "": nil, "root": nil,
 	} {
-		for _, role := range []Role{Worker, Viewer, Operator, Approver, Admin} {
+		for _, role := range []Role{Worker, Viewer, Operator, Approver, Admin, Feed} {
 			if got := mayDo(have, role); got != slices.Contains(may, role) {
 				t.Errorf("%s may do what %s may: %v", have, role, got)
 			}

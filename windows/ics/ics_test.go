@@ -34,7 +34,7 @@ func TestWrite(t *testing.T) {
 	from := instant(t, "2026-10-20T00:00:00Z")
 	c := d.Compile("acme", windows.Ahead(from, 10))
 	var b strings.Builder
-	if err := Write(&b, Feed{Set: "acme", Zone: c.Zone, Windows: c.Occurrences(from, c.Horizon.To), Stamp: from, Sequence: 7}); err != nil {
+	if err := Write(&b, Calendar{Name: "Service windows acme", Feeds: []Feed{{Set: "acme", Zone: c.Zone, Windows: c.Occurrences(from, c.Horizon.To)}}, Stamp: from, Sequence: 7}); err != nil {
 		t.Fatal(err)
 	}
 	want := strings.ReplaceAll(`BEGIN:VCALENDAR
@@ -81,6 +81,59 @@ func TestLinesAreFoldedBetweenCharacters(t *testing.T) {
 	}
 	if got := strings.ReplaceAll(b.String(), "\r\n ", ""); got != "SUMMARY:"+strings.Repeat("ü😀", 60)+"\r\n" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A window keeps its UID when windows of the same day are over, and names cannot begin a line.
+func TestUIDsStayAndNamesAreTexts(t *testing.T) {
+	d := parse(t, `window_sets: {west: {timezone: America/Los_Angeles, allow: [{id: d, rrule: FREQ=DAILY, from: "10:00", to: "11:00"}]}}`)
+	first := instant(t, "2026-10-20T00:00:00Z")
+	c := d.Compile("west", windows.Ahead(first, 30))
+	twice := func(from time.Time) string {
+		all := c.Occurrences(from.AddDate(0, 0, -2), c.Horizon.To)
+		var list []windows.Window
+		for _, w := range all { // a second window of each day, behind midnight in UTC
+			list = append(list, w, windows.Window{Open: w.Open.Add(10 * time.Hour), Close: w.Close.Add(10 * time.Hour), Rules: w.Rules})
+		}
+		var b strings.Builder
+		const evil = "x\r\nBEGIN:VEVENT\nSUMMARY:evil;a,b\x00\x07\\"
+		if err := Write(&b, Calendar{Name: evil, Note: evil, Feeds: []Feed{{Set: evil, About: evil, Zone: c.Zone, Windows: list, From: from}}, Freezes: []Freeze{{Name: evil, About: evil, From: from, To: from.Add(time.Hour)}}}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	times := func(text string) map[string]string {
+		cal, err := decode([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, e := range cal.Events() {
+			if value(e, "CATEGORIES") == "" {
+				out[value(e, "UID")] = value(e, "DTSTART")
+			}
+		}
+		return out
+	}
+	day, next := times(twice(first.AddDate(0, 0, 9))), times(twice(first.AddDate(0, 0, 10)))
+	if len(day) != len(next)+2 {
+		t.Errorf("%d events, then %d", len(day), len(next))
+	}
+	for uid, at := range next {
+		if day[uid] != at {
+			t.Errorf("UID %s: %s, then %s", uid, day[uid], at)
+		}
+	}
+	text := twice(first)
+	if strings.Contains(text, "\nSUMMARY:evil") || strings.Count(text, "\r\nBEGIN:VEVENT\r\n") != strings.Count(text, "\r\nEND:VEVENT\r\n") || strings.ContainsAny(text, "\x00\x07") {
+		t.Errorf("a name is more than a text: %.2000s", text)
+	}
+	cal, err := decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := cal.Events()[0].Props.Text("SUMMARY"); err != nil || got != "Service window x\nBEGIN:VEVENT\nSUMMARY:evil;a,b\\" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -176,7 +229,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	c := d.Compile("acme", windows.Ahead(from, 365))
 	list := c.Occurrences(from, c.Horizon.To)
 	var b strings.Builder
-	if err := Write(&b, Feed{Set: "acme", Zone: c.Zone, Windows: list, Stamp: from}); err != nil {
+	if err := Write(&b, Calendar{Feeds: []Feed{{Set: "acme", Zone: c.Zone, Windows: list}}, Freezes: []Freeze{{Name: "x", From: from, To: from.AddDate(0, 0, 9)}}, Stamp: from}); err != nil {
 		t.Fatal(err)
 	}
 	for _, zone := range []string{"UTC", "Asia/Kathmandu"} {
@@ -186,6 +239,9 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		}
 		again := parse(t, string(set.YAML)).Compile("again", c.Horizon)
 		got := again.Occurrences(from, c.Horizon.To)
+		if len(set.Skipped) != 1 || !strings.Contains(set.Skipped[0], "a freeze") {
+			t.Errorf("%q", set.Skipped)
+		}
 		if len(got) != len(list) {
 			t.Fatalf("%d windows, want %d", len(got), len(list))
 		}

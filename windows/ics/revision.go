@@ -97,6 +97,8 @@ func (im *importer) read(raw ical.Event, i int) (*event, error) {
 		return nil, fmt.Errorf("STATUS %q: expected CONFIRMED, TENTATIVE or CANCELLED", clip(value(raw, ical.PropStatus)))
 	case status == ical.EventCancelled || status == ical.EventTentative:
 		e.why = strings.ToLower(string(status))
+	case value(raw, ical.PropCategories) == freezeCategory:
+		e.why = "a freeze, which opens nothing"
 	}
 	if prop := raw.Props.Get(ical.PropSequence); prop != nil {
 		if e.sequence, err = prop.Int(); err != nil || e.sequence < 0 {

@@ -102,7 +102,7 @@ func TestFaultW4UnapprovedFeedOpensNothing(t *testing.T) {
 	from := instant(t, "2026-10-20T00:00:00Z")
 	c := d.Compile("acme", windows.Ahead(from, 10))
 	var b strings.Builder
-	if err := Write(&b, Feed{Set: "acme", Zone: c.Zone, Windows: c.Occurrences(from, c.Horizon.To), Stamp: from}); err != nil {
+	if err := Write(&b, Calendar{Feeds: []Feed{{Set: "acme", Zone: c.Zone, Windows: c.Occurrences(from, c.Horizon.To)}}, Stamp: from}); err != nil {
 		t.Fatal(err)
 	}
 	set, err := Read([]byte(b.String()), Import{Name: "again"})

@@ -46,7 +46,7 @@ func (a *app) windowsICSCmd() *cobra.Command {
 			if compiled.Reason() != "" {
 				return console.Invalid("window set %s is closed: %s", args[0], compiled.Reason())
 			}
-			feed := ics.Feed{Set: args[0], Zone: zone, Windows: compiled.Occurrences(from, compiled.Horizon.To), Stamp: stamp, Sequence: sequence}
+			feed := ics.Feed{Set: args[0], Zone: zone, Windows: compiled.Occurrences(from, compiled.Horizon.To)}
 			if a.Output == "json" {
 				docs := []windowDoc{}
 				for _, w := range feed.Windows {
@@ -55,7 +55,7 @@ func (a *app) windowsICSCmd() *cobra.Command {
 				return console.PrintJSON(a.Out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
 			}
 			var text strings.Builder
-			if err := ics.Write(&text, feed); err != nil {
+			if err := ics.Write(&text, ics.Calendar{Name: "Service windows " + feed.Set, Feeds: []ics.Feed{feed}, Stamp: stamp, Sequence: sequence}); err != nil {
 				return err
 			}
 			// Lines of iCalendar end in CR LF, which the screen would not let pass.

@@ -5,12 +5,16 @@ const pool = 60;
 const height = 24; // of a row, as in the style sheet
 const ahead = 16; // rows above those that can be seen
 const rereadEvery = 5000;
+const atOnce = 15; // rows that one task makes
 
 // The order in which hosts need attention.
 const order = "LFNBX.WRC=S";
 const words = { C: "changed", "=": "unchanged", S: "skipped", F: "failed", N: "unreachable", B: "rolled_back", L: "lost", X: "cancelled" };
 
 const classOf = (letter) => letter === "=" ? "c-same" : letter === "." ? "c-none" : `c-${letter}`;
+
+// breathe ends a task, so that the browser can answer a person before the next one.
+const breathe = () => globalThis.scheduler?.yield ? scheduler.yield() : new Promise((done) => setTimeout(done));
 
 export class Grid {
   constructor(view) {
@@ -19,6 +23,7 @@ export class Grid {
     this.show = document.getElementById("show");
     this.count = document.getElementById("count");
     this.pending = [];
+    this.top = 0; // scrollTop of the view: to read it after a change costs a layout
     this.at = 0; // the current row
     this.current = undefined; // its host, once somebody went to it by a key
   }
@@ -39,12 +44,13 @@ export class Grid {
     this.steps = data.steps.length;
     this.hosts = data.hosts;
     this.outcomes = [...data.outcomes];
-    this.cells = data.cells.map((text) => [...text.padEnd(this.steps, ".")]);
+    this.cells = data.cells; // a text a host, which may be shorter than the steps
     this.groups = data.group.map((k) => data.groups[k]);
-    if (!this.rows) this.build();
+    await (this.built ??= this.build());
     const pending = this.pending;
     this.pending = [];
     this.change(pending, true);
+    if (!this.before.isConnected) this.place();
   }
 
   // reload reads the grid again, not more often than every 5 s.
@@ -62,14 +68,15 @@ export class Grid {
     for (const [host, step, letter] of cells) {
       if (host >= this.hosts.length) continue;
       if (step >= 0) {
-        this.cells[host][step] = letter;
+        const row = this.cells[host];
+        this.cells[host] = row.slice(0, step).padEnd(step, ".") + letter + row.slice(step + 1);
         continue;
       }
       moved ||= this.outcomes[host] !== letter;
       this.outcomes[host] = letter;
     }
     if (!moved) return this.paint();
-    this.late = this.chosen !== undefined && this.held();
+    this.late = this.before.isConnected && this.held();
     if (this.late) this.paint();
     else this.choose();
   }
@@ -82,11 +89,16 @@ export class Grid {
     return inside(document.activeElement) || !selection.isCollapsed && (inside(selection.anchorNode) || inside(selection.focusNode));
   }
 
-  // build puts a pool of rows in the place of those that the server sent.
-  build() {
-    const table = this.view.querySelector("table");
-    this.table = table;
-    const body = table.tBodies[0];
+  // build makes a pool of rows with the first hosts, in several tasks.
+  async build() {
+    this.table = this.view.querySelector("table");
+    this.pick();
+    const rows = [];
+    while (rows.length < pool) {
+      await breathe();
+      for (let k = 0; k < atOnce; k++) this.write(rows[rows.push(this.row()) - 1], rows.length - 1);
+    }
+    await breathe();
     const spacer = () => {
       const row = document.createElement("tr");
       row.setAttribute("aria-hidden", "true");
@@ -95,15 +107,20 @@ export class Grid {
     };
     this.before = spacer();
     this.after = spacer();
-    this.rows = Array.from({ length: pool }, () => this.row());
-    body.replaceChildren(this.before, ...this.rows.map((r) => r.row), this.after);
+    this.rows = rows;
+  }
+
+  // place puts the pool, with the letters on it, in the place of the rows that the server sent, and
+  // begins to follow a person.
+  place() {
+    this.table.tBodies[0].replaceChildren(this.before, ...this.rows.map((r) => r.row), this.after);
     document.getElementById("more")?.remove();
     this.view.classList.add("pooled");
     this.view.addEventListener("scroll", () => this.soon(), { passive: true });
     const release = () => { if (this.late && !this.held()) this.choose(); };
     this.view.addEventListener("focusout", () => setTimeout(release));
     document.addEventListener("selectionchange", release);
-    const again = () => { this.current = undefined; this.view.scrollTop = 0; this.choose(); this.address(); };
+    const again = () => { this.current = undefined; this.view.scrollTop = this.top = 0; this.choose(); this.address(); };
     this.find.addEventListener("input", again);
     this.show.addEventListener("change", again);
     document.getElementById("filter").addEventListener("submit", (e) => { e.preventDefault(); again(); });
@@ -127,17 +144,23 @@ export class Grid {
     return { row, link, cells };
   }
 
-  // choose finds the hosts that the filter lets through, the worst first.
-  choose() {
+  // pick finds the hosts that the filter lets through, the worst first.
+  pick() {
     const text = this.find.value.toLowerCase(), show = this.show.value, group = this.view.dataset.group;
     const shows = (i) => {
       const letter = this.outcomes[i], open = ".RW".includes(letter);
       if (text && !this.hosts[i].toLowerCase().includes(text) || group && this.groups[i] !== group) return false;
       return !show || show === "bad" && "LFNB".includes(letter) || show === "open" && open || words[letter] === show;
     };
+    const places = Array.from(order, () => []);
+    for (let i = 0; i < this.hosts.length; i++) if (shows(i)) places.at(order.indexOf(this.outcomes[i])).push(i);
+    this.chosen = places.flat();
+  }
+
+  // choose shows the hosts that the filter lets through now.
+  choose() {
     this.late = false;
-    this.chosen = this.hosts.map((_, i) => i).filter(shows);
-    this.chosen.sort((a, b) => order.indexOf(this.outcomes[a]) - order.indexOf(this.outcomes[b]) || a - b);
+    this.pick();
     this.at = Math.max(this.chosen.indexOf(this.current), 0);
     this.count.firstChild.textContent = `${this.chosen.length} of ${this.hosts.length} hosts, the worst first. C changed, = unchanged, S skipped, F failed, N unreachable, B rolled back, L lost, X cancelled, R running, W waiting.`;
     this.table.setAttribute("aria-rowcount", this.chosen.length + 1);
@@ -145,7 +168,7 @@ export class Grid {
   }
 
   soon() {
-    this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.paint(); });
+    this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.top = this.view.scrollTop; this.paint(); });
   }
 
   // paint writes the rows that can be seen. Names of hosts are text, never markup. The focus stays
@@ -153,24 +176,28 @@ export class Grid {
   paint() {
     const focused = this.rows.find((r) => r.link === document.activeElement), focusedHost = focused?.host;
     const total = this.chosen.length;
-    const first = Math.max(0, Math.min(Math.floor(this.view.scrollTop / height) - ahead, total - pool));
+    const first = Math.max(0, Math.min(Math.floor(this.top / height) - ahead, total - pool));
     this.before.firstChild.style.height = `${first * height}px`;
     this.after.firstChild.style.height = `${Math.max(total - first - pool, 0) * height}px`;
     this.before.hidden = first === 0;
     this.after.hidden = total - first <= pool;
-    for (let k = 0; k < pool; k++) {
-      const { row, link, cells } = this.rows[k], at = first + k, host = this.chosen[at];
-      this.rows[k].host = host;
-      row.hidden = host === undefined;
-      if (row.hidden) continue;
-      row.setAttribute("aria-rowindex", at + 2);
-      row.classList.toggle("current", at === this.at);
-      if (link.textContent !== this.hosts[host]) link.textContent = this.hosts[host];
-      link.href = this.view.dataset.links + host;
-      this.letter(cells[0], this.outcomes[host]);
-      for (let s = 0; s < this.steps; s++) this.letter(cells[s + 1], this.cells[host][s]);
-    }
+    for (let k = 0; k < pool; k++) this.write(this.rows[k], first + k);
     if (focused && focused.host !== focusedHost) (this.rows.find((r) => r.host === focusedHost)?.link ?? this.view).focus({ preventScroll: true });
+  }
+
+  // write puts the host at a place of the order on a row.
+  write(pooled, at) {
+    const { row, link, cells } = pooled, host = this.chosen[at];
+    pooled.host = host;
+    row.hidden = host === undefined;
+    if (row.hidden) return;
+    row.setAttribute("aria-rowindex", at + 2);
+    row.classList.toggle("current", at === this.at);
+    if (link.textContent !== this.hosts[host]) link.textContent = this.hosts[host];
+    const href = this.view.dataset.links + host;
+    if (link.getAttribute("href") !== href) link.setAttribute("href", href);
+    this.letter(cells[0], this.outcomes[host]);
+    for (let s = 0; s < this.steps; s++) this.letter(cells[s + 1], this.cells[host][s] ?? ".");
   }
 
   letter(cell, letter) {
@@ -191,7 +218,10 @@ export class Grid {
     this.at = Math.max(0, Math.min(at, this.chosen.length - 1));
     this.current = this.chosen[this.at];
     const top = this.at * height, seen = this.view.clientHeight - 2 * height;
-    if (top < this.view.scrollTop || top > this.view.scrollTop + seen) this.view.scrollTop = Math.max(top - seen / 2, 0);
+    if (top < this.top || top > this.top + seen) {
+      this.view.scrollTop = Math.max(top - seen / 2, 0);
+      this.top = this.view.scrollTop;
+    }
     this.paint();
     this.rows.find((r) => r.row.classList.contains("current"))?.link.focus({ preventScroll: true });
   }
