@@ -2,6 +2,7 @@ package playbooks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/expr-lang/expr"
@@ -86,9 +87,7 @@ func (l *HostList) Object(h core.Host, age int) map[string]any {
 		v := hostField(h, name)
 		if name == factsField && len(h.Facts) > 0 {
 			facts := make(map[string]any, len(h.Facts)+1)
-			for k, one := range h.Facts {
-				facts[k] = one
-			}
+			maps.Copy(facts, h.Facts)
 			facts[factsAge] = age
 			v = facts
 		}
