@@ -28,29 +28,44 @@ export class Grid {
     this.current = undefined; // its host, once somebody went to it by a key
   }
 
-  // load reads the whole grid. What changes meanwhile is put on it afterwards.
-  async load() {
+  // load reads the whole grid, after the load before has ended. What changes meanwhile is put on it
+  // afterwards.
+  load() {
+    return this.loaded = (this.loaded ?? Promise.resolve()).then(() => this.renew());
+  }
+
+  async renew() {
     clearTimeout(this.again);
     this.again = undefined;
     this.read = Date.now();
-    let data;
+    this.loading = true;
+    const data = await this.ask();
+    if (data) await this.take(data);
+    this.loading = false;
+    if (!this.rows) return; // the rows that the server sent stay
+    const pending = this.pending;
+    this.pending = [];
+    this.change(pending, true);
+    if (!this.before.isConnected) this.place();
+  }
+
+  // ask returns the grid as the server has it; undefined where it has none to give.
+  async ask() {
     try {
       const response = await fetch(this.view.dataset.src, { headers: { Accept: "application/json" } });
-      if (!response.ok || response.redirected) return; // the rows that the server sent stay
-      data = await response.json();
+      return response.ok && !response.redirected ? await response.json() : undefined;
     } catch {
-      return;
+      return undefined;
     }
+  }
+
+  async take(data) {
     this.steps = data.steps.length;
     this.hosts = data.hosts;
     this.outcomes = [...data.outcomes];
     this.cells = data.cells; // a text a host, which may be shorter than the steps
     this.groups = data.group.map((k) => data.groups[k]);
     await (this.built ??= this.build());
-    const pending = this.pending;
-    this.pending = [];
-    this.change(pending, true);
-    if (!this.before.isConnected) this.place();
   }
 
   // reload reads the grid again, not more often than every 5 s.
@@ -61,10 +76,8 @@ export class Grid {
   // change puts [host, step, letter] on the grid; step -1 is the outcome. moved: the order of hosts
   // may be another one.
   change(cells, moved = false) {
-    if (!this.rows) {
-      this.pending.push(...cells);
-      return;
-    }
+    if (!this.rows || this.loading) this.pending.push(...cells); // what is read may be older
+    if (!this.rows) return;
     for (const [host, step, letter] of cells) {
       if (host >= this.hosts.length) continue;
       if (step >= 0) {
