@@ -23,9 +23,6 @@ TYPECHECK := $(SHIPPED) $(GO) run -modfile=$(CURDIR)/.tools/go.mod $(CURDIR)/.to
 # The SDK of plugins is a module of its own: ./... does not reach into it.
 SDK := plugins/sdk
 
-# Tests wait half of their time, for other processes and for clocks: twice as many packages at the same time as there are cores.
-MANY := -p $(shell echo $$((2 * $$(nproc))))
-
 # The packages with long tests. make lint vets them, and those of make race: vet=off there, since for
 # each way to compile vet looks at all dependencies again.
 LABS = $(shell grep -rl --include='*_test.go' '^func TestLab' cmd core plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
@@ -46,14 +43,14 @@ deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
 test: deps ## install what tests need, then run the tests: minutes
-	$(SHIPPED) $(GO) test $(MANY) -vet=off -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end; make lint vets
+	$(SHIPPED) $(GO) test -vet=off -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end; make lint vets
 	$(SHIPPED) $(GO) -C $(SDK) test -vet=off -shuffle=on ./...
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
-	$(SHIPPED) $(GO) test $(MANY) -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 40m $(LABS)
+	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 40m $(LABS)
 
 race: ## the tests under the race detector, the processes that they start too; not what reads the source, which make lint runs
-	$(RACE) $(GO) test $(MANY) -vet=off -race -shuffle=on -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable|CommentsFit)' ./cmd/... ./plugins/... ./...
+	$(RACE) $(GO) test -vet=off -race -shuffle=on -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable|CommentsFit)' ./cmd/... ./plugins/... ./...
 	$(RACE) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./...
 
 check-tls: deps ## the tests, with Redis and PostgreSQL over mutual TLS only
