@@ -34,16 +34,12 @@ func (l *Launch) newHostLists(all []core.Host, o Options) (HostLists, error) {
 		env: playbooks.Env{Vars: mergedVars(l.Playbook, o), Params: l.Playbook.Values()},
 	}
 	for _, list := range lists {
-		given := s.given
 		late, err := s.add(list, all)
 		if late {
 			err = list.Diagnose(fmt.Sprintf("hosts() of the playbook take longer than %v", within), "", "loop less in them: look at what is known of the host")
 		}
 		if err != nil {
 			return nil, err
-		}
-		if s.given == given {
-			l.emptyLists = append(l.emptyLists, list)
 		}
 	}
 	l.Listed = slices.Sorted(maps.Keys(s.names))
@@ -69,7 +65,6 @@ type lister struct {
 	env     playbooks.Env
 	until   time.Time
 	left    int // bytes
-	given   int // hosts, of all lists
 	out     HostLists
 	names   map[string]bool
 }
@@ -98,7 +93,6 @@ func (s *lister) add(list *playbooks.HostList, all []core.Host) (late bool, err 
 		}
 		s.names[h.Name] = true
 		lists[list.Text], total = append(lists[list.Text], object), total+1
-		s.given++
 		if s.left -= len(data) + 1; s.left < 0 {
 			return false, tooManyListed(list, total)
 		}
@@ -123,16 +117,18 @@ func (s *lister) object(list *playbooks.HostList, h core.Host) (map[string]any, 
 	return list.Object(h, age), nil
 }
 
-// Warnings says what a person may not have meant: hosts are left out because they have no facts, or
-// hosts('…') gives none.
-func (l *Launch) Warnings() (all []string) {
-	if len(l.WithoutFacts) > 0 {
-		all = append(all, l.factsLeftOut())
+// emptyLists returns the lists that give no host to anybody in the run.
+func (l *Launch) emptyLists() (empty []*playbooks.HostList) {
+	for _, list := range l.Playbook.HostLists() {
+		given := 0
+		for _, of := range l.Snapshot.Hosts {
+			given += len(of[list.Text])
+		}
+		if given == 0 {
+			empty = append(empty, list)
+		}
 	}
-	for _, list := range l.emptyLists {
-		all = append(all, fmt.Sprintf("%s: hosts('%s') gives no host\nhint: turnus hosts ls --select '%s' shows which hosts it selects", l.Playbook.Name, list.Text, list.Text))
-	}
-	return all
+	return empty
 }
 
 func tooManyListed(list *playbooks.HostList, total int) error {

@@ -68,8 +68,8 @@ func TestHostListsTakeTheWholeInventory(t *testing.T) {
 	}
 }
 
-// A misspelt group would empty a load balancer: a launch says that a list is empty.
-func TestHostListsThatAreEmptyAreSaid(t *testing.T) {
+// A misspelt group would empty a load balancer: a launch warns of a list that is empty.
+func TestEmptyHostListsGiveAWarning(t *testing.T) {
 	all := fleet(3)
 	all[0].Groups = []string{"web"}
 	for group, want := range map[string]string{

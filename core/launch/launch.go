@@ -97,8 +97,7 @@ type Launch struct {
 	// of them that are fresh enough. They are known of the launch itself only: no record keeps them.
 	WithoutFacts []string
 	// Listed are the hosts that hosts('…') gives, each once.
-	Listed     []string
-	emptyLists []*playbooks.HostList // those that give none
+	Listed []string
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
 	// were given, or no step under it is disruptive. "" if it asks for none.
 	Asks string
@@ -328,4 +327,16 @@ func targets(hosts []core.Host, key string) ([]queue.Target, error) {
 		}
 	}
 	return out, nil
+}
+
+// Warnings reports what may be a mistake, with what to do: hosts are left out because they have no
+// facts, or hosts('…') gives none.
+func (l *Launch) Warnings() (all []string) {
+	if len(l.WithoutFacts) > 0 {
+		all = append(all, l.factsLeftOut())
+	}
+	for _, list := range l.emptyLists() {
+		all = append(all, fmt.Sprintf("%s: hosts('%s') gives no host\nhint: turnus hosts ls --select '%s' shows which hosts it selects", l.Playbook.Name, list.Text, list.Text))
+	}
+	return all
 }
