@@ -224,7 +224,7 @@ func testCopyHoldsRuns(t *testing.T, b *backend) {
 func TestCopyCrossesDatabasesAndVersions(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	pg := onPostgres(t, "fsync=off")
+	pg := onPostgres(t)
 	from, middle, to := onSQLite().fresh(t), pg.fresh(t), onSQLite().fresh(t)
 	everything(t, open(t, from))
 	first := readCopy(t, from)

@@ -17,7 +17,7 @@ import (
 // A ledger over TLS opens when both sides know each other, and else it is said what to do.
 func TestPostgresTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	server := pgtest.StartTLS(t, "fsync=off")
+	server := pgtest.StartTLS(t)
 	database := server.Database(t)
 	dir := t.TempDir()
 	stranger := trustlab.OtherCA(t)
@@ -85,7 +85,7 @@ func TestPostgresOnOtherMachinesIsVerified(t *testing.T) {
 // A client's certificate that is renewed is used by the next connection.
 func TestPostgresRenewedFilesAreTakenOver(t *testing.T) {
 	t.Parallel()
-	server := pgtest.StartTLS(t, "fsync=off")
+	server := pgtest.StartTLS(t)
 	l, err := ledger.Open(t.Context(), server.Database(t), ledger.Options{Connections: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func open(url, outputs string) (*ledger.Ledger, *blob.Bucket, error) {
 // ledgers are one of each kind.
 func ledgers(tb testing.TB) map[string]string {
 	tb.Helper()
-	return map[string]string{"sqlite": "sqlite:" + filepath.Join(tb.TempDir(), "l.db"), "postgres": pgtest.Start(tb, "fsync=off").Database(tb)}
+	return map[string]string{"sqlite": "sqlite:" + filepath.Join(tb.TempDir(), "l.db"), "postgres": pgtest.Start(tb).Database(tb)}
 }
 
 // outputSize is that of each large output.

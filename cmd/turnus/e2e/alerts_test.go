@@ -59,7 +59,7 @@ type watched struct {
 func newWatched(t *testing.T) (*watched, *pgtest.Server) {
 	held := newGate()
 	l := newLab(t, fleet.Config{Hosts: 2, Handle: held.handle}).withRedis().traced()
-	pg := pgtest.Start(t, "fsync=off")
+	pg := pgtest.Start(t)
 	s := &site{lab: l, ledger: pg.Database(t), ops: filepath.Join(l.dir, "ops")}
 	for _, dir := range []string{"playbooks", "windows"} {
 		if err := os.MkdirAll(filepath.Join(s.ops, dir), 0o700); err != nil {

@@ -32,7 +32,7 @@ type site struct {
 func emptySite(l *lab) *site {
 	l.t.Helper()
 	s := &site{lab: l, ops: filepath.Join(l.dir, "ops")}
-	pg := pgtest.Start(l.t, "fsync=off", "max_connections=200")
+	pg := pgtest.Start(l.t, "max_connections=200")
 	s.ledger = pg.Database(l.t)
 	if err := os.MkdirAll(filepath.Join(s.ops, "playbooks"), 0o700); err != nil {
 		l.t.Fatal(err)

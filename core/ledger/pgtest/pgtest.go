@@ -43,7 +43,8 @@ type Server struct {
 	databases atomic.Int64
 }
 
-// Start makes an empty server with these settings ("fsync=off") and runs it until the test ends.
+// Start makes an empty server with these settings ("max_connections=200") and runs it until the
+// test ends. In a benchmark all other settings are PostgreSQL's defaults.
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	return start(tb, trustlab.TLSEverywhere(), settings)
@@ -69,7 +70,10 @@ func start(tb testing.TB, secure bool, settings []string) *Server {
 		tb.Fatalf("initdb: %v: %s", err, out)
 	}
 	s := &Server{Dir: dir, Secure: secure, exited: make(chan struct{}), out: &bytes.Buffer{}}
-	args := []string{"-D", data, "-k", dir, "-c", "max_connections=100", "-c", "logging_collector=off", "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB", "-c", "autovacuum=off"} // only the process is killed, never the machine
+	args := []string{"-D", data, "-k", dir, "-c", "max_connections=100", "-c", "logging_collector=off"}
+	if _, measured := tb.(*testing.B); !measured { // tests kill only the process, never the machine
+		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB", "-c", "autovacuum=off")
+	}
 	if secure {
 		args = append(args, s.guard(tb, data, attributes)...)
 	} else {

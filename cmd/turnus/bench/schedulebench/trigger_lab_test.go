@@ -19,7 +19,7 @@ func TestLabServersKilledAtTheInstant(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]func() string{
 		"sqlite":   func() string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
-		"postgres": func() string { return pgtest.Start(t, "fsync=off").Database(t) },
+		"postgres": func() string { return pgtest.Start(t).Database(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

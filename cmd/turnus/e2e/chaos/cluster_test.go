@@ -92,7 +92,7 @@ func newCluster(t *testing.T, s shape, p project) *cluster {
 	defer func() { _ = admin.Close() }()
 	until(t, "redis-server to answer", func() bool { return admin.Ping(context.Background()).Err() == nil })
 	if s.ledger == "postgres" {
-		c.pg = pgtest.Start(t, "fsync=off", "max_connections=200")
+		c.pg = pgtest.Start(t, "max_connections=200")
 		c.pg.Database(t)
 	}
 	for i := range s.servers {
