@@ -49,7 +49,7 @@ type Config struct {
 }
 
 // ErrNoProject is the answer of a server without a valid project. It wraps [core.ErrUnavailable].
-var ErrNoProject = fmt.Errorf("the server has no valid project yet: turnus admin doctor says why one was rejected, turnus project apply DIR puts one there: %w", core.ErrUnavailable)
+var ErrNoProject = fmt.Errorf("the server has no valid project yet: %w\nhint: turnus admin doctor shows why one was rejected; turnus project apply DIR applies one", core.ErrUnavailable)
 
 // Times of the loops.
 const (

@@ -122,7 +122,8 @@ func (k *Keeper) State(ctx context.Context, s Source) (State, error) {
 }
 
 // Troubled returns the states of sources that failed at the last fetch, or of which a generation is
-// held, by name. It needs no settings: a source that nobody fetched for a day is in none.
+// held, by name. It needs no settings, so it leaves out sources that nobody fetched for a day: they
+// may have been removed.
 func (k *Keeper) Troubled(ctx context.Context) (all []State, err error) {
 	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
 		docs, next, err := k.Ledger.Documents(ctx, ledger.AllTenants(), kindState, page)
