@@ -44,7 +44,7 @@ func TestLabBrowserSeesOthersAct(t *testing.T) {
 		approver.sees("Approve wave 2")
 	}
 	launch()
-	approver.do(chromedp.SendKeys(chromedp.CSS("#approve-2-reason"), "the canary is fine"))
+	approver.fill("#approve-2-reason", "the canary is fine")
 	approver.press("Approve wave 2")
 	operator.sees("anton approved wave 2: the canary is fine")
 	operator.sees("finished")
@@ -52,7 +52,7 @@ func TestLabBrowserSeesOthersAct(t *testing.T) {
 
 	launch()
 	operator.press("Cancel this run")
-	operator.do(chromedp.SendKeys(chromedp.CSS("#cancel-reason"), "the wrong branch"))
+	operator.fill("#cancel-reason", "the wrong branch")
 	operator.press("Cancel the run")
 	approver.sees("cancelled")
 	approver.sees("the wrong branch")
@@ -60,7 +60,7 @@ func TestLabBrowserSeesOthersAct(t *testing.T) {
 
 	approver.open("/windows/branch")
 	approver.press("Approve")
-	approver.do(chromedp.SendKeys(chromedp.CSS(`form[action$="/approve"] input[name="reason"]`), "as agreed"))
+	approver.fill(`form[action$="/approve"] input[name="reason"]`, "as agreed")
 	approver.press("Approve these windows")
 	approver.sees("customer-0/anton approved")
 	operator.calm()

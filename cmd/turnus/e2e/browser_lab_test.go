@@ -49,6 +49,7 @@ func newBrowser(t *testing.T, server string) *browser {
 	b.ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(b.listen))
 	t.Cleanup(cancel)
 	called(b, log.Enable, cdp.Empty{})
+	called(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}) // a window in the background has no focus events
 	t.Cleanup(func() {
 		if t.Failed() {
 			text, err := evaluated[string](b, "location.href + '\\n' + document.body.innerText")
@@ -108,7 +109,8 @@ func (b *browser) open(path string) {
 func (b *browser) logIn(token string) {
 	b.t.Helper()
 	b.open("/login")
-	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token), chromedp.Click(chromedp.CSS("main form button")))
+	b.fill("#token", token)
+	b.click("main form button")
 	b.wait("document.querySelector('nav.pages') !== null")
 }
 
@@ -142,6 +144,20 @@ func (b *browser) press(text string) {
 	if _, err := evaluated[bool](b, "("+find+").click() === undefined"); err != nil {
 		b.t.Fatalf("press %q: %v", text, err)
 	}
+}
+
+// click clicks an element as soon as the page has it. The page asks itself for the element: a handle
+// to one is void when an update replaces it.
+func (b *browser) click(selector string) {
+	b.t.Helper()
+	b.wait(fmt.Sprintf(`(e => e !== null && e.click() === undefined)(document.querySelector(%q))`, selector))
+}
+
+// fill types a text into a field as soon as it has the focus.
+func (b *browser) fill(selector, text string) {
+	b.t.Helper()
+	b.wait(fmt.Sprintf(`(e => e !== null && e.focus() === undefined && document.activeElement === e)(document.querySelector(%q))`, selector))
+	b.do(chromedp.KeyEvent(text))
 }
 
 // sees waits until the page shows a text.

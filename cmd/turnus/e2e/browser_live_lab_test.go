@@ -46,7 +46,8 @@ func TestLabBrowserKeepsWhatOneDoes(t *testing.T) {
 	b.open("/runs/" + run)
 	b.sees("wave 2 for an approval")
 	b.press("Cancel this run")
-	b.do(chromedp.SendKeys(chromedp.CSS("#cancel-reason"), "the storm"), chromedp.SendKeys(chromedp.CSS("#pause-reason"), "wait for "))
+	b.fill("#cancel-reason", "the storm")
+	b.fill("#pause-reason", "wait for ")
 	b.js(`const f = document.getElementById("pause-reason"), r = document.getElementById("results").closest("section");
 f.setSelectionRange(2, 4); r.scrollLeft = 40; window.hadField = f; window.hadResults = r`)
 	before, err := evaluated[string](b, hands)
@@ -75,7 +76,7 @@ func TestLabBrowserLosesAForm(t *testing.T) {
 	t.Parallel()
 	s, run, b := atAThird(t)
 	b.sees("wave 2 for an approval")
-	b.do(chromedp.SendKeys(chromedp.CSS("#approve-2-reason"), "as agreed"))
+	b.fill("#approve-2-reason", "as agreed")
 	s.approved(run, 2)
 	b.sees("The form that you were in is gone")
 	b.wait(`document.activeElement.id === "run"`)

@@ -54,7 +54,7 @@ func actionsOf(run, ended, token, worker string) []pageAction {
 // leave ends the session of a browser.
 func (b *browser) leave() {
 	b.t.Helper()
-	b.do(chromedp.Click(chromedp.CSS("header form.me button")))
+	b.click("header form.me button")
 	b.wait("document.querySelector('#token') !== null")
 }
 
