@@ -43,6 +43,7 @@ const (
 	NextAttempt    ReasonCode = "retry"         // its next attempt is later
 	AtBarrier      ReasonCode = "barrier"       // other hosts have not reached the barrier
 	AwaitsOnce     ReasonCode = "once"          // another host of its run calls the step
+	GuestHeld      ReasonCode = "guest"         // another job is the guest of the host of its step's on
 	AwaitsSignal   ReasonCode = "signal"        // its job type suspended it until an event
 	ByJobType      ReasonCode = "job_type"      // its job type suspended it until a time
 
@@ -75,7 +76,7 @@ func ReasonCodes() []ReasonCode {
 		NeedsReapproval, WorkerLost, QueueLost, QueueOlder, BarrierClosed, ThresholdReached, HostLost, WaveFailed, WaveRefused, OnceFailed,
 		Missed, TooLate, Refused, NotLaunched, Overlap, SourceStale,
 		AwaitsApproval, NotQueued, QueueAway, Elsewhere, RunPaused, RunOver, WaveClosed, NotDue, WindowClosed, LockHeld, RunFull,
-		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsOnce, AwaitsSignal, ByJobType,
+		NoWorker, NoSlot, NextAttempt, AtBarrier, AwaitsOnce, GuestHeld, AwaitsSignal, ByJobType,
 		NotSelected, WhenFalse, NoCheckMode, NothingToDo, NoItems, WasKept, CalledOnce, WouldRun, NothingFailed, EarlierFailed, Rescued, BadExpression, NoJobType, ParamsRefused, TimedOut,
 		PluginDied, Unavailable, RunCancelled, LeaseLost, EffectsUnknown,
 	}

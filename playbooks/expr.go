@@ -196,6 +196,7 @@ const (
 	wantAny want = iota
 	wantBool
 	wantList
+	wantText
 )
 
 // CompileSelector compiles an expression over host, as targets: and --select
@@ -231,6 +232,8 @@ func (c *code) compile(s scope, w want) []Diagnostic {
 		options = append(options, expr.AsBool())
 	case wantList:
 		options = append(options, expr.AsKind(reflect.Slice))
+	case wantText:
+		options = append(options, expr.AsKind(reflect.String))
 	}
 	program, err := compileSafely(c.text, options)
 	if err == nil {
@@ -243,8 +246,11 @@ func (c *code) compile(s scope, w want) []Diagnostic {
 	p := problem{message: c.what + " is not valid: " + err.Error()}
 	if _, got, ok := strings.Cut(err.Error(), "but got "); ok {
 		p = problem{message: fmt.Sprintf("%s gives %s", c.what, typeWord(got)), expected: "an expression that is true or false"}
-		if w == wantList {
+		switch w {
+		case wantList:
 			p.expected = "an expression that gives a list"
+		case wantText:
+			p.expected = "an expression that gives text"
 		}
 	}
 	return one(c.place(0, length), p)

@@ -181,7 +181,7 @@ func stepWords() map[string]string {
 		"ignore_errors": `it is called "continue_on_failure"`, "continue_on_error": `it is called "continue_on_failure"`,
 		"retries": `write retry: {attempts: …}`, "delay": `write retry: {interval: …}`, "args": `params stand under "with"`,
 		"params": `params stand under "with"`, "id": `it is called "name"`, "run_once": `it is called "once"`, "vars": `vars belong to the playbook`,
-		"become_user": `write become: {user: NAME}`, "become_method": `the inventory says it: become: {method: doas}`, "delegate_to": `write a playbook for that host`,
+		"become_user": `write become: {user: NAME}`, "become_method": `the inventory says it: become: {method: doas}`, "delegate_to": `it is called "on", and is an expression`,
 		"module": `it is called "uses"`, "listen": `steps name handlers in "notify"`, "meta": `pending handlers run at {flush: handlers}`, "type": `it is called "uses"`, "timeout_minutes": `it is called "timeout", as in 30m`,
 	}
 }

@@ -29,7 +29,7 @@ func flushFields() []field[flush] {
 // handlerFields are those of a step, except what makes no sense for a handler, and its own.
 func handlerFields() []field[draft] {
 	fields := slices.DeleteFunc(stepFields(), func(f field[draft]) bool {
-		return f.key == "after" || f.key == "tags" || f.key == "redo" || f.key == "once" || f.key == "continue_on_failure"
+		return f.key == "after" || f.key == "tags" || f.key == "redo" || f.key == "once" || f.key == "on" || f.key == "continue_on_failure"
 	})
 	for i := range fields {
 		if fields[i].key == "name" {
@@ -45,6 +45,7 @@ func handlerWords() map[string]string {
 	words["tags"] = "a handler runs whenever a step notified it; tags stand on steps"
 	words["after"] = "a barrier stands on a step"
 	words["once"] = "each host that changed runs its handlers; once stands on steps"
+	words["on"] = "a handler runs on the host that changed; on stands on steps"
 	words["redo"] = "a handler that is pending runs in the next run"
 	words["continue_on_failure"] = "a handler that failed stays pending, so the host ends failed"
 	return words

@@ -137,6 +137,7 @@ type Step struct {
 	After         string // AfterAll or AfterRemaining: no host begins it before every host of the run is there
 	Tags          []string
 	Secrets       map[string]string // names of secrets that the job type may have, by the names that it knows them by
+	On            Expr              // zero: on the run's host, see Delegate
 	Redo          bool              // a run that goes on at a later step calls it again
 	Once          bool              // one host of the run calls it, and all have its result
 	IgnoreFailure bool              // continue_on_failure: the next step runs, the job's outcome is not failed

@@ -96,14 +96,14 @@ func (p *Playbook) Work() []byte {
 	return data
 }
 
-// Call returns what the file says of the call of a step: its job type, params and items. Steps with
-// equal bytes call the same.
+// Call returns what the file says of the call of a step: its job type, params, items and host. Steps
+// with equal bytes call the same.
 func (s Step) Call() []byte {
 	var file map[string]any
 	if s.node.Decode(&file) != nil {
 		return nil
 	}
-	data, err := json.Marshal([]any{file["uses"], file["with"], file["foreach"]})
+	data, err := json.Marshal([]any{file["uses"], file["with"], file["foreach"], file["on"]})
 	if err != nil { // a mapping with keys that are no text
 		return nil
 	}

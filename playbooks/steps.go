@@ -39,6 +39,7 @@ type draft struct {
 	with *yaml.Node
 	when *yaml.Node
 	each *yaml.Node
+	on   *yaml.Node
 }
 
 func stepFields() []field[draft] {
@@ -76,6 +77,8 @@ func stepFields() []field[draft] {
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Notify = d.notifies(n) }},
 		{key: "once", doc: "One host of the run calls the step: the first whose when is true. The others wait, and have its result.",
 			form: boolForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Once = d.boolOf(n) }},
+		{key: "on", doc: "Expression: the name of the host on which the step is called, in place of the run's. It has its own login, become and window, and one such step at a time.", form: exprForm("an expression that gives the name of a host, such as host.vars.lb"),
+			read: func(_ *decoder, n *yaml.Node, s *draft) { s.on = n }},
 		{key: "redo", doc: "always: turnus runs retry --from failed-step calls the step again although it succeeded.", form: enumForm("always"),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Redo = d.enumOf(n, "always") == "always" }},
 		{key: "continue_on_failure", doc: "The next step runs though this one failed, and the job is not failed by it.", form: boolForm(),
@@ -174,6 +177,9 @@ func (d *decoder) compileCall(s *draft) *shape {
 	}
 	if s.when != nil {
 		s.When = d.expression(s.when, "when "+what, scope, wantBool)
+	}
+	if s.on != nil {
+		s.On = d.expression(s.on, "on "+what, d.onScope(), wantText)
 	}
 	s.With = d.readWith(s, scope.withSecrets(s.Name, s.Secrets), typ)
 	s.Facts = d.hostRead[factsField]

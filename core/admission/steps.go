@@ -143,6 +143,9 @@ func (s *Steps) AtOnce() bool {
 	return true
 }
 
+// Alone is the time that step i needs, without what comes after it. Zero is not known.
+func (s *Steps) Alone(i int) time.Duration { return s.list[i].need }
+
 // Need is the time that must fit when step i begins: that of the steps with a window of its set
 // from i on, and of what runs between them. Zero is not known.
 func (s *Steps) Need(i int, h core.Host) time.Duration {

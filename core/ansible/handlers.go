@@ -150,6 +150,9 @@ func (p *play) handler(l *listener, later []*listener) *doubt {
 	if s.once {
 		return doubtf("run_once of a handler has no equivalent").hint("a step with once, and when: any of the steps has changed")
 	}
+	if s.on != "" {
+		return doubtf("delegate_to of a handler has no equivalent").hint("a step with on, and when: any of the steps has changed")
+	}
 	if s.ignore {
 		return doubtf("ignore_errors of a handler has no equivalent").hint("uses: command, with: {run: … || true}")
 	}

@@ -33,7 +33,7 @@ type step struct {
 	with                fields
 	foreach             any
 	become              any
-	when                string
+	when, on            string
 	retry               fields
 	timeout             string
 	tags                []string
@@ -122,6 +122,9 @@ func (s *step) fields(notify []string) fields {
 	}
 	if s.once {
 		f.add("once", true)
+	}
+	if s.on != "" {
+		f.add("on", s.on)
 	}
 	if s.become != nil {
 		f.add("become", s.become)

@@ -244,14 +244,45 @@ func (p *play) taskKeyword(t *draft, e entry) *doubt {
 			return nil
 		}
 	case "delegate_to":
-		if e.value.Value == "{{ inventory_hostname }}" {
-			return nil
-		}
+		return t.delegate(e.value)
 	}
 	if module, _ := moduleOf(t.node); e.key == module {
 		return nil
 	}
 	return doubtf("%s has no equivalent", e.key)
+}
+
+var (
+	// tooLate finds what on cannot read: what is known only when steps run.
+	tooLate = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(steps|item|run|hosts|facts)\b`) })
+	quotes  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"[^"]*"|'[^']*'`) })
+)
+
+// delegate translates delegate_to. Hosts that are not in the inventory have no equivalent: their
+// login and keys are nowhere.
+func (t *draft) delegate(n *yaml.Node) *doubt {
+	text, ok := n.Value, n.Kind == yaml.ScalarNode
+	switch {
+	case !ok || text == "":
+		return doubtf("delegate_to is not the name of a host")
+	case text == "{{ inventory_hostname }}":
+		return nil
+	case text == "localhost" || text == "127.0.0.1" || text == "::1":
+		return doubtf("delegate_to: %s has no equivalent", text).hint("on: with a host of the inventory, to which workers log in")
+	}
+	parts, d := t.scope.parts(text)
+	if d != nil {
+		return d
+	}
+	on, d := joined(parts)
+	switch {
+	case d != nil:
+		return d
+	case on.kinds != kindText || tooLate().MatchString(quotes().ReplaceAllString(on.text, "")):
+		return doubtf("delegate_to is not known before the play runs").hint("on: an expression over host, vars and params")
+	}
+	t.step.on = on.text
+	return nil
 }
 
 // runOnce translates run_once, which in Ansible means once a batch.

@@ -62,7 +62,7 @@ func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.
 	if o.Facts, err = controller.FactsOnRecord(ctx, c.cfg.Ledger, l.Scope, playbook); err != nil {
 		return nil, err
 	}
-	if len(playbook.HostLists()) > 0 {
+	if len(playbook.HostLists()) > 0 || playbook.Delegates() {
 		if o.Inventory, err = hostsOf(now, nil, Launching{Scope: l.Scope}); err != nil {
 			return nil, err
 		}

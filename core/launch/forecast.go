@@ -64,6 +64,7 @@ type StepTime struct {
 	Part       playbooks.GroupPart // that part; "" for other steps
 	After      string              // of a barrier
 	Once       bool                // one host of the run calls it
+	On         []string            // hosts on which it is called in place of the run's
 	Secrets    []string
 	Took       forecast.Dist
 	Source     string // given, learned or assumed
@@ -202,7 +203,7 @@ func stepTimes(l *Launch, past func(step, uses string) *forecast.Learned) []Step
 	out := make([]StepTime, len(calls))
 	for i, s := range calls {
 		handler := i >= len(l.Playbook.Steps)
-		t := StepTime{Name: s.Name, Uses: s.Uses, Handler: handler, Selected: selected[i], After: s.After, Once: s.Once, Need: s.Needs, Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
+		t := StepTime{Name: s.Name, Uses: s.Uses, Handler: handler, Selected: selected[i], After: s.After, Once: s.Once, On: slices.Sorted(maps.Keys(l.Delegates[i])), Need: s.Needs, Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets)))}
 		t.Group, t.Part = l.Playbook.Aside(i)
 		if s.Needs > 0 {
 			t.NeedSource = "given"

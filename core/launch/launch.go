@@ -60,8 +60,8 @@ type Options struct {
 	// Facts returns what is on record of a host; false where nothing is. Nil: nothing is of any host.
 	Facts func(core.Host) (core.Facts, bool)
 
-	// Inventory are the hosts that hosts('…') selects from: those that the launcher may see, before
-	// any limit. Nil: the hosts given to Prepare.
+	// Inventory are the hosts that hosts('…') selects from, and on finds its host in: those that the
+	// launcher may see, before any limit. Nil: the hosts given to Prepare.
 	Inventory []core.Host
 
 	// Windows are the service windows that steps with a window wait for; nil: no step waits.
@@ -96,6 +96,9 @@ type Launch struct {
 	// WithoutFacts are the hosts that are left out because targets read facts, and the record has none
 	// of them that are fresh enough. They are known of the launch itself only: no record keeps them.
 	WithoutFacts []string
+	// Delegates are the hosts on which steps with on are called for hosts of the run, by the index of
+	// the step and by their names.
+	Delegates map[int]map[string]core.Host
 	// Listed are the hosts that hosts('…') gives, each once.
 	Listed []string
 	// Asks is a window that the playbook asks for, though nothing may wait for it: no windows
@@ -137,11 +140,14 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if l.Snapshot.Secrets, err = references(p, o); err != nil {
 		return nil, err
 	}
-	if err := l.place(selected, hosts, o); err != nil {
-		return nil, err
-	}
 	if o.Inventory == nil {
 		o.Inventory = hosts
+	}
+	if err := l.delegate(selected, o); err != nil {
+		return nil, err
+	}
+	if err := l.place(selected, hosts, o); err != nil {
+		return nil, err
 	}
 	if l.Snapshot.Hosts, err = l.newHostLists(o.Inventory, o); err != nil {
 		return nil, err

@@ -59,6 +59,7 @@ type PlanStep struct {
 	Flush   bool                `json:"flush,omitempty"`  // pending handlers run before it
 	After   string              `json:"after,omitempty"`  // all_hosts or remaining_hosts: a barrier, behind which the waves begin again
 	Once    bool                `json:"once,omitempty"`   // one host of the run calls it
+	On      []string            `json:"on,omitempty"`     // hosts on which it is called in place of the run's
 }
 
 // PlanWave is one wave.
@@ -100,6 +101,7 @@ func (l *Launch) Plan() Plan {
 	selected := l.Playbook.Selected(l.Snapshot.Selects)
 	for i, s := range l.Playbook.Calls() {
 		one := PlanStep{Name: s.Name, Uses: s.Uses, Selected: selected[i], Secrets: slices.Compact(slices.Sorted(maps.Values(s.Secrets))), Notify: s.Notify, Flush: s.Flush, After: s.After, Once: s.Once}
+		one.On = slices.Sorted(maps.Keys(l.Delegates[i]))
 		one.Group, one.Part = l.Playbook.Aside(i)
 		if i < len(l.Playbook.Steps) {
 			p.Steps = append(p.Steps, one)

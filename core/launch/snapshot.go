@@ -20,8 +20,8 @@ import (
 // instead of running it outside of them, one that knows no turns a run of version 3, and one that
 // knows no secrets a run of version 4.
 // Version 6 has included files, version 7 jobs that go on at a later step, version 8 steps with
-// once, version 9 lists of hosts.
-const SnapshotVersion = 9
+// once, version 9 lists of hosts, version 10 steps that are called on other hosts.
+const SnapshotVersion = 10
 
 // Snapshot is everything of a run but its hosts: what a worker reads before the
 // run's first job. It is fixed at launch; later edits of the playbook do not reach it.
@@ -60,6 +60,9 @@ type Snapshot struct {
 	// Hosts has what hosts('…') gives in its expressions. Nil: none has it. Older workers cannot read
 	// such a playbook.
 	Hosts HostLists `json:"hosts,omitempty"`
+	// Delegates are the hosts that on of its steps gives, by their names, as EncodeHost writes them.
+	// Nil: no step has on. Older workers cannot read such a playbook.
+	Delegates map[string]json.RawMessage `json:"delegates,omitempty"`
 	// Checked names the plugins that the playbook was checked against. Nil: they are not known, as in
 	// runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
@@ -99,6 +102,8 @@ func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 // Encode writes the snapshot as JSON. Over queue.MaxPayload it is core.ErrInvalid.
 func (s Snapshot) Encode() ([]byte, error) {
 	switch {
+	case len(s.Delegates) > 0:
+		s.Version = 10
 	case len(s.Hosts) > 0:
 		s.Version = 9
 	case s.Once != nil:

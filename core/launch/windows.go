@@ -72,6 +72,16 @@ func (g *Admission) Question(steps *admission.Steps, i int, h core.Host, missed 
 	return admission.Question{Set: set, Need: steps.Need(i, h), Change: g.Change, Targets: g.Targets[set], Missed: missed}, true
 }
 
+// Delegated is the question to ask before step i is called on another host than the job's, in
+// addition to that for the job's own.
+func (g *Admission) Delegated(steps *admission.Steps, i int, to core.Host) (q admission.Question, windowed bool) {
+	set, windowed := steps.Set(i, to)
+	if !windowed {
+		return admission.Question{}, false
+	}
+	return admission.Question{Set: set, Need: steps.Alone(i), Change: g.Change, Targets: g.Targets[set]}, true
+}
+
 // Start is when a host's job begins.
 type Start struct {
 	At     time.Time      // zero: immediately
@@ -145,6 +155,9 @@ func (l *Launch) place(hosts, all []core.Host, o Options) error {
 		l.Inert = !admission.NewSteps(p, admission.Options{Disruptive: o.disruptive}).Any()
 		l.Snapshot.Windows = nil
 		return cmp.Or(err, l.order(hosts, all, o))
+	}
+	if err := l.delegateWindows(steps, o); err != nil {
+		return err
 	}
 	starts, noWindow, err := l.starts(hosts, steps, o)
 	if err != nil {
@@ -226,7 +239,9 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 	if err := steps.Check(p); err != nil {
 		return nil, err
 	}
-	for set, names := range steps.Hosts(hosts) {
+	sets := steps.Hosts(hosts)
+	l.delegateSets(steps, sets)
+	for set, names := range sets {
 		g.Targets[set] = admission.TargetsHash(names)
 	}
 	return steps, nil

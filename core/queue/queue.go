@@ -43,6 +43,7 @@ const IncarnationDocument = "incarnation"
 type Worker interface {
 	Node
 	Saver
+	Guests
 }
 
 // Node leases jobs and gives them back.

@@ -149,6 +149,8 @@ func WhySuspended(event string) core.Reason {
 		return core.Because(core.ByJobType, "suspended by its job type")
 	case EventWindow:
 		return core.Because(core.WindowClosed, "waits for its service window")
+	case EventGuest:
+		return core.Because(core.GuestHeld, "waits for the host that on of its step gives: another job is its guest")
 	}
 	if _, phase, ok := ParseOnce(event); ok {
 		return core.Because(core.AwaitsOnce, whyOnce[phase])

@@ -12,6 +12,10 @@ import (
 // job holds nothing, and its wave need not wait for it.
 const EventWindow = "window"
 
+// EventGuest is the event for which a job is suspended before it asks again whether it may be the
+// guest of a host. Nobody signals it: its time comes.
+const EventGuest = servicePrefix + "guest"
+
 // TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before a
 // barrier, from 0, until it is their turn. Such a job holds nothing.
 func TurnEvent(barrier, class int) string {

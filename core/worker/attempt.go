@@ -37,6 +37,8 @@ type attempts struct {
 	typ    host.Type
 	params json.RawMessage
 	cur    *progress
+	host   core.Host // on which the step is called: the job's, or that of on
+	fence  uint64    // of the job as the guest of that host; 0 where it is none
 
 	window *window // of the present attempt
 
@@ -47,11 +49,16 @@ type attempts struct {
 // run tries until there is a result, or the end of the lease.
 func (a *attempts) run() (core.StepResult, *leaseEnd) {
 	defer a.dropOutputs()
+	defer a.leave()
 	for {
-		if v := a.admit(); v != nil {
+		v := a.admit()
+		if v == nil {
+			v = a.enter()
+		}
+		if v != nil {
 			sr := a.cur.Printed
 			sr.Name, sr.Uses, sr.Attempts, sr.Took = a.name, a.step.Uses, a.cur.All, a.cur.Took
-			return sr, v
+			return a.elsewhere(sr), v
 		}
 		if !a.cur.Resumed {
 			a.cur.Attempts++
@@ -64,7 +71,7 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		out, timedOut, err := a.call(ctx)
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
-		v := a.ended(out, err, &sr, timedOut)
+		v = a.ended(out, err, &sr, timedOut)
 		if out.Misfit && out.Effects == host.EffectsNone {
 			sr.ReasonCode = core.ParamsRefused
 		}
@@ -85,7 +92,7 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		again, delay := a.again(err, &sr)
 		if !again {
 			a.keepOutputs()
-			return sr, nil
+			return a.located(sr), nil
 		}
 		a.cur.keepPrinted(sr)
 		if v := a.pause(sr, delay); v != nil {
@@ -184,9 +191,12 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	j, snap := a.m.job, a.m.prog.snapshot
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
-		Host: a.m.host, Become: a.m.host.As(core.Rule(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
+		Host: a.host, Become: a.host.As(core.Rule(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
 		Key: a.key(), Fence: j.lease.Token, Queue: a.m.queue, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
 		Checkpoint: saved.save, Live: j.live,
+	}
+	if a.delegated() { // guests have fences of their own, which the host's own jobs do not count with
+		c.Fence, c.Queue = a.fence, a.m.queue+"/guests"
 	}
 	if len(a.step.Notify) > 0 {
 		c.BeforeChange = saved.beforeChange
@@ -267,7 +277,7 @@ func (a *attempts) result(out host.Outcome) core.StepResult {
 	if sr.Outcome == core.Skipped && sr.Reason == "" {
 		sr.Reason, sr.ReasonCode = "the job type found nothing to do", core.NothingToDo
 	}
-	return boundOutputs(sr)
+	return a.elsewhere(boundOutputs(sr))
 }
 
 // ended decides the cases in which no further attempt is made by this lease: the job was asked to

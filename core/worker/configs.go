@@ -8,9 +8,9 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// keepIn lets a call read and keep versions of its own host's configuration.
+// keepIn lets a call read and keep versions of the configuration of the host that it is for.
 func (a *attempts) keepIn(repo *configs.Repo, c *host.Call) {
-	j, snap, name := a.m.job, a.m.prog.snapshot, a.m.host.Name
+	j, snap, name := a.m.job, a.m.prog.snapshot, a.host.Name
 	c.Kept = func(ctx context.Context, file string) ([]byte, bool, error) { return repo.File(ctx, name, file) }
 	c.Keep = func(ctx context.Context, files []host.KeptFile) (string, []string, error) {
 		change := configs.Change{Host: name, Author: snap.LaunchedBy, At: time.Now(), Playbook: snap.Playbook, Run: j.lease.Job.Run, Step: a.name}

@@ -209,7 +209,13 @@ type change func(*launch.Options, *queue.Run)
 // submit launches a playbook, whose steps are given as YAML, on n hosts.
 func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.Launch {
 	l.t.Helper()
-	la := l.prepare(id, n, steps, changes...)
+	return l.submitOn(id, hosts(n), steps, changes...)
+}
+
+// submitOn is submit on hosts of the caller's.
+func (l *lab) submitOn(id string, on []core.Host, steps string, changes ...change) *launch.Launch {
+	l.t.Helper()
+	la := l.prepareOn(id, on, steps, changes...)
 	if _, err := queue.SubmitOne(context.Background(), l.q, la.Run); err != nil {
 		l.t.Fatal(err)
 	}
@@ -217,6 +223,11 @@ func (l *lab) submit(id string, n int, steps string, changes ...change) *launch.
 }
 
 func (l *lab) prepare(id string, n int, steps string, changes ...change) *launch.Launch {
+	l.t.Helper()
+	return l.prepareOn(id, hosts(n), steps, changes...)
+}
+
+func (l *lab) prepareOn(id string, on []core.Host, steps string, changes ...change) *launch.Launch {
 	l.t.Helper()
 	src := "playbook: test\ntargets: true\n" + steps
 	p, err := playbooks.Parse("test.yaml", []byte(src), playbooks.Options{Steps: playbooks.ReadFrom(l.files)})
@@ -230,7 +241,7 @@ func (l *lab) prepare(id string, n int, steps string, changes ...change) *launch
 	for _, c := range changes {
 		c(&o, &queue.Run{})
 	}
-	la, err := launch.Prepare(p, hosts(n), o)
+	la, err := launch.Prepare(p, on, o)
 	if err != nil {
 		l.t.Fatal(err)
 	}

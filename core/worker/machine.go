@@ -145,7 +145,9 @@ func (m *machine) advance(i int) *leaseEnd {
 // record takes in the result of step i.
 func (m *machine) record(i int, sr core.StepResult) {
 	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
-	m.noteFacts(sr)
+	if sr.On == "" {
+		m.noteFacts(sr)
+	}
 	m.state.Done = append(m.state.Done, sr)
 	m.state.Current = progress{}
 	m.publish(m.prog.playbook.Steps[i].Name, sr)
@@ -318,6 +320,10 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	if m.prog.snapshot.Check && !t.Check {
 		return skip(sr, core.NoCheckMode, fmt.Sprintf("job type %s has no check mode, so it was not called", s.Uses)), nil
 	}
+	on, err := m.delegate(s)
+	if err != nil {
+		return fail(sr, core.BadExpression, err.Error()), nil
+	}
 	if group, _ := m.prog.playbook.Aside(i); group == "" {
 		if v := m.stillOpen(i, sr.Name); v != nil {
 			return sr, v
@@ -325,12 +331,11 @@ func (m *machine) try(i int, s playbooks.Step, items int) (core.StepResult, *lea
 	}
 	var params json.RawMessage
 	if !s.With.UsesSecrets() { // else right before each attempt
-		var err error
 		if params, err = s.With.JSON(m.env); err != nil {
 			return fail(sr, core.BadExpression, err.Error()), nil
 		}
 	}
-	a := &attempts{m: m, index: i, items: items, step: s, name: sr.Name, typ: t, params: params, cur: &m.state.Current}
+	a := &attempts{m: m, index: i, items: items, step: s, name: sr.Name, typ: t, params: params, cur: &m.state.Current, host: on}
 	r, v := a.run()
 	if v != nil && r.Attempts > 0 {
 		m.partial = &r

@@ -95,6 +95,25 @@ func (l *line) Save(ctx context.Context, s queue.Save) error {
 	return fmt.Errorf("the answer is lost: %w", core.ErrUnknown)
 }
 
+func (l *line) Enter(ctx context.Context, g queue.Guest) (uint64, error) {
+	_, lost, err := l.pass(false)
+	if err != nil {
+		return 0, err
+	}
+	fence, err := l.far().Enter(ctx, g)
+	if err == nil && lost {
+		return 0, fmt.Errorf("the answer is lost: %w", core.ErrUnknown)
+	}
+	return fence, err
+}
+
+func (l *line) Leave(ctx context.Context, g queue.Guest) error {
+	if _, _, err := l.pass(false); err != nil {
+		return err
+	}
+	return l.far().Leave(ctx, g)
+}
+
 func (l *line) Beat(ctx context.Context, session string) (queue.BeatResult, error) {
 	if _, _, err := l.pass(false); err != nil {
 		return queue.BeatResult{}, err

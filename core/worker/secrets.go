@@ -39,10 +39,14 @@ func (g given) texts() map[string]string {
 func (m *machine) resolve(ctx context.Context, index int) (given, error) {
 	present := m.prog.calls[index]
 	g := given{values: make(map[string][]byte, len(present.Secrets))}
-	needed := map[string]bool{} // to the present step's
-	for _, s := range m.earlier() {
+	needed, on := map[string]bool{}, map[string]core.Host{} // to the present step's; the host that each is for
+	for _, s := range append(m.earlier(), present) {
+		h, err := m.delegate(s)
+		if err != nil {
+			h = m.host
+		}
 		for _, name := range s.Secrets {
-			needed[name] = false
+			needed[name], on[name] = false, h
 		}
 	}
 	for _, name := range present.Secrets {
@@ -58,7 +62,7 @@ func (m *machine) resolve(ctx context.Context, index int) (given, error) {
 		if m.seen[name] && !needed[name] {
 			continue
 		}
-		value, err := m.fetch(ctx, name)
+		value, err := m.fetch(ctx, name, on[name])
 		if err != nil {
 			if !needed[name] {
 				err = fmt.Errorf("an earlier step of this job had it, so this one's output must be free of it: %w", err)
@@ -84,14 +88,14 @@ func (m *machine) earlier() []playbooks.Step {
 	return calls
 }
 
-// fetch asks for one secret, and keeps its value out of all later reports of the job.
-func (m *machine) fetch(ctx context.Context, name string) ([]byte, error) {
+// fetch asks for one secret for a host, and keeps its value out of all later reports of the job.
+func (m *machine) fetch(ctx context.Context, name string, h core.Host) ([]byte, error) {
 	source := m.job.w.cfg.Secret
 	if source == nil {
 		return nil, fmt.Errorf("secret %s: worker %s was started without secrets: --secrets FILE or --secrets-identity FILE gives it some: %w", name, m.job.w.cfg.Name, core.ErrInvalid)
 	}
 	value, err := source(ctx, secrets.Ask{
-		Name: name, Tenant: m.prog.playbook.Tenant, Playbook: m.prog.playbook.Name, Host: m.host, Encrypted: m.prog.snapshot.Secrets,
+		Name: name, Tenant: m.prog.playbook.Tenant, Playbook: m.prog.playbook.Name, Host: h, Encrypted: m.prog.snapshot.Secrets,
 	})
 	if err != nil {
 		return nil, err

@@ -59,12 +59,12 @@ func started(late, open time.Time) time.Time {
 
 // window is the present attempt's. Of it only begun changes once the job type was called.
 type window struct {
-	w        *Worker
-	board    string
-	windowed bool
-	resumed  bool               // it goes on with what it began: windows do not stop it
-	question admission.Question // at the attempt's begin
-	share    time.Duration      // of the question's need: the present item's own
+	w         *Worker
+	board     string
+	windowed  bool
+	resumed   bool                 // it goes on with what it began: windows do not stop it
+	questions []admission.Question // at the attempt's begin: for the job's host, and for that of on
+	share     time.Duration        // of the need of each: the present item's own
 
 	mu    sync.Mutex
 	begun time.Time // local: admitted, or when it was last allowed to begin
@@ -95,12 +95,12 @@ func (a *attempts) admit() *leaseEnd {
 	if m.prog.steps == nil {
 		return nil
 	}
-	q, share, windowed := m.question(a.index, a.cur.Item, a.items)
-	if !windowed {
+	questions, share := a.questions()
+	if len(questions) == 0 {
 		return nil
 	}
 	a.window = &window{
-		w: m.job.w, board: m.prog.snapshot.Windows.Board, windowed: true, begun: time.Now(), question: q, share: share,
+		w: m.job.w, board: m.prog.snapshot.Windows.Board, windowed: true, begun: time.Now(), questions: questions, share: share,
 	}
 	if a.cur.Resumed && a.cur.Plugin != nil && !a.cur.Held {
 		a.window.resumed = true // what began must end: a rollback outranks the window
@@ -110,18 +110,43 @@ func (a *attempts) admit() *leaseEnd {
 	if v != nil {
 		return v
 	}
-	r.question, r.attempt, r.item = q, a.cur.Attempts, a.cur.Item
-	answer, err := m.job.w.admit(r)
-	if err != nil {
-		v := done(core.Failed, a.name, "", fmt.Sprintf("cannot check whether step %s fits its window: %v", a.name, err))
-		return &v
+	r.attempt, r.item = a.cur.Attempts, a.cur.Item
+	stop := false
+	for _, q := range questions {
+		r.question = q
+		answer, err := m.job.w.admit(r)
+		if err != nil {
+			v := done(core.Failed, a.name, "", fmt.Sprintf("cannot check whether step %s fits its window: %v", a.name, err))
+			return &v
+		}
+		if !answer.Open {
+			return m.wait(a.name, r, answer)
+		}
+		stop = stop || answer.Overrun == windows.StopAtCheckpoint
 	}
-	if !answer.Open {
-		return m.wait(a.name, r, answer)
-	}
+	r.question = questions[0]
 	a.cur.Window = evidence(r)
-	m.state.Window = &waiting{Missed: q.Missed, Began: true, Step: a.index, Stop: answer.Overrun == windows.StopAtCheckpoint}
+	m.state.Window = &waiting{Missed: questions[0].Missed, Began: true, Step: a.index, Stop: stop}
 	return nil
+}
+
+// questions are what to ask before an attempt: for the job's host, and for the host of on, where
+// the step waits for a window of it. The present item needs share of each.
+func (a *attempts) questions() (all []admission.Question, share time.Duration) {
+	m := a.m
+	q, share, windowed := m.question(a.index, a.cur.Item, a.items)
+	if windowed {
+		all = append(all, q)
+	}
+	if !a.delegated() {
+		return all, share
+	}
+	other, windowed := m.prog.snapshot.Windows.Delegated(m.prog.steps, a.index, a.host)
+	if windowed {
+		other.Need -= share * time.Duration(a.cur.Item)
+		all = append(all, other)
+	}
+	return all, share
 }
 
 // ready reads the definitions and the clock. The end of the lease is that of a job that must ask
@@ -266,12 +291,15 @@ func (s sight) lacks(need time.Duration) string {
 // stands ready for the first call: why it must wait after all, or "". It is asked of the board as
 // it is now. While that cannot be read, nothing begins.
 func (a *window) mayBegin(ctx context.Context) string {
-	if !a.resumed {
-		s, err := a.w.poll(ctx, a.board, a.question, 0)
+	for _, q := range a.questions {
+		if a.resumed {
+			break
+		}
+		s, err := a.w.poll(ctx, a.board, q, 0)
 		if err != nil {
 			return "its windows are not known: " + core.ErrorText(err)
 		}
-		if why := s.lacks(max(a.question.Need, s.set.Cutoff)); why != "" {
+		if why := s.lacks(max(q.Need, s.set.Cutoff)); why != "" {
 			return why
 		}
 	}
@@ -284,19 +312,16 @@ func (a *window) mayBegin(ctx context.Context) string {
 // stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
 // not known stops nothing that runs.
 func (a *window) stopHere(ctx context.Context) string {
-	s, _ := a.w.poll(ctx, a.board, a.question, calendarAge)
-	if !s.stops() {
-		return ""
+	for _, q := range a.questions {
+		if s, _ := a.w.poll(ctx, a.board, q, calendarAge); s.stops() {
+			return "its window has closed: " + s.Reason
+		}
 	}
-	return "its window has closed: " + s.Reason
+	return ""
 }
 
 // mayStart is a running step's question before what cannot be undone: why it must wait, or "".
 func (a *window) mayStart(ctx context.Context, need time.Duration) string {
-	s, err := a.w.poll(ctx, a.board, a.question, 0)
-	if err != nil {
-		return "its windows are not known: " + core.ErrorText(err)
-	}
 	if need <= 0 {
 		need = a.share
 	}
@@ -306,7 +331,16 @@ func (a *window) mayStart(ctx context.Context, need time.Duration) string {
 	if left := a.share - time.Since(begun); left > 0 { // of the time that it was given when it began
 		need = min(need, left)
 	}
-	return s.lacks(need + a.question.Need - a.share) // with what comes after it
+	for _, q := range a.questions {
+		s, err := a.w.poll(ctx, a.board, q, 0)
+		if err != nil {
+			return "its windows are not known: " + core.ErrorText(err)
+		}
+		if why := s.lacks(need + q.Need - a.share); why != "" { // with what comes after it
+			return why
+		}
+	}
+	return ""
 }
 
 // held suspends a job whose job type stopped for its window.
@@ -320,16 +354,19 @@ func (a *attempts) held(out host.Outcome) *leaseEnd {
 	if v != nil {
 		return v
 	}
-	r.question, _, _ = m.question(a.index, a.cur.Item, a.items)
-	answer, err := m.job.w.admit(r)
-	if err != nil || answer.Open { // it is the job type that cannot begin now: another look, not at once
-		return m.suspend(a.name, out.Reason, askAgain)
+	questions, _ := a.questions()
+	for _, r.question = range questions {
+		answer, err := m.job.w.admit(r)
+		if err != nil || answer.Open {
+			continue
+		}
+		v = m.wait(a.name, r, answer)
+		if v.kind == queue.AckSuspend {
+			v.reason = out.Reason
+		}
+		return v
 	}
-	v = m.wait(a.name, r, answer)
-	if v.kind == queue.AckSuspend {
-		v.reason = out.Reason
-	}
-	return v
+	return m.suspend(a.name, out.Reason, askAgain) // it is the job type that cannot begin now: another look, not at once
 }
 
 // stillOpen holds a step that waits for no window itself, where one before it did: under

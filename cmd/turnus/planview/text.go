@@ -81,6 +81,12 @@ func writePlanHead(con *console.Console, d *View) {
 		if s.Once && s.Selected {
 			row[0] += ", on one host"
 		}
+		if n := len(s.On); n > 0 {
+			row[0] += ", on " + strings.Join(s.On[:min(n, 3)], ", ")
+			if n > 3 {
+				row[0] += fmt.Sprintf(" and %d more", n-3)
+			}
+		}
 		if s.Selected {
 			row = append(row, "takes "+rough(s.Took.Quantile(0.5))+", P95 "+rough(s.Took.Quantile(0.95)), s.Source+": "+s.From)
 			if s.NeedSource == "learned" {

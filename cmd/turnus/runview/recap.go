@@ -153,6 +153,9 @@ func writeOutputs(con *console.Console, w io.Writer, results []api.Result) {
 				continue
 			}
 			title := fmt.Sprintf("%s (%s)", s.Name, s.Uses)
+			if s.On != "" {
+				title += " on " + s.On
+			}
 			if steps[title] == nil {
 				steps[title] = map[string]*outputGroup{}
 				order = append(order, title)

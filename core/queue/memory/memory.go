@@ -55,8 +55,9 @@ type Queue struct {
 	timed     heap[*run]    // runs with something timed, by when it is due
 	hosts     locks
 	haGroups  locks
-	sweeping  []*run // stopped or cancelled, with jobs still to end
-	complete  []*run // in order of completion, for the retention
+	guests    map[string]guest // by host; some have left with their lease
+	sweeping  []*run           // stopped or cancelled, with jobs still to end
+	complete  []*run           // in order of completion, for the retention
 	sessions  map[string]*session
 	expiry    heap[*session]
 	heldUntil time.Time // no job is leased before
@@ -97,6 +98,7 @@ func New(opt Options) *Queue {
 		tenants:   map[string]*tenant{},
 		hosts:     locks{},
 		haGroups:  locks{},
+		guests:    map[string]guest{},
 		sessions:  map[string]*session{},
 		board:     map[string]document{},
 		feed:      newFeed(opt.Now),

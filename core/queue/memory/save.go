@@ -23,11 +23,8 @@ func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 	if err != nil {
 		return err
 	}
-	var j *job
-	if r := q.runs[s.Job.Run]; r != nil {
-		j = r.jobs[s.Job.Index]
-	}
-	if j == nil || j.state != core.Leased || j.session != own || j.token != s.Token {
+	j := q.leased(own, s.Job, s.Token)
+	if j == nil {
 		return fmt.Errorf("save the state of %s: it is no longer leased to session %q: %w", s.Job, s.Session, core.ErrConflict)
 	}
 	if s.Seq > j.saved {

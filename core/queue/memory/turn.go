@@ -116,8 +116,7 @@ func (q *Queue) newJob(r *run, index int) *job {
 
 func (q *Queue) grant(j *job, s *session, now time.Time) {
 	q.move(j, core.EvLease)
-	q.token = max(q.token+1, uint64(max(now.UnixMicro(), 0))) // also after a restart
-	j.token, j.leasedAt, j.blockSeq, j.saved = q.token, now, 0, 0
+	j.token, j.leasedAt, j.blockSeq, j.saved = q.nextToken(now), now, 0, 0
 	j.r.tenant.inFlight++
 	q.inFlight++
 	s.add(j)

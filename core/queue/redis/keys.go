@@ -43,6 +43,7 @@ func fixedKeys() []key {
 		{"kSmall", "small"},         // hash: number of a run of few hosts -> all that there is of it
 		{"kPayloads", "payloads"},   // hash: number of such a run -> its payload, if it is long
 		{"kBoard", "board"},         // zset: names of documents by when they expire
+		{"kGuests", "guests"},       // hash: host -> session, RUN/INDEX and token of its guest, or of one whose lease has ended
 		{"kNews", "news"},           // stream: ids of runs in which something has happened
 	}
 }

@@ -67,6 +67,49 @@ func saveRefuses(b bench) {
 	b.unchanged("a save of a session that is gone", func() { b.returns(b.q.scripts.save, "[GONE]", s, "r", 0, l.Token, 1, "x") })
 }
 
+// guestAlone: one field of one hash for the host, and the number that leases count with.
+func guestAlone(b bench) {
+	s, other := b.open(), b.open()
+	b.submit("r", 2)
+	first, second := b.lease(s, 1)[0], b.lease(other, 1)[0]
+	enter := func(session string, l queue.Lease) int64 {
+		return b.call(b.q.scripts.guest, session, "r", l.Job.Index, l.Token, "lb", "").([]any)[0].(int64)
+	}
+	b.unchanged("a guest that comes", func() {
+		if fence := enter(s, first); fence <= int64(second.Token) { //nolint:gosec // far below
+			b.Errorf("fence %d is not above the last lease's %d", fence, second.Token)
+		}
+	}, b.key("kGuests"), b.key("kMeta"))
+	b.unchanged("a guest that finds another", func() {
+		if fence := enter(other, second); fence != 0 {
+			b.Errorf("two guests: fence %d", fence)
+		}
+		b.returns(b.q.scripts.guest, "[0]", other, "r", second.Job.Index, second.Token, "lb", "1")
+	})
+	b.returns(b.q.scripts.guest, "[0]", s, "r", first.Job.Index, first.Token, "lb", "1")
+	b.has("0", "exists", b.key("kGuests"))
+	enter(s, first)
+	b.ack(s, []queue.Lease{first}, nil)
+	if fence := enter(other, second); fence == 0 {
+		b.Error("a guest whose lease has ended is still in the way")
+	}
+}
+
+func guestRefuses(b bench) {
+	s, other := b.open(), b.open()
+	b.submit("r", 2)
+	l := b.lease(s, 1)[0]
+	b.unchanged("a guest that has no right", func() {
+		b.returns(b.q.scripts.guest, "[-1]", s, "r", 0, l.Token+1, "lb", "")
+		b.returns(b.q.scripts.guest, "[-1]", other, "r", 0, l.Token, "lb", "")
+		b.returns(b.q.scripts.guest, "[-1]", s, "r", 1, l.Token, "lb", "")
+		b.returns(b.q.scripts.guest, "[-1]", s, "unknown", 0, l.Token, "lb", "")
+		b.returns(b.q.scripts.guest, "[GONE]", "nobody", "r", 0, l.Token, "lb", "")
+	})
+	b.expire(s)
+	b.unchanged("a guest of a session that is gone", func() { b.returns(b.q.scripts.guest, "[GONE]", s, "r", 0, l.Token, "lb", "") })
+}
+
 func signalJobOnce(b bench) {
 	s := b.open()
 	no := b.submit("r", 2)

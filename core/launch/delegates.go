@@ -1,0 +1,140 @@
+package launch
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// delegate finds the hosts on which steps with on are called for hosts, and writes them into the
+// snapshot. Workers evaluate on again, and find nothing but these.
+func (l *Launch) delegate(hosts []core.Host, o Options) error {
+	if !l.Playbook.Delegates() {
+		return nil
+	}
+	d := &delegating{l: l, o: o, inventory: make(map[string]core.Host, len(o.Inventory)), own: make(map[string]bool, len(hosts)),
+		env: playbooks.Env{Vars: mergedVars(l.Playbook, o), Params: l.Playbook.Values()}}
+	for _, h := range o.Inventory {
+		d.inventory[h.Name] = h
+	}
+	for _, h := range hosts {
+		d.own[h.Name] = true
+	}
+	l.Delegates, l.Snapshot.Delegates = map[int]map[string]core.Host{}, map[string]json.RawMessage{}
+	selected := l.Playbook.Selected(l.Snapshot.Selects)
+	for i, s := range l.Playbook.Steps {
+		if s.On.Absent() || !selected[i] {
+			continue
+		}
+		l.Delegates[i] = map[string]core.Host{}
+		for _, h := range hosts {
+			if err := d.add(i, s, h); err != nil {
+				return err
+			}
+		}
+		for name, h := range l.Delegates[i] {
+			data, err := EncodeHost(h)
+			if err != nil {
+				return err
+			}
+			l.Snapshot.Delegates[name] = data
+		}
+	}
+	return nil
+}
+
+// delegating finds the delegates of one launch.
+type delegating struct {
+	l         *Launch
+	o         Options
+	inventory map[string]core.Host
+	own       map[string]bool // hosts of the run
+	env       playbooks.Env
+}
+
+// add finds the host on which step i is called for h. A step that may be skipped need not have one.
+func (d *delegating) add(i int, s playbooks.Step, h core.Host) error {
+	d.env.Host = h
+	name, err := s.Delegate(d.env)
+	to, known := d.inventory[name]
+	switch {
+	case name == h.Name, (err != nil || name == "") && d.l.Playbook.MaySkip(i):
+		return nil
+	case err != nil:
+		return err
+	case name == "":
+		return s.Misplaced(h, "gives no host", "the name of a host of the inventory", "give the step a when that is false on such hosts")
+	case !known || to.Customer != h.Customer:
+		return s.Misplaced(h, fmt.Sprintf("gives %q, which is not in the inventory of the run", name), inventoryOf(h), "turnus hosts ls lists the hosts")
+	case d.own[name] && disrupts(d.l.Playbook, d.o):
+		return s.Misplaced(h, fmt.Sprintf("gives %q, a host that the run itself disrupts", name), "a host that is not one of the run",
+			"leave it out with targets, and write a playbook of its own for it")
+	}
+	if err := CheckPool(d.l.Playbook, []core.Host{to}, d.o.Pool); err != nil {
+		return fmt.Errorf("step %s: %w", s.Name, err)
+	}
+	d.l.Delegates[i][name] = to
+	return nil
+}
+
+func inventoryOf(h core.Host) string {
+	if h.Customer == "" {
+		return "a host without a customer, as this one is"
+	}
+	return "a host of the same customer, " + h.Customer
+}
+
+// delegateSets adds the delegates to the hosts by the window sets that their steps wait for.
+func (l *Launch) delegateSets(steps *admission.Steps, sets map[string][]string) {
+	for _, i := range slices.Sorted(maps.Keys(l.Delegates)) {
+		for _, name := range slices.Sorted(maps.Keys(l.Delegates[i])) {
+			set, windowed := steps.Set(i, l.Delegates[i][name])
+			if windowed && !slices.Contains(sets[set], name) {
+				sets[set] = append(sets[set], name)
+			}
+		}
+	}
+}
+
+// delegateWindows refuses delegates for which no window of a step's ever opens.
+func (l *Launch) delegateWindows(steps *admission.Steps, o Options) error {
+	for _, i := range slices.Sorted(maps.Keys(l.Delegates)) {
+		for _, name := range slices.Sorted(maps.Keys(l.Delegates[i])) {
+			q, windowed := l.Snapshot.Windows.Delegated(steps, i, l.Delegates[i][name])
+			if !windowed {
+				continue
+			}
+			a, err := o.Windows.Ask(o.Now, q)
+			if err != nil {
+				return fmt.Errorf("playbook %s: host %s: %w", l.Playbook.Name, name, err)
+			}
+			if !a.Open && a.Next.IsZero() {
+				return l.Playbook.Steps[i].Misplaced(core.Host{}, fmt.Sprintf("gives %q, and no window fits it: %s", name, a.Reason),
+					"a host whose window set opens, or window: none on the step", "turnus windows ls lists the window sets")
+			}
+		}
+	}
+	return nil
+}
+
+// Delegate returns the host of the inventory that on of a step gives. Errors wrap core.ErrInvalid,
+// also for a host of another customer than of.
+func (s *Snapshot) Delegate(name string, of core.Host) (core.Host, error) {
+	data, known := s.Delegates[name]
+	if !known {
+		return core.Host{}, fmt.Errorf("host %s was not in the inventory at the launch: %w", name, core.ErrInvalid)
+	}
+	h, err := DecodeHost(data)
+	if err != nil {
+		return core.Host{}, err
+	}
+	if h.Name != name || h.Customer != of.Customer {
+		return core.Host{}, fmt.Errorf("host %s is not of the customer of %s: %w", name, of.Name, core.ErrInvalid)
+	}
+	return h, nil
+}

@@ -1,0 +1,52 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+)
+
+// Enter makes a leased job the guest of a host, in one round trip.
+func (q *Queue) Enter(ctx context.Context, g queue.Guest) (fence uint64, err error) {
+	answer, err := q.guest(ctx, g, false)
+	if err != nil {
+		return 0, fmt.Errorf("%s enters host %s: %w", g.Job, g.Host, err)
+	}
+	if answer < 0 {
+		return 0, fmt.Errorf("%s enters host %s: it is no longer leased to session %q: %w", g.Job, g.Host, g.Session, core.ErrConflict)
+	}
+	return uint64(answer), nil
+}
+
+// Leave ends that, in one round trip.
+func (q *Queue) Leave(ctx context.Context, g queue.Guest) error {
+	if _, err := q.guest(ctx, g, true); err != nil {
+		return fmt.Errorf("%s leaves host %s: %w", g.Job, g.Host, err)
+	}
+	return nil
+}
+
+// guest returns the script's answer: a fence, 0 while another job is the guest, -1 where the job is
+// not leased so.
+func (q *Queue) guest(ctx context.Context, g queue.Guest, leaves bool) (int64, error) {
+	if err := g.Validate(); err != nil {
+		return 0, err
+	}
+	index := g.Job.Index
+	if index < 0 || index >= queue.MaxTargets || g.Token >= 1<<53 {
+		index = -1 // no job has it: the script says what else is wrong
+	}
+	leave := ""
+	if leaves {
+		leave = "1"
+	}
+	r, err := q.sessionCall(ctx, q.scripts.guest, g.Session, g.Job.Run, index, strconv.FormatUint(g.Token, 10), g.Host, leave)
+	if err != nil {
+		return 0, err
+	}
+	answer := r.int64()
+	return answer, r.end("guest")
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// guestAgain is the pause before a job asks again whether the host of a step with on is free.
+const guestAgain = 200 * time.Millisecond
+
+// delegate returns the host on which a step is called: that of the job, or the one that its on
+// gives, with its own address, login, become and window set. The launch has chosen among which.
+func (m *machine) delegate(s playbooks.Step) (core.Host, error) {
+	name, err := s.Delegate(m.env)
+	switch {
+	case err != nil:
+		return core.Host{}, err
+	case name == m.host.Name:
+		return m.host, nil
+	case name == "":
+		return core.Host{}, s.Misplaced(m.host, "gives no host", "the name of a host of the inventory", "give the step a when that is false on such hosts")
+	}
+	h, err := m.prog.snapshot.Delegate(name, m.host)
+	if err != nil {
+		return core.Host{}, fmt.Errorf("on: %w", err)
+	}
+	return h, nil
+}
+
+// delegated reports whether the step is called on another host than the job's.
+func (a *attempts) delegated() bool { return a.host.Name != a.m.host.Name }
+
+// guest names the job on the step's host.
+func (a *attempts) guest() queue.Guest {
+	j := a.m.job
+	return queue.Guest{Session: j.session.id, Job: j.lease.Job, Token: j.lease.Token, Host: a.host.Name}
+}
+
+// enter makes the job the guest of the step's host. While another job is, it waits here for a
+// short time, and then suspended. In a cancelled run it waits here: this lease is its last.
+func (a *attempts) enter() *leaseEnd {
+	if !a.delegated() || a.fence > 0 {
+		return nil
+	}
+	j, patience := a.m.job, time.Now().Add(inPlace)
+	for {
+		call, cancel := context.WithTimeout(j.ctx, callTimeout)
+		fence, err := j.w.cfg.Queue.Enter(call, a.guest())
+		cancel()
+		if fence > 0 && err == nil {
+			a.fence = fence
+			return nil
+		}
+		if v, stop := a.m.between(a.name); stop {
+			return &v
+		}
+		if err != nil && !core.NoAnswer(err) {
+			v := a.m.setAside(core.ErrorText(err))
+			return &v
+		}
+		if !time.Now().Before(patience) && !j.runCancelled() {
+			return a.awaitGuest(err)
+		}
+		timer := time.NewTimer(guestAgain)
+		select {
+		case <-timer.C:
+		case <-j.ctx.Done():
+		case <-a.m.draining():
+		}
+		timer.Stop()
+	}
+}
+
+// awaitGuest suspends the job, with its locks: it is between two steps of its own host.
+func (a *attempts) awaitGuest(err error) *leaseEnd {
+	why := core.Because(core.GuestHeld, fmt.Sprintf("host %s has another guest: a step with on of another job", a.host.Name))
+	if err != nil {
+		why = core.Because(core.QueueAway, "cannot find out whether host "+a.host.Name+" has another guest: "+core.ErrorText(err))
+	}
+	return &leaseEnd{
+		kind: queue.AckSuspend, step: a.name, code: why.Code(), reason: why.Text(), event: queue.EventGuest, keepLocks: true,
+		after: leastPause + rand.N(leastPause), //nolint:gosec // spread, no secret
+	}
+}
+
+// leave lets the next guest in. If that fails, the end of the lease does.
+func (a *attempts) leave() {
+	if a.fence == 0 {
+		return
+	}
+	j := a.m.job
+	call, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), callTimeout)
+	defer cancel()
+	if err := j.w.cfg.Queue.Leave(call, a.guest()); err != nil && !errors.Is(err, core.ErrSessionGone) {
+		j.w.cfg.Log.Warn("a host has its guest until the end of the lease", "job", j.lease.Job.String(), "host", a.host.Name, "err", err)
+	}
+}
+
+// elsewhere completes the result of a step that another host than the job's gave: that such a host
+// is not reached is the step's failure, for the job's own host may well be.
+func (a *attempts) elsewhere(sr core.StepResult) core.StepResult {
+	if !a.delegated() {
+		return sr
+	}
+	sr.On = a.host.Name
+	if sr.Outcome == core.Unreachable {
+		sr.Outcome = core.Failed
+	}
+	return sr
+}
+
+// located says where a step failed, if it was not on the job's own host.
+func (a *attempts) located(sr core.StepResult) core.StepResult {
+	if a.delegated() && !sr.Outcome.Good() {
+		sr.Reason = fmt.Sprintf("on %s: %s", a.host.Name, sr.Reason)
+	}
+	return sr
+}

@@ -1,0 +1,266 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/plugins/host"
+)
+
+// beside adds hosts to the inventory that are not of the run.
+func beside(more ...core.Host) change {
+	return func(o *launch.Options, _ *queue.Run) { o.Inventory = append(hosts(10), more...) }
+}
+
+func balancer() core.Host {
+	return core.Host{Name: "lb", Address: "192.0.2.1", Become: core.HostBecome{Become: core.Become{Method: core.BecomeDoas}}}
+}
+
+const drained = `steps:
+  - {name: drain, uses: file, on: '"lb"', become: true}
+  - {name: swap, uses: file}
+`
+
+// overlaps reports whether two calls were on one host at the same time.
+func (s *script) overlaps() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clash
+}
+
+// welcoming is a queue that lets each guest in.
+type welcoming struct {
+	queue.Worker
+	fences *uint64
+}
+
+func (q welcoming) Enter(context.Context, queue.Guest) (uint64, error) {
+	*q.fences++
+	return *q.fences, nil
+}
+
+// A step with on is called with the address, become and guest's fence of that host, one such call
+// at a time over all workers, while other steps run on the job's own. Control: a queue that lets
+// each guest in.
+func TestDelegateHasOneGuest(t *testing.T) {
+	for _, careless := range []bool{false, true} {
+		t.Run(fmt.Sprintf("careless %v", careless), func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				l.plugins.do = sleep(300 * time.Millisecond)
+				la := l.submit("r", 6, drained, beside(balancer()))
+				var nodes []*node
+				fences := uint64(1)
+				for i := range 2 {
+					c := l.config()
+					c.Name = fmt.Sprintf("node-%d", i)
+					if careless {
+						c.Queue = welcoming{l.q, &fences}
+					}
+					nodes = append(nodes, l.start(c))
+				}
+				results := l.results(la)
+				for _, n := range nodes {
+					n.drain()
+				}
+				if clash := l.plugins.overlaps(); (clash == "lb") != careless {
+					t.Errorf("overlaps on %q", clash)
+				}
+				if !careless {
+					l.guestsWere(results, "lb")
+				}
+			})
+		})
+	}
+}
+
+// guestsWere checks the calls of a run of drained, and its records.
+func (l *lab) guestsWere(results []core.Result, on string) {
+	l.t.Helper()
+	last := uint64(0)
+	for _, c := range l.plugins.seen() {
+		guest := c.Host.Name == on
+		switch {
+		case guest != (c.Step == "drain"):
+			l.t.Errorf("step %s was called on %s", c.Step, c.Host.Name)
+		case guest != strings.HasSuffix(c.Queue, "/guests"):
+			l.t.Errorf("the fence of step %s is of queue %q", c.Step, c.Queue)
+		case guest && (c.Fence <= last || c.Host.Address != balancer().Address || c.Become.Method != core.BecomeDoas):
+			l.t.Errorf("fence %d after %d, address %s, become %+v", c.Fence, last, c.Host.Address, c.Become)
+		}
+		if guest {
+			last = c.Fence
+		}
+	}
+	for _, r := range results {
+		if r.Outcome != core.Changed || len(r.Steps) != 2 || r.Steps[0].On != on || r.Steps[1].On != "" {
+			l.t.Errorf("%+v", r)
+		}
+	}
+}
+
+// A job that waits for another guest for long is suspended: others use its place meanwhile. It
+// keeps its host.
+func TestDelegateWaitsSuspended(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			if c.Host.Name == "lb" {
+				return sleep(20*time.Second)(ctx, c)
+			}
+			return host.Outcome{}, nil
+		}
+		la := l.submit("r", 2, drained, beside(balancer()))
+		c := l.config()
+		c.Concurrency = 2
+		n := l.start(c)
+		pass(5 * time.Second)
+		other := l.submit("s", 3, "steps: [{name: other, uses: file}]\n", func(_ *launch.Options, r *queue.Run) { r.Targets = r.Targets[min(2, len(r.Targets)):] })
+		if got := l.results(other); len(got) != 1 || got[0].Outcome != core.Unchanged {
+			t.Errorf("a run beside it: %+v", got)
+		}
+		held := l.submit("t", 2, "steps: [{name: other, uses: file}]\n")
+		pass(5 * time.Second)
+		if status, err := l.q.Status(t.Context(), "t"); err != nil || status.Ended() > 0 {
+			t.Errorf("the hosts of jobs that wait for a guest were given to another run: %+v, %v", status, err)
+		}
+		l.results(la)
+		l.results(held)
+		n.drain()
+		if clash := l.plugins.overlaps(); clash != "" {
+			t.Errorf("overlaps on %s", clash)
+		}
+		if !slices.ContainsFunc(l.events, func(e Event) bool {
+			return e.Kind == JobSuspended && e.ReasonCode == core.GuestHeld && strings.Contains(e.Text, "host lb has another guest")
+		}) {
+			t.Error("no job was suspended for the guest")
+		}
+	})
+}
+
+// A run that is cancelled runs its always on the other host too, when that is free. Then its lease
+// is its last: it waits where it is.
+func TestDelegateOfACancelledRun(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			if c.Step == "hold" {
+				<-time.After(30 * time.Second)
+				return host.Outcome{Changed: true}, nil
+			}
+			return sleep(10*time.Second)(ctx, c)
+		}
+		holds := l.submit("h", 1, "steps: [{name: hold, uses: file, on: '\"lb\"'}]\n", beside(balancer()))
+		n := l.start(l.config())
+		pass(time.Second)
+		la := l.submit("r", 2, "steps: [{name: site, steps: [{name: swap, uses: file}], always: [{name: restore, uses: file, on: '\"lb\"'}]}]\n",
+			beside(balancer()), func(_ *launch.Options, r *queue.Run) { r.Targets = r.Targets[min(1, len(r.Targets)):] })
+		pass(5 * time.Second)
+		if err := l.q.Cancel(t.Context(), "r", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		results := l.results(la)
+		l.results(holds)
+		n.drain()
+		if clash := l.plugins.overlaps(); clash != "" {
+			t.Errorf("overlaps on %s", clash)
+		}
+		if got := l.plugins.steps(); got != "hold.1 swap.1 restore.1" {
+			t.Errorf("called %s", got)
+		}
+		if len(results) != 1 || results[0].Outcome != core.Cancelled {
+			t.Errorf("%+v", results)
+		}
+	})
+}
+
+// A worker that dies as a guest is in nobody's way once it is recovered, and the next guest has a
+// higher fence.
+func TestDelegateWhoseWorkerDies(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+			if len(l.plugins.seen()) == 1 {
+				<-ctx.Done()
+				return host.Outcome{}, fmt.Errorf("killed: %w", core.ErrPluginFailed)
+			}
+			return sleep(time.Second)(ctx, c)
+		}
+		la := l.submit("r", 2, drained, beside(balancer()))
+		first := l.start(l.config())
+		pass(time.Second)
+		first.Kill()
+		<-first.done
+		second := l.start(l.config())
+		results := l.results(la)
+		second.drain()
+		l.exactlyOnce(la, results)
+		l.guestsWere(results, "lb")
+	})
+}
+
+// What goes wrong on the other host is the failure of the step, and says where. Facts are those of
+// the job's own host.
+func TestDelegateThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		out  host.Outcome
+		err  error
+		want string
+	}{
+		"unreachable": {host.Outcome{Unreachable: true, Reason: "no route"}, nil, "failed on lb: no route"},
+		"failed":      {host.Outcome{Failed: true, Reason: "exit code 3"}, nil, "failed on lb: exit code 3"},
+		"good":        {host.Outcome{Changed: true, Outputs: map[string]any{"boot_id": "b1", "x": 1}}, nil, "changed "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				l.plugins.do = func(_ context.Context, call host.Call) (host.Outcome, error) {
+					if call.Host.Name == "lb" {
+						return c.out, c.err
+					}
+					return host.Outcome{}, nil
+				}
+				r := l.one(drained, beside(balancer()))
+				if got := fmt.Sprintf("%s %s", r.Outcome, r.Reason); !strings.HasPrefix(got, c.want) || r.Steps[0].On != "lb" {
+					t.Errorf("%s, expected %s; %+v", got, c.want, r.Steps)
+				}
+				if r.Facts != nil {
+					t.Errorf("facts of the job's host: %+v", r.Facts)
+				}
+			})
+		})
+	}
+}
+
+// A step waits for the window of the host that it is called on, too.
+func TestDelegateWaitsForTheWindowOfItsHost(t *testing.T) {
+	inDays(t, func(l *lab) {
+		const sets = `
+window_sets:
+  night: {timezone: UTC, allow: [{id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}]}
+  late: {timezone: UTC, allow: [{id: late, rrule: "FREQ=DAILY", from: "00:30", to: "02:30"}]}
+`
+		list := l.starts(time.Minute)
+		lb := balancer()
+		lb.WindowSet = "late"
+		l.post("r", sets)
+		own := func(o *launch.Options, _ *queue.Run) {
+			if o.RunID != "" {
+				o.Windows, o.Board = calendarOf(t, sets), "windows/r"
+			}
+		}
+		la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: "night"}}, "steps: [{name: drain, uses: file, on: '\"lb\"', window: service, needs: 30m}]\n", own,
+			func(o *launch.Options, _ *queue.Run) { o.Inventory = []core.Host{lb} }, func(_ *launch.Options, r *queue.Run) { r.Segments = nil })
+		n := l.start(l.windowedConfig())
+		results := l.results(la)
+		n.drain()
+		if len(*list) != 1 || (*list)[0].at.Before(hour(0.5)) || (*list)[0].at.After(hour(0.6)) {
+			t.Errorf("called at %v, expected when both windows are open, from 00:30", *list)
+		}
+		if results[0].Outcome != core.Changed || results[0].Steps[0].Window.Set != "night" {
+			t.Errorf("%+v", results[0])
+		}
+	})
+}
