@@ -85,7 +85,7 @@ func groupWords() map[string]string {
 	words := stepWords()
 	words["uses"], words["with"] = "a step has uses or steps, not both", "write it on the steps"
 	words["block"] = `it is called "steps"`
-	for _, key := range []string{"needs", "timeout", "retry", "notify", "secrets", "disruptive", "foreach"} {
+	for _, key := range []string{"needs", "timeout", "retry", "notify", "secrets", "disruptive", "foreach", "on"} {
 		words[key] = "write it on the steps of the group"
 	}
 	words["after"] = "a barrier is a step outside of groups"

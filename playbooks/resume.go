@@ -96,8 +96,8 @@ func (p *Playbook) Work() []byte {
 	return data
 }
 
-// Call returns what the file says of the call of a step: its job type, params, items and host. Steps
-// with equal bytes call the same.
+// Call returns what the file says of the call of a step: its job type, params, items and host.
+// Steps with equal bytes call the same.
 func (s Step) Call() []byte {
 	var file map[string]any
 	if s.node.Decode(&file) != nil {

@@ -248,7 +248,7 @@ func TestSecretsOfALaunch(t *testing.T) {
 }
 
 func TestSnapshotRefuses(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":10}`} {
+	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":11}`} {
 		if _, err := DecodeSnapshot([]byte(text)); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
