@@ -178,28 +178,39 @@ func TestDelegateOfACancelledRun(t *testing.T) {
 	})
 }
 
-// A worker that dies as a guest is in nobody's way once it is recovered, and the next guest has a
-// higher fence.
-func TestDelegateWhoseWorkerDies(t *testing.T) {
-	inLab(t, func(l *lab) {
-		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
-			if len(l.plugins.seen()) == 1 {
-				<-ctx.Done()
-				return host.Outcome{}, fmt.Errorf("killed: %w", core.ErrPluginFailed)
+// A worker dies at each call in turn, as a guest and on hosts of its own. It is in nobody's way once
+// it is recovered: a guest after it has a higher fence, and each host has its steps.
+func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
+	const calls = 3 * 2 // of hosts and steps
+	for at := 1; at <= calls; at++ {
+		inLab(t, func(l *lab) {
+			var first *node
+			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+				if len(l.plugins.seen()) == at {
+					first.Kill()
+					<-ctx.Done()
+					return host.Outcome{}, fmt.Errorf("killed: %w", core.ErrPluginFailed)
+				}
+				return sleep(300*time.Millisecond)(ctx, c)
 			}
-			return sleep(time.Second)(ctx, c)
-		}
-		la := l.submit("r", 2, drained, beside(balancer()))
-		first := l.start(l.config())
-		pass(time.Second)
-		first.Kill()
-		<-first.done
-		second := l.start(l.config())
-		results := l.results(la)
-		second.drain()
-		l.exactlyOnce(la, results)
-		l.guestsWere(results, "lb")
-	})
+			la := l.submit("r", 3, drained, beside(balancer()))
+			first = l.start(l.config())
+			<-first.done
+			c := l.config()
+			c.Name = "node-2"
+			second := l.start(c)
+			results := l.results(la)
+			second.drain()
+			if n := len(l.plugins.seen()); n != calls+1 && n != calls+2 { // on another host a second call was under way, too
+				t.Errorf("call %d: %d calls", at, n)
+			}
+			l.exactlyOnce(la, results)
+			l.guestsWere(results, "lb")
+			if clash := l.plugins.overlaps(); clash != "" {
+				t.Errorf("call %d: overlaps on %s", at, clash)
+			}
+		})
+	}
 }
 
 // What goes wrong on the other host is the failure of the step, and says where. Facts are those of
