@@ -36,7 +36,7 @@ func TestLogPages(t *testing.T) {
 	}
 	at := func(line int) int { return strings.Index(f.output, fmt.Sprintf("line %d\n", line)) }
 	text := page("")
-	has(t, "the end", text, "line 4999</span>", "line 4000</span>", "Older lines", fmt.Sprintf("before=%d", at(4000)), "stdout", "Download (")
+	has(t, "the end", text, "<small>on lb1", "line 4999</span>", "line 4000</span>", "Older lines", fmt.Sprintf("before=%d", at(4000)), "stdout", "Download (")
 	lacks(t, "the end", text, "line 3999</span>", "Newer lines")
 	text = page(fmt.Sprintf("?out=1%%2Fstdout&before=%d", at(4000)))
 	has(t, "older lines", text, "line 3999</span>", "line 3000</span>", fmt.Sprintf("at=%d", at(4000)))

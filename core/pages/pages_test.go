@@ -72,7 +72,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/v1/runs/r1/timeline":
 		answer(api.Timeline{Run: "r1", Hosts: 3000, Windows: []api.TimelineSet{{Set: hostile}}})
 	case path == "/v1/runs/r1/jobs/1":
-		answer(api.Job{Run: "r1", Index: 1, Host: "web1" + hostile, Outcome: core.Failed, Step: "s", Reason: hostile, Steps: []api.StepResult{{Name: hostile, Outcome: core.Failed}, {Name: "s", Outcome: core.Failed, Reason: hostile}}})
+		answer(api.Job{Run: "r1", Index: 1, Host: "web1" + hostile, Outcome: core.Failed, Step: "s", Reason: hostile, Steps: []api.StepResult{{Name: hostile, On: "lb1" + hostile, Outcome: core.Failed}, {Name: "s", Outcome: core.Failed, Reason: hostile}}})
 	case path == "/v1/runs/r1/jobs/2":
 		answer(api.Job{Run: "r1", Index: 2, Host: "web2", State: core.Leased})
 	case path == "/v1/runs/r1/jobs/2/explain":
