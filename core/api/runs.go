@@ -198,9 +198,9 @@ type Signal struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// Woken is the number of jobs that received an event.
-type Woken struct {
-	Woken int `json:"woken"`
+// Signalled is the number of jobs that received an event.
+type Signalled struct {
+	Jobs int `json:"woken"`
 }
 
 // Approve is a decision about a run that waits for one.

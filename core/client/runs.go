@@ -113,8 +113,8 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 
 // SignalRun sends an event to jobs of a run that wait for it, and reports how many went on.
 func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, error) {
-	woken, err := post[api.Woken](ctx, c, "wake run "+id, path("v1", "runs", id, "wake"), w)
-	return woken.Woken, err
+	signalled, err := post[api.Signalled](ctx, c, "wake run "+id, path("v1", "runs", id, "wake"), w)
+	return signalled.Jobs, err
 }
 
 // ApproveRun decides on a run, or a wave, that waits for somebody.

@@ -76,7 +76,7 @@ type Control interface {
 	// round trip, except large waves and those that are stopped. It adjusts each run alone, and
 	// returns an error for each, in order.
 	Adjust(ctx context.Context, runs ...Adjust) []error
-	Waker
+	Signaller
 }
 
 // Submitter accepts runs.
@@ -135,8 +135,8 @@ func AdjustOne(ctx context.Context, q Control, run string, a Adjust) error {
 	return q.Adjust(ctx, a)[0]
 }
 
-// Waker ends suspensions.
-type Waker interface {
+// Signaller ends suspensions.
+type Signaller interface {
 	// Signal ends the suspension of the run's jobs that wait for event, and returns how many. It works
 	// in bounded steps with turns in between; after an error some may be signalled.
 	Signal(ctx context.Context, run, event string) (int, error)

@@ -16,7 +16,7 @@ func (s *Server) signalRun(ctx context.Context, by caller, in *struct {
 	RunPath
 	Body api.Signal
 },
-) (*body[api.Woken], error) {
+) (*body[api.Signalled], error) {
 	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
 	if err != nil {
 		return nil, err
@@ -27,16 +27,16 @@ func (s *Server) signalRun(ctx context.Context, by caller, in *struct {
 	if job := in.Body.Job; job != nil && *job >= run.Total {
 		return nil, fmt.Errorf("run %s has no job %d: expected 0 to %d: %w", run.ID, *job, run.Total-1, core.ErrInvalid)
 	}
-	woken, err := s.signal(ctx, run.ID, in.Body)
+	signalled, err := s.signal(ctx, run.ID, in.Body)
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return nil, err
 	}
 	if err := s.note(ctx, by, ledger.Entry{
-		Tenant: run.Tenant, Action: "run.wake", Kind: "run", Subject: run.ID, Before: asJSON(in.Body), After: asJSON(api.Woken{Woken: woken}),
+		Tenant: run.Tenant, Action: "run.wake", Kind: "run", Subject: run.ID, Before: asJSON(in.Body), After: asJSON(api.Signalled{Jobs: signalled}),
 	}); err != nil {
 		return nil, err
 	}
-	return &body[api.Woken]{api.Woken{Woken: woken}}, nil
+	return &body[api.Signalled]{api.Signalled{Jobs: signalled}}, nil
 }
 
 func (s *Server) signal(ctx context.Context, run string, w api.Signal) (int, error) {

@@ -18,8 +18,8 @@ func TestSignal(t *testing.T) {
 	path := "/v1/runs/" + run.ID + "/wake"
 	wakes := func(w api.Signal, n int) {
 		t.Helper()
-		if got := want[api.Woken](t, b.ask(operator, "POST", path, w), http.StatusOK); got.Woken != n {
-			t.Errorf("%+v woke %d jobs, expected %d", w, got.Woken, n)
+		if got := want[api.Signalled](t, b.ask(operator, "POST", path, w), http.StatusOK); got.Jobs != n {
+			t.Errorf("%+v woke %d jobs, expected %d", w, got.Jobs, n)
 		}
 	}
 	wakes(api.Signal{Event: "go"}, 0) // it is not in the queue yet

@@ -29,7 +29,7 @@ waits for.`,
 				return err
 			}
 			if a.Output == "json" {
-				return console.PrintJSON(a.Out, api.Woken{Woken: n})
+				return console.PrintJSON(a.Out, api.Signalled{Jobs: n})
 			}
 			fmt.Fprintf(a.Out, "%s: %s got the signal %s\n", args[0], console.Plural(n, "job"), args[1])
 			return nil
