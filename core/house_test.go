@@ -105,7 +105,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/testparts/systemdlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/trustlab", "core/engine/enginetest"}
+var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/trustlab", "core/engine/enginetest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http", "service", "user", "group", "line", "block", "authorizedkey", "cron", "sysctl", "hostname", "assert", "mount", "copytree", "unarchive", "git"}

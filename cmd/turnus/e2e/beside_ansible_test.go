@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/systemdlab"
+	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
@@ -24,7 +24,7 @@ import (
 // has seen them.
 type besideLab struct {
 	*lab
-	machines []*systemdlab.Machine
+	machines []*netlab.Machine
 	servers  []*sshdtest.Server
 	known    string
 	ini      string
@@ -129,7 +129,7 @@ func newBesideLab(t *testing.T, project string, hosts int) *besideLab {
 
 func (l *besideLab) machine(seed []byte, public ssh.PublicKey, name, key string) {
 	l.t.Helper()
-	m := systemdlab.Start(l.t)
+	m := netlab.StartMachine(l.t)
 	const before = "rm -rf /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/* /var/lib/apt/lists/* && touch -d yesterday /var/lib/apt/lists && mkdir -p /run/sshd && tar -C / -x"
 	if stdout, stderr, code, err := m.Run(l.t.Context(), before, bytes.NewReader(seed)); err != nil || code != 0 {
 		l.t.Fatalf("exit %d, %v: %s%s", code, err, stdout, stderr)

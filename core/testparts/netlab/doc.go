@@ -1,4 +1,4 @@
 //go:build !linux
 
-// Package netlab owns the private networks of tests, which only Linux has.
+// Package netlab owns the private networks and machines of tests, which only Linux has.
 package netlab

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package netlab owns the private networks of tests, all in network namespaces that no other
-// machine reaches: hosts with one link to this machine, devices that really reboot, and a DNS with
-// signed zones.
+// Package netlab owns the private networks and machines of tests, all in namespaces that no other
+// machine reaches. It has hosts with one link to this machine, devices that really reboot, a DNS
+// with signed zones, and machines with a real systemd as PID 1 or without any.
 //
 // It must not know what the tests are about.
 package netlab

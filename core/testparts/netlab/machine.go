@@ -1,10 +1,6 @@
 //go:build linux
 
-// Package systemdlab owns machines for tests, with a real systemd as PID 1 or without any: each in
-// namespaces of its own, on a copy of this machine's files that is gone with the test.
-//
-// It must not know what is tested on them.
-package systemdlab
+package netlab
 
 import (
 	"bytes"
@@ -25,35 +21,36 @@ import (
 )
 
 //go:embed boot.sh
-var boot string
+var machineBoot string
 
-// Machine is one that runs. Safe for concurrent use.
+// Machine is a running machine in namespaces of its own, on a copy of this machine's files that is
+// gone with the test. Safe for concurrent use.
 type Machine struct {
 	pid int // of its PID 1, seen from here
 }
 
-// Start boots a machine and returns when systemd has reached its target. It needs root.
-func Start(tb testing.TB) *Machine {
+// StartMachine boots a machine and returns when systemd has reached its target. It needs root.
+func StartMachine(tb testing.TB) *Machine {
 	tb.Helper()
 	testparts.Need(tb, "systemctl", "systemd")
-	return start(tb, "systemctl is-system-running", []string{"running", "degraded"}, "/lib/systemd/systemd", "--unit=basic.target")
+	return startMachine(tb, "systemctl is-system-running", []string{"running", "degraded"}, "/lib/systemd/systemd", "--unit=basic.target")
 }
 
-// Bare starts a machine without systemd: its PID 1 only sleeps. It needs root.
-func Bare(tb testing.TB) *Machine {
+// BareMachine starts a machine without systemd: its PID 1 only sleeps. It needs root.
+func BareMachine(tb testing.TB) *Machine {
 	tb.Helper()
-	return start(tb, "cat /proc/1/comm", []string{"sleep"}, "/bin/sleep", "infinity")
+	return startMachine(tb, "cat /proc/1/comm", []string{"sleep"}, "/bin/sleep", "infinity")
 }
 
-// start returns when what a command of the machine prints is one of the texts.
-func start(tb testing.TB, ask string, ready []string, init ...string) *Machine {
+// startMachine returns when what a command of the machine prints is one of the texts.
+func startMachine(tb testing.TB, ask string, ready []string, init ...string) *Machine {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		testparts.Able(tb, "a machine in namespaces of its own", syscall.EPERM)
 	}
 	unshare, nsenter := testparts.Need(tb, "unshare", "util-linux"), testparts.Need(tb, "nsenter", "util-linux")
 	var said bytes.Buffer
-	cmd := exec.Command(unshare, append([]string{"-mpfCniu", "--kill-child", "/bin/sh", "-c", boot, "sh", tb.TempDir()}, init...)...) //nolint:noctx,gosec // it ends with the test; our own script
+	cmd := exec.Command(unshare, append([]string{"-mpfCniu", "--kill-child", "/bin/sh", "-c", machineBoot, "sh", tb.TempDir()}, init...)...) //nolint:noctx,gosec // it ends with the test; our own script
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
@@ -75,7 +72,7 @@ func start(tb testing.TB, ask string, ready []string, init ...string) *Machine {
 			tb.Fatal("the machine does not boot: ", said.String())
 		default:
 		}
-		if m.pid = child(cmd.Process.Pid); m.pid == 0 {
+		if m.pid = firstChild(cmd.Process.Pid); m.pid == 0 {
 			continue
 		}
 		if state, _, _, _ := m.enter(tb.Context(), nsenter, ask, nil); slices.Contains(ready, strings.TrimSpace(state)) {
@@ -85,8 +82,8 @@ func start(tb testing.TB, ask string, ready []string, init ...string) *Machine {
 	}
 }
 
-// child is the first child of a process; 0 for none.
-func child(pid int) int {
+// firstChild is the first child of a process; 0 for none.
+func firstChild(pid int) int {
 	p := strconv.Itoa(pid)
 	text, err := os.ReadFile("/proc/" + p + "/task/" + p + "/children")
 	if err != nil {
@@ -109,10 +106,10 @@ func (m *Machine) Run(ctx context.Context, line string, stdin io.Reader) (stdout
 // Server is the command line before that of a server: it runs on the machine, but in the network of
 // the test. The folder of its last argument, a configuration file, is copied to the machine first.
 func (m *Machine) Server() []string {
-	return []string{"/bin/sh", "-c", server, strconv.Itoa(m.pid)}
+	return []string{"/bin/sh", "-c", machineServer, strconv.Itoa(m.pid)}
 }
 
-const server = `for file; do :; done
+const machineServer = `for file; do :; done
 folder=${file%/*} root=/proc/$0/root
 mkdir -p "$root$folder" && cp -a "$folder/." "$root$folder/" && exec nsenter -t "$0" -m -p -C -i -u -r -w -- "$@"`
 
