@@ -1,8 +1,10 @@
 // Package forecast owns the estimate of when a run's hosts start and when it ends: an event-driven
 // simulation of hosts, windows, concurrency, waves and groups over plain values, repeated with
-// durations drawn from their known distribution.
+// durations drawn from their known distribution. It also owns the calendar: what may happen when,
+// by customer and window set.
 //
-// It must not know playbooks, queues, files or the clock: the caller passes all of it.
+// It must not know playbooks, queues, files or the clock: the caller passes all of it. How a
+// calendar is drawn is not its concern.
 package forecast
 
 import (

@@ -9,10 +9,10 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 )
@@ -47,7 +47,7 @@ func (s *Server) getCalendar(ctx context.Context, by caller, in *struct {
 	if in.To.IsZero() {
 		in.To = in.From.AddDate(0, 0, calendarDays)
 	}
-	if err := calendar.CheckRange(in.From, in.To); err != nil {
+	if err := forecast.CheckCalendarRange(in.From, in.To); err != nil {
 		return nil, err
 	}
 	set, err := s.set()
@@ -58,8 +58,8 @@ func (s *Server) getCalendar(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	w := &lanes{Server: s, by: by, set: set, cal: cal, tenant: in.Tenant, places: map[string]map[calendar.Key]int{}}
-	input := calendar.Input{At: now, From: in.From, To: in.To, Windows: cal.Definitions(), Hosts: w.hosts(sets)}
+	w := &lanes{Server: s, by: by, set: set, cal: cal, tenant: in.Tenant, places: map[string]map[forecast.LaneKey]int{}}
+	input := forecast.CalendarInput{At: now, From: in.From, To: in.To, Windows: cal.Definitions(), Hosts: w.hosts(sets)}
 	if err = w.schedules(ctx, &input); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Server) getCalendar(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	w.launches(ctx, &input)
-	made, err := calendar.Make(input)
+	made, err := forecast.MakeCalendar(input)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ type lanes struct {
 	set    *definitions.Set
 	cal    *admission.Calendar
 	tenant string // of the lanes; "" is all
-	places map[string]map[calendar.Key]int
+	places map[string]map[forecast.LaneKey]int
 	next   []catalog.Schedule // that launch something
 	hosted int                // hosts of runs and launches that have a forecast
 }
@@ -92,11 +92,11 @@ func (l *lanes) shows(customer string) bool {
 }
 
 // hosts counts the hosts of each lane. A set without hosts, which only a playbook names, has one.
-func (l *lanes) hosts(sets map[string]int) map[calendar.Key]int {
-	count := map[calendar.Key]int{}
+func (l *lanes) hosts(sets map[string]int) map[forecast.LaneKey]int {
+	count := map[forecast.LaneKey]int{}
 	for _, h := range l.Server.hosts(l.by, l.set) {
 		if h.WindowSet != "" && l.shows(h.Customer) {
-			count[calendar.Key{Tenant: h.Customer, Set: h.WindowSet}]++
+			count[forecast.LaneKey{Tenant: h.Customer, Set: h.WindowSet}]++
 		}
 	}
 	owner := "" // of all tenants
@@ -105,7 +105,7 @@ func (l *lanes) hosts(sets map[string]int) map[calendar.Key]int {
 	}
 	for name, hosts := range sets {
 		if hosts == 0 && l.shows(owner) {
-			count[calendar.Key{Tenant: owner, Set: name}] = 0
+			count[forecast.LaneKey{Tenant: owner, Set: name}] = 0
 		}
 	}
 	return count
@@ -113,11 +113,11 @@ func (l *lanes) hosts(sets map[string]int) map[calendar.Key]int {
 
 // of counts the hosts that a playbook selects by their lanes, of each host those whose windows its
 // steps wait for.
-func (l *lanes) of(playbook, tenant string) map[calendar.Key]int {
+func (l *lanes) of(playbook, tenant string) map[forecast.LaneKey]int {
 	if known := l.places[playbook]; known != nil {
 		return known
 	}
-	count := map[calendar.Key]int{}
+	count := map[forecast.LaneKey]int{}
 	if p, ok := l.set.Playbook(playbook); ok {
 		steps := admission.NewSteps(p, admission.Options{Disruptive: func(uses string) bool {
 			t, known := l.typeOf(uses)
@@ -130,21 +130,21 @@ func (l *lanes) of(playbook, tenant string) map[calendar.Key]int {
 			}
 			used := steps.Hosts([]core.Host{h})
 			for name := range used {
-				count[calendar.Key{Tenant: h.Customer, Set: name}]++
+				count[forecast.LaneKey{Tenant: h.Customer, Set: name}]++
 			}
 			if len(used) == 0 {
-				count[calendar.Key{Tenant: h.Customer}]++
+				count[forecast.LaneKey{Tenant: h.Customer}]++
 			}
 		}
 	}
 	if len(count) == 0 && l.shows(tenant) {
-		count[calendar.Key{Tenant: tenant}] = 0
+		count[forecast.LaneKey{Tenant: tenant}] = 0
 	}
 	l.places[playbook] = count
 	return count
 }
 
-func (l *lanes) schedules(ctx context.Context, in *calendar.Input) error {
+func (l *lanes) schedules(ctx context.Context, in *forecast.CalendarInput) error {
 	for cursor, read := "", 0; read < calendarSchedules; {
 		some, next, err := l.cfg.Catalog.Schedules(ctx, l.by.scope, cursor, ledger.MaxPage)
 		if err != nil {
@@ -155,7 +155,7 @@ func (l *lanes) schedules(ctx context.Context, in *calendar.Input) error {
 			if one.Next.IsZero() { // paused, or over
 				continue
 			}
-			fires := calendar.Schedule{Name: one.Definition.ID.String(), Playbook: one.Launches.Playbook, Next: one.Definition.Next}
+			fires := forecast.CalendarSchedule{Name: one.Definition.ID.String(), Playbook: one.Launches.Playbook, Next: one.Definition.Next}
 			for key := range l.of(one.Launches.Playbook, one.Definition.ID.Tenant) {
 				fires.Lanes = append(fires.Lanes, key)
 			}
@@ -169,7 +169,7 @@ func (l *lanes) schedules(ctx context.Context, in *calendar.Input) error {
 }
 
 // runs lists runs that have not ended. A run without a forecast is in the lanes of its playbook.
-func (l *lanes) runs(ctx context.Context, in *calendar.Input) error {
+func (l *lanes) runs(ctx context.Context, in *forecast.CalendarInput) error {
 	forecasts := 0
 	for _, phase := range []ledger.Phase{ledger.PhaseActive, ledger.PhaseQueued, ledger.PhasePaused, ledger.PhaseAwaiting} {
 		some, _, err := l.cfg.Ledger.Runs(ctx, l.by.scope, ledger.RunFilter{Phase: phase}, ledger.Page{Limit: calendarRuns})
@@ -177,7 +177,7 @@ func (l *lanes) runs(ctx context.Context, in *calendar.Input) error {
 			return err
 		}
 		for i := range some {
-			run := calendar.Run{Run: runOf(some[i])}
+			run := forecast.CalendarRun{Run: runOf(some[i])}
 			if run.Phase.Over() || some[i].Complete() {
 				continue
 			}
@@ -188,9 +188,9 @@ func (l *lanes) runs(ctx context.Context, in *calendar.Input) error {
 				}
 			}
 			if run.Parts == nil {
-				run.Parts = map[calendar.Key]calendar.Part{}
+				run.Parts = map[forecast.LaneKey]forecast.LanePart{}
 				for key := range l.of(run.Playbook, run.Tenant) {
-					run.Parts[key] = calendar.Part{Hosts: run.Total}
+					run.Parts[key] = forecast.LanePart{Hosts: run.Total}
 				}
 			}
 			in.Runs = append(in.Runs, run)
@@ -201,7 +201,7 @@ func (l *lanes) runs(ctx context.Context, in *calendar.Input) error {
 
 // launches adds the next launches of schedules, each with its forecast. One that cannot be
 // estimated, as its playbook selects no host, is a fire time only.
-func (l *lanes) launches(ctx context.Context, in *calendar.Input) {
+func (l *lanes) launches(ctx context.Context, in *forecast.CalendarInput) {
 	slices.SortStableFunc(l.next, func(a, b catalog.Schedule) int { return a.Next.Compare(b.Next) })
 	forecasts := 0
 	for i := range l.next {
@@ -227,7 +227,7 @@ func (l *lanes) launches(ctx context.Context, in *calendar.Input) {
 		})
 		if err == nil { // else it has none
 			run := api.Run{Schedule: id.String(), Playbook: playbook.Name, Tenant: id.Tenant, Created: one.Next}
-			in.Runs = append(in.Runs, calendar.Run{Run: run, Parts: l.parts(e)})
+			in.Runs = append(in.Runs, forecast.CalendarRun{Run: run, Parts: l.parts(e)})
 		}
 	}
 }
@@ -246,14 +246,14 @@ func (s *Server) forecastAt(ctx context.Context, e *estimate, at time.Time) erro
 }
 
 // parts says what a run does in each lane.
-func (l *lanes) parts(e *estimate) map[calendar.Key]calendar.Part {
-	parts := map[calendar.Key]calendar.Part{}
+func (l *lanes) parts(e *estimate) map[forecast.LaneKey]forecast.LanePart {
+	parts := map[forecast.LaneKey]forecast.LanePart{}
 	for i, h := range e.launch.Hosts {
 		at := e.Hosts[i]
 		if !l.shows(h.Customer) || at.Begin.IsZero() { // it has ended, or does not begin
 			continue
 		}
-		key := calendar.Key{Tenant: h.Customer}
+		key := forecast.LaneKey{Tenant: h.Customer}
 		if w := e.Windows[i].Set; w != nil {
 			key.Set = w.Name
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/calendar"
+	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/windows"
@@ -189,7 +189,7 @@ func (s *Server) feedFor(by caller, now time.Time) (ics.Calendar, error) {
 	l := &lanes{Server: s, by: by, set: set, cal: cal}
 	hosts := l.hosts(sets)
 	about := map[string][]string{}
-	for _, key := range slices.SortedFunc(maps.Keys(hosts), func(a, b calendar.Key) int { return cmp.Compare(a.Tenant, b.Tenant) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(hosts), func(a, b forecast.LaneKey) int { return cmp.Compare(a.Tenant, b.Tenant) }) {
 		about[key.Set] = append(about[key.Set], aboutLane(by, key, hosts[key]))
 	}
 	names := sortedKeys(about)
@@ -202,7 +202,7 @@ func (s *Server) feedFor(by caller, now time.Time) (ics.Calendar, error) {
 	return out, nil
 }
 
-func aboutLane(by caller, key calendar.Key, hosts int) string {
+func aboutLane(by caller, key forecast.LaneKey, hosts int) string {
 	text := fmt.Sprintf("%d hosts", hosts)
 	if hosts == 1 {
 		text = "1 host"

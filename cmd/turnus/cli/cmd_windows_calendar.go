@@ -9,8 +9,8 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/calendar"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/pictures"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
@@ -46,7 +46,7 @@ func (f *calendarFlags) span() (from, to time.Time, zone *time.Location, err err
 			return from, to, zone, err
 		}
 	}
-	if err := calendar.CheckRange(from, to); err != nil {
+	if err := forecast.CheckCalendarRange(from, to); err != nil {
 		return from, to, zone, fmt.Errorf("%w\nhint: --from 2026-12-01 --to 2026-12-15", err)
 	}
 	return from, to, zone, nil
@@ -103,11 +103,11 @@ func calendarOfFiles(files []string, from, to time.Time) (api.Calendar, error) {
 	if err != nil {
 		return api.Calendar{}, err
 	}
-	sets := map[calendar.Key]int{}
+	sets := map[forecast.LaneKey]int{}
 	for name := range defs.Sets {
-		sets[calendar.Key{Set: name}] = 0
+		sets[forecast.LaneKey{Set: name}] = 0
 	}
-	return calendar.Make(calendar.Input{At: time.Now(), From: from, To: to, Windows: defs, Hosts: sets})
+	return forecast.MakeCalendar(forecast.CalendarInput{At: time.Now(), From: from, To: to, Windows: defs, Hosts: sets})
 }
 
 // showCalendar prints conflicts, then what happens by time; of too many lanes their counts.

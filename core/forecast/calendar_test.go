@@ -1,4 +1,4 @@
-package calendar
+package forecast
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func utc(t testing.TB, text string) time.Time {
 }
 
 // cron is a schedule by cron in a zone.
-func cron(t testing.TB, name, expression, zone string, lanes ...Key) Schedule {
+func cron(t testing.TB, name, expression, zone string, lanes ...LaneKey) CalendarSchedule {
 	t.Helper()
 	c, err := civil.ParseCron(expression)
 	if err != nil {
@@ -44,7 +44,7 @@ func cron(t testing.TB, name, expression, zone string, lanes ...Key) Schedule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Schedule{Name: name, Playbook: "patch", Lanes: lanes, Next: func(after time.Time, n int) ([]time.Time, error) {
+	return CalendarSchedule{Name: name, Playbook: "patch", Lanes: lanes, Next: func(after time.Time, n int) ([]time.Time, error) {
 		var out []time.Time
 		for range n {
 			next, ok := c.Next(after, where)
@@ -57,9 +57,9 @@ func cron(t testing.TB, name, expression, zone string, lanes ...Key) Schedule {
 	}}
 }
 
-func made(t testing.TB, in Input) api.Calendar {
+func made(t testing.TB, in CalendarInput) api.Calendar {
 	t.Helper()
-	c, err := Make(in)
+	c, err := MakeCalendar(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +143,11 @@ fire s Sun 2026-04-05 01:45 +11 true
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			key := Key{"acme", "s"}
-			got := made(t, Input{
-				From: utc(t, c.from), To: utc(t, c.to), Hosts: map[Key]int{key: 2},
+			key := LaneKey{"acme", "s"}
+			got := made(t, CalendarInput{
+				From: utc(t, c.from), To: utc(t, c.to), Hosts: map[LaneKey]int{key: 2},
 				Windows:   defs(t, fmt.Sprintf("window_sets: {s: {timezone: %s, allow: [{id: n, rrule: FREQ=DAILY, %s}]}}", c.zone, c.window)),
-				Schedules: []Schedule{cron(t, "s", c.cron, c.zone, key)},
+				Schedules: []CalendarSchedule{cron(t, "s", c.cron, c.zone, key)},
 			})
 			if text := lines(&got.Lanes[0]); text != c.want {
 				t.Errorf("%s\nexpected\n%s", text, c.want)
@@ -183,53 +183,53 @@ freezes:
 // Each conflict has its negative control: the same on a day without it.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
-	night, asked := Key{"acme", "night"}, Key{"acme", "asked"}
-	run := func(id string, key Key, begin, finish, late string) Run {
-		return Run{api.Run{ID: id, Playbook: "patch", Created: utc(t, "2026-12-01 00:00")}, map[Key]Part{key: {Hosts: 3, Begin: utc(t, begin), Finish: utc(t, finish), Late: utc(t, late)}}}
+	night, asked := LaneKey{"acme", "night"}, LaneKey{"acme", "asked"}
+	run := func(id string, key LaneKey, begin, finish, late string) CalendarRun {
+		return CalendarRun{api.Run{ID: id, Playbook: "patch", Created: utc(t, "2026-12-01 00:00")}, map[LaneKey]LanePart{key: {Hosts: 3, Begin: utc(t, begin), Finish: utc(t, finish), Late: utc(t, late)}}}
 	}
 	for _, c := range []struct {
 		name      string
-		schedules []Schedule
-		runs      []Run
-		hosts     map[Key]int
+		schedules []CalendarSchedule
+		runs      []CalendarRun
+		hosts     map[LaneKey]int
 		want      string
 	}{
-		{"a fire time within a window", []Schedule{cron(t, "s", "0 23 4 12 *", "UTC", night)}, nil, nil, ""},
-		{"a fire time before a window", []Schedule{cron(t, "s", "0 9 4 12 *", "UTC", night)}, nil, nil, ""},
-		{"no window is needed", []Schedule{cron(t, "s", "0 23 2 12 *", "UTC", Key{"acme", ""})}, nil, nil, ""},
+		{"a fire time within a window", []CalendarSchedule{cron(t, "s", "0 23 4 12 *", "UTC", night)}, nil, nil, ""},
+		{"a fire time before a window", []CalendarSchedule{cron(t, "s", "0 9 4 12 *", "UTC", night)}, nil, nil, ""},
+		{"no window is needed", []CalendarSchedule{cron(t, "s", "0 23 2 12 *", "UTC", LaneKey{"acme", ""})}, nil, nil, ""},
 		{
-			"a fire time within a freeze", []Schedule{cron(t, "s", "0 23 2 12 *", "UTC", night)}, nil, nil,
+			"a fire time within a freeze", []CalendarSchedule{cron(t, "s", "0 23 2 12 *", "UTC", night)}, nil, nil,
 			"frozen 12-02 23:00 schedule s launches patch within freeze/fair: its hosts wait until Fri 2026-12-04 00:00 UTC\n",
 		},
 		{
-			"a fire time in a window that nobody approved", []Schedule{cron(t, "s", "0 23 4 12 *", "UTC", asked)}, nil, nil,
+			"a fire time in a window that nobody approved", []CalendarSchedule{cron(t, "s", "0 23 4 12 *", "UTC", asked)}, nil, nil,
 			"unapproved 12-04 23:00 schedule s launches patch in a window that is not open (unapproved: the approval by cab is only proposed): its hosts find no window before Mon 2026-12-07 00:00 UTC\n",
 		},
-		{"a run that ends in its window", nil, []Run{run("r", night, "2026-12-04 22:00", "2026-12-04 23:00", "2026-12-05 02:00")}, nil, ""},
-		{"a run that goes on in the next one", nil, []Run{run("r", night, "2026-12-04 22:00", "2026-12-05 01:00", "2026-12-05 23:00")}, nil, ""},
+		{"a run that ends in its window", nil, []CalendarRun{run("r", night, "2026-12-04 22:00", "2026-12-04 23:00", "2026-12-05 02:00")}, nil, ""},
+		{"a run that goes on in the next one", nil, []CalendarRun{run("r", night, "2026-12-04 22:00", "2026-12-05 01:00", "2026-12-05 23:00")}, nil, ""},
 		{
-			"a run that may end late", nil, []Run{run("r", night, "2026-12-04 22:00", "2026-12-05 01:00", "2026-12-05 02:30")}, nil,
+			"a run that may end late", nil, []CalendarRun{run("r", night, "2026-12-04 22:00", "2026-12-05 01:00", "2026-12-05 02:30")}, nil,
 			"overrun 12-05 02:00 run r may still run when the window closes: its P90 end is Sat 2026-12-05 02:30 UTC\n",
 		},
 		{
 			"runs that follow each other", nil,
-			[]Run{run("b", night, "2026-12-04 23:00", "2026-12-04 23:30", "2026-12-05 01:00"), run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-04 23:00")}, nil, "",
+			[]CalendarRun{run("b", night, "2026-12-04 23:00", "2026-12-04 23:30", "2026-12-05 01:00"), run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-04 23:00")}, nil, "",
 		},
 		{
 			"runs that overlap", nil,
-			[]Run{run("b", night, "2026-12-04 23:00", "2026-12-04 23:30", "2026-12-05 01:00"), run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-04 23:01")}, nil,
+			[]CalendarRun{run("b", night, "2026-12-04 23:00", "2026-12-04 23:30", "2026-12-05 01:00"), run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-04 23:01")}, nil,
 			"overlap 12-04 23:00 run b begins before the P90 end of run a: hosts of both wait for each other\n",
 		},
 		{
 			"a launch while a run goes on", nil,
-			[]Run{run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-05 01:00"), {api.Run{Schedule: "s"}, map[Key]Part{night: {Begin: utc(t, "2026-12-05 00:00"), Finish: utc(t, "2026-12-05 01:00"), Late: utc(t, "2026-12-05 01:30")}}}}, nil,
+			[]CalendarRun{run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-05 01:00"), {api.Run{Schedule: "s"}, map[LaneKey]LanePart{night: {Begin: utc(t, "2026-12-05 00:00"), Finish: utc(t, "2026-12-05 01:00"), Late: utc(t, "2026-12-05 01:30")}}}}, nil,
 			"overlap 12-05 00:00 the next launch of schedule s begins before the P90 end of run a: hosts of both wait for each other\n",
 		},
-		{"runs without a forecast", nil, []Run{{api.Run{ID: "a"}, map[Key]Part{night: {}}}, {api.Run{ID: "b"}, map[Key]Part{night: {}}}}, nil, ""},
-		{"hosts of a set that nobody defines", nil, nil, map[Key]int{{"acme", "gone"}: 3}, "closed 12-01 00:00 window set gone is closed: no window set has the name \"gone\"\n"},
-		{"nobody uses the set", nil, nil, map[Key]int{{"acme", "gone"}: 0}, ""},
+		{"runs without a forecast", nil, []CalendarRun{{api.Run{ID: "a"}, map[LaneKey]LanePart{night: {}}}, {api.Run{ID: "b"}, map[LaneKey]LanePart{night: {}}}}, nil, ""},
+		{"hosts of a set that nobody defines", nil, nil, map[LaneKey]int{{"acme", "gone"}: 3}, "closed 12-01 00:00 window set gone is closed: no window set has the name \"gone\"\n"},
+		{"nobody uses the set", nil, nil, map[LaneKey]int{{"acme", "gone"}: 0}, ""},
 	} {
-		got := made(t, Input{From: utc(t, "2026-12-01 00:00"), To: utc(t, "2026-12-07 00:00"), Windows: defs(t, frozen), Hosts: c.hosts, Schedules: c.schedules, Runs: c.runs})
+		got := made(t, CalendarInput{From: utc(t, "2026-12-01 00:00"), To: utc(t, "2026-12-07 00:00"), Windows: defs(t, frozen), Hosts: c.hosts, Schedules: c.schedules, Runs: c.runs})
 		text := ""
 		for _, l := range got.Lanes {
 			for _, conflict := range l.Conflicts {
@@ -247,11 +247,11 @@ func TestConflicts(t *testing.T) {
 
 func TestLanes(t *testing.T) {
 	t.Parallel()
-	got := made(t, Input{
+	got := made(t, CalendarInput{
 		At: utc(t, "2026-12-01 12:30"), From: utc(t, "2026-12-01 12:00"), To: utc(t, "2026-12-03 00:00"), Windows: defs(t, frozen),
-		Hosts:     map[Key]int{{"globex", "night"}: 1, {"acme", "night"}: 2, {"acme", "asked"}: 3},
-		Schedules: []Schedule{cron(t, "s", "0 */12 * * *", "UTC", Key{"acme", ""}, Key{"acme", "night"})},
-		Runs:      []Run{{api.Run{ID: "r", Phase: api.Active, Created: utc(t, "2026-12-01 11:00")}, map[Key]Part{{"acme", "night"}: {Hosts: 7}}}},
+		Hosts:     map[LaneKey]int{{"globex", "night"}: 1, {"acme", "night"}: 2, {"acme", "asked"}: 3},
+		Schedules: []CalendarSchedule{cron(t, "s", "0 */12 * * *", "UTC", LaneKey{"acme", ""}, LaneKey{"acme", "night"})},
+		Runs:      []CalendarRun{{api.Run{ID: "r", Phase: api.Active, Created: utc(t, "2026-12-01 11:00")}, map[LaneKey]LanePart{{"acme", "night"}: {Hosts: 7}}}},
 	})
 	var names []string
 	for _, l := range got.Lanes {
@@ -289,14 +289,14 @@ func TestRange(t *testing.T) {
 		from, to time.Time
 		good     bool
 	}{
-		{from, from.Add(MaxRange), true},
-		{from, from.Add(MaxRange + 1), false},
+		{from, from.Add(MaxCalendarRange), true},
+		{from, from.Add(MaxCalendarRange + 1), false},
 		{from, from, false},
 		{from, from.Add(-time.Hour), false},
 		{time.Time{}, time.Time{}.Add(time.Hour), false},
 		{utc(t, "2151-01-01 00:00"), utc(t, "2151-01-02 00:00"), false},
 	} {
-		_, err := Make(Input{From: c.from, To: c.to, Windows: defs(t, frozen)})
+		_, err := MakeCalendar(CalendarInput{From: c.from, To: c.to, Windows: defs(t, frozen)})
 		if c.good != (err == nil) || err != nil && !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s to %s: %v", c.from, c.to, err)
 		}
@@ -306,19 +306,19 @@ func TestRange(t *testing.T) {
 // Of many lanes each has counts, and the density has the times.
 func TestDensity(t *testing.T) {
 	t.Parallel()
-	hosts := map[Key]int{}
+	hosts := map[LaneKey]int{}
 	for i := range MaxLanes {
-		hosts[Key{fmt.Sprint("t", i), "night"}] = 1
+		hosts[LaneKey{fmt.Sprint("t", i), "night"}] = 1
 	}
-	in := Input{
+	in := CalendarInput{
 		From: utc(t, "2026-12-01 00:00"), To: utc(t, "2026-12-05 12:30"), Windows: defs(t, frozen), Hosts: hosts,
-		Schedules: []Schedule{cron(t, "s", "0 23 * * *", "UTC", Key{"t1", "night"})},
-		Runs:      []Run{{api.Run{ID: "r", Created: utc(t, "2026-12-01 04:00")}, map[Key]Part{{"t1", "night"}: {Begin: utc(t, "2026-12-01 23:30"), Finish: utc(t, "2026-12-02 00:30"), Late: utc(t, "2026-12-02 01:00")}}}},
+		Schedules: []CalendarSchedule{cron(t, "s", "0 23 * * *", "UTC", LaneKey{"t1", "night"})},
+		Runs:      []CalendarRun{{api.Run{ID: "r", Created: utc(t, "2026-12-01 04:00")}, map[LaneKey]LanePart{{"t1", "night"}: {Begin: utc(t, "2026-12-01 23:30"), Finish: utc(t, "2026-12-02 00:30"), Late: utc(t, "2026-12-02 01:00")}}}},
 	}
 	if few := made(t, in); few.Density != nil || len(few.Lanes[0].Windows) == 0 {
 		t.Errorf("%d lanes: %v", len(few.Lanes), few.Density)
 	}
-	hosts[Key{"zeta", "asked"}] = 1
+	hosts[LaneKey{"zeta", "asked"}] = 1
 	many := made(t, in)
 	if len(many.Lanes) != MaxLanes+1 || many.Lanes[0].Windows == nil || len(many.Lanes[0].Windows) != 0 || many.Lanes[0].Counts.Open != 4 || len(many.Density) != 109 {
 		t.Fatalf("%d lanes, %+v, %d parts", len(many.Lanes), many.Lanes[0], len(many.Density))
@@ -345,25 +345,25 @@ func TestDensity(t *testing.T) {
 // The work of a calendar is bounded, whatever schedules and sets say.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	key := Key{"acme", "often"}
-	in := Input{
-		From: utc(t, "2026-09-01 00:00"), To: utc(t, "2026-12-01 00:00"), Hosts: map[Key]int{key: 1},
+	key := LaneKey{"acme", "often"}
+	in := CalendarInput{
+		From: utc(t, "2026-09-01 00:00"), To: utc(t, "2026-12-01 00:00"), Hosts: map[LaneKey]int{key: 1},
 		Windows:   defs(t, `window_sets: {often: {timezone: UTC, allow: [{id: h, cron: "0 * * * *", duration: 10m}]}}`),
-		Schedules: []Schedule{cron(t, "s", "* * * * *", "UTC", key)},
+		Schedules: []CalendarSchedule{cron(t, "s", "* * * * *", "UTC", key)},
 	}
 	l := made(t, in).Lanes[0]
 	if len(l.Windows) != mostOfLane || l.Counts.Open != 91*24 || len(l.Fires) != mostOfLane || l.LeftOut < 91*24-mostOfLane+1 {
 		t.Errorf("%d windows of %d, %d fire times, %d left out", len(l.Windows), l.Counts.Open, len(l.Fires), l.LeftOut)
 	}
 	for i := range mostLanes {
-		in.Hosts[Key{fmt.Sprint("t", i), ""}] = 1
+		in.Hosts[LaneKey{fmt.Sprint("t", i), ""}] = 1
 	}
 	in.Schedules = nil
 	if c := made(t, in); len(c.Lanes) != mostLanes || c.LanesLeftOut != 1 {
 		t.Errorf("%d lanes, %d left out", len(c.Lanes), c.LanesLeftOut)
 	}
-	in.Hosts = map[Key]int{key: 1}
-	in.Schedules = []Schedule{{Name: "bad", Lanes: []Key{key}, Next: func(time.Time, int) ([]time.Time, error) { return nil, core.ErrInvalid }}}
+	in.Hosts = map[LaneKey]int{key: 1}
+	in.Schedules = []CalendarSchedule{{Name: "bad", Lanes: []LaneKey{key}, Next: func(time.Time, int) ([]time.Time, error) { return nil, core.ErrInvalid }}}
 	if l := made(t, in).Lanes[0]; len(l.Fires) != 0 {
 		t.Errorf("%+v", l.Fires)
 	}

@@ -1,4 +1,4 @@
-package calendar
+package forecast
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 
 // view works out one lane.
 type view struct {
-	*maker
+	*calendarMaker
 	set   *windows.Compiled // nil: its work waits for no window
 	zone  *time.Location
 	limit int // items of each kind
@@ -26,7 +26,7 @@ type view struct {
 
 // show works out what a lane lists, by time.
 func (v *view) show(l *lane) api.CalendarLane {
-	out := api.CalendarLane{Tenant: l.Tenant, Set: l.Set, Timezone: v.zone.String(), Hosts: v.Hosts[l.Key], LeftOut: l.more}
+	out := api.CalendarLane{Tenant: l.Tenant, Set: l.Set, Timezone: v.zone.String(), Hosts: v.Hosts[l.LaneKey], LeftOut: l.more}
 	if v.set != nil {
 		out.Reason = v.set.Reason()
 		for _, w := range v.set.Occurrences(v.From, v.To) {

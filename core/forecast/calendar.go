@@ -1,4 +1,4 @@
-package calendar
+package forecast
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// MaxRange is the longest range: 92 days of which one may have an hour more.
-	MaxRange = 92*24*time.Hour + time.Hour
+	// MaxCalendarRange is the longest range: 92 days of which one may have an hour more.
+	MaxCalendarRange = 92*24*time.Hour + time.Hour
 	// MaxLanes is how many lanes list their windows. More lanes have counts and a density.
 	MaxLanes = 200
 	// mostLanes bounds the work of one calendar.
@@ -27,47 +27,49 @@ const (
 	mostFires  = 1000
 )
 
-// Key names a lane.
-type Key struct{ Tenant, Set string }
+// LaneKey names a lane.
+type LaneKey struct{ Tenant, Set string }
 
-// Input holds all values of a calendar. Everybody who sees the calendar may see all of them.
-type Input struct {
+// CalendarInput holds all values of a calendar. Everybody who sees the calendar may see all of
+// them.
+type CalendarInput struct {
 	At       time.Time // fire times before it are left out
-	From, To time.Time // at most MaxRange
+	From, To time.Time // at most MaxCalendarRange
 	Windows  *windows.Definitions
-	Hosts    map[Key]int // lanes that are there also where nothing happens, with their hosts
+	Hosts    map[LaneKey]int // lanes that are there also where nothing happens, with their hosts
 	// Schedules without those that are paused.
-	Schedules []Schedule
-	Runs      []Run
+	Schedules []CalendarSchedule
+	Runs      []CalendarRun
 }
 
-// Schedule is a schedule, and where the hosts of its playbook are.
-type Schedule struct {
+// CalendarSchedule is a schedule, and where the hosts of its playbook are.
+type CalendarSchedule struct {
 	Name, Playbook string
 	Next           func(after time.Time, n int) ([]time.Time, error)
-	Lanes          []Key
+	Lanes          []LaneKey
 }
 
-// Run is a run that is not over, and what it does in each lane. A launch that is planned has no ID,
+// CalendarRun is a run that is not over, and what it does in each lane. A planned launch has no ID,
 // and is created when its schedule launches it.
-type Run struct {
+type CalendarRun struct {
 	api.Run
-	Parts map[Key]Part
+	Parts map[LaneKey]LanePart
 }
 
-// Part holds the times of a run in a lane: the first host begins, the last one ends, P50 and
+// LanePart holds the times of a run in a lane: the first host begins, the last one ends, P50 and
 // P90. Times are zero where there is no forecast.
-type Part struct {
+type LanePart struct {
 	Hosts               int // that have not ended
 	Begin, Finish, Late time.Time
 }
 
-// Make makes a calendar. The error is core.ErrInvalid: the range is wrong.
-func Make(in Input) (api.Calendar, error) {
-	if err := CheckRange(in.From, in.To); err != nil {
+// MakeCalendar makes the calendar of a service or of window files: what may happen when, a lane for
+// each customer and window set. The error is core.ErrInvalid: the range is wrong.
+func MakeCalendar(in CalendarInput) (api.Calendar, error) {
+	if err := CheckCalendarRange(in.From, in.To); err != nil {
 		return api.Calendar{}, err
 	}
-	m := maker{Input: in, lanes: map[Key]*lane{}}
+	m := calendarMaker{CalendarInput: in, lanes: map[LaneKey]*lane{}}
 	for key := range in.Hosts {
 		m.lane(key)
 	}
@@ -83,52 +85,52 @@ func Make(in Input) (api.Calendar, error) {
 	return m.calendar(), nil
 }
 
-// CheckRange refuses ranges that no calendar has. The error is core.ErrInvalid.
-func CheckRange(from, to time.Time) error {
+// CheckCalendarRange refuses ranges that no calendar has. The error is core.ErrInvalid.
+func CheckCalendarRange(from, to time.Time) error {
 	switch length := to.Sub(from); {
 	case from.Year() < 1971 || to.Year() > 2150:
 		return fmt.Errorf("range %s to %s: expected years from 1971 to 2150: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), core.ErrInvalid)
 	case length <= 0:
 		return fmt.Errorf("range %s to %s: expected an end after its begin: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), core.ErrInvalid)
-	case length > MaxRange:
+	case length > MaxCalendarRange:
 		return fmt.Errorf("range %s to %s: expected at most 92 days: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), core.ErrInvalid)
 	}
 	return nil
 }
 
-// maker collects the lanes of a calendar.
-type maker struct {
-	Input
-	lanes map[Key]*lane
+// calendarMaker collects the lanes of a calendar.
+type calendarMaker struct {
+	CalendarInput
+	lanes map[LaneKey]*lane
 }
 
 // lane is a lane before it is worked out.
 type lane struct {
-	Key
+	LaneKey
 	fires []fire
 	parts []placed
 	more  int // fire times that were left out
 }
 
 type fire struct {
-	schedule *Schedule
+	schedule *CalendarSchedule
 	at       time.Time
 }
 
 type placed struct {
 	run *api.Run
-	Part
+	LanePart
 }
 
-func (m *maker) lane(key Key) *lane {
+func (m *calendarMaker) lane(key LaneKey) *lane {
 	if m.lanes[key] == nil {
-		m.lanes[key] = &lane{Key: key}
+		m.lanes[key] = &lane{LaneKey: key}
 	}
 	return m.lanes[key]
 }
 
 // schedule puts the fire times of a schedule into its lanes.
-func (m *maker) schedule(s *Schedule) {
+func (m *calendarMaker) schedule(s *CalendarSchedule) {
 	after := m.From
 	if m.At.After(after) {
 		after = m.At
@@ -160,9 +162,9 @@ func (m *maker) schedule(s *Schedule) {
 }
 
 // calendar works out all lanes.
-func (m *maker) calendar() api.Calendar {
+func (m *calendarMaker) calendar() api.Calendar {
 	out := api.Calendar{At: m.At.UTC(), From: m.From.UTC(), To: m.To.UTC(), Zones: []api.CalendarZone{}, Lanes: []api.CalendarLane{}}
-	keys := slices.SortedFunc(maps.Keys(m.lanes), func(a, b Key) int {
+	keys := slices.SortedFunc(maps.Keys(m.lanes), func(a, b LaneKey) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Set, b.Set))
 	})
 	if len(keys) > mostLanes {
@@ -182,7 +184,7 @@ func (m *maker) calendar() api.Calendar {
 	zones := map[string]*time.Location{}
 	limit := min(max(mostItems/max(len(keys), 1), 100), mostOfLane)
 	for _, key := range keys {
-		v := view{maker: m, set: compiled[key.Set], zone: time.UTC, limit: limit}
+		v := view{calendarMaker: m, set: compiled[key.Set], zone: time.UTC, limit: limit}
 		if v.set != nil {
 			v.zone = v.set.Zone
 		}
