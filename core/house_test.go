@@ -50,6 +50,7 @@ var borders = []struct {
 	{"core/redisconn", "how rooms talk to Redis, whatever they keep there", []string{"core", "core/redisconn", "core/testparts", "core/securefile"}},
 	{"core/broadcast", "the contract of documents and messages that reach every node; it must not know jobs", []string{"core"}},
 	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/broadcast", "core/redisconn", "core/testparts", "windows"}},
+	{"core/queue/queuetest", "tests of any queue, and a run that the engine drives through it; it must not know implementations", []string{"core", "core/admission", "core/broadcast", "core/engine", "core/launch", "core/queue"}},
 	{"core/queue/redis/redistest", "real servers for tests, guarded as in production", []string{"core/redisconn", "core/testparts", "core/securefile"}},
 	{"core/keyring", "keys, and bytes sealed with them; it must not know what they are", []string{"core", "core/securefile"}},
 	{"core/queue/encrypted", "a decorator of any queue, which seals what leaves the process", []string{"core", "core/broadcast", "core/keyring", "core/queue", "core/redisconn", "core/testparts"}},
@@ -84,7 +85,7 @@ var borders = []struct {
 	{"core/launch", "from files to a run; it must not know how hosts are reached", []string{"core", "core/forecast", "core/queue", "core/rollout", "core/admission", "core/inventory", "core/redact", "core/secrets", "playbooks", "windows"}},
 	{"core/worker", "the node; it asks rooms by what they do", []string{"core", "core/broadcast", "core/tracing", "core/api", "core/configs", "core/queue", "core/launch", "core/admission", "core/redact", "core/secrets", "core/testparts", "plugins/host", "playbooks", "windows"}},
 	{"core/catalog", "what the service runs by, and its schedules; it must not know HTTP", []string{"core", "core/broadcast", "core/tracing", "core/controller", "core/definitions", "core/admission", "core/inventory", "core/inventory/sources", "core/launch", "core/ledger", "core/queue", "core/schedule", "playbooks", "windows"}},
-	{"core/engine", "what follows in a run: decisions without I/O; its test kit drives a queue", []string{"core", "core/admission", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
+	{"core/engine", "what follows in a run: decisions without I/O", []string{"core", "core/admission", "core/launch", "core/queue", "core/rollout", "playbooks", "windows"}},
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/broadcast", "core/tracing", "core/engine", "core/forecast", "core/admission", "core/launch", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus/console", "what a command prints passes through it; it must not know what that is", []string{"core"}},
 	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/engine", "core/admission", "core/launch", "core/worker"}},
@@ -104,7 +105,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/trustlab", "core/engine/enginetest"}
+var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/trustlab", "core/queue/queuetest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http", "service", "user", "group", "line", "block", "authorizedkey", "cron", "sysctl", "hostname", "assert", "mount", "copytree", "unarchive", "git"}

@@ -14,10 +14,10 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuetest"
 )
 
 // bed is a queue, a node that works on it as a test says, and what Drive said.
@@ -91,8 +91,8 @@ func (b *bed) work(ctx context.Context) {
 	}
 }
 
-func (b *bed) options() enginetest.Options {
-	return enginetest.Options{
+func (b *bed) options() queuetest.DriveOptions {
+	return queuetest.DriveOptions{
 		OnRecord: func(r core.Result) { b.results = append(b.results, r) },
 		OnStatus: func(s queue.Status) { b.status = append(b.status, s) },
 		OnEvent:  func(e engine.Event) { b.events = append(b.events, e) },
@@ -109,12 +109,12 @@ func (b *bed) prepare(n int, body string) *launch.Launch {
 }
 
 // drive works and drives to the end.
-func (b *bed) drive(ctx context.Context, d enginetest.Queue, l *launch.Launch, o enginetest.Options) (queue.Status, error) {
+func (b *bed) drive(ctx context.Context, d queuetest.DriveQueue, l *launch.Launch, o queuetest.DriveOptions) (queue.Status, error) {
 	b.t.Helper()
 	working, stop := context.WithCancel(context.Background())
 	var node sync.WaitGroup
 	node.Go(func() { b.work(working) })
-	s, err := enginetest.Drive(ctx, d, l, o)
+	s, err := queuetest.Drive(ctx, d, l, o)
 	stop()
 	node.Wait()
 	b.once(l)
@@ -301,7 +301,7 @@ func TestDriveTakesUpARunThatIsUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.results = nil
-		s, err := enginetest.Drive(b.t.Context(), b.q, l, b.options()) // as after a restart
+		s, err := queuetest.Drive(b.t.Context(), b.q, l, b.options()) // as after a restart
 		if err != nil || s.Outcomes[core.Changed] != 50 {
 			t.Errorf("%+v, %v", s, err)
 		}

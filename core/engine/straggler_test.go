@@ -9,8 +9,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/queuetest"
 )
 
 // hang leases one job, holds it for so long, and ends it as failed. leased is closed once it has
@@ -74,7 +74,7 @@ func TestStragglers(t *testing.T) {
 			var nodes sync.WaitGroup
 			nodes.Go(func() { b.hang(held, leased) })
 			nodes.Go(func() { <-leased; b.work(working) })
-			s, err := enginetest.Drive(context.Background(), b.q, l, o)
+			s, err := queuetest.Drive(context.Background(), b.q, l, o)
 			stop()
 			nodes.Wait()
 			if err != nil || !s.Complete || s.Outcomes[core.Failed] != 1 {
@@ -97,7 +97,7 @@ func TestStragglerThatFailsStopsTheRun(t *testing.T) {
 		var nodes sync.WaitGroup
 		nodes.Go(func() { b.hang(time.Minute, leased) })
 		nodes.Go(func() { <-leased; b.work(working) })
-		s, err := enginetest.Drive(context.Background(), b.q, l, b.options())
+		s, err := queuetest.Drive(context.Background(), b.q, l, b.options())
 		stop()
 		nodes.Wait()
 		if err != nil || s.Phase != queue.Stopped || s.Outcomes[core.Cancelled] == 0 || !strings.Contains(b.said(), "released 1") {

@@ -10,9 +10,9 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/queuetest"
 )
 
 const opens = 10 * time.Minute // of set ten, from the bubble's start on
@@ -24,7 +24,7 @@ window_sets:
   ten: {timezone: Europe/Berlin, allow: [{id: ten, rrule: "FREQ=DAILY", from: "01:10", to: "12:00"}]}
 `
 
-func (b *bed) windowed(body string, sets ...string) (*launch.Launch, enginetest.Options) {
+func (b *bed) windowed(body string, sets ...string) (*launch.Launch, queuetest.DriveOptions) {
 	b.t.Helper()
 	cal := calendarOf(b.t, bubbleWindows)
 	l, err := launch.Prepare(parse(b.t, "targets: true\n"+body+upgrade), inSets(sets...), launch.Options{RunID: "r", Types: types, Windows: cal})
@@ -79,7 +79,7 @@ func TestHostThatWaitsForItsWindowHoldsUpNoWave(t *testing.T) {
 }
 
 // mixed is a launch whose first wave has a host that is open and one that waits.
-func (b *bed) mixed(strategy string) (*launch.Launch, enginetest.Options) {
+func (b *bed) mixed(strategy string) (*launch.Launch, queuetest.DriveOptions) {
 	b.t.Helper()
 	l, o := b.windowed("strategy: {waves: [2]"+strategy+"}\n", "always", "ten", "ten", "ten")
 	if got := order(l); got != "always ten | ten ten" {

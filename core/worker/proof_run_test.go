@@ -12,10 +12,10 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -138,7 +138,7 @@ func (p *proof) play() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		_, err := enginetest.Drive(ctx, driver{p.q, p.w.skew}, p.launch, enginetest.Options{
+		_, err := queuetest.Drive(ctx, driver{p.q, p.w.skew}, p.launch, queuetest.DriveOptions{
 			OnRecord: func(r core.Result) { p.results[r.Job.Index] = append(p.results[r.Job.Index], r) },
 		})
 		driven <- err

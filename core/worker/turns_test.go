@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -125,7 +125,7 @@ func (l *lab) drive(la *launch.Launch, d *diary) map[string]core.Result {
 	results := map[string]core.Result{}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	_, err := enginetest.Drive(ctx, l.q, la, enginetest.Options{OnRecord: func(r core.Result) {
+	_, err := queuetest.Drive(ctx, l.q, la, queuetest.DriveOptions{OnRecord: func(r core.Result) {
 		if _, twice := results[r.Host]; twice {
 			l.t.Errorf("%s has two results", r.Host)
 		}
@@ -258,7 +258,7 @@ func TestBarrierIsOpenedByWhoeverDrives(t *testing.T) {
 			servers.Go(func() {
 				for turn := 0; ; turn++ {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(700+300*k+170*(turn%5))*time.Millisecond)
-					_, err := enginetest.Drive(ctx, l.q, la, enginetest.Options{Joins: true})
+					_, err := queuetest.Drive(ctx, l.q, la, queuetest.DriveOptions{Joins: true})
 					cancel()
 					if err == nil {
 						return
@@ -310,7 +310,7 @@ func TestBarrierOverWorkerDeaths(t *testing.T) {
 				<-n.done
 			}
 		})
-		status, err := enginetest.Drive(context.Background(), l.q, la, enginetest.Options{})
+		status, err := queuetest.Drive(context.Background(), l.q, la, queuetest.DriveOptions{})
 		stop()
 		nodes.Wait()
 		if err != nil || status.Outcomes[core.Changed] != 30 {
@@ -489,7 +489,7 @@ func TestBarrierOverALostQueue(t *testing.T) {
 				n := l.start(l.config())
 				ctx, cancel := context.WithTimeout(context.Background(), lost)
 				var finished []queue.FinishedJobs
-				_, err := enginetest.Drive(ctx, l.q, la, enginetest.Options{OnRecord: func(r core.Result) {
+				_, err := queuetest.Drive(ctx, l.q, la, queuetest.DriveOptions{OnRecord: func(r core.Result) {
 					finished = append(finished, queue.FinishedJobs{Index: r.Job.Index, Count: 1, Outcome: r.Outcome})
 				}})
 				cancel()
@@ -515,7 +515,7 @@ func TestBarrierOverALostQueue(t *testing.T) {
 				}
 				n = l.start(l.config())
 				defer n.drain()
-				status, err := enginetest.Drive(context.Background(), fresh, la, enginetest.Options{Joins: true, Recorded: finished})
+				status, err := queuetest.Drive(context.Background(), fresh, la, queuetest.DriveOptions{Joins: true, Recorded: finished})
 				if err != nil || status.Outcomes[core.Changed] != 24 {
 					t.Fatalf("%+v, %v", status, err)
 				}

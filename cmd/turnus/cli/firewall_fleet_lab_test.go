@@ -14,10 +14,10 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/playbooks"
@@ -160,7 +160,7 @@ func TestLabPushStartsAtOnceBesideABulkRun(t *testing.T) {
 	full := make(chan struct{})
 	fill := sync.OnceFunc(func() { close(full) })
 	driving.Go(func() {
-		_, _ = enginetest.Drive(bulkCtx, q, big, enginetest.Options{OnRecord: func(core.Result) { fill() }})
+		_, _ = queuetest.Drive(bulkCtx, q, big, queuetest.DriveOptions{OnRecord: func(core.Result) { fill() }})
 	})
 	<-full // every slot was taken by then, and most of the bulk run waits
 	before, err := q.Status(ctx, big.Run.ID)
@@ -168,7 +168,7 @@ func TestLabPushStartsAtOnceBesideABulkRun(t *testing.T) {
 		t.Fatalf("the bulk run is not under way: %+v, %v", before, err)
 	}
 	at := time.Now()
-	status, err := enginetest.Drive(ctx, q, push, enginetest.Options{OnRecord: func(r core.Result) {
+	status, err := queuetest.Drive(ctx, q, push, queuetest.DriveOptions{OnRecord: func(r core.Result) {
 		if r.Outcome != core.Changed {
 			t.Errorf("%s: %s: %s", r.Host, r.Outcome, r.Reason)
 		}

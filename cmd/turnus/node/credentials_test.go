@@ -21,10 +21,10 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/engine/enginetest"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/playbooks"
@@ -164,7 +164,7 @@ func attackNode(t *testing.T, f *Flags, by LoginMode, inv *inventory.Inventory, 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var ended core.Result
-	if _, err := enginetest.Drive(ctx, q, l, enginetest.Options{OnRecord: func(r core.Result) { ended = r }}); err != nil {
+	if _, err := queuetest.Drive(ctx, q, l, queuetest.DriveOptions{OnRecord: func(r core.Result) { ended = r }}); err != nil {
 		t.Fatal(err)
 	}
 	return ended

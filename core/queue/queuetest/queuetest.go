@@ -1,6 +1,7 @@
 // Package queuetest owns the conformance suite of the queue contract. It has every rule of package
 // queue as a test for any implementation, the known traps of other queues, and random sequences of
-// operations that are compared between two implementations.
+// operations that are compared between two implementations. For tests of rooms that work on runs,
+// Drive drives a run through a queue without a ledger.
 //
 // It must not know how a queue is built; it sees a Subject.
 package queuetest

@@ -1,6 +1,4 @@
-// Package enginetest drives a run through a queue without a ledger: for tests of the engine, and of
-// rooms that work on runs.
-package enginetest
+package queuetest
 
 import (
 	"context"
@@ -15,14 +13,14 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Queue is the part of a queue that Drive needs.
-type Queue interface {
+// DriveQueue is the part of a queue that Drive needs.
+type DriveQueue interface {
 	queue.Control
 	queue.Watch
 }
 
-// Options guide Drive. All functions may be nil.
-type Options struct {
+// DriveOptions guide Drive. All functions may be nil.
+type DriveOptions struct {
 	OnRecord func(core.Result)
 	OnStatus func(queue.Status)
 	OnEvent  func(engine.Event)
@@ -33,11 +31,11 @@ type Options struct {
 	Recorded []queue.FinishedJobs
 }
 
-// drive is one Drive.
-type drive struct {
-	q         Queue
+// driver is one Drive.
+type driver struct {
+	q         DriveQueue
 	l         *launch.Launch
-	o         Options
+	o         DriveOptions
 	results   *engine.Results
 	progress  engine.Progress
 	decisions map[int]engine.Decision
@@ -47,9 +45,9 @@ type drive struct {
 
 // Drive follows a run until every job has its outcome, or ctx ends, whose cause it then returns;
 // the run goes on without it.
-func Drive(ctx context.Context, q Queue, l *launch.Launch, o Options) (status queue.Status, err error) {
+func Drive(ctx context.Context, q DriveQueue, l *launch.Launch, o DriveOptions) (status queue.Status, err error) {
 	part := queue.Part(l.Run.ID)
-	d := &drive{q: q, l: l, o: o, results: engine.NewResults(l, o.Recorded...), decisions: map[int]engine.Decision{}, news: map[int]string{part: ""}}
+	d := &driver{q: q, l: l, o: o, results: engine.NewResults(l, o.Recorded...), decisions: map[int]engine.Decision{}, news: map[int]string{part: ""}}
 	if !o.Joins {
 		if _, err := queue.SubmitOne(ctx, q, l.Run); err != nil {
 			return status, err
@@ -82,7 +80,7 @@ func Drive(ctx context.Context, q Queue, l *launch.Launch, o Options) (status qu
 }
 
 // poll asks the queue, and does what follows. more reports that there are more records.
-func (d *drive) poll(ctx context.Context) (status queue.Status, more bool, err error) {
+func (d *driver) poll(ctx context.Context) (status queue.Status, more bool, err error) {
 	s := d.q.Poll(ctx, 1000, queue.Ask{Run: d.l.Run.ID, Cursor: d.cursor, Awaited: d.l.Snapshot.Turns != nil})[0]
 	if s.Err != nil && ctx.Err() != nil {
 		return status, false, nil //nolint:nilerr // Drive says why ctx ended
@@ -123,7 +121,7 @@ func (d *drive) poll(ctx context.Context) (status queue.Status, more bool, err e
 	return s.Status, false, nil
 }
 
-func (d *drive) act(ctx context.Context, a engine.Action) (err error) {
+func (d *driver) act(ctx context.Context, a engine.Action) (err error) {
 	id := d.l.Run.ID
 	switch a.Kind {
 	case engine.Release:
