@@ -29,6 +29,7 @@ var borders = []struct {
 }{
 	{"core", "the vocabulary is a leaf: everybody speaks it, it knows nobody", nil},
 	{"core/testparts", "tests everywhere use it", nil},
+	{"core/testparts/servers", "private servers of tests, guarded as in production", []string{"core", "core/redisconn", "core/securefile", "core/testparts"}},
 	{"core/redact", "a leaf: it takes values out of text, wherever they come from", []string{"core"}},
 	{"core/yamlread", "reads YAML by tables of fields, and finds the nearest known name; it must not know whose keys and names these are", []string{"core"}},
 	{"core/securefile", "files that only this user may access, and TLS from such files: whoever reads, watches, connects or listens asks it", []string{"core", "core/testparts"}},
@@ -51,7 +52,6 @@ var borders = []struct {
 	{"core/broadcast", "the contract of documents and messages that reach every node; it must not know jobs", []string{"core"}},
 	{"core/queue", "the contract and its implementations schedule names and bytes", []string{"core", "core/broadcast", "core/redisconn", "core/testparts", "windows"}},
 	{"core/queue/queuetest", "tests of any queue, and a run that the engine drives through it; it must not know implementations", []string{"core", "core/admission", "core/broadcast", "core/engine", "core/launch", "core/queue"}},
-	{"core/queue/redis/redistest", "real servers for tests, guarded as in production", []string{"core/redisconn", "core/testparts", "core/securefile"}},
 	{"core/keyring", "keys, and bytes sealed with them; it must not know what they are", []string{"core", "core/securefile"}},
 	{"core/queue/encrypted", "a decorator of any queue, which seals what leaves the process", []string{"core", "core/broadcast", "core/keyring", "core/queue", "core/redisconn", "core/testparts"}},
 	{"core/rollout", "pure decisions", []string{"core", "windows"}},
@@ -101,11 +101,11 @@ var borders = []struct {
 	{"cmd/turnus/lab", "simulated hosts that stay up; it must not know other verbs", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "core/securefile", "core/transport/fleet", "core/yamlread"}},
 	{"cmd/turnus/bench/queuebench", "measures any queue; it must not know flags or printing", []string{"core", "core/queue"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"cmd/turnus/bench/schedulebench", "core", "core/broadcast", "core/api", "core/client", "core/inventory/sources/netboxtest", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"cmd/turnus/bench/schedulebench", "core", "core/broadcast", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/transport/fleet", "core/transport/sshdtest", "core/queue/redis/redistest", "core/ledger/pgtest", "plugins/sdk/plugintest", "core/testparts/trustlab", "core/queue/queuetest"}
+var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/testparts/servers", "core/transport/fleet", "plugins/sdk/plugintest", "core/queue/queuetest"}
 
 // builtins are the job types of the binary: like anybody's plugin they import the sdk only.
 var builtins = []string{"command", "script", "file", "fetch", "config", "dnssec", "firewall", "firmware", "reboot", "wait", "http", "service", "user", "group", "line", "block", "authorizedkey", "cron", "sysctl", "hostname", "assert", "mount", "copytree", "unarchive", "git"}

@@ -19,8 +19,8 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 	"github.com/turnus/turnus/plugins/assert"
 	"github.com/turnus/turnus/plugins/authorizedkey"
 	"github.com/turnus/turnus/plugins/block"
@@ -86,13 +86,13 @@ type place struct {
 
 func start(t *testing.T) *place {
 	t.Helper()
-	key, public := sshdtest.NewKey(t)
-	server := sshdtest.Start(t, sshdtest.Authorize(public))
+	key, public := servers.NewSSHKey(t)
+	server := servers.StartSSHD(t, servers.Authorize(public))
 	return &place{
 		supervisor: supervised(t, key), dir: t.TempDir(), fetched: t.TempDir(), files: t.TempDir(),
 		host: core.Host{
 			Name: "r1", Address: server.Addresses[0],
-			SSH: core.SSH{User: server.User, Port: server.Port, HostKeys: []string{sshdtest.Line(server.HostKey)}},
+			SSH: core.SSH{User: server.User, Port: server.Port, HostKeys: []string{servers.AuthorizedKey(server.HostKey)}},
 		},
 	}
 }

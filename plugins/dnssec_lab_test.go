@@ -22,7 +22,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/netlab"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -33,16 +33,16 @@ import (
 type signerLab struct {
 	*netlab.DNS
 	t       *testing.T
-	sshd    *sshdtest.Server
+	sshd    *servers.SSHD
 	private string
 }
 
 func newSignerLab(t *testing.T, opts ...netlab.DNSOption) *signerLab {
 	t.Helper()
 	d := &signerLab{t: t, DNS: netlab.NewDNS(t, opts...)}
-	private, public := sshdtest.NewKey(t)
+	private, public := servers.NewSSHKey(t)
 	d.private = private
-	d.sshd = sshdtest.Start(t, sshdtest.Address(d.Net.Address), sshdtest.Authorize(public), sshdtest.Inside(22, d.Net.Prefix()...))
+	d.sshd = servers.StartSSHD(t, servers.SSHDAddress(d.Net.Address), servers.Authorize(public), servers.Inside(22, d.Net.Prefix()...))
 	return d
 }
 
@@ -500,7 +500,7 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 	playbook := d.Path("dnssec-rollover.yaml")
 	for name, content := range map[string]string{
 		playbook:             text,
-		d.Path("hosts.yaml"): fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q, identity_file: %s}\n", d.Net.Address, d.sshd.User, sshdtest.Line(d.sshd.HostKey), d.private),
+		d.Path("hosts.yaml"): fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q, identity_file: %s}\n", d.Net.Address, d.sshd.User, servers.AuthorizedKey(d.sshd.HostKey), d.private),
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

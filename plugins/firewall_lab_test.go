@@ -18,7 +18,7 @@ import (
 
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/netlab"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
@@ -33,9 +33,9 @@ type labDevice struct {
 	net     *netlab.Host
 	dir     string
 	hostKey ed25519.PrivateKey
-	sshd    *sshdtest.Server
+	sshd    *servers.SSHD
 	private string // the worker's key
-	allow   sshdtest.Option
+	allow   servers.SSHDOption
 	boots   int
 }
 
@@ -48,8 +48,8 @@ func newLabDevice(t *testing.T) *labDevice {
 	if _, d.hostKey, err = ed25519.GenerateKey(rand.Reader); err != nil {
 		t.Fatal(err)
 	}
-	private, public := sshdtest.NewKey(t)
-	d.private, d.allow = private, sshdtest.Authorize(public)
+	private, public := servers.NewSSHKey(t)
+	d.private, d.allow = private, servers.Authorize(public)
 	d.boot()
 	return d
 }
@@ -63,8 +63,8 @@ func (d *labDevice) boot() {
 		d.t.Fatal(err)
 	}
 	wrap := `mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`
-	d.sshd = sshdtest.Start(d.t, sshdtest.Address(d.net.Address), d.allow, sshdtest.HostKey(d.hostKey),
-		sshdtest.Inside(22, append(d.net.Prefix(), "/bin/sh", "-c", wrap, id)...))
+	d.sshd = servers.StartSSHD(d.t, servers.SSHDAddress(d.net.Address), d.allow, servers.HostKey(d.hostKey),
+		servers.Inside(22, append(d.net.Prefix(), "/bin/sh", "-c", wrap, id)...))
 }
 
 // reboot ends every process, forgets the rules as a kernel does, and loads what is kept for the
@@ -250,7 +250,7 @@ func TestLabFirewallToPlayWith(t *testing.T) {
 	d := newLabDevice(t)
 	files := map[string]string{
 		"hosts.yaml": fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    labels: {role: branch}\n    user: %s\n    host_key: %q\n    identity_file: %s\n",
-			d.net.Address, d.sshd.User, sshdtest.Line(d.sshd.HostKey), d.private),
+			d.net.Address, d.sshd.User, servers.AuthorizedKey(d.sshd.HostKey), d.private),
 		"push.yaml": "playbook: push\ntargets: true\nsteps:\n  - uses: firewall.push\n    with:\n      artifact: rules.nft\n      mgmt_sources: [" + d.net.Peer + "]\n" +
 			"      state_dir: " + d.dir + "/state\n      persist: " + d.persist() + "\n      confirm_timeout: 15s\n      connect_timeout: 5s\n",
 		"rules.nft": "table inet turnus {\n  chain input {\n    type filter hook input priority 0; policy drop;\n    ct state established,related accept\n" +

@@ -19,7 +19,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts/netlab"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -318,7 +318,7 @@ func TestLabFirmwareFalseReboot(t *testing.T) {
 // where time is not this machine's.
 func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	t.Parallel()
-	key, public := sshdtest.NewKey(t)
+	key, public := servers.NewSSHKey(t)
 	const rate = 6 << 20
 	size := 6 << 20
 	if v, err := strconv.Atoi(os.Getenv("BENCH_MB")); err == nil && v > 0 {
@@ -334,7 +334,7 @@ func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	begin := time.Now()
 	var all sync.WaitGroup
 	for i := range 2 {
-		server, dir := sshdtest.Start(t, sshdtest.Authorize(public)), t.TempDir()
+		server, dir := servers.StartSSHD(t, servers.Authorize(public)), t.TempDir()
 		params, err := json.Marshal(sdk.With{
 			"artifact": sdk.With{"path": "fw.bin", "sha256": hex.EncodeToString(sum[:]), "version": "2"}, "driver": "script", "state_dir": dir,
 			"script": sdk.With{"version": "echo 1", "verify": "true", "install": "true", "install_reboots": true},

@@ -1,5 +1,5 @@
 // Command vaultdev is HashiCorp Vault for tests: the core, HTTP API, key-value engines, SSH engine and AppRole of Vault 1.1.2, in memory, unsealed. It
-// listens at the address that it is given, and prints "token ROOT". Tests start it; see core/testparts/trustlab.
+// listens at the address that it is given, and prints "token ROOT". Tests start it; see core/testparts/servers.
 //
 // Vault's own command would bring the SDK of every cloud. This version is under the MPL, and from before modules; of the engine of keys and values
 // there is one from just after the sdk became a module of its own, which sdk/ leads back to the same types where they were before.

@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/backup"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -154,7 +154,7 @@ func verify(tb testing.TB, where, id string) (*backup.Verified, error) {
 // Backups of one database restore into either; large outputs lie in a folder of backups once.
 func TestBackupRestores(t *testing.T) {
 	t.Parallel()
-	pg := pgtest.Start(t)
+	pg := servers.StartPostgres(t)
 	for name, tc := range map[string]struct{ from, to, where string }{
 		"a folder, from SQLite to PostgreSQL": {sqliteURL(t), pg.Database(t), t.TempDir() + "/backups"},
 		"a file, from PostgreSQL to SQLite":   {pg.Database(t), sqliteURL(t), t.TempDir() + "/b.zip"},

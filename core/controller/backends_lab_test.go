@@ -15,24 +15,23 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // real is a lab over Redis and PostgreSQL, where Redis can be exchanged behind everybody's back.
 type real struct {
 	*lab
-	redis atomic.Pointer[redistest.Server]
+	redis atomic.Pointer[servers.Redis]
 	ttl   time.Duration // of nodes' sessions; queue.SessionTTL when zero
 }
 
-func overReal(t *testing.T, server *redistest.Server) *real {
+func overReal(t *testing.T, server *servers.Redis) *real {
 	t.Helper()
-	start := pgtest.Start
+	start := servers.StartPostgres
 	if server.Guard.Secure() {
-		start = pgtest.StartTLS
+		start = servers.StartPostgresTLS
 	}
 	store, err := ledger.Open(t.Context(), start(t).Database(t), ledger.Options{})
 	if err != nil {
@@ -54,7 +53,7 @@ func overReal(t *testing.T, server *redistest.Server) *real {
 func (r *real) open() queue.Backend {
 	r.Helper()
 	client := goredis.NewClient(&goredis.Options{
-		MaxRetries: -1, DialTimeout: time.Second, Username: redistest.User, Password: redistest.Password,
+		MaxRetries: -1, DialTimeout: time.Second, Username: servers.RedisUser, Password: servers.Password,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return r.redis.Load().Open(ctx) },
 	})
 	r.Cleanup(func() { _ = client.Close() })
@@ -101,7 +100,7 @@ func (r *real) done(runs []string, hosts int) {
 
 // Any number of servers find an emptied queue at once: each run is in it once.
 func TestLabManyServersRebuildAtOnce(t *testing.T) {
-	r := overReal(t, redistest.StartTCP(t))
+	r := overReal(t, servers.StartRedisTCP(t))
 	r.ttl = 15 * time.Second // a node that is slow is none that died, whose jobs would run again; as long nothing starts in an emptied queue
 	var stops []func()
 	defer func() {

@@ -14,9 +14,9 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // Runs of one host, from accepted to recorded: creates by 64 callers, then what a server and a
@@ -24,7 +24,7 @@ import (
 func BenchmarkRunsOfOneHost(b *testing.B) {
 	for name, url := range map[string]func() string{
 		"sqlite":     func() string { return "sqlite:" + b.TempDir() + "/ledger.db" },
-		"postgresql": func() string { return pgtest.Start(b).Database(b) },
+		"postgresql": func() string { return servers.StartPostgres(b).Database(b) },
 	} {
 		b.Run(name, func(b *testing.B) { runsOfOneHost(b, url()) })
 	}

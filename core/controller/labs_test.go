@@ -20,14 +20,14 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // Servers and nodes are killed, Redis is emptied twice: nothing that was accepted is lost, each job
 // has one outcome.
 func TestLabKillsOverRedisAndPostgreSQL(t *testing.T) {
-	r := overReal(t, redistest.StartTLS(t))
+	r := overReal(t, servers.StartRedisTLS(t))
 	c, stop1 := r.server("s1", r.open())
 	_, stop2 := r.server("s2", r.open())
 	defer func() { stop1(); stop2() }()
@@ -63,7 +63,7 @@ func TestLabKillsOverRedisAndPostgreSQL(t *testing.T) {
 // Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and
 // it is told. What must not be repeated is held, and what is over by the record is not begun again.
 func TestLabRedisComesBackOlder(t *testing.T) {
-	first, second := redistest.StartTCP(t), redistest.StartTCP(t)
+	first, second := servers.StartRedisTCP(t), servers.StartRedisTCP(t)
 	r := overReal(t, first)
 	replica := second.Client()
 	defer func() { _ = replica.Close() }()
@@ -141,7 +141,7 @@ var (
 // Runs in which nothing happens, and schedules that are not due, cost a few requests of the queue
 // and next to no CPU, however many they are.
 func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
-	server := redistest.StartTCP(t)
+	server := servers.StartRedisTCP(t)
 	r := overReal(t, server)
 	c, stop := r.server("s1", r.open())
 	defer stop()

@@ -7,13 +7,13 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A PostgreSQL that is gone is core.ErrUnavailable, whatever is asked, and no hang.
 func TestPostgresAway(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
+	server := servers.StartPostgres(t)
 	l := open(t, server.Database(t))
 	accept(t, l, newRun("r1", "", 2))
 	server.Stop()
@@ -34,7 +34,7 @@ func TestPostgresAway(t *testing.T) {
 // core.ErrUnavailable to who writes: later it may succeed. It answers who reads.
 func TestFaultReadOnlyPostgresIsUnavailable(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
+	server := servers.StartPostgres(t)
 	url := server.Database(t)
 	l := open(t, url)
 	accept(t, l, newRun("r1", "", 2))
@@ -73,7 +73,7 @@ func TestCancelledContext(t *testing.T) {
 
 // A plan that was made while a table was empty must not outlive that state.
 func TestPostgresPlansEachTime(t *testing.T) {
-	l, err := ledger.Open(t.Context(), pgtest.Start(t).Database(t), ledger.Options{})
+	l, err := ledger.Open(t.Context(), servers.StartPostgres(t).Database(t), ledger.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -40,10 +40,10 @@ func onSQLite() *backend {
 
 func onPostgres(tb testing.TB, settings ...string) *backend {
 	tb.Helper()
-	return onServer(pgtest.Start(tb, settings...))
+	return onServer(servers.StartPostgres(tb, settings...))
 }
 
-func onServer(s *pgtest.Server) *backend {
+func onServer(s *servers.Postgres) *backend {
 	return &backend{fresh: s.Database, tables: s.Copies(func(tb testing.TB, url string) {
 		tb.Helper()
 		l, err := ledger.Open(tb.Context(), url, ledger.Options{})
@@ -170,7 +170,7 @@ func TestSQLiteEncrypted(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	suite(t, onServer(pgtest.StartTLS(t)))
+	suite(t, onServer(servers.StartPostgresTLS(t)))
 }
 
 func suite(t *testing.T, b *backend) {

@@ -10,18 +10,17 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A ledger over TLS opens when both sides know each other, and else it is said what to do.
 func TestPostgresTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	server := pgtest.StartTLS(t)
+	server := servers.StartPostgresTLS(t)
 	database := server.Database(t)
 	dir := t.TempDir()
-	stranger := trustlab.OtherCA(t)
-	foreign, foreignCA := stranger.Sign(t, dir, pgtest.User), stranger.CA(t, dir)
+	stranger := servers.OtherCA(t)
+	foreign, foreignCA := stranger.Sign(t, dir, servers.PostgresUser), stranger.CA(t, dir)
 	with := func(change func(url.Values)) string {
 		u, err := url.Parse(database)
 		if err != nil {
@@ -85,14 +84,14 @@ func TestPostgresOnOtherMachinesIsVerified(t *testing.T) {
 // A client's certificate that is renewed is used by the next connection.
 func TestPostgresRenewedFilesAreTakenOver(t *testing.T) {
 	t.Parallel()
-	server := pgtest.StartTLS(t)
+	server := servers.StartPostgresTLS(t)
 	l, err := ledger.Open(t.Context(), server.Database(t), ledger.Options{Connections: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	swap := func(a *trustlab.CA) {
-		p := a.Sign(t, t.TempDir(), pgtest.User)
+	swap := func(a *servers.CA) {
+		p := a.Sign(t, t.TempDir(), servers.PostgresUser)
 		for from, to := range map[string]string{p.Cert: server.Client.Cert, p.Key: server.Client.Key} {
 			text, err := os.ReadFile(from)
 			if err == nil {
@@ -119,8 +118,8 @@ func TestPostgresRenewedFilesAreTakenOver(t *testing.T) {
 		_ = server.Disconnect(t)
 		return l.Ping(t.Context())
 	}
-	swap(trustlab.OtherCA(t))
+	swap(servers.OtherCA(t))
 	until("a certificate that nobody trusts to be used", func() bool { return next() != nil })
-	swap(trustlab.CommonCA(t))
+	swap(servers.CommonCA(t))
 	until("the renewed one to be used", func() bool { return next() == nil })
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/login"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,10 +38,10 @@ func rules(t *testing.T, text string) func() (login.Rules, error) {
 // here is the server that people reach, salt that of their logins.
 const here, salt = "127.0.0.1:8470", "0123456789abcdef"
 
-func open(t *testing.T, p *trustlab.OIDC) *login.Provider {
+func open(t *testing.T, p *servers.OIDC) *login.Provider {
 	t.Helper()
 	p.Nonce = login.Nonce(here, salt)
-	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: trustlab.ClientID, Session: time.Hour, Rules: rules(t, access)})
+	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: servers.OIDCClient, Session: time.Hour, Rules: rules(t, access)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func with(claims map[string]any, more ...any) map[string]any {
 }
 
 func TestClaimsGiveTenantAndRole(t *testing.T) {
-	p := trustlab.StartOIDC(t)
+	p := servers.StartOIDC(t)
 	l := open(t, p)
 	for _, tc := range []struct {
 		name         string
@@ -70,7 +70,7 @@ func TestClaimsGiveTenantAndRole(t *testing.T) {
 		{"the first rule counts", map[string]any{"sub": "1", "groups": []string{"noc"}, "email": "alice@example.net", "email_verified": true}, "*", "operator"},
 		{"an address", map[string]any{"sub": "1", "email": "alice@example.net", "email_verified": true}, "acme", "admin"},
 		{"a claim within another", map[string]any{"sub": "1", "realm_access": map[string]any{"roles": []string{"see"}}}, "globex", "viewer"},
-		{"several audiences, made for us", map[string]any{"sub": "1", "groups": "noc", "aud": []string{"other", trustlab.ClientID}, "azp": trustlab.ClientID}, "*", "operator"},
+		{"several audiences, made for us", map[string]any{"sub": "1", "groups": "noc", "aud": []string{"other", servers.OIDCClient}, "azp": servers.OIDCClient}, "*", "operator"},
 		{"an address that nobody verified", map[string]any{"sub": "1", "email": "alice@example.net"}, "", ""},
 		{"another group", map[string]any{"sub": "1", "groups": []string{"nocturnal"}}, "", ""},
 		{"nothing", map[string]any{"sub": "1"}, "", ""},
@@ -91,7 +91,7 @@ func TestClaimsGiveTenantAndRole(t *testing.T) {
 
 // Negative control: the same claims in a token that is right are let in, see above.
 func TestWhatIsNotToBeBelievedIsRefused(t *testing.T) {
-	p, other := trustlab.StartOIDC(t), trustlab.StartOIDC(t)
+	p, other := servers.StartOIDC(t), servers.StartOIDC(t)
 	l := open(t, p)
 	good := map[string]any{"sub": "1", "groups": "noc"}
 	if _, err := l.Verify(t.Context(), p.IDToken(good), salt, here); err != nil {
@@ -101,8 +101,8 @@ func TestWhatIsNotToBeBelievedIsRefused(t *testing.T) {
 	maps.Copy(wrong, map[string]string{
 		"another audience":         p.IDToken(with(good, "aud", "grafana")),
 		"no audience":              p.IDToken(with(good, "aud", nil)),
-		"made for another client":  p.IDToken(with(good, "aud", []string{trustlab.ClientID, "grafana"}, "azp", "grafana")),
-		"several, for nobody":      p.IDToken(with(good, "aud", []string{trustlab.ClientID, "grafana"})),
+		"made for another client":  p.IDToken(with(good, "aud", []string{servers.OIDCClient, "grafana"}, "azp", "grafana")),
+		"several, for nobody":      p.IDToken(with(good, "aud", []string{servers.OIDCClient, "grafana"})),
 		"expired":                  p.IDToken(with(good, "exp", time.Now().Add(-time.Minute).Unix())),
 		"no end":                   p.IDToken(with(good, "exp", nil)),
 		"made long ago":            p.IDToken(with(good, "iat", time.Now().Add(-time.Hour).Unix())),
@@ -128,8 +128,8 @@ func TestWhatIsNotToBeBelievedIsRefused(t *testing.T) {
 
 // Who a person is goes by issuer and subject, whatever they are shown as.
 func TestIdentityIsIssuerAndSubject(t *testing.T) {
-	p, other := trustlab.StartOIDC(t), trustlab.StartOIDC(t)
-	name := func(p *trustlab.OIDC, claims map[string]any) string {
+	p, other := servers.StartOIDC(t), servers.StartOIDC(t)
+	name := func(p *servers.OIDC, claims map[string]any) string {
 		t.Helper()
 		got, err := open(t, p).Verify(t.Context(), p.IDToken(with(claims, "groups", "noc")), salt, here)
 		if err != nil {
@@ -175,7 +175,7 @@ func TestProviderIsAskedWhenSomebodyComes(t *testing.T) {
 			t.Errorf("issuer %q: %v", issuer, err)
 		}
 	}
-	p := trustlab.StartOIDC(t)
+	p := servers.StartOIDC(t)
 	l = open(t, p)
 	for range 3 {
 		if _, err := l.Verify(t.Context(), p.IDToken(map[string]any{"sub": "1", "groups": "noc"}), salt, here); err != nil {
@@ -272,9 +272,9 @@ func FuzzParseRules(f *testing.F) {
 // another server of the same provider and client id. The token is for the hostile server's name,
 // whatever Host and salt it sends along.
 func TestFaultS9AnotherServerCannotUseALogin(t *testing.T) {
-	p := trustlab.StartOIDC(t)
+	p := servers.StartOIDC(t)
 	const real, evil = "turnus.example.net", "evil.example.org"
-	named, err := login.New(login.Config{Issuer: p.Issuer, ClientID: trustlab.ClientID, Server: real, Session: time.Hour, Rules: rules(t, access)})
+	named, err := login.New(login.Config{Issuer: p.Issuer, ClientID: servers.OIDCClient, Server: real, Session: time.Hour, Rules: rules(t, access)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/login"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // peopleAPI is an API that opens a session for an ID token of its provider.
@@ -49,12 +49,12 @@ func (f *peopleAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // organisation is pages whose people log in by a provider.
-func organisation(t *testing.T) (*trustlab.OIDC, *peopleAPI, *httptest.Server, *http.Client) {
+func organisation(t *testing.T) (*servers.OIDC, *peopleAPI, *httptest.Server, *http.Client) {
 	t.Helper()
-	p := trustlab.StartOIDC(t)
+	p := servers.StartOIDC(t)
 	p.Next(map[string]any{"sub": "1", "groups": "noc"}, 0, "")
 	rules := login.Rules{Access: []login.Rule{{Claim: "groups", Value: "noc", Tenant: "*", Role: "operator"}}}
-	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: trustlab.ClientID, Session: time.Hour, Rules: func() (login.Rules, error) { return rules, nil }})
+	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: servers.OIDCClient, Session: time.Hour, Rules: func() (login.Rules, error) { return rules, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,20 +8,20 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A master of a Cluster is gone, and its replica takes over: commands that are sent once find it at
 // once, and not after the minute that the client believes what it knows.
 func TestLabTrapClusterFailoverIsNotSeen(t *testing.T) {
 	t.Parallel()
-	r := redistest.ReplicatedCluster(t)
+	r := servers.StartReplicatedRedis(t)
 	var addrs []string
 	for _, s := range r.Masters {
 		addrs = append(addrs, s.Addr)
 	}
-	c := redistest.Dial(t, r.URL())
+	c := servers.DialRedis(t, r.URL())
 	o := r.Masters[0].Guard.Options(t, addrs[0])
 	plain := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, MaxRetries: -1, TLSConfig: o.TLSConfig})
 	t.Cleanup(func() { _ = plain.Close() })
@@ -38,7 +38,7 @@ func TestLabTrapClusterFailoverIsNotSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Owner(t, key).Kill()
-	redistest.Until(t, "a script to run on the new master", func() bool {
+	servers.Until(t, "a script to run on the new master", func() bool {
 		_, err := conn.Eval(t.Context(), count, []string{key})
 		return err == nil
 	})

@@ -7,22 +7,21 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/turnus/turnus/core/queue/redis/redistest"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A Cluster and a Sentinel over TLS, with the user of the least rights.
 func TestLabClusterAndSentinelOverTLS(t *testing.T) {
 	t.Parallel()
-	if trustlab.TLSEverywhere() {
+	if servers.TLSEverywhere() {
 		t.Log("every test of both is over TLS")
 		return
 	}
-	f := redistest.SentinelTLS(t)
+	f := servers.StartRedisSentinelTLS(t)
 	if err := hello(t, f.URL()); err != nil {
 		t.Errorf("Sentinel: %v", err)
 	}
-	if err := hello(t, redistest.ClusterTLS(t)); err != nil {
+	if err := hello(t, servers.StartRedisClusterTLS(t)); err != nil {
 		t.Errorf("Cluster: %v", err)
 	}
 	admin := f.Master.Client()

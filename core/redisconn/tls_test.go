@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // hello asks the server of a URL for one thing.
@@ -37,12 +36,12 @@ func hello(t *testing.T, rawURL string) error {
 // do.
 func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartTLS(t)
+	server := servers.StartRedisTLS(t)
 	dir := t.TempDir()
-	stranger := trustlab.OtherCA(t)
+	stranger := servers.OtherCA(t)
 	foreign, foreignCA := stranger.Sign(t, dir, "foreign"), stranger.CA(t, dir)
-	expired := trustlab.CommonCA(t).SignFor(t, dir, "expired", -time.Minute)
-	plain := redistest.StartTCP(t)
+	expired := servers.CommonCA(t).SignFor(t, dir, "expired", -time.Minute)
+	plain := servers.StartRedisTCP(t)
 	with := func(change func(url.Values)) string {
 		u, err := url.Parse(server.URL())
 		if err != nil {
@@ -53,7 +52,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		u.RawQuery = q.Encode()
 		return u.String()
 	}
-	pair := func(p trustlab.Pair) string {
+	pair := func(p servers.Pair) string {
 		return with(func(q url.Values) { q.Set("cert_file", p.Cert); q.Set("key_file", p.Key) })
 	}
 	for _, tc := range []struct {
@@ -79,7 +78,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		{"a misspelt parameter", server.URL() + "&cafile=x", core.ErrInvalid, `"cafile"`},
 		{"files without TLS", "redis://127.0.0.1?ca_file=x", core.ErrInvalid, "rediss://"},
 	} {
-		if tc.name == "a server without TLS" && trustlab.TLSEverywhere() {
+		if tc.name == "a server without TLS" && servers.TLSEverywhere() {
 			continue
 		}
 		err := hello(t, tc.url)
@@ -187,9 +186,9 @@ func liar(t *testing.T) string {
 // open.
 func TestRenewedFilesAreTakenOver(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartTLS(t)
+	server := servers.StartRedisTLS(t)
 	dir := t.TempDir()
-	mine := trustlab.OtherCA(t).Sign(t, dir, "mine") // nobody trusts it
+	mine := servers.OtherCA(t).Sign(t, dir, "mine") // nobody trusts it
 	u, err := url.Parse(server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +197,7 @@ func TestRenewedFilesAreTakenOver(t *testing.T) {
 	q.Set("cert_file", mine.Cert)
 	q.Set("key_file", mine.Key)
 	u.RawQuery = q.Encode()
-	c := redistest.Dial(t, u.String())
+	c := servers.DialRedis(t, u.String())
 	conn, err := redisconn.New("test", c)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +209,7 @@ func TestRenewedFilesAreTakenOver(t *testing.T) {
 	if err := ask(); err == nil {
 		t.Fatal("negative control: the server takes the first certificate, too")
 	}
-	renewed := trustlab.CommonCA(t).Sign(t, t.TempDir(), "mine")
+	renewed := servers.CommonCA(t).Sign(t, t.TempDir(), "mine")
 	for from, to := range map[string]string{renewed.Cert: mine.Cert, renewed.Key: mine.Key} {
 		text, err := os.ReadFile(from)
 		if err != nil {
@@ -220,5 +219,5 @@ func TestRenewedFilesAreTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	redistest.Until(t, "the renewed certificate to be used", func() bool { return ask() == nil })
+	servers.Until(t, "the renewed certificate to be used", func() bool { return ask() == nil })
 }

@@ -8,8 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A doctor may read all that lies under its pools' keys, which is what turnus admin keys looks at;
@@ -18,7 +18,7 @@ import (
 func TestDoctorReadsAllValues(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	server := redistest.Start(t) // its user is a doctor
+	server := servers.StartRedis(t) // its user is a doctor
 	admin := server.Client()
 	t.Cleanup(func() { _ = admin.Close() })
 	calls := []*goredis.Cmd{
@@ -57,21 +57,21 @@ func TestDoctorReadsAllValues(t *testing.T) {
 		if !slices.Contains(redisconn.RoleCommands(redisconn.DoctorRole), command) {
 			t.Errorf("a doctor may not call %s", command)
 		}
-		if err := admin.Do(ctx, "acl", "setuser", redistest.User, "-"+command).Err(); err != nil {
+		if err := admin.Do(ctx, "acl", "setuser", servers.RedisUser, "-"+command).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if found, err := read(user, all[0]); err == nil {
 			t.Errorf("negative control: without %s it reads %q", command, found)
 		}
-		if err := admin.Do(ctx, "acl", "setuser", redistest.User, "+"+command).Err(); err != nil {
+		if err := admin.Do(ctx, "acl", "setuser", servers.RedisUser, "+"+command).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rules, err := redisconn.ACLRules(redisconn.ServerRole, redistest.Password)
+	rules, err := redisconn.ACLRules(redisconn.ServerRole, servers.Password)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []any{"acl", "setuser", redistest.User}
+	args := []any{"acl", "setuser", servers.RedisUser}
 	for _, r := range rules {
 		args = append(args, r)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
 	"github.com/turnus/turnus/core/retention"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -123,7 +123,7 @@ func open(url, outputs string) (*ledger.Ledger, *blob.Bucket, error) {
 // ledgers are one of each kind.
 func ledgers(tb testing.TB) map[string]string {
 	tb.Helper()
-	return map[string]string{"sqlite": "sqlite:" + filepath.Join(tb.TempDir(), "l.db"), "postgres": pgtest.Start(tb).Database(tb)}
+	return map[string]string{"sqlite": "sqlite:" + filepath.Join(tb.TempDir(), "l.db"), "postgres": servers.StartPostgres(tb).Database(tb)}
 }
 
 // outputSize is that of each large output.

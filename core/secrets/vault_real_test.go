@@ -12,12 +12,11 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/testparts/trustlab"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // openAt is a store whose own file names a real Vault. It keeps nothing.
-func openAt(t *testing.T, v *trustlab.Vault, login, own string) *Store {
+func openAt(t *testing.T, v *servers.Vault, login, own string) *Store {
 	t.Helper()
 	return openStore(t, fmt.Sprintf("vault:\n  address: %s\n  allow: [kv/common]\n  %s\nsecrets:\n%s", v.URL, login, own), func(c *Config) { c.Keep = -1 })
 }
@@ -60,7 +59,7 @@ const ownEntries = `
 
 // One token may do everything, the other what docs/secrets.md says that it needs, and nothing else.
 func TestRealVaultEngines(t *testing.T) {
-	v := trustlab.StartVault(t)
+	v := servers.StartVault(t)
 	v.Put(t, "kv/fw/api", map[string]any{"token": "hunter2 one"})
 	v.Put(t, "kv/fw/api", map[string]any{"token": "hunter2 two", "port": 8443, "both": map[string]any{"a": 1}, "none": nil})
 	v.Put(t, "kv/gone", map[string]any{"token": "hunter2"})
@@ -99,7 +98,7 @@ func TestRealVaultEngines(t *testing.T) {
 // A token of a file is renewed as long as that goes, and then another one is looked for there.
 func TestRealVaultTokenEnds(t *testing.T) {
 	t.Parallel()
-	v := trustlab.StartVault(t)
+	v := servers.StartVault(t)
 	v.Put(t, "kv/a", map[string]any{"x": "hunter2"})
 	v.Policy(t, "a", map[string]string{"kv/data/a": "read"})
 	began := time.Now()
@@ -124,7 +123,7 @@ func TestRealVaultTokenEnds(t *testing.T) {
 
 func TestRealVaultAppRole(t *testing.T) {
 	t.Parallel()
-	v := trustlab.StartVault(t)
+	v := servers.StartVault(t)
 	v.Put(t, "kv/a", map[string]any{"x": "hunter2"})
 	v.Put(t, "kv/b", map[string]any{"x": "hunter2"})
 	v.Policy(t, "a", map[string]string{"kv/data/a": "read"})
@@ -173,11 +172,11 @@ func TestRealVaultAppRole(t *testing.T) {
 
 // What a role does not allow is refused, and the message says what was asked for.
 func TestRealVaultSignsWhatTheRoleAllows(t *testing.T) {
-	v := trustlab.StartVault(t)
+	v := servers.StartVault(t)
 	v.Ask(t, "ssh/roles/turnus", map[string]any{"key_type": "ca", "allow_user_certificates": true, "allowed_users": "root,ops", "max_ttl": "10m", "allowed_critical_options": "force-command",
 		"default_extensions": map[string]string{"permit-port-forwarding": ""}}, nil)
 	s := openAt(t, v, "token_file: "+writeFile(t, "token", v.Token, 0o600), "  a: {vault: kv/a#x}\n")
-	_, public := sshdtest.NewKey(t)
+	_, public := servers.NewSSHKey(t)
 	role, err := ParseSSHRole("ssh/turnus")
 	if err != nil {
 		t.Fatal(err)

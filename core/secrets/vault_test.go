@@ -19,17 +19,16 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/testparts/trustlab"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // withVault is a node's own file that names the server.
-func withVault(s *trustlab.SimulatedVault, login, own string) string {
+func withVault(s *servers.SimulatedVault, login, own string) string {
 	return fmt.Sprintf("vault:\n  address: %s\n  ca_file: %s\n  allow: [\"kv/tenants/{tenant}\", kv/common]\n%s\nsecrets:\n%s", s.URL, s.CAFile, login, own)
 }
 
 func TestVaultEngines(t *testing.T) {
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
 	v.Put("kv/fw/api", map[string]any{"token": "hunter2 two", "port": 8443, "both": map[string]any{"a": 1}, "none": nil})
 	v.Put("kv/gone", nil)
@@ -68,7 +67,7 @@ func TestVaultEngines(t *testing.T) {
 // What a tree's reference may read of Vault is the node's to say. The control is the same path in
 // the node's own file.
 func TestVaultAllow(t *testing.T) {
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
 	for _, path := range []string{"kv/tenants/acme/api", "kv/tenants/borealis/api", "kv/common/ntp", "kv/root", "kv/commonplace"} {
 		v.Put(path, map[string]any{"x": "hunter2"})
@@ -95,7 +94,7 @@ func TestVaultAllow(t *testing.T) {
 }
 
 func TestVaultIsAskedAgainAndSaysWhy(t *testing.T) {
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
 	s := openStore(t, withVault(v, "  token_env: TURNUS_TEST_TOKEN", "  a: {vault: kv/a#x}\n  b: {vault: kv/b#x}\n"), func(c *Config) { c.Keep = -1 })
@@ -126,7 +125,7 @@ func TestVaultIsAskedAgainAndSaysWhy(t *testing.T) {
 
 func TestVaultAppRole(t *testing.T) {
 	t.Parallel()
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	v.Namespace = "ops"
 	v.AppRole("turnus", "hunter2-id", 9*time.Second, "kv/data/a", "auth/")
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
@@ -176,7 +175,7 @@ func TestVaultAppRole(t *testing.T) {
 // A renewal that is answered after another token came must not bring the old one back.
 func TestVaultLateRenewal(t *testing.T) {
 	t.Parallel()
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	v.AppRole("turnus", "hunter2-id", time.Hour)
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
 	id := writeFile(t, "secret-id", "hunter2-id\n", 0o600)
@@ -210,7 +209,7 @@ func TestVaultLateRenewal(t *testing.T) {
 
 func TestVaultTokenFileIsReadAgain(t *testing.T) {
 	t.Parallel()
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
 	first := v.NewToken(9*time.Second, true)
 	file := writeFile(t, "token", first+"\n", 0o600)
@@ -252,7 +251,7 @@ func TestVaultThatIsAway(t *testing.T) {
 }
 
 func TestVaultOverTLS(t *testing.T) {
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	v.ClientCN = "worker-1"
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
@@ -278,7 +277,7 @@ func TestVaultOverTLS(t *testing.T) {
 
 // A CA that is exchanged while the node works is believed with the next connection.
 func TestVaultsCAIsReadAgain(t *testing.T) {
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
 	v.Put("kv/a", map[string]any{"x": "hunter2"})
 	ca, _ := clientPair(t, "another")
@@ -330,14 +329,14 @@ func clientPair(t *testing.T, name string) (cert, key string) {
 }
 
 func TestVaultSignsSSHCertificates(t *testing.T) {
-	v := trustlab.StartSimulatedVault(t)
+	v := servers.StartSimulatedVault(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)
 	s := openStore(t, withVault(v, "  token_env: TURNUS_TEST_TOKEN", ""), nil)
 	role, err := ParseSSHRole("ssh/turnus")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, public := sshdtest.NewKey(t)
+	_, public := servers.NewSSHKey(t)
 	cert, err := s.SignSSH(t.Context(), role, public, []string{"root", "ops"}, 5*time.Minute, map[string]string{"force-command": "true"})
 	if err != nil {
 		t.Fatal(err)

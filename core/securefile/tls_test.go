@@ -20,7 +20,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,9 +66,9 @@ func shake(t *testing.T, server, client *tls.Config) (clientErr, serverErr error
 
 func TestBothSidesAreHeldToTheCA(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	a, stranger := trustlab.CommonCA(t), trustlab.OtherCA(t)
+	a, stranger := servers.CommonCA(t), servers.OtherCA(t)
 	ca, foreignCA := a.CA(t, dir), stranger.CA(t, other)
-	server, client, foreign := a.Sign(t, dir, "server", trustlab.LocalNames()...), a.Sign(t, dir, "client"), stranger.Sign(t, other, "client")
+	server, client, foreign := a.Sign(t, dir, "server", servers.LocalNames()...), a.Sign(t, dir, "client"), stranger.Sign(t, other, "client")
 	mutual := open(t, securefile.TLSFiles{CA: ca, Cert: server.Cert, Key: server.Key}, nil).Server()
 	plain := open(t, securefile.TLSFiles{Cert: server.Cert, Key: server.Key}, nil).Server()
 	for _, tc := range []struct {
@@ -97,7 +97,7 @@ func TestBothSidesAreHeldToTheCA(t *testing.T) {
 // are told once.
 func TestRenewalIsTakenOverWhole(t *testing.T) {
 	dir := t.TempDir()
-	a := trustlab.CommonCA(t)
+	a := servers.CommonCA(t)
 	pair := a.Sign(t, dir, "server", "one.example.net")
 	var said atomic.Pointer[string]
 	s := open(t, securefile.TLSFiles{Cert: pair.Cert, Key: pair.Key}, func(text string) { said.Store(&text) })
@@ -152,7 +152,7 @@ func TestRenewalIsTakenOverWhole(t *testing.T) {
 
 func TestWrongFilesAreNamed(t *testing.T) {
 	dir := t.TempDir()
-	a := trustlab.CommonCA(t)
+	a := servers.CommonCA(t)
 	pair, other, ca := a.Sign(t, dir, "a"), a.Sign(t, dir, "b"), a.CA(t, dir)
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -175,8 +175,8 @@ func TestWrongFilesAreNamed(t *testing.T) {
 // system's CAs stay beside a file's.
 func TestCAsOfHTTP(t *testing.T) {
 	dir := t.TempDir()
-	a, stranger := trustlab.CommonCA(t), trustlab.OtherCA(t)
-	pair := a.Sign(t, dir, "server", trustlab.LocalNames()...)
+	a, stranger := servers.CommonCA(t), servers.OtherCA(t)
+	pair := a.Sign(t, dir, "server", servers.LocalNames()...)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
 	own := open(t, securefile.TLSFiles{Cert: pair.Cert, Key: pair.Key}, nil).Certificate() // else the server has one of its own for who gives no name
 	server.TLS, server.EnableHTTP2 = &tls.Config{Certificates: []tls.Certificate{*own}, MinVersion: tls.VersionTLS12}, true

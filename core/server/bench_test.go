@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // What the two hottest reads cost in process: huma, the token cache, the ledger and JSON, without a
@@ -72,7 +72,7 @@ func BenchmarkRunUnderWay(b *testing.B) {
 // "again" reads the queue each time, "again" is within the 5 s for which that is kept.
 func BenchmarkScrape(b *testing.B) {
 	const tenants, each, old = 1000, 5, 1_000_000
-	r, err := redis.New(redistest.Start(b).Client(), redis.Options{})
+	r, err := redis.New(servers.StartRedis(b).Client(), redis.Options{})
 	must(b, err)
 	bed := newBed(b, func(c *Config) { c.Queue, c.Metrics = r, metrics.New("bench", tenants) })
 	db, err := sql.Open("sqlite", filepath.Join(filepath.Dir(bed.outputs), "ledger.db"))

@@ -12,16 +12,16 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/login"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // reached is the name by which people reach the server, salt that of their logins.
 const reached, salt = "turnus.example.net", "0123456789abcdef"
 
 // people is a bed whose server believes a provider.
-func people(t *testing.T, session time.Duration) (*bed, *trustlab.OIDC) {
+func people(t *testing.T, session time.Duration) (*bed, *servers.OIDC) {
 	t.Helper()
-	p := trustlab.StartOIDC(t)
+	p := servers.StartOIDC(t)
 	p.Nonce = login.Nonce(reached, salt)
 	rules, err := login.ParseRules("access.yaml", []byte(`access:
   - {claim: groups, value: noc, tenant: "*", role: admin}
@@ -29,12 +29,12 @@ func people(t *testing.T, session time.Duration) (*bed, *trustlab.OIDC) {
   - {claim: groups, value: approvers, tenant: acme, role: approver}
 `), Roles())
 	must(t, err)
-	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: trustlab.ClientID, Server: reached, Session: session, Rules: func() (login.Rules, error) { return rules, nil }})
+	l, err := login.New(login.Config{Issuer: p.Issuer, ClientID: servers.OIDCClient, Server: reached, Session: session, Rules: func() (login.Rules, error) { return rules, nil }})
 	must(t, err)
 	return newBed(t, func(c *Config) { c.Login = l }), p
 }
 
-func (b *bed) login(p *trustlab.OIDC, claims map[string]any) api.Token {
+func (b *bed) login(p *servers.OIDC, claims map[string]any) api.Token {
 	b.t.Helper()
 	return want[api.Token](b.t, b.ask("", "POST", "/v1/login", api.Login{Salt: salt, IDToken: p.IDToken(claims)}), http.StatusCreated)
 }
@@ -45,7 +45,7 @@ func TestLoginIsASession(t *testing.T) {
 	t.Parallel()
 	b, p := people(t, time.Hour)
 	info := want[api.LoginInfo](t, b.ask("", "GET", "/v1/login", nil), http.StatusOK)
-	if info.Issuer != p.Issuer || info.ClientID != trustlab.ClientID {
+	if info.Issuer != p.Issuer || info.ClientID != servers.OIDCClient {
 		t.Errorf("%+v", info)
 	}
 	made := time.Now().Add(-5 * time.Minute)

@@ -18,15 +18,15 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestUserCertificateAgainstOpenSSH(t *testing.T) {
 	ca := newSigner(t)
-	file, public := sshdtest.NewKey(t)
+	file, public := servers.NewSSHKey(t)
 	caFile := filepath.Join(t.TempDir(), "ca.pub")
 	write(t, caFile, ssh.MarshalAuthorizedKey(ca.PublicKey()))
-	s := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+caFile))
+	s := servers.StartSSHD(t, servers.SSHDConfig("TrustedUserCAKeys "+caFile))
 	cert := &ssh.Certificate{Key: public, CertType: ssh.UserCert, ValidPrincipals: []string{s.User}, ValidBefore: ssh.CertTimeInfinity}
 	if err := cert.SignCert(rand.Reader, ca); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func encryptedKey(tb testing.TB, passphrase string) (file string, public ssh.Pub
 
 func TestEncryptedKey(t *testing.T) {
 	file, public, _ := encryptedKey(t, "open sesame")
-	s := sshdtest.Start(t, sshdtest.Authorize(public))
+	s := servers.StartSSHD(t, servers.Authorize(public))
 	asked := 0
 	with := func(passphrase func(string) ([]byte, error)) *Pool {
 		return newPool(t, func(c *Config) { offers(c).Keys, offers(c).Identities = NewKeys(passphrase), []string{file} })
@@ -108,7 +108,7 @@ func TestEncryptedKey(t *testing.T) {
 
 func TestAgent(t *testing.T) {
 	file, public, key := encryptedKey(t, "never typed")
-	s := sshdtest.Start(t, sshdtest.Authorize(public))
+	s := servers.StartSSHD(t, servers.Authorize(public))
 	ring := agent.NewKeyring()
 	if err := ring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
 		t.Fatal(err)
@@ -244,10 +244,10 @@ func TestLimitedTriesUnderMaxAuthTries(t *testing.T) {
 	var files []string
 	var last ssh.PublicKey
 	for range 9 {
-		file, public := sshdtest.NewKey(t)
+		file, public := servers.NewSSHKey(t)
 		files, last = append(files, file), public
 	}
-	s := sshdtest.Start(t, sshdtest.Authorize(last))
+	s := servers.StartSSHD(t, servers.Authorize(last))
 	p := newPool(t, func(c *Config) { offers(c).Others = files })
 	_, err := run(t, p, s.Host("web1"), "true")
 	if !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "login refused") || strings.Contains(s.Log(), "Too many authentication failures") {
@@ -260,7 +260,7 @@ func TestLimitedTriesUnderMaxAuthTries(t *testing.T) {
 }
 
 func TestKeyFilesThatCannotServe(t *testing.T) {
-	file, _ := sshdtest.NewKey(t)
+	file, _ := servers.NewSSHKey(t)
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}

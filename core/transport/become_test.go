@@ -14,16 +14,16 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // elevated is a real server with a login that may become others as these lines say, and the pool
 // that logs in, with the password that sudo is given; "" for none.
-func elevated(t *testing.T, sudoers, doasConf, password string, opts ...sshdtest.Option) (core.Host, *Pool, sshdtest.Login) {
+func elevated(t *testing.T, sudoers, doasConf, password string, opts ...servers.SSHDOption) (core.Host, *Pool, servers.Login) {
 	t.Helper()
-	key, public := sshdtest.NewKey(t)
-	login, option := sshdtest.Unprivileged(t, public, sudoers, doasConf)
-	s := sshdtest.Start(t, append(opts, option)...)
+	key, public := servers.NewSSHKey(t)
+	login, option := servers.UnprivilegedLogin(t, public, sudoers, doasConf)
+	s := servers.StartSSHD(t, append(opts, option)...)
 	p := newPool(t, func(c *Config) {
 		cred := offers(c)
 		cred.Name, cred.Identities = "fleet", []string{key}
@@ -304,7 +304,7 @@ func TestBecomePasswordInErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, p, _ := elevated(t, asks, "", "right horse", sshdtest.Config("ForceCommand "+c.force))
+			h, p, _ := elevated(t, asks, "", "right horse", servers.SSHDConfig("ForceCommand "+c.force))
 			_, err := p.Run(testContext(t), h, Exec{Command: "true", Become: core.Become{User: "root"}})
 			if err == nil || strings.Contains(err.Error(), "right horse") || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, expected %q", err, c.says)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // cpu is what this process has used, the servers' processes not counted.
@@ -59,8 +59,8 @@ func BenchmarkFanout(b *testing.B) {
 	if v, err := strconv.Atoi(os.Getenv("BENCH_HOSTS")); err == nil && v > 0 {
 		hosts = v
 	}
-	key, public := sshdtest.NewKey(b)
-	s := sshdtest.Start(b, sshdtest.Authorize(public), sshdtest.Addresses(hosts), sshdtest.Config("MaxStartups 1000"))
+	key, public := servers.NewSSHKey(b)
+	s := servers.StartSSHD(b, servers.Authorize(public), servers.SSHDAddresses(hosts), servers.SSHDConfig("MaxStartups 1000"))
 	list := make([]core.Host, hosts)
 	for i := range list {
 		list[i] = s.HostAt(i, fmt.Sprintf("h%d", i))

@@ -17,20 +17,20 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // signer is one with a key of its own, and a server that trusts it.
-func signer(t *testing.T, config ...string) (*CA, *sshdtest.Server) {
+func signer(t *testing.T, config ...string) (*CA, *servers.SSHD) {
 	t.Helper()
-	file, public := sshdtest.NewKey(t)
+	file, public := servers.NewSSHKey(t)
 	a, err := NewCA(file, 0, "turnus test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	trusted := filepath.Join(t.TempDir(), "ca.pub")
 	write(t, trusted, ssh.MarshalAuthorizedKey(public))
-	return a, sshdtest.Start(t, sshdtest.Config(append(config, "TrustedUserCAKeys "+trusted)...))
+	return a, servers.StartSSHD(t, servers.SSHDConfig(append(config, "TrustedUserCAKeys "+trusted)...))
 }
 
 func certified(t *testing.T, sign Certify) *Pool {
@@ -121,8 +121,8 @@ func TestCertificatesThatOpenSSHRefuses(t *testing.T) {
 }
 
 func TestKeysStayBesideCertificates(t *testing.T) {
-	file, public := sshdtest.NewKey(t)
-	s := sshdtest.Start(t, sshdtest.Authorize(public))
+	file, public := servers.NewSSHKey(t)
+	s := servers.StartSSHD(t, servers.Authorize(public))
 	h := s.Host("web1")
 	a, _ := signer(t)
 	p := certified(t, a.Certify)
@@ -145,7 +145,7 @@ func TestKeysStayBesideCertificates(t *testing.T) {
 }
 
 func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
-	file, _ := sshdtest.NewKey(t)
+	file, _ := servers.NewSSHKey(t)
 	a, err := NewCA(file, 6*time.Minute, "")
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 // Memory follows what is in use: what failed and what has ended is forgotten, and there are not
 // more than so many of the rest.
 func TestCertificatesAreForgotten(t *testing.T) {
-	file, _ := sshdtest.NewKey(t)
+	file, _ := servers.NewSSHKey(t)
 	a, err := NewCA(file, 6*time.Minute, "")
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestCertificatesAreForgotten(t *testing.T) {
 }
 
 func TestCAThatGivesAnother(t *testing.T) {
-	file, other := sshdtest.NewKey(t)
+	file, other := servers.NewSSHKey(t)
 	a, err := NewCA(file, 0, "")
 	if err != nil {
 		t.Fatal(err)

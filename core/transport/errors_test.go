@@ -17,8 +17,8 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 // Every way not to reach a host is an error of its own.
@@ -119,7 +119,7 @@ func TestFullHostIsNoWrongProtocol(t *testing.T) {
 	}
 	defer func() { _ = f.Close() }()
 	for name, h := range map[string]core.Host{
-		"OpenSSH": sshdtest.Start(t, sshdtest.Config("MaxStartups 1")).Host("web1"),
+		"OpenSSH": servers.StartSSHD(t, servers.SSHDConfig("MaxStartups 1")).Host("web1"),
 		"fleet":   f.Hosts()[0],
 	} {
 		first, err := net.Dial("tcp", net.JoinHostPort(h.Target(), strconv.Itoa(h.SSH.Port)))

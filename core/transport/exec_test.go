@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // newPool makes a pool that knows nothing of the machine's own SSH files.
@@ -52,10 +52,10 @@ func named(creds map[string]*Credential) func(*Config) {
 }
 
 // startSSHD runs a real server and a pool that may log in.
-func startSSHD(tb testing.TB, opts ...sshdtest.Option) (*sshdtest.Server, *Pool) {
+func startSSHD(tb testing.TB, opts ...servers.SSHDOption) (*servers.SSHD, *Pool) {
 	tb.Helper()
-	key, public := sshdtest.NewKey(tb)
-	s := sshdtest.Start(tb, append(opts, sshdtest.Authorize(public))...)
+	key, public := servers.NewSSHKey(tb)
+	s := servers.StartSSHD(tb, append(opts, servers.Authorize(public))...)
 	return s, newPool(tb, func(c *Config) { offers(c).Identities = []string{key} })
 }
 

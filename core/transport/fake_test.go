@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // fake is a small SSH server for faults that OpenSSH does not show on demand.
@@ -213,7 +213,7 @@ func (f *fake) host(name string) core.Host {
 	a := f.listener.Addr().(*net.TCPAddr)
 	h := core.Host{Name: name, Address: a.IP.String(), SSH: core.SSH{User: "u", Port: a.Port}}
 	if f.signer != nil {
-		h.SSH.HostKeys = []string{sshdtest.Line(f.signer.PublicKey())}
+		h.SSH.HostKeys = []string{servers.AuthorizedKey(f.signer.PublicKey())}
 	}
 	return h
 }

@@ -16,14 +16,14 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 // shellOf is a real server whose commands run in this shell.
 func shellOf(t *testing.T, shell string) (core.Host, *Pool) {
 	t.Helper()
-	s, p := startSSHD(t, sshdtest.Config(`ForceCommand case $SSH_ORIGINAL_COMMAND in "exec /bin/sh -c "*) eval "exec `+shell+` -c ${SSH_ORIGINAL_COMMAND#exec /bin/sh -c }";; esac; exit 99`))
+	s, p := startSSHD(t, servers.SSHDConfig(`ForceCommand case $SSH_ORIGINAL_COMMAND in "exec /bin/sh -c "*) eval "exec `+shell+` -c ${SSH_ORIGINAL_COMMAND#exec /bin/sh -c }";; esac; exit 99`))
 	return s.Host("web1"), p
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A large file is verified while the disk takes it. Where that cannot be, the way of small files is
@@ -33,9 +33,9 @@ func TestLabPutOfALargeFileIsVerified(t *testing.T) {
 		"another file came": {"SetEnv PATH=" + liar, "verification failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var opts []sshdtest.Option
+			var opts []servers.SSHDOption
 			if c.config != "" {
-				opts = append(opts, sshdtest.Config(c.config))
+				opts = append(opts, servers.SSHDConfig(c.config))
 			}
 			s, p := startSSHD(t, opts...)
 			dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func content(n int) []byte {
@@ -80,7 +80,7 @@ func TestPutAndGet(t *testing.T) {
 	}
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
-			s, p := startSSHD(t, sshdtest.Config(way.config...))
+			s, p := startSSHD(t, servers.SSHDConfig(way.config...))
 			h := s.Host("web1")
 			for _, size := range []int{0, 1, 3 << 20} {
 				dir := t.TempDir()
@@ -176,7 +176,7 @@ func TestFaultP4WithoutStat(t *testing.T) {
 func TestPutWritesThroughNoPlantedLink(t *testing.T) {
 	for name, config := range map[string][]string{"shell": nil, "SFTP only": {"ForceCommand internal-sftp"}} {
 		t.Run(name, func(t *testing.T) {
-			s, p := startSSHD(t, sshdtest.Config(config...))
+			s, p := startSSHD(t, servers.SSHDConfig(config...))
 			dir, elsewhere := t.TempDir(), t.TempDir()
 			file, victim := filepath.Join(dir, "rc"), filepath.Join(elsewhere, "victim")
 			write(t, file, []byte("mine"))

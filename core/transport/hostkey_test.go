@@ -17,7 +17,7 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // expectHostKeyError checks that err refuses the key, wraps both errors, and
@@ -58,18 +58,18 @@ func TestHostKeyPinsAgainstOpenSSH(t *testing.T) {
 
 	other := newSigner(t).PublicKey()
 	changed := pinned
-	changed.SSH.HostKeys = []string{sshdtest.Line(other)}
+	changed.SSH.HostKeys = []string{servers.AuthorizedKey(other)}
 	_, err = run(t, p2, changed, "true") // known_hosts has the right key, but the pin rules
 	expectHostKeyError(t, err, "CHANGED", "attack", "turnus hostkeys check", ssh.FingerprintSHA256(s.HostKey), ssh.FingerprintSHA256(other), "the inventory pins")
 }
 
 func TestHostCertificateAgainstOpenSSH(t *testing.T) {
 	ca, stranger := newSigner(t), newSigner(t)
-	key, public := sshdtest.NewKey(t)
-	s := sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.HostCertificate(ca, "web1", "*.example.org"))
+	key, public := servers.NewSSHKey(t)
+	s := servers.StartSSHD(t, servers.Authorize(public), servers.HostCertificate(ca, "web1", "*.example.org"))
 	with := func(signer ssh.Signer) *Pool {
 		return newPool(t, func(c *Config) {
-			offers(c).Identities, c.HostCAs = []string{key}, []string{sshdtest.Line(signer.PublicKey())}
+			offers(c).Identities, c.HostCAs = []string{key}, []string{servers.AuthorizedKey(signer.PublicKey())}
 		})
 	}
 	host := func(name, alias string) core.Host {
@@ -130,7 +130,7 @@ func TestHostCertificatesThatProveNothing(t *testing.T) {
 			f := startFake(t, fmt.Sprintf("127.30.0.%d", i+1), func(f *fake) { f.signer = hostCert(t, ca, key, tt.change) })
 			h := f.host("h")
 			h.SSH.HostKeys = nil
-			_, err := run(t, newPool(t, func(c *Config) { c.HostCAs = []string{sshdtest.Line(ca.PublicKey())} }), h, "x")
+			_, err := run(t, newPool(t, func(c *Config) { c.HostCAs = []string{servers.AuthorizedKey(ca.PublicKey())} }), h, "x")
 			if tt.says == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -150,7 +150,7 @@ func TestKnownHosts(t *testing.T) {
 		f.cfg.AddHostKey(key) // as sshd: the plain key besides
 	})
 	addr := func(f *fake) string { return f.listener.Addr().String() }
-	line := func(k ssh.Signer) string { return sshdtest.Line(k.PublicKey()) }
+	line := func(k ssh.Signer) string { return servers.AuthorizedKey(k.PublicKey()) }
 	tests := []struct {
 		name  string
 		fake  *fake
@@ -207,7 +207,7 @@ func TestTrapHostKeyAlgorithmsFollowWhatIsKnown(t *testing.T) { // go#29286, go#
 	f := startFake(t, "127.30.2.1", func(f *fake) { f.cfg.AddHostKey(second) })
 	h := f.host("h")
 	for _, key := range []ssh.PublicKey{f.signer.PublicKey(), second.PublicKey()} {
-		h.SSH.HostKeys = []string{sshdtest.Line(key)}
+		h.SSH.HostKeys = []string{servers.AuthorizedKey(key)}
 		if _, err := run(t, newPool(t, nil), h, "x"); err != nil {
 			t.Errorf("%s: %v", key.Type(), err)
 		}
@@ -217,7 +217,7 @@ func TestTrapHostKeyAlgorithmsFollowWhatIsKnown(t *testing.T) { // go#29286, go#
 func TestRevokedKeyIsRefusedThoughPinned(t *testing.T) {
 	f := startFake(t, "127.30.3.1", nil)
 	file := filepath.Join(t.TempDir(), "known_hosts")
-	if err := os.WriteFile(file, []byte("@revoked * "+sshdtest.Line(f.signer.PublicKey())+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("@revoked * "+servers.AuthorizedKey(f.signer.PublicKey())+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := run(t, newPool(t, func(c *Config) { c.KnownHosts = []string{file} }), f.host("h"), "x")

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // stranger is the user who owns the folder that root writes to.
@@ -186,7 +186,7 @@ func oldFinish(dir string) string {
 func TestLabFaultS2PutIntoAStrangersFolder(t *testing.T) {
 	for name, config := range map[string][]string{"SFTP": nil, "cat": {"Subsystem sftp /nonexistent"}, "SFTP only": {"ForceCommand internal-sftp"}} {
 		t.Run(name, func(t *testing.T) {
-			s, p := startSSHD(t, sshdtest.Config(config...))
+			s, p := startSSHD(t, servers.SSHDConfig(config...))
 			q := newQuick(t, "", nil)
 			q.reset(t, -1)
 			if err := os.Remove(q.dir + "/f.part"); err != nil {

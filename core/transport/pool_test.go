@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // eventually waits for a condition that other goroutines bring about.
@@ -149,7 +149,7 @@ func TestSecondConnectionWhenSessionsRunOut(t *testing.T) {
 // sshd's MaxSessions may be lower than the pool's: what was refused goes over
 // another connection, and the refused one lives on.
 func TestRefusedSessionDoesNotKillTheConnection(t *testing.T) {
-	s, p := startSSHD(t, sshdtest.Config("MaxSessions 1"))
+	s, p := startSSHD(t, servers.SSHDConfig("MaxSessions 1"))
 	h := s.Host("web1")
 	began := &firstWrite{make(chan struct{})}
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -335,7 +335,7 @@ func TestConnectionsAreNotSharedAcrossTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := h
-	other.SSH.HostKeys = []string{sshdtest.Line(newSigner(t).PublicKey())}
+	other.SSH.HostKeys = []string{servers.AuthorizedKey(newSigner(t).PublicKey())}
 	_, err := run(t, p, other, "x")
 	expectHostKeyError(t, err, "CHANGED")
 	user := h
@@ -376,15 +376,15 @@ func TestTrapNoOutputFromAWrongHost(t *testing.T) { // rundeck#2706
 }
 
 func TestEveryOpenSSHAnswersItsOwnName(t *testing.T) {
-	key, public := sshdtest.NewKey(t)
+	key, public := servers.NewSSHKey(t)
 	p := newPool(t, func(c *Config) { offers(c).Identities = []string{key} })
-	var servers []*sshdtest.Server
+	var sshds []*servers.SSHD
 	for i := range 4 {
-		servers = append(servers, sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.Config(fmt.Sprintf("SetEnv NAME=host%d", i))))
+		sshds = append(sshds, servers.StartSSHD(t, servers.Authorize(public), servers.SSHDConfig(fmt.Sprintf("SetEnv NAME=host%d", i))))
 	}
 	var wg sync.WaitGroup
 	for range 5 {
-		for i, s := range servers {
+		for i, s := range sshds {
 			wg.Go(func() {
 				if out, err := run(t, p, s.Host(fmt.Sprintf("host%d", i)), "echo $NAME"); err != nil || out != fmt.Sprintf("host%d", i) {
 					t.Errorf("host%d: got %q, %v", i, out, err)

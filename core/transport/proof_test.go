@@ -14,7 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A device with a command line of its own answers anything with an error text and exit status 0.
@@ -90,7 +90,7 @@ func TestProofIsSeenByNobody(t *testing.T) {
 	}
 	for _, shell := range []string{"/bin/dash", busybox + " sh", "/bin/bash --posix", "/bin/bash"} {
 		t.Run(shell, func(t *testing.T) {
-			s, p := startSSHD(t, sshdtest.Config("ForceCommand "+force(shell)))
+			s, p := startSSHD(t, servers.SSHDConfig("ForceCommand "+force(shell)))
 			var out, errs bytes.Buffer
 			exit, err := p.Run(testContext(t), s.Host("web1"), Exec{
 				Command: `printf '\000turnus:\n\377'; printf "%s" "$A$TURNUS_EXEC"; cat; echo bad >&2; exit 3`, Stdin: strings.NewReader("in"),

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // lookup answers for a handful of hosts.
@@ -101,10 +101,10 @@ func TestTrapJumpCircleIsAnErrorNotADeadlock(t *testing.T) { // reference ssh 7
 
 // A chain of two real jump hosts, shared by several hosts behind them.
 func TestJumpHostsAgainstOpenSSH(t *testing.T) {
-	key, public := sshdtest.NewKey(t)
-	start := func() *sshdtest.Server { return sshdtest.Start(t, sshdtest.Authorize(public)) }
+	key, public := servers.NewSSHKey(t)
+	start := func() *servers.SSHD { return servers.StartSSHD(t, servers.Authorize(public)) }
 	outer, inner := start().Host("outer"), via(start().Host("inner"), "outer")
-	targets := sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.Addresses(6))
+	targets := servers.StartSSHD(t, servers.Authorize(public), servers.SSHDAddresses(6))
 	p := newPool(t, func(c *Config) { offers(c).Identities, c.Lookup = []string{key}, lookup(outer, inner) })
 	var wg sync.WaitGroup
 	for i := range 6 {
@@ -126,7 +126,7 @@ func TestJumpHostsAgainstOpenSSH(t *testing.T) {
 }
 
 func TestJumpHostFailures(t *testing.T) {
-	s, p := startSSHD(t, sshdtest.Config("AllowTcpForwarding no"))
+	s, p := startSSHD(t, servers.SSHDConfig("AllowTcpForwarding no"))
 	limiter := s.Host("gate")
 	f := startFake(t, "127.35.1.1", nil)
 	p.cfg.Lookup = lookup(limiter, f.host("open"))
@@ -215,11 +215,11 @@ func TestDialFromTheHost(t *testing.T) {
 }
 
 func TestSSHConfig(t *testing.T) {
-	key, public := sshdtest.NewKey(t)
-	s := sshdtest.Start(t, sshdtest.Authorize(public))
+	key, public := servers.NewSSHKey(t)
+	s := servers.StartSSHD(t, servers.Authorize(public))
 	dir := t.TempDir()
 	known, included, file := filepath.Join(dir, "known"), filepath.Join(dir, "more"), filepath.Join(dir, "config")
-	write(t, known, []byte("fw-key "+sshdtest.Line(s.HostKey)+"\n"))
+	write(t, known, []byte("fw-key "+servers.AuthorizedKey(s.HostKey)+"\n"))
 	write(t, included, []byte(fmt.Sprintf("Host web* gate\n  HostKeyAlias fw-key\n  UserKnownHostsFile %s\n  IdentityFile %s\n  IdentitiesOnly yes\n", known, key)))
 	write(t, file, []byte(fmt.Sprintf("Include %s\nHost web1 gate\n  HostName %s\n  Port %d\n  User %s\n  ConnectTimeout 60\n  ServerAliveInterval 5\nHost web2\n  ProxyJump gate\n  HostName %s\n  Port %d\n  User %s\n",
 		included, s.Addresses[0], s.Port, s.User, s.Addresses[0], s.Port, s.User)))

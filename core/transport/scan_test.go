@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A scan sees a key of each type, logs in to nobody, and trusts nothing: the next one sees new keys
@@ -25,15 +25,15 @@ func TestScanKeysOfOpenSSH(t *testing.T) {
 		more = append(more, "HostKey "+file)
 	}
 	ca := newSigner(t)
-	key, public := sshdtest.NewKey(t)
-	s := sshdtest.Start(t, sshdtest.Config(more...), sshdtest.Authorize(public), sshdtest.HostCertificate(ca, "web1"))
+	key, public := servers.NewSSHKey(t)
+	s := servers.StartSSHD(t, servers.SSHDConfig(more...), servers.Authorize(public), servers.HostCertificate(ca, "web1"))
 	h := s.Host("web1")
 	h.SSH.HostKeys = nil
 	for _, trusted := range []bool{false, true} {
 		p := newPool(t, func(c *Config) {
 			offers(c).Identities = []string{key}
 			if trusted {
-				c.HostCAs = []string{sshdtest.Line(ca.PublicKey())}
+				c.HostCAs = []string{servers.AuthorizedKey(ca.PublicKey())}
 			}
 		})
 		for range 2 {
@@ -68,8 +68,8 @@ func TestScanKeysOfOpenSSH(t *testing.T) {
 
 // Nobody logs in to a jump host that is not proved.
 func TestScanBehindAJumpHost(t *testing.T) {
-	key, public := sshdtest.NewKey(t)
-	jump, s := sshdtest.Start(t, sshdtest.Authorize(public)), sshdtest.Start(t)
+	key, public := servers.NewSSHKey(t)
+	jump, s := servers.StartSSHD(t, servers.Authorize(public)), servers.StartSSHD(t)
 	h := s.Host("web1")
 	h.SSH.HostKeys, h.SSH.ProxyJump = nil, []string{"bastion"}
 	for _, known := range []bool{true, false} {

@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -135,7 +135,7 @@ const stoppableEnv = "TURNUS_TEST_STOPPABLE"
 // stoppable is a worker in a process of its own. It prints what begins on hosts, and what its
 // worker says. Step a ends when stdin does, whatever it is told.
 func stoppable(addr string) {
-	client := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, Username: redistest.User, Password: redistest.Password})
+	client := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, Username: servers.RedisUser, Password: servers.Password})
 	q, err := redis.New(client, redis.Options{})
 	if err != nil {
 		panic(err)
@@ -164,8 +164,8 @@ func stoppable(addr string) {
 // the queue before it fences: b begins on all hosts.
 func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartTCP(t)
-	proxy := redistest.NewProxy(t, server)
+	server := servers.StartRedisTCP(t)
+	proxy := servers.NewRedisProxy(t, server)
 	q, err := redis.New(server.User(t), redis.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redistest.Until(t, "the queue to take the stopped worker's jobs back", func() bool {
+	servers.Until(t, "the queue to take the stopped worker's jobs back", func() bool {
 		if _, err := q.Turn(t.Context(), queue.Turn{Session: other}); err != nil {
 			t.Fatal(err)
 		}

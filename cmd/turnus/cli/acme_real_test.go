@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A certificate that pebble signed is renewed while the server works, and at no time is there none
@@ -21,7 +21,7 @@ import (
 func TestPebbleSignsAndRenews(t *testing.T) {
 	t.Parallel()
 	port := testparts.FreePort(t)
-	a := trustlab.StartPebble(t, trustlab.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
+	a := servers.StartPebble(t, servers.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
 	c := startCertified(t, port, a.Directory, a.CA)
 	first := c.certificate(t, a.Roots)
 	if !slices.Equal(first.DNSNames, []string{acmeName}) {
@@ -54,7 +54,7 @@ func TestPebbleSignsAndRenews(t *testing.T) {
 func TestPebbleLooksOverHTTP(t *testing.T) {
 	t.Parallel()
 	web := testparts.FreePort(t)
-	a := trustlab.StartPebble(t, trustlab.PebbleConfig{TLSPort: testparts.FreePort(t), HTTPPort: web, Valid: time.Hour})
+	a := servers.StartPebble(t, servers.PebbleConfig{TLSPort: testparts.FreePort(t), HTTPPort: web, Valid: time.Hour})
 	c := startCertified(t, testparts.FreePort(t), a.Directory, a.CA, "--acme-http", "127.0.0.1:"+strconv.Itoa(web))
 	c.certificate(t, a.Roots)
 	if strings.Contains(c.Log(), "ACME: ") {
@@ -79,14 +79,14 @@ func TestPebbleDoesNotSign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			port := testparts.FreePort(t)
-			cfg := trustlab.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: time.Hour, Refuses: it.refuses}
+			cfg := servers.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: time.Hour, Refuses: it.refuses}
 			if it.deaf {
 				cfg.TLSPort = testparts.FreePort(t)
 			}
-			a := trustlab.StartPebble(t, cfg)
+			a := servers.StartPebble(t, cfg)
 			ca := a.CA
 			if it.unknown {
-				ca = trustlab.OtherCA(t).CA(t, t.TempDir())
+				ca = servers.OtherCA(t).CA(t, t.TempDir())
 			}
 			c := startCertified(t, port, a.Directory, ca)
 			c.says(t, "no certificate for "+acmeName+": ", it.says)
@@ -101,7 +101,7 @@ func TestPebbleDoesNotSign(t *testing.T) {
 func TestPebbleIsAwayWhenACertificateEnds(t *testing.T) {
 	t.Parallel()
 	port := testparts.FreePort(t)
-	a := trustlab.StartPebble(t, trustlab.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
+	a := servers.StartPebble(t, servers.PebbleConfig{TLSPort: port, HTTPPort: testparts.FreePort(t), Valid: 30 * time.Second})
 	c := startCertified(t, port, a.Directory, a.CA)
 	c.certificate(t, a.Roots)
 	a.Stop()

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 const acmeName = "turnus.example.net"
@@ -108,7 +108,7 @@ func (c *certified) get(t *testing.T, path string, roots *x509.CertPool) string 
 func TestACMECertificateIsMeasured(t *testing.T) {
 	t.Parallel()
 	dir, port := t.TempDir(), testparts.FreePort(t)
-	a := trustlab.StartACME(t, dir)
+	a := servers.StartACME(t, dir)
 	a.OverTLS = func() string { return "127.0.0.1:" + strconv.Itoa(port) }
 	roots := x509.NewCertPool()
 	text, err := os.ReadFile(a.Signed.CA(t, dir))
@@ -127,7 +127,7 @@ func TestACMECertificateIsMeasured(t *testing.T) {
 func TestACMEReportsWhatTheCAMet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	a := trustlab.StartACME(t, dir)
+	a := servers.StartACME(t, dir)
 	nobody := "127.0.0.1:" + strconv.Itoa(testparts.FreePort(t))
 	a.OverTLS = func() string { return nobody }
 	c := startCertified(t, testparts.FreePort(t), a.URL, a.CA)

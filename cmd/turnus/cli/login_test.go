@@ -12,7 +12,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // Nothing of a login or of a token goes over plain http to another machine. A proxy sees what
@@ -52,8 +52,8 @@ func TestFaultS10NoLoginInTheClear(t *testing.T) {
 // A context keeps where its first login was, and as which client. A server that names another, the
 // same provider's other client too, gets no login: nothing is asked of what it names.
 func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
-	p, evil := trustlab.StartOIDC(t), trustlab.StartOIDC(t)
-	info := api.LoginInfo{Issuer: p.Issuer, ClientID: trustlab.ClientID, Scopes: []string{"openid"}}
+	p, evil := servers.StartOIDC(t), servers.StartOIDC(t)
+	info := api.LoginInfo{Issuer: p.Issuer, ClientID: servers.OIDCClient, Scopes: []string{"openid"}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodPost {
@@ -67,13 +67,13 @@ func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 	turnus(t, console.ExitOK, "login", "--server", server.URL, "--as", "prod")
 	turnus(t, console.ExitOK, "login", "--context", "prod") // the control: the same again
 	for name, other := range map[string]api.LoginInfo{
-		"issuer": {Issuer: evil.Issuer, ClientID: trustlab.ClientID}, "client": {Issuer: p.Issuer, ClientID: "other"},
+		"issuer": {Issuer: evil.Issuer, ClientID: servers.OIDCClient}, "client": {Issuer: p.Issuer, ClientID: "other"},
 	} {
 		info = other
 		asked := p.Asked("/device")
 		for _, args := range [][]string{{"login", "--context", "prod"}, {"login", "--server", server.URL, "--as", "new"}} {
 			_, stderr := turnus(t, console.ExitInvalid, args...)
-			for _, says := range []string{p.Issuer, trustlab.ClientID, other.Issuer, other.ClientID, "turnus context rm prod"} {
+			for _, says := range []string{p.Issuer, servers.OIDCClient, other.Issuer, other.ClientID, "turnus context rm prod"} {
 				if !strings.Contains(stderr, says) {
 					t.Errorf("%s, %v: %q lacks %q", name, args, stderr, says)
 				}

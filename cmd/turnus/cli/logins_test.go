@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // With a queue that others write to, a person's own keys and passwords serve nobody.
@@ -34,7 +34,7 @@ func TestFaultS1SharedQueuesGetNoOwnLogin(t *testing.T) {
 
 // A credential whose file, variable or key cannot be read is named at the start, with its place.
 func TestCredentialsAreReadAtTheStart(t *testing.T) {
-	key, _ := sshdtest.NewKey(t)
+	key, _ := servers.NewSSHKey(t)
 	hosts := writeText(t, "plain.yaml", "hosts: {h: {}}\n", 0o600)
 	playbook := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: [{uses: command, with: {run: 'true'}}]\n", 0o600)
 	for name, tt := range map[string][2]string{

@@ -16,8 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	words "mvdan.cc/sh/v3/shell"
 
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -297,13 +297,13 @@ func mistakenHosts(t *testing.T, write func(name, text string, mode os.FileMode)
 	}
 	write("fleet.yaml", pinned, 0o600)
 	write("unpinned.yaml", unpinned, 0o600)
-	identity, public := sshdtest.NewKey(t)
+	identity, public := servers.NewSSHKey(t)
 	write("noisy.sh", "#!/bin/sh\necho 'Welcome! The disk is 98% full.'\nexec sh -c \"$SSH_ORIGINAL_COMMAND\"\n", 0o700)
 	dir, _ := os.Getwd()
 	hosts := "defaults: {identity_file: " + identity + "}\nhosts:\n"
 	for name, force := range map[string]string{"noisy": filepath.Join(dir, "noisy.sh"), "noshell": "echo This account is not available."} {
-		s := sshdtest.Start(t, sshdtest.Authorize(public), sshdtest.Config("ForceCommand "+force))
-		hosts += fmt.Sprintf("  %s: {address: %s, port: %d, user: %s, host_key: [%q]}\n", name, s.Addresses[0], s.Port, s.User, sshdtest.Line(s.HostKey))
+		s := servers.StartSSHD(t, servers.Authorize(public), servers.SSHDConfig("ForceCommand "+force))
+		hosts += fmt.Sprintf("  %s: {address: %s, port: %d, user: %s, host_key: [%q]}\n", name, s.Addresses[0], s.Port, s.User, servers.AuthorizedKey(s.HostKey))
 	}
 	write("real.yaml", hosts, 0o600)
 }

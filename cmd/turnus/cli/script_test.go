@@ -16,7 +16,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 	"github.com/turnus/turnus/plugins/exec"
 )
@@ -82,7 +82,7 @@ func browse() {
 // provider is one for all scripts of the test; one script logs in.
 func provider(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	t.Helper()
-	p := trustlab.StartOIDC(t)
+	p := servers.StartOIDC(t)
 	return func(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Setenv("ISSUER", p.Issuer)
 		refuse := ""

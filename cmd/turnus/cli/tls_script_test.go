@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // scriptTB lets kits fail a script.
@@ -33,7 +33,7 @@ func scriptParts(ts *testscript.TestScript) scriptTB { return scriptTB{ts: ts} }
 
 func startCA(ts *testscript.TestScript, _ bool, args []string) {
 	tb := scriptParts(ts)
-	a := trustlab.StartACME(tb, ts.MkAbs("."))
+	a := servers.StartACME(tb, ts.MkAbs("."))
 	for _, name := range []string{"PORT", "HTTP"} {
 		ts.Setenv(name, tb.port())
 	}
@@ -92,10 +92,10 @@ func handshake(ts *testscript.TestScript, never bool, args []string) {
 
 func certificates(ts *testscript.TestScript, _ bool, _ []string) {
 	tb, dir := scriptParts(ts), strings.TrimSuffix(ts.MkAbs("."), "/.")
-	a := trustlab.CommonCA(tb)
+	a := servers.CommonCA(tb)
 	a.CA(tb, dir)
-	a.Sign(tb, dir, "server", trustlab.LocalNames()...)
+	a.Sign(tb, dir, "server", servers.LocalNames()...)
 	a.Sign(tb, dir, "client")
-	trustlab.OtherCA(tb).Sign(tb, dir, "foreign")
+	servers.OtherCA(tb).Sign(tb, dir, "foreign")
 	ts.Setenv("PORT", scriptParts(ts).port())
 }

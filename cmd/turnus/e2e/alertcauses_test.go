@@ -19,8 +19,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/ledger/pgtest"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -87,7 +87,7 @@ func (w *watched) comesBackOlder(direct *goredis.Client) {
 
 // refusesRuns has PostgreSQL say that its disk is full when a run is to be written, until what it
 // returns is called.
-func (w *watched) refusesRuns(pg *pgtest.Server) (makeRoom func()) {
+func (w *watched) refusesRuns(pg *servers.Postgres) (makeRoom func()) {
 	w.t.Helper()
 	pg.Exec(w.t, w.ledger, `CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`)

@@ -20,8 +20,8 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/ledger/pgtest"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -56,10 +56,10 @@ type watched struct {
 	soon   [2][]byte    // certificate that ends soon, and its key
 }
 
-func newWatched(t *testing.T) (*watched, *pgtest.Server) {
+func newWatched(t *testing.T) (*watched, *servers.Postgres) {
 	held := newGate()
 	l := newLab(t, fleet.Config{Hosts: 2, Handle: held.handle}).withRedis().traced()
-	pg := pgtest.Start(t)
+	pg := servers.StartPostgres(t)
 	s := &site{lab: l, ledger: pg.Database(t), ops: filepath.Join(l.dir, "ops")}
 	for _, dir := range []string{"playbooks", "windows"} {
 		if err := os.MkdirAll(filepath.Join(s.ops, dir), 0o700); err != nil {

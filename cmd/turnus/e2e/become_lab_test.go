@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 // A login that is not root changes root's files by a playbook, with the password of Ansible's
@@ -19,13 +19,13 @@ import (
 func TestLabBecomeByARealSudo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1})
-	key, public := sshdtest.NewKey(t)
-	login, option := sshdtest.Unprivileged(t, public, "%s ALL=(ALL) ALL", "")
-	s := sshdtest.Start(t, option)
+	key, public := servers.NewSSHKey(t)
+	login, option := servers.UnprivilegedLogin(t, public, "%s ALL=(ALL) ALL", "")
+	s := servers.StartSSHD(t, option)
 	root := t.TempDir() // of root alone
 	hosts := l.file("hosts.ini", fmt.Sprintf("[web]\nweb1 ansible_host=%s ansible_port=%d ansible_user=%s ansible_ssh_private_key_file=%s\n[web:vars]\nansible_become_password='%s'\n",
 		s.Addresses[0], s.Port, login.User, key, login.Password))
-	known := l.file("known_hosts", fmt.Sprintf("[%s]:%d %s\n", s.Addresses[0], s.Port, sshdtest.Line(s.HostKey)))
+	known := l.file("known_hosts", fmt.Sprintf("[%s]:%d %s\n", s.Addresses[0], s.Port, servers.AuthorizedKey(s.HostKey)))
 	book := l.file("conf.yaml", `playbook: conf
 targets: "true"
 become: true

@@ -17,7 +17,7 @@ import (
 
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/testparts/netlab"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // besideLab are machines with systemd and OpenSSH, each with files of its own, before either tool
@@ -25,7 +25,7 @@ import (
 type besideLab struct {
 	*lab
 	machines []*netlab.Machine
-	servers  []*sshdtest.Server
+	servers  []*servers.SSHD
 	known    string
 	ini      string
 }
@@ -111,7 +111,7 @@ func besideProject(t *testing.T, dir string) {
 func newBesideLab(t *testing.T, project string, hosts int) *besideLab {
 	t.Helper()
 	l := &besideLab{lab: &lab{t: t, dir: t.TempDir()}}
-	key, public := sshdtest.NewKey(t)
+	key, public := servers.NewSSHKey(t)
 	l.env = append(l.env, "TURNUS_SECRETS="+l.file("logins.yaml", login(key)))
 	if err := os.CopyFS(l.dir, os.DirFS(project)); err != nil {
 		t.Fatal(err)
@@ -134,9 +134,9 @@ func (l *besideLab) machine(seed []byte, public ssh.PublicKey, name, key string)
 	if stdout, stderr, code, err := m.Run(l.t.Context(), before, bytes.NewReader(seed)); err != nil || code != 0 {
 		l.t.Fatalf("exit %d, %v: %s%s", code, err, stdout, stderr)
 	}
-	s := sshdtest.Start(l.t, sshdtest.Authorize(public), sshdtest.Inside(0, m.Server()...))
+	s := servers.StartSSHD(l.t, servers.Authorize(public), servers.Inside(0, m.Server()...))
 	l.machines, l.servers = append(l.machines, m), append(l.servers, s)
-	l.known += fmt.Sprintf("[%s]:%d %s\n", s.Addresses[0], s.Port, sshdtest.Line(s.HostKey))
+	l.known += fmt.Sprintf("[%s]:%d %s\n", s.Addresses[0], s.Port, servers.AuthorizedKey(s.HostKey))
 	l.ini += fmt.Sprintf("%s ansible_host=%s ansible_port=%d ansible_user=root ansible_ssh_private_key_file=%s ansible_python_interpreter=/usr/bin/python3\n", name, s.Addresses[0], s.Port, key)
 }
 

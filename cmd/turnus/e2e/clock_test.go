@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -17,7 +17,7 @@ import (
 // leap once, and the doctor shows it.
 func TestFaultR2ALeapOfRedisIsSeen(t *testing.T) {
 	t.Parallel()
-	server, leap := redistest.StartOnClock(t)
+	server, leap := servers.StartRedisOnClock(t)
 	l := newLab(t, fleet.Config{Hosts: 1})
 	l.queue = server.URL()
 	record := "sqlite:" + filepath.Join(l.dir, "ledger.db")

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 // A KSK roll of a real signer survives its workers: one is killed as the new key appears, another
@@ -19,10 +19,10 @@ import (
 func TestLabDNSSECRollSurvivesItsWorkers(t *testing.T) {
 	t.Parallel()
 	d := netlab.NewDNS(t)
-	private, public := sshdtest.NewKey(t)
-	sshd := sshdtest.Start(t, sshdtest.Address(d.Net.Address), sshdtest.Authorize(public), sshdtest.Inside(22, d.Net.Prefix()...))
+	private, public := servers.NewSSHKey(t)
+	sshd := servers.StartSSHD(t, servers.SSHDAddress(d.Net.Address), servers.Authorize(public), servers.Inside(22, d.Net.Prefix()...))
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
-	l.hosts = l.file("hosts.yaml", fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q}\n", d.Net.Address, sshd.User, sshdtest.Line(sshd.HostKey)))
+	l.hosts = l.file("hosts.yaml", fmt.Sprintf("hosts:\n  signer: {address: %s, user: %s, host_key: %q}\n", d.Net.Address, sshd.User, servers.AuthorizedKey(sshd.HostKey)))
 	l.file("logins.yaml", login(private))
 	playbook := l.playbook("ksk", fmt.Sprintf("{uses: dnssec.rollover, with: {zone: %s, key: ksk, validators: [%s], safety_factor: 1, grace: 2m, poll: 1s, state_dir: %s, "+
 		"parent: {method: nsupdate, server: %s, tsig: %s, within: 2m}, signer: {config: %s, rndc_conf: %s, address: %s}}}",

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -20,14 +20,14 @@ import (
 // and its replica takes over by the Sentinel's word.
 func TestLabServiceOverSentinelOutlivesAFailover(t *testing.T) {
 	t.Parallel()
-	f := redistest.Sentinel(t)
+	f := servers.StartRedisSentinel(t)
 	failover(t, f.URL(), 240, f.Master.Kill)
 }
 
 // The same over a Cluster of three masters, of which the one that has the queue is killed.
 func TestLabServiceOverClusterOutlivesAFailover(t *testing.T) {
 	t.Parallel()
-	r := redistest.ReplicatedCluster(t)
+	r := servers.StartReplicatedRedis(t)
 	failover(t, r.URL(), 240, r.Owner(t, "{default/0}:ids").Kill)
 }
 
@@ -35,7 +35,7 @@ func TestLabServiceOverClusterOutlivesAFailover(t *testing.T) {
 // complete.
 func TestLabServiceOverClusterWithoutReplicas(t *testing.T) {
 	t.Parallel()
-	failover(t, redistest.Cluster(t), 90, func() {})
+	failover(t, servers.StartRedisCluster(t), 90, func() {})
 }
 
 // failover has a service of two servers and three workers work on a run over SSH, strikes in the

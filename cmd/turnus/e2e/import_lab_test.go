@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 const importedPlay = `
@@ -82,10 +82,10 @@ const importedPlay = `
 // Ansible and Turnus make the same tree of one playbook, on a host with OpenSSH, twice in a row.
 func TestLabImportedPlaybookMakesTheSameTree(t *testing.T) {
 	ansible := testparts.Need(t, "ansible-playbook", "ansible-core")
-	private, public := sshdtest.NewKey(t)
-	sshd := sshdtest.Start(t, sshdtest.Authorize(public))
+	private, public := servers.NewSSHKey(t)
+	sshd := servers.StartSSHD(t, servers.Authorize(public))
 	l := newLab(t, fleet.Config{Hosts: 1})
-	known := l.file("known_hosts", fmt.Sprintf("[%s]:%d %s\n", sshd.Addresses[0], sshd.Port, sshdtest.Line(sshd.HostKey)))
+	known := l.file("known_hosts", fmt.Sprintf("[%s]:%d %s\n", sshd.Addresses[0], sshd.Port, servers.AuthorizedKey(sshd.HostKey)))
 	ini := l.file("hosts.ini", fmt.Sprintf("box ansible_host=%s ansible_port=%d ansible_user=%s ansible_ssh_private_key_file=%s ansible_python_interpreter=/usr/bin/python3\n[nobody]\nother\n",
 		sshd.Addresses[0], sshd.Port, sshd.User, private))
 	for _, dir := range []string{"theirs", "ours", "templates", "files"} {

@@ -15,17 +15,16 @@ import (
 
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // redisServer is a redis-server that may be stopped, killed, and started again where it was.
 type redisServer struct {
 	t     *testing.T
 	addr  string
-	guard *redistest.Guard
+	guard *servers.RedisGuard
 	dir   string // of its files
 	args  []string
 	cmd   *exec.Cmd
@@ -39,7 +38,7 @@ func startRedis(t *testing.T, extra ...string) *redisServer {
 	program := testparts.Need(t, "redis-server", "redis-server")
 	dir, number := t.TempDir(), strconv.Itoa(testparts.FreePort(t))
 	s := &redisServer{t: t, addr: net.JoinHostPort("127.0.0.1", number), dir: dir}
-	s.guard = redistest.NewGuard(t, dir, trustlab.TLSEverywhere())
+	s.guard = servers.NewRedisGuard(t, dir, servers.TLSEverywhere())
 	s.args = append(append([]string{program, "--bind", "127.0.0.1"}, s.guard.Arguments(t, number)...), append([]string{
 		"--dir", dir, "--save", "", "--appendonly", "yes",
 		"--maxmemory-policy", "noeviction", "--loglevel", "warning",

@@ -22,8 +22,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 // tenSecrets are the values of S0 to S9. Marker is in no secret: it takes all the ways that they
@@ -45,8 +45,8 @@ type guardedSite struct {
 
 func newGuardedSite(t *testing.T) *guardedSite {
 	t.Helper()
-	private, public := sshdtest.NewKey(t)
-	sshd := sshdtest.Start(t, sshdtest.Authorize(public))
+	private, public := servers.NewSSHKey(t)
+	sshd := servers.StartSSHD(t, servers.Authorize(public))
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis("--rdbcompression", "no")
 	g := &guardedSite{upSite: &upSite{lab: l, data: filepath.Join(l.dir, "data")}, seen: newSeen(t)}
 	for _, dir := range []string{"ops/playbooks", "scripts/leaky/1.0.0"} {
@@ -54,7 +54,7 @@ func newGuardedSite(t *testing.T) *guardedSite {
 			t.Fatal(err)
 		}
 	}
-	box := fmt.Sprintf("hosts:\n  box: {address: %s, port: %d, user: %s, host_key: %q}\n", sshd.Addresses[0], sshd.Port, sshd.User, sshdtest.Line(sshd.HostKey))
+	box := fmt.Sprintf("hosts:\n  box: {address: %s, port: %d, user: %s, host_key: %q}\n", sshd.Addresses[0], sshd.Port, sshd.User, servers.AuthorizedKey(sshd.HostKey))
 	l.hosts = l.file("hosts.yaml", box)
 	l.file("ops/inventory.yaml", box)
 	g.sources(private)

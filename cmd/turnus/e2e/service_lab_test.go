@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // site is a service of several processes: servers over one ledger and one queue, and workers.
@@ -32,7 +32,7 @@ type site struct {
 func emptySite(l *lab) *site {
 	l.t.Helper()
 	s := &site{lab: l, ops: filepath.Join(l.dir, "ops")}
-	pg := pgtest.Start(l.t, "max_connections=200")
+	pg := servers.StartPostgres(l.t, "max_connections=200")
 	s.ledger = pg.Database(l.t)
 	if err := os.MkdirAll(filepath.Join(s.ops, "playbooks"), 0o700); err != nil {
 		l.t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/inventory/sources/netboxtest"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -91,7 +91,7 @@ func TestLabUpRunsOnHostsOfAnotherSystem(t *testing.T) {
 func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "promtool", "prometheus")
-	box := &netboxtest.Server{Devices: netboxtest.Devices(3000), Cursor: true}
+	box := &servers.NetBox{Devices: servers.NetBoxDevices(3000), Cursor: true}
 	web := httptest.NewServer(box)
 	defer web.Close()
 	u := upWithSources(t, 1, "sources: {nb: {type: netbox, tenant: acme, every: 10s, token: netbox, url: "+web.URL+", filter: {site: fra}}}\n")
@@ -112,7 +112,7 @@ func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	planned(3000)
 	scrape := u.scraper(p)
 	good := scrape()
-	box.Has(netboxtest.Devices(2820))
+	box.Has(servers.NetBoxDevices(2820))
 	until(t, "it is held", func() bool { return fetched(t, c, 3000).Held != nil })
 	planned(3000)
 	text, lasts := alertRules(t)

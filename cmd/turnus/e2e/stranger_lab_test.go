@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // stranger types the commands of docs/hostkeys.md and README in the folder of an Ansible inventory.
@@ -41,7 +41,7 @@ func (s *stranger) types(code int, command []string, want ...string) string {
 
 // ansibleFolder writes an inventory of 12 web and 8 db hosts at the addresses of a server, with
 // group_vars.
-func (s *stranger) ansibleFolder(sshd *sshdtest.Server) {
+func (s *stranger) ansibleFolder(sshd *servers.SSHD) {
 	s.t.Helper()
 	var ini strings.Builder
 	for i, address := range sshd.Addresses {
@@ -82,8 +82,8 @@ steps:
 func TestLabStranger(t *testing.T) {
 	t.Parallel()
 	s := &stranger{lab: &lab{t: t, dir: t.TempDir()}}
-	private, public := sshdtest.NewKey(t)
-	sshd := sshdtest.Start(t, sshdtest.Addresses(20), sshdtest.Authorize(public), sshdtest.Config("MaxStartups 200"))
+	private, public := servers.NewSSHKey(t)
+	sshd := servers.StartSSHD(t, servers.SSHDAddresses(20), servers.Authorize(public), servers.SSHDConfig("MaxStartups 200"))
 	s.ansibleFolder(sshd)
 	if err := os.Mkdir(filepath.Join(s.dir, ".ssh"), 0o700); err != nil {
 		t.Fatal(err)

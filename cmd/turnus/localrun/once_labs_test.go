@@ -11,13 +11,13 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // Redis is emptied while one host calls the step. The ledger has the host, so the same one calls it
 // again, and no other does.
 func TestOnceOverRedisThatIsEmptied(t *testing.T) {
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	store, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/secrets"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -51,14 +51,14 @@ func newTrap(t *testing.T, ip string) *trap {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &trap{t: t, pin: sshdtest.Line(signer.PublicKey())}
+	s := &trap{t: t, pin: servers.AuthorizedKey(signer.PublicKey())}
 	if s.l, err = net.Listen("tcp", net.JoinHostPort(ip, "0")); err != nil {
 		t.Fatal(err)
 	}
 	cfg := &ssh.ServerConfig{
 		PasswordCallback: func(_ ssh.ConnMetadata, b []byte) (*ssh.Permissions, error) { s.keep(string(b)); return nil, nil },
 		PublicKeyCallback: func(_ ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
-			s.keep(sshdtest.Line(k))
+			s.keep(servers.AuthorizedKey(k))
 			return nil, nil
 		},
 	}
@@ -217,7 +217,7 @@ func TestFaultS1ForgedJobsGetNoLogin(t *testing.T) {
 // or run a program there. The control is the same value by a name of the worker's own file.
 func TestFaultS1ForgedSecretsGetNothing(t *testing.T) {
 	s := newTrap(t, "127.34.0.2")
-	key, _ := sshdtest.NewKey(t)
+	key, _ := servers.NewSSHKey(t)
 	marker := filepath.Join(t.TempDir(), "marker")
 	t.Setenv("TEST_S1", "hunter2")
 	file := writeText(t, "secret", "hunter2", 0o600)

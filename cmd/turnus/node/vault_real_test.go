@@ -8,21 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/core/testparts/trustlab"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A worker that has no key logs in by a real Vault on a real sshd, which knows the CA alone: for
 // the principal that the role allows.
 func TestRealVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
-	v := trustlab.StartVault(t)
+	v := servers.StartVault(t)
 	var ca struct {
 		Data struct {
 			PublicKey string `json:"public_key"`
 		}
 	}
 	v.Check(t, "ssh/config/ca", &ca)
-	server := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+writeText(t, "ca.pub", ca.Data.PublicKey, 0o600)))
+	server := servers.StartSSHD(t, servers.SSHDConfig("TrustedUserCAKeys "+writeText(t, "ca.pub", ca.Data.PublicKey, 0o600)))
 	for role, user := range map[string]string{"turnus": server.User, "other": "somebody"} {
 		v.Ask(t, "ssh/roles/"+role, map[string]any{"key_type": "ca", "allow_user_certificates": true, "allowed_users": user, "max_ttl": "10m"}, nil)
 	}

@@ -10,17 +10,16 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport"
-	"github.com/turnus/turnus/core/transport/sshdtest"
 )
 
 // Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows
 // nothing but the CA.
 func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
-	vault := trustlab.StartSimulatedVault(t)
+	vault := servers.StartSimulatedVault(t)
 	trusted := writeText(t, "ca.pub", string(ssh.MarshalAuthorizedKey(vault.SSHCA)), 0o600)
-	server := sshdtest.Start(t, sshdtest.Config("TrustedUserCAKeys "+trusted))
+	server := servers.StartSSHD(t, servers.SSHDConfig("TrustedUserCAKeys "+trusted))
 	token := writeText(t, "token", vault.NewToken(0, false, "ssh/sign/turnus", "auth/"), 0o600)
 	own := writeText(t, "own.yaml", "vault: {address: \""+vault.URL+"\", ca_file: "+vault.CAFile+", token_file: "+token+`}
 credentials:

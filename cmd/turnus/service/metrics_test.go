@@ -11,14 +11,14 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/metrics"
-	"github.com/turnus/turnus/core/testparts/trustlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A node tells its metrics to clients of a CA only, where it is started so.
 func TestMetricsOnlyToClientsOfACA(t *testing.T) {
 	t.Parallel()
-	ours, dir := trustlab.CommonCA(t), t.TempDir()
-	node, client, stranger := ours.Sign(t, dir, "node", trustlab.LocalNames()...), ours.Sign(t, dir, "client"), trustlab.OtherCA(t).Sign(t, dir, "stranger")
+	ours, dir := servers.CommonCA(t), t.TempDir()
+	node, client, stranger := ours.Sign(t, dir, "node", servers.LocalNames()...), ours.Sign(t, dir, "client"), servers.OtherCA(t).Sign(t, dir, "stranger")
 	f := MetricsFlags{address: "127.0.0.1:0", cert: node.Cert, key: node.Key, clientCA: ours.CA(t, dir)}
 	l, err := f.Listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {})
 	if err != nil {
@@ -32,7 +32,7 @@ func TestMetricsOnlyToClientsOfACA(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	for pair, want := range map[trustlab.Pair]bool{client: true, stranger: false, {}: false} {
+	for pair, want := range map[servers.Pair]bool{client: true, stranger: false, {}: false} {
 		config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 		if pair.Cert != "" {
 			own, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)

@@ -11,10 +11,10 @@ import (
 
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/inventory/sources"
-	"github.com/turnus/turnus/core/inventory/sources/netboxtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-func sourceOf(t *testing.T, n *netboxtest.Server, more string) sources.Source {
+func sourceOf(t *testing.T, n *servers.NetBox, more string) sources.Source {
 	t.Helper()
 	server := httptest.NewServer(n)
 	t.Cleanup(server.Close)
@@ -40,12 +40,12 @@ func hostsOf(t *testing.T, g *sources.Generation) *inventory.Inventory {
 
 func TestNetBoxIsReadWholeInFewRequests(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]*netboxtest.Server{
-		"pages by offset":     {Devices: netboxtest.Devices(3000)},
-		"pages by cursor":     {Devices: netboxtest.Devices(3000), Cursor: true},
-		"behind a proxy":      {Devices: netboxtest.Devices(3000), Next: "http://inner.example:8000"},
-		"below a path":        {Devices: netboxtest.Devices(3000), Prefix: "/netbox"},
-		"exactly whole pages": {Devices: netboxtest.Devices(2000), Cursor: true},
+	for name, n := range map[string]*servers.NetBox{
+		"pages by offset":     {Devices: servers.NetBoxDevices(3000)},
+		"pages by cursor":     {Devices: servers.NetBoxDevices(3000), Cursor: true},
+		"behind a proxy":      {Devices: servers.NetBoxDevices(3000), Next: "http://inner.example:8000"},
+		"below a path":        {Devices: servers.NetBoxDevices(3000), Prefix: "/netbox"},
+		"exactly whole pages": {Devices: servers.NetBoxDevices(2000), Cursor: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +75,7 @@ func TestNetBoxIsReadWholeInFewRequests(t *testing.T) {
 
 func TestNetBoxTokensOfTheSecondVersionAreBearers(t *testing.T) {
 	t.Parallel()
-	n := &netboxtest.Server{Devices: netboxtest.Devices(1)}
+	n := &servers.NetBox{Devices: servers.NetBoxDevices(1)}
 	if _, err := fetcher("nbt_abc.def").Fetch(t.Context(), sourceOf(t, n, "")); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestNetBoxTokensOfTheSecondVersionAreBearers(t *testing.T) {
 
 func TestNetBoxMapChoosesFields(t *testing.T) {
 	t.Parallel()
-	n := &netboxtest.Server{Devices: netboxtest.Devices(1)}
+	n := &servers.NetBox{Devices: servers.NetBoxDevices(1)}
 	g, err := fetcher("token").Fetch(t.Context(), sourceOf(t, n, "    map: {window_set: custom_fields.window_set, vars.weight: custom_fields.weight, groups: null, labels.role: site.slug}\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -103,41 +103,41 @@ func TestNetBoxMapChoosesFields(t *testing.T) {
 func TestNetBoxTraps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		box  *netboxtest.Server
+		box  *servers.NetBox
 		more string
 		says string
 	}{
-		"a filter that is ignored": {&netboxtest.Server{Devices: netboxtest.Devices(10)}, "    filter: {sites: fra}\n", `filter "sites": NetBox has no such filter for devices and would answer with all of them`},
-		"403":                      {&netboxtest.Server{Status: http.StatusForbidden}, "", "the server answers 403: the token may not read this"},
-		"401":                      {&netboxtest.Server{Status: http.StatusUnauthorized}, "", "it does not know the token"},
-		"a redirect":               {&netboxtest.Server{Status: http.StatusFound}, "", "it sends elsewhere, which is not followed"},
-		"half a page":              {&netboxtest.Server{Devices: netboxtest.Devices(1500), Truncate: true}, "", "or it broke off"},
-		"no list of this kind":     {&netboxtest.Server{Devices: netboxtest.Devices(1)}, "    records: [virtual-machines]\n", "has no list of virtual-machines"},
-		"no results":               {&netboxtest.Server{Alter: func(int, map[string]any) any { return map[string]any{"detail": "x"} }}, "", "has no results"},
-		"a login page":             {&netboxtest.Server{Alter: func(int, map[string]any) any { return "<html>" }}, "", "is not the JSON of a list"},
-		"an offset page that repeats": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(n int, p map[string]any) any {
+		"a filter that is ignored": {&servers.NetBox{Devices: servers.NetBoxDevices(10)}, "    filter: {sites: fra}\n", `filter "sites": NetBox has no such filter for devices and would answer with all of them`},
+		"403":                      {&servers.NetBox{Status: http.StatusForbidden}, "", "the server answers 403: the token may not read this"},
+		"401":                      {&servers.NetBox{Status: http.StatusUnauthorized}, "", "it does not know the token"},
+		"a redirect":               {&servers.NetBox{Status: http.StatusFound}, "", "it sends elsewhere, which is not followed"},
+		"half a page":              {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Truncate: true}, "", "or it broke off"},
+		"no list of this kind":     {&servers.NetBox{Devices: servers.NetBoxDevices(1)}, "    records: [virtual-machines]\n", "has no list of virtual-machines"},
+		"no results":               {&servers.NetBox{Alter: func(int, map[string]any) any { return map[string]any{"detail": "x"} }}, "", "has no results"},
+		"a login page":             {&servers.NetBox{Alter: func(int, map[string]any) any { return "<html>" }}, "", "is not the JSON of a list"},
+		"an offset page that repeats": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Alter: func(n int, p map[string]any) any {
 			if n == 3 {
-				p["results"] = append(netboxtest.Devices(1), p["results"].([]map[string]any)...)
+				p["results"] = append(servers.NetBoxDevices(1), p["results"].([]map[string]any)...)
 			}
 			return p
 		}}, "", "record 1 came twice"},
-		"an offset page that skips": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(n int, p map[string]any) any {
+		"an offset page that skips": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Alter: func(n int, p map[string]any) any {
 			if n == 3 {
 				p["results"] = p["results"].([]map[string]any)[1:]
 			}
 			return p
 		}}, "", "1499 of 1500 records came"},
-		"a count that changes": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(n int, p map[string]any) any {
+		"a count that changes": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Alter: func(n int, p map[string]any) any {
 			if n == 3 {
 				p["count"] = 1499
 			}
 			return p
 		}}, "", "the number of records changed"},
-		"a next that leads back": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Alter: func(_ int, p map[string]any) any {
+		"a next that leads back": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Alter: func(_ int, p map[string]any) any {
 			p["next"] = "/api/dcim/devices/?offset=0"
 			return p
 		}}, "", "next does not lead on by offset"},
-		"a next without a cursor": {&netboxtest.Server{Devices: netboxtest.Devices(1500), Cursor: true, Alter: func(_ int, p map[string]any) any {
+		"a next without a cursor": {&servers.NetBox{Devices: servers.NetBoxDevices(1500), Cursor: true, Alter: func(_ int, p map[string]any) any {
 			p["next"] = "https://evil.example/?offset=1000"
 			return p
 		}}, "", "next does not lead on by start"},
@@ -158,7 +158,7 @@ func TestNetBoxTraps(t *testing.T) {
 // Without the check by the schema, NetBox would answer an unknown filter with all devices.
 func TestNetBoxAnswersUnknownFiltersWithEverything(t *testing.T) {
 	t.Parallel()
-	n := &netboxtest.Server{Devices: netboxtest.Devices(10), Filters: []string{"sites"}} // the schema says that there is one
+	n := &servers.NetBox{Devices: servers.NetBoxDevices(10), Filters: []string{"sites"}} // the schema says that there is one
 	g, err := fetcher("token").Fetch(t.Context(), sourceOf(t, n, "    filter: {sites: fra}\n"))
 	if err != nil || len(hostsOf(t, g).Hosts) != 10 {
 		t.Fatalf("got %v, %v", g, err)
@@ -167,7 +167,7 @@ func TestNetBoxAnswersUnknownFiltersWithEverything(t *testing.T) {
 
 func TestNetBoxThatIsSlowIsGivenUp(t *testing.T) {
 	t.Parallel()
-	n := &netboxtest.Server{Slow: true}
+	n := &servers.NetBox{Slow: true}
 	s := sourceOf(t, n, "")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := fmt.Errorf("the server stops")
@@ -179,9 +179,9 @@ func TestNetBoxThatIsSlowIsGivenUp(t *testing.T) {
 
 func TestNetBoxRecordsThatAreNoHostsAreReported(t *testing.T) {
 	t.Parallel()
-	n := &netboxtest.Server{Devices: []map[string]any{
-		netboxtest.Device(1, "good", "10.0.0.1"), netboxtest.Device(2, "twin", "10.0.0.2"), netboxtest.Device(3, "twin", "10.0.0.3"), netboxtest.Device(4, "bare", ""), netboxtest.Device(5, "a b", "10.0.0.5"), netboxtest.Device(6, "", "10.0.0.6"),
-		netboxtest.Device(7, "hosts[0:99999]", "10.0.0.7"),
+	n := &servers.NetBox{Devices: []map[string]any{
+		servers.NetBoxDevice(1, "good", "10.0.0.1"), servers.NetBoxDevice(2, "twin", "10.0.0.2"), servers.NetBoxDevice(3, "twin", "10.0.0.3"), servers.NetBoxDevice(4, "bare", ""), servers.NetBoxDevice(5, "a b", "10.0.0.5"), servers.NetBoxDevice(6, "", "10.0.0.6"),
+		servers.NetBoxDevice(7, "hosts[0:99999]", "10.0.0.7"),
 	}}
 	g, err := fetcher("token").Fetch(t.Context(), sourceOf(t, n, ""))
 	if err != nil {

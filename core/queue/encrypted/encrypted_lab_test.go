@@ -13,13 +13,13 @@ import (
 	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestLabConformanceOnRedis(t *testing.T) {
 	t.Parallel()
 	ring, _ := newRing(t, keyring.Options{})
-	client := redistest.Start(t).Client()
+	client := servers.StartRedis(t).Client()
 	t.Cleanup(func() { _ = client.Close() })
 	var n atomic.Int64
 	queuetest.Run(t, queuetest.Subject{

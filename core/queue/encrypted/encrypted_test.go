@@ -25,8 +25,8 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -113,7 +113,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	client := redistest.Start(t).Client()
+	client := servers.StartRedis(t).Client()
 	t.Cleanup(func() { _ = client.Close() })
 	raw, err := redis.New(client, redis.Options{Pool: "p"})
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // restricted is a client of a new user with a role's rights and more rules.
-func restricted(t *testing.T, server *redistest.Server, name string, role redisconn.Role, pools []string, more ...string) *goredis.Client {
+func restricted(t *testing.T, server *servers.Redis, name string, role redisconn.Role, pools []string, more ...string) *goredis.Client {
 	t.Helper()
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
-	rules, err := redisconn.ACLRules(role, redistest.Password, pools...)
+	rules, err := redisconn.ACLRules(role, servers.Password, pools...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,14 +30,14 @@ func restricted(t *testing.T, server *redistest.Server, name string, role redisc
 	if err := admin.Do(t.Context(), words...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	user := strings.Replace(server.URL(), "://"+redistest.User+":", "://"+name+":", 1)
-	return redistest.Dial(t, user).(*goredis.Client)
+	user := strings.Replace(server.URL(), "://"+servers.RedisUser+":", "://"+name+":", 1)
+	return servers.DialRedis(t, user).(*goredis.Client)
 }
 
 // A user has the commands and the keys of its role, and nothing else.
 func TestUserHasItsRoleOnly(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c := restricted(t, server, "dmz", redisconn.WorkerRole, []string{"dmz"})
 	q := newQueue(t, c, redis.Options{Pool: "dmz"})
 	if warnings, err := q.Preflight(t.Context()); err != nil || len(warnings) > 0 {
@@ -73,7 +73,7 @@ func TestUserHasItsRoleOnly(t *testing.T) {
 // anything was written, with its name.
 func TestMissingCommandIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	admin := server.Client()
 	t.Cleanup(func() { _ = admin.Close() })
 	c := restricted(t, server, "less", redisconn.WorkerRole, nil)
@@ -112,8 +112,8 @@ func TestMissingCommandIsNamedBeforeAnythingIsWritten(t *testing.T) {
 // What is wrong with user or password is said.
 func TestWrongUserIsNamed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	c, err := redisconn.Dial(strings.Replace(server.URL(), redistest.User+":", "nobody:", 1))
+	server := servers.StartRedis(t)
+	c, err := redisconn.Dial(strings.Replace(server.URL(), servers.RedisUser+":", "nobody:", 1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func benchQueue(b *testing.B) (*redis.Queue, *goredis.Client) {
 	b.Helper()
-	c := redistest.Start(b).Client()
+	c := servers.StartRedis(b).Client()
 	b.Cleanup(func() { _ = c.Close() })
 	q, err := redis.New(c, redis.Options{Pool: "bench"})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A real server whose clock leaps, each time both ways. Red with one time held monotone for all, as
@@ -20,7 +20,7 @@ func TestFaultR2ALeapOfTheClockHoldsNothingUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, leap := redistest.StartOnClock(t)
+			server, leap := servers.StartRedisOnClock(t)
 			q := newQueue(t, server.User(t), redis.Options{SessionTTL: 3 * time.Second, Keep: 100 * time.Hour})
 			turn := func(s string, want int, acks ...queue.Ack) queue.TurnResult {
 				t.Helper()
@@ -53,7 +53,7 @@ func TestFaultR2ALeapOfTheClockHoldsNothingUp(t *testing.T) {
 				t.Errorf("an ack is stale after a leap of %v", -first)
 			}
 			var back []string
-			redistest.Until(t, "both retries and the silent node's job", func() bool {
+			servers.Until(t, "both retries and the silent node's job", func() bool {
 				for _, l := range turn(s, 3).Leases {
 					back = append(back, l.Job.String())
 				}
@@ -75,7 +75,7 @@ func TestFaultR2ALeapOfTheClockHoldsNothingUp(t *testing.T) {
 // What is due at a time of day follows the clock, whichever way that leaps.
 func TestFaultR2TimesOfDayFollowTheClock(t *testing.T) {
 	t.Parallel()
-	server, leap := redistest.StartOnClock(t)
+	server, leap := servers.StartRedisOnClock(t)
 	q := newQueue(t, server.User(t), redis.Options{SessionTTL: time.Minute})
 	s := mustOpen(t, q)
 	due := func(id string, at time.Time) {

@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ type pools struct {
 
 func newPools(t *testing.T) *pools {
 	t.Helper()
-	return &pools{client: redistest.Start(t).User(t)}
+	return &pools{client: servers.StartRedis(t).User(t)}
 }
 
 func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Backend {
@@ -54,11 +54,11 @@ func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Backend {
 // Over TLS, as a user with the least rights, which are held to what is called.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartTLS(t)
+	server := servers.StartRedisTLS(t)
 	client := server.User(t)
-	calls := redistest.Record(client)
+	calls := servers.RecordRedis(client)
 	// After the tests of the suite, and before the server ends. INFO is Preflight's.
-	t.Cleanup(func() { redistest.WantLeast(t, calls, server, "lua", redisconn.QueueCommands(), "info") })
+	t.Cleanup(func() { servers.WantLeastOfRedis(t, calls, server, "lua", redisconn.QueueCommands(), "info") })
 	queuetest.Run(t, queuetest.Subject{
 		Open:   (&pools{client: client}).open,
 		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, // most of them only wait for a session to expire

@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func newQueue(t *testing.T, c goredis.UniversalClient, opt redis.Options) *redis.Queue {
@@ -52,9 +52,9 @@ func mustOpen(t *testing.T, q queue.Backend) string {
 // answer was late. Even a client that is told to retry must not.
 func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartTCP(t)
-	p := redistest.NewProxy(t, server)
-	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: redistest.Impatient(), Protocol: 2, Username: redistest.User, Password: redistest.Password})
+	server := servers.StartRedisTCP(t)
+	p := servers.NewRedisProxy(t, server)
+	eager := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: 3, ReadTimeout: servers.ImpatientTimeout(), Protocol: 2, Username: servers.RedisUser, Password: servers.Password})
 	t.Cleanup(func() { _ = eager.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
@@ -77,9 +77,9 @@ func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	// Negative control: a plain command of the same client is sent again, so the proxy does what it
 	// should.
 	p.Lose.Store("persist")
-	before := redistest.Calls(t, direct, "persist")
+	before := servers.RedisCalls(t, direct, "persist")
 	_ = eager.Do(t.Context(), "persist", "{/0}:control").Err()
-	if n := redistest.Calls(t, direct, "persist") - before; n < 2 {
+	if n := servers.RedisCalls(t, direct, "persist") - before; n < 2 {
 		t.Fatalf("the client sent a plain command %d times, expected retries", n)
 	}
 }
@@ -110,9 +110,9 @@ func TestUnreachable(t *testing.T) {
 // saying so.
 func TestTrapBlockingPopHangsAfterReconnect(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartTCP(t)
-	p := redistest.NewProxy(t, server)
-	c := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: -1, ReadTimeout: time.Second, Protocol: 2, Username: redistest.User, Password: redistest.Password})
+	server := servers.StartRedisTCP(t)
+	p := servers.NewRedisProxy(t, server)
+	c := goredis.NewClient(&goredis.Options{Addr: p.Addr, MaxRetries: -1, ReadTimeout: time.Second, Protocol: 2, Username: servers.RedisUser, Password: servers.Password})
 	t.Cleanup(func() { _ = c.Close() })
 	direct := server.Client()
 	t.Cleanup(func() { _ = direct.Close() })
@@ -136,7 +136,7 @@ func TestTrapBlockingPopHangsAfterReconnect(t *testing.T) {
 			}
 		}
 	}()
-	redistest.Until(t, "the node to block", func() bool {
+	servers.Until(t, "the node to block", func() bool {
 		info, err := direct.Info(t.Context(), "clients").Result()
 		return err == nil && strings.Contains(info, "blocked_clients:1")
 	})
@@ -165,7 +165,7 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 	}
 	s := mustOpen(t, q)
 	var acks []queue.Ack
-	redistest.Until(t, "the run to be complete", func() bool {
+	servers.Until(t, "the run to be complete", func() bool {
 		res, err := q.Turn(ctx, queue.Turn{Session: s, Acks: acks, Want: 8})
 		if err != nil || len(res.Stale) > 0 {
 			t.Fatalf("Turn: %v, stale %v", err, res.Stale)
@@ -210,7 +210,7 @@ func cycle(t *testing.T, q *redis.Queue, id string, n int) {
 // whatever names hold.
 func TestTrapCrossSlotBracesInNames(t *testing.T) {
 	t.Parallel()
-	c := redistest.Dial(t, redistest.Cluster(t))
+	c := servers.DialRedis(t, servers.StartRedisCluster(t))
 	for _, pool := range []string{"", "plain", "{", "}", "a}b{c", "x\n:/%"} {
 		cycle(t, newQueue(t, c, redis.Options{Pool: pool}), "run{}"+pool+"}", 20)
 	}
@@ -219,8 +219,8 @@ func TestTrapCrossSlotBracesInNames(t *testing.T) {
 // TestTrapFailover: the queue goes on with the replica when the master is gone.
 func TestTrapFailover(t *testing.T) {
 	t.Parallel()
-	f := redistest.Sentinel(t)
-	c := redistest.Dial(t, f.URL())
+	f := servers.StartRedisSentinel(t)
+	c := servers.DialRedis(t, f.URL())
 	q := newQueue(t, c, redis.Options{SessionTTL: time.Hour})
 	mustSubmit(t, q, "r", "a", "b", "c")
 	s := mustOpen(t, q)
@@ -241,7 +241,7 @@ func TestTrapFailover(t *testing.T) {
 		t.Fatalf("the replica is not in step: %d, %v", n, err)
 	}
 	f.Master.Kill()
-	redistest.Until(t, "the replica to take over", func() bool {
+	servers.Until(t, "the replica to take over", func() bool {
 		held, err := q.Adopt(t.Context(), s)
 		if err == nil && (len(held) != 1 || held[0].Token != first.Leases[0].Token) {
 			t.Fatalf("after failover the session holds %v", held)
@@ -266,7 +266,7 @@ func TestTrapFailover(t *testing.T) {
 // nothing is found, and every job that is still known ends exactly once.
 func TestTrapActiveWithoutLease(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c, user := server.Client(), server.User(t)
 	t.Cleanup(func() { _ = c.Close() })
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -388,7 +388,7 @@ func mainThread(t *testing.T, c *goredis.Client) (used time.Duration) {
 
 // TestTrapUnboundedCleanup // bull#2357: forgetting a run of a million jobs pauses nobody.
 func TestTrapUnboundedCleanup(t *testing.T) { // not in parallel: it is heavy
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
 	q := newQueue(t, server.User(t), redis.Options{Keep: time.Millisecond})
@@ -403,7 +403,7 @@ func TestTrapUnboundedCleanup(t *testing.T) { // not in parallel: it is heavy
 	if err := q.Cancel(t.Context(), "big", "enough"); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Until(t, "the run to be forgotten", func() bool {
+	servers.Until(t, "the run to be forgotten", func() bool {
 		before := mainThread(t, c)
 		if _, err := q.Beat(t.Context(), s); err != nil {
 			t.Fatal(err)

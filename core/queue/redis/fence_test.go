@@ -9,14 +9,14 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // A Redis that comes back with an older state gives no token twice, and none that is below one that
 // it gave. The counter alone would give the same tokens again.
 func TestFaultR6TokensGrowOverARollback(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	client := server.Client()
 	defer func() { _ = client.Close() }()
 	q := newQueue(t, client, redis.Options{})
@@ -47,7 +47,7 @@ func TestFaultR6TokensGrowOverARollback(t *testing.T) {
 		t.Error("tokens do not grow")
 	}
 	server.Kill()
-	older := redistest.Start(t, "--appendonly", "no", "--dir", server.Dir).Client()
+	older := servers.StartRedis(t, "--appendonly", "no", "--dir", server.Dir).Client()
 	defer func() { _ = older.Close() }()
 	if kept := seqOf(t, older); kept != before || kept >= last {
 		t.Fatalf("the counter is %d, expected %d as it was saved, below %d", kept, before, last)
@@ -89,14 +89,14 @@ func trust(t *testing.T, q *redis.Queue, sessions ...string) {
 // it.
 type back struct {
 	t      *testing.T
-	server *redistest.Server
+	server *servers.Redis
 	old    *goredis.Client
 	before *redis.Queue
 }
 
 func newBack(t *testing.T) *back {
 	t.Helper()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	client := server.Client()
 	t.Cleanup(func() { _ = client.Close() })
 	return &back{t, server, client, newQueue(t, client, redis.Options{})}
@@ -112,7 +112,7 @@ func (b *back) save() {
 func (b *back) restart(opt redis.Options) (*redis.Queue, *goredis.Client) {
 	b.t.Helper()
 	b.server.Kill()
-	client := redistest.Start(b.t, "--appendonly", "no", "--dir", b.server.Dir).Client()
+	client := servers.StartRedis(b.t, "--appendonly", "no", "--dir", b.server.Dir).Client()
 	b.t.Cleanup(func() { _ = client.Close() })
 	return newQueue(b.t, client, opt), client
 }

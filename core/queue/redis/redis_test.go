@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func TestPreflight(t *testing.T) {
@@ -25,7 +25,7 @@ func TestPreflight(t *testing.T) {
 		{[]string{"--appendonly", "no"}, []string{"appendonly yes"}},
 		{[]string{"--appendonly", "no", "--save", "60 1"}, []string{"appendonly yes"}},
 	} {
-		c := redistest.Start(t, tc.args...).User(t)
+		c := servers.StartRedis(t, tc.args...).User(t)
 		got, err := newQueue(t, c, redis.Options{}).Preflight(t.Context())
 		if err != nil || len(got) != len(tc.want) {
 			t.Fatalf("%v: %q, %v", tc.args, got, err)
@@ -65,7 +65,7 @@ func TestScriptsHaveAContract(t *testing.T) {
 
 // TestIdleNodeIsQuiet: an idle node sends a few commands a second.
 func TestIdleNodeIsQuiet(t *testing.T) {
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c, watch := server.User(t), server.Client()
 	t.Cleanup(func() { _ = watch.Close() })
 	q := newQueue(t, c, redis.Options{})
@@ -73,7 +73,7 @@ func TestIdleNodeIsQuiet(t *testing.T) {
 	count := func() int {
 		n := 0
 		for _, cmd := range []string{"evalsha", "blpop", "client|id", "client|unblock", "eval"} {
-			n += redistest.Calls(t, watch, cmd)
+			n += servers.RedisCalls(t, watch, cmd)
 		}
 		return n
 	}
@@ -90,7 +90,7 @@ func TestIdleNodeIsQuiet(t *testing.T) {
 // made again.
 func TestOneMarker(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
 	q := newQueue(t, server.User(t), redis.Options{})
@@ -116,7 +116,7 @@ func TestOneMarker(t *testing.T) {
 // a failover, nothing stands still.
 func TestTrapClockSkew(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
 	q := newQueue(t, server.User(t), redis.Options{SessionTTL: time.Hour})

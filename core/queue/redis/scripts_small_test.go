@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // one is a run of one host.
@@ -253,7 +253,7 @@ func tidyMendsSmall(b bench) {
 // runs.
 func TestRunsOfTheLastVersion(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
 	q, err := New(server.User(t), Options{SessionTTL: time.Hour})

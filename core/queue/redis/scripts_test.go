@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // bench is a queue whose scripts are called one by one, and the keys that they leave.
@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"wakejob":  {signalJobOnce},
 		"wait":     {waitKeepsTime},
 	}
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c, user := server.Client(), server.User(t)
 	t.Cleanup(func() { _ = c.Close() })
 	files, err := filepath.Glob("lua/*.lua")

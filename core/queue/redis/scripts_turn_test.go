@@ -13,7 +13,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 func turnLeases(b bench) {
@@ -251,7 +251,7 @@ func tidyMendsDeferred(b bench) {
 // TestPackedTargetsComeBack: Lua reads every target as Go packed it.
 func TestPackedTargetsComeBack(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
 	q, err := New(server.User(t), Options{SessionTTL: time.Hour})
@@ -269,7 +269,7 @@ func TestPackedTargetsComeBack(t *testing.T) {
 // time of the client.
 func TestTrapClientClockIsNeverSent(t *testing.T) {
 	t.Parallel()
-	c := redistest.Start(t).User(t)
+	c := servers.StartRedis(t).User(t)
 	watch := &sent{}
 	c.AddHook(watch)
 	q, err := New(c, Options{SessionTTL: time.Hour})

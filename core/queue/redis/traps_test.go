@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 const crowd = 20_000 // more than a script could unpack at once
@@ -21,7 +21,7 @@ const bounded = 1000
 // patient is a queue whose sessions last.
 func patient(t *testing.T) bench {
 	t.Helper()
-	server := redistest.Start(t)
+	server := servers.StartRedis(t)
 	c := server.Client()
 	t.Cleanup(func() { _ = c.Close() })
 	q, err := New(server.User(t), Options{SessionTTL: time.Hour})

@@ -8,13 +8,13 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // TestWireAgreesWithLua: what one side writes, the other reads, at the borders of each form.
 func TestWireAgreesWithLua(t *testing.T) {
 	t.Parallel()
-	c := redistest.Start(t).Client()
+	c := servers.StartRedis(t).Client()
 	t.Cleanup(func() { _ = c.Close() })
 	const echo = "return cmsgpack.pack(cmsgpack.unpack(ARGV[1]))"
 	for _, n := range []uint64{0, 1, 127, 128, 255, 256, 65535, 65536, 1<<32 - 1, 1 << 32, 1<<53 - 1} {

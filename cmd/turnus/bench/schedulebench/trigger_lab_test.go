@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/ledger/pgtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // Three processes, two of which are killed (SIGKILL) in the middle of firing what is due at one
@@ -19,7 +19,7 @@ func TestLabServersKilledAtTheInstant(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]func() string{
 		"sqlite":   func() string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") },
-		"postgres": func() string { return pgtest.Start(t).Database(t) },
+		"postgres": func() string { return servers.StartPostgres(t).Database(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

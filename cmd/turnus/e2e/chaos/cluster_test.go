@@ -21,9 +21,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/ledger/pgtest"
-	"github.com/turnus/turnus/core/queue/redis/redistest"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // cluster is a whole Turnus: servers and workers over Redis and a ledger, with a proxy on each line
@@ -36,11 +35,11 @@ type cluster struct {
 	keys  keys
 	hosts []*host
 
-	guard     *redistest.Guard
+	guard     *servers.RedisGuard
 	redisPort string
 	disk      *process // holds the small disk, at diskDir in its mounts
 	leap      string   // file with the shift of Redis' clock
-	pg        *pgtest.Server
+	pg        *servers.Postgres
 	ports     []int // of servers
 
 	proxies map[string]*proxy // by client and server: "worker-0 redis"
@@ -86,13 +85,13 @@ func newCluster(t *testing.T, s shape, p project) *cluster {
 	}
 	c.disk = start(t, nil, "unshare", "--mount", "/bin/sh", "-c", "mount -t tmpfs -o size="+s.diskSize()+" tmpfs "+diskDir+" && mkdir "+diskDir+"/redis "+diskDir+"/ledger && exec sleep infinity")
 	until(t, "the small disk", func() bool { _, err := os.Stat(c.onDisk("ledger")); return err == nil })
-	c.guard = redistest.NewGuard(t, c.dir, false)
+	c.guard = servers.NewRedisGuard(t, c.dir, false)
 	c.startRedis()
 	admin := c.admin()
 	defer func() { _ = admin.Close() }()
 	until(t, "redis-server to answer", func() bool { return admin.Ping(context.Background()).Err() == nil })
 	if s.ledger == "postgres" {
-		c.pg = pgtest.Start(t, "max_connections=200")
+		c.pg = servers.StartPostgres(t, "max_connections=200")
 		c.pg.Database(t)
 	}
 	for i := range s.servers {

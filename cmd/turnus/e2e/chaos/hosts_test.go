@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/transport/sshdtest"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // host is a managed machine: OpenSSH in namespaces of its own for processes and mounts, so that its
@@ -65,7 +65,7 @@ func newKeys(t *testing.T, workers int) keys {
 	t.Helper()
 	var k keys
 	for i := range workers {
-		file, public := sshdtest.NewKey(t)
+		file, public := servers.NewSSHKey(t)
 		k.files = append(k.files, file)
 		k.allowed += fmt.Sprintf("environment=\"CHAOS_WORKER=worker-%d\" %s", i, ssh.MarshalAuthorizedKey(public))
 	}
@@ -77,7 +77,7 @@ func newHosts(t *testing.T, dir string, names []string, k keys, more func(name s
 	t.Helper()
 	testparts.Need(t, "sshd", "openssh-server")
 	testparts.Need(t, "unshare", "util-linux")
-	hostKey, public := sshdtest.NewKey(t)
+	hostKey, public := servers.NewSSHKey(t)
 	key, err := os.ReadFile(hostKey)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func newHosts(t *testing.T, dir string, names []string, k keys, more func(name s
 		}
 		h.process = start(t, nil, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", hostInit, "init", h.dir)
 		hosts = append(hosts, h)
-		inventory += fmt.Sprintf("  %s: {address: %[1]s.chaos, port: %[2]d, user: root, host_key: [%[3]q]%[4]s}\n", name, h.port, sshdtest.Line(public), more(name))
+		inventory += fmt.Sprintf("  %s: {address: %[1]s.chaos, port: %[2]d, user: root, host_key: [%[3]q]%[4]s}\n", name, h.port, servers.AuthorizedKey(public), more(name))
 	}
 	return hosts, inventory
 }

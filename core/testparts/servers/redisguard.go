@@ -1,4 +1,4 @@
-package redistest
+package servers
 
 import (
 	"context"
@@ -11,40 +11,39 @@ import (
 
 	"github.com/turnus/turnus/core/redisconn"
 	"github.com/turnus/turnus/core/securefile"
-	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
 // The user that has the rights of the doctor on each server, and what it says to be let in.
 const (
-	User     = "turnus"
-	Password = "pass word/of?tests" //nolint:gosec // of servers that tests make
+	RedisUser = "turnus"
+	Password  = "pass word/of?tests" //nolint:gosec // of servers that tests make
 )
 
-// Guard is how a server is guarded: always by a user with the least rights, and, where it has
+// RedisGuard is how a server is guarded: always by a user with the least rights, and, where it has
 // certificates, by TLS on both sides.
-type Guard struct {
+type RedisGuard struct {
 	CA             string
-	Server, Client trustlab.Pair
+	Server, Client Pair
 }
 
-// NewGuard writes certificates into the folder where secure asks for them.
-func NewGuard(tb testing.TB, dir string, secure bool) *Guard {
+// NewRedisGuard writes certificates into the folder where secure asks for them.
+func NewRedisGuard(tb testing.TB, dir string, secure bool) *RedisGuard {
 	tb.Helper()
-	g := &Guard{}
+	g := &RedisGuard{}
 	if !secure {
 		return g
 	}
-	a := trustlab.CommonCA(tb)
+	a := CommonCA(tb)
 	g.CA = a.CA(tb, dir)
-	g.Server, g.Client = a.Sign(tb, dir, "server", trustlab.LocalNames()...), a.Sign(tb, dir, "client")
+	g.Server, g.Client = a.Sign(tb, dir, "server", LocalNames()...), a.Sign(tb, dir, "client")
 	return g
 }
 
 // Secure reports whether the server speaks TLS.
-func (g *Guard) Secure() bool { return g.CA != "" }
+func (g *RedisGuard) Secure() bool { return g.CA != "" }
 
 // listen are the arguments by which a server listens on a port.
-func (g *Guard) listen(port string) []string {
+func (g *RedisGuard) listen(port string) []string {
 	if !g.Secure() {
 		return []string{"--port", port}
 	}
@@ -56,7 +55,7 @@ func (g *Guard) listen(port string) []string {
 
 // Arguments returns the arguments of a server on a port of 127.0.0.1 that e2e tests start without
 // this package.
-func (g *Guard) Arguments(tb testing.TB, port string) []string {
+func (g *RedisGuard) Arguments(tb testing.TB, port string) []string {
 	tb.Helper()
 	return append(g.listen(port), aclArguments(tb, redisconn.DoctorRole)...)
 }
@@ -65,11 +64,11 @@ func aclArguments(tb testing.TB, role redisconn.Role) []string {
 	tb.Helper()
 	rules, err := redisconn.ACLRules(role, Password)
 	must(tb, err)
-	return append([]string{"--user", User}, rules...)
+	return append([]string{"--user", RedisUser}, rules...)
 }
 
 // query is what a URL needs for TLS.
-func (g *Guard) query() url.Values {
+func (g *RedisGuard) query() url.Values {
 	q := url.Values{}
 	if g.Secure() {
 		q.Set("ca_file", g.CA)
@@ -81,7 +80,7 @@ func (g *Guard) query() url.Values {
 
 // URL is how the user reaches what is at host, which may be several; kind is "", -sentinel or
 // -cluster.
-func (g *Guard) URL(kind, host, path string, more ...string) string {
+func (g *RedisGuard) URL(kind, host, path string, more ...string) string {
 	scheme := "redis"
 	if g.Secure() {
 		scheme = "rediss"
@@ -90,7 +89,7 @@ func (g *Guard) URL(kind, host, path string, more ...string) string {
 	for i := 0; i+1 < len(more); i += 2 {
 		q.Set(more[i], more[i+1])
 	}
-	text := scheme + kind + "://" + url.UserPassword(User, Password).String() + "@" + host + path
+	text := scheme + kind + "://" + url.UserPassword(RedisUser, Password).String() + "@" + host + path
 	if len(q) > 0 {
 		text += "?" + q.Encode()
 	}
@@ -98,13 +97,13 @@ func (g *Guard) URL(kind, host, path string, more ...string) string {
 }
 
 // Options are those of an administrator's client, without retries.
-func (g *Guard) Options(tb testing.TB, addr string) *goredis.Options {
+func (g *RedisGuard) Options(tb testing.TB, addr string) *goredis.Options {
 	tb.Helper()
 	return &goredis.Options{Addr: addr, MaxRetries: -1, TLSConfig: g.config(addr)}
 }
 
 // config is nil without TLS.
-func (g *Guard) config(addr string) *tls.Config {
+func (g *RedisGuard) config(addr string) *tls.Config {
 	if !g.Secure() {
 		return nil
 	}
@@ -117,15 +116,15 @@ func (g *Guard) config(addr string) *tls.Config {
 }
 
 // URL is how the user with the least rights reaches the server.
-func (s *Server) URL() string {
+func (s *Redis) URL() string {
 	if s.Socket {
-		return "unix://" + url.UserPassword(User, Password).String() + "@" + s.Addr
+		return "unix://" + url.UserPassword(RedisUser, Password).String() + "@" + s.Addr
 	}
 	return s.Guard.URL("", s.Addr, "")
 }
 
 // Open returns a new connection to the server, on which nothing was sent yet.
-func (s *Server) Open(ctx context.Context) (net.Conn, error) {
+func (s *Redis) Open(ctx context.Context) (net.Conn, error) {
 	if config := s.Guard.config(s.Addr); config != nil {
 		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.Addr)
 	}
@@ -137,14 +136,14 @@ func (s *Server) Open(ctx context.Context) (net.Conn, error) {
 }
 
 // User is a client of the user with the least rights, as Turnus makes it, until the test ends.
-func (s *Server) User(tb testing.TB) *goredis.Client {
+func (s *Redis) User(tb testing.TB) *goredis.Client {
 	tb.Helper()
-	c := Dial(tb, s.URL())
+	c := DialRedis(tb, s.URL())
 	return c.(*goredis.Client) //nolint:forcetypeassert // one server
 }
 
-// Dial is the client of a URL until the test ends.
-func Dial(tb testing.TB, rawURL string) goredis.UniversalClient {
+// DialRedis is the client of a URL until the test ends.
+func DialRedis(tb testing.TB, rawURL string) goredis.UniversalClient {
 	tb.Helper()
 	c, err := redisconn.Dial(rawURL)
 	must(tb, err)

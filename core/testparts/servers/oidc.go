@@ -1,4 +1,4 @@
-package trustlab
+package servers
 
 import (
 	"crypto"
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// ClientID is the provider's client id of Turnus.
-const ClientID = "turnus"
+// OIDCClient is the provider's client id of Turnus.
+const OIDCClient = "turnus"
 
 // OIDC is an OpenID Connect provider: discovery, keys, the device and the code grant with PKCE. Its
 // fields may be changed between logins.
@@ -105,7 +105,7 @@ func (p *OIDC) authorize(w http.ResponseWriter, r *http.Request) {
 	p.count(r)
 	q := r.URL.Query()
 	back, err := url.Parse(q.Get("redirect_uri"))
-	if err != nil || back.Hostname() != "127.0.0.1" || q.Get("client_id") != ClientID || q.Get("code_challenge_method") != "S256" || q.Get("response_type") != "code" {
+	if err != nil || back.Hostname() != "127.0.0.1" || q.Get("client_id") != OIDCClient || q.Get("code_challenge_method") != "S256" || q.Get("response_type") != "code" {
 		http.Error(w, "not a login of Turnus", http.StatusBadRequest)
 		return
 	}
@@ -126,7 +126,7 @@ func (p *OIDC) authorize(w http.ResponseWriter, r *http.Request) {
 func (p *OIDC) device(w http.ResponseWriter, r *http.Request) {
 	p.count(r)
 	_ = r.ParseForm()
-	if r.Form.Get("client_id") != ClientID || !strings.Contains(r.Form.Get("scope"), "openid") {
+	if r.Form.Get("client_id") != OIDCClient || !strings.Contains(r.Form.Get("scope"), "openid") {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_client"})
 		return
 	}
@@ -214,7 +214,7 @@ func (p *OIDC) rs256(key *rsa.PrivateKey) func(string) string {
 
 func (p *OIDC) sign(header, claims map[string]any, by func(string) string) string {
 	now := time.Now()
-	all := map[string]any{"iss": p.Issuer, "aud": ClientID, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix(), "jti": rand.Text()}
+	all := map[string]any{"iss": p.Issuer, "aud": OIDCClient, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix(), "jti": rand.Text()}
 	if p.Nonce != "" {
 		all["nonce"] = p.Nonce
 	}

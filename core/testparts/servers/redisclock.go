@@ -1,4 +1,4 @@
-package redistest
+package servers
 
 import (
 	_ "embed"
@@ -15,9 +15,9 @@ import (
 //go:embed testdata/leap.c
 var leapSource []byte
 
-// StartOnClock is Start with a wall clock that leap moves by d, forward or back, as often as a test
-// wants. Connections are in the clear.
-func StartOnClock(tb testing.TB) (s *Server, leap func(d time.Duration)) {
+// StartRedisOnClock is StartRedis with a wall clock that leap moves by d, forward or back, as often
+// as a test wants. Connections are in the clear.
+func StartRedisOnClock(tb testing.TB) (s *Redis, leap func(d time.Duration)) {
 	tb.Helper()
 	dir := tempDir(tb)
 	source, lib, file := filepath.Join(dir, "leap.c"), filepath.Join(dir, "leap.so"), filepath.Join(dir, "offset")
@@ -37,7 +37,7 @@ func StartOnClock(tb testing.TB) (s *Server, leap func(d time.Duration)) {
 		_, err := f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(off.Microseconds())), 0)
 		must(tb, err)
 	}
-	s = &Server{Addr: filepath.Join(dir, "s"), Socket: true, Dir: dir, Guard: NewGuard(tb, dir, false), env: []string{"LD_PRELOAD=" + lib, "LEAP_FILE=" + file}}
+	s = &Redis{Addr: filepath.Join(dir, "s"), Socket: true, Dir: dir, Guard: NewRedisGuard(tb, dir, false), env: []string{"LD_PRELOAD=" + lib, "LEAP_FILE=" + file}}
 	s.start(tb, []string{"--port", "0", "--unixsocket", s.Addr})
 	return s, leap
 }

@@ -1,10 +1,4 @@
-// Package pgtest owns the private PostgreSQL servers of tests. They listen on a Unix socket in
-// a temporary folder that also holds their data, and die with the test. With TURNUS_TEST_TLS=1, or
-// where a test asks for it, what is tested comes over TLS, by its certificate, as a user that owns
-// its database and nothing else.
-//
-// It must not know what is stored in them.
-package pgtest
+package servers
 
 import (
 	"bytes"
@@ -26,15 +20,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
-// Server is one PostgreSQL server.
-type Server struct {
+// Postgres is one PostgreSQL server.
+type Postgres struct {
 	Dir       string // with the socket
 	Secure    bool
 	CA        string // of a secure one
-	Client    trustlab.Pair
+	Client    Pair
 	port      string
 	cmd       *exec.Cmd
 	exited    chan struct{}
@@ -43,22 +36,22 @@ type Server struct {
 	databases atomic.Int64
 }
 
-// Start makes an empty server with these settings ("max_connections=200") and runs it until the
-// test ends. In a benchmark all other settings are PostgreSQL's defaults.
-func Start(tb testing.TB, settings ...string) *Server {
+// StartPostgres makes an empty server with these settings ("max_connections=200") and runs it until
+// the test ends. In a benchmark all other settings are PostgreSQL's defaults.
+func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
-	return start(tb, trustlab.TLSEverywhere(), settings)
+	return startPostgres(tb, TLSEverywhere(), settings)
 }
 
-// StartTLS is Start of a server that is asked over TLS.
-func StartTLS(tb testing.TB, settings ...string) *Server {
+// StartPostgresTLS is StartPostgres of a server that is asked over TLS.
+func StartPostgresTLS(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
-	return start(tb, true, settings)
+	return startPostgres(tb, true, settings)
 }
 
-func start(tb testing.TB, secure bool, settings []string) *Server {
+func startPostgres(tb testing.TB, secure bool, settings []string) *Postgres {
 	tb.Helper()
-	bin := programs(tb)
+	bin := postgresPrograms(tb)
 	dir, err := os.MkdirTemp("", "pg") //nolint:usetesting // tb.TempDir may be too long for a socket
 	must(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -69,7 +62,7 @@ func start(tb testing.TB, secure bool, settings []string) *Server {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v: %s", err, out)
 	}
-	s := &Server{Dir: dir, Secure: secure, exited: make(chan struct{}), out: &bytes.Buffer{}}
+	s := &Postgres{Dir: dir, Secure: secure, exited: make(chan struct{}), out: &bytes.Buffer{}}
 	args := []string{"-D", data, "-k", dir, "-c", "max_connections=100", "-c", "logging_collector=off"}
 	if _, measured := tb.(*testing.B); !measured { // tests kill only the process, never the machine
 		args = append(args, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB", "-c", "autovacuum=off")
@@ -92,26 +85,26 @@ func start(tb testing.TB, secure bool, settings []string) *Server {
 	tb.Cleanup(s.Stop)
 	s.ready(tb)
 	if secure {
-		s.Exec(tb, s.admin("postgres"), "CREATE ROLE "+User+" LOGIN")
+		s.Exec(tb, s.admin("postgres"), "CREATE ROLE "+PostgresUser+" LOGIN")
 	}
 	return s
 }
 
-// User is who asks a secure server, by a certificate of that name.
-const User = "turnus"
+// PostgresUser is who asks a secure server, by a certificate of that name.
+const PostgresUser = "turnus"
 
 // guard has the server listen on a port, for TLS with a client's certificate only, and returns the
 // arguments.
-func (s *Server) guard(tb testing.TB, data string, attributes *syscall.SysProcAttr) []string {
+func (s *Postgres) guard(tb testing.TB, data string, attributes *syscall.SysProcAttr) []string {
 	tb.Helper()
-	a := trustlab.CommonCA(tb)
-	s.CA, s.Client = a.CA(tb, s.Dir), a.Sign(tb, s.Dir, User)
-	server := a.Sign(tb, s.Dir, "server", trustlab.LocalNames()...)
+	a := CommonCA(tb)
+	s.CA, s.Client = a.CA(tb, s.Dir), a.Sign(tb, s.Dir, PostgresUser)
+	server := a.Sign(tb, s.Dir, "server", LocalNames()...)
 	if who := attributes.Credential; who != nil {
 		must(tb, os.Chown(server.Cert, int(who.Uid), int(who.Gid)))
 		must(tb, os.Chown(server.Key, int(who.Uid), int(who.Gid)))
 	}
-	rules := "local all postgres trust\nhostssl all " + User + " 127.0.0.1/32 cert\n"
+	rules := "local all postgres trust\nhostssl all " + PostgresUser + " 127.0.0.1/32 cert\n"
 	must(tb, os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(rules), 0o600))
 	s.port = strconv.Itoa(testparts.FreePort(tb))
 	return []string{
@@ -120,8 +113,8 @@ func (s *Server) guard(tb testing.TB, data string, attributes *syscall.SysProcAt
 	}
 }
 
-// programs finds the folder of PostgreSQL's programs. Debian keeps them out of PATH.
-func programs(tb testing.TB) string {
+// postgresPrograms finds the folder of PostgreSQL's programs. Debian keeps them out of PATH.
+func postgresPrograms(tb testing.TB) string {
 	tb.Helper()
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); len(found) > 0 {
 		slices.Sort(found)
@@ -136,7 +129,7 @@ func programs(tb testing.TB) string {
 // refuses.
 func asUser(tb testing.TB, dir string) *syscall.SysProcAttr {
 	tb.Helper()
-	attributes := dieWithParent()
+	attributes := dieWithParent(syscall.SIGQUIT)
 	if os.Getuid() != 0 {
 		return attributes
 	}
@@ -154,7 +147,7 @@ func asUser(tb testing.TB, dir string) *syscall.SysProcAttr {
 	return attributes
 }
 
-func (s *Server) ready(tb testing.TB) {
+func (s *Postgres) ready(tb testing.TB) {
 	tb.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -176,11 +169,11 @@ func (s *Server) ready(tb testing.TB) {
 }
 
 // admin is the URL of the superuser, over the socket.
-func (s *Server) admin(database string) string {
+func (s *Postgres) admin(database string) string {
 	return "postgres:///" + database + "?host=" + s.Dir + "&port=" + s.socketPort() + "&user=postgres"
 }
 
-func (s *Server) socketPort() string {
+func (s *Postgres) socketPort() string {
 	if s.port != "" {
 		return s.port
 	}
@@ -188,23 +181,23 @@ func (s *Server) socketPort() string {
 }
 
 // URL is how a database is asked.
-func (s *Server) URL(database string) string {
+func (s *Postgres) URL(database string) string {
 	if !s.Secure {
 		return s.admin(database)
 	}
 	q := url.Values{"sslmode": {"verify-full"}, "sslrootcert": {s.CA}, "sslcert": {s.Client.Cert}, "sslkey": {s.Client.Key}}
-	return "postgres://" + User + "@" + net.JoinHostPort("127.0.0.1", s.port) + "/" + database + "?" + q.Encode()
+	return "postgres://" + PostgresUser + "@" + net.JoinHostPort("127.0.0.1", s.port) + "/" + database + "?" + q.Encode()
 }
 
 // Database makes an empty database and returns its URL.
-func (s *Server) Database(tb testing.TB) string {
+func (s *Postgres) Database(tb testing.TB) string {
 	tb.Helper()
 	return s.URL(s.create(tb, "template1"))
 }
 
 // Copies fills one database and returns how to make copies of it. A copy costs a tenth of what
 // filling does where that means to make a program's tables.
-func (s *Server) Copies(fill func(tb testing.TB, url string)) func(tb testing.TB) string {
+func (s *Postgres) Copies(fill func(tb testing.TB, url string)) func(tb testing.TB) string {
 	var once sync.Once
 	var original string
 	return func(tb testing.TB) string {
@@ -218,19 +211,19 @@ func (s *Server) Copies(fill func(tb testing.TB, url string)) func(tb testing.TB
 }
 
 // create makes a database like another one, and returns its name.
-func (s *Server) create(tb testing.TB, template string) string {
+func (s *Postgres) create(tb testing.TB, template string) string {
 	tb.Helper()
 	name := "test" + strconv.FormatInt(s.databases.Add(1), 10)
 	owner := ""
 	if s.Secure {
-		owner = " OWNER " + User
+		owner = " OWNER " + PostgresUser
 	}
 	s.Exec(tb, s.admin("postgres"), "CREATE DATABASE "+name+owner+" TEMPLATE "+template+" STRATEGY file_copy")
 	return name
 }
 
 // Exec runs SQL as the owner of the database, behind the back of what is tested.
-func (s *Server) Exec(tb testing.TB, url, sql string) {
+func (s *Postgres) Exec(tb testing.TB, url, sql string) {
 	tb.Helper()
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, url)
@@ -241,7 +234,7 @@ func (s *Server) Exec(tb testing.TB, url, sql string) {
 }
 
 // Disconnect ends the connections of everybody but itself.
-func (s *Server) Disconnect(tb testing.TB) error {
+func (s *Postgres) Disconnect(tb testing.TB) error {
 	tb.Helper()
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, s.admin("postgres"))
@@ -254,16 +247,9 @@ func (s *Server) Disconnect(tb testing.TB) error {
 }
 
 // Stop ends the server immediately, as a crash would, and waits for it.
-func (s *Server) Stop() {
+func (s *Postgres) Stop() {
 	s.once.Do(func() {
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
 		<-s.exited
 	})
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

@@ -1,4 +1,4 @@
-package sshdtest
+package servers
 
 import (
 	"fmt"
@@ -24,9 +24,9 @@ type Login struct {
 // loginID is the numeric id of the login: one that no package of Debian uses.
 const loginID = 54321
 
-// Unprivileged makes such a login, with these lines in sudoers and in doas.conf, where %s stands
-// for the user. It needs root, for a mount namespace.
-func Unprivileged(tb testing.TB, authorized ssh.PublicKey, sudoers, doasConf string) (Login, Option) {
+// UnprivilegedLogin makes such a login, with these lines in sudoers and in doas.conf, where %s
+// stands for the user. It needs root, for a mount namespace.
+func UnprivilegedLogin(tb testing.TB, authorized ssh.PublicKey, sudoers, doasConf string) (Login, SSHDOption) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		testparts.Able(tb, "a mount namespace with a login of its own", syscall.EPERM)
@@ -51,9 +51,9 @@ func Unprivileged(tb testing.TB, authorized ssh.PublicKey, sudoers, doasConf str
 		path, text string
 		mode       os.FileMode
 	}{
-		{"/etc/passwd", read(tb, "/etc/passwd") + fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\napp:x:%d:%d::/nonexistent:/bin/sh\n", l.User, loginID, loginID, l.Home, loginID+1, loginID+1), 0o644},
-		{"/etc/group", read(tb, "/etc/group") + fmt.Sprintf("%s:x:%d:\napp:x:%d:\n", l.User, loginID, loginID+1), 0o644},
-		{"/etc/shadow", read(tb, "/etc/shadow") + fmt.Sprintf("%s:%s:19000:0:99999:7:::\napp:!:19000:0:99999:7:::\n", l.User, strings.TrimSpace(string(hash))), 0o640},
+		{"/etc/passwd", readFile(tb, "/etc/passwd") + fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\napp:x:%d:%d::/nonexistent:/bin/sh\n", l.User, loginID, loginID, l.Home, loginID+1, loginID+1), 0o644},
+		{"/etc/group", readFile(tb, "/etc/group") + fmt.Sprintf("%s:x:%d:\napp:x:%d:\n", l.User, loginID, loginID+1), 0o644},
+		{"/etc/shadow", readFile(tb, "/etc/shadow") + fmt.Sprintf("%s:%s:19000:0:99999:7:::\napp:!:19000:0:99999:7:::\n", l.User, strings.TrimSpace(string(hash))), 0o640},
 		{"/etc/sudoers", "Defaults secure_path=/usr/sbin:/usr/bin:/sbin:/bin\nroot ALL=(ALL:ALL) ALL\n" + fill(sudoers), 0o440},
 		{"/etc/doas.conf", fill(doasConf), 0o400},
 	} {
@@ -63,16 +63,16 @@ func Unprivileged(tb testing.TB, authorized ssh.PublicKey, sudoers, doasConf str
 		fmt.Fprintf(&mounts, "cp -p %s %s/etc/ && ", file, dir)
 	}
 	keys := filepath.Join(dir, "authorized_keys")
-	must(tb, os.WriteFile(keys, []byte(Line(authorized)+"\n"), 0o644)) //nolint:gosec // public
+	must(tb, os.WriteFile(keys, []byte(AuthorizedKey(authorized)+"\n"), 0o644)) //nolint:gosec // public
 	fmt.Fprintf(&mounts, "mount --bind %s/etc /etc && ", dir)
-	return l, func(o *options) {
+	return l, func(o *sshdOptions) {
 		o.prefix = []string{"unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", mounts.String() + `exec "$@"`, "sh"}
 		o.config = append(o.config, "AuthorizedKeysFile "+keys)
 		o.user = l.User
 	}
 }
 
-func read(tb testing.TB, path string) string {
+func readFile(tb testing.TB, path string) string {
 	tb.Helper()
 	text, err := os.ReadFile(path)
 	must(tb, err)

@@ -1,4 +1,4 @@
-package trustlab
+package servers
 
 import (
 	"bytes"

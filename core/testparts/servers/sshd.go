@@ -1,9 +1,4 @@
-// Package sshdtest owns real OpenSSH servers for tests: each listens on loopback
-// addresses of its own (127.0.0.0/8), on a port that the kernel picked, with its
-// own host key, and ends with its test.
-//
-// It must not know what the tests are about.
-package sshdtest
+package servers
 
 import (
 	"bufio"
@@ -38,9 +33,9 @@ const perDaemon = 16
 // readyTime bounds the start of a server on a loaded machine.
 const readyTime = 60 * time.Second
 
-// Server is one running sshd, or several that act as one host when it has more
+// SSHD is one running sshd, or several that act as one host when it has more
 // than 16 addresses.
-type Server struct {
+type SSHD struct {
 	Addresses []string // IP addresses
 	Port      int
 	User      string // who may log in: the user of the test process
@@ -51,15 +46,15 @@ type Server struct {
 	log strings.Builder
 
 	running sync.Mutex // guards daemons
-	daemons []*daemon
+	daemons []*sshDaemon
 }
 
-type daemon struct {
+type sshDaemon struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended and its log was read
 }
 
-type options struct {
+type sshdOptions struct {
 	addresses  []string
 	config     []string
 	authorized []ssh.PublicKey
@@ -71,40 +66,40 @@ type options struct {
 	user       string
 }
 
-// Option changes how a Server is made.
-type Option func(*options)
+// SSHDOption changes how a server is made.
+type SSHDOption func(*sshdOptions)
 
-// Addresses makes the server listen on n loopback addresses instead of one.
-func Addresses(n int) Option {
-	return func(o *options) { o.addresses = nextAddresses(n) }
+// SSHDAddresses makes the server listen on n loopback addresses instead of one.
+func SSHDAddresses(n int) SSHDOption {
+	return func(o *sshdOptions) { o.addresses = nextAddresses(n) }
 }
 
-// Address makes the server listen on this loopback address.
-func Address(ip string) Option { return func(o *options) { o.addresses = []string{ip} } }
+// SSHDAddress makes the server listen on this loopback address.
+func SSHDAddress(ip string) SSHDOption { return func(o *sshdOptions) { o.addresses = []string{ip} } }
 
-// Config adds lines to sshd_config, before the server's own: the first value
+// SSHDConfig adds lines to sshd_config, before the server's own: the first value
 // counts. LogLevel alone is fixed.
-func Config(lines ...string) Option {
-	return func(o *options) { o.config = append(o.config, lines...) }
+func SSHDConfig(lines ...string) SSHDOption {
+	return func(o *sshdOptions) { o.config = append(o.config, lines...) }
 }
 
 // Authorize lets these keys log in.
-func Authorize(keys ...ssh.PublicKey) Option {
-	return func(o *options) { o.authorized = append(o.authorized, keys...) }
+func Authorize(keys ...ssh.PublicKey) SSHDOption {
+	return func(o *sshdOptions) { o.authorized = append(o.authorized, keys...) }
 }
 
 // Inside makes the server listen on this port, started by the command line prefix, as in another
 // network namespace: its addresses need not be this machine's.
-func Inside(port int, prefix ...string) Option {
-	return func(o *options) { o.port, o.prefix = port, prefix }
+func Inside(port int, prefix ...string) SSHDOption {
+	return func(o *sshdOptions) { o.port, o.prefix = port, prefix }
 }
 
 // HostKey sets the host key, as for a server that comes back, or an impostor.
-func HostKey(key ed25519.PrivateKey) Option { return func(o *options) { o.hostKey = key } }
+func HostKey(key ed25519.PrivateKey) SSHDOption { return func(o *sshdOptions) { o.hostKey = key } }
 
 // HostCertificate has ca sign the host key for the principals.
-func HostCertificate(ca ssh.Signer, principals ...string) Option {
-	return func(o *options) { o.hostCA, o.principals = ca, principals }
+func HostCertificate(ca ssh.Signer, principals ...string) SSHDOption {
+	return func(o *sshdOptions) { o.hostCA, o.principals = ca, principals }
 }
 
 // lastAddress is shared by all tests of a process, so that no two servers meet.
@@ -120,11 +115,11 @@ func nextAddresses(n int) []string {
 	return list
 }
 
-// Start runs a server until the test ends.
-func Start(tb testing.TB, opts ...Option) *Server {
+// StartSSHD runs a server until the test ends.
+func StartSSHD(tb testing.TB, opts ...SSHDOption) *SSHD {
 	tb.Helper()
 	program := testparts.Need(tb, "sshd", "openssh-server")
-	o := options{}
+	o := sshdOptions{}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -136,7 +131,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 	}
 	me, err := user.Current()
 	must(tb, err)
-	s := &Server{Addresses: o.addresses, User: cmp.Or(o.user, me.Username), Dir: tb.TempDir()}
+	s := &SSHD{Addresses: o.addresses, User: cmp.Or(o.user, me.Username), Dir: tb.TempDir()}
 	s.writeKeys(tb, &o)
 	for try := range 10 { // somebody else may take the port in between
 		if s.Port = o.port; s.Port == 0 {
@@ -154,7 +149,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 	return s
 }
 
-func (s *Server) writeKeys(tb testing.TB, o *options) {
+func (s *SSHD) writeKeys(tb testing.TB, o *sshdOptions) {
 	tb.Helper()
 	if o.hostKey == nil {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -164,10 +159,10 @@ func (s *Server) writeKeys(tb testing.TB, o *options) {
 	signer, err := ssh.NewSignerFromKey(o.hostKey)
 	must(tb, err)
 	s.HostKey = signer.PublicKey()
-	WriteKey(tb, s.path("host_key"), o.hostKey)
+	WriteSSHKey(tb, s.path("host_key"), o.hostKey)
 	if o.hostCA != nil {
 		cert := &ssh.Certificate{
-			Key: s.HostKey, CertType: ssh.HostCert, ValidPrincipals: o.principals, KeyId: "sshdtest",
+			Key: s.HostKey, CertType: ssh.HostCert, ValidPrincipals: o.principals, KeyId: "turnus-test",
 			ValidAfter: uint64(time.Now().Add(-time.Hour).Unix()), ValidBefore: uint64(time.Now().Add(time.Hour).Unix()),
 		}
 		must(tb, cert.SignCert(rand.Reader, o.hostCA))
@@ -180,9 +175,9 @@ func (s *Server) writeKeys(tb testing.TB, o *options) {
 	must(tb, os.WriteFile(s.path("authorized_keys"), keys, 0o600))
 }
 
-func (s *Server) path(name string) string { return filepath.Join(s.Dir, name) }
+func (s *SSHD) path(name string) string { return filepath.Join(s.Dir, name) }
 
-func (s *Server) config(o *options, addresses []string) string {
+func (s *SSHD) config(o *sshdOptions, addresses []string) string {
 	lines := append([]string{"LogLevel VERBOSE"}, o.config...) // reports when it listens
 	// SHLVL keeps bash from reading ~/.bashrc, which may take longer than a test.
 	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "SetEnv ") }); i >= 0 {
@@ -218,7 +213,7 @@ func (s *Server) config(o *options, addresses []string) string {
 
 // start runs the daemons and waits until each says that it listens. It connects
 // to none: newer servers ban sources that connect and say nothing.
-func (s *Server) start(tb testing.TB, program string, o *options) error {
+func (s *SSHD) start(tb testing.TB, program string, o *sshdOptions) error {
 	tb.Helper()
 	for list := range slices.Chunk(o.addresses, perDaemon) {
 		file := s.path(fmt.Sprintf("sshd_config.%d", len(s.daemons)))
@@ -230,7 +225,7 @@ func (s *Server) start(tb testing.TB, program string, o *options) error {
 		out, err := cmd.StderrPipe()
 		must(tb, err)
 		must(tb, cmd.Start())
-		d := &daemon{cmd: cmd, done: make(chan struct{})}
+		d := &sshDaemon{cmd: cmd, done: make(chan struct{})}
 		s.daemons = append(s.daemons, d)
 		ready := make(chan struct{})
 		go func() {
@@ -252,7 +247,7 @@ func (s *Server) start(tb testing.TB, program string, o *options) error {
 	return nil
 }
 
-func (s *Server) read(lines *bufio.Scanner, listeners int, ready chan<- struct{}) {
+func (s *SSHD) read(lines *bufio.Scanner, listeners int, ready chan<- struct{}) {
 	for lines.Scan() {
 		s.mu.Lock()
 		if s.log.Len() < 4<<20 {
@@ -269,14 +264,14 @@ func (s *Server) read(lines *bufio.Scanner, listeners int, ready chan<- struct{}
 
 // Stop ends the listeners and every connection, as a crash of the host would.
 // Safe to call twice, and concurrently with the end of the test.
-func (s *Server) Stop() { s.stop() }
+func (s *SSHD) Stop() { s.stop() }
 
-func (s *Server) stop() {
+func (s *SSHD) stop() {
 	s.running.Lock()
 	defer s.running.Unlock()
 	for _, d := range s.daemons {
 		// The eldest first: a session that outlived its command would still tell how that ended.
-		all := children(d.cmd.Process.Pid)
+		all := childrenOf(d.cmd.Process.Pid)
 		_ = d.cmd.Process.Kill()
 		for _, pid := range all {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -292,8 +287,8 @@ func (s *Server) stop() {
 	s.daemons = nil
 }
 
-// children lists all descendants of a process, each before its own.
-func children(pid int) []int {
+// childrenOf lists all descendants of a process, each before its own.
+func childrenOf(pid int) []int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil
@@ -301,59 +296,54 @@ func children(pid int) []int {
 	var list []int
 	for f := range strings.FieldsSeq(string(text)) {
 		if child, err := strconv.Atoi(f); err == nil {
-			list = append(append(list, child), children(child)...)
+			list = append(append(list, child), childrenOf(child)...)
 		}
 	}
 	return list
 }
 
 // Log is the output of the server so far.
-func (s *Server) Log() string {
+func (s *SSHD) Log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log.String()
 }
 
 // Addr is host:port of the first address.
-func (s *Server) Addr() string { return net.JoinHostPort(s.Addresses[0], strconv.Itoa(s.Port)) }
+func (s *SSHD) Addr() string { return net.JoinHostPort(s.Addresses[0], strconv.Itoa(s.Port)) }
 
 // Host describes the server's first address for a pool, its key pinned.
-func (s *Server) Host(name string) core.Host { return s.HostAt(0, name) }
+func (s *SSHD) Host(name string) core.Host { return s.HostAt(0, name) }
 
 // HostAt describes the server's i-th address.
-func (s *Server) HostAt(i int, name string) core.Host {
+func (s *SSHD) HostAt(i int, name string) core.Host {
 	return core.Host{
 		Name: name, Address: s.Addresses[i],
-		SSH: core.SSH{User: s.User, Port: s.Port, HostKeys: []string{Line(s.HostKey)}},
+		SSH: core.SSH{User: s.User, Port: s.Port, HostKeys: []string{AuthorizedKey(s.HostKey)}},
 	}
 }
 
-// Line is a public key as inventories and authorized_keys hold it.
-func Line(key ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) }
+// AuthorizedKey is a public key as inventories and authorized_keys hold it.
+func AuthorizedKey(key ssh.PublicKey) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+}
 
-// NewKey makes a key pair and a file with its private half.
-func NewKey(tb testing.TB) (file string, public ssh.PublicKey) {
+// NewSSHKey makes a key pair and a file with its private half.
+func NewSSHKey(tb testing.TB) (file string, public ssh.PublicKey) {
 	tb.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	must(tb, err)
 	signer, err := ssh.NewSignerFromKey(key)
 	must(tb, err)
 	file = filepath.Join(tb.TempDir(), "id_ed25519")
-	WriteKey(tb, file, key)
+	WriteSSHKey(tb, file, key)
 	return file, signer.PublicKey()
 }
 
-// WriteKey writes a private key as ssh-keygen does.
-func WriteKey(tb testing.TB, file string, key ed25519.PrivateKey) {
+// WriteSSHKey writes a private key as ssh-keygen does.
+func WriteSSHKey(tb testing.TB, file string, key ed25519.PrivateKey) {
 	tb.Helper()
-	block, err := ssh.MarshalPrivateKey(key, "sshdtest")
+	block, err := ssh.MarshalPrivateKey(key, "turnus-test")
 	must(tb, err)
 	must(tb, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

@@ -1,13 +1,4 @@
-// Package trustlab owns the trusted parties of tests on loopback. It has one CA for a test binary
-// and the certificates that it signs, as files. It has CAs that speak ACME, and Vaults, each
-// simulated and real, and an OpenID Connect provider, with ID tokens as wrong as a test wants them.
-//
-// The real Vault is HashiCorp's own core, in memory and unsealed: make check-vault builds it, and
-// tests that need it have the build tag vault. The simulated one is for all tests, also for Vaults
-// that fail, are sealed or late.
-//
-// It must not know who believes them, nor what is in them.
-package trustlab
+package servers
 
 import (
 	"crypto/ecdsa"
@@ -123,13 +114,6 @@ func (a *CA) SignFor(tb testing.TB, dir, name string, life time.Duration, hosts 
 
 // LocalNames are the names by which a server on this machine is asked.
 func LocalNames() []string { return []string{"localhost", "127.0.0.1", "::1"} }
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
 
 // SignRequest is the chain, in PEM, of a certificate that was asked for: for 90 days, so that
 // nobody renews it immediately.

@@ -1,4 +1,4 @@
-package redistest
+package servers
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// Called notes the commands that a client sends.
-type Called struct {
+// CalledRedis notes the commands that a client sends.
+type CalledRedis struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-func (c *Called) note(cmds ...goredis.Cmder) {
+func (c *CalledRedis) note(cmds ...goredis.Cmder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cmd := range cmds {
@@ -36,17 +36,17 @@ func (c *Called) note(cmds ...goredis.Cmder) {
 }
 
 // DialHook implements goredis.Hook.
-func (c *Called) DialHook(next goredis.DialHook) goredis.DialHook {
+func (c *CalledRedis) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
 // ProcessHook implements goredis.Hook.
-func (c *Called) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (c *CalledRedis) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error { c.note(cmd); return next(ctx, cmd) }
 }
 
 // ProcessPipelineHook implements goredis.Hook.
-func (c *Called) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (c *CalledRedis) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error { c.note(cmds...); return next(ctx, cmds) }
 }
 
@@ -74,18 +74,18 @@ func inScripts(tb testing.TB, dir string) map[string]bool {
 	return names
 }
 
-// Record has a client's commands noted.
-func Record(client goredis.UniversalClient) *Called {
-	c := &Called{names: map[string]bool{}}
+// RecordRedis has a client's commands noted.
+func RecordRedis(client goredis.UniversalClient) *CalledRedis {
+	c := &CalledRedis{names: map[string]bool{}}
 	client.AddHook(c)
 	return c
 }
 
-// WantLeast compares the commands that a folder's scripts and the client call with the allowed
-// commands of a room: all called commands are allowed, and no others. Commands of seldom are
-// allowed and not called here: of a Cluster, or of another database. It asks the server which
+// WantLeastOfRedis compares the commands that a folder's scripts and the client call with the
+// allowed commands of a room: all called commands are allowed, and no others. Commands of seldom
+// are allowed and not called here: of a Cluster, or of another database. It asks the server which
 // commands it refused, also where the caller ignored that.
-func WantLeast(tb testing.TB, c *Called, server *Server, scripts string, room []string, seldom ...string) {
+func WantLeastOfRedis(tb testing.TB, c *CalledRedis, server *Redis, scripts string, room []string, seldom ...string) {
 	tb.Helper()
 	names := inScripts(tb, scripts)
 	c.mu.Lock()
@@ -104,7 +104,7 @@ func WantLeast(tb testing.TB, c *Called, server *Server, scripts string, room []
 	defer func() { _ = admin.Close() }()
 	for _, name := range allowed {
 		// What is sent on a connection of its own, to block, is known to the server only.
-		if !names[name] && calls(tb, admin, name) == 0 && !slices.Contains(append([]string{"asking", "cluster|slots", "select"}, seldom...), name) {
+		if !names[name] && countCalls(tb, admin, name) == 0 && !slices.Contains(append([]string{"asking", "cluster|slots", "select"}, seldom...), name) {
 			tb.Errorf("the user may call %s, and nobody does", name)
 		}
 	}

@@ -1,4 +1,4 @@
-package redistest
+package servers
 
 import (
 	"bytes"
@@ -8,15 +8,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/turnus/turnus/core/testparts/trustlab"
 )
 
-// Proxy forwards TCP on 127.0.0.1, in the clear, to a server that may speak TLS; it can swallow
-// answers, or go silent on the connections that exist.
-type Proxy struct {
+// RedisProxy forwards TCP on 127.0.0.1, in the clear, to a server that may speak TLS; it can
+// swallow answers, or go silent on the connections that exist.
+type RedisProxy struct {
 	Addr   string
-	target *Server
+	target *Redis
 	Lose   atomic.Value // string: a connection that has carried this word gives no answer any more
 	Silent atomic.Int64 // connections with a number up to this neither answer nor end
 	N      atomic.Int64 // connections so far
@@ -25,23 +23,23 @@ type Proxy struct {
 	wg     sync.WaitGroup
 }
 
-// Impatient is the timeout of a client that is to lose answers: it is long enough for a proxy to
-// make a connection.
-func Impatient() time.Duration {
-	if trustlab.TLSEverywhere() {
+// ImpatientTimeout is the timeout of a client that is to lose answers: it is long enough for a
+// proxy to make a connection.
+func ImpatientTimeout() time.Duration {
+	if TLSEverywhere() {
 		return 2 * time.Second
 	}
 	return 300 * time.Millisecond
 }
 
-// NewProxy starts a proxy of a server, until the test ends.
-func NewProxy(tb testing.TB, target *Server) *Proxy {
+// NewRedisProxy starts a proxy of a server, until the test ends.
+func NewRedisProxy(tb testing.TB, target *Redis) *RedisProxy {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: target}
+	p := &RedisProxy{Addr: l.Addr().String(), target: target}
 	p.wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -63,7 +61,7 @@ func NewProxy(tb testing.TB, target *Server) *Proxy {
 	return p
 }
 
-func (p *Proxy) serve(c net.Conn) {
+func (p *RedisProxy) serve(c net.Conn) {
 	up, err := p.target.Open(context.Background())
 	if err != nil {
 		_ = c.Close()

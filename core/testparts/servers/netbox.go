@@ -1,5 +1,4 @@
-// Package netboxtest is a server for tests that answers as NetBox does.
-package netboxtest
+package servers
 
 import (
 	"encoding/json"
@@ -11,8 +10,8 @@ import (
 	"sync"
 )
 
-// Server answers as NetBox does, with the faults that a test wants.
-type Server struct {
+// NetBox answers as NetBox does, with the faults that a test wants.
+type NetBox struct {
 	Devices []map[string]any
 	Filters []string // also site
 	Cursor  bool     // as from NetBox 4.6 on
@@ -28,8 +27,8 @@ type Server struct {
 	requests []*http.Request
 }
 
-// Device is a record.
-func Device(id int, name, address string) map[string]any {
+// NetBoxDevice is a record.
+func NetBoxDevice(id int, name, address string) map[string]any {
 	d := map[string]any{
 		"id": id, "name": name, "tenant": map[string]any{"slug": "acme"}, "site": map[string]any{"slug": "fra"}, "role": map[string]any{"slug": "leaf"},
 		"tags": []any{map[string]any{"slug": "edge"}}, "status": map[string]any{"value": "active"}, "primary_ip": nil,
@@ -41,16 +40,16 @@ func Device(id int, name, address string) map[string]any {
 	return d
 }
 
-// Devices are so many records.
-func Devices(n int) (all []map[string]any) {
+// NetBoxDevices are so many records.
+func NetBoxDevices(n int) (all []map[string]any) {
 	for i := range n {
-		all = append(all, Device(i+1, fmt.Sprintf("sw%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, 1+i%250)))
+		all = append(all, NetBoxDevice(i+1, fmt.Sprintf("sw%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, 1+i%250)))
 	}
 	return all
 }
 
 // ServeHTTP answers one request.
-func (n *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (n *NetBox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	n.requests = append(n.requests, r)
 	count, all := len(n.requests), n.Devices
@@ -118,14 +117,14 @@ func (n *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Requests are those so far.
-func (n *Server) Requests() []*http.Request {
+func (n *NetBox) Requests() []*http.Request {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.requests)
 }
 
 // Has replaces the devices, between two fetches.
-func (n *Server) Has(devices []map[string]any) {
+func (n *NetBox) Has(devices []map[string]any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.Devices = devices

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package redistest
-
-import "syscall"
-
-func attributes() *syscall.SysProcAttr { return nil }

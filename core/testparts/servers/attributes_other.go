@@ -1,0 +1,7 @@
+//go:build !linux
+
+package servers
+
+import "syscall"
+
+func dieWithParent(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

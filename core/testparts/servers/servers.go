@@ -1,0 +1,24 @@
+// Package servers owns the private servers of tests: OpenSSH, Redis and PostgreSQL, and the parties
+// that others trust. Each is on loopback or on a Unix socket, and ends with its test.
+//
+// A test has Redis as a standalone server, as a Cluster of three with and without replicas, or as a
+// Sentinel with a replica. Redis and PostgreSQL have a user with the least rights. With
+// TURNUS_TEST_TLS=1, or where a test asks for it, they speak TLS only, with client certificates.
+//
+// Trusted parties are one CA for a test binary with the certificates that it signs, CAs that speak
+// ACME, Vaults, and an OpenID Connect provider, with ID tokens as wrong as a test wants them. ACME
+// and Vault are there simulated and real. The real Vault is HashiCorp's own core, in memory: make
+// check-vault builds it, and tests that need it have the build tag vault. The simulated one also
+// fails, refuses or is late. NetBox is simulated.
+//
+// It must not know what is stored in the servers, who believes them, nor what tests are about.
+package servers
+
+import "testing"
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
