@@ -80,6 +80,6 @@ func (q *Queue) leased(own *session, id core.JobID, token uint64) *job {
 
 // nextToken is a fence that is above all before it, also after a restart.
 func (q *Queue) nextToken(now time.Time) uint64 {
-	q.token = max(q.token+1, uint64(max(now.UnixMicro(), 0))) //nolint:gosec // not negative
+	q.token = max(q.token+1, uint64(max(now.UnixMicro(), 0)))
 	return q.token
 }

@@ -76,7 +76,7 @@ func guestAlone(b bench) {
 		return b.call(b.q.scripts.guest, session, "r", l.Job.Index, l.Token, "lb", "").([]any)[0].(int64)
 	}
 	b.unchanged("a guest that comes", func() {
-		if fence := enter(s, first); fence <= int64(second.Token) { //nolint:gosec // far below
+		if fence := enter(s, first); fence <= int64(second.Token) {
 			b.Errorf("fence %d is not above the last lease's %d", fence, second.Token)
 		}
 	}, b.key("kGuests"), b.key("kMeta"))
