@@ -82,6 +82,7 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		if v != nil {
 			if v.kind == queue.AckDone {
 				a.keepOutputs()
+				v.reason = a.located(v.reason)
 			}
 			a.cur.keepPrinted(sr)
 			return sr, v
@@ -92,7 +93,10 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		again, delay := a.again(err, &sr)
 		if !again {
 			a.keepOutputs()
-			return a.located(sr), nil
+			if !sr.Outcome.Good() {
+				sr.Reason = a.located(sr.Reason)
+			}
+			return sr, nil
 		}
 		a.cur.keepPrinted(sr)
 		if v := a.pause(sr, delay); v != nil {

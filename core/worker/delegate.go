@@ -44,7 +44,7 @@ func (a *attempts) guest() queue.Guest {
 }
 
 // enter makes the job the guest of the step's host. While another job is, it waits here for a
-// short time, and then suspended. In a cancelled run it waits here: this lease is its last.
+// short time, and then suspended. A step of always waits here: a cancel would end a suspended job.
 func (a *attempts) enter() *leaseEnd {
 	if !a.delegated() || a.fence > 0 {
 		return nil
@@ -65,7 +65,7 @@ func (a *attempts) enter() *leaseEnd {
 			v := a.m.setAside(core.ErrorText(err))
 			return &v
 		}
-		if !time.Now().Before(patience) && !j.runCancelled() {
+		if !time.Now().Before(patience) && !j.isShielded() {
 			return a.awaitGuest(err)
 		}
 		timer := time.NewTimer(guestAgain)
@@ -116,10 +116,10 @@ func (a *attempts) elsewhere(sr core.StepResult) core.StepResult {
 	return sr
 }
 
-// located says where a step failed, if it was not on the job's own host.
-func (a *attempts) located(sr core.StepResult) core.StepResult {
-	if a.delegated() && !sr.Outcome.Good() {
-		sr.Reason = fmt.Sprintf("on %s: %s", a.host.Name, sr.Reason)
+// located is the reason of a bad end, with the host if that is not the job's own.
+func (a *attempts) located(reason string) string {
+	if !a.delegated() {
+		return reason
 	}
-	return sr
+	return fmt.Sprintf("on %s: %s", a.host.Name, reason)
 }

@@ -143,9 +143,16 @@ func TestDelegateWaitsSuspended(t *testing.T) {
 	})
 }
 
-// A run that is cancelled runs its always on the other host too, when that is free. Then its lease
-// is its last: it waits where it is.
+// A run that is cancelled runs its always on the other host too, when that is free. So a step of
+// always is not suspended for a guest, also before the cancel.
 func TestDelegateOfACancelledRun(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"in a step before": 5 * time.Second, "at the step": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) { delegateOfACancelledRun(t, wait) })
+	}
+}
+
+func delegateOfACancelledRun(t *testing.T, wait time.Duration) {
+	t.Helper()
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
 			if c.Step == "hold" {
@@ -157,9 +164,9 @@ func TestDelegateOfACancelledRun(t *testing.T) {
 		holds := l.submit("h", 1, "steps: [{name: hold, uses: file, on: '\"lb\"'}]\n", beside(balancer()))
 		n := l.start(l.config())
 		pass(time.Second)
-		la := l.submit("r", 2, "steps: [{name: site, steps: [{name: swap, uses: file}], always: [{name: restore, uses: file, on: '\"lb\"'}]}]\n",
+		la := l.submit("r", 2, "steps: [{name: site, steps: [{name: swap, uses: file}], always: [{name: restore, uses: file, on: '\"lb\"'}]}, {name: later, uses: file}]\n",
 			beside(balancer()), func(_ *launch.Options, r *queue.Run) { r.Targets = r.Targets[min(1, len(r.Targets)):] })
-		pass(5 * time.Second)
+		pass(wait)
 		if err := l.q.Cancel(t.Context(), "r", "enough"); err != nil {
 			t.Fatal(err)
 		}
@@ -223,6 +230,7 @@ func TestDelegateThatFails(t *testing.T) {
 	}{
 		"unreachable": {host.Outcome{Unreachable: true, Reason: "no route"}, nil, "failed on lb: no route"},
 		"failed":      {host.Outcome{Failed: true, Reason: "exit code 3"}, nil, "failed on lb: exit code 3"},
+		"lost":        {host.Outcome{Effects: host.EffectsUnknown}, fmt.Errorf("it died: %w", core.ErrPluginFailed), "lost on lb: "},
 		"good":        {host.Outcome{Changed: true, Outputs: map[string]any{"boot_id": "b1", "x": 1}}, nil, "changed "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +241,7 @@ func TestDelegateThatFails(t *testing.T) {
 					}
 					return host.Outcome{}, nil
 				}
-				r := l.one(drained, beside(balancer()))
+				r := l.one(strings.Replace(drained, "drain, uses: file", "drain, uses: command", 1), beside(balancer()))
 				if got := fmt.Sprintf("%s %s", r.Outcome, r.Reason); !strings.HasPrefix(got, c.want) || r.Steps[0].On != "lb" {
 					t.Errorf("%s, expected %s; %+v", got, c.want, r.Steps)
 				}

@@ -90,6 +90,13 @@ func (j *job) shield(on bool) {
 	}
 }
 
+// isShielded reports whether the job is at a step of always.
+func (j *job) isShielded() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.shielded
+}
+
 // runCancelled reports whether the job's run was cancelled: this lease is then its last.
 func (j *job) runCancelled() bool {
 	j.mu.Lock()
