@@ -48,6 +48,9 @@ type Plugin struct {
 	Tree          string // hash of all its files, when none of them may change; see [Tree]
 	SHA256        string // hex; a program of other content is not started. Empty for built-ins
 	Allow         Allow  // of a built-in: its own needs
+	// Process is the name of the processes that all built-ins with the same one share. They must be
+	// started in the same way, with the same needs. "": it has processes of its own.
+	Process string
 }
 
 // Allow is the access of a plugin under a sandbox, in addition to its own folder and the system's

@@ -12,12 +12,14 @@ import (
 	"github.com/turnus/turnus/core/redact"
 )
 
-// pool keeps the processes of one plugin. A call goes to the first process with room; when
-// none has, it waits in line while another process is started, up to processes.
+// pool keeps the processes of one plugin, or of built-ins that share them. A call goes to the first
+// process with room; when none has, it waits in line while another process is started, up to
+// processes.
 type pool struct {
-	plugin    *Plugin
-	source    *origin // nil of a built-in plugin
-	users     int     // calls that go to it, guarded by the supervisor
+	plugin    *Plugin   // what is started; of a shared one it has the name of the process, and no job types
+	serves    []*Plugin // whose calls go to it
+	source    *origin   // nil of a built-in plugin
+	users     int       // calls that go to it, guarded by the supervisor
 	launch    launch
 	log       *slog.Logger
 	timing    timing
@@ -39,6 +41,15 @@ type pool struct {
 	stopped  bool
 	hurry    chan struct{} // closed: stop without waiting for calls
 	wg       sync.WaitGroup
+}
+
+// serve has the calls of one more plugin go to the pool. A process that several share takes as many
+// calls as their own would: no job type waits for the slots of another.
+func (p *pool) serve(plugin *Plugin) {
+	p.serves = append(p.serves, plugin)
+	if p.plugin != plugin {
+		p.plugin.Manifest.Concurrency += plugin.concurrency()
+	}
 }
 
 // timing is what tests make shorter.

@@ -34,7 +34,7 @@ type Supervisor struct {
 	root   *folder
 
 	mu      sync.Mutex
-	pools   map[string]*pool   // by plugin name: where calls go that begin now
+	pools   map[string]*pool   // by plugin name: where calls go that begin now; built-ins may share one
 	types   map[string]jobType // by name
 	sources []*origin          // of all plugins but the built-in ones
 	leaving map[*pool]bool     // of former versions that still have calls
@@ -43,10 +43,11 @@ type Supervisor struct {
 	wg      sync.WaitGroup // ends of former versions
 }
 
-// jobType is a job type with the processes that have it.
+// jobType is a job type with its plugin, and the processes that have it.
 type jobType struct {
 	Type
 	outputs outputSchema
+	plugin  *Plugin
 	pool    *pool
 }
 
@@ -151,34 +152,56 @@ func (s *Supervisor) replace(src *origin, p Plugin) error {
 
 // putLocked makes a plugin and its job types known, in place of those of its former version.
 func (s *Supervisor) putLocked(src *origin, p Plugin) error {
-	pl := &pool{
-		plugin: &p, source: src, launch: s.launch, log: s.launch.log, timing: s.timing, restart: newRestart(),
-		processes: max(2, runtime.GOMAXPROCS(0)), hurry: make(chan struct{}),
-		suspects: map[deadly]bool{}, poison: map[deadly]time.Time{},
-	}
-	if old := s.pools[p.Name]; old != nil {
-		was := old.stats()
-		pl.starts, pl.deaths = was.Starts, was.Deaths
+	pl, err := s.poolLocked(src, &p)
+	if err != nil {
+		return err
 	}
 	var errs []error
 	types := map[string]jobType{}
 	for _, t := range p.Manifest.Types {
-		if has, ok := s.types[t.Name]; ok && has.pool.plugin.Name != p.Name {
-			other := has.pool.plugin
+		if has, ok := s.types[t.Name]; ok && has.plugin.Name != p.Name {
+			other := has.plugin
 			errs = append(errs, fmt.Errorf("%w: job type %s is declared by two plugins: %s %s and %s %s", core.ErrInvalid, t.Name, other.Name, other.Version, p.Name, p.Version))
 			continue
 		}
 		outputs, err := outputsOf(t)
 		errs = append(errs, err)
-		types[t.Name] = jobType{t, outputs, pl}
+		types[t.Name] = jobType{t, outputs, &p, pl}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	maps.DeleteFunc(s.types, func(_ string, t jobType) bool { return t.pool.plugin.Name == p.Name })
+	maps.DeleteFunc(s.types, func(_ string, t jobType) bool { return t.plugin.Name == p.Name })
 	maps.Copy(s.types, types)
 	s.pools[p.Name] = pl
+	pl.serve(&p)
 	return nil
+}
+
+// poolLocked returns the pool of the processes that a built-in shares with others, or a new one.
+func (s *Supervisor) poolLocked(src *origin, p *Plugin) (*pool, error) {
+	for _, pl := range s.pools {
+		if p.Process == "" || pl.plugin.Process != p.Process {
+			continue
+		}
+		if !slices.Equal(pl.plugin.Argv, p.Argv) || !reflect.DeepEqual(pl.plugin.Allow, p.Allow) {
+			return nil, fmt.Errorf("%w: the plugins %s and %s share processes, and differ in how these are started or what they need", core.ErrInvalid, pl.serves[0].Name, p.Name)
+		}
+		return pl, nil
+	}
+	pl := &pool{
+		plugin: p, source: src, launch: s.launch, log: s.launch.log, timing: s.timing, restart: newRestart(),
+		processes: max(2, runtime.GOMAXPROCS(0)), hurry: make(chan struct{}),
+		suspects: map[deadly]bool{}, poison: map[deadly]time.Time{},
+	}
+	if p.Process != "" {
+		pl.plugin = &Plugin{Name: p.Process, Version: p.Version, Argv: p.Argv, Allow: p.Allow, Process: p.Process}
+	}
+	if old := s.pools[p.Name]; old != nil {
+		was := old.stats()
+		pl.starts, pl.deaths = was.Starts, was.Deaths
+	}
+	return pl, nil
 }
 
 // use returns the job type as it is now; leave is owed for its pool.
@@ -289,37 +312,47 @@ func loadBuiltins(given []Plugin, l launch) ([]Plugin, error) {
 	return out, errors.Join(errs...)
 }
 
-// current returns the pools of all known plugins, sorted by name.
-func (s *Supervisor) current() []*pool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.pools), func(a, b *pool) int { return cmp.Compare(a.plugin.Name, b.plugin.Name) })
+// currentLocked returns the pools of all known plugins, each once.
+func (s *Supervisor) currentLocked() []*pool {
+	all := map[*pool]bool{}
+	for _, p := range s.pools {
+		all[p] = true
+	}
+	return slices.Collect(maps.Keys(all))
 }
 
 // Plugins lists all known plugins, sorted by name.
 func (s *Supervisor) Plugins() []Plugin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var all []Plugin
-	for _, p := range s.current() {
-		all = append(all, *p.plugin)
+	for _, pl := range s.currentLocked() {
+		for _, p := range pl.serves {
+			all = append(all, *p)
+		}
 	}
+	slices.SortFunc(all, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
-// PluginStats is how the processes of one plugin fare.
+// PluginStats is how the processes of one plugin fare, or those that built-ins share.
 type PluginStats struct {
-	Plugin    string
-	Processes int  // that are there
-	Starts    int  // since New
-	Deaths    int  // since New: processes that died or did not start
-	HeldBack  bool // it died too often: calls are refused until its pause has ended
+	Plugin    string // or the name of the shared processes
+	Processes int    // that are there
+	Starts    int    // since New
+	Deaths    int    // since New: processes that died or did not start
+	HeldBack  bool   // it died too often: calls are refused until its pause has ended
 }
 
-// Stats returns the stats of every plugin, sorted by name. It costs little.
+// Stats returns the stats of all processes, sorted by name. It costs little.
 func (s *Supervisor) Stats() []PluginStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var out []PluginStats
-	for _, p := range s.current() {
+	for _, p := range s.currentLocked() {
 		out = append(out, p.stats())
 	}
+	slices.SortFunc(out, func(a, b PluginStats) int { return cmp.Compare(a.Plugin, b.Plugin) })
 	return out
 }
 
@@ -332,7 +365,7 @@ func (s *Supervisor) Type(name string) (Type, bool) {
 	defer s.mu.Unlock()
 	t, ok := s.types[name]
 	if ok {
-		t.Plugin = t.pool.plugin.Name + " " + t.pool.plugin.Version
+		t.Plugin = t.plugin.Name + " " + t.plugin.Version
 	}
 	return t.Type, ok
 }
@@ -346,7 +379,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 		close(s.stop)
 	}
 	s.stopped = true
-	all, origins := slices.AppendSeq(slices.Collect(maps.Values(s.pools)), maps.Keys(s.leaving)), s.sources
+	all, origins := slices.AppendSeq(s.currentLocked(), maps.Keys(s.leaving)), s.sources
 	s.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, p := range all {

@@ -69,7 +69,33 @@ func builtins(reach []netip.Prefix) map[string]func() []sdk.Def {
 	}
 }
 
-// ServePlugin is the process of a built-in plugin: the same path as anybody's.
+// sharedProcess is the name of the process that has all built-in plugins of the same needs. No
+// plugin can have that name.
+const sharedProcess = "(built-in)"
+
+// shared reports whether a built-in plugin is in that process: those that open connections have one
+// each, which the others' must not do.
+func shared(name string) bool { return !slices.Contains(NetworkBuiltins, name) }
+
+// defsOf returns the job types of a built-in plugin, or of all in the shared process.
+func defsOf(name string, reach []netip.Prefix) []sdk.Def {
+	all := builtins(reach)
+	if name != sharedProcess {
+		if one, ok := all[name]; ok {
+			return one()
+		}
+		return nil
+	}
+	var defs []sdk.Def
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if shared(name) {
+			defs = append(defs, all[name]()...)
+		}
+	}
+	return defs
+}
+
+// ServePlugin is the process of a built-in plugin, or of several: the same path as anybody's.
 func ServePlugin(name string, networks []string, stderr io.Writer) int {
 	var reach []netip.Prefix
 	for _, text := range networks {
@@ -80,12 +106,12 @@ func ServePlugin(name string, networks []string, stderr io.Writer) int {
 		}
 		reach = append(reach, network)
 	}
-	defs, ok := builtins(reach)[name]
-	if !ok {
+	defs := defsOf(name, reach)
+	if len(defs) == 0 {
 		fmt.Fprintf(stderr, "no built-in plugin %q\n", name)
 		return console.ExitInvalid
 	}
-	sdk.Serve(defs()...)
+	sdk.Serve(defs...)
 	return console.ExitOK
 }
 
@@ -114,18 +140,25 @@ func builtinPlugins(only string, reach []netip.Prefix) ([]host.Plugin, error) {
 			return nil, fmt.Errorf("describe %s: %w", name, err)
 		}
 		m.Name, m.Version = name, settings.Version()
-		argv := []string{self, ServeVerb, name}
-		if slices.Contains(NetworkBuiltins, name) {
-			for _, network := range reach {
-				argv = append(argv, network.String())
-			}
-		}
-		all = append(all, host.Plugin{
-			Name: name, Version: settings.Version(), Argv: argv, Manifest: m,
-			Allow: host.Allow{Network: slices.Contains(NetworkBuiltins, name)},
-		})
+		all = append(all, builtin(self, only, reach, m))
 	}
 	return all, nil
+}
+
+// builtin returns how the built-in plugin of the manifest is started by the program self. The one
+// that a node has only is alone in its process: the job types of the others take time to be made.
+func builtin(self, only string, reach []netip.Prefix, m host.Manifest) host.Plugin {
+	p := host.Plugin{Name: m.Name, Version: m.Version, Argv: []string{self, ServeVerb, m.Name}, Manifest: m}
+	switch {
+	case !shared(m.Name):
+		p.Allow.Network = true
+		for _, network := range reach {
+			p.Argv = append(p.Argv, network.String())
+		}
+	case only == "":
+		p.Process, p.Argv[2] = sharedProcess, sharedProcess
+	}
+	return p
 }
 
 // NetworkBuiltins open connections of their own, as their manuals state.

@@ -1,11 +1,13 @@
 package node
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/sdk"
 )
 
 // The networks that an operator opens reach the process of http, and those of firmware and
@@ -64,7 +66,35 @@ func TestBuiltinManifestsAreValid(t *testing.T) {
 		t.Error("a broken schema is valid: the test sees nothing")
 	}
 	one, err := builtinPlugins("command", nil)
-	if err != nil || len(one) != 1 || one[0].Name != "command" {
-		t.Errorf("%+v, %v", one, err)
+	if err != nil || len(one) != 1 || one[0].Name != "command" || one[0].Process != "" || one[0].Argv[2] != "command" {
+		t.Errorf("%+v, %v; expected it in a process of its own", one, err)
+	}
+}
+
+// The shared process has the job types of all plugins that are started by it, and no other: none of
+// those that the sandbox gives the network.
+func TestSharedProcessHasItsJobTypes(t *testing.T) {
+	all, err := BuiltinPlugins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[string]bool{}
+	for _, p := range all {
+		if p.Process == "" {
+			continue
+		}
+		for _, tp := range p.Manifest.Types {
+			declared[tp.Name] = true
+		}
+	}
+	served := map[string]bool{}
+	for _, tp := range sdk.Describe(defsOf(sharedProcess, nil)...).Types {
+		served[tp.Name] = true
+	}
+	if !maps.Equal(declared, served) || len(served) < 20 || served["http"] {
+		t.Errorf("it has %v, expected %v", served, declared)
+	}
+	if len(defsOf("nothing", nil)) != 0 {
+		t.Error("a plugin that is not built in has job types")
 	}
 }
