@@ -17,6 +17,8 @@ type idle struct{}
 
 func (idle) Type(name string) (host.Type, bool) { t, ok := scriptTypes[name]; return t, ok }
 
+func (idle) Warm([]string) {}
+
 func (idle) Run(context.Context, host.Call) (host.Outcome, error) { return host.Outcome{}, nil }
 
 // BenchmarkNoOpJob is the worker's own cost of a job, the memory queue's included.

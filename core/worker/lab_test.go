@@ -38,6 +38,7 @@ type script struct {
 
 	mu     sync.Mutex
 	calls  []host.Call
+	warmed [][]string
 	now    int
 	most   int // calls at once
 	byHost map[string]int
@@ -56,6 +57,12 @@ var scriptTypes = map[string]host.Type{
 func (s *script) Type(name string) (host.Type, bool) {
 	t, ok := scriptTypes[name]
 	return t, ok
+}
+
+func (s *script) Warm(types []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warmed = append(s.warmed, types)
 }
 
 func (s *script) Run(ctx context.Context, c host.Call) (host.Outcome, error) {

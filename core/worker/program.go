@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/turnus/turnus/core"
@@ -31,7 +32,7 @@ const programsKept = 64
 // programs keeps the programs of the runs last used. Safe for concurrent use.
 type programs struct {
 	payload func(ctx context.Context, run string) ([]byte, error)
-	types   func(name string) (host.Type, bool)
+	plugins Plugins
 
 	mu     sync.Mutex
 	loaded map[string]*list.Element // of *entry
@@ -45,8 +46,8 @@ type entry struct {
 	err   error
 }
 
-func newPrograms(payload func(ctx context.Context, run string) ([]byte, error), types func(name string) (host.Type, bool)) *programs {
-	return &programs{payload: payload, types: types, loaded: map[string]*list.Element{}, recent: list.New()}
+func newPrograms(payload func(ctx context.Context, run string) ([]byte, error), plugins Plugins) *programs {
+	return &programs{payload: payload, plugins: plugins, loaded: map[string]*list.Element{}, recent: list.New()}
 }
 
 // get returns the program of a run; the first caller loads it, others wait for it.
@@ -117,10 +118,27 @@ func (ps *programs) load(ctx context.Context, run string) (*program, error) {
 	prog := &program{snapshot: snap, playbook: playbook, calls: playbook.Calls()}
 	prog.selected = playbook.Selected(snap.Selects)
 	prog.steps = snap.Steps(playbook, func(uses string) bool {
-		t, known := ps.types(uses)
+		t, known := ps.plugins.Type(uses)
 		return !known || t.Disruptive
 	})
+	ps.plugins.Warm(prog.uses())
 	return prog, nil
+}
+
+// uses returns the job types that the hosts of the run need in any case, in the order of the steps:
+// rescue and handlers may never run.
+func (p *program) uses() []string {
+	var types []string
+	for i, step := range p.playbook.Steps {
+		rescue := slices.ContainsFunc(step.Within, func(at int) bool {
+			b := p.playbook.Blocks[at]
+			return b.Rescue <= i && i < b.Always
+		})
+		if p.selected[i] && !rescue && !slices.Contains(types, step.Uses) {
+			types = append(types, step.Uses)
+		}
+	}
+	return types
 }
 
 // onLost is what becomes of a job whose effects are unknown after it used the type.

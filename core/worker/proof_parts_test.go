@@ -231,6 +231,8 @@ func (p *fakePlugins) Type(name string) (host.Type, bool) {
 	return t, ok
 }
 
+func (p *fakePlugins) Warm([]string) {}
+
 func (p *fakePlugins) now() time.Time { return time.Now().Add(p.w.skew) }
 
 func (p *fakePlugins) note(what string) {

@@ -30,6 +30,9 @@ import (
 type Plugins interface {
 	// Type finds a job type by name.
 	Type(name string) (host.Type, bool)
+	// Warm starts in the background what calls of the job types need, in that order, and returns
+	// immediately. A failure is left to the calls.
+	Warm(types []string)
 	// Run calls a job type. It returns within 2·Grace after ctx ended.
 	Run(ctx context.Context, c host.Call) (host.Outcome, error)
 }
@@ -125,7 +128,7 @@ func New(c Config) (*Worker, error) {
 		cfg:       c,
 		kill:      make(chan struct{}),
 		drain:     make(chan struct{}),
-		programs:  newPrograms(c.Payload, c.Plugins.Type),
+		programs:  newPrograms(c.Payload, c.Plugins),
 		windows:   admission.NewCalendarReader(c.Board),
 		admit:     askCalendar,
 		conceal:   (*redact.Set).Add,

@@ -26,9 +26,10 @@ type pool struct {
 	processes int // at most, at once
 
 	mu       sync.Mutex
-	live     []*process // retired ones included, until they are gone
-	starting bool
+	live     []*process         // retired ones included, until they are gone
+	starting chan struct{}      // of the start under way, closed when it has ended; nil: none
 	giveUp   context.CancelFunc // of the start under way
+	ahead    bool               // the start under way was made before a call needed it
 	waiting  []*waiter          // first come, first served
 	restart  restart
 	starts   int                  // processes that were started
@@ -209,7 +210,7 @@ func (p *pool) failLocked(err error) {
 
 // startLocked starts a process when somebody waits for one, one at a time.
 func (p *pool) startLocked() {
-	if p.stopped || p.starting || len(p.waiting) == 0 || p.again != nil {
+	if p.stopped || p.starting != nil || len(p.waiting) == 0 || p.again != nil {
 		return
 	}
 	usable := 0
@@ -234,9 +235,29 @@ func (p *pool) startLocked() {
 		})
 		return
 	}
+	p.beginLocked()
+}
+
+func (p *pool) beginLocked() {
 	ctx, cancel := context.WithTimeout(context.Background(), p.timing.start)
-	p.starting, p.giveUp = true, cancel
+	p.starting, p.giveUp = make(chan struct{}), cancel
 	p.wg.Go(func() { p.own(ctx, cancel) })
+}
+
+// warm starts a process before a call needs it, and returns when that start has ended. It does
+// nothing where there is a process, or one is being started, or waits after a death.
+func (p *pool) warm() {
+	p.mu.Lock()
+	d, _ := p.restart.wait(p.timing.now())
+	if p.stopped || p.starting != nil || p.again != nil || d > 0 || p.anyUsableLocked() {
+		p.mu.Unlock()
+		return
+	}
+	p.ahead = true
+	p.beginLocked()
+	begun := p.starting
+	p.mu.Unlock()
+	<-begun
 }
 
 // own is the life of one process, from start to reaping.
@@ -287,7 +308,9 @@ func (p *pool) watch(ctx context.Context, q *process) {
 func (p *pool) started(q *process, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.starting, p.giveUp = false, nil
+	close(p.starting)
+	unasked := p.ahead && len(p.waiting) == 0
+	p.starting, p.giveUp, p.ahead = nil, nil, false
 	switch {
 	case err == nil:
 		p.starts++
@@ -300,6 +323,9 @@ func (p *pool) started(q *process, err error) bool {
 		return true
 	case p.stopped:
 		p.failLocked(p.stopping())
+		return false
+	case unasked: // the call that needs it tries again, and reports it
+		p.log.Warn("plugin did not start ahead of its first call", "plugin", p.plugin.Name, "err", err)
 		return false
 	}
 	p.log.Error("plugin did not start", "plugin", p.plugin.Name, "err", err)

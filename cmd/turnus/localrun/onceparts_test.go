@@ -60,6 +60,8 @@ func (d *database) Type(name string) (host.Type, bool) {
 	return t, ok
 }
 
+func (d *database) Warm([]string) {}
+
 func (d *database) Run(ctx context.Context, c host.Call) (host.Outcome, error) {
 	d.mu.Lock()
 	d.calls++
