@@ -55,8 +55,10 @@ type Run struct {
 	// QueueAway is that the change is recorded, and the queue does not have it yet.
 	QueueAway bool `json:"queue_away,omitempty" doc:"in the answer to a cancel, pause or resume: it is recorded, and the queue, which does not answer, gets it when it is back"`
 	// WithoutFacts is not on record.
-	WithoutFacts int      `json:"without_facts,omitempty" doc:"in the answer to a launch: hosts that it left out, because targets reads facts that are not on record, or too old"`
-	Retried      *Retried `json:"retried,omitempty" doc:"in the answer to a retry: what differs from the run before"`
+	WithoutFacts int `json:"without_facts,omitempty" doc:"in the answer to a launch: hosts that it left out, because targets reads facts that are not on record, or too old"`
+	// Warnings are not on record.
+	Warnings []string `json:"warnings,omitempty" doc:"in the first answer to a launch, also of a bulk: what may be a mistake, each with what to do after \"hint:\"; hosts that were left out, hosts('…') that gives no host"`
+	Retried  *Retried `json:"retried,omitempty" doc:"in the answer to a retry: what differs from the run before"`
 }
 
 // Retried is how a retry differs from the run that it was made of.

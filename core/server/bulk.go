@@ -57,12 +57,12 @@ type bulkRun struct {
 	key      string // as the ledger has it
 	request  []byte
 	answered bool
-	run      ledger.Run
+	run      api.Run
 	err      error
 }
 
 // answer takes the run, or the reason why there is none.
-func (b *bulkRun) answer(run ledger.Run, err error) {
+func (b *bulkRun) answer(run api.Run, err error) {
 	b.answered, b.run, b.err = true, run, err
 }
 
@@ -87,8 +87,7 @@ func (s *Server) createRuns(ctx context.Context, by caller, in *struct{ Body new
 			items[i].Error = s.problemOf(one.err)
 			continue
 		}
-		run := runOf(one.run)
-		items[i].Run = &run
+		items[i].Run = &one.run
 	}
 	return listOf(items, ""), nil
 }
@@ -116,7 +115,7 @@ func (s *Server) bulkRun(by caller, text json.RawMessage) *bulkRun {
 		one.request, err = json.Marshal(n.NewRun)
 	}
 	if err != nil {
-		one.answer(ledger.Run{}, err)
+		one.answer(api.Run{}, err)
 	}
 	return one
 }
@@ -136,7 +135,7 @@ func (s *Server) repeatedRuns(ctx context.Context, by caller, all []*bulkRun) er
 	}
 	for i, one := range open {
 		if !errors.Is(before[i].Err, core.ErrNotFound) {
-			one.answer(before[i].Run, keyed(before[i].Err))
+			one.answer(runOf(before[i].Run), keyed(before[i].Err))
 		}
 	}
 	return nil
@@ -154,14 +153,14 @@ func (s *Server) acceptSome(ctx context.Context, by caller, all []*bulkRun) (res
 		}
 		a, err := s.bulkAcceptance(ctx, by, one)
 		if err != nil {
-			one.answer(ledger.Run{}, err)
+			one.answer(api.Run{}, err)
 			continue
 		}
 		size += len(a.Launch.Run.Payload) + 256*len(a.Launch.Hosts)
 		batch, of = append(batch, a), append(of, one)
 	}
 	for i, accepted := range s.cfg.Controller.AcceptAll(ctx, batch...) {
-		of[i].answer(accepted.Run, keyed(accepted.Err))
+		of[i].answer(launched(runOf(accepted.Run), batch[i].Launch), keyed(accepted.Err))
 	}
 	return all
 }

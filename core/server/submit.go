@@ -61,9 +61,13 @@ func (s *Server) accept(ctx context.Context, a controller.Acceptance) (*versione
 	if err != nil {
 		return nil, keyed(err)
 	}
-	answer := &versioned[api.Run]{etagOf(run.Version), runOf(run)}
-	answer.Body.WithoutFacts = len(a.Launch.WithoutFacts)
-	return answer, nil
+	return &versioned[api.Run]{etagOf(run.Version), launched(runOf(run), a.Launch)}, nil
+}
+
+// launched returns a run with what only the answer to its launch shows.
+func launched(run api.Run, l *launch.Launch) api.Run {
+	run.WithoutFacts, run.Warnings = len(l.WithoutFacts), l.Warnings()
+	return run
 }
 
 // runAsSeen reads a run that is to be changed, and refuses it where it is not any more what its
@@ -102,7 +106,11 @@ func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
 	if in.Body.FourEyes {
 		a.Approvals = max(a.Approvals, 1)
 	}
-	return s.amend(ctx, by, before, a)
+	answer, err := s.amend(ctx, by, before, a)
+	if err == nil {
+		answer.Body = launched(answer.Body, l)
+	}
+	return answer, err
 }
 
 // amend puts something else in the place of what a run was accepted with.

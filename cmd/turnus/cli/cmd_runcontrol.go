@@ -140,6 +140,7 @@ with redo: always. A host that cannot go on refuses the retry, or begins with th
 				return err
 			}
 			a.sayRetried(run.Retried)
+			a.reportWarnings(run)
 			switch {
 			case follow:
 				a.Message(run.ID + " is accepted")

@@ -146,10 +146,7 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	if err != nil {
 		return err
 	}
-	if run.WithoutFacts > 0 {
-		a.Report(a.Paint(console.Yellow, "warning: ") + fmt.Sprintf("%s left out: no facts on record, or too old for what the targets of %s ask\nhint: a run with the step {uses: facts} gathers them; turnus hosts facts HOST shows them (docs/facts.md)",
-			console.Plural(run.WithoutFacts, "host"), run.Playbook))
-	}
+	a.reportWarnings(run)
 	if f.follow {
 		a.Message(run.ID + " is accepted")
 		return runview.Watch(ctx, a.Console, c, run.ID)
@@ -160,6 +157,13 @@ func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) erro
 	fmt.Fprintln(a.Out, run.ID)
 	a.Message(fmt.Sprintf("%s: %s, %s; turnus watch %s", run.Playbook, console.Plural(run.Total, "host"), run.Phase, run.ID))
 	return nil
+}
+
+// reportWarnings prints what the answer to a launch warns of.
+func (a *app) reportWarnings(run api.Run) {
+	for _, text := range run.Warnings {
+		a.Report(a.Paint(console.Yellow, "warning: ") + text)
+	}
 }
 
 // submitAt makes a schedule that triggers once.
