@@ -3,6 +3,8 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/turnus/turnus/core"
@@ -42,5 +44,39 @@ func testDetails(t *testing.T, b *backend) {
 	full := errors.New("full")
 	if err := l.Details(t.Context(), &run, []int{1}, func(int, []byte) error { return full }); !errors.Is(err, full) {
 		t.Errorf("%v, expected %v", err, full)
+	}
+}
+
+// Jobs come with their details, also those that ended in a range or have none; jobs without an
+// outcome, and those of other runs, do not. Each is what JobDetail reads.
+func testJobDetails(t *testing.T, b *backend) {
+	l := b.open(t)
+	accept(t, l, newRun("r", "acme", 1000))
+	accept(t, l, newRun("other", "acme", 2))
+	record(t, l, "other", ledger.Outcome{Index: 1, Outcome: core.Changed, Attempt: 1, Detail: []byte("of another run")})
+	record(t, l, "r",
+		ledger.Outcome{Index: 7, Outcome: core.Failed, Attempt: 2, Reason: "no", Detail: []byte("seven")},
+		ledger.Outcome{Index: 70, Outcome: core.Lost, Attempt: 1},
+		ledger.Outcome{Index: 700, Outcome: core.Failed, Attempt: 1, Detail: []byte("seven hundred")},
+		ledger.Outcome{Index: 800, Count: 100, Outcome: core.Cancelled, Reason: "stopped"})
+	run, err := l.Run(t.Context(), ledger.AllTenants(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := l.JobDetails(t.Context(), &run, []int{850, 700, 1, 7, 70, 799, 900, 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(all)), []int{7, 70, 700, 850}; !slices.Equal(got, want) {
+		t.Fatalf("jobs %v, expected %v", got, want)
+	}
+	for index, got := range all {
+		job, detail, err := l.JobDetail(t.Context(), ledger.AllTenants(), core.JobID{Run: "r", Index: index})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.JobID != job.JobID || got.Outcome != job.Outcome || got.Attempt != job.Attempt || got.Reason != job.Reason || !got.Recorded.Equal(job.Recorded) || string(got.Detail) != string(detail) {
+			t.Errorf("%+v, expected %+v with %q", got, job, detail)
+		}
 	}
 }

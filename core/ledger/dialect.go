@@ -14,6 +14,7 @@ type dialect struct {
 	forUpdate string            // locks the rows that were read until the transaction ends
 	skip      string            // the same, passing over those that others hold
 	anyOf     string            // "is one of the values of parameter N", as a list() made it
+	anyIndex  string            // the same of numbers, which the list has as text
 	list      func([]string) any
 	each      string // the table u with a row, host, for each value of parameter N, as list() made it
 	byOutcome string // names an index of jobs: SQLite would read the whole run instead

@@ -97,6 +97,7 @@ var conformance = []struct {
 	{"repeated jobs are counted", testRepeatedJobsAreCounted},
 	{"recent details are bounded", testRecentDetails},
 	{"details of some jobs", testDetails},
+	{"jobs with their details", testJobDetails},
 	{"outcomes delivered by two servers", testTwoServersRecord},
 	{"cursor guards records", testCursor},
 	{"ranges", testRanges},

@@ -23,6 +23,7 @@ func postgresDialect() *dialect {
 		skip:      " FOR UPDATE SKIP LOCKED",
 		anyOf:     "= ANY(%s)",
 		list:      func(values []string) any { return values },
+		anyIndex:  "= ANY(%s::text[]::bigint[])",
 		each:      "(SELECT unnest(%s::text[]) AS host) u",
 		lock:      "SELECT pg_advisory_xact_lock(8315161320)", // any number that other programs do not use
 		snapshot:  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",

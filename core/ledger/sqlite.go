@@ -27,6 +27,7 @@ func sqliteDialect() *dialect {
 		now:       "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
 		anyOf:     "IN (SELECT value FROM json_each(%s))",
 		list:      func(values []string) any { data, _ := json.Marshal(values); return string(data) }, // strings always marshal
+		anyIndex:  "IN (SELECT CAST(value AS INTEGER) FROM json_each(%s))",
 		each:      "(SELECT value AS host FROM json_each(%s)) u",
 		byOutcome: " INDEXED BY jobs_outcome",
 		prepare:   true,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// maxRestarted is how many hosts an answer names that begin with the first step.
-const maxRestarted = 100
+const (
+	maxRestarted = 100 // hosts that an answer names of those that begin with the first step
+	pastTogether = 256 // hosts of an earlier run whose records are read, and in memory, at once
+)
 
 // refuseFrom refuses from and else where they mean nothing.
 func refuseFrom(asked api.Retry, isCommand bool) error {
@@ -30,35 +33,38 @@ func refuseFrom(asked api.Retry, isCommand bool) error {
 
 // goOn makes the hosts of a retry go on at the step that failed. Those that cannot begin with the
 // first step, or refuse the retry.
-func (s *Server) goOn(ctx context.Context, by caller, before *launch.Launch, jobs []ledger.JobHost, again retry, restart bool) error {
-	run, l := before.Run.ID, again.launch
+func (s *Server) goOn(ctx context.Context, by caller, run *ledger.Run, before *launch.Launch, jobs []ledger.JobHost, again retry, restart bool) error {
+	l := again.launch
 	index := make(map[string]int, len(jobs))
 	for i, j := range jobs {
 		index[j.Host] = i
 	}
+	same := bytes.Equal(before.Playbook.Work(), l.Playbook.Work())
 	boots, resumes := s.boots(by.scope), make(map[string]launch.Resume, len(l.Hosts))
 	var cannot []api.Restarted
-	for _, h := range l.Hosts {
-		past, err := s.pastOf(ctx, core.JobID{Run: run, Index: index[h.Name]}, h, boots)
+	for hosts := range slices.Chunk(l.Hosts, pastTogether) {
+		pasts, err := s.pastsOf(ctx, run, hosts, index, boots)
 		if err != nil {
 			return err
 		}
-		var resume launch.Resume
-		why := errors.New("the playbook has other steps or params since")
-		if bytes.Equal(before.Playbook.Work(), l.Playbook.Work()) {
-			resume, why = launch.ResumeOf(l.Playbook, past, time.Now())
+		for i, h := range hosts {
+			var resume launch.Resume
+			why := errors.New("the playbook has other steps or params since")
+			if same {
+				resume, why = launch.ResumeOf(l.Playbook, pasts[i], time.Now())
+			}
+			if why != nil {
+				cannot = append(cannot, api.Restarted{Host: h.Name, Reason: why.Error()})
+				continue
+			}
+			resumes[h.Name] = resume
 		}
-		if why != nil {
-			cannot = append(cannot, api.Restarted{Host: h.Name, Reason: why.Error()})
-			continue
-		}
-		resumes[h.Name] = resume
 	}
 	if len(cannot) > 0 && !restart {
-		return cannotGoOn(run, len(l.Hosts), cannot)
+		return cannotGoOn(run.ID, len(l.Hosts), cannot)
 	}
 	again.differs.Resumed, again.differs.Restarted = len(resumes), cannot[:min(len(cannot), maxRestarted)]
-	return l.SetResume(run, resumes)
+	return l.SetResume(run.ID, resumes)
 }
 
 func cannotGoOn(run string, hosts int, cannot []api.Restarted) error {
@@ -70,23 +76,39 @@ func cannotGoOn(run string, hosts int, cannot []api.Restarted) error {
 		run, len(cannot), hosts, strings.Join(shown, "; "), core.ErrConflict)
 }
 
-// pastOf reads what is on record of a host of an earlier run.
-func (s *Server) pastOf(ctx context.Context, id core.JobID, h core.Host, boots func(context.Context, core.Host) (string, error)) (launch.Past, error) {
-	job, detail, err := s.cfg.Ledger.JobDetail(ctx, ledger.AllTenants(), id)
-	if err != nil {
-		return launch.Past{}, err
+// pastsOf reads what is on record of hosts of an earlier run, in their order.
+func (s *Server) pastsOf(ctx context.Context, run *ledger.Run, hosts []core.Host, index map[string]int, boots func(context.Context, core.Host) (string, error)) ([]launch.Past, error) {
+	indexes := make([]int, len(hosts))
+	for i, h := range hosts {
+		indexes[i] = index[h.Name]
 	}
-	past := launch.Past{Run: id.Run, Recorded: job.Recorded}
-	if len(detail) > 0 {
-		if past.Result, err = launch.DecodeResult(detail); err != nil {
-			return launch.Past{}, fmt.Errorf("host %s of run %s: %w", h.Name, id.Run, err)
+	jobs, err := s.cfg.Ledger.JobDetails(ctx, run, indexes)
+	if err != nil {
+		return nil, err
+	}
+	pasts := make([]launch.Past, len(hosts))
+	for i, h := range hosts {
+		if pasts[i], err = pastOf(run.ID, h, jobs[indexes[i]]); err != nil {
+			return nil, err
+		}
+		if pasts[i].Result.Facts != nil {
+			if pasts[i].Boot, err = boots(ctx, h); err != nil {
+				return nil, err
+			}
 		}
 	}
-	past.Result.Outcome, past.Result.Attempt = job.Outcome, job.Attempt
-	if past.Result.Facts != nil {
-		past.Boot, err = boots(ctx, h)
+	return pasts, nil
+}
+
+func pastOf(run string, h core.Host, job ledger.JobDetail) (past launch.Past, err error) {
+	if len(job.Detail) > 0 {
+		if past.Result, err = launch.DecodeResult(job.Detail); err != nil {
+			return past, fmt.Errorf("host %s of run %s: %w", h.Name, run, err)
+		}
 	}
-	return past, err
+	past.Run, past.Recorded = run, job.Recorded
+	past.Result.Outcome, past.Result.Attempt = job.Outcome, job.Attempt
+	return past, nil
 }
 
 // boots returns the boot id that a host has by now, as far as it is on record. The record is read

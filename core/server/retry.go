@@ -131,7 +131,7 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 		return retry{}, err
 	}
 	if asked.From != "" {
-		err = s.goOn(ctx, by, before, material.Jobs, again, asked.Else == api.ElseRestart)
+		err = s.goOn(ctx, by, &run, before, material.Jobs, again, asked.Else == api.ElseRestart)
 	}
 	return again, err
 }
