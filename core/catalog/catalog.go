@@ -129,6 +129,7 @@ type Catalog struct {
 	ended    chan string   // runs that are complete
 
 	templates templates
+	facts     controller.FactsCache
 	aligning  sync.Mutex // held while schedules are brought in line
 
 	windows *admission.Publisher

@@ -59,7 +59,7 @@ func (c *Catalog) Prepare(ctx context.Context, now Current, playbook *playbooks.
 		return nil, c.unfetched(l.Scope, err)
 	}
 	o := c.options(now, playbook, q, l)
-	if o.Facts, err = controller.FactsOnRecord(ctx, c.cfg.Ledger, l.Scope, playbook); err != nil {
+	if o.Facts, err = controller.FactsOnRecord(ctx, c.cfg.Ledger, l.Scope, playbook, &c.facts); err != nil {
 		return nil, err
 	}
 	if len(playbook.HostLists()) > 0 || playbook.Delegates() {

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -37,13 +38,13 @@ func factsOfMany(tb testing.TB, l *ledger.Ledger, n int) []core.Host {
 	return hosts
 }
 
-func byFacts(tb testing.TB, l *ledger.Ledger, scope ledger.Scope, hosts []core.Host) (*launch.Launch, error) {
+func byFacts(tb testing.TB, l *ledger.Ledger, scope ledger.Scope, hosts []core.Host, cache *controller.FactsCache) (*launch.Launch, error) {
 	tb.Helper()
 	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: host.facts.os.family == \"debian\" && host.facts.cpus % 4 == 0\nsteps: [{uses: command, with: {run: date}}]\n"), playbooks.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	facts, err := controller.FactsOnRecord(tb.Context(), l, scope, p)
+	facts, err := controller.FactsOnRecord(tb.Context(), l, scope, p, cache)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -66,15 +67,76 @@ func TestTargetsByFactsOnRecord(t *testing.T) {
 	t.Parallel()
 	l := openFacts(t)
 	hosts := append(factsOfMany(t, l, 6), core.Host{Name: "web-00002x", Customer: "acme"}, core.Host{Name: "new"})
-	made, err := byFacts(t, l, ledger.AllTenants(), hosts)
+	made, err := byFacts(t, l, ledger.AllTenants(), hosts, nil)
 	if err != nil || len(made.Hosts) != 3 || fmt.Sprint(made.WithoutFacts) != "[web-00002x new]" || made.Repeatable() {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	if _, err := byFacts(t, l, ledger.AllTenants(), []core.Host{{Name: "web-00000", Customer: "other"}}); err == nil {
+	if _, err := byFacts(t, l, ledger.AllTenants(), []core.Host{{Name: "web-00000", Customer: "other"}}, nil); err == nil {
 		t.Error("a host had the facts of another tenant's")
 	}
-	if _, err := byFacts(t, l, ledger.Tenants("other"), hosts[:6]); err == nil {
+	if _, err := byFacts(t, l, ledger.Tenants("other"), hosts[:6], nil); err == nil {
 		t.Error("facts out of scope were read")
+	}
+}
+
+// Facts that are kept from an earlier launch are those of the record: other ones replace them, and
+// a scope shows its own only. The control: equal facts are not decoded again.
+func TestKeptFactsAreThoseOnRecord(t *testing.T) {
+	t.Parallel()
+	l := openFacts(t)
+	hosts := factsOfMany(t, l, 6)
+	var cache controller.FactsCache
+	selected := func(scope ledger.Scope) string {
+		t.Helper()
+		made, err := byFacts(t, l, scope, hosts, &cache)
+		if err != nil {
+			return "none"
+		}
+		names := ""
+		for _, h := range made.Hosts {
+			names += h.Name + " "
+		}
+		return names
+	}
+	for range 2 {
+		if got := selected(ledger.AllTenants()); got != "web-00000 web-00002 web-00004 " {
+			t.Fatalf("selected %s", got)
+		}
+	}
+	if got := selected(ledger.Tenants("other")); got != "none" {
+		t.Errorf("another tenant's scope selects %s", got)
+	}
+	again := ledger.NewRun{ID: "again", Playbook: "gather", LaunchedBy: "ann", Snapshot: []byte("s"), Queue: []byte("q"), Jobs: []ledger.JobHost{{Host: hosts[1].Name, Tenant: "acme"}, {Host: hosts[2].Name, Tenant: "acme"}}}
+	if _, _, err := l.Accept(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []ledger.Outcome
+	for i, family := range []string{"debian", "redhat"} {
+		outcomes = append(outcomes, ledger.Outcome{Index: i, Outcome: core.Unchanged, Attempt: 1, Facts: core.Gathered(map[string]any{"os": map[string]any{"family": family}, "cpus": 4}, time.Now())})
+	}
+	if got, err := l.Record(t.Context(), ledger.Batch{Run: again.ID, Outcomes: outcomes}); err != nil || got[0].Err != nil {
+		t.Fatal(got, err)
+	}
+	if got := selected(ledger.AllTenants()); got != "web-00000 web-00001 web-00004 " {
+		t.Errorf("after new facts it selects %s", got)
+	}
+	p, err := playbooks.Parse("p.yaml", []byte("playbook: p\ntargets: host.facts.cpus == 4\nsteps: [{uses: command, with: {run: date}}]\n"), playbooks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := func(cache *controller.FactsCache) uintptr {
+		facts, err := controller.FactsOnRecord(t.Context(), l, ledger.AllTenants(), p, cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, _ := facts(hosts[0])
+		return reflect.ValueOf(of.Values).Pointer()
+	}
+	if decoded(&cache) != decoded(&cache) {
+		t.Error("the same facts are decoded again")
+	}
+	if decoded(nil) == decoded(nil) {
+		t.Error("without a cache the values are kept: the test sees nothing")
 	}
 }
 
@@ -85,14 +147,17 @@ func BenchmarkTargetsOverFacts(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Run("read", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := controller.FactsOnRecord(b.Context(), l, ledger.AllTenants(), p); err != nil {
-				b.Fatal(err)
+	var cache controller.FactsCache
+	for name, kept := range map[string]*controller.FactsCache{"read": nil, "read again": &cache} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := controller.FactsOnRecord(b.Context(), l, ledger.AllTenants(), p, kept); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
-	facts, err := controller.FactsOnRecord(b.Context(), l, ledger.AllTenants(), p)
+		})
+	}
+	facts, err := controller.FactsOnRecord(b.Context(), l, ledger.AllTenants(), p, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

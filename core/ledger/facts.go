@@ -13,12 +13,25 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// HostFacts are the newest facts of one host.
+// HostFacts are the newest facts of one host, with their values as JSON.
 type HostFacts struct {
 	Tenant string // of the host
 	Host   string
 	Run    string // that gathered them
-	core.Facts
+	At     time.Time
+	Boot   string // see core.Facts
+	JSON   []byte
+}
+
+// Decode returns the facts with numbers as json.Number.
+func (h *HostFacts) Decode() (core.Facts, error) {
+	f := core.Facts{At: h.At, Boot: h.Boot}
+	d := json.NewDecoder(bytes.NewReader(h.JSON))
+	d.UseNumber()
+	if err := d.Decode(&f.Values); err != nil {
+		return f, fmt.Errorf("facts of host %s: %w: %w", h.Host, core.ErrInvalid, err)
+	}
+	return f, nil
 }
 
 // FactsKept is how long the facts of a host are kept that no run asks again.
@@ -110,15 +123,8 @@ func (l *Ledger) scanFacts(row scanner) (h HostFacts, err error) {
 		return h, err
 	}
 	h.At = fromMicros(at)
-	if data, err = l.open(data, factsOf, h.Tenant, h.Host); err != nil {
-		return h, err
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&h.Values); err != nil {
-		return h, fmt.Errorf("facts of host %s: %w: %w", h.Host, core.ErrInvalid, err)
-	}
-	return h, nil
+	h.JSON, err = l.open(data, factsOf, h.Tenant, h.Host)
+	return h, err
 }
 
 // PruneFacts forgets facts that were gathered before a time, and returns how many.

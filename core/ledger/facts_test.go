@@ -27,9 +27,18 @@ func showFacts(tb testing.TB, l *ledger.Ledger, s ledger.Scope, now time.Time) s
 	}
 	var b strings.Builder
 	for _, f := range all {
-		fmt.Fprintf(&b, "%s/%s %v %v %s %s\n", f.Tenant, f.Host, f.Values["os"].(map[string]any)["family"], now.Sub(f.At), f.Boot, f.Run)
+		fmt.Fprintf(&b, "%s/%s %v %v %s %s\n", f.Tenant, f.Host, decoded(tb, f).Values["os"].(map[string]any)["family"], now.Sub(f.At), f.Boot, f.Run)
 	}
 	return b.String()
+}
+
+func decoded(tb testing.TB, h ledger.HostFacts) core.Facts {
+	tb.Helper()
+	f, err := h.Decode()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
 }
 
 func testFacts(t *testing.T, b *backend) {
@@ -60,14 +69,14 @@ func testFacts(t *testing.T, b *backend) {
 	record(t, l, "r2", seen(0, now.Add(-time.Second), "b2"), seen(1, now.Add(-2*time.Hour), "c0"))
 	check(ledger.AllTenants(), "a/host-0 alpine 1m0s b2 r1\nb/host-1 redhat 1h0m0s c1 r0\n")
 	one, err := l.FactsOf(ctx, ledger.AllTenants(), "host-0")
-	if err != nil || len(one) != 1 || one[0].Fresh(now, time.Hour) {
+	if err != nil || len(one) != 1 || decoded(t, one[0]).Fresh(now, time.Hour) {
 		t.Errorf("%+v, %v: fresh after a boot", one, err)
 	}
 	if one, err := l.FactsOf(ctx, ledger.Tenants("b"), "host-0"); err != nil || len(one) != 0 {
 		t.Errorf("of another tenant: %+v, %v", one, err)
 	}
 	record(t, l, "r3", gathered(0, now.Add(-time.Millisecond), "alpine", "b2"))
-	if one, err = l.FactsOf(ctx, ledger.AllTenants(), "host-0"); err != nil || !one[0].Fresh(now, time.Hour) || one[0].Fresh(now.Add(2*time.Hour), time.Hour) {
+	if one, err = l.FactsOf(ctx, ledger.AllTenants(), "host-0"); err != nil || !decoded(t, one[0]).Fresh(now, time.Hour) || decoded(t, one[0]).Fresh(now.Add(2*time.Hour), time.Hour) {
 		t.Errorf("%+v, %v", one, err)
 	}
 

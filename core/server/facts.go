@@ -30,7 +30,11 @@ func (s *Server) hostFacts(ctx context.Context, by caller, in *struct {
 	}
 	items := make([]api.HostFacts, len(all))
 	for i, f := range all {
-		items[i] = api.HostFacts{Host: f.Host, Tenant: f.Tenant, Facts: f.Values, At: f.At, Run: f.Run, Booted: f.Booted()}
+		facts, err := f.Decode()
+		if err != nil {
+			return nil, err
+		}
+		items[i] = api.HostFacts{Host: f.Host, Tenant: f.Tenant, Facts: facts.Values, At: f.At, Run: f.Run, Booted: facts.Booted()}
 	}
 	return listOf(items, ""), nil
 }

@@ -46,7 +46,7 @@ func (r *Record) facts(ctx context.Context, p *playbooks.Playbook) (func(core.Ho
 	if r == nil {
 		return nil, nil //nolint:nilnil // as launch.Options has it
 	}
-	return controller.FactsOnRecord(ctx, r.Ledger, ledger.AllTenants(), p)
+	return controller.FactsOnRecord(ctx, r.Ledger, ledger.AllTenants(), p, nil)
 }
 
 // lastFailed are the hosts that did not succeed in the last run of a playbook.
