@@ -21,6 +21,10 @@ func TestMain(m *testing.M) {
 		writeUntilKilled(dir)
 		return
 	}
+	if url := os.Getenv("TURNUS_RETENTION_TEST_CHILD"); url != "" {
+		removeAll(url, os.Getenv("TURNUS_RETENTION_TEST_OUTPUTS"))
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

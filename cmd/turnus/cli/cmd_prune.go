@@ -10,7 +10,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/service"
-	"github.com/turnus/turnus/core/retention"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 func (a *app) pruneCmd() *cobra.Command {
@@ -45,11 +45,11 @@ give them to a service, or to make room immediately. Unfinished runs and the aud
 
 // pruneDoc is what -o json prints.
 type pruneDoc struct {
-	Removed bool             `json:"removed"`
-	Items   []retention.Item `json:"items"`
-	Runs    int              `json:"runs"`
-	Outputs int64            `json:"outputs"`
-	Bytes   int64            `json:"bytes"`
+	Removed bool                 `json:"removed"`
+	Items   []ledger.ExpiredItem `json:"items"`
+	Runs    int                  `json:"runs"`
+	Outputs int64                `json:"outputs"`
+	Bytes   int64                `json:"bytes"`
 	Orphans struct {
 		Objects int   `json:"objects"`
 		Bytes   int64 `json:"bytes"`
@@ -66,8 +66,8 @@ func (a *app) prune(ctx context.Context, f *service.StoreFlags, r *service.Reten
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	doc := pruneDoc{Removed: remove, Items: []retention.Item{}}
-	note := func(i retention.Item) {
+	doc := pruneDoc{Removed: remove, Items: []ledger.ExpiredItem{}}
+	note := func(i ledger.ExpiredItem) {
 		doc.Outputs, doc.Bytes = doc.Outputs+i.Outputs, doc.Bytes+i.Bytes
 		if i.Whole {
 			doc.Runs++
@@ -82,11 +82,11 @@ func (a *app) prune(ctx context.Context, f *service.StoreFlags, r *service.Reten
 		}
 		_, _ = fmt.Fprintf(a.Out, "%-8s %s  %s  ended %s  %s in outputs  %s\n", what, console.Printable(i.Tenant), console.Printable(i.Run), console.LocalTime(i.Ended), console.BytesText(i.Bytes), i.Why)
 	}
-	k := &retention.Keeper{Ledger: l, Policy: policy, Now: time.Now()}
+	k := &ledger.Keeper{Ledger: l, Policy: policy, Now: time.Now()}
 	if remove {
 		err = k.Remove(ctx, note)
 	} else {
-		err = k.Find(ctx, func(i retention.Item) error { note(i); return nil })
+		err = k.Find(ctx, func(i ledger.ExpiredItem) error { note(i); return nil })
 	}
 	if err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/retention"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 // RetentionFlags say how long runs and outputs are kept.
 type RetentionFlags struct {
 	runs, outputs, quota, file string
-	base                       retention.Rule // of the first three
+	base                       ledger.RetentionRule // of the first three
 }
 
 // Add gives the command the flags.
@@ -39,13 +39,13 @@ func (f *RetentionFlags) Check() error {
 			continue
 		}
 		var err error
-		if *one.into, err = retention.ParseTime(one.text); err != nil {
+		if *one.into, err = ledger.ParseRetentionTime(one.text); err != nil {
 			return console.Invalid("%s %w", one.flag, err)
 		}
 	}
 	if f.quota != "" {
 		var err error
-		if f.base.Quota, err = retention.ParseSize(f.quota); err != nil {
+		if f.base.Quota, err = ledger.ParseRetentionSize(f.quota); err != nil {
 			return console.Invalid("--outputs-quota %w", err)
 		}
 	}
@@ -54,15 +54,15 @@ func (f *RetentionFlags) Check() error {
 }
 
 // Policy returns the present policy.
-func (f *RetentionFlags) Policy() (retention.Policy, error) {
+func (f *RetentionFlags) Policy() (ledger.RetentionPolicy, error) {
 	if f.file == "" {
-		return retention.Policy{All: f.base}, nil
+		return ledger.RetentionPolicy{All: f.base}, nil
 	}
 	data, err := os.ReadFile(f.file)
 	if err != nil {
-		return retention.Policy{}, console.Invalid("--retention: %w", err)
+		return ledger.RetentionPolicy{}, console.Invalid("--retention: %w", err)
 	}
-	return retention.Parse(f.file, data, f.base)
+	return ledger.ParseRetention(f.file, data, f.base)
 }
 
 // How runs are forgotten that ended long ago.
@@ -133,8 +133,8 @@ func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
 	}
 	runs, outputs, bytes := 0, int64(0), int64(0)
 	if !p.Idle() {
-		k := &retention.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now(), Pause: pause}
-		err = k.Remove(ctx, func(i retention.Item) {
+		k := &ledger.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now(), Pause: pause}
+		err = k.Remove(ctx, func(i ledger.ExpiredItem) {
 			outputs, bytes = outputs+i.Outputs, bytes+i.Bytes
 			if i.Whole {
 				runs++

@@ -1,4 +1,4 @@
-package retention
+package ledger
 
 import (
 	"context"
@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ledger"
 )
 
-// batch is how many rows one transaction removes: what is recorded meanwhile hardly waits.
-const batch = 500
+// pruneBatch is how many rows one transaction removes: what is recorded meanwhile hardly waits.
+const pruneBatch = 500
 
-// Item is one run that loses something, or all.
-type Item struct {
+// ExpiredItem is one run that loses something, or all.
+type ExpiredItem struct {
 	Tenant  string    `json:"tenant"`
 	Run     string    `json:"run"`
 	Ended   time.Time `json:"ended"`
@@ -28,25 +27,25 @@ type Item struct {
 
 // Keeper finds expired runs and outputs, and removes them.
 type Keeper struct {
-	Ledger *ledger.Ledger
-	Policy Policy
+	Ledger *Ledger
+	Policy RetentionPolicy
 	Now    time.Time
-	// Pause is called between two pieces of work, so that others get their turn; nil is none. An error
-	// of it ends the work.
+	// Pause is called between two pieces of work, so that others get their turn; nil is none. An
+	// error of it ends the work.
 	Pause func(context.Context) error
 }
 
-// walk is one look through the ledger.
-type walk struct {
+// retentionWalk is one look through the ledger.
+type retentionWalk struct {
 	*Keeper
-	each  func(Item) error
+	each  func(ExpiredItem) error
 	freed map[string]int64 // bytes, by tenant
 }
 
 // Find hands what is over to each, in the order in which it would go: by age first, then by size,
 // oldest first. It changes nothing.
-func (k *Keeper) Find(ctx context.Context, each func(Item) error) error {
-	w := &walk{Keeper: k, each: each, freed: map[string]int64{}}
+func (k *Keeper) Find(ctx context.Context, each func(ExpiredItem) error) error {
+	w := &retentionWalk{Keeper: k, each: each, freed: map[string]int64{}}
 	use, err := w.use(ctx) // before anything goes: what goes by age is taken off
 	if err != nil {
 		return err
@@ -58,17 +57,17 @@ func (k *Keeper) Find(ctx context.Context, each func(Item) error) error {
 }
 
 // Remove removes expired runs and outputs, and calls each with what it removed.
-func (k *Keeper) Remove(ctx context.Context, each func(Item)) error {
-	if _, err := k.Ledger.PruneFacts(ctx, k.Now.Add(-ledger.FactsKept)); err != nil {
+func (k *Keeper) Remove(ctx context.Context, each func(ExpiredItem)) error {
+	if _, err := k.Ledger.PruneFacts(ctx, k.Now.Add(-FactsKept)); err != nil {
 		return err
 	}
-	return k.Find(ctx, func(i Item) error {
+	return k.Find(ctx, func(i ExpiredItem) error {
 		prune := k.Ledger.PruneOutputs
 		if i.Whole {
 			prune = k.Ledger.Prune
 		}
 		for {
-			p, err := prune(ctx, i.Run, batch)
+			p, err := prune(ctx, i.Run, pruneBatch)
 			if errors.Is(err, core.ErrConflict) { // it runs again
 				return nil
 			}
@@ -94,19 +93,19 @@ func (k *Keeper) pause(ctx context.Context) error {
 }
 
 // byAge checks tenants with a rule of their own, one by one, and all others together.
-func (w *walk) byAge(ctx context.Context) error {
+func (w *retentionWalk) byAge(ctx context.Context) error {
 	names := w.Policy.Names()
 	for _, name := range names {
-		if err := w.aged(ctx, ledger.Owners{Tenants: []string{name}}, w.Policy.Of(name)); err != nil {
+		if err := w.aged(ctx, Owners{Tenants: []string{name}}, w.Policy.Of(name)); err != nil {
 			return err
 		}
 	}
-	return w.aged(ctx, ledger.Owners{Tenants: names, Others: true}, w.Policy.All)
+	return w.aged(ctx, Owners{Tenants: names, Others: true}, w.Policy.All)
 }
 
-func (w *walk) aged(ctx context.Context, of ledger.Owners, r Rule) error {
+func (w *retentionWalk) aged(ctx context.Context, of Owners, r RetentionRule) error {
 	if r.Runs > 0 {
-		err := w.runs(ctx, of, w.Now.Add(-r.Runs), false, func(run ledger.Run) error { return w.item(ctx, run, true, "ended longer ago than runs are kept") })
+		err := w.runs(ctx, of, w.Now.Add(-r.Runs), false, func(run Run) error { return w.item(ctx, run, true, "ended longer ago than runs are kept") })
 		if err != nil {
 			return err
 		}
@@ -114,7 +113,7 @@ func (w *walk) aged(ctx context.Context, of ledger.Owners, r Rule) error {
 	if r.Outputs <= 0 {
 		return nil
 	}
-	return w.runs(ctx, of, w.Now.Add(-r.Outputs), true, func(run ledger.Run) error {
+	return w.runs(ctx, of, w.Now.Add(-r.Outputs), true, func(run Run) error {
 		if r.gone(run, w.Now) {
 			return nil
 		}
@@ -123,12 +122,12 @@ func (w *walk) aged(ctx context.Context, of ledger.Owners, r Rule) error {
 }
 
 // gone reports whether a run goes as a whole by its age.
-func (r Rule) gone(run ledger.Run, now time.Time) bool {
+func (r RetentionRule) gone(run Run, now time.Time) bool {
 	return r.Runs > 0 && run.Ended.Before(now.Add(-r.Runs))
 }
 
 // use adds up the outputs by tenant, where some tenant has a bound: it reads every row of them.
-func (w *walk) use(ctx context.Context) (map[string]ledger.Use, error) {
+func (w *retentionWalk) use(ctx context.Context) (map[string]Use, error) {
 	quota := w.Policy.All.Quota > 0
 	for _, name := range w.Policy.Names() {
 		quota = quota || w.Policy.Of(name).Quota > 0
@@ -140,7 +139,7 @@ func (w *walk) use(ctx context.Context) (map[string]ledger.Use, error) {
 }
 
 // bySize takes the outputs of the oldest runs of tenants that have more than they may.
-func (w *walk) bySize(ctx context.Context, use map[string]ledger.Use) error {
+func (w *retentionWalk) bySize(ctx context.Context, use map[string]Use) error {
 	for _, tenant := range slices.Sorted(maps.Keys(use)) {
 		r := w.Policy.Of(tenant)
 		over := use[tenant].Bytes - r.Quota - w.freed[tenant]
@@ -148,7 +147,7 @@ func (w *walk) bySize(ctx context.Context, use map[string]ledger.Use) error {
 			continue
 		}
 		before := w.freed[tenant]
-		err := w.runs(ctx, ledger.Owners{Tenants: []string{tenant}}, w.Now.Add(time.Hour), true, func(run ledger.Run) error {
+		err := w.runs(ctx, Owners{Tenants: []string{tenant}}, w.Now.Add(time.Hour), true, func(run Run) error {
 			if w.freed[tenant]-before >= over {
 				return errEnough
 			}
@@ -167,8 +166,8 @@ func (w *walk) bySize(ctx context.Context, use map[string]ledger.Use) error {
 var errEnough = errors.New("enough")
 
 // runs reads runs that ended, page by page: what goes meanwhile does not disturb it.
-func (w *walk) runs(ctx context.Context, of ledger.Owners, before time.Time, outputs bool, each func(ledger.Run) error) error {
-	for page := (ledger.Page{Limit: ledger.DefaultPage}); ; {
+func (w *retentionWalk) runs(ctx context.Context, of Owners, before time.Time, outputs bool, each func(Run) error) error {
+	for page := (Page{Limit: DefaultPage}); ; {
 		runs, next, err := w.Ledger.Expired(ctx, of, before, outputs, page)
 		if err != nil {
 			return err
@@ -185,11 +184,11 @@ func (w *walk) runs(ctx context.Context, of ledger.Owners, before time.Time, out
 	}
 }
 
-func (w *walk) item(ctx context.Context, run ledger.Run, whole bool, why string) error {
+func (w *retentionWalk) item(ctx context.Context, run Run, whole bool, why string) error {
 	use, err := w.Ledger.RunUse(ctx, run)
 	if err != nil {
 		return err
 	}
 	w.freed[run.Tenant] += use.Bytes
-	return w.each(Item{Tenant: run.Tenant, Run: run.ID, Ended: run.Ended, Whole: whole, Outputs: use.Outputs, Bytes: use.Bytes, Why: why})
+	return w.each(ExpiredItem{Tenant: run.Tenant, Run: run.ID, Ended: run.Ended, Whole: whole, Outputs: use.Outputs, Bytes: use.Bytes, Why: why})
 }

@@ -1,4 +1,4 @@
-package retention_test
+package ledger_test
 
 import (
 	"bufio"
@@ -13,40 +13,30 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"gocloud.dev/blob"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/retention"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-func TestMain(m *testing.M) {
-	if url := os.Getenv("TURNUS_RETENTION_TEST_CHILD"); url != "" {
-		child(url, os.Getenv("TURNUS_RETENTION_TEST_OUTPUTS"))
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
-
 const day = 24 * time.Hour
 
-func TestParse(t *testing.T) {
+func TestParseRetention(t *testing.T) {
 	t.Parallel()
-	p, err := retention.Parse("r.yaml", []byte(`
+	p, err := ledger.ParseRetention("r.yaml", []byte(`
 all: {runs: 1095d, quota: 50GiB}
 tenants:
   acme: {runs: 3650d, outputs: 30d}
   globex: {runs: forever, quota: 1.5 GB}
-`), retention.Rule{Outputs: 90 * day, Runs: 10 * day})
+`), ledger.RetentionRule{Outputs: 90 * day, Runs: 10 * day})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for tenant, want := range map[string]retention.Rule{
+	for tenant, want := range map[string]ledger.RetentionRule{
 		"":       {Runs: 1095 * day, Outputs: 90 * day, Quota: 50 << 30},
 		"acme":   {Runs: 3650 * day, Outputs: 30 * day, Quota: 50 << 30},
-		"globex": {Runs: retention.Forever, Outputs: 90 * day, Quota: 1.5e9},
+		"globex": {Runs: ledger.Forever, Outputs: 90 * day, Quota: 1.5e9},
 	} {
 		if got := p.Of(tenant); got != want {
 			t.Errorf("%q: %+v, expected %+v", tenant, got, want)
@@ -64,25 +54,25 @@ tenants:
 		"all: {runs: -9d}":                    "r.yaml:1:13",
 		"tenants: {a: {outputs: 1ms}, b: 77}": "r.yaml:1:33",
 	} {
-		if _, err := retention.Parse("r.yaml", []byte(text), retention.Rule{}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := ledger.ParseRetention("r.yaml", []byte(text), ledger.RetentionRule{}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, expected %s", text, err, want)
 		}
 	}
-	if p, err := retention.Parse("r.yaml", nil, retention.Rule{}); err != nil || !p.Idle() {
+	if p, err := ledger.ParseRetention("r.yaml", nil, ledger.RetentionRule{}); err != nil || !p.Idle() {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParseRetention(f *testing.F) {
 	f.Add("all: {runs: 1095d}\ntenants: {a: {quota: 5GiB}}")
 	f.Add("tenants: [")
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := retention.Parse("r", []byte(text), retention.Rule{})
+		p, err := ledger.ParseRetention("r", []byte(text), ledger.RetentionRule{})
 		if err != nil {
 			return
 		}
 		for _, tenant := range append(p.Names(), "") {
-			if r := p.Of(tenant); r.Runs > 0 && r.Runs < retention.Least || r.Outputs > 0 && r.Outputs < retention.Least || r.Quota > 0 && r.Quota < 1<<20 {
+			if r := p.Of(tenant); r.Runs > 0 && r.Runs < ledger.LeastRetention || r.Outputs > 0 && r.Outputs < ledger.LeastRetention || r.Quota > 0 && r.Quota < 1<<20 {
 				t.Errorf("%q: %+v", text, r)
 			}
 		}
@@ -100,7 +90,7 @@ type site struct {
 
 func newSite(tb testing.TB, url, outputs string) *site {
 	tb.Helper()
-	l, b, err := open(url, outputs)
+	l, b, err := openSite(url, outputs)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -108,7 +98,7 @@ func newSite(tb testing.TB, url, outputs string) *site {
 	return &site{tb, l, b, url, outputs}
 }
 
-func open(url, outputs string) (*ledger.Ledger, *blob.Bucket, error) {
+func openSite(url, outputs string) (*ledger.Ledger, *blob.Bucket, error) {
 	b, err := ledger.OpenBucket(context.Background(), outputs)
 	if err != nil {
 		return nil, nil, err
@@ -208,38 +198,38 @@ func whatIsOverGoes(s *site) {
 		s.run(fmt.Sprint("r", i), tenant, 3, false)
 	}
 	s.run("open", "globex", 3, true)
-	acme := retention.Rule{Runs: 10 * day}
-	keeper := func(p retention.Policy, later time.Duration) *retention.Keeper {
-		return &retention.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now().Add(later)}
+	acme := ledger.RetentionRule{Runs: 10 * day}
+	keeper := func(p ledger.RetentionPolicy, later time.Duration) *ledger.Keeper {
+		return &ledger.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now().Add(later)}
 	}
 	for _, tc := range []struct {
 		what   string
-		policy retention.Policy
+		policy ledger.RetentionPolicy
 		later  time.Duration
 		gone   string // in order
 		left   string
 	}{
-		{"nothing is over", retention.Policy{All: retention.Rule{Runs: 20 * day, Outputs: 9 * day, Quota: 1 << 30}}, 8 * day, "", "r0:3 r1:3 r2:3 r3:3 r4:3 r5:3 open:3 "},
-		{"size: the oldest of who has too much", retention.Policy{Tenants: map[string]retention.Rule{"globex": {Quota: 7*outputSize + 5}}}, 0, "r1 r3 ", "r0:3 r1:0 r2:3 r3:0 r4:3 r5:3 open:3 "},
-		{"outputs before runs, one tenant earlier", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 15 * day, "r0+ r2+ ", "r1:0 r3:0 r4:3 r5:3 open:3 "},
-		{"the others' outputs", retention.Policy{All: retention.Rule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]retention.Rule{"acme": acme}}, 21 * day, "r4 r5 ", "r1:0 r3:0 r4:0 r5:0 open:3 "},
-		{"all that is complete", retention.Policy{All: retention.Rule{Runs: day, Outputs: day, Quota: 1 << 20}}, 91 * day, "r1+ r3+ r4+ r5+ ", "open:3 "},
+		{"nothing is over", ledger.RetentionPolicy{All: ledger.RetentionRule{Runs: 20 * day, Outputs: 9 * day, Quota: 1 << 30}}, 8 * day, "", "r0:3 r1:3 r2:3 r3:3 r4:3 r5:3 open:3 "},
+		{"size: the oldest of who has too much", ledger.RetentionPolicy{Tenants: map[string]ledger.RetentionRule{"globex": {Quota: 7*outputSize + 5}}}, 0, "r1 r3 ", "r0:3 r1:0 r2:3 r3:0 r4:3 r5:3 open:3 "},
+		{"outputs before runs, one tenant earlier", ledger.RetentionPolicy{All: ledger.RetentionRule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]ledger.RetentionRule{"acme": acme}}, 15 * day, "r0+ r2+ ", "r1:0 r3:0 r4:3 r5:3 open:3 "},
+		{"the others' outputs", ledger.RetentionPolicy{All: ledger.RetentionRule{Runs: 90 * day, Outputs: 20 * day}, Tenants: map[string]ledger.RetentionRule{"acme": acme}}, 21 * day, "r4 r5 ", "r1:0 r3:0 r4:0 r5:0 open:3 "},
+		{"all that is complete", ledger.RetentionPolicy{All: ledger.RetentionRule{Runs: day, Outputs: day, Quota: 1 << 20}}, 91 * day, "r1+ r3+ r4+ r5+ ", "open:3 "},
 	} {
 		var shown, gone string
-		line := func(i retention.Item) string {
+		line := func(i ledger.ExpiredItem) string {
 			if i.Whole {
 				return i.Run + "+ "
 			}
 			return i.Run + " "
 		}
 		before := s.left()
-		if err := keeper(tc.policy, tc.later).Find(s.Context(), func(i retention.Item) error { shown += line(i); return nil }); err != nil {
+		if err := keeper(tc.policy, tc.later).Find(s.Context(), func(i ledger.ExpiredItem) error { shown += line(i); return nil }); err != nil {
 			s.Fatal(err)
 		}
 		if s.left() != before {
 			s.Errorf("%s: looking has changed something", tc.what)
 		}
-		if err := keeper(tc.policy, tc.later).Remove(s.Context(), func(i retention.Item) { gone += line(i) }); err != nil {
+		if err := keeper(tc.policy, tc.later).Remove(s.Context(), func(i ledger.ExpiredItem) { gone += line(i) }); err != nil {
 			s.Fatal(err)
 		}
 		if shown != tc.gone || gone != tc.gone || s.left() != tc.left {
@@ -252,17 +242,17 @@ func whatIsOverGoes(s *site) {
 	}
 }
 
-// child removes everything that is complete, and says each piece.
-func child(url, outputs string) {
-	l, _, err := open(url, outputs)
+// removeAll removes everything that is complete, and says each piece.
+func removeAll(url, outputs string) {
+	l, _, err := openSite(url, outputs)
 	if err == nil {
 		in := bufio.NewScanner(os.Stdin)
-		k := retention.Keeper{Ledger: l, Policy: retention.Policy{All: retention.Rule{Runs: day}}, Now: time.Now().Add(2 * day), Pause: func(context.Context) error {
+		k := ledger.Keeper{Ledger: l, Policy: ledger.RetentionPolicy{All: ledger.RetentionRule{Runs: day}}, Now: time.Now().Add(2 * day), Pause: func(context.Context) error {
 			fmt.Println("piece")
 			in.Scan()
 			return nil
 		}}
-		err = k.Remove(context.Background(), func(retention.Item) {})
+		err = k.Remove(context.Background(), func(ledger.ExpiredItem) {})
 	}
 	fmt.Println("over", err)
 }

@@ -1,6 +1,6 @@
 //go:build s3
 
-package retention_test
+package ledger_test
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 )
 
 // Outputs in a bucket go as those in a folder do, whichever ledger names them.
-func TestBuckets(t *testing.T) {
+func TestBucketsAreCleared(t *testing.T) {
 	s3 := testparts.StartS3(t, "over", "killed")
 	for name, url := range ledgers(t) {
 		t.Run(name, func(t *testing.T) { whatIsOverGoes(newSite(t, url, s3.URL("over/"+name))) })
