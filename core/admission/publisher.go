@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -24,7 +23,7 @@ const (
 // PublisherOptions say what a Publisher publishes. All must be set.
 type PublisherOptions struct {
 	Name  string // of the document on the board
-	Board broadcast.Board
+	Board queue.Board
 	// Current returns the windows that workers are to have.
 	Current func() Edition
 	// Signal has suspended host tasks ask again whether their window is open. It must not block.

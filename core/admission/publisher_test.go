@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/windows"
@@ -45,7 +44,7 @@ type desk struct {
 
 // flaky is a board that may be away.
 type flaky struct {
-	broadcast.Board
+	queue.Board
 	d *desk
 }
 

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
 // counting counts the calls of a board.
 type counting struct {
-	broadcast.Board
+	queue.Board
 	mu    sync.Mutex
 	calls int
 	datas int

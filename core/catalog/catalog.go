@@ -14,11 +14,11 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -26,7 +26,7 @@ import (
 // Config says what a catalog works on. Ledger, Board and Controller must be set.
 type Config struct {
 	Ledger     *ledger.Ledger
-	Board      broadcast.Board
+	Board      queue.Board
 	Controller *controller.Controller
 	Playbooks  playbooks.Options // what is known of job types
 	// Pool is the one whose workers take what schedules launch; "" takes hosts of every pool.

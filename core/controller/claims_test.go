@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -23,7 +22,7 @@ func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, []byte("first"), broadcast.MaxKeep); err != nil { // of two that name it at once the later one puts all in again
+			if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, []byte("first"), queue.MaxKeep); err != nil { // of two that name it at once the later one puts all in again
 				t.Fatal(err)
 			}
 			runs := ids("r", 3)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -25,7 +24,7 @@ type Config struct {
 	Name   string // of this server; no two that run at the same time have the same
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
-	Board  broadcast.Board // of the same backend
+	Board  queue.Board // of the same backend
 	// Intact names runs that the queue before this one ended in good order: it passed on the progress
 	// of their jobs, so that nothing is repeated blindly.
 	Intact []string

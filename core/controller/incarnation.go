@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -17,7 +16,7 @@ import (
 // emptied has forgotten it and gets a new one, and every run that was in it before is put in again.
 // Of several servers that find it empty at the same time the first one's name stays: hosts compare
 // fences of one name only.
-func incarnationOf(ctx context.Context, board broadcast.Board) (string, error) {
+func incarnationOf(ctx context.Context, board queue.Board) (string, error) {
 	name, _, err := board.Posted(ctx, queue.IncarnationDocument, 0)
 	if err == nil {
 		return string(name), nil
@@ -28,7 +27,7 @@ func incarnationOf(ctx context.Context, board broadcast.Board) (string, error) {
 	var random [8]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
 	fresh := hex.EncodeToString(random[:])
-	if name, err = board.PostFirst(ctx, queue.IncarnationDocument, []byte(fresh), broadcast.MaxKeep); err != nil {
+	if name, err = board.PostFirst(ctx, queue.IncarnationDocument, []byte(fresh), queue.MaxKeep); err != nil {
 		return "", fmt.Errorf("name the queue's incarnation: %w", err)
 	}
 	return string(name), nil

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -22,7 +21,7 @@ const (
 
 // Announce posts on the board that this process drives the run, which no ledger has, until ctx
 // ends. Check then leaves the run alone. A post that fails is tried again with the next one.
-func Announce(ctx context.Context, board broadcast.Board, run string) {
+func Announce(ctx context.Context, board queue.Board, run string) {
 	ticker := time.NewTicker(driverEvery)
 	defer ticker.Stop()
 	for {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -95,7 +94,7 @@ func (l *lab) older(one *launch.Launch) {
 		l.Fatal(err)
 	}
 	l.newQueue()
-	if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, name, broadcast.MaxKeep); err != nil {
+	if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, name, queue.MaxKeep); err != nil {
 		l.Fatal(err)
 	}
 	if _, err := queue.SubmitOne(l.Context(), l.queue(), one.Run); err != nil {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 )
 
 // SessionTTL is how long a node may be silent before its jobs are recovered,
@@ -21,8 +20,8 @@ const (
 // watcher.
 type Backend interface {
 	Queue
-	broadcast.Board
-	broadcast.Feed
+	Board
+	Feed
 }
 
 // Queue is the whole contract; rooms take the narrower part they need.

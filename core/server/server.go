@@ -15,7 +15,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
@@ -31,7 +30,7 @@ type Config struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
 	Queue      queue.Queue
-	Board      broadcast.Board // of the same backend
+	Board      queue.Board // of the same backend
 	// Backend names the kind of queue: memory or redis.
 	Backend string
 	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked
@@ -39,7 +38,7 @@ type Config struct {
 	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
-	Feed broadcast.Feed
+	Feed queue.Feed
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)

@@ -10,14 +10,14 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/broadcast"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // ReportConfig says which reports a node sends, and where. Worker and Board must be set.
 type ReportConfig struct {
 	Worker  *Worker
-	Board   broadcast.Board
-	Feed    broadcast.Feed // nil: events of jobs are not published
+	Board   queue.Board
+	Feed    queue.Feed // nil: events of jobs are not published
 	Version string
 	// Load measures the node as Config.Load does; nil reports none.
 	Load func() (cpu, memory float64)

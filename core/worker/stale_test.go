@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -29,7 +28,7 @@ func TestFaultR3RefusedFenceIsNoOutcome(t *testing.T) {
 			}
 			return host.Outcome{Changed: true}, nil
 		}
-		if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte("life"), broadcast.MaxKeep); err != nil {
+		if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte("life"), queue.MaxKeep); err != nil {
 			t.Fatal(err)
 		}
 		la := l.submit("r", 1, oneStep)
@@ -53,7 +52,7 @@ func TestFaultR3RefusedFenceIsNoOutcome(t *testing.T) {
 
 // unnamed is a board that answers what the queue is called only once it is known.
 type unnamed struct {
-	broadcast.Board
+	queue.Board
 	known atomic.Bool
 }
 
@@ -74,7 +73,7 @@ func TestFaultR3NothingBeginsWithoutAFence(t *testing.T) {
 			}
 			return host.Outcome{Changed: true}, nil
 		}
-		if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte("life"), broadcast.MaxKeep); err != nil {
+		if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte("life"), queue.MaxKeep); err != nil {
 			t.Fatal(err)
 		}
 		board := &unnamed{Board: l.q}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -550,7 +549,7 @@ func TestSilentBoardHoldsNobodyUp(t *testing.T) {
 }
 
 // silent is a board that never answers.
-type silent struct{ broadcast.Board }
+type silent struct{ queue.Board }
 
 func (silent) Posted(ctx context.Context, _ string, _ uint64) ([]byte, uint64, error) {
 	<-ctx.Done()

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -296,7 +295,7 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 	if q.ring == nil {
 		return q.Backend.Publish(ctx, topic, messages...)
 	}
-	if err := broadcast.ValidateMessages(topic, messages); err != nil {
+	if err := queue.ValidateMessages(topic, messages); err != nil {
 		return err
 	}
 	encrypted := make([][]byte, len(messages))
@@ -307,7 +306,7 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 }
 
 // Follow opens messages. Those that cannot be opened are left out, as those are that came too late:
-// see broadcast.Lost.
+// see queue.LostMessages.
 func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
 	list, next, err := q.Backend.Follow(ctx, topic, cursor, most, wait)
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/encrypted"
@@ -254,7 +253,7 @@ func TestWithoutTheKeyNothingIsRead(t *testing.T) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
-		if m, next, err := n.Follow(ctx, "r", "", 10, 0); err != nil || len(m) != 0 || broadcast.Lost("", next, 0) != 1 {
+		if m, next, err := n.Follow(ctx, "r", "", 10, 0); err != nil || len(m) != 0 || queue.LostMessages("", next, 0) != 1 {
 			t.Errorf("%s: messages %q, %q, %v", name, m, next, err)
 		}
 	}

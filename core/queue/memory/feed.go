@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/turnus/turnus/core/broadcast"
+	"github.com/turnus/turnus/core/queue"
 )
 
 // feed has a lock of its own: output does not keep turns waiting.
@@ -62,7 +62,7 @@ func (f *feed) begin(name string, t *topic) *topic {
 // trim drops the oldest messages.
 func (t *topic) trim() {
 	n := 0
-	for ; len(t.messages)-n > broadcast.FeedMessages || t.bytes > broadcast.FeedBytes; n++ {
+	for ; len(t.messages)-n > queue.FeedMessages || t.bytes > queue.FeedBytes; n++ {
 		t.bytes -= len(t.messages[n])
 		t.messages[n] = nil
 	}
@@ -71,7 +71,7 @@ func (t *topic) trim() {
 
 // Publish adds messages to a topic.
 func (q *Queue) Publish(ctx context.Context, name string, messages ...[]byte) error {
-	if err := broadcast.ValidateMessages(name, messages); err != nil {
+	if err := queue.ValidateMessages(name, messages); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil || len(messages) == 0 {
@@ -89,7 +89,7 @@ func (q *Queue) Publish(ctx context.Context, name string, messages ...[]byte) er
 		t.bytes += len(m)
 	}
 	t.last += int64(len(messages))
-	t.until = f.read().Add(broadcast.FeedKeep)
+	t.until = f.read().Add(queue.FeedKeep)
 	t.trim()
 	close(t.news)
 	t.news = make(chan struct{})
@@ -98,14 +98,14 @@ func (q *Queue) Publish(ctx context.Context, name string, messages ...[]byte) er
 
 // Follow returns what was published after cursor.
 func (q *Queue) Follow(ctx context.Context, name, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
-	at, err := broadcast.ValidateFollow(name, cursor, most)
+	at, err := queue.ValidateFollow(name, cursor, most)
 	if err != nil {
 		return nil, cursor, err
 	}
 	f := q.feed
 	var timeout <-chan time.Time
 	if wait > 0 {
-		timer := time.NewTimer(min(wait, broadcast.FeedWait))
+		timer := time.NewTimer(min(wait, queue.FeedWait))
 		defer timer.Stop()
 		timeout = timer.C
 	}
@@ -154,13 +154,13 @@ func (f *feed) wait(ctx context.Context, name string, t *topic, timeout <-chan t
 }
 
 // after is what is kept behind at, at most so many, and the cursor behind that.
-func (t *topic) after(at broadcast.Cursor, most int) ([][]byte, broadcast.Cursor) {
+func (t *topic) after(at queue.FeedCursor, most int) ([][]byte, queue.FeedCursor) {
 	if at.Life != t.life || at.Number > t.last {
-		at = broadcast.Cursor{}
+		at = queue.FeedCursor{}
 	}
 	first := t.last - int64(len(t.messages)) // the number before the oldest
 	at.Number = max(at.Number, first)
 	list := t.messages[at.Number-first:]
 	list = append([][]byte(nil), list[:min(most, len(list))]...)
-	return list, broadcast.Cursor{Life: t.life, Number: at.Number + int64(len(list))}
+	return list, queue.FeedCursor{Life: t.life, Number: at.Number + int64(len(list))}
 }

@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 )
 
 // keepState is how long a state is kept that nobody asks for: its job was cancelled while it was
 // suspended.
-const keepState = broadcast.MaxKeep
+const keepState = queue.MaxKeep
 
 // States is a queue, usually one in memory, whose states of jobs are also on disk: after a restart
 // the first lease of a job has its last state. All methods are safe for concurrent use.

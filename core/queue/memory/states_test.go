@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
@@ -220,7 +219,7 @@ func TestOldAndHalfWrittenStatesAreRemoved(t *testing.T) {
 	s.save(leases[0], 1, "one")
 	s.save(leases[1], 1, "old")
 	folder := filepath.Join(s.dir, "r%2F1")
-	long := time.Now().Add(-2 * broadcast.MaxKeep)
+	long := time.Now().Add(-2 * queue.MaxKeep)
 	if err := errors.Join(os.Chtimes(filepath.Join(folder, "1"), long, long), os.WriteFile(filepath.Join(folder, "2.part"), []byte("hal"), 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -95,7 +94,7 @@ func boardLast(f *fixture) {
 	if v1 == 0 || v2 <= v1 || v3 <= v2 {
 		f.Errorf("versions %d, %d, %d do not grow from 1", v1, v2, v3)
 	}
-	large := bytes.Repeat([]byte("0123456789abcde\n"), broadcast.MaxDocument/16)
+	large := bytes.Repeat([]byte("0123456789abcde\n"), queue.MaxDocument/16)
 	v4 := f.post("w", string(large))
 	f.posted("w", string(large), v4)
 }
@@ -192,11 +191,11 @@ func boardRefuses(f *fixture) {
 		},
 		"no UTF-8": func() error { _, err := f.q.Post(f.ctx, "\xff", nil, time.Hour); return err },
 		"large": func() error {
-			_, err := f.q.Post(f.ctx, "w", make([]byte, broadcast.MaxDocument+queue.EncryptionRoom+1), time.Hour)
+			_, err := f.q.Post(f.ctx, "w", make([]byte, queue.MaxDocument+queue.EncryptionRoom+1), time.Hour)
 			return err
 		},
 		"short a time": func() error { _, err := f.q.Post(f.ctx, "w", nil, time.Second-1); return err },
-		"long a time":  func() error { _, err := f.q.Post(f.ctx, "w", nil, broadcast.MaxKeep+1); return err },
+		"long a time":  func() error { _, err := f.q.Post(f.ctx, "w", nil, queue.MaxKeep+1); return err },
 	} {
 		if err := try(); !errors.Is(err, core.ErrInvalid) {
 			f.Errorf("%s: %v, expected core.ErrInvalid", what, err)
@@ -204,7 +203,7 @@ func boardRefuses(f *fixture) {
 	}
 	f.notPosted("w")
 	f.notPosted("")
-	_, err := f.q.Post(f.ctx, "w", nil, broadcast.MaxKeep)
+	_, err := f.q.Post(f.ctx, "w", nil, queue.MaxKeep)
 	f.must(err)
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -37,7 +36,7 @@ func (f *fixture) followed(topic, cursor string, most int, want ...string) strin
 	if got := string(bytes.Join(list, []byte("|"))); len(list) != len(want) || got != strings.Join(want, "|") {
 		f.Fatalf("Follow(%q) gives %d: %q, expected %q", cursor, len(list), got, want)
 	}
-	eq(f, "messages missed", broadcast.Lost(cursor, next, len(list)), 0)
+	eq(f, "messages missed", queue.LostMessages(cursor, next, len(list)), 0)
 	return next
 }
 
@@ -67,7 +66,7 @@ func (f *fixture) follower(topic string, n int) <-chan string {
 	go func() {
 		var all []string
 		for cursor := ""; len(all) < n; {
-			list, next, err := f.q.Follow(f.ctx, topic, cursor, broadcast.MaxFollow, broadcast.FeedWait)
+			list, next, err := f.q.Follow(f.ctx, topic, cursor, queue.MaxFollow, queue.FeedWait)
 			if err != nil {
 				seen <- err.Error()
 				return
@@ -100,10 +99,10 @@ func feedWakes(f *fixture) {
 }
 
 func feedLoses(f *fixture) {
-	const n = broadcast.FeedMessages + 10*broadcast.MaxPublish
+	const n = queue.FeedMessages + 10*queue.MaxPublish
 	f.publish("t", "first")
 	c := f.followed("t", "", 1, "first")
-	batch := make([]string, broadcast.MaxPublish)
+	batch := make([]string, queue.MaxPublish)
 	last := 1
 	for last < n {
 		for i := range batch {
@@ -116,18 +115,18 @@ func feedLoses(f *fixture) {
 		got, lost := 0, 0
 		var newest []byte
 		for {
-			list, next, err := f.q.Follow(f.ctx, "t", cursor, broadcast.MaxFollow, 0)
+			list, next, err := f.q.Follow(f.ctx, "t", cursor, queue.MaxFollow, 0)
 			f.must(err)
 			if len(list) == 0 {
 				break
 			}
-			lost += broadcast.Lost(cursor, next, len(list))
+			lost += queue.LostMessages(cursor, next, len(list))
 			got += len(list)
 			newest, cursor = list[len(list)-1], next
 		}
 		eq(f, "the newest message", string(newest), fmt.Sprint(last))
-		if got < broadcast.FeedMessages || got > broadcast.FeedMessages+200 {
-			f.Errorf("%d messages are kept, expected about %d", got, broadcast.FeedMessages)
+		if got < queue.FeedMessages || got > queue.FeedMessages+200 {
+			f.Errorf("%d messages are kept, expected about %d", got, queue.FeedMessages)
 		}
 		if seen := got + lost; seen != last && seen != last-1 { // the one that c is behind
 			f.Errorf("%d came and %d are reported lost, of %d", got, lost, last)
@@ -138,7 +137,7 @@ func feedLoses(f *fixture) {
 // feedBytes: large messages are fewer. Each call is of a megabyte at most: a backend ends one that
 // takes too long, and what is asked here is how much is kept, not how fast it comes.
 func feedBytes(f *fixture) {
-	large := strings.Repeat("x", broadcast.MaxMessage)
+	large := strings.Repeat("x", queue.MaxMessage)
 	const each, all = 16, 384
 	for range all / each {
 		texts := make([]string, each)
@@ -154,10 +153,10 @@ func feedBytes(f *fixture) {
 		if len(list) == 0 {
 			break
 		}
-		n, cursor = n+len(list)*broadcast.MaxMessage, next
+		n, cursor = n+len(list)*queue.MaxMessage, next
 	}
-	if n < broadcast.FeedBytes/2 || n > 2*broadcast.FeedBytes {
-		f.Errorf("%d bytes are kept, expected about %d", n, broadcast.FeedBytes)
+	if n < queue.FeedBytes/2 || n > 2*queue.FeedBytes {
+		f.Errorf("%d bytes are kept, expected about %d", n, queue.FeedBytes)
 	}
 }
 
@@ -169,7 +168,7 @@ func feedEnds(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := f.q.Follow(ctx, "t", "", 1, broadcast.FeedWait)
+		_, _, err := f.q.Follow(ctx, "t", "", 1, queue.FeedWait)
 		ended <- err
 	}()
 	cancel()
@@ -188,11 +187,11 @@ func feedRefuses(f *fixture) {
 	for what, err := range map[string]error{
 		"no topic":           f.q.Publish(f.ctx, "", []byte("x")),
 		"a long topic":       f.q.Publish(f.ctx, strings.Repeat("t", queue.MaxIDLength+1), []byte("x")),
-		"a large message":    f.q.Publish(f.ctx, "t", make([]byte, broadcast.MaxMessage+queue.EncryptionRoom+1)),
-		"many messages":      f.q.Publish(f.ctx, "t", make([][]byte, broadcast.MaxPublish+1)...),
+		"a large message":    f.q.Publish(f.ctx, "t", make([]byte, queue.MaxMessage+queue.EncryptionRoom+1)),
+		"many messages":      f.q.Publish(f.ctx, "t", make([][]byte, queue.MaxPublish+1)...),
 		"following no topic": follow("", "", 1),
 		"max 0":              follow("t", "", 0),
-		"max over the most":  follow("t", "", broadcast.MaxFollow+1),
+		"max over the most":  follow("t", "", queue.MaxFollow+1),
 		"no cursor":          follow("t", "x", 1),
 		"cursor with zeros":  follow("t", "0-0", 1),
 		"cursor of a range":  follow("t", "(1-1", 1),
@@ -203,8 +202,8 @@ func feedRefuses(f *fixture) {
 		}
 	}
 	f.followed("t", "", 10) // nothing of it is there
-	f.publish("t", string(make([]byte, broadcast.MaxMessage)))
-	f.must(f.q.Publish(f.ctx, "t", make([][]byte, broadcast.MaxPublish)...))
+	f.publish("t", string(make([]byte, queue.MaxMessage)))
+	f.must(f.q.Publish(f.ctx, "t", make([][]byte, queue.MaxPublish)...))
 }
 
 // feedCrowd: a hundred who watch leave the queue the connections that it needs.
@@ -213,7 +212,7 @@ func feedCrowd(f *fixture) {
 	gone := make(chan error, 100)
 	for i := range cap(gone) {
 		go func() {
-			_, _, err := f.q.Follow(ctx, fmt.Sprint("t", i), "", 1, broadcast.FeedWait)
+			_, _, err := f.q.Follow(ctx, fmt.Sprint("t", i), "", 1, queue.FeedWait)
 			gone <- err
 		}()
 	}

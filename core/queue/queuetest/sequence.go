@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/broadcast"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -407,7 +406,7 @@ func (m *machine) follow(t *rapid.T) {
 	name, most := rapid.SampledFrom(machineDocuments).Draw(t, "topic"), rapid.IntRange(1, 5).Draw(t, "max")
 	both(t, m, "Follow", func(s *side) (string, error) {
 		list, next, err := s.q.Follow(t.Context(), name, s.cursors[name], most, 0)
-		lost := broadcast.Lost(s.cursors[name], next, len(list))
+		lost := queue.LostMessages(s.cursors[name], next, len(list))
 		s.cursors[name] = next
 		return fmt.Sprintf("%q, %d lost", list, lost), err
 	})

@@ -1,10 +1,10 @@
-package broadcast_test
+package queue_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/turnus/turnus/core/broadcast"
+	"github.com/turnus/turnus/core/queue"
 )
 
 func TestLost(t *testing.T) {
@@ -22,7 +22,7 @@ func TestLost(t *testing.T) {
 		{"9-300", "10-7", 2, 5},
 		{"bad", "9-7", 2, 0},
 	} {
-		if got := broadcast.Lost(tc.cursor, tc.next, tc.n); got != tc.want {
+		if got := queue.LostMessages(tc.cursor, tc.next, tc.n); got != tc.want {
 			t.Errorf("Lost(%q, %q, %d) is %d, expected %d", tc.cursor, tc.next, tc.n, got, tc.want)
 		}
 	}
@@ -34,7 +34,7 @@ func FuzzCursor(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		c, err := broadcast.ParseCursor(s)
+		c, err := queue.ParseFeedCursor(s)
 		if err == nil && c.String() != s {
 			t.Errorf("cursor %q is written as %q", s, c)
 		}

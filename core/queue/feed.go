@@ -1,4 +1,4 @@
-package broadcast
+package queue
 
 import (
 	"context"
@@ -25,55 +25,55 @@ const (
 // for a while. Data that must not be lost does not belong here. Methods are safe for concurrent
 // use.
 //
-// A follower that is slower than the topic loses the oldest messages, and Lost is their number. Of
-// many watchers of one topic in a process, let one follow and pass messages on: each Follow that
-// waits costs the backend something.
+// A follower that is slower than the topic loses the oldest messages, and LostMessages is their
+// number. Of many watchers of one topic in a process, let one follow and pass messages on: each
+// Follow that waits costs the backend something.
 type Feed interface {
 	// Publish adds messages to a topic, in order and without others between them. A topic is 1 to
-	// MaxName bytes. Over MaxMessage or MaxPublish is core.ErrInvalid. After core.ErrUnknown they may
-	// or may not be there.
+	// MaxName bytes. Over MaxMessage or MaxPublish is core.ErrInvalid. After core.ErrUnknown they
+	// may or may not be there.
 	Publish(ctx context.Context, topic string, messages ...[]byte) error
 	// Follow returns what was published after cursor ("" is the beginning of what is kept), at most
 	// max (1 to MaxFollow), waiting up to wait for the first; next is the cursor for the following
-	// call. A topic without messages, and a cursor that is no longer kept, are no errors: what is kept
-	// comes. The messages must not be changed.
+	// call. A topic without messages, and a cursor that is no longer kept, are no errors: what is
+	// kept comes. The messages must not be changed.
 	Follow(ctx context.Context, topic, cursor string, max int, wait time.Duration) (messages [][]byte, next string, err error)
 }
 
-// Cursor is the position behind one message. Its text is what Follow takes and gives.
-type Cursor struct {
+// FeedCursor is the position behind one message. Its text is what Follow takes and gives.
+type FeedCursor struct {
 	Life   int64 // of the topic: another one after it was gone
 	Number int64 // of the message, from 1 in each life
 }
 
-func (c Cursor) String() string {
+func (c FeedCursor) String() string {
 	if c.Number == 0 {
 		return ""
 	}
 	return strconv.FormatInt(c.Life, 10) + "-" + strconv.FormatInt(c.Number, 10)
 }
 
-// ParseCursor reads a cursor; "" is the zero one. A text that Follow did not give is
+// ParseFeedCursor reads a cursor; "" is the zero one. A text that Follow did not give is
 // core.ErrInvalid.
-func ParseCursor(s string) (Cursor, error) {
+func ParseFeedCursor(s string) (FeedCursor, error) {
 	if s == "" {
-		return Cursor{}, nil
+		return FeedCursor{}, nil
 	}
 	m := regexp.MustCompile(`^([1-9]\d{0,17})-([1-9]\d{0,17})$`).FindStringSubmatch(s)
 	if m == nil {
-		return Cursor{}, fmt.Errorf("feed: cursor %q was not given out: %w", s, core.ErrInvalid)
+		return FeedCursor{}, fmt.Errorf("feed: cursor %q was not given out: %w", s, core.ErrInvalid)
 	}
 	life, _ := strconv.ParseInt(m[1], 10, 64) // 18 digits fit
 	number, _ := strconv.ParseInt(m[2], 10, 64)
-	return Cursor{life, number}, nil
+	return FeedCursor{life, number}, nil
 }
 
-// Lost is how many messages a follower did not get that asked with cursor and was given n messages
-// and next: they had gone before it came for them. Of a topic that was gone and began again, it
-// counts those of the new beginning.
-func Lost(cursor, next string, n int) int {
-	from, err1 := ParseCursor(cursor)
-	to, err2 := ParseCursor(next)
+// LostMessages is how many messages a follower did not get that asked with cursor and was given n
+// messages and next: they had gone before it came for them. Of a topic that was gone and began
+// again, it counts those of the new beginning.
+func LostMessages(cursor, next string, n int) int {
+	from, err1 := ParseFeedCursor(cursor)
+	to, err2 := ParseFeedCursor(next)
 	if err1 != nil || err2 != nil {
 		return 0
 	}
@@ -100,14 +100,14 @@ func ValidateMessages(topic string, messages [][]byte) error {
 }
 
 // ValidateFollow reports what a feed refuses of a Follow, and reads its cursor.
-func ValidateFollow(topic, cursor string, most int) (Cursor, error) {
+func ValidateFollow(topic, cursor string, most int) (FeedCursor, error) {
 	if err := checkTopic(topic); err != nil {
-		return Cursor{}, err
+		return FeedCursor{}, err
 	}
 	if most < 1 || most > MaxFollow {
-		return Cursor{}, fmt.Errorf("follow topic %q: max is %d, expected 1 to %d: %w", topic, most, MaxFollow, core.ErrInvalid)
+		return FeedCursor{}, fmt.Errorf("follow topic %q: max is %d, expected 1 to %d: %w", topic, most, MaxFollow, core.ErrInvalid)
 	}
-	return ParseCursor(cursor)
+	return ParseFeedCursor(cursor)
 }
 
 func checkTopic(topic string) error {

@@ -1,4 +1,4 @@
-package broadcast
+package queue
 
 import (
 	"context"
@@ -15,10 +15,6 @@ const (
 	MaxDocument = 4 << 20 // bytes of one document
 	MaxKeep     = 400 * 24 * time.Hour
 )
-
-// EncryptionRoom is by how many bytes an implementation accepts documents over MaxDocument and
-// messages over MaxMessage: encryption makes them longer by no more. Callers keep to the bounds.
-const EncryptionRoom = 128
 
 // Board holds the few small documents that every node reads beside its jobs: the service windows of
 // a run or of a whole service. It is as available as the queue, so that a node which cannot read it
