@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // payload is what a schedule launches.
@@ -70,13 +70,13 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 	if err := json.Unmarshal(f.Payload, &p); err != nil {
 		return n, unreadable(f.Schedule, err)
 	}
-	ctx, span := tracing.Begin(ctx, c.cfg.Traces, tracing.Launch, trace.WithAttributes(tracing.Run.String(f.RunID)))
-	defer func() { tracing.End(span, err) }()
-	prepared, err := c.prepare(ctx, f, p, tracing.Traceparent(ctx))
+	ctx, span := telemetry.BeginSpan(ctx, c.cfg.Traces, telemetry.SpanLaunch, trace.WithAttributes(telemetry.AttributeRun.String(f.RunID)))
+	defer func() { telemetry.EndSpan(span, err) }()
+	prepared, err := c.prepare(ctx, f, p, telemetry.Traceparent(ctx))
 	if err != nil {
 		return n, err
 	}
-	span.SetAttributes(tracing.Tenant.String(prepared.Run.Tenant))
+	span.SetAttributes(telemetry.AttributeTenant.String(prepared.Run.Tenant))
 	for _, u := range prepared.NoWindow {
 		c.cfg.Log.Warn("a host is left out of a scheduled run", "run", f.RunID, "host", u.Host, "window_set", u.Set, "reason", u.Reason)
 	}

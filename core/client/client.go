@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // Config says which server is asked, and as whom.
@@ -195,8 +195,8 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 		return nil, fmt.Errorf("%s: %w: %w", q.what, core.ErrInvalid, err)
 	}
 	maps.Copy(req.Header, q.header)
-	if trace := tracing.Traceparent(ctx); trace != "" {
-		req.Header.Set(tracing.Header, trace)
+	if trace := telemetry.Traceparent(ctx); trace != "" {
+		req.Header.Set(telemetry.TraceHeader, trace)
 	}
 	if q.body != nil {
 		req.Header.Set("Content-Type", "application/json")

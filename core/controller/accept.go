@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // Acceptance asks for a run to be made durable.
@@ -83,7 +83,7 @@ func (c *Controller) AcceptAll(ctx context.Context, all ...Acceptance) []ledger.
 	}
 	spans := make([]trace.Span, len(records))
 	for i := range records {
-		_, spans[i] = tracing.Start(ctx, tracing.Accept, tracing.Run.String(records[i].ID), tracing.Tenant.String(records[i].Tenant))
+		_, spans[i] = telemetry.StartSpan(ctx, telemetry.SpanAccept, telemetry.AttributeRun.String(records[i].ID), telemetry.AttributeTenant.String(records[i].Tenant))
 	}
 	var fresh []ledger.Run
 	for i, written := range c.creates.do(ctx, records...) {
@@ -91,7 +91,7 @@ func (c *Controller) AcceptAll(ctx context.Context, all ...Acceptance) []ledger.
 		if written.err != nil {
 			one.Err = written.err
 		}
-		tracing.End(spans[i], one.Err)
+		telemetry.EndSpan(spans[i], one.Err)
 		if one.Err != nil {
 			one = ledger.Accepted{Err: fmt.Errorf("accept run %s of %s: %w", records[i].ID, records[i].Playbook, one.Err)}
 		}

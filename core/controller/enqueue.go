@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // putIn puts runs into the queue that it lacks, whenever it is notified, and every second.
@@ -198,7 +198,7 @@ func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...
 	}
 	for i, span := range spans {
 		if span != nil {
-			tracing.End(span, errs[i])
+			telemetry.EndSpan(span, errs[i])
 		}
 	}
 	return errs
@@ -308,8 +308,8 @@ func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnatio
 	l := *h.launch // what is changed below is this queue's run only
 	var span trace.Span
 	if l.Snapshot.Trace != "" {
-		ctx, span = tracing.Begin(tracing.Under(ctx, l.Snapshot.Trace), c.cfg.Traces, tracing.Enqueue,
-			trace.WithAttributes(tracing.Run.String(claim.Run.ID), tracing.Tenant.String(claim.Run.Tenant)))
+		ctx, span = telemetry.BeginSpan(telemetry.UnderTrace(ctx, l.Snapshot.Trace), c.cfg.Traces, telemetry.SpanEnqueue,
+			trace.WithAttributes(telemetry.AttributeRun.String(claim.Run.ID), telemetry.AttributeTenant.String(claim.Run.Tenant)))
 	}
 	return &l, span, c.remaining(ctx, claim.Run, &l, incarnation)
 }

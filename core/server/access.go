@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // Role is the set of operations that a token may do.
@@ -125,7 +125,7 @@ func refusals() []string {
 // admit returns the caller, or the status and the reason of a refusal, which is counted.
 func (s *Server) admit(ctx context.Context, authorization string, r route) (by caller, status int, why string) {
 	refuse := func(reason string, status int, why string) (caller, int, string) {
-		s.metrics.Add(metrics.AccessRefused, 1, reason)
+		s.metrics.Add(telemetry.AccessRefused, 1, reason)
 		return caller{}, status, why
 	}
 	if by, ok := ctx.Value(inProcessKey{}).(caller); ok { // no request of a network has it
@@ -189,6 +189,6 @@ func (s *Server) need(by caller, p api.Permission) error {
 	if permits(by.token, p) {
 		return nil
 	}
-	s.metrics.Add(metrics.AccessRefused, 1, refusedPermission)
+	s.metrics.Add(telemetry.AccessRefused, 1, refusedPermission)
 	return forbidden(missing(by.token, p))
 }

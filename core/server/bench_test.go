@@ -14,9 +14,9 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/redis"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
@@ -74,7 +74,7 @@ func BenchmarkScrape(b *testing.B) {
 	const tenants, each, old = 1000, 5, 1_000_000
 	r, err := redis.New(servers.StartRedis(b).Client(), redis.Options{})
 	must(b, err)
-	bed := newBed(b, func(c *Config) { c.Queue, c.Metrics = r, metrics.New("bench", tenants) })
+	bed := newBed(b, func(c *Config) { c.Queue, c.Metrics = r, telemetry.NewRegistry("bench", tenants) })
 	db, err := sql.Open("sqlite", filepath.Join(filepath.Dir(bed.outputs), "ledger.db"))
 	must(b, err)
 	_, err = db.ExecContext(b.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -90,9 +90,9 @@ func BenchmarkScrape(b *testing.B) {
 		_, err := queue.SubmitOne(b.Context(), r, run)
 		must(b, err)
 		for _, outcome := range []string{"changed", "failed"} {
-			bed.server.metrics.Add(metrics.JobsEnded, 1, run.Tenant, outcome)
+			bed.server.metrics.Add(telemetry.JobsEnded, 1, run.Tenant, outcome)
 		}
-		bed.server.metrics.Observe(metrics.StartDelay, 1, run.Tenant)
+		bed.server.metrics.Observe(telemetry.StartDelay, 1, run.Tenant)
 	}
 	secret := bed.token(everyTenant, Viewer)
 	for _, name := range []string{"anew", "again"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // Bounds of the launches that a bulk has in memory, and hands to the ledger together.
@@ -169,8 +169,8 @@ func (s *Server) bulkAcceptance(ctx context.Context, by caller, one *bulkRun) (a
 	if err := ctx.Err(); err != nil {
 		return a, err
 	}
-	ctx, span := tracing.Start(ctx, tracing.Launch)
-	defer func() { tracing.End(span, err) }()
+	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanLaunch)
+	defer func() { telemetry.EndSpan(span, err) }()
 	a, err = s.acceptance(ctx, by, one.sent)
 	a.Key, a.Request = one.key, one.request
 	return a, err

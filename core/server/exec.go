@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // createExec is the operation to which keys of runs of commands belong.
@@ -36,8 +36,8 @@ func (s *Server) createExec(ctx context.Context, by caller, in *struct {
 	Body api.NewExec
 },
 ) (_ *versioned[api.Run], err error) {
-	ctx, span := tracing.Start(ctx, tracing.Launch)
-	defer func() { tracing.End(span, err) }()
+	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanLaunch)
+	defer func() { telemetry.EndSpan(span, err) }()
 	n := in.Body
 	command, err := s.commandOf(by, n)
 	if err != nil {
@@ -96,10 +96,10 @@ func (s *Server) prepareCommand(ctx context.Context, by caller, c launch.Command
 		return nil, err
 	}
 	l, err := s.cfg.Catalog.PrepareCommand(s.cfg.Catalog.Current(), c, catalog.Request{Limit: n.Limit, MaxInFlight: n.MaxInFlight}, catalog.Launching{
-		By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
+		By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
 	})
 	if err == nil {
-		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))
+		trace.SpanFromContext(ctx).SetAttributes(telemetry.AttributeRun.String(l.Run.ID), telemetry.AttributeTenant.String(l.Run.Tenant))
 	}
 	return l, err
 }

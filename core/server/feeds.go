@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/ics"
 )
@@ -140,7 +140,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil || !may(token, Feed) {
-		s.metrics.Add(metrics.AccessRefused, 1, refusedUnknown)
+		s.metrics.Add(telemetry.AccessRefused, 1, refusedUnknown)
 		plainProblem(w, http.StatusNotFound, "there is no such calendar feed, or it was revoked: make another one at /calendar")
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/login"
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // loginPrefix begins the ids of tokens that a login made.
@@ -84,7 +84,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct
 	secret, made, err := s.cfg.Ledger.NewToken(ctx, named(t), t)
 	switch {
 	case errors.Is(err, core.ErrConflict):
-		s.metrics.Add(metrics.AccessRefused, 1, refusedLogin)
+		s.metrics.Add(telemetry.AccessRefused, 1, refusedLogin)
 		plainProblem(w, http.StatusConflict, "this ID token opened a session before: log in again")
 		return
 	case err != nil:
@@ -101,7 +101,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct
 func (s *Server) refuseLogin(w http.ResponseWriter, err error) {
 	s.cfg.Log.Warn("a login was refused", "error", err)
 	if !errors.Is(err, core.ErrUnavailable) { // that is nobody's word on who comes
-		s.metrics.Add(metrics.AccessRefused, 1, refusedLogin)
+		s.metrics.Add(telemetry.AccessRefused, 1, refusedLogin)
 	}
 	switch {
 	case errors.Is(err, core.ErrUnavailable):

@@ -18,8 +18,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 const (
@@ -34,13 +34,13 @@ const (
 func (s *Server) measure() {
 	s.metrics = s.cfg.Metrics
 	if s.metrics == nil {
-		s.metrics = metrics.New(s.cfg.Version, 0)
+		s.metrics = telemetry.NewRegistry(s.cfg.Version, 0)
 	}
 	for _, kind := range eventKinds() {
-		s.metrics.Add(metrics.Events, 0, kind)
+		s.metrics.Add(telemetry.Events, 0, kind)
 	}
 	for _, reason := range refusals() {
-		s.metrics.Add(metrics.AccessRefused, 0, reason)
+		s.metrics.Add(telemetry.AccessRefused, 0, reason)
 	}
 	s.metrics.Source(s.measureParts)
 	s.metrics.Source(s.measureQueue)
@@ -65,7 +65,7 @@ func eventKinds() (kinds []string) {
 }
 
 // CountEvent counts an event of the service, by kind. It may be called by any goroutine.
-func (s *Server) CountEvent(kind string) { s.metrics.Add(metrics.Events, 1, kind) }
+func (s *Server) CountEvent(kind string) { s.metrics.Add(telemetry.Events, 1, kind) }
 
 // count counts the requests of a route, also refused ones, and how long they took.
 func (s *Server) count(r route) func(huma.Context, func(huma.Context)) {
@@ -76,9 +76,9 @@ func (s *Server) count(r route) func(huma.Context, func(huma.Context)) {
 		if status == 0 {
 			status = http.StatusOK
 		}
-		s.metrics.Add(metrics.APIRequests, 1, r.id, strconv.Itoa(status))
+		s.metrics.Add(telemetry.APIRequests, 1, r.id, strconv.Itoa(status))
 		if !r.stream {
-			s.metrics.Observe(metrics.APISeconds, time.Since(began).Seconds(), r.id)
+			s.metrics.Observe(telemetry.APISeconds, time.Since(began).Seconds(), r.id)
 		}
 	}
 }
@@ -136,71 +136,71 @@ func (k *scrapers) admit(authorization string, status int, now time.Time) bool {
 }
 
 // measureParts reports what is near: whether the ledger answers, the definitions, the recorder.
-func (s *Server) measureParts(ctx context.Context, emit metrics.Emit) {
+func (s *Server) measureParts(ctx context.Context, emit telemetry.Emit) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
-	emit(metrics.Up, truth(s.cfg.Ledger.Ping(ctx) == nil), "ledger")
-	emit(metrics.RecorderLag, s.cfg.Controller.Lag().Seconds())
+	emit(telemetry.Up, truth(s.cfg.Ledger.Ping(ctx) == nil), "ledger")
+	emit(telemetry.RecorderLag, s.cfg.Controller.Lag().Seconds())
 	d := s.definitionsOf(s.cfg.Catalog.Current())
-	emit(metrics.DefinitionsRejected, truth(d.Rejected != nil))
+	emit(telemetry.DefinitionsRejected, truth(d.Rejected != nil))
 	if d.Applied.IsZero() {
 		return
 	}
-	emit(metrics.DefinitionsInfo, 1, d.Revision, d.Source)
-	emit(metrics.DefinitionsApplied, float64(d.Applied.Unix()))
-	emit(metrics.Playbooks, float64(d.Playbooks))
-	emit(metrics.Hosts, float64(d.Hosts))
+	emit(telemetry.DefinitionsInfo, 1, d.Revision, d.Source)
+	emit(telemetry.DefinitionsApplied, float64(d.Applied.Unix()))
+	emit(telemetry.Playbooks, float64(d.Playbooks))
+	emit(telemetry.Hosts, float64(d.Hosts))
 }
 
 // measureQueue reports the queue and the workers. What cannot be read is left out, and turnus_up
 // of the queue is 0.
-func (s *Server) measureQueue(ctx context.Context, emit metrics.Emit) {
+func (s *Server) measureQueue(ctx context.Context, emit telemetry.Emit) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
 	c, err := s.census.read(ctx, s)
-	emit(metrics.Up, truth(err == nil), "queue")
+	emit(telemetry.Up, truth(err == nil), "queue")
 	if err != nil {
 		return
 	}
 	emitLoad(emit, &c.load)
 	for _, w := range c.workers {
 		pool := cmp.Or(w.Pool, s.cfg.Pool) // of one that is away nothing is known
-		emit(metrics.Workers, 1, pool, w.State)
-		emit(metrics.PoolRunning, float64(w.Running), pool)
+		emit(telemetry.Workers, 1, pool, w.State)
+		emit(telemetry.PoolRunning, float64(w.Running), pool)
 		concurrency := 0
 		switch w.State {
 		case api.WorkerReady, api.WorkerBusy, api.WorkerOverloaded:
 			concurrency = w.Concurrency
 		}
-		emit(metrics.PoolConcurrency, float64(concurrency), pool)
+		emit(telemetry.PoolConcurrency, float64(concurrency), pool)
 	}
 	if len(c.workers) == 0 { // a pool without workers is the one to be told of
-		emit(metrics.PoolConcurrency, 0, s.cfg.Pool)
-		emit(metrics.PoolRunning, 0, s.cfg.Pool)
-		emit(metrics.Workers, 0, s.cfg.Pool, api.WorkerReady)
+		emit(telemetry.PoolConcurrency, 0, s.cfg.Pool)
+		emit(telemetry.PoolRunning, 0, s.cfg.Pool)
+		emit(telemetry.Workers, 0, s.cfg.Pool, api.WorkerReady)
 	}
 	for name, report := range c.reports {
-		if err := metrics.Reported(name, report, emit); err != nil {
+		if err := telemetry.Reported(name, report, emit); err != nil {
 			s.cfg.Log.Debug("a worker's metrics cannot be read", "worker", name, "error", err)
 		}
 	}
 }
 
-func emitLoad(emit metrics.Emit, l *queue.Load) {
-	for id, v := range map[metrics.ID]float64{
-		metrics.QueueRuns: float64(l.Runs), metrics.QueueReady: float64(l.Ready), metrics.QueueInFlight: float64(l.InFlight), metrics.QueueTimed: float64(l.Timed),
-		metrics.QueueDue: float64(l.Due), metrics.QueueRunnable: float64(l.Runnable), metrics.QueueSoon: float64(l.Soon), metrics.QueueOldest: l.Oldest.Seconds(),
-		metrics.QueueStale: float64(l.StaleAcks), metrics.QueueReaped: float64(l.Reaped), metrics.Fairness: l.Fairness(),
+func emitLoad(emit telemetry.Emit, l *queue.Load) {
+	for id, v := range map[telemetry.MetricID]float64{
+		telemetry.QueueRuns: float64(l.Runs), telemetry.QueueReady: float64(l.Ready), telemetry.QueueInFlight: float64(l.InFlight), telemetry.QueueTimed: float64(l.Timed),
+		telemetry.QueueDue: float64(l.Due), telemetry.QueueRunnable: float64(l.Runnable), telemetry.QueueSoon: float64(l.Soon), telemetry.QueueOldest: l.Oldest.Seconds(),
+		telemetry.QueueStale: float64(l.StaleAcks), telemetry.QueueReaped: float64(l.Reaped), telemetry.Fairness: l.Fairness(),
 	} {
 		emit(id, v)
 	}
 	for name, t := range l.ByTenant {
-		emit(metrics.TenantWaiting, float64(t.Waiting), name)
-		emit(metrics.TenantDue, float64(t.Due), name)
-		emit(metrics.TenantLeased, float64(t.Leased), name)
-		emit(metrics.TenantOldest, t.Oldest.Seconds(), name)
+		emit(telemetry.TenantWaiting, float64(t.Waiting), name)
+		emit(telemetry.TenantDue, float64(t.Due), name)
+		emit(telemetry.TenantLeased, float64(t.Leased), name)
+		emit(telemetry.TenantOldest, t.Oldest.Seconds(), name)
 		if l.InFlight > 0 {
-			emit(metrics.TenantShare, float64(t.Leased)/float64(l.InFlight), name)
+			emit(telemetry.TenantShare, float64(t.Leased)/float64(l.InFlight), name)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // notedKey is where the context has a place for what is known only once the request was let in.
@@ -63,15 +63,15 @@ func (s *Server) traced(r route) func(huma.Context, func(huma.Context)) {
 			next(ctx)
 			return
 		}
-		spanned, span := tracing.Begin(tracing.Under(ctx.Context(), ctx.Header(tracing.Header)), s.cfg.Traces, tracing.Request,
-			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(tracing.Operation.String(r.id)))
+		spanned, span := telemetry.BeginSpan(telemetry.UnderTrace(ctx.Context(), ctx.Header(telemetry.TraceHeader)), s.cfg.Traces, telemetry.SpanRequest,
+			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(telemetry.AttributeOperation.String(r.id)))
 		defer span.End()
 		if n, ok := spanned.Value(notedKey{}).(*noted); ok {
-			n.trace = tracing.ID(spanned)
+			n.trace = telemetry.TraceID(spanned)
 		}
 		next(huma.WithContext(ctx, spanned))
 		code := ctx.Status()
-		span.SetAttributes(tracing.Code.Int(code))
+		span.SetAttributes(telemetry.AttributeCode.Int(code))
 		if code >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, "")
 		}

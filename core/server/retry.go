@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // retryRun launches today's playbook, with the vars and tags of the earlier run, on those of its
@@ -26,8 +26,8 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 	Body api.Retry
 },
 ) (_ *versioned[api.Run], err error) {
-	ctx, span := tracing.Start(ctx, tracing.Launch)
-	defer func() { tracing.End(span, err) }()
+	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanLaunch)
+	defer func() { telemetry.EndSpan(span, err) }()
 	run, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run)
 	if err != nil {
 		return nil, err

@@ -19,9 +19,9 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/login"
-	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -53,7 +53,7 @@ type Config struct {
 	Notify  *notify.Service
 	Version string
 	// Metrics counts and exports; nil makes one.
-	Metrics *metrics.Registry
+	Metrics *telemetry.Registry
 	// Pool is the one whose queue this is. A launch on hosts of another one is refused.
 	Pool string
 	// Ahead is the time span of turnus_queue_soon.
@@ -93,7 +93,7 @@ type Server struct {
 	forecasting chan struct{} // taken by the one forecast of a plan that is made
 	feeding     chan struct{} // taken by calendar feeds that are made
 	broadcaster *broadcaster
-	metrics     *metrics.Registry
+	metrics     *telemetry.Registry
 	census      census
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // createRun is the operation to which keys of new runs belong, whichever route they come by.
@@ -25,8 +25,8 @@ func (s *Server) createRun(ctx context.Context, by caller, in *struct {
 	Body api.NewRun
 },
 ) (_ *versioned[api.Run], err error) {
-	ctx, span := tracing.Start(ctx, tracing.Launch)
-	defer func() { tracing.End(span, err) }()
+	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanLaunch)
+	defer func() { telemetry.EndSpan(span, err) }()
 	request, err := json.Marshal(in.Body)
 	if err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (s *Server) replaceRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	ctx, span := tracing.Start(ctx, tracing.Launch)
-	defer func() { tracing.End(span, err) }()
+	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanLaunch)
+	defer func() { telemetry.EndSpan(span, err) }()
 	l, err := s.prepare(ctx, by, in.Body, before.ID, nil)
 	if err != nil {
 		return nil, err
@@ -130,13 +130,13 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 		return nil, err
 	}
 	l, err := s.cfg.Catalog.Prepare(ctx, now, playbook, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
-		RunID: id, By: by.name, Trace: tracing.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
+		RunID: id, By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
 	})
 	if err == nil {
 		err = asPlanned(l, n.Plan)
 	}
 	if err == nil {
-		trace.SpanFromContext(ctx).SetAttributes(tracing.Run.String(l.Run.ID), tracing.Tenant.String(l.Run.Tenant))
+		trace.SpanFromContext(ctx).SetAttributes(telemetry.AttributeRun.String(l.Run.ID), telemetry.AttributeTenant.String(l.Run.Tenant))
 	}
 	return l, err
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 const clientVersion = "SSH-2.0-Turnus"
@@ -62,13 +62,13 @@ func (p *Pool) connect(ctx context.Context, r route, via *conn, keys verifier) (
 	}
 
 	p.dialled.Add(1)
-	ctx, span := tracing.Start(ctx, tracing.Dial, tracing.Host.String(e.name))
+	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanDial, telemetry.AttributeHost.String(e.name))
 	tctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	c, err := p.handshake(tctx, ctx, r, via, keys)
 	p.results.count(err)
-	span.SetAttributes(tracing.Outcome.String(string(resultOf(err))))
-	tracing.End(span, err)
+	span.SetAttributes(telemetry.AttributeOutcome.String(string(resultOf(err))))
+	telemetry.EndSpan(span, err)
 	if err != nil {
 		if via == nil {
 			p.sockets.free.leave()

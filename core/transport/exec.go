@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // Exec is one command.
@@ -89,9 +89,9 @@ func (p *Pool) run(ctx context.Context, r route, e Exec) (Exit, error) {
 		return Exit{}, err
 	}
 	defer s.end()
-	ctx, span := tracing.Start(ctx, tracing.Exec, tracing.Host.String(at.name))
+	ctx, span := telemetry.StartSpan(ctx, telemetry.SpanExec, telemetry.AttributeHost.String(at.name))
 	exit, err := s.run(ctx, id, command, e)
-	tracing.End(span, err)
+	telemetry.EndSpan(span, err)
 	return exit, err
 }
 

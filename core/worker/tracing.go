@@ -8,25 +8,25 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // trace begins the span of this lease, under the run's. What the job does from here on is under it.
 // One that goes on with what an earlier lease began is also linked to the run: it may be days
 // later, when people read the trace in parts.
 func (j *job) trace(m *machine) {
-	under := tracing.Under(j.ctx, m.prog.snapshot.Trace)
+	under := telemetry.UnderTrace(j.ctx, m.prog.snapshot.Trace)
 	options := []trace.SpanStartOption{trace.WithTimestamp(j.started), trace.WithAttributes(
-		tracing.Run.String(j.lease.Job.Run), tracing.JobID.String(j.lease.Job.String()), tracing.Host.String(j.lease.Host),
-		tracing.Tenant.String(m.host.Customer), tracing.Attempt.Int(j.lease.Attempt),
+		telemetry.AttributeRun.String(j.lease.Job.Run), telemetry.AttributeJob.String(j.lease.Job.String()), telemetry.AttributeHost.String(j.lease.Host),
+		telemetry.AttributeTenant.String(m.host.Customer), telemetry.AttributeAttempt.Int(j.lease.Attempt),
 	)}
 	if len(j.lease.State) > 0 {
-		options = append(options, trace.WithAttributes(tracing.Resumed.Bool(true)))
+		options = append(options, trace.WithAttributes(telemetry.AttributeResumed.Bool(true)))
 		if run := trace.SpanContextFromContext(under); run.IsValid() {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: run}))
 		}
 	}
-	ctx, span := tracing.Begin(under, j.w.cfg.Traces, tracing.Job, options...)
+	ctx, span := telemetry.BeginSpan(under, j.w.cfg.Traces, telemetry.SpanJob, options...)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ctx = ctx
@@ -52,9 +52,9 @@ func (j *job) traced(ack queue.Ack) {
 // may hold anything, and is left out.
 func (a *attempts) span() (context.Context, trace.Span) {
 	l := a.m.job.lease
-	return tracing.Start(a.m.job.ctx, tracing.Step,
-		tracing.Run.String(l.Job.Run), tracing.JobID.String(l.Job.String()), tracing.Host.String(l.Host),
-		tracing.StepName.String(stepName(a.step)), tracing.JobType.String(a.step.Uses), tracing.Attempt.Int(a.cur.Attempts))
+	return telemetry.StartSpan(a.m.job.ctx, telemetry.SpanStep,
+		telemetry.AttributeRun.String(l.Job.Run), telemetry.AttributeJob.String(l.Job.String()), telemetry.AttributeHost.String(l.Host),
+		telemetry.AttributeStep.String(stepName(a.step)), telemetry.AttributeJobType.String(a.step.Uses), telemetry.AttributeAttempt.Int(a.cur.Attempts))
 }
 
 // endAttempt ends it. Anything but that the job is done is how the lease ends in its middle.
@@ -73,7 +73,7 @@ func endSpan(span trace.Span, outcome string, bad bool) {
 	if !span.IsRecording() {
 		return
 	}
-	span.SetAttributes(tracing.Outcome.String(outcome))
+	span.SetAttributes(telemetry.AttributeOutcome.String(outcome))
 	if bad {
 		span.SetStatus(codes.Error, "")
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -57,16 +57,16 @@ func TestAResumedJobIsANewSpanOfTheRun(t *testing.T) {
 			return host.Outcome{Changed: true}, nil
 		}
 		spans := l.traced("steps: [{name: a, uses: command, with: {run: hidden-line}}]", underRun)
-		jobs := spans[tracing.Job]
-		if len(jobs) != 2 || len(spans[tracing.Step]) != 2 {
+		jobs := spans[telemetry.SpanJob]
+		if len(jobs) != 2 || len(spans[telemetry.SpanStep]) != 2 {
 			t.Fatalf("spans %v", spans)
 		}
-		run := tracing.Under(context.Background(), runTrace)
+		run := telemetry.UnderTrace(context.Background(), runTrace)
 		for i, s := range jobs {
-			if tracing.ID(run) != s.SpanContext().TraceID().String() || s.Parent().SpanID().String() != "b7ad6b7169203331" {
+			if telemetry.TraceID(run) != s.SpanContext().TraceID().String() || s.Parent().SpanID().String() != "b7ad6b7169203331" {
 				t.Errorf("lease %d is not under the run: %v", i, s.Parent())
 			}
-			if got := spans[tracing.Step][i].Parent().SpanID(); got != s.SpanContext().SpanID() {
+			if got := spans[telemetry.SpanStep][i].Parent().SpanID(); got != s.SpanContext().SpanID() {
 				t.Errorf("step %d is under %v", i, got)
 			}
 		}
@@ -78,7 +78,7 @@ func TestAResumedJobIsANewSpanOfTheRun(t *testing.T) {
 			t.Errorf("second lease: %v, links %v", second, jobs[1].Links())
 		}
 		for _, e := range l.events {
-			if e.Host != "" && e.Trace != tracing.ID(run) {
+			if e.Host != "" && e.Trace != telemetry.TraceID(run) {
 				t.Errorf("%s is of trace %q", e.Kind, e.Trace)
 			}
 		}
@@ -96,14 +96,14 @@ func TestAttemptsAreSpansWithoutWhatTheyHold(t *testing.T) {
 			return host.Outcome{Outputs: map[string]any{"x": "hidden output"}}, nil
 		}
 		spans := l.traced("vars: {v: hidden-var}\nsteps: [{name: a, uses: command, foreach: [hidden-item], with: {run: \"hidden ${{ vars.v }}\"}, retry: {attempts: 2, interval: 1s}}]", underRun)
-		steps := spans[tracing.Step]
+		steps := spans[telemetry.SpanStep]
 		if len(steps) != 2 || steps[0].Status().Code != codes.Error || steps[1].Status().Code == codes.Error {
 			t.Fatalf("spans %v", steps)
 		}
 		if a := attributes(steps[1]); a["turnus.outcome"] != "unchanged" || a["turnus.attempt"] != "2" || a["turnus.step"] != "a" || a["turnus.job_type"] != "command" {
 			t.Errorf("second attempt: %v", a)
 		}
-		text, err := json.Marshal(tracetest.SpanStubsFromReadOnlySpans(append(steps, spans[tracing.Job]...)))
+		text, err := json.Marshal(tracetest.SpanStubsFromReadOnlySpans(append(steps, spans[telemetry.SpanJob]...)))
 		if err != nil || !contains(text, "command") || contains(text, "hidden") {
 			t.Errorf("%s, %v", text, err)
 		}
@@ -116,7 +116,7 @@ func TestAWorkerThatSendsNothingHandsTheTraceOn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		var got []string
 		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {
-			got = append(got, tracing.Traceparent(ctx))
+			got = append(got, telemetry.Traceparent(ctx))
 			return host.Outcome{}, errors.ErrUnsupported
 		}
 		l.one("steps: [{name: a, uses: command, with: {run: x}}]", underRun)
@@ -126,7 +126,7 @@ func TestAWorkerThatSendsNothingHandsTheTraceOn(t *testing.T) {
 	})
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {
-			if trace := tracing.Traceparent(ctx); trace != "" {
+			if trace := telemetry.Traceparent(ctx); trace != "" {
 				t.Errorf("a run without a trace has %s", trace)
 			}
 			return host.Outcome{}, nil

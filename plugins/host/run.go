@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
@@ -47,9 +47,9 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	if err := t.check(&c); err != nil {
 		return unbegun(err), err
 	}
-	ctx, c.span = tracing.Start(ctx, tracing.Call, tracing.JobID.String(c.Job.String()), tracing.Host.String(c.Host.Name), tracing.JobType.String(c.Type))
+	ctx, c.span = telemetry.StartSpan(ctx, telemetry.SpanCall, telemetry.AttributeJob.String(c.Job.String()), telemetry.AttributeHost.String(c.Host.Name), telemetry.AttributeJobType.String(c.Type))
 	out, err := s.attempts(ctx, t, &c)
-	tracing.End(c.span, err)
+	telemetry.EndSpan(c.span, err)
 	return out, err
 }
 
@@ -267,7 +267,7 @@ func request(ctx context.Context, l *lease) *wire.RunRequest {
 	r := &wire.RunRequest{
 		Job: c.Job.String(), Step: c.Step, Attempt: uint32(max(c.Attempt, 1)), Lease: l.token,
 		Type: c.Type, Params: c.Params, Host: c.Host.Name, Check: c.Check, Diff: c.Diff,
-		IdempotencyKey: c.Key, Traceparent: tracing.Traceparent(ctx), Fence: c.Fence, HostLabels: c.Host.Labels, Secrets: slices.Sorted(maps.Keys(c.Secrets)),
+		IdempotencyKey: c.Key, Traceparent: telemetry.Traceparent(ctx), Fence: c.Fence, HostLabels: c.Host.Labels, Secrets: slices.Sorted(maps.Keys(c.Secrets)),
 	}
 	if c.State != nil {
 		r.State = &wire.State{Version: uint32(c.State.Version), Json: c.State.JSON}

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/core/worker"
 )
 
@@ -123,7 +123,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, traces.Close()) }()
-	measured := metrics.New(settings.Version(), 0)
+	measured := telemetry.NewRegistry(settings.Version(), 0)
 	q, closeQueue, err := f.queue.Open(ctx, a.Console)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/securefile"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // remoteFlags say which server is asked, and as whom.
@@ -135,7 +135,7 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 			return err
 		}
 		defer end()
-		ctx, stop := a.Interruptible(tracing.Under(cmd.Context(), os.Getenv(tracing.Variable))) // that of a pipeline that calls
+		ctx, stop := a.Interruptible(telemetry.UnderTrace(cmd.Context(), os.Getenv(telemetry.TraceVariable))) // that of a pipeline that calls
 		defer stop()
 		return reported(do(ctx, c, args))
 	}

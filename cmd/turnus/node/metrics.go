@@ -3,28 +3,28 @@ package node
 import (
 	"context"
 
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // measure is what a node reports about itself at a scrape.
-func (n *Node) measure(pool string) metrics.Source {
-	return func(_ context.Context, emit metrics.Emit) {
+func (n *Node) measure(pool string) telemetry.Source {
+	return func(_ context.Context, emit telemetry.Emit) {
 		name, w := n.Worker.Name(), n.Worker.Stats()
-		emit(metrics.WorkerUp, 1, name, pool)
-		emit(metrics.WorkerConcurrency, float64(w.Concurrency), name)
-		emit(metrics.WorkerRunning, float64(w.Running), name)
-		emit(metrics.WorkerQueueUp, truth(!w.QueueAway), name)
-		emit(metrics.ClockLeaps, float64(w.ClockLeaps), name)
-		emit(metrics.WindowsMissed, float64(w.WindowsMissed), name)
+		emit(telemetry.WorkerUp, 1, name, pool)
+		emit(telemetry.WorkerConcurrency, float64(w.Concurrency), name)
+		emit(telemetry.WorkerRunning, float64(w.Running), name)
+		emit(telemetry.WorkerQueueUp, truth(!w.QueueAway), name)
+		emit(telemetry.ClockLeaps, float64(w.ClockLeaps), name)
+		emit(telemetry.WindowsMissed, float64(w.WindowsMissed), name)
 		ssh := n.pool.Stats()
-		emit(metrics.SSHConnections, float64(ssh.Open), name)
+		emit(telemetry.SSHConnections, float64(ssh.Open), name)
 		for result, dials := range ssh.Results {
-			emit(metrics.SSHDials, float64(dials), name, string(result))
+			emit(telemetry.SSHDials, float64(dials), name, string(result))
 		}
 		for _, p := range n.Plugins.Stats() {
-			emit(metrics.PluginStarts, float64(p.Starts), name, p.Plugin)
-			emit(metrics.PluginDeaths, float64(p.Deaths), name, p.Plugin)
-			emit(metrics.PluginHeldBack, truth(p.HeldBack), name, p.Plugin)
+			emit(telemetry.PluginStarts, float64(p.Starts), name, p.Plugin)
+			emit(telemetry.PluginDeaths, float64(p.Deaths), name, p.Plugin)
+			emit(telemetry.PluginHeldBack, truth(p.HeldBack), name, p.Plugin)
 		}
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/core/transport"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/plugins/host"
@@ -112,7 +112,7 @@ type WorkOptions struct {
 	Drain  func()                         // see worker.ReportConfig
 	// metrics reports how the node is; scraped says that somebody can ask this process for them, else
 	// they are posted for servers.
-	Metrics *metrics.Registry
+	Metrics *telemetry.Registry
 	Scraped bool
 	// outputs keeps what is too long for a result; nil: its middle is cut.
 	Outputs worker.KeepOutput

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // count counts an event for metrics; before there is an API, as while definitions are read at the
@@ -45,7 +45,7 @@ func (s *service) event(e controller.Event) {
 		s.notify.Notify()
 		s.catalog.Ended(e.Run)
 		if e.Status != nil {
-			s.metrics.Add(metrics.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
+			s.metrics.Add(telemetry.RunsEnded, 1, e.Status.Tenant, string(e.Status.Phase))
 			s.con.Message(fmt.Sprintf("run %s is %s: %s", e.Run, e.Status.Phase, runview.OutcomeText(e.Status.Outcomes)))
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // measureFlags say how much a service reports about itself.
 type measureFlags struct{ tenants int }
 
 func (f *measureFlags) add(c *cobra.Command) {
-	c.Flags().IntVar(&f.tenants, "metrics-tenants", metrics.DefaultTenants, "tenants with metrics of their own; later ones count as \"other\"")
+	c.Flags().IntVar(&f.tenants, "metrics-tenants", telemetry.DefaultTenants, "tenants with metrics of their own; later ones count as \"other\"")
 }
 
 func (f *measureFlags) check() error {
@@ -33,33 +33,33 @@ func (f *measureFlags) check() error {
 }
 
 // measured makes the service's metrics.
-func (s *service) measured() *metrics.Registry {
-	m := metrics.New(settings.Version(), s.f.measure.tenants)
+func (s *service) measured() *telemetry.Registry {
+	m := telemetry.NewRegistry(settings.Version(), s.f.measure.tenants)
 	for _, why := range []string{"missed", "too_late", "overlap", "refused", "not_launched", "other"} {
-		m.Add(metrics.ScheduleSkips, 0, why)
+		m.Add(telemetry.ScheduleSkips, 0, why)
 	}
 	for _, result := range []string{"launched", "failed"} {
-		m.Add(metrics.ScheduleTriggers, 0, result)
+		m.Add(telemetry.ScheduleTriggers, 0, result)
 	}
-	m.Add(metrics.JobsLost, 0)
-	m.Source(func(ctx context.Context, emit metrics.Emit) {
+	m.Add(telemetry.JobsLost, 0)
+	m.Source(func(ctx context.Context, emit telemetry.Emit) {
 		if last, err := backup.ReadLast(ctx, s.ledger); err == nil {
-			emit(metrics.BackupAt, float64(last.Created.Unix()))
+			emit(telemetry.BackupAt, float64(last.Created.Unix()))
 		}
 		if since, err := s.ledger.EncryptedSince(ctx); err == nil && !since.IsZero() {
-			emit(metrics.KeyringRotated, float64(since.Unix()))
+			emit(telemetry.KeyringRotated, float64(since.Unix()))
 		}
 		if free, size, ok := diskOf(s.data.Path); ok {
-			emit(metrics.DataFree, float64(free))
-			emit(metrics.DataSize, float64(size))
+			emit(telemetry.DataFree, float64(free))
+			emit(telemetry.DataSize, float64(size))
 		}
 		if s.cert != nil && s.cert.Certificate() != nil {
 			if leaf, err := x509.ParseCertificate(s.cert.Certificate().Certificate[0]); err == nil {
-				emit(metrics.CertificateExpires, float64(leaf.NotAfter.Unix()), "api")
+				emit(telemetry.CertificateExpires, float64(leaf.NotAfter.Unix()), "api")
 			}
 		} else if s.acme != nil {
 			if ends, ok := s.acmeEnds(ctx); ok {
-				emit(metrics.CertificateExpires, float64(ends.Unix()), "api")
+				emit(telemetry.CertificateExpires, float64(ends.Unix()), "api")
 			}
 		}
 	})
@@ -69,12 +69,12 @@ func (s *service) measured() *metrics.Registry {
 }
 
 // measureSources measures the sources of hosts.
-func (s *service) measureSources(_ context.Context, emit metrics.Emit) {
+func (s *service) measureSources(_ context.Context, emit telemetry.Emit) {
 	for _, h := range s.catalog.HostSources(ledger.AllTenants()) {
 		name, st := h.Source.Name, &h.State
-		emit(metrics.SourceHosts, float64(st.Hosts), name)
+		emit(telemetry.SourceHosts, float64(st.Hosts), name)
 		if !st.Good.IsZero() {
-			emit(metrics.SourceGood, float64(st.Good.Unix()), name)
+			emit(telemetry.SourceGood, float64(st.Good.Unix()), name)
 		}
 		for state, holds := range map[string]bool{
 			"failed": st.Failed != "" || h.Unread != nil, "held": st.Held != nil, "refused": !st.Tried.IsZero() && st.Stale(h.Source, time.Now()) != nil,
@@ -83,7 +83,7 @@ func (s *service) measureSources(_ context.Context, emit metrics.Emit) {
 			if holds {
 				value = 1
 			}
-			emit(metrics.SourceState, value, name, state)
+			emit(telemetry.SourceState, value, name, state)
 		}
 	}
 }
@@ -114,18 +114,18 @@ func leafIn(text []byte) *x509.Certificate {
 }
 
 // measureNotifications measures notifications.
-func (s *service) measureNotifications(ctx context.Context, emit metrics.Emit) {
+func (s *service) measureNotifications(ctx context.Context, emit telemetry.Emit) {
 	for medium, c := range s.notify.Counts() {
-		emit(metrics.NotificationsSent, float64(c.Sent), medium)
-		emit(metrics.NotificationsFailed, float64(c.Failed), medium)
-		emit(metrics.NotificationsDeadLettered, float64(c.DeadLettered), medium)
+		emit(telemetry.NotificationsSent, float64(c.Sent), medium)
+		emit(telemetry.NotificationsFailed, float64(c.Failed), medium)
+		emit(telemetry.NotificationsDeadLettered, float64(c.DeadLettered), medium)
 	}
 	waiting, err := s.notify.Waiting(ctx)
 	if err != nil {
 		return // that the ledger is away is told by turnus_up
 	}
 	for medium, n := range waiting {
-		emit(metrics.NotificationsWaiting, float64(n), medium)
+		emit(telemetry.NotificationsWaiting, float64(n), medium)
 	}
 }
 
@@ -134,30 +134,30 @@ func (s *service) measures() controller.Measure {
 	m := s.metrics
 	return controller.Measure{
 		Accepted: func(tenant string, jobs int) {
-			m.Add(metrics.RunsAccepted, 1, tenant)
-			m.Add(metrics.JobsAccepted, float64(jobs), tenant)
+			m.Add(telemetry.RunsAccepted, 1, tenant)
+			m.Add(telemetry.JobsAccepted, float64(jobs), tenant)
 		},
 		Recorded: func(r controller.Recorded) {
 			s.took.add(r)
 			for i := range r.Outcomes {
 				o := &r.Outcomes[i]
 				n := float64(max(o.Count, 1))
-				m.Add(metrics.JobsEnded, n, r.Tenant, string(o.Outcome))
+				m.Add(telemetry.JobsEnded, n, r.Tenant, string(o.Outcome))
 				if o.Outcome == core.Lost {
-					m.Add(metrics.JobsLost, n)
+					m.Add(telemetry.JobsLost, n)
 				}
 			}
 			for i := range r.Results {
 				for j := range r.Results[i].Steps {
 					step := &r.Results[i].Steps[j]
-					m.Add(metrics.StepsEnded, 1, r.Tenant, step.Uses, string(step.Outcome))
+					m.Add(telemetry.StepsEnded, 1, r.Tenant, step.Uses, string(step.Outcome))
 					if step.Attempts > 1 {
-						m.Add(metrics.StepRetries, float64(step.Attempts-1), r.Tenant, step.Uses)
+						m.Add(telemetry.StepRetries, float64(step.Attempts-1), r.Tenant, step.Uses)
 					}
 				}
 			}
 			for _, d := range r.Delays {
-				m.Observe(metrics.StartDelay, d.Seconds(), r.Tenant)
+				m.Observe(telemetry.StartDelay, d.Seconds(), r.Tenant)
 			}
 		},
 	}
@@ -167,10 +167,10 @@ func (s *service) measures() controller.Measure {
 func (s *service) countTrigger(e catalog.Event) {
 	switch e.Kind {
 	case catalog.TriggerLaunched:
-		s.metrics.Add(metrics.ScheduleTriggers, 1, "launched")
+		s.metrics.Add(telemetry.ScheduleTriggers, 1, "launched")
 	case catalog.TriggerFailed:
-		s.metrics.Add(metrics.ScheduleTriggers, 1, "failed")
+		s.metrics.Add(telemetry.ScheduleTriggers, 1, "failed")
 	case catalog.TriggerSkipped:
-		s.metrics.Add(metrics.ScheduleSkips, float64(max(e.Count, 1)), e.Why)
+		s.metrics.Add(telemetry.ScheduleSkips, float64(max(e.Count, 1)), e.Why)
 	}
 }

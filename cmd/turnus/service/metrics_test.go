@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core/metrics"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
@@ -25,7 +25,7 @@ func TestMetricsOnlyToClientsOfACA(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	l.Handle("GET /metrics", metrics.New("v1", 0))
+	l.Handle("GET /metrics", telemetry.NewRegistry("v1", 0))
 	pem, err := os.ReadFile(f.clientCA)
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,9 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/scale"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // scaleFlags say how many workers there should be, and which hook is called.
@@ -71,10 +71,10 @@ func (s *service) scaler() (*scale.Scaler, error) {
 		},
 		Done: func(err error) {
 			if err == nil {
-				s.metrics.Add(metrics.ScaleCalls, 1, "ok")
+				s.metrics.Add(telemetry.ScaleCalls, 1, "ok")
 				return
 			}
-			s.metrics.Add(metrics.ScaleCalls, 1, "failed")
+			s.metrics.Add(telemetry.ScaleCalls, 1, "failed")
 			if text := "--scale-hook: " + core.ErrorText(err); s.messages.Allow(text) {
 				s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + console.Printable(text))
 			}
@@ -105,12 +105,12 @@ func (s *service) scaler() (*scale.Scaler, error) {
 		return nil, err
 	}
 	for _, result := range []string{"ok", "failed"} {
-		s.metrics.Add(metrics.ScaleCalls, 0, result)
+		s.metrics.Add(telemetry.ScaleCalls, 0, result)
 	}
-	s.metrics.Source(func(ctx context.Context, emit metrics.Emit) {
+	s.metrics.Source(func(ctx context.Context, emit telemetry.Emit) {
 		if w, known := scaler.Desired(ctx); known {
-			emit(metrics.ConcurrencyDesired, float64(w.Concurrency), cfg.Pool)
-			emit(metrics.WorkersDesired, float64(w.Workers), cfg.Pool)
+			emit(telemetry.ConcurrencyDesired, float64(w.Concurrency), cfg.Pool)
+			emit(telemetry.WorkersDesired, float64(w.Workers), cfg.Pool)
 		}
 	})
 	return scaler, nil

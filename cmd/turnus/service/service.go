@@ -33,7 +33,6 @@ import (
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/pages"
 	"github.com/turnus/turnus/core/queue"
@@ -41,6 +40,7 @@ import (
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -65,7 +65,7 @@ type service struct {
 	hear     net.Listener          // of challenges over HTTP; nil without
 	closers  []func() error        // last opened first
 	messages console.MessageLimiter
-	metrics  *metrics.Registry
+	metrics  *telemetry.Registry
 	traces   trace.TracerProvider // nil: nothing is traced
 	scaling  *scale.Scaler
 	took     took

@@ -8,7 +8,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
-	"github.com/turnus/turnus/core/tracing"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // TraceFlags say where a long-running process sends its spans, and how many.
@@ -26,13 +26,13 @@ func (f *TraceFlags) Add(c *cobra.Command) {
 
 // Check refuses what cannot work, before anything is opened.
 func (f *TraceFlags) Check() error {
-	if err := (tracing.Config{Endpoint: f.endpoint, Ratio: f.ratio}).Check(); err != nil {
+	if err := (telemetry.TraceConfig{Endpoint: f.endpoint, Ratio: f.ratio}).Check(); err != nil {
 		return console.Invalid("--otlp-endpoint, --trace-ratio: %w", err)
 	}
 	return nil
 }
 
 // Open makes what the process sends its spans with; nil where nobody wants any.
-func (f *TraceFlags) Open(ctx context.Context, role string, log *slog.Logger) (*tracing.Provider, error) {
-	return tracing.Open(ctx, tracing.Config{Endpoint: f.endpoint, Ratio: f.ratio, Version: settings.Version(), Role: role, Log: log})
+func (f *TraceFlags) Open(ctx context.Context, role string, log *slog.Logger) (*telemetry.TraceProvider, error) {
+	return telemetry.OpenTraces(ctx, telemetry.TraceConfig{Endpoint: f.endpoint, Ratio: f.ratio, Version: settings.Version(), Role: role, Log: log})
 }

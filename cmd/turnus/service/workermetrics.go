@@ -9,8 +9,8 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/settings"
-	"github.com/turnus/turnus/core/metrics"
 	"github.com/turnus/turnus/core/securefile"
+	"github.com/turnus/turnus/core/telemetry"
 )
 
 // MetricsFlags say where a worker is asked how it is, and by whom.
@@ -29,7 +29,7 @@ func (f *MetricsFlags) Add(c *cobra.Command) {
 }
 
 // Listen binds the address; nil where none is asked for.
-func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, reported func(string)) (*metrics.Listener, error) {
+func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, reported func(string)) (*telemetry.Listener, error) {
 	if f.address == "" {
 		if f.token+f.cert+f.key+f.clientCA != "" {
 			return nil, console.Invalid("--metrics-token-file, --metrics-tls-cert, --metrics-tls-key and --metrics-client-ca are for --metrics: give an address")
@@ -42,7 +42,7 @@ func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, reported fu
 	if f.clientCA != "" && f.cert == "" {
 		return nil, console.Invalid("--metrics-client-ca needs --metrics-tls-cert: clients show their certificates over TLS")
 	}
-	c := metrics.ListenConfig{Address: f.address, Clients: f.clientCA != "", Log: log}
+	c := telemetry.ListenConfig{Address: f.address, Clients: f.clientCA != "", Log: log}
 	if f.token != "" {
 		var err error
 		if c.Token, err = settings.ReadTokenFile(f.token); err != nil {
@@ -56,7 +56,7 @@ func (f *MetricsFlags) Listen(ctx context.Context, log *slog.Logger, reported fu
 		}
 		c.TLS = files.Server()
 	}
-	l, err := metrics.Listen(ctx, c)
+	l, err := telemetry.Listen(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics: %w", err)
 	}

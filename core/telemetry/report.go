@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"context"
@@ -42,10 +42,10 @@ func Reported(worker string, data []byte, emit Emit) error {
 	if err := json.Unmarshal(data, &list); err != nil {
 		return fmt.Errorf("read a node's metrics: %w: %w", core.ErrInvalid, err)
 	}
-	known := map[string]ID{}
+	known := map[string]MetricID{}
 	for id := range table {
 		if table[id].Side == OfWorker {
-			known[table[id].Name] = ID(id)
+			known[table[id].Name] = MetricID(id)
 		}
 	}
 	for _, s := range list[:min(len(list), maxReport)] {

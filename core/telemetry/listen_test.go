@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"crypto/ecdsa"
@@ -69,7 +69,7 @@ func listening(t *testing.T, c ListenConfig) *Listener {
 			t.Error(err)
 		}
 	})
-	l.Handle("GET /metrics", New("v1", 0))
+	l.Handle("GET /metrics", NewRegistry("v1", 0))
 	l.Health(func() error { return nil }, func() error { return nil })
 	return l
 }

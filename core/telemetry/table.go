@@ -1,13 +1,13 @@
-package metrics
+package telemetry
 
-// Kind is the type of a metric's value.
-type Kind string
+// MetricKind is the type of a metric's value.
+type MetricKind string
 
 // The kinds.
 const (
-	Counter   Kind = "counter"   // only grows, from 0 at the process's start
-	Gauge     Kind = "gauge"     // as it is now
-	Histogram Kind = "histogram" // of observed values
+	Counter   MetricKind = "counter"   // only grows, from 0 at the process's start
+	Gauge     MetricKind = "gauge"     // as it is now
+	Histogram MetricKind = "histogram" // of observed values
 )
 
 // Side is the process that exports a metric. `turnus up` is both.
@@ -23,19 +23,19 @@ const (
 // Metric is one line of the table.
 type Metric struct {
 	Name, Help string
-	Kind       Kind
+	Kind       MetricKind
 	Side       Side
 	Labels     []string
 	Buckets    []float64 // of a histogram
 	Largest    bool      // of several values that fall together under Other the largest counts, not the sum
 }
 
-// ID names a metric of the table.
-type ID int
+// MetricID names a metric of the table.
+type MetricID int
 
 // The metrics. The table has their meaning.
 const (
-	BuildInfo ID = iota
+	BuildInfo MetricID = iota
 	Up
 	DefinitionsInfo
 	DefinitionsApplied

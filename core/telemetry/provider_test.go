@@ -1,4 +1,4 @@
-package tracing
+package telemetry
 
 import (
 	"bytes"
@@ -16,25 +16,22 @@ import (
 	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/turnus/turnus/core"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// clean takes out what this process's environment says of traces.
-func clean(t *testing.T) {
+// cleanEnvironment takes out what this process's environment says of traces.
+func cleanEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_HEADERS"} {
 		t.Setenv(name, "")
 	}
 }
 
-func open(t *testing.T, c Config) *Provider {
+func openTraces(t *testing.T, c TraceConfig) *TraceProvider {
 	t.Helper()
-	p, err := Open(t.Context(), c)
+	p, err := OpenTraces(t.Context(), c)
 	if err != nil || p == nil {
 		t.Fatalf("%v, %v", p, err)
 	}
@@ -63,11 +60,11 @@ func TestWhereSpansGo(t *testing.T) {
 		"attributes":       {env: map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "nothing"}, endpoint: "http://c:4318", wrong: "OTEL_RESOURCE_ATTRIBUTES: expected"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clean(t)
+			cleanEnvironment(t)
 			for k, v := range c.env {
 				t.Setenv(k, v)
 			}
-			p, err := Open(t.Context(), Config{Endpoint: c.endpoint, Ratio: c.ratio})
+			p, err := OpenTraces(t.Context(), TraceConfig{Endpoint: c.endpoint, Ratio: c.ratio})
 			defer func() { _ = p.Close() }()
 			switch {
 			case c.wrong == "" && (err != nil || (p != nil) != c.wanted || (p.Spans() != nil) != c.wanted):
@@ -81,7 +78,7 @@ func TestWhereSpansGo(t *testing.T) {
 
 // The standard variables say what is sent along; what the environment says of the service wins.
 func TestStandardVariablesAreHonoured(t *testing.T) {
-	clean(t)
+	cleanEnvironment(t)
 	var mu sync.Mutex
 	var body []byte
 	var header http.Header
@@ -95,10 +92,10 @@ func TestStandardVariablesAreHonoured(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", got.URL+"/deep")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k1")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=mine,team=net")
-	p := open(t, Config{Ratio: 1, Version: "v9"})
-	_, span := Begin(t.Context(), p.Spans(), Request)
-	span.SetAttributes(StepName.String(strings.Repeat("x", 10_000)))
-	End(span, errors.New("geheim"))
+	p := openTraces(t, TraceConfig{Ratio: 1, Version: "v9"})
+	_, span := BeginSpan(t.Context(), p.Spans(), SpanRequest)
+	span.SetAttributes(AttributeStep.String(strings.Repeat("x", 10_000)))
+	EndSpan(span, errors.New("geheim"))
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +106,7 @@ func TestStandardVariablesAreHonoured(t *testing.T) {
 		t.Fatalf("%v, header %v", err, header)
 	}
 	text := m.String()
-	for want, there := range map[string]bool{"mine": true, "team": true, "v9": true, Request: true, "STATUS_CODE_ERROR": true, "geheim": false, strings.Repeat("x", maxValue+1): false} {
+	for want, there := range map[string]bool{"mine": true, "team": true, "v9": true, SpanRequest: true, "STATUS_CODE_ERROR": true, "geheim": false, strings.Repeat("x", maxValue+1): false} {
 		if strings.Contains(text, want) != there {
 			t.Errorf("%.20q in what was sent: expected %v", want, there)
 		}
@@ -117,12 +114,12 @@ func TestStandardVariablesAreHonoured(t *testing.T) {
 }
 
 func TestRatioAndWhatCameFromElsewhere(t *testing.T) {
-	clean(t)
-	p := open(t, Config{Endpoint: "http://127.0.0.1:1", Ratio: 0})
+	cleanEnvironment(t)
+	p := openTraces(t, TraceConfig{Endpoint: "http://127.0.0.1:1", Ratio: 0})
 	defer func() { _ = p.Close() }()
 	const id = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
 	for parent, recorded := range map[string]bool{"": false, id + "0": false, id + "1": true, "rubbish": false} {
-		ctx, span := Begin(Under(t.Context(), parent), p.Spans(), Request)
+		ctx, span := BeginSpan(UnderTrace(t.Context(), parent), p.Spans(), SpanRequest)
 		if span.IsRecording() != recorded {
 			t.Errorf("under %q: recorded is %v", parent, !recorded)
 		}
@@ -136,7 +133,7 @@ func TestRatioAndWhatCameFromElsewhere(t *testing.T) {
 // A collector that hangs, or is away, holds up nothing: neither who makes spans, nor the end. What
 // waits for it is bounded.
 func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
-	clean(t)
+	cleanEnvironment(t)
 	const many, waiting = 40_000, 1000
 	release := make(chan struct{})
 	var asked atomic.Int32
@@ -153,11 +150,11 @@ func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
 	}{"hangs": {hangs.URL, waiting}, "away": {"http://127.0.0.1:1", waiting}, "negative: without a bound": {hangs.URL, many}} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			p := open(t, Config{Endpoint: c.url, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil)), waiting: c.waiting, flush: 100 * time.Millisecond})
+			p := openTraces(t, TraceConfig{Endpoint: c.url, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil)), waiting: c.waiting, flush: 100 * time.Millisecond})
 			before, began := heap(), time.Now()
 			for range many {
-				_, span := Begin(t.Context(), p.Spans(), Job)
-				span.SetAttributes(StepName.String(strings.Repeat("x", maxValue)))
+				_, span := BeginSpan(t.Context(), p.Spans(), SpanJob)
+				span.SetAttributes(AttributeStep.String(strings.Repeat("x", maxValue)))
 				span.End()
 			}
 			if took := time.Since(began); took > time.Minute {
@@ -191,12 +188,12 @@ func heap() uint64 {
 func TestOffCostsNothing(t *testing.T) {
 	ctx := context.Background()
 	if n := testing.AllocsPerRun(1000, func() {
-		_, span := Start(ctx, Exec, Host.String("h"))
-		End(span, nil)
+		_, span := StartSpan(ctx, SpanExec, AttributeHost.String("h"))
+		EndSpan(span, nil)
 	}); n > 1 { // the list of attributes
 		t.Errorf("%v allocations", n)
 	}
-	if Traceparent(ctx) != "" || ID(ctx) != "" {
+	if Traceparent(ctx) != "" || TraceID(ctx) != "" {
 		t.Error("there is a trace")
 	}
 }
@@ -204,7 +201,7 @@ func TestOffCostsNothing(t *testing.T) {
 func BenchmarkOff(b *testing.B) {
 	ctx := context.Background()
 	for b.Loop() {
-		_, span := Start(ctx, Exec, Host.String("h"))
-		End(span, nil)
+		_, span := StartSpan(ctx, SpanExec, AttributeHost.String("h"))
+		EndSpan(span, nil)
 	}
 }

@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func TestTable(t *testing.T) {
 
 func TestCountsAndReports(t *testing.T) {
 	t.Parallel()
-	r := New("v1", 0)
+	r := NewRegistry("v1", 0)
 	r.Add(JobsEnded, 3, "acme", "changed")
 	r.Add(JobsEnded, 0, "acme", "lost")
 	r.Add(JobsEnded, -1, "acme", "lost") // passed over
@@ -100,7 +100,7 @@ func TestCountsAndReports(t *testing.T) {
 func TestTenantsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, off := range []bool{false, true} {
-		r := New("v1", 20)
+		r := NewRegistry("v1", 20)
 		r.bounds.off = off
 		r.Source(func(_ context.Context, emit Emit) {
 			for i := range 1000 {
@@ -135,7 +135,7 @@ func TestTenantsAreBounded(t *testing.T) {
 // What is not the table's is a mistake that no test passes over.
 func TestMisuseIsNoticed(t *testing.T) {
 	t.Parallel()
-	r := New("v1", 0)
+	r := NewRegistry("v1", 0)
 	for name, f := range map[string]func(){
 		"too few labels": func() { r.Add(JobsEnded, 1, "acme") },
 		"a gauge added":  func() { r.Add(QueueDue, 1) },
@@ -157,7 +157,7 @@ func TestMisuseIsNoticed(t *testing.T) {
 // what workers tell.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	w := New("v1", 0)
+	w := NewRegistry("v1", 0)
 	w.Source(func(_ context.Context, emit Emit) {
 		emit(SSHDials, 4, "w1", "timeout")
 		emit(QueueDue, 7) // a server's
@@ -166,7 +166,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New("v2", 0)
+	s := NewRegistry("v2", 0)
 	s.Source(func(_ context.Context, emit Emit) {
 		if err := Reported("w1", data, emit); err != nil {
 			t.Error(err)

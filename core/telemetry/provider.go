@@ -1,4 +1,4 @@
-package tracing
+package telemetry
 
 import (
 	"cmp"
@@ -35,11 +35,11 @@ const (
 	defaultName = "turnus"
 )
 
-// Config says where spans go.
-type Config struct {
-	// Endpoint is the collector's URL, to which /v1/traces is added: http://127.0.0.1:4318. If it is
-	// empty, OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT count. If they are
-	// also empty, nothing is sent.
+// TraceConfig says where spans go.
+type TraceConfig struct {
+	// Endpoint is the collector's URL, to which /v1/traces is added: http://127.0.0.1:4318. If it
+	// is empty, OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT count. If they
+	// are also empty, nothing is sent.
 	Endpoint string
 	Ratio    float64 // share of the traces that begin here and are recorded; those that came from elsewhere are as they were there
 	Version  string
@@ -50,23 +50,23 @@ type Config struct {
 	flush   time.Duration // flushTime when zero
 }
 
-// Provider makes spans and sends them. It is safe for concurrent use.
-type Provider struct {
+// TraceProvider makes spans and sends them. It is safe for concurrent use.
+type TraceProvider struct {
 	*sdk.TracerProvider
-	out   *exporter
+	out   *spanExporter
 	flush time.Duration
 }
 
 // Spans returns the tracer provider for the Config of rooms: nil if nobody wants spans.
-func (p *Provider) Spans() trace.TracerProvider {
+func (p *TraceProvider) Spans() trace.TracerProvider {
 	if p == nil {
 		return nil
 	}
 	return p.TracerProvider
 }
 
-// Wanted reports whether the flag or the environment names a collector.
-func Wanted(endpoint string) bool {
+// TracesWanted reports whether the flag or the environment names a collector.
+func TracesWanted(endpoint string) bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
 	}
@@ -84,11 +84,11 @@ func fromEnvironment() string {
 }
 
 // Check refuses what cannot work, and contacts nothing. Errors wrap core.ErrInvalid.
-func (c Config) Check() error {
+func (c TraceConfig) Check() error {
 	if !(c.Ratio >= 0 && c.Ratio <= 1) {
 		return fmt.Errorf("share of traces %v: expected 0 to 1, as 0.1 for one in ten: %w", c.Ratio, core.ErrInvalid)
 	}
-	if !Wanted(c.Endpoint) {
+	if !TracesWanted(c.Endpoint) {
 		return nil
 	}
 	name, text := "endpoint", c.Endpoint
@@ -105,10 +105,10 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Open makes a provider, or none where nobody wants spans. Nothing is contacted. Errors wrap
+// OpenTraces makes a provider, or none where nobody wants spans. Nothing is contacted. Errors wrap
 // core.ErrInvalid.
-func Open(ctx context.Context, c Config) (*Provider, error) {
-	if err := c.Check(); err != nil || !Wanted(c.Endpoint) {
+func OpenTraces(ctx context.Context, c TraceConfig) (*TraceProvider, error) {
+	if err := c.Check(); err != nil || !TracesWanted(c.Endpoint) {
 		return nil, err
 	}
 	if c.Log == nil {
@@ -130,12 +130,12 @@ func Open(ctx context.Context, c Config) (*Provider, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: expected name=value,name=value: %w", core.ErrInvalid), exp.Shutdown(ctx))
 	}
-	out := &exporter{to: exp, log: c.Log}
+	out := &spanExporter{to: exp, log: c.Log}
 	out.life, out.end = context.WithCancel(context.WithoutCancel(ctx))
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue
 	waiting := cmp.Or(c.waiting, maxWaiting)
-	return &Provider{out: out, flush: cmp.Or(c.flush, flushTime), TracerProvider: sdk.NewTracerProvider(
+	return &TraceProvider{out: out, flush: cmp.Or(c.flush, flushTime), TracerProvider: sdk.NewTracerProvider(
 		sdk.WithResource(about), sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))),
 		sdk.WithBatcher(out, sdk.WithMaxQueueSize(waiting), sdk.WithMaxExportBatchSize(min(waiting, maxBatch)), sdk.WithExportTimeout(exportTime)),
 	)}, nil
@@ -143,7 +143,7 @@ func Open(ctx context.Context, c Config) (*Provider, error) {
 
 // Close sends the remaining spans, for at most 2 s, and waits for all that the provider began. It
 // is safe for nil.
-func (p *Provider) Close() error {
+func (p *TraceProvider) Close() error {
 	if p == nil {
 		return nil
 	}
@@ -157,9 +157,9 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// exporter hands spans to the collector. Only the log has its failures: the library's own way is
-// one handler for the whole process.
-type exporter struct {
+// spanExporter hands spans to the collector. Only the log has its failures: the library's own way
+// is one handler for the whole process.
+type spanExporter struct {
 	to   sdk.SpanExporter
 	log  *slog.Logger
 	life context.Context //nolint:containedctx // the provider's life, which cuts off what is under way at its end
@@ -171,7 +171,7 @@ type exporter struct {
 }
 
 // ExportSpans implements sdk.SpanExporter.
-func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+func (e *spanExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.life, cancel)()
@@ -190,4 +190,4 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 }
 
 // Shutdown implements sdk.SpanExporter.
-func (e *exporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ctx) }
+func (e *spanExporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ctx) }

@@ -1,6 +1,6 @@
 //go:build linux && labs
 
-package metrics
+package telemetry
 
 import (
 	"os"

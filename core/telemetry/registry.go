@@ -1,4 +1,4 @@
-package metrics
+package telemetry
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const maxScrapes = 2
 
 // Emit reports a value of a metric that is no histogram, with its labels in the table's order.
 // Values that come together under Other are added up, or the largest of them counts.
-type Emit func(id ID, value float64, labels ...string)
+type Emit func(id MetricID, value float64, labels ...string)
 
 // Source reads values at a scrape, and passes each to emit. It leaves out values that it cannot
 // read before ctx ends.
@@ -37,18 +37,18 @@ type Registry struct {
 	handler http.Handler
 
 	mu         sync.Mutex
-	counters   map[ID]*prometheus.CounterVec
-	histograms map[ID]*prometheus.HistogramVec
+	counters   map[MetricID]*prometheus.CounterVec
+	histograms map[MetricID]*prometheus.HistogramVec
 	sources    []Source
 }
 
-// New makes a registry with the metrics of every process: its version, and the metrics of Go and of
-// the process. The first tenants have labels of their own; further ones count as Other. tenants 0
-// is DefaultTenants.
-func New(version string, tenants int) *Registry {
+// NewRegistry makes a registry with the metrics of every process: its version, and the metrics of
+// Go and of the process. The first tenants have labels of their own; further ones count as Other.
+// tenants 0 is DefaultTenants.
+func NewRegistry(version string, tenants int) *Registry {
 	r := &Registry{
 		prom: prometheus.NewRegistry(), bounds: newBounds(tenants),
-		counters: map[ID]*prometheus.CounterVec{}, histograms: map[ID]*prometheus.HistogramVec{},
+		counters: map[MetricID]*prometheus.CounterVec{}, histograms: map[MetricID]*prometheus.HistogramVec{},
 	}
 	for id := range table {
 		m := &table[id]
@@ -61,7 +61,7 @@ func New(version string, tenants int) *Registry {
 }
 
 // Add adds to a counter; 0 makes it appear, so that its first increase is seen.
-func (r *Registry) Add(id ID, n float64, labels ...string) {
+func (r *Registry) Add(id MetricID, n float64, labels ...string) {
 	if n < 0 {
 		return
 	}
@@ -78,7 +78,7 @@ func (r *Registry) Add(id ID, n float64, labels ...string) {
 }
 
 // Observe adds a value to a histogram.
-func (r *Registry) Observe(id ID, v float64, labels ...string) {
+func (r *Registry) Observe(id MetricID, v float64, labels ...string) {
 	m := check(id, Histogram, labels)
 	r.mu.Lock()
 	vec := r.histograms[id]
@@ -127,7 +127,7 @@ func (c sourced) Collect(out chan<- prometheus.Metric) {
 
 // series is one value of a source.
 type series struct {
-	id     ID
+	id     MetricID
 	labels []string
 	value  float64
 }
@@ -140,7 +140,7 @@ func (r *Registry) read(ctx context.Context) []series {
 	var mu sync.Mutex
 	at := map[string]int{}
 	var all []series
-	emit := func(id ID, v float64, labels ...string) {
+	emit := func(id MetricID, v float64, labels ...string) {
 		m := check(id, "", labels)
 		bounded := r.bounds.values(m, labels)
 		key := fmt.Sprint(id, "\x00", strings.Join(bounded, "\x00"))
@@ -166,7 +166,7 @@ func (r *Registry) read(ctx context.Context) []series {
 }
 
 // check finds the line of the table; kind "" is any but a histogram.
-func check(id ID, kind Kind, labels []string) *Metric {
+func check(id MetricID, kind MetricKind, labels []string) *Metric {
 	if id < 0 || id >= last {
 		panic(fmt.Sprintf("metrics: there is no metric %d", id))
 	}
