@@ -30,7 +30,7 @@ func (f *Facts) Saw(outputs map[string]any, at time.Time) *Facts {
 	if boot == "" || f != nil && f.Boot == boot {
 		return f
 	}
-	return &Facts{At: at.UTC(), Boot: boot} // what f has is of a boot that is over
+	return &Facts{At: at.UTC(), Boot: boot} // f has the facts of an earlier boot
 }
 
 // Booted reports whether the facts are of a boot that is known to have ended.

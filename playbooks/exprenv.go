@@ -56,7 +56,7 @@ func (b *threshold) round() error {
 		return errTooLong
 	}
 	switch {
-	case b.rounds%16 != 1: // a look at the clock costs as much as a round
+	case b.rounds%16 != 1: // reading the clock costs as much as a round
 	case b.began.IsZero():
 		b.began = time.Now()
 	case time.Since(b.began) > maxTime:

@@ -234,7 +234,7 @@ func (d *decoder) secretParam(n *yaml.Node, text string) (name string, ok bool) 
 	}
 	i := slices.IndexFunc(d.declared, func(p Param) bool { return p.Name == m[1] })
 	switch {
-	case i < 0 && d.params[m[1]]: // it is wrong itself, which was said
+	case i < 0 && d.params[m[1]]: // it is wrong itself, which was reported
 	case i < 0:
 		d.reportNode(n, problem{message: "there is no param " + quote(m[1]), expected: "a param of type secret", hint: yamlread.DidYouMean(m[1], sortedKeys(d.params))})
 	case d.declared[i].Type != SecretParam:

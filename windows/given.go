@@ -194,7 +194,7 @@ func (c *compiler) consents(s *Set, r *Rule, zone *time.Location) ([]consent, er
 		beside, whole = r.Approval, false
 	}
 	var given []*Given
-	var taken *Given // the last word that takes back
+	var taken *Given // the last one that revokes
 	for _, g := range c.words(s.Name) {
 		switch {
 		case g.Rule == "" && !whole, g.Rule != "" && (r == nil || g.Rule != r.ID):

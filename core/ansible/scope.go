@@ -185,7 +185,7 @@ func (s *scope) variable(name string, b *binding) (term, *doubt) {
 	switch {
 	case jinjaIn(vals):
 		return term{}, doubtf("the value of %s in the inventory holds Jinja", name)
-	case slices.Contains(vals, nil): // Ansible tells null from undefined, and expressions do not
+	case slices.Contains(vals, nil): // Ansible distinguishes null and undefined, and expressions do not
 		return term{}, doubtf("%s is null on some hosts", name).hint("leave it out of the inventory there, or give it a value")
 	}
 	switch {

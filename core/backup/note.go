@@ -39,7 +39,7 @@ func Note(ctx context.Context, l *ledger.Ledger, who string, m *Manifest, took t
 		return err
 	}
 	const tries = 5
-	for range tries { // two backups may end at once
+	for range tries { // two backups may end at the same time
 		doc, err := l.Document(ctx, ledger.AllTenants(), kindBackup, "", nameLast)
 		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err

@@ -276,7 +276,7 @@ func copyBatch(ctx context.Context, p place, o *Options, had *earlier, batch []o
 					return nil
 				case ctx.Err() != nil:
 					return err
-				case !errors.Is(err, core.ErrNotFound): // what is there is of no use to any backup
+				case !errors.Is(err, core.ErrNotFound): // no backup can use the object that is there
 					count = &damaged
 				}
 			}

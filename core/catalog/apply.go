@@ -204,7 +204,7 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	if err := c.refreshGiven(ctx); err != nil {
 		return Current{}, err
 	}
-	if err := c.refreshSources(ctx); err != nil { // before the first definitions: a schedule must not launch without these hosts
+	if err := c.refreshSources(ctx); err != nil { // before the first definitions: each launch of a schedule needs these hosts
 		return Current{}, err
 	}
 	version, err := c.cfg.Ledger.DocumentVersion(ctx, kindDefinitions, "", nameCurrent)

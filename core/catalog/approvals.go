@@ -283,7 +283,7 @@ func (a *Approval) check(d *windows.Definitions) error {
 		return fmt.Errorf("window set %s was edited since: it now has the hash %s, not %s: read it again: %w", a.Set, hash, a.Window, core.ErrConflict)
 	}
 	if a.Revoked {
-		a.Window = "" // it holds for the set as it will be, too
+		a.Window = "" // it also holds for the set as it will be
 		return nil
 	}
 	if !a.Until.IsZero() && (!a.Until.After(a.At) || !a.Until.After(a.From)) {

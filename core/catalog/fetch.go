@@ -39,7 +39,7 @@ func (c *Catalog) fetchSources(ctx context.Context) {
 	f.wg.Wait()
 	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchCheck)
 	defer cancel()
-	_, _ = c.cfg.Ledger.Duty(free, fetchDuty, c.id, 0) // or it ends by itself
+	_, _ = c.cfg.Ledger.Duty(free, fetchDuty, c.id, 0) // if this fails, the duty expires
 }
 
 // fetching is the fetches that are under way.

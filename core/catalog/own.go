@@ -38,7 +38,7 @@ func (c *Catalog) onlyOwn(ctx context.Context, scope ledger.Scope, s *Schedule) 
 	now := c.Current()
 	playbook, ok := now.Set.Playbook(s.Launches.Playbook)
 	if !ok {
-		return nil // its fires are skipped
+		return nil // its fire times are skipped
 	}
 	_, err = c.Prepare(ctx, now, playbook, s.Launches, Launching{Scope: ledger.AllTenants(), Only: func(h core.Host) bool { return !scope.Allows(h.Customer) }, SkipNoWindow: true})
 	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
@@ -46,7 +46,7 @@ func (c *Catalog) onlyOwn(ctx context.Context, scope ledger.Scope, s *Schedule) 
 	}
 	noFacts := (*launch.NoFactsError)(nil)
 	switch {
-	case errors.As(err, &noFacts): // it may select some when it fires
+	case errors.As(err, &noFacts): // it may select some at its fire time
 	case errors.Is(err, core.ErrNotFound): // it selects none of them
 		return nil
 	case err != nil:

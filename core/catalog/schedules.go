@@ -119,7 +119,7 @@ func (c *Catalog) launches(ctx context.Context, now Current, playbook *playbooks
 	if noWindow := (*launch.NoWindowError)(nil); errors.As(err, &noWindow) {
 		return nil
 	}
-	if noFacts := (*launch.NoFactsError)(nil); errors.As(err, &noFacts) { // they may be there when it fires
+	if noFacts := (*launch.NoFactsError)(nil); errors.As(err, &noFacts) { // they may be there at the fire time
 		return nil
 	}
 	return err

@@ -56,7 +56,7 @@ func New(c Config) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, fmt.Errorf("server %q: expected a URL as https://turnus.example.net or http://127.0.0.1:8470: %w\nhint: --server https://HOST[:PORT]; turnus context ls shows the servers that are kept", c.Server, core.ErrInvalid)
 	}
-	if u.Scheme == "http" && !c.Insecure && !core.ThisMachine(u.Hostname()) { // without a token, too: a login sends and gets one
+	if u.Scheme == "http" && !c.Insecure && !core.ThisMachine(u.Hostname()) { // also without a token: a login sends and gets one
 		return nil, fmt.Errorf("server %s: tokens and logins would go over the network in the clear: use https: %w\nhint: --server https://%s; or, on a network that is yours alone: turnus context set NAME --server %s --insecure-http",
 			c.Server, core.ErrInvalid, u.Host, c.Server)
 	}

@@ -115,7 +115,7 @@ func (r *Repo) tidy() {
 			name := e.Name()
 			left := strings.HasSuffix(name, ".lock") && name != lockName || strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, "fast_import_crash_") || name == "gc.pid"
 			if left && e.Type().IsRegular() {
-				_ = os.Remove(filepath.Join(r.dir, dir, name)) // if it stays, git says so
+				_ = os.Remove(filepath.Join(r.dir, dir, name)) // if it stays, git reports it
 			}
 		}
 	}

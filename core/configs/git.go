@@ -53,7 +53,7 @@ func (g git) call(ctx context.Context, lock *os.File, in io.Reader, out io.Write
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                // a terminal's Ctrl-C lets a commit finish
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // its helpers, too
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also its helpers
 	cmd.WaitDelay = endGrace
 	if lock != nil {
 		cmd.ExtraFiles = []*os.File{lock}

@@ -133,7 +133,7 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 		}
 		after = awayBackoff.Max
 	}
-	if c.cfg.Alone { // nothing is behind it that would be held up, and its one user waits for it
+	if c.cfg.Alone { // no other run waits behind it, and its one user waits for it
 		after = 0
 	}
 	if err := c.cfg.Ledger.Release(ctx, claim, after); err != nil {

@@ -19,7 +19,7 @@ func Learned(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook
 		check, known := checks[d.Run]
 		if !known {
 			if check, err = wasCheck(ctx, l, scope, d.Run); err != nil {
-				check = true // one that cannot be read any more tells nothing
+				check = true // nothing can be learned from one that cannot be read any more
 			}
 			checks[d.Run] = check
 		}

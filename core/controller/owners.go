@@ -77,7 +77,7 @@ func (c *Controller) servers(ctx context.Context) ([]string, error) {
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return nil, fmt.Errorf("check whether this server is known to be alive: %w", err)
 	}
-	if version != c.posted { // it does not have what was said last: it may have come back older
+	if version != c.posted { // it does not have the last posted version: it may have come back older
 		c.sweepAt = time.Time{}
 		c.setBack = c.setBack || err == nil && version < c.posted
 	}

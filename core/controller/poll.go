@@ -151,7 +151,7 @@ func (c *Controller) readRuns(ctx context.Context, runs []*watched, incarnation 
 			l.fail("read the run", err)
 		case !ok, run.Complete(), run.Phase == ledger.PhaseAwaiting, !c.owns(w.id):
 			l.over = true
-		case run.Incarnation != incarnation: // it is being put into the queue; submit has it looked at then, or its news do
+		case run.Incarnation != incarnation: // it is being put into the queue; it is checked after the submit, or at its news
 			l.early = true
 		case len(there) > 0 && hosts+run.Total > pollHosts:
 			l.later = true
@@ -380,8 +380,8 @@ func (c *Controller) prepareOutcomes(ctx context.Context, l *poll) (err error) {
 			return err
 		}
 	}
-	// Of jobs that ended because no window is left to them it is told before they are recorded:
-	// else nobody would.
+	// A notification about jobs that ended without a further window is made before they are recorded:
+	// after that no server would make it.
 	e := Event{Kind: WindowMissed, Run: l.run.ID}
 	for i := range l.outcomes {
 		if reason := l.outcomes[i].Reason; reason.Code() == core.NeedsReapproval {
@@ -500,7 +500,7 @@ func (c *Controller) stalls(l *poll) {
 			}
 		}
 	case w.stallAt.IsZero() || s.Suspended != w.suspendedSeen && w.stallAt.After(now.Add(stallsSoon)):
-		w.stallAt = w.asked.Add(stallsSoon) // at once, where it was not asked lately
+		w.stallAt = w.asked.Add(stallsSoon) // immediately, if it was not asked lately
 	}
 	w.suspendedSeen = s.Suspended
 }

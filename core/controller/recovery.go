@@ -212,7 +212,7 @@ func (c *Controller) replace(ctx context.Context, l *poll) {
 		return
 	}
 	if _, err := c.cfg.Queue.Drop(ctx, l.run.ID, l.run.Recorded); err != nil {
-		l.fail("take it out of the queue", err) // it is put in as it is, and looked at again
+		l.fail("take it out of the queue", err) // it is put in as it is, and checked again
 	}
 	l.over = true
 	c.Notify()

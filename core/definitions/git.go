@@ -80,7 +80,7 @@ func (g *git) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, g.program, append(append([]string{"-C", g.dir}, fixed()...), args...)...) //nolint:gosec // the operator's git; refs and hashes are checked
 	cmd.Env = g.environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // its helpers, too
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also its helpers
 	cmd.WaitDelay = endGrace
 	return cmd
 }

@@ -70,7 +70,7 @@ func (f *Follower) remoteTip(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for line := range strings.Lines(out) { // a pattern matches longer names, too
+	for line := range strings.Lines(out) { // a pattern also matches longer names
 		commit, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		if name == ref && hash().MatchString(commit) {
 			return commit, nil

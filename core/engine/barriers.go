@@ -118,7 +118,7 @@ func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 		return nil, false // those that wait come after hosts that are under way
 	}
 	from := 0
-	p.Proven, p.Succeeded = 0, waiting // a barrier says by itself who may go on
+	p.Proven, p.Succeeded = 0, waiting // a barrier alone decides which hosts go on
 	if wave > 0 {
 		from, p.Proven, p.Succeeded = d.Launch.Limits[wave-1], d.Results.proven[wave-1], d.Results.good[wave-1]
 		for class := range t.Classes {
@@ -131,7 +131,7 @@ func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 	p.Passed, p.Released = total*pass, total*pass+from
 	p.Finished = p.Released - away
 	if wave == 0 {
-		p.Deferred = 0 // a barrier waits for those that wait for windows, too
+		p.Deferred = 0 // a barrier also waits for hosts that wait for windows
 	}
 	for k := range d.Launch.Waves() / len(d.Launch.Limits) {
 		for _, limit := range d.Launch.Limits {

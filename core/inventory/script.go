@@ -69,7 +69,7 @@ func runScript(ctx context.Context, path string, args ...string) ([]byte, error)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // the inventory that the operator named
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what it started, too
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also the processes that it started
 	cmd.WaitDelay = time.Second
 	out, errs := &bounded{max: maxFile, stop: cancel}, &bounded{max: maxStderr}
 	cmd.Stdout, cmd.Stderr = out, errs

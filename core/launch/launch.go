@@ -200,7 +200,7 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) (selected 
 	seen := make(map[string]bool, len(hosts))
 	vars, params := mergedVars(p, o), p.Values()
 	run := map[string]any{"id": o.RunID, "playbook": p.Name, "check": o.Check, "attempt": 1}
-	within := cmp.Or(o.within, playbooks.TargetsTime) // with the vars of who launches, one host may take seconds
+	within := cmp.Or(o.within, playbooks.TargetsTime) // with the launcher's vars, one host may take seconds
 	until := time.Now().Add(within)
 	for i, h := range hosts {
 		if !p.Targets.Absent() {

@@ -253,7 +253,7 @@ func (l *Ledger) dropHandlers(ctx context.Context, t *tx, who string, part []Pen
 	if err != nil {
 		return err
 	}
-	if len(before) > MaxAuditJSON { // long names: how many is said, and which in the answer
+	if len(before) > MaxAuditJSON { // long names: the entry has their number, the response has the names
 		before = fmt.Appendf(nil, `{"dropped":%d}`, len(part))
 	}
 	_, err = l.audit(ctx, t, Entry{Who: who, Tenant: part[0].Tenant, Action: "handlers.drop", Kind: "playbook", Subject: part[0].Playbook, Before: before, After: json.RawMessage(`[]`)})

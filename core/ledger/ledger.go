@@ -134,7 +134,7 @@ func redact(url string) string {
 		}
 		user += "@"
 	}
-	rest, _, _ = strings.Cut(rest, "?") // a password may stand there too
+	rest, _, _ = strings.Cut(rest, "?") // a password may also be there
 	return scheme + "://" + user + rest
 }
 

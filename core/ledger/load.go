@@ -105,7 +105,7 @@ func (l *Loader) all(ctx context.Context, all []migration, version int, from str
 	if err := l.t.migrate(ctx, all, latest); err != nil {
 		return err
 	}
-	// Fires between the copy and now may have been launched.
+	// Fire times between the copy and now may have been launched.
 	if _, err = l.t.exec(ctx, `UPDATE schedules SET passed = $1`, micros(time.Now())); err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (l *Ledger) CancelAll(ctx context.Context, all ...Cancellation) ([]Cancelle
 		if err != nil {
 			return err
 		}
-		var entries []Entry // written last: whoever holds the audit log waits for no run
+		var entries []Entry // written last: a transaction that has locked the audit log never waits for a run
 		for i, c := range all {
 			run, ok := runs[ids[i]]
 			if !ok || !c.Scope.Allows(run.Tenant) {

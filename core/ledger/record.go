@@ -49,7 +49,7 @@ func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 				if err := l.recordPart(ctx, t, part); err != nil {
 					return err
 				}
-				if len(part[len(part)-1].outcomes) > 0 { // its turn is over
+				if len(part[len(part)-1].outcomes) > 0 { // the transaction is full
 					rest = rest[len(part)-1:]
 					return nil
 				}

@@ -252,7 +252,7 @@ func (s *Service) keepOne(ctx context.Context, t reported) (done bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		if errors.Is(err, core.ErrInvalid) { // never will be: it must not hold up all behind it
+		if errors.Is(err, core.ErrInvalid) { // never will be: those behind it must not wait
 			s.cfg.Log.Error("news are dropped: they cannot be written down", "kind", t.h.What, "error", err)
 			return true
 		}

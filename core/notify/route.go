@@ -41,7 +41,7 @@ func (s *Service) routeAll(ctx context.Context) {
 				s.trouble(ctx, "cannot make a notification", err, "what", h.What, "about", h.Subject)
 				return
 			}
-			s.cfg.Log.Error("cannot make the notification: nobody receives it", "what", h.What, "about", h.Subject, "error", err) // else it would hold up all behind it
+			s.cfg.Log.Error("cannot make the notification: nobody receives it", "what", h.What, "about", h.Subject, "error", err) // else all behind it would wait
 			untold = append(untold, h)
 		}
 		if err := s.cfg.Ledger.Dismiss(ctx, untold...); err != nil {
@@ -316,7 +316,7 @@ func (s *Service) endedWell(ctx context.Context, h ledger.Happening, run *ledger
 		n := &well[0].Notice
 		n.Title = fmt.Sprintf("%s: run %s ended well on %s", run.Playbook, run.ID, hosts(run.Total))
 		n.compose("")
-		if len(back) > 0 { // each channel is told once
+		if len(back) > 0 { // each channel gets it once
 			well[0].places = slices.DeleteFunc(well[0].places, func(p policy.Place) bool { return slices.Contains(back[0].places, p) })
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Service) sendOne(ctx context.Context, n ledger.Notification) bool {
 		}
 		return true
 	}
-	if ctx.Err() != nil { // not the channel's fault: whoever comes next tries at once
+	if ctx.Err() != nil { // not the channel's fault: the next server tries immediately
 		if err := s.cfg.Ledger.Failed(finish, n, n.Reason, 0, false); err != nil {
 			s.cfg.Log.Warn("a notification stays claimed for a while", "id", n.ID, "error", err)
 		}

@@ -41,8 +41,8 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 	}
 	o := &goredis.UniversalOptions{
 		Dialer: d.dial,
-		// What the client would say of itself, and ask of servers that are moved, is nothing that a user
-		// must be allowed for us.
+		// The client would report its name, and ask about servers that are moved: commands that a user
+		// does not need for Turnus.
 		DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Username: u.user, Password: u.password, DB: u.db,
 		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
@@ -94,7 +94,7 @@ func parseURL(raw string) (target, error) {
 	if err != nil {
 		return t, err
 	}
-	// Several hosts are no valid authority for net/url: they are taken out first.
+	// Several hosts are not valid in a URL of net/url: they are taken out first.
 	userinfo, rest := cutUser(rest)
 	hosts, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {

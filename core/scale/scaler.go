@@ -167,7 +167,7 @@ func (s *Scaler) look(ctx context.Context) (l look, ok bool) {
 // follow has workers and hook follow a look, where that is this server's part.
 func (s *Scaler) follow(ctx context.Context, l look) {
 	if !s.parts.Mine() {
-		s.reported, s.reportedAt, s.leaving = Request{}, time.Time{}, map[string]time.Time{} // another may have told the hook otherwise meanwhile
+		s.reported, s.reportedAt, s.leaving = Request{}, time.Time{}, map[string]time.Time{} // another server may have called the hook meanwhile
 		return
 	}
 	s.release(ctx, l.workers, l.wish)

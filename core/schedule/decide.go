@@ -240,7 +240,7 @@ func (d *decider) beyondCatchUp(first time.Time) (time.Time, bool) {
 	if d.now.Sub(first) < MaxCatchUp*time.Minute || d.count(first, d.now, MaxCatchUp) < MaxCatchUp {
 		return time.Time{}, false
 	}
-	span := MaxCatchUp / 2 * time.Minute // no expression has more fires in it than that
+	span := MaxCatchUp / 2 * time.Minute // no expression has more fire times in it
 	for d.count(d.now.Add(-2*span), d.now, MaxCatchUp+1) <= MaxCatchUp {
 		span *= 2
 	}

@@ -97,7 +97,7 @@ func (e *Engine) poll(ctx context.Context) (wait time.Duration, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if lost > len(rows)/2 { // another server has the rest too
+		if lost > len(rows)/2 { // another server also has the rest
 			return time.Duration(rand.IntN(scatter)) * time.Millisecond, nil //nolint:gosec // as above
 		}
 	}

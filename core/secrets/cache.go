@@ -99,7 +99,7 @@ func (c *cache) put(k *kept, value []byte, err error) {
 	case c.size+len(value) > maxKept, c.closed, c.keep < 0, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return
 	case err != nil && !errors.Is(err, core.ErrUnavailable):
-		return // somebody mends a file and tries again at once
+		return // people mend a file and try again immediately
 	case err != nil:
 		k.err, k.until = err, time.Now().Add(min(failedFor, c.keep))
 	default:

@@ -21,7 +21,7 @@ func Put(path string, data []byte, name, encrypted string) ([]byte, error) {
 	if !ValidName(name) {
 		return nil, fmt.Errorf("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -: %w", yamlread.Clip(name), core.ErrInvalid)
 	}
-	before, err := ParseOwn(path, data) // who edits an own file may do so too
+	before, err := ParseOwn(path, data) // it may be the own file of a node, which allows all kinds
 	if err != nil {
 		return nil, err
 	}

@@ -258,7 +258,7 @@ func (c *vaultClient) beforeRenewal(failed int) (wait <-chan time.Time, changed 
 	case failed > 0:
 		return time.After(backoff.Delay(failed-1, 0.5)), s.changed
 	case s.token == "" && c.cfg.AppRole == nil:
-		return time.After(0), s.changed // check it now: one that nobody has used yet ends too
+		return time.After(0), s.changed // check it now: an unused one also ends
 	case s.token == "" || s.until.IsZero() || !s.renewable:
 		return nil, s.changed
 	}

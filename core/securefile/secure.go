@@ -70,7 +70,7 @@ func Read(path string, r Rule) ([]byte, error) {
 	case r.Owned && !ours(st):
 		return nil, fmt.Errorf("%s belongs to another user: chown it to the user that this process runs as, or to root", path)
 	}
-	data := bytes.NewBuffer(make([]byte, 0, min(st.Size(), int64(r.Most))+bytes.MinRead)) // at once: growing leaves copies of a secret behind
+	data := bytes.NewBuffer(make([]byte, 0, min(st.Size(), int64(r.Most))+bytes.MinRead)) // in full size: growing leaves copies of a secret behind
 	_, err = data.ReadFrom(io.LimitReader(f, int64(r.Most)+1))
 	if err == nil && data.Len() > r.Most {
 		err = fmt.Errorf("%s: %w: expected at most %d bytes", path, ErrTooLong, r.Most)

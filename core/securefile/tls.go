@@ -83,7 +83,7 @@ func (s *TLSSource) Certificate() *tls.Certificate { return s.current().own }
 // Server returns the configuration of a listener. With a CA clients must have a certificate that it
 // signed.
 func (s *TLSSource) Server() *tls.Config {
-	if s.files.CA == "" { // whoever listens may ask for clients' certificates otherwise
+	if s.files.CA == "" { // a listener may ask for clients' certificates otherwise
 		return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			own := s.Certificate()
 			if own == nil {

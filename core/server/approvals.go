@@ -194,7 +194,7 @@ func approvalsOf(cal *admission.Calendar, name string, hosts int, work []api.Win
 	}
 	c := cal.Compiled(now, name, windows.Work{})
 	own := defs.Sets[name]
-	ownPlace := func(rule string) bool { // rules that are listed by themselves
+	ownPlace := func(rule string) bool { // rules that are listed alone
 		return slices.ContainsFunc(standings, func(s windows.Standing) bool { return s.Rule == rule && rule != "" })
 	}
 	out := make([]api.WindowApproval, len(standings))

@@ -170,7 +170,7 @@ func (t *topic) behind(cursor queue.FeedCursor, most int) (some []message, ok bo
 	switch {
 	case cursor == none && t.from.Number > 0, cursor != none && cursor.Life != t.to.Life, cursor.Number < t.from.Number:
 		return nil, false
-	case cursor.Number >= t.to.Number: // it read further by itself, or all
+	case cursor.Number >= t.to.Number: // it read further alone, or everything
 		return nil, true
 	}
 	some = t.kept[cursor.Number-t.from.Number:]

@@ -105,7 +105,7 @@ func (f *follow) wholeRun(ctx context.Context) error {
 		return err
 	}
 	for p := (ledger.Page{Limit: ledger.MaxPage}); ; {
-		if err := f.out.allowed(ctx); err != nil { // a large run takes long to tell to who reads slowly
+		if err := f.out.allowed(ctx); err != nil { // a client that reads slowly takes long for a large run
 			return err
 		}
 		jobs, next, err := f.s.cfg.Ledger.Jobs(ctx, f.out.by.scope, f.run, ledger.JobFilter{}, p)
@@ -182,7 +182,7 @@ func (f *follow) live(ctx context.Context, over func(context.Context) (bool, err
 		f.topic, leave = f.s.broadcaster.join(f.run)
 		defer leave()
 	}
-	var late time.Time // when to give up on events behind the recorded end
+	var late time.Time // when to stop waiting for events behind the recorded end
 	for {
 		if err := f.out.allowed(ctx); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error)
 		read = func() ([]message, queue.FeedCursor, error) { return f.topic.own(ctx, at, feedPage) }
 	}
 	messages, next, err := read()
-	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) { // the ledger tells the end nevertheless
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) { // the ledger has the end nevertheless
 		return 0, pause(ctx, wait)
 	}
 	if err != nil {

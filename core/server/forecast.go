@@ -255,7 +255,7 @@ func (h held) blocks() (all []api.Block) {
 		return all
 	}
 	if h.why.State != core.Pending && h.why.State != core.Blocked && h.why.State != core.Suspended {
-		return nil // it runs, or begins again by itself
+		return nil // it runs, or begins again without a person
 	}
 	if h.status.Phase == queue.Paused {
 		add(core.RunPaused, "its run is paused: turnus runs resume %s", h.run.ID)

@@ -174,7 +174,7 @@ func (s *Server) measureQueue(ctx context.Context, emit telemetry.Emit) {
 		}
 		emit(telemetry.PoolConcurrency, float64(concurrency), pool)
 	}
-	if len(c.workers) == 0 { // a pool without workers is the one to be told of
+	if len(c.workers) == 0 { // also a pool without workers is reported
 		emit(telemetry.PoolConcurrency, 0, s.cfg.Pool)
 		emit(telemetry.PoolRunning, 0, s.cfg.Pool)
 		emit(telemetry.Workers, 0, s.cfg.Pool, api.WorkerReady)

@@ -437,7 +437,7 @@ func (x *execution) drain(ctx context.Context, grace time.Duration) {
 	limit := time.NewTimer(outputLimit)
 	defer limit.Stop()
 	// Several short rounds, each timed from the last: a process
-	// that was stopped would see a single long one pass at once.
+	// that was stopped would see a single long one pass in one step.
 	silence := time.NewTimer(grace / quietRounds)
 	defer silence.Stop()
 	before := int64(-1)

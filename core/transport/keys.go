@@ -98,7 +98,7 @@ func (k *Keys) read(file string) (*identity, error) {
 	case errors.As(err, &locked):
 		id.locked = &lockedSigner{file: file, text: text, public: locked.PublicKey, passphrase: k.passphrase}
 		id.signer = id.locked
-		if locked.PublicKey == nil { // the old PEM format hides it: ask at once
+		if locked.PublicKey == nil { // the old PEM format hides it: ask immediately
 			if !id.locked.usable() {
 				return nil, fmt.Errorf("key file %s is encrypted and there is no passphrase: give one, or load the key into ssh-agent", file)
 			}

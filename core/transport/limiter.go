@@ -125,7 +125,7 @@ func (h *handshakeConn) Read(b []byte) (int, error) {
 	}
 	if !h.over.Load() && h.cpu.enter(h.ctx) == nil {
 		h.held.Store(true)
-		if h.over.Load() { // finished while this read waited at the gate
+		if h.over.Load() { // finished while this read waited for the limiter
 			h.drop()
 		}
 	}

@@ -134,7 +134,7 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 		a.err.Flush()
 	}
 	out, err = a.hide(out, err)
-	if out.Suspended && !out.Held && out.WakeOn != "" && !queue.ForPeople(out.WakeOn) { // its wave would go on without it, or nobody could wake it
+	if out.Suspended && !out.Held && out.WakeOn != "" && !queue.ForPeople(out.WakeOn) { // its wave would go on without it, or nobody could signal it
 		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf(
 			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.WakeOn)}
 	}
@@ -414,7 +414,7 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 		a.cur.Resumed = true // not the host's failure: the same attempt goes on, from its last checkpoint
 		return true, crashBackoff.Delay(a.cur.Crashes-1, 0)
 	}
-	if errors.Is(err, core.ErrUnavailable) { // the plugin does not start, or is held back: nothing was done
+	if errors.Is(err, core.ErrUnavailable) { // the plugin does not start, or its calls are refused: nothing was done
 		a.cur.Absent++
 		if a.cur.Absent < maxAbsence {
 			a.cur.Resumed = true

@@ -40,7 +40,7 @@ func (c *clock) report(sent, said time.Time, suspended time.Duration) (leap time
 	if !c.said.IsZero() {
 		leap = leaped(said.Sub(c.said), sent.Sub(c.local)+suspended-c.suspended, spread+c.spread)
 	}
-	// Nobody can tell whether a leap set the clock right or wrong. Until it leaps back, or agrees with
+	// Nobody knows whether a leap set the clock right or wrong. Until it leaps back, or agrees with
 	// this node's own clock, both readings count.
 	switch known := spread + c.spread + time.Millisecond; { // a leap is known to within that: clocks are read one after another
 	case leap > 0:

@@ -104,7 +104,7 @@ func (r itemResult) object(thin int) map[string]any {
 // size is what the item adds to the outputs, in bytes of JSON.
 func (r itemResult) size(thin int) int {
 	data, err := json.Marshal(r.object(thin))
-	if err != nil { // boundOutputs says so
+	if err != nil { // boundOutputs reports it
 		return 0
 	}
 	return len(data) + len(",")

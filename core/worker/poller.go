@@ -153,7 +153,7 @@ func (p *poller) wantsTurn(now time.Time) bool {
 		return true
 	}
 	if p.draining {
-		return p.hinted // what woke us must wake another node: a Turn passes it on
+		return p.hinted // the signal that this node had must reach another one: a Turn passes it on
 	}
 	return p.hinted || !now.Before(p.pollAt) || p.more && p.free() > 0
 }
@@ -205,7 +205,7 @@ func (p *poller) turnFailed(err error) {
 	now := time.Now()
 	switch {
 	case errors.Is(err, core.ErrSessionGone):
-		p.session.fence(err.Error()) // the beat finds out as well; whoever is first stops the jobs and says so
+		p.session.fence(err.Error()) // the beat also detects it; the first of both stops the jobs and reports it
 		p.dropSession()
 		return
 	case errors.Is(err, core.ErrInvalid):

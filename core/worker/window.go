@@ -182,7 +182,7 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 	}
 	if !answer.Reapprove && came {
 		m.job.w.missed.Add(1)
-		w.Missed++ // it came in time, or late, and the window was of no use; one that is woken early misses nothing
+		w.Missed++ // it came in time, or late, and could not use the window; a job that is signalled early misses nothing
 		r.question.Missed = w.Missed
 		if again, err := m.job.w.admit(r); err == nil {
 			answer = again
@@ -198,7 +198,7 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 		v := done(core.Cancelled, step, core.NeedsReapproval, reason)
 		return &v
 	}
-	after := pollAgain // at least: definitions may change between this answer and the queue's taking it, and their wake pass by
+	after := pollAgain // at least: definitions may change before the queue has this answer, and their signal be missed
 	if !answer.Next.IsZero() {
 		after = max(min(after, answer.Next.Sub(r.early)), leastPause)
 	}
@@ -366,7 +366,7 @@ func (a *attempts) held(out host.Outcome) *leaseEnd {
 		}
 		return v
 	}
-	return m.suspend(a.name, out.Reason, askAgain) // it is the job type that cannot begin now: another look, not at once
+	return m.suspend(a.name, out.Reason, askAgain) // it is the job type that cannot begin now: check again, after a pause
 }
 
 // stillOpen holds a step that waits for no window itself, where one before it did: under

@@ -206,7 +206,7 @@ func (r *Reader) MappingWith(n *yaml.Node, what string, words map[string]string,
 	}
 	pairs := r.pairs(target, 1)
 	found := make([]*Pair, len(fields))
-	var misspelt []string // which are not missing besides
+	var misspelt []string // which are not reported again as missing
 	for i, p := range pairs {
 		if r.Full {
 			return false

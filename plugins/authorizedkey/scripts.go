@@ -153,7 +153,7 @@ func settle(ctx context.Context, r *sdk.Run[Params, sdk.NoState], dead sdk.DeadM
 	if err == nil {
 		err = errors.New("it took longer than a minute")
 	} else {
-		state, _ = dead.Rollback(ctx, r.Host()) // where that fails too, the timer does it
+		state, _ = dead.Rollback(ctx, r.Host()) // if that also fails, the timer does it
 	}
 	if state.State == sdk.StateReverted {
 		return sdk.Failf("user %s: login did not work with the new keys, so the old ones are back: %w", r.Params.User, err).RolledBack()

@@ -69,7 +69,7 @@ func (x *roll) submit(ctx context.Context, v *view) error {
 	}
 	within := span{v.now, st.Since.Add(time.Duration(x.p.Parent.Within))}
 	switch {
-	case len(missing) == 0: // done by whoever: K4 proves it
+	case len(missing) == 0: // somebody has done it: K4 proves it
 	case x.p.Parent.Method == "nsupdate":
 		if err := x.update(ctx, v, func(d delegated) []string {
 			if d.fresh {

@@ -23,7 +23,7 @@ func (x *roll) preflight(ctx context.Context, _ *view) error {
 	if err := x.r.MayStart(ctx, 0); err != nil { // before the record says that a roll is under way
 		return err
 	}
-	return x.take(ctx, st.Old, previous) // the intent, on the signer: whoever comes next knows which key it was
+	return x.take(ctx, st.Old, previous) // the intent, on the signer: the next worker knows which key it was
 }
 
 // inspect checks everything and chooses the old key; it changes the state only. previous is whose

@@ -41,7 +41,7 @@ func run(ctx context.Context, r *runOf) error {
 		if err != nil {
 			return err
 		}
-		if x.mine(last) { // done, by an attempt whose worker died before it could say so
+		if x.mine(last) { // done, by an attempt whose worker died before it could report it
 			r.Changed()
 			r.State.Old = last.old
 			r.Explain(fmt.Sprintf("key %d was rolled by an attempt of this job before", last.old))

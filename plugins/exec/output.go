@@ -55,7 +55,7 @@ func start(cmd *exec.Cmd, ended <-chan struct{}) (stdout, stderr *output, err er
 		cmd.Stdout, cmd.Stderr = files[1], files[3]
 		err = cmd.Start()
 	}
-	_, _ = files[1].Close(), files[3].Close() // nil is an error, too
+	_, _ = files[1].Close(), files[3].Close() // nil is also an error
 	if err != nil {
 		_, _ = files[0].Close(), files[2].Close()
 		return nil, nil, err

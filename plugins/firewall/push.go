@@ -305,7 +305,7 @@ func (p *push) replace(ctx context.Context) error {
 		return p.takeBack(ctx, fmt.Errorf("the new table was not applied: %s", clip(a.Value("refused"))))
 	}
 	p.r.Changed()
-	if err != nil && ctx.Err() == nil { // a table that cuts the connection gives no answer; only a fresh one tells
+	if err != nil && ctx.Err() == nil { // a table that cuts the connection gives no answer; only a new connection proves it
 		p.r.Log().Warn("applying gave no answer", "error", err)
 	}
 	return p.prove(ctx)

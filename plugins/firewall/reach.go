@@ -112,7 +112,7 @@ func (w *walker) rule(o object) fate {
 			switch kind {
 			case "match":
 				met = min(met, w.match(body))
-			case "counter", "log", "set", "mangle", "meta": // no verdict
+			case "counter", "log", "set", "mangle", "meta": // neither accepts nor drops
 			case "accept", "drop", "reject", "return", "continue", "jump", "goto":
 				result = w.verdict(kind, body)
 				return w.when(met, result)

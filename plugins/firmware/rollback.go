@@ -23,7 +23,7 @@ func (u *upgrade) rollback(ctx context.Context) error {
 	if u.s.Target == "" || u.s.Old == "" {
 		return u.noWayBack(ctx)
 	}
-	var sentIn string // the boot in which the device was last told to go back
+	var sentIn string // the boot in which the device last got the command to go back
 	var sentAt time.Time
 	left := max(time.Until(u.s.BackBy), 3*u.limit)
 	f, err := u.patiently(ctx, left, true, func(f facts) (bool, error) {

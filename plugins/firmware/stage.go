@@ -111,7 +111,7 @@ func (s *stager) questions() []question {
 	}
 	return []question{
 		{"there", there + " && sha256sum " + sdk.Quote(s.file())},
-		// What is in the folder will make room: it is counted as free.
+		// Files in the folder will make room: they are counted as free.
 		{"free", "d=" + sdk.Quote(s.folder()) + `; u=$(du -sk "$d" 2>/dev/null | cut -f 1); while [ ! -d "$d" ]; do d=${d%/*}; d=${d:-/}; done; ` +
 			`df -Pk "$d" | awk -v u="${u:-0}" 'NR == 2 { printf "%.0f", $4 + u }'`},
 	}

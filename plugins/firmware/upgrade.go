@@ -139,7 +139,7 @@ func (u *upgrade) precheck(ctx context.Context) (done bool, err error) {
 		u.report()
 		u.r.Explain("it runs " + want)
 		return true, nil
-	case f.Version == want: // somebody's upgrade was not finished: it is judged, and kept, or taken back
+	case f.Version == want: // somebody's upgrade was not finished: it is judged, and kept or rolled back
 		u.s.Adopted, u.s.Old, u.s.Target, u.s.Began, u.s.NewBoot = true, f.Other, f.Slot, time.Now(), f.Boot
 		u.s.OldVersion = f.Installed
 		u.s.Deadline = time.Now().Add(time.Duration(u.p.CommitDeadline))

@@ -187,7 +187,7 @@ func (c *child) readStdout(r *os.File) {
 			break
 		}
 		if c.setNoise(line); noise+len(line)+1 >= maxNoise {
-			_ = c.lineOut.Close() // go-plugin gives up at once
+			_ = c.lineOut.Close() // go-plugin ends immediately
 		}
 		noise += len(line) + 1
 		_, _ = c.stdout.Write(append(line, '\n'))

@@ -96,7 +96,7 @@ func (in Installing) unique(m Manifest, dir string) error {
 	for _, name := range names {
 		home := filepath.Join(dir, name)
 		version, err := chooseVersion(home)
-		if name == m.Name || err != nil { // what is wrong with another one is told when it is loaded
+		if name == m.Name || err != nil { // problems of another one are reported when it is loaded
 			continue
 		}
 		if other, err := readManifest(filepath.Join(home, version, manifestFile)); err == nil {

@@ -314,7 +314,7 @@ func (p *pool) started(q *process, err error) bool {
 	switch {
 	case err == nil:
 		p.starts++
-		q.calls = 1 // given back at once, which serves the line and starts the idle clock
+		q.calls = 1 // given back immediately, which serves the line and starts the idle clock
 		p.live = append(p.live, q)
 		if p.stopped {
 			p.retireLocked(q)
@@ -329,7 +329,7 @@ func (p *pool) started(q *process, err error) bool {
 		return false
 	}
 	p.log.Error("plugin did not start", "plugin", p.plugin.Name, "err", err)
-	p.healthy, p.last = false, err.Error() // whoever worked, this one does not start
+	p.healthy, p.last = false, err.Error() // others may have worked, but this one does not start
 	p.diedLocked()
 	if !p.anyUsableLocked() {
 		p.failLocked(fmt.Errorf("%w: %w", core.ErrUnavailable, err))

@@ -282,7 +282,7 @@ func (p *process) awaitCalls(grace time.Duration, hurry <-chan struct{}) {
 		return
 	case <-p.condemned:
 	}
-	if !p.answers(context.Background(), grace) { // frozen: its other calls are better told now
+	if !p.answers(context.Background(), grace) { // frozen: its other calls end now
 		return
 	}
 	bound := time.NewTimer(condemnedGraces * grace)

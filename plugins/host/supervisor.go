@@ -387,7 +387,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 	}
 	wg.Wait()
 	s.wg.Wait()
-	for _, src := range origins { // whoever asks a version what it is has ended that process
+	for _, src := range origins { // a process that described a version has ended when its turn is free
 		src.turn <- struct{}{}
 		<-src.turn
 	}

@@ -46,7 +46,7 @@ func Def() sdk.Def {
 	return sdk.Job("reboot", run,
 		sdk.Summary("Reboot the host and wait until it is back"),
 		sdk.Description(description),
-		sdk.Idempotent(true), // the saved boot id tells a second call that the reboot has happened
+		sdk.Idempotent(true), // by the saved boot id a second call sees that the reboot has happened
 		sdk.OnLost("retry"),
 		sdk.Check(),
 		sdk.Disruptive(),

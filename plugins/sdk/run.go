@@ -229,7 +229,7 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 // Outside of windows, as in a run without any, it is always nil.
 func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	resp, err := r.s.jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
-	if wirerpc.CodeOf(err) == wirerpc.CodeUnimplemented { // a worker from before windows gates nothing
+	if wirerpc.CodeOf(err) == wirerpc.CodeUnimplemented { // a worker from before windows lets everything start
 		return nil
 	}
 	if err != nil {

@@ -165,7 +165,7 @@ func (c *Cron) Next(after time.Time, zone *time.Location) (at time.Time, ok bool
 	if c.real {
 		return c.nextReal(after, zone)
 	}
-	// What fires after `after` has a later wall time: Resolve is monotone.
+	// Each fire time after `after` has a later wall time: Resolve is monotone.
 	for wall := Wall(after, zone); ; {
 		if wall, ok = c.NextWall(wall); !ok {
 			return time.Time{}, false

@@ -18,8 +18,8 @@ func (c *Cron) ShortestGap(zone *time.Location, from, to time.Time) (gap time.Du
 		}
 	}
 	// An expression that triggers often within a day shows its shortest gap on any such day, the one
-	// to the next day too, unless a clock change makes a shorter one near to it. Of the others every
-	// fire is checked.
+	// to the next day included, unless a clock change makes a shorter one near to it. Of the others
+	// every fire time is checked.
 	const often = 4
 	if c.PerDay() <= often {
 		look(from, to)

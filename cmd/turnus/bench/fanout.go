@@ -98,7 +98,7 @@ func benchFanout(ctx context.Context, con *console.Console, hosts, concurrency, 
 	if err := fanoutRounds(ctx, con, &out, rounds); err != nil {
 		return err
 	}
-	// Goroutines that are ending are given a moment; what is left after it is a leak.
+	// Goroutines that are ending get a moment. Those that remain after it are a leak.
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
 		if out.Goroutines = runtime.NumGoroutine() - before; out.Goroutines <= 0 {
 			break

@@ -210,7 +210,7 @@ func (s *sshServer) address(n int) string {
 func (s *sshServer) hosts(n int) []core.Host {
 	pin, err := os.ReadFile(s.hostKey + ".pub")
 	if err != nil {
-		return nil // the run then refuses every host key, and says so
+		return nil // the run then refuses every host key, and reports it
 	}
 	me, _ := user.Current()
 	hosts := make([]core.Host, n)

@@ -55,7 +55,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	settings.StartHeap()
 	a := newApp(stdin, stdout, stderr)
-	// Without this, the end of whoever reads the output would kill the process in the middle of a run.
+	// Without this, the process would die in the middle of a run when the reader of its output ends.
 	// A write fails instead, and the run drains. Ignored, the signal would stay so in the programs
 	// that are started.
 	broken := make(chan os.Signal, 1)
@@ -80,7 +80,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		a.Report(a.Paint(console.Red, "error: ") + errorMessage(cmd, err))
 	}
 	if lost != nil && code == console.ExitOK {
-		if !errors.Is(lost, syscall.EPIPE) { // whoever went away knows
+		if !errors.Is(lost, syscall.EPIPE) { // the reader of the output has ended
 			a.Report(a.Paint(console.Red, "error: ") + "the result could not be written: " + lost.Error())
 		}
 		return console.ExitInternal

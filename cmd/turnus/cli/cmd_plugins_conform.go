@@ -67,7 +67,7 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	}
 	ctx, _, release := a.Signals(ctx, "the suite is cut short", a.Message, func() {})
 	defer release()
-	said := "" // the same reason of many cases is told once
+	said := "" // the same reason of many cases is printed once
 	seen := func(r conformance.Result) {
 		switch {
 		case r.Status != conformance.NotApplicable:

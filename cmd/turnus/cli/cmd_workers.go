@@ -50,7 +50,7 @@ func (a *app) workersListCmd() *cobra.Command {
 }
 
 func workerCells(w *api.Worker) []string {
-	if w.Started.IsZero() { // it is away, and all that is known is that it was told something
+	if w.Started.IsZero() { // it is away: only the request to it is known
 		return []string{w.Name, w.State, "", "", "", "", "", ""}
 	}
 	return []string{

@@ -234,7 +234,7 @@ func (c *Conductor) cancel(ctx context.Context, p *Part, why error) error {
 		reason = why.Error()
 	}
 	run, err := c.cancelRun(ctx, p, reason)
-	if errors.Is(err, core.ErrConflict) { // it is over
+	if errors.Is(err, core.ErrConflict) { // it has ended
 		err = nil
 	} else if err == nil {
 		c.show(p, engine.Event{Kind: engine.EventCancelled, Reason: reason, Err: why})
@@ -352,7 +352,7 @@ func (c *Conductor) end(p *Part, s *queue.Status, lost error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case <-p.over: // it was said before
+	case <-p.over: // it was reported before
 		return
 	default:
 	}

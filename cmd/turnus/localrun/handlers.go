@@ -56,7 +56,7 @@ func (r *Record) importHandlers(ctx context.Context, con *console.Console, state
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil { // told again until somebody has looked at it
+		if err != nil { // reported again until somebody has read it
 			con.Report(con.Paint(console.Yellow, "warning: ") + "pending handlers of an earlier version cannot be read: " + core.ErrorText(err) + "\nhint: see which restarts it names, then remove it")
 			continue
 		}

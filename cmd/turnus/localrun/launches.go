@@ -203,7 +203,7 @@ func knownTags(flag string, tags []string, all []*playbooks.Playbook) error {
 		}
 	}
 	for _, tag := range tags {
-		if known[tag] || tag == "always" || tag == "never" { // these two mean something on no step, too
+		if known[tag] || tag == "always" || tag == "never" { // always and never have a meaning even if no step has them
 			continue
 		}
 		hint := cmp.Or(yamlread.DidYouMean(tag, slices.Sorted(maps.Keys(known))), "tags there are: "+cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))

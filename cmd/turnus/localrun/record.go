@@ -167,7 +167,7 @@ func (r *Record) Close(ctx context.Context) error {
 		return r.Ledger.Close()
 	}
 	ctx = context.WithoutCancel(ctx)
-	if r.failed.Load() { // it was told; the files of its runs go with the next command that can write
+	if r.failed.Load() { // it was reported; the next command that can write removes the files of its runs
 		return errors.Join(r.Ledger.Close(), r.letGo())
 	}
 	var errs []error

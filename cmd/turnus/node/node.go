@@ -291,7 +291,7 @@ func (n *Node) Stop() error {
 		n.stopRun()
 		errs = append(errs, <-n.Done)
 	}
-	if n.reporter != nil { // it tells the last events, and that the node is gone
+	if n.reporter != nil { // it sends the last events, and reports that the node is gone
 		n.stopReporter()
 		<-n.reported
 	}

@@ -43,7 +43,7 @@ func OpenData(path string) (*DataDir, error) {
 	d := &DataDir{Path: path, lock: lock}
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) // it is told without
+		who, _ := io.ReadAll(io.LimitReader(lock, 1000)) // the message can do without it
 		return nil, errors.Join(console.Invalid("data folder %s: another process holds it: %s\nhint: stop that one, or give --data another folder", path, strings.TrimSpace(string(who))), lock.Close())
 	}
 	if err != nil {

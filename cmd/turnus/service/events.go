@@ -38,7 +38,7 @@ func (s *service) event(e controller.Event) {
 	case controller.QueueLost:
 		s.con.Message(s.con.Paint(console.Yellow, "the queue was emptied") + ", and is filled again from the ledger")
 	case controller.RunHeld:
-		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason.Text())) // whoever may launch gives some: it must not look like a line of ours
+		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason.Text())) // people who launch runs give some reasons: they must not look like a line of ours
 	case controller.RunRepeated:
 		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
 	case controller.RunEnded:

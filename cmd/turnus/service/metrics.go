@@ -122,7 +122,7 @@ func (s *service) measureNotifications(ctx context.Context, emit telemetry.Emit)
 	}
 	waiting, err := s.notify.Waiting(ctx)
 	if err != nil {
-		return // that the ledger is away is told by turnus_up
+		return // turnus_up reports that the ledger is away
 	}
 	for medium, n := range waiting {
 		emit(telemetry.NotificationsWaiting, float64(n), medium)

@@ -166,7 +166,7 @@ const (
 
 // report hands news over where somebody should see to them.
 func (s *service) report(n notify.News, span time.Duration) {
-	if n.Kind != "" && s.notify != nil { // before there is a ledger nobody can be told
+	if n.Kind != "" && s.notify != nil { // without a ledger no notification can be sent
 		s.notify.Report(n, span)
 	}
 }
@@ -259,7 +259,7 @@ func unapprovedWindows(set *definitions.Set, defs *windows.Definitions, now time
 	for _, name := range slices.Sorted(maps.Keys(defs.Sets)) {
 		standings, err := defs.Standings(name, now)
 		if err != nil {
-			continue // loading them has told
+			continue // loading them has reported it
 		}
 		for _, at := range standings {
 			if at.Holds {

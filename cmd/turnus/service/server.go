@@ -20,7 +20,7 @@ type ServerFlags struct {
 
 // Serve runs until it is asked to stop.
 func Serve(ctx context.Context, con *console.Console, f *ServerFlags) (err error) {
-	if err := sandbox.Harden(); err != nil { // it holds keys, and what relays of mail and tenants' receivers are told with
+	if err := sandbox.Harden(); err != nil { // it has keys, and the passwords for mail relays and receivers of tenants
 		return err
 	}
 	log, err := f.Logs.Open(con)

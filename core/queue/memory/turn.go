@@ -54,7 +54,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	}
 	if q.ready.len() > 0 && !held {
 		more = true
-		q.signalOne() // chain: whoever leased less than all passes the word on
+		q.signalOne() // chain: a node that leased less than all signals the next one
 	}
 	res.More = more
 	q.arm()
@@ -402,7 +402,7 @@ func (q *Queue) cancelSpan(r *run, s span) {
 func (q *Queue) end(j *job) {
 	switch j.state {
 	case core.Pending:
-		j.r.ready.remove(j.place) // no lock's place is kept for it: the run is over
+		j.r.ready.remove(j.place) // no lock's place is kept for it: the run has ended
 	case core.Blocked:
 		l := j.on
 		l.waiters.remove(j.place)

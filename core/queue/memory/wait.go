@@ -41,7 +41,7 @@ func (q *Queue) Wait(ctx context.Context, _ string, until time.Time) error {
 	if i := slices.Index(q.waiters, w); i >= 0 {
 		q.waiters = slices.Delete(q.waiters, i, i+1)
 	} else if ctx.Err() != nil {
-		q.signalOne() // this node will not take what it was woken for
+		q.signalOne() // this node will not take the jobs that it was signalled for
 	}
 	return nil
 }

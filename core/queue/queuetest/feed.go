@@ -57,7 +57,7 @@ func feedOrder(f *fixture) {
 	f.followed("t", c, 1)
 	f.followed("{t}", "", 1, "other")
 	f.followed("t:", "", 1)
-	f.followed("t", "1-1", 10, "one", "", "\x00\xff", "four", "five") // of a life that is over
+	f.followed("t", "1-1", 10, "one", "", "\x00\xff", "four", "five") // of a life that has ended
 }
 
 // follower follows until it has seen n messages, and says what it saw.
@@ -83,7 +83,7 @@ func (f *fixture) follower(topic string, n int) <-chan string {
 
 func feedWakes(f *fixture) {
 	var followers []<-chan string
-	for range 12 { // more than may sleep in the backend at once
+	for range 12 { // more than may sleep in the backend at the same time
 		followers = append(followers, f.follower("t", 30))
 	}
 	want := make([]string, 30)

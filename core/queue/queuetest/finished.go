@@ -171,7 +171,7 @@ func finishedSegments(f *fixture) {
 	eq(f, "deferred", st.Deferred, 1+2+1+2) // 3; 8, 10; 11; 17, 18
 	eq(f, "pending", st.Pending, 6)
 	s := f.open("n")
-	f.none(s, "none of the due targets is left") // 12 … 14 and 0, 1, 4 … 7 are settled
+	f.none(s, "none of the due targets is left") // 12 … 14 and 0, 1, 4 … 7 are finished
 	eq(f, "until", f.explain("a", 8).Until.Unix(), later.Unix())
 	eq(f, "until", f.explain("a", 11).Until.Unix(), later.Add(time.Hour).Unix())
 	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Limit: new(0)}))

@@ -215,7 +215,7 @@ func reapThenStopped(f *fixture) {
 			f.ack(s, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckReturn, After: time.Hour})
 		case 1:
 			f.ack(s, queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckSuspend, After: time.Hour})
-		case 2: // it is given back when the run is over
+		case 2: // it is given back when the run has ended
 			defer func() {
 				f.ack(s, giveBack(back[i]))
 				got := f.outcomes()

@@ -41,7 +41,7 @@ func segmentsDue(f *fixture) {
 	s := f.open("n")
 	now := f.turn(s, 0).Now
 	r := run("a", 6)
-	// Not in order of time, and one at once.
+	// Not in order of time, and one that is due immediately.
 	due := []time.Duration{300 * time.Millisecond, 100 * time.Millisecond, 0, 200 * time.Millisecond}
 	counts := []int{1, 2, 2, 1}
 	for i := range due {
@@ -202,7 +202,7 @@ func waitDue(f *fixture) {
 			f.Errorf("%v was leased %v early", l.Job, early)
 		}
 	}
-	// A retry of a node that is busy elsewhere wakes another.
+	// A retry of a node that is busy elsewhere signals another node.
 	f.submit(run("b", 1))
 	l := f.receive(got)
 	eq(f, "run", l.Job.Run, "b")

@@ -126,7 +126,7 @@ func trapNodeName(f *fixture) {
 	f.submit(run("a", 2))
 	old := f.open("pod-0")
 	f.leaseN(old, 2)
-	// The node restarts at once under its old name and keeps beating.
+	// The node restarts immediately under its old name and keeps beating.
 	young := f.open("pod-0")
 	f.eventually("the orphans to be recovered", func() bool {
 		if len(f.turn(young, 0).Leases) > 0 {
@@ -215,7 +215,7 @@ func trapPoison(f *fixture) {
 
 func trapRestart(f *fixture) {
 	f.submit(run("a", 30))
-	for range 20 { // nodes come and go, each finishes one and is told to leave
+	for range 20 { // nodes come and go, each finishes one and then gets the order to leave
 		s := f.open("n")
 		got := f.lease(s, 5)
 		f.ack(s, done(got[0], core.Changed))

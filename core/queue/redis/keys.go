@@ -39,7 +39,7 @@ func fixedKeys() []key {
 		{"kDone", "done"},           // zset: complete runs by when they are forgotten
 		{"kSweep", "sweep"},         // zset: stopped runs that still have jobs to cancel
 		{"kCancelled", "cancelled"}, // set: cancelled runs with jobs in flight
-		{"kMark", "mark"},           // list: at most one marker that wakes one idle node
+		{"kMark", "mark"},           // list: at most one marker that signals one idle node
 		{"kSmall", "small"},         // hash: number of a run of few hosts -> all that there is of it
 		{"kPayloads", "payloads"},   // hash: number of such a run -> its payload, if it is long
 		{"kBoard", "board"},         // zset: names of documents by when they expire

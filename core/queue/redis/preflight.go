@@ -22,7 +22,7 @@ func (q *Queue) Preflight(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return warnings, err
 	}
-	if err := q.takeOver(ctx); err != nil && !errors.Is(err, core.ErrUnavailable) { // a replica, say: the warnings tell, and the first call tries again
+	if err := q.takeOver(ctx); err != nil && !errors.Is(err, core.ErrUnavailable) { // a replica, for example: the warnings report it, and the first call tries again
 		return warnings, err
 	}
 	return warnings, nil
@@ -85,7 +85,7 @@ func preflight(ctx context.Context, info string, config func(string) (string, er
 		switch {
 		case err != nil && !isRefusal(err):
 			return warnings, translate(ctx, err, "preflight")
-		case err != nil: // the user may not ask, and need not: passwords are in the configuration, too
+		case err != nil: // the user may not ask, and does not have to: the configuration also has passwords
 			warnings = append(warnings, name+" has no append-only file: a crash loses what was accepted since the last snapshot, or all where it makes none; set `appendonly yes`")
 		case err == nil && save == "":
 			warnings = append(warnings, name+" keeps nothing on disk: after a restart the queue is empty; set `appendonly yes`")

@@ -43,7 +43,7 @@ func (q *Queue) Wait(ctx context.Context, session string, until time.Time) error
 			return nil
 		}
 		woken, err := q.blocked(ctx, d, "blpop", q.keys.key("kMark"), redisconn.BlockTime{})
-		if woken && ctx.Err() != nil { // this node will not take what it was woken for
+		if woken && ctx.Err() != nil { // this node will not take the jobs that it was signalled for
 			return translate(ctx, q.client.LPush(context.WithoutCancel(ctx), q.keys.key("kMark"), "1").Err(), "wait")
 		}
 		if err != nil || woken || !again {

@@ -55,7 +55,7 @@ func StartPebble(tb testing.TB, cfg PebbleConfig) *Pebble {
 		tb.Fatal(err)
 	}
 	cmd := exec.Command(program, "-config", file, "-strict", "-dnsserver", names(tb)) //nolint:noctx,gosec // ended by Stop; the test's own program
-	// Each order is checked again, and at once.
+	// Each order is checked again, and immediately.
 	cmd.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0")
 	a := &Pebble{Process: testparts.Run(tb, cmd), Directory: "https://" + listen + "/dir", CA: CommonCA(tb).CA(tb, dir), Roots: x509.NewCertPool()}
 	a.ready(tb, "https://"+manage+"/roots/0")

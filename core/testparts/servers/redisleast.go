@@ -103,7 +103,7 @@ func WantLeastOfRedis(tb testing.TB, c *CalledRedis, server *Redis, scripts stri
 	admin := server.Client()
 	defer func() { _ = admin.Close() }()
 	for _, name := range allowed {
-		// What is sent on a connection of its own, to block, is known to the server only.
+		// Commands that block have a connection of their own: only the server knows them.
 		if !names[name] && countCalls(tb, admin, name) == 0 && !slices.Contains(append([]string{"asking", "cluster|slots", "select"}, seldom...), name) {
 			tb.Errorf("the user may call %s, and nobody does", name)
 		}

@@ -270,7 +270,7 @@ func (s *SSHD) stop() {
 	s.running.Lock()
 	defer s.running.Unlock()
 	for _, d := range s.daemons {
-		// The eldest first: a session that outlived its command would still tell how that ended.
+		// The eldest first: a session that outlived its command would still report how that ended.
 		all := childrenOf(d.cmd.Process.Pid)
 		_ = d.cmd.Process.Kill()
 		for _, pid := range all {

@@ -26,7 +26,7 @@ func (f *Fleet) serve(c net.Conn, h *host) {
 		return
 	}
 	if p.Silent {
-		_, _ = io.Copy(io.Discard, c) // until the client gives up or the fleet ends
+		_, _ = io.Copy(io.Discard, c) // until the client or the fleet ends
 		h.settle(source, p, false)
 		return
 	}
@@ -118,7 +118,7 @@ func (cn *conn) run(ctx context.Context, channels <-chan ssh.NewChannel, request
 				requests = nil
 				continue
 			}
-			if r.WantReply { // keepalive@openssh.com too: sshd refuses it, which proves that it lives
+			if r.WantReply { // also keepalive@openssh.com: sshd refuses it, which proves that it lives
 				_ = r.Reply(false, nil) // when it fails, channels will be closed
 			}
 		case nc, ok := <-channels:

@@ -134,7 +134,7 @@ func numberOf(a netip.Addr) int {
 // reset closes a connection with RST, as a crashing host's kernel does.
 func reset(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // without it this is an orderly close, which serves too
+		_ = t.SetLinger(0) // without it this is an orderly close, which also serves
 	}
 	_ = c.Close() // nothing can be done about a socket that does not close
 }

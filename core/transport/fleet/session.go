@@ -60,7 +60,7 @@ func (s *session) serve(ctx context.Context, requests <-chan *ssh.Request) {
 			started = started || ok
 		case "signal":
 			s.signal(kill, r.Payload)
-		default: // keepalive@openssh.com too
+		default: // also keepalive@openssh.com
 			ok = false
 		}
 		if r.WantReply && r.Type != "exec" && r.Type != "shell" && r.Type != "subsystem" {
@@ -150,7 +150,7 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 	p := h.profile.Load()
 	pid := h.begin(kill, line)
 	defer h.end(pid)
-	// A killed command may be stuck in reading or writing: telling its end and
+	// A killed command may be stuck in reading or writing: reporting its end and
 	// closing the channel sets it free.
 	stop := context.AfterFunc(ctx, func() { s.exit(0, context.Cause(ctx)) })
 	defer stop()
@@ -175,7 +175,7 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 		}
 		return
 	case p.ExitCode != 0:
-		_, _ = io.WriteString(s.ch.Stderr(), p.Stderr) // a lost client cannot be told
+		_, _ = io.WriteString(s.ch.Stderr(), p.Stderr) // a lost client gets nothing
 		s.exit(p.ExitCode, nil)
 		return
 	}
@@ -241,7 +241,7 @@ func (s *session) exit(code int, cause error) {
 				Core  bool
 				Error string
 				Lang  string
-			}{Name: string(sig)})) // a lost client cannot be told
+			}{Name: string(sig)})) // a lost client gets nothing
 		} else {
 			_, _ = s.ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(code)}))
 		}

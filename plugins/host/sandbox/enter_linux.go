@@ -178,7 +178,7 @@ func (o *order) become(program int) error {
 	if os.Getppid() != o.Parent {
 		return errors.New("the worker is gone")
 	}
-	// Whatever the worker, or a library of its own, forgot to close.
+	// Descriptors that the worker, or a library of its own, forgot to close.
 	if err := unix.CloseRange(orderFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close files: %w", err)
 	}

@@ -30,7 +30,7 @@ func refused() []uintptr {
 		unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT,
 		unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL,
 		unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
-		// What of System V and POSIX is found by a number or a name that anybody may guess.
+		// Objects of System V and POSIX that are found by a number or a name that anybody may guess.
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 	)
@@ -54,7 +54,7 @@ func emptying() [][]bpf.Instruction {
 	}
 	all := [][]bpf.Instruction{
 		onCall(unix.SYS_TRUNCATE, errno(unix.EPERM)),
-		onCall(unix.SYS_OPENAT2, errno(unix.ENOSYS)), // its flags lie in memory
+		onCall(unix.SYS_OPENAT2, errno(unix.ENOSYS)), // its flags are in memory
 		readAndEmpty(unix.SYS_OPENAT, 2),
 	}
 	if oldOpen != 0 {
@@ -118,7 +118,7 @@ func (o *order) program() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: architecture, SkipTrue: 1}, // numbers mean other calls in another one
 		killed,
 		loadNumber,
-		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: newest, SkipTrue: 1}, // the calls of x32 are above, too
+		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: newest, SkipTrue: 1}, // the calls of x32 are also above
 		errno(unix.ENOSYS),
 	}
 	all := refused()
@@ -134,7 +134,7 @@ func (o *order) program() []bpf.Instruction {
 	if !o.Level.PID {
 		p = append(p, slices.Concat(ofOthers()...)...)
 	}
-	// Its flags lie in memory, where a filter cannot look; libraries then take the older one.
+	// Its flags are in memory, which a filter cannot read; libraries then take the older one.
 	p = append(p, onCall(unix.SYS_CLONE3, errno(unix.ENOSYS))...)
 	p = append(p, onArgument(unix.SYS_CLONE, 0, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: newNamespace, SkipTrue: 1}, errno(unix.EPERM), allowed)...)
 	p = append(p, onArgument(unix.SYS_PERSONALITY, 0,

@@ -80,7 +80,7 @@ func locate(at string, raw []byte, t reflect.Type) (pointer, text string) {
 	case ok && !own && typeErr.Type != t: // a key of a mapping
 		return at, mismatch(typeErr)
 	case !ok && !named:
-		return at, plain(err) // the words of whoever made the type
+		return at, plain(err) // the words of the type's author
 	}
 	return at, fmt.Sprintf("expected %s, found %s", expected(t), Found(found))
 }

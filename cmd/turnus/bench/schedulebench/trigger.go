@@ -151,7 +151,7 @@ func prepare(ctx context.Context, p Params, at time.Time) (runs map[string]time.
 		if err != nil {
 			return nil, nil, err
 		}
-		// A fire that nobody has looked at yet, of this very minute where it is Soon.
+		// A fire time that no server has processed yet, of this minute where it is Soon.
 		data := schedule.Encode(d, schedule.State{Since: nominal.Add(-time.Second)})
 		all[i].Schedule = ledger.Schedule{Tenant: d.ID.Tenant, Name: d.ID.Name, By: "bench", Due: at, Data: data}
 		ids = append(ids, d.ID)
@@ -281,7 +281,7 @@ func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, v
 			}
 			select {
 			case lines <- l:
-			case <-ctx.Done(): // goes on, so that the process is not held up
+			case <-ctx.Done(): // goes on, so that the process does not wait
 			case <-s.stopping: // nobody reads lines any more
 			}
 		}

@@ -182,7 +182,7 @@ func (c *clientCall) do(client *Client, r *http.Request) {
 func (c *Client) stream(ctx context.Context, procedure string) *clientCall {
 	reader, writer := io.Pipe()
 	call := &clientCall{ctx: ctx, ready: make(chan struct{}), pipe: writer}
-	// net/http does not look at the context of an answered request while it waits for more of the
+	// net/http ignores the context of an answered request while it waits for more of the
 	// request's body.
 	call.stop = context.AfterFunc(ctx, func() { _ = reader.CloseWithError(context.Cause(ctx)) })
 	r := request(ctx, procedure, reader, -1)
@@ -244,7 +244,7 @@ func (c *clientCall) close() {
 		<-c.ready
 	}
 	if c.response != nil {
-		_ = c.response.Body.Close() // it only gives up
+		_ = c.response.Body.Close() // it only ends the request
 	}
 	if c.stop != nil && c.stop() {
 		_ = c.pipe.Close()
