@@ -74,6 +74,9 @@ func TestLanguageOfTheMessages(t *testing.T) { eachPackage(t, language.Messages)
 // One package: go test ./core -run 'TestLanguageOfTheDocComments/core/queue$'.
 func TestLanguageOfTheDocComments(t *testing.T) { eachPackage(t, language.Docs) }
 
+// One package: go test ./core -run 'TestLanguageInsideFunctions/core/queue$'.
+func TestLanguageInsideFunctions(t *testing.T) { eachPackage(t, language.Notes) }
+
 // eachPackage checks all files of a package, except its tests, in a test of its own.
 func eachPackage(t *testing.T, check func(path string, src []byte) ([]string, error)) {
 	found := map[string][]string{} // by package

@@ -71,6 +71,42 @@ func Docs(path string, src []byte) ([]string, error) {
 	return found, nil
 }
 
+// Notes returns what is wrong with the comments inside the functions of a Go file. Each finding has
+// its line.
+func Notes(path string, src []byte) ([]string, error) {
+	fset, f, err := parse(path, src)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, group := range f.Comments {
+		if !insideFunction(f, group) {
+			continue
+		}
+		for _, paragraph := range paragraphs(new(comment.Parser).Parse(group.Text()).Content) {
+			found = append(found, lines(fset, group.Pos(), Text(paragraph))...)
+		}
+	}
+	return found, nil
+}
+
+// insideFunction reports whether a comment is in the body of a function.
+func insideFunction(f *ast.File, c *ast.CommentGroup) (inside bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if n == nil || inside || n.Pos() > c.Pos() || n.End() < c.End() {
+			return false
+		}
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			inside = n.Body != nil && n.Body.Pos() < c.Pos()
+		case *ast.FuncLit:
+			inside = n.Body.Pos() < c.Pos()
+		}
+		return !inside
+	})
+	return inside
+}
+
 // paragraphs are the texts of a doc comment, also those of its lists, without headings and code.
 func paragraphs(content []comment.Block) []string {
 	var all []string

@@ -100,9 +100,29 @@ func TestCode(t *testing.T) {
 			t.Errorf("%s: found %q (%v, %v), expected %d findings", name, found, err1, err2, test.want)
 		}
 	}
-	for _, check := range []func(string, []byte) ([]string, error){Messages, Docs, Comments} {
+	for _, check := range []func(string, []byte) ([]string, error){Messages, Docs, Notes, Comments} {
 		if _, err := check("x.go", []byte("no Go")); err == nil {
 			t.Error("a file that is no Go passes")
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	for name, test := range map[string]struct {
+		code string
+		want int
+	}{
+		"a line of its own":  {"func plan() {\n\t// The gate opens.\n}", 1},
+		"behind code":        {"func plan() {\n\tx() // the gate opens\n}", 1},
+		"two lines":          {"func plan() {\n\t// The host is up, and the\n\t// gate opens.\n}", 1},
+		"a function's value": {"var plan = func() {\n\t// The gate opens.\n}", 1},
+		"plain":              {"func plan() {\n\t// The barrier opens.\n}", 0},
+		"a directive":        {"func plan() {\n\tx() //nolint:gosec // the gate opens\n}", 0},
+		"outside":            {"// plan opens the gate.\nfunc plan() {}\n\nvar x = 1 // the gate\n", 0},
+	} {
+		found, err := Notes("x.go", []byte("package x\n\n"+test.code+"\n"))
+		if err != nil || len(found) != test.want {
+			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
 		}
 	}
 }
