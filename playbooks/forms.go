@@ -162,7 +162,7 @@ func (d *decoder) durationOf(n *yaml.Node) time.Duration {
 	return v
 }
 
-var durationPart = regexp.MustCompile(`^(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d|w)`)
+var durationPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d|w)`) })
 
 // ParseDuration reads "30s", "1h30m", "2d", "1w". Days have 24 hours. Zero and
 // anything over ten years are errors.
@@ -171,7 +171,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		"h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
 	sum, rest := 0.0, text
 	for len(rest) > 0 && len(text) <= 64 {
-		m := durationPart.FindStringSubmatch(rest)
+		m := durationPart().FindStringSubmatch(rest)
 		if m == nil {
 			break
 		}
@@ -200,12 +200,12 @@ func (d *decoder) sizeOf(n *yaml.Node) rollout.Size {
 	return size
 }
 
-var sizePattern = regexp.MustCompile(`^\d{1,9}(\.\d{1,6})?%?$`)
+var sizePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,9}(\.\d{1,6})?%?$`) })
 
 // ParseSize reads "5" or "2.5%". Zero is an error: leave the key out instead. A
 // playbook has one way to write a size; rollout.ParseSize takes a few more.
 func ParseSize(text string) (rollout.Size, error) {
-	if sizePattern.MatchString(text) {
+	if sizePattern().MatchString(text) {
 		if size, err := rollout.ParseSize(text); err == nil {
 			return size, nil
 		}

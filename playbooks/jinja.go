@@ -3,6 +3,7 @@ package playbooks
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -10,9 +11,9 @@ import (
 
 // jinja finds {{ name … }} as Ansible writes it. Go templates begin with a dot, or a word and a
 // dot: {{.Names}}, {{json .}}.
-var jinja = regexp.MustCompile(`\{\{-?\s*([A-Za-z_][^{}]*?)\s*-?\}\}`)
+var jinja = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{-?\s*([A-Za-z_][^{}]*?)\s*-?\}\}`) })
 
-var goTemplate = regexp.MustCompile(`^\w+\s+[.$"(]|^(end|else)$`)
+var goTemplate = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\w+\s+[.$"(]|^(end|else)$`) })
 
 // refuseJinja refuses a text with an expression in Ansible's form, which would reach the host as it
 // stands.
@@ -20,9 +21,9 @@ func (d *decoder) refuseJinja(n *yaml.Node) {
 	if n.ShortTag() != "!!str" {
 		return
 	}
-	for _, m := range jinja.FindAllStringSubmatchIndex(n.Value, -1) {
+	for _, m := range jinja().FindAllStringSubmatchIndex(n.Value, -1) {
 		body := n.Value[m[2]:m[3]]
-		if strings.HasSuffix(n.Value[:m[0]], "$") || goTemplate.MatchString(body) || within(n.Value, m[0]) {
+		if strings.HasSuffix(n.Value[:m[0]], "$") || goTemplate().MatchString(body) || within(n.Value, m[0]) {
 			continue
 		}
 		d.report(d.src.inside(n, utf8.RuneCountInString(n.Value[:m[0]]), utf8.RuneCountInString(n.Value[m[0]:m[1]])), problem{

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -70,14 +71,14 @@ func badBytes(text string) (at int, p problem, bad bool) {
 }
 
 var (
-	yamlLine    = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
-	yamlUnknown = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+	yamlLine    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
+	yamlUnknown = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^unknown anchor '(.*)' referenced`) })
 )
 
 // explainYAML says in a user's words what the YAML parser did not like. The
 // parser knows lines only, and sometimes the line before.
 func (s *source) explainYAML(err error) (span, problem) {
-	m := yamlLine.FindStringSubmatch(err.Error())
+	m := yamlLine().FindStringSubmatch(err.Error())
 	if m == nil {
 		return span{}, problem{message: "not YAML: " + err.Error()}
 	}
@@ -85,7 +86,7 @@ func (s *source) explainYAML(err error) (span, problem) {
 	if strings.HasPrefix(m[2], "did not find expected") {
 		line = s.firstBadLine(m[2])
 	}
-	if u := yamlUnknown.FindStringSubmatch(m[2]); u != nil {
+	if u := yamlUnknown().FindStringSubmatch(m[2]); u != nil {
 		return s.find("*" + u[1]), problem{message: fmt.Sprintf("unknown alias %q", "*"+u[1]), expected: fmt.Sprintf("an anchor &%s before it", u[1])}
 	}
 	p := problem{message: "not YAML: " + m[2]}

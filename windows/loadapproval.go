@@ -3,13 +3,14 @@ package windows
 import (
 	"fmt"
 	"regexp"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-var hashText = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+var hashText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
 
 func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 	a := &Approval{State: Approved}
@@ -26,7 +27,7 @@ func (d *decoder) approval(n *yaml.Node, s *Set) *Approval {
 func (d *decoder) approvalFields(a *Approval, zone *string) []field {
 	hash := func(key, from string, into *string) field {
 		return value(d, key, into, func(text string) (string, error) {
-			if !hashText.MatchString(text) {
+			if !hashText().MatchString(text) {
 				return "", fmt.Errorf("expected sha256: and 64 hexadecimal digits, as `%s -o json` prints them", from)
 			}
 			return text, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -68,7 +69,7 @@ type source struct {
 	lines []string
 }
 
-var lineEnds = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]") // YAML ends lines at all of them
+var lineEnds = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]") }) // YAML ends lines at all of them
 
 func (s *source) problem(line, col int, message, hint string) Problem {
 	p := Problem{File: s.file, Message: strings.Map(printable, message), Hint: strings.Map(printable, hint)}
@@ -99,7 +100,7 @@ func printable(r rune) rune {
 	return r
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
 
 // readYAML is the root of the only document of a file.
 func readYAML(file string, data []byte) (*source, *yaml.Node, *Problem) {
@@ -112,7 +113,7 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Problem) {
 		return fail(0, 0, "the file is larger than 1 MiB", "split it; several files are read together")
 	}
 	text := string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
-	src.lines = lineEnds.Split(text, -1)
+	src.lines = lineEnds().Split(text, -1)
 	for n, line := range src.lines {
 		for i, r := range line {
 			if _, size := utf8.DecodeRuneInString(line[i:]); r == utf8.RuneError && size == 1 {
@@ -126,7 +127,7 @@ func readYAML(file string, data []byte) (*source, *yaml.Node, *Problem) {
 	root, second, err := yamlread.Decode([]byte(text))
 	switch {
 	case err != nil:
-		m := yamlLine.FindStringSubmatch(err.Error())
+		m := yamlLine().FindStringSubmatch(err.Error())
 		if m == nil {
 			return fail(0, 0, "not YAML: "+err.Error(), "")
 		}

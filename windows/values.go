@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,14 +18,16 @@ const (
 )
 
 var (
-	durationText = regexp.MustCompile(`^(?:(\d{1,3})w)?(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?$`)
-	clockText    = regexp.MustCompile(`^(?:\+(\d{1,2})d )?(\d{2}):(\d{2})(?::(\d{2}))?$`)
-	offsetText   = regexp.MustCompile(`^([+-]?)(\d{1,3})([dw])$`)
+	durationText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:(\d{1,3})w)?(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?$`)
+	})
+	clockText  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\+(\d{1,2})d )?(\d{2}):(\d{2})(?::(\d{2}))?$`) })
+	offsetText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([+-]?)(\d{1,3})([dw])$`) })
 )
 
 // ParseDuration reads 90s, 30m, 1h30m, 2d, 1w: whole seconds, more than none.
 func ParseDuration(text string) (time.Duration, error) {
-	m := durationText.FindStringSubmatch(text)
+	m := durationText().FindStringSubmatch(text)
 	if m == nil || text == "" {
 		return 0, fmt.Errorf("%w duration %s: expected one such as 30m, 1h30m or 2d", ErrInvalid, quote(text))
 	}
@@ -59,7 +62,7 @@ func FormatDuration(d time.Duration) string {
 
 // parseClock reads HH:MM or HH:MM:SS, with +Nd before it. 24:00 is midnight at the day's end.
 func parseClock(text string) (Clock, error) {
-	m := clockText.FindStringSubmatch(text)
+	m := clockText().FindStringSubmatch(text)
 	if m == nil {
 		return Clock{}, fmt.Errorf(`expected a wall clock time such as "22:00", or "+1d 05:00" on the next day`)
 	}
@@ -78,7 +81,7 @@ func parseClock(text string) (Clock, error) {
 
 // parseOffset reads a number of days: 2d, -1d, 1w.
 func parseOffset(text string) (int, error) {
-	m := offsetText.FindStringSubmatch(text)
+	m := offsetText().FindStringSubmatch(text)
 	if m == nil {
 		return 0, fmt.Errorf("expected whole days such as 2d or -1d")
 	}

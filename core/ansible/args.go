@@ -3,6 +3,7 @@ package ansible
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -18,7 +19,9 @@ type args struct {
 
 var (
 	freeForm = map[string]bool{"command": true, "shell": true, "script": true, "raw": true}
-	option   = regexp.MustCompile(`(?:^|\s)(chdir|creates|removes|executable|stdin|warn)=`)
+	option   = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?:^|\s)(chdir|creates|removes|executable|stdin|warn)=`)
+	})
 )
 
 // argsOf reads the arguments: a mapping, key=value words, or free text.
@@ -31,7 +34,7 @@ func argsOf(n, more *yaml.Node, free bool) (*args, *doubt) {
 		if n.Tag == "!vault" {
 			return nil, vaulted()
 		}
-		if option.MatchString(n.Value) {
+		if option().MatchString(n.Value) {
 			return nil, doubtf("options within the command text are not converted").hint("cmd:, chdir: and creates: as keys of their own")
 		}
 		a.free = &n.Value
@@ -51,15 +54,15 @@ func argsOf(n, more *yaml.Node, free bool) (*args, *doubt) {
 	return a, nil
 }
 
-var jinjaBlock = regexp.MustCompile(`\{\{.*?\}\}`)
+var jinjaBlock = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{.*?\}\}`) })
 
 // keyValues reads key=value words. A {{ }} with spaces in it belongs to one word.
 func keyValues(n *yaml.Node) ([]entry, *doubt) {
-	if holder.MatchString(n.Value) {
+	if holder().MatchString(n.Value) {
 		return nil, doubtf("the arguments hold characters for private use")
 	}
 	var blocks []string
-	flat := jinjaBlock.ReplaceAllStringFunc(n.Value, func(block string) string {
+	flat := jinjaBlock().ReplaceAllStringFunc(n.Value, func(block string) string {
 		blocks = append(blocks, block)
 		return string(rune(0xE000 + len(blocks) - 1))
 	})
@@ -69,9 +72,9 @@ func keyValues(n *yaml.Node) ([]entry, *doubt) {
 	}
 	var out []entry
 	for _, word := range words {
-		word = holder.ReplaceAllStringFunc(word, func(h string) string { return blocks[[]rune(h)[0]-0xE000] })
+		word = holder().ReplaceAllStringFunc(word, func(h string) string { return blocks[[]rune(h)[0]-0xE000] })
 		key, value, ok := strings.Cut(word, "=")
-		if !ok || !identifier.MatchString(key) {
+		if !ok || !identifier().MatchString(key) {
 			return nil, doubtf("the argument %s is not key=value", clip(word)).hint("the arguments as a mapping")
 		}
 		v := *n

@@ -273,7 +273,7 @@ func (s *scope) attr(n *node) (term, *doubt) {
 // field translates a field of a registered result.
 func (r *register) field(name string) (term, *doubt) {
 	step := "steps." + r.step.name
-	if !identifier.MatchString(r.step.name) {
+	if !identifier().MatchString(r.step.name) {
 		step = "steps[" + quoted(r.step.name) + "]"
 	}
 	printed := r.uses == "command" || r.uses == "script"

@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 )
@@ -73,15 +74,15 @@ func (t *draft) attributes() *doubt {
 }
 
 var (
-	octal    = regexp.MustCompile(`^0?[0-7]{3,4}$`)
-	symbolic = regexp.MustCompile(`^u=([rwx]*),g=([rwx]*),o=([rwx]*)$`)
+	octal    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^0?[0-7]{3,4}$`) })
+	symbolic = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^u=([rwx]*),g=([rwx]*),o=([rwx]*)$`) })
 )
 
 // modeOf translates a mode. Ansible takes a number without a leading 0 for a decimal one.
 func modeOf(n *yaml.Node) (string, *doubt) {
 	text := n.Value
 	isQuoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0
-	if m := symbolic.FindStringSubmatch(text); m != nil {
+	if m := symbolic().FindStringSubmatch(text); m != nil {
 		mode := 0
 		for _, part := range m[1:] {
 			bits := 0
@@ -92,7 +93,7 @@ func modeOf(n *yaml.Node) (string, *doubt) {
 		}
 		return fmt.Sprintf("%04o", mode), nil
 	}
-	if !octal.MatchString(text) || !isQuoted && !strings.HasPrefix(text, "0") {
+	if !octal().MatchString(text) || !isQuoted && !strings.HasPrefix(text, "0") {
 		return "", doubtf("the mode %s has no equivalent", clip(text)).hint(`mode: "0644", in octal and in quotes`)
 	}
 	if len(text) == 3 {

@@ -234,14 +234,14 @@ func (p *parser) primary() (*node, *doubt) {
 			}
 		}
 		return n, nil
-	case t == "-" && plainInt.MatchString(p.peek()):
+	case t == "-" && plainInt().MatchString(p.peek()):
 		v, _ := strconv.Atoi(p.peek())
 		p.at++
 		return &node{op: "lit", val: -v}, nil
-	case plainInt.MatchString(t):
+	case plainInt().MatchString(t):
 		v, _ := strconv.Atoi(t)
 		return &node{op: "lit", val: v}, nil
-	case plainFloat.MatchString(t):
+	case plainFloat().MatchString(t):
 		v, _ := strconv.ParseFloat(t, 64)
 		return &node{op: "lit", val: v}, nil
 	case t != "" && (t[0] == '"' || t[0] == '\''):

@@ -186,7 +186,7 @@ func shell(t *draft) *doubt {
 		if strings.Contains(line, "${{") {
 			return doubtf("a command with {{ }} for %s has no equivalent", clip(program)).hint("env: for the values, and run: %s -c '…'", clip(program))
 		}
-		if !safeWord.MatchString(program) || !strings.HasPrefix(program, "/") {
+		if !safeWord().MatchString(program) || !strings.HasPrefix(program, "/") {
 			return doubtf("the shell %s is not an absolute path", clip(program))
 		}
 		line = program + " -c '" + strings.ReplaceAll(line, "'", `'\''`) + "'"

@@ -2,11 +2,12 @@ package ansible
 
 import (
 	"regexp"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 )
 
-var packageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
+var packageName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`) })
 
 // packages translates the modules for packages, where they say which packages and no more.
 func packages(t *draft) *doubt {
@@ -83,7 +84,7 @@ func (t *draft) packageNames(n *yaml.Node) ([]string, *doubt) {
 			return nil, d
 		}
 		for _, v := range whole.vals {
-			if name, ok := v.(string); !ok || !packageName.MatchString(name) {
+			if name, ok := v.(string); !ok || !packageName().MatchString(name) {
 				return nil, doubtf("%s is not the plain name of a package", clip(shown(v))).hint("uses: package, with: {names: [NAME]}")
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -141,10 +142,10 @@ func notUTF8(data []byte) (line, col int, bad bool) {
 	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1, true
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
 
 func (r *reader) notYAML(file string, err error) error {
-	m := yamlLine.FindStringSubmatch(err.Error())
+	m := yamlLine().FindStringSubmatch(err.Error())
 	if m == nil {
 		return r.fail(file, 0, 0, yamlread.Fault{Message: "not YAML: " + err.Error()})
 	}
@@ -232,9 +233,9 @@ func child(n *yaml.Node, key string) *yaml.Node {
 }
 
 var (
-	plainInt   = regexp.MustCompile(`^[-+]?(0|[1-9]\d{0,17})$`)
-	plainFloat = regexp.MustCompile(`^[-+]?(0|[1-9]\d{0,15})\.\d{1,15}$`)
-	base60     = regexp.MustCompile(`^[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?$`)
+	plainInt   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[-+]?(0|[1-9]\d{0,17})$`) })
+	plainFloat = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[-+]?(0|[1-9]\d{0,15})\.\d{1,15}$`) })
+	base60     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?$`) })
 )
 
 // scalar reads a single value as Ansible's YAML 1.1 does: yes is true.
@@ -258,16 +259,16 @@ func scalar(n *yaml.Node) (any, *doubt) {
 		return nil, nil
 	}
 	switch {
-	case plainInt.MatchString(n.Value):
+	case plainInt().MatchString(n.Value):
 		v, err := strconv.Atoi(n.Value)
 		if err != nil {
 			return nil, doubtf("%s is not a number that Turnus has", n.Value)
 		}
 		return v, nil
-	case plainFloat.MatchString(n.Value):
+	case plainFloat().MatchString(n.Value):
 		v, _ := strconv.ParseFloat(n.Value, 64)
 		return v, nil
-	case base60.MatchString(n.Value) || n.ShortTag() != "!!str":
+	case base60().MatchString(n.Value) || n.ShortTag() != "!!str":
 		return nil, doubtf("YAML 1.1 and 1.2 read %s differently", n.Value).hint("quotes around it, or the number in decimal")
 	}
 	return n.Value, nil

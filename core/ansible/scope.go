@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -108,11 +109,11 @@ func jinjaIn(v any) bool {
 	return false
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var identifier = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // member is the field of a value, as an expression.
 func member(of, name string) string {
-	if identifier.MatchString(name) {
+	if identifier().MatchString(name) {
 		return of + "." + name
 	}
 	return of + "[" + quoted(name) + "]"

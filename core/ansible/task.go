@@ -109,7 +109,7 @@ func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d 
 // title is how a task is called: by its name, else by the name of its result; "" if it has neither.
 func title(n *yaml.Node) string {
 	if v := child(n, "name"); v != nil && v.Kind == yaml.ScalarNode && v.Value != "" {
-		return jinjaOut.ReplaceAllString(v.Value, "$1")
+		return jinjaOut().ReplaceAllString(v.Value, "$1")
 	}
 	if v := child(n, "register"); v != nil {
 		return v.Value
@@ -117,7 +117,7 @@ func title(n *yaml.Node) string {
 	return ""
 }
 
-var jinjaOut = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
+var jinjaOut = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`) })
 
 // meta converts a meta task.
 func (p *play) meta(n, arg *yaml.Node) ([]*step, string, *doubt) {
@@ -211,7 +211,7 @@ func unique(words []string) (out []string) {
 func (p *play) taskKeyword(t *draft, e entry) *doubt {
 	switch e.key {
 	case "register":
-		if !identifier.MatchString(e.value.Value) {
+		if !identifier().MatchString(e.value.Value) {
 			return doubtf("the name %s is not a plain name", clip(e.value.Value))
 		}
 		return nil

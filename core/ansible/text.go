@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // part is a piece of a text: literal, or an expression.
@@ -196,9 +197,9 @@ func rendered(parts []part) (string, *doubt) {
 }
 
 var (
-	safeWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-	holder   = regexp.MustCompile(`[\x{E000}-\x{F8FF}]`)
-	environ  = regexp.MustCompile(`\$[A-Za-z_{]`)
+	safeWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`) })
+	holder   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\x{E000}-\x{F8FF}]`) })
+	environ  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$[A-Za-z_{]`) })
 )
 
 // commandLine translates a command that Ansible runs without a shell into a line of the shell.
@@ -207,7 +208,7 @@ func (s *scope) commandLine(text string) (string, *doubt) {
 	if d != nil {
 		return "", d
 	}
-	if holder.MatchString(text) || len(parts) > 1000 {
+	if holder().MatchString(text) || len(parts) > 1000 {
 		return "", doubtf("the command holds characters for private use")
 	}
 	var flat strings.Builder
@@ -229,7 +230,7 @@ func (s *scope) commandLine(text string) (string, *doubt) {
 
 // argv translates a command that is given as a list of words.
 func (s *scope) argv(items []string) (string, *doubt) {
-	if holder.MatchString(strings.Join(items, "")) || len(items) > 1000 {
+	if holder().MatchString(strings.Join(items, "")) || len(items) > 1000 {
 		return "", doubtf("the command holds characters for private use")
 	}
 	var words []string
@@ -270,15 +271,15 @@ func shellLine(words []string, terms []term) (string, *doubt) {
 		return "", doubtf("%s means something else in a shell", words[0])
 	}
 	for i, word := range words {
-		plain := holder.ReplaceAllString(word, "")
-		if environ.MatchString(plain) || strings.HasPrefix(plain, "~") {
+		plain := holder().ReplaceAllString(word, "")
+		if environ().MatchString(plain) || strings.HasPrefix(plain, "~") {
 			return "", doubtf("%s is expanded by Ansible", clip(plain)).hint("uses: command, whose line is given to a shell")
 		}
-		if plain != "" && (!safeWord.MatchString(plain) || i == 0 && strings.Contains(plain, "=")) || word == "" {
+		if plain != "" && (!safeWord().MatchString(plain) || i == 0 && strings.Contains(plain, "=")) || word == "" {
 			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}
 		var bad *doubt
-		words[i] = holder.ReplaceAllStringFunc(word, func(h string) string {
+		words[i] = holder().ReplaceAllStringFunc(word, func(h string) string {
 			t := terms[[]rune(h)[0]-0xE000]
 			if d := t.safe(); d != nil && bad == nil {
 				bad = d
@@ -301,7 +302,7 @@ func (t term) safe() *doubt {
 		return doubtf("%s may hold characters that a shell interprets", t.text).hint("env: {VALUE: ${{ %s }}}, and \"$VALUE\" in run", t.text)
 	}
 	for _, v := range t.vals {
-		if !safeWord.MatchString(shown(v)) {
+		if !safeWord().MatchString(shown(v)) {
 			return doubtf("%s may hold %s, which a shell reads differently", t.text, clip(quoted(shown(v)))).hint("env: {VALUE: ${{ %s }}}, and \"$VALUE\" in run", t.text)
 		}
 	}

@@ -79,7 +79,7 @@ func (p *bucket) folders(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list backups: %w", ledger.BucketError(err))
 		}
-		if id := strings.TrimSuffix(o.Key, "/"); o.IsDir && idForm.MatchString(id) {
+		if id := strings.TrimSuffix(o.Key, "/"); o.IsDir && idForm().MatchString(id) {
 			ids = append(ids, id)
 		}
 	}

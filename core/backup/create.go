@@ -148,7 +148,7 @@ func choose(ctx context.Context, p place, where, id string) (*Manifest, error) {
 	if id == "" {
 		id = ids[len(ids)-1]
 	}
-	if !idForm.MatchString(id) {
+	if !idForm().MatchString(id) {
 		return nil, fmt.Errorf("backup %q: expected an id as %s: %w", id, ids[len(ids)-1], core.ErrInvalid)
 	}
 	m, err := readManifest(ctx, p, id)

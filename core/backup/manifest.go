@@ -89,9 +89,9 @@ const (
 )
 
 var (
-	idForm    = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}-[0-9a-f]{6}$`)
+	idForm    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{8}-[0-9]{6}-[0-9a-f]{6}$`) })
 	tableForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z_]{0,60}$`) })
-	keyForm   = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$`) // of an object
+	keyForm   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$`) }) // of an object
 )
 
 // readManifest reads that of a backup of a place. None is core.ErrNotFound.

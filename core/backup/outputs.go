@@ -55,7 +55,7 @@ func objectOf(row []any) (object, error) {
 	} else {
 		ok[4], ok[5] = true, true
 	}
-	if slices.Contains(ok[:], false) || len(o.key) > 500 || !keyForm.MatchString(o.key) {
+	if slices.Contains(ok[:], false) || len(o.key) > 500 || !keyForm().MatchString(o.key) {
 		return o, fmt.Errorf("a list of objects names %q, which cannot be one: %w", o.key, core.ErrInvalid)
 	}
 	return o, nil

@@ -132,7 +132,7 @@ func (p *folder) folders(context.Context) ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if idForm.MatchString(e.Name()) {
+		if idForm().MatchString(e.Name()) {
 			ids = append(ids, e.Name())
 		}
 	}

@@ -119,7 +119,7 @@ func (p *zipReader) size(_ context.Context, name string) (int64, error) {
 func (p *zipReader) folders(context.Context) ([]string, error) {
 	var ids []string
 	for _, f := range p.r.File {
-		if id, _, ok := strings.Cut(f.Name, "/"); ok && idForm.MatchString(id) && !slices.Contains(ids, id) {
+		if id, _, ok := strings.Cut(f.Name, "/"); ok && idForm().MatchString(id) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}

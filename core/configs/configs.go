@@ -73,15 +73,15 @@ func New(dir string) (*Repo, error) {
 func (r *Repo) Dir() string { return r.dir }
 
 var (
-	nameRule  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`) // compiled at each start: a bound in it takes 30 times as long
-	plainHost = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	nameRule  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`) })
+	plainHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`) })
 )
 
 const maxName = 128
 
 // CheckName reports whether a file may have the name. The error wraps core.ErrInvalid.
 func CheckName(name string) error {
-	if len(name) > maxName || !nameRule.MatchString(name) {
+	if len(name) > maxName || !nameRule().MatchString(name) {
 		return fmt.Errorf("%w name %q of a configuration file: expected a letter or digit, then letters, digits, dots, dashes and underscores, %d in all", core.ErrInvalid, name, maxName)
 	}
 	return nil
@@ -94,7 +94,7 @@ const maxFolder = 255
 // share one, and none is "..", ".git" or what another file system takes for it.
 func folder(host string) (string, error) {
 	dir := host
-	if !plainHost.MatchString(host) || strings.HasSuffix(host, ".") || strings.HasPrefix(strings.ToLower(host), "git~") {
+	if !plainHost().MatchString(host) || strings.HasSuffix(host, ".") || strings.HasPrefix(strings.ToLower(host), "git~") {
 		var b strings.Builder
 		for i := range len(host) {
 			c := host[i]

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -158,12 +159,12 @@ type Entry struct {
 	id   string
 }
 
-var versionRule = regexp.MustCompile(`^[0-9a-f]{4,40}$`)
+var versionRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{4,40}$`) })
 
 // Resolve is the whole name of a version; "" is the newest of all. core.ErrNotFound when there is
 // none, core.ErrInvalid for what cannot be one.
 func (r *Repo) Resolve(ctx context.Context, version string) (string, error) {
-	if version != "" && !versionRule.MatchString(version) {
+	if version != "" && !versionRule().MatchString(version) {
 		return "", fmt.Errorf("%w version %q: expected 4 to 40 hexadecimal digits, as hosts config log shows them", core.ErrInvalid, head(version))
 	}
 	tip, err := r.newest(ctx)

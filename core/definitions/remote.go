@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 )
@@ -19,7 +20,9 @@ type remote struct {
 	secrets []string
 }
 
-var scpLike = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:]`)
+var scpLike = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^:]`)
+})
 
 // parseRemote reads a URL (https, ssh, file), user@host:path, or a path on this machine. Plain http
 // and git are taken from loopback only: an attacker on the network could give the fleet other
@@ -37,7 +40,7 @@ func parseRemote(text string) (remote, error) {
 		return fail("control characters in the address")
 	case strings.Contains(text, "::"):
 		return fail("remote helpers are not run; expected https://, ssh://, file://, user@host:path or a path")
-	case scpLike.MatchString(text):
+	case scpLike().MatchString(text):
 		return remote{address: text}, nil
 	case !strings.Contains(text, "://"):
 		abs, err := filepath.Abs(text)
@@ -103,7 +106,7 @@ func redactURL(text string) string {
 	return clean(text)
 }
 
-var userinfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@]*@`)
+var userinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@]*@`) })
 
 // redact takes secrets out of what git said.
 func (r remote) redact(text string) string {
@@ -112,5 +115,5 @@ func (r remote) redact(text string) string {
 			text = strings.ReplaceAll(text, s, "***")
 		}
 	}
-	return clean(userinfo.ReplaceAllString(text, "$1"))
+	return clean(userinfo().ReplaceAllString(text, "$1"))
 }

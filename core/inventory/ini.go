@@ -3,14 +3,15 @@ package inventory
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/turnus/turnus/core/yamlread"
 )
 
 var (
-	iniSection = regexp.MustCompile(`^\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?$`)
-	iniChild   = regexp.MustCompile(`^([^:\]\s]+)\s*(?:#.*)?$`)
+	iniSection = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?$`) })
+	iniChild   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([^:\]\s]+)\s*(?:#.*)?$`) })
 )
 
 // iniReader reads Ansible's INI inventory.
@@ -44,8 +45,8 @@ func (f *file) ini(data []byte) {
 		if text == "" || text[0] == '#' || text[0] == ';' {
 			continue
 		}
-		if text[0] == '[' && !strings.Contains(text, "=") || iniSection.MatchString(text) {
-			if m := iniSection.FindStringSubmatch(text); m != nil {
+		if text[0] == '[' && !strings.Contains(text, "=") || iniSection().MatchString(text) {
+			if m := iniSection().FindStringSubmatch(text); m != nil {
 				r.section(m[1], m[2], n, col)
 				continue
 			}
@@ -131,7 +132,7 @@ func (r *iniReader) variable(text string, line, col int) {
 }
 
 func (r *iniReader) child(text string, line, col int) {
-	m := iniChild.FindStringSubmatch(text)
+	m := iniChild().FindStringSubmatch(text)
 	if m == nil {
 		r.fail(line, col, "expected the name of a group, got %q", shorten(text))
 		return

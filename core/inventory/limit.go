@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
@@ -180,7 +181,7 @@ func looksLikeIPv6(s string) bool {
 }
 
 // subscript is GROUP[n], GROUP[n:m] or GROUP[n-m].
-var subscript = regexp.MustCompile(`^(.+)\[(?:(-?\d+)|(\d+)[:-](\d*))\]$`)
+var subscript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.+)\[(?:(-?\d+)|(\d+)[:-](\d*))\]$`) })
 
 // match returns the places of the hosts that one part selects. What stands before a subscript has
 // none itself.
@@ -200,7 +201,7 @@ func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	if part == "*" {
 		return inv.members["all"], nil
 	}
-	if m := subscript.FindStringSubmatch(part); m != nil && subscripts {
+	if m := subscript().FindStringSubmatch(part); m != nil && subscripts {
 		hits, err := inv.match(m[1], false)
 		if err == nil {
 			return cut(hits, m)

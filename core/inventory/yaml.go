@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -21,7 +22,7 @@ const (
 )
 
 // yamlLine finds the place in yaml.v3's messages.
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?`) })
 
 // parseYAML returns the only document of a file; nil when it is empty or wrong.
 func (f *file) parseYAML(data []byte) *yaml.Node {
@@ -49,7 +50,7 @@ func (f *file) parseYAML(data []byte) *yaml.Node {
 func (f *file) yamlError(data []byte, err error) {
 	msg := err.Error()
 	line := 1
-	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+	if m := yamlLine().FindStringSubmatch(msg); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil {
 			line = n
 		}

@@ -1,6 +1,9 @@
 package secrets
 
-import "regexp"
+import (
+	"regexp"
+	"sync"
+)
 
 // Bounds.
 const (
@@ -11,11 +14,11 @@ const (
 	maxName      = 128       // bytes
 )
 
-var nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+var nameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`) })
 
 // ValidName reports whether a secret may be named so: a letter or _, then letters, digits, and the
 // characters _ . and -.
-func ValidName(name string) bool { return len(name) <= maxName && nameForm.MatchString(name) }
+func ValidName(name string) bool { return len(name) <= maxName && nameForm().MatchString(name) }
 
 // Ref says where a secret's value is, and who may use it. It holds no value: Age is ciphertext.
 // Exactly one of its kinds is set. References of a definitions tree are of the kinds Vault and Age

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -149,15 +150,15 @@ func (v *Vault) transport(log *slog.Logger) (*http.Transport, error) {
 type vaultPath struct{ path, field string }
 
 var (
-	segmentForm = regexp.MustCompile(`^[A-Za-z0-9_.@+=:,-]+$`)
-	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+	segmentForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.@+=:,-]+$`) })
+	placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{[^{}]*\}`) })
 )
 
 // safePath reports whether a path is plain words between slashes, which mean the same to every
 // server and proxy on the way.
 func safePath(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
-		if !segmentForm.MatchString(part) || strings.Trim(part, ".") == "" {
+		if !segmentForm().MatchString(part) || strings.Trim(part, ".") == "" {
 			return false
 		}
 	}
@@ -170,12 +171,12 @@ var placeholders = []string{"{tenant}", "{host}", "{playbook}"}
 // parseVaultPath reads MOUNT/PATH#FIELD.
 func parseVaultPath(text string) (vaultPath, error) {
 	path, name, ok := strings.Cut(text, "#")
-	for _, p := range placeholder.FindAllString(path, -1) {
+	for _, p := range placeholder().FindAllString(path, -1) {
 		if !slices.Contains(placeholders, p) {
 			return vaultPath{}, fmt.Errorf("unknown placeholder %s, expected one of: %s", yamlread.Clip(p), strings.Join(placeholders, ", "))
 		}
 	}
-	switch plain := placeholder.ReplaceAllString(path, "x"); {
+	switch plain := placeholder().ReplaceAllString(path, "x"); {
 	case !ok || name == "":
 		return vaultPath{}, errors.New("no field is named behind #")
 	case !strings.Contains(path, "/"):

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -76,12 +77,12 @@ func joinCut(head string, gap int64, tail string) string {
 	return fmt.Sprintf("%s\n[… %d bytes cut …]\n%s", head, gap, tail)
 }
 
-var cutLine = regexp.MustCompile(`\n\[… ([0-9]{1,15}) bytes cut …\]\n`)
+var cutLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\n\[… ([0-9]{1,15}) bytes cut …\]\n`) })
 
 // cutBytes counts the bytes of s, and for a line of joinCut those that it stands for.
 func cutBytes(s string) int64 {
 	n := int64(len(s))
-	for _, m := range cutLine.FindAllStringSubmatch(s, -1) {
+	for _, m := range cutLine().FindAllStringSubmatch(s, -1) {
 		more, _ := strconv.ParseInt(m[1], 10, 64) // at most 15 digits
 		n += more - int64(len(m[0]))
 	}

@@ -353,7 +353,7 @@ func TestFaultP11OutputOfManyCallsIsBounded(t *testing.T) {
 			return host.Outcome{Changed: true}, nil
 		}
 		s := l.one(oneStep).Steps[0]
-		text := len(strings.ReplaceAll(cutLine.ReplaceAllString(s.Stdout, ""), "\n", ""))
+		text := len(strings.ReplaceAll(cutLine().ReplaceAllString(s.Stdout, ""), "\n", ""))
 		if cut := cutBytes(s.Stdout); len(s.Stdout) > streamKeep+100 || !s.Truncated || cut != each*times || text == each*times {
 			t.Errorf("%d bytes, that stand for %d of %d, truncated %v", len(s.Stdout), cut, each*times, s.Truncated)
 		}

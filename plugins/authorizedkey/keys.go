@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // key is a line of authorized_keys.
@@ -17,7 +18,9 @@ func (k key) String() string {
 	return strings.TrimSpace(strings.TrimSpace(k.options+" "+k.kind+" "+k.blob) + " " + k.comment)
 }
 
-var keyType = regexp.MustCompile(`^(ssh|ecdsa|sk-ssh|sk-ecdsa|webauthn-sk-ecdsa)-[A-Za-z0-9@.-]+$`)
+var keyType = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(ssh|ecdsa|sk-ssh|sk-ecdsa|webauthn-sk-ecdsa)-[A-Za-z0-9@.-]+$`)
+})
 
 // parse reads a line of authorized_keys.
 func parse(line string) (key, error) {
@@ -26,11 +29,11 @@ func parse(line string) (key, error) {
 	}
 	first, rest := word(line)
 	var k key
-	if !keyType.MatchString(first) {
+	if !keyType().MatchString(first) {
 		k.options = first
 		first, rest = word(rest)
 	}
-	if !keyType.MatchString(first) {
+	if !keyType().MatchString(first) {
 		return key{}, errors.New("expected a public key such as ssh-ed25519 AAAA… anna@laptop")
 	}
 	k.kind = first

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 const (
@@ -231,11 +232,11 @@ func (t *todo) note(before, after string) {
 	}
 }
 
-var sums = regexp.MustCompile(` sha256 [0-9a-f]*`)
+var sums = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` sha256 [0-9a-f]*`) })
 
 // hide takes the hashes out of what people compare; the old and the new differ still.
 func (t *todo) hide() {
-	t.before, t.after = sums.ReplaceAllString(t.before, " as it is"), sums.ReplaceAllString(t.after, " new content")
+	t.before, t.after = sums().ReplaceAllString(t.before, " as it is"), sums().ReplaceAllString(t.after, " new content")
 }
 
 func either[T comparable](a, b T) T {

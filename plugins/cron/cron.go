@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -24,7 +25,7 @@ type Params struct {
 	Env      map[string]string `json:"env,omitempty" jsonschema:"variables of the job, such as MAILTO or PATH"`
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
@@ -50,7 +51,7 @@ func (p *Params) Validate() error {
 		blame("/command", "expected a command on one line")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
-		if !variable.MatchString(name) || strings.ContainsAny(p.Env[name], "\r\n\"") {
+		if !variable().MatchString(name) || strings.ContainsAny(p.Env[name], "\r\n\"") {
 			blame("/env/"+name, "expected the name of a variable, and a value on one line without double quotes")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -254,8 +255,12 @@ func (p *policy) read(block []statement) error {
 }
 
 var (
-	isoSpan = regexp.MustCompile(`^P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$`)
-	ttlSpan = regexp.MustCompile(`^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$`)
+	isoSpan = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$`)
+	})
+	ttlSpan = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$`)
+	})
 )
 
 // parseSpan reads the durations of named.conf: seconds, a TTL such as 1h30m, or ISO 8601, whose
@@ -265,9 +270,9 @@ func parseSpan(text string) (time.Duration, error) {
 	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
 		return time.Duration(n) * time.Second, nil
 	}
-	fields, units := isoSpan.FindStringSubmatch(strings.ToUpper(text)), []time.Duration{365 * day, 31 * day, 7 * day, day, time.Hour, time.Minute, time.Second}
+	fields, units := isoSpan().FindStringSubmatch(strings.ToUpper(text)), []time.Duration{365 * day, 31 * day, 7 * day, day, time.Hour, time.Minute, time.Second}
 	if fields == nil {
-		fields, units = ttlSpan.FindStringSubmatch(strings.ToLower(text)), []time.Duration{7 * day, day, time.Hour, time.Minute, time.Second}
+		fields, units = ttlSpan().FindStringSubmatch(strings.ToLower(text)), []time.Duration{7 * day, day, time.Hour, time.Minute, time.Second}
 	}
 	var total time.Duration
 	any := false

@@ -193,7 +193,7 @@ func defs(dir string) ([]sdk.Def, error) {
 		return nil, err
 	}
 	name := d.Plugin
-	if !pluginName.MatchString(name) {
+	if !pluginName().MatchString(name) {
 		return nil, fmt.Errorf("%s: plugin %q: expected a-z, 0-9 and _, a letter first", filepath.Join(dir, File), name)
 	}
 	all := []sdk.Def{sdk.Plugin(name, d.Version)}

@@ -6,11 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+var pluginName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]*$`) })
 
 // HelperName is under which name scripts find their helper on the PATH.
 const HelperName = "turnus-host"

@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"strconv"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -139,4 +140,4 @@ func run(ctx context.Context, r *runOf) error {
 	return regular(ctx, r, now)
 }
 
-var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var digest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })

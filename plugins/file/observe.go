@@ -64,7 +64,7 @@ func parse(text string) (entry, error) {
 			e.kind = value
 		case key == "self":
 			e.self = value
-		case key == "sha256" && len(fields) > 0 && digest.MatchString(fields[0]):
+		case key == "sha256" && len(fields) > 0 && digest().MatchString(fields[0]):
 			e.sha256 = fields[0]
 		case key == "long" && len(fields) > 4:
 			var err error

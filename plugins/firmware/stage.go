@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -30,12 +31,12 @@ type stager struct {
 
 func (d *Device) folder() string { return path.Join(d.StateDir, "staged") }
 
-var extension = regexp.MustCompile(`^\.[A-Za-z0-9]{1,10}$`)
+var extension = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\.[A-Za-z0-9]{1,10}$`) })
 
 // file is the staged artifact. Its name identifies its content.
 func (d *Device) file() string {
 	ext := path.Ext(d.Artifact.Path + strings.SplitN(d.Artifact.URL, "?", 2)[0])
-	if !extension.MatchString(ext) {
+	if !extension().MatchString(ext) {
 		ext = ""
 	}
 	return path.Join(d.folder(), d.Artifact.SHA256+ext)

@@ -28,7 +28,7 @@ const (
 	pipeDrain = 2 * time.Second // for output still in the pipes after the group is dead: a log may be slow, and a machine busy
 )
 
-var handshakeLine = regexp.MustCompile(`^\d{1,3}\|\d{1,6}\|(unix|tcp)\|`)
+var handshakeLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,3}\|\d{1,6}\|(unix|tcp)\|`) })
 
 // child is one plugin process: go-plugin's runner.Runner, but stricter. go-plugin
 // sees exactly one line of stdout and none of stderr, so nothing that a plugin
@@ -177,7 +177,7 @@ func (c *child) readStdout(r *os.File) {
 		if err != nil {
 			return
 		}
-		if !more && handshakeLine.Match(line) {
+		if !more && handshakeLine().Match(line) {
 			c.mu.Lock()
 			c.shook = true
 			c.speaks, _ = strconv.Atoi(strings.Split(string(line), "|")[1]) // digits, by handshakeLine

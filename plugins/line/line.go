@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -31,7 +32,7 @@ func (p *Params) Validate() error {
 	if path.Clean(p.Path) != p.Path || p.Path == "/" {
 		blame("/path", "expected a path without . and .. and a slash at its end; found %q", p.Path)
 	}
-	if newline.MatchString(p.Line) {
+	if newline().MatchString(p.Line) {
 		blame("/line", "expected one line; use the job type block for several")
 	}
 	for pointer, text := range map[string]string{"/match": p.Match, "/after": p.After, "/before": p.Before} {
@@ -39,7 +40,7 @@ func (p *Params) Validate() error {
 		switch {
 		case err != nil:
 			blame(pointer, "not an RE2 expression: %w", err)
-		case pointer == "/match" && p.Match != "" && p.Line != "" && !re.MatchString(p.Line) && !secret.MatchString(p.Line):
+		case pointer == "/match" && p.Match != "" && p.Line != "" && !re.MatchString(p.Line) && !secret().MatchString(p.Line):
 			blame(pointer, "expected an expression that also matches line, or each run adds the line again; %q does not", text)
 		}
 	}
@@ -59,8 +60,8 @@ func (p *Params) Validate() error {
 }
 
 var (
-	newline = regexp.MustCompile(`[\r\n]`)
-	secret  = regexp.MustCompile(`\$\{\{ secrets\.`) // its value is known on a host only
+	newline = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\r\n]`) })
+	secret  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{\{ secrets\.`) }) // its value is known on a host only
 )
 
 // Def is the job type.

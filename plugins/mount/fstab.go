@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // entry is a line of fstab.
@@ -85,11 +86,11 @@ func edit(fstab string, p Params) (after string, old *entry, err error) {
 	return after, old, nil
 }
 
-var octal = regexp.MustCompile(`\\[0-3][0-7]{2}`)
+var octal = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\[0-3][0-7]{2}`) })
 
 // unescape reads a field of fstab and of the kernel's tables, which write white space in octal.
 func unescape(s string) string {
-	return octal.ReplaceAllStringFunc(s, func(code string) string {
+	return octal().ReplaceAllStringFunc(s, func(code string) string {
 		n, _ := strconv.ParseUint(code[1:], 8, 8)
 		return string([]byte{byte(n)})
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -22,12 +23,14 @@ type Params struct {
 
 // nameOfPackage leaves out what is more than a name: an option begins with -, a pattern of apt with
 // ~, and NAME- tells apt to remove NAME.
-var nameOfPackage = regexp.MustCompile(`^[A-Za-z0-9_@/]([A-Za-z0-9.+_:=~@/-]*[A-Za-z0-9.+_~])?$`)
+var nameOfPackage = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_@/]([A-Za-z0-9.+_:=~@/-]*[A-Za-z0-9.+_~])?$`)
+})
 
 // Validate checks the rules that the schema cannot express.
 func (p *Params) Validate() error {
 	for i, name := range p.Names {
-		if !nameOfPackage.MatchString(name) {
+		if !nameOfPackage().MatchString(name) {
 			return &sdk.ParamError{Pointer: fmt.Sprintf("/names/%d", i), Err: fmt.Errorf("expected the name of a package; found %q", name)}
 		}
 	}

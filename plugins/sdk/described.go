@@ -25,7 +25,7 @@ type Raw = Run[json.RawMessage, json.RawMessage]
 // enum, pattern, default, and the bounds of length and size; other keywords are refused. The
 // function gets params with their defaults. At most concurrency jobs share one process.
 func Described(t Type, concurrency int, fn func(context.Context, *Raw) error) (Def, error) {
-	if !typeName.MatchString(t.Name) {
+	if !typeName().MatchString(t.Name) {
 		return Def{}, fmt.Errorf("job type %q: expected noun.verb or one word, of a-z, 0-9 and _", t.Name)
 	}
 	if concurrency < 1 {

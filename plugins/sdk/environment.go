@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 // Environment is own and what lets a command of the host recognise its own
@@ -35,13 +36,13 @@ func (r *Run[P, S]) SecretEnvironment(own map[string]string) (map[string]string,
 	return env, nil
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // CheckEnvironment refuses names that a shell cannot export; at is the JSON pointer of env.
 func CheckEnvironment(at string, env map[string]string) error {
 	var bad []error
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			bad = append(bad, &ParamError{
 				Pointer: at + "/" + escapePointer(name),
 				Err:     fmt.Errorf("%q is no name of an environment variable: expected letters, digits and _", name),

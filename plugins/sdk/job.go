@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
@@ -22,7 +23,7 @@ type identity struct{ name, version string }
 // Plugin names the plugin. Without it the name is the noun of the first job type
 // and the version that of the main module.
 func Plugin(name, version string) Def {
-	if !typeName.MatchString(name) || version == "" {
+	if !typeName().MatchString(name) || version == "" {
 		panic(fmt.Sprintf("sdk.Plugin(%q, %q): expected a name of a-z, 0-9, _ and a version", name, version))
 	}
 	return Def{plugin: &identity{name: name, version: version}}
@@ -48,7 +49,7 @@ type jobType struct {
 // Migrate turns the JSON of a state of an older version into that of the present one.
 type Migrate func(from int, state json.RawMessage) (json.RawMessage, error)
 
-var typeName = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$`)
+var typeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$`) })
 
 // defaultConcurrency suits a type that mostly waits for its host.
 const defaultConcurrency = 256
@@ -58,7 +59,7 @@ const defaultConcurrency = 256
 // times at the same time and must return soon after ctx ends. Job panics when the declaration
 // itself is wrong, as regexp.MustCompile does.
 func Job[P, S any](name string, fn func(context.Context, *Run[P, S]) error, opts ...Option) Def {
-	if !typeName.MatchString(name) {
+	if !typeName().MatchString(name) {
 		panic(fmt.Sprintf("sdk.Job(%q): expected noun.verb or one word, of a-z, 0-9 and _", name))
 	}
 	params := mustParams[P](name)

@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -29,8 +30,8 @@ type Params struct {
 }
 
 var (
-	hash      = regexp.MustCompile(`^(\*|!+|!*\$[A-Za-z0-9-]+\$[!-9;-~]+)$`)
-	groupName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
+	hash      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\*|!+|!*\$[A-Za-z0-9-]+\$[!-9;-~]+)$`) })
+	groupName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`) })
 )
 
 // Validate checks the rules that the schema cannot express.
@@ -39,11 +40,11 @@ func (p *Params) Validate() error {
 	blame := func(pointer, format string, args ...any) {
 		bad = append(bad, &sdk.ParamError{Pointer: pointer, Err: fmt.Errorf(format, args...)})
 	}
-	if p.Password != "" && !hash.MatchString(p.Password) && !strings.Contains(p.Password, "${{ secrets.") { // the value is not shown: it may be a password in the clear
+	if p.Password != "" && !hash().MatchString(p.Password) && !strings.Contains(p.Password, "${{ secrets.") { // the value is not shown: it may be a password in the clear
 		blame("/password", "expected a hash such as $6$SALT$HASH, or ! or *: make one with openssl passwd -6")
 	}
 	for i, g := range p.Groups {
-		if !groupName.MatchString(g) {
+		if !groupName().MatchString(g) {
 			blame(fmt.Sprintf("/groups/%d", i), "expected the name of a group, found %q", g)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,7 +132,7 @@ func execArguments(args []string, dash int) (pattern, line string, err error) {
 }
 
 // assignment is a first word that a shell takes for a variable, not for a command.
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
+var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`) })
 
 // commandLine returns a shell command line: one argument as it stands, several as one word each.
 func commandLine(args []string) string {
@@ -139,7 +140,7 @@ func commandLine(args []string) string {
 		return args[0]
 	}
 	line := sdk.QuoteAll(args...)
-	if assignment.MatchString(args[0]) && !strings.HasPrefix(line, "'") {
+	if assignment().MatchString(args[0]) && !strings.HasPrefix(line, "'") {
 		line = "'" + args[0] + "'" + strings.TrimPrefix(line, args[0])
 	}
 	return line

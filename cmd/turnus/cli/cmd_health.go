@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -122,7 +123,7 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 }
 
 // listening is what a process that listens writes into the lock of its data folder.
-var listening = regexp.MustCompile(`^process \d+ on .*, listening on (\S+) at (\S+)\n$`)
+var listening = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^process \d+ on .*, listening on (\S+) at (\S+)\n$`) })
 
 // holderOf is the process that holds a data folder.
 func holderOf(data string) (asked, error) {
@@ -135,7 +136,7 @@ func holderOf(data string) (asked, error) {
 	if err != nil {
 		return asked{}, fmt.Errorf("health: %w", err)
 	}
-	words := listening.FindStringSubmatch(string(text))
+	words := listening().FindStringSubmatch(string(text))
 	if words == nil {
 		return asked{}, fmt.Errorf("health: it does not listen yet: %s: %w", console.Printable(strings.TrimSpace(string(text))), core.ErrUnavailable)
 	}

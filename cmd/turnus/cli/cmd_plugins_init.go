@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // released is what a build of a release says about itself.
-var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
+var released = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`) })
 
 func (a *app) pluginsInitCmd() *cobra.Command {
 	var o scaffold.Options
@@ -27,7 +28,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.Name = args[0]
 			o.Dir = cmp.Or(o.Dir, o.Name)
-			if released.MatchString(settings.Version()) {
+			if released().MatchString(settings.Version()) {
 				o.Require = settings.Version()
 			}
 			if o.Lang == "go" && (o.SDK != "" || o.Require == "") {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -220,7 +221,9 @@ func cell(root *cobra.Command, text string) string {
 }
 
 var (
-	inText   = regexp.MustCompile(`"[^"]*"|\bturnus(?: [a-z]+)+|(?:^|[\s(;,])--?[a-z][a-z-]*\b|\bTURNUS_[A-Z_]+\b|\bdocs/[a-z-]+\.md(?:#[a-z-]+)?`)
+	inText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`"[^"]*"|\bturnus(?: [a-z]+)+|(?:^|[\s(;,])--?[a-z][a-z-]*\b|\bTURNUS_[A-Z_]+\b|\bdocs/[a-z-]+\.md(?:#[a-z-]+)?`)
+	})
 	markdown = strings.NewReplacer("<", `\<`, "*", `\*`, "[", `\[`)
 )
 
@@ -228,7 +231,7 @@ var (
 func prose(root *cobra.Command, text string) string {
 	var b strings.Builder
 	for {
-		at := inText.FindStringIndex(text)
+		at := inText().FindStringIndex(text)
 		if at == nil {
 			return b.String() + markdown.Replace(text)
 		}

@@ -3,6 +3,7 @@ package console
 import (
 	"log/slog"
 	"regexp"
+	"sync"
 
 	"github.com/turnus/turnus/core"
 )
@@ -28,11 +29,11 @@ func plainErrors(_ []string, at slog.Attr) slog.Attr {
 }
 
 // leading is how a message begins that is more than one.
-var leading = regexp.MustCompile(`^(warning|error): `)
+var leading = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(warning|error): `) })
 
 // structuredMessage logs a message for people.
 func structuredMessage(log *slog.Logger, text string) {
-	switch word := leading.FindString(text); word {
+	switch word := leading().FindString(text); word {
 	case "warning: ":
 		log.Warn(text[len(word):])
 	case "error: ":

@@ -78,7 +78,7 @@ func (r raw) Write(p []byte) (int, error) {
 }
 
 // ownColor is what paint writes.
-var ownColor = regexp.MustCompile(`^\x1b\[(?:0|1|2|31|32|33|36)m`)
+var ownColor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[(?:0|1|2|31|32|33|36)m`) })
 
 // Clean takes the control characters out of a text of lines; colours stay where styled.
 func Clean(s string, styled bool) string {
@@ -93,7 +93,7 @@ func Clean(s string, styled bool) string {
 		}
 		b.WriteString(PrintableLines(s[:i]))
 		s = s[i:]
-		seq := ownColor.FindString(s)
+		seq := ownColor().FindString(s)
 		switch {
 		case s == "":
 			continue

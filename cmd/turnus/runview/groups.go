@@ -74,7 +74,7 @@ func groupResults(results []api.Result) []*resultGroup {
 		}
 		g.hosts, g.cut = append(g.hosts, r.Host), g.cut || one.cut
 		g.differs = g.differs || one.output != g.output
-		g.varied = g.varied || fingerprint.FindString(one.text) != fingerprint.FindString(g.text)
+		g.varied = g.varied || fingerprint().FindString(one.text) != fingerprint().FindString(g.text)
 	}
 	slices.SortStableFunc(groups, func(x, y *resultGroup) int {
 		if (x.status == "") != (y.status == "") {

@@ -11,14 +11,14 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-var fingerprint = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`)
+var fingerprint = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`SHA256:[A-Za-z0-9+/]+`) })
 
 // particulars are the parts of a text that differ from host to host though the failure is the same:
 // addresses with ports, times, durations, temporary names, process numbers. Other numbers stay, as
 // exit codes and line numbers do.
 var particulars = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join([]string{
-		fingerprint.String(),
+		fingerprint().String(),
 		`\([^() ]*:\d+\)`,                 // (address:port)
 		`\[[0-9a-fA-F:.]+(?:%\w+)?\]:\d+`, // [::1]:22
 		`\b\d{1,3}(?:\.\d{1,3}){3}:\d+`,   // 192.0.2.7:40022

@@ -264,7 +264,7 @@ func WriteReasons(con *console.Console, w io.Writer, results []api.Result) {
 			}
 			g := groups[key]
 			g.hosts = append(g.hosts, r.Host)
-			g.varied = g.varied || fingerprint.FindString(console.FirstLine(text)) != fingerprint.FindString(console.FirstLine(g.text))
+			g.varied = g.varied || fingerprint().FindString(console.FirstLine(text)) != fingerprint().FindString(console.FirstLine(g.text))
 		}
 		for i, g := range biggestFirst(groups) {
 			if i == maxGroups {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,14 +35,16 @@ func DefaultOf(f *pflag.Flag, o Origin) string {
 
 // wordSecret is what looks like a secret in a command, or in the words that PostgreSQL's programs
 // take: password=…, Bearer ….
-var wordSecret = regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
+var wordSecret = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
+})
 
 // HideSecrets takes out of a value what may be a secret: the password of a URL, all that follows
 // the host of a webhook's address, and parameters.
 func HideSecrets(value string) string {
 	scheme, _, isURL := strings.Cut(value, "://")
 	if !isURL || strings.ContainsAny(scheme, " \t\"'") {
-		return wordSecret.ReplaceAllString(value, "$1…")
+		return wordSecret().ReplaceAllString(value, "$1…")
 	}
 	u, err := url.Parse(value)
 	if err != nil { // several hosts, say: what stands before the last @ is who, and with which password

@@ -242,7 +242,7 @@ func parseFilter(r *yamlread.Reader, n *yaml.Node, into url.Values) {
 
 var (
 	plainFields = []string{"address", "customer", "site", "window_set", "pool", "ha_group", "user", "port", "credential", "host_key", "groups"}
-	pathForm    = regexp.MustCompile(`^[A-Za-z0-9_]+(\.[A-Za-z0-9_-]+)*$`)
+	pathForm    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]+(\.[A-Za-z0-9_-]+)*$`) })
 )
 
 func parseMap(r *yamlread.Reader, n *yaml.Node, into map[string]string) {
@@ -261,7 +261,7 @@ func parseMap(r *yamlread.Reader, n *yaml.Node, into map[string]string) {
 			continue
 		}
 		if v, ok := r.Scalar(p.Value, "a path in a record, such as tenant.slug"); ok {
-			if !pathForm.MatchString(v.Value) {
+			if !pathForm().MatchString(v.Value) {
 				r.Fail(p.Value, yamlread.Fault{Message: "map " + p.Name, Expected: "a path in a record, such as custom_fields.window_set"})
 				continue
 			}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A script is made of the text of its own file behind those of its libraries. Each call of a script
@@ -29,29 +30,31 @@ func assemble(head, text string, names map[string]string, libraries ...[]part) s
 }
 
 var (
-	comment  = regexp.MustCompile(`(?m)--.*$`)
-	constant = regexp.MustCompile(`(?m)^local ([A-Z_]{2,}(?:, [A-Z_]{2,})*) = ([\de]+(?:, [\de]+)*) *$\n`)
-	function = regexp.MustCompile(`^(?:local )?function (\w+)\(`)
-	word     = regexp.MustCompile(`'[^'\n]*'|\b[A-Za-z_]\w*`) // strings too, so that nothing is replaced in them
+	comment  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)--.*$`) })
+	constant = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^local ([A-Z_]{2,}(?:, [A-Z_]{2,})*) = ([\de]+(?:, [\de]+)*) *$\n`)
+	})
+	function = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:local )?function (\w+)\(`) })
+	word     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'[^'\n]*'|\b[A-Za-z_]\w*`) }) // strings too, so that nothing is replaced in them
 )
 
 // takeConstants moves the constants, which are numbers with names in capitals, from text to names.
 func takeConstants(text string, names map[string]string) string {
-	for _, m := range constant.FindAllStringSubmatch(text, -1) {
+	for _, m := range constant().FindAllStringSubmatch(text, -1) {
 		values := strings.Split(m[2], ", ")
 		for i, name := range strings.Split(m[1], ", ") {
 			names[name] = values[i]
 		}
 	}
-	return constant.ReplaceAllString(text, "")
+	return constant().ReplaceAllString(text, "")
 }
 
 // split cuts a file into parts, and takes its constants out. A function begins and ends at the left
 // margin.
 func split(text string, names map[string]string) (parts []part) {
 	inside := false
-	for line := range strings.Lines(takeConstants(comment.ReplaceAllString(text, ""), names)) {
-		m := function.FindStringSubmatch(line)
+	for line := range strings.Lines(takeConstants(comment().ReplaceAllString(text, ""), names)) {
+		m := function().FindStringSubmatch(line)
 		if m != nil {
 			parts = append(parts, part{name: m[1]})
 			inside = true
@@ -74,8 +77,8 @@ func writeOut(parts []part, names map[string]string) {
 		if p.name != "" {
 			_, body, _ = strings.Cut(body, "(") // behind its own name
 		}
-		p.uses = word.FindAllString(body, -1)
-		p.text = word.ReplaceAllStringFunc(p.text, func(w string) string { return cmp.Or(names[w], w) })
+		p.uses = word().FindAllString(body, -1)
+		p.text = word().ReplaceAllStringFunc(p.text, func(w string) string { return cmp.Or(names[w], w) })
 	}
 }
 

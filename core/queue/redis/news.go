@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnus/turnus/core/queue"
@@ -31,11 +32,11 @@ func (a newsID) String() string {
 	return strconv.FormatUint(a.ms, 10) + "-" + strconv.FormatUint(a.seq, 10)
 }
 
-var newsCursor = regexp.MustCompile(`^(\d{1,18})-(\d{1,18})$`)
+var newsCursor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d{1,18})-(\d{1,18})$`) })
 
 // parseNewsID reads an id; what is none comes before every entry.
 func parseNewsID(s string) (id newsID) {
-	if m := newsCursor.FindStringSubmatch(s); m != nil {
+	if m := newsCursor().FindStringSubmatch(s); m != nil {
 		id.ms, _ = strconv.ParseUint(m[1], 10, 64) // 18 digits fit
 		id.seq, _ = strconv.ParseUint(m[2], 10, 64)
 	}

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -46,17 +47,19 @@ func Type(t reflect.Type) string {
 }
 
 var (
-	yamlField = regexp.MustCompile(`field (.+?) not found in type \S+`)
-	yamlKind  = regexp.MustCompile("cannot unmarshal !!(\\w+)(?: (`[^`]*`))? into ([^\n]+)")
+	yamlField = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`field (.+?) not found in type \S+`) })
+	yamlKind  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile("cannot unmarshal !!(\\w+)(?: (`[^`]*`))? into ([^\n]+)")
+	})
 	yamlKinds = map[string]string{"str": "string", "int": "integer", "float": "number", "bool": "boolean", "seq": "array", "map": "object", "null": "null"}
 )
 
 // plainYAML takes Go types out of what a YAML decoder says.
 func plainYAML(text string) string {
 	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
-	text = yamlField.ReplaceAllString(text, "unknown key $1")
-	text = yamlKind.ReplaceAllStringFunc(text, func(all string) string {
-		m := yamlKind.FindStringSubmatch(all)
+	text = yamlField().ReplaceAllString(text, "unknown key $1")
+	text = yamlKind().ReplaceAllStringFunc(text, func(all string) string {
+		m := yamlKind().FindStringSubmatch(all)
 		found := strings.TrimSpace(Kind(yamlKinds[m[1]]) + " " + m[2])
 		return "expected " + yamlExpected(m[3]) + ", found " + found
 	})
