@@ -47,8 +47,6 @@ environment, the environment over the file, the file over the default.`,
 	check := &cobra.Command{Use: "check", Short: "Check the settings without starting anything", Example: "  turnus admin settings check up", RunE: whichService}
 	for _, l := range a.longRunners() {
 		show.AddCommand(a.configShowCmd(l))
-	}
-	for _, l := range a.longRunners() {
 		check.AddCommand(a.configCheckCmd(l))
 	}
 	c.AddCommand(show, check)
