@@ -37,7 +37,7 @@ func (p programTests) Run() int {
 }
 
 func buildProgram(name string) error {
-	build := exec.Command("go", "build", "-o", name, "github.com/turnus/turnus/cmd/turnus")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", name, "github.com/turnus/turnus/cmd/turnus")
 	build.Env = testparts.Shipped()
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out)

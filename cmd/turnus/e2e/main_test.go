@@ -31,7 +31,7 @@ func testMain(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	base, binary = dir, filepath.Join(dir, "turnus")
-	args := []string{"build", "-o", binary}
+	args := []string{"build", "-ldflags=-s -w", "-o", binary} // as it is shipped
 	if raceEnabled {
 		args = append(args, "-race")
 	}

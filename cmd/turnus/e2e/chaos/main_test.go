@@ -67,7 +67,7 @@ var build = sync.OnceValues(func() (*built, error) {
 		env  []string
 		line []string
 	}{
-		{".", testparts.Shipped(), []string{"go", "build", "-o", b.turnus, "github.com/turnus/turnus/cmd/turnus"}},
+		{".", testparts.Shipped(), []string{"go", "build", "-ldflags=-s -w", "-o", b.turnus, "github.com/turnus/turnus/cmd/turnus"}},
 		{source, append(testparts.Shipped("-mod=mod"), "GOWORK=off"), []string{"go", "build", "-o", filepath.Join(folder, "plugin"), "."}},
 		{".", os.Environ(), []string{"gcc", "-shared", "-fPIC", "-O1", "-o", b.leap, "testdata/leap.c"}},
 	} {
