@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,17 +113,25 @@ func newRepo(t *testing.T, tree map[string]string) *repo {
 	t.Helper()
 	testparts.Need(t, "git", "git")
 	r := &repo{t, t.TempDir()}
-	r.git("init", "--quiet", "--initial-branch=main")
-	r.git("config", "uploadpack.allowAnySHA1InWant", "true")
+	r.git("init", "--quiet", "--initial-branch=main", "--template=")
+	settings, err := os.OpenFile(filepath.Join(r.dir, ".git", "config"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = settings.WriteString("[uploadpack]\n\tallowAnySHA1InWant = true\n")
+		err = errors.Join(err, settings.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if tree != nil {
-		r.commit("first", tree)
+		writeTree(t, r.dir, tree)
+		r.commitAll("first")
 	}
 	return r
 }
 
 func (r *repo) try(args ...string) (string, error) {
 	r.t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", r.dir, "-c", "user.name=Ann Op", "-c", "user.email=ann@example.org", "-c", "protocol.file.allow=always", "-c", "gc.auto=0"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", r.dir, "-c", "user.name=Ann Op", "-c", "user.email=ann@example.org", "-c", "protocol.file.allow=always", "-c", "maintenance.auto=false"}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_COMMITTER_DATE=2026-11-01T10:00:00Z", "GIT_AUTHOR_DATE=2026-11-01T10:00:00Z")
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -151,7 +160,20 @@ func (r *repo) commitAll(subject string) string {
 	r.t.Helper()
 	r.git("add", "-A", "-f", ".")
 	r.git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", subject)
-	return r.git("rev-parse", "HEAD")
+	return r.head()
+}
+
+// head gives the commit of the branch. Each process of git costs more than the files that it reads.
+func (r *repo) head() string {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.dir, ".git", "HEAD"))
+	if branch, ok := strings.CutPrefix(string(text), "ref: "); err == nil && ok {
+		text, err = os.ReadFile(filepath.Join(r.dir, ".git", strings.TrimSpace(branch)))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // patience is how long a test waits for what must happen; no test waits so long when all is well.
