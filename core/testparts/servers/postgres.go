@@ -57,11 +57,7 @@ func startPostgres(tb testing.TB, secure bool, settings []string) *Postgres {
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	attributes := asUser(tb, dir)
 	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(tb.Context(), filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions") //nolint:gosec // the test's own program
-	initdb.SysProcAttr, initdb.Dir = attributes, dir
-	if out, err := initdb.CombinedOutput(); err != nil {
-		tb.Fatalf("initdb: %v: %s", err, out)
-	}
+	initialData.write(tb, bin, data, attributes)
 	s := &Postgres{Dir: dir, Secure: secure, exited: make(chan struct{}), out: &bytes.Buffer{}}
 	args := []string{"-D", data, "-k", dir, "-c", "max_connections=100", "-c", "logging_collector=off"}
 	if _, measured := tb.(*testing.B); !measured { // tests kill only the process, never the machine
