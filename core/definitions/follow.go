@@ -383,7 +383,7 @@ func (f *Follower) Use(ctx context.Context, commit string) (*Checkout, error) {
 			return nil, err
 		}
 	default:
-		if _, err := f.trees.make(ctx, &gitTree{f.g, commit}); err != nil {
+		if _, err := f.trees.make(ctx, &gitTree{g: f.g, commit: commit}); err != nil {
 			return nil, err
 		}
 	}

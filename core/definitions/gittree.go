@@ -21,8 +21,9 @@ import (
 
 // gitTree is the tree of one commit. It reads objects: no attribute, filter or checkout takes part.
 type gitTree struct {
-	g      *git
-	commit string
+	g       *git
+	commit  string
+	entries []entry // once they were listed: a commit never changes
 }
 
 var hash = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`) })
@@ -39,16 +40,10 @@ func LoadRevision(ctx context.Context, repo, revision string, o Options) (*Set, 
 	if err != nil {
 		return nil, fmt.Errorf("repository %s: %w", repo, err)
 	}
-	return loadCommit(ctx, g, commit, o)
-}
-
-func loadCommit(ctx context.Context, g *git, commit string, o Options) (*Set, error) {
-	rev, err := g.describe(ctx, commit)
-	if err != nil {
+	if o.Revision, err = g.describe(ctx, commit); err != nil {
 		return nil, err
 	}
-	o.Revision = rev
-	return loadTree(ctx, &gitTree{g, commit}, o)
+	return loadTree(ctx, &gitTree{g: g, commit: commit}, o)
 }
 
 // resolve is the commit that a revision means.
@@ -101,6 +96,9 @@ func oneLine(text string) string {
 }
 
 func (t *gitTree) list(ctx context.Context) ([]entry, error) {
+	if t.entries != nil {
+		return t.entries, nil
+	}
 	var out []entry
 	err := t.g.stream(ctx, localTime, nil, func(r *bufio.Reader) error {
 		for {
@@ -133,6 +131,7 @@ func (t *gitTree) list(ctx context.Context) ([]entry, error) {
 		}
 		have[e.path] = true
 	}
+	t.entries = out
 	return out, nil
 }
 

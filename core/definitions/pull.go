@@ -142,7 +142,7 @@ func (f *Follower) take(ctx context.Context, commit string, rewritten bool, aske
 		notice = fmt.Sprintf("the branch was rewritten (force-push): %s does not continue what was there before", rev.Short())
 	}
 	f.notice(notice)
-	set, dir, err := f.valid(ctx, commit)
+	set, dir, err := f.valid(ctx, rev)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -172,12 +172,14 @@ func (f *Follower) take(ctx context.Context, commit string, rewritten bool, aske
 	return nil
 }
 
-func (f *Follower) valid(ctx context.Context, commit string) (*Set, string, error) {
-	set, err := loadCommit(ctx, f.g, commit, f.o.Load)
+func (f *Follower) valid(ctx context.Context, rev Revision) (*Set, string, error) {
+	tree, o := &gitTree{g: f.g, commit: rev.Commit}, f.o.Load
+	o.Revision = rev
+	set, err := loadTree(ctx, tree, o)
 	if err != nil {
 		return nil, "", err
 	}
-	dir, err := f.trees.make(ctx, &gitTree{f.g, commit})
+	dir, err := f.trees.make(ctx, tree)
 	return set, dir, err
 }
 
