@@ -130,7 +130,7 @@ func TestTrapPoisonJobIsDeadAtThree(t *testing.T) { // sidekiq#4633
 			c := l.config()
 			c.Queue, c.Name = f, fmt.Sprintf("victim-%d", i)
 			n := l.start(c)
-			for len(n.Running()) == 0 {
+			for len(l.plugins.seen()) == i {
 				pass(100 * time.Millisecond)
 			}
 			f.set(away)

@@ -61,7 +61,10 @@ func initialize(tb testing.TB, bin string) (parts []postgresPart) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v: %s", err, out)
 	}
-	must(tb, filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(data)
+	must(tb, err)
+	defer func() { _ = root.Close() }()
+	must(tb, fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -69,9 +72,9 @@ func initialize(tb testing.TB, bin string) (parts []postgresPart) {
 		if err != nil {
 			return err
 		}
-		p := postgresPart{mode: i.Mode(), size: i.Size()}
-		if p.path, err = filepath.Rel(data, path); err == nil && !e.IsDir() {
-			if p.data, err = os.ReadFile(path); err == nil {
+		p := postgresPart{path: path, mode: i.Mode(), size: i.Size()}
+		if !e.IsDir() {
+			if p.data, err = root.ReadFile(path); err == nil {
 				p.data = bytes.Clone(bytes.TrimRight(p.data, "\x00"))
 			}
 		}
