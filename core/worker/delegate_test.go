@@ -191,17 +191,17 @@ func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
 	const calls = 3 * 2 // of hosts and steps
 	for at := 1; at <= calls; at++ {
 		inLab(t, func(l *lab) {
-			var first *node
+			var victim *Worker
 			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
 				if len(l.plugins.seen()) == at {
-					first.Kill()
+					victim.Kill()
 					<-ctx.Done()
 					return host.Outcome{}, fmt.Errorf("killed: %w", core.ErrPluginFailed)
 				}
 				return sleep(300*time.Millisecond)(ctx, c)
 			}
 			la := l.submit("r", 3, drained, beside(balancer()))
-			first = l.start(l.config())
+			first := l.startWith(l.config(), func(w *Worker) { victim = w })
 			<-first.done
 			c := l.config()
 			c.Name = "node-2"
