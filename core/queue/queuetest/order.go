@@ -19,6 +19,7 @@ var orderTests = []test{
 	{name: "PriorityBreaksTies", run: priorityTies},
 	{name: "PriorityIsBounded", run: priorityBounded},
 	{name: "SubmissionBreaksTies", run: submissionTies},
+	{name: "SubmissionBreaksTiesAfterAPause", run: pausedTies},
 }
 
 // shares counts leases by run.
@@ -174,4 +175,19 @@ func submissionTies(f *fixture) {
 	for _, id := range []string{"z", "m", "a", "z", "m", "a"} {
 		eq(f, "next", f.one(s).Job.Run, id)
 	}
+}
+
+// pausedTies: a run that was paused comes before one of equal rank that was submitted after it.
+func pausedTies(f *fixture) {
+	second := run("b", 1)
+	second.Paused = true
+	f.submit(run("a", 1))
+	f.submit(second)
+	f.must(queue.AdjustOne(f.ctx, f.q, "a", queue.Adjust{Paused: new(true)}))
+	for _, id := range []string{"a", "b"} {
+		f.must(queue.AdjustOne(f.ctx, f.q, id, queue.Adjust{Paused: new(false)}))
+	}
+	s := f.open("n")
+	eq(f, "the first", f.one(s).Job.Run, "a")
+	eq(f, "the second", f.one(s).Job.Run, "b")
 }

@@ -435,7 +435,12 @@ end
 
 -- takespan takes the first run of a span, which is then ready by itself.
 local function takespan(t, span)
+  local from = span.a
   local f, x = spanhead(span)
+  if span.a > from and span.a < span.b then -- it passed over runs: one of another span, or of none, may come first now
+    span.ord = span.ord - span.ord % RUNS + span.a
+    return replace(t.level.h, span, true)
+  end
   if not span.cut then
     span.cut, t.spent = true, t.spent or {}
     t.spent[#t.spent + 1] = span
