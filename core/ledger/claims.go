@@ -160,7 +160,7 @@ func (l *Ledger) Enqueued(ctx context.Context, incarnation string, claims ...Cla
 // Nothing happens if the claim was taken over.
 func (l *Ledger) Release(ctx context.Context, c Claim, after time.Duration) error {
 	return l.db.transact(ctx, "release run "+c.Run.ID, func(t *tx) error {
-		// SQLite's clock counts milliseconds: without the -1 a claim of the same one would come too early.
+		// SQLite's clock counts milliseconds: a claim of the same one must not come too early.
 		_, err := t.exec(ctx, `UPDATE runs SET claimed_by = '', claimed_until = `+t.now+` + $4 - 1 WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, c.Run.seq, c.By, c.until, after.Microseconds())
 		return err
 	})
