@@ -3,6 +3,7 @@ package launch
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -91,11 +92,22 @@ func inventoryOf(h core.Host) string {
 
 // delegateSets adds the delegates to the hosts by the window sets that their steps wait for.
 func (l *Launch) delegateSets(steps *admission.Steps, sets map[string][]string) {
-	for _, i := range slices.Sorted(maps.Keys(l.Delegates)) {
-		for _, name := range slices.Sorted(maps.Keys(l.Delegates[i])) {
-			set, windowed := steps.Set(i, l.Delegates[i][name])
-			if windowed && !slices.Contains(sets[set], name) {
-				sets[set] = append(sets[set], name)
+	for i, h := range l.allDelegates() {
+		set, windowed := steps.Set(i, h)
+		if windowed && !slices.Contains(sets[set], h.Name) {
+			sets[set] = append(sets[set], h.Name)
+		}
+	}
+}
+
+// allDelegates are the delegates of each step, by its index, in the order of their names.
+func (l *Launch) allDelegates() iter.Seq2[int, core.Host] {
+	return func(yield func(int, core.Host) bool) {
+		for _, i := range slices.Sorted(maps.Keys(l.Delegates)) {
+			for _, name := range slices.Sorted(maps.Keys(l.Delegates[i])) {
+				if !yield(i, l.Delegates[i][name]) {
+					return
+				}
 			}
 		}
 	}
@@ -103,20 +115,18 @@ func (l *Launch) delegateSets(steps *admission.Steps, sets map[string][]string) 
 
 // delegateWindows refuses delegates for which no window of a step's ever opens.
 func (l *Launch) delegateWindows(steps *admission.Steps, o Options) error {
-	for _, i := range slices.Sorted(maps.Keys(l.Delegates)) {
-		for _, name := range slices.Sorted(maps.Keys(l.Delegates[i])) {
-			q, windowed := l.Snapshot.Windows.Delegated(steps, i, l.Delegates[i][name])
-			if !windowed {
-				continue
-			}
-			a, err := o.Windows.Ask(o.Now, q)
-			if err != nil {
-				return fmt.Errorf("playbook %s: host %s: %w", l.Playbook.Name, name, err)
-			}
-			if !a.Open && a.Next.IsZero() {
-				return l.Playbook.Steps[i].Misplaced(core.Host{}, fmt.Sprintf("gives %q, and no window fits it: %s", name, a.Reason),
-					"a host whose window set opens, or window: none on the step", "turnus windows ls lists the window sets")
-			}
+	for i, h := range l.allDelegates() {
+		q, windowed := l.Snapshot.Windows.Delegated(steps, i, h)
+		if !windowed {
+			continue
+		}
+		a, err := o.Windows.Ask(o.Now, q)
+		if err != nil {
+			return fmt.Errorf("playbook %s: host %s: %w", l.Playbook.Name, h.Name, err)
+		}
+		if !a.Open && a.Next.IsZero() {
+			return l.Playbook.Steps[i].Misplaced(core.Host{}, fmt.Sprintf("gives %q, and no window fits it: %s", h.Name, a.Reason),
+				"a host whose window set opens, or window: none on the step", "turnus windows ls lists the window sets")
 		}
 	}
 	return nil

@@ -112,3 +112,18 @@ func TestDelegateOfASnapshot(t *testing.T) {
 		}
 	}
 }
+
+// A delegate whose windows never open is refused at the launch; one whose windows open is not, and
+// approvals are bound to it, too.
+func TestDelegateWindows(t *testing.T) {
+	const drain = "window: service\nsteps: [{name: drain, uses: firmware.set, needs: 1h, on: '\"lb\"', with: {x: 1}}]\n"
+	for set, want := range map[string]string{"sat": "", "now": "", "": `gives "lb", and no window fits it`, "short": `gives "lb", and no window fits it`} {
+		l, err := windowed(t, drain, inSets("now"), Options{Inventory: []core.Host{{Name: "lb", Customer: "acme", WindowSet: set}}})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("set %q: %v, want %q", set, err, want)
+		}
+		if err == nil && l.Snapshot.Windows.Targets[set] == "" {
+			t.Errorf("set %q: approvals are bound to %v", set, l.Snapshot.Windows.Targets)
+		}
+	}
+}

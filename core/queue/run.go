@@ -150,7 +150,7 @@ func WhySuspended(event string) core.Reason {
 	case EventWindow:
 		return core.Because(core.WindowClosed, "waits for its service window")
 	case EventGuest:
-		return core.Because(core.GuestHeld, "waits for the host that on of its step gives: another job is its guest")
+		return core.Because(core.GuestHeld, "waits for the host of a step with on, which has another guest")
 	}
 	if _, phase, ok := ParseOnce(event); ok {
 		return core.Because(core.AwaitsOnce, whyOnce[phase])

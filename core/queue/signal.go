@@ -13,7 +13,7 @@ import (
 const EventWindow = "window"
 
 // EventGuest is the event for which a job is suspended before it asks again whether it may be the
-// guest of a host. Nobody signals it: its time comes.
+// guest of a host. It is never signalled: the job waits for the time only.
 const EventGuest = servicePrefix + "guest"
 
 // TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before a

@@ -35,15 +35,11 @@ func (q *Queue) guest(ctx context.Context, g queue.Guest, leaves bool) (int64, e
 	if err := g.Validate(); err != nil {
 		return 0, err
 	}
-	index := g.Job.Index
-	if index < 0 || index >= queue.MaxTargets || g.Token >= 1<<53 {
-		index = -1 // no job has it: the script says what else is wrong
-	}
 	leave := ""
 	if leaves {
 		leave = "1"
 	}
-	r, err := q.sessionCall(ctx, q.scripts.guest, g.Session, g.Job.Run, index, strconv.FormatUint(g.Token, 10), g.Host, leave)
+	r, err := q.sessionCall(ctx, q.scripts.guest, g.Session, g.Job.Run, leasedIndex(g.Job, g.Token), strconv.FormatUint(g.Token, 10), g.Host, leave)
 	if err != nil {
 		return 0, err
 	}

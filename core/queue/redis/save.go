@@ -14,11 +14,7 @@ func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	index := s.Job.Index
-	if index < 0 || index >= queue.MaxTargets || s.Token >= 1<<53 {
-		index = -1 // no job has it: the script says what else is wrong
-	}
-	r, err := q.sessionCall(ctx, q.scripts.save, s.Session, s.Job.Run, index, strconv.FormatUint(s.Token, 10), strconv.FormatUint(s.Seq, 10), s.State)
+	r, err := q.sessionCall(ctx, q.scripts.save, s.Session, s.Job.Run, leasedIndex(s.Job, s.Token), strconv.FormatUint(s.Token, 10), strconv.FormatUint(s.Seq, 10), s.State)
 	if err != nil {
 		return fmt.Errorf("save the state of %s: %w", s.Job, err)
 	}
@@ -30,4 +26,13 @@ func (q *Queue) Save(ctx context.Context, s queue.Save) error {
 		return fmt.Errorf("save the state of %s: it is no longer leased to session %q: %w", s.Job, s.Session, core.ErrConflict)
 	}
 	return nil
+}
+
+// leasedIndex is the index of a leased job for a script: -1, which no job has, where the index or
+// the token is out of bounds. The script then reports what else is wrong.
+func leasedIndex(job core.JobID, token uint64) int {
+	if job.Index < 0 || job.Index >= queue.MaxTargets || token >= 1<<53 {
+		return -1
+	}
+	return job.Index
 }

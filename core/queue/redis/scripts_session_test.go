@@ -91,7 +91,7 @@ func guestAlone(b bench) {
 	enter(s, first)
 	b.ack(s, []queue.Lease{first}, nil)
 	if fence := enter(other, second); fence == 0 {
-		b.Error("a guest whose lease has ended is still in the way")
+		b.Error("a guest whose lease has ended still blocks the next one")
 	}
 }
 
