@@ -147,10 +147,13 @@ func (k *keyReader) read() {
 }
 
 // signals takes the terminal again when the process comes back from the background, and restores it
-// before a signal ends the process.
+// before a signal ends the process. Under nohup, a hang-up is no end.
 func (k *keyReader) signals() (stop func()) {
 	got, end := make(chan os.Signal, 4), make(chan struct{})
-	signal.Notify(got, unix.SIGCONT, unix.SIGHUP, unix.SIGQUIT)
+	signal.Notify(got, unix.SIGCONT, unix.SIGQUIT)
+	if !signal.Ignored(unix.SIGHUP) {
+		signal.Notify(got, unix.SIGHUP)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {

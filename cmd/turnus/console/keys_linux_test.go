@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +25,12 @@ func TestMain(m *testing.M) {
 		readKeys()
 		return
 	}
-	os.Exit(m.Run())
+	// Under nohup the programs started here would not know a hang-up.
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, unix.SIGHUP)
+	code := m.Run()
+	signal.Stop(hangUps)
+	os.Exit(code)
 }
 
 func readKeys() {
@@ -65,11 +72,16 @@ type keyProgram struct {
 
 func startKeyProgram(t *testing.T) *keyProgram {
 	t.Helper()
+	return startOnTerminal(t, os.Args[0])
+}
+
+func startOnTerminal(t *testing.T, command ...string) *keyProgram {
+	t.Helper()
 	person, terminal, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &keyProgram{person: person, terminal: terminal, cmd: exec.Command(os.Args[0]), said: make(chan string, 1000)}
+	p := &keyProgram{person: person, terminal: terminal, cmd: exec.Command(command[0], command[1:]...), said: make(chan string, 1000)}
 	p.cmd.Env = append(os.Environ(), helperEnv+"=1", "TERM=xterm")
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = terminal, terminal, terminal
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -158,6 +170,38 @@ func TestTheTerminalIsRestored(t *testing.T) {
 			p.untilMode(t, true)
 		})
 	}
+}
+
+// What nohup started goes on reading keys after a hang-up.
+func TestAHangUpUnderNohupIsNoEnd(t *testing.T) {
+	t.Parallel()
+	p := startOnTerminal(t, "sh", "-c", `trap "" HUP; exec "$0"`, os.Args[0])
+	p.untilMode(t, false)
+	if !ignoresHangUp(t, p.cmd.Process.Pid) {
+		t.Error("the program asked for the signal that it was started to ignore")
+	}
+	if ignoresHangUp(t, startKeyProgram(t).cmd.Process.Pid) {
+		t.Error("the negative control, started without nohup, ignores a hang-up")
+	}
+	if err := p.cmd.Process.Signal(unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.press(t, "x")
+	p.until(t, "key x")
+}
+
+func ignoresHangUp(t *testing.T, pid int) bool {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ignored, _ := strings.Cut(string(status), "SigIgn:\t")
+	mask, err := strconv.ParseUint(ignored[:min(16, len(ignored))], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mask&(1<<(unix.SIGHUP-1)) != 0
 }
 
 // A question reads a line, which the keys do not take away.
