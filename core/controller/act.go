@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
@@ -11,10 +12,12 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// act does what the engine decided, of all runs together: first what one call of the queue does for
+// act does what the engine decided, of all runs together: first it writes down which waves are about
+// to be released, then what one call of the queue does for
 // all of them, then the rest of each run, in its order. Of a run of which something fails, the rest
 // is not done, and its progress not kept: it is decided again.
 func (c *Controller) act(ctx context.Context, polls []*poll) {
+	c.noteReleases(ctx, polls)
 	c.adjust(ctx, polls)
 	for _, l := range polls {
 		for i := range l.actions {
@@ -26,6 +29,22 @@ func (c *Controller) act(ctx context.Context, polls []*poll) {
 			}
 		}
 	}
+}
+
+// noteReleases writes down how far waves are about to be released. A queue that loses it afterwards
+// had perhaps begun their jobs.
+func (c *Controller) noteReleases(ctx context.Context, polls []*poll) {
+	c.setProgress(ctx, polls, "write down that a wave is released", func(l *poll) (string, error) {
+		if !slices.ContainsFunc(l.actions, func(a engine.Action) bool { return a.Kind == engine.Release }) {
+			return l.run.Progress, nil
+		}
+		kept, err := engine.DecodeProgress(l.run.Progress)
+		if err != nil { // its waves begin again
+			kept = engine.Progress{}
+		}
+		kept.Limit = l.progress.Limit
+		return kept.Encode()
+	})
 }
 
 // adjust pauses, resumes, releases and stops.

@@ -340,7 +340,7 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 // one may have begun, and its steps count as changed on all hosts without an outcome, whatever
 // becomes of their jobs.
 func (c *Controller) doubtLost(ctx context.Context, run ledger.Run, l *launch.Launch) error {
-	if begun := engine.Begun(l, engine.NewResults(l, l.Run.FinishedJobs...), time.Now()); begun > 0 {
+	if begun := c.begun(run, l, l.Run.FinishedJobs); begun > 0 {
 		if err := c.cfg.Ledger.Doubt(ctx, run.ID, begun); err != nil {
 			return err
 		}
@@ -349,6 +349,15 @@ func (c *Controller) doubtLost(ctx context.Context, run ledger.Run, l *launch.La
 		return c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l), names)
 	}
 	return nil
+}
+
+// begun is how many jobs of a run, from the first on, may have begun in a queue that is gone.
+func (c *Controller) begun(run ledger.Run, l *launch.Launch, finished []queue.FinishedJobs) int {
+	progress, err := engine.DecodeProgress(run.Progress)
+	if err != nil { // nobody can read how far its waves were
+		return run.Total
+	}
+	return engine.Begun(l, engine.NewResults(l, finished...), progress, time.Now())
 }
 
 // addPending gives runs the handlers that earlier runs of their playbooks left pending on their

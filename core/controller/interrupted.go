@@ -3,10 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -46,7 +44,7 @@ func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.
 			return err
 		}
 	}
-	return c.cfg.Ledger.Refuse(ctx, id, engine.Begun(&l, engine.NewResults(&l, recorded...), time.Now()), reason)
+	return c.cfg.Ledger.Refuse(ctx, id, c.begun(run, &l, recorded), reason)
 }
 
 // LastFailed returns the hosts that did not succeed in the newest run of a playbook that is over

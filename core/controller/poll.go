@@ -507,25 +507,34 @@ func (c *Controller) stalls(l *poll) {
 
 // keepProgress writes down how far the runs have come, once what follows from it was done.
 func (c *Controller) keepProgress(ctx context.Context, polls []*poll) {
+	c.setProgress(ctx, polls, "keep how far it has come", func(l *poll) (string, error) { return l.progress.Encode() })
+}
+
+// setProgress writes what the progress of each run is, where it has changed. what is said of a run
+// of which that fails.
+func (c *Controller) setProgress(ctx context.Context, polls []*poll, what string, of func(*poll) (string, error)) {
 	changed := map[string]string{}
 	for _, l := range polls {
 		if l.ends() {
 			continue
 		}
-		text, err := l.progress.Encode()
+		text, err := of(l)
 		if err != nil {
-			l.fail("keep how far it has come", err)
+			l.fail(what, err)
 			continue
 		}
 		if text != l.run.Progress {
 			changed[l.run.ID] = text
 		}
 	}
-	if err := c.cfg.Ledger.SetProgress(ctx, changed); err != nil {
-		for _, l := range polls {
-			if _, ok := changed[l.run.ID]; ok {
-				l.fail("keep how far it has come", err)
-			}
+	err := c.cfg.Ledger.SetProgress(ctx, changed)
+	for _, l := range polls {
+		switch text, ok := changed[l.run.ID]; {
+		case !ok:
+		case err != nil:
+			l.fail(what, err)
+		default:
+			l.run.Progress = text
 		}
 	}
 }

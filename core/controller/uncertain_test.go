@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -203,5 +204,90 @@ func TestFaultNothingBeginsBesideJobsOfALostQueue(t *testing.T) {
 			t.Errorf("it began %v after the queue was lost", after)
 		}
 		l.complete("r1", "r2")
+	})
+}
+
+// stragglers has a run of which one job of the first wave has not ended, and all of the second have
+// begun, when the queue is lost. writtenDown is what the ledger had of the run when the queue heard
+// that the second wave is released.
+func (l *lab) stragglers(one *launch.Launch) (writtenDown string) {
+	l.Helper()
+	q := &releasing{Backend: l.queue(), hear: func() { writtenDown = l.run(one.Run.ID).Progress }}
+	c, stop := l.server("s1", q)
+	l.put(c, one)
+	s, err := q.Open(l.Context(), "node")
+	if err != nil {
+		l.Fatal(err)
+	}
+	var first []queue.Lease
+	turn := func(acks ...queue.Ack) int {
+		res, err := q.Turn(l.Context(), queue.Turn{Session: s, Acks: acks, Want: 10})
+		if err != nil {
+			l.Fatal(err)
+		}
+		first = append(first, res.Leases...)
+		return len(first)
+	}
+	l.until("the first wave has begun", func() bool { return turn() == 4 })
+	var acks []queue.Ack
+	for _, lease := range first {
+		if lease.Host == one.Hosts[0].Name {
+			continue
+		}
+		detail, err := launch.EncodeResult(core.Result{Job: lease.Job, Host: lease.Host, Outcome: core.Changed, Attempt: lease.Attempt, Worker: "node"})
+		if err != nil {
+			l.Fatal(err)
+		}
+		acks = append(acks, queue.Ack{Job: lease.Job, Token: lease.Token, Kind: queue.AckDone, Outcome: core.Changed, Detail: detail})
+	}
+	turn(acks...)
+	l.until("the second wave has begun", func() bool { return turn() == 9 })
+	stop()
+	l.newQueue()
+	return writtenDown
+}
+
+// releasing is a queue that calls hear before it releases a wave.
+type releasing struct {
+	queue.Backend
+	hear func()
+}
+
+func (q *releasing) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
+	for _, r := range runs {
+		if r.Limit != nil {
+			q.hear()
+		}
+	}
+	return q.Backend.Adjust(ctx, runs...)
+}
+
+// The second wave did not wait for a straggler of the first: its jobs, too, are lost with the queue.
+func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
+	fake(t, func(l *lab) {
+		one := l.launch(spec{id: "r1", hosts: 12, uses: "flash", more: "strategy: {waves: [4, 9, 100%], next_wave_at: 75%}\n"})
+		if written := l.stragglers(one); written != `{"limit":9}` {
+			t.Errorf("when the queue heard of the release, the ledger had %q", written)
+		}
+		c, stop := l.server("s2", l.queue())
+		defer stop()
+		l.until("it is in the next queue", func() bool { return len(l.said(controller.RunEnqueued)) == 2 })
+		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		l.complete("r1")
+		for i, o := range l.outcomes("r1") {
+			want := core.Lost
+			switch {
+			case i >= 9: // of a wave that was not released
+				want = core.Cancelled
+			case 0 < i && i < 4:
+				want = core.Changed
+			}
+			if o != want {
+				t.Errorf("job %d is %s, expected %s", i, o, want)
+			}
+		}
+		l.sound()
 	})
 }

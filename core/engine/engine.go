@@ -59,6 +59,7 @@ type Decision struct {
 type Progress struct {
 	Asked   int       `json:"asked,omitempty"`   // last wave, from 1, for which an approval was asked; 0 is none
 	Delayed int       `json:"delayed,omitempty"` // last wave before which a pause was announced
+	Limit   int       `json:"limit,omitempty"`   // hosts of the waves that were released, written down before the queue hears of it; 0 is the first wave
 	Began   time.Time `json:"began,omitzero"`    // when the last wave was released, where time ends a wave
 	Done    time.Time `json:"done,omitzero"`     // when the released waves were seen done, where a pause follows
 	Pass    int       `json:"pass,omitempty"`    // pass of the last wave that was opened behind a barrier
@@ -255,6 +256,7 @@ func (d *decider) release(next rollout.Decision) {
 		d.open(next)
 	} else {
 		d.do(Action{Kind: Release, Limit: next.Limit})
+		d.p.Limit = max(d.p.Limit, next.Limit)
 	}
 	if !d.p.Began.IsZero() {
 		d.p.Began = d.Now

@@ -153,6 +153,11 @@ func TestNext(t *testing.T) {
 			}
 			progress, actions := engine.Next(in)
 			until := progress.Until
+			for _, a := range actions {
+				if a.Kind == engine.Release { // which c.want has
+					c.after.Limit = a.Limit
+				}
+			}
 			if progress.Until = (time.Time{}); !reflect.DeepEqual(progress, c.after) || !until.Equal(c.until) {
 				t.Errorf("progress %+v until %v, expected %+v until %v", progress, until, c.after, c.until)
 			}
@@ -305,12 +310,38 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// A wave does not wait for stragglers, or for hosts that wait for windows: how far the waves are
+// released is in the progress. Without it they are released in order.
+func TestBegun(t *testing.T) {
+	for name, c := range map[string]struct {
+		finished []queue.FinishedJobs
+		limit    int
+		begun    int
+	}{
+		"nothing has ended":                 {begun: 2},
+		"the first wave has ended":          {finished: ended(2, core.Changed), limit: 5, begun: 5},
+		"progress of an older version":      {finished: ended(2, core.Changed), begun: 5},
+		"the second left a straggler":       {finished: []queue.FinishedJobs{{Index: 1, Count: 1, Outcome: core.Changed}}, limit: 5, begun: 5},
+		"the third left two":                {finished: []queue.FinishedJobs{{Index: 1, Count: 3, Outcome: core.Changed}}, limit: 10, begun: 10},
+		"a queue that began again":          {finished: ended(1, core.Changed), limit: 5, begun: 5},
+		"all that was released has ended":   {finished: ended(10, core.Changed), limit: 10},
+		"the first wave, and no second yet": {finished: ended(1, core.Changed), begun: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := runOf(t, "")
+			if begun := engine.Begun(l, engine.NewResults(l, c.finished...), engine.Progress{Limit: c.limit}, noon); begun != c.begun {
+				t.Errorf("%d begun, expected %d", begun, c.begun)
+			}
+		})
+	}
+}
+
 // Progress comes back as it was, and that of most runs takes no room.
 func TestProgressIsKept(t *testing.T) {
 	if text, err := (engine.Progress{Until: noon}).Encode(); text != "" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
-	want := engine.Progress{Asked: 2, Delayed: 1, Began: noon, Done: noon, Pass: 1, Open: 2, Stopped: true, Behind: 3, Opening: &engine.Opening{Set: "night", At: noon}}
+	want := engine.Progress{Asked: 2, Delayed: 1, Limit: 4, Began: noon, Done: noon, Pass: 1, Open: 2, Stopped: true, Behind: 3, Opening: &engine.Opening{Set: "night", At: noon}}
 	text, err := want.Encode()
 	if err != nil {
 		t.Fatal(err)

@@ -64,19 +64,9 @@ func (r *Results) Finished() (list []queue.FinishedJobs) {
 }
 
 // Begun returns how many jobs, from the first on, may have begun in a queue that has forgotten
-// them: those of released waves that were due.
-func Begun(l *launch.Launch, r *Results, now time.Time) (n int) {
-	first := 0
-	for first < len(r.outcome) && r.outcome[first] != "" {
-		first++
-	}
-	released := len(l.Hosts)
-	for _, limit := range l.Limits { // a wave waits for all of the one before
-		if first < limit {
-			released = limit
-			break
-		}
-	}
+// them: those of released waves that were due. p is the progress that was kept.
+func Begun(l *launch.Launch, r *Results, p Progress, now time.Time) (n int) {
+	released := max(p.Limit, releasedInOrder(l, r))
 	end := 0
 	segments := l.Run.Segments
 	if len(segments) == 0 {
@@ -97,6 +87,21 @@ func Begun(l *launch.Launch, r *Results, now time.Time) (n int) {
 	return n
 }
 
+// releasedInOrder is how many jobs are released where each wave waits for all of the one before: of
+// a run whose progress has no limit, since it is in its first wave or older than limits are.
+func releasedInOrder(l *launch.Launch, r *Results) int {
+	first := 0
+	for first < len(r.outcome) && r.outcome[first] != "" {
+		first++
+	}
+	for _, limit := range l.Limits {
+		if first < limit {
+			return limit
+		}
+	}
+	return len(l.Hosts)
+}
+
 // Goes reports whether a run in this phase has jobs started, now or after a resume.
 func Goes(p Phase) bool { return p == Queued || p == Active || p == Paused }
 
@@ -104,7 +109,7 @@ func Goes(p Phase) bool { return p == Queued || p == Active || p == Paused }
 // older, and hold reports that the run is to be paused, because they must not be repeated. Jobs in
 // flight are known to the queue.
 func Forgotten(in *Input) (begun int, hold bool) {
-	begun = Begun(in.Launch, in.Results, in.Now)
+	begun = Begun(in.Launch, in.Results, in.Progress, in.Now)
 	open := 0
 	for _, o := range in.Results.outcome[:begun] {
 		if o == "" {
@@ -132,5 +137,5 @@ func Older(in *Input) (p Progress, begun int, hold bool) {
 		return p, 0, false
 	}
 	p.Behind = behind
-	return p, Begun(in.Launch, in.Results, in.Now), in.Launch.Run.OnLost == queue.LostHold && in.Phase == Active
+	return p, Begun(in.Launch, in.Results, in.Progress, in.Now), in.Launch.Run.OnLost == queue.LostHold && in.Phase == Active
 }
