@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -206,6 +207,16 @@ func (c *Controller) Decide(ctx context.Context, s ledger.Scope, id string, d le
 	c.attention(id)
 	c.Notify()
 	return run, nil
+}
+
+// AskedFor returns the wave of a run, from 0, for the approval of which a person was asked last; 0
+// if nobody was asked.
+func AskedFor(run *ledger.Run) int {
+	progress, err := engine.DecodeProgress(run.Progress)
+	if err != nil { // its waves begin again, and it asks again
+		return 0
+	}
+	return progress.Asked
 }
 
 // reportFor is how long a person waits for the queue after the ledger has what they asked for.

@@ -6,7 +6,6 @@ import "sync"
 type plan struct {
 	command string // of a run of one
 	check   bool
-	approve bool  // a person is asked between its waves
 	limits  []int // hosts that are released with each wave
 	waves   int   // with those behind barriers
 	shares  shares

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -123,7 +124,7 @@ func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 		shown.Check = w.check
 		shown.Live.StopAfter, shown.Live.StopUnreachable = w.stopAfter, w.stopUnreachable
 		w.shares.of(run).show(shown)
-		s.waves(ctx, w, st, shown)
+		s.showWaves(ctx, w, &run, st, shown)
 	}
 }
 
@@ -136,33 +137,25 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	command, _ := l.Snapshot.CommandLine()
 	return plan{
 		command: command,
-		check:   l.Snapshot.Check, approve: l.Playbook.Strategy.PauseBetween.Approve, limits: slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
+		check:   l.Snapshot.Check, limits: slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
 		stopAfter: l.Run.StopAfter, stopUnreachable: l.Run.StopUnreachable,
 	}, nil
 }
 
-// waves says which wave a run is in, and whether the next one waits for a person.
-func (s *Server) waves(ctx context.Context, p plan, st queue.Status, shown *api.Run) {
+// showWaves says which wave a run is in, and for the approval of which one the engine has asked.
+func (s *Server) showWaves(ctx context.Context, p plan, run *ledger.Run, st queue.Status, shown *api.Run) {
 	at := 0
 	for at < len(p.limits)-1 && p.limits[at] < st.Limit {
 		at++
 	}
-	next, size := at+1, 0
-	rest := st.Blocked + st.InFlight + st.Waiting + st.Suspended + max(0, st.Pending-(st.Total-st.Limit))
-	if p.waves > len(p.limits) && st.Suspended > 0 {
-		wave, waiting := s.atBarrier(ctx, shown.ID)
-		if rest -= waiting; waiting > 0 && st.Limit == st.Total {
+	next := at + 1
+	if p.waves > len(p.limits) && st.Suspended > 0 && st.Limit == st.Total {
+		if wave, waits := s.atBarrier(ctx, shown.ID); waits {
 			next = wave
 		}
 	}
 	shown.Live.Wave, shown.Live.Waves = next, max(p.waves, 1)
-	if next < p.waves {
-		size = p.limits[next%len(p.limits)]
-		if k := next % len(p.limits); k > 0 {
-			size -= p.limits[k-1]
-		}
-	}
-	if !p.approve || size == 0 || rest-st.Deferred > 0 || st.Phase != queue.Active {
+	if controller.AskedFor(run) != next || next >= p.waves || st.Phase != queue.Active {
 		return
 	}
 	decisions, err := s.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), shown.ID)
@@ -174,26 +167,32 @@ func (s *Server) waves(ctx context.Context, p plan, st queue.Status, shown *api.
 			return
 		}
 	}
+	size := p.limits[next%len(p.limits)]
+	if k := next % len(p.limits); k > 0 {
+		size -= p.limits[k-1]
+	}
 	shown.Waits = &api.WaveWait{Wave: next + 1, Hosts: size}
 }
 
-// atBarrier is the next wave, from 0, of a run that waits at a barrier, and how many jobs wait so.
-func (s *Server) atBarrier(ctx context.Context, id string) (wave, waiting int) {
+// atBarrier is the next wave, from 0, of a run of which jobs wait at a barrier.
+func (s *Server) atBarrier(ctx context.Context, id string) (wave int, waits bool) {
 	seen := s.cfg.Queue.Poll(ctx, 1, queue.Ask{Run: id, Awaited: true})[0]
 	if seen.Err != nil {
-		return 0, 0
+		return 0, false
+	}
+	for event, n := range seen.Awaited {
+		gate, _, ok := queue.ParseTurn(event)
+		waits = waits || ok && gate > 0 && n > 0
+	}
+	if !waits {
+		return 0, false
 	}
 	l, err := s.restore(ctx, id)
 	if err != nil {
-		return 0, 0
-	}
-	for event, n := range seen.Awaited {
-		if gate, _, ok := queue.ParseTurn(event); ok && gate > 0 {
-			waiting += n
-		}
+		return 0, false
 	}
 	wave, _ = l.NextWave(seen.Awaited)
-	return wave, waiting
+	return wave, true
 }
 
 // restore reads back what a run was made of.

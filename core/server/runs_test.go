@@ -7,6 +7,10 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/queue"
 )
 
 func TestRunFromCreateToRetry(t *testing.T) {
@@ -209,4 +213,45 @@ func TestTenantRunsOnItsOwnHostsOnly(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	want[any](t, b.ask(acme, "GET", "/v1/runs/"+all.ID+"/jobs/4/outputs/0/stdout", nil), http.StatusNotFound)
+}
+
+// A run shows that it waits for an approval once the engine has asked for it, which may be while
+// stragglers of its wave run.
+func TestARunAsksForItsNextWaveBesideAStraggler(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	files := tree()
+	files["playbooks/acme.yaml"] = strings.Replace(files["playbooks/acme.yaml"], "waves: [1, 100%]", "waves: [2, 100%], next_wave_at: 50%", 1)
+	if _, err := b.cat.Apply(t.Context(), "test", documents(files), definitions.Revision{}, catalog.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	run := b.launch("acme", api.NewRun{})
+	asks := func() *api.WaveWait {
+		return want[api.Run](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID, nil), http.StatusOK).Waits
+	}
+	b.work()
+	s, err := b.queue.Open(t.Context(), "node")
+	must(t, err)
+	var leases []queue.Lease
+	until(t, "both hosts of its first wave have begun", func() bool {
+		res, err := b.queue.Turn(t.Context(), queue.Turn{Session: s, Want: 3})
+		must(t, err)
+		leases = append(leases, res.Leases...)
+		return len(leases) == 2
+	})
+	if got := asks(); got != nil {
+		t.Errorf("it asks before a host has ended: %+v", got)
+	}
+	detail, err := launch.EncodeResult(core.Result{Job: leases[0].Job, Host: leases[0].Host, Outcome: core.Changed, Attempt: 1, Worker: "node"})
+	must(t, err)
+	_, err = b.queue.Turn(t.Context(), queue.Turn{Session: s, Acks: []queue.Ack{{Job: leases[0].Job, Token: leases[0].Token, Kind: queue.AckDone, Outcome: core.Changed, Detail: detail}}})
+	must(t, err)
+	until(t, "it asks for its second wave", func() bool { return asks() != nil })
+	if got := asks(); got.Wave != 2 || got.Hosts != 1 {
+		t.Errorf("%+v", got)
+	}
+	want[api.Run](t, b.ask(b.token("acme", Approver), "POST", "/v1/runs/"+run.ID+"/approve", api.Approve{Wave: 2, Approve: true, Reason: "go"}), http.StatusOK)
+	if got := asks(); got != nil {
+		t.Errorf("it asks after the approval: %+v", got)
+	}
 }
