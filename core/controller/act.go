@@ -12,10 +12,10 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// act does what the engine decided, of all runs together: first it writes down which waves are about
-// to be released, then what one call of the queue does for
-// all of them, then the rest of each run, in its order. Of a run of which something fails, the rest
-// is not done, and its progress not kept: it is decided again.
+// act does what the engine decided, of all runs together. First it writes down which waves are
+// about to be released. Then it does what one call of the queue does for all of them, then the rest
+// of each run, in its order. Of a run of which something fails, the rest is not done, and its
+// progress not kept: it is decided again.
 func (c *Controller) act(ctx context.Context, polls []*poll) {
 	c.noteReleases(ctx, polls)
 	c.adjust(ctx, polls)

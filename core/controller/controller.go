@@ -370,7 +370,7 @@ type Event struct {
 	Err    error
 }
 
-// report is say for what must not be forgotten.
+// report is emit for what must not be forgotten.
 func (c *Controller) report(ctx context.Context, e Event) error {
 	c.emit(e)
 	if c.cfg.Report == nil {

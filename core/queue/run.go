@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -140,6 +141,35 @@ func WhyEnded(o core.Outcome, reason core.Reason) core.Reason {
 		text += ": " + reason.Text()
 	}
 	return core.Because(reason.Code(), text)
+}
+
+// WhyLeased returns for Explain that node has had the job for a while.
+func WhyLeased(node string, since time.Duration) core.Reason {
+	return core.Because("", "leased by "+node+" since "+since.Round(time.Second).String())
+}
+
+// WhyRetrying returns for Explain that a job waits for its next attempt.
+func WhyRetrying(attempts int) core.Reason {
+	return core.Because(core.NextAttempt, fmt.Sprintf("waits for its next attempt, %d made so far", attempts))
+}
+
+// WhyPending returns for Explain why a job is not leased, by the reason's code. Its run has
+// inFlight jobs in flight. For WaveClosed, bound is how many of the run are released. For RunFull
+// it is how many may be in flight. For NoSlot it is how many its tenant has in flight.
+func WhyPending(code core.ReasonCode, inFlight, bound int) core.Reason {
+	switch code {
+	case core.NotDue:
+		return core.Because(code, "is not due yet")
+	case core.RunOver:
+		return core.Because(code, "is about to be cancelled: its run has ended")
+	case core.RunPaused:
+		return core.Because(code, "its run is paused")
+	case core.WaveClosed:
+		return core.Because(code, fmt.Sprintf("waits for its wave: %d hosts of the run may start so far", bound))
+	case core.RunFull:
+		return core.Because(code, fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", inFlight, bound))
+	}
+	return core.Because(core.NoSlot, fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", inFlight, bound))
 }
 
 // WhySuspended returns for Explain what a suspended job waits for, beside a time.

@@ -15,7 +15,6 @@ import (
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -226,68 +225,4 @@ func (e *estimate) host(index int) (*api.HostWindow, *api.HostEstimate) {
 		return w, nil
 	}
 	return w, &api.HostEstimate{P50: h.Begin, FinishP50: h.Finish, FinishP90: h.Late}
-}
-
-// held is what blocks is decided by.
-type held struct {
-	run    *api.Run
-	status *queue.Status // nil: the run is not in the queue
-	plan   plan
-	index  int
-	why    api.Explanation
-	window *api.HostWindow
-	nobody bool     // no worker reports
-	once   []string // which hosts call the steps with once that have no result yet
-}
-
-// blocks lists all that keeps a job from starting, by what has to happen first.
-func (h held) blocks() (all []api.Block) {
-	add := func(cause core.ReasonCode, format string, args ...any) {
-		all = append(all, api.Block{Cause: cause, Text: fmt.Sprintf(format, args...)})
-	}
-	if h.run.Phase == api.Approval {
-		add(core.AwaitsApproval, "its run waits for an approval: turnus runs approve %s", h.run.ID)
-	}
-	if h.status == nil {
-		if h.run.Phase != api.Approval {
-			add(core.NotQueued, "its run is not in the queue")
-		}
-		return all
-	}
-	if h.why.State != core.Pending && h.why.State != core.Blocked && h.why.State != core.Suspended {
-		return nil // it runs, or begins again without a person
-	}
-	if h.status.Phase == queue.Paused {
-		add(core.RunPaused, "its run is paused: turnus runs resume %s", h.run.ID)
-	}
-	if h.index >= h.status.Limit {
-		wave := 1
-		for k, limit := range h.plan.limits {
-			if h.index >= limit {
-				wave = k + 2
-			}
-		}
-		add(core.WaveClosed, "wave %d of %d is not released", wave, max(h.plan.waves, wave))
-	}
-	if w := h.window; w != nil && !w.Opens.IsZero() {
-		add(core.WindowClosed, "window set %s opens at %s", w.Set, w.OpensLocal)
-	} else if w != nil && w.Reason != "" {
-		add(core.WindowClosed, "window set %s: %s", w.Set, w.Reason)
-	}
-	for _, text := range h.once {
-		add(core.AwaitsOnce, "%s", text)
-	}
-	if h.why.State == core.Blocked {
-		add(core.LockHeld, "%s", h.why.Reason)
-	}
-	if most := h.plan.shares.MaxInFlight; most > 0 && h.status.InFlight >= most {
-		add(core.RunFull, "its run has %d jobs in flight, max_in_flight is %d", h.status.InFlight, most)
-	}
-	if h.nobody {
-		add(core.NoWorker, nobodyWorks)
-	}
-	if len(all) == 0 && h.why.State == core.Pending {
-		add(core.NoSlot, "it is due, and waits for a worker with free concurrency")
-	}
-	return all
 }

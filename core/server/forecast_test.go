@@ -93,6 +93,8 @@ func TestBlocks(t *testing.T) {
 		"paused":         {held{run: run, status: open(func(s *queue.Status) { s.Phase = queue.Paused }), why: pending}, "paused", "turnus runs resume r"},
 		"wave":           {held{run: run, status: open(func(s *queue.Status) { s.Limit = 1 }), plan: waves, index: 4, why: pending}, "wave", "wave 2 of 3"},
 		"last wave":      {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 5, why: pending}, "wave", "wave 3 of 3"},
+		"its approval":   {held{run: &api.Run{ID: "r", Phase: api.Active, Waits: &api.WaveWait{Wave: 2}}, status: open(func(s *queue.Status) { s.Limit = 1 }), plan: waves, index: 4, why: pending}, "approval", "turnus runs approve r --wave 2"},
+		"another's":      {held{run: &api.Run{ID: "r", Phase: api.Active, Waits: &api.WaveWait{Wave: 2}}, status: open(func(s *queue.Status) { s.Limit = 1 }), plan: waves, index: 5, why: pending}, "wave", "wave 3 of 3"},
 		"released":       {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 4, why: pending}, "slots", ""},
 		"max_in_flight":  {held{run: run, status: open(nil), plan: plan{shares: shares{MaxInFlight: 2}}, why: pending}, "max_in_flight", "max_in_flight is 2"},
 		"below it":       {held{run: run, status: open(nil), plan: plan{shares: shares{MaxInFlight: 3}}, why: pending}, "slots", ""},

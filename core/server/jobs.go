@@ -12,7 +12,6 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 )
 
 func (s *Server) jobs() {
@@ -184,80 +183,6 @@ func (s *Server) stepsOf(id core.JobID, detail []byte) []api.StepResult {
 		s.cfg.Log.Warn("the detail of a job cannot be read", "job", id.String())
 	}
 	return api.StepsOf(result.Steps)
-}
-
-func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[api.Explanation], error) {
-	job, err := s.cfg.Ledger.Job(ctx, by.scope, in.id())
-	if err != nil {
-		return nil, err
-	}
-	e := api.Explanation{Run: job.Run, Index: job.Index, Host: job.Host, State: core.Done}
-	if job.Outcome != "" {
-		e.Reason, e.ReasonCode = queue.WhyEnded(job.Outcome, core.Reason(job.Reason)).Text(), job.ReasonCode
-		return &body[api.Explanation]{e}, nil
-	}
-	run, err := s.cfg.Ledger.Run(ctx, ledger.AllTenants(), job.Run)
-	if err != nil {
-		return nil, err
-	}
-	asking, cancel := context.WithTimeout(ctx, liveTime)
-	defer cancel()
-	why := s.whyPending(asking, s.standing(asking, by.scope, &run, in.id()))
-	e.State, e.Reason, e.ReasonCode, e.Until = why.State, why.Reason, why.ReasonCode, why.Until
-	s.explain(ctx, &run, &e)
-	return &body[api.Explanation]{e}, nil
-}
-
-// explain adds what keeps a job from starting, and when it is expected to. What cannot be asked is
-// left out.
-func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanation) {
-	shown := runOf(*run)
-	h := held{run: &shown, index: e.Index, why: *e}
-	if made, err := s.estimate(ctx, run); err == nil {
-		h.window, e.Starts = made.host(e.Index)
-		h.nobody, e.Window = made.nobody, h.window
-	}
-	if run.Incarnation != "" && s.cfg.Controller.Away() == nil {
-		asking, cancel := context.WithTimeout(ctx, liveTime)
-		defer cancel()
-		st, err := s.cfg.Queue.Status(asking, run.ID)
-		if err == nil {
-			h.plan, err = s.plans.of(run.ID, func() (plan, error) { return s.planOf(ctx, run.ID) })
-		}
-		if err != nil {
-			return
-		}
-		h.status, h.plan.shares = &st, h.plan.shares.of(*run)
-		if e.ReasonCode == core.AwaitsOnce {
-			h.once = s.callers(asking, run)
-		}
-		if e.State == core.Pending {
-			ahead := max(st.Pending-(st.Total-e.Index), 0)
-			e.Ahead = &ahead
-		}
-	}
-	if e.Blocks = h.blocks(); len(e.Blocks) == 0 && h.why.State != core.Pending {
-		e.Starts = nil // it has started
-	}
-}
-
-// callers says which hosts call the steps with once of a run that have no result yet.
-func (s *Server) callers(ctx context.Context, run *ledger.Run) (texts []string) {
-	steps, err := s.cfg.Ledger.Once(ctx, run)
-	if err != nil {
-		return nil
-	}
-	l, err := s.restore(ctx, run.ID)
-	if err != nil {
-		return nil
-	}
-	for _, o := range steps {
-		if !o.Known && o.Step < len(l.Playbook.Steps) && o.Job < len(l.Hosts) {
-			host := l.Hosts[o.Job].Name
-			texts = append(texts, fmt.Sprintf("host %s calls step %s for the whole run: turnus explain %s %s", host, l.Playbook.Steps[o.Step].Name, run.ID, host))
-		}
-	}
-	return texts
 }
 
 func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[api.Attempt], error) {

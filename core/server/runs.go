@@ -124,7 +124,8 @@ func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 		shown.Check = w.check
 		shown.Live.StopAfter, shown.Live.StopUnreachable = w.stopAfter, w.stopUnreachable
 		w.shares.of(run).show(shown)
-		s.showWaves(ctx, w, &run, st, shown)
+		shown.Live.Waves = max(w.waves, 1)
+		shown.Live.Wave, shown.Waits = s.waveOf(ctx, w, &run, st)
 	}
 }
 
@@ -142,36 +143,35 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	}, nil
 }
 
-// showWaves says which wave a run is in, and for the approval of which one the engine has asked.
-func (s *Server) showWaves(ctx context.Context, p plan, run *ledger.Run, st queue.Status, shown *api.Run) {
+// waveOf returns the wave that a run is in, from 1, and what it asks a person for.
+func (s *Server) waveOf(ctx context.Context, p plan, run *ledger.Run, st queue.Status) (wave int, asks *api.WaveWait) {
 	at := 0
 	for at < len(p.limits)-1 && p.limits[at] < st.Limit {
 		at++
 	}
 	next := at + 1
 	if p.waves > len(p.limits) && st.Suspended > 0 && st.Limit == st.Total {
-		if wave, waits := s.atBarrier(ctx, shown.ID); waits {
+		if wave, waits := s.atBarrier(ctx, run.ID); waits {
 			next = wave
 		}
 	}
-	shown.Live.Wave, shown.Live.Waves = next, max(p.waves, 1)
 	if controller.AskedFor(run) != next || next >= p.waves || st.Phase != queue.Active {
-		return
+		return next, nil
 	}
-	decisions, err := s.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), shown.ID)
+	decisions, err := s.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), run.ID)
 	if err != nil {
-		return
+		return next, nil
 	}
 	for _, d := range decisions {
 		if d.Wave == next && !d.Void {
-			return
+			return next, nil
 		}
 	}
 	size := p.limits[next%len(p.limits)]
 	if k := next % len(p.limits); k > 0 {
 		size -= p.limits[k-1]
 	}
-	shown.Waits = &api.WaveWait{Wave: next + 1, Hosts: size}
+	return next, &api.WaveWait{Wave: next + 1, Hosts: size}
 }
 
 // atBarrier is the next wave, from 0, of a run of which jobs wait at a barrier.

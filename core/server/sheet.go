@@ -53,11 +53,11 @@ type sheets struct {
 
 // kept is the newest sheet of a run; one at a time reads the next.
 type kept struct {
-	used     time.Time // under the lock of sheets
-	hosts    int
-	mu       sync.Mutex
-	sheet    *sheet // nil before the first
-	standing standing
+	used  time.Time // under the lock of sheets
+	hosts int
+	mu    sync.Mutex
+	sheet *sheet // nil before the first
+	asked askedJobs
 }
 
 // sheetOf returns a run that a caller may see, with its sheet.

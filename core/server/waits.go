@@ -17,13 +17,13 @@ import (
 
 // Bounds of list-waits.
 const (
-	standingHosts = 200
-	standingAge   = 2 * time.Second
-	maxWaits      = 50
+	askedHosts = 200
+	askedAge   = 2 * time.Second
+	maxWaits   = 50
 )
 
-// standing is what the queue said of the first released hosts of a run at a time.
-type standing struct {
+// askedJobs is what the queue said of the first released hosts of a run at a time.
+type askedJobs struct {
 	mu   sync.Mutex
 	at   time.Time
 	jobs []queue.Explanation
@@ -65,7 +65,7 @@ func (s *Server) listWaits(ctx context.Context, by caller, in *RunPath) (*list[a
 		w.add(core.WaveClosed, wavesClosed(sheet.limits, open[closed], open[len(open)-1]), time.Time{}, open[closed:]...)
 	}
 	released := open[:closed]
-	for _, why := range s.sheets.keep(&run).standing.of(func() []queue.Explanation { return s.explainAll(asking, &run, released) }) {
+	for _, why := range s.sheets.keep(&run).asked.of(func() []queue.Explanation { return s.explainAll(asking, &run, released) }) {
 		if !waiting(why.State) || sheet.rows[why.Job.Index].Outcome != "" {
 			continue
 		}
@@ -75,8 +75,8 @@ func (s *Server) listWaits(ctx context.Context, by caller, in *RunPath) (*list[a
 			w.add(code, why.Reason.Text()+s.holder(ctx, by.scope, why.Holder), why.Until, why.Job.Index)
 		}
 	}
-	if len(released) > standingHosts {
-		w.add("", fmt.Sprintf("not asked: only the first %d released hosts are", standingHosts), time.Time{}, released[standingHosts:]...)
+	if len(released) > askedHosts {
+		w.add("", fmt.Sprintf("not asked: only the first %d released hosts are", askedHosts), time.Time{}, released[askedHosts:]...)
 	}
 	return listOf(w.list(), ""), nil
 }
@@ -94,10 +94,10 @@ func wavesClosed(limits []int, from, to int) string {
 }
 
 // of returns what the queue said a short time ago, or asks it.
-func (t *standing) of(ask func() []queue.Explanation) []queue.Explanation {
+func (t *askedJobs) of(ask func() []queue.Explanation) []queue.Explanation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Since(t.at) >= standingAge {
+	if time.Since(t.at) >= askedAge {
 		t.jobs, t.at = ask(), time.Now()
 	}
 	return t.jobs
@@ -105,7 +105,7 @@ func (t *standing) of(ask func() []queue.Explanation) []queue.Explanation {
 
 // explainAll asks the queue about the first jobs; what it does not say in time is left out.
 func (s *Server) explainAll(ctx context.Context, run *ledger.Run, indexes []int) []queue.Explanation {
-	indexes = indexes[:min(len(indexes), standingHosts)]
+	indexes = indexes[:min(len(indexes), askedHosts)]
 	all := make([]queue.Explanation, len(indexes))
 	var asking sync.WaitGroup
 	for part := range askTogether {

@@ -211,7 +211,7 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 	if sp, later, ok := r.spanOf(id.Index); ok {
 		ex.State = core.Pending
 		if later {
-			ex.Reason, ex.Until = core.Because(core.NotDue, "is not due yet"), sp.due
+			ex.Reason, ex.Until = queue.WhyPending(core.NotDue, 0, 0), sp.due
 		} else {
 			ex.Reason = r.explainReady(id.Index)
 		}
@@ -239,7 +239,7 @@ func (r *run) spanOf(index int) (sp span, later, ok bool) {
 func (q *Queue) explainJob(j *job, now time.Time) (reason core.Reason, until time.Time, holder string) {
 	switch j.state {
 	case core.Leased:
-		return core.Because("", "leased by "+j.session.node+" since "+now.Sub(j.leasedAt).Round(time.Second).String()), j.session.until, ""
+		return queue.WhyLeased(j.session.node, now.Sub(j.leasedAt)), j.session.until, ""
 	case core.Blocked:
 		text := "waits for " + j.on.kind + " " + j.on.name
 		if len(j.on.held) > 0 {
@@ -249,7 +249,7 @@ func (q *Queue) explainJob(j *job, now time.Time) (reason core.Reason, until tim
 		}
 		return core.Because(core.LockHeld, text), time.Time{}, holder
 	case core.Retrying:
-		return core.Because(core.NextAttempt, fmt.Sprintf("waits for its next attempt, %d made so far", j.attempts)), j.due, ""
+		return queue.WhyRetrying(j.attempts), j.due, ""
 	case core.Suspended:
 		if j.place >= 0 {
 			return queue.WhySuspended(j.event), j.due, ""
@@ -261,17 +261,18 @@ func (q *Queue) explainJob(j *job, now time.Time) (reason core.Reason, until tim
 
 // explainReady says why a due job is not leased yet.
 func (r *run) explainReady(index int) core.Reason {
+	code, bound := core.NoSlot, r.tenant.inFlight
 	switch {
 	case r.over():
-		return core.Because(core.RunOver, "is about to be cancelled: "+r.reason.Text())
+		code = core.RunOver
 	case r.phase == queue.Paused:
-		return core.Because(core.RunPaused, "its run is paused")
+		code = core.RunPaused
 	case index >= r.limit:
-		return core.Because(core.WaveClosed, fmt.Sprintf("waits for its wave: %d hosts of the run may start so far", r.limit))
+		code, bound = core.WaveClosed, r.limit
 	case !r.open():
-		return core.Because(core.RunFull, fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", r.count.leased, r.maxInFlight))
+		code, bound = core.RunFull, r.maxInFlight
 	}
-	return core.Because(core.NoSlot, fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", r.count.leased, r.tenant.inFlight))
+	return queue.WhyPending(code, r.count.leased, bound)
 }
 
 func (r *run) explainEnd(index int) core.Reason {

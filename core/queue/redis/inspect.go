@@ -107,7 +107,7 @@ func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	switch ex.State {
 	case core.Leased:
 		us, _ := strconv.ParseInt(b, 10, 64)
-		return core.Because("", "leased by "+a+" since "+(time.Duration(us)*time.Microsecond).Round(time.Second).String())
+		return queue.WhyLeased(a, time.Duration(us)*time.Microsecond)
 	case core.Blocked:
 		reason := "waits for " + lockKind(a) + " " + a[1:]
 		switch {
@@ -118,23 +118,20 @@ func explain(ex queue.Explanation, a, b, c string) core.Reason {
 		}
 		return core.Because(core.LockHeld, reason)
 	case core.Retrying:
-		return core.Because(core.NextAttempt, "waits for its next attempt, "+a+" made so far")
+		attempts, _ := strconv.Atoi(a)
+		return queue.WhyRetrying(attempts)
 	case core.Suspended:
 		return queue.WhySuspended(a)
 	}
-	switch a {
-	case "due":
-		return core.Because(core.NotDue, "is not due yet")
-	case "over":
-		return core.Because(core.RunOver, "is about to be cancelled: its run has ended")
-	case "paused":
-		return core.Because(core.RunPaused, "its run is paused")
-	case "limit":
-		return core.Because(core.WaveClosed, "waits for its wave: "+c+" hosts of the run may start so far")
-	case "full":
-		return core.Because(core.RunFull, "its run has "+b+" jobs in flight, max_in_flight is "+c)
-	}
-	return core.Because(core.NoSlot, "waits for its turn: its run has "+b+" jobs in flight, its tenant "+c)
+	inFlight, _ := strconv.Atoi(b)
+	bound, _ := strconv.Atoi(c)
+	return queue.WhyPending(pendingCodes[a], inFlight, bound)
+}
+
+// pendingCodes are the codes for why a due job is not leased, by explain.lua's words. What is not
+// here waits for its turn.
+var pendingCodes = map[string]core.ReasonCode{
+	"due": core.NotDue, "over": core.RunOver, "paused": core.RunPaused, "limit": core.WaveClosed, "full": core.RunFull,
 }
 
 func lockKind(name string) string {
