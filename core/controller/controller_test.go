@@ -3,6 +3,7 @@ package controller_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -447,6 +448,48 @@ func TestAmend(t *testing.T) {
 			t.Errorf("a run that has started was amended: %v", err)
 		}
 	})
+}
+
+// A server has put a run into the queue, and does not learn of it. The run is amended: what was
+// accepted last is what runs. With an approval that it needs now, nothing runs before.
+func TestAmendedAfterAnAnswerWasLost(t *testing.T) {
+	for _, approvals := range []int{0, 1} {
+		fake(t, func(l *lab) {
+			inQueue := make(chan bool)
+			lost := sync.OnceFunc(func() { close(inQueue) })
+			q := &hooked{Backend: l.queue(), forget: func() bool { lost(); return true }}
+			c, stop := l.server("s1", q)
+			defer func() { stop() }()
+			l.accept(c, spec{id: "r1", hosts: 3})
+			<-inQueue
+			stop()
+			<-time.After(time.Minute) // its claim has ended
+			c, err := controller.New(controller.Config{Name: "editor", Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = c.Amend(l.Context(), ledger.AllTenants(), "alice", "r1", l.run("r1").Version,
+				controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 5}), By: "alice", Approvals: approvals}); err != nil {
+				t.Fatal(err)
+			}
+			c, stop = l.server("s2", l.queue())
+			defer l.node(l.queue(), 10)()
+			if approvals > 0 {
+				<-time.After(time.Hour)
+				if r := l.run("r1"); r.Recorded > 0 || r.Phase != ledger.PhaseAwaiting {
+					t.Fatalf("it did not wait for its approval: %+v", r)
+				}
+				if _, err := c.Decide(l.Context(), ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.complete("r1")
+			if r := l.run("r1"); r.Outcomes[core.Changed] != 5 {
+				t.Errorf("%+v", r)
+			}
+			l.sound()
+		})
+	}
 }
 
 // A run whose threshold is reached is stopped in the ledger too, though its last outcomes come at

@@ -229,8 +229,8 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	for i, answer := range c.cfg.Queue.Submit(ctx, runs...) {
 		err := answer.Err
 		had[runs[i].ID] = !answer.Created
-		if errors.Is(err, core.ErrConflict) { // a server that ended since put it there, when other handlers were pending
-			_, err = c.cfg.Queue.Status(ctx, runs[i].ID)
+		if errors.Is(err, core.ErrConflict) {
+			had[runs[i].ID], err = c.putAgain(ctx, &claims[at[i]].Run, runs[i])
 		}
 		if err != nil {
 			errs[i] = fmt.Errorf("put it into the queue: %w", err)
@@ -272,6 +272,24 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		c.cfg.Log.Warn("some runs are held in the queue until they are checked", "error", err)
 	}
 	return errs
+}
+
+// putAgain puts a run into the queue that has it with other content, and reports whether the old one
+// stays. A server put that there and did not come to write it down. If none ever did, nothing of the
+// run has been let go, and it may have been amended since: the new content takes its place. Else
+// other handlers were pending.
+func (c *Controller) putAgain(ctx context.Context, claimed *ledger.Run, run queue.Run) (stays bool, err error) {
+	if claimed.Incarnation != "" {
+		_, err := c.cfg.Queue.Status(ctx, run.ID)
+		return true, err
+	}
+	if gone, err := c.cfg.Queue.Drop(ctx, run.ID, 1); err != nil {
+		return true, err
+	} else if !gone {
+		return true, fmt.Errorf("the queue has another run %s that has begun: %w", run.ID, core.ErrConflict)
+	}
+	answer := c.cfg.Queue.Submit(ctx, run)[0]
+	return !answer.Created, answer.Err
 }
 
 // enter defers checks of runs while they are put into the queue: its news comes before the ledger

@@ -18,8 +18,9 @@ type Amendment struct {
 }
 
 // Amend changes a run that no queue has had. Earlier approvals are void: the run needs
-// New.Approvals again, from people who neither launched nor amended it. A run that was queued
-// already, or whose version has changed, is core.ErrConflict.
+// New.Approvals again, from people who neither launched nor amended it. A server whose claim has
+// ended cannot mark it as queued with the content it had. A run that was queued already, or whose
+// version has changed, is core.ErrConflict.
 func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment) (Run, error) {
 	run, err := l.Run(ctx, s, id)
 	if err != nil {
@@ -47,7 +48,7 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 		}
 		before, phase := *run, amendedPhase(run.Phase, n.Approvals)
 		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8,
-			reason = CASE WHEN phase = $7 THEN reason ELSE '' END, content = content + 1, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
+			reason = CASE WHEN phase = $7 THEN reason ELSE '' END, content = content + 1, claimed_by = '', claimed_until = 0, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
 			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), withAmender(by, who)))
 		if err != nil {
 			return err
