@@ -463,13 +463,16 @@ func TestAmendedAfterAnAnswerWasLost(t *testing.T) {
 			l.accept(c, spec{id: "r1", hosts: 3})
 			<-inQueue
 			stop()
-			<-time.After(time.Minute) // its claim has ended
 			c, err := controller.New(controller.Config{Name: "editor", Ledger: l.ledger, Queue: l.queue(), Board: l.queue(), Types: types})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = c.Amend(l.Context(), ledger.AllTenants(), "alice", "r1", l.run("r1").Version,
-				controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 5}), By: "alice", Approvals: approvals}); err != nil {
+			l.until("its claim has ended", func() bool {
+				_, err = c.Amend(l.Context(), ledger.AllTenants(), "alice", "r1", l.run("r1").Version,
+					controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: 5}), By: "alice", Approvals: approvals})
+				return !errors.Is(err, core.ErrConflict)
+			})
+			if err != nil {
 				t.Fatal(err)
 			}
 			c, stop = l.server("s2", l.queue())

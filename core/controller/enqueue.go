@@ -344,7 +344,7 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 		return err
 	}
 	if c.queueLost(run.ID, run.Incarnation, incarnation) {
-		if err := c.doubtLost(ctx, run, l); err != nil {
+		if err := c.doubtJobs(ctx, run, l, begun(&run, l, l.Run.FinishedJobs)); err != nil {
 			return err
 		}
 	}
@@ -354,28 +354,35 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 	return nil
 }
 
-// doubtLost writes down what jobs of a run may have done in a queue that was lost: each released
-// one may have begun, and its steps count as changed on all hosts without an outcome, whatever
-// becomes of their jobs.
-func (c *Controller) doubtLost(ctx context.Context, run ledger.Run, l *launch.Launch) error {
-	if begun := c.begun(run, l, l.Run.FinishedJobs); begun > 0 {
-		if err := c.cfg.Ledger.Doubt(ctx, run.ID, begun); err != nil {
-			return err
-		}
+// doubtJobs writes down what the first jobs of a run may have done in what a queue has lost: each may
+// have begun, and its steps count as changed on all of their hosts without an outcome, whatever
+// becomes of the jobs.
+func (c *Controller) doubtJobs(ctx context.Context, run ledger.Run, l *launch.Launch, begun int) error {
+	if begun == 0 {
+		return nil
+	}
+	if err := c.cfg.Ledger.Doubt(ctx, run.ID, begun); err != nil {
+		return err
 	}
 	if names := l.Playbook.Notifiable(); !l.Snapshot.Check && len(names) > 0 {
-		return c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l), names)
+		return c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l, begun), names)
 	}
 	return nil
 }
 
 // begun is how many jobs of a run, from the first on, may have begun in a queue that is gone.
-func (c *Controller) begun(run ledger.Run, l *launch.Launch, finished []queue.FinishedJobs) int {
+func begun(run *ledger.Run, l *launch.Launch, finished []queue.FinishedJobs) int {
+	return engine.Begun(l, engine.NewResults(l, finished...), progressOf(run), time.Now())
+}
+
+// progressOf is how far a run has come. If nobody can read that, all of its waves may have been
+// released.
+func progressOf(run *ledger.Run) engine.Progress {
 	progress, err := engine.DecodeProgress(run.Progress)
-	if err != nil { // nobody can read how far its waves were
-		return run.Total
+	if err != nil {
+		return engine.Progress{Limit: run.Total}
 	}
-	return engine.Begun(l, engine.NewResults(l, finished...), progress, time.Now())
+	return progress
 }
 
 // addPending gives runs the handlers that earlier runs of their playbooks left pending on their
@@ -404,10 +411,10 @@ func (c *Controller) addPending(ctx context.Context, claims []ledger.Claim, laun
 	}
 }
 
-// unsettledHosts are the hosts of a run's jobs without an outcome.
-func unsettledHosts(l *launch.Launch) (hosts []string) {
+// unsettledHosts are the hosts of those of the first jobs of a run that have no outcome.
+func unsettledHosts(l *launch.Launch, first int) (hosts []string) {
 	l.Run.Unfinished(func(_ time.Time, from, to int) {
-		for _, h := range l.Hosts[from:to] {
+		for _, h := range l.Hosts[min(from, first):min(to, first)] {
 			hosts = append(hosts, h.Name)
 		}
 	})

@@ -40,11 +40,11 @@ func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.
 	}
 	if names := l.Playbook.Notifiable(); shared && !l.Snapshot.Check && len(names) > 0 {
 		l.Run.FinishedJobs = recorded
-		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(&l), names); err != nil {
+		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(&l, len(l.Hosts)), names); err != nil {
 			return err
 		}
 	}
-	return c.cfg.Ledger.Refuse(ctx, id, c.begun(run, &l, recorded), reason)
+	return c.cfg.Ledger.Refuse(ctx, id, begun(&run, &l, recorded), reason)
 }
 
 // LastFailed returns the hosts that did not succeed in the newest run of a playbook that is over

@@ -97,7 +97,8 @@ func (c *Controller) only(ctx context.Context) (bool, error) {
 }
 
 // compareAll compares all unfinished runs of the queue with the ledger. It pauses in the queue
-// those that are behind the ledger, and makes them due for a check. rest are the others that go on.
+// those that are behind the ledger, and makes them due for a check. rest are the others, also those
+// that have stopped or were cancelled: what their jobs did is in doubt as well.
 func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind []string, rest []*poll, err error) {
 	var page []ledger.Run
 	compare := func() error {
@@ -106,7 +107,7 @@ func (c *Controller) compareAll(ctx context.Context, incarnation string) (behind
 		return err
 	}
 	err = c.eachUnfinished(ctx, func(r ledger.Run) error {
-		if r.Incarnation != incarnation || !engine.Goes(engine.Phase(r.Phase)) || !c.owns(r.ID) {
+		if r.Incarnation != incarnation || !c.owns(r.ID) {
 			return nil
 		}
 		if page = append(page, r); len(page) < pollRuns {
@@ -135,10 +136,12 @@ func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind
 	var pauses []queue.Adjust
 	for i, sight := range c.watch.Poll(ctx, 1, asks...) {
 		run := page[i]
+		goes := engine.Goes(engine.Phase(run.Phase))
 		switch {
+		case !goes && (errors.Is(sight.Err, core.ErrNotFound) || errors.Is(sight.Err, core.ErrInvalid)): // it is over when it is checked
 		case errors.Is(sight.Err, core.ErrNotFound):
 			behind = append(behind, run.ID)
-		case errors.Is(sight.Err, core.ErrInvalid), sight.Err == nil && sight.Status.Ended() < run.Recorded:
+		case errors.Is(sight.Err, core.ErrInvalid), goes && sight.Err == nil && sight.Status.Ended() < run.Recorded:
 			behind = append(behind, run.ID)
 			pauses = append(pauses, queue.Adjust{Run: run.ID, Paused: &yes})
 		case sight.Err != nil:
@@ -156,12 +159,9 @@ func (c *Controller) comparePage(ctx context.Context, page []ledger.Run) (behind
 	return behind, rest, nil
 }
 
-// holdForgotten holds runs of which jobs may have begun in what the queue has lost.
+// holdForgotten doubts jobs that may have begun in what the queue has lost, and holds their runs.
 func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 	for _, l := range runs {
-		if l.run.Phase != ledger.PhaseActive {
-			continue
-		}
 		var err error
 		if l.held, err = c.launchOf(ctx, &l.run); errors.Is(err, core.ErrInvalid) {
 			continue // who checks it refuses it
@@ -171,12 +171,15 @@ func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 		if err := c.readResults(ctx, l); err != nil {
 			return err
 		}
+		l.progress = progressOf(&l.run)
 		in := c.input(l)
 		begun, hold := engine.Forgotten(&in)
 		if begun == 0 {
 			continue
 		}
-		if err := c.cfg.Ledger.Doubt(ctx, l.run.ID, begun); err != nil {
+		one := *l.held.launch
+		one.Run.FinishedJobs = l.held.results.Finished()
+		if err := c.doubtJobs(ctx, l.run, &one, begun); err != nil {
 			return err
 		}
 		if !hold {

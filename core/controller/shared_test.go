@@ -25,6 +25,30 @@ type hooked struct {
 	submit func() error
 	refuse func(run string) error // of one run
 	forget func() bool            // the answer to a submit is lost
+	doubt  func() queue.Doubt
+	trust  func() // is called behind the queue's own, as is hold
+	hold   func()
+}
+
+func (h *hooked) Doubt(ctx context.Context) (queue.Doubt, error) {
+	if h.doubt != nil {
+		return h.doubt(), nil
+	}
+	return h.Backend.Doubt(ctx)
+}
+
+func (h *hooked) Trust(ctx context.Context, d queue.Doubt) error {
+	if h.trust != nil {
+		defer h.trust()
+	}
+	return h.Backend.Trust(ctx, d)
+}
+
+func (h *hooked) Hold(ctx context.Context) error {
+	if h.hold != nil {
+		defer h.hold()
+	}
+	return h.Backend.Hold(ctx)
 }
 
 func (h *hooked) Poll(ctx context.Context, most int, asks ...queue.Ask) []queue.Sight {

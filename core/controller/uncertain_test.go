@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -208,7 +209,7 @@ func TestFaultNothingBeginsBesideJobsOfALostQueue(t *testing.T) {
 }
 
 // stragglers has a run of which one job of the first wave has not ended, and all of the second have
-// begun, when the queue is lost. writtenDown is what the ledger had of the run when the queue heard
+// begun, when its server ends. writtenDown is what the ledger had of the run when the queue heard
 // that the second wave is released.
 func (l *lab) stragglers(one *launch.Launch) (writtenDown string) {
 	l.Helper()
@@ -243,7 +244,6 @@ func (l *lab) stragglers(one *launch.Launch) (writtenDown string) {
 	turn(acks...)
 	l.until("the second wave has begun", func() bool { return turn() == 9 })
 	stop()
-	l.newQueue()
 	return writtenDown
 }
 
@@ -269,6 +269,7 @@ func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 		if written := l.stragglers(one); written != `{"limit":9}` {
 			t.Errorf("when the queue heard of the release, the ledger had %q", written)
 		}
+		l.newQueue()
 		c, stop := l.server("s2", l.queue())
 		defer stop()
 		l.until("it is in the next queue", func() bool { return len(l.said(controller.RunEnqueued)) == 2 })
@@ -290,4 +291,63 @@ func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 		}
 		l.sound()
 	})
+}
+
+// A failover lost the last changes: the queue knows of no job in flight. What may have begun is
+// doubted whatever became of the run, its handlers stay pending, and one that goes on is held. The
+// control is a queue that lost nothing.
+func TestWhatAFailoverLostIsDoubted(t *testing.T) {
+	for name, c := range map[string]struct {
+		older     bool
+		end       func(*lab) error
+		phase     ledger.Phase
+		uncertain int
+	}{
+		"it goes on":       {older: true, phase: ledger.PhasePaused, uncertain: 9},
+		"it was cancelled": {older: true, end: (*lab).cancelled, phase: ledger.PhaseCancelled, uncertain: 9},
+		"nothing was lost": {phase: ledger.PhaseActive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake(t, func(l *lab) {
+				one := l.launch(spec{id: "r1", hosts: 12, uses: "flash, notify: [restart]", more: "strategy: {waves: [4, 9, 100%], next_wave_at: 75%}\nhandlers: [{name: restart, uses: look}]\n"})
+				l.stragglers(one)
+				if c.end != nil {
+					if err := c.end(l); err != nil {
+						t.Fatal(err)
+					}
+				}
+				compared := make(chan bool)
+				tell := sync.OnceFunc(func() { close(compared) })
+				q := &hooked{Backend: l.queue(), trust: tell, hold: tell, doubt: func() queue.Doubt {
+					select {
+					case <-compared:
+						return queue.Doubt{}
+					default:
+						return queue.Doubt{ID: "x", Older: c.older}
+					}
+				}}
+				q.poll = func(sights []queue.Sight) []queue.Sight {
+					for i := range sights {
+						sights[i].Status.InFlight = 0
+					}
+					return sights
+				}
+				_, stop := l.server("s2", q)
+				defer stop()
+				<-compared
+				l.until("it is doubted", func() bool { r := l.run("r1"); return r.Uncertain == c.uncertain && r.Phase == c.phase })
+				pending, err := l.ledger.CountHandlers(t.Context(), "r1")
+				if want := map[bool]int{false: 3, true: 9}[c.older]; err != nil || pending != want { // three hosts have a result that tells of no handlers
+					t.Errorf("%d handlers are pending, %v, expected %d", pending, err, want)
+				}
+				l.sound()
+			})
+		})
+	}
+}
+
+// cancelled has a person cancel run r1 while no server is there.
+func (l *lab) cancelled() error {
+	_, err := l.ledger.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough")
+	return err
 }

@@ -54,13 +54,17 @@ func (r *recording) handlers(ctx context.Context, o *Outcome) error {
 	if o.Handlers == nil {
 		return nil
 	}
-	return r.replaceHandlers(ctx, r.t, &r.run, clean(r.hosts[o.Index].Host, maxText), *o.Handlers, r.now)
+	from := o.Handlers.From
+	if o.Index >= r.run.Uncertain { // else the run left some that this job does not know of
+		from = slices.Concat(from, []string{r.run.ID})
+	}
+	return r.replaceHandlers(ctx, r.t, &r.run, clean(r.hosts[o.Index].Host, maxText), from, *o.Handlers, r.now)
 }
 
-// replaceHandlers makes what a run leaves on a host replace what it said before, and what the runs
-// left whose handlers it took over.
-func (l *Ledger) replaceHandlers(ctx context.Context, t *tx, run *Run, host string, h core.Handlers, now int64) error {
-	for _, from := range slices.Concat(h.From, []string{run.ID}) {
+// replaceHandlers makes what a run leaves on a host replace what the runs left whose handlers it
+// took over.
+func (l *Ledger) replaceHandlers(ctx context.Context, t *tx, run *Run, host string, took []string, h core.Handlers, now int64) error {
+	for _, from := range took {
 		if _, err := t.exec(ctx, `DELETE FROM handlers WHERE `+l.handlerTenant()+` AND playbook = $2 AND host = $3 AND run = $4`,
 			run.Tenant, run.Playbook, host, clean(from, maxText)); err != nil {
 			return err
@@ -81,7 +85,7 @@ func (l *Ledger) handlerTenant() string {
 // ReplaceHandlers writes what a job has saved of its host's handlers before it ends.
 func (l *Ledger) ReplaceHandlers(ctx context.Context, run Run, host string, h core.Handlers) error {
 	return l.db.transact(ctx, "write pending handlers", func(t *tx) error {
-		return l.replaceHandlers(ctx, t, &run, clean(host, maxText), h, micros(l.now()))
+		return l.replaceHandlers(ctx, t, &run, clean(host, maxText), slices.Concat(h.From, []string{run.ID}), h, micros(l.now()))
 	})
 }
 
@@ -113,8 +117,8 @@ func leaveHandlers(ctx context.Context, t *tx, run *Run, host string, names []st
 // handlerHosts is for how many hosts LeaveHandlers writes in one transaction.
 const handlerHosts = 500
 
-// LeaveHandlers makes handlers pending on hosts of a run whose queue was lost: nobody knows what
-// changed there.
+// LeaveHandlers makes handlers pending on hosts of a run whose queue has lost changes: nobody knows
+// what changed there. They stay until a job that took them over, by HostHandlers, has ended.
 func (l *Ledger) LeaveHandlers(ctx context.Context, run Run, hosts, names []string) error {
 	for len(hosts) > 0 {
 		part := hosts[:min(len(hosts), handlerHosts)]
