@@ -87,7 +87,7 @@ func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err
 	case engine.Dismiss:
 		_, err = c.cfg.Queue.Dismiss(ctx, id, a.Signal, a.Reason)
 	case engine.Cancel:
-		err = c.cfg.Queue.Cancel(ctx, id, a.Reason)
+		err = c.cancelRun(ctx, &l.run, a.Reason)
 	case engine.Activate:
 		_, err = c.cfg.Ledger.SetPhase(ctx, ledger.AllTenants(), "", id, ledger.PhaseActive, "")
 		if errors.Is(err, core.ErrConflict) { // somebody asked for something else: see it
@@ -107,6 +107,17 @@ func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err
 		c.notify(l, a.Event)
 	}
 	return err
+}
+
+// cancelRun cancels a run that its engine ends, in the ledger first: a queue that is lost afterwards
+// does not bring it back.
+func (c *Controller) cancelRun(ctx context.Context, run *ledger.Run, reason core.Reason) error {
+	if run.Phase != ledger.PhaseCancelled {
+		if _, err := c.cfg.Ledger.Cancel(ctx, ledger.AllTenants(), "", run.ID, reason); err != nil && !errors.Is(err, core.ErrConflict) {
+			return fmt.Errorf("write down that run %s is cancelled: %w", run.ID, err)
+		}
+	}
+	return c.cfg.Queue.Cancel(ctx, run.ID, reason)
 }
 
 // notify reports what the engine saw.

@@ -315,6 +315,25 @@ func TestWaveWaitsForAPerson(t *testing.T) {
 	})
 }
 
+// A wave that a person refuses cancels its run, also in the ledger.
+func TestARefusedWaveCancelsItsRun(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s1", l.queue())
+		defer stop()
+		defer l.node(l.queue(), 10)()
+		l.accept(c, spec{id: "r1", hosts: 4, more: "strategy: {waves: [1, 100%], pause_between: approve}\n"})
+		l.until("its first wave has ended", func() bool { return l.run("r1").Recorded == 1 })
+		if _, err := c.Decide(l.Context(), ledger.AllTenants(), "r1", ledger.Decision{Wave: 1, By: "bob", Comment: "not today"}); err != nil {
+			t.Fatal(err)
+		}
+		l.complete("r1")
+		if r := l.run("r1"); r.Phase != ledger.PhaseCancelled || r.Reason.Code() != core.WaveRefused || r.Outcomes[core.Cancelled] != 3 {
+			t.Errorf("%+v", r)
+		}
+		l.sound()
+	})
+}
+
 func TestPauseBetweenWaves(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

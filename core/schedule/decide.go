@@ -87,6 +87,7 @@ func (d *decider) giveUp() {
 		}
 		reason := fmt.Sprintf("could not be launched until %s: %s", stamp(until), c.Err)
 		d.drop(Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: core.Because(core.NotLaunched, reason)})
+		d.s.keepCancelled(c)
 		return true
 	})
 }

@@ -148,6 +148,20 @@ func TestOverlapCancel(t *testing.T) {
 	w.want("launch 03:00")
 }
 
+// A fire that is not launched cancels nothing, and the next one knows of the run that goes on.
+func TestOverlapCancelOfAFireThatIsNotLaunched(t *testing.T) {
+	w := newWorld(t, hourly(overlap(OverlapCancel)))
+	w.poll(clock("03 01:00"))
+	w.decide(clock("03 02:00"))
+	w.launch(clock("03 02:00"), core.ErrInvalid)
+	w.poll(clock("03 03:00"))
+	w.want("launch 01:00", "skip 02:00", "cancel 01:00", "launch 03:00")
+	w.decide(clock("03 04:00"))
+	w.launch(clock("03 04:00"), errors.New("away"))
+	w.poll(clock("03 05:00")) // that was tried for too long
+	w.want("skip 04:00", "cancel 03:00", "launch 05:00")
+}
+
 func TestOverlapCancelWaitsForALaunchThatFails(t *testing.T) {
 	w := newWorld(t, hourly(overlap(OverlapCancel), catchUp(CatchUpOnce)))
 	w.decide(clock("03 01:00"))

@@ -29,6 +29,16 @@ func (s *State) launched(c Claim, now time.Time) {
 	s.note(Result{RunID: c.RunID, Nominal: c.Nominal, Count: 1, Cause: c.Cause, Triggered: true, At: now})
 }
 
+// keepCancelled counts the runs again that a claim was to cancel, and that go on since it is given
+// up.
+func (s *State) keepCancelled(c Claim) {
+	for _, id := range c.Cancel {
+		if len(s.Active) < MaxActive {
+			s.Active = append(s.Active, Run{ID: id, Cause: ByCron, At: c.Decided})
+		}
+	}
+}
+
 // finish records launches in a state, which may have moved on: a launch that it no longer claims is
 // recorded already, and is left out of the answer.
 func finish(s State, launches []launch, now time.Time) (State, []finished) {
@@ -47,6 +57,7 @@ func finish(s State, launches []launch, now time.Time) (State, []finished) {
 			out = append(out, finished{claim: c})
 		case errors.Is(l.err, core.ErrInvalid) || errors.Is(l.err, core.ErrConflict):
 			s.Claimed = slices.Delete(s.Claimed, i, i+1)
+			s.keepCancelled(c)
 			k := Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: cutReason(core.Because(core.Refused, "refused: "+l.err.Error()))}
 			s.skip(k, now)
 			out = append(out, finished{claim: c, err: l.err, skip: &k})

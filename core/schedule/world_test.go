@@ -89,7 +89,7 @@ func (w *world) launch(now time.Time, fail error) {
 			continue
 		}
 		for _, run := range c.Cancel {
-			if w.running[run] {
+			if fail == nil && w.running[run] {
 				w.log = append(w.log, "cancel "+run[len(run)-5:len(run)-3]+":"+run[len(run)-3:len(run)-1])
 				w.running[run] = false
 			}

@@ -228,7 +228,7 @@ func TestLabBrowserCatchesUp(t *testing.T) {
 	s.over(run)
 	b.sees("Reconnecting. This page is as of ")
 	line.cut(false)
-	b.sees("finished")
+	b.sees("cancelled")
 	b.wait(`document.getElementById("live").textContent === ""`)
 }
 
