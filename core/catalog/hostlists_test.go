@@ -99,29 +99,35 @@ func TestHostListsOfASchedule(t *testing.T) {
 	})
 }
 
-// A load balancer must not get members of a source that nobody has heard of for too long.
+// A load balancer must not get members of a source that nobody has heard of for too long, and no
+// step is called on such a host.
 func TestHostListsOfASourceThatIsTooOld(t *testing.T) {
-	fake(t, func(l *lab) {
-		other := newCMDB(3)
-		c, stop := l.server("s1", other.of("s1"))
-		defer stop()
-		l.apply(c, docs("", "playbooks/lb.yaml", strings.Replace(listing, `host.name != "a2"`, `host.name == "a1"`, 1)), 0)
-		l.until("its hosts are here", func() bool { return len(c.Set().Inventory.Hosts) == 5 })
-		prepare := func() error {
-			now := c.Current()
-			playbook, _ := now.Set.Playbook("lb")
-			_, err := c.Prepare(l.Context(), now, playbook, catalog.Request{Playbook: "lb"}, catalog.Launching{Scope: ledger.AllTenants()})
-			return err
-		}
-		if err := prepare(); err != nil {
-			t.Fatal(err)
-		}
-		other.mu.Lock()
-		other.fails = errors.New("no route")
-		other.mu.Unlock()
-		<-time.After(20 * time.Minute)
-		if _, stale := errors.AsType[*sources.StaleError](prepare()); !stale {
-			t.Errorf("it is launched: %v", prepare())
-		}
-	})
+	for name, source := range map[string]string{
+		"hosts()": strings.Replace(listing, `host.name != "a2"`, `host.name == "a1"`, 1),
+		"on":      "playbook: lb\ntargets: host.name == \"own\"\nsteps:\n  - {name: one, uses: look, on: '\"n001\"'}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake(t, func(l *lab) {
+				other := newCMDB(3)
+				c, stop := l.server("s1", other.of("s1"))
+				defer stop()
+				l.apply(c, docs("", "playbooks/lb.yaml", source, "inventory/more.yaml", "hosts: {own: {customer: acme}}\n"), 0)
+				l.until("its hosts are here", func() bool { return len(c.Set().Inventory.Hosts) == 6 })
+				prepare := func() error {
+					now := c.Current()
+					playbook, _ := now.Set.Playbook("lb")
+					_, err := c.Prepare(l.Context(), now, playbook, catalog.Request{Playbook: "lb"}, catalog.Launching{Scope: ledger.AllTenants()})
+					return err
+				}
+				if err := prepare(); err != nil {
+					t.Fatal(err)
+				}
+				other.failing(errors.New("no route"))
+				<-time.After(20 * time.Minute)
+				if _, stale := errors.AsType[*sources.StaleError](prepare()); !stale {
+					t.Errorf("it is launched: %v", prepare())
+				}
+			})
+		})
+	}
 }

@@ -147,8 +147,8 @@ func (c *Catalog) unfetched(scope ledger.Scope, err error) error {
 	return err
 }
 
-// fresh refuses a launch with hosts, also of hosts('…'), of a source whose last good generation is
-// older than its max_age, with a *sources.StaleError. Why it is so is for those who may see the
+// fresh refuses a launch with hosts, also of hosts('…') or a step's on, of a source whose last good
+// generation is older than its max_age, with a *sources.StaleError. Why it is so is for those who may see the
 // source: it may name other hosts.
 func (c *Catalog) fresh(now *Current, l *launch.Launch, scope ledger.Scope) error {
 	if len(now.hosts.source) == 0 {
@@ -176,6 +176,11 @@ func (c *Catalog) fresh(now *Current, l *launch.Launch, scope ledger.Scope) erro
 	for _, host := range l.Listed {
 		if err := of(host); err != nil {
 			return fmt.Errorf("hosts() of playbook %s: %w", l.Playbook.Name, err)
+		}
+	}
+	for step, host := range l.AllDelegates() {
+		if err := of(host.Name); err != nil {
+			return fmt.Errorf("on of step %s: %w", l.Playbook.Steps[step].Name, err)
 		}
 	}
 	return nil

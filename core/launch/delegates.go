@@ -92,7 +92,7 @@ func inventoryOf(h core.Host) string {
 
 // delegateSets adds the delegates to the hosts by the window sets that their steps wait for.
 func (l *Launch) delegateSets(steps *admission.Steps, sets map[string][]string) {
-	for i, h := range l.allDelegates() {
+	for i, h := range l.AllDelegates() {
 		set, windowed := steps.Set(i, h)
 		if windowed && !slices.Contains(sets[set], h.Name) {
 			sets[set] = append(sets[set], h.Name)
@@ -100,8 +100,8 @@ func (l *Launch) delegateSets(steps *admission.Steps, sets map[string][]string) 
 	}
 }
 
-// allDelegates are the delegates of each step, by its index, in the order of their names.
-func (l *Launch) allDelegates() iter.Seq2[int, core.Host] {
+// AllDelegates are the delegates of each step, by its index, in the order of their names.
+func (l *Launch) AllDelegates() iter.Seq2[int, core.Host] {
 	return func(yield func(int, core.Host) bool) {
 		for _, i := range slices.Sorted(maps.Keys(l.Delegates)) {
 			for _, name := range slices.Sorted(maps.Keys(l.Delegates[i])) {
@@ -115,7 +115,7 @@ func (l *Launch) allDelegates() iter.Seq2[int, core.Host] {
 
 // delegateWindows refuses delegates for which no window of a step's ever opens.
 func (l *Launch) delegateWindows(steps *admission.Steps, o Options) error {
-	for i, h := range l.allDelegates() {
+	for i, h := range l.AllDelegates() {
 		q, windowed := l.Snapshot.Windows.Delegated(steps, i, h)
 		if !windowed {
 			continue
