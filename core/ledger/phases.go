@@ -16,7 +16,7 @@ var nextPhases = map[Phase][]Phase{
 	PhaseQueued:   {PhaseActive, PhasePaused, PhaseStopped, PhaseCancelled},
 	PhaseActive:   {PhasePaused, PhaseStopped, PhaseCancelled},
 	PhasePaused:   {PhaseQueued, PhaseActive, PhaseStopped, PhaseCancelled},
-	PhaseStopped:  {PhaseActive, PhaseCancelled},
+	PhaseStopped:  {PhaseCancelled},
 }
 
 // byService is what happens to a run that the service itself puts into a phase.

@@ -21,7 +21,7 @@ func testPhases(t *testing.T, b *backend) {
 	}{
 		{ledger.PhaseFinished, false}, {ledger.PhaseAwaiting, false}, {"great", false},
 		{ledger.PhaseActive, true}, {ledger.PhaseActive, true}, {ledger.PhasePaused, true}, {ledger.PhaseActive, true},
-		{ledger.PhaseStopped, true}, {ledger.PhasePaused, false}, {ledger.PhaseCancelled, true}, {ledger.PhaseActive, false},
+		{ledger.PhaseStopped, true}, {ledger.PhasePaused, false}, {ledger.PhaseActive, false}, {ledger.PhaseCancelled, true}, {ledger.PhaseActive, false},
 	} {
 		before := read(t, l, "r1")
 		r, err := l.SetPhase(ctx, ledger.AllTenants(), "", "r1", tc.phase, "because")
