@@ -173,11 +173,6 @@ func TestSQLiteEncrypted(t *testing.T) {
 	suite(t, b)
 }
 
-func TestPostgres(t *testing.T) {
-	t.Parallel()
-	suite(t, onServer(servers.StartPostgresTLS(t)))
-}
-
 func suite(t *testing.T, b *backend) {
 	t.Helper()
 	for _, c := range conformance {

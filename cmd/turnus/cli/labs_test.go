@@ -21,6 +21,27 @@ import (
 // The scripts that wait long, or start many programs.
 func TestLabScripts(t *testing.T) { runScripts(t, "testdata/script/labs") }
 
+// TestLabTutorial runs every command of the tutorial in one shell, and compares the output that the
+// page shows. .ci/readme does it, as for README, with the turnus of this test.
+func TestLabTutorial(t *testing.T) {
+	if out, err := runPage(t, filepath.Join(repo, tutorial)); err != nil {
+		t.Errorf("%s: %v\n%s", tutorial, err, out)
+	}
+}
+
+func runPage(t *testing.T, path string) (string, error) {
+	t.Helper()
+	bash := testparts.Need(t, "bash", "bash")
+	binary, err := exec.LookPath("turnus") // of testscript.Main
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), bash, filepath.Join(repo, ".ci", "readme"), path, "1")
+	cmd.Env = append(cmd.Environ(), "TURNUS_BIN="+filepath.Dir(binary), "LC_ALL=C.UTF-8", "COLUMNS=100")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // Every command of the guide runs as it stands, on the code as it stands there, from an empty
 // folder.
 func TestLabCommandsOfTheGuideRun(t *testing.T) {

@@ -1,37 +1,12 @@
 package cli
 
 import (
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/turnus/turnus/core/testparts"
 )
 
 const tutorial = "docs/tutorial.md"
-
-// TestTutorial runs every command of the tutorial in one shell, and compares the output that the
-// page shows. .ci/readme does it, as for README, with the turnus of this test.
-func TestTutorial(t *testing.T) {
-	if out, err := runPage(t, filepath.Join(repo, tutorial)); err != nil {
-		t.Errorf("%s: %v\n%s", tutorial, err, out)
-	}
-}
-
-func runPage(t *testing.T, path string) (string, error) {
-	t.Helper()
-	bash := testparts.Need(t, "bash", "bash")
-	binary, err := exec.LookPath("turnus") // of testscript.Main
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), bash, filepath.Join(repo, ".ci", "readme"), path, "1")
-	cmd.Env = append(cmd.Environ(), "TURNUS_BIN="+filepath.Dir(binary), "LC_ALL=C.UTF-8", "COLUMNS=100")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
 
 // A stranger types or pastes at most 60 commands from README and the tutorial: to a first exec, a
 // dry run, a run, a failure that was retried, and a schedule.

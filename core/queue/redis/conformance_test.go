@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/redisconn"
@@ -63,15 +62,4 @@ func TestConformance(t *testing.T) {
 		Open:   (&pools{client: client}).open,
 		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, // most of them only wait for a session to expire
 	})
-}
-
-func TestSequences(t *testing.T) {
-	t.Parallel()
-	queuetest.Sequences(t,
-		queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
-			q := memory.New(memory.Options{SessionTTL: ttl})
-			t.Cleanup(q.Shutdown)
-			return q
-		}},
-		queuetest.Subject{Open: newPools(t).open})
 }
