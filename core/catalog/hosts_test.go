@@ -232,6 +232,13 @@ func TestAScheduleIsNotLaunchedOnHostsThatAreTooOld(t *testing.T) {
 			}
 			return false
 		})
+		<-time.After(11 * time.Minute)
+		for _, id := range l.runs() {
+			r, err := l.ledger.Run(l.Context(), ledger.AllTenants(), id)
+			if err != nil || r.Total == 6 && (len(r.Sources) != 1 || r.Sources[0].Hosts != 4 || r.Sources[0].Generation != l.source(c).State.ID || r.Sources[0].Age(r.Created) > 3*time.Minute) {
+				t.Errorf("%v: it was launched at %v with %+v", err, r.Created, r.Sources)
+			}
+		}
 		other.failing(errors.New("no route"))
 		<-time.After(13 * time.Minute)
 		n := len(l.runs())

@@ -24,8 +24,9 @@ import (
 // InventoryFlags choose hosts.
 type InventoryFlags struct {
 	sources []string
-	flags   *pflag.FlagSet // of the command
-	Limit   string         // as --limit has it; "" is all
+	flags   *pflag.FlagSet            // of the command
+	uses    map[string]core.SourceUse // generations of sources that Load has read, by the names of their documents
+	Limit   string                    // as --limit has it; "" is all
 	sel     string
 }
 
