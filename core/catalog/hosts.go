@@ -40,6 +40,15 @@ func (c *Catalog) knownSources() []knownSource {
 	return c.sources
 }
 
+// knows lists the sources in the settings.
+func (c *Catalog) knows() []definitions.KnownSource {
+	all := make([]definitions.KnownSource, 0, len(c.cfg.Sources)+1)
+	for _, s := range c.cfg.Sources {
+		all = append(all, definitions.KnownSource{Name: s.Name, Tenant: s.Tenant})
+	}
+	return all
+}
+
 // take puts the hosts of sources beside the project's.
 func (c *Current) take(ctx context.Context, known []knownSource) error {
 	var from []definitions.HostSource

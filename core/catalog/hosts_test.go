@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 )
@@ -146,6 +147,29 @@ func TestHostsOfASourceAreBesideTheProjects(t *testing.T) {
 		l.apply(c, docs("", "inventory/more.yaml", "hosts: {n000: {address: 127.0.0.9, customer: acme}}\n"), 1)
 		if h, _ := c.Set().Inventory.Host("n000"); h.Address != "127.0.0.9" || l.hosts(c) != 5 {
 			t.Errorf("the project does not go first: %+v", h)
+		}
+	})
+}
+
+// turnus.yaml may name a tenant whose hosts only a source has, not one that is misspelt. A server
+// without the source runs by what another one accepted.
+func TestFourEyesOfATenantOfASource(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(1)
+		c, stop := l.server("s1", func(cfg *catalog.Config) {
+			other.of("s1")(cfg)
+			cfg.Sources[0].Tenant = "zeta"
+		})
+		if _, err := c.Apply(l.Context(), "ann", docs("", "turnus.yaml", "four_eyes: [zeat]\n"), definitions.Revision{}, 0); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "zeta"?`) {
+			t.Errorf("misspelt: %v", err)
+		}
+		l.apply(c, docs("", "turnus.yaml", "four_eyes: [zeta]\n"), 0)
+		stop()
+		second, stop := l.server("s2", nil)
+		defer stop()
+		l.until("a server without the source runs by them", func() bool { return second.Set() != nil && second.Set().FourEyes("zeta") })
+		if _, err := second.Apply(l.Context(), "ann", docs("", "turnus.yaml", "four_eyes: [zeta]\ntenant_weights: {acme: 2}\n"), definitions.Revision{}, 1); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("without a source: %v", err)
 		}
 	})
 }

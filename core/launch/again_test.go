@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +48,20 @@ func TestSourcesOfALaunch(t *testing.T) {
 		}
 		if plain := l.Run.Payload; c.hosts == 5 && read.Version != 1 {
 			t.Errorf("%s: version %d refuses older workers: %s", c.name, read.Version, plain)
+		}
+	}
+}
+
+// The error of a launch without hosts says how many there are, and whose they are.
+func TestNoHostIsSelectedOfASource(t *testing.T) {
+	p := parse(t, "targets: host.name == \"x\"\n"+command)
+	for want, source := range map[string]func(string) (core.SourceUse, bool){
+		"selects none of 10 hosts: ":                  nil,
+		"selects none of 10 hosts (5 of source nb): ": given(time.Now()),
+	} {
+		_, err := Prepare(p, fleet(10), Options{Types: types, Source: source})
+		if !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) (selected 
 	if len(without) > 0 {
 		return nil, nil, &NoFactsError{Playbook: p, Total: len(hosts), Hosts: without}
 	}
-	return nil, nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), core.ErrNotFound)
+	return nil, nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts%s: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), ofSources(hosts, o.Source), core.ErrNotFound)
 }
 
 func quoteTargets(p *playbooks.Playbook) string {

@@ -2,7 +2,9 @@ package launch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/turnus/turnus/core"
 )
@@ -13,7 +15,7 @@ func (l *Launch) uses(source func(host string) (core.SourceUse, bool)) (all []co
 	if source == nil {
 		return nil
 	}
-	counts := map[core.SourceUse]int{}
+	counts := useCounts{}
 	count := func(host string, n int) {
 		if use, ok := source(host); ok {
 			counts[use] += n
@@ -30,10 +32,39 @@ func (l *Launch) uses(source func(host string) (core.SourceUse, bool)) (all []co
 			count(host, 0)
 		}
 	}
-	for use, n := range counts {
+	return counts.list()
+}
+
+// useCounts is how many hosts each source gave.
+type useCounts map[core.SourceUse]int
+
+// list returns them by the name of the source.
+func (c useCounts) list() (all []core.SourceUse) {
+	for use, n := range c {
 		use.Hosts = n
 		all = append(all, use)
 	}
 	slices.SortFunc(all, func(a, b core.SourceUse) int { return cmp.Compare(a.Source, b.Source) })
 	return all
+}
+
+// ofSources says how many of hosts each source gave: " (28 of source nb)"; "" if none gave any.
+func ofSources(hosts []core.Host, source func(host string) (core.SourceUse, bool)) string {
+	if source == nil {
+		return ""
+	}
+	counts := useCounts{}
+	for i := range hosts {
+		if use, ok := source(hosts[i].Name); ok {
+			counts[use]++
+		}
+	}
+	var parts []string
+	for _, use := range counts.list() {
+		parts = append(parts, fmt.Sprintf("%d of source %s", use.Hosts, use.Source))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }

@@ -96,7 +96,7 @@ func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core
 }
 
 func noInventory() error {
-	return console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'; turnus init makes a project with one")
+	return console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, -i 'host1,host2,', or -i sources.yaml for the hosts of a source; turnus init makes a project with one")
 }
 
 func selectHosts(text string, hosts []core.Host) ([]core.Host, error) {
