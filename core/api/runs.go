@@ -54,11 +54,22 @@ type Run struct {
 	Waits    *WaveWait `json:"waits,omitempty" doc:"for an approval of a wave"`
 	// QueueAway is that the change is recorded, and the queue does not have it yet.
 	QueueAway bool `json:"queue_away,omitempty" doc:"in the answer to a cancel, pause or resume: it is recorded, and the queue, which does not answer, gets it when it is back"`
+	// Sources are those of its hosts.
+	Sources []RunSource `json:"sources,omitempty" doc:"that its hosts come from, with the generation of each that it was launched with"`
 	// WithoutFacts is not on record.
 	WithoutFacts int `json:"without_facts,omitempty" doc:"in the answer to a launch: hosts that it left out, because targets reads facts that are not on record, or too old"`
 	// Warnings are not on record.
 	Warnings []string `json:"warnings,omitempty" doc:"in the first answer to a launch, also of a bulk: what may be a mistake, each with what to do after \"hint:\"; hosts that were left out, hosts('…') that gives no host"`
 	Retried  *Retried `json:"retried,omitempty" doc:"in the answer to a retry: what differs from the run before"`
+}
+
+// RunSource is a source of hosts, and the generation of it that a run was launched with.
+type RunSource struct {
+	Source     string       `json:"source"`
+	Generation string       `json:"generation" doc:"id, as get-source and diff-source have it"`
+	Hosts      int          `json:"hosts" doc:"of the run; 0: only on or hosts('…') give some"`
+	Good       time.Time    `json:"good" doc:"when the source last gave the generation before the launch"`
+	Age        core.Seconds `json:"age_seconds" doc:"of the generation at the launch: the time since good"`
 }
 
 // Retried is how a retry differs from the run that it was made of.

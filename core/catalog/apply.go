@@ -49,7 +49,7 @@ type Applied struct {
 // version is there by now, or wrap core.ErrInvalid or core.ErrUnavailable. Where a branch is
 // followed, what is applied holds until the branch moves.
 func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Document, rev definitions.Revision, ifVersion int64) (Applied, error) {
-	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev})
+	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev, Sources: c.knows()})
 	if err != nil {
 		return Applied{}, err
 	}
@@ -68,7 +68,7 @@ func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Docu
 
 // Check validates definitions as Apply would, and says what they would change.
 func (c *Catalog) Check(ctx context.Context, docs []definitions.Document, rev definitions.Revision) (definitions.Changes, error) {
-	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev})
+	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev, Sources: c.knows()})
 	if err != nil {
 		return definitions.Changes{}, err
 	}
@@ -238,6 +238,8 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	return c.reject(doc, at.Base, err)
 }
 
+// read reads a set of the ledger. What a server accepted once is not refused because this one has
+// other sources.
 func (c *Catalog) read(ctx context.Context, doc ledger.Document) (*definitions.Set, stored, error) {
 	var at stored
 	if err := json.Unmarshal(doc.Data, &at); err != nil {
@@ -247,7 +249,7 @@ func (c *Catalog) read(ctx context.Context, doc ledger.Document) (*definitions.S
 	if err != nil {
 		return nil, at, err
 	}
-	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev})
+	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev, Sources: append(c.knows(), definitions.KnownSource{})})
 	return set, at, err
 }
 

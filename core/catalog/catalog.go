@@ -173,6 +173,7 @@ func New(cfg Config) (*Catalog, error) {
 	c.engine = schedule.NewEngine(cfg.Ledger, &launcher{c}, c.triggered)
 	if cfg.Follow != nil {
 		o := *cfg.Follow
+		o.Load.Sources = c.knows()
 		o.Load.Playbooks, o.Apply, o.Still, o.OnStatus = cfg.Playbooks, c.followed, c.still, c.gitStatus(cfg.Follow.OnStatus)
 		follower, err := definitions.NewFollower(o)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,12 +23,14 @@ type knownSource struct {
 	state   sources.State
 	read    bool // the generation of state.ID is in used
 	used    *inventory.Document
+	use     core.SourceUse // of used, without Hosts
 }
 
 // sourceHosts are the hosts of sources in a Current. They are never changed in place.
 type sourceHosts struct {
-	serial int64             // another one after each change, in this process
-	source map[string]string // host to its source
+	serial int64                     // another one after each change, in this process
+	source map[string]string         // host to its source
+	uses   map[string]core.SourceUse // by source, as read with its hosts
 	taken  map[string]definitions.TakenHosts
 }
 
@@ -37,16 +40,26 @@ func (c *Catalog) knownSources() []knownSource {
 	return c.sources
 }
 
+// knows lists the sources in the settings.
+func (c *Catalog) knows() []definitions.KnownSource {
+	all := make([]definitions.KnownSource, 0, len(c.cfg.Sources)+1)
+	for _, s := range c.cfg.Sources {
+		all = append(all, definitions.KnownSource{Name: s.Name, Tenant: s.Tenant})
+	}
+	return all
+}
+
 // take puts the hosts of sources beside the project's.
 func (c *Current) take(ctx context.Context, known []knownSource) error {
 	var from []definitions.HostSource
 	var names []string
+	hosts := sourceHosts{serial: c.hosts.serial + 1, source: map[string]string{}, uses: map[string]core.SourceUse{}, taken: map[string]definitions.TakenHosts{}}
 	for _, k := range known {
 		if k.used != nil {
 			from, names = append(from, definitions.HostSource{Tenant: k.Tenant, Hosts: *k.used}), append(names, k.Name)
+			hosts.uses[k.Name] = k.use
 		}
 	}
-	hosts := sourceHosts{serial: c.hosts.serial + 1, source: map[string]string{}, taken: map[string]definitions.TakenHosts{}}
 	c.Set = c.own
 	if len(from) > 0 {
 		set, taken, err := c.own.WithHosts(ctx, from)
@@ -97,7 +110,7 @@ func (c *Catalog) refreshSources(ctx context.Context) error {
 		other, k.read, k.used = other || used != nil, true, nil
 		if used != nil {
 			doc := used.Document(k.Tenant)
-			k.used = &doc
+			k.used, k.use = &doc, k.state.Use(used)
 		}
 	}
 	if !moved {
@@ -120,6 +133,23 @@ func (c *Catalog) adoptSources(ctx context.Context, known []knownSource, other b
 	defer c.mu.Unlock()
 	c.current, c.sources = &now, known
 	return nil
+}
+
+// sourceOf returns launch.Options.Source of hosts of now; nil if no source gave any.
+func (c *Catalog) sourceOf(now *Current) func(host string) (core.SourceUse, bool) {
+	if len(now.hosts.source) == 0 {
+		return nil
+	}
+	uses := maps.Clone(now.hosts.uses)
+	for _, k := range c.knownSources() {
+		if use, ok := uses[k.Name]; ok {
+			uses[k.Name] = k.state.Seen(use)
+		}
+	}
+	return func(host string) (core.SourceUse, bool) {
+		use, ok := uses[now.hosts.source[host]]
+		return use, ok
+	}
 }
 
 // launchable returns what Prepare made, unless hosts of it are of a source that is too old.

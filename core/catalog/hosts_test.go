@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 )
@@ -150,6 +151,29 @@ func TestHostsOfASourceAreBesideTheProjects(t *testing.T) {
 	})
 }
 
+// turnus.yaml may name a tenant whose hosts only a source has, not one that is misspelt. A server
+// without the source runs by what another one accepted.
+func TestFourEyesOfATenantOfASource(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(1)
+		c, stop := l.server("s1", func(cfg *catalog.Config) {
+			other.of("s1")(cfg)
+			cfg.Sources[0].Tenant = "zeta"
+		})
+		if _, err := c.Apply(l.Context(), "ann", docs("", "turnus.yaml", "four_eyes: [zeat]\n"), definitions.Revision{}, 0); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "zeta"?`) {
+			t.Errorf("misspelt: %v", err)
+		}
+		l.apply(c, docs("", "turnus.yaml", "four_eyes: [zeta]\n"), 0)
+		stop()
+		second, stop := l.server("s2", nil)
+		defer stop()
+		l.until("a server without the source runs by them", func() bool { return second.Set() != nil && second.Set().FourEyes("zeta") })
+		if _, err := second.Apply(l.Context(), "ann", docs("", "turnus.yaml", "four_eyes: [zeta]\ntenant_weights: {acme: 2}\n"), definitions.Revision{}, 1); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("without a source: %v", err)
+		}
+	})
+}
+
 func TestAHeldGenerationWaitsForApproval(t *testing.T) {
 	fake(t, func(l *lab) {
 		other := newCMDB(100)
@@ -232,6 +256,13 @@ func TestAScheduleIsNotLaunchedOnHostsThatAreTooOld(t *testing.T) {
 			}
 			return false
 		})
+		<-time.After(11 * time.Minute)
+		for _, id := range l.runs() {
+			r, err := l.ledger.Run(l.Context(), ledger.AllTenants(), id)
+			if err != nil || r.Total == 6 && (len(r.Sources) != 1 || r.Sources[0].Hosts != 4 || r.Sources[0].Generation != l.source(c).State.ID || r.Sources[0].Age(r.Created) > 3*time.Minute) {
+				t.Errorf("%v: it was launched at %v with %+v", err, r.Created, r.Sources)
+			}
+		}
 		other.failing(errors.New("no route"))
 		<-time.After(13 * time.Minute)
 		n := len(l.runs())

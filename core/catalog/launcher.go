@@ -103,7 +103,7 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 		if err := c.fresh(&now, t, p.scope(f.Schedule)); err != nil {
 			return nil, err
 		}
-		return t.Again(f.RunID, by, trace, time.Now())
+		return t.Again(f.RunID, by, trace, time.Now(), c.sourceOf(&now))
 	}
 	playbook, ok := now.Set.Playbook(p.Playbook)
 	if !ok {

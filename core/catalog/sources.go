@@ -99,7 +99,7 @@ func (c *Catalog) watchFolder(ctx context.Context) {
 
 // takeFolder applies what the folder has, unless it was taken over before.
 func (c *Catalog) takeFolder(ctx context.Context) error {
-	set, err := definitions.Load(ctx, c.cfg.Folder, definitions.Options{Playbooks: c.cfg.Playbooks})
+	set, err := definitions.Load(ctx, c.cfg.Folder, definitions.Options{Playbooks: c.cfg.Playbooks, Sources: c.knows()})
 	if err == nil {
 		_, err = compile(set, givenState{})
 	}

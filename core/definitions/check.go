@@ -35,7 +35,31 @@ func (l *loader) check() error {
 		l.checkWindows(p)
 		l.checkNotify(p)
 	}
+	l.set.apart, l.warnings = l.warnings, nil
+	if len(l.set.Inventory.Hosts) == 0 && len(l.set.Playbooks) > 0 {
+		l.warnNoHosts()
+		return nil
+	}
 	return l.selectHosts()
+}
+
+// warnNoHosts reports once that targets: cannot be checked, because the tree has no hosts.
+func (l *loader) warnNoHosts() {
+	data := l.data(layoutFile)
+	line, col := placeOf(data, partInventory)
+	message, hint := "the project has no hosts of its own, and what targets: selects of other hosts is known to a server with sources only",
+		"turnus inventory ls --context NAME shows its sources and their hosts, turnus plan PLAYBOOK --context NAME what a playbook selects"
+	var names []string
+	for _, s := range l.sources {
+		if s.Name != "" {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) > 0 {
+		message = "the project has no hosts of its own, and no generation of hosts is here yet of source " + some(names)
+		hint = "turnus inventory ls shows how fetching goes; targets: is checked when hosts are here"
+	}
+	l.warn(at(layoutFile, data, line, col, message, hint))
 }
 
 // checkHosts finds window sets that hosts have and nobody defines.
@@ -172,7 +196,11 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 	l.set.selected[p.Name] = names
 	if len(names) == 0 && !unknown {
 		line, col := placeOf(p.Source, "targets")
-		l.warn(at(p.File, p.Source, line, col, fmt.Sprintf("targets: selects none of %d hosts", len(l.set.Inventory.Hosts)), ""))
+		message, hint := fmt.Sprintf("targets: selects none of %d hosts", len(l.set.Inventory.Hosts)), ""
+		if len(l.given) > 0 {
+			message, hint = message+": "+strings.Join(l.given, ", "), "turnus hosts ls shows the hosts with their groups, turnus inventory diff SOURCE those that are left out"
+		}
+		l.warn(at(p.File, p.Source, line, col, message, hint))
 	}
 	if len(others) > 0 {
 		line, col := placeOf(p.Source, "tenant")

@@ -136,7 +136,8 @@ func (l *loader) readWeights(data []byte, r *yamlread.Reader, n *yaml.Node) {
 	}
 }
 
-// checkTenant notes a problem where no host and no playbook is of the tenant, once they are known.
+// checkTenant notes a problem where no host, no playbook and no source is of the tenant, once they
+// are known. Where a source may have hosts of any tenant it is a warning.
 func (l *loader) checkTenant(data []byte, n *yaml.Node, key, tenant string) {
 	l.later = append(l.later, func() {
 		known := map[string]bool{}
@@ -146,10 +147,19 @@ func (l *loader) checkTenant(data []byte, n *yaml.Node, key, tenant string) {
 		for _, p := range l.set.Playbooks {
 			known[p.Tenant] = true
 		}
-		if tenant == "" || !known[tenant] {
-			l.failAt(data, n, fmt.Sprintf("%s: no host and no playbook is of tenant %q", key, yamlread.Clip(tenant)),
-				yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known))))
+		anyTenant := len(l.sources) == 0 && len(l.set.Inventory.Hosts) == 0 // all hosts are of sources
+		for _, s := range l.sources {
+			known[s.Tenant] = true
+			anyTenant = anyTenant || s.Tenant == ""
 		}
+		if tenant != "" && known[tenant] {
+			return
+		}
+		report, message := l.fail, fmt.Sprintf("%s: no host and no playbook is of tenant %q", key, yamlread.Clip(tenant))
+		if tenant != "" && anyTenant {
+			report, message = l.warn, message+", so only hosts of a source can be"
+		}
+		report(at(layoutFile, data, n.Line, n.Column, message, yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known)))))
 	})
 }
 

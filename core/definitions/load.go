@@ -30,6 +30,8 @@ type loader struct {
 	problems playbooks.Diagnostics
 	warnings playbooks.Diagnostics
 	within   time.Duration // for selectHosts
+	sources  []KnownSource // that give hosts beside the tree
+	given    []string      // for selectHosts: whose hosts are how many, with those of sources
 	later    []func()      // checks for when hosts and playbooks are known
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -103,6 +104,77 @@ func TestLoadWarns(t *testing.T) {
 	for _, want := range []string{"playbooks/patch.yaml:3:9: 1 of 2 hosts have no window set, so nothing disruptive will ever run on them: a", "playbooks/none.yaml:2:10: targets: selects none of 3 hosts"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// A tenant whose hosts only a source has is accepted where sources are known, and a misspelt one is
+// refused where that can be known.
+func TestTenantsOfSources(t *testing.T) {
+	const refused, warned, taken = "refused", "warned", "taken"
+	acme, any := KnownSource{"cmdb", "acme"}, KnownSource{"nb", ""}
+	for _, c := range []struct {
+		name    string
+		file    string
+		sources []KnownSource
+		want    string
+	}{
+		{"no source", "four_eyes: [ghost]\n", nil, refused},
+		{"of the source", "four_eyes: [zeta]\n", []KnownSource{acme, {"z", "zeta"}}, taken},
+		{"of no source", "four_eyes: [zeat]\n", []KnownSource{acme, {"z", "zeta"}}, refused},
+		{"of any tenant", "four_eyes: [zeat]\n", []KnownSource{any}, warned},
+		{"a weight of any tenant", "tenant_weights: {zeat: 2}\n", []KnownSource{acme, any}, warned},
+		{"a weight of the source", "tenant_weights: {zeta: 2}\n", []KnownSource{{"z", "zeta"}}, taken},
+		{"a source of another process", "four_eyes: [zeat]\n", []KnownSource{{}}, warned},
+		{"no name", "four_eyes: ['']\n", []KnownSource{any}, refused},
+		{"all hosts are of sources", "inventory: []\nfour_eyes: [ghost]\n", nil, warned},
+		{"all hosts are of one tenant's source", "inventory: []\nfour_eyes: [ghost]\n", []KnownSource{acme}, refused},
+	} {
+		tree := with(good(), "turnus.yaml", c.file)
+		set, err := FromDocuments(t.Context(), docsOf(tree), Options{Sources: c.sources})
+		got, text := taken, ""
+		if err != nil {
+			got, text = refused, err.Error()
+		} else if text = playbooks.Diagnostics(set.Warnings).Error(); strings.Contains(text, "is of tenant") {
+			got = warned
+		}
+		if got != c.want || got == warned && !strings.Contains(text, "so only hosts of a source can be") {
+			t.Errorf("%s: %s, expected %s: %s", c.name, got, c.want, text)
+		}
+	}
+}
+
+// Of a project whose hosts come from sources only, nothing is said of single playbooks before there
+// are hosts.
+func TestAProjectWithoutHostsOfItsOwn(t *testing.T) {
+	tree := with(good(), "turnus.yaml", "inventory: []\n")
+	for _, c := range []struct {
+		sources []KnownSource
+		want    string
+	}{
+		{nil, "turnus.yaml:1:12: the project has no hosts of its own, and what targets: selects of other hosts is known to a server with sources only"},
+		{[]KnownSource{{"nb", ""}, {}}, "turnus.yaml:1:12: the project has no hosts of its own, and no generation of hosts is here yet of source nb"},
+	} {
+		set, err := FromDocuments(t.Context(), docsOf(tree), Options{Sources: c.sources})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := playbooks.Diagnostics(set.Warnings).Error()
+		if len(set.Warnings) != 1 || !strings.HasPrefix(text, c.want) || !strings.Contains(text, "turnus inventory ls") {
+			t.Errorf("%s, expected %s", text, c.want)
+		}
+		for hosts, want := range map[string]string{
+			`{"hosts": {"n1": {"groups": ["web"]}}}`:         "",
+			`{"hosts": {"n1": {}, "n2": {"customer": "x"}}}`: "playbooks/patch.yaml:2:10: targets: selects none of 2 hosts: 0 of the project, 2 of source nb",
+		} {
+			full, _, err := set.WithHosts(t.Context(), []HostSource{{Hosts: inventory.Document{Name: "source nb", Data: []byte(hosts)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := playbooks.Diagnostics(full.Warnings).Error()
+			if strings.Contains(text, "no hosts of its own") || (want == "") == strings.Contains(text, "selects none") || !strings.Contains(text, want) {
+				t.Errorf("with %s: %s, expected %q", hosts, text, want)
+			}
 		}
 	}
 }

@@ -49,8 +49,9 @@ type Set struct {
 	docs     []Document     // by path
 	windows  []windows.Document
 	layout   layout
-	others   []HostSource        // of WithHosts
-	selected map[string][]string // playbook to the names of the hosts that targets: selects
+	others   []HostSource          // of WithHosts
+	apart    playbooks.Diagnostics // Warnings, except those about the hosts that targets: selects
+	selected map[string][]string   // playbook to the names of the hosts that targets: selects
 }
 
 // FourEyes reports whether the runs of a tenant, and those on its hosts, need another person's
@@ -81,7 +82,15 @@ type Schedule struct {
 type Options struct {
 	Playbooks playbooks.Options // what is known of job types; no Types: uses: and with: are not checked
 	Revision  Revision          // reported by the set
+	Sources   []KnownSource     // that give hosts beside the tree; none: the tree has all hosts, or nobody knows
 	within    time.Duration     // playbooks.TargetsTime when zero; less in tests
+}
+
+// KnownSource is a source of hosts that the settings of a process have. The zero KnownSource is any
+// that another process may have.
+type KnownSource struct {
+	Name   string
+	Tenant string // of all its hosts; "": any
 }
 
 // Load reads a folder. Either the set is valid, or the error is playbooks.Diagnostics with
@@ -132,13 +141,13 @@ func loadTree(ctx context.Context, t tree, o Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{ctx: ctx, t: t, entries: entries, set: &Set{Revision: o.Revision}, within: cmp.Or(o.within, playbooks.TargetsTime)}
+	l := &loader{ctx: ctx, t: t, entries: entries, set: &Set{Revision: o.Revision}, sources: o.Sources, within: cmp.Or(o.within, playbooks.TargetsTime)}
 	if err := l.load(o); err != nil {
 		return nil, err
 	}
 	if len(l.problems) > 0 {
 		return nil, bounded(l.problems)
 	}
-	l.set.Warnings = bounded(l.warnings)
+	l.set.Warnings = bounded(slices.Concat(l.set.apart, l.warnings))
 	return l.set, nil
 }

@@ -43,12 +43,15 @@ func (s *Set) WithHosts(ctx context.Context, from []HostSource) (*Set, []TakenHo
 			taken[i] = TakenHosts{Err: err}
 		}
 	}
-	l := &loader{ctx: ctx, set: &next, within: playbooks.TargetsTime}
+	l := &loader{ctx: ctx, set: &next, within: playbooks.TargetsTime, given: []string{fmt.Sprintf("%d of the project", len(s.Inventory.Hosts))}}
+	for i, src := range from {
+		l.given = append(l.given, fmt.Sprintf("%d of %s", len(taken[i].Names), src.Hosts.Name))
+	}
 	if err := l.selectHosts(); err != nil {
 		return nil, nil, err
 	}
 	next.others = from
-	next.Warnings = bounded(slices.Concat(s.Warnings, l.problems))
+	next.Warnings = bounded(slices.Concat(s.apart, l.problems, l.warnings))
 	return &next, taken, nil
 }
 

@@ -64,6 +64,10 @@ type Options struct {
 	// launcher may see, before any limit. Nil: the hosts given to Prepare.
 	Inventory []core.Host
 
+	// Source returns the source that gave a host, without SourceUse.Hosts; false: none did. Nil: no
+	// source gave any.
+	Source func(host string) (core.SourceUse, bool)
+
 	// Windows are the service windows that steps with a window wait for; nil: no step waits.
 	Windows *admission.Calendar
 	// SkipNoWindow leaves out hosts that no window fits, and lists them in Launch.NoWindow. Without it
@@ -153,7 +157,7 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 		return nil, err
 	}
 	l.FourEyes = l.fourEyes(o)
-	l.Snapshot.Turns = l.newTurns(l.After)
+	l.Snapshot.Turns, l.Snapshot.Sources = l.newTurns(l.After), l.uses(o.Source)
 	payload, err := l.Snapshot.Encode()
 	if err != nil {
 		return nil, err
@@ -177,9 +181,10 @@ func (l *Launch) Repeatable() bool {
 }
 
 // Again makes the launch of another run of a launch that is Repeatable. The two share what they
-// have in common.
-func (l *Launch) Again(run, launchedBy, trace string, now time.Time) (*Launch, error) {
+// have in common. source is as Options.Source: a source may have given the same hosts again since.
+func (l *Launch) Again(run, launchedBy, trace string, now time.Time, source func(host string) (core.SourceUse, bool)) (*Launch, error) {
 	again := *l
+	again.Snapshot.Sources = l.uses(source)
 	again.Snapshot.Run, again.Snapshot.LaunchedBy, again.Snapshot.Trace, again.Snapshot.Launched = run, launchedBy, trace, now.UTC()
 	again.Run.ID = run
 	var err error
@@ -234,7 +239,7 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) (selected 
 	if len(without) > 0 {
 		return nil, nil, &NoFactsError{Playbook: p, Total: len(hosts), Hosts: without}
 	}
-	return nil, nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), core.ErrNotFound)
+	return nil, nil, fmt.Errorf("playbook %s: targets %s selects none of %d hosts%s: %w\nhint: turnus hosts ls -i INVENTORY lists the hosts; -o json with their groups and vars", p.Name, quoteTargets(p), len(hosts), ofSources(hosts, o.Source), core.ErrNotFound)
 }
 
 func quoteTargets(p *playbooks.Playbook) string {

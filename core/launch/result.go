@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -25,8 +26,9 @@ func (l *Launch) Results(r queue.Record, each func(core.Result)) {
 
 func (l *Launch) result(r queue.Record) core.Result {
 	res, ok := decodeResult(r.Detail)
+	on := ""
 	if !ok {
-		res.Steps, res.Entered = stepsOf(r.State)
+		res.Steps, res.Entered, on = stepsOf(r.State)
 	}
 	if !ok || res.Outcome != r.Outcome {
 		// The queue has the last word on the outcome; steps already done stay visible.
@@ -34,6 +36,9 @@ func (l *Launch) result(r queue.Record) core.Result {
 	}
 	if res.Reason == "" {
 		res.Reason, res.ReasonCode = r.Reason.Text(), r.Reason.Code()
+	}
+	if r.Outcome == core.Lost && on != "" {
+		l.lostOn(&res, on)
 	}
 	if res.Attempt == 0 {
 		res.Attempt = r.Attempt
@@ -50,20 +55,35 @@ func (l *Launch) result(r queue.Record) core.Result {
 	return res
 }
 
+// lostOn adds the step in which a job was lost that worked on another host.
+func (l *Launch) lostOn(res *core.Result, on string) {
+	i := len(res.Steps)
+	if i >= len(l.Playbook.Steps) {
+		return
+	}
+	s := l.Playbook.Steps[i]
+	res.Step = cmp.Or(s.Name, s.Uses)
+	res.Steps = append(res.Steps, core.StepResult{Name: res.Step, Uses: s.Uses, Outcome: core.Lost, Reason: res.Reason, ReasonCode: res.ReasonCode, On: on})
+	res.Reason = fmt.Sprintf("on %s: %s; %s may have been touched also", on, res.Reason, on)
+}
+
 // stepsOf reads from the state of a job that never came back to a worker the steps that it had
-// done: a retry goes on behind them.
-func stepsOf(state []byte) ([]core.StepResult, map[string]bool) {
+// done: a retry goes on behind them. on is the other host that the next step worked on.
+func stepsOf(state []byte) (done []core.StepResult, entered map[string]bool, on string) {
 	var s struct {
 		Done    []core.StepResult `json:"done"`
 		Entered map[string]bool   `json:"entered"`
+		Current struct {
+			On string `json:"on"`
+		} `json:"current"`
 	}
 	if len(state) == 0 || unmarshal(state, &s) != nil {
-		return nil, nil
+		return nil, nil, ""
 	}
 	for i := range s.Done {
 		s.Done[i].Outputs = Exact(s.Done[i].Outputs)
 	}
-	return s.Done, s.Entered
+	return s.Done, s.Entered, s.Current.On
 }
 
 // decodeResult reads the record that a worker wrote; ok is false where there is none.

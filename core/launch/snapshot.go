@@ -48,6 +48,8 @@ type Snapshot struct {
 	// Secrets are the references that the definitions had for the secrets of its steps, by name; no
 	// values. Nil: no step lists a secret. A name that is not in it is one of the worker's own.
 	Secrets map[string]secrets.Ref `json:"secrets,omitzero"`
+	// Sources are those that its hosts come from, by name. Workers do not read it.
+	Sources []core.SourceUse `json:"sources,omitempty"`
 	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass
 	// over it.
 	Trace string `json:"trace,omitempty"`

@@ -24,6 +24,7 @@ const (
 
 	maxID   = 128
 	maxText = 4 << 10
+	maxUses = 1000                  // sources of a run
 	maxExec = MaxAuditJSON - 16<<10 // of an Exec as JSON: the rest of the entry is short
 )
 
@@ -47,9 +48,10 @@ type NewRun struct {
 	// playbook.
 	Exec *Exec
 
-	Jobs     []JobHost // by index
-	Snapshot []byte    // opaque
-	Queue    []byte    // the queue's run, opaque: what a lost queue is rebuilt from
+	Sources  []core.SourceUse // that its hosts come from
+	Jobs     []JobHost        // by index
+	Snapshot []byte           // opaque
+	Queue    []byte           // the queue's run, opaque: what a lost queue is rebuilt from
 }
 
 // Exec is the command of a run, for the audit log.
@@ -164,7 +166,7 @@ type acceptedRequest struct{ id, tenant, key, hash string }
 
 var newRunRow = columns{
 	"id text", "tenant text", "playbook text", "revision text", "launched_by text", "created bigint", "criticality bigint", "phase text",
-	"idempotency text", "request bytea", "total bigint", "approvals bigint",
+	"idempotency text", "request bytea", "total bigint", "approvals bigint", "sources text",
 }
 
 // values are newRunRow.
@@ -173,7 +175,7 @@ func (r *acceptRow) values() []any {
 	if r.Key != "" {
 		key = r.Key
 	}
-	return []any{r.ID, r.Tenant, r.Playbook, r.Revision, r.LaunchedBy, micros(r.Created), r.Criticality, string(r.phase), key, r.hash, len(r.Jobs), r.Approvals}
+	return []any{r.ID, r.Tenant, r.Playbook, r.Revision, r.LaunchedBy, micros(r.Created), r.Criticality, string(r.phase), key, r.hash, len(r.Jobs), r.Approvals, encodeSources(r.Sources)}
 }
 
 // accept inserts runs. Each has its own answer: one that is refused does not refuse the others. The
@@ -265,7 +267,7 @@ func unfinishedOf(ctx context.Context, t *tx, tenants []string) (map[string]int,
 // insertRuns returns the runs that were not there, by what was asked for.
 func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]Run, error) {
 	inserted := make(map[acceptedRequest]Run, len(rows))
-	err := t.set(ctx, newRunRow, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals)
+	err := t.set(ctx, newRunRow, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals, sources)
 		SELECT * FROM u WHERE true ON CONFLICT DO NOTHING RETURNING COALESCE(idempotency, ''), request, `+runColumns, rows, func(row scanner) error {
 		var key string
 		var hash []byte
@@ -393,6 +395,7 @@ func (n *NewRun) validate() error {
 		{"approvals", n.Approvals, 0, 10},
 		{"snapshot bytes", len(n.Snapshot), 0, MaxSnapshot},
 		{"queue bytes", len(n.Queue), 0, MaxQueue},
+		{"sources", len(n.Sources), 0, maxUses},
 	} {
 		if f.value < f.lo || f.value > f.max {
 			return fmt.Errorf("run %s: %s is %d, expected %d to %d: %w", n.ID, f.what, f.value, f.lo, f.max, core.ErrInvalid)

@@ -339,7 +339,7 @@ func testMigrations(t *testing.T, b *backend) {
 		t.Fatal(err)
 	}
 	_ = old.Close()
-	if r := read(t, b.at(t, url), "old"); r.Total != 3 || r.Tenant != "a" {
+	if r := read(t, b.at(t, url), "old"); r.Total != 3 || r.Tenant != "a" || r.Sources != nil {
 		t.Errorf("%+v", r)
 	}
 }

@@ -119,6 +119,7 @@ var conformance = []struct {
 	{"cancel several", testCancelAll},
 	{"amend", testAmend},
 	{"amend awaits approvals", testAmendAwaits},
+	{"sources of a run", testSources},
 	{"claims", testClaims},
 	{"claims are bounded by jobs", testClaimJobs},
 	{"claims race", testClaimsRace},

@@ -3,6 +3,8 @@ package ledger_test
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -158,6 +160,33 @@ func testAmend(t *testing.T, b *backend) {
 }
 
 // Nothing but an approval makes a run start that needs one, however it stood when it was amended.
+// A run keeps the sources that its hosts come from, and an amended run those of its new content.
+func testSources(t *testing.T, b *backend) {
+	l := b.open(t)
+	n := newRun("r1", "", 2)
+	n.Sources = []core.SourceUse{{Source: "nb", Generation: "sha256:01", Good: n.Created.Add(-time.Minute).UTC(), Hosts: 2}, {Source: "racks", Generation: "sha256:02", Good: n.Created.UTC()}}
+	accept(t, l, n)
+	accept(t, l, newRun("r2", "", 1))
+	if r := read(t, l, "r1"); !reflect.DeepEqual(r.Sources, n.Sources) {
+		t.Errorf("%+v, expected %+v", r.Sources, n.Sources)
+	}
+	if r := read(t, l, "r2"); r.Sources != nil {
+		t.Errorf("a run without sources has %+v", r.Sources)
+	}
+	change := n
+	change.Sources = n.Sources[:1]
+	r := must[ledger.Run](t)(l.Amend(t.Context(), ledger.AllTenants(), "bob", "r1", ledger.Amendment{Version: 1, New: change}))
+	if !reflect.DeepEqual(r.Sources, change.Sources) || !reflect.DeepEqual(read(t, l, "r1").Sources, change.Sources) {
+		t.Errorf("amended: %+v", r.Sources)
+	}
+	if err := l.Raw(t.Context(), `UPDATE runs SET sources = '[' WHERE id = 'r2'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Run(t.Context(), ledger.AllTenants(), "r2"); err == nil || !strings.Contains(err.Error(), "read the sources of run r2") {
+		t.Errorf("a column that is no JSON: %v", err)
+	}
+}
+
 func testAmendAwaits(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()

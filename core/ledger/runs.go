@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -41,6 +42,8 @@ type Run struct {
 	Recorded int                  `json:"recorded"` // jobs with an outcome
 	Outcomes map[core.Outcome]int `json:"outcomes"` // without those that are 0
 
+	Sources []core.SourceUse `json:"sources,omitempty"` // that its hosts come from
+
 	Position    string `json:"-"` // the queue's cursor behind what is recorded
 	Incarnation string `json:"-"` // of the queue that has the run; "" for none
 	Key         string `json:"-"` // Idempotency-Key
@@ -57,11 +60,12 @@ func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // runColumns are what scanRun reads, in its order.
 const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals, content,
- total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress, weight, max_in_flight`
+ total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress, weight, max_in_flight, sources`
 
 func scanRun(row scanner) (Run, error) {
 	var r Run
 	var created, ended int64
+	var sources string
 	counts := make([]int, len(core.Outcomes()))
 	dest := []any{
 		&r.seq, &r.ID, &r.Tenant, &r.Playbook, &r.Revision, &r.LaunchedBy, &created, &ended, &r.Criticality,
@@ -70,10 +74,15 @@ func scanRun(row scanner) (Run, error) {
 	for i := range counts {
 		dest = append(dest, &counts[i])
 	}
-	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain, &r.Progress, &r.Shares.Weight, &r.Shares.MaxInFlight)...); err != nil {
+	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain, &r.Progress, &r.Shares.Weight, &r.Shares.MaxInFlight, &sources)...); err != nil {
 		return Run{}, err
 	}
 	r.Created, r.Ended = fromMicros(created), fromMicros(ended)
+	if sources != "" {
+		if err := json.Unmarshal([]byte(sources), &r.Sources); err != nil {
+			return Run{}, fmt.Errorf("read the sources of run %s: %w", r.ID, err)
+		}
+	}
 	r.Outcomes = make(map[core.Outcome]int, 4)
 	for i, o := range core.Outcomes() {
 		if counts[i] != 0 {
@@ -275,3 +284,12 @@ func (l *Ledger) Snapshot(ctx context.Context, s Scope, id string) ([]byte, erro
 
 // Content counts how often what the run is was replaced, see Amend.
 func (r *Run) Content() int64 { return r.content }
+
+// encodeSources writes the column sources: "" for none.
+func encodeSources(all []core.SourceUse) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(all) // names and times
+	return string(text)
+}

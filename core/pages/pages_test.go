@@ -136,6 +136,7 @@ func newFake() *fakeAPI {
 	return &fakeAPI{next: make(chan struct{}), output: hostile + "\n", run: api.Run{
 		ID: "r1", Playbook: hostile, Phase: api.Active, Reason: hostile, LaunchedBy: hostile, Total: 3000,
 		Outcomes: map[core.Outcome]int{core.Failed: 1, core.Changed: 2000}, Live: &api.Live{InFlight: 900, Wave: 1, Waves: 2},
+		Sources: []api.RunSource{{Source: hostile, Generation: hostile}, {Source: "nb", Generation: "sha256:01", Hosts: 2, Good: time.Unix(0, 0).UTC()}}, Created: time.Unix(240, 0).UTC(),
 	}}
 }
 
@@ -179,6 +180,9 @@ func TestLogin(t *testing.T) {
 		t.Errorf("a wrong token made a session: %s", resp.Request.URL)
 	}
 	resp, text = logIn(t, web, browser, "good", "/runs/r1?outcome=failed")
+	if !strings.Contains(text, "nb: 2 hosts, generation <code>sha256:01</code>, 4 min old at the launch") {
+		t.Errorf("no source in %s", text)
+	}
 	if resp.Request.URL.RequestURI() != "/runs/r1?outcome=failed" || !strings.Contains(text, "ann of acme") {
 		t.Errorf("%s: %s", resp.Request.URL, text)
 	}

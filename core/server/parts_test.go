@@ -93,10 +93,16 @@ type bed struct {
 
 func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Helper()
+	return newBedOn(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), change...)
+}
+
+// newBedOn is newBed on an empty database.
+func newBedOn(t testing.TB, database string, change ...func(*Config)) *bed {
+	t.Helper()
 	dir := t.TempDir()
 	bucket, err := fileblob.OpenBucket(filepath.Join(dir, "outputs"), &fileblob.Options{CreateDir: true, NoTempDir: true})
 	must(t, err)
-	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), ledger.Options{Bucket: bucket})
+	l, err := ledger.Open(t.Context(), database, ledger.Options{Bucket: bucket})
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	q := memory.New(memory.Options{SessionTTL: time.Hour}) // tests that are slow must not lose what they hold

@@ -221,7 +221,15 @@ func runOf(r ledger.Run) api.Run {
 	return api.Run{
 		MayHaveBegun: uncertain, ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, Phase: phase, Reason: r.Reason.Text(), ReasonCode: r.Reason.Code(), LaunchedBy: r.LaunchedBy,
 		Schedule: schedule, Criticality: r.Criticality, Created: r.Created, Ended: r.Ended, Total: r.Total, Outcomes: r.Outcomes,
+		Sources: sourcesOf(r),
 	}
+}
+
+func sourcesOf(r ledger.Run) (all []api.RunSource) {
+	for _, u := range r.Sources {
+		all = append(all, api.RunSource{Source: u.Source, Generation: u.Generation, Hosts: u.Hosts, Good: u.Good, Age: core.InSeconds(u.Age(r.Created))})
+	}
+	return all
 }
 
 // scheduledBy begins Run.LaunchedBy of runs that a schedule launched.

@@ -79,6 +79,10 @@ func TestASourceThroughTheAPI(t *testing.T) {
 	if run.Total != 5+sourceHosts {
 		t.Errorf("a run while it is held has %d hosts", run.Total)
 	}
+	shown := want[api.Run](t, b.ask(b.token(everyTenant, Viewer), "GET", "/v1/runs/"+run.ID, nil), http.StatusOK)
+	if s := shown.Sources; len(s) != 1 || s[0].Source != "acme-cmdb" || s[0].Hosts != sourceHosts-1 || s[0].Generation != show().Generation || s[0].Age != core.InSeconds(run.Created.Sub(s[0].Good)) {
+		t.Errorf("the run was launched with %+v", s)
+	}
 	origins := want[struct{ Items []api.Origin }](t, b.ask(b.token("acme", Operator), "GET", "/v1/hosts/acme-n3/origins", nil), http.StatusOK).Items
 	if !strings.Contains(fmt.Sprint(origins), "{vars.rack 3 host source acme-cmdb:1:") || !strings.Contains(fmt.Sprint(origins), "{customer acme") {
 		t.Errorf("%+v", origins)
@@ -112,5 +116,8 @@ func TestAStaleSourceIsAProblemWithAType(t *testing.T) {
 	if a.status != http.StatusConflict || !strings.Contains(a.body, `"urn:turnus:reason:source_stale"`) || !strings.Contains(a.body, "older than max_age") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	want[api.Run](t, b.ask(b.token("globex", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "globex-patch"}), http.StatusCreated)
+	run := want[api.Run](t, b.ask(b.token("globex", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "globex-patch"}), http.StatusCreated)
+	if run.Sources != nil {
+		t.Errorf("a run on hosts of the project has %+v", run.Sources)
+	}
 }

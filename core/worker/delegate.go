@@ -56,7 +56,7 @@ func (a *attempts) enter() *leaseEnd {
 		cancel()
 		if fence > 0 && err == nil {
 			a.fence = fence
-			return nil
+			return a.saveGuest()
 		}
 		if v, stop := a.m.between(a.name); stop {
 			return &v
@@ -76,6 +76,28 @@ func (a *attempts) enter() *leaseEnd {
 		}
 		timer.Stop()
 	}
+}
+
+// saveGuest makes durable, before the step is called, that the job works on the other host. The
+// record of a job that is lost meanwhile names that host.
+func (a *attempts) saveGuest() *leaseEnd {
+	if a.cur.On == a.host.Name {
+		return nil
+	}
+	a.cur.On = a.host.Name
+	a.m.job.ahead = true // even when no answer comes
+	s := *a.m.state
+	s.Took += time.Since(a.m.job.started)
+	err := a.m.job.save(a.m.job.ctx, &s)
+	if err == nil {
+		return nil
+	}
+	a.cur.On = ""
+	if v, stop := a.m.between(a.name); stop {
+		return &v
+	}
+	v := a.m.setAside(core.ErrorText(err))
+	return &v
 }
 
 // awaitGuest suspends the job, with its locks: it is between two steps of its own host.

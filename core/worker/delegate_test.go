@@ -220,6 +220,55 @@ func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
 	}
 }
 
+// A job that is lost while it is a guest names the other host, also if the worker never came back.
+// Before and after that step it does not.
+func TestDelegateIsNamedByAJobThatIsLost(t *testing.T) {
+	steps := strings.ReplaceAll("steps:\n  - {name: first, uses: file}\n"+strings.TrimPrefix(drained, "steps:\n"), "swap, uses: file", "swap, uses: command")
+	for _, c := range []struct {
+		at, want string
+	}{
+		{"first", ""},
+		{"drain", "first changed , drain lost lb, "},
+		{"swap", "first changed , drain changed lb, "},
+	} {
+		inLab(t, func(l *lab) {
+			f, called := &flaky{Worker: l.q}, make(chan struct{})
+			l.plugins.do = func(ctx context.Context, call host.Call) (host.Outcome, error) {
+				if call.Step == c.at {
+					close(called)
+					<-ctx.Done()
+				}
+				return host.Outcome{Changed: true}, nil
+			}
+			la := l.submit("r", 1, steps, beside(balancer()))
+			cfg := l.config()
+			cfg.Queue = f
+			first := l.start(cfg)
+			<-called
+			f.set(away) // the node dies with the job: from the queue's side it falls silent
+			first.Kill()
+			<-first.done
+			first.stop()
+			cfg = l.config()
+			cfg.Name = "node-2"
+			second := l.start(cfg)
+			r := l.results(la)[0]
+			second.drain()
+			got := ""
+			for _, s := range r.Steps {
+				got += fmt.Sprintf("%s %s %s, ", s.Name, s.Outcome, s.On)
+			}
+			guest := c.at == "drain"
+			if r.Outcome != core.Lost || got != c.want || strings.HasPrefix(r.Reason, "on lb: worker ") != guest || strings.HasSuffix(r.Reason, "lb may have been touched also") != guest || (r.Step == "drain") != guest {
+				t.Errorf("killed in %s: %s, %s; steps %q, expected %q", c.at, r.Outcome, r.Reason, got, c.want)
+			}
+			if guest && r.Steps[1].ReasonCode != core.WorkerLost {
+				t.Errorf("%+v", r.Steps[1])
+			}
+		})
+	}
+}
+
 // What goes wrong on the other host is the failure of the step, and says where. Facts are those of
 // the job's own host.
 func TestDelegateThatFails(t *testing.T) {

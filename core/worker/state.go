@@ -62,6 +62,7 @@ type progress struct {
 	Held     bool            `json:"held,omitempty"`     // Plugin is of a call that its window stopped: it waits for the next
 	Took     time.Duration   `json:"took_ns,omitempty"`
 	Window   *core.Window    `json:"window,omitempty"` // that the present attempt was started in
+	On       string          `json:"on,omitempty"`     // the host that it is called on in place of the job's; saved before the call
 	Text     core.StepResult `json:"text,omitzero"`    // output of the items so far
 	Printed  core.StepResult `json:"printed,omitzero"` // output of the earlier calls of an attempt that goes on
 }

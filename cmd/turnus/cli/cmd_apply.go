@@ -76,13 +76,13 @@ func (a *app) apply(ctx context.Context, c *client.Client, f *applyFlags, path s
 	return nil
 }
 
-// localDefinitions reads and checks a folder as the server will.
+// localDefinitions reads and checks a folder as the server will, which knows its sources of hosts.
 func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, path string) (api.Apply, error) {
 	sup, err := plugins.Supervisor(nil)
 	if err != nil {
 		return api.Apply{}, err
 	}
-	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: node.PlaybookOptions(sup, nil)})
+	set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: node.PlaybookOptions(sup, nil), Sources: []definitions.KnownSource{{}}})
 	if err != nil {
 		return api.Apply{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -22,6 +23,7 @@ type diffFlags struct {
 	exitCode bool
 	plugins  node.PluginFlags
 	vars     localrun.VarFlags
+	sources  string // a file of them
 	remote   remoteFlags
 }
 
@@ -44,8 +46,8 @@ Uncommitted changes are ignored.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && f.repo == "" {
-				if f.at != "" || len(f.vars.Args) > 0 {
-					return console.Invalid("turnus project diff NEW compares with the server, which knows neither --at nor --extra-vars\nusage: turnus project diff OLD NEW, or turnus project diff --repo DIR OLD..NEW")
+				if f.at != "" || f.sources != "" || len(f.vars.Args) > 0 {
+					return console.Invalid("turnus project diff NEW compares with the server, which has its own sources, and knows neither --at nor --extra-vars\nusage: turnus project diff OLD NEW, or turnus project diff --repo DIR OLD..NEW")
 				}
 				return a.diffServer(cmd.Context(), &f, args[0])
 			}
@@ -53,6 +55,7 @@ Uncommitted changes are ignored.`,
 		},
 	}
 	c.Flags().StringVar(&f.repo, "repo", "", "repository on this machine whose revisions are compared: OLD..NEW")
+	c.Flags().StringVar(&f.sources, "sources", "", "file of the sources that the server takes hosts from: tenants may have no other hosts")
 	c.Flags().StringVar(&f.at, "at", "", "compare schedules and windows from this time on, RFC 3339 (default: now)")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 6 if anything changes")
 	f.plugins.Add(c)
@@ -91,6 +94,9 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 		return err
 	}
 	o := definitions.Options{Playbooks: node.PlaybookOptions(sup, extra)}
+	if o.Sources, err = f.knownSources(); err != nil {
+		return err
+	}
 	doc := diffDoc{Valid: true, OldValid: true, Problems: playbooks.Diagnostics{}, Warnings: playbooks.Diagnostics{}, Changes: []definitions.Change{}, At: at.UTC()}
 	after, err := f.load(ctx, to, o)
 	if err == nil {
@@ -114,6 +120,21 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	changes := definitions.Diff(before, after, at)
 	doc.Old, doc.New, doc.Changes = changes.Old, changes.New, changes.Changes
 	return a.reportDiff(doc, f)
+}
+
+// knownSources are those of --sources.
+func (f *diffFlags) knownSources() (known []definitions.KnownSource, err error) {
+	if f.sources == "" {
+		return nil, nil
+	}
+	all, err := sources.ReadFile(f.sources)
+	if err != nil {
+		return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
+	}
+	for _, s := range all {
+		known = append(known, definitions.KnownSource{Name: s.Name, Tenant: s.Tenant})
+	}
+	return known, nil
 }
 
 // sides are what is compared.

@@ -239,7 +239,7 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 		fmt.Fprintln(a.Out, st.Failed)
 	}
 	if !st.Good.IsZero() {
-		fmt.Fprintf(a.Out, "source %s: in use: %s of %s\n", name, console.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"))
+		fmt.Fprintf(a.Out, "source %s: in use: %s of %s, generation %s\n", name, console.Plural(st.Hosts, "host"), st.Good.Format("2006-01-02T15:04:05Z07:00"), st.ID)
 	}
 	for _, left := range st.Left {
 		fmt.Fprintln(a.Out, "left out: "+left)

@@ -24,8 +24,9 @@ import (
 // InventoryFlags choose hosts.
 type InventoryFlags struct {
 	sources []string
-	flags   *pflag.FlagSet // of the command
-	Limit   string         // as --limit has it; "" is all
+	flags   *pflag.FlagSet            // of the command
+	uses    map[string]core.SourceUse // generations of sources that Load has read, by the names of their documents
+	Limit   string                    // as --limit has it; "" is all
 	sel     string
 }
 
@@ -95,7 +96,7 @@ func (f *InventoryFlags) Load(ctx context.Context) (*inventory.Inventory, []core
 }
 
 func noInventory() error {
-	return console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, or -i 'host1,host2,'; turnus init makes a project with one")
+	return console.Invalid("no inventory is given\nhint: -i hosts.yaml, -i hosts.ini, -i 'host1,host2,', or -i sources.yaml for the hosts of a source; turnus init makes a project with one")
 }
 
 func selectHosts(text string, hosts []core.Host) ([]core.Host, error) {

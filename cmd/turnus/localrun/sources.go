@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
@@ -92,8 +93,26 @@ func (f *InventoryFlags) documents(ctx context.Context) (docs []inventory.Docume
 		return nil, nil, nil, err
 	}
 	defer end()
-	docs, warnings, err = k.Load(ctx, defined)
+	loaded, warnings, err := k.Load(ctx, defined)
+	f.uses = map[string]core.SourceUse{}
+	for _, l := range loaded {
+		docs = append(docs, l.Hosts)
+		f.uses[l.Hosts.Name] = l.Use
+	}
 	return docs, paths, warnings, err
+}
+
+// sourceOf is launch.Options.Source of hosts of an inventory that Load returned. A host is the
+// source's that names it first, whatever other values of -i add to it.
+func (f *InventoryFlags) sourceOf(inv *inventory.Inventory) func(host string) (core.SourceUse, bool) {
+	if len(f.uses) == 0 {
+		return nil
+	}
+	return func(host string) (core.SourceUse, bool) {
+		place, _, _, _ := inv.Place(host)
+		use, ok := f.uses[place]
+		return use, ok
+	}
 }
 
 // Explain returns where each value of a host comes from.

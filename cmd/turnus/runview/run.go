@@ -86,6 +86,9 @@ func WriteRun(con *console.Console, r api.Run) {
 		row("check", "nothing is changed")
 	}
 	row("hosts", strconv.Itoa(r.Total))
+	for _, s := range r.Sources {
+		row("source", SourceText(s))
+	}
 	row("outcomes", OutcomeText(r.Outcomes))
 	if r.Handlers > 0 {
 		row("handlers", fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID))
@@ -95,6 +98,15 @@ func WriteRun(con *console.Console, r api.Run) {
 		row("now", liveText(l))
 	}
 	row("waits", WaitsText(r))
+}
+
+// SourceText says which generation of a source a run was launched with, and how old it was.
+func SourceText(s api.RunSource) string {
+	hosts := console.Plural(s.Hosts, "host")
+	if s.Hosts == 0 {
+		hosts = "hosts of on or hosts('…')"
+	}
+	return fmt.Sprintf("%s: %s, generation %s, %s old at the launch", s.Source, hosts, s.Generation, console.Short(s.Age.Duration()))
 }
 
 // WriteForecast shows when a run is expected to end, and what holds it up.

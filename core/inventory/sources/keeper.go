@@ -338,10 +338,16 @@ func (k *Keeper) putState(ctx context.Context, s Source, st State, version int64
 	return nil
 }
 
+// Loaded is the generation of a source that is in use.
+type Loaded struct {
+	Hosts inventory.Document
+	Use   core.SourceUse // without Hosts
+}
+
 // Load returns what the sources say now: each is fetched if that is due, and what was kept is used
 // where the source fails. Warnings are for a person. An error means that a source has nothing that
 // is new enough.
-func (k *Keeper) Load(ctx context.Context, all []Source) (docs []inventory.Document, warnings []string, err error) {
+func (k *Keeper) Load(ctx context.Context, all []Source) (loaded []Loaded, warnings []string, err error) {
 	for _, s := range all {
 		st, err := k.State(ctx, s)
 		if err != nil {
@@ -363,11 +369,26 @@ func (k *Keeper) Load(ctx context.Context, all []Source) (docs []inventory.Docum
 			return nil, nil, err
 		}
 		if used != nil {
-			docs = append(docs, used.Document(s.Tenant))
+			loaded = append(loaded, Loaded{used.Document(s.Tenant), st.Use(used)})
 		}
 		warnings = append(warnings, st.Warnings()...)
 	}
-	return docs, warnings, nil
+	return loaded, warnings, nil
+}
+
+// Use returns the record that runs keep of a generation. It was read after the state, and may be
+// newer.
+func (s *State) Use(used *Generation) core.SourceUse {
+	use := core.SourceUse{Source: used.Source, Generation: used.ID(), Good: used.Fetched}
+	return s.Seen(use)
+}
+
+// Seen returns the use with the time of the last fetch that gave the same generation.
+func (s *State) Seen(use core.SourceUse) core.SourceUse {
+	if use.Generation == s.ID && s.Good.After(use.Good) {
+		use.Good = s.Good
+	}
+	return use
 }
 
 // Warnings says, for people, what is not as it should be.

@@ -54,9 +54,13 @@ func newKeeping(t *testing.T, hosts int) *keeping {
 
 func (k *keeping) load(t *testing.T) (hosts int, warnings string, err error) {
 	t.Helper()
-	docs, warned, err := k.Load(t.Context(), []sources.Source{k.source})
-	for _, d := range docs {
-		hosts += strings.Count(string(d.Data), `"h`) - 1 // without the key hosts
+	loaded, warned, err := k.Load(t.Context(), []sources.Source{k.source})
+	for _, l := range loaded {
+		hosts += strings.Count(string(l.Hosts.Data), `"h`) - 1 // without the key hosts
+		st, stErr := k.State(t.Context(), k.source)
+		if stErr != nil || l.Use != (core.SourceUse{Source: "nb", Generation: st.ID, Good: st.Good}) {
+			t.Errorf("%+v, expected the generation of %+v, %v", l.Use, st, stErr)
+		}
 	}
 	return hosts, strings.Join(warned, "\n"), err
 }
