@@ -88,6 +88,12 @@ func (c *Client) Definitions(ctx context.Context) (api.Definitions, error) {
 	return get[api.Definitions](ctx, c, "show the definitions", "/v1/definitions", nil)
 }
 
+// RejectedDefinitions shows a revision that was not taken, and how its files differ from those of
+// the present one.
+func (c *Client) RejectedDefinitions(ctx context.Context) (api.RejectedChanges, error) {
+	return get[api.RejectedChanges](ctx, c, "show the rejected definitions", "/v1/definitions/rejected", nil)
+}
+
 // DefinitionChanges shows what the definitions that hold changed.
 func (c *Client) DefinitionChanges(ctx context.Context) (api.DefinitionChanges, error) {
 	return get[api.DefinitionChanges](ctx, c, "show what the definitions changed", "/v1/definitions/changes", nil)
