@@ -44,6 +44,11 @@ func (c *Client) Shares(ctx context.Context, p Page) (List[api.Share], error) {
 	return get[List[api.Share]](ctx, c, "list shares", "/v1/shares", p.into(nil))
 }
 
+// ShareHistory shows the worker time that each tenant used in the last 24 hours.
+func (c *Client) ShareHistory(ctx context.Context) (api.ShareHistory, error) {
+	return get[api.ShareHistory](ctx, c, "show the worker time of tenants", "/v1/shares/history", nil)
+}
+
 // AuditFilter chooses entries of the audit log. Empty fields match all.
 type AuditFilter struct {
 	Who, What, Kind, Object string
