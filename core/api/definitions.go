@@ -77,6 +77,28 @@ type Rejected struct {
 	Error    string    `json:"error"`
 }
 
+// RejectedChanges lists the differences between the present definitions and a revision that was
+// not taken.
+type RejectedChanges struct {
+	Rejected     *Rejected    `json:"rejected,omitempty" doc:"absent where no revision is rejected; then nothing else is here"`
+	From         string       `json:"from,omitempty" doc:"the present revision"`
+	Files        []FileChange `json:"files" doc:"by path; at most 200"`
+	FilesLeftOut int          `json:"files_left_out,omitempty" doc:"further files"`
+	At           time.Time    `json:"at,omitzero" doc:"windows and fire times are counted from here; absent where more is wrong than single files"`
+	Changes      []Change     `json:"changes" doc:"of the files without mistakes, by kind, then by name; at most 500"`
+	LeftOut      int          `json:"left_out,omitempty" doc:"further changes"`
+}
+
+// FileChange is one file that two revisions hold differently.
+type FileChange struct {
+	Path    string `json:"path"`
+	Action  string `json:"action" doc:"added, removed or changed"`
+	Added   int    `json:"added,omitempty" doc:"lines"`
+	Removed int    `json:"removed,omitempty" doc:"lines"`
+	Text    string `json:"text,omitempty" doc:"unified diff without its head, at most 16 KiB; 256 KiB of all files"`
+	Note    string `json:"note,omitempty" doc:"why there is no text, or less than all"`
+}
+
 // Document is one file of the definitions.
 type Document struct {
 	Path string `json:"path" minLength:"1" maxLength:"1024" doc:"from the root of the definitions, with slashes"`

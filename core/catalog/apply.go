@@ -241,16 +241,21 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 // read reads a set of the ledger. What a server accepted once is not refused because this one has
 // other sources.
 func (c *Catalog) read(ctx context.Context, doc ledger.Document) (*definitions.Set, stored, error) {
-	var at stored
-	if err := json.Unmarshal(doc.Data, &at); err != nil {
-		return nil, at, fmt.Errorf("read version %d of the definitions: %w: %w", doc.Version, core.ErrInvalid, err)
-	}
-	docs, rev, err := definitions.Decode(at.Set)
+	at, docs, rev, err := decode(doc)
 	if err != nil {
 		return nil, at, err
 	}
 	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev, Sources: append(c.knows(), definitions.KnownSource{})})
 	return set, at, err
+}
+
+// decode reads the ledger's document, which may be one that this server cannot run by.
+func decode(doc ledger.Document) (at stored, docs []definitions.Document, rev definitions.Revision, err error) {
+	if err := json.Unmarshal(doc.Data, &at); err != nil {
+		return at, nil, rev, fmt.Errorf("read version %d of the definitions: %w: %w", doc.Version, core.ErrInvalid, err)
+	}
+	docs, rev, err = definitions.Decode(at.Set)
+	return at, docs, rev, err
 }
 
 // Rejected is a version that somebody put, and this server cannot run by.

@@ -147,6 +147,8 @@ type Catalog struct {
 	rejected *Rejected
 	aligned  alignState
 
+	compared rejectedDiff
+
 	folderError string // why the folder's definitions were not taken over
 }
 

@@ -40,7 +40,7 @@ type rejectedDoc struct {
 // Rejection returns what this server rejects at the moment, or nil.
 func (s *Status) Rejection() *Rejection {
 	switch git := s.Git; {
-	case git != nil && (git.State == definitions.BadCommit || git.State == definitions.Refused):
+	case s.rejectsCommit():
 		return &Rejection{Revision: git.Tried.Commit, By: git.Tried.Author, Since: git.Since, Error: git.Error}
 	case s.Rejected != nil:
 		return &Rejection{Revision: s.Rejected.Revision, By: s.Rejected.By, Since: s.Rejected.Since, Error: s.Rejected.Error}
@@ -48,6 +48,11 @@ func (s *Status) Rejection() *Rejection {
 		return &Rejection{Error: s.Folder}
 	}
 	return nil
+}
+
+// rejectsCommit reports whether the tip of the branch is what is rejected.
+func (s *Status) rejectsCommit() bool {
+	return s.Git != nil && (s.Git.State == definitions.BadCommit || s.Git.State == definitions.Refused)
 }
 
 // RejectedProject returns the rejection that is in l's record, or nil. It needs no server.

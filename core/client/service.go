@@ -44,6 +44,11 @@ func (c *Client) Shares(ctx context.Context, p Page) (List[api.Share], error) {
 	return get[List[api.Share]](ctx, c, "list shares", "/v1/shares", p.into(nil))
 }
 
+// ShareHistory shows the worker time that each tenant used in the last 24 hours.
+func (c *Client) ShareHistory(ctx context.Context) (api.ShareHistory, error) {
+	return get[api.ShareHistory](ctx, c, "show the worker time of tenants", "/v1/shares/history", nil)
+}
+
 // AuditFilter chooses entries of the audit log. Empty fields match all.
 type AuditFilter struct {
 	Who, What, Kind, Object string
@@ -86,6 +91,12 @@ func (c *Client) RevokeToken(ctx context.Context, id string) (api.Token, error) 
 // Definitions shows which definitions hold.
 func (c *Client) Definitions(ctx context.Context) (api.Definitions, error) {
 	return get[api.Definitions](ctx, c, "show the definitions", "/v1/definitions", nil)
+}
+
+// RejectedDefinitions shows a revision that was not taken, and how its files differ from those of
+// the present one.
+func (c *Client) RejectedDefinitions(ctx context.Context) (api.RejectedChanges, error) {
+	return get[api.RejectedChanges](ctx, c, "show the rejected definitions", "/v1/definitions/rejected", nil)
 }
 
 // DefinitionChanges shows what the definitions that hold changed.

@@ -159,6 +159,10 @@ func benchmarks(b *testing.B, be *backend) {
 			_, _, err := l.HostHistory(ctx, ledger.AllTenants(), "host-"+strconv.Itoa(i%benchRun), ledger.Page{Limit: 20})
 			return err
 		}},
+		{"worker time of a day", func(int) error {
+			_, _, err := l.WorkerTimes(ctx, time.Now().Add(-23*time.Hour), time.Hour, 24, 2_000_000)
+			return err
+		}},
 	}
 	for _, r := range reads {
 		b.Run(r.name, func(b *testing.B) {

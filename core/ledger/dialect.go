@@ -18,6 +18,8 @@ type dialect struct {
 	list      func([]string) any
 	each      string // the table u with a row, host, for each value of parameter N, as list() made it
 	byOutcome string // names an index of jobs: SQLite would read the whole run instead
+	byOpen    string // names an index of runs: SQLite would read all runs instead
+	byEnded   string // the same
 	lock      string // first statement of a migration: one at a time
 	prepare   bool   // statements are kept by us; PostgreSQL's driver keeps its own
 	turns     bool   // one writes at a time

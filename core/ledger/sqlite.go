@@ -30,6 +30,8 @@ func sqliteDialect() *dialect {
 		anyIndex:  "IN (SELECT CAST(value AS INTEGER) FROM json_each(%s))",
 		each:      "(SELECT value AS host FROM json_each(%s)) u",
 		byOutcome: " INDEXED BY jobs_outcome",
+		byOpen:    " INDEXED BY runs_open",
+		byEnded:   " INDEXED BY runs_ended",
 		prepare:   true,
 		turns:     true,
 		snapshot:  "BEGIN DEFERRED",

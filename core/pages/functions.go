@@ -22,10 +22,12 @@ func functions() template.FuncMap {
 			}
 			return t.UTC().Format("2006-01-02 15:04:05 UTC")
 		},
-		"ago":     ago,
-		"lasting": func(s core.Seconds) string { return lasting(s.Duration()) },
-		"plural":  plural,
-		"size":    sizeOf,
+		"ago":       ago,
+		"lasting":   func(s core.Seconds) string { return lasting(s.Duration()) },
+		"worked":    pictures.Worked,
+		"shareNote": func() string { return pictures.ShareHistoryNote },
+		"plural":    plural,
+		"size":      sizeOf,
 		"stream": func(output string) string {
 			_, stream, _ := strings.Cut(output, "/")
 			return stream

@@ -11,7 +11,16 @@ type projectView struct {
 	api.Definitions
 	Changed api.DefinitionChanges
 	Unseen  string // why Changed is not shown
+
+	Wrong       api.RejectedChanges // of the rejected revision, if there is one
+	WrongUnseen string
 }
+
+// openFiles is how many files a diff has at most to be shown unfolded.
+const openFiles = 3
+
+// Unfold reports whether the diffs of the rejected revision's files are open.
+func (view projectView) Unfold() bool { return len(view.Wrong.Files) <= openFiles }
 
 // Voided returns the changes that voided approvals of windows.
 func (view projectView) Voided() (all []api.Change) {
@@ -29,7 +38,7 @@ func (p *Pages) projectRoutes(mux *http.ServeMux) {
 }
 
 // project shows which revision is active, what it changed, and the one that the service does not
-// take.
+// take, with its diff.
 func (p *Pages) project(w http.ResponseWriter, r *http.Request, v visit) {
 	now, err := v.client.Definitions(r.Context())
 	if err != nil {
@@ -39,6 +48,11 @@ func (p *Pages) project(w http.ResponseWriter, r *http.Request, v visit) {
 	view := projectView{Definitions: now}
 	if view.Changed, err = v.client.DefinitionChanges(r.Context()); err != nil { // one panel that fails leaves the rest
 		view.Unseen = reasonOf(err)
+	}
+	if view.Rejected != nil {
+		if view.Wrong, err = v.client.RejectedDefinitions(r.Context()); err != nil {
+			view.WrongUnseen = reasonOf(err)
+		}
 	}
 	p.show(w, http.StatusOK, "project", v, "Project", view)
 }

@@ -39,7 +39,19 @@ func TestProject(t *testing.T) {
 	o.set("GET /v1/definitions", active)
 	_, text = v.get("/project")
 	has(t, "a rejected revision", text, "def456", "playbooks/shop.yaml:7:3: unknown key\n  7 | stepz:", "turnus validate")
+	has(t, "a diff that the API does not show", text, "What it changes", "The changes cannot be shown")
 	harmless(t, "a rejected revision", text)
+	wrong := api.RejectedChanges{Rejected: active.Rejected, From: "abc123", FilesLeftOut: 7, At: at, LeftOut: 1,
+		Files:   []api.FileChange{{Path: "playbooks/" + hostile, Action: "changed", Added: 1, Removed: 2, Text: "@@ -1 +1 @@\n+stepz:\n" + hostile, Note: hostile}},
+		Changes: []api.Change{edit}}
+	o.set("GET /v1/definitions/rejected", wrong)
+	_, text = v.get("/project")
+	has(t, "a rejected revision's diff", text, "<details open>", "1 line added, 2 removed", "@@ -1 &#43;1 @@\n&#43;stepz:", "7 further files", "The files without mistakes have this effect", "rule noon: to: 13h", "1 further change")
+	harmless(t, "a rejected revision's diff", text)
+	o.set("GET /v1/definitions/rejected", api.RejectedChanges{Rejected: active.Rejected, Files: make([]api.FileChange, 9)})
+	_, text = v.get("/project")
+	has(t, "a diff of many files", text, "More is wrong than single files", "<details>")
+	lacks(t, "a diff of many files", text, "<details open>", "have this effect")
 	o.set("GET /v1/runs", map[string]any{"items": []api.Run{}})
 	_, text = v.get("/")
 	has(t, "the overview", text, "is rejected", `<a href="/project">its mistakes</a>`)

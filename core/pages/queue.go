@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -25,9 +26,19 @@ type queueView struct {
 	SharesMore   bool
 	ShareProblem string
 	Picture      template.HTML
+	Past         pastShares
 	Runs         []runLoad
 	Active       int // runs that are not complete, of which Runs shows the first
 	Unknown      int // runs of these of which the queue says nothing
+}
+
+// pastShares is the worker time of tenants in the last 24 hours.
+type pastShares struct {
+	api.ShareHistory
+	Problem string // why it is not shown
+	Picture template.HTML
+	Shown   []api.TenantHours // those of the picture
+	Hours   []string          // their begins
 }
 
 // runLoad is a run in the queue.
@@ -63,6 +74,7 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	view.share(shares)
 	if view.All {
+		view.Past.load(ctx, v.client)
 		if view.Queue, err = v.client.Queue(ctx); err != nil {
 			view.QueueProblem = err.Error()
 		}
@@ -118,6 +130,20 @@ func (view *queueView) share(list []api.Share) {
 	view.SharesMore = len(list) > queueTenants
 	view.Shares = list[:min(len(list), queueTenants)]
 	view.Picture = template.HTML(pictures.Shares(view.Shares).Markup) //nolint:gosec // pictures escapes each text
+}
+
+// load asks for the worker time of tenants. The picture has the first of them, the table all.
+func (p *pastShares) load(ctx context.Context, c *client.Client) {
+	var err error
+	if p.ShareHistory, err = c.ShareHistory(ctx); err != nil {
+		p.Problem = reasonOf(err)
+		return
+	}
+	p.Shown = p.Tenants[:min(len(p.Tenants), pictures.MostHistory)]
+	p.Picture = template.HTML(pictures.ShareHistory(&p.ShareHistory).Markup) //nolint:gosec // pictures escapes each text
+	for i := range 24 {
+		p.Hours = append(p.Hours, p.From.Add(time.Duration(i)*time.Hour).UTC().Format("15:04"))
+	}
 }
 
 // actWorker does what a button beside a worker says.

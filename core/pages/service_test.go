@@ -49,6 +49,10 @@ func (s *serviceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			share.Tenant, share.Fair, share.Use = hostile, 1200.0, 1.0
 		}
 		items([]api.Share{share})
+	case path == "/v1/shares/history":
+		hours := make([]api.HourShare, 24)
+		hours[2] = api.HourShare{Used: 90, Fair: 7200}
+		_ = json.NewEncoder(w).Encode(api.ShareHistory{From: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC), LeftOut: 3, Tenants: []api.TenantHours{{Tenant: hostile, Hosts: 41, Used: 90, Fair: 7200, Hours: hours}}})
 	case path == "/v1/definitions":
 		_ = json.NewEncoder(w).Encode(api.Definitions{Source: hostile, Hosts: 3})
 	case path == "/v1/audit":
@@ -95,9 +99,9 @@ func TestServicePagesShowWhatOneMay(t *testing.T) {
 		tenant, role, path string
 		has, lacks         []string
 	}{
-		{"*", "operator", "/queue", []string{"/queue/workers/w1/cordon", "/queue/workers/w2/uncordon", "/queue/workers/w1/drain", "100 %", "1200.0", `<path class="c-bad"`, "Oldest overdue"}, []string{`href="/tokens"`}},
+		{"*", "operator", "/queue", []string{"/queue/workers/w1/cordon", "/queue/workers/w2/uncordon", "/queue/workers/w1/drain", "100 %", "1200.0", `<path class="c-bad"`, "Oldest overdue", "Worker time of the last 24 hours", "1.5 min of 2.0 h", "11:00 UTC: 1.5 min of worker time", "3 further tenants"}, []string{`href="/tokens"`}},
 		{"*", "viewer", "/queue", []string{"<td>w1</td>"}, []string{"cordon\"", "drain\""}},
-		{"acme", "operator", "/queue", []string{"Your runs", "7, 2 other tenants first"}, []string{"w1", "Share of all", "Fair share"}},
+		{"acme", "operator", "/queue", []string{"Your runs", "7, 2 other tenants first"}, []string{"w1", "Share of all", "Fair share", "Worker time", "further tenant"}},
 		{"*", "operator", "/notifications", []string{"/notifications/n1/retry"}, []string{"/notifications/n2/retry"}},
 		{"*", "viewer", "/notifications", []string{"dead-lettered"}, []string{"/retry"}},
 		{"*", "admin", "/tokens", []string{`href="/tokens"`, "/tokens/t2/revoke", "this session"}, []string{"/tokens/t1/revoke", "/tokens/t3/revoke"}},
@@ -121,12 +125,12 @@ func TestServicePagesShowWhatOneMay(t *testing.T) {
 
 // What the API refuses is refused, and a panel that fails leaves the rest.
 func TestServicePagesFailInPart(t *testing.T) {
-	_, web, browser := service(t, "*", "viewer", "/v1/workers", "/v1/queue", "/v1/shares", "/v1/channels", "/v1/tokens", "/v1/definitions")
+	_, web, browser := service(t, "*", "viewer", "/v1/workers", "/v1/queue", "/v1/shares", "/v1/shares/history", "/v1/channels", "/v1/tokens", "/v1/definitions")
 	if resp, text := get(t, browser, web.URL+"/tokens"); resp.StatusCode != http.StatusForbidden || !strings.Contains(text, "refused /v1/tokens") {
 		t.Errorf("%d: %s", resp.StatusCode, text)
 	}
 	for path, parts := range map[string][]string{
-		"/queue":         {"Workers cannot be shown", "Shares cannot be shown", "The queue cannot be shown", `href="/runs/r1"`},
+		"/queue":         {"Workers cannot be shown", "Shares cannot be shown", "Worker time cannot be shown", "The queue cannot be shown", `href="/runs/r1"`},
 		"/notifications": {"Channels cannot be shown", `href="/runs/r1"`},
 		"/settings":      {"cannot be shown", "<dd>ann</dd>"},
 	} {

@@ -31,6 +31,10 @@ func (s *Server) definitions() {
 		detail: "When they took the place of others, with the approvals of windows that the edit voided.",
 	}, s.getDefinitionChanges)
 	handle(s, route{
+		id: "get-rejected-definitions", method: http.MethodGet, path: "/v1/definitions/rejected", summary: "Show a revision that was rejected, and what it changes", role: Viewer, everyone: true,
+		detail: "The text of files other than playbooks needs the role admin, as reading them does.",
+	}, s.getRejectedDefinitions)
+	handle(s, route{
 		id: "apply-definitions", method: http.MethodPut, path: "/v1/definitions", summary: "Put definitions in the place of those that hold", role: Admin, everyone: true,
 		detail: "All or nothing; every mistake is reported with its place. Replacing needs If-Match. Where a branch is followed they hold until it moves.", maxBody: applyBody, bodyTime: applyTime,
 	}, s.applyDefinitions)
@@ -98,6 +102,41 @@ func (s *Server) getDefinitionChanges(context.Context, caller, *struct{}) (*body
 	now := s.cfg.Catalog.Current()
 	c := now.Changes
 	return &body[api.DefinitionChanges]{api.DefinitionChanges{From: c.Old.Commit, To: c.New.Commit, At: c.At, Changes: changesOf(c), LeftOut: now.LeftOut}}, nil
+}
+
+func (s *Server) getRejectedDefinitions(ctx context.Context, by caller, _ *struct{}) (*body[api.RejectedChanges], error) {
+	c, err := s.cfg.Catalog.RejectedChanges(ctx)
+	if errors.Is(err, core.ErrNotFound) {
+		return &body[api.RejectedChanges]{api.RejectedChanges{Files: []api.FileChange{}, Changes: []api.Change{}}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := api.RejectedChanges{
+		Rejected: &api.Rejected{Revision: c.Revision, Author: c.By, Since: c.Since, Error: c.Error},
+		From:     c.From.Commit, Files: make([]api.FileChange, len(c.Files)), FilesLeftOut: c.FilesLeftOut, At: c.Changes.At, Changes: changesOf(c.Changes), LeftOut: c.LeftOut,
+	}
+	shown := s.sourcesSeen(by)
+	for i, f := range c.Files {
+		out.Files[i] = api.FileChange{Path: f.Path, Action: string(f.Action), Added: f.Added, Removed: f.Removed, Text: f.Text, Note: f.Note}
+		if !shown(f.Path) && f.Text != "" {
+			out.Files[i].Text, out.Files[i].Note = "", "an admin of all tenants sees the text"
+		}
+	}
+	return &body[api.RejectedChanges]{out}, nil
+}
+
+// sourcesSeen reports of which files of the definitions a caller may read the text: admins read
+// all of them, and everybody else the playbooks.
+func (s *Server) sourcesSeen(by caller) func(path string) bool {
+	playbooks := map[string]bool{}
+	if set := s.cfg.Catalog.Set(); set != nil {
+		for _, p := range set.Playbooks {
+			playbooks[p.File] = true
+		}
+	}
+	admin := may(by.token, Admin)
+	return func(path string) bool { return admin || playbooks[path] }
 }
 
 func changesOf(changes definitions.Changes) []api.Change {

@@ -95,6 +95,7 @@ type Server struct {
 	broadcaster *broadcaster
 	metrics     *telemetry.Registry
 	census      census
+	used        usedTime
 	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
 	arrive, hookTime time.Duration
 }
@@ -139,6 +140,7 @@ func New(cfg Config) (*Server, error) {
 	s.calendarRoute()
 	s.feeds()
 	s.shares()
+	s.shareHistory()
 	s.windowSets()
 	s.approvals()
 	s.nodes()

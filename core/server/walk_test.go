@@ -120,19 +120,21 @@ var aims = map[string]aim{
 	"drop-handlers":      {body: api.DropHandlers{Playbook: "acme-patch"}},
 	"test-channel":       {creates: true, path: map[string]string{"channel": "acme:ops"}},
 	// Of all tenants: refused to any single one.
-	"list-workers":    {},
-	"cordon-worker":   {path: map[string]string{"worker": "w1"}, body: api.Why{}},
-	"uncordon-worker": {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"show-share-history": {},
+	"list-workers":       {},
+	"cordon-worker":      {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"uncordon-worker":    {path: map[string]string{"worker": "w1"}, body: api.Why{}},
 	"put-output": { // what workers write of jobs is no change that a person makes
 		run: "queued", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}, body: "text", quiet: true,
 	},
-	"drain-worker":            {path: map[string]string{"worker": "w1"}, body: api.Why{}},
-	"get-queue":               {},
-	"get-definitions":         {},
-	"get-documents":           {},
-	"list-definition-changes": {},
-	"apply-definitions":       {body: applied(moreTree()), headers: []string{"If-Match", "*"}},
-	"diff-definitions":        {body: applied(tree()), quiet: true},
+	"drain-worker":             {path: map[string]string{"worker": "w1"}, body: api.Why{}},
+	"get-queue":                {},
+	"get-definitions":          {},
+	"get-documents":            {},
+	"list-definition-changes":  {},
+	"get-rejected-definitions": {},
+	"apply-definitions":        {body: applied(moreTree()), headers: []string{"If-Match", "*"}},
+	"diff-definitions":         {body: applied(tree()), quiet: true},
 }
 
 // moreTree is tree with another playbook.

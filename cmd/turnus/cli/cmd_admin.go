@@ -15,7 +15,7 @@ func (a *app) adminCmd() *cobra.Command {
 	}
 	c.AddCommand(
 		a.doctorCmd(), a.healthCmd(), a.settingsCmd(), a.keysCmd(), a.tokensCmd(), a.auditCmd(), a.exportCmd(), a.backupCmd(), a.restoreCmd(), a.pruneCmd(),
-		a.queueCmd(), a.workersCmd(), a.notificationsCmd(), bench.Command(a.Console), a.manCmd(),
+		a.queueCmd(), a.workersCmd(), a.sharesCmd(), a.notificationsCmd(), bench.Command(a.Console), a.manCmd(),
 	)
 	return c
 }

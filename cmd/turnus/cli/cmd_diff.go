@@ -21,6 +21,7 @@ type diffFlags struct {
 	repo     string
 	at       string
 	exitCode bool
+	rejected bool
 	plugins  node.PluginFlags
 	vars     localrun.VarFlags
 	sources  string // a file of them
@@ -30,7 +31,7 @@ type diffFlags struct {
 func (a *app) diffCmd() *cobra.Command {
 	var f diffFlags
 	c := &cobra.Command{
-		Use:   "diff [OLD] NEW",
+		Use:   "diff [[OLD] NEW]",
 		Short: "Check definitions, and say what would change: against a server, another folder, or a revision of a repository",
 		Long: `Check the definitions in NEW (playbooks, inventory, windows, and their references) and
 print what would change: hosts that playbooks gain and lose, next fire times of schedules,
@@ -38,13 +39,23 @@ windows that come and go, approvals that an edit voids.
 
 OLD and NEW are folders. NEW alone is compared with the definitions of the server.
 With --repo there is one argument, OLD..NEW: branches, tags or commits of that repository.
-Uncommitted changes are ignored.`,
+Uncommitted changes are ignored.
+
+With --rejected there is no argument. It prints the mistakes of the revision that the server does
+not take, how its files differ from those that hold, and what the files without mistakes change.`,
 		Example: `  turnus project diff ./ops                  # what turnus project apply ./ops would change
   turnus project diff ../main .
   turnus project diff --repo . origin/main..HEAD
-  turnus project diff --repo . origin/main..HEAD --exit-code -o json`,
-		Args: cobra.RangeArgs(1, 2),
+  turnus project diff --repo . origin/main..HEAD --exit-code -o json
+  turnus project diff --rejected             # why the server does not take the newest commit`,
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.rejected != (len(args) == 0) {
+				return console.Invalid("turnus project diff: expected NEW, OLD NEW, or --rejected alone\nusage: turnus project diff OLD NEW")
+			}
+			if f.rejected {
+				return a.remote(&f.remote, a.diffRejected)(cmd, args)
+			}
 			if len(args) == 1 && f.repo == "" {
 				if f.at != "" || f.sources != "" || len(f.vars.Args) > 0 {
 					return console.Invalid("turnus project diff NEW compares with the server, which has its own sources, and knows neither --at nor --extra-vars\nusage: turnus project diff OLD NEW, or turnus project diff --repo DIR OLD..NEW")
@@ -58,6 +69,7 @@ Uncommitted changes are ignored.`,
 	c.Flags().StringVar(&f.sources, "sources", "", "file of the sources that the server takes hosts from: tenants may have no other hosts")
 	c.Flags().StringVar(&f.at, "at", "", "compare schedules and windows from this time on, RFC 3339 (default: now)")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 6 if anything changes")
+	c.Flags().BoolVar(&f.rejected, "rejected", false, "show what the revision that the server rejects changes")
 	f.plugins.Add(c)
 	f.vars.Add(c)
 	f.remote.add(c)

@@ -79,8 +79,8 @@ func TestLabBrowserSeesOthersAct(t *testing.T) {
 	})
 }
 
-// A commit that is wrong changes nothing: the page of the project has its author and each mistake
-// with file, line and column, until the next commit mends them.
+// A commit that is wrong changes nothing: the page of the project has its author, each mistake with
+// file, line and column, and its diff, until the next commit mends them.
 func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 2})
@@ -92,7 +92,7 @@ func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 	b.logIn(s.token)
 	b.open("/project")
 	b.wait(`document.body.innerText.includes("1 playbook")`)
-	bad := o.push("playbooks/all.yaml", "playbook: all\ntargets: true\nstepz: []\n")
+	bad := o.push("playbooks/all.yaml", "playbook: all\ntargets: true\nstepz: [\"<img src=x onerror=alert(1)>\"]\n", "inventory.yaml", inventory+"# <script>alert(2)</script>\n")
 	shows := func(expression string) { // the page of the project, which is loaded again and again
 		t.Helper()
 		until(t, expression, func() bool {
@@ -105,7 +105,20 @@ func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 	for _, text := range []string{bad, "Ann Op", "playbooks/all.yaml:3:1", "stepz"} {
 		b.sees(text)
 	}
+	for _, text := range []string{"changed inventory.yaml: 1 line added, 0 removed", "+# <script>alert(2)</script>", "-steps: [{uses: command", "+stepz: [\"<img src=x", "Nothing but text that changes no behaviour"} {
+		b.sees(text)
+	}
 	b.accessible("a rejected commit")
+	b.leave()
+	b.logIn(s.role("vera", "viewer", "*"))
+	b.open("/project")
+	b.sees("+stepz:") // of a playbook, whose source viewers read
+	b.sees("an admin of all tenants sees the text")
+	if shown, err := evaluated[bool](b, `document.body.innerText.includes("alert(2)")`); err != nil || shown {
+		t.Errorf("a viewer reads the inventory: %v", err)
+	}
+	b.leave()
+	b.logIn(s.token)
 	b.open("/")
 	b.sees("of the project, by Ann Op")
 	good := o.push("playbooks/all.yaml", right+"# mended\n")
