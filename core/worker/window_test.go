@@ -376,7 +376,7 @@ func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
-			return host.Outcome{Suspended: true, WakeOn: queue.EventWindow, ResumeAfter: time.Minute}, nil
+			return host.Outcome{Suspended: true, Signal: queue.EventWindow, ResumeAfter: time.Minute}, nil
 		}
 		if r := l.one("steps: [{uses: command, with: {run: x}}]"); r.Outcome != core.Failed || !strings.Contains(r.Reason, `until event "window", which is the worker's own`) {
 			t.Errorf("%s: %s", r.Outcome, r.Reason)

@@ -141,7 +141,7 @@ func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	}
 	text = fmt.Sprintf("OVERDUE since %s, %s: %s. %s. Nothing is forced: the zone stays as it is, and this step continues to wait", s.Due.Format(form), x.r.State.Of, text, do)
 	x.r.Log().Error(clip(text))
-	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.WakeOn(personEvent(x.r.State.Of)))
+	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.UntilSignal(personEvent(x.r.State.Of)))
 }
 
 // personEvent is what a stalled roll waits for in addition to its next poll: people are notified of

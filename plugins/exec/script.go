@@ -155,7 +155,7 @@ type event struct {
 	RolledBack bool            `json:"rolled_back"`
 	Lost       bool            `json:"lost"`
 	State      json.RawMessage `json:"state"`
-	WakeOn     string          `json:"wake_on"`
+	Signal     string          `json:"wake_on"`
 }
 
 // said is what a script has said of its end.
@@ -223,7 +223,7 @@ func (s *said) take(e event) error {
 		if err != nil {
 			return fmt.Errorf("suspended: after: %w", err)
 		}
-		s.end = sdk.Suspend(e.State, after, sdk.Because(e.Reason), sdk.WakeOn(e.WakeOn))
+		s.end = sdk.Suspend(e.State, after, sdk.Because(e.Reason), sdk.UntilSignal(e.Signal))
 	case "held":
 		s.end = sdk.Hold(e.State, e.Reason)
 	default:

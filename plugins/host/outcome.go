@@ -33,7 +33,7 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 		s := o.Suspended
 		state, err := stateFromWire(s.GetState())
 		return Outcome{
-			Suspended: true, Reason: s.GetReason(), State: state, WakeOn: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
+			Suspended: true, Reason: s.GetReason(), State: state, Signal: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
 			ResumeAfter: millis(s.GetResumeAfterMs()), Held: s.GetHeld(),
 		}, err
 	case *wire.Outcome_Cancelled:

@@ -110,7 +110,7 @@ func (p *pool) stats() PluginStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, refuse := p.restart.wait(p.timing.now())
-	return PluginStats{Plugin: p.plugin.Name, Processes: len(p.live), Starts: p.starts, Deaths: p.deaths, HeldBack: refuse && !p.anyUsableLocked()}
+	return PluginStats{Plugin: p.plugin.Name, Processes: len(p.live), Starts: p.starts, Deaths: p.deaths, Blocked: refuse && !p.anyUsableLocked()}
 }
 
 func (p *pool) stopping() error {

@@ -106,7 +106,7 @@ func (s *session) suspended(p *suspension) *wire.Outcome {
 	return &wire.Outcome{Outcome: &wire.Outcome_Suspended{Suspended: &wire.Suspended{
 		State:         &wire.State{Json: p.state},
 		ResumeAfterMs: max(p.after, 0).Milliseconds(),
-		WakeOn:        clean(p.wakeOn, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
+		WakeOn:        clean(p.signal, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
 		Held: p.held,
 	}}}
 }

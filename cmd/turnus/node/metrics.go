@@ -24,7 +24,7 @@ func (n *Node) measure(pool string) telemetry.Source {
 		for _, p := range n.Plugins.Stats() {
 			emit(telemetry.PluginStarts, float64(p.Starts), name, p.Plugin)
 			emit(telemetry.PluginDeaths, float64(p.Deaths), name, p.Plugin)
-			emit(telemetry.PluginHeldBack, truth(p.HeldBack), name, p.Plugin)
+			emit(telemetry.PluginBlocked, truth(p.Blocked), name, p.Plugin)
 		}
 	}
 }

@@ -121,13 +121,13 @@ func TestResumeUntilDoneTakesItsTime(t *testing.T) {
 				return err
 			}
 			if r.State.Soak++; r.State.Soak < 4 {
-				return r.Wait(24*time.Hour, sdk.WakeOn("go"))
+				return r.Wait(24*time.Hour, sdk.UntilSignal("go"))
 			}
 			return nil
 		})).FakeTime()
 		begun := time.Now()
 		calls := kit.ResumeUntilDone(params{})
-		if len(calls) != 4 || calls[3].Outcome != "unchanged" || calls[0].WakeOn != "go" || time.Since(begun) != 72*time.Hour+40*time.Minute {
+		if len(calls) != 4 || calls[3].Outcome != "unchanged" || calls[0].Signal != "go" || time.Since(begun) != 72*time.Hour+40*time.Minute {
 			t.Errorf("%d calls in %v, the last %+v", len(calls), time.Since(begun), calls[len(calls)-1])
 		}
 	})

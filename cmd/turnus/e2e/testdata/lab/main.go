@@ -78,7 +78,7 @@ func park(ctx context.Context, r *sdk.Run[Park, parked]) error {
 	}
 	var options []sdk.SuspendOption
 	if r.Params.Event != "" {
-		options = append(options, sdk.WakeOn(r.Params.Event))
+		options = append(options, sdk.UntilSignal(r.Params.Event))
 	}
 	return sdk.Suspend(parked{true}, time.Duration(r.Params.After)*time.Second, options...)
 }
