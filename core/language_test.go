@@ -65,17 +65,11 @@ func TestLanguageOfThePages(t *testing.T) {
 	}
 }
 
-// One package: go test ./core -run 'TestCommentsFitTheirColumns/core/queue$'.
-func TestCommentsFitTheirColumns(t *testing.T) { eachPackage(t, language.Comments) }
-
 // One package: go test ./core -run 'TestLanguageOfTheMessages/core/queue$'.
 func TestLanguageOfTheMessages(t *testing.T) { eachPackage(t, language.Messages) }
 
-// One package: go test ./core -run 'TestLanguageOfTheDocComments/core/queue$'.
-func TestLanguageOfTheDocComments(t *testing.T) { eachPackage(t, language.Docs) }
-
-// One package: go test ./core -run 'TestLanguageInsideFunctions/core/queue$'.
-func TestLanguageInsideFunctions(t *testing.T) { eachPackage(t, language.Notes) }
+// One package: go test ./core -run 'TestLanguageOfTheComments/core/queue$'.
+func TestLanguageOfTheComments(t *testing.T) { eachPackage(t, language.Comments) }
 
 // eachPackage checks all files of a package, except its tests, in a test of its own.
 func eachPackage(t *testing.T, check func(path string, src []byte) ([]string, error)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// shape is what is known of a value before anything runs: its fields, or nothing.
+// shape describes a value before anything runs: its fields, or nothing.
 type shape struct {
 	label  string // how messages call it: "host", "the outputs of step \"x\""
 	fields map[string]*shape
@@ -50,7 +50,7 @@ func hostShape() *shape {
 
 func runShape() *shape { return closedShape("run", "id", "playbook", "check", "attempt") }
 
-// scope is what one expression may read.
+// scope describes the names that one expression may read.
 type scope struct {
 	root      *shape
 	elsewhere map[string]string // names that exist, but not here: why
@@ -287,7 +287,7 @@ func functions() []string {
 	return append(out, functionNames()...)
 }
 
-// shapeOf is what is known of a node; nil when nothing is.
+// shapeOf returns the shape of a node; nil when nothing is known of it.
 func (k *checker) shapeOf(n ast.Node) *shape {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:

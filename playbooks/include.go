@@ -51,7 +51,7 @@ func includeFields() []field[draftBlock] {
 	}, blockFields()...)
 }
 
-// blockFields are what a block has in common with a step.
+// blockFields returns the fields that a block has in common with a step.
 func blockFields() []field[draftBlock] {
 	return []field[draftBlock]{
 		{key: "name", doc: "Name, unique in the playbook.", form: textForm("a name"),
@@ -183,7 +183,7 @@ func (d *decoder) readInclude(n *yaml.Node, index int, taken map[string]int) []S
 	return draft.steps
 }
 
-// includeShape is what is known of steps.NAME.outputs of an include.
+// includeShape returns the shape of steps.NAME.outputs of an include.
 func includeShape(name string, outputs *value) *shape {
 	s := closedShape(fmt.Sprintf("the outputs of include %q", name))
 	if outputs != nil {

@@ -272,7 +272,7 @@ func fileProblem(path string, err error) Diagnostic {
 	return d
 }
 
-// nearFile is what a path that does not exist most likely meant, or how to look for it.
+// nearFile returns what a path that does not exist most likely meant, or how to look for it.
 func nearFile(path string) string {
 	folder := filepath.Dir(path)
 	entries, err := os.ReadDir(folder)

@@ -23,7 +23,7 @@ const (
 	defaultInterval = 10 * time.Second
 )
 
-// knownStep is what later steps may read of an earlier one.
+// knownStep is the part of a step that later steps may read.
 type knownStep struct {
 	name    string
 	line    int
@@ -86,7 +86,7 @@ func stepFields() []field[draft] {
 	}
 }
 
-// givenNames lists the names written out, in groups too, so that a name made from uses takes none
+// givenNames lists the names written out, also in groups, so that a name made from uses takes none
 // of them.
 func (d *decoder) givenNames(items []*yaml.Node) map[string]int {
 	taken, visits := map[string]int{}, MaxSteps
@@ -360,7 +360,7 @@ func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 	return Expr{Text: fmt.Sprintf("a list of %d", len(target.Content)), code: &code{what: what, src: d.src, node: target, list: d.template(n, what, s, 1)}}
 }
 
-// stepScope is what the expressions of the step that is being read may use.
+// stepScope returns the scope of the step that is being read.
 func (d *decoder) stepScope(foreach bool) scope {
 	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
 	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}, within: d.within, lists: d.whole.lists}

@@ -285,9 +285,9 @@ func TestForecastIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.budget = 100_000
+	m.maxEvents = 100_000
 	o := m.observe(limitsOf(in))
-	if o.samples != leastSamples || len(o.finish) != leastSamples || o.steps < m.budget/leastSamples {
+	if o.samples != leastSamples || len(o.finish) != leastSamples || o.steps < m.maxEvents/leastSamples {
 		t.Errorf("%d samples of %d events each", o.samples, o.steps)
 	}
 	r := &Result{Hosts: make([]HostResult, len(in.Hosts))}

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// What is encrypted, as the first part of its place. A job's reason and detail have one place in
-// both tables that hold them.
+// The kinds of encrypted values. A kind is the first part of a value's place. A job's reason and
+// detail have one place in both tables that hold them.
 const (
 	snapshotOf = "ledger.snapshot"
 	queueOf    = "ledger.queue"

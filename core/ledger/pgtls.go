@@ -160,7 +160,7 @@ func (r *renewed) connect(_ context.Context, c *pgx.ConnConfig) error {
 	return nil
 }
 
-// tlsHint is what to do about a handshake that failed; "" where err is none.
+// tlsHint returns the hint about a handshake that failed; "" where err is none.
 func tlsHint(err error) string {
 	if err == nil {
 		return ""

@@ -20,8 +20,8 @@ type KeyUse struct {
 	Count     int
 }
 
-// encryptedColumn is one of those that are encrypted. Its rows are told apart by keys, the columns
-// of the table's primary key; more are needed to name the place.
+// encryptedColumn is one of those that are encrypted. Its rows differ by keys, the columns of the
+// table's primary key; more are needed to name the place.
 type encryptedColumn struct {
 	table, name string
 	keys, more  []string
@@ -99,7 +99,7 @@ func (c *encryptedColumn) header() string {
 	return "substr(c." + c.name + ", 1, " + strconv.Itoa(keyring.HeaderBytes) + ")"
 }
 
-// headerOf is what values begin with that are encrypted with a key.
+// headerOf returns the beginning of values that are encrypted with a key.
 func (c *encryptedColumn) headerOf(id keyring.ID) any {
 	if c.text {
 		return encryptedText + id.String()
@@ -227,7 +227,7 @@ func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reen
 
 // stored is one value to be encrypted again.
 type stored struct {
-	keys  []any // and behind them what names the place besides
+	keys  []any // and behind them the other columns that name the place
 	run   string
 	value any // []byte or string
 }

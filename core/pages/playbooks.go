@@ -46,7 +46,7 @@ type playbookView struct {
 	Preview  preview
 }
 
-// preview is what a launch needs beside its plan.
+// preview is the data of a launch beside its plan.
 type preview struct {
 	Path   string  // of the launch
 	Inputs []input // what the launch sends again

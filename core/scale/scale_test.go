@@ -81,7 +81,7 @@ func TestSettles(t *testing.T) {
 	step := func(after time.Duration, now, there, want int) {
 		t.Helper()
 		at = at.Add(after)
-		if got := m.settle(at, now, 5*time.Minute, there); got != want {
+		if got := m.remember(at, now, 5*time.Minute, there); got != want {
 			t.Errorf("at %v: %d, expected %d", at, got, want)
 		}
 	}

@@ -9,17 +9,17 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// launch is what came of one attempt to launch a claim.
+// launch is the result of one attempt to launch a claim.
 type launch struct {
 	run string
 	err error
 }
 
-// finished is the result of settle for a launch.
+// finished is the end of a launch.
 type finished struct {
 	claim Claim
 	err   error // the attempt's
-	skip  *Skip // it was given up with this attempt
+	skip  *Skip // not nil: no further attempt follows
 }
 
 // launched moves a claim to the results.

@@ -124,7 +124,7 @@ func (s *TLSSource) current() contents {
 	return s.now
 }
 
-// names are what an operator knows the files by.
+// names returns the path by which an operator knows the files.
 func (f TLSFiles) names() string {
 	if f.Cert != "" {
 		return f.Cert

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// late is what a 202 of these operations says.
+// late explains a 202 of these operations.
 const late = "A 202 says that it is recorded and that the queue does not answer: jobs may begin until the queue is back, and a server has told it."
 
 func (s *Server) control() {
@@ -181,7 +181,7 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	return &versioned[api.Run]{etagOf(after.Version), shown}, nil
 }
 
-// shares are what a run may use of the workers.
+// shares are a run's shares of the workers.
 type shares struct {
 	Weight      int `json:"weight"`
 	MaxInFlight int `json:"max_in_flight"`

@@ -17,7 +17,7 @@ type session struct {
 	ch    ssh.Channel
 	fresh bool // the connection is its own and ends with it
 
-	exited chan struct{} // closed when the host told how the command ended
+	exited chan struct{} // closed when the host reported how the command ended
 	closed chan struct{} // closed when the host closed the channel
 	exit   Exit          // valid after exited
 }

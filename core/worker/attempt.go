@@ -21,7 +21,7 @@ import (
 const (
 	inPlace    = 2 * time.Second // a longer pause before the next attempt suspends the job, and frees its slot
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
-	staleAfter = 5 * time.Second // a job whose lease a host refused is given back for so long: the queue refuses that too, unless it was set back
+	staleAfter = 5 * time.Second // a job whose lease a host refused is returned for so long; the queue also refuses it, unless it was set back
 	maxAbsence = 8               // calls that the plugin could not take, some minutes in all
 )
 
@@ -150,8 +150,8 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 const sameInstant = 250 * time.Millisecond
 
 // checkpoint holds the last state that a call saved. It outlives the plugin's process, every
-// parking of the job and, since the queue has it, this node.
-// The handlers that the call arms are saved under the same lock.
+// suspension of the job and, once the queue has it, this node. The handlers that the call arms are
+// saved under the same lock.
 type checkpoint struct {
 	keep func(ctx context.Context, s host.State) error
 	arm  func(ctx context.Context) error

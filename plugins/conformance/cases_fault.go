@@ -321,7 +321,7 @@ func (s *suite) confined(ctx context.Context) result {
 	return passed("%s", note)
 }
 
-// reasonOf is what the plugin says of how the call ended.
+// reasonOf returns the plugin's reason for how the call ended.
 func reasonOf(r *record) string {
 	switch {
 	case r.err != nil:

@@ -78,7 +78,7 @@ func (r Report) Failed() int {
 	return n
 }
 
-// result is what a case returns.
+// result is the result of a case.
 type result struct {
 	status      Status
 	note        string
@@ -108,7 +108,7 @@ type suite struct {
 	base     []*baseline
 }
 
-// watched is what was seen of all processes, whatever the case.
+// watched holds what was seen of all processes, whatever the case.
 type watched struct {
 	before, badLog, badWhy, after string // first of each
 	longest                       int    // of a line of stdout after the handshake

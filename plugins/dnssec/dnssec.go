@@ -58,7 +58,7 @@ type Outputs struct {
 	DS     string `json:"ds,omitempty" jsonschema:"DS of the new key"`
 }
 
-// evidence is what was seen when a phase ended.
+// evidence is the observation at the end of a phase.
 type evidence struct {
 	Phase string    `json:"phase"`
 	From  time.Time `json:"from"`

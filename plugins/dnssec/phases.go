@@ -109,8 +109,8 @@ func (x *roll) publish(ctx context.Context, v *view) error {
 	return nil
 }
 
-// sound is what every transition needs: the servers agree, dnssec-verify passes, validators call
-// the zone secure.
+// sound returns why no transition is possible yet. Each one needs that the servers agree, that
+// dnssec-verify passes, and that validators call the zone secure.
 func (x *roll) sound(ctx context.Context, v *view) ([]string, error) {
 	missing, _ := v.secure()
 	missing = append(missing, v.agree()...)

@@ -89,7 +89,7 @@ func endWith(ctx context.Context, p *os.Process, r *sdk.Raw, ended <-chan struct
 	}
 }
 
-// environment is what the script sees beside its params.
+// environment returns the variables of the script beside its params.
 func environment(r *sdk.Raw, typ, work string) []string {
 	labels, _ := json.Marshal(r.Labels) // a map of texts
 	flag := func(b bool) string {
@@ -158,7 +158,7 @@ type event struct {
 	Signal     string          `json:"wake_on"`
 }
 
-// said is what a script has said of its end.
+// said is the script's report of its end.
 type said struct {
 	run *sdk.Raw
 	end error // of failed, suspended or held: the last one counts
@@ -273,7 +273,7 @@ func (s *said) failed(e event) error {
 	return nil
 }
 
-// result is the step's error, or nil. What the script said of its end goes before its exit code.
+// result is the step's error, or nil. The script's report of its end goes before its exit code.
 func (s *said) result(readErr, waitErr error, words string) error {
 	var exit *exec.ExitError
 	switch {

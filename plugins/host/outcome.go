@@ -112,7 +112,7 @@ func eventFromWire(w *wire.RunEvent) (e Event, ok bool) {
 	return Event{}, false
 }
 
-// eventName is what the wire calls an event.
+// eventName returns the wire's name of an event.
 func eventName(w *wire.RunEvent) string {
 	m := w.ProtoReflect()
 	if f := m.WhichOneof(m.Descriptor().Oneofs().ByName("event")); f != nil {

@@ -51,7 +51,7 @@ func (p *Params) Validate() error {
 	return errors.Join(bad...)
 }
 
-// name is what the mount is known by: swap by its source, others by their path.
+// name returns the name of the mount: swap by its source, others by their path.
 func (p *Params) name() string {
 	if p.Type == "swap" {
 		return p.Source
@@ -94,7 +94,7 @@ leads over a link, or if another process changed fstab meanwhile. Files in use k
 mounted: then the step fails too, and changes nothing.
 `
 
-// found is what the host says before anything is done.
+// found is the host's report before anything is done.
 type found struct {
 	fstab  string
 	active bool

@@ -61,7 +61,7 @@ first where they have changed.
 step. In check mode it counts as a change, because an earlier step may install it.
 `
 
-// status is what the host says of the service.
+// status is the host's report of the service.
 type status struct {
 	init                   string
 	known, active, enabled bool

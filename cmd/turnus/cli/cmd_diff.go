@@ -116,7 +116,7 @@ func (a *app) diff(ctx context.Context, f *diffFlags, args []string) error {
 	return a.reportDiff(doc, f)
 }
 
-// sides are what is compared.
+// sides returns the two sides of the comparison.
 func (f *diffFlags) sides(args []string) (from, to string, err error) {
 	if f.repo == "" {
 		return args[0], args[1], nil

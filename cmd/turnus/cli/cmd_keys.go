@@ -191,7 +191,7 @@ func (f *encryptedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledge
 type keyUse struct {
 	Where  string `json:"where"` // ledger, redis, states
 	What   string `json:"what,omitempty"`
-	Key    string `json:"key"` // "" where it is not sealed
+	Key    string `json:"key"` // "" where it is not encrypted
 	Values int    `json:"values"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// measure is what a node reports about itself at a scrape.
+// measure returns the source of the metrics of a node.
 func (n *Node) measure(pool string) telemetry.Source {
 	return func(_ context.Context, emit telemetry.Emit) {
 		name, w := n.Worker.Name(), n.Worker.Stats()

@@ -250,7 +250,7 @@ func oneLine(text string) (string, error) {
 	return text, nil
 }
 
-// secret is a field of {secret: NAME}. What else stands there is not repeated: it may be the secret
+// secret is a field of {secret: NAME}. Another value there is not repeated: it may be the secret
 // itself.
 func (p *parser) secret(key string, name *string) yamlread.Field {
 	return yamlread.Field{Key: key, Read: func(n *yaml.Node) {
