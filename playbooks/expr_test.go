@@ -317,7 +317,7 @@ func BenchmarkTargets10000Hosts(b *testing.B) {
 	}
 }
 
-// What a round makes and throws away again is not counted: the clock ends such a loop.
+// Values that a round makes and drops again are not counted: the clock ends such a loop.
 func TestLoopsEndByTheClock(t *testing.T) {
 	t.Parallel()
 	e, err := playbooks.CompileSelector(`count(1..199999, len(split(host.name, "")) > 0) > 0`)

@@ -44,8 +44,8 @@ func (l *lab) unrecorded(one *launch.Launch, jobs int) {
 	l.newQueue()
 }
 
-// A person cancels a run whose queue was lost: what may have begun there is lost, whether its run
-// was held or not. What was in no released wave, or not due, is cancelled.
+// A person cancels a run whose queue was lost: jobs that may have begun there are lost, whether
+// their run was held or not. Jobs in no released wave, or not due, are cancelled.
 func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 	for _, uses := range []string{"flash", "look"} {
 		t.Run(uses, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 	}
 }
 
-// What runs again after its queue was lost has the outcome of that; what was recorded before keeps
-// it.
+// Jobs that run again after their queue was lost have that outcome; jobs that were recorded before
+// keep theirs.
 func TestFaultR5TheTrueOutcomeStays(t *testing.T) {
 	fake(t, func(l *lab) {
 		l.unrecorded(l.launch(spec{id: "r1", hosts: 6, bad: 1, more: "strategy: {waves: [4, 100%]}\n"}), 4)
@@ -91,7 +91,7 @@ func TestFaultR5TheTrueOutcomeStays(t *testing.T) {
 		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough"); err != nil {
 			t.Fatal(err)
 		}
-		defer l.node(l.queue(), 2)() // whoever turns recovers what was leased
+		defer l.node(l.queue(), 2)() // any node's turn recovers what was leased
 		l.complete("r1")
 		got := l.outcomes("r1")
 		if got[0] != core.Changed || got[1] != core.Changed || got[4] != core.Cancelled || got[5] != core.Cancelled {

@@ -39,7 +39,7 @@ func TestLoadReadsAWholeTree(t *testing.T) {
 	}
 }
 
-// Each mistake is told with its place and what to do; several at once.
+// Each mistake is reported with its place and what to do; several together.
 func TestLoadReportsMistakes(t *testing.T) {
 	const hosts, playbook, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
 	for name, tc := range map[string]struct {
@@ -263,7 +263,7 @@ func TestSetIsSafeForConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-// Whoever follows a branch comes to the end of every commit, whatever the targets: in it do.
+// A server that follows a branch comes to the end of every commit, whatever the targets: in it do.
 func TestTargetsTakeNotForEver(t *testing.T) {
 	t.Parallel()
 	const loops = `count(1..199999, {# > 0}) > 0`

@@ -218,7 +218,8 @@ func TestCarriedOverHostsAreCounted(t *testing.T) {
 	}
 }
 
-// Hosts that never finish are no end in a year: what lifts a limit for them is told in hosts.
+// Hosts that never finish are no end in a year: the effect of lifting a limit for them is reported
+// in hosts.
 func TestFaultW14HostsThatNeverFinishAreNoTime(t *testing.T) {
 	for _, c := range []struct {
 		why         string

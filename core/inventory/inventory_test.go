@@ -240,7 +240,7 @@ func keys(n int, value string) string {
 	return b.String()
 }
 
-// YAML bombs end within their budget, with an error.
+// YAML bombs end within their limit, with an error.
 func TestBombsAreDefused(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("defaults:\n  vars:\n    l0: &l0 [x, x, x, x, x, x, x, x, x]\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// site is what the tables below read.
+// site is the value that the tables below read.
 type site struct {
 	name, mode string
 	port       int

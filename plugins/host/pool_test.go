@@ -101,8 +101,7 @@ func (l slowLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return slowLog{l.Handler.WithAttrs(attrs)}
 }
 
-// What a process wrote last is read, though it has ended long since when the log has taken what
-// came before.
+// The last output of a process is read, though it ended long before the log has taken the rest.
 func TestLastWordsBehindASlowLog(t *testing.T) {
 	t.Parallel()
 	b := open(t, &fleet{}, mode("chatty"), config(func(c *Config) { c.Log = slog.New(slowLog{c.Log.Handler()}) }))

@@ -55,7 +55,7 @@ func TestPlaces(t *testing.T) {
 		{RunFailed, "", "x", nil, "noc"},
 		{RunFailed, "unknown", "x", nil, "noc"},
 		{QueueAway, "", "", nil, "noc server"},
-		{QueueAway, "globex", "", nil, "noc server"}, // no tenant is told of the provider's things, whoever says so
+		{QueueAway, "globex", "", nil, "noc server"}, // no tenant is notified of the provider's things, whatever the source
 		{QueueBack, "", "", nil, ""},                 // info
 		{RunFailed, "acme", "x", []Route{{To: []string{"chat", "noc", "server"}}}, "noc acme:chat acme:noc server"},
 		{RunFailed, "globex", "x", []Route{{To: []string{"noc"}, Kinds: []string{RunLost}}}, "noc globex:hook"},
@@ -95,7 +95,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// What is wrong is said with its place, and no secret that stands where it should not is repeated.
+// A problem is reported with its place, and no secret in a wrong place is repeated.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -1,5 +1,5 @@
-// The plugin lab is what somebody else writes: a module of its own that imports the
-// sdk only. Its job types leave a trace of every execution, and misbehave when told to.
+// The plugin lab is as somebody else writes one: a module of its own that imports the sdk only. Its
+// job types leave a trace of every execution, and misbehave when asked to.
 package main
 
 import (
@@ -91,7 +91,7 @@ type How struct {
 func misbehave(ctx context.Context, r *sdk.Run[How, sdk.NoState]) error {
 	flood := func(f *os.File) {
 		long := append(bytes.Repeat([]byte("x"), 200<<10), '\n')
-		for range 25 { // 5 MB in lines over every limit; beyond 4 MB at once the worker slows the plugin down
+		for range 25 { // 5 MB in lines over every limit; beyond a burst of 4 MB the worker slows the plugin down
 			_, _ = f.Write(long)
 		}
 		for range 5000 {
