@@ -428,7 +428,7 @@ func (c *Controller) queueLost(run, had, incarnation string) bool {
 }
 
 // lostReason is why a run is held after its queue was lost.
-const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: look at the hosts, then resume or cancel it"
+const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: check the hosts, then resume or cancel it"
 
 // holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost,
 // where they must not be repeated.

@@ -405,7 +405,7 @@ func (l *Ledger) reencryptObject(ctx context.Context, seq int64, id core.JobID, 
 		return err
 	}
 	changed := int64(0)
-	err = l.db.transact(ctx, "seal an object", func(t *tx) error {
+	err = l.db.transact(ctx, "encrypt an object", func(t *tx) error {
 		var err error
 		changed, err = t.exec(ctx, `UPDATE outputs SET object = $1, data = $2 WHERE run = $3 AND idx = $4 AND name = $5 AND object = $6`,
 			fresh.object, fresh.data, seq, id.Index, o.Name, o.object)

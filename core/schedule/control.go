@@ -99,7 +99,7 @@ func put(d Definition, old *Definition, s State, now time.Time) State {
 
 func definedPaused(paused bool) string {
 	if paused {
-		return "its definition says so"
+		return "its definition pauses it"
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/inventory/sources"
 )
 
-const faultText = "a fault of the server, which its log tells of"
+const faultText = "a fault of the server, which its log describes"
 
 // reasonType begins the type of a problem that has a reason code.
 const reasonType = "urn:turnus:reason:"

@@ -250,7 +250,7 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 		st.Gone = v.now
 	}
 	if until := st.Gone.Add(remember); v.now.Before(until) {
-		return x.wait(v, span{until, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Look at the signer's clock")
+		return x.wait(v, span{until, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
 	}
 	missing, err := x.sound(ctx, v)
 	if err != nil {

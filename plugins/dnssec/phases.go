@@ -141,7 +141,7 @@ func (x *roll) sign(ctx context.Context, v *view) error {
 	}
 	bad, _ := v.secure()
 	if missing = append(missing, bad...); len(missing) > 0 {
-		return x.wait(v, x.within(st.Since, st.Policy.Times.signing()+st.Policy.Times.Propagation), missing, "See BIND's log: signatures are made anew signatures-refresh before their end")
+		return x.wait(v, x.within(st.Since, st.Policy.Times.signing()+st.Policy.Times.Propagation), missing, "See BIND's log: signatures are made again signatures-refresh before their end")
 	}
 	x.passed(v, append([]string{fmt.Sprintf("key %d has made %d signatures, key %d has none", st.New, n, st.Old)}, v.facts()...)...)
 	return nil

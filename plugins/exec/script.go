@@ -248,7 +248,7 @@ func (s *said) log(e event) {
 
 func (s *said) failed(e event) error {
 	if e.Reason == "" {
-		e.Reason = "the script says so, and not why"
+		e.Reason = "the script reports that without a reason"
 	}
 	f := sdk.Fail(e.Reason)
 	switch e.Effects {

@@ -217,7 +217,7 @@ func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
 	}
 	looked := "ledger and queue"
 	if !d.Queue {
-		looked = "the ledger; without --redis the queue was not looked at"
+		looked = "the ledger; without --redis the queue was not checked"
 	}
 	switch {
 	case faults > 0 && !f.fix:

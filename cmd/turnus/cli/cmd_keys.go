@@ -389,7 +389,7 @@ func (a *app) writeUses(out encryptedCheck) {
 	cells := [][]string{{"KEY", "WHERE", "WHAT", "VALUES"}}
 	slices.SortStableFunc(out.Uses, func(x, y keyUse) int { return cmp.Compare(x.Key, y.Key) })
 	for _, u := range out.Uses {
-		cells = append(cells, []string{cmp.Or(u.Key, "(not sealed)"), u.Where, u.What, strconv.Itoa(u.Values)})
+		cells = append(cells, []string{cmp.Or(u.Key, "(not encrypted)"), u.Where, u.What, strconv.Itoa(u.Values)})
 	}
 	console.Table(a.Out, cells)
 	for _, k := range out.Keys {

@@ -108,7 +108,7 @@ func TestProblems(t *testing.T) {
 		"channels: {a: {webhook: {url: ftp://x}}}":                                        "1:31 url: expected http://… or https://…",
 		"channels: {a: {webhook: {url: 'http://u:hunter2@'}}}":                            "1:31 url: expected",
 		"channels: {a: {webhook: 'http://u:hunter2@x'}}":                                  "1:25 webhook is a single value: expected a mapping with the keys url, sign",
-		"channels: {a: {webhook: {url: http://x, sign: hunter2}}}":                        "1:47 sign: a secret does not stand in the definitions: expected {secret: NAME}",
+		"channels: {a: {webhook: {url: http://x, sign: hunter2}}}":                        "1:47 sign: a secret must not be in the project: expected {secret: NAME}",
 		"channels: {a: {slack: {url: {env: HOME}}}}":                                      `1:30 unknown key "env" in url`,
 		"channels: {a: {webhook: {url: {secret: ../x}}}}":                                 "1:40 url: expected the name of a secret",
 		"channels: {a: {email: {to: a@b.c}}}":                                             "1:28 to is a single value: expected a list",

@@ -15,6 +15,7 @@ import (
 
 var (
 	speaks    = regexp.MustCompile(`(?i)(?:errorf?|err|hint|hinted|refused?|invalid|failf?|fatalf|doubtf|unclear|blame|fault|misfit|message|report|warn|note|trouble|translate|because|progress|fprintf|fprintln)$`)
+	prose     = regexp.MustCompile(`^(?i:summary|detail|doc|hint|message|expected)$`)
 	logs      = regexp.MustCompile(`^(?:Debug|Info|Warn|Error)(?:Context)?$`)
 	verb      = regexp.MustCompile(`%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:\[\d+\])?[a-zA-Z]`)
 	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint|export |line )`)
@@ -22,8 +23,8 @@ var (
 )
 
 // Messages returns what is wrong with the errors, log messages and reports of a Go file, and with
-// its texts on the API: doc tags of fields, summaries and details of routes. Each finding has its
-// line.
+// its texts in tags and values of fields: docs, summaries, details, messages and hints. Each
+// finding has its line.
 func Messages(path string, src []byte) ([]string, error) {
 	fset, f, err := parse(path, src)
 	if err != nil {
@@ -37,12 +38,15 @@ func Messages(path string, src []byte) ([]string, error) {
 				found = append(found, lines(fset, at, Text(verb.ReplaceAllString(text, "VALUE")))...)
 			}
 		case *ast.Field:
-			if n.Tag != nil {
-				found = append(found, lines(fset, n.Tag.Pos(), Text(reflect.StructTag(literal(n.Tag)).Get("doc")))...)
+			if n.Tag == nil {
+				break
+			}
+			for _, key := range []string{"doc", "jsonschema"} {
+				found = append(found, lines(fset, n.Tag.Pos(), Text(reflect.StructTag(literal(n.Tag)).Get(key)))...)
 			}
 		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "summary" || key.Name == "detail") {
-				found = append(found, lines(fset, n.Value.Pos(), Text(literal(n.Value)))...)
+			if key, ok := n.Key.(*ast.Ident); ok && prose.MatchString(key.Name) {
+				found = append(found, lines(fset, n.Value.Pos(), Text(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
 			}
 		}
 		return true
@@ -169,6 +173,14 @@ func messages(call *ast.CallExpr) map[token.Pos]string {
 		}
 	}
 	return texts
+}
+
+// written returns the text of a value: of a literal, or of the format of a call.
+func written(e ast.Expr) string {
+	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) > 0 {
+		return literal(call.Args[0])
+	}
+	return literal(e)
 }
 
 // literal returns the text of a string literal, or of literals that are joined.

@@ -82,6 +82,10 @@ func TestCode(t *testing.T) {
 		"a log message":                {"func f() { log.Warn(\"plan anew\", \"anew\", 1) }", 1},
 		"a log message with a context": {"func f() { log.WarnContext(ctx, \"plan anew\") }", 1},
 		"a report":                     {"func f() { con.Message(\"plan anew\") }", 1},
+		"a hint":                       {"var e = fault{Hint: \"plan anew\"}", 1},
+		"a message with a format":      {"var e = fault{message: fmt.Sprintf(\"plan %d anew\", x)}", 1},
+		"a doc of a field":             {"type t struct {\n\tA int `jsonschema:\"planned anew\"`\n}", 1},
+		"a name of a field":            {"type t struct {\n\tA int `json:\"anew\"`\n}", 0},
 		"a flag is no prose":           {"var e = errors.New(\"give --forks\")", 0},
 		"another call":                 {"func f() { put(\"anew\") }", 0},
 	} {
