@@ -514,8 +514,8 @@ func TestAmendedAfterAnAnswerWasLost(t *testing.T) {
 	}
 }
 
-// A run whose threshold is reached is stopped in the ledger too, though its last outcomes come at
-// the same moment.
+// A run whose threshold is reached is also stopped in the ledger, though its last outcomes come
+// at the same moment.
 func TestStoppedRun(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

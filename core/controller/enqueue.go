@@ -274,10 +274,10 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	return errs
 }
 
-// putAgain puts a run into the queue that has it with other content, and reports whether the old one
-// stays. A server put that there and did not come to write it down. If none ever did, nothing of the
-// run has been let go, and it may have been amended since: the new content takes its place. Else
-// other handlers were pending.
+// putAgain puts a run into the queue that has it with other content, and reports whether the old
+// one stays. A server put that there and did not come to write it down. If none ever did, nothing
+// of the run has been let go, and it may have been amended since: the new content takes its place.
+// Else other handlers were pending.
 func (c *Controller) putAgain(ctx context.Context, claimed *ledger.Run, run queue.Run) (stays bool, err error) {
 	if claimed.Incarnation != "" {
 		_, err := c.cfg.Queue.Status(ctx, run.ID)

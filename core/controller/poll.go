@@ -510,8 +510,8 @@ func (c *Controller) keepProgress(ctx context.Context, polls []*poll) {
 	c.setProgress(ctx, polls, "keep how far it has come", func(l *poll) (string, error) { return l.progress.Encode() })
 }
 
-// setProgress writes what the progress of each run is, where it has changed. what is said of a run
-// of which that fails.
+// setProgress writes the progress of each run, where it has changed. If that fails, the error of
+// the run begins with what.
 func (c *Controller) setProgress(ctx context.Context, polls []*poll, what string, of func(*poll) (string, error)) {
 	changed := map[string]string{}
 	for _, l := range polls {

@@ -208,9 +208,9 @@ func TestFaultNothingBeginsBesideJobsOfALostQueue(t *testing.T) {
 	})
 }
 
-// stragglers has a run of which one job of the first wave has not ended, and all of the second have
-// begun, when its server ends. writtenDown is what the ledger had of the run when the queue heard
-// that the second wave is released.
+// stragglers has a run whose server ends when one job of the first wave has not ended, and all of
+// the second have begun. It returns the progress that the ledger had of the run when the queue
+// heard that the second wave is released.
 func (l *lab) stragglers(one *launch.Launch) (writtenDown string) {
 	l.Helper()
 	q := &releasing{Backend: l.queue(), hear: func() { writtenDown = l.run(one.Run.ID).Progress }}
@@ -262,7 +262,7 @@ func (q *releasing) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
 	return q.Backend.Adjust(ctx, runs...)
 }
 
-// The second wave did not wait for a straggler of the first: its jobs, too, are lost with the queue.
+// The second wave did not wait for a straggler of the first: its jobs are also lost with the queue.
 func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 	fake(t, func(l *lab) {
 		one := l.launch(spec{id: "r1", hosts: 12, uses: "flash", more: "strategy: {waves: [4, 9, 100%], next_wave_at: 75%}\n"})
