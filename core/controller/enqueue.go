@@ -354,9 +354,9 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 	return nil
 }
 
-// doubtJobs writes down what the first jobs of a run may have done in what a queue has lost: each may
-// have begun, and its steps count as changed on all of their hosts without an outcome, whatever
-// becomes of the jobs.
+// doubtJobs writes down what the first jobs of a run may have done in a queue that lost changes.
+// Each may have begun, and its steps count as changed on all of their hosts without an outcome,
+// whatever becomes of the jobs.
 func (c *Controller) doubtJobs(ctx context.Context, run ledger.Run, l *launch.Launch, begun int) error {
 	if begun == 0 {
 		return nil

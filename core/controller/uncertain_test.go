@@ -293,9 +293,9 @@ func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 	})
 }
 
-// A failover lost the last changes: the queue knows of no job in flight. What may have begun is
-// doubted whatever became of the run, its handlers stay pending, and one that goes on is held. The
-// control is a queue that lost nothing.
+// A failover lost the last changes: the queue knows of no job in flight. Jobs that may have begun
+// are doubted whatever became of the run, its handlers stay pending, and a run that goes on is
+// held. The control is a queue that lost nothing.
 func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 	for name, c := range map[string]struct {
 		older     bool
@@ -337,7 +337,7 @@ func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 				<-compared
 				l.until("it is doubted", func() bool { r := l.run("r1"); return r.Uncertain == c.uncertain && r.Phase == c.phase })
 				pending, err := l.ledger.CountHandlers(t.Context(), "r1")
-				if want := map[bool]int{false: 3, true: 9}[c.older]; err != nil || pending != want { // three hosts have a result that tells of no handlers
+				if want := map[bool]int{false: 3, true: 9}[c.older]; err != nil || pending != want { // three hosts have a result without handlers
 					t.Errorf("%d handlers are pending, %v, expected %d", pending, err, want)
 				}
 				l.sound()
