@@ -21,8 +21,8 @@ import (
 
 const module = "github.com/turnus/turnus"
 
-// borders says what a room may import of Turnus (its own sub-folders are always
-// allowed), and why. A path stands for itself and what is below it.
+// borders says what a room may import of Turnus (its own sub-folders are always allowed), and why.
+// A path means that folder and all below it.
 var borders = []struct {
 	room, why string
 	may       []string

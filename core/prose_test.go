@@ -90,7 +90,7 @@ func proseBranches(t *testing.T, path string, src any) (found []string) {
 	return found
 }
 
-// isReason tells whether an expression is a reason or its text.
+// isReason reports whether an expression is a reason or its text.
 func isReason(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -104,7 +104,7 @@ func isReason(e ast.Expr) bool {
 	return false
 }
 
-// isText tells whether an expression is a fixed text; "" is none, and another reason may differ
+// isText reports whether an expression is a fixed text; "" is none, and another reason may differ
 // from one.
 func isText(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)

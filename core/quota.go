@@ -24,6 +24,6 @@ var (
 	QuotaRuns      = Quota{"unfinished runs", "a tenant", 10_000, "wait until some have finished, or cancel some with turnus runs cancel"}
 	QuotaVars      = Quota{"bytes of vars", "a run", 256 << 10, "put large values into files of the project"}
 	QuotaSchedules = Quota{"schedules made at the server", "a tenant", 500, "remove some with turnus schedules rm, or write them into playbooks"}
-	QuotaTests     = Quota{"tests of channels that wait", "a tenant", 20, "mend the channel, or wait until they are sent or given up"}
+	QuotaTests     = Quota{"tests of channels that wait", "a tenant", 20, "mend the channel, or wait until they are sent or dead-lettered"}
 	QuotaApprovals = Quota{"approvals that count", "a tenant", 300, "revoke those that nobody needs, or write lasting ones into the project"}
 )

@@ -9,7 +9,7 @@ import (
 
 const wantBecome = "true, false, or {user: NAME}"
 
-// patternUser is what core.Become.Check takes.
+// patternUser matches the names that core.Become.Check takes.
 const patternUser = `^[A-Za-z0-9._@][A-Za-z0-9._@-]{0,63}$`
 
 func becomeForm() form {

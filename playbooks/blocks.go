@@ -34,7 +34,7 @@ type Block struct {
 // Diagnostics.
 func (b *Block) Given(env Env) (map[string]any, error) {
 	out := make(map[string]any, len(b.params))
-	given, err := b.with.evaluate(env, &threshold{})
+	given, err := b.with.evaluate(env, &allowance{})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (b *Block) Outputs(env Env) (map[string]any, error) {
 	if b.outputs == nil {
 		return map[string]any{}, nil
 	}
-	v, err := b.outputs.evaluate(env, &threshold{})
+	v, err := b.outputs.evaluate(env, &allowance{})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (p *Playbook) DiagnoseKey(call int, key, message, hint string) Diagnostic {
 	return s.src.diagnose(s.src.at(n), problem{message: message, hint: hint})
 }
 
-// whole is what the decoders of one playbook, its file and those that it includes, share.
+// whole is the state that the decoders of one playbook, its file and those that it includes, share.
 type whole struct {
 	read     func(path string) ([]byte, error)
 	folder   string // of the playbook
@@ -169,7 +169,7 @@ func (w *whole) included() map[string]string {
 	return out
 }
 
-// inherited is what the steps of a block have where they do not say it themselves.
+// inherited holds the settings of the steps of a block that do not have their own.
 type inherited struct {
 	within []int // blocks, the outermost first
 	tags   []string
@@ -181,7 +181,7 @@ type inherited struct {
 	unwindowed bool // they are of rescue or always, which wait for no window
 }
 
-// into is what is passed to the steps of block index.
+// into returns the settings that are passed to the steps of block index.
 func (h inherited) into(index int, b *draftBlock) inherited {
 	h.within = append(slices.Clone(h.within), index)
 	h.tags = union(h.tags, b.tags)

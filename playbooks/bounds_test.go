@@ -97,7 +97,7 @@ func manyLines(format string, n int) string {
 	return b.String()
 }
 
-// What is large but within the bounds loads.
+// A large file within the bounds loads.
 func TestLargeFilesLoad(t *testing.T) {
 	t.Parallel()
 	text := "playbook: a\ntargets: true\nsteps:\n" + manyLines("  - {name: s%d, uses: command, when: \"host.name != 'x%d'\", with: {run: \"echo ${{ host.name }}\"}}\n", 500)

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// What a job type says of params has the place of the value that its JSON pointer names; params
+// A job type's problem with params has the place of the value that its JSON pointer names; params
 // with expressions are not asked about. Red with the pointer left out of diagnose: every place is
 // that of with.
 func TestFaultP8ProblemsOfAJobTypeHaveTheirPlace(t *testing.T) {

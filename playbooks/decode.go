@@ -112,7 +112,7 @@ func (d *decoder) plain(n *yaml.Node, depth int) any {
 	}
 	if at := strings.Index(target.Value, "${{"); at >= 0 {
 		d.report(d.src.inside(target, len([]rune(target.Value[:at])), 3), problem{
-			message: "an expression cannot stand in vars", expected: "a plain value", hint: "use ${{ }} where the var is read, in with:"})
+			message: "vars cannot contain an expression", expected: "a plain value", hint: "use ${{ }} where the var is read, in with:"})
 	}
 	d.refuseJinja(target)
 	return d.value(target)

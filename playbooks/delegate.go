@@ -39,8 +39,8 @@ func (p *Playbook) MaySkip(i int) bool {
 	return !s.When.Absent() || slices.ContainsFunc(s.Within, func(block int) bool { return !p.Blocks[block].When.Absent() })
 }
 
-// onScope is what on reads: what is known of a host before any step runs, and not its facts, which
-// may change until then.
+// onScope returns the scope of on: what is known of a host before any step runs, and not its facts,
+// which may change until then.
 func (d *decoder) onScope() scope {
 	s := scope{root: &shape{label: "the expression", closed: true, fields: map[string]*shape{"host": hostShape()}}, elsewhere: map[string]string{}}
 	if d.within == "" {

@@ -64,7 +64,7 @@ func (e Expr) List(env Env) ([]any, error) {
 	case e.code == nil:
 		return nil, nil
 	case e.code.list != nil:
-		v, err := e.code.list.evaluate(env, &threshold{})
+		v, err := e.code.list.evaluate(env, &allowance{})
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (e Expr) List(env Env) ([]any, error) {
 
 // run evaluates with bounded work. The result is a JSON value as far as the env is.
 func (c *code) run(env Env) (any, error) {
-	b := &threshold{hosts: env.Hosts}
+	b := &allowance{hosts: env.Hosts}
 	v, err := expr.Run(c.program, c.values(env, b))
 	if err == nil {
 		if err := b.keep(v); err != nil {

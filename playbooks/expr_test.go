@@ -76,7 +76,7 @@ func TestSelectorWithoutAddressReadsTheName(t *testing.T) {
 
 func TestSelectorReadsNothingButTheHost(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{`vars.x == 1`, `steps.a.changed`, `item == 1`, `run.id == ""`, `$env != nil`, `__budget == nil`,
+	for _, text := range []string{`vars.x == 1`, `steps.a.changed`, `item == 1`, `run.id == ""`, `$env != nil`, `__allowance == nil`,
 		`__keep(host, 1) == 1`, `env("HOME") == ""`, `now() != nil`, `date("2026-01-01").Year() == 2026`, `host.name.Foo()`, `host.labels.x()`, ``, `   `,
 		`host.name; host.nme`, `host.name +`, strings.Repeat("(", 9000), strings.Repeat("!", 4000) + "true", strings.Repeat("(", 4000) + "true" + strings.Repeat(")", 4000) + " && x"} {
 		_, err := playbooks.CompileSelector(text)
@@ -317,7 +317,7 @@ func BenchmarkTargets10000Hosts(b *testing.B) {
 	}
 }
 
-// What a round makes and throws away again is not counted: the clock ends such a loop.
+// Values that a round makes and drops again are not counted: the clock ends such a loop.
 func TestLoopsEndByTheClock(t *testing.T) {
 	t.Parallel()
 	e, err := playbooks.CompileSelector(`count(1..199999, len(split(host.name, "")) > 0) > 0`)

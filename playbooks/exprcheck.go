@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// shape is what is known of a value before anything runs: its fields, or nothing.
+// shape describes a value before anything runs: its fields, or nothing.
 type shape struct {
 	label  string // how messages call it: "host", "the outputs of step \"x\""
 	fields map[string]*shape
@@ -50,7 +50,7 @@ func hostShape() *shape {
 
 func runShape() *shape { return closedShape("run", "id", "playbook", "check", "attempt") }
 
-// scope is what one expression may read.
+// scope describes the names that one expression may read.
 type scope struct {
 	root      *shape
 	elsewhere map[string]string // names that exist, but not here: why
@@ -205,7 +205,7 @@ func (k *checker) names(n ast.Node) {
 		p := suggestFor(property.Value, base)
 		p.message = fmt.Sprintf("%s has no %q", base.label, property.Value)
 		if line := base.later[property.Value]; line > 0 {
-			p = problem{message: fmt.Sprintf("step %q has not run before this one", property.Value), hint: fmt.Sprintf("it stands in line %d: move it up", line)}
+			p = problem{message: fmt.Sprintf("step %q has not run before this one", property.Value), hint: fmt.Sprintf("it is in line %d: move it up", line)}
 		}
 		if base.label == "vars" && p.hint == "" {
 			p.hint = fmt.Sprintf("declare it: vars: {%s: VALUE}; a var of the inventory is host.vars.%s", clip(property.Value, 40), clip(property.Value, 40))
@@ -246,7 +246,7 @@ func (k *checker) closer(name string) string {
 			return fmt.Sprintf("did you mean %s.%s?", root, name)
 		}
 	}
-	hint := fmt.Sprintf("text stands in quotes: %q", clip(name, 40))
+	hint := fmt.Sprintf("write text in quotes: %q", clip(name, 40))
 	if bareName().MatchString(name) && k.root.fields["host"] != nil {
 		hint += "; a var of the inventory is host.vars." + name
 	}
@@ -287,7 +287,7 @@ func functions() []string {
 	return append(out, functionNames()...)
 }
 
-// shapeOf is what is known of a node; nil when nothing is.
+// shapeOf returns the shape of a node; nil when nothing is known of it.
 func (k *checker) shapeOf(n ast.Node) *shape {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:

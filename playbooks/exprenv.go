@@ -17,9 +17,9 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Bounds of one evaluation. Steps are rounds of all loops together; size is
-// what it builds: bytes of text, 16 for each element. What a round throws away
-// again is not counted, so there is a bound of time, far beyond what is needed.
+// Bounds of one evaluation. Steps are rounds of all loops together; size is what it builds: bytes
+// of text, 16 for each element. Values that a round drops again are not counted, so there is a
+// bound of time, far beyond what is needed.
 const (
 	maxNodes = 500
 	maxRound = 200_000
@@ -37,21 +37,21 @@ var (
 	errTooLarge = fmt.Errorf("the expression builds more than %d MiB", maxBuilt>>20)
 )
 
-// threshold is what one evaluation may still use. It rides in the environment
-// under a name that expressions cannot say.
-type threshold struct {
+// allowance is how much one evaluation may still use. It rides in the environment under a name that
+// expressions cannot say.
+type allowance struct {
 	rounds, built int
 	began         time.Time        // the first round
 	hosts         map[string][]any // what hosts('…') gives
 }
 
 const (
-	thresholdName = "__budget"
+	allowanceName = "__allowance"
 	roundName     = "__round"
 	keepName      = "__keep"
 )
 
-func (b *threshold) round() error {
+func (b *allowance) round() error {
 	if b.rounds++; b.rounds > maxRound {
 		return errTooLong
 	}
@@ -66,7 +66,7 @@ func (b *threshold) round() error {
 }
 
 // keep charges a value that outlives the operation that made it.
-func (b *threshold) keep(v any) error {
+func (b *allowance) keep(v any) error {
 	b.charge(v, 0)
 	if b.built > maxBuilt {
 		return errTooLarge
@@ -74,7 +74,7 @@ func (b *threshold) keep(v any) error {
 	return nil
 }
 
-func (b *threshold) charge(v any, depth int) {
+func (b *allowance) charge(v any, depth int) {
 	if b.built > maxBuilt {
 		return
 	}
@@ -120,18 +120,18 @@ func (limits) Visit(node *ast.Node) {
 }
 
 func call(name string, args ...ast.Node) ast.Node {
-	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: append([]ast.Node{&ast.IdentifierNode{Value: thresholdName}}, args...)}
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: append([]ast.Node{&ast.IdentifierNode{Value: allowanceName}}, args...)}
 }
 
-// environment is what every expression is compiled against. Clocks, dates and
-// time zones are left out: an expression gives the same on every worker.
+// environment returns the names that every expression is compiled against. Clocks, dates and time
+// zones are left out: an expression gives the same on every worker.
 func environment() []expr.Option {
 	text := types.String
 	return []expr.Option{
 		expr.Env(types.Map{
 			"host": types.Map{"name": text, "address": text, "customer": text, "site": text, "pool": text, "ha_group": text,
 				"groups": types.Array(text), "labels": types.Any, "vars": types.Any, "facts": types.Any},
-			"vars": types.Any, "params": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "error": types.Any, "secrets": types.Any, thresholdName: types.Any,
+			"vars": types.Any, "params": types.Any, "steps": types.Any, "item": types.Any, "run": types.Any, "error": types.Any, "secrets": types.Any, allowanceName: types.Any,
 		}),
 		expr.DisableBuiltin("now"), expr.DisableBuiltin("date"), expr.DisableBuiltin("duration"), expr.DisableBuiltin("timezone"),
 		expr.DisableBuiltin("replace"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("join"),
@@ -141,9 +141,9 @@ func environment() []expr.Option {
 		expr.Function("replace", replaceAll, new(func(string, string, string) string)),
 		expr.Function("repeat", repeatText, new(func(string, int) string)),
 		expr.Function("join", joinTexts, new(func([]any, string) string), new(func([]any) string)),
-		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*threshold).round() }, new(func(any) any)),
-		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*threshold).keep(args[1]) }, new(func(any, any) any)),
-		expr.Optimize(false), // it folds ranges into constants, a million elements each, past every threshold
+		expr.Function(roundName, func(args ...any) (any, error) { return nil, args[0].(*allowance).round() }, new(func(any) any)),
+		expr.Function(keepName, func(args ...any) (any, error) { return args[1], args[0].(*allowance).keep(args[1]) }, new(func(any, any) any)),
+		expr.Optimize(false), // it folds ranges into constants, a million elements each, past every allowance
 		hostsFunction(),
 		expr.Patch(limits{}), expr.Patch(hostCalls{}),
 	}
@@ -255,9 +255,9 @@ type reads struct {
 }
 
 // values is the environment of one evaluation.
-func (c *code) values(env Env, b *threshold) map[string]any {
+func (c *code) values(env Env, b *allowance) map[string]any {
 	out := make(map[string]any, 8)
-	out[thresholdName] = b
+	out[allowanceName] = b
 	if c.reads.host != nil {
 		out["host"] = c.hostValues(env.Host)
 	}

@@ -21,8 +21,8 @@ const (
 // is not known.
 var ErrNoFacts = errors.New("the host has no facts")
 
-// factsField is what of a host only the host itself knows: a step that reads it has the worker ask,
-// and targets read what is on record.
+// factsField is the field of a host that only the host itself knows: a step that reads it has the
+// worker ask, and targets read what is on record.
 const factsField = "facts"
 
 // factsName is the function that targets call with host.facts. Expressions cannot say its name.

@@ -24,7 +24,7 @@ func playbookFields() []field[Playbook] {
 	return []field[Playbook]{
 		{key: "playbook", doc: "Name of the playbook, unique in a tree.", form: nameForm(), required: true,
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Name = d.nameOf(n) }},
-		{key: "description", doc: "What it does, in a sentence.", form: textForm("text"),
+		{key: "description", doc: "Its purpose, in a sentence.", form: textForm("text"),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Description = d.textOf(n, 4096) }},
 		{key: "vars", doc: "Values that expressions read as vars.NAME; -e NAME=VALUE wins over them.",
 			form: form{"a mapping of names to values", &jsonschema.Schema{Type: "object"}},
@@ -54,7 +54,7 @@ func playbookFields() []field[Playbook] {
 			read: func(d *decoder, n *yaml.Node, p *Playbook) {
 				readFields(d, n, "strategy", strategyFields(), strategyWords(), &p.Strategy)
 			}},
-		{key: "steps", doc: "What is done on each host, in order.",
+		{key: "steps", doc: "The work on each host, in order.",
 			form: stepsForm(), required: true,
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Steps = d.readSteps(n) }},
 		{key: "handlers", doc: "Calls that run once after the steps that notify them, where one of those changed the host.",
@@ -62,9 +62,9 @@ func playbookFields() []field[Playbook] {
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Handlers = d.readHandlers(n) }},
 		{key: "become", doc: "Runs the steps as root, or as a user: {user: app}. The inventory says by which program, and credentials hold the password.", form: becomeForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Become = d.becomeOf(n) }},
-		{key: "schedule", doc: "When the playbook launches by itself.", form: objectForm(scheduleFields()),
+		{key: "schedule", doc: "When a schedule launches the playbook.", form: objectForm(scheduleFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { d.readSchedule(n, p) }},
-		{key: "notify", doc: "Who is told of the playbook's runs by a service.", form: notifyForm(),
+		{key: "notify", doc: "Channels that a service notifies of the playbook's runs.", form: notifyForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Notify = d.notifyOf(n) }},
 	}
 }
@@ -87,13 +87,13 @@ func strategyFields() []field[rollout.Strategy] {
 		{key: "waves", doc: "Hosts up to the end of each wave: [1, 5%, 100%]. A last wave of all hosts is implied.",
 			form: form{"a list of sizes such as [1, 5%, 100%]", &jsonschema.Schema{Type: "array", MinItems: new(1), Items: sizeForm().schema}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.Waves = d.wavesOf(n) }},
-		{key: "max_in_flight", doc: "Hosts worked on at once.", form: sizeForm(),
+		{key: "max_in_flight", doc: "Hosts worked on at the same time.", form: sizeForm(),
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.MaxInFlight = d.sizeOf(n) }},
 		{key: "stop_after", doc: "Failed hosts after which the run stops, over all waves.", form: sizeForm(),
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.StopAfter = d.sizeOf(n) }},
 		{key: "stop_unreachable", doc: "Unreachable hosts after which the run stops.", form: sizeForm(),
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.StopUnreachable = d.sizeOf(n) }},
-		{key: "per_group", doc: "Hosts of one group at once: {ha_group: 1, \"label:rack\": 2}.",
+		{key: "per_group", doc: "Hosts of one group at the same time: {ha_group: 1, \"label:rack\": 2}.",
 			form: form{"a mapping of ha_group, site, customer or label:NAME to a number", &jsonschema.Schema{Type: "object",
 				PropertyNames: &jsonschema.Schema{Pattern: patternGroup}, AdditionalProperties: intForm(1, maxGroup).schema}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.PerGroup = d.perGroupOf(n) }},
@@ -107,7 +107,7 @@ func strategyFields() []field[rollout.Strategy] {
 		{key: "next_wave_at", doc: "The next wave begins when this share of the released hosts has finished (98%), or after this time (10m), and does not wait for the rest.",
 			form: form{wantNextWave, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{percentForm().schema, durationForm().schema}}},
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.NextWaveAt = d.nextWaveOf(n) }},
-		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their service windows are, too.", form: boolForm(),
+		{key: "wait_for_windows", doc: "A wave is done only when its hosts that wait for their service windows also are.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, s *rollout.Strategy) { s.WaitForWindows = d.boolOf(n) }},
 	}
 }
@@ -192,7 +192,7 @@ func scheduleWords() map[string]string {
 
 func retryWords() map[string]string {
 	return map[string]string{"max": `it is called "max_interval"`, "delay": `it is called "interval"`, "count": `it is called "attempts"`,
-		"max_attempts": `it is called "attempts"`, "backoff": `the interval doubles by itself`}
+		"max_attempts": `it is called "attempts"`, "backoff": `the interval doubles automatically`}
 }
 
 // objectForm is the form of a mapping that a table describes.

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// form is what a value may look like: in words for messages, and as a schema for editors.
+// form describes a valid value: in words for messages, and as a schema for editors.
 type form struct {
 	want   string
 	schema *jsonschema.Schema

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// FuzzParse: any bytes load, or are refused with places that lie in the file.
+// FuzzParse: any bytes load, or are refused with places inside the file.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"../examples/*/*.yaml", "testdata/bad/*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -35,7 +35,7 @@ handlers:
   - {name: log, uses: command, with: {run: log}}
 `
 
-// The steps of a group stand in the list of steps, part after part, with what they inherit.
+// The steps of a group are in the list of steps, part after part, with what they inherit.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	p, err := playbooks.Parse("swap.yaml", []byte(swapPlaybook), included(t, map[string]string{"steps/site.yaml": siteSteps}))

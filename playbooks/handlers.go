@@ -135,7 +135,7 @@ func (d *decoder) uniqueHandler(s *draft, steps []knownStep, before []Step) {
 	}
 	if what != "" {
 		d.reportNode(d.child(s.node, "name"), problem{message: fmt.Sprintf("handler %s has the name of another %s", quote(s.Name), what),
-			expected: "names that are unique among the steps and handlers of the playbook", hint: fmt.Sprintf("the %s stands in line %d", what, line)})
+			expected: "names that are unique among the steps and handlers of the playbook", hint: fmt.Sprintf("the %s is in line %d", what, line)})
 	}
 }
 
@@ -157,7 +157,7 @@ func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 		switch {
 		case at < 0 && len(names) == 0:
 			d.reportNode(n.node, problem{message: fmt.Sprintf("unknown handler %s", quote(n.name)), expected: "handlers: a list of handlers, at the top of the file",
-				hint: "who is told of the playbook's runs stands in notify: at the top of the file"})
+				hint: "the channels for the playbook's runs are in notify: at the top of the file"})
 		case at < 0:
 			near := yamlread.Nearest(n.name, names)
 			notified[near] = true

@@ -17,7 +17,7 @@ const (
 	flowField                 // a field of one, or a field of that
 )
 
-// flow is what a part of an expression gives, as far as it comes from hosts('…').
+// flow is the value of a part of an expression, as far as it comes from hosts('…').
 type flow struct {
 	kind  flowKind
 	trees []*fieldTree // what is read of it is noted in all of them

@@ -147,7 +147,7 @@ func calls(n *ast.CallNode, name string) bool {
 func hostsFunction() expr.Option {
 	return expr.Function(hostsName, func(args ...any) (any, error) {
 		text, _ := args[1].(string)
-		if list := args[0].(*threshold).hosts[text]; list != nil {
+		if list := args[0].(*allowance).hosts[text]; list != nil {
 			return list, nil
 		}
 		return []any{}, nil

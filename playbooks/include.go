@@ -51,7 +51,7 @@ func includeFields() []field[draftBlock] {
 	}, blockFields()...)
 }
 
-// blockFields are what a block has in common with a step.
+// blockFields returns the fields that a block has in common with a step.
 func blockFields() []field[draftBlock] {
 	return []field[draftBlock]{
 		{key: "name", doc: "Name, unique in the playbook.", form: textForm("a name"),
@@ -81,11 +81,11 @@ func blockWords() map[string]string {
 // stepsFields are the keys of a file of steps.
 func stepsFields() []field[stepsDraft] {
 	return []field[stepsDraft]{
-		{key: "description", doc: "What it does, in a sentence.", form: textForm("text"),
+		{key: "description", doc: "Its purpose, in a sentence.", form: textForm("text"),
 			read: func(d *decoder, n *yaml.Node, _ *stepsDraft) { d.textOf(n, 4096) }},
 		{key: "params", doc: "Inputs, with their types: expressions read them as params.NAME; with: of the include gives them.", form: paramsForm(),
 			read: func(d *decoder, n *yaml.Node, f *stepsDraft) { d.stepsParams(n, f) }},
-		{key: "steps", doc: "What is done on each host, in order.", form: stepsForm(), required: true,
+		{key: "steps", doc: "The work on each host, in order.", form: stepsForm(), required: true,
 			read: func(d *decoder, n *yaml.Node, f *stepsDraft) { d.stepsBegin(f); f.steps = d.readSteps(n) }},
 		{key: "handlers", doc: "Handlers of these steps.", form: handlersForm(),
 			read: func(d *decoder, n *yaml.Node, f *stepsDraft) { f.book.Handlers = d.readHandlers(n) }},
@@ -129,7 +129,7 @@ func (d *decoder) stepsPath(n *yaml.Node) string {
 		return ""
 	case !fs.ValidPath(p) || strings.Contains(p, `\`) || !strings.HasPrefix(p, StepsFolder+"/") || !isYAML(p):
 		d.reportNode(n, problem{message: quote(p) + " cannot be included", expected: wantSteps,
-			hint: "paths are relative to the playbook's folder, in included files too; the files lie in its folder steps/"})
+			hint: "paths are relative to the playbook's folder, also in included files; the files are in its folder steps/"})
 		return ""
 	}
 	return p
@@ -183,7 +183,7 @@ func (d *decoder) readInclude(n *yaml.Node, index int, taken map[string]int) []S
 	return draft.steps
 }
 
-// includeShape is what is known of steps.NAME.outputs of an include.
+// includeShape returns the shape of steps.NAME.outputs of an include.
 func includeShape(name string, outputs *value) *shape {
 	s := closedShape(fmt.Sprintf("the outputs of include %q", name))
 	if outputs != nil {
@@ -233,7 +233,7 @@ func (d *decoder) readStepsFile(p string) *stepsFile {
 	}
 	data, err := d.whole.read(p)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, core.ErrNotFound) {
-		return bad("there is no such file", "paths are relative to the playbook's folder, in included files too: "+filepath.Join(d.whole.folder, filepath.FromSlash(p)))
+		return bad("there is no such file", "paths are relative to the playbook's folder, also in included files: "+filepath.Join(d.whole.folder, filepath.FromSlash(p)))
 	}
 	if err != nil {
 		return bad(core.ErrorText(err), "a regular file below the playbook's folder is expected")

@@ -103,7 +103,7 @@ func TestInclude(t *testing.T) {
 	}
 }
 
-// What a param of an include does not take, found on a host.
+// A value that a param of an include does not take, found on a host.
 func TestIncludeRefusesAValueOfAHost(t *testing.T) {
 	t.Parallel()
 	p, err := playbooks.Parse("web.yaml", []byte(strings.Replace(sitePlaybook, "${{ vars.port }}", "${{ host.vars.port }}", 1)),

@@ -34,7 +34,7 @@ func paramFields() []field[draftParam] {
 	return []field[draftParam]{
 		{key: "type", doc: "Type of the value. The value of a secret is its name.", form: enumForm(paramTypes()...), required: true,
 			read: func(d *decoder, n *yaml.Node, p *draftParam) { p.Type = d.enumOf(n, paramTypes()...) }},
-		{key: "description", doc: "What it is for, in a sentence.", form: textForm("text"),
+		{key: "description", doc: "Its use, in a sentence.", form: textForm("text"),
 			read: func(d *decoder, n *yaml.Node, p *draftParam) { p.Description = d.textOf(n, 1024) }},
 		{key: "required", doc: "A launch without a value is refused.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, p *draftParam) { p.Required = d.boolOf(n) }},
@@ -88,7 +88,7 @@ func (d *decoder) readParams(n *yaml.Node, p *Playbook) {
 			d.reportNode(e.Key, problem{message: quote(e.Name) + " is not the name of a param", expected: "a letter or _, then letters, digits and _"})
 			continue
 		case d.read[e.Name]:
-			d.reportNode(e.Key, problem{message: quote(e.Name) + " is a var, too", expected: "a name in params or in vars", hint: "leave it out of vars: params have a default"})
+			d.reportNode(e.Key, problem{message: quote(e.Name) + " is also a var", expected: "a name in params or in vars", hint: "leave it out of vars: params have a default"})
 			continue
 		case len(p.Params) == maxParams:
 			d.reportNode(e.Key, problem{message: fmt.Sprintf("more than %d params", maxParams), expected: fmt.Sprintf("%d at most", maxParams)})
@@ -181,7 +181,7 @@ func (d *decoder) scheduleParams(n *yaml.Node, s *Schedule) {
 	given := d.launchVarsOf(n)
 	for _, name := range sortedKeys(given) {
 		if _, twice := s.Vars[name]; twice {
-			d.reportNode(d.child(n, name), problem{message: quote(name) + " is in vars, too", expected: "the value once"})
+			d.reportNode(d.child(n, name), problem{message: quote(name) + " is also in vars", expected: "the value once"})
 			continue
 		}
 		if s.Vars == nil {

@@ -147,7 +147,8 @@ func (p *Param) Accept(v any) (any, error) {
 	return nil, e
 }
 
-// shown is the value in a message. What should be the name of a secret may be the secret itself.
+// shown returns the value for a message. A text in the place of a secret's name may be the secret
+// itself.
 func (p *Param) shown(v any) string {
 	if p.Type == SecretParam {
 		return "this is not the name of a secret"

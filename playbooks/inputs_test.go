@@ -97,8 +97,8 @@ func TestParamValues(t *testing.T) {
 	}
 }
 
-// A launch has the defaults, and none without what is required; expressions read both, and a step
-// gets the secret that a param names.
+// A launch has the defaults, and needs the required params; expressions read both, and a step gets
+// the secret that a param names.
 func TestParamsOfALaunch(t *testing.T) {
 	t.Parallel()
 	p, err := parsed(t, nil)

@@ -133,7 +133,7 @@ func duplicate(p, first *Playbook) Diagnostic {
 	at := nameSpan(src)
 	other := newSource(first.File, string(first.Source))
 	d := src.diagnose(at, problem{message: fmt.Sprintf("a second playbook is named %s", quote(p.Name)), expected: "names that are unique over all files"})
-	d.Hint = "the first stands in " + Diagnostic{File: first.File, Line: nameSpan(other).line, Col: nameSpan(other).col}.Place()
+	d.Hint = "the first is in " + Diagnostic{File: first.File, Line: nameSpan(other).line, Col: nameSpan(other).col}.Place()
 	return d
 }
 
@@ -272,7 +272,7 @@ func fileProblem(path string, err error) Diagnostic {
 	return d
 }
 
-// nearFile is what a path that does not exist most likely meant, or how to look for it.
+// nearFile returns what a path that does not exist most likely meant, or how to look for it.
 func nearFile(path string) string {
 	folder := filepath.Dir(path)
 	entries, err := os.ReadDir(folder)

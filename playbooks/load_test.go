@@ -247,7 +247,7 @@ func TestLoadReportsEveryProblemOfEveryFile(t *testing.T) {
 	text := strings.ReplaceAll(err.Error(), dir+"/", "")
 	for _, want := range []string{
 		`2.yaml:1:1: unknown key "playbok"`, `2.yaml:1:1: the playbook has no "targets"`, `3.yaml:1:1: not YAML`,
-		`4.yaml:2:11: a second playbook is named "same"`, `hint: the first stands in 1.yaml:1:11`, `nowhere: no such file or folder`,
+		`4.yaml:2:11: a second playbook is named "same"`, `hint: the first is in 1.yaml:1:11`, `nowhere: no such file or folder`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)

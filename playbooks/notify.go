@@ -113,6 +113,6 @@ func (d *decoder) kindOf(n *yaml.Node) string {
 func notifyWords() map[string]string {
 	return map[string]string{
 		"on": `it is called "kinds"`, "events": `it is called "kinds"`, "channels": `it is called "to"`, "channel": `it is called "to", a list`,
-		"email": `channels, with their addresses, stand in notify.yaml`, "webhook": `channels, with their addresses, stand in notify.yaml`, "slack": `channels, with their addresses, stand in notify.yaml`,
+		"email": `channels, with their addresses, are in notify.yaml`, "webhook": `channels, with their addresses, are in notify.yaml`, "slack": `channels, with their addresses, are in notify.yaml`,
 	}
 }

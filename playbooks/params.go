@@ -36,7 +36,7 @@ func (p Params) JSON(env Env) (json.RawMessage, error) {
 		}
 		return nil, fmt.Errorf("with of step %q was not read", p.step) // not reachable from a loaded playbook
 	}
-	v, err := p.root.evaluate(env, &threshold{})
+	v, err := p.root.evaluate(env, &allowance{})
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (d *decoder) add(found []Diagnostic) {
 }
 
 // evaluate gives the same tree with every expression replaced by its value.
-func (v *value) evaluate(env Env, b *threshold) (*value, error) {
+func (v *value) evaluate(env Env, b *allowance) (*value, error) {
 	if !v.dynamic {
 		return v, nil
 	}
@@ -265,7 +265,7 @@ func (v *value) evaluate(env Env, b *threshold) (*value, error) {
 }
 
 // interpolate joins the parts of a mixed string.
-func (v *value) interpolate(env Env, b *threshold, out *value) error {
+func (v *value) interpolate(env Env, b *allowance, out *value) error {
 	var text strings.Builder
 	for _, p := range v.parts {
 		if p.code == nil {

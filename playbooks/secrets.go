@@ -23,8 +23,8 @@ const (
 	onlyInParams  = "a secret stands only in params that take one, as ${{ secrets.NAME }}, in a step whose secrets: lists it"
 )
 
-// What secrets are called: in a step, where a name may become an environment variable, and where
-// they are defined.
+// The names of secrets: in a step, where a name may become an environment variable, and where they
+// are defined.
 const (
 	patternAlias   = `^[A-Za-z_][A-Za-z0-9_]{0,99}$`
 	patternDefined = `^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`

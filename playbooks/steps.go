@@ -23,7 +23,7 @@ const (
 	defaultInterval = 10 * time.Second
 )
 
-// knownStep is what later steps may read of an earlier one.
+// knownStep is the part of a step that later steps may read.
 type knownStep struct {
 	name    string
 	line    int
@@ -61,13 +61,13 @@ func stepFields() []field[draft] {
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Window = d.nameOf(n) }},
 		{key: "needs", doc: "Time that must be left in the window, rollback included.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Needs = d.durationOf(n) }},
-		{key: "disruptive", doc: "Whether the host may be out of service meanwhile: never two hosts of an HA group at once, and under the playbook's window it waits. When not given, true for a step with a window of its own, else what the job type says.",
+		{key: "disruptive", doc: "Whether the host may be out of service meanwhile: never two hosts of an HA group at the same time, and under the playbook's window it waits. When not given, true for a step with a window of its own, else what the job type says.",
 			form: boolForm(), read: func(d *decoder, n *yaml.Node, s *draft) { s.Disruptive = new(d.boolOf(n)) }},
 		{key: "timeout", doc: "Longest that one attempt may take.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Timeout = d.durationOf(n) }},
 		{key: "become", doc: "Runs the step as root, or as a user: {user: app}; false for the login. The playbook's when not given.", form: becomeForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Become = d.becomeOf(n) }},
-		{key: "retry", doc: "What to do when the step fails.", form: objectForm(retryFields()),
+		{key: "retry", doc: "Further attempts when the step fails.", form: objectForm(retryFields()),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Retry = d.retryOf(n) }},
 		{key: "tags", doc: "Words by which steps are picked on the command line.", form: tagsForm(),
 			read: func(d *decoder, n *yaml.Node, s *draft) { s.Tags = d.tagsOf(n) }},
@@ -86,7 +86,7 @@ func stepFields() []field[draft] {
 	}
 }
 
-// givenNames lists the names written out, in groups too, so that a name made from uses takes none
+// givenNames lists the names written out, also in groups, so that a name made from uses takes none
 // of them.
 func (d *decoder) givenNames(items []*yaml.Node) map[string]int {
 	taken, visits := map[string]int{}, MaxSteps
@@ -213,7 +213,7 @@ func (d *decoder) unique(name string, n *yaml.Node) {
 	for _, before := range d.steps {
 		if before.name == name {
 			d.reportNode(d.child(n, "name"), problem{message: fmt.Sprintf("a second step is named %s", quote(name)), expected: "names that are unique in the playbook",
-				hint: fmt.Sprintf("the first stands in line %d", before.line)})
+				hint: fmt.Sprintf("the first is in line %d", before.line)})
 			return
 		}
 	}
@@ -360,7 +360,7 @@ func (d *decoder) foreach(n *yaml.Node, what string) Expr {
 	return Expr{Text: fmt.Sprintf("a list of %d", len(target.Content)), code: &code{what: what, src: d.src, node: target, list: d.template(n, what, s, 1)}}
 }
 
-// stepScope is what the expressions of the step that is being read may use.
+// stepScope returns the scope of the step that is being read.
 func (d *decoder) stepScope(foreach bool) scope {
 	steps := &shape{label: "steps", fields: map[string]*shape{}, closed: true, later: d.later}
 	s := scope{elsewhere: map[string]string{"secrets": onlyInParams}, within: d.within, lists: d.whole.lists}

@@ -46,7 +46,7 @@ func newTypeSchema(t Type) (*typeSchema, error) {
 
 func given(data json.RawMessage) bool { return len(data) > 0 && string(data) != "null" }
 
-// outputShape is what is known of steps.NAME.outputs before anything runs.
+// outputShape returns the shape of steps.NAME.outputs before anything runs.
 func outputShape(step string, t *typeSchema, known bool) *shape {
 	label := fmt.Sprintf("the outputs of step %q", step)
 	if !known || t.outputs == nil {
@@ -104,8 +104,8 @@ func (d *decoder) readWith(s *draft, sc scope, typ *typeSchema) Params {
 	return p
 }
 
-// paramCheck holds values against a JSON Schema, so that each problem has its
-// place. What it does not know is left to the schema library, without a place.
+// paramCheck holds values against a JSON Schema, so that each problem has its place. Keywords that
+// it does not know are left to the schema library, without a place.
 type paramCheck struct {
 	typ   *typeSchema
 	where string

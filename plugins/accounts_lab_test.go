@@ -164,7 +164,7 @@ func TestLabAuthorizedKey(t *testing.T) {
 	}
 }
 
-// Keys of the own login: proven over a fresh connection, or taken back; killed in between, the
+// Keys of the own login: proven over a fresh connection, or rolled back; killed in between, the
 // proof is made up for.
 func TestLabAuthorizedKeyOfTheOwnLogin(t *testing.T) {
 	t.Parallel()

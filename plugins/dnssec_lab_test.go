@@ -117,7 +117,7 @@ func (j *rolling) once() bool {
 	return out.Suspended
 }
 
-// until follows the job until stop says so, or it ends. stop sees why the job is suspended.
+// until follows the job until stop is true, or it ends. stop sees why the job is suspended.
 func (j *rolling) until(stop func(reason string) bool) *rolling {
 	j.d.t.Helper()
 	limit := time.After(3 * time.Minute)
@@ -233,8 +233,8 @@ func labEndToEnd(t *testing.T, role string) {
 	if evidence := fmt.Sprint(j.outcome.Outputs["evidence"]); len(evidence) < 500 || !strings.Contains(evidence, "secure true") {
 		t.Errorf("evidence: %v", evidence)
 	}
-	// The same step of the same job again, as after a worker that died before it could tell: no second
-	// roll.
+	// The same step of the same job again, as after a worker that died before it could report: no
+	// second roll.
 	j.call.State = nil
 	if j.once(); !j.outcome.Changed || d.Made(role) != 2 {
 		t.Errorf("again: %+v, %d keys were made", j.outcome, d.Made(role))
@@ -360,7 +360,7 @@ func (d *signerLab) until(j *rolling, what string, ok func() bool) {
 }
 
 // The zone becomes bogus when the old DS is gone (somebody spoils the new one): the old one comes
-// back by itself, and that is proven.
+// back unasked, and that is proven.
 func labComesBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -373,8 +373,7 @@ func labComesBack(t *testing.T) {
 	}
 }
 
-// What the phases guard against, without them: the old DS is withdrawn for a key that is not
-// published yet.
+// The danger without the phases: the old DS is withdrawn for a key that is not published yet.
 func labPrematureWithdrawal(t *testing.T) {
 	d := newSignerLab(t)
 	probes := d.Probe()
@@ -382,8 +381,8 @@ func labPrematureWithdrawal(t *testing.T) {
 	d.bogus(probes)
 }
 
-// Or the signer is told that the parent has the new DS and not the old: it believes that, though it
-// is a lie.
+// Or the signer is informed that the parent has the new DS and not the old: it believes that,
+// though it is a lie.
 func labBlindBelief(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -395,9 +394,9 @@ func labBlindBelief(t *testing.T) {
 	d.bogus(probes)
 }
 
-// The signer is told only that the new DS is published, while the old one is, too: it drops the old
-// key all the same. So it is told both, at the very end, when there is no way back any more that
-// one would want.
+// The signer is informed only that the new DS is published, while the old one also is: it drops the
+// old key all the same. So it is informed of both, at the very end, when there is no way back any
+// more that one would want.
 func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
@@ -422,7 +421,7 @@ func (d *signerLab) bogus(probes *netlab.Prober) {
 }
 
 // A worker in a process of its own, and its plugin, are killed in every phase. Every second time
-// what the worker had saved is lost, too: then the signer's record and the keys' states must do. No
+// the worker's saved state is also lost: then the signer's record and the keys' states must do. No
 // second key is made, and no answer is bogus.
 func labKilledInEveryPhase(t *testing.T, role string, phases ...string) {
 	d := newSignerLab(t)

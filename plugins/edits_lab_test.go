@@ -19,7 +19,7 @@ import (
 // edited makes /srv/f the file that the step finds: of another user, with a mode of its own.
 const edited = `rm -rf /srv/f; printf 'a\nport 1\nz\n' >/srv/f; chown 33:34 /srv/f; chmod 0640 /srv/f`
 
-// content is what /srv/f holds, and its mode and owner.
+// content returns the content of /srv/f, and its mode and owner.
 func content(t *testing.T, m *netlab.Machine) func() string {
 	return func() string {
 		return lab(t, m, "cat /srv/f 2>/dev/null | tr '\\n' ' '; stat -c '%a %u:%g' /srv/f 2>/dev/null; ls -A /srv | grep turnus; true")

@@ -147,8 +147,8 @@ func TestLabPackagesOfApt(t *testing.T) {
 		// The lists are empty: they are refreshed, because the package is not in them.
 		{"", sdk.With{"names": []string{"demo"}}, "changed", []string{"install demo-lib 1.0", "install demo 1.0"}, "1.0"},
 		{"", sdk.With{"names": []string{"demo"}}, "unchanged", nil, "1.0"},
-		// A newer version is there: present leaves the installed one alone, beside a package that is
-		// missing too.
+		// A newer version is there: present leaves the installed one alone, also beside a package that is
+		// missing.
 		{newer + "apt-get -qq update", sdk.With{"names": []string{"demo", "provider"}}, "changed", []string{"install provider 1.0"}, "1.0"},
 		{"", sdk.With{"names": []string{"demo-virtual"}}, "unchanged", nil, "1.0"},
 		{"", sdk.With{"names": []string{"demo"}, "state": "latest"}, "changed", []string{"upgrade demo 1.0 to 1.1"}, "1.1"},

@@ -90,8 +90,8 @@ func zipOf(t *testing.T, members ...member) string {
 	return out.String()
 }
 
-// What is in an archive, decided by its digest: not by owners or modes. The old folder stays until
-// the new one is whole.
+// The files of an archive, decided by its digest: not by owners or modes. The old folder stays
+// until the new one is whole.
 func TestLabUnarchive(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "unzip", "unzip")

@@ -180,8 +180,8 @@ func TestLabLockOutEndsAsRolledBack(t *testing.T) {
 	}
 }
 
-// The worker and its plugin are killed when the lock-out is live: the device heals by itself, at
-// most 2 s after confirm_timeout. Without its timer (the control) it does not.
+// The worker and its plugin are killed when the lock-out is live: the device heals at most 2 s
+// after confirm_timeout. Without its timer (the control) it does not.
 func TestLabDeadMansSwitch(t *testing.T) {
 	t.Parallel()
 	for name, armed := range map[string]bool{"armed": true, "without it (control)": false} {
@@ -211,7 +211,7 @@ func TestLabDeadMansSwitch(t *testing.T) {
 	}
 }
 
-// A reboot while the timer runs is a way back, too: the file for the boot is still the old one.
+// A reboot while the timer runs is also a way back: the file for the boot is still the old one.
 func TestLabRebootInTheWindow(t *testing.T) {
 	t.Parallel()
 	d := newLabDevice(t)

@@ -37,8 +37,8 @@ func TestLabFirmwareNeverReturns(t *testing.T) {
 	d.want(got, "lost", "it is not proven that the device went back to 1.0", "")
 }
 
-// The window closes between the gate of the installation and the reboot: nothing is rebooted, the
-// old slot stays the next, and the job goes on in the next window, with what is installed.
+// The window closes between the admission of the installation and the reboot: nothing is rebooted,
+// the old slot stays the next, and the job goes on in the next window, with what is installed.
 func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
@@ -256,8 +256,8 @@ func TestLabFirmwareScriptDriver(t *testing.T) {
 	d.want(d.upgrade(d.scriptOf(d.image("2.0", netlab.ImageFine)), firmwareCall{}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
 }
 
-// sysupgrade, on a device that keeps one image: it writes the slot that runs, reboots by itself,
-// and there is no way back.
+// sysupgrade, on a device that keeps one image: it writes the slot that runs, reboots unasked, and
+// there is no way back.
 func (d *firmwareDevice) sysupgrade(install string) sdk.With {
 	with := d.scriptOf(d.image("2.0", netlab.ImageFine))
 	script := with["script"].(sdk.With)
@@ -284,7 +284,7 @@ func TestLabFirmwareSysupgrade(t *testing.T) {
 }
 
 // A reboot that was none, on a device that says the new version as soon as it is written: only the
-// boot id tells. The control takes that guard out, by a device whose boot id changes without a
+// boot id shows it. The control takes that guard out, by a device whose boot id changes without a
 // boot: then the false reboot passes.
 func TestLabFirmwareFalseReboot(t *testing.T) {
 	t.Parallel()
@@ -314,7 +314,7 @@ func TestLabFirmwareFalseReboot(t *testing.T) {
 	}
 }
 
-// Two devices' uploads share their worker's cap. That it is used, too, is shown in plugins/host,
+// Two devices' uploads share their worker's cap. That it is also used is shown in plugins/host,
 // where time is not this machine's.
 func TestLabFirmwareUploadsShareTheWorkersRate(t *testing.T) {
 	t.Parallel()

@@ -266,7 +266,7 @@ func TestLabFirmwareDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.want(d.upgrade(stageOnly(d.params(file, "2.0")), firmwareCall{kind: "firmware.stage"}), "failed", "no room", "1.0 A")
-	// It fits when it is looked at, and somebody fills the disk meanwhile.
+	// It fits when it is checked, and somebody fills the disk meanwhile.
 	if err := os.Truncate(file, netlab.DiskSize*3/4); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// labOrder is what a worker in a process of its own does, so that a test may kill it.
+// labOrder is the order to a worker in a process of its own, so that a test may kill it.
 type labOrder struct {
 	Type   string
 	Key    string
@@ -140,7 +140,7 @@ func startWorker(t *testing.T, o labOrder) *labWorker {
 	return w
 }
 
-// kill ends the worker and its plugin at once, as a power cut does. Safe to call twice.
+// kill ends the worker and its plugin immediately, as a power cut does. Safe to call twice.
 func (w *labWorker) kill() {
 	if w.cmd.ProcessState != nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What two levels allow together is, at every minute, what their rules say apart.
+// Two levels together allow, at every minute, what both of their rules allow.
 func TestLevelsCombineAsSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := rapid.SliceOfN(rapid.SampledFrom(oddZones()), 2, 2).Draw(t, "zones")

@@ -59,7 +59,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// What the index is for: thousands of windows of which a late one fits.
+// The case for the index: thousands of windows of which a late one fits.
 func BenchmarkNextOfManyThatDoNotFit(b *testing.B) {
 	c := one(b, `allow: [{cron: "0 * * * *", duration: 30m}, {at: 2027-05-20T00:00, to: 2027-05-21T00:00}]`).Compile("s", Ahead(benchFrom, 400))
 	for b.Loop() {

@@ -123,7 +123,7 @@ func (d *Definitions) compileAll(h Horizon, work *Work, names []string) map[stri
 type compiler struct {
 	defs   *Definitions
 	h      Horizon
-	work   *Work     // nil: what approvals are bound to is not looked at
+	work   *Work     // nil: what approvals are bound to is not checked
 	lo, hi time.Time // wider than h, so that nothing is cut at its ends
 	busy   map[string]bool
 	done   map[string]*Compiled

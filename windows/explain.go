@@ -85,7 +85,7 @@ func (c *Compiled) explainOpen(e *Explanation, t time.Time, need time.Duration, 
 	}
 }
 
-// closer is what ends a window at an instant, if it is not the rule itself.
+// closer returns the text about what ends a window at an instant, if it is not the rule itself.
 func (c *Compiled) closer(nano int64) string {
 	for _, p := range c.allowed {
 		if !p.has(nano) {

@@ -232,7 +232,7 @@ func (c *compiler) consents(s *Set, r *Rule, zone *time.Location) ([]consent, er
 	return all, nil
 }
 
-// revoke ends a consent when a word took it back.
+// revoke ends a consent that a later word revoked.
 func (ok *consent) revoke(by *Given, zone *time.Location) {
 	why := fmt.Sprintf("unapproved: %s revoked it %s", by.By, by.At.In(zone).Format("2006-01-02 15:04"))
 	if ok.why != "" {

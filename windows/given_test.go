@@ -102,7 +102,7 @@ func TestFaultS5ApprovalsRevokedBeforeTheyBegin(t *testing.T) {
 	}
 }
 
-// What is written as a file reads as the same words; what is no longer there is left out.
+// Words that are written as a file read the same; words on windows that are gone are left out.
 func TestGivenDocument(t *testing.T) {
 	t.Parallel()
 	d, err := given(t, proposed, "")

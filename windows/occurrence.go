@@ -135,8 +135,8 @@ func (r *Rule) at(start time.Time, zone *time.Location) occurrence {
 	return o
 }
 
-// denied is what an occurrence closes as a deny. Of a wall time that comes twice, an allow opens
-// and closes at the first copy, which is the careful side; a deny closes both.
+// denied returns the span that an occurrence closes as a deny. Of a wall time that comes twice, an
+// allow opens and closes at the first copy, which is the careful side; a deny closes both.
 func (r *Rule) denied(o occurrence, zone *time.Location) span {
 	s := spanOf(o.open, o.close)
 	switch {

@@ -96,7 +96,7 @@ deny: [{id: ends, rrule: "FREQ=MONTHLY;BYDAY=1SA,SA,SU", from: "00:00", to: "24:
 	}
 }
 
-// walked is what a person knows of a day who walks through a calendar and counts: forward in
+// walked is the knowledge of a day of a person who walks through a calendar and counts: forward in
 // [0], and back from the end, as negative numbers, in [1].
 type walked struct {
 	at                            time.Time
@@ -288,8 +288,8 @@ func TestFaultW4RecurrenceProperty(t *testing.T) {
 	}
 }
 
-// A deny that this version cannot read, such as one of a later version in a record, closes the whole
-// set, and says why. Control: the deny as it was closes its days alone.
+// A deny that this version cannot read, such as one of a later version in a record, closes the
+// whole set, and says why. Control: the deny as it was closes its days alone.
 func TestFaultW4ADenyThatCannotBeUnderstoodCloses(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*Set)

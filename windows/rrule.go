@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// recurrence is what a rule repeats by: days of an RRULE, or starts of a cron expression.
+// recurrence is the source of a rule's repetitions: days of an RRULE, or starts of a cron
+// expression.
 type recurrence struct {
 	rule *dayRule
 	cron *civil.Cron

@@ -77,7 +77,7 @@ func (l spans) cut(s span) []span {
 	return out
 }
 
-// keep is what s and the spans of l share.
+// keep returns the parts that s and the spans of l share.
 func (l spans) keep(s span) []span {
 	var out []span
 	for _, other := range l.touching(s) {

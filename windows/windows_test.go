@@ -264,7 +264,7 @@ window_sets:
 	}
 }
 
-// What is bound to a window is void when the rules change by which it opens, wherever they stand.
+// An approval of a window is void when the rules change by which it opens, wherever they are.
 func TestApprovalIsBoundToInheritedRules(t *testing.T) {
 	const text = `
 window_sets:

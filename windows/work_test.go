@@ -132,7 +132,7 @@ func TestReadAndFiles(t *testing.T) {
 	}
 }
 
-// What never ends is read to the bound of a file, and refused as one that is too large.
+// An endless file is read to the bound of a file, and refused as one that is too large.
 func TestReadIsBounded(t *testing.T) {
 	docs, err := Read("/dev/zero")
 	if err != nil || len(docs) != 1 || len(docs[0].Data) != MaxFileSize+1 {

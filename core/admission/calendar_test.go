@@ -171,7 +171,7 @@ func TestApprovalHoldsForItsChangeAndTargetsOnly(t *testing.T) {
 	}
 }
 
-// The guard that looks at what an approval is bound to is needed: without it the window opens.
+// The guard that checks the binding of an approval is needed: without it the window opens.
 func TestNoticesAnApprovalForOtherWork(t *testing.T) {
 	b, at := calendarOf(t, bound(hash([]byte("x")), hash([]byte("y")))), utc(t, "2026-11-21T23:00:00Z")
 	if start, err := b.defs.Compile("acme", windows.Ahead(at, Ahead)).Next(at, time.Hour); err != nil || !start.Equal(at) {

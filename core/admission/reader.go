@@ -30,9 +30,9 @@ type CalendarReader struct {
 // shelf is one document.
 type shelf struct {
 	name string
-	turn chan struct{} // holds a token: whoever has it reads, others wait for what that brings
+	turn chan struct{} // holds a token: its holder reads, others wait for the result
 
-	// Owned by whoever has the token.
+	// Owned by the holder of the token.
 	calendar *Calendar // of the last version that could be read
 	version  uint64
 	bad      error     // of that version, where it could not be parsed

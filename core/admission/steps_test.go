@@ -77,7 +77,7 @@ steps:
 			t.Errorf("from step %d on: %v, expected %v", i, got, want[i])
 		}
 	}
-	// Where the host's own set is the one of the last step, its time must fit too, and what lies
+	// Where the host's own set is the one of the last step, its time must also fit, and the steps
 	// between.
 	if got, want := s.Need(1, core.Host{WindowSet: "night"}), 33*time.Minute+time.Hour+40*time.Minute; got != want {
 		t.Errorf("%v, expected %v", got, want)

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// args are the arguments of a module. What a converter does not take has no equivalent.
+// args are the arguments of a module. Arguments that a converter does not take have no equivalent.
 type args struct {
 	list []entry
 	took map[string]bool

@@ -19,7 +19,7 @@ func reasons(t *testing.T, files map[string]string, hosts []core.Host) string {
 	return strings.Join(out, "\n")
 }
 
-// What Ansible reads and the import does not know must not be left out silently.
+// Keys that Ansible reads and the import does not know must not be left out silently.
 func TestUnknownKeysOfTasks(t *testing.T) {
 	t.Parallel()
 	for task, want := range map[string]string{
@@ -137,7 +137,7 @@ func TestNull(t *testing.T) {
 	}
 }
 
-// echo of a shell and echo of a system differ in their options, too.
+// echo of a shell and echo of a system also differ in their options.
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	for line, refused := range map[string]bool{"echo a -e": false, "echo -e a": true, "echo -n a": true, "printf -- a": false} {

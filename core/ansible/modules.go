@@ -14,7 +14,7 @@ var modules = map[string]func(*draft) *doubt{
 	"service": service, "systemd": service, "systemd_service": service, "apt": packages, "yum": packages, "dnf": packages, "package": packages, "setup": facts, "gather_facts": facts,
 }
 
-// instead is what to write for modules without an equivalent.
+// instead maps modules without an equivalent to what to write in their place.
 var instead = map[string]string{
 	"apt_key":        "uses: file for the key in /etc/apt/keyrings",
 	"apt_repository": "uses: file for a file in /etc/apt/sources.list.d",

@@ -254,7 +254,7 @@ func encode(v any) string {
 	return b.String()
 }
 
-// comment is what stands above a node.
+// comment returns the comment above a node.
 func comment(n *yaml.Node) string {
 	text := n.HeadComment
 	if text == "" && n.Kind == yaml.MappingNode && len(n.Content) > 0 {

@@ -13,7 +13,7 @@ import (
 
 const maxExpanded = 5000 // vars that are defined by other vars, in a play
 
-// binding is what a name stands for.
+// binding is the meaning of a name.
 type binding struct {
 	name  string
 	node  *yaml.Node // a value of the playbook, with the scope that its own Jinja sees

@@ -106,7 +106,7 @@ func (p *play) task(n *yaml.Node, inh inherited) (steps []*step, what string, d 
 	return []*step{t.step}, module, nil
 }
 
-// title is how a task is called: by its name, else by the name of its result; "" if it has neither.
+// title returns the name of a task, else the name of its result, else "".
 func title(n *yaml.Node) string {
 	if v := child(n, "name"); v != nil && v.Kind == yaml.ScalarNode && v.Value != "" {
 		return jinjaOut().ReplaceAllString(v.Value, "$1")

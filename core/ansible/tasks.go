@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// inherited is what a task has from the play, the role, the blocks and the includes around it.
+// inherited holds the settings of a task from the play, the role, the blocks and the includes
+// around it.
 type inherited struct {
 	scope  *scope
 	file   string

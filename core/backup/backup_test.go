@@ -100,7 +100,7 @@ func (s *site) backup(where string) *backup.Manifest {
 	return s.create(backup.Options{Where: where})
 }
 
-// backupReading reads what earlier backups left, too.
+// backupReading also reads earlier backups.
 func (s *site) backupReading(where string) *backup.Manifest {
 	s.Helper()
 	return s.create(backup.Options{Where: where, ReadData: true})
@@ -125,7 +125,7 @@ func (s *site) restore(where, id string) error {
 	return err
 }
 
-// same looks whether a run is there as run made it.
+// same checks that a run is there as run made it.
 func (s *site) same(id string, jobs, outputs int) {
 	s.Helper()
 	r, err := s.ledger.Run(s.Context(), ledger.AllTenants(), id)
@@ -151,7 +151,7 @@ func verify(tb testing.TB, where, id string) (*backup.Verified, error) {
 	return backup.Verify(tb.Context(), where, id, nil)
 }
 
-// Backups of one database restore into either; large outputs lie in a folder of backups once.
+// Backups of one database restore into either; large outputs are in a folder of backups once.
 func TestBackupRestores(t *testing.T) {
 	t.Parallel()
 	pg := servers.StartPostgres(t)
@@ -209,8 +209,8 @@ func TestBackupRestores(t *testing.T) {
 	}
 }
 
-// Whatever byte of a backup is another one, or whatever file is gone, nothing of it is restored.
-// The negative control is TestBackupRestores.
+// If any byte of a backup is another one, or any file is gone, nothing of it is restored. The
+// negative control is TestBackupRestores.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, sqliteURL(t))
@@ -273,7 +273,7 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// A backup of a ledger whose audit log, or counts, somebody changed says so when it is verified.
+// Verifying a backup of a ledger whose audit log, or counts, somebody changed reports that.
 func TestVerifyFindsWhatDoctorFinds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, sqliteURL(t))
@@ -315,8 +315,9 @@ func TestLastBackupIsKnown(t *testing.T) {
 	}
 }
 
-// Who may write to the ledger can write a whole audit log of their own, with hashes that fit. The
-// last hash that a backup keeps tells. The control: without that hash the log is right.
+// A person who may write to the ledger can write a whole audit log of their own, with hashes that
+// fit. The last hash that a backup keeps shows that. The control: without that hash the log is
+// right.
 func TestABackupShowsThatTheAuditLogWasRewritten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, sqliteURL(t))

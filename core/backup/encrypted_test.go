@@ -35,8 +35,8 @@ func openRing(tb testing.TB, file string) *keyring.Ring {
 	return r
 }
 
-// A backup of an encrypted ledger is made, verified and restored without the ring, names all keys
-// that it takes, holds nothing legible, and is read with the ring only: without it, or with
+// A backup of an encrypted ledger is made, verified and restored without the ring. It names all
+// keys that it takes, holds nothing legible, and is read with the ring only. Without it, or with
 // another, the ledger that was filled is refused. The negative control is a ledger that is not
 // encrypted: its backup names no key, and an output is legible in it.
 func TestEncryptedBackupIsReadWithItsRingOnly(t *testing.T) {
@@ -53,7 +53,7 @@ func TestEncryptedBackupIsReadWithItsRingOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = s.ledger.Close()
-	s.ring = openRing(t, file) // the file is read again within a second; this is at once
+	s.ring = openRing(t, file) // the file is read again within a second; this is immediate
 	s.open()
 	s.run("two", 5, 2)
 
@@ -106,7 +106,7 @@ func TestEncryptedBackupIsReadWithItsRingOnly(t *testing.T) {
 	}
 }
 
-// holds tells whether any file below a folder has some text.
+// holds reports whether any file below a folder has some text.
 func holds(tb testing.TB, dir string, text []byte) (found bool) {
 	tb.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

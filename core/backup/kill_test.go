@@ -33,7 +33,7 @@ func harm(tb testing.TB, url, text string) {
 	}
 }
 
-// child backs up or restores, tells what it is at, and waits for a word before it goes on.
+// child backs up or restores, prints what it is at, and waits for a word before it goes on.
 func child(dir string) {
 	ctx := context.Background()
 	in := bufio.NewScanner(os.Stdin)
@@ -53,7 +53,7 @@ func child(dir string) {
 	fmt.Println("over", err)
 }
 
-// killAt runs the child and kills it when it is at its nth piece of work; over tells that it ended
+// killAt runs the child and kills it when it is at its nth piece of work; over is true if it ended
 // before.
 func killAt(t *testing.T, dir, do, outputs, url string, n int) (over bool) {
 	t.Helper()
@@ -92,8 +92,8 @@ func killAt(t *testing.T, dir, do, outputs, url string, n int) (over bool) {
 	return over
 }
 
-// A backup that is killed at any place is none, and does not stand in the way of the next; a
-// restore that is killed leaves the ledger as empty as it was.
+// A backup that is killed at any place is none, and does not disturb the next; a restore that is
+// killed leaves the ledger as empty as it was.
 func TestKilledLeavesNothingHalf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

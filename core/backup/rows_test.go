@@ -12,7 +12,7 @@ import (
 
 var threeColumns = []ledger.Column{{Name: "i", Kind: ledger.Integer}, {Name: "t", Kind: ledger.Text}, {Name: "b", Kind: ledger.Bytes}}
 
-// What is written comes back, and is JSON that anybody reads.
+// A written row comes back, and is JSON that anybody reads.
 func FuzzRowsComeBack(f *testing.F) {
 	f.Add(int64(-1), "plain", []byte("bytes"), uint8(0))
 	f.Add(int64(1<<62), "quote \" back \\ line \n \u2028 <html> wörd", []byte{0, 255, '"'}, uint8(0))
@@ -50,7 +50,7 @@ func FuzzRowsComeBack(f *testing.F) {
 	})
 }
 
-// Whatever stands in a line, reading ends, and what it takes is a row of such columns.
+// With any text in a line, reading ends, and a row that it accepts has such columns.
 func FuzzReadRow(f *testing.F) {
 	for _, line := range []string{`[1,"a","YQ=="]`, `[null,null,null]`, `[1,"a\u00e4","!"]`, `[1,"a"]`, `[1,"a","YQ==",4]`, `["1","a",""]`, `[1,"`, `[`, ``, `[1.5,"a",""]`} {
 		f.Add([]byte(line))

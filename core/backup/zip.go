@@ -40,7 +40,7 @@ type zipEntry struct {
 	in *zipWriter
 }
 
-// create begins an entry. What is stored is compressed already, or is not worth it.
+// create begins an entry, which is not compressed: its content is already, or not worth it.
 func (p *zipWriter) create(_ context.Context, name string) (file, error) {
 	w, err := p.w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Modified: time.Now().UTC()})
 	if err != nil {

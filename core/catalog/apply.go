@@ -26,7 +26,7 @@ type stored struct {
 	Source Source          `json:"source"`
 	Base   Base            `json:"base,omitzero"` // see Current.Base
 	Set    json.RawMessage `json:"set"`           // as definitions.Set writes itself
-	// Changes is what it changed when it was put, without those that are left out.
+	// Changes lists what it changed when it was put, without those that are left out.
 	Changes definitions.Changes `json:"changes,omitzero"`
 	LeftOut int                 `json:"left_out,omitempty"`
 }
@@ -117,8 +117,8 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	return Applied{Current: now, Changed: true, Changes: changes}, nil
 }
 
-// standing is what a change takes the place of: what is current, or what this server cannot read
-// but may replace.
+// standing returns the definitions that a change replaces: the current ones, or those that this
+// server cannot read but may replace.
 func (c *Catalog) standing(ctx context.Context) (Current, error) {
 	now, err := c.refresh(ctx)
 	if r := c.rejection(); err != nil && r != nil && errors.Is(err, r.err) {
@@ -275,9 +275,9 @@ func (c *Catalog) rejection() *Rejected {
 	return c.rejected
 }
 
-// reject remembers why a version cannot be used, and returns that, or what is current where this
-// server runs by a newer one already: several goroutines check the ledger, and the one that read
-// first may be the last to end.
+// reject remembers why a version cannot be used, and returns that error. If this server runs by a
+// newer version already, it returns the current one. Several goroutines check the ledger, and the
+// one that read first may be the last to end.
 func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, error) {
 	r := &Rejected{Version: doc.Version, Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error(), base: base,
 		err: fmt.Errorf("version %d of the definitions, by %s, cannot be used by this server: %w", doc.Version, doc.By, why)}

@@ -126,7 +126,7 @@ func (c *Catalog) adoptGiven(given givenState) error {
 	return nil
 }
 
-// placeState is what the audit log says of a place before and after a word.
+// placeState is the state of a place in the audit log, before and after a word.
 type placeState struct {
 	Rule     string    `json:"rule,omitempty"`
 	Approved bool      `json:"approved"`

@@ -59,8 +59,8 @@ func TestApply(t *testing.T) {
 	})
 }
 
-// A server whose job types differ keeps the last good ones, says so, and can be helped by applying
-// others.
+// A server whose job types differ keeps the last good ones, reports that, and can be helped by
+// applying others.
 func TestVersionThatAServerCannotRead(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -86,8 +86,8 @@ func TestVersionThatAServerCannotRead(t *testing.T) {
 	})
 }
 
-// One goroutine of a server is slow to find that a version cannot be used. What another has found
-// meanwhile holds, and is said once.
+// One goroutine of a server is slow to find that a version cannot be used. The finding of another
+// one holds meanwhile, and is reported once.
 func TestRejectionThatComesLate(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)
@@ -105,7 +105,7 @@ func TestRejectionThatComesLate(t *testing.T) {
 		defer stopOld()
 		l.apply(c, docs("", "playbooks/f.yaml", "playbook: f\ntargets: true\nsteps:\n  - {name: one, uses: flash}\n"), 0)
 		l.until("the watch has begun", begun.Load)
-		asked := func() { // by a person, of a version that is not there: it looks at the ledger's
+		asked := func() { // by a person, of a version that is not there: it reads the ledger's
 			if _, err := old.Apply(l.Context(), "bob", docs(""), definitions.Revision{}, 99); !errors.Is(err, core.ErrConflict) {
 				t.Error(err)
 			}
@@ -211,7 +211,7 @@ func TestFolder(t *testing.T) {
 		}
 		write("playbooks/patch.yaml", string(docs("cron: 0 3 * * *")[1].Data))
 		l.until("it is taken over again", func() bool { return c.Current().Version == 2 && c.Status().Folder == "" })
-		// What is applied by hand holds over a restart, until the folder changes.
+		// A version that was applied by hand holds over a restart, until the folder changes.
 		l.apply(c, docs("cron: 0 4 * * *"), 2)
 		stop()
 		c, stop = l.server("s1", func(cfg *catalog.Config) { cfg.Folder = dir })

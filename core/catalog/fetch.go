@@ -16,7 +16,7 @@ const (
 	fetchDuty    = "inventory sources"
 	fetchCheck   = 5 * time.Second
 	fetchHold    = 20 * time.Second // the server that does it has the duty for so long
-	fetchesAhead = 4                // at once
+	fetchesAhead = 4                // at the same time
 )
 
 // fetchSources asks the sources that are due until ctx ends, while this server has the duty. Then

@@ -154,7 +154,7 @@ func TestGitForcePush(t *testing.T) {
 		}
 		stopOther()
 
-		// A commit is taken back while its only witness dies: the one that never saw it puts the ledger
+		// A commit is reverted while its only witness dies: the one that never saw it puts the ledger
 		// right.
 		slow, stopSlow := l.server("slow", following(r, t.TempDir(), rarely))
 		defer stopSlow()
@@ -190,7 +190,7 @@ func (l *lab) within(d time.Duration, c *catalog.Catalog, commit string) {
 }
 
 // A bad commit keeps the last good one, also over a restart and for a server that comes again, and
-// status says so; the next good one heals.
+// status reports that; the next good one heals.
 func TestGitBadCommit(t *testing.T) {
 	fake(t, func(l *lab) {
 		r := l.repo()
@@ -265,8 +265,8 @@ func TestFaultW16ARejectedCommitIsOnRecord(t *testing.T) {
 	})
 }
 
-// What is applied by hand holds until the branch moves, over restarts and on servers that come
-// again.
+// A version that was applied by hand holds until the branch moves, over restarts and on servers
+// that come again.
 func TestGitAndByHand(t *testing.T) {
 	fake(t, func(l *lab) {
 		r := l.repo()

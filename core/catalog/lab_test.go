@@ -111,7 +111,7 @@ func (l *lab) server(name string, change func(*catalog.Config)) (c *catalog.Cata
 	return c, sync.OnceFunc(func() { cancel(); wg.Wait() })
 }
 
-// node ends each job at once.
+// node ends each job immediately.
 func (l *lab) node() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -18,7 +18,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// payload is what a schedule launches.
+// payload is the launch of a schedule.
 type payload struct {
 	Request
 	All bool `json:"all,omitempty"` // hosts of all tenants; else those of the schedule's own
@@ -41,7 +41,7 @@ func unreadable(id schedule.ID, err error) error {
 	return fmt.Errorf("what schedule %s launches cannot be read: %w: %w", id, core.ErrInvalid, err)
 }
 
-// launchedBy begins what runs of schedules say of who launched them.
+// launchedBy begins the launcher's name in runs of schedules.
 const launchedBy = "schedule:"
 
 // launcher launches triggers by the present definitions.
@@ -126,8 +126,8 @@ type templates struct {
 	all     map[templateKey]*launch.Launch
 }
 
-// templateKey is what is launched, and whose hosts it is launched on; "" where it is on hosts of
-// all tenants.
+// templateKey identifies a payload, and the tenant on whose hosts it is launched; "" where it is on
+// hosts of all tenants.
 type templateKey struct{ payload, tenant string }
 
 func (c *Current) versions() [3]int64 { return [3]int64{c.Version, c.given, c.hosts.serial} }

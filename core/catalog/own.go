@@ -15,8 +15,8 @@ import (
 // A schedule of the definitions launches on whatever hosts its playbook selects. A person of one
 // tenant must not reach other tenants' hosts by it.
 
-// own is what a person in scope launches by a payload: on hosts of all tenants only who may act for
-// all.
+// own returns a payload as a person in scope launches it: on hosts of all tenants only if the
+// person may act for all.
 func own(scope ledger.Scope, data []byte) ([]byte, error) {
 	var p payload
 	if err := json.Unmarshal(data, &p); err != nil {

@@ -56,10 +56,9 @@ func (l *lab) copied() (restore func() string) {
 	}
 }
 
-// A service comes back from a backup that is three fires old. Nobody knows which of them were
-// launched, so none is made up for, though catch_up asks for all; from then on fires are launched
-// as ever. The negative control: a ledger that does not know that it is a backup's launches them
-// again.
+// A service comes back from a backup that is three triggers old. Nobody knows which of them were
+// launched, so none is made up for, though catch_up asks for all. Later ones are launched as ever.
+// The negative control: a ledger that does not know that it is a backup's launches them again.
 func TestNoTriggerIsMadeUpForAfterARestore(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		fake(t, func(l *lab) {

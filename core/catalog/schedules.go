@@ -210,7 +210,7 @@ func (c *Catalog) TriggerSchedule(ctx context.Context, scope ledger.Scope, who s
 	return run.Run, err
 }
 
-// scheduleState is what the audit log says of a schedule before and after a change.
+// scheduleState is the state of a schedule in the audit log, before and after a change.
 type scheduleState struct {
 	Paused    bool      `json:"paused"`
 	Reason    string    `json:"reason,omitempty"` // of the pause
@@ -248,7 +248,7 @@ func entry(who, action string, id schedule.ID, before, after any) (e ledger.Entr
 	return e, nil
 }
 
-// asked is what the audit log has of a definition; nil: there is none.
+// asked returns the form of a definition in the audit log; nil: there is none.
 func asked(s *schedule.Status) any {
 	if s == nil {
 		return nil

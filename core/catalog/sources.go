@@ -64,7 +64,7 @@ func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Stat
 		case definitions.BadCommit, definitions.Refused:
 			c.report(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
 		case definitions.BranchGone, definitions.Unreachable:
-			c.report(Event{Kind: Trouble, Reason: "the definitions of " + s.Repository + " cannot be followed for now", Err: errors.New(s.Error)})
+			c.report(Event{Kind: Trouble, Reason: "the definitions of " + s.Repository + " cannot be followed", Err: errors.New(s.Error)})
 		case definitions.Starting, definitions.Following: // all is well
 		}
 		if next != nil {

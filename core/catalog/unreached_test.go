@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// A misspelt repository or branch is said once, and not only shown to who asks for the status.
+// A misspelt repository or branch is reported once, and not only shown in the status.
 func TestRepositoryThatCannotBeFollowedIsSaid(t *testing.T) {
 	git := testparts.Need(t, "git", "git")
 	empty := t.TempDir()

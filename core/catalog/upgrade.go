@@ -130,7 +130,7 @@ func (c *Catalog) upgraded(ctx context.Context) error {
 	return nil
 }
 
-// activeRuns lists the runs of schedules that are not complete, by who launched them.
+// activeRuns lists the runs of schedules that are not complete, by launcher.
 func (c *Catalog) activeRuns(ctx context.Context) (map[string][]schedule.Run, error) {
 	active := map[string][]schedule.Run{}
 	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {

@@ -19,7 +19,7 @@ const (
 
 // The ledger of an earlier version has schedules of people as documents, a mark of how far all is
 // decided, and the records that have more to say. At the first start they become rows: nothing
-// fires twice, nothing is lost, and what was paused stays so.
+// triggers twice, nothing is lost, and what was paused stays so.
 func TestUpgradeOfALedgerWithoutRowsOfSchedules(t *testing.T) {
 	fake(t, func(l *lab) {
 		at := time.Now() // 2000-01-01 00:00
@@ -48,8 +48,8 @@ func TestUpgradeOfALedgerWithoutRowsOfSchedules(t *testing.T) {
 			t.Errorf("one that waits: %+v", s)
 		}
 		<-time.After(2 * time.Second)
-		// 00:30 was decided before; queued's fires that came due since then are late, and skip is what it
-		// says of those.
+		// 00:30 was decided before; queued's triggers that came due since then are late, and it skips
+		// those.
 		if got, want := l.runs(), []string{"acme:queued-20000101T0010Z", "acme:idle-20000101T0040Z"}; !slices.Equal(got, want) {
 			t.Errorf("runs %v, expected %v", got, want)
 		}

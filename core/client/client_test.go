@@ -114,7 +114,7 @@ func TestIDsAreEscaped(t *testing.T) {
 	}
 }
 
-// What is as once when it is asked twice is asked again; what is not, is not.
+// A request that may be repeated without effect is sent again; another one is not.
 func TestOnlyWhatMayBeRepeatedIsRepeated(t *testing.T) {
 	var asked atomic.Int32
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {

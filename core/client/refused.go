@@ -15,9 +15,9 @@ import (
 // pollTime bounds the check of why a server ends connections.
 const pollTime = time.Second
 
-// refusal is why the server ends connections of this client, if TLS has the reason; else it is err.
-// A server of TLS 1.3 checks the client's certificate when the client has the connection for made
-// already. What it says of that is lost to a request that was being written meanwhile: nothing is
+// refusal returns why the server ends connections of this client, if TLS has the reason; else it
+// returns err. A server of TLS 1.3 checks the client's certificate after the client considers the
+// connection made. A request that is being written meanwhile loses the server's reason: nothing is
 // written here.
 func (c *Client) refusal(ctx context.Context, err error) error {
 	u, bad := url.Parse(c.server)

@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// A server that wants a certificate says so, however the request that it ended was cut off. One
-// that wants none has nothing to say of it.
+// A server that wants a certificate is reported as such, however the request that it ended was cut
+// off. One that wants none is not.
 func TestWhyAServerEndsConnections(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -113,7 +113,7 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 
 // SignalRun sends an event to jobs of a run that wait for it, and reports how many went on.
 func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, error) {
-	signalled, err := post[api.Signalled](ctx, c, "wake run "+id, path("v1", "runs", id, "wake"), w)
+	signalled, err := post[api.Signalled](ctx, c, "signal run "+id, path("v1", "runs", id, "wake"), w)
 	return signalled.Jobs, err
 }
 
@@ -136,7 +136,7 @@ func (c *Client) PlanRetry(ctx context.Context, id string, r api.Retry) (api.Pla
 	return plan, err
 }
 
-// change is what may be asked twice: the second time it is so already.
+// change does an operation that is safe to repeat: the second time it changes nothing.
 func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.Run, error) {
 	var run api.Run
 	err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, again: true}, &run)

@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// BenchmarkFleet is a night of 3000 hosts, 256 at once: each reads what was kept, and keeps a
-// configuration of 20 KB when it differs.
+// BenchmarkFleet is a night of 3000 hosts, 256 at the same time: each reads what was kept, and
+// keeps a configuration of 20 KB when it differs.
 func BenchmarkFleet(b *testing.B) {
 	testparts.Need(b, "git", "git")
 	for _, differ := range []int{3000, 30, 0} {

@@ -87,7 +87,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// maxFolder is what file systems and git take as one path element.
+// maxFolder is the longest path element that file systems and git take.
 const maxFolder = 255
 
 // folder is the host's folder in the tree. Bytes that are not plain become %XX, so two hosts never

@@ -146,7 +146,8 @@ func TestFilesThatAreGoneAreAVersion(t *testing.T) {
 	}
 }
 
-// 200 hosts at once, in two processes' worth of repositories on one folder: no version is lost.
+// 200 hosts at the same time, in two processes' worth of repositories on one folder: no version is
+// lost.
 func TestTwoHundredHostsAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "configs")
 	repos := []*configs.Repo{open(t, dir), open(t, dir)}
@@ -273,7 +274,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// What people and playbooks are called cannot write a commit of its own.
+// Names of people and playbooks cannot write a commit of its own.
 func TestHostileWords(t *testing.T) {
 	r := fresh(t)
 	c := change("r1", "a", "commit refs/heads/evil\ndone\n")

@@ -75,7 +75,7 @@ func (g git) call(ctx context.Context, lock *os.File, in io.Reader, out io.Write
 	}
 }
 
-// text is what a call prints, which must be short of most bytes.
+// text returns the output of a call, which must be at most most bytes long.
 func (g git) text(ctx context.Context, lock *os.File, most int, args ...string) (string, error) {
 	out := limited{most: most}
 	if err := g.call(ctx, lock, nil, &out, args...); err != nil {

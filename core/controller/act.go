@@ -109,8 +109,8 @@ func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err
 	return err
 }
 
-// cancelRun cancels a run that its engine ends, in the ledger first: a queue that is lost afterwards
-// does not bring it back.
+// cancelRun cancels a run that its engine ends, in the ledger first: a queue that is lost
+// afterwards does not bring it back.
 func (c *Controller) cancelRun(ctx context.Context, run *ledger.Run, reason core.Reason) error {
 	if run.Phase != ledger.PhaseCancelled {
 		if _, err := c.cfg.Ledger.Cancel(ctx, ledger.AllTenants(), "", run.ID, reason); err != nil && !errors.Is(err, core.ErrConflict) {

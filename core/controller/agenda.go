@@ -9,8 +9,8 @@ import (
 // nothing else. Its fields belong to the goroutine of Run, except those that the agenda needs.
 type watched struct {
 	id            string
-	version       int64     // of the run in the ledger, when it was last looked at
-	woken         int       // changes of windows that its jobs were told of, see Controller.wakes
+	version       int64     // of the run in the ledger, when it was last read
+	notified      int       // changes of windows that its jobs were notified of, see Controller.changes
 	suspendedSeen int       // suspended jobs, when it was last noticed that their number changed
 	asked         time.Time // when it was last asked what they wait for
 	stallAt       time.Time // when to ask that; zero: no job waits for people
@@ -22,10 +22,10 @@ type watched struct {
 	seen          int // the last scan that found it
 
 	// Of the agenda, under Controller.mu.
-	suspended int       // jobs, when it was last looked at
+	suspended int       // jobs, when it was last read
 	at        time.Time // when to check it although nothing happens; zero: never
 	index     int       // in the heap, -1: not in it
-	queued    bool      // to be looked at now
+	queued    bool      // to be read now
 }
 
 // agenda is which runs to check now, and which ones when.
@@ -41,7 +41,7 @@ func newAgenda() *agenda { return &agenda{runs: map[string]*watched{}} }
 func (a *agenda) touch(id string) *watched {
 	w := a.runs[id]
 	if w == nil {
-		w = &watched{id: id, version: -1, woken: -1, index: -1}
+		w = &watched{id: id, version: -1, notified: -1, index: -1}
 		a.runs[id] = w
 	}
 	if !w.queued {

@@ -98,7 +98,7 @@ func (r *real) done(runs []string, hosts int) {
 	}
 }
 
-// Any number of servers find an emptied queue at once: each run is in it once.
+// Any number of servers find an emptied queue at the same time: each run is in it once.
 func TestLabManyServersRebuildAtOnce(t *testing.T) {
 	r := overReal(t, servers.StartRedisTCP(t))
 	r.ttl = 15 * time.Second // a node that is slow is none that died, whose jobs would run again; as long nothing starts in an emptied queue

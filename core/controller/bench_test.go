@@ -80,7 +80,7 @@ func runsOfOneHost(b *testing.B, url string) {
 	b.ReportMetric(float64(b.N)/(b.Elapsed()-created).Seconds(), "finished/s")
 }
 
-// ackAll is a node on which each job is done at once.
+// ackAll is a node on which each job is done immediately.
 func ackAll(ctx context.Context, b testing.TB, q queue.Backend, leased func(core.JobID)) {
 	s, err := q.Open(ctx, "node")
 	if err != nil {

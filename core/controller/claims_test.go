@@ -12,17 +12,17 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// Two servers look at once: each run is put into the queue by one of them. The negative control:
-// without the compare-and-set of the claim both do it.
+// Two servers check at the same time: each run is put into the queue by one of them. The negative
+// control: without the compare-and-set of the claim both do it.
 func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 	for _, careless := range []bool{false, true} {
 		fake(t, func(l *lab) {
-			q := &flaky{Backend: l.queue(), hold: make(chan struct{})} // who submits is held up until both have looked
+			q := &flaky{Backend: l.queue(), hold: make(chan struct{})} // the server that submits waits until both have looked
 			c, err := controller.New(controller.Config{Name: "client", Ledger: l.ledger, Queue: q, Board: q, Types: types})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, []byte("first"), queue.MaxKeep); err != nil { // of two that name it at once the later one puts all in again
+			if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, []byte("first"), queue.MaxKeep); err != nil { // of two that name it at the same time the later one puts all in again
 				t.Fatal(err)
 			}
 			runs := ids("r", 3)

@@ -57,10 +57,10 @@ const (
 	tickEvery  = time.Second      // between the duties of a server, and checks the ledger for runs that the queue lacks
 	claimFor   = 2 * time.Second  // a server that died or lost the ledger in between delays runs by so long; putting one in twice is the same as once
 	claimMax   = 256              // runs of one claim
-	claimJobs  = 20_000           // of one claim, beside its last run: all of it is in memory at once
-	aliveFor   = 10 * time.Second // a server is counted among those that share the parts for so long after it last said so
+	claimJobs  = 20_000           // of one claim, beside its last run: all of it is in memory together
+	aliveFor   = 10 * time.Second // a server counts among those that share the parts for so long after its last report
 	followPage = 1000
-	stuckAfter = time.Minute // a round that takes longer will not end by itself: calls of ledger and queue have limits far below
+	stuckAfter = time.Minute // a round that takes longer is stuck: calls of ledger and queue have limits far below
 )
 
 // Controller is one server's part. Its methods are safe for concurrent use.
@@ -82,7 +82,7 @@ type Controller struct {
 
 	// Of the goroutine of Run.
 	posted  uint64          // version of this server's document on the board
-	sweepAt time.Time       // when to look for runs that are over
+	sweepAt time.Time       // when to look for runs that have ended
 	scanAt  time.Time       // when to scan
 	scans   int             // how often that was done
 	scanned string          // the incarnation for which it was done
@@ -96,8 +96,8 @@ type Controller struct {
 	parts       map[int]bool    // of the queue, that are this server's
 	lost        map[int]bool    // parts to be scanned
 	entering    map[string]bool // runs that are put into the queue now; true: there were news of them
-	peers       []string        // servers that live, this one too, as last seen
-	wakes       int             // how often windows have changed
+	peers       []string        // servers that live, including this one, as last seen
+	changes     int             // how often windows have changed
 	incarnation string          // of the queue, as last asked for; "" while it is away
 	doubt       bool            // the queue may have lost changes, and was not compared with the ledger yet
 	away        error           // why it does not answer
@@ -224,8 +224,8 @@ func (c *Controller) currentIncarnation() string {
 	return c.incarnation
 }
 
-// duties are what a server does every second: is the queue there, which parts of it are its own,
-// has it missed something.
+// duties runs every second. It checks whether the queue is there, which parts of it are this
+// server's, and whether something was missed.
 func (c *Controller) duties(ctx context.Context) {
 	incarnation, err := c.nameQueue(ctx)
 	c.setIncarnation(incarnation, err)
@@ -279,7 +279,7 @@ func (c *Controller) catchUp(ctx context.Context) {
 // a run that moves from one server to another check again in time.
 func (c *Controller) SignalWindows() {
 	c.mu.Lock()
-	c.wakes++
+	c.changes++
 	for _, w := range c.agenda.runs {
 		if w.suspended > 0 || c.cfg.Windows != nil {
 			c.agenda.touch(w.id)
@@ -295,7 +295,7 @@ func (c *Controller) windowChanges(l *poll) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.w.suspended = l.sight.Status.Suspended
-	return c.wakes
+	return c.changes
 }
 
 // Load is how much a controller has to do.

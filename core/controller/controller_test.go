@@ -80,7 +80,7 @@ func TestEmbeddedQueueIsLost(t *testing.T) {
 	})
 }
 
-// What must not be repeated is held after its queue was lost, until somebody says what to do.
+// A run that must not be repeated is held after its queue was lost, until somebody says what to do.
 func TestHoldsWhatMustNotBeRepeated(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -387,8 +387,8 @@ func TestWaitingRuns(t *testing.T) {
 	})
 }
 
-// Jobs that wait for windows are told of new ones, whichever server follows their run, resting or
-// not.
+// Jobs that wait for windows are signalled when those change, whichever server follows their run,
+// with or without news.
 func TestSignalWindows(t *testing.T) {
 	fake(t, func(l *lab) {
 		c1, stop1 := l.server("s1", l.queue())
@@ -405,7 +405,7 @@ func TestSignalWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 		waiting := map[core.JobID]bool{}
-		suspend := func() bool { // a server's first look at a run has those asked once more that were suspended before it
+		suspend := func() bool { // at first, a server asks those once more that were suspended before it
 			turn, err := q.Turn(l.Context(), queue.Turn{Session: s, Want: 10})
 			if err != nil {
 				t.Fatal(err)
@@ -514,8 +514,8 @@ func TestAmendedAfterAnAnswerWasLost(t *testing.T) {
 	}
 }
 
-// A run whose threshold is reached is stopped in the ledger too, though its last outcomes come at
-// the same moment.
+// A run whose threshold is reached is also stopped in the ledger, though its last outcomes come
+// at the same moment.
 func TestStoppedRun(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

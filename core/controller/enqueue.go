@@ -274,10 +274,10 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 	return errs
 }
 
-// putAgain puts a run into the queue that has it with other content, and reports whether the old one
-// stays. A server put that there and did not come to write it down. If none ever did, nothing of the
-// run has been let go, and it may have been amended since: the new content takes its place. Else
-// other handlers were pending.
+// putAgain puts a run into the queue that has it with other content, and reports whether the old
+// one stays. A server put that there and did not come to write it down. If none ever did, nothing
+// of the run has been let go, and it may have been amended since: the new content takes its place.
+// Else other handlers were pending.
 func (c *Controller) putAgain(ctx context.Context, claimed *ledger.Run, run queue.Run) (stays bool, err error) {
 	if claimed.Incarnation != "" {
 		_, err := c.cfg.Queue.Status(ctx, run.ID)
@@ -354,9 +354,9 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 	return nil
 }
 
-// doubtJobs writes down what the first jobs of a run may have done in what a queue has lost: each may
-// have begun, and its steps count as changed on all of their hosts without an outcome, whatever
-// becomes of the jobs.
+// doubtJobs writes down what the first jobs of a run may have done in a queue that lost changes.
+// Each may have begun, and its steps count as changed on all of their hosts without an outcome,
+// whatever becomes of the jobs.
 func (c *Controller) doubtJobs(ctx context.Context, run ledger.Run, l *launch.Launch, begun int) error {
 	if begun == 0 {
 		return nil
@@ -428,7 +428,7 @@ func (c *Controller) queueLost(run, had, incarnation string) bool {
 }
 
 // lostReason is why a run is held after its queue was lost.
-const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: look at the hosts, then resume or cancel it"
+const lostReason = "the queue was lost while jobs of it may have been running, and they must not be repeated blindly: check the hosts, then resume or cancel it"
 
 // holdLost pauses a run of which nobody knows which jobs were running in the queue that was lost,
 // where they must not be repeated.

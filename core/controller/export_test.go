@@ -7,14 +7,14 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// AfterFailure is what follows the last of several failures to put a run into the queue.
+// AfterFailure returns what follows the last of several failures to put a run into the queue.
 func AfterFailure(err error, since time.Duration, times int, alone bool) (refuse bool, after time.Duration) {
 	now := time.Now()
 	return failure{now.Add(-since), times}.next(err, alone, now)
 }
 
-// WithoutClaims has the controller take every run that the queue does not have, whoever is at it:
-// as it would be without the ledger's compare-and-set. Before Run.
+// WithoutClaims has the controller take every run that the queue does not have, even if another one
+// does so: as it would be without the ledger's compare-and-set. Before Run.
 func (c *Controller) WithoutClaims() {
 	c.claim = func(ctx context.Context, incarnation string) (claims []ledger.Claim, err error) {
 		err = c.eachUnfinished(ctx, func(r ledger.Run) error {

@@ -128,7 +128,7 @@ func (l *lab) server(name string, q queue.Backend, changes ...func(*controller.C
 }
 
 // node works on a queue until it is stopped: each job takes took, and ends as changed, but as
-// failed on hosts that the name says so of.
+// failed on hosts whose name says that.
 func (l *lab) node(q queue.Backend, concurrency int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -61,7 +61,8 @@ func TestLabKillsOverRedisAndPostgreSQL(t *testing.T) {
 }
 
 // Redis comes back with what it had some time ago: jobs run again, their outcomes count once, and
-// it is told. What must not be repeated is held, and what is over by the record is not begun again.
+// that is reported. Runs that must not be repeated are held, and those that ended by the record do
+// not begin again.
 func TestLabRedisComesBackOlder(t *testing.T) {
 	first, second := servers.StartRedisTCP(t), servers.StartRedisTCP(t)
 	r := overReal(t, first)
@@ -217,7 +218,7 @@ func TestLabWaitingRunsCostNextToNothing(t *testing.T) {
 	}
 }
 
-// cpu is what this process has used.
+// cpu returns the time that this process has used.
 func cpu(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

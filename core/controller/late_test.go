@@ -9,9 +9,9 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// A cancel that no queue has yet says so, and any server that reaches the queue brings it there
-// soon. Red without the cancel in share: the follower is in its backoff, or on a server that is cut
-// off.
+// A cancel that no queue has yet reports that, and any server that reaches the queue brings it
+// there soon. Red without the cancel in share: the follower is in its backoff, or on a server that
+// is cut off.
 func TestFaultCancelWhileTheQueueIsAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers int
@@ -34,7 +34,7 @@ func TestFaultCancelWhileTheQueueIsAway(t *testing.T) {
 					l.accept(asked, spec{id: id, hosts: 5})
 				}
 				l.until("all are in the queue", func() bool { return len(l.said(controller.RunEnqueued)) == len(runs) })
-				<-time.After(20 * time.Second) // whoever follows them does
+				<-time.After(20 * time.Second) // the server that follows them does
 				q.set(true)
 				<-time.After(c.away)
 				for _, id := range runs {

@@ -102,7 +102,7 @@ func heap() (stop func() uint64) {
 }
 
 // Runs of one host start soon beside runs of 100,000, and no more than a few of those are in memory
-// at once.
+// at the same time.
 func TestLabManySmallRunsBesideLargeOnes(t *testing.T) {
 	l := newLoad(t, manyRuns)
 	first, large := l.launch(spec{id: "first", hosts: 1}), l.launch(spec{id: "large", hosts: 100_000})
@@ -154,7 +154,7 @@ func TestLabManySmallRunsBesideLargeOnes(t *testing.T) {
 	}
 }
 
-// Many runs are cancelled at once: each ends, none of their jobs runs.
+// Many runs are cancelled at the same time: each ends, none of their jobs runs.
 func TestLabManyCancelsAtOnce(t *testing.T) {
 	l := newLoad(t, manyRuns)
 	first := l.launch(spec{id: "first", hosts: 1})

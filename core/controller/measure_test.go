@@ -38,8 +38,8 @@ func (m *measured) measure() controller.Measure {
 	}
 }
 
-// What is accepted and recorded is counted once, and how late each job started, by its segment and
-// by its wave.
+// Accepted and recorded jobs are counted once, and how late each job started, by its segment and by
+// its wave.
 func TestMeasures(t *testing.T) {
 	for name, more := range map[string]string{"at once": "", "in waves": "strategy: {waves: [1, 100%]}\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestMeasures(t *testing.T) {
 				if m.runs != 2 || m.jobs != 7 || m.ended != 7 || m.results != 7 || len(m.delays) != 7 {
 					t.Errorf("%+v", m)
 				}
-				// One slot, a second a job: of both runs one starts at once and each further one a second
+				// One slot, a second a job: of both runs one starts immediately and each further one a second
 				// later. Of waves the first job is alone.
 				slices.Sort(m.delays)
 				if first, last := m.delays[0], m.delays[6]; first > time.Second || last < time.Second || last > 5*time.Second {
@@ -75,7 +75,7 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// Of a run that was under way before this server knew it nothing is told of delays.
+// A run that was under way before this server knew it has no measured delays.
 func TestMeasuresNoDelaysOfWhatItDidNotFollow(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// hands is a node whose acks a test makes by itself.
+// hands is a node whose acks a test makes itself.
 type hands struct {
 	*lab
 	q       queue.Backend
@@ -63,8 +63,8 @@ func (h *hands) wait(d time.Duration) {
 	}
 }
 
-// Jobs that wait for people are told of while they do, resting or not; those that wait for a window
-// are not.
+// Jobs that wait for people are reported while they do, with or without news; those that wait for a
+// window are not.
 func TestStallsAreReported(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())
@@ -149,7 +149,7 @@ func TestMissedWindowsAreReported(t *testing.T) {
 	})
 }
 
-// A run that cannot be read back is ended, and that is told, before it is.
+// A run that cannot be read back is ended, and that is reported before it ends.
 func TestARefusedRunIsReported(t *testing.T) {
 	fake(t, func(l *lab) {
 		var reported []controller.Event

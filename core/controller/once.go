@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// once reads what the ledger has of the steps with once of a run. What is there never changes, so
-// it is read only as long as something is missing.
+// once reads what the ledger has of the steps with once of a run. A result never changes, so
+// results are read only as long as something is missing.
 func (c *Controller) once(ctx context.Context, l *poll) error {
 	h := l.held
 	missing := false

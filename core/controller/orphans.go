@@ -125,7 +125,7 @@ const (
 )
 
 // heldOver is why the queue's part of a run is held, and ended. The ledger does not know of that.
-const heldOver = "the queue came back older: by the ledger the run is over"
+const heldOver = "the queue came back older: by the ledger the run has ended"
 
 // sweep has the queue stop working on runs that are over in the ledger: it came back older, and has
 // forgotten the end of them. Nobody follows those any more, and their jobs would run again.

@@ -102,7 +102,7 @@ func (l *lab) older(one *launch.Launch) {
 	}
 }
 
-// A queue that came back older goes on with a run that is over: the doctor finds that, and holds
+// A queue that came back older goes on with a run that has ended: the doctor finds that, and holds
 // it.
 func TestCheckHoldsRunsThatAreOver(t *testing.T) {
 	fake(t, func(l *lab) {

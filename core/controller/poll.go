@@ -35,8 +35,8 @@ type poll struct {
 	later     bool // it has too many hosts beside those before it
 	behind    bool // the queue has forgotten outcomes that are recorded
 	over      bool // there is nothing to watch any more
-	again     bool // look again at once
-	stalled   bool // it was asked what its jobs wait for, to tell of those that wait for people
+	again     bool // read it again immediately
+	stalled   bool // it was asked what its jobs wait for, to notify the people that they wait for
 }
 
 // ends reports whether the rest of the look is not for this run.
@@ -53,7 +53,7 @@ func (l *poll) fail(what string, err error) {
 const (
 	pollRuns    = queue.MaxPoll
 	pollRecords = 4000   // of all its runs together; at most 1000 of one
-	pollHosts   = 50_000 // of all its runs together, beside one: all of them are in memory at once
+	pollHosts   = 50_000 // of all its runs together, beside one: all of them are in memory together
 )
 
 // pollAt takes runs through a look, and says when to check them again.
@@ -448,7 +448,7 @@ func (c *Controller) decide(ctx context.Context, l *poll) {
 	l.progress, l.actions = engine.Next(in)
 }
 
-// decisions are what people decided on a run's waves. A refusal goes before approvals.
+// decisions returns the decisions of people on a run's waves. A refusal goes before approvals.
 func (c *Controller) decisions(ctx context.Context, id string) (map[int]engine.Decision, error) {
 	list, err := c.cfg.Ledger.Decisions(ctx, ledger.AllTenants(), id)
 	if err != nil {
@@ -465,8 +465,8 @@ func (c *Controller) decisions(ctx context.Context, id string) (map[int]engine.D
 
 // signalJobs signals the jobs of a run that windows have changed, once for each change.
 func (c *Controller) signalJobs(ctx context.Context, l *poll) {
-	wakes := c.windowChanges(l)
-	if wakes == l.w.woken {
+	changes := c.windowChanges(l)
+	if changes == l.w.notified {
 		return
 	}
 	if l.sight.Status.Suspended > 0 {
@@ -475,7 +475,7 @@ func (c *Controller) signalJobs(ctx context.Context, l *poll) {
 			return
 		}
 	}
-	l.w.woken = wakes
+	l.w.notified = changes
 }
 
 // How often it is asked what the suspended jobs of a run wait for: soon after something has
@@ -510,8 +510,8 @@ func (c *Controller) keepProgress(ctx context.Context, polls []*poll) {
 	c.setProgress(ctx, polls, "keep how far it has come", func(l *poll) (string, error) { return l.progress.Encode() })
 }
 
-// setProgress writes what the progress of each run is, where it has changed. what is said of a run
-// of which that fails.
+// setProgress writes the progress of each run, where it has changed. If that fails, the error of
+// the run begins with what.
 func (c *Controller) setProgress(ctx context.Context, polls []*poll, what string, of func(*poll) (string, error)) {
 	changed := map[string]string{}
 	for _, l := range polls {

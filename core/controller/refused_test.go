@@ -50,8 +50,8 @@ func (l *lab) refusing(refusal error) (*controller.Controller, *warnings, *atomi
 }
 
 // More runs than one claim takes are refused by the queue, or cannot be read here, and are first in
-// the order: those behind them start at once, each is warned of once, and ends as refused if that
-// is its own fault.
+// the order. The runs behind them start immediately. Each is warned of once, and ends as refused if
+// that is its own fault.
 func TestRunsThatTheQueueRefusesDoNotHoldUpOthers(t *testing.T) {
 	const odd = 300
 	for _, tc := range []struct {

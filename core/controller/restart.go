@@ -39,9 +39,9 @@ func (c *Controller) recoverQueue(ctx context.Context, incarnation string) {
 
 // checkRestart compares the queue with the ledger after each restart and failover of Redis. The
 // queue leases nothing until a server has done so: a queue that lost its last changes would lease
-// jobs again whose outcomes are recorded. What came back older is paused, and replaced run by run
-// (see replace). If changes were lost, jobs may have begun that nobody knows of: runs that must not
-// repeat them are held.
+// jobs again whose outcomes are recorded. Runs that came back older are paused, and replaced one by
+// one (see replace). If changes were lost, jobs may have begun that nobody knows of: runs that must
+// not repeat them are held.
 func (c *Controller) checkRestart(ctx context.Context, incarnation string) error {
 	doubt, err := c.cfg.Queue.Doubt(ctx)
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *Controller) holdForgotten(ctx context.Context, runs []*poll) error {
 const replaceAgain = 500 * time.Millisecond
 
 // replace takes a run out of a queue that has forgotten outcomes of it, and has it put in again
-// without the jobs that are recorded. What runs of it ends before, and is recorded.
+// without the jobs that are recorded. Its running jobs end first, and are recorded.
 func (c *Controller) replace(ctx context.Context, l *poll) {
 	s := &l.sight.Status
 	if l.again = l.again || l.sight.More; l.again {

@@ -100,7 +100,7 @@ func TestABrokenRunDoesNotHoldUpOthers(t *testing.T) {
 		stop()
 		defer l.node(l.queue(), 100)()
 		<-time.After(10 * time.Second)
-		_, stop = l.server("s2", q) // looks at all of them at once
+		_, stop = l.server("s2", q) // reads all of them at the same time
 		defer stop()
 		l.complete(all...)
 		if r := l.run("broken"); r.Complete() {
@@ -109,7 +109,7 @@ func TestABrokenRunDoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// It is told of jobs that wait for people also where the time to ask comes during a look.
+// Jobs that wait for people also where the time to ask comes during a look.
 func TestStallsAreReportedThoughAPollIsSlow(t *testing.T) {
 	fake(t, func(l *lab) {
 		const slow = 200 * time.Millisecond
@@ -195,7 +195,8 @@ func TestAStoppedRunStaysStoppedInANewQueue(t *testing.T) {
 	})
 }
 
-// Who waits for the run of a controller that is alone hears why the queue does not take it.
+// A person who waits for the run of a controller that is alone hears why the queue does not take
+// it.
 func TestAloneReportsThatTheQueueRefuses(t *testing.T) {
 	for _, lasts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lasts %v", lasts), func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestAloneReportsThatTheQueueRefuses(t *testing.T) {
 	}
 }
 
-// stops counts how often it was told that runs were stopped.
+// stops counts the events of runs that were stopped.
 func (l *lab) stops() (n int) {
 	for _, e := range l.said(controller.RunEvent) {
 		if e.Engine.Kind == engine.EventStopped {

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// adjusted is a queue that notes what it is told of shares.
+// adjusted is a queue that notes the shares that it gets.
 type adjusted struct {
 	queue.Backend
 	mu   sync.Mutex
@@ -69,8 +69,8 @@ func TestSharesOutlastTheQueue(t *testing.T) {
 	}
 }
 
-// leases checks that as many jobs are leased at once as the run may have: two, or all that are
-// asked for. A new queue leases none while workers of the lost one may be at work.
+// leases checks that as many jobs are leased at the same time as the run may have: two, or all that
+// are asked for. A new queue leases none while workers of the lost one may be at work.
 func leases(l *lab, bounded bool) {
 	l.Helper()
 	l.until("jobs are leased", func() bool {

@@ -44,8 +44,8 @@ func (l *lab) unrecorded(one *launch.Launch, jobs int) {
 	l.newQueue()
 }
 
-// A person cancels a run whose queue was lost: what may have begun there is lost, whether its run
-// was held or not. What was in no released wave, or not due, is cancelled.
+// A person cancels a run whose queue was lost: jobs that may have begun there are lost, whether
+// their run was held or not. Jobs in no released wave, or not due, are cancelled.
 func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 	for _, uses := range []string{"flash", "look"} {
 		t.Run(uses, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 	}
 }
 
-// What runs again after its queue was lost has the outcome of that; what was recorded before keeps
-// it.
+// Jobs that run again after their queue was lost have that outcome; jobs that were recorded before
+// keep theirs.
 func TestFaultR5TheTrueOutcomeStays(t *testing.T) {
 	fake(t, func(l *lab) {
 		l.unrecorded(l.launch(spec{id: "r1", hosts: 6, bad: 1, more: "strategy: {waves: [4, 100%]}\n"}), 4)
@@ -91,7 +91,7 @@ func TestFaultR5TheTrueOutcomeStays(t *testing.T) {
 		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r1", "enough"); err != nil {
 			t.Fatal(err)
 		}
-		defer l.node(l.queue(), 2)() // whoever turns recovers what was leased
+		defer l.node(l.queue(), 2)() // any node's turn recovers what was leased
 		l.complete("r1")
 		got := l.outcomes("r1")
 		if got[0] != core.Changed || got[1] != core.Changed || got[4] != core.Cancelled || got[5] != core.Cancelled {
@@ -208,9 +208,9 @@ func TestFaultNothingBeginsBesideJobsOfALostQueue(t *testing.T) {
 	})
 }
 
-// stragglers has a run of which one job of the first wave has not ended, and all of the second have
-// begun, when its server ends. writtenDown is what the ledger had of the run when the queue heard
-// that the second wave is released.
+// stragglers has a run whose server ends when one job of the first wave has not ended, and all of
+// the second have begun. It returns the progress that the ledger had of the run when the queue
+// heard that the second wave is released.
 func (l *lab) stragglers(one *launch.Launch) (writtenDown string) {
 	l.Helper()
 	q := &releasing{Backend: l.queue(), hear: func() { writtenDown = l.run(one.Run.ID).Progress }}
@@ -262,7 +262,7 @@ func (q *releasing) Adjust(ctx context.Context, runs ...queue.Adjust) []error {
 	return q.Backend.Adjust(ctx, runs...)
 }
 
-// The second wave did not wait for a straggler of the first: its jobs, too, are lost with the queue.
+// The second wave did not wait for a straggler of the first: its jobs are also lost with the queue.
 func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 	fake(t, func(l *lab) {
 		one := l.launch(spec{id: "r1", hosts: 12, uses: "flash", more: "strategy: {waves: [4, 9, 100%], next_wave_at: 75%}\n"})
@@ -293,9 +293,9 @@ func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 	})
 }
 
-// A failover lost the last changes: the queue knows of no job in flight. What may have begun is
-// doubted whatever became of the run, its handlers stay pending, and one that goes on is held. The
-// control is a queue that lost nothing.
+// A failover lost the last changes: the queue knows of no job in flight. Jobs that may have begun
+// are doubted whatever became of the run, its handlers stay pending, and a run that goes on is
+// held. The control is a queue that lost nothing.
 func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 	for name, c := range map[string]struct {
 		older     bool
@@ -337,7 +337,7 @@ func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 				<-compared
 				l.until("it is doubted", func() bool { r := l.run("r1"); return r.Uncertain == c.uncertain && r.Phase == c.phase })
 				pending, err := l.ledger.CountHandlers(t.Context(), "r1")
-				if want := map[bool]int{false: 3, true: 9}[c.older]; err != nil || pending != want { // three hosts have a result that tells of no handlers
+				if want := map[bool]int{false: 3, true: 9}[c.older]; err != nil || pending != want { // three hosts have a result without handlers
 					t.Errorf("%d handlers are pending, %v, expected %d", pending, err, want)
 				}
 				l.sound()

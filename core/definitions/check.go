@@ -95,7 +95,7 @@ func (l *loader) setHint(name string) string {
 	sets := slices.Sorted(maps.Keys(l.set.Windows.Sets))
 	switch near := yamlread.DidYouMean(name, sets); {
 	case len(sets) == 0:
-		return "the tree defines no window set: they stand in windows.yaml or windows/"
+		return "the tree defines no window set: they are in windows.yaml or windows/"
 	case near != "":
 		return near
 	}
@@ -170,7 +170,7 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 		if !time.Now().Before(until) {
 			line, col := placeOf(p.Source, "targets")
 			l.fail(at(p.File, p.Source, line, col, fmt.Sprintf("targets: of all playbooks take longer than %v; these were evaluated for %d of %d hosts by then", l.within, i, len(l.set.Inventory.Hosts)),
-				"loop less in it: look at what is known of the host"))
+				"loop less in it: read what is known of the host"))
 			return true, nil
 		}
 		ok, err := p.Targets.Bool(playbooks.Env{Host: h, Vars: p.Vars, Params: p.Values(), Run: run})

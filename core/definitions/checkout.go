@@ -29,7 +29,7 @@ type checkouts struct {
 
 	mu      sync.Mutex
 	users   map[string]int
-	checked map[string]bool // made or looked at by this process
+	checked map[string]bool // made or checked by this process
 }
 
 const (

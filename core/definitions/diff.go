@@ -190,8 +190,8 @@ func fieldsOf(v any) map[string]any {
 	return out
 }
 
-// reportFields says which keys differ, with their values but those of the keys in secret, of
-// which only the names below them are said.
+// reportFields reports which keys differ, with their values. For the keys in secret, it reports
+// only the names below them.
 func reportFields(c *Change, prefix string, was, is map[string]any, secret []string) {
 	for _, key := range unionKeys(was, is) {
 		old, now := was[key], is[key]
@@ -271,7 +271,8 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// comeAndGo is what is only in after, and only in before, each in its order.
+// comeAndGo returns the names that are only in after, and those that are only in before, each in
+// its order.
 func comeAndGo(before, after []string) (come, gone []string) {
 	only := func(a, b []string) (out []string) {
 		in := make(map[string]bool, len(b))

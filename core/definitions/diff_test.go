@@ -92,7 +92,7 @@ func TestDiffSaysWhichApprovalsAnEditVoids(t *testing.T) {
 	}
 }
 
-// Approvals that were given at a server are bound to the hash of their set, too.
+// Approvals that were given at a server are also bound to the hash of their set.
 func TestDiffSaysWhichGivenApprovalsAnEditVoids(t *testing.T) {
 	t.Parallel()
 	before := mustSet(t, edited(good(), "windows/sets.yaml", "    deny:", "    approval: {by: acme-cab, state: proposed}\n    deny:"))

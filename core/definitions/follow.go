@@ -312,7 +312,8 @@ func (f *Follower) restore(ctx context.Context) {
 	}
 }
 
-// origin is what the good revision is of: with another address or branch it counts no more.
+// origin identifies the source of the good revision: with another address or branch it counts no
+// more.
 func (f *Follower) origin() string     { return f.g.remote.address + "\n" + f.o.Branch + "\n" }
 func (f *Follower) originFile() string { return filepath.Join(f.o.Dir, "origin") }
 

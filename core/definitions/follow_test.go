@@ -146,7 +146,7 @@ func TestFollowReportsForcePush(t *testing.T) {
 	if s := w.state(Following); !strings.Contains(s.Notice, "force-push") {
 		t.Errorf("status %+v", s)
 	}
-	// Back to an older commit is a rewriting, too.
+	// Back to an older commit is also a rewriting.
 	r.git("reset", "--quiet", "--hard", first)
 	w.Notify()
 	if u := w.update(); !u.Rewritten || u.Set.Revision.Commit != first {
@@ -338,7 +338,7 @@ func TestCheckoutsGoWhenNobodyUsesThem(t *testing.T) {
 	}
 }
 
-// gitServer serves repositories over HTTP with git's own program, to who has the token.
+// gitServer serves repositories over HTTP with git's own program, to clients that have the token.
 func gitServer(t *testing.T, dir, user, password string) *httptest.Server {
 	t.Helper()
 	program := testparts.Need(t, "git", "git")
@@ -355,7 +355,7 @@ func gitServer(t *testing.T, dir, user, password string) *httptest.Server {
 	return s
 }
 
-// The token of a URL authorizes, and stands in no status, error, argument or file.
+// The token of a URL authorizes, and is in no status, error, argument or file.
 func TestTokensOfURLsAreNeverShown(t *testing.T) {
 	const token = "glpat-S3cr%2Ft"
 	r := newRepo(t, good())

@@ -32,7 +32,7 @@ const (
 type git struct {
 	program string
 	dir     string // the repository
-	user    bool   // the repository of who runs this: their own settings hold, as which folders are safe
+	user    bool   // the repository of the person who runs this: their own settings hold, as which folders are safe
 	remote  remote
 	ssh     string // GIT_SSH_COMMAND
 }

@@ -95,7 +95,7 @@ func TestLinksWithinTheTreeStay(t *testing.T) {
 	}
 }
 
-// What a repository says about its files is not obeyed: the checkout holds what was committed.
+// Settings of a repository for its files are not obeyed: the checkout holds what was committed.
 func TestAttributesFiltersAndHooksDoNothing(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "ran")
 	tree := with(good(),
@@ -238,8 +238,8 @@ func incompressible(size int) []byte {
 	return noise
 }
 
-// A repository that grows larger than it may be is given up, does not fill the disk, and does
-// not take away what holds, not even over a restart.
+// A repository that grows larger than it may be is refused, does not fill the disk, and does not
+// take away what holds, not even over a restart.
 func TestMirrorIsBounded(t *testing.T) {
 	r := newRepo(t, good())
 	dir := filepath.Join(t.TempDir(), "f")
@@ -320,7 +320,7 @@ func TestMirrorOutlivesAStopWhileItIsMended(t *testing.T) {
 	}
 }
 
-// What killed programs leave, and a damaged mirror, do not stop the following.
+// Remains of killed programs, and a damaged mirror, do not stop the following.
 func TestMirrorIsMended(t *testing.T) {
 	r := newRepo(t, good())
 	dir := filepath.Join(t.TempDir(), "f")
@@ -359,8 +359,8 @@ func TestMirrorIsMended(t *testing.T) {
 	}
 }
 
-// A remote that accepts and says nothing is given up in time, and asked again. Nothing here has to
-// be done within that time: what is asked for hangs from the first.
+// A remote that accepts and says nothing is abandoned in time, and asked again. Nothing here has to
+// be done within that time: the request hangs from the first.
 func TestHangingRemoteIsGivenUp(t *testing.T) {
 	r := newRepo(t, good())
 	asked := make(chan (<-chan struct{}), 100) // of each request, what ends when git has let go of it

@@ -200,7 +200,7 @@ func (l *loader) loadPlaybooks(o playbooks.Options) {
 		}
 		if first := byName[p.Name]; first != nil {
 			line, col := placeOf(d.Data, "playbook")
-			l.fail(at(d.Path, d.Data, line, col, fmt.Sprintf("a second playbook is named %q", p.Name), "the first stands in "+first.File))
+			l.fail(at(d.Path, d.Data, line, col, fmt.Sprintf("a second playbook is named %q", p.Name), "the first is in "+first.File))
 			continue
 		}
 		byName[p.Name] = p

@@ -40,7 +40,7 @@ func TestLoadReadsAWholeTree(t *testing.T) {
 	}
 }
 
-// Each mistake is told with its place and what to do; several at once.
+// Each mistake is reported with its place and what to do; several together.
 func TestLoadReportsMistakes(t *testing.T) {
 	const hosts, playbook, sets = "inventory/hosts.yaml", "playbooks/patch.yaml", "windows/sets.yaml"
 	for name, tc := range map[string]struct {
@@ -57,7 +57,7 @@ func TestLoadReportsMistakes(t *testing.T) {
 		"misspelt key":       {edited(good(), playbook, "targets:", "tragets:"), []string{"playbooks/patch.yaml:2:1", "targets"}},
 		"inventory":          {edited(good(), hosts, "address: 10.0.0.3", "adress: 10.0.0.3"), []string{"inventory/hosts.yaml:6:7", "address"}},
 		"all at once":        {edited(edited(good(), playbook, "targets:", "tragets:"), hosts, "address: 10.0.0.3", "adress: 1"), []string{"patch.yaml:2:1", "hosts.yaml:6:7"}},
-		"same name":          {with(good(), "playbooks/other.yaml", good()[playbook]), []string{`playbooks/patch.yaml:1:11: a second playbook is named "patch"`, "the first stands in playbooks/other.yaml"}},
+		"same name":          {with(good(), "playbooks/other.yaml", good()[playbook]), []string{`playbooks/patch.yaml:1:11: a second playbook is named "patch"`, "the first is in playbooks/other.yaml"}},
 		"no playbooks":       {with(good(), playbook, "", "playbooks/deep/report.yml", ""), []string{"the tree has no playbooks", "playbooks: []"}},
 		"no inventory":       {with(good(), hosts, ""), []string{"the tree has no inventory", "inventory, or inventory.yaml"}},
 		"both":               {with(good(), "inventory.yaml", "hosts: {}\n"), []string{"inventory and inventory.yaml are there both"}},
@@ -335,7 +335,7 @@ func TestSetIsSafeForConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-// Whoever follows a branch comes to the end of every commit, whatever the targets: in it do.
+// A server that follows a branch comes to the end of every commit, whatever the targets: in it do.
 func TestTargetsTakeNotForEver(t *testing.T) {
 	t.Parallel()
 	const loops = `count(1..199999, {# > 0}) > 0`

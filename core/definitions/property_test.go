@@ -65,7 +65,7 @@ func drawSet(t *rapid.T, label string) *Set {
 	return s
 }
 
-// What comes one way goes the other way; a set does not differ from itself; changes stand in
+// An addition one way is a removal the other way; a set does not differ from itself; changes have
 // one order; and two sets without changes are made of the same things.
 func TestDiffIsAntisymmetric(t *testing.T) {
 	opposite := map[Action]Action{Added: Removed, Removed: Added, Changed: Changed}
@@ -136,8 +136,8 @@ func TestDocumentsRoundTrip(t *testing.T) {
 	})
 }
 
-// Whatever stands in turnus.yaml, a file and its path: an error that says so, or a set that
-// can be written and read again.
+// Any turnus.yaml, file and path give an error that names the place, or a set that can be written
+// and read again.
 func FuzzFromDocuments(f *testing.F) {
 	f.Add("playbooks: [a]\n", "a/x.yaml", "playbook: x\ntargets: true\nsteps: [{uses: command, with: {run: x}}]\n")
 	f.Add("playbooks: []\ninventory: hosts.yaml\n", "hosts.yaml", "hosts: {a: {window_set: nobody}}\n")

@@ -34,7 +34,7 @@ func (l *loader) loadSecrets() {
 		}
 		for _, e := range file.Entries {
 			if f, twice := first[e.Name]; twice {
-				l.failSecret(e, "is there twice", "the first stands in "+f.Place())
+				l.failSecret(e, "is there twice", "the first is in "+f.Place())
 				continue
 			}
 			first[e.Name] = e
@@ -122,7 +122,7 @@ func diffSecrets(before, after *Set) []Change {
 }
 
 func describeSecret(e *secrets.Entry) string {
-	text := "sealed by age"
+	text := "encrypted by age"
 	if e.Vault != "" {
 		text = "in Vault at " + e.Vault
 	}

@@ -71,8 +71,8 @@ func TestDiffOfSecretsShowsNoValues(t *testing.T) {
 	two, _, _ := encryptedFile(t, "hush2")
 	limited := one + "    tenants: [acme]\n"
 	for name, c := range map[string][3]string{
-		"added":   {"", limited, "+ secret snmp\n    sealed by age, for tenants acme\n"},
-		"removed": {one, "", "- secret snmp\n    sealed by age\n"},
+		"added":   {"", limited, "+ secret snmp\n    encrypted by age, for tenants acme\n"},
+		"removed": {one, "", "- secret snmp\n    encrypted by age\n"},
 		"sealed":  {one, two, "~ secret snmp\n    its encrypted value\n"},
 		"limits":  {one, limited, "~ secret snmp\n    tenants: none -> [\"acme\"]\n"},
 		"moved":   {one, "secrets: {snmp: {vault: kv/fw#x}}\n", "~ secret snmp\n    from age to vault\n    vault: none -> kv/fw#x\n"},

@@ -12,9 +12,9 @@ import (
 )
 
 // A run with barriers is gone through in passes: pass 0 up to the first barrier, pass n behind
-// barrier n, each in the waves of the strategy. Which pass and wave it is follows from what waits
-// where in the queue, so that a server which takes the run over, or a queue that was rebuilt, needs
-// nobody's memory: what Progress has only lets it go on a little sooner.
+// barrier n, each in the waves of the strategy. The current pass and wave follow from what waits
+// where in the queue. So a server that takes the run over, or a queue that was rebuilt, needs no
+// memory: Progress only lets it continue a little sooner.
 
 // atBarrier is the jobs that wait at the barriers of a run, by barrier and class. Barrier 0 is
 // before the first step.
@@ -46,9 +46,9 @@ func (d *decider) readBarriers() bool {
 	return true
 }
 
-// barriers lets those go on that waited for other hosts, and gives the run's progress as
-// rollout.Next wants it: in a run of passes the waves of all passes follow each other. ok is false
-// if there is no other decision now.
+// barriers releases the jobs that waited for other hosts, and returns the run's progress as
+// rollout.Next wants it: in a run of passes the waves of all passes follow each other. If there is
+// no other decision now, ok is false.
 func (d *decider) barriers(p *rollout.Progress) (limits []int, ok bool) {
 	if !d.readBarriers() {
 		d.until(d.Now.Add(askAgain))

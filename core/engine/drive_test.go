@@ -42,8 +42,8 @@ func inBed(t *testing.T, f func(b *bed)) {
 	})
 }
 
-// work leases and acknowledges until ctx ends, in lock step: a job takes took, and one
-// that is told to stop ends as cancelled.
+// work leases and acknowledges until ctx ends, in lock step: a job takes took, and one that is
+// asked to stop ends as cancelled.
 func (b *bed) work(ctx context.Context) {
 	s, err := b.q.Open(context.Background(), "node")
 	if err != nil {

@@ -156,8 +156,8 @@ func (d *decider) until(t time.Time) {
 	}
 }
 
-// agree brings ledger and queue together, and reports whether they agreed. What a person asked for
-// is in the ledger, also if the queue was away then; that a run was stopped is the queue's to say.
+// agree brings ledger and queue together, and reports whether they agreed. The request of a person
+// is in the ledger, even if the queue was away; the queue alone decides that a run was stopped.
 func (d *decider) agree() bool {
 	has := d.Status.Phase
 	switch {

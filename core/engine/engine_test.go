@@ -68,7 +68,7 @@ func TestNext(t *testing.T) {
 		progress  engine.Progress
 		decisions map[int]engine.Decision
 		want      string
-		after     engine.Progress // but for Until
+		after     engine.Progress // except for Until
 		until     time.Time
 	}{
 		"the first wave runs":           {status: queue.Status{Limit: 2, InFlight: 2}},

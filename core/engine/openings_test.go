@@ -36,7 +36,7 @@ func (b *bed) windowed(body string, sets ...string) (*launch.Launch, queuetest.D
 	return l, o
 }
 
-// story is what Drive said.
+// story returns the events of Drive.
 func (b *bed) story() string {
 	var out []string
 	for _, e := range b.events {
@@ -165,7 +165,7 @@ func TestOnlyAHostThatSucceededProvesAWave(t *testing.T) {
 	}
 }
 
-// Edited windows show: the next opening is told again.
+// Edited windows show: the next opening is reported again.
 func TestNextOpeningIsReportedAnew(t *testing.T) {
 	inBed(t, func(b *bed) {
 		start := time.Now()

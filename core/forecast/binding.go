@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// How the constraint that binds is found: every limit that delayed a host is lifted in turn, the
-// run is simulated again with the same durations, and the one whose lifting lets the most hosts
-// finish that otherwise do not, or else ends the run the earliest, binds. The alternative,
-// following the chain of events that ended last, names the last cause even where another would have
-// taken its place at once.
+// The constraint that binds is found by lifting in turn every limit that delayed a host, and
+// simulating the run again with the same durations. That constraint lets the most hosts finish that
+// otherwise do not, or else ends the run the earliest. The alternative is to follow the chain of
+// events that ended last. It names the last cause even where another one would have taken its place
+// immediately.
 const (
 	liftSamples     = 12 // of each limit that is lifted
-	fewLiftSamples  = 5  // the same, where one sample has over 1/manyEvents of the budget's events
+	fewLiftSamples  = 5  // the same, where one sample has over 1/manyEvents of the model's maxEvents
 	manyEvents      = 400
 	maxNamed        = 4 // sets and groups tried by name
 	lastHosts       = 8 // of each wave, whose waits say which are worth trying
@@ -25,7 +25,7 @@ const (
 // binding tries the limits that delayed the hosts that were last in s, which has a trace.
 func (m *model) binding(in Input, s *sim, o *observations) (Constraint, []Constraint) {
 	samples := min(liftSamples, m.samples)
-	if o.steps > m.budget/manyEvents {
+	if o.steps > m.maxEvents/manyEvents {
 		samples = min(samples, fewLiftSamples)
 	}
 	base := m.finish(limitsOf(in), samples)

@@ -66,7 +66,7 @@ func made(t testing.TB, in CalendarInput) api.Calendar {
 	return c
 }
 
-// lines are what a lane has, one a line.
+// lines returns the content of a lane, an entry a line.
 func lines(l *api.CalendarLane) string {
 	var b strings.Builder
 	for _, w := range l.Windows {

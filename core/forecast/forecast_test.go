@@ -218,7 +218,8 @@ func TestCarriedOverHostsAreCounted(t *testing.T) {
 	}
 }
 
-// Hosts that never finish are no end in a year: what lifts a limit for them is told in hosts.
+// Hosts that never finish are no end in a year: the effect of lifting a limit for them is reported
+// in hosts.
 func TestFaultW14HostsThatNeverFinishAreNoTime(t *testing.T) {
 	for _, c := range []struct {
 		why         string
@@ -285,9 +286,9 @@ func TestForecastIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.budget = 100_000
+	m.maxEvents = 100_000
 	o := m.observe(limitsOf(in))
-	if o.samples != leastSamples || len(o.finish) != leastSamples || o.steps < m.budget/leastSamples {
+	if o.samples != leastSamples || len(o.finish) != leastSamples || o.steps < m.maxEvents/leastSamples {
 		t.Errorf("%d samples of %d events each", o.samples, o.steps)
 	}
 	r := &Result{Hosts: make([]HostResult, len(in.Hosts))}

@@ -150,8 +150,8 @@ func (v *view) run(p placed) api.CalendarRun {
 	return out
 }
 
-// conflicts lists what somebody should look at: fire times and runs that meet a freeze, a window
-// that nobody approved, the end of a window, or each other.
+// conflicts lists what somebody should check: fire times and runs that meet a freeze, a window that
+// nobody approved, the end of a window, or each other.
 func (v *view) conflicts(l *api.CalendarLane) []api.CalendarConflict {
 	var out []api.CalendarConflict
 	add := func(kind string, at time.Time, format string, args ...any) {

@@ -21,16 +21,16 @@ const never = int64(math.MaxInt64)
 
 // model is the input as the simulation wants it: numbers for names, nanoseconds for times.
 type model struct {
-	at      int64
-	hosts   []host
-	waves   []int32 // first host of each wave, and the number of hosts
-	stages  int     // most of any host
-	groups  map[groupKey]int32
-	names   []groupKey // by number
-	fits    map[fitKey]*fit
-	samples int
-	budget  int // events
-	seed    uint64
+	at        int64
+	hosts     []host
+	waves     []int32 // first host of each wave, and the number of hosts
+	stages    int     // most of any host
+	groups    map[groupKey]int32
+	names     []groupKey // by number
+	fits      map[fitKey]*fit
+	samples   int
+	maxEvents int
+	seed      uint64
 }
 
 type host struct {
@@ -63,7 +63,7 @@ func (m *model) groupOf(cause Cause, name string) int32 {
 
 // newModel checks the input. Errors wrap core.ErrInvalid.
 func newModel(in Input) (*model, error) {
-	m := &model{at: in.At.UnixNano(), samples: in.Samples, budget: maxSteps, seed: in.Seed, fits: map[fitKey]*fit{}}
+	m := &model{at: in.At.UnixNano(), samples: in.Samples, maxEvents: maxSteps, seed: in.Seed, fits: map[fitKey]*fit{}}
 	if m.samples == 0 {
 		m.samples = DefaultSamples
 	}
@@ -261,7 +261,7 @@ func (s *Step) draw(rng *rand.Rand) float64 {
 	return sum
 }
 
-// limits are what a simulation keeps to. What is lifted in turn shows which of them binds.
+// limits are the bounds that a simulation keeps to. Lifting them in turn shows which of them binds.
 type limits struct {
 	concurrency, inFlight int // maxInt: none
 	perGroup              int32

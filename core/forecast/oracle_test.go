@@ -61,7 +61,7 @@ type job struct {
 	ends     []time.Time
 }
 
-// slack tells whether the job may start its stage now, and the last minute at which it may.
+// slack reports whether the job may start its stage now, and the last minute at which it may.
 func (j *job) slack(now time.Time) (last time.Time, may bool) {
 	s := j.Work.Stages[j.stage]
 	if !s.Windowed {
@@ -75,7 +75,7 @@ func (j *job) slack(now time.Time) (last time.Time, may bool) {
 	return e.Window.Close.Add(-max(s.Need, j.Windows.Cutoff)), true
 }
 
-// bruteForce looks at every host in every minute.
+// bruteForce checks every host in every minute.
 func bruteForce(in Input, minutes int) []*job {
 	var jobs []*job
 	for _, h := range in.Hosts {

@@ -46,7 +46,7 @@ type sim struct {
 	began     int64 // when the last one was released
 	open      int   // released hosts that are not done
 	busy      int   // those of them that wait for no window
-	proven    bool  // a host of the last wave was done, and did not give up
+	proven    bool  // a host of the last wave was done, and did not miss its windows
 	pausing   bool  // between waves
 	pause     int32 // number of the pause; the end of an older one means nothing
 	steps     int   // events so far, of all samples

@@ -13,7 +13,7 @@ const (
 	leastSamples = 20
 )
 
-// observations are what the samples showed.
+// observations are the results of the samples.
 type observations struct {
 	m                 *model
 	samples           int
@@ -38,13 +38,13 @@ func newObservations(m *model) *observations {
 	return o
 }
 
-// observe simulates all samples, or as many as the budget allows.
+// observe simulates all samples, or as many as maxEvents allows.
 func (m *model) observe(l limits) *observations {
 	o := newObservations(m)
 	first := min(leastSamples, m.samples)
 	steps := m.simulate(l, 0, first, o.add)
 	o.steps = steps / first
-	if most := m.budget / max(o.steps, 1); m.samples > first {
+	if most := m.maxEvents / max(o.steps, 1); m.samples > first {
 		m.simulate(l, first, min(m.samples, max(most, first)), o.add)
 	}
 	o.finish = o.finish[:o.samples]

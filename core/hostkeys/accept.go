@@ -99,7 +99,7 @@ func (d *Decision) byFingerprint(r Result, replace bool) {
 		case k.State == transport.KeyRefused:
 			d.Why = k.Err.Error()
 		case k.State == transport.KeyChanged && !replace:
-			d.Why = "another key is known for this host: find out why it changed, then add --replace"
+			d.Why = "another key is known for this host: ask why it changed, then add --replace"
 		default:
 			d.Accepted, d.Drop = true, notShown(r)
 		}

@@ -125,7 +125,7 @@ func TestWritingIsSafe(t *testing.T) {
 	if err := Write(file, nil, []Edit{{Name: "x", Add: []ssh.PublicKey{old}}}); err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup // several commands at once lose no line
+	var all sync.WaitGroup // several commands at the same time lose no line
 	for name := range strings.FieldsSeq("a b c d e f g h") {
 		all.Go(func() {
 			if err := Write(link, nil, []Edit{{Name: name, Add: []ssh.PublicKey{old}}}); err != nil {

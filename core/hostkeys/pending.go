@@ -42,7 +42,7 @@ func (p *Pending) file() string { return filepath.Join(p.folder, "scanned.json")
 type sight struct {
 	Name string    `json:"known_hosts_name"`
 	At   time.Time `json:"at"`
-	Keys []string  `json:"keys"` // certificates too
+	Keys []string  `json:"keys"` // also certificates
 }
 
 // Add remembers the keys of hosts that showed some, in place of what an earlier scan saw.

@@ -211,7 +211,7 @@ func TestDNSNameOfAHost(t *testing.T) {
 	}
 }
 
-// A resolver elsewhere counts only if somebody says so.
+// A resolver elsewhere counts only if a person allows it.
 func TestResolverOfTheMachine(t *testing.T) {
 	for text, want := range map[string]string{
 		"nameserver 127.0.0.53\noptions edns0\n":       "127.0.0.53:53",

@@ -97,7 +97,7 @@ func TestSecretsOfAnsibleAreNoVars(t *testing.T) {
 }
 
 // A key of the Turnus format in an Ansible inventory looks as if it were one, and sets nothing:
-// that is told.
+// that is reported.
 func TestKeysOfTurnusAmongAnsibleVars(t *testing.T) {
 	inv := loadText(t, "hosts", "[web]\na window_set=fra ha_group=p credential=c turnus_window_set=ber turnus_ha_group=q turnus_credential=d\n")
 	if h := mustHost(t, inv, "a"); h.WindowSet != "ber" || h.HAGroup != "q" || h.SSH.Credential != "d" || len(h.Vars) != 3 {
@@ -264,8 +264,8 @@ func FuzzYAML(f *testing.F) {
 	})
 }
 
-// checkBuild tells that whatever was read ends in errors with places, or in hosts
-// that can be found and selected.
+// checkBuild checks that every reading ends in errors with places, or in hosts that can be found
+// and selected.
 func checkBuild(t *testing.T, b *builder) {
 	t.Helper()
 	var inv *Inventory

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// become is what one layer says of becoming another user; nil and "" leave it to the layer below.
+// become is one layer's rule of becoming another user; nil and "" leave it to the layer below.
 type become struct {
 	always       *bool
 	user, method string

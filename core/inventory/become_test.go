@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// What Ansible's vars and a Turnus inventory say of becoming another user, by layers.
+// The settings of Ansible's vars and a Turnus inventory for becoming another user, by layers.
 func TestBecome(t *testing.T) {
 	root := core.HostBecome{Always: true, Become: core.Become{}}
 	for name, c := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// What we read must be what Ansible reads: hosts, groups, and every var.
+// Turnus must read the same as Ansible: hosts, groups, and every var.
 func TestConformsToAnsible(t *testing.T) {
 	program := testparts.Need(t, "ansible-inventory", "ansible-core")
 	for _, sources := range [][]string{

@@ -75,7 +75,7 @@ func TestExplainOfAnUnknownHost(t *testing.T) {
 	}
 }
 
-// What a source gives names no file, program or password of this machine.
+// The document of a source names no file, program or password of this machine.
 func TestDocumentsDoNotSayWhatToLogInWith(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{

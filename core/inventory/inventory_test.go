@@ -183,7 +183,7 @@ func TestErrorsHavePlaces(t *testing.T) {
 			"certificate_file, password_env, password_command, become, jump, connect_timeout, certificate_principals, certificate_source_address, " +
 			"certificate_force_command, window_set, pool, labels, vars, address, host_key_alias, ha_group, host_key, groups, customer, site\n    hint: did you mean \"address\"?"},
 		{"top key", "host:\n  a: {address: x}\n", "h.yaml:1:1: unknown key \"host\" in the inventory: expected one of: defaults, customers, groups, hosts, pools\n    hint: did you mean \"hosts\"?"},
-		{"duplicate", "hosts:\n  a:\n  b:\n  a:\n", "h.yaml:4:3: key \"a\" is given twice\n    hint: it stands in line 2 already"},
+		{"duplicate", "hosts:\n  a:\n  b:\n  a:\n", "h.yaml:4:3: key \"a\" is given twice\n    hint: it is in line 2 already"},
 		{"overlap", "hosts:\n  a[1:3]:\n  a2:\n", `h.yaml:3:3: host "a2" is there twice, first at line 2`},
 		{"type", "defaults: {port: many}\n", `h.yaml:1:18: port "many": expected a whole number from 1 to 65535`},
 		{"list for mapping", "hosts: [a, b]\n", "h.yaml:1:8: hosts is a list: expected a mapping"},
@@ -240,7 +240,7 @@ func keys(n int, value string) string {
 	return b.String()
 }
 
-// YAML bombs end within their budget, with an error.
+// YAML bombs end within their limit, with an error.
 func TestBombsAreDefused(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("defaults:\n  vars:\n    l0: &l0 [x, x, x, x, x, x, x, x, x]\n")

@@ -19,7 +19,7 @@ const (
 	guess     = 10   // how much dearer it is to guess at a name than to compare it
 )
 
-// limiting is one Limit under way. What it may compare is bounded: a launcher of a playbook chooses
+// limiting is one Limit under way. Its comparisons are bounded: a launcher of a playbook chooses
 // the hosts, and must not keep the service busy with it.
 type limiting struct {
 	*Inventory
@@ -183,8 +183,8 @@ func looksLikeIPv6(s string) bool {
 // subscript is GROUP[n], GROUP[n:m] or GROUP[n-m].
 var subscript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.+)\[(?:(-?\d+)|(\d+)[:-](\d*))\]$`) })
 
-// match returns the places of the hosts that one part selects. What stands before a subscript has
-// none itself.
+// match returns the places of the hosts that one part selects. A part before a subscript has no
+// subscript itself.
 func (inv *limiting) match(part string, subscripts bool) ([]int, error) {
 	if len(part) > maxPart {
 		return nil, fmt.Errorf("%w: a pattern of %d bytes, %d at most", core.ErrInvalid, len(part), maxPart)

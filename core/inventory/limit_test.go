@@ -31,7 +31,7 @@ web
 db
 `
 
-// limits are patterns that ansible understands too.
+// limits are patterns that ansible also understands.
 var limits = []struct{ pattern, want string }{
 	{"all", "lone web1.x web2.x web3.x db01.x db02.x db03.x db04.x"},
 	{"*", "lone web1.x web2.x web3.x db01.x db02.x db03.x db04.x"},
@@ -263,8 +263,8 @@ func TestLimitErrors(t *testing.T) {
 	}
 }
 
-// A limit is said by whoever may launch a playbook: it must not keep a service busy, whatever it is
-// made of.
+// Any launcher of a playbook may set a limit: it must not keep a service busy, whatever it is made
+// of.
 func TestLimitsAreBounded(t *testing.T) {
 	inv := loadText(t, "hosts", "[web]\nh[1:3000]\n")
 	for name, tc := range map[string]struct{ pattern, want string }{

@@ -37,7 +37,7 @@ func (inv *Inventory) Shared() error {
 func (f *file) ownLogin(key string, line, col int, secret bool) {
 	hint := "define a credential in the worker's own file (--secrets), and write credential: NAME here; docs/secrets.md shows how"
 	if secret {
-		hint += ". Change the password: whoever can read this file knows it, and git keeps it"
+		hint += ". Change the password: everybody who can read this file knows it, and git keeps it"
 	}
 	at := f.at(line, col)
 	into := &f.b.logins

@@ -24,7 +24,7 @@ var foreign = map[string]struct{ file, text, place string }{
 	"group_vars":       {"group_vars/all.yaml", "ansible_private_key_file: /k\n", "group_vars/all.yaml:1:1: ansible_private_key_file:"},
 }
 
-// What a commit brings never says what a worker logs in with: no program, variable or file.
+// A commit never sets what a worker logs in with: no program, variable or file.
 func TestFaultS1TreesSayNothingOfLogins(t *testing.T) {
 	for name, tt := range foreign {
 		t.Run(name, func(t *testing.T) {

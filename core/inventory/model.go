@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// settings is what one layer says about hosts. Empty means that it says nothing.
+// settings are the settings of hosts in one layer. An empty one is not set there.
 type settings struct {
 	ssh       core.SSH
 	windowSet string
@@ -319,7 +319,7 @@ func (b *builder) build() *Inventory {
 	return inv
 }
 
-// base is what all layers below the host say; hosts alike share it.
+// base is the result of all layers below the host; hosts alike share it.
 type base struct {
 	settings settings
 	groups   []string
@@ -339,7 +339,7 @@ func (b *builder) base(e *entry, who, where string) *base {
 	return out
 }
 
-// layer is what one place of the order of layers says.
+// layer is one place of the order of layers, with its settings.
 type layer struct {
 	name     string
 	settings *settings

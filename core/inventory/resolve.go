@@ -112,9 +112,9 @@ func (b *builder) orderGroups() bool {
 			g.depth = 0
 		}
 	}
-	budget := maxGroupWork
+	left := maxGroupWork
 	for _, g := range slices.Backward(sorted) { // parents before their children
-		if budget -= g.collect(); budget < 0 || g.depth > maxGroupDepth {
+		if left -= g.collect(); left < 0 || g.depth > maxGroupDepth {
 			b.fail(g.at, "group %q: groups are nested too deeply or too densely", g.name)
 			return false
 		}

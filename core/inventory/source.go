@@ -130,7 +130,7 @@ func (b *builder) isExecutable(path string, st fs.FileInfo) bool {
 	return true
 }
 
-// folder reads every source in a folder, by name. What Ansible skips is skipped.
+// folder reads every source in a folder, by name. Files that Ansible skips are skipped.
 func (b *builder) folder(ctx context.Context, dir string, depth int) error {
 	if depth >= maxNested {
 		return fmt.Errorf("inventory %s: %w: folders are nested too deeply", dir, core.ErrInvalid)

@@ -115,7 +115,7 @@ type Ring struct {
 	mu    sync.Mutex // of reading the file again
 }
 
-// keys are what one reading of the file gave.
+// keys are the keys from one reading of the file.
 type keys struct {
 	aead    tink.AEAD
 	primary ID
@@ -224,8 +224,8 @@ func (r *Ring) current(now bool) *keys {
 }
 
 // follows reports whether a ring may come after another while a process works: a rotation always
-// keeps a key. What a service encrypts with the ring of another one nobody could open when the
-// right file is back.
+// keeps a key. With the ring of another service, new values could not be opened once the right file
+// is back.
 func (k *keys) follows(had *keys) bool {
 	return slices.ContainsFunc(k.ids, func(id ID) bool { return slices.Contains(had.ids, id) })
 }

@@ -172,7 +172,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 		if id, _ := keyring.KeyOf(early); id != second {
 			t.Fatalf("sealed with %v, expected %v", id, second)
 		}
-		// This process meets the new key before it would look at its file again.
+		// This process meets the new key before it would read its file again.
 		if _, err := r.Open(early, here); err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func TestAnObjectThatWasChangedIsNotRead(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
-	// It ends earlier by its row, too: the segment that is then the last one is not encrypted as such.
+	// It also ends earlier by its row: the segment that is then the last one is not encrypted as such.
 	if _, err := span(k, encrypted, 2*segment, 0, 2*segment); !errors.Is(err, keyring.ErrTampered) {
 		t.Errorf("made shorter by its row: %v", err)
 	}

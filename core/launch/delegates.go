@@ -13,7 +13,7 @@ import (
 )
 
 // delegate finds the hosts on which steps with on are called for hosts, and writes them into the
-// snapshot. Workers evaluate on again, and find nothing but these.
+// snapshot. Workers evaluate on again, and find only these.
 func (l *Launch) delegate(hosts []core.Host, o Options) error {
 	if !l.Playbook.Delegates() {
 		return nil

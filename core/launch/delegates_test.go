@@ -88,8 +88,8 @@ func tagsOf(book string) []string {
 	return nil
 }
 
-// What a worker reads is one of the hosts that the launch chose, of the same customer, and none
-// that names its login.
+// A worker reads one of the hosts that the launch chose, of the same customer, and none that names
+// its login.
 func TestDelegateOfASnapshot(t *testing.T) {
 	web := core.Host{Name: "web", Customer: "acme"}
 	for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func TestDelegateOfASnapshot(t *testing.T) {
 }
 
 // A delegate whose windows never open is refused at the launch; one whose windows open is not, and
-// approvals are bound to it, too.
+// approvals are also bound to it.
 func TestDelegateWindows(t *testing.T) {
 	const drain = "window: service\nsteps: [{name: drain, uses: firmware.set, needs: 1h, on: '\"lb\"', with: {x: 1}}]\n"
 	for set, want := range map[string]string{"sat": "", "now": "", "": `gives "lb", and no window fits it`, "short": `gives "lb", and no window fits it`} {

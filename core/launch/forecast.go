@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// What a forecast takes where nothing is known; it says so.
+// Assumptions of a forecast where nothing is known; the forecast states them.
 const (
 	assumedMedian = 10 * time.Second
 	assumedP95    = time.Minute
@@ -144,8 +144,8 @@ type question struct {
 	need time.Duration
 }
 
-// of is what a host's job does. Each step with a window asks its window again, and so begins a
-// stage.
+// of returns the work of a host's job. Each step with a window asks its window again, and so begins
+// a stage.
 func (w *stager) of(h core.Host) *forecast.Work {
 	if work := w.work[h.WindowSet]; work != nil {
 		return work

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// pendingData is what Target.Data has beside the host.
+// pendingData is the part of Target.Data that holds the handlers.
 type pendingData struct {
 	Handlers *core.Handlers `json:"handlers,omitempty"`
 }

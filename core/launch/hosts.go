@@ -36,7 +36,7 @@ func (l *Launch) newHostLists(all []core.Host, o Options) (HostLists, error) {
 	for _, list := range lists {
 		late, err := s.add(list, all)
 		if late {
-			err = list.Diagnose(fmt.Sprintf("hosts() of the playbook take longer than %v", within), "", "loop less in them: look at what is known of the host")
+			err = list.Diagnose(fmt.Sprintf("hosts() of the playbook take longer than %v", within), "", "loop less in them: read what is known of the host")
 		}
 		if err != nil {
 			return nil, err

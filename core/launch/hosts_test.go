@@ -20,7 +20,7 @@ func listing(t *testing.T, head, expression string) *playbooks.Playbook {
 	return parse(t, head+"steps:\n  - name: a\n    uses: file\n    with:\n      content: |-\n        ${{ "+expression+" }}\n")
 }
 
-// rendered is what the step of a launch has for a host, read back from the snapshot as a worker does.
+// rendered returns the step of a launch for a host, read back from the snapshot as a worker does.
 func rendered(t *testing.T, l *Launch, h core.Host) string {
 	t.Helper()
 	s, err := DecodeSnapshot(l.Run.Payload)
@@ -112,7 +112,7 @@ func TestHostListsKeepCustomersApart(t *testing.T) {
 			t.Errorf("%s on %s of %q: %s, want %s", tt.head, all[tt.host].Name, all[tt.host].Customer, got, tt.want)
 		}
 	}
-	all[1].Customer = "acme" // the control: nothing but the customer keeps the host out
+	all[1].Customer = "acme" // the control: only the customer keeps the host out
 	if got := names("targets: true\n", all[0]); !strings.Contains(got, "h0001") {
 		t.Errorf("control: %s", got)
 	}

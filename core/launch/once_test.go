@@ -19,7 +19,7 @@ func parseOnce(t *testing.T, steps string) *playbooks.Playbook {
 	return p
 }
 
-// What hosts take over that did not call the step: what later steps read, and who called it.
+// Hosts that did not call the step take over what later steps read, and who called it.
 func TestOnceForOthers(t *testing.T) {
 	const step = "  - {name: a, uses: x, once: true, with: {v: 1}}\n"
 	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)

@@ -72,7 +72,7 @@ func ResumeOf(p *playbooks.Playbook, past Past, now time.Time) (Resume, error) {
 	return r, nil
 }
 
-// refused is what of the host as a whole keeps it from going on.
+// refused returns why the host as a whole cannot go on.
 func (p *Past) refused(now time.Time) error {
 	had := ""
 	if f := p.Result.Facts; f != nil {
@@ -109,7 +109,7 @@ func (p *Past) steps(book *playbooks.Playbook) ([]core.StepResult, error) {
 	return steps, nil
 }
 
-// entered is what the when of each include said that began before the kept steps end.
+// entered returns the result of the when of each include that began before the kept steps end.
 func (p *Past) entered(book *playbooks.Playbook, kept []core.StepResult) (map[string]bool, error) {
 	entered := map[string]bool{}
 	for i, s := range kept {
@@ -235,10 +235,10 @@ func (l *Launch) SetResume(run string, by map[string]Resume) error {
 	return nil
 }
 
-// handlersRoom is what of Target.Data is left to SetPending.
+// handlersRoom is how much of Target.Data is for SetPending, in bytes.
 const handlersRoom = 8 << 10
 
-// resumeData is what Target.Data has beside the host.
+// resumeData is the part of Target.Data that holds the resumption.
 type resumeData struct {
 	Resume *Resume `json:"resume,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// references are what the run takes along of the secrets that its steps list; nil where they list
+// references returns the run's references to the secrets that its steps list; nil where they list
 // none. They hold no values.
 func references(p *playbooks.Playbook, o Options) (map[string]secrets.Ref, error) {
 	names := p.Secrets()

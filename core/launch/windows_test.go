@@ -105,8 +105,8 @@ func TestEachHostHasItsOwnStart(t *testing.T) {
 	}
 }
 
-// A freeze may be lifted: its hosts are given out when they could start without it, to wait
-// where they can be woken. What the rules say is not lifted, and its hosts wait as a segment.
+// A freeze may be lifted: its hosts are given out when they could start without it, to wait where
+// they can be signalled. A closure by rules is not lifted, and its hosts wait as a segment.
 func TestFrozenHostsAreGivenOutEarly(t *testing.T) {
 	cal := calendarOf(t, windowText+`
   frozen: {timezone: UTC, allow: [{id: day, rrule: "FREQ=DAILY", from: "08:00", to: "18:00"}], deny: [{use: freeze/late}]}
@@ -202,7 +202,7 @@ func TestNeedsAreGivenOrLearned(t *testing.T) {
 	if err != nil || l.Starts[0].Need != 2*time.Hour {
 		t.Fatalf("%+v, %v", l, err)
 	}
-	// What was learned travels: a worker asks for the same.
+	// The learned duration travels: a worker asks for the same.
 	snapshot, err := DecodeSnapshot(l.Run.Payload)
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestNeedsAreGivenOrLearned(t *testing.T) {
 	}
 }
 
-// What plan prints is what an approval is bound to: it holds for this launch, and for no other.
+// An approval is bound to the hash that plan prints: it holds for this launch, and for no other.
 func TestApprovalIsBoundToWhatPlanPrints(t *testing.T) {
 	playbook := "vars: {x: a}\n" + upgrade
 	open, err := windowed(t, playbook, inSets("now", "now"), Options{})
@@ -275,7 +275,7 @@ func TestApprovedTargetsIncludeHostsLeftOut(t *testing.T) {
 	}
 }
 
-// What hosts are planned for travels to the workers, which count the windows that were missed.
+// The planned windows of hosts travel to the workers, which count the windows that were missed.
 func TestPlannedWindows(t *testing.T) {
 	sat := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
 	l, err := windowed(t, "strategy: {waves: [1, 100%]}\n"+upgrade, inSets("sat", "now", "sat"), Options{})

@@ -157,7 +157,7 @@ func (l *Ledger) acceptRow(n NewRun) *acceptRow {
 	return r
 }
 
-// request tells a row from others with its id: one of several that have it was inserted.
+// request identifies a row among those with its id: one of several that have it was inserted.
 func (r *acceptRow) request() acceptedRequest {
 	return acceptedRequest{r.ID, r.Tenant, r.Key, string(r.hash)}
 }

@@ -118,7 +118,7 @@ func testAuditOnlyGrows(t *testing.T, b *backend) {
 	}
 }
 
-// The negative control: without the triggers the same statements work, and then the chain tells.
+// The negative control: without the triggers the same statements work, and then the chain shows it.
 func testAuditShowsTampering(t *testing.T, b *backend) {
 	for _, tc := range []struct {
 		name, sql string
@@ -152,7 +152,7 @@ func testAuditShowsTampering(t *testing.T, b *backend) {
 	}
 }
 
-// Two servers write at once: one chain without gaps.
+// Two servers write at the same time: one chain without gaps.
 func testAuditRace(t *testing.T, b *backend) {
 	url := b.fresh(t)
 	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}

@@ -31,7 +31,7 @@ func TestPostgresAway(t *testing.T) {
 }
 
 // A PostgreSQL that takes no writes, as a standby or one that somebody set read-only, is
-// core.ErrUnavailable to who writes: later it may succeed. It answers who reads.
+// core.ErrUnavailable for writes: later they may succeed. It answers reads.
 func TestFaultReadOnlyPostgresIsUnavailable(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t)
@@ -57,7 +57,7 @@ func TestFaultReadOnlyPostgresIsUnavailable(t *testing.T) {
 	wantErr(t, err, core.ErrUnavailable, "claim")
 }
 
-// A context that has ended changes nothing, and is told apart from a database that is away.
+// A context that has ended changes nothing, and is no database that is away.
 func TestCancelledContext(t *testing.T) {
 	l := onSQLite().open(t)
 	accept(t, l, newRun("r1", "", 2))

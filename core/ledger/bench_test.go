@@ -37,7 +37,7 @@ func BenchmarkPostgres(b *testing.B) { benchmarks(b, onPostgres(b)) }
 
 const benchRun = 3000 // jobs of one run
 
-// detail is what a worker says of a job with one step.
+// detail is a worker's report of a job with one step.
 var detail = []byte(`{"job":{"run":"20260102-030405-ab12cd","index":17},"host":"host-17","customer":"a","outcome":"changed","attempt":1,"worker":"worker-3",
 "started":"2026-01-02T03:04:05.678901Z","took_ns":1234567890,"steps":[{"name":"upgrade","uses":"command","outcome":"changed","attempts":1,"exit_code":0,
 "stdout":"Reading package lists...\nBuilding dependency tree...\n0 upgraded, 0 newly installed, 0 to remove and 0 not upgraded.\n","took_ns":1234000000}]}`)

@@ -72,7 +72,7 @@ func openBucketFolder(dir string) (*blob.Bucket, error) {
 	return b, nil
 }
 
-// bucketLocation is what a URL says.
+// bucketLocation is the location in a bucket's URL.
 type bucketLocation struct {
 	bucket, prefix            string
 	endpoint, region, profile string

@@ -22,7 +22,7 @@ type Claim struct {
 // Until is when the claim ends, by the database's clock.
 func (c Claim) Until() time.Time { return fromMicros(c.until) }
 
-// What may be claimed, as the index runs_unqueued has it.
+// The condition of runs that may be claimed, as the index runs_unqueued has it.
 const (
 	claimable    = `ended = 0 AND phase <> '` + string(PhaseAwaiting) + `'`
 	incarnations = 8 // of lost queues that one claim looks through; the others' turn comes

@@ -190,7 +190,7 @@ func testCopy(t *testing.T, b *backend) {
 	wantErr(t, all.load(ctx, b.fresh(t), 0), core.ErrInvalid, "tables that the version has not")
 }
 
-// What was in a queue, or about to be, comes back as of a queue that was lost.
+// A run that was in a queue, or about to be, comes back as of a queue that was lost.
 func testCopyHoldsRuns(t *testing.T, b *backend) {
 	ctx := t.Context()
 	from, into := b.fresh(t), b.fresh(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// What is encrypted, as the first part of its place. A job's reason and detail have one place in
-// both tables that hold them.
+// The kinds of encrypted values. A kind is the first part of a value's place. A job's reason and
+// detail have one place in both tables that hold them.
 const (
 	snapshotOf = "ledger.snapshot"
 	queueOf    = "ledger.queue"
@@ -164,7 +164,7 @@ func (l *Ledger) mark(ctx context.Context) error {
 		}
 	}
 	encrypted := l.ring.Encrypt([]byte(markerText), place)
-	return l.db.transact(ctx, "mark the ledger as sealed", func(t *tx) error {
+	return l.db.transact(ctx, "mark the ledger as encrypted", func(t *tx) error {
 		_, err := t.exec(ctx, `INSERT INTO documents (kind, tenant, name, version, deleted, revision, who, updated, data) VALUES ($1, '', $2, 1, 0, '', '', $3, $4)
 			ON CONFLICT (kind, tenant, name) DO UPDATE SET version = documents.version + 1, updated = excluded.updated, data = excluded.data`,
 			markerKind, markerName, micros(l.now()), encrypted)

@@ -40,7 +40,7 @@ func ringAt(tb testing.TB, path string, o keyring.Options) *keyring.Ring {
 	return r
 }
 
-// word is what must not be found in an encrypted ledger.
+// word must not be found in an encrypted ledger.
 const word = "Xanthippe"
 
 // vault is a database and a bucket, opened by one process after the other.
@@ -79,7 +79,7 @@ func (v *vault) try(ring *keyring.Ring) (*ledger.Ledger, error) {
 
 var large = strings.Repeat("large output of "+word+"\n", 10_000)
 
-// fill puts the word wherever a ledger has room for it; n tells vaults apart.
+// fill puts the word wherever a ledger has room for it; n differs by vault.
 func (v *vault) fill(l *ledger.Ledger, id string) {
 	v.Helper()
 	ctx := v.Context()
@@ -180,7 +180,7 @@ func (v *vault) reads(l *ledger.Ledger, id string) {
 	same("documents", string(docs[0].Data), "document of "+word, err)
 }
 
-// holds tells where the word is: in any row, by the database's own text of it, or in any object.
+// holds returns where the word is: in any row, by the database's own text of it, or in any object.
 func (v *vault) holds(l *ledger.Ledger) (found []string) {
 	v.Helper()
 	for _, table := range []string{"runs", "materials", "jobs", "ranges", "attempts", "decisions", "tokens", "documents", "outputs", "audit", "happenings", "notifications"} {
@@ -444,8 +444,8 @@ func testReencryptedAtWork(t *testing.T, b *backend) {
 	}
 }
 
-// How old the key is that a ledger is encrypted with counts from its first use, whoever opens the
-// ledger since, and again after a rotation.
+// How old the key is that a ledger is encrypted with counts from its first use, also if others open
+// the ledger since, and again after a rotation.
 func testEncryptedSince(t *testing.T, b *backend) {
 	v := newVault(t, b)
 	since := func(l *ledger.Ledger) time.Time {

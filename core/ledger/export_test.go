@@ -22,7 +22,7 @@ func (l *Ledger) LogPages(ctx context.Context) (pages, done int, err error) {
 // CheckpointPages is checkpointPages.
 const CheckpointPages = checkpointPages
 
-// RefusePlain is what Open does with a ring where it found no mark a moment ago.
+// RefusePlain does what Open does with a ring where it found no mark a moment ago.
 func (l *Ledger) RefusePlain(ctx context.Context) error { return l.refusePlain(ctx) }
 
 // SetClock replaces the clock; before the ledger is used by others.
@@ -48,7 +48,7 @@ func Connect(url string) (*Ledger, error) {
 }
 
 // Search counts the rows of a table in whose bytes a word is, by the database's own writing of a
-// row; packed values are looked into.
+// row; packed values are unpacked.
 func (l *Ledger) Search(ctx context.Context, table, word string) (n int, err error) {
 	rows, err := l.db.rows(ctx, `SELECT * FROM `+table)
 	if err != nil {

@@ -19,7 +19,7 @@ func hostHandlers(ctx context.Context, l *ledger.Ledger, tenant, playbook string
 	return all[of], err
 }
 
-// What runs leave and take over, in the transaction of the outcome.
+// Handlers that runs leave and take over, in the transaction of the outcome.
 func testHandlers(t *testing.T, b *backend) {
 	l, ctx := b.open(t), t.Context()
 	owes := func(h *core.Handlers) ledger.Outcome {

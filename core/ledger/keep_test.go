@@ -176,7 +176,7 @@ func testPrune(t *testing.T, b *backend) {
 	if want := 2*2*(jobs-5) + 2 + 1; rows != want || files(t, dir) != 2 {
 		t.Errorf("%d rows, %d objects left; expected %d, 2", rows, files(t, dir), want)
 	}
-	// What is not complete stays, whoever asks; what is gone is well.
+	// An incomplete run stays, whichever server asks; a missing one is no error.
 	_, err := l.Prune(ctx, "r3", 10)
 	wantErr(t, err, core.ErrConflict, "a run that is not complete")
 	_, err = l.PruneOutputs(ctx, "r3", 10)
@@ -285,7 +285,7 @@ func testCheck(t *testing.T, b *backend) {
 }
 
 // A database of each earlier version is brought forward with what is in it; several servers start
-// at once.
+// at the same time.
 func testMigrations(t *testing.T, b *backend) {
 	ctx := t.Context()
 	for _, version := range []int{0, 1, 2, 3} {
@@ -326,7 +326,7 @@ func testMigrations(t *testing.T, b *backend) {
 			wantErr(t, err, core.ErrInvalid, "a database of a newer program")
 		}
 	}
-	// What an earlier program wrote is still there.
+	// Data of an earlier program is still there.
 	url := b.fresh(t)
 	if err := ledger.MigrateTo(ctx, url, 1); err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (b *backend) at(tb testing.TB, url string) *ledger.Ledger {
 	return l
 }
 
-// conformance is what both databases have to show.
+// conformance lists the tests that both databases must pass.
 var conformance = []struct {
 	name string
 	test func(*testing.T, *backend)
@@ -167,7 +167,7 @@ func TestSQLite(t *testing.T) {
 	suite(t, onSQLite())
 }
 
-// All that both databases have to show they show when everything is encrypted, too.
+// Both databases also pass all of it when everything is encrypted.
 func TestSQLiteEncrypted(t *testing.T) {
 	t.Parallel()
 	b := onSQLite()

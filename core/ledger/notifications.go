@@ -190,7 +190,7 @@ func (l *Ledger) finishNotification(ctx context.Context, n Notification, state N
 	if state == NotificationWaiting {
 		finished = 0
 	}
-	return l.db.transact(ctx, "settle a notification", func(t *tx) error {
+	return l.db.transact(ctx, "finish a notification", func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE notifications SET state = $4, reason = $5, due = `+t.now+` + $6, settled = $7, claimed_by = '', claimed_until = 0
 			WHERE seq = $1 AND claimed_by = $2 AND claimed_until = $3`, n.seq, n.by, n.until, string(state), clean(reason, maxText), again.Microseconds(), finished)
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// happened lists what may be told, as WHAT SUBJECT xCOUNT DATA.
+// happened lists what may be reported, as WHAT SUBJECT xCOUNT DATA.
 func happened(tb testing.TB, l *ledger.Ledger) []string {
 	tb.Helper()
 	var all []string
@@ -29,7 +29,7 @@ func wantHappened(tb testing.TB, l *ledger.Ledger, want ...string) {
 	}
 }
 
-// What happens to a run is to be told as soon as it is written down, and by the same transaction.
+// An event of a run is to be reported as soon as it is written down, and by the same transaction.
 func testHappenings(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()
@@ -56,7 +56,7 @@ func testHappenings(t *testing.T, b *backend) {
 	if len(all) != 1 || all[0].Tenant != "acme" || all[0].ID == "" || all[0].At.IsZero() {
 		t.Errorf("%+v", all)
 	}
-	// A transaction that fails tells nothing.
+	// A transaction that fails reports nothing.
 	if _, err := l.SetPhase(ctx, ledger.AllTenants(), "", "r1", ledger.PhaseStopped, "too late"); err == nil {
 		t.Error("a complete run was stopped")
 	}
@@ -80,7 +80,8 @@ func testFolds(t *testing.T, b *backend) {
 	report(ledger.Happening{What: "queue_back", Subject: "queue", Fold: "queue"}, time.Hour) // another what
 	wantHappened(t, l, "queue_away queue x2 refused", "queue_back queue x1")
 
-	// What was handed on is told again no earlier than a span later, however often it happens.
+	// A happening that was handed on is reported again no earlier than a span later, however often it
+	// happens.
 	all := must[[]ledger.Happening](t)(l.Happenings(ctx, 10))
 	report(away, time.Hour) // while one server hands it on
 	if done := must[bool](t)(l.Route(ctx, all[0], []ledger.Notification{message("n1", "queue")})); done {
@@ -106,7 +107,7 @@ func testFolds(t *testing.T, b *backend) {
 	}
 	report(ledger.Happening{What: "nobody", Subject: "s", Fold: "f"}, time.Hour)
 	wantHappened(t, l, "nobody s x1")
-	// After its span, at once. Spans are of the database's clock: here one that is over.
+	// After its span, immediately. Spans are of the database's clock: here one that has ended.
 	report(ledger.Happening{What: "short", Subject: "s", Fold: "f"}, time.Microsecond)
 	for _, h := range must[[]ledger.Happening](t)(l.Happenings(ctx, 10)) {
 		must[bool](t)(l.Route(ctx, h, []ledger.Notification{message("of-"+h.ID, "s")}))
@@ -135,7 +136,7 @@ func message(id, subject string) ledger.Notification {
 	return ledger.Notification{ID: id, Owner: ledger.Owner{Tenant: "acme"}, Channel: "ops", Medium: "webhook", Kind: "k", Subject: subject, Data: []byte("data of " + id)}
 }
 
-// Servers that hand on the same at once do it once.
+// Servers that hand on the same at the same time do it once.
 func testRouteRace(t *testing.T, b *backend) {
 	l := b.open(t)
 	if err := l.Report(t.Context(), ledger.Happening{What: "w", Subject: "s"}, 0); err != nil {
@@ -377,7 +378,7 @@ func testNotificationScope(t *testing.T, b *backend) {
 	}
 }
 
-// What was settled long ago goes; what waits, and what folds, stays.
+// Notifications that finished long ago go; those that wait, and those that fold, stay.
 func testPruneNotifications(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()

@@ -63,7 +63,7 @@ func (l *Ledger) Sweep(ctx context.Context, before time.Time, remove bool, pause
 	}
 }
 
-// orphan reports whether no row names an object. What does not look like one of ours is none.
+// orphan reports whether no row names an object. An object whose key is not of our form is none.
 func (l *Ledger) orphan(ctx context.Context, key string) (bool, error) {
 	parts := strings.Split(strings.TrimPrefix(key, outputPrefix), "/")
 	if len(parts) != 3 {

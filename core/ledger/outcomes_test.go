@@ -67,8 +67,8 @@ func testRepeatedJobsAreCounted(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
-// The negative control of the two tests around it: were outcomes inserted without a look at what is
-// there, the same deliveries would count twice, and the same check would say so.
+// The negative control of the two tests around it: if outcomes were inserted without a check of the
+// rows, the same deliveries would count twice, and the same test would fail.
 func TestCountingTwiceIsNoticed(t *testing.T) {
 	l := onSQLite().open(t)
 	accept(t, l, newRun("r1", "", 3))
@@ -76,7 +76,7 @@ func TestCountingTwiceIsNoticed(t *testing.T) {
 		record(t, l, "r1", ledger.Outcome{Index: 0, Outcome: core.Changed})
 	}
 	sound(t, l)
-	// What a ledger without the guard would have done at the second delivery.
+	// A ledger without the guard would have done this at the second delivery.
 	if err := l.Raw(t.Context(), `UPDATE runs SET changed = changed + 1, recorded = recorded + 1 WHERE id = 'r1'`); err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,9 @@ func lineage(ctx context.Context, t *tx, name string) ([]string, error) {
 	return all, nil
 }
 
-// kin finds, among others, a name whose person is also that of who; "" where there is none.
-// Somebody who made a token has seen its secret: a token, all that it made, and who made it, count
-// as one person.
+// kin finds, among others, a name that is the same person as the name who; "" where there is none.
+// Somebody who made a token has seen its secret: a token, all that it made, and its maker, count as
+// one person.
 func kin(ctx context.Context, t *tx, who string, others []string) (string, error) {
 	mine, err := lineage(ctx, t, who)
 	if err != nil {

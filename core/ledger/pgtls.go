@@ -160,16 +160,16 @@ func (r *renewed) connect(_ context.Context, c *pgx.ConnConfig) error {
 	return nil
 }
 
-// tlsHint is what to do about a handshake that failed; "" where err is none.
+// tlsHint returns the hint about a handshake that failed; "" where err is none.
 func tlsHint(err error) string {
 	if err == nil {
 		return ""
 	}
 	if strings.Contains(err.Error(), "server refused TLS connection") {
-		return "the server does not speak TLS\nhint: set ssl = on there, with ssl_cert_file and ssl_key_file; a network that nobody else can listen to is said with insecure=true and sslmode=disable in the URL"
+		return "the server does not speak TLS\nhint: set ssl = on there, with ssl_cert_file and ssl_key_file; in a network that nobody else can listen to, write insecure=true and sslmode=disable in the URL"
 	}
 	if strings.Contains(err.Error(), "requires a valid client certificate") {
-		return "the server wants a client's certificate that an authority it knows has signed\nhint: sslcert=FILE and sslkey=FILE in the URL name one"
+		return "the server wants a client's certificate that a CA it knows has signed\nhint: sslcert=FILE and sslkey=FILE in the URL name one"
 	}
 	return securefile.ExplainTLS(err, securefile.TLSHints{
 		CA: "sslrootcert=FILE in the URL", Cert: "sslcert=FILE and sslkey=FILE in the URL name one", Name: "the URL's host",

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// A ledger over TLS opens when both sides know each other, and else it is said what to do.
+// A ledger over TLS opens when both sides know each other, and else the error says what to do.
 func TestPostgresTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgresTLS(t)
@@ -52,7 +52,8 @@ func TestPostgresTLSErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Servers on other machines are verified in full, whatever is weaker is refused unless it is said.
+// Servers on other machines are verified in full, weaker settings are refused unless the URL names
+// them.
 func TestPostgresOnOtherMachinesIsVerified(t *testing.T) {
 	for _, tc := range []struct {
 		url     string

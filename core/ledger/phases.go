@@ -19,7 +19,7 @@ var nextPhases = map[Phase][]Phase{
 	PhaseStopped:  {PhaseCancelled},
 }
 
-// byService is what happens to a run that the service itself puts into a phase.
+// byService maps a phase to what happens to a run that the service itself puts into it.
 var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: HappenedHeld}
 
 // SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
@@ -184,7 +184,7 @@ func setPhase(ctx context.Context, t *tx, run *Run, phase Phase, reason core.Rea
 	return err
 }
 
-// phaseEntry is what the audit log says of a run that a person put into another phase.
+// phaseEntry returns the audit entry of a run that a person put into another phase.
 func phaseEntry(who, action string, run *Run, before Phase) Entry {
 	type state struct {
 		Phase  Phase  `json:"phase"`

@@ -59,7 +59,7 @@ func testCancel(t *testing.T, b *backend) {
 	if r := read(t, l, "queued"); r.Phase != ledger.PhaseCancelled || !r.Complete() {
 		t.Errorf("%+v", r)
 	}
-	// While a server puts it into the queue: that server is told by Enqueued.
+	// While a server puts it into the queue: that server learns it by Enqueued.
 	accept(t, l, newRun("claimed", "", 3))
 	c := must[ledger.Claim](t)(l.Claim(ctx, "s1", "claimed", "q1", time.Minute))
 	must[ledger.Run](t)(l.Cancel(ctx, ledger.AllTenants(), "bob", "claimed", ""))
@@ -159,7 +159,6 @@ func testAmend(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
-// Nothing but an approval makes a run start that needs one, however it stood when it was amended.
 // A run keeps the sources that its hosts come from, and an amended run those of its new content.
 func testSources(t *testing.T, b *backend) {
 	l := b.open(t)
@@ -187,6 +186,7 @@ func testSources(t *testing.T, b *backend) {
 	}
 }
 
+// Only an approval starts a run that needs one, however it stood when it was amended.
 func testAmendAwaits(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()
@@ -302,7 +302,7 @@ func testClaims(t *testing.T, b *backend) {
 	must[ledger.Run](t)(enqueued(ctx, l, next("s1", "q1", 9, "middle ")[0], "q1"))
 	next("s1", "q2", 9, "high middle low ")
 
-	// A claim ends by itself, by the database's clock.
+	// A claim ends by the database's clock.
 	accept(t, l, newRun("short", "", 1))
 	must[ledger.Claim](t)(l.Claim(ctx, "dead", "short", "q2", time.Millisecond))
 	deadline := time.After(time.Minute)
@@ -338,7 +338,7 @@ func testClaimJobs(t *testing.T, b *backend) {
 	}
 }
 
-// Four servers claim from two ledgers at once: nobody gets what another has.
+// Four servers claim from two ledgers at the same time: nobody gets what another has.
 func testClaimsRace(t *testing.T, b *backend) {
 	url := b.fresh(t)
 	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}

@@ -82,9 +82,9 @@ func openPostgres(url string, connections int) (*db, error) {
 	return &db{dialect: postgresDialect(), write: pool, read: pool}, nil
 }
 
-// planEachTime keeps a plan from outliving the table for which it was made: a statement that was
-// prepared while a table was nearly empty scans all of it for as long as the connection lives
-// (10,000 runs due at the same time: 27 s, and 5 s without).
+// planEachTime keeps a plan from outliving the table for which it was made. A statement that was
+// prepared while a table was nearly empty scans all of it for as long as the connection lives. With
+// 10,000 runs due at the same time this takes 27 s instead of 5 s.
 func planEachTime(ctx context.Context, c *pgx.Conn) error {
 	if _, err := c.Exec(ctx, "SET plan_cache_mode = force_custom_plan"); err != nil {
 		return fmt.Errorf("setting plan_cache_mode: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// What a job saves of its handlers is replaced by what it saves later, and by its outcome.
+// The handlers that a job saves are replaced by those that it saves later, and by its outcome.
 func testSavedHandlers(t *testing.T, b *backend) {
 	l, ctx := b.open(t), t.Context()
 	n := newRun("r1", "a", 2)
@@ -38,7 +38,7 @@ func testSavedHandlers(t *testing.T, b *backend) {
 	}
 }
 
-// Runs are claimed by who names them, and no others.
+// A server claims the runs that it names, and no others.
 func testClaimOf(t *testing.T, b *backend) {
 	l, ctx := b.open(t), t.Context()
 	for _, id := range []string{"r1", "r2", "r3"} {
@@ -96,7 +96,7 @@ func TestPrivateLedger(t *testing.T) {
 	}
 }
 
-// A storage that is full is told of; what the caller got wrong is not.
+// A storage that is full is reported; a mistake of the caller is not.
 func TestBrokenStorageIsReported(t *testing.T) {
 	t.Parallel()
 	var reported []error

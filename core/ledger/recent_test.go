@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// Who learns from results reads the newest runs of a playbook in scope, the first hosts of each,
-// and what succeeded.
+// A reader that learns from results gets the newest runs of a playbook in scope, the first hosts of
+// each, and what succeeded.
 func testRecentDetails(t *testing.T, b *backend) {
 	l := b.open(t)
 	long := make([]byte, 70<<10) // nothing that can be packed

@@ -16,7 +16,7 @@ type ready struct {
 	facts  []byte // as they are stored, but not encrypted; nil: none
 }
 
-// remaining is what of a batch is not recorded yet.
+// remaining is the part of a batch that is not recorded yet.
 type remaining struct {
 	*Batch
 	outcomes []ready
@@ -96,7 +96,7 @@ type recording struct {
 }
 
 // recordPart records batches of different runs, or as much of a single one as the writer's turn
-// lasts for. What it leaves stays among the batch's outcomes.
+// lasts for. The rest stays among the batch's outcomes.
 func (l *Ledger) recordPart(ctx context.Context, t *tx, part []*remaining) error {
 	all, err := l.beginPart(ctx, t, part)
 	if err != nil {
@@ -260,7 +260,7 @@ func (r *recording) fields(o *ready) []any {
 
 func (r *recording) count(o core.Outcome, n int) { r.counts[o] += n }
 
-// runRow is what finish writes of a run, seq first.
+// runRow lists the columns of a run that finish writes, seq first.
 var runRow = columns{
 	"seq bigint", "recorded bigint", "ended bigint", "phase text", "ranges bigint", "position text", "unchanged bigint", "changed bigint", "skipped bigint",
 	"rolled_back bigint", "failed bigint", "unreachable bigint", "lost bigint", "cancelled bigint",
@@ -311,7 +311,7 @@ func (r *recording) close() (ends bool) {
 	return ends
 }
 
-// row is what of the run was changed, as runRow has it.
+// row returns the values of the run for runRow.
 func (r *recording) row() []any {
 	run := &r.run
 	n := func(o core.Outcome) int { return run.Outcomes[o] }

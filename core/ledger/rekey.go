@@ -20,8 +20,8 @@ type KeyUse struct {
 	Count     int
 }
 
-// encryptedColumn is one of those that are encrypted. Its rows are told apart by keys, the columns
-// of the table's primary key; more are needed to name the place.
+// encryptedColumn is one of those that are encrypted. Its rows differ by keys, the columns of the
+// table's primary key; more are needed to name the place.
 type encryptedColumn struct {
 	table, name string
 	keys, more  []string
@@ -99,7 +99,7 @@ func (c *encryptedColumn) header() string {
 	return "substr(c." + c.name + ", 1, " + strconv.Itoa(keyring.HeaderBytes) + ")"
 }
 
-// headerOf is what values begin with that are encrypted with a key.
+// headerOf returns the beginning of values that are encrypted with a key.
 func (c *encryptedColumn) headerOf(id keyring.ID) any {
 	if c.text {
 		return encryptedText + id.String()
@@ -227,7 +227,7 @@ func (l *Ledger) Reencrypt(ctx context.Context, progress func(values int)) (Reen
 
 // stored is one value to be encrypted again.
 type stored struct {
-	keys  []any // and behind them what names the place besides
+	keys  []any // and behind them the other columns that name the place
 	run   string
 	value any // []byte or string
 }
@@ -405,7 +405,7 @@ func (l *Ledger) reencryptObject(ctx context.Context, seq int64, id core.JobID, 
 		return err
 	}
 	changed := int64(0)
-	err = l.db.transact(ctx, "seal an object", func(t *tx) error {
+	err = l.db.transact(ctx, "encrypt an object", func(t *tx) error {
 		var err error
 		changed, err = t.exec(ctx, `UPDATE outputs SET object = $1, data = $2 WHERE run = $3 AND idx = $4 AND name = $5 AND object = $6`,
 			fresh.object, fresh.data, seq, id.Index, o.Name, o.object)

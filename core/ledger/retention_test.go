@@ -192,7 +192,7 @@ func TestWhatIsOverGoes(t *testing.T) {
 }
 
 // whatIsOverGoes goes by age and by size, per tenant, oldest first; runs that are not complete keep
-// all. What is shown is what goes.
+// all. The preview lists exactly what goes.
 func whatIsOverGoes(s *site) {
 	for i, tenant := range []string{"acme", "globex", "acme", "globex", "", "globex"} {
 		s.run(fmt.Sprint("r", i), tenant, 3, false)
@@ -267,8 +267,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// killedInTheMiddle kills who removes things after ever more pieces: what is left is sound, and the
-// next look takes the rest, objects too.
+// killedInTheMiddle kills the process that removes things after ever more pieces: the ledger stays
+// sound, and the next prune takes the rest, also objects.
 func killedInTheMiddle(s *site) {
 	for i := range 4 {
 		s.run(fmt.Sprint("r", i), "", 2, false)

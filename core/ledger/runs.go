@@ -58,7 +58,7 @@ type Run struct {
 // Complete reports whether every job has its outcome.
 func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
-// runColumns are what scanRun reads, in its order.
+// runColumns lists the columns that scanRun reads, in its order.
 const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals, content,
  total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress, weight, max_in_flight, sources`
 

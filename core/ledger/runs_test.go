@@ -133,7 +133,7 @@ func testAcceptIsIdempotent(t *testing.T, b *backend) {
 	}
 }
 
-// Many ask two servers for the same at once: one run, and everybody gets it.
+// Many ask two servers for the same run at the same time: one run, and everybody gets it.
 func testAcceptRaces(t *testing.T, b *backend) {
 	url := b.fresh(t)
 	servers := []*ledger.Ledger{b.at(t, url), b.at(t, url)}
@@ -315,7 +315,7 @@ func testForeignCursors(t *testing.T, b *backend) {
 	}
 }
 
-// What is outside a scope is not found, by any method that takes one.
+// Rows outside a scope are not found, by any method that takes one.
 func testScope(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()

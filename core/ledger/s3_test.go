@@ -29,7 +29,7 @@ func openBucket(t *testing.T, url string) *blob.Bucket {
 	return b
 }
 
-// pattern is n bytes that tell where they are.
+// pattern is n bytes that show their own place.
 type pattern struct{ at, n int64 }
 
 func (p *pattern) Read(b []byte) (int, error) {
@@ -116,7 +116,7 @@ func TestS3StreamsInParts(t *testing.T) {
 	}
 }
 
-// What a server refuses, or that it is gone, is said in core's words, without a secret.
+// A refusal of a server, or its absence, is an error in core's words, without a secret.
 func TestS3ErrorsAreTranslated(t *testing.T) {
 	s := testparts.StartS3(t, "out")
 	b := openBucket(t, s.URL("out"))

@@ -58,7 +58,7 @@ func testSchedules(t *testing.T, b *backend) {
 	if due, err = l.DueSchedules(ctx, 10); err != nil || len(due.Rows) != 0 || !due.Next.Equal(now.Add(30*time.Minute)) {
 		t.Errorf("%+v, %v", due, err)
 	}
-	// Only one that waits is woken.
+	// Only one that waits becomes due.
 	waits := scheduled("b", "one", v[2].Version, now.Add(time.Hour), "third")
 	waits.Waits = true
 	change(t, l, waits)

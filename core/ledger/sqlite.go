@@ -87,9 +87,9 @@ func unguardSQLite(ctx context.Context, t *tx) (func() error, error) {
 	}, nil
 }
 
-// openSQLite opens a file. One connection writes, since SQLite has one writer anyway and a queue
-// in this process is fairer than its busy handler; that one is for other processes.
-// synchronous=FULL: in WAL mode NORMAL would lose the last commits with the machine's power.
+// openSQLite opens a file. One connection writes. SQLite has one writer anyway, and a queue in this
+// process is fairer than its busy handler, which is for other processes. It sets synchronous=FULL:
+// in WAL mode NORMAL would lose the last commits with the machine's power.
 func openSQLite(path string, connections int) (*db, error) {
 	if path == "" || path == ":memory:" {
 		return nil, fmt.Errorf("expected sqlite:PATH with the path of a file: %w", core.ErrInvalid)
@@ -161,10 +161,10 @@ func sqlitePool(file, more string, connections int, pragmas ...string) (*sql.DB,
 	return pool, nil
 }
 
-// checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. What
-// does not call that checkpoints in its commit, at four times as many: reading gets slower as the
-// log gets longer. That bounds it beside steady writers, too: the log is begun again only where all
-// of it is in the file, and of a checkpoint beside them never is.
+// checkpointPages is how long SQLite's log gets before checkpoint brings it into the file. A writer
+// that never calls checkpoint does so in its commit, at four times as many pages: reading gets
+// slower as the log gets longer. That also bounds the log beside steady writers. SQLite begins it
+// again only where all of it is in the file, which a checkpoint beside writers never achieves.
 const checkpointPages = 1000
 
 // checkpoint keeps SQLite's log short, beside the one that writes: in a commit, everybody would
@@ -180,9 +180,9 @@ func (d *db) checkpoint(ctx context.Context) {
 	}
 }
 
-// becomeWAL makes the first connection. Where several open a new file at once, its change to WAL
-// mode does not wait for the others as everything later does (busy_timeout does not cover it): it
-// is refused, and asked again.
+// becomeWAL makes the first connection. Where several open a new file at the same time, its change
+// to WAL mode does not wait for the others as everything later does, because busy_timeout does not
+// cover it. SQLite refuses the change, and it is asked again.
 func becomeWAL(pool *sql.DB) error {
 	const patience, again = 30 * time.Second, 20 * time.Millisecond
 	for begun := time.Now(); ; <-time.After(again) {

@@ -37,8 +37,8 @@ func beside(t *testing.T, l *ledger.Ledger, run string, done <-chan struct{}, po
 	}
 }
 
-// Runs are accepted while a large batch is recorded, between its parts. On a busy machine nobody may
-// look while one batch is recorded; then another one is.
+// Runs are accepted while a large batch is recorded, between its parts. On a busy machine nobody
+// may look while one batch is recorded; then another one is.
 func TestALargeBatchLetsOthersWrite(t *testing.T) {
 	l := onSQLite().open(t)
 	parts := 0
@@ -127,8 +127,8 @@ func TestALargeBatchByTwoServers(t *testing.T) {
 	sound(t, servers[0])
 }
 
-// A server that ends between two parts has moved nothing but outcomes; whoever goes on from where
-// the ledger stands counts the rest. As above, a batch may be recorded before anybody looked.
+// A server that ends between two parts has moved only outcomes; the server that goes on from the
+// ledger's state counts the rest. As above, a batch may be recorded before anybody looked.
 func TestALargeBatchThatIsLeft(t *testing.T) {
 	l := onSQLite().open(t)
 	left := false
@@ -176,7 +176,7 @@ func leftBetweenParts(t *testing.T, l *ledger.Ledger, run string) bool {
 	return true
 }
 
-// Who records keeps SQLite's log short, beside the one that writes.
+// The server that records keeps SQLite's log short, beside the one that writes.
 func TestTheLogStaysShort(t *testing.T) {
 	l := onSQLite().open(t)
 	const jobs, batch = 10_000, 500

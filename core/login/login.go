@@ -224,7 +224,7 @@ func (p *Provider) Verify(ctx context.Context, idToken, salt, asked string) (Per
 	}, nil
 }
 
-// label is what a person is shown as. It is for eyes: what counts is the identity behind it.
+// label returns the text that a person is shown as. It is for eyes: the identity behind it counts.
 func (c claims) label() string {
 	label := "somebody"
 	for _, text := range []string{c.Email, c.Username, c.Name} {

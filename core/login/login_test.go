@@ -126,7 +126,7 @@ func TestWhatIsNotToBeBelievedIsRefused(t *testing.T) {
 	}
 }
 
-// Who a person is goes by issuer and subject, whatever they are shown as.
+// The identity of a person is issuer and subject, whatever they are shown as.
 func TestIdentityIsIssuerAndSubject(t *testing.T) {
 	p, other := servers.StartOIDC(t), servers.StartOIDC(t)
 	name := func(p *servers.OIDC, claims map[string]any) string {

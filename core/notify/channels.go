@@ -86,7 +86,7 @@ func (s *Service) Test(ctx context.Context, who string, at policy.Place) (ledger
 	id := strings.ToLower(rand.Text())
 	n := s.notice(policy.Test, ledger.Happening{At: time.Now().UTC(), Tenant: at.Tenant})
 	n.ID, n.Title = id, fmt.Sprintf("a test of channel %s, asked for by %s", at.Channel, who)
-	n.compose("Nothing happened. What is worth a notification comes this way.")
+	n.compose("Nothing happened. Notifications come this way.")
 	data, err := json.Marshal(n)
 	if err != nil {
 		return ledger.Notification{}, fmt.Errorf("write a test: %w", err)

@@ -32,8 +32,8 @@ func TestFaultS11GuardRefusesInnerAddresses(t *testing.T) {
 }
 
 // A channel of the definitions does not reach the server's own network; the same without the guard
-// does. The name is one that means an outer address when it is looked at, and an inner one when it
-// is connected to: what counts is the connection.
+// does. The name is one that means an outer address when it is resolved, and an inner one when it
+// is connected to: the connection counts.
 func TestChannelsDoNotReachTheServersNetwork(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)

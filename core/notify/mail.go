@@ -51,7 +51,7 @@ func (s *Service) email(ctx context.Context, n ledger.Notification, e *policy.Em
 	return s.deliver(ctx, relay, g, message)
 }
 
-// letter is a notice as a mail. What its headers hold is one line of plain text each; the library
+// letter is a notice as a mail. Each of its headers holds one line of plain text; the library
 // encodes it.
 func letter(n Notice, from string, to []string) (*mail.Msg, error) {
 	m := mail.NewMsg(mail.WithNoDefaultUserAgent())

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/notify/policy"
 )
 
-// What news become, by kind.
+// The notices that news become, by kind.
 func TestNewsAsNotices(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))
@@ -19,7 +19,7 @@ func TestNewsAsNotices(t *testing.T) {
 	b.run("over", ledger.Outcome{Outcome: core.Changed})
 	for name, c := range map[string]struct {
 		news News
-		want string // the text; "" is told to nobody
+		want string // the text; "" is sent to nobody
 	}{
 		"missed":         {News{Kind: policy.WindowMissed, Run: "over", Count: 3, Text: "no window is left to\nthe approval is over"}, "patch: run over: no window is left to 3 jobs\nthe approval is over\nLook further: turnus runs show over"},
 		"wave":           {News{Kind: policy.ApprovalNeeded, Run: "open", Text: "wave 2 waits"}, "patch: run open: wave 2 waits\nLook further: turnus runs show open"},
@@ -45,7 +45,7 @@ func TestNewsAsNotices(t *testing.T) {
 			t.Errorf("%s: %q, %v\nexpected %q", name, got, err, c.want)
 		}
 	}
-	// Of what lasted a person is not reminded once it is over.
+	// A person is not reminded of a state that has ended.
 	h := News{Kind: policy.StepStalled, Run: "open", Text: "x"}.Happening()
 	h.Latest = time.Now().Add(-stillFor - time.Second)
 	if made, err := b.notices(t.Context(), h, round{View: b.cfg.View()}); len(made) > 0 || err != nil {
@@ -74,7 +74,7 @@ func TestReasonsOfManyHosts(t *testing.T) {
 	}
 }
 
-// A run of very many reasons is told in few lines, and the counts are of all hosts.
+// A run of very many reasons is reported in few lines, and the counts are of all hosts.
 func TestSummaryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))

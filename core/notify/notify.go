@@ -73,7 +73,7 @@ type Config struct {
 // Bounds and times.
 const (
 	maxReported = 1000        // happenings that wait to be written down
-	maxSending  = 64          // channels at once
+	maxSending  = 64          // channels at the same time
 	pollEvery   = time.Second // when nobody notifies
 	pruneEvery  = 10 * time.Minute
 	pruneMax    = 500
@@ -136,7 +136,7 @@ type News struct {
 	Window   string
 }
 
-// fact is what the ledger keeps of News.
+// fact is the form in which the ledger keeps News.
 type fact struct {
 	Text     string `json:"text"`
 	Run      string `json:"run,omitempty"`

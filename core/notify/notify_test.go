@@ -56,7 +56,7 @@ func TestARunThatFailedIsReported(t *testing.T) {
 	}
 }
 
-// Which runs are told as what, to whom nothing was said but who is told of everything.
+// Which runs are reported as what, to receivers of everything that got nothing before.
 func TestWhatARunIsReportedAs(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
@@ -92,7 +92,7 @@ func TestWhatARunIsReportedAs(t *testing.T) {
 	must(t, err)
 	_, err = b.ledger.Cancel(t.Context(), ledger.AllTenants(), "alice", "cancelled", "never mind")
 	must(t, err)
-	// What the service does, it tells.
+	// The service reports what it does.
 	n := ledger.NewRun{ID: "waits", Tenant: "acme", Playbook: "patch", LaunchedBy: "alice", Approvals: 1, Jobs: []ledger.JobHost{{Host: "x"}}}
 	_, _, err = b.ledger.Accept(t.Context(), n)
 	must(t, err)
@@ -112,7 +112,7 @@ func TestWhatARunIsReportedAs(t *testing.T) {
 	if again := string(b.all("")[reported+1].Data); !strings.Contains(again, "carol changed it: approvals from before count no more") || !strings.Contains(again, "somebody else than alice and carol") {
 		t.Error(again)
 	}
-	// Decided before anybody was told: nobody is.
+	// Decided before anybody was notified: nobody is.
 	hold := newBed(t, newLedger(t), asked)
 	_, _, err = hold.ledger.Accept(t.Context(), n)
 	must(t, err)
@@ -201,8 +201,8 @@ func TestAnAnswerWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// What a receiver refuses for good is given up at once, and listed; the next one goes on. A
-// redirect carries nothing elsewhere.
+// A notification that a receiver refuses for good is dead-lettered immediately, and listed; the
+// next one goes on. A redirect carries nothing elsewhere.
 func TestARefusedNotificationIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	elsewhere := newReceiver(t, nil)
@@ -246,7 +246,7 @@ func TestARefusedNotificationIsDeadLettered(t *testing.T) {
 	})
 }
 
-// A receiver that fails for as long as is tried is given up.
+// A receiver that fails until the retries are exhausted gets no more tries.
 func TestTriesEnd(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, code(http.StatusInternalServerError))
@@ -259,7 +259,8 @@ func TestTriesEnd(t *testing.T) {
 	}
 }
 
-// One receiver hangs; another channel, and everybody who writes down what is to be told, goes on.
+// One receiver hangs; another channel, and everybody who writes down what is to be reported, goes
+// on.
 func TestAReceiverThatHangs(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -332,7 +333,7 @@ func TestAServerThatDiesAfterSending(t *testing.T) {
 	a.out.close()
 }
 
-// A server that is told to stop while it sends gives the notification back.
+// A server that is asked to stop while it sends gives the notification back.
 func TestAServerThatStopsGivesBack(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -349,7 +350,7 @@ func TestAServerThatStopsGivesBack(t *testing.T) {
 	until(t, "the next server to send it", func() bool { return len(c.all(ledger.NotificationSent)) == 1 })
 }
 
-// Nothing is handed on, and nothing is given up, before the definitions are known.
+// Nothing is handed on, and nothing is dead-lettered, before the definitions are known.
 func TestDefinitionsThatAreNotKnownYet(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
@@ -429,7 +430,7 @@ func TestTheOwnChannel(t *testing.T) {
 	}
 }
 
-// Tell never blocks, whatever the ledger does; what does not fit is dropped.
+// Report never blocks, whatever the ledger does; news that do not fit are dropped.
 func TestReportDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), "")
@@ -441,7 +442,7 @@ func TestReportDoesNotBlock(t *testing.T) {
 	}
 }
 
-// What was told just before the end is written down.
+// News from just before the end are written down.
 func TestTheLastWord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), hook("http://127.0.0.1:1"))
@@ -454,8 +455,8 @@ func TestTheLastWord(t *testing.T) {
 	}
 }
 
-// What was told first is written down first, also what was being written when the service was
-// stopped: else a queue that came back would be told to be away.
+// The first news are written down first, also those that were being written when the service was
+// stopped: else a queue that came back would be reported as away.
 func TestTheLastWordsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, newLedger(t), "")
@@ -489,7 +490,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// News that the ledger can never take are dropped, and do not hold up those behind them.
+// News that the ledger can never take are dropped, and do not delay those behind them.
 func TestNewsThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)

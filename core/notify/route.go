@@ -60,7 +60,7 @@ func (s *Service) trouble(ctx context.Context, what string, err error, args ...a
 	}
 }
 
-// round is what the happenings of one read are routed by.
+// round holds the data by which the happenings of one read are routed.
 type round struct {
 	View
 	runs map[string]ledger.Run // that they are about, as far as they were read together
@@ -93,8 +93,8 @@ func (s *Service) notifiesNobody(view View) bool {
 	return view.Policy == nil && view.Playbook == nil && s.cfg.Own == nil
 }
 
-// route makes the notifications of one happening. told is false if there are none: the happening is
-// then dismissed.
+// route makes the notifications of one happening. If there are none, reported is false, and the
+// happening is dismissed.
 func (s *Service) route(ctx context.Context, h ledger.Happening, view round) (reported bool, err error) {
 	if h.Unreadable != nil {
 		return false, fmt.Errorf("what happened cannot be read from the ledger: %w", h.Unreadable)
@@ -184,15 +184,15 @@ func (s *Service) notices(ctx context.Context, h ledger.Happening, view round) (
 	return s.news(ctx, h, view)
 }
 
-// awaits says whose approval a run waits for. Who changed it after others may have approved it is
-// "" where it is as it was accepted.
+// awaits returns whose approval a run waits for. If others may have approved it before a change,
+// changedBy is the person who made the change; else it is "".
 func awaits(r *ledger.Run, changedBy string) (title, detail string) {
 	if r.Phase != ledger.PhaseAwaiting {
 		return "", ""
 	}
 	people, waits := line(r.LaunchedBy, maxHost), "waits for an approval"
 	if changedBy = line(changedBy, maxHost); changedBy != "" {
-		waits = "waits for an approval, for it was changed"
+		waits = "waits for an approval, because it was changed"
 		detail = changedBy + " changed it: approvals from before count no more. "
 		if !core.SamePerson(r.LaunchedBy, changedBy) {
 			people += " and " + changedBy

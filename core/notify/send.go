@@ -226,7 +226,7 @@ func (s *Service) secret(ctx context.Context, tenant, name string) ([]byte, erro
 	return value, nil
 }
 
-// address is what a channel says as it is, or the secret that it names.
+// address returns the address of a channel, as it is or from the secret that it names.
 func (s *Service) address(ctx context.Context, tenant string, t policy.Text) (string, error) {
 	if t.Secret == "" {
 		return t.Plain, nil

@@ -52,7 +52,8 @@ func (p *Pages) revokeToken(w http.ResponseWriter, r *http.Request, v visit) {
 	http.Redirect(w, r, "/tokens", http.StatusSeeOther)
 }
 
-// settingsView is what holds for this person at this server. A panel that cannot be shown says why.
+// settingsView holds the settings for this person at this server. A panel that cannot be shown
+// shows why.
 type settingsView struct {
 	Me             api.Whoami
 	All            bool

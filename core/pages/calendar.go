@@ -38,7 +38,7 @@ type calendarView struct {
 	Feeds     feedsView
 }
 
-// calendarFilter is what the address of the page chooses.
+// calendarFilter holds the choices in the address of the page.
 type calendarFilter struct {
 	From   string // a day in Zone; "" is now
 	Days   int

@@ -9,7 +9,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The page of the calendar makes an address, which it shows once, lists the others and revokes them.
+// The page of the calendar makes an address, which it shows once, lists the others and revokes
+// them.
 func TestCalendarFeeds(t *testing.T) {
 	o := calendarAPI(t)
 	v := visits(t, o)

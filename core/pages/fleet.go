@@ -37,7 +37,7 @@ type fleetView struct {
 	Next      string
 }
 
-// fleetFilter is what the address of the page chooses.
+// fleetFilter holds the choices in the address of the page.
 type fleetFilter struct {
 	By              string // what stands together: group, site or ha_group
 	Customer, Group string

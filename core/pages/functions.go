@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/pictures"
 )
 
-// functions are what templates call. Escaping is html/template's.
+// functions returns the functions that templates call. Escaping is html/template's.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"time": func(t time.Time) string {

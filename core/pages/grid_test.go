@@ -64,7 +64,7 @@ func (l *largeRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.fakeAPI.ServeHTTP(w, r)
 }
 
-// What a browser loads for the page of 3000 hosts and 20 steps keeps to its bounds, compressed.
+// The size of the page of 3000 hosts and 20 steps keeps to its bounds, compressed.
 func TestSizeOfALargeRun(t *testing.T) {
 	const all, scripts = 150_000, 40_000
 	web, browser := site(t, newLargeRun())
@@ -193,7 +193,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What a page of 3000 hosts and 20 steps costs beside the API's own work.
+// The cost of a page of 3000 hosts and 20 steps beside the API's own work.
 func BenchmarkLargeRun(b *testing.B) {
 	p, err := New(Config{API: newLargeRun(), Version: "bench"})
 	if err != nil {

@@ -25,14 +25,14 @@ const (
 // writeWithin bounds a write to a browser: one that does not read is let go, and comes again.
 const writeWithin = 30 * time.Second
 
-// changedCells bounds what is told cell by cell. Behind it the page reads the grid again.
+// changedCells bounds how many cells are sent one by one. Behind it the page reads the grid again.
 const changedCells = 5000
 
 // cell is a place of the grid; step -1 is the outcome of the host.
 type cell struct{ index, step int }
 
-// changes gathers what happened to a run since the page was last told. The newest letter of each
-// cell counts, so that a slow reader has no backlog.
+// changes gathers what happened to a run since the page was last notified. The newest letter of
+// each cell counts, so that a slow reader has no backlog.
 type changes struct {
 	mu      sync.Mutex
 	columns map[string]int // of steps; those that share their name have none

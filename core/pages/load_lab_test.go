@@ -171,7 +171,7 @@ func TestLabManyChangesAreFewMessages(t *testing.T) {
 	t.Logf("%d changes in %v: %d messages of cells, %d of the state; tasks above 50 ms: %.0f, while it loads: %.0f", changes, took, len(got.Cells), len(got.State), long, loading)
 }
 
-// held is what a page keeps in memory after a forced collection of garbage.
+// held counts what a page keeps in memory after a forced collection of garbage.
 type held struct {
 	nodes, listeners int64
 	heap             float64

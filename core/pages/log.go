@@ -276,7 +276,7 @@ func fileName(s string) string {
 }
 
 // liveLog sends what the steps of a host write, as server-sent events: those that are kept, then
-// those that come. A line that is not read in time is the server's to drop, which says so.
+// those that come. The server drops lines that are not read in time, and reports that.
 func (p *Pages) liveLog(w http.ResponseWriter, r *http.Request, v visit) {
 	id, ok := jobOf(r)
 	if !ok {

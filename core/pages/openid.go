@@ -20,7 +20,7 @@ const (
 	ticketTime   = 10 * time.Minute // for a person to log in at the provider
 )
 
-// ticket is what the cookie of a login that has begun holds.
+// ticket is the content of the cookie of a login that has begun.
 type ticket struct {
 	login.Ticket
 	Next    string    `json:"next"`

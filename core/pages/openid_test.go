@@ -140,7 +140,7 @@ func withPath(cookies []*http.Cookie) []*http.Cookie {
 	return cookies
 }
 
-// What the provider or the API refuses is told at the login.
+// A refusal of the provider or the API is shown at the login.
 func TestOpenIDLoginThatIsRefused(t *testing.T) {
 	p, f, web, browser := organisation(t)
 	p.Next(nil, 0, "access_denied")

@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// overviewView is what runs, what waits for a person, and what comes next.
+// overviewView shows what runs, what waits for a person, and what comes next.
 type overviewView struct {
 	Waiting, Active, Ended []api.Run
 	Next                   []api.Schedule

@@ -163,7 +163,7 @@ func (p *Pages) show(w http.ResponseWriter, status int, name string, v visit, ti
 	_, _ = out.WriteTo(w)
 }
 
-// page is what every template gets.
+// page is the data of every template.
 type page struct {
 	Title   string
 	Who     who

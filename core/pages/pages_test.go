@@ -31,7 +31,7 @@ type fakeAPI struct {
 	asked []string
 	run   api.Run
 	next  chan struct{} // closed or fed: an event of the run
-	// output is what step 1 of job 1 wrote.
+	// output is the output of step 1 of job 1.
 	output string
 }
 
@@ -216,7 +216,7 @@ func TestWhereALoginLeads(t *testing.T) {
 	}
 }
 
-// What hosts, people and git say is text on every page. Control: it is there, escaped.
+// Words of hosts, people and git are text on every page. Control: it is there, escaped.
 func TestTextIsNoMarkup(t *testing.T) {
 	f := newFake()
 	web, browser := site(t, f)
@@ -279,7 +279,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// An open page gets the state at first, again after an event, and is told when the run is over.
+// An open page gets the state at first, again after an event, and is notified when the run ends.
 func TestLive(t *testing.T) {
 	f := newFake()
 	web, browser := site(t, f)

@@ -46,7 +46,7 @@ type playbookView struct {
 	Preview  preview
 }
 
-// preview is what a launch needs beside its plan.
+// preview is the data of a launch beside its plan.
 type preview struct {
 	Path   string  // of the launch
 	Inputs []input // what the launch sends again
@@ -161,7 +161,7 @@ func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
 func typed(sent url.Values) string {
 	hosts, err := strconv.Atoi(sent.Get("hosts"))
 	if err != nil || sent.Get("hash") == "" {
-		return "Not launched: look at the preview first."
+		return "Not launched: read the preview first."
 	}
 	if sent.Get("wide") != "" && strings.TrimSpace(sent.Get("typed")) != strconv.Itoa(hosts) {
 		return fmt.Sprintf("Not launched: the number of hosts that was typed is %q, and the launch is for %s.", sent.Get("typed"), plural(hosts, "host"))

@@ -234,7 +234,7 @@ func TestLaunchOfOtherHosts(t *testing.T) {
 	has(t, "a refused launch", text, "the hosts changed since the plan", "The preview had 14 hosts", ">Launch on 15 hosts<")
 }
 
-// What is wrong with a form is said above it, and what was sent stays in it.
+// A problem with a form is shown above it, and the sent values stay in it.
 func TestWrongForm(t *testing.T) {
 	o := shopAPI(t, 14, "operator")
 	o.set("POST /v1/plan", api.Problem{Status: http.StatusUnprocessableEntity, Detail: "param release: expected text that matches"})

@@ -77,8 +77,8 @@ func nextPage(q url.Values, cursor string) string {
 // maxValue bounds what is shown of a field, in bytes.
 const maxValue = 2000
 
-// changesOf lists the fields in which two objects differ, by name. What is no object is one field
-// without a name.
+// changesOf lists the fields in which two objects differ, by name. A value that is no object is one
+// field without a name.
 func changesOf(before, after json.RawMessage) []fieldChange {
 	old, okOld := fieldsOf(before)
 	now, okNow := fieldsOf(after)

@@ -71,8 +71,8 @@ func retryOf(ctx context.Context, v visit, id string, sent url.Values) (view ret
 	return view, http.StatusOK, nil
 }
 
-// retryAsked is what a form says of a retry. The choice for hosts that cannot go on needs the one
-// before it.
+// retryAsked returns the retry that a form asks for. The choice for hosts that cannot go on needs
+// the one before it.
 func retryAsked(sent url.Values) api.Retry {
 	asked := api.Retry{Outcomes: outcomesOf(sent), From: sent.Get("from")}
 	if asked.From != "" {

@@ -86,8 +86,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// The choices of a retry from the failed step are in the preview and in what is launched; the second
-// alone says nothing.
+// The choices of a retry from the failed step are in the preview and in what is launched; the
+// second alone says nothing.
 func TestRetryFromTheFailedStep(t *testing.T) {
 	for query, want := range map[string][2]any{
 		"from=failed-step&else=restart": {"failed-step", "restart"},

@@ -90,7 +90,7 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 	view.Steps, view.Waves = counts.Steps, wavesOf(counts)
 	if !view.Run.Phase.Over() {
 		waits, err := v.client.Waits(ctx, id)
-		part("What hosts wait for", err)
+		part("The waits of hosts", err)
 		view.Waits = waits.Items
 		view.Away = slices.ContainsFunc(waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}

@@ -87,7 +87,7 @@ func TestActionsOnASchedule(t *testing.T) {
 	}
 }
 
-// Who may not act has no button, and asks for no plan.
+// A person who may not act has no button, and asks for no plan.
 func TestSchedulesOfAViewer(t *testing.T) {
 	o := scheduleAPI("viewer")
 	_, text := visits(t, o).get("/schedules/acme:night")

@@ -93,7 +93,8 @@ func TestServicePagesEscape(t *testing.T) {
 	}
 }
 
-// Who has no right has no button and no link, and who is of one tenant sees nothing of the service.
+// A person without the right has no button and no link, and a person of one tenant sees nothing of
+// the service.
 func TestServicePagesShowWhatOneMay(t *testing.T) {
 	for _, c := range []struct {
 		tenant, role, path string
@@ -123,7 +124,7 @@ func TestServicePagesShowWhatOneMay(t *testing.T) {
 	}
 }
 
-// What the API refuses is refused, and a panel that fails leaves the rest.
+// A refusal of the API is shown, and a panel that fails leaves the rest.
 func TestServicePagesFailInPart(t *testing.T) {
 	_, web, browser := service(t, "*", "viewer", "/v1/workers", "/v1/queue", "/v1/shares", "/v1/shares/history", "/v1/channels", "/v1/tokens", "/v1/definitions")
 	if resp, text := get(t, browser, web.URL+"/tokens"); resp.StatusCode != http.StatusForbidden || !strings.Contains(text, "refused /v1/tokens") {

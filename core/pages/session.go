@@ -49,7 +49,7 @@ func (w who) has(role string) bool {
 	return slices.Contains(w.Roles, role) || slices.Contains(w.Roles, "admin")
 }
 
-// session is what the cookie holds, encrypted.
+// session is the content of the cookie, which is encrypted.
 type session struct {
 	Token   string    `json:"t"`
 	Who     who       `json:"w"`

@@ -10,7 +10,7 @@ import (
 // wavesShown is how many waves the page of a run shows one by one.
 const wavesShown = 12
 
-// waveRow is what the steps did in a wave, or in several that are counted together.
+// waveRow counts what the steps did in a wave, or in several that are counted together.
 type waveRow struct {
 	Label       string
 	Hosts, Done int

@@ -27,7 +27,7 @@ func (p *Pages) windowRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /windows/{set}/{verb}", p.signedIn(p.actOnWindow))
 }
 
-// windowsView is what waits for a decision, and which windows come next.
+// windowsView shows what waits for a decision, and which windows come next.
 type windowsView struct {
 	Waiting    []approval
 	Unapproved string // why Waiting is not shown; "" where it is

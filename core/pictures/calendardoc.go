@@ -6,7 +6,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// calendarStyle is what a document needs beside mapStyle. Pages have the same in their style sheet.
+// calendarStyle is the style of a document beside mapStyle. Pages have the same in their style
+// sheet.
 const calendarStyle = `
   .map .dim{fill:#5a6570}.c-tick{stroke:#c9d0d6;stroke-width:.5}.c-open{fill:#8fd3a7}.c-held{stroke:#8a5a00}.c-hatch{fill:#f6c26b}.c-deny{fill:#f2c1bd}
   .c-run{fill:#0b57a4}.c-plan{fill-opacity:.4}.c-tail{fill:none;stroke:#0b57a4;stroke-width:1.5}.c-fire{fill:#1c2126}.c-bad{fill:#b3261e}.map .c-sign{fill:#fff}

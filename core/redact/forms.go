@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	minLine = 8  // bytes of one line of a value that is looked for by itself
+	minLine = 8  // bytes of one line of a value that is looked for on its own
 	maxGap  = 16 // bytes of white space that may stand within a loose form, at one place
 )
 
@@ -56,8 +56,8 @@ func formsOf(value []byte) []form {
 	return append(out, form{digits, true}, form{strings.ToUpper(digits), true})
 }
 
-// encoded is what of a value's base64 does not depend on its neighbours, when it stands behind that
-// many bytes.
+// encoded returns the part of a value's base64 that does not depend on its neighbours, when it
+// stands behind that many bytes.
 func encoded(alphabet *base64.Encoding, value []byte, before int) string {
 	text := alphabet.EncodeToString(append(make([]byte, before), value...))
 	return text[(before*8+5)/6 : (before+len(value))*8/6]

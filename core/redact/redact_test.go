@@ -117,7 +117,7 @@ func TestFormsAreFound(t *testing.T) {
 			t.Errorf("%s: %q became %q, expected %q", tc.name, tc.text, got, tc.want)
 		}
 	}
-	// What the package says that it does not find: a value that was encoded twice.
+	// A value that was encoded twice is not found, as the package says.
 	if twice := base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(secret)))); s.String(twice) != twice {
 		t.Errorf("base64 of base64 is found: say so in the package's words")
 	}
@@ -131,9 +131,9 @@ func TestFormsAreFound(t *testing.T) {
 	}
 }
 
-// Who controls a text, and reads what is left of it, learns no byte of a value that he does not
-// know: a right beginning and a wrong one are treated alike, up to half of the value. Control: at
-// the end of a text a longer beginning is told apart, as docs/security.md says.
+// A person who controls a text, and reads the redacted text, learns no byte of an unknown value: a
+// right beginning and a wrong one are treated alike, up to half of the value. Control: at the end
+// of a text a longer beginning differs, as docs/security.md says.
 func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 	t.Parallel()
 	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
@@ -171,8 +171,8 @@ func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 	}
 }
 
-// Who watches a stream learns nothing from how long a piece of it waits, as on a line that has no
-// end yet. Control: a stream that holds back only what may become a value.
+// A person who watches a stream learns nothing from how long a piece of it waits, as on a line that
+// has no end yet. Control: a stream that delays only what may become a value.
 func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 	t.Parallel()
 	const value = "ghp_9fQz7Lm2XwB4rTn6Vc8KjH1sD3gY5aPe"
@@ -277,7 +277,7 @@ func TestStreamsAreSplitAnywhere(t *testing.T) {
 	}
 }
 
-// What people watch does not hang on what may become a secret, until 16 bytes of it are there.
+// A watched text does not hang on what may become a secret, until 16 bytes of it are there.
 func TestIdleShowsWhatSaysNothing(t *testing.T) {
 	t.Parallel()
 	s := set(t, "hunter2hunter2hunter2")

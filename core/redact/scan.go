@@ -7,12 +7,12 @@ type match struct {
 	name     string
 }
 
-// What follows the text that is scanned.
+// mode describes the text that follows the scanned text.
 type mode int
 
 const (
 	more  mode = iota // further text may: what may be the beginning of a form is not decided
-	idle              // nothing for a while: only what already tells something is not decided
+	idle              // nothing for a while: only text that reveals something already is not decided
 	atEnd             // nothing: most of a value is taken for a match
 	whole             // nothing, and only whole forms are matches
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// A master of a Cluster is gone, and its replica takes over: commands that are sent once find it at
-// once, and not after the minute that the client believes what it knows.
+// A master of a Cluster is gone, and its replica takes over: commands that are sent once find it
+// immediately, and not after the minute that the client believes what it knows.
 func TestLabTrapClusterFailoverIsNotSeen(t *testing.T) {
 	t.Parallel()
 	r := servers.StartReplicatedRedis(t)

@@ -68,7 +68,7 @@ func Dial(rawURL string) (goredis.UniversalClient, error) {
 	return goredis.NewClient(o.Simple()), nil
 }
 
-// target is what a URL says.
+// target is the content of a URL.
 type target struct {
 	kind                           string // "", unix, sentinel, cluster
 	tls, insecure                  bool

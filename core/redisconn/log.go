@@ -6,8 +6,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// silent drops what go-redis writes to standard error itself, across the output there. What goes
-// wrong reaches the caller as an error.
+// silent drops what go-redis writes to standard error itself, across the output there. The caller
+// gets each failure as an error.
 type silent struct{}
 
 // Printf implements go-redis's logger.

@@ -54,7 +54,7 @@ func (e mute) Error() string {
 	return e.addr + " ended the connection without an answer: it probably speaks TLS at this port, or is about to stop\nhint: rediss:// in place of redis:// talks TLS"
 }
 
-// tlsAlert is what a server that speaks TLS may say to what is none.
+// tlsAlert is the first byte of an alert, which a server with TLS may send to a client without it.
 const tlsAlert = 0x15
 
 // Read implements net.Conn.
@@ -134,7 +134,7 @@ func (t *target) dialer() (*dialer, error) {
 	return d, nil
 }
 
-// setQuery takes what stands behind the question mark. What is not known is refused: a misspelt
+// setQuery takes what stands behind the question mark. An unknown name is refused: a misspelt
 // insecure or ca_file must not be passed over.
 func (t *target) setQuery(q url.Values) error {
 	for name, values := range q {

@@ -32,8 +32,8 @@ func hello(t *testing.T, rawURL string) error {
 	return err
 }
 
-// A connection over TLS comes about when both sides know each other, and else it is said what to
-// do.
+// A connection over TLS comes about when both sides know each other, and else the error says what
+// to do.
 func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedisTLS(t)
@@ -124,8 +124,8 @@ func serving(t *testing.T, deal func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// In the clear nobody is talked to but this machine, unless that is said; nor does a Sentinel or a
-// Cluster get round it.
+// Connections in the clear go to this machine only, unless the URL allows more; a Sentinel or a
+// Cluster does not change that.
 func TestOtherMachinesAreNotTalkedToInTheClear(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{

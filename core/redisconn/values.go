@@ -10,7 +10,7 @@ import (
 
 // Pieces that Values asks for in one call.
 const (
-	scanKeys    = 1000 // that are checked; of a server that others use, too, few of them match
+	scanKeys    = 1000 // that are checked; of a server that others also use, few of them match
 	scanEntries = 100
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// A doctor may read all that lies under its pools' keys, which is what turnus admin keys looks at;
-// what others keep in the same Redis is not in its way. The negative controls are the same user
-// without one of the commands, a server's, and a look at everything.
+// A doctor may read all values under its pools' keys, as turnus admin keys does; other keys in the
+// same Redis do not disturb it. The negative controls are the same user without one of the
+// commands, a server's, and reading everything.
 func TestDoctorReadsAllValues(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -62,8 +62,7 @@ func TestSequenceRefusesACircle(t *testing.T) {
 	}
 }
 
-// Whoever comes after another stands behind it, and who comes after nobody keeps its place among
-// those.
+// A host that comes after another is behind it, and hosts that come after none keep their order.
 func TestArrange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "hosts")

@@ -118,7 +118,7 @@ func TestNoticesAWaveThatNobodyProved(t *testing.T) {
 	}
 }
 
-// Whatever waits and runs, a run whose hosts all end at last releases its every wave.
+// With any jobs waiting and running, a run whose hosts all end at last releases its every wave.
 func TestEveryWaveComesAtLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits, s, p := draw(t)

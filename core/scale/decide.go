@@ -92,7 +92,8 @@ func (c Config) wish(d Demand, each int) int {
 	return min(max((c.concurrency(d)+each-1)/each, c.Min), c.Max)
 }
 
-// memory is what would have done lately: fewer workers are wanted once the most of it is fewer.
+// memory holds the numbers of workers that would have done lately: fewer workers are wanted once
+// the largest of them is fewer.
 type memory []seen
 
 type seen struct {
@@ -100,10 +101,10 @@ type seen struct {
 	workers int
 }
 
-// settle takes in what would do now, and returns the most that would have done within calm. To a
+// remember adds what would do now, and returns the most that would have done within calm. To a
 // server that has just begun, the workers that are there are wanted: it must not take away what
 // another wanted a moment ago.
-func (m *memory) settle(now time.Time, workers int, calm time.Duration, there int) int {
+func (m *memory) remember(now time.Time, workers int, calm time.Duration, there int) int {
 	list := *m
 	if len(list) == 0 {
 		list = append(list, seen{now, there})

@@ -73,7 +73,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// More is wanted at once, less after a calm; a server that begins takes nothing away before that.
+// More is wanted immediately, less after a calm; a server that begins takes nothing away before
+// that.
 func TestSettles(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(0, 0)
@@ -81,7 +82,7 @@ func TestSettles(t *testing.T) {
 	step := func(after time.Duration, now, there, want int) {
 		t.Helper()
 		at = at.Add(after)
-		if got := m.settle(at, now, 5*time.Minute, there); got != want {
+		if got := m.remember(at, now, 5*time.Minute, there); got != want {
 			t.Errorf("at %v: %d, expected %d", at, got, want)
 		}
 	}
@@ -243,8 +244,8 @@ func TestFollowsABurst(t *testing.T) {
 	})
 }
 
-// What the looks cost stays a small part of the time: the longer one takes, the more rarely there
-// is one.
+// The cost of polls stays a small part of the time: the longer one takes, the more rarely they are
+// made.
 func TestLooksAreRareWhereTheyTakeLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -343,7 +344,7 @@ func TestOneOfManyCalls(t *testing.T) {
 	})
 }
 
-// A hook that did nothing is told again.
+// A hook that did nothing is called again.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world, c *Config) { c.Min = 2 }, func(w *world, _ *Scaler) {

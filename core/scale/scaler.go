@@ -56,16 +56,13 @@ type Parts struct {
 	Log  *slog.Logger // discarded when nil
 }
 
-// pollEvery is how often there is a look, or pollShare times what one takes where that is longer,
-// callTime how long a call may take, repeatAfter after how long a hook that was told is told
-// again while there are not as many workers as wanted, and failMost the longest wait after calls
-// that failed.
+// Times of polls and of the hook.
 const (
-	pollEvery   = 2 * time.Second
-	pollShare   = 20
-	callTime    = time.Minute
-	repeatAfter = time.Minute
-	failMost    = 5 * time.Minute
+	pollEvery   = 2 * time.Second // between polls, or longer:
+	pollShare   = 20              // times what a poll takes
+	callTime    = time.Minute     // the longest call
+	repeatAfter = time.Minute     // until a hook is called again while there are not as many workers as wanted
+	failMost    = 5 * time.Minute // the longest wait after calls that failed
 )
 
 // Scaler follows one pool. Its methods are safe for concurrent use; Run may be called once.
@@ -131,7 +128,7 @@ func (s *Scaler) Run(ctx context.Context) {
 	}
 }
 
-// look is what was seen at one time, and what follows from it.
+// look is one poll, and what follows from it.
 type look struct {
 	demand  Demand
 	workers []Worker
@@ -156,7 +153,7 @@ func (s *Scaler) look(ctx context.Context) (l look, ok bool) {
 		}
 	}
 	each := s.cfg.perWorker(l.workers)
-	n := s.memory.settle(time.Now(), s.cfg.wish(l.demand, each), s.cfg.Calm, min(l.there, s.cfg.Max))
+	n := s.memory.remember(time.Now(), s.cfg.wish(l.demand, each), s.cfg.Calm, min(l.there, s.cfg.Max))
 	l.wish = Wish{Concurrency: n * each, Workers: n}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +185,7 @@ func (s *Scaler) release(ctx context.Context, workers []Worker, wish Wish) {
 	}
 }
 
-// request is what the hook should know now.
+// request returns the state that the hook should know now.
 func (s *Scaler) request(l look) Request {
 	r := Request{
 		Version: 1, Pool: s.cfg.Pool, At: time.Now().UTC(), Desired: l.wish, Workers: l.there,

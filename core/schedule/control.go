@@ -78,7 +78,8 @@ func (c *Control) List(ctx context.Context, scope ledger.Scope, page ledger.Page
 	return all, next, nil
 }
 
-// put is what a definition makes of the state kept with the old one; nil: there is none.
+// put returns the state of a definition, made from the state that was kept with the old one. If old
+// is nil, the state is new.
 func put(d Definition, old *Definition, s State, now time.Time) State {
 	if old == nil {
 		return State{Since: now, Paused: d.Paused, Reason: definedPaused(d.Paused)}
@@ -98,7 +99,7 @@ func put(d Definition, old *Definition, s State, now time.Time) State {
 
 func definedPaused(paused bool) string {
 	if paused {
-		return "its definition says so"
+		return "its definition pauses it"
 	}
 	return ""
 }
@@ -375,7 +376,7 @@ func (c *Control) Align(ctx context.Context, all []Definition, on ledger.Basis, 
 	return len(changes), err
 }
 
-// aligned is what a row becomes by the definitions; nil: it stays.
+// aligned returns the change of a row by the definitions; nil: it stays.
 func (c *Control) aligned(row ledger.Schedule, d Definition, wanted bool, now time.Time) (*ledger.ScheduleChange, error) {
 	if !wanted {
 		if row.By != "" {

@@ -96,7 +96,7 @@ func TestANewExpressionCountsFromNow(t *testing.T) {
 		d := every(1, "0 * * * *")
 		d.CatchUp = schedule.CatchUpAll
 		l.put(d)
-		l.pass(3*time.Hour + time.Minute) // nobody looks: three fires are missed
+		l.pass(3*time.Hour + time.Minute) // nobody looks: three triggers are missed
 		d.Cron = "30 * * * *"
 		l.put(d)
 		l.serve()
@@ -348,8 +348,8 @@ func TestDeletedAndMadeAnewKnowsNothing(t *testing.T) {
 	})
 }
 
-// A schedule with a time fires once on any number of servers, must lie ahead, and is removed after
-// KeepOnce. The same again is the same, even when it has fired.
+// A schedule with a time triggers once on any number of servers, must be in the future, and is
+// removed after KeepOnce. The same again is the same, even after its trigger.
 func TestOnceOnServers(t *testing.T) {
 	inLab(t, func(l *lab) {
 		complete := l.completing()

@@ -104,7 +104,7 @@ func (d *decider) trigger() {
 		case start.After(d.now):
 			return
 		case d.now.Before(start.Add(Grace)) && !d.tooLate(nominal, d.now):
-			if d.unsettled() || d.CatchUp == CatchUpAll && d.behind() {
+			if d.launching() || d.CatchUp == CatchUpAll && d.behind() {
 				d.lags = true
 				return
 			}
@@ -120,9 +120,9 @@ func (d *decider) trigger() {
 	}
 }
 
-// unsettled reports whether a launch is under way: until its result is known, overlaps are not
+// launching reports whether a launch is under way: until its result is known, overlaps are not
 // known.
-func (d *decider) unsettled() bool {
+func (d *decider) launching() bool {
 	return slices.ContainsFunc(d.s.Claimed, func(c Claim) bool { return c.Attempts == 0 })
 }
 

@@ -24,7 +24,7 @@ type Engine struct {
 
 const (
 	idle       = time.Second // the longest wait: what other servers change is seen then
-	most       = 1000        // schedules read at once
+	most       = 1000        // schedules of one read
 	perChange  = 128         // schedules of one transaction
 	quarantine = time.Minute // before a row that cannot be read is read again
 	scatter    = 20          // milliseconds at most, after another server was faster

@@ -144,8 +144,8 @@ func TestARowThatCannotBeReadStopsNoOther(t *testing.T) {
 	})
 }
 
-// When a row is due is an index only: where it is lost or wrong, the row is still looked at, and
-// fires nothing twice.
+// When a row is due is an index only: where it is lost or wrong, the row is still read, and
+// triggers nothing twice.
 func TestADueTimeThatIsTooEarlyTriggersNothing(t *testing.T) {
 	inLab(t, func(l *lab) {
 		all := []schedule.Definition{every(1, "*/10 * * * *"), every(2, "5 * * * *")}

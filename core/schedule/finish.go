@@ -9,17 +9,17 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// launch is what came of one attempt to launch a claim.
+// launch is the result of one attempt to launch a claim.
 type launch struct {
 	run string
 	err error
 }
 
-// finished is the result of settle for a launch.
+// finished is the end of a launch.
 type finished struct {
 	claim Claim
 	err   error // the attempt's
-	skip  *Skip // it was given up with this attempt
+	skip  *Skip // not nil: no further attempt follows
 }
 
 // launched moves a claim to the results.
@@ -29,8 +29,8 @@ func (s *State) launched(c Claim, now time.Time) {
 	s.note(Result{RunID: c.RunID, Nominal: c.Nominal, Count: 1, Cause: c.Cause, Triggered: true, At: now})
 }
 
-// keepCancelled counts the runs again that a claim was to cancel, and that go on since it is given
-// up.
+// keepCancelled counts the runs again that a claim was to cancel, and that go on because the claim
+// is dropped.
 func (s *State) keepCancelled(c Claim) {
 	for _, id := range c.Cancel {
 		if len(s.Active) < MaxActive {

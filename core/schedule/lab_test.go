@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lab is a ledger in fake time with engines over it, and everything that they tell.
+// lab is a ledger in fake time with engines over it, and all events of those.
 type lab struct {
 	*testing.T
 	url     string
@@ -280,8 +280,8 @@ func (l *lab) completing() (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// exactly fails unless what was launched, told and counted is the fires of the definitions in
-// (from, to], each once.
+// exactly fails unless what was launched, reported and counted equals the triggers of the
+// definitions in (from, to], each once.
 func (l *lab) exactly(from, to time.Time, all ...schedule.Definition) {
 	l.Helper()
 	want := map[string]bool{}

@@ -44,7 +44,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// A schedule that fired once is kept for KeepOnce, and as long as its run is not complete.
+// A schedule that triggered once is kept for KeepOnce, and as long as its run is not complete.
 func TestOnceGoes(t *testing.T) {
 	w := newWorld(t, once())
 	if w.poll(w.d.At); w.s.Triggered != 1 {

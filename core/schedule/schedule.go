@@ -112,7 +112,7 @@ func (d *Definition) Validate() error {
 	return err
 }
 
-// compiled is what decisions need of a definition.
+// compiled holds the parts of a definition that decisions need.
 type compiled struct {
 	cron *civil.Cron // nil of one that triggers once
 	zone *time.Location
@@ -170,7 +170,7 @@ func (d *Definition) parse() (c compiled, err error) {
 	return c, nil
 }
 
-// checkOnce is what is special about a schedule that triggers once.
+// checkOnce checks what is special about a schedule that triggers once.
 func (d *Definition) checkOnce() error {
 	switch {
 	case d.Cron != "":

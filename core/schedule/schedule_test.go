@@ -60,7 +60,7 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// The ids of any two fires or triggers of any two schedules differ.
+// The ids of any two fire times or triggers of any two schedules differ.
 func TestRunIDsDiffer(t *testing.T) {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("a-tT0Z2é")), 1, 12, -1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -151,8 +151,8 @@ func TestDecodeReadsWhatEncodeWrote(t *testing.T) {
 	}
 }
 
-// What an earlier version kept in Redis, and mirrored in the ledger, is read, but for its triggers:
-// those were launched.
+// The state that an earlier version kept in Redis, and mirrored in the ledger, is read, except its
+// triggers: those were launched.
 func TestDecodeReadsFormat1(t *testing.T) {
 	d, s := sample()
 	gotD, gotS, err := Decode(d.ID, sampleV1(t))

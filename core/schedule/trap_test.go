@@ -86,14 +86,14 @@ func TestTrapClockChangesTriggerOnce(t *testing.T) {
 	w.want("launch 00:30", "launch 01:30") // the first of the two, then 02:30+01
 }
 
-// A long downtime costs no long decision: 40 years of minutes are looked at with a few thousand
+// A long downtime costs no long decision: 40 years of minutes are decided with a few thousand
 // steps.
 func TestTrapLongDowntimeIsCheap(t *testing.T) {
 	for _, c := range []CatchUp{CatchUpSkip, CatchUpOnce, CatchUpAll} {
 		w := newWorld(t, Definition{Cron: "* * * * *", CatchUp: c, Jitter: 30 * time.Second})
 		began := time.Now()
 		w.decide(clock("03 00:00").AddDate(40, 0, 0))
-		if took := time.Since(began); took > time.Minute { // 21 million fires would take longer
+		if took := time.Since(began); took > time.Minute { // 21 million triggers would take longer
 			t.Errorf("%s: took %v", c, took)
 		}
 		if len(w.log) > 2 {
@@ -102,8 +102,8 @@ func TestTrapLongDowntimeIsCheap(t *testing.T) {
 	}
 }
 
-// Whatever the ticks are, whatever dies between decision, launch and settlement: what is launched
-// is what the cron expression says, each once.
+// With any ticks, and any death between decision, launch and its record, exactly the times of the
+// cron expression are launched, each once.
 func TestTriggersAreExactlyThoseOfTheExpression(t *testing.T) {
 	planner := newPlanner()
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,7 +133,7 @@ func TestTriggersAreExactlyThoseOfTheExpression(t *testing.T) {
 				}
 				all = append(all, launch{run: c.RunID})
 			}
-			if crash > 2 { // settled
+			if crash > 2 { // recorded
 				var what []finished
 				s, what = finish(s, all, now)
 				triggered += len(what)

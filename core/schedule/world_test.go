@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// world is one schedule without a store: it is looked at at chosen times, and what becomes of its
-// fires is logged in short lines: "launch 03:00", "catch_up 03:00", "skip 03:00-05:00 x3",
+// world is one schedule without a store: it is checked at chosen times, and what becomes of its
+// triggers is logged in short lines: "launch 03:00", "catch_up 03:00", "skip 03:00-05:00 x3",
 // "cancel 03:00".
 type world struct {
 	t       testing.TB
@@ -17,13 +17,13 @@ type world struct {
 	planner *planner
 	s       State
 	running map[string]bool
-	done    bool // runs are complete at once
+	done    bool // runs are complete immediately
 	due     time.Time
 	log     []string
 	reasons []string
 }
 
-// newWorld makes a schedule that was put on 2026-03-03 at 00:00, in UTC if nothing else is said.
+// newWorld makes a schedule that was put on 2026-03-03 at 00:00, in UTC unless d has a zone.
 func newWorld(t testing.TB, d Definition) *world {
 	t.Helper()
 	d.ID = ID{Tenant: "acme", Name: "nightly"}
@@ -51,14 +51,14 @@ func (w *world) plan() *plan {
 	return p
 }
 
-// decide makes a decision, and carries it out but for the launches.
+// decide makes a decision, and carries it out except the launches.
 func (w *world) decide(now time.Time) Decision {
 	d := w.plan().decide(w.s, now, func(run string) bool { return w.running[run] })
 	for _, k := range d.Skips {
 		w.skip(k)
 	}
 	w.s, w.due = d.State, d.Due
-	// What is decided is what is kept.
+	// The decision is kept as it is.
 	def, kept, err := Decode(w.d.ID, Encode(w.d, w.s))
 	if err != nil {
 		w.t.Fatal(err)

@@ -31,7 +31,7 @@ type cache struct {
 
 // kept is one key's value, or its last failure.
 type kept struct {
-	turn  chan struct{} // holds one token: whoever has it may fetch
+	turn  chan struct{} // holds one token: its holder may fetch
 	users int           // who hold or wait for the turn; of cache.mu, as all below
 	value []byte
 	err   error
@@ -90,7 +90,7 @@ func (c *cache) fresh(k *kept) *kept {
 	return &kept{value: slices.Clone(k.value), err: k.err}
 }
 
-// put keeps a copy of what came. What a context ended says nothing of the secret.
+// put keeps a copy of what came. An ended context is not kept: it does not describe the secret.
 func (c *cache) put(k *kept, value []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -193,7 +193,7 @@ func reencode(data []byte, name, encrypted string) ([]byte, error) {
 // NewFile is the text of a file without secrets, encrypted to these recipients.
 func NewFile(recipients []string) ([]byte, error) {
 	var b strings.Builder
-	b.WriteString("# Secrets of these definitions, sealed by age: turnus secrets encrypt NAME adds one.\nrecipients:\n")
+	b.WriteString("# Secrets of this project, encrypted by age: turnus secrets encrypt NAME adds one.\nrecipients:\n")
 	for _, r := range recipients {
 		if _, err := parseRecipient(r); err != nil {
 			return nil, fmt.Errorf("recipient: %w: %w", err, core.ErrInvalid)

@@ -42,7 +42,7 @@ func TestPutKeepsAllElse(t *testing.T) {
 		}
 	}
 
-	// Other ways to write it are taken too, at the price of blank lines.
+	// Other ways to write it are also taken, at the price of blank lines.
 	for name, before := range map[string]string{
 		"flow":   head + "secrets: {snmp: {vault: kv/a#b}}\n",
 		"quoted": head + "secrets:\n  snmp: {vault: kv/a#b}\n  more:\n    age: \"" + strings.ReplaceAll(old, "\n", `\n`) + "\"\n",

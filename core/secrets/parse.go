@@ -237,7 +237,7 @@ func (r *reader) command(e *Entry) yamlread.Field {
 // ownOnly refuses a kind that a commit must not use.
 func (r *reader) ownOnly(kind string) yamlread.Field {
 	return yamlread.Field{Key: kind, Read: func(v *yaml.Node) {
-		hint := "name it in the worker's own file (--secrets), or seal it here with turnus secrets encrypt"
+		hint := "name it in the worker's own file (--secrets), or encrypt it here with turnus secrets encrypt"
 		if kind == "credentials" {
 			hint = "define them in the worker's own file (--secrets); hosts of the tree name them: credential: NAME"
 		}

@@ -80,7 +80,7 @@ func readTrusted(path string, most int, forbidden fs.FileMode) ([]byte, error) {
 	return data, nil
 }
 
-// fromCommand runs argv and gives what it printed, without one end of line. What it says, on either
+// fromCommand runs argv and gives what it printed, without one end of line. Its output, on either
 // stream, is in no error: it may be the secret.
 func fromCommand(ctx context.Context, argv []string) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)

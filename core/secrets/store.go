@@ -79,7 +79,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// ownFile is what the node's own file says. It never changes.
+// ownFile is the content of the node's own file. It never changes.
 type ownFile struct {
 	entries     map[string]Entry
 	credentials map[string]*Credential

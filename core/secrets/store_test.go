@@ -176,7 +176,7 @@ func TestLimits(t *testing.T) {
 	blind := openStore(t, own, func(c *Config) { c.Selector = nil })
 	_, err = blind.Resolve(t.Context(), Ask{Name: "hosts", Host: fw})
 	expectError(t, err, core.ErrInvalid, "cannot evaluate")
-	// Limits travel with a run's reference too.
+	// Limits also travel with a run's reference.
 	encrypted, identity, _ := encryptFor(t, "hunter2")
 	s = openStore(t, "", func(c *Config) { c.Identities = []string{identity} })
 	_, err = s.Resolve(t.Context(), Ask{Name: "x", Host: fw, Tenant: "b", Encrypted: map[string]Ref{"x": {Age: encrypted, Limits: Limits{Tenants: []string{"a"}}}}})

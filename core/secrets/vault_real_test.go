@@ -170,7 +170,7 @@ func TestRealVaultAppRole(t *testing.T) {
 	}
 }
 
-// What a role does not allow is refused, and the message says what was asked for.
+// A request that a role does not allow is refused, and the message names it.
 func TestRealVaultSignsWhatTheRoleAllows(t *testing.T) {
 	v := servers.StartVault(t)
 	v.Ask(t, "ssh/roles/turnus", map[string]any{"key_type": "ca", "allow_user_certificates": true, "allowed_users": "root,ops", "max_ttl": "10m", "allowed_critical_options": "force-command",

@@ -64,8 +64,8 @@ func TestVaultEngines(t *testing.T) {
 	expectError(t, err, core.ErrInvalid, "no part of a path")
 }
 
-// What a tree's reference may read of Vault is the node's to say. The control is the same path in
-// the node's own file.
+// The node decides what a tree's reference may read of Vault. The control is the same path in the
+// node's own file.
 func TestVaultAllow(t *testing.T) {
 	v := servers.StartSimulatedVault(t)
 	t.Setenv("TURNUS_TEST_TOKEN", v.Token)

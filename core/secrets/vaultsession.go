@@ -30,7 +30,7 @@ type vaultSession struct {
 	changed   chan struct{} // closed with the next token
 }
 
-// vaultAuth is what Vault says of a token, when it makes, renews or checks one.
+// vaultAuth is Vault's answer about a token, when it makes, renews or checks one.
 type vaultAuth struct {
 	Auth struct {
 		ClientToken   string `json:"client_token"`

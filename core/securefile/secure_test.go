@@ -135,7 +135,7 @@ func TestReplace(t *testing.T) {
 	if err := securefile.Replace(filepath.Join(dir, "none", "f"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
-	// What cannot take the place leaves all as it was: no file can replace a folder.
+	// A file that cannot take the place leaves all as it was: no file can replace a folder.
 	folder := filepath.Join(dir, "folder")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func (s *TLSSource) current() contents {
 	return s.now
 }
 
-// names are what an operator knows the files by.
+// names returns the path by which an operator knows the files.
 func (f TLSFiles) names() string {
 	if f.Cert != "" {
 		return f.Cert
@@ -206,7 +206,7 @@ func ExplainTLS(err error, o TLSHints) string {
 	text := err.Error()
 	switch {
 	case errors.As(err, &unknown):
-		return "no authority known here signed the server's certificate\nhint: " + o.CA + " names the file of the authority that did"
+		return "no CA known here signed the server's certificate\nhint: " + o.CA + " names the file of the CA that did"
 	case errors.As(err, &name):
 		return "the server's certificate is for another name: " + name.Error() + "\nhint: ask by a name that it has, or give the expected one with " + o.Name
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
@@ -217,7 +217,7 @@ func ExplainTLS(err error, o TLSHints) string {
 		return "the server wants a client's certificate\nhint: " + o.Cert
 	case strings.Contains(text, "remote error: tls: bad certificate"), strings.Contains(text, "remote error: tls: unknown certificate"),
 		strings.Contains(text, "remote error: tls: expired certificate"), strings.Contains(text, "remote error: tls: revoked certificate"):
-		return "the server does not take this client's certificate\nhint: " + o.Cert + "; it must be signed by the authority that the server trusts, and be valid now"
+		return "the server does not take this client's certificate\nhint: " + o.Cert + "; it must be signed by the CA that the server trusts, and be valid now"
 	}
 	return ""
 }

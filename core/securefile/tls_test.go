@@ -93,8 +93,8 @@ func TestBothSidesAreHeldToTheCA(t *testing.T) {
 	}
 }
 
-// What is written half leaves the former certificate in use; what is whole is taken over, and both
-// are told once.
+// A file that is half written leaves the former certificate in use; a whole one is taken over, and
+// both are reported once.
 func TestRenewalIsTakenOverWhole(t *testing.T) {
 	dir := t.TempDir()
 	a := servers.CommonCA(t)
@@ -178,7 +178,7 @@ func TestCAsOfHTTP(t *testing.T) {
 	a, stranger := servers.CommonCA(t), servers.OtherCA(t)
 	pair := a.Sign(t, dir, "server", servers.LocalNames()...)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
-	own := open(t, securefile.TLSFiles{Cert: pair.Cert, Key: pair.Key}, nil).Certificate() // else the server has one of its own for who gives no name
+	own := open(t, securefile.TLSFiles{Cert: pair.Cert, Key: pair.Key}, nil).Certificate() // else the server has one of its own for clients that give no name
 	server.TLS, server.EnableHTTP2 = &tls.Config{Certificates: []tls.Certificate{*own}, MinVersion: tls.VersionTLS12}, true
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()

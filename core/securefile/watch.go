@@ -18,7 +18,7 @@ type Watch struct {
 	looked atomic.Int64 // nanoseconds since from
 
 	mu   sync.Mutex
-	seen []os.FileInfo // one a path; nil: it could not be looked at
+	seen []os.FileInfo // one a path; nil: it could not be read
 }
 
 // NewWatch makes the first check of the files. Files are read after it, not before: what is written

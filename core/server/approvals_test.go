@@ -15,7 +15,8 @@ import (
 	"github.com/turnus/turnus/core/definitions"
 )
 
-// workers is what workers are told of a set: the state of its windows on the queue's board.
+// workers returns the answer that workers get about a set: the state of its windows on the queue's
+// board.
 func (b *bed) workers(set string) admission.Answer {
 	b.t.Helper()
 	data, _, err := b.queue.Posted(b.t.Context(), catalog.BoardName, 0)
@@ -40,7 +41,7 @@ func (b *bed) place(secret, set string) (api.WindowApproval, bool) {
 }
 
 // An approver's word reaches the board that workers ask, the server's answers and the audit log,
-// counts until the window is edited or the word is taken back, and is there after a restart.
+// counts until the window is edited or the word is revoked, and is there after a restart.
 func TestWindowIsApprovedAtTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -122,7 +123,8 @@ func TestWindowIsApprovedAtTheServer(t *testing.T) {
 }
 
 // The provider sees which approvals the newest definitions voided, and which an edit would void,
-// those given at the server included. The tenant sees that its own is void; another one sees nothing.
+// those given at the server included. The tenant sees that its own is void; another one sees
+// nothing.
 func TestAnEditNamesTheApprovalsThatItVoids(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -186,7 +188,7 @@ func TestAnEditNamesTheApprovalsThatItVoids(t *testing.T) {
 	<-done
 }
 
-// What needs no approval is not approved, and closed by a revocation.
+// A window that needs no approval is not approved, and closed by a revocation.
 func TestRevokingAWindowThatNeededNoApproval(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

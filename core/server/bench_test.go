@@ -20,8 +20,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// What the two hottest reads cost in process: huma, the token cache, the ledger and JSON, without a
-// network.
+// The cost of the two hottest reads in process: huma, the token cache, the ledger and JSON, without
+// a network.
 func BenchmarkReads(b *testing.B) {
 	bed := newBed(b)
 	run := bed.launch("acme", api.NewRun{})
@@ -43,7 +43,7 @@ func BenchmarkReads(b *testing.B) {
 	}
 }
 
-// What a look at a run of 3000 hosts costs that is under way: its wave comes from what it was
+// The cost of reading a run of 3000 hosts that is under way: its wave comes from what it was
 // launched with.
 func BenchmarkRunUnderWay(b *testing.B) {
 	bed := newBed(b)
@@ -68,7 +68,7 @@ func BenchmarkRunUnderWay(b *testing.B) {
 	}
 }
 
-// What a scrape costs with 1000 tenants, 5000 runs in the queue, and a million in the ledger.
+// The cost of a scrape with 1000 tenants, 5000 runs in the queue, and a million in the ledger.
 // "again" reads the queue each time, "again" is within the 5 s for which that is kept.
 func BenchmarkScrape(b *testing.B) {
 	const tenants, each, old = 1000, 5, 1_000_000

@@ -64,7 +64,7 @@ type topic struct {
 	run         string
 	stop        context.CancelFunc // nil before it is pumped
 
-	// Under hub.mu:
+	// Under broadcaster.mu:
 	watchers int
 	kept     []message
 	bytes    int
@@ -106,8 +106,8 @@ func (h *broadcaster) close() {
 	h.pumping.Wait()
 }
 
-// read gives up to most messages behind a cursor. With none it waits up to wait for one; it never
-// waits for other watchers.
+// read returns at most most messages behind a cursor. With none it waits up to wait for one; it
+// never waits for other watchers.
 func (t *topic) read(ctx context.Context, cursor queue.FeedCursor, most int, wait time.Duration) ([]message, queue.FeedCursor, error) {
 	if some, ok := t.have(cursor, most); ok && len(some) > 0 {
 		return some, some[len(some)-1].at, nil
@@ -163,8 +163,8 @@ func (t *topic) have(cursor queue.FeedCursor, most int) ([]message, bool) {
 	return t.behind(cursor, most)
 }
 
-// behind is what is kept behind a cursor; ok is false where that is not all there is. The hub is
-// locked. What is kept is never changed, so that the answer may be used without.
+// behind returns the kept messages behind a cursor; ok is false where that is not all there is. It
+// needs broadcaster.mu. Kept messages never change, so that the answer may be used without it.
 func (t *topic) behind(cursor queue.FeedCursor, most int) (some []message, ok bool) {
 	none := queue.FeedCursor{}
 	switch {
@@ -177,7 +177,8 @@ func (t *topic) behind(cursor queue.FeedCursor, most int) (some []message, ok bo
 	return some[:min(len(some), most)], true
 }
 
-// pump begins to follow the run behind a cursor, unless that is done already. The hub is locked.
+// pump begins to follow the run behind a cursor, unless that is done already. It needs
+// broadcaster.mu.
 func (t *topic) pump(cursor queue.FeedCursor) {
 	if t.stop != nil || t.broadcaster.closed {
 		return

@@ -36,8 +36,8 @@ func (c *counted) Follow(ctx context.Context, topic, cursor string, most int, wa
 	return c.Feed.Follow(ctx, topic, cursor, most, wait)
 }
 
-// 200 watch one run. The feed is followed once, each of them gets all of it, and one who reads
-// nothing holds up nobody.
+// 200 watch one run. The feed is followed once, each of them gets all of it, and one that reads
+// nothing delays nobody.
 func TestManyWatchersShareOneFollower(t *testing.T) {
 	t.Parallel()
 	const watchers, messages = 200, 300 // of a kilobyte: more than a broadcaster keeps
@@ -99,7 +99,7 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 	}
 }
 
-// lateFeed is a feed that wakes nobody who waits at it, as on a machine that is too busy for it.
+// lateFeed is a feed that signals no waiter, as on a machine that is too busy for it.
 type lateFeed struct {
 	queue.Feed
 	waits chan struct{} // each wait that began
@@ -117,8 +117,8 @@ func (l *lateFeed) Follow(ctx context.Context, topic, cursor string, most int, w
 	return nil, cursor, context.Cause(ctx)
 }
 
-// What was published before the recorded end comes to who watches, however late the follower is
-// that they share.
+// An event that was published before the recorded end reaches each watcher, however late the
+// follower is that they share.
 func TestALateFollowerLosesNothing(t *testing.T) {
 	t.Parallel()
 	feed := &lateFeed{waits: make(chan struct{}, 1)}
@@ -165,8 +165,8 @@ func TestBroadcasterEndsWithItsWatchers(t *testing.T) {
 	}
 }
 
-// Whatever a cursor is, all that is behind it comes, once and in order: also of a run whose feed
-// was forgotten and began again.
+// From any cursor on, all messages behind it come, once and in order: also of a run whose feed was
+// forgotten and began again.
 func TestBroadcasterReadsBehindAnyCursor(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -50,7 +50,7 @@ func (b *bed) accepts() []ledger.Entry {
 	return entries
 }
 
-// problem is what a single create is refused with.
+// problem returns the refusal of a single create.
 func (b *bed) problem(secret string, n any) api.Problem {
 	b.t.Helper()
 	a := b.ask(secret, "POST", "/v1/runs", n)
@@ -119,7 +119,7 @@ func TestBadRunsOfABulkRefuseNoOther(t *testing.T) {
 			t.Errorf("%d runs were accepted, expected 3", n)
 		}
 	}
-	// What was wrong is mended, and sent with the same keys.
+	// The wrong ones are mended, and sent with the same keys.
 	for i, a := range b.bulk(operator, keyedRuns(9)) {
 		if a.Run == nil {
 			t.Errorf("mended run %d: %s", i, asJSON(a))
@@ -130,8 +130,8 @@ func TestBadRunsOfABulkRefuseNoOther(t *testing.T) {
 	}
 }
 
-// A text that is no run, or has no key, is refused by itself. A body that is no list of runs is
-// refused as a whole.
+// A text that is no run, or has no key, is refused alone. A body that is no list of runs is refused
+// as a whole.
 func TestBulkIsValidated(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The calendar has the lanes of the caller's hosts, and what the caller's schedules and runs do there.
+// The calendar has the lanes of the caller's hosts, and what the caller's schedules and runs do
+// there.
 func TestCalendar(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

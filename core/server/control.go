@@ -15,21 +15,21 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// late is what a 202 of these operations says.
-const late = "A 202 says that it is recorded and that the queue does not answer: jobs may begin until the queue is back, and a server has told it."
+// late explains a 202 of these operations.
+const late = "A 202 says that it is recorded and that the queue does not answer: jobs may begin until the queue is back, and a server has notified it."
 
 func (s *Server) control() {
 	post := func(id, path, summary, detail string, role Role) route {
 		return route{id: id, method: http.MethodPost, path: path, summary: summary, detail: detail, role: role, status: http.StatusOK}
 	}
 	handle(s, post("cancel-run", "/v1/runs/{run}/cancel", "End a run",
-		"After a 200, no job of it starts any more. Those that run are told to end, and a command that is under way on a host is killed; to let them finish, pause the run. "+late, Operator), s.word(s.cfg.Controller.Cancel))
+		"After a 200, no job of it starts any more. Those that run are asked to end, and a command that is under way on a host is killed; to let them finish, pause the run. "+late, Operator), s.word(s.cfg.Controller.Cancel))
 	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end. "+late, Operator), s.word(s.cfg.Controller.Pause))
 	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", late, Operator), s.word(s.cfg.Controller.Resume))
 	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
-		"Jobs that their job type suspended until this event go on at once; others are left alone.", Operator), s.signalRun)
+		"Jobs that their job type suspended until this event continue immediately; others are left alone.", Operator), s.signalRun)
 	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
-		"Who launched or changed a run that asks for four eyes cannot approve it, nor its waves, whatever their role, nor can a token of the same person: a token counts as who made it. Refusing cancels the run.", Approver), s.approveRun)
+		"A person who launched or changed a run that asks for four eyes cannot approve it, nor its waves, with any role, nor can a token of that person: a token counts as its maker. Refusing cancels the run.", Approver), s.approveRun)
 	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)
 	handle(s, route{
 		id: "change-run", method: http.MethodPatch, path: "/v1/runs/{run}", summary: "Change a run's weight or criticality", role: Operator,
@@ -181,7 +181,7 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	return &versioned[api.Run]{etagOf(after.Version), shown}, nil
 }
 
-// shares are what a run may use of the workers.
+// shares are a run's shares of the workers.
 type shares struct {
 	Weight      int `json:"weight"`
 	MaxInFlight int `json:"max_in_flight"`

@@ -147,8 +147,8 @@ func (f *follow) changed(before, now ledger.Run, queue bool) error {
 }
 
 // isChanged reports whether something happened to a run itself: somebody paused it or decided, it
-// waits for a decision now, or (queue) the queue went away or is back. before is the zero value at
-// the first look: what a reader read before the stream began may be older.
+// waits for a decision now, or (queue) the queue went away or is back. At the first look, before is
+// the zero value: a reader may have read an older state before the stream began.
 func isChanged(before, now ledger.Run, queue bool) bool {
 	return !now.Complete() && (queue || now.Version != before.Version || now.Progress != before.Progress)
 }

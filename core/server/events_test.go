@@ -108,7 +108,7 @@ func TestFollowAJobFromItsBeginningToItsRecordedEnd(t *testing.T) {
 	if e, ok := r.next(); !ok || e.Stdout != "one" {
 		t.Fatalf("%+v", e)
 	}
-	// What its worker published last comes, though the outcome is recorded before.
+	// The last events of its worker come, though the outcome is recorded before.
 	b.finish(run)
 	b.publish(run.ID, output(run, 1, "two"), output(run, 1, "three"), done(run, 1))
 	got := fmt.Sprint(r.rest())
@@ -164,7 +164,7 @@ func TestFollowARunReportsEachJobOnce(t *testing.T) {
 	}
 }
 
-// What a person does to a run reaches whoever follows it, though it is an event of no job.
+// An action of a person on a run reaches its followers, though it is an event of no job.
 func TestFollowARunTellsOfAPause(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -307,7 +307,7 @@ func TestRevocationHoldsWithinASecond(t *testing.T) {
 		_, err := c.authenticate(t.Context(), "s")
 		must(t, err)
 		revoked = true
-		c.revoked("id") // on the server that revokes it, at once
+		c.revoked("id") // on the server that revokes it, immediately
 		if _, err := c.authenticate(t.Context(), "s"); !errors.Is(err, core.ErrNotFound) {
 			t.Fatal("a token is believed that this server revoked")
 		}
@@ -369,7 +369,7 @@ func TestOutputsByRange(t *testing.T) {
 	want[any](t, b.ask(viewer, "GET", base+"/0/nothing", nil), http.StatusNotFound)
 }
 
-// teller tells of each write.
+// teller reports each write.
 type teller struct {
 	*httptest.ResponseRecorder
 	wrote func(text string)
@@ -381,7 +381,7 @@ func (w *teller) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A token that is revoked while the recorded end of a large run is told gets no further page of it.
+// A token that is revoked while the recorded end of a large run is sent gets no further page of it.
 func TestRevokedWhileTheEndIsReported(t *testing.T) {
 	t.Parallel()
 	const total = ledger.MaxPage + 500

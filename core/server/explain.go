@@ -32,8 +32,8 @@ func (s *Server) explainJob(ctx context.Context, by caller, in *JobPath) (*body[
 	return &body[api.Explanation]{e}, nil
 }
 
-// explain adds what keeps a job from starting, and when it is expected to. What cannot be asked is
-// left out.
+// explain adds what keeps a job from starting, and when it is expected to. Parts that cannot be
+// read are left out.
 func (s *Server) explain(ctx context.Context, run *ledger.Run, e *api.Explanation) {
 	shown := runOf(*run)
 	h := held{run: &shown, index: e.Index, why: *e}
@@ -85,7 +85,7 @@ func (s *Server) callers(ctx context.Context, run *ledger.Run) (texts []string) 
 	return texts
 }
 
-// held is what blocks is decided by.
+// held is the data by which blocks decides.
 type held struct {
 	run    *api.Run
 	status *queue.Status // nil: the run is not in the queue

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// BenchmarkExport exports TURNUS_BENCH_JOBS jobs, in runs of 3000, over HTTP, and tells how much
+// BenchmarkExport exports TURNUS_BENCH_JOBS jobs, in runs of 3000, over HTTP, and reports how much
 // the heap was at most.
 func BenchmarkExport(b *testing.B) {
 	jobs := 30_000

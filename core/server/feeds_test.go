@@ -242,7 +242,7 @@ func TestWhoseCalendarFeeds(t *testing.T) {
 	}
 }
 
-// More feeds at once than the server makes are sent away, and come again.
+// More feeds than the server makes at the same time are sent away, and come again.
 func TestCalendarFeedsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The fleet is the caller's hosts, with what ran last on each; also a run of another tenant does not
-// show.
+// The fleet is the caller's hosts, with what ran last on each; also a run of another tenant does
+// not show.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

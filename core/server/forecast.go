@@ -211,7 +211,7 @@ func (e *estimate) show() api.Forecast {
 	return f
 }
 
-// host is what the estimate says of a job: its window, and when it starts.
+// host returns the estimate for a job: its window, and when it starts.
 func (e *estimate) host(index int) (*api.HostWindow, *api.HostEstimate) {
 	var w *api.HostWindow
 	h, window := e.Hosts[index], e.Windows[index]

@@ -17,8 +17,8 @@ func (b *bed) made(maker, name, tenant string, role Role) string {
 	return want[api.Token](b.t, b.ask(maker, "POST", "/v1/tokens", n), http.StatusCreated).Secret
 }
 
-// Who makes a token has its secret: it counts as its maker, at any distance, whichever of both
-// launches. Control: a token that somebody else made approves the same runs.
+// The maker of a token has its secret: the token counts as its maker, at any distance, whichever of
+// both launches. Control: a token that somebody else made approves the same runs.
 func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -47,7 +47,7 @@ func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 
 // The project demands four eyes where the launcher does not ask for them: by the playbook, the
 // tenant of the run or of a host, or a window set that a step waits for. Control: each playbook
-// without its demand is queued at once.
+// without its demand is queued immediately.
 func TestFaultS13TheProjectDemandsFourEyes(t *testing.T) {
 	t.Parallel()
 	playbook := func(tree map[string]string, from, to string) {
@@ -98,7 +98,7 @@ func TestFaultS13TheProjectDemandsFourEyes(t *testing.T) {
 	}
 }
 
-// The run of a schedule is also that of who made, changed or triggered the schedule.
+// The run of a schedule also counts for the person who made, changed or triggered the schedule.
 func TestFaultS13WhoTriggersAScheduleDoesNotApproveItsRun(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

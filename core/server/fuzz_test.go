@@ -144,8 +144,8 @@ func (b *bed) barrage(all []operation, seed uint64, n int) (answers map[int]int)
 	return answers
 }
 
-// fuzzed is what may be sent to a bed where nobody works: streams of runs that never end are
-// followed elsewhere.
+// fuzzed returns the operations that may be sent to a bed where nobody works: streams of runs that
+// never end are followed elsewhere.
 func (b *bed) fuzzed() []operation {
 	return slices.DeleteFunc(b.walk(), func(o operation) bool { return o.sse })
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// What the page of a run of 3000 hosts and 20 steps asks for. "first" reads each record, "again" is
-// what every further look costs, "changed" the look after one more host has its outcome.
+// The requests of the page of a run of 3000 hosts and 20 steps. "first" reads each record, "again"
+// is the cost of every further look, "changed" the look after one more host has its outcome.
 func BenchmarkGrid(b *testing.B) {
 	const hosts, steps = 3000, 20
 	bed := newBed(b)

@@ -56,7 +56,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// What hosts wait for is counted by reason: first that the run is not in the queue, then the wave
+// The waits of hosts are counted by reason: first that the run is not in the queue, then the wave
 // and the worker.
 func TestWaits(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestCurve(t *testing.T) {
 	}
 }
 
-// Sheets of many runs make room for each other: those that nobody looks at go first.
+// Sheets of many runs make room for each other: those that nobody watches go first.
 func TestSheetsAreBounded(t *testing.T) {
 	t.Parallel()
 	var c sheets

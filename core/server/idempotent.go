@@ -18,8 +18,8 @@ type Idempotent struct {
 	Key string `header:"Idempotency-Key" maxLength:"128" doc:"the same key and request of the same caller make one thing, however often they are sent"`
 }
 
-// of is the key as it is kept: it belongs to who asks, to what they may reach, and to the
-// operation. "" is none.
+// of returns the key as it is kept: it belongs to the caller, to what the caller may reach, and to
+// the operation. "" is none.
 func (i Idempotent) of(by caller, operation string) string {
 	if i.Key == "" {
 		return ""

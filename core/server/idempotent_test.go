@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// A key belongs to who asks, to what they may reach, and to the operation. Control: the same caller
-// gets the same run.
+// A key belongs to its caller, to what the caller may reach, and to the operation. Control: the
+// same caller gets the same run.
 func TestFaultS12AKeyBelongsToItsCaller(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

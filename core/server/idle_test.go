@@ -9,7 +9,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// A server without workers says so to whoever asks why nothing happens; with one it does not.
+// A server without workers reports that to people who ask why nothing happens; with one it does
+// not.
 func TestRunsThatNobodyWorksOnReportWhy(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

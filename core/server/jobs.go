@@ -75,8 +75,8 @@ func (s *Server) listJobs(ctx context.Context, by caller, in *struct {
 // askTogether is how many jobs the queue is asked about at the same time.
 const askTogether = 8
 
-// addStates says of the jobs of a run that have no outcome where they stand. What the queue does
-// not say in time is unknown.
+// addStates says of the jobs of a run that have no outcome where they stand. If the queue does not
+// answer in time, they are unknown.
 func (s *Server) addStates(ctx context.Context, scope ledger.Scope, id string, jobs []api.Job) error {
 	if !slices.ContainsFunc(jobs, func(j api.Job) bool { return j.Outcome == "" }) {
 		return nil
@@ -163,7 +163,7 @@ func (s *Server) getJob(ctx context.Context, by caller, in *struct {
 	return &body[api.Job]{shown}, nil
 }
 
-// steps are what a job did; nil where nothing was recorded of it.
+// steps returns the steps that a job did; nil where nothing was recorded of it.
 func (s *Server) steps(ctx context.Context, scope ledger.Scope, id core.JobID) ([]api.StepResult, error) {
 	detail, err := s.cfg.Ledger.Detail(ctx, scope, id)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestLoginIsASession(t *testing.T) {
 		t.Errorf("an operator makes tokens: %d %s", a.status, a.body)
 	}
 
-	// Out: this session only, and at once.
+	// Out: this session only, and immediately.
 	other := b.login(p, map[string]any{"sub": "1", "groups": "acme"})
 	want[api.Token](t, b.ask(session.Secret, "POST", "/v1/logout", nil), http.StatusOK)
 	if a := b.ask(session.Secret, "GET", "/v1/whoami", nil); a.status != http.StatusUnauthorized {
@@ -142,7 +142,7 @@ func otherBits(idToken string) string {
 	return idToken[:last] + letters[strings.IndexByte(letters, idToken[last])^1:][:1]
 }
 
-// A session that is over opens nothing. What bounds it is the login, not when it was told here.
+// A session that has ended opens nothing. The time of the login bounds it, not when it came here.
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
 	b, p := people(t, 5*time.Minute)
@@ -182,7 +182,7 @@ func TestFourEyesGoByIssuerAndSubject(t *testing.T) {
 	}
 }
 
-// Who sends a login slowly keeps nobody else from logging in.
+// A client that sends a login slowly does not delay the logins of others.
 func TestSlowLoginsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	b, p := people(t, time.Hour)

@@ -152,8 +152,8 @@ func (s *Server) measureParts(ctx context.Context, emit telemetry.Emit) {
 	emit(telemetry.Hosts, float64(d.Hosts))
 }
 
-// measureQueue reports the queue and the workers. What cannot be read is left out, and turnus_up
-// of the queue is 0.
+// measureQueue reports the queue and the workers. Values that cannot be read are left out, and
+// turnus_up of the queue is 0.
 func (s *Server) measureQueue(ctx context.Context, emit telemetry.Emit) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
@@ -205,7 +205,7 @@ func emitLoad(emit telemetry.Emit, l *queue.Load) {
 	}
 }
 
-// census is what was last read of the queue and its workers.
+// census is the last reading of the queue and its workers.
 type census struct {
 	mu      sync.Mutex // held while it is read: who comes meanwhile waits, and has the same
 	at      time.Time
@@ -214,7 +214,7 @@ type census struct {
 	reports map[string][]byte
 }
 
-// read reads it again where it is too old. What could not be read is asked for again by the next.
+// read reads it again where it is too old. After an error, the next call reads again.
 func (c *census) read(ctx context.Context, s *Server) (*census, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,7 +34,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no line %s in\n%s", line, got.body)
 		}
 	}
-	// They tell of all tenants: not without a token, nor with a tenant's.
+	// They are of all tenants: a token is needed, and not a tenant's.
 	for secret, status := range map[string]int{"": http.StatusUnauthorized, "guessed": http.StatusUnauthorized, b.token("acme", Admin): http.StatusForbidden} {
 		if a := scrape(secret); a.status != status || strings.Contains(a.body, "turnus_") {
 			t.Errorf("status %d, expected %d: %s", a.status, status, a.body)

@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write openapi.json")
 
 const published = "openapi.json"
 
-// What clients were written against changes only with openapi.json, in a commit that shows how.
+// The API of clients changes only with openapi.json, in a commit that shows how.
 func TestDocumentIsTheOneThatWasPublished(t *testing.T) {
 	b := newBed(t)
 	var now bytes.Buffer

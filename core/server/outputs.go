@@ -65,7 +65,7 @@ func (s *Server) putOutput(ctx context.Context, by caller, in *struct {
 // text is one output, wherever it is kept.
 type text struct {
 	api.Output
-	inline string // of the job's detail; "" where the ledger keeps it by itself
+	inline string // of the job's detail; "" where the ledger keeps it apart
 }
 
 // texts are the outputs of a job: those that are kept apart, and those of its detail, by name.

@@ -18,7 +18,7 @@ import (
 )
 
 // endless gives so many bytes, of which every eighth is a newline, and remembers how much it was
-// ahead of who reads.
+// ahead of its reader.
 type endless struct{ left int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -45,7 +45,7 @@ func (b *bed) files() (names []string) {
 	return names
 }
 
-// What a distant worker sends is one object, however often it is sent; ranges of it are read; it
+// The output of a distant worker is one object, however often it is sent; ranges of it are read; it
 // goes with its run.
 func TestLargeOutputOfADistantWorker(t *testing.T) {
 	t.Parallel()
@@ -114,9 +114,9 @@ func TestLargeOutputOfADistantWorker(t *testing.T) {
 	}
 }
 
-// Whoever takes a worker's token writes outputs of jobs that have not ended, of any tenant, and
-// that is all: no other operation is admitted, and no other job is changed. With the controls that
-// the forgery is read as an output, and that an operator's token launches.
+// A thief of a worker's token writes outputs of jobs that have not ended, of any tenant, and that
+// is all: no other operation is admitted, and no other job is changed. With the controls that the
+// forgery is read as an output, and that an operator's token launches.
 func TestAWorkersTokenForgesOutputsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// One rule for the params of a playbook, whoever launches it: an API client, and a schedule when it
-// is saved and when it stands in the project.
+// One rule for the params of a playbook, for every launcher: an API client, and a schedule when it
+// is saved and when it is in the project.
 func TestParams(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

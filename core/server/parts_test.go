@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen; no test waits so long when all is well.
 const patience = 30 * time.Second
 
-// tree is what two tenants, and the provider, have in git.
+// tree returns the files of two tenants, and of the provider, in git.
 func tree() map[string]string {
 	t := map[string]string{
 		"playbooks/all.yaml": "playbook: everywhere\ntargets: true\nwindow: none\nsteps: [{name: look, uses: command, with: {run: date}}]\n",

@@ -2,7 +2,7 @@ package server
 
 import "sync"
 
-// plan is what a view of a run under way needs of what it was launched with.
+// plan is the part of a launch that views of a run under way need.
 type plan struct {
 	command string // of a run of one
 	check   bool

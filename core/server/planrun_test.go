@@ -77,7 +77,7 @@ func TestPlanOfWindows(t *testing.T) {
 		t.Errorf("%+v", plan.Windows)
 	}
 	run.Plan = plan.Hash
-	want[any](t, b.ask(operator, "POST", "/v1/runs", run), http.StatusUnprocessableEntity) // it must say so
+	want[any](t, b.ask(operator, "POST", "/v1/runs", run), http.StatusUnprocessableEntity) // it must ask for that
 	run.SkipNoWindow = true
 	if got := want[api.Run](t, b.ask(operator, "POST", "/v1/runs", run), http.StatusCreated); got.Total != 2 {
 		t.Errorf("%+v", got)
@@ -117,7 +117,7 @@ func TestWorkOfWindows(t *testing.T) {
 	}
 }
 
-// A revocation may be bound to the windows that were looked at. Control: without a hash it is not.
+// A revocation may be bound to the windows that a person saw. Control: without a hash it is not.
 func TestRevokeWhatWasLookedAt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

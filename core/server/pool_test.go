@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// Whatever launches at a service of pool eu, no run has a host of pool us.
+// No launch at a service of pool eu has a host of pool us.
 func TestFaultW5AServiceLaunchesOnHostsOfItsPoolOnly(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(c *Config) { c.Pool = "eu" })

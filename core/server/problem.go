@@ -12,13 +12,13 @@ import (
 	"github.com/turnus/turnus/core/inventory/sources"
 )
 
-const faultText = "a fault of the server, which its log tells of"
+const faultText = "a fault of the server, which its log describes"
 
 // reasonType begins the type of a problem that has a reason code.
 const reasonType = "urn:turnus:reason:"
 
-// problem turns an error into the caller's response (RFC 9457). What is not the caller's to know is
-// logged only.
+// problem turns an error into the caller's response (RFC 9457). Details that are not the caller's
+// to know are only logged.
 func (s *Server) problem(r route, err error) error {
 	if reported := huma.StatusError(nil); errors.As(err, &reported) {
 		return err
@@ -73,7 +73,7 @@ func shorten(model *huma.ErrorModel) {
 	}
 }
 
-// forbidden is what a token's rights do not cover.
+// forbidden refuses a request that a token's rights do not cover.
 func forbidden(why string) error { return huma.NewError(http.StatusForbidden, why) }
 
 // plainProblem writes a problem outside of operations.

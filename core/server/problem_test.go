@@ -53,8 +53,8 @@ func TestSchedulesThatNeverTriggerAreRefused(t *testing.T) {
 	}
 }
 
-// A schedule that fires once: the same again is the same, another one needs If-Match, and the past
-// is refused.
+// A schedule that triggers once: the same again is the same, another one needs If-Match, and the
+// past is refused.
 func TestSchedulesThatTriggerOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

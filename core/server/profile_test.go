@@ -55,7 +55,7 @@ func TestHealthIsThatOfTheProcess(t *testing.T) {
 	}
 }
 
-// A request is logged with who asked for what, and with nothing that it carried.
+// A request is logged with its caller and operation, and with nothing that it carried.
 func TestRequestsAreLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer

@@ -75,14 +75,14 @@ func TestFaultS5ApprovalsOfOneTenantBlockNobody(t *testing.T) {
 	if p := want[api.WindowApproval](t, ask(acme, "acme-day", "revoke"), http.StatusOK); p.State != "revoked" || !b.workers("acme-day").Next.IsZero() {
 		t.Errorf("%+v", p)
 	}
-	// What was taken back counts no longer, and makes room.
+	// A revoked approval no longer counts, and makes room.
 	if p := want[api.WindowApproval](t, ask(acme, "acme-day", "approve"), http.StatusOK); p.State != "approved" {
 		t.Errorf("%+v", p)
 	}
 }
 
-// The quota of a tenant holds over all its sets. The provider's word on one of them counts for it,
-// too.
+// The quota of a tenant holds over all its sets. The provider's word on one of them also counts for
+// it.
 func TestFaultS5ApprovalsOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -125,9 +125,8 @@ func TestFaultS5RevocationsAtOnceAllCount(t *testing.T) {
 	}
 }
 
-// What a tenant may hold of vars, schedules and tests is bounded, and what it holds stops no other
-// tenant. The controls are the other tenant's, the same thing just within the bound, and what may
-// be replaced.
+// The vars, schedules and tests of a tenant are bounded, and stop no other tenant. The controls are
+// the other tenant's, the same thing just within the bound, and a replacement.
 func TestFaultS8ATenantHoldsNoMoreThanItsQuotas(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -55,7 +55,7 @@ func noteWho(ctx context.Context, name string) {
 }
 
 // traced makes a span of a request that was let in and changes something, under the trace that it
-// came with. What only reads is asked again and again, and would fill a trace.
+// came with. Requests that only read are repeated again and again, and would fill a trace.
 func (s *Server) traced(r route) func(huma.Context, func(huma.Context)) {
 	reads := r.method == http.MethodGet || r.method == http.MethodHead
 	return func(ctx huma.Context, next func(huma.Context)) {

@@ -56,7 +56,7 @@ func (m IfMatch) matches(tag string) error {
 	if m.Match == "" || m.Match == "*" || m.Match == tag {
 		return nil
 	}
-	return huma.Error412PreconditionFailed("it has the ETag " + tag + " by now, not " + m.Match + ": look at it again")
+	return huma.Error412PreconditionFailed("it has the ETag " + tag + " by now, not " + m.Match + ": read it again")
 }
 
 // etag quotes a tag as HTTP wants it.

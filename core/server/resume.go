@@ -17,7 +17,7 @@ import (
 
 const (
 	maxRestarted = 100 // hosts that an answer names of those that begin with the first step
-	pastTogether = 256 // hosts of an earlier run whose records are read, and in memory, at once
+	pastTogether = 256 // hosts of an earlier run whose records are read, and in memory, together
 )
 
 // refuseFrom refuses from and else where they mean nothing.

@@ -69,7 +69,7 @@ func TestFaultS4RetryKeepsToTheProjectAsItIsNow(t *testing.T) {
 	}
 }
 
-// What a host gets by a retry is today's: steps, address, SSH settings and references to secrets.
+// A host gets today's values by a retry: steps, address, SSH settings and references to secrets.
 func TestFaultS4RetryTakesTodaysAddressesSettingsAndSecrets(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -202,7 +202,7 @@ func TestTenantRunsOnItsOwnHostsOnly(t *testing.T) {
 	want[any](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusNotFound)
 	all := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated)
 	b.finish(all)
-	// What a run of the provider did on the tenant's hosts is the tenant's to see; the run is not.
+	// The tenant sees the work of a run of the provider on its hosts, but not the run.
 	acme := b.token("acme", Viewer)
 	want[any](t, b.ask(acme, "GET", "/v1/runs/"+all.ID, nil), http.StatusNotFound)
 	jobs := b.ask(acme, "GET", "/v1/runs/"+all.ID+"/jobs", nil)

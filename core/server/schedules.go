@@ -23,12 +23,12 @@ func (s *Server) schedules() {
 	r := func(id, method, path, summary, detail string, role Role) route {
 		return route{id: id, method: method, path: "/v1/schedules" + path, summary: summary, detail: detail, role: role, status: http.StatusOK}
 	}
-	const managed = "One that stands in the definitions is changed there."
+	const managed = "One of the project is changed there."
 	handle(s, r("list-schedules", http.MethodGet, "", "List schedules, by tenant and name", "", Viewer), s.listSchedules)
 	handle(s, r("get-schedule", http.MethodGet, "/{schedule}", "Show a schedule", "", Viewer), s.getSchedule)
 	handle(s, r("put-schedule", http.MethodPut, "/{schedule}", "Make or replace a schedule",
 		"By cron, or once with at. Replacing needs If-Match; the same definition again is left as it is. It is of the playbook's tenant. "+managed, Operator), s.putSchedule)
-	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "What it launched goes on. "+managed, Operator), s.deleteSchedule)
+	handle(s, r("delete-schedule", http.MethodDelete, "/{schedule}", "Remove a schedule", "Its runs go on. "+managed, Operator), s.deleteSchedule)
 	handle(s, r("pause-schedule", http.MethodPost, "/{schedule}/pause", "Suspend a schedule until it is resumed", "", Operator), s.pauseSchedule)
 	handle(s, r("resume-schedule", http.MethodPost, "/{schedule}/resume", "Resume a schedule", "It goes on with its next fire; what it missed is not caught up.", Operator), s.resumeSchedule)
 	handle(s, r("trigger-schedule", http.MethodPost, "/{schedule}/trigger", "Launch a schedule now", "Paused or not.", Operator), s.triggerSchedule)

@@ -36,7 +36,7 @@ func TestSlowChangesOutliveTheTimeOfTheirBody(t *testing.T) {
 		_ = res.Body.Close()
 		return res
 	}
-	for range 3 { // over one connection, too
+	for range 3 { // also over one connection
 		if res := post(`{"reason":"x"}`); res.StatusCode != http.StatusOK {
 			t.Fatal(res.Status)
 		}
@@ -48,7 +48,7 @@ func TestLargeBodiesAndHeadersAreRefused(t *testing.T) {
 	b := newBed(t)
 	large := `{"playbook":"acme-patch","tags":["` + strings.Repeat("x", smallBody) + `"]}`
 	want[any](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs", large), http.StatusRequestEntityTooLarge)
-	for range maxHeavy { // as many as are read at once
+	for range maxHeavy { // as many as are read at the same time
 		b.server.heavy <- struct{}{}
 	}
 	a := b.ask(b.token(everyTenant, Operator), "POST", "/v1/definitions/diff", applied(tree()))
@@ -77,7 +77,7 @@ func TestLargeBodiesAndHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// A fault is told to the log, and to the caller only that there was one.
+// A fault goes to the log, and the caller only learns that there was one.
 func TestPanicsAndFaultsReportNothing(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -119,7 +119,7 @@ func TestWorkersAreReportedAndShown(t *testing.T) {
 		}
 		post(api.Worker{Name: "w1", State: now, Concurrency: 8, Reported: time.Now()}) // the worker follows; the next order comes before its next report
 	}
-	post(api.Worker{Name: "w1", State: api.WorkerDraining, Concurrency: 8, Reported: time.Now()}) // negative control: it says so since
+	post(api.Worker{Name: "w1", State: api.WorkerDraining, Concurrency: 8, Reported: time.Now()}) // negative control: it reports it since
 	if s := state(); s != api.WorkerDraining {
 		t.Error(s)
 	}

@@ -59,7 +59,7 @@ func shareOf(l *queue.Load, tenant string, weight int) api.Share {
 	}
 }
 
-// concurrencyOf is how many jobs the workers that work do at once.
+// concurrencyOf returns how many jobs the workers that work do at the same time.
 func concurrencyOf(workers []api.Worker) int {
 	n := 0
 	for _, w := range workers {

@@ -45,7 +45,7 @@ type sheet struct {
 	diffs    map[string]string // of groups
 }
 
-// sheets are those of runs that somebody looks at. The zero value is ready.
+// sheets are those of runs that somebody watches. The zero value is ready.
 type sheets struct {
 	mu   sync.Mutex
 	runs map[string]*kept

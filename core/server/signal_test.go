@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// An event wakes the one job that is named, or all that wait for it; the service's own events are
+// An event signals the one job that is named, or all that wait for it; the service's own events are
 // not people's to send.
 func TestSignal(t *testing.T) {
 	t.Parallel()

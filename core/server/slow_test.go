@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Whoever announces a body and does not send it holds no connection, whatever is answered: net/http
-// waits for the rest of a body that no handler read, and a webhook's is read before its sender is
-// known.
+// A client that announces a body and does not send it holds no connection, whatever is answered:
+// net/http waits for the rest of a body that no handler read, and a webhook's is read before its
+// sender is known.
 func TestTrapBodiesThatNeverComeHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	hook := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func TestTrapBodiesThatNeverComeHoldNoConnection(t *testing.T) {
 	}
 }
 
-// answered sends what it is given, nothing else, and tells whether the server then closes the
+// answered sends what it is given, nothing else, and reports whether the server then closes the
 // connection.
 func answered(t *testing.T, h http.Handler, request string, patience time.Duration) bool {
 	t.Helper()

@@ -69,7 +69,7 @@ func (s *streams) take(by caller) (release func(), err error) {
 
 const (
 	streamWrite  = 20 * time.Second // a reader that takes nothing for so long is gone
-	streamBeat   = 15 * time.Second // so that proxies do not think that it is over
+	streamBeat   = 15 * time.Second // so that proxies do not think that it has ended
 	streamRights = 500 * time.Millisecond
 )
 

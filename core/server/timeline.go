@@ -46,8 +46,8 @@ func (s *Server) showTimeline(ctx context.Context, by caller, in *RunPath) (*bod
 	return &body[api.Timeline]{t}, nil
 }
 
-// timelineOf is what is recorded: waves from their first host to their last, and how many were done
-// when.
+// timelineOf returns what is recorded: waves from their first host to their last, and how many were
+// done when.
 func timelineOf(created, now time.Time, sheet *sheet) api.Timeline {
 	t := api.Timeline{From: created, To: created, Now: now.UTC(), Waves: []api.TimelineWave{}, Windows: []api.TimelineSet{}}
 	for k := range sheet.limits {

@@ -13,7 +13,7 @@ import (
 // effect, on any server.
 const (
 	believeToken = 500 * time.Millisecond
-	maxTokens    = 10_000 // known at once
+	maxTokens    = 10_000 // known at the same time
 )
 
 // tokenCache spares the ledger one query a request. It holds hashes, never secrets, and only tokens

@@ -22,7 +22,7 @@ const (
 	maxWaits   = 50
 )
 
-// askedJobs is what the queue said of the first released hosts of a run at a time.
+// askedJobs is the answer of the queue about the first released hosts of a run, at a time.
 type askedJobs struct {
 	mu   sync.Mutex
 	at   time.Time

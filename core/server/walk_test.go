@@ -17,7 +17,7 @@ import (
 
 // aim is how a test calls one operation with acme's things.
 type aim struct {
-	run  string // {run}: "done" is complete, "waiting" waits for an approval, "queued" and "ending" are neither
+	run  string // {run}: "done" is complete, "waiting" waits for an approval, "queued" and "ending" are between both
 	path map[string]string
 	body any
 	sse  bool
@@ -329,8 +329,9 @@ func TestRoles(t *testing.T) {
 
 func mayDo(have, role Role) bool { return may(ledger.Token{Roles: []string{string(have)}}, role) }
 
-// Every change stands in the audit log with who did it, to what, and how it was before and after.
-// It walks the document, so that no operation is forgotten: what is no change says so in aims.
+// Every change is in the audit log with its author, its subject, and the state before and after.
+// The test walks the document, so that no operation is forgotten: aims marks those that change
+// nothing.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -371,8 +372,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	}
 }
 
-// The weight that the audit log tells of as former is the one of the change before, or that of the
-// launch.
+// The former weight in the audit log is the one of the change before, or that of the launch.
 func TestReweightReportsTheFormerWeight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

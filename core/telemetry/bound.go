@@ -29,7 +29,7 @@ func newBounds(tenants int) *bounds {
 	return &bounds{tenants: tenants, seen: map[string]map[string]bool{}}
 }
 
-// value is what stands for one in a series.
+// value returns the text that stands for v in a series.
 func (b *bounds) value(label, v string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

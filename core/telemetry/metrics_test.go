@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const guide = "../../docs/operating-monitoring.md"
 
-// scrape is what Prometheus would read.
+// scrape returns the text that Prometheus would read.
 func scrape(t *testing.T, r *Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -132,7 +132,7 @@ func TestTenantsAreBounded(t *testing.T) {
 	}
 }
 
-// What is not the table's is a mistake that no test passes over.
+// A metric outside the table is a mistake that no test passes over.
 func TestMisuseIsNoticed(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry("v1", 0)
@@ -153,8 +153,8 @@ func TestMisuseIsNoticed(t *testing.T) {
 	}
 }
 
-// A worker that nobody can scrape is told by a server, under its own name, and can tell nothing but
-// what workers tell.
+// A worker that nobody can scrape is reported by a server, under its own name, and can report only
+// the metrics of workers.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	w := NewRegistry("v1", 0)

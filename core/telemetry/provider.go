@@ -21,14 +21,14 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Bounds of what is kept for a collector that is slow, or away. What is more is dropped, and never
-// waited for.
+// Bounds of what is kept for a collector that is slow, or away. Anything beyond is dropped
+// immediately.
 const (
 	maxWaiting  = 4096             // spans
 	maxBatch    = 512              // spans of one request
 	maxValue    = 300              // characters of an attribute's value
 	exportTime  = 30 * time.Second // of one request with its repetitions
-	flushTime   = 2 * time.Second  // what is left, at the end
+	flushTime   = 2 * time.Second  // for the rest, at the end
 	silence     = 5 * time.Minute  // between two lines of the log that spans were not taken
 	tracesPath  = "/v1/traces"
 	httpProto   = "http/protobuf"
@@ -167,7 +167,7 @@ type spanExporter struct {
 
 	mu       sync.Mutex
 	reported time.Time
-	lost     int // spans, since that was told
+	lost     int // spans, since the last report
 }
 
 // ExportSpans implements sdk.SpanExporter.

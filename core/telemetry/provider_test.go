@@ -130,8 +130,8 @@ func TestRatioAndWhatCameFromElsewhere(t *testing.T) {
 	}
 }
 
-// A collector that hangs, or is away, holds up nothing: neither who makes spans, nor the end. What
-// waits for it is bounded.
+// A collector that hangs, or is away, delays neither the makers of spans, nor the end. The spans
+// that wait for it are bounded.
 func TestACollectorThatDoesNotAnswerSlowsNothing(t *testing.T) {
 	cleanEnvironment(t)
 	const many, waiting = 40_000, 1000

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// The rules parse, and each has a test in which it fires, after its time and not before. A rule
+// The rules parse, and each has a test in which it triggers, after its time and not before. A rule
 // whose bound is moved fails it.
 func TestLabRulesPassTheirTests(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,7 @@ const (
 	SSHConnections
 	PluginStarts
 	PluginDeaths
-	PluginHeldBack
+	PluginBlocked
 	last
 )
 
@@ -209,5 +209,5 @@ var table = [last]Metric{
 	SSHConnections:    {Name: "turnus_ssh_connections", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Open SSH connections."},
 	PluginStarts:      {Name: "turnus_plugin_starts_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Started processes of the plugin."},
 	PluginDeaths:      {Name: "turnus_plugin_deaths_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that died or did not start."},
-	PluginHeldBack:    {Name: "turnus_plugin_held_back", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while calls are refused because the plugin died too often, else 0."},
+	PluginBlocked:     {Name: "turnus_plugin_held_back", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while calls are refused because the plugin died too often, else 0."},
 }

@@ -83,8 +83,8 @@ func TestBecome(t *testing.T) {
 	}
 }
 
-// Whatever the reason is for which the login may not become the user, the command does not begin,
-// nothing is asked twice, and the error says what to do.
+// If the login may not become the user, for any reason, the command does not begin, nothing is
+// asked twice, and the error says what to do.
 func TestBecomeRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -131,7 +131,7 @@ func TestBecomeRefused(t *testing.T) {
 	}
 }
 
-// Files are written and read as the user: the login may do neither.
+// Files are written and read as the user: the login may not.
 func TestBecomeFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sudoers, password string }{
@@ -197,9 +197,9 @@ func TestBecomeEndsTheWholeGroup(t *testing.T) {
 	}
 }
 
-// What a crashed worker left running as root is ended before the first command of the next lease,
-// also where that is the login's own. Where sudo asks the login for a password, such a command
-// waits for the end of what is left.
+// A command that a crashed worker left running as root is ended before the first command of the
+// next lease, also where that is the login's own. Where sudo asks the login for a password, such a
+// command waits for the end of that one.
 func TestBecomeFence(t *testing.T) {
 	t.Parallel()
 	for name, c := range becoming() {
@@ -284,8 +284,7 @@ func becoming() map[string]struct {
 	}
 }
 
-// A host that is no shell may repeat what it is told, the password too, and so may a sudo of its
-// own.
+// A host that is no shell may repeat its input, also the password, and so may a sudo of its own.
 func TestBecomePasswordInErrors(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "sudo") //nolint:usetesting // the login must reach it, and a test's folder is its user's alone

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// cpu is what this process has used, the servers' processes not counted.
+// cpu returns the time that this process has used, the servers' processes not counted.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

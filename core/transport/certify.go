@@ -110,12 +110,12 @@ func (c *Signer) leave(key string, k *signed) {
 	}
 }
 
-// maxCertificates bounds what is kept. What many hosts have in common is asked for again and again;
-// of certificates for one host each only the latest is needed.
+// maxCertificates bounds what is kept. Certificates that many hosts share are needed again and
+// again; of those for one host each, only the latest is needed.
 const maxCertificates = 1024
 
-// makeRoom forgets what has ended, and of too many the one that ends first. What is in use stays.
-// It needs c.mu.
+// makeRoom forgets what has ended, and of too many the one that ends first. Certificates in use
+// stay. It needs c.mu.
 func (c *Signer) makeRoom() {
 	first := ""
 	for key, k := range c.known {

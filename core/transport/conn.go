@@ -34,7 +34,7 @@ type conn struct {
 	// Guarded by pool.mu.
 	sessions int // counted against the limit
 	tunnels  int // not limited by sshd
-	limit    int // sessions at once; lowered when the server refuses
+	limit    int // sessions at the same time; lowered when the server refuses
 	lastUsed time.Time
 	gone     bool          // not to be handed out again
 	idle     *list.Element // in pool.sockets.idle

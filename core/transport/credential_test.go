@@ -34,9 +34,8 @@ func only(may ...string) func(string, netip.Addr) error {
 	}
 }
 
-// A password goes to the addresses of its credential only. What counts is the address that was
-// dialled, after the name was looked up, and every machine on the way. Each attack works without
-// Reaches.
+// A password goes to the addresses of its credential only. The address that was dialled counts,
+// after the name was looked up, and every machine on the way. Each attack works without Reaches.
 func TestFaultS1PasswordStaysWithItsAddresses(t *testing.T) {
 	direct, gotDirect := thief(t, "127.32.7.1")
 	byName, gotByName := thief(t, "127.0.0.1")

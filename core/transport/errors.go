@@ -136,7 +136,7 @@ func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 func foreign(e *endpoint, said string, err error) *Error {
 	switch {
 	case strings.HasPrefix(said, "Exceeded MaxStartups"), strings.HasPrefix(said, "Not allowed at this time"):
-		return e.unreachable("handshake", "sshd takes no more logins at once (MaxStartups), or none from this worker for a while (PerSourcePenalties); see its log",
+		return e.unreachable("handshake", "sshd takes no more logins at the same time (MaxStartups), or none from this worker for a while (PerSourcePenalties); see its log",
 			fmt.Errorf("server turned the connection away with %q: %w", said, err))
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or what answers there does not speak SSH 2: is the port right?",

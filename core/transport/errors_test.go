@@ -109,7 +109,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A host that takes one login at once, and somebody is at it, resets the others. OpenSSH says why
+// A host that takes one login at a time, and somebody is at it, resets the others. OpenSSH says why
 // before it says that it is OpenSSH; a host of the fleet says nothing. When the reset comes depends
 // on the moment; what it means does not.
 func TestFullHostIsNoWrongProtocol(t *testing.T) {

@@ -39,9 +39,9 @@ type Exit struct {
 }
 
 const (
-	// maxCommand is what Linux takes as one argument (128 KiB), less the shell's own.
+	// maxCommand is the longest argument that Linux takes (128 KiB), less the shell's own.
 	maxCommand = 120 << 10
-	// maxSecret is what Linux takes as one variable (128 KiB), with room for its name.
+	// maxSecret is the longest variable that Linux takes (128 KiB), with room for its name.
 	maxSecret = 120 << 10
 	// lingering output is waited for this long after the exit status while nothing
 	// comes: a background child that holds stdout would otherwise keep Run for ever.
@@ -143,10 +143,10 @@ func commandLine(fence, command string, env map[string]string, id string, up *el
 	return line, nil
 }
 
-// withSecrets is the command that first reads its secrets, and the input that begins with them.
-// sh's read takes a byte at a time from what it cannot seek in, so that the command finds its own
-// input untouched; it and eval are parts of the shell, and so no process has a secret among its
-// arguments.
+// withSecrets returns the command that first reads its secrets, and the input that begins with
+// them. The read of sh takes a byte at a time from input in which it cannot seek, so that the
+// command finds its own input untouched. Both read and eval are parts of the shell, and so no
+// process has a secret among its arguments.
 func withSecrets(e Exec, id string) (command string, stdin io.Reader, err error) {
 	if len(e.Secrets) == 0 {
 		return e.Command, e.Stdin, nil

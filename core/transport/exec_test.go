@@ -33,7 +33,7 @@ func newPool(tb testing.TB, change func(*Config)) *Pool {
 	return p
 }
 
-// offers is what a pool made by newPool offers to every host.
+// offers returns what a pool made by newPool offers to every host.
 func offers(c *Config) *Credential {
 	cred, _ := c.Credential(core.Host{})
 	return cred
@@ -127,8 +127,8 @@ func TestRunRefusesWhatCannotBeSent(t *testing.T) {
 	}
 }
 
-// A secret stands in no process's arguments: the command looks at those of all that there are,
-// itself included. The control is a variable that is none.
+// A secret is in no process's arguments: the command reads those of all processes, itself included.
+// The control is a variable that is none.
 func TestSecretsAreInNoProcessList(t *testing.T) {
 	s, p := startSSHD(t)
 	const check = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; printf %s \"$A\" | wc -c"
@@ -149,7 +149,7 @@ func TestSecretsAreInNoProcessList(t *testing.T) {
 	}
 }
 
-// firstWrite tells when a command has begun to write.
+// firstWrite shows when a command has begun to write.
 type firstWrite struct{ began chan struct{} }
 
 func (w *firstWrite) Write(b []byte) (int, error) {
@@ -187,9 +187,9 @@ func TestRunEndsRemoteProcessGroupWhenContextEnds(t *testing.T) {
 	}
 }
 
-// A command whose shell ends at once, and what it started only after a while: Run returns when the
-// whole group has ended, so that nothing else begins on the host before. Red where the shell's end
-// will do.
+// A command whose shell ends immediately, and whose children end only after a while: Run returns
+// when the whole group has ended, so that nothing else begins on the host before. Red where the
+// shell's end will do.
 func TestRunWaitsForTheWholeProcessGroupWhenContextEnds(t *testing.T) {
 	s, p := startSSHD(t)
 	for name, c := range map[string]struct {

@@ -80,7 +80,7 @@ func serveFake(tb testing.TB, l net.Listener, change func(*fake)) *fake {
 	return f
 }
 
-// cut ends all connections at once.
+// cut ends all connections at the same time.
 func (f *fake) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

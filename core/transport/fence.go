@@ -60,9 +60,8 @@ set --
 unset turnus_d turnus_o turnus_f turnus_r turnus_e turnus_c turnus_p turnus_w turnus_k turnus_i turnus_x
 `
 
-// endAsLogin ends the leftovers. What an elevated command of an older fence left running is another
-// user's: sudo or doas ends it where they ask for no password, and else the command waits for its
-// end.
+// endAsLogin ends the leftovers. The leftovers of an elevated command belong to another user: sudo
+// or doas ends it where they ask for no password, and else the command waits for its end.
 var endAsLogin = `[ -z "$turnus_o" ] || turnus_k=` + quote(killScript) + `
 for turnus_r in $turnus_o; do
 turnus_p=${turnus_r%%_*}
@@ -108,8 +107,8 @@ var endLeftovers = `while [ $# -ge 2 ]; do /bin/sh -c ` + quote(killScript) + ` 
 set --
 `
 
-// script is what a command on the host begins with under the fence. Leases are of hosts by their
-// names: several may share one machine, or one home.
+// script returns the beginning of a command on the host under the fence. Leases are of hosts by
+// their names: several may share one machine, or one home.
 func (f Fence) script(host string, elevated bool) string {
 	if f.Queue == "" {
 		return ""

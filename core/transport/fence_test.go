@@ -152,8 +152,8 @@ func TestFaultR3HostRefusesAnOlderFence(t *testing.T) {
 	}
 }
 
-// Records do not grow without end, the newest stays, and a daemon that a finished command started
-// is left alone.
+// Records are bounded, the newest stays, and a daemon that a finished command started is left
+// alone.
 func TestRecordsOfFencesAreCleared(t *testing.T) {
 	s, p := startSSHD(t)
 	h := s.Host("web1")
@@ -245,8 +245,8 @@ func TestFenceWithoutASafeFolder(t *testing.T) {
 	}
 }
 
-// Two leases' commands that begin at the same time: never do both run. Whichever way it goes, the
-// older one is refused or ended.
+// Two leases' commands that begin at the same time: never do both run. In any order, the older one
+// is refused or ended.
 func TestFencesRace(t *testing.T) {
 	s, p := startSSHD(t)
 	h := s.Host("web1")
@@ -312,8 +312,8 @@ func TestSimulatedHostsKeepFences(t *testing.T) {
 	}
 }
 
-// A worker that slept while another one has its host's lease: what still runs under the older lease
-// is ended there, too.
+// A worker that slept while another one has its host's lease: commands that still run under the
+// older lease are also ended there.
 func TestSimulatedHostsEndLeftovers(t *testing.T) {
 	f, err := fleet.Start(testContext(t), fleet.Config{Hosts: 1})
 	if err != nil {

@@ -270,8 +270,8 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("tape broken") }
 
-// What was written concurrently and then cut may have holes: a part file's length
-// proves nothing, so it is hashed, never resumed, and removed.
+// A file that was written concurrently and then cut may have holes: a part file's length proves
+// nothing, so it is hashed, never resumed, and removed.
 func TestTrapCutTransferIsNotResumed(t *testing.T) { // pkg/sftp#472
 	s, p := startSSHD(t)
 	dir := t.TempDir()
@@ -320,8 +320,8 @@ func TestPutRefusesAPartThatDiffersOnTheHost(t *testing.T) {
 	expectOnly(t, dir)
 }
 
-// A user owns a folder on the way, and put a link to a folder of root's in it: no upload gets there.
-// Control: into a folder in its place it does.
+// A user owns a folder on the way, and put a link to a folder of root's in it: no upload gets
+// there. Control: into a folder in its place it does.
 func TestFaultS2NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testparts.Able(t, "a folder that a stranger owns and root writes to", syscall.EPERM)

@@ -13,14 +13,14 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// proof is what can prove one endpoint's key: a CA's certificate first, the inventory's pins
+// proof holds the proofs of one endpoint's key: a CA's certificate first, the inventory's pins
 // second, known_hosts third. Pins replace known_hosts: a pinned host must show a pinned key.
 // Nothing accepts any key.
 type proof struct {
 	e       *endpoint
 	scan    string          // the command that scans the inventory, for hints
 	CAs     map[string]bool // may sign for every host
-	local   []ssh.PublicKey // @cert-authority lines that name this host
+	local   []ssh.PublicKey // `@cert-authority` lines that name this host
 	pins    []ssh.PublicKey
 	known   []ssh.PublicKey
 	revoked map[string]bool

@@ -147,7 +147,7 @@ func TestKnownHosts(t *testing.T) {
 	f := startFake(t, "127.30.1.1", func(f *fake) { f.signer = key })
 	certified := startFake(t, "127.30.1.2", func(f *fake) {
 		f.signer = hostCert(t, ca, key, func(c *ssh.Certificate) { c.ValidPrincipals = []string{"127.30.1.2"} })
-		f.cfg.AddHostKey(key) // as sshd: the plain key besides
+		f.cfg.AddHostKey(key) // as sshd: also the plain key
 	})
 	addr := func(f *fake) string { return f.listener.Addr().String() }
 	line := func(k ssh.Signer) string { return servers.AuthorizedKey(k.PublicKey()) }

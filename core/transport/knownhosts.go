@@ -20,7 +20,7 @@ import (
 
 const maxKnownHosts = 64 << 20 // bytes a file
 
-// knownHosts is what one list of known_hosts files says. It never changes.
+// knownHosts is the content of one list of known_hosts files. It never changes.
 type knownHosts struct {
 	db      *knownhosts.HostKeyDB
 	revoked map[string]bool // keys of @revoked lines, whatever host they name

@@ -76,7 +76,7 @@ func (q *quick) reset(t *testing.T, at int) {
 	}
 }
 
-// damage tells what a script did outside of the stranger's folder.
+// damage returns what a script did outside of the stranger's folder.
 func (q *quick) damage(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "cd "+q.safe+" && find . | sort && stat -c '%a %u %n' . victim folder folder/f && cat victim folder/f").Output()

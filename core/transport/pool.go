@@ -12,7 +12,7 @@ import (
 // maxPerHost bounds the connections to one host.
 const maxPerHost = 4
 
-// use is what a connection is leased for.
+// use is the purpose of a lease of a connection.
 type use int
 
 const (

@@ -32,7 +32,7 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// blocker is a command that ends when it is told to.
+// blocker is a command that ends when it is asked to.
 type blocker struct {
 	mu      sync.Mutex
 	running int
@@ -235,7 +235,7 @@ func TestKeepAliveKeepsAnAnsweringPeer(t *testing.T) { // negative control
 	answered := 0
 	f := startFake(t, "127.33.0.9", func(f *fake) {
 		f.onExec, f.onGlobal = b.exec, func() bool {
-			if answered++; answered == 3 { // as often as the peer above is silent before it is given up
+			if answered++; answered == 3 { // as often as the peer above is silent before its connection ends
 				close(b.release)
 			}
 			return true
@@ -437,7 +437,7 @@ func TestSilentHostsCostNobodyElse(t *testing.T) {
 	p := newPool(t, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for i := range 8 { // more than the CPU gate admits
+	for i := range 8 { // more than the CPU limiter admits
 		wg.Go(func() { _, _ = p.Run(ctx, silent.host(fmt.Sprintf("s%d", i)), Exec{Command: "x"}) })
 	}
 	eventually(t, "silent connections", func() bool { return silent.count() == 8 })

@@ -38,7 +38,7 @@ type shellProof struct {
 	asked   int    // times that sudo asked for the password
 	errsOK  bool   // the standard error is the command's from here on
 	said    []byte // before the proof
-	errs    []byte // the beginning of the standard error, for who reads why there was no proof
+	errs    []byte // the beginning of the standard error, for people who read why there was no proof
 	errsOut []byte // of the standard error, what may be the beginning of the line
 }
 

@@ -75,8 +75,8 @@ func TestFaultW2CommandLineOfADeviceIsNoShell(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What a login prints before the command is not the command's; what the command prints arrives byte
-// by byte, in each shell.
+// Text that a login prints before the command is not the command's; the command's output arrives
+// byte by byte, in each shell.
 func TestProofIsSeenByNobody(t *testing.T) {
 	busybox := testparts.Need(t, "busybox", "busybox")
 	dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestProofIsSeenByNobody(t *testing.T) {
 
 // The line may come in any pieces.
 func TestProofInPieces(t *testing.T) {
-	const all = "Welcome\nturnus:turnus:12\nturnus:12\nrest" // the id is found in the middle, too
+	const all = "Welcome\nturnus:turnus:12\nturnus:12\nrest" // the id is also found in the middle
 	for name, r := range map[string]io.Reader{"whole": strings.NewReader(all), "bytes": iotest.OneByteReader(strings.NewReader(all)), "halves": iotest.HalfReader(strings.NewReader(all))} {
 		p := newProof("12", nil)
 		var got []byte

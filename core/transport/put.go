@@ -213,7 +213,7 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 const largePut = 8 << 20
 
 // sumEarly begins the verification of the part file; the function that it returns waits for its
-// end. What does not succeed is left to finish, which knows what to say and what else to try.
+// end. A failure is left to finish, which knows what to report and what else to try.
 func (u *upload) sumEarly(ctx context.Context, want string) (wait func()) {
 	over := make(chan struct{})
 	if !u.p.spawn(func() {

@@ -31,7 +31,7 @@ type endpoint struct {
 	certFiles      []string
 	timeout        time.Duration
 	keepAlive      time.Duration
-	id             string // all of the above that tells two connections apart; a credential is itself alone
+	id             string // all of the above by which two connections differ; a credential is itself alone
 }
 
 // route is the way to a host: jump hosts, outermost first, then the host itself.

@@ -101,7 +101,7 @@ func TestStatesOfKeys(t *testing.T) {
 	}
 }
 
-// What answers, and is no SSH server, shows no key.
+// A server that is no SSH server shows no key.
 func TestScanOfGarbage(t *testing.T) {
 	f := startFake(t, "127.35.9.1", func(f *fake) {
 		f.onConn = func(c net.Conn) bool {

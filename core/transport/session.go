@@ -17,7 +17,7 @@ type session struct {
 	ch    ssh.Channel
 	fresh bool // the connection is its own and ends with it
 
-	exited chan struct{} // closed when the host told how the command ended
+	exited chan struct{} // closed when the host reported how the command ended
 	closed chan struct{} // closed when the host closed the channel
 	exit   Exit          // valid after exited
 }
@@ -47,7 +47,7 @@ func (p *Pool) session(ctx context.Context, r route, fresh bool) (*session, erro
 			if others && try < 3 {
 				continue // wait for one of them, or for another connection
 			}
-			return nil, e.unreachable("session", "the host refuses sessions: raise MaxSessions in its sshd_config, or lower the pool's; a login that may not run commands (internal-sftp, nologin) refuses too",
+			return nil, e.unreachable("session", "the host refuses sessions: raise MaxSessions in its sshd_config, or lower the pool's; a login that may not run commands (internal-sftp, nologin) also refuses",
 				fmt.Errorf("session refused: %w", err))
 		}
 		p.discard(c)

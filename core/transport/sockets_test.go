@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// boundedPool reaches the hosts of fl with at most limit connections at once.
+// boundedPool reaches the hosts of fl with at most limit connections at the same time.
 func boundedPool(t *testing.T, fl *fleet.Fleet, limit int) (p *Pool, log *bytes.Buffer) {
 	t.Helper()
 	log = &bytes.Buffer{}

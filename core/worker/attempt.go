@@ -21,7 +21,7 @@ import (
 const (
 	inPlace    = 2 * time.Second // a longer pause before the next attempt suspends the job, and frees its slot
 	maxCrashes = 3               // of the plugin in one step: then the step has failed
-	staleAfter = 5 * time.Second // a job whose lease a host refused is given back for so long: the queue refuses that too, unless it was set back
+	staleAfter = 5 * time.Second // a job whose lease a host refused is returned for so long; the queue also refuses it, unless it was set back
 	maxAbsence = 8               // calls that the plugin could not take, some minutes in all
 )
 
@@ -134,9 +134,9 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 		a.err.Flush()
 	}
 	out, err = a.hide(out, err)
-	if out.Suspended && !out.Held && out.WakeOn != "" && !queue.ForPeople(out.WakeOn) { // its wave would go on without it, or nobody could signal it
+	if out.Suspended && !out.Held && out.Signal != "" && !queue.ForPeople(out.Signal) { // its wave would go on without it, or nobody could signal it
 		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf(
-			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.WakeOn)}
+			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.Signal)}
 	}
 	if state := saved.close(); state != nil {
 		a.cur.Plugin, a.cur.Held = state, false // from here on it resumes what it began
@@ -150,8 +150,8 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 const sameInstant = 250 * time.Millisecond
 
 // checkpoint holds the last state that a call saved. It outlives the plugin's process, every
-// parking of the job and, since the queue has it, this node.
-// The handlers that the call arms are saved under the same lock.
+// suspension of the job and, once the queue has it, this node. The handlers that the call arms are
+// saved under the same lock.
 type checkpoint struct {
 	keep func(ctx context.Context, s host.State) error
 	arm  func(ctx context.Context) error
@@ -302,8 +302,8 @@ func (a *attempts) ended(out host.Outcome, err error, sr *core.StepResult, timed
 	case err == nil && out.Suspended:
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, false
 		return &leaseEnd{
-			kind: queue.AckSuspend, step: a.name, code: queue.WhySuspended(out.WakeOn).Code(), reason: out.Reason,
-			after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks,
+			kind: queue.AckSuspend, step: a.name, code: queue.WhySuspended(out.Signal).Code(), reason: out.Reason,
+			after: max(out.ResumeAfter, leastPause), event: out.Signal, keepLocks: out.KeepLocks,
 		}
 	case crashed && out.Effects != host.EffectsNone && onLost(a.typ) == queue.LostHold:
 		sr.Outcome, sr.ReasonCode = core.Lost, core.EffectsUnknown
@@ -373,7 +373,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 	switch {
 	case err == nil && out.Suspended && !errors.Is(cause, errCancelled):
 		a.cur.Plugin, a.cur.Resumed, a.cur.Held = out.State, true, out.Held
-		return &leaseEnd{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: max(out.ResumeAfter, leastPause), event: out.WakeOn, keepLocks: out.KeepLocks}
+		return &leaseEnd{kind: queue.AckSuspend, step: a.name, reason: cause.Error(), after: max(out.ResumeAfter, leastPause), event: out.Signal, keepLocks: out.KeepLocks}
 	case out.Lost:
 		return report(core.Lost, detail)
 	case out.RolledBack:

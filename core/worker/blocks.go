@@ -9,9 +9,9 @@ import (
 )
 
 // scope makes known what the expressions of a call may read of includes and of error: the results
-// of those whose steps have ended, and the params of those around the call. done is the number of
-// steps that have ended. All of it follows from the results of steps alone, so that a job that
-// another worker goes on with finds the same.
+// of those whose steps have ended, and the params of those around the call. The first done steps
+// have ended. All of it follows from the results of steps alone, so another worker that continues
+// the job finds the same.
 func (m *machine) scope(done int, around []int) error {
 	blocks := m.prog.playbook.Blocks
 	for ; m.walked <= done; m.walked++ {

@@ -61,8 +61,8 @@ func (c *clock) report(sent, said time.Time, suspended time.Duration) (leap time
 	return leap
 }
 
-// leaped is by how much a clock that went on by went is off from what passed, which is known to
-// within spread. What two good clocks part by is none.
+// leaped returns how far a clock that advanced by went is off from the time that passed, which is
+// known to within spread. It is 0 if two good clocks may differ by as much.
 func leaped(went, passed, spread time.Duration) time.Duration {
 	slack := clockStep + passed/1000
 	switch early, late := passed-slack, passed+spread+slack; {

@@ -97,7 +97,7 @@ func TestFaultR2ALeapIsReportedFromASlowAnswer(t *testing.T) {
 	}
 }
 
-// Each leap is reported once, on the board too, and a machine that was suspended reports none. Red
+// Each leap is reported once, also on the board, and a machine that was suspended reports none. Red
 // without heard's report.
 func TestFaultR2ALeapIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestFaultR2BothReadingsCountAfterALeap(t *testing.T) {
 }
 
 // Redis' clock leaps to the inside of a window that is not open yet. Red with the queue's clock
-// taken at its word: the step begins at once.
+// taken at its word: the step begins immediately.
 func TestFaultR2ALeapOpensNoWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var leap atomic.Int64

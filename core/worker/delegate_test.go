@@ -143,7 +143,7 @@ func TestDelegateWaitsSuspended(t *testing.T) {
 	})
 }
 
-// A run that is cancelled runs its always on the other host too, when that is free. So a step of
+// A run that is cancelled also runs its always on the other host, when that is free. So a step of
 // always is not suspended for a guest, also before the cancel.
 func TestDelegateOfACancelledRun(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"in a step before": 5 * time.Second, "at the step": 20 * time.Second} {
@@ -185,8 +185,8 @@ func delegateOfACancelledRun(t *testing.T, wait time.Duration) {
 	})
 }
 
-// A worker dies at each call in turn, as a guest and on hosts of its own. It is in nobody's way once
-// it is recovered: a guest after it has a higher fence, and each host has its steps.
+// A worker dies at each call in turn, as a guest and on hosts of its own. It is in nobody's way
+// once it is recovered: a guest after it has a higher fence, and each host has its steps.
 func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
 	const calls = 3 * 2 // of hosts and steps
 	for at := 1; at <= calls; at++ {
@@ -208,7 +208,7 @@ func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
 			second := l.start(c)
 			results := l.results(la)
 			second.drain()
-			if n := len(l.plugins.seen()); n != calls+1 && n != calls+2 { // on another host a second call was under way, too
+			if n := len(l.plugins.seen()); n != calls+1 && n != calls+2 { // on another host a second call was also under way
 				t.Errorf("call %d: %d calls", at, n)
 			}
 			l.exactlyOnce(la, results)
@@ -269,8 +269,8 @@ func TestDelegateIsNamedByAJobThatIsLost(t *testing.T) {
 	}
 }
 
-// What goes wrong on the other host is the failure of the step, and says where. Facts are those of
-// the job's own host.
+// An error on the other host is the failure of the step, and says where. Facts are those of the
+// job's own host.
 func TestDelegateThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		out  host.Outcome
@@ -302,7 +302,7 @@ func TestDelegateThatFails(t *testing.T) {
 	}
 }
 
-// A step waits for the window of the host that it is called on, too.
+// A step also waits for the window of the host that it is called on.
 func TestDelegateWaitsForTheWindowOfItsHost(t *testing.T) {
 	inDays(t, func(l *lab) {
 		const sets = `

@@ -61,7 +61,7 @@ func (m *machine) noteFacts(sr core.StepResult) {
 	}
 }
 
-// facts are what the record says of the host; nil: nothing.
+// facts returns the facts of the host for the record; nil: there are none.
 func (m *machine) facts() *core.Facts {
 	f := m.state.Seen
 	if f == nil || f.Values == nil {

@@ -121,7 +121,7 @@ func TestANodeDoesNotMeetItselfOnAHost(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
 			if len(l.plugins.seen()) == 1 {
-				pass(15 * time.Second) // ends long after it was told to
+				pass(15 * time.Second) // ends long after it was asked to
 			}
 			return host.Outcome{Changed: true}, nil
 		}
@@ -132,7 +132,7 @@ func TestANodeDoesNotMeetItselfOnAHost(t *testing.T) {
 		n := l.start(c)
 		pass(100 * time.Millisecond)
 		f.set(away)
-		pass(7 * time.Second) // the session is over, its job is not
+		pass(7 * time.Second) // the session has ended, its job has not
 		f.set(nil)
 		res := l.results(la)
 		n.drain()

@@ -69,9 +69,9 @@ func (p *progress) add(item any, one core.StepResult) {
 	p.fit()
 }
 
-// fit keeps the results of the items within what a step's outputs may have. What is over goes:
-// first the items' outputs, then what is known of each item. An expression that reads what is gone
-// fails; the step that did its work does not.
+// fit keeps the results of the items within the limit of a step's outputs. Of larger results it
+// drops first the items' outputs, then what is known of each item. An expression that reads a
+// dropped value fails; the step that did its work does not.
 func (p *progress) fit() {
 	const most = maxOutputs - 32 // {"items":[…]}
 	if n := len(p.Results); n > 0 && p.Thin < thinGone {
@@ -101,7 +101,7 @@ func (r itemResult) object(thin int) map[string]any {
 	return o
 }
 
-// size is what the item adds to the outputs, in bytes of JSON.
+// size returns how much the item adds to the outputs, in bytes of JSON.
 func (r itemResult) size(thin int) int {
 	data, err := json.Marshal(r.object(thin))
 	if err != nil { // boundOutputs reports it

@@ -9,16 +9,16 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// course is how far a host has come in the steps of its playbook. What comes next follows from the
+// course is how far a host has come in the steps of its playbook. The next step follows from the
 // results alone, so another worker decides the same.
 type course struct {
 	playbook *playbooks.Playbook
 	done     []core.StepResult
-	cut      int // the step at which the host was told to end, as by a cancel; -1 without one
+	cut      int // the step at which the host had to end, as by a cancel; -1 without one
 }
 
-// verdict is what becomes of the step after those that are done.
-type verdict struct {
+// following describes what becomes of the step after those that are done.
+type following struct {
 	failed *core.StepResult // that ended the host, or that the step is the rescue of
 	ends   bool             // no further step of the host runs
 	code   core.ReasonCode  // of reason
@@ -28,9 +28,9 @@ type verdict struct {
 
 // next decides about the step after those that are done. Behind the last one it decides whether the
 // host has failed.
-func (c course) next() verdict {
+func (c course) next() following {
 	at, from := len(c.done), 0
-	var v verdict
+	var v following
 	around := c.groups(at)
 	for depth, index := range around {
 		g := &c.playbook.Blocks[index]
@@ -46,7 +46,7 @@ func (c course) next() verdict {
 		if part == playbooks.GroupRescue {
 			switch {
 			case f < 0:
-				return verdict{code: core.NothingFailed, reason: fmt.Sprintf("no step of group %s failed", g.Name)}
+				return following{code: core.NothingFailed, reason: fmt.Sprintf("no step of group %s failed", g.Name)}
 			case !c.rescuable(f):
 				return c.after(f, depth+1)
 			}
@@ -67,13 +67,14 @@ func (c course) next() verdict {
 	return v
 }
 
-// after is what becomes of a step that so many groups are around, once step f before it has failed.
-func (c course) after(f, depth int) verdict {
+// after returns what becomes of a step that so many groups are around, once step f before it has
+// failed.
+func (c course) after(f, depth int) following {
 	failed := &c.done[f]
 	if depth == 0 {
-		return verdict{failed: failed, ends: true}
+		return following{failed: failed, ends: true}
 	}
-	return verdict{code: core.EarlierFailed, reason: fmt.Sprintf("step %s ended as %s", failed.Name, failed.Outcome)}
+	return following{code: core.EarlierFailed, reason: fmt.Sprintf("step %s ended as %s", failed.Name, failed.Outcome)}
 }
 
 // groups returns the indexes of the groups around a step, the outermost first.
@@ -184,7 +185,8 @@ func (c course) depth(group int) int {
 	return slices.Index(c.groups(c.playbook.Blocks[group].First), group) + 1
 }
 
-// outcome is what expressions read of a group: its failure, or the worst of what succeeded.
+// outcome returns the outcome that expressions read of a group: its failure, or the worst of what
+// succeeded.
 func (c course) outcome(group int) core.Outcome {
 	g := &c.playbook.Blocks[group]
 	if f := c.left(g, c.depth(group)); f >= 0 {
@@ -212,7 +214,7 @@ func (m *machine) course() course {
 	return course{playbook: m.prog.playbook, done: m.state.Done, cut: m.cut}
 }
 
-// failedBefore is what error holds in a step: the failure that the step is the rescue of.
+// failedBefore returns the value of error in a step: the failure that the step is the rescue of.
 func (m *machine) failedBefore(step int) map[string]any {
 	c := m.course()
 	c.done = c.done[:step]

@@ -29,8 +29,8 @@ func nested(inner ...string) string {
 	return under("steps", group("outer", under("steps", group("inner", append([]string{under("steps", file("b")), under("rescue", file("r1"))}, inner...)...), file("c")), under("rescue", file("r2")), under("always", file("z1"))), file("d"))
 }
 
-// What runs, by how the steps end. A step in capitals behind "cut" is the one at which the host was
-// told to end.
+// The steps that run, by how steps end. A step in capitals behind "cut" is the one at which the
+// host had to end.
 func TestGroupsDecide(t *testing.T) {
 	const failed, lost, away, back = core.Failed, core.Lost, core.Unreachable, core.RolledBack
 	for name, tc := range map[string]struct {
@@ -279,7 +279,7 @@ func TestAlwaysIsRetriedAfterACancel(t *testing.T) {
 	})
 }
 
-// A worker that is killed ends always too: it must not outlive its lease.
+// Always ends when its worker is killed: it must not outlive its lease.
 func TestKillEndsAlways(t *testing.T) {
 	inLab(t, func(l *lab) {
 		nodes, killed := make(chan *node, 1), false
@@ -307,8 +307,8 @@ func TestKillEndsAlways(t *testing.T) {
 	})
 }
 
-// A step fails when its window has closed: rescue and always run then, and the same steps outside of
-// a group wait for the next window.
+// A step fails when its window has closed: rescue and always run then, and the same steps outside
+// of a group wait for the next window.
 func TestRescueWaitsForNoWindow(t *testing.T) {
 	const stop = night + "    overrun: stop_at_checkpoint\n"
 	const flash, reset, look = "{name: flash, uses: firmware.set, needs: 30m, with: {v: 1}MORE}", "{name: reset, uses: firmware.set, NEEDSwith: {v: 1}}", "{name: look, uses: command, with: {run: x}}"

@@ -12,7 +12,7 @@ import (
 // handlersState is the state of a job's handlers.
 type handlersState struct {
 	core.Handlers
-	Flushed int          `json:"flushed,omitempty"` // steps whose flush is over, from the first; more than the steps: the end's too
+	Flushed int          `json:"flushed,omitempty"` // steps whose flush has ended, from the first; more than the steps: also the end's
 	Ran     []handlerRun `json:"ran,omitempty"`
 }
 
@@ -206,7 +206,7 @@ func (s *state) steps() []core.StepResult {
 	return append(out, s.Done[from:]...)
 }
 
-// pendingHandlers is what the job's record says of its handlers; nil if it has nothing to say.
+// pendingHandlers returns the handlers for the job's record; nil if there is nothing to record.
 func (m *machine) pendingHandlers() *core.Handlers {
 	h := m.state.Handlers
 	if m.prog.snapshot.Check || len(m.prog.playbook.Handlers) == 0 && h.None() {

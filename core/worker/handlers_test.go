@@ -65,7 +65,7 @@ func under(key string, items ...string) string {
 	return key + ": [" + strings.Join(items, ", ") + "]\n"
 }
 
-// What runs, in which order, and what is left, by how the steps end.
+// The handlers that run, in their order, and those that remain, by how the steps end.
 func TestFaultW1Handlers(t *testing.T) {
 	changed, failed := []string{"changed"}, []string{"failed"}
 	owing := core.Handlers{From: []string{"before"}, Pending: []string{"web"}}
@@ -212,7 +212,7 @@ func TestFaultW1Handlers(t *testing.T) {
 	}
 }
 
-// Handlers stand in the record where they ran, and say what they are.
+// The record has handlers where they ran, and what they are.
 func TestHandlersInTheRecord(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.ends(map[string][]string{"a": {"changed"}, "b": {"changed"}})
@@ -308,7 +308,7 @@ func TestFaultW1NoChangeBeforeItIsArmed(t *testing.T) {
 	})
 }
 
-// A handler waits for its window as a step does: the change is made at once, and the job is over
+// A handler waits for its window as a step does: the change is made immediately, and the job ends
 // after the restart.
 func TestFaultW1AHandlerWaitsForItsWindow(t *testing.T) {
 	inDays(t, func(l *lab) {
@@ -358,7 +358,7 @@ func TestFaultW1EndsThatTheWorkerDoesNotDecide(t *testing.T) {
 				if err := c.BeforeChange(ctx); err != nil {
 					t.Error(err)
 				}
-				<-stuck // whatever it is told
+				<-stuck // whatever it is asked
 				return host.Outcome{}, nil
 			}
 			la := l.submit("r", 1, under("steps", file("a", "notify: [web]", "timeout: 1s"))+under("handlers", file("web")))
@@ -431,7 +431,7 @@ func TestFaultW1NextHandler(t *testing.T) {
 	}
 }
 
-// What a job takes over survives the queue's data, and a host without any is as it was.
+// Handlers that a job takes over survive the queue's data, and a host without any is as it was.
 func TestOwedHandlersTravelWithTheHost(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.pending = map[string]core.Handlers{"h00001": {From: []string{"r0"}, Pending: []string{"web"}}}

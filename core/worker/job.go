@@ -30,7 +30,7 @@ type job struct {
 	after   []<-chan struct{} // jobs on the same host that must have ended before
 	done    chan struct{}     // closed when work has returned
 	started time.Time
-	stuck   bool // given up by the poller, which alone looks at it
+	stuck   bool // the poller no longer waits for it, and alone reads this
 	saves   uint64
 	ahead   bool // the queue keeps a checkpoint of the step under way
 
@@ -40,9 +40,9 @@ type job struct {
 	step      string
 	cancelled bool      // its run was
 	shielded  bool      // from a cancel
-	fatal     bool      // it was told to end for another reason than a cancel
-	stopBy    time.Time // when it is given up; zero is never
-	reported  bool      // it was told to end: stopBy only comes nearer
+	fatal     bool      // it was asked to end for another reason than a cancel
+	stopBy    time.Time // when the poller stops waiting for it; zero is never
+	reported  bool      // it was asked to end: stopBy only comes nearer
 	span      trace.Span
 }
 
@@ -63,7 +63,7 @@ func (j *job) stop(cause error, patience time.Duration) {
 	j.cancel(cause)
 }
 
-// cancelRun tells the job that its run was cancelled. Steps of always run to their end first.
+// cancelRun passes the cancel of its run on to the job. Steps of always run to their end first.
 func (j *job) cancelRun(patience time.Duration) {
 	j.mu.Lock()
 	j.cancelled = true

@@ -40,9 +40,9 @@ type script struct {
 	calls  []host.Call
 	warmed [][]string
 	now    int
-	most   int // calls at once
+	most   int // calls at the same time
 	byHost map[string]int
-	clash  string // a host that two calls had at once
+	clash  string // a host that two calls had at the same time
 }
 
 // The script's job types: what a crash of their plugin means is all that differs.
@@ -336,7 +336,7 @@ func count(results []core.Result) map[core.Outcome]int {
 	return out
 }
 
-// sleep is a job type that takes d, and ends early when told to.
+// sleep is a job type that takes d, and ends early when it is asked to.
 func sleep(d time.Duration) func(context.Context, host.Call) (host.Outcome, error) {
 	return func(ctx context.Context, _ host.Call) (host.Outcome, error) {
 		select {

@@ -31,7 +31,7 @@ steps:
   - {name: b, uses: file, with: {path: /x}}
 `
 
-// A machine that was suspended for longer than its lease, between two steps: no timer has fired
+// A machine that was suspended for longer than its lease, between two steps: no timer has ended
 // yet, and the queue has given the job to others. The control: a worker that does not count the
 // suspended time begins the next step.
 func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
@@ -119,7 +119,7 @@ func TestFaultR1AnAnswerFromBeforeTheStopRenewsNothing(t *testing.T) {
 		}
 		s := &session{w: w, id: "s", renewed: w.moment(), good: time.Second}
 		sent := w.moment()
-		pass(queue.SessionTTL) // the answer lay in a buffer
+		pass(queue.SessionTTL) // the answer was in a buffer
 		if s.renew(sent, queue.SessionTTL) || s.trusted() {
 			t.Error("a session whose lease has run out since the beat was sent is trusted")
 		}
@@ -133,7 +133,7 @@ func TestFaultR1AnAnswerFromBeforeTheStopRenewsNothing(t *testing.T) {
 const stoppableEnv = "TURNUS_TEST_STOPPABLE"
 
 // stoppable is a worker in a process of its own. It prints what begins on hosts, and what its
-// worker says. Step a ends when stdin does, whatever it is told.
+// worker says. Step a ends when stdin does, whatever it is asked.
 func stoppable(addr string) {
 	client := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: 2, Username: servers.RedisUser, Password: servers.Password})
 	q, err := redis.New(client, redis.Options{})
@@ -160,8 +160,8 @@ func stoppable(addr string) {
 }
 
 // A worker's process is stopped between two steps, for longer than its lease; when it goes on Redis
-// does not answer. What its hosts see is judged. Red where between does not ask live, and beat asks
-// the queue before it fences: b begins on all hosts.
+// does not answer. The test judges by what its hosts see. Red where between does not ask live, and
+// beat asks the queue before it fences: b begins on all hosts.
 func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedisTCP(t)
@@ -257,8 +257,8 @@ func (q *rolledBack) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, 
 
 // A queue that was set back holds leases of jobs that ended here, and the worker's session with
 // them. They are given back, and not begun a second time: after a turn whose end is unknown, and
-// after one that did not arrive. Red with start in the place of startNew in adopt, and with a turn
-// that did not arrive told from the others in turnFailed.
+// after one that did not arrive. Red with start in the place of startNew in adopt, and with
+// turnFailed treating a turn that did not arrive as another case.
 func TestFaultR4LeasesThatEndedHereAreGivenBack(t *testing.T) {
 	for name, lost := range map[string]error{"unknown": core.ErrUnknown, "unavailable": core.ErrUnavailable} {
 		t.Run(name, func(t *testing.T) {
@@ -319,7 +319,8 @@ func (q *heldAgain) Adopt(ctx context.Context, session string) ([]queue.Lease, e
 	return leases, err
 }
 
-// amnesic is a queue that, while on is set, has forgotten the leases of its sessions, and says so.
+// amnesic is a queue that, while on is set, has forgotten the leases of its sessions, and reports
+// that.
 type amnesic struct {
 	queue.Worker
 	on atomic.Bool

@@ -39,7 +39,7 @@ func cpuShare() float64 {
 }
 
 // memoryShare is the greater of the machine's and, under a cgroup v2 limit, the cgroup's. The
-// cgroup's page cache is not counted: the kernel takes it back when it is needed.
+// cgroup's page cache is not counted: the kernel frees it when memory is needed.
 func memoryShare(cgroup string) float64 {
 	share := 0.0
 	if vm, err := mem.VirtualMemory(); err == nil && vm.Total > 0 {

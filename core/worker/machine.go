@@ -43,16 +43,16 @@ type machine struct {
 	// partial is the step that was under way when the lease ended, for the record.
 	partial *core.StepResult
 
-	// armed tells whether the last call of the present step, or item, found its handlers armed by an
+	// armed is true if the last call of the present step, or item, found its handlers armed by an
 	// earlier one.
 	armed bool
 
-	cut    int           // the step at which the host was told to end, after which only always runs; -1 without one
+	cut    int           // the step at which the host had to end, after which only always runs; -1 without one
 	resume launch.Resume // what the job goes on from
 
 	walked int // steps whose includes scope has made known
 
-	hidden *redact.Set     // values that the job was given: nothing that it tells shows them; nil: none
+	hidden *redact.Set     // values that the job was given: all that it shows goes without them; nil: none
 	seen   map[string]bool // names of secrets whose values are in hidden
 }
 
@@ -186,7 +186,8 @@ func ignored(s playbooks.Step, o core.Outcome) bool {
 	return s.IgnoreFailure && (o == core.Failed || o == core.RolledBack)
 }
 
-// allDone is the outcome of a job whose steps all ran. Of one that was rescued the reason says so.
+// allDone returns the outcome of a job whose steps all ran. After a rescue, its reason names the
+// failed step.
 func (m *machine) allDone() leaseEnd {
 	end := m.outcome()
 	if f := m.course().recovered(); f != nil {

@@ -289,8 +289,8 @@ func TestSuspendHoldsNoSlotAndGoesOnWithItsState(t *testing.T) {
 	})
 }
 
-// What a call printed before its attempt went on in another call stands in the step's result: after
-// a suspension, after the plugin's death, and on whichever node goes on. A new attempt begins with
+// Output of a call whose attempt went on in another call is in the step's result: after a
+// suspension, after the plugin's death, and on whichever node goes on. A new attempt begins with
 // nothing. Red before: the result had the output of the last call only.
 func TestFaultP11OutputBeforeASuspensionIsKept(t *testing.T) {
 	for _, tc := range []struct {

@@ -175,7 +175,7 @@ func (m *machine) noBoard(step string, err error) *leaseEnd {
 	if v, stop := m.between(step); stop {
 		return &v
 	}
-	text := "cannot find out which host calls the step for the run: " + core.ErrorText(err)
+	text := "cannot determine which host calls the step for the run: " + core.ErrorText(err)
 	if errors.Is(err, core.ErrInvalid) {
 		v := done(core.Failed, step, "", text)
 		return &v

@@ -123,7 +123,8 @@ func TestMayStart(t *testing.T) {
 	}
 }
 
-// What suspended itself goes on at its time: a host must not stay half done for a window's sake.
+// A job that suspended itself goes on at its time: a host must not stay half done for a window's
+// sake.
 func TestRollbackOutranksTheWindow(t *testing.T) {
 	inDays(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
@@ -145,7 +146,7 @@ func TestRollbackOutranksTheWindow(t *testing.T) {
 	})
 }
 
-// What a call waited for its plugin's process is none of the time that it was given.
+// The wait of a call for its plugin's process uses none of its time.
 func TestWaitingForAProcessUsesNoTimeOfTheStep(t *testing.T) {
 	inDays(t, func(l *lab) {
 		var why string

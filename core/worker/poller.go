@@ -14,7 +14,7 @@ import (
 const (
 	coalesce    = time.Millisecond       // acks wait so long for others
 	coalesceMax = 64                     // or until there are so many
-	backstop    = time.Second            // an idle node looks at least so often
+	backstop    = time.Second            // an idle node polls at least so often
 	waitMargin  = 50 * time.Millisecond  // after the time at which the queue has something due
 	turnRetry   = 200 * time.Millisecond // after a call without an answer
 	barrenTurns = 16                     // in a row left work and brought no job: only then is there a pause,
@@ -38,17 +38,17 @@ type poller struct {
 	retryAt   time.Time     // not before then, the queue is away
 	adoptAt   time.Time     // when to compare with what the queue thinks we hold; zero is never
 	stuckAt   time.Time     // when to look for jobs that ignore their end
-	skew      time.Duration // the queue's clock less ours; only Wait is told of it
+	skew      time.Duration // the queue's clock less ours; only for Wait
 	barren    int           // turns in a row that left work and brought no job
 	hinted    bool
 	more      bool
-	quick     int // hints in a row that came at once and brought nothing
+	quick     int // hints in a row that came immediately and brought nothing
 	draining  bool
 	killed    bool
 	killedAt  time.Time
 	killAfter time.Time // of a drain with a time limit
 	zombies   int       // running jobs of earlier sessions
-	stuck     int       // running jobs that were given up
+	stuck     int       // running jobs that the poller no longer waits for
 	fence     uint64    // the highest token that a turn of the session leased
 	older     bool      // that the queue has forgotten leases of the session was logged
 	load      loadGuard

@@ -141,7 +141,7 @@ func (p *program) uses() []string {
 	return types
 }
 
-// onLost is what becomes of a job whose effects are unknown after it used the type.
+// onLost returns what becomes of a job whose effects are unknown after it used the type.
 func onLost(t host.Type) queue.OnLost {
 	if t.Idempotent || t.OnLost == string(queue.LostRetry) {
 		return queue.LostRetry

@@ -4,7 +4,7 @@ package worker
 
 import "testing"
 
-// So many scenarios have all in them that the proof looks at.
+// The scenarios must contain each thing that the proof examines this often.
 func TestLabNoStepOutsideItsWindow(t *testing.T) {
 	seen := playScenarios(t, max(*scenarios, 300))
 	for _, what := range []string{

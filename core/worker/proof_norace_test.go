@@ -2,5 +2,5 @@
 
 package worker
 
-// proofScenarios is how many TestNoStepOutsideItsWindow plays unless told otherwise.
+// proofScenarios is how many TestNoStepOutsideItsWindow plays unless a flag says otherwise.
 const proofScenarios = 60

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// oracle tells by brute force, minute by minute, whether definitions are open. It finds the instant
-// of a wall clock time by looking at every minute of a table of days; nothing is shared with
+// oracle decides by brute force, minute by minute, whether definitions are open. It finds the
+// instant of a wall clock time by checking every minute of a table of days; nothing is shared with
 // package windows.
 type oracle struct {
 	base  int64 // first minute of the tables, since 1970
@@ -90,7 +90,7 @@ func (o *oracle) rule(zone string, r *proofRule) [][2]int64 {
 	return spans
 }
 
-// open tells whether a set is open in the minute m.
+// open reports whether a set is open in the minute m.
 func (o *oracle) open(d proofDefs, set string, m int64) bool {
 	s := d.find(set)
 	if s == nil {
@@ -115,7 +115,7 @@ func (o *oracle) open(d proofDefs, set string, m int64) bool {
 	return true
 }
 
-// fits tells whether a set is open from t on for so long; both are right to the second.
+// fits reports whether a set is open from t on for so long; both are right to the second.
 func (o *oracle) fits(d proofDefs, set string, t time.Time, need time.Duration) bool {
 	from := t.Unix()
 	to := from + int64(need/time.Second)

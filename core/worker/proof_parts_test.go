@@ -248,7 +248,7 @@ func (p *fakePlugins) post(d proofDefs) {
 	p.versions = append(p.versions, version{p.now(), d})
 }
 
-// holds tells whether any of the definitions in force at t satisfies ok.
+// holds reports whether any of the definitions in force at t satisfies ok.
 func (p *fakePlugins) holds(t time.Time, ok func(proofDefs) bool) bool {
 	for _, v := range slices.Backward(p.versions) {
 		if v.at.After(t) {
@@ -264,7 +264,7 @@ func (p *fakePlugins) holds(t time.Time, ok func(proofDefs) bool) bool {
 	return false
 }
 
-// What a call's state says of why it was saved.
+// The reason for which a call's state was saved.
 const (
 	stateOwn  = "own"  // it suspended itself, or saved where it stands: it goes on whatever the window
 	stateHeld = "held" // it stopped for its window
@@ -418,7 +418,7 @@ func (p *fakePlugins) process(ctx context.Context, c host.Call) (host.Outcome, b
 	return host.Outcome{Suspended: true, Held: true, Reason: why, State: c.State}, why != ""
 }
 
-// between is what a job type does between its phases.
+// between does the work of a job type between its phases.
 func (p *fakePlugins) between(ctx context.Context, c host.Call, r *rand.Rand, phase int, own time.Duration, begun time.Time) (host.Outcome, bool) {
 	if phase == 0 && chance(r, 30) && c.MayStart != nil {
 		need := []time.Duration{0, own / 2, own}[r.IntN(3)]

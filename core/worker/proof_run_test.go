@@ -48,7 +48,7 @@ type proofNode struct {
 }
 
 // runProof plays a scenario in a bubble of fake time and returns what went wrong. admit is the
-// worker's gate, or a defective one.
+// worker's admission, or a defective one.
 func runProof(t *testing.T, seed uint64, admit func(stepAdmission) (admission.Answer, error), careless bool) (bad []string, seen map[string]int) {
 	t.Helper()
 	w := newWorld(seed)
@@ -82,7 +82,7 @@ func (p *proof) calendarOf(text string) *admission.Calendar {
 	return b
 }
 
-// post puts the world's definitions on the board, and wakes whoever waits, at times.
+// post puts the world's definitions on the board, and at times signals the waiting jobs.
 func (p *proof) post(wake bool) {
 	text := p.w.defs.yaml()
 	b := p.calendarOf(text)
@@ -225,8 +225,8 @@ func (p *proof) storm() {
 	<-time.After(max(time.Until(begin.Add(p.w.horizon)), 0))
 }
 
-// kill ends a node at once: as a crash does, with its line cut first so that nothing is said to the
-// queue, or as a second SIGTERM does.
+// kill ends a node immediately: as a crash does, with its line cut first so that nothing reaches
+// the queue, or as a second SIGTERM does.
 func (p *proof) kill(i int) {
 	n := p.nodes[i]
 	n.killed = true
@@ -265,8 +265,8 @@ func (p *proof) calm() {
 	}
 }
 
-// due tells whether a job is pending that nothing holds back: it is released, and its planned start
-// has passed.
+// due reports whether a job is pending that could start: it is released, and its planned start has
+// passed.
 func (p *proof) due(s queue.Status) bool {
 	if s.Phase != queue.Active || s.Pending == 0 {
 		return false

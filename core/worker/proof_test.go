@@ -24,13 +24,13 @@ var (
 
 // The proof of invariant 4: no disruptive step starts outside a window in which it fits, nor in a
 // freeze, nor without its approval. Real launch, drive, queue and worker play random scenarios on
-// fake time; at the instant at which a plugin is told to start, an oracle that shares nothing with
-// package windows looks at the definitions that are in force. All 100,000:
+// fake time; at the instant at which a plugin starts, an oracle that shares nothing with package
+// windows checks the definitions that are in force. All 100,000:
 //
 //	go test ./core/worker -run TestNoStepOutsideItsWindow -scenarios 100000 -timeout 3h
 func TestNoStepOutsideItsWindow(t *testing.T) { playScenarios(t, *scenarios) }
 
-// playScenarios returns how often each thing happened that the proof has to look at.
+// playScenarios returns how often each thing happened that the proof has to see.
 func playScenarios(t *testing.T, count int) map[string]int {
 	t.Helper()
 	var next atomic.Uint64
@@ -74,7 +74,7 @@ func play(t *testing.T, seed uint64, admit func(stepAdmission) (admission.Answer
 	return bad, seen
 }
 
-// The negative control: with any one guard taken out of the gate, the proof fails.
+// The negative control: with any one guard taken out of the admission, the proof fails.
 func TestProofNoticesARemovedGuard(t *testing.T) {
 	t.Parallel()
 	open := func(r stepAdmission) (admission.Answer, error) {
@@ -91,7 +91,7 @@ func TestProofNoticesARemovedGuard(t *testing.T) {
 		r.calendar = admission.FromDefinitions(&defs)
 		return r
 	}
-	var first sync.Map // books, by what they are asked about
+	var first sync.Map // descriptions, by what they are asked about
 	for name, admit := range map[string]func(stepAdmission) (admission.Answer, error){
 		"the gate at dispatch": open,
 		"the gate before each attempt": func(r stepAdmission) (admission.Answer, error) {

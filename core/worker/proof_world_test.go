@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A world is what one scenario of the proof is made of, as plain values: window sets, freezes
-// and their edits, a playbook, hosts. Nothing here uses packages windows or gate: the oracle reads
-// these values by itself, and the worker reads the YAML that they are written as.
+// A world is what one scenario of the proof is made of, as plain values: window sets, freezes and
+// their edits, a playbook, hosts. Nothing here uses packages windows or admission: the oracle reads
+// these values directly, and the worker reads the YAML that they are written as.
 
 // zones have whole hours, half hours, quarters, negative saving, midnight changes, a skipped day,
 // and none of it.

@@ -18,7 +18,7 @@ const (
 	publishEvery  = 200 * time.Millisecond
 	publishRate   = 2000    // events a second
 	publishBytes  = 2 << 20 // bytes a second
-	publishBurst  = 2       // seconds' worth at once
+	publishBurst  = 2       // seconds' worth in one burst
 	publishText   = 16 << 10
 	publishQuiet  = publishRate / 4 // events that are kept back for those that say where a job is
 	publishClosed = 3 * time.Second // for the last events
@@ -171,7 +171,7 @@ func (p *publisher) take() (byRun map[string][][]byte, order []string) {
 	return byRun, order
 }
 
-// flush publishes what is pending. What the feed does not take is counted as dropped.
+// flush publishes what is pending. Events that the feed refuses count as dropped.
 func (p *publisher) flush(ctx context.Context) {
 	byRun, order := p.take()
 	for _, run := range order {

@@ -41,7 +41,7 @@ func (l *lab) reporting(c ReportConfig) (r *Reporter, end func()) {
 	}
 }
 
-// shown is what the board says of the node.
+// shown returns the node as the board has it.
 func (l *lab) shown() (w api.Worker, there bool) {
 	l.t.Helper()
 	text, _, err := l.q.Posted(context.Background(), api.WorkerDocument("node-1"), 0)
@@ -201,7 +201,7 @@ func TestEventsOfAJobArePublishedInOrderAndSmall(t *testing.T) {
 	})
 }
 
-// A flood of one job is cut off, how much is said, and where jobs are is told nevertheless.
+// A flood of one job is cut off, its size is reported, and so is where jobs are.
 func TestFloodIsDroppedAndSaid(t *testing.T) {
 	inLab(t, func(l *lab) {
 		p := newPublisher(l.q, "node-1")

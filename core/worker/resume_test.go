@@ -24,7 +24,7 @@ type disk struct {
 	half  bool     // it fails after it has changed the host
 }
 
-// files is what is on the disk, except what restarts wrote.
+// files returns the files on the disk, except those that restarts wrote.
 func (d *disk) files() string {
 	var all []string
 	for path, content := range d.wrote {

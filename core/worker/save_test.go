@@ -96,8 +96,8 @@ func TestACheckpointOutlivesItsWorker(t *testing.T) {
 	}
 }
 
-// What was done stays done: the next worker does not fall back to a checkpoint of a step, an item
-// or an attempt that is over.
+// Finished work stays finished: the next worker does not fall back to a checkpoint of a step, an
+// item or an attempt that has ended.
 func TestTrapCheckpointOfWhatIsOver(t *testing.T) {
 	file := func(name string) string { return "{name: " + name + ", uses: file, with: {path: /x}" }
 	for name, tc := range map[string]struct {

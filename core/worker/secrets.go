@@ -192,7 +192,7 @@ func (a *attempts) hide(out host.Outcome, err error) (host.Outcome, error) {
 		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: bad.Error()}
 	}
 	out.Reason = hidden.String(out.Reason)
-	out.WakeOn = hidden.String(out.WakeOn)
+	out.Signal = hidden.String(out.Signal)
 	if out.Outputs != nil {
 		out.Outputs, _ = hidden.Any(out.Outputs).(map[string]any)
 	}

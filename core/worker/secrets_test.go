@@ -49,7 +49,7 @@ func (v *vault) names() string {
 	return strings.Join(out, " ")
 }
 
-// guarded runs steps on one host with secrets, and returns the result, and all that was told or
+// guarded runs steps on one host with secrets, and returns the result, and all that was sent or
 // kept as text.
 func (l *lab) guarded(v *vault, steps string, changes ...change) (core.Result, string) {
 	l.t.Helper()
@@ -152,7 +152,7 @@ steps:
 }
 
 // Negative: where the values are not concealed, the very same search finds them wherever a job
-// tells something.
+// reports something.
 func TestSecretsThatAreNotConcealedAreSeen(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {

@@ -22,7 +22,7 @@ const (
 type pace struct {
 	beat time.Duration // between beats
 	ttl  time.Duration // after which a silent session is gone
-	poll time.Duration // an idle node looks at least so often
+	poll time.Duration // an idle node polls at least so often
 }
 
 // margin is how long before the session may be reaped its jobs are stopped.

@@ -35,8 +35,8 @@ func (v versioned) Plugins() []host.Plugin {
 }
 
 // Where a step fails because the worker has another version of its plugin than the playbook was
-// checked with, it names both and where they are; nothing is said while it works, or when nobody
-// knows. Red with skew returning "".
+// checked with, it names both and where they are; nothing is reported while it works, or when
+// nobody knows. Red with skew returning "".
 func TestFaultP5AFailureNamesBothVersionsOfThePlugin(t *testing.T) {
 	refused := host.Outcome{Failed: true, Effects: host.EffectsNone, Misfit: true, Reason: "invalid parameters: with.at_least: unknown parameter"}
 	const both = "; the server checked the playbook with plugin uptime 1.2.0, worker node-1 has "

@@ -143,8 +143,8 @@ func (w *Worker) captured(before string) capture {
 	return c
 }
 
-// keepOutputs stores the streams that did not fit into the result. What cannot be stored stays cut,
-// as the result says.
+// keepOutputs stores the streams that did not fit into the result. A stream that cannot be stored
+// stays cut, as the result says.
 func (a *attempts) keepOutputs() {
 	defer a.dropOutputs()
 	j := a.m.job

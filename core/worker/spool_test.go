@@ -64,8 +64,8 @@ func expected(attempt, lines int) string {
 	return b.String()
 }
 
-// What does not fit into a result is kept whole, once, of the last attempt, as results write it;
-// what fits is not.
+// An output that does not fit into a result is kept whole, once, of the last attempt, as results
+// write it. An output that fits is not.
 func TestLongOutputsAreKeptWhole(t *testing.T) {
 	const lines = 20_000
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestLongOutputsAreKeptWhole(t *testing.T) {
 	}
 }
 
-// A store that is away costs nothing but the middle of the output.
+// A store that is away costs only the middle of the output.
 func TestLongOutputWithoutAStore(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = writes(1, 20_000)

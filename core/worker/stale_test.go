@@ -95,7 +95,7 @@ func TestFaultR3NothingBeginsWithoutAFence(t *testing.T) {
 }
 
 // A step that must not be repeated and was cut because its lease could not be trusted any more may
-// have ended on its host while the worker slept: its outcome is not known, also where the queue
+// have ended on its host while the worker slept. So its outcome is not known, also where the queue
 // still takes this worker's word. A cancel by a person is a cancel.
 func TestFaultR5AStepCutByALostLeaseIsLost(t *testing.T) {
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ import (
 // decodeState reads all up to it. Version 2 has handlers, version 3 facts.
 const stateVersion = 3
 
-// state is what a suspended job takes along: the steps that are done, and where the one
-// that is not stands. Another worker goes on from it without repeating a step.
+// state is the part of a suspended job that another worker needs: the steps that are done, and how
+// far the next one is. That worker continues without repeating a step.
 type state struct {
 	Version   int               `json:"v"`
 	Started   time.Time         `json:"started,omitzero"`
@@ -26,8 +26,8 @@ type state struct {
 	Done      []core.StepResult `json:"done,omitempty"`    // a step each, in order
 	Current   progress          `json:"current,omitzero"`  // of the step after them
 	Window    *waiting          `json:"window,omitempty"`  // of a job whose steps wait for windows
-	Passed    int               `json:"passed,omitempty"`  // gates of launch.Turns
-	AtBarrier bool              `json:"at_gate,omitempty"` // it was left waiting at the next: whoever leases it finds it open
+	Passed    int               `json:"passed,omitempty"`  // barriers of launch.Turns
+	AtBarrier bool              `json:"at_gate,omitempty"` // it was left waiting at the next: the worker that leases it finds the barrier open
 
 	Called *core.StepResult `json:"called,omitempty"` // result of the present step, which has once and which the job called for its run
 
@@ -40,7 +40,7 @@ type state struct {
 
 // waiting is how a job stands with its windows.
 type waiting struct {
-	Promised time.Time `json:"promised,omitzero"` // start that it was last told to wait for, by the queue's clock
+	Promised time.Time `json:"promised,omitzero"` // start that it was last given, by the queue's clock
 	Missed   int       `json:"missed,omitempty"`  // windows that it was given and could not use
 	Began    bool      `json:"began,omitempty"`   // a step that waits for windows was started:
 	Step     int       `json:"step,omitempty"`    // this one last
@@ -74,7 +74,7 @@ func (p *progress) keepPrinted(sr core.StepResult) {
 	}
 }
 
-// What a foreach with many items, or with large outputs, no longer keeps.
+// Parts that a foreach with many items, or with large outputs, no longer keeps.
 const (
 	thinOutputs = 1 // the outputs of its items
 	thinGone    = 2 // its items

@@ -11,9 +11,9 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// trace begins the span of this lease, under the run's. What the job does from here on is under it.
-// One that goes on with what an earlier lease began is also linked to the run: it may be days
-// later, when people read the trace in parts.
+// trace begins the span of this lease, under the run's. Later spans of the job are under it. One
+// that goes on with what an earlier lease began is also linked to the run: it may be days later,
+// when people read the trace in parts.
 func (j *job) trace(m *machine) {
 	under := telemetry.UnderTrace(j.ctx, m.prog.snapshot.Trace)
 	options := []trace.SpanStartOption{trace.WithTimestamp(j.started), trace.WithAttributes(

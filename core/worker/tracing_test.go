@@ -47,7 +47,8 @@ func attributes(s sdk.ReadOnlySpan) map[string]string {
 
 func underRun(o *launch.Options, _ *queue.Run) { o.Trace = runTrace }
 
-// Each lease is a span of its own under the run; one that goes on is linked to it, and says so.
+// Each lease is a span of its own under the run; one that goes on is linked to it, and has a mark
+// of that.
 func TestAResumedJobIsANewSpanOfTheRun(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
@@ -85,8 +86,8 @@ func TestAResumedJobIsANewSpanOfTheRun(t *testing.T) {
 	})
 }
 
-// Each attempt is a span; what went badly is marked, without the text that tells why. An item of
-// foreach is not told.
+// Each attempt is a span; a bad one is marked, without the text of the reason. An item of foreach
+// is not marked.
 func TestAttemptsAreSpansWithoutWhatTheyHold(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {

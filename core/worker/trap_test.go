@@ -158,7 +158,7 @@ func TestTrapPoisonJobIsDeadAtThree(t *testing.T) { // sidekiq#4633
 
 func TestTrapLateWorkerAckIsRefused(t *testing.T) { // bull#308
 	inLab(t, func(l *lab) {
-		// The job ignores that its lease is over, and ends in success much later.
+		// The job ignores that its lease has ended, and ends in success much later.
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
 			if len(l.plugins.seen()) > 1 {
 				return host.Outcome{}, nil

@@ -19,13 +19,13 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
-// call is one call of a job type, as the tests of this file look at it.
+// call is one call of a job type, as the tests of this file see it.
 type call struct {
 	host, step string
 	from, to   time.Time
 }
 
-// diary is what was called when.
+// diary records which calls were made, and when.
 type diary struct {
 	mu    sync.Mutex
 	calls []call
@@ -242,8 +242,8 @@ func TestFailureBehindTheBarrierSpendsTheThresholdOnly(t *testing.T) {
 	})
 }
 
-// Servers come and go, two of them at once, while hosts come to the barrier: it opens once, for
-// all.
+// Servers come and go, two of them at the same time, while hosts come to the barrier: it opens
+// once, for all.
 func TestBarrierIsOpenedByWhoeverDrives(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := &diary{took: uneven}
@@ -355,7 +355,7 @@ func TestStandbyEndsWellBeforeTheActiveBegins(t *testing.T) {
 	}
 }
 
-// A step that waits for a service window never runs on both hosts of an HA group at once.
+// A step that waits for a service window never runs on both hosts of an HA group at the same time.
 func TestFaultW6WindowedStepTakesOneHostOfAPair(t *testing.T) {
 	for body, atOnce := range map[string]bool{
 		"steps: [{name: push, uses: command, window: service, needs: 1m, with: {run: x}}]":                    false,
@@ -394,7 +394,7 @@ func TestFirstFailureFreezesThePair(t *testing.T) {
 }
 
 // behind is a fleet of n hosts behind each of two bastions, of which the first is itself behind a
-// gate.
+// third host.
 func behind(n int) []core.Host {
 	all := hosts(2 * n)
 	for i := range all {
@@ -469,7 +469,7 @@ func TestHostsBehindABastionThatFailedAreLeftAlone(t *testing.T) {
 func TestJobTypeCannotWaitForATurn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
-			return host.Outcome{Suspended: true, WakeOn: queue.TurnEvent(1, 0)}, nil
+			return host.Outcome{Suspended: true, Signal: queue.TurnEvent(1, 0)}, nil
 		}
 		if r := l.one(oneStep); r.Outcome != core.Failed || !strings.Contains(r.Reason, "the worker's own") {
 			t.Errorf("%+v", r)

@@ -70,7 +70,7 @@ type window struct {
 	begun time.Time // local: admitted, or when it was last allowed to begin
 }
 
-// question is what to ask before step i, for items that are left of it.
+// question returns the question to ask before step i, for the items that remain of it.
 func (m *machine) question(i, done, items int) (q admission.Question, share time.Duration, windowed bool) {
 	w := m.prog.snapshot.Windows
 	missed := 0
@@ -130,8 +130,8 @@ func (a *attempts) admit() *leaseEnd {
 	return nil
 }
 
-// questions are what to ask before an attempt: for the job's host, and for the host of on, where
-// the step waits for a window of it. The present item needs share of each.
+// questions returns the questions to ask before an attempt: for the job's host, and for the host of
+// on, where the step waits for a window of it. The present item needs share of each.
 func (a *attempts) questions() (all []admission.Question, share time.Duration) {
 	m := a.m
 	q, share, windowed := m.question(a.index, a.cur.Item, a.items)
@@ -309,8 +309,8 @@ func (a *window) mayBegin(ctx context.Context) string {
 	return ""
 }
 
-// stopHere is a running step's question at its checkpoints: why it should stop, or "". What is
-// not known stops nothing that runs.
+// stopHere is a running step's question at its checkpoints: why it should stop, or "". A running
+// step continues while the answer is not known.
 func (a *window) stopHere(ctx context.Context) string {
 	for _, q := range a.questions {
 		if s, _ := a.w.poll(ctx, a.board, q, calendarAge); s.stops() {

@@ -54,7 +54,7 @@ func (l *lab) windowed(id string, n int, text, steps string) *launch.Launch {
 		if o.RunID != "" {
 			o.Windows, o.Board = calendarOf(l.t, text), "windows/"+id
 		}
-	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job at once
+	}, func(_ *launch.Options, r *queue.Run) { r.Segments = nil }) // so that the worker sees each job immediately
 }
 
 func (l *lab) windowedConfig() Config {
@@ -147,7 +147,7 @@ func TestEachAttemptWaitsForItsWindow(t *testing.T) {
 		"foreach": {
 			`steps: [{name: flash, uses: firmware.set, needs: 60m, foreach: "[1, 2, 3]", with: {v: 1}}]`,
 			50 * time.Minute,
-			[]float64{0, 0.83, 1.67}, // the third needs 20 min, which is just what is left
+			[]float64{0, 0.83, 1.67}, // the third needs 20 min, which is exactly the rest
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,7 +235,7 @@ steps:
 	})
 }
 
-func TestTrapRebootOneSecondBeforeTheWindow(t *testing.T) { // rebootmgr#10: look again after a timer fired
+func TestTrapRebootOneSecondBeforeTheWindow(t *testing.T) { // rebootmgr#10: look again after a timer ended
 	inDays(t, func(l *lab) {
 		pass(5 * time.Hour)
 		starts := l.starts(time.Minute)
@@ -328,7 +328,7 @@ func TestCarryOver(t *testing.T) {
 }
 
 // A host that the queue gives out when its window opens, and that finds a freeze there, has missed
-// it: it does not matter that no worker has told it to wait before.
+// it: it does not matter that no worker has suspended it before.
 func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 	const once = night + "    carry_over: {max: 1}\n"
 	const freeze = "    deny: [{use: freeze/f}]\nfreezes:\n  f: {timezone: UTC, from: %q, to: 2000-01-02T12:00}\n"
@@ -376,7 +376,7 @@ func TestWindowPlannedAtLaunchIsMissed(t *testing.T) {
 func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(context.Context, host.Call) (host.Outcome, error) {
-			return host.Outcome{Suspended: true, WakeOn: queue.EventWindow, ResumeAfter: time.Minute}, nil
+			return host.Outcome{Suspended: true, Signal: queue.EventWindow, ResumeAfter: time.Minute}, nil
 		}
 		if r := l.one("steps: [{uses: command, with: {run: x}}]"); r.Outcome != core.Failed || !strings.Contains(r.Reason, `until event "window", which is the worker's own`) {
 			t.Errorf("%s: %s", r.Outcome, r.Reason)
@@ -384,7 +384,7 @@ func TestEventOfWindowsIsTheWorkersOwn(t *testing.T) {
 	})
 }
 
-// What cannot be read is closed, and asked again soon.
+// A board that cannot be read counts as closed, and is asked again soon.
 func TestUnreadableBoardIsClosed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(*lab, *line)
@@ -510,7 +510,7 @@ func TestTrapUnknownNeedIsNoZero(t *testing.T) { // ConfigMgr counts an unknown 
 	})
 }
 
-// A job type that says it was held although nothing holds it is called again, but not at once.
+// A job type that says it was held without a cause is called again, but after a pause.
 func TestHeldForNoWindow(t *testing.T) {
 	inDays(t, func(l *lab) {
 		var times []time.Time
@@ -556,7 +556,7 @@ func (silent) Posted(ctx context.Context, _ string, _ uint64) ([]byte, uint64, e
 	return nil, 0, fmt.Errorf("%w: %w", core.ErrUnavailable, ctx.Err())
 }
 
-// What was admitted may be long on its way to the host: it is asked about again, and nothing is
+// An admitted call may be long on its way to the host: admission is asked again, and nothing is
 // rounded in its favour. Red with the second's grace that mayBegin gave, and with the clock cut to
 // the second.
 func TestFaultR7NothingBeginsWithLessThanItNeeds(t *testing.T) {

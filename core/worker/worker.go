@@ -144,7 +144,7 @@ type Worker struct {
 	cfg       Config
 	kill      chan struct{} // closed by Kill
 	killOnce  sync.Once
-	drain     chan struct{} // closed when Run's context ends: jobs park between steps
+	drain     chan struct{} // closed when Run's context ends: jobs are suspended between steps
 	programs  *programs
 	windows   *admission.CalendarReader
 	clock     clock

@@ -139,7 +139,7 @@ func TestOverloadedNodeTakesNoNewJobs(t *testing.T) {
 		n := l.start(c)
 		pass(time.Second)
 		load.Store(95)
-		pass(15 * time.Second) // the first jobs are over, and one more is taken at a time
+		pass(15 * time.Second) // the first jobs have ended, and one more is taken at a time
 		for range 5 {
 			pass(time.Second)
 			if got := len(n.Running()); got > 1 {

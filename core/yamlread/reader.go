@@ -144,7 +144,7 @@ func (r *Reader) pairs(n *yaml.Node, depth int) []Pair {
 			merged = append(merged, n.Content[i+1])
 		case twice:
 			r.report(n.Content[i], Fault{Message: fmt.Sprintf("key %s is given twice", Quote(key.Value)),
-				Hint: fmt.Sprintf("it stands in line %d already", out[first].Key.Line)})
+				Hint: fmt.Sprintf("it is in line %d already", out[first].Key.Line)})
 		default:
 			index[key.Value] = len(out)
 			out = append(out, Pair{key.Value, n.Content[i], n.Content[i+1]})

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// site is what the tables below read.
+// site is the value that the tables below read.
 type site struct {
 	name, mode string
 	port       int
@@ -73,7 +73,7 @@ func TestFaultsNameThePlaceAndWhatWasExpected(t *testing.T) {
 			`  hint: did you mean "name"?`,
 		"{name: a, mood: slow}": "f:1:11: unknown key \"mood\" in the site: expected one of: name, port, mode, open, tags, all, inner\n" +
 			`  hint: it is called "mode"`,
-		good + "name: b}":            "f:1:23: key \"name\" is given twice\n  hint: it stands in line 1 already",
+		good + "name: b}":            "f:1:23: key \"name\" is given twice\n  hint: it is in line 1 already",
 		good + "[a]: b}":             "f:1:23: this key is a list: expected a word as a key",
 		good + "port: }":             "f:1:23: \"port\" has no value\n  hint: leave the key out, or give it a value",
 		good + "port: 0}":            `f:1:29: port "0": expected a whole number from 1 to 65535`,

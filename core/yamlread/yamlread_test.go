@@ -34,7 +34,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the parser's panics do not get out.
+// With any bytes, the parser's panics do not get out.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("a: 1\n---\n- &b [*b]"))
 	f.Add([]byte("0: [:!00 \xef"))

@@ -46,7 +46,7 @@ host: the conditions are expressions over what the playbook knows, such as vars,
 of earlier steps. Check mode does the same.
 
 A condition is true or false. A text holds unless it is empty or ` + "`false`" + `, so that a value that must
-be given is a condition too.
+be given is also a condition.
 `
 
 func run(_ context.Context, r *sdk.Run[Params, sdk.NoState]) error {

@@ -37,7 +37,7 @@ func read(text string) account {
 }
 
 // asScript sets home, uid and gid of the user $u, and makes the function as, which runs lines of sh
-// as that user. What the user may not read or write, root does not read or write for the user.
+// as that user. Root reads and writes nothing that the user may not.
 const asScript = `LC_ALL=C; export LC_ALL
 home=
 while IFS=: read -r name x uid gid x dir x; do

@@ -75,7 +75,7 @@ Makes sure that a text file has a block of lines, or has none, between a line ` 
 and a line ` + "`# END turnus NAME`" + `. All other lines stay as they are, and so do mode and owner of the
 file.
 
-` + "`name`" + ` tells the blocks of a file apart. If the file has only one marker of the block, has one
+` + "`name`" + ` identifies a block of a file. If the file has only one marker of the block, has one
 twice, or has the end before the beginning, the step fails and changes nothing.
 
 A new block goes to the end of the file, or after or before the one line that ` + "`after`" + ` or ` + "`before`" + `

@@ -24,7 +24,7 @@ type Params struct {
 // Item is one part of a configuration.
 type Item struct {
 	Name     string       `json:"name" turnus:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" jsonschema:"of the file that is kept"`
-	Command  string       `json:"command,omitempty" jsonschema:"command line that prints it, given to /bin/sh; it must change nothing, for check mode runs it too"`
+	Command  string       `json:"command,omitempty" jsonschema:"command line that prints it, given to /bin/sh; it must change nothing, because check mode also runs it"`
 	Path     string       `json:"path,omitempty" turnus:"pattern=^/" jsonschema:"file of the host, instead of command"`
 	Optional bool         `json:"optional,omitempty" jsonschema:"with path: a file that is missing is no fault; when it was kept before, that it is gone becomes a version"`
 	Binary   bool         `json:"binary,omitempty" jsonschema:"keep it byte by byte: nothing is dropped, replaced or stripped. Without it a NUL byte fails the step"`

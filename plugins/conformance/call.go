@@ -50,7 +50,7 @@ type saving struct {
 	state host.State
 }
 
-// record is what came of a call, suspensions followed.
+// record is the result of a call, suspensions followed.
 type record struct {
 	call    call
 	out     host.Outcome
@@ -66,7 +66,7 @@ type record struct {
 	shown   []string // where a secret was seen
 	private []string // where the process's own environment was seen
 	mixed   []string // where another host was seen
-	died    string   // how the process ended under it, by itself
+	died    string   // how the process ended under it, unasked
 	flooded bool     // it said more than it may
 }
 
@@ -126,7 +126,7 @@ func (r *record) finished() bool {
 	return r.err == nil && !r.out.TimedOut && !r.out.Cancelled && !r.late && !r.overdue
 }
 
-// kept is what a worker keeps for a call: in memory.
+// kept is the store of a worker for a call: in memory.
 type kept struct {
 	mu    sync.Mutex
 	files map[string][]byte

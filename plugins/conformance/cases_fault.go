@@ -36,7 +36,7 @@ func (s *suite) hostDrop(ctx context.Context) result {
 		}
 	}
 	if n == 0 {
-		return notApplicable("no example both ends by itself and works on its host")
+		return notApplicable("no example both ends unasked and works on its host")
 	}
 	return passed("%s", plural(n, "drop"))
 }
@@ -225,7 +225,7 @@ func (s *suite) largeFile(ctx context.Context) result {
 	}
 	list := s.subjects(ctx, func(b *baseline) bool { return slices.ContainsFunc(b.record.ops, func(o op) bool { return o.moves }) })
 	if len(list) == 0 {
-		return notApplicable("no example that ends by itself moves a file; --lab FILE can add one under examples:")
+		return notApplicable("no example that ends unasked moves a file; --lab FILE can add one under examples:")
 	}
 	var most int64
 	for _, b := range list {
@@ -281,7 +281,7 @@ func (s *suite) confined(ctx context.Context) result {
 	if err != nil {
 		return harness(err)
 	}
-	const hint = "a worker's process has its own folder, the system's programs, a private folder (HOME, TMPDIR) and no network: keep to that, or tell operators what to allow (--plugin-allow), and this suite, too (--allow-network, --allow-read)"
+	const hint = "a worker's process has its own folder, the system's programs, a private folder (HOME, TMPDIR) and no network: keep to that, or name to operators what to allow (--plugin-allow), and also to this suite (--allow-network, --allow-read)"
 	all, err := s.baselines(ctx)
 	if err != nil {
 		return doesNotStart(err)
@@ -321,7 +321,7 @@ func (s *suite) confined(ctx context.Context) result {
 	return passed("%s", note)
 }
 
-// reasonOf is what the plugin says of how the call ended.
+// reasonOf returns the plugin's reason for how the call ended.
 func reasonOf(r *record) string {
 	switch {
 	case r.err != nil:
@@ -334,7 +334,7 @@ func reasonOf(r *record) string {
 
 func (s *suite) network(ctx context.Context) result {
 	if s.cfg.Lab.AllowNetwork {
-		return notApplicable("it is said to open connections of its own (allow_network): such a plugin does not run at workers without network")
+		return notApplicable("allow_network lets it open connections of its own: such a plugin does not run at workers without network")
 	}
 	w, err := newWorld(ctx, &s.cfg.Lab, 1)
 	if err != nil {

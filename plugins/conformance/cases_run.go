@@ -245,7 +245,7 @@ func (s *suite) hanging(ctx context.Context, limit time.Duration, inspect func(p
 		n++
 	}
 	if n == 0 {
-		return notApplicable("no example both ends by itself and works on its host")
+		return notApplicable("no example both ends unasked and works on its host")
 	}
 	return passed("%s", plural(n, "job type"))
 }
@@ -337,7 +337,7 @@ func (s *suite) concurrent(ctx context.Context) result {
 	}
 	types := s.subjects(ctx, nil)
 	if len(types) == 0 {
-		return notApplicable("no example ends by itself")
+		return notApplicable("no example ends unasked")
 	}
 	for _, b := range types {
 		v := s.withHosts(ctx, n, func(ctx context.Context, p *process, w *world) result {

@@ -75,7 +75,7 @@ func caught(t *testing.T, list []faulty) {
 			only := []string{f.at}
 			switch f.at {
 			case "secrets", "environment", "lease", "stdout-after", "descendants", "flood":
-				only = append(only, "outcome") // what is looked at must have happened
+				only = append(only, "outcome") // the checked event must have happened
 			case "alive":
 				only = append(only, "outcome", "concurrent")
 			}

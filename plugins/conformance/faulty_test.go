@@ -30,7 +30,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// specimen is a plugin made by hand, without the sdk: well-made, but for the one fault that its
+// specimen is a plugin made by hand, without the sdk: well-made, except for the one fault that its
 // name says.
 type specimen struct {
 	wiregrpc.UnimplementedPluginServer

@@ -24,8 +24,8 @@ const (
 	hung        = 5 * time.Minute // what only a hang reaches
 )
 
-// beside runs the faulty plugin's jobs at all hosts, eight at once, and a victim's hundred in
-// between, each plugin in processes of its own under one supervisor. It returns the victims that
+// beside runs the faulty plugin's jobs at all hosts, eight at the same time, and a victim's hundred
+// in between, each plugin in processes of its own under one supervisor. It returns the victims that
 // did not end well.
 func beside(t *testing.T, w *world, fault, victim string) (bad []string) {
 	t.Helper()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// What only Linux tells.
+// canMeasure is false: only Linux has the measurements.
 const canMeasure = false
 
 func apart(*syscall.SysProcAttr) {}

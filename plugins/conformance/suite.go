@@ -78,7 +78,7 @@ func (r Report) Failed() int {
 	return n
 }
 
-// result is what a case returns.
+// result is the result of a case.
 type result struct {
 	status      Status
 	note        string
@@ -108,7 +108,7 @@ type suite struct {
 	base     []*baseline
 }
 
-// watched is what was seen of all processes, whatever the case.
+// watched holds what was seen of all processes, whatever the case.
 type watched struct {
 	before, badLog, badWhy, after string // first of each
 	longest                       int    // of a line of stdout after the handshake
@@ -148,8 +148,8 @@ func scenes() []scene {
 		{"schema", "the schemas of the params are closed", (*suite).schemasAreClosed, false},
 		{"idempotent", "an idempotent example changes nothing when it runs again", (*suite).idempotent, false},
 		{"unchanged", "what ends as unchanged has changed nothing", (*suite).unchanged, false},
-		{"concurrent", "many jobs at once do not mix", (*suite).concurrent, false},
-		{"host-drop", "a host that goes away in the midst is told as such", (*suite).hostDrop, true},
+		{"concurrent", "many jobs at the same time do not mix", (*suite).concurrent, false},
+		{"host-drop", "a host that goes away in the midst is reported as such", (*suite).hostDrop, true},
 		{"kill-resume", "killed at each checkpoint, it goes on to the same end", (*suite).killResume, false},
 		{"migrate", "old states are understood, newer ones refused", (*suite).migrate, false},
 		{"isolation", "a job shows nothing of another job's host", (*suite).isolation, false},
@@ -166,7 +166,7 @@ func scenes() []scene {
 		{"stderr-logs", "JSON on stderr is that of log records", (*suite).badLogs, false},
 		{"alive", "no call ends the process", (*suite).alive, false},
 		{"flood", "a call says a bounded amount", (*suite).flood, false},
-		{"stop", "the process ends when it is told to", (*suite).stops, false},
+		{"stop", "the process ends when it is asked to", (*suite).stops, false},
 		{"descendants", "no process outlives the plugin", (*suite).descendants, false},
 	}
 }

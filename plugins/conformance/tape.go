@@ -45,7 +45,7 @@ func (t *tape) bytes() []byte {
 	return bytes.Clone(t.kept)
 }
 
-// size is how many bytes were said, kept or not.
+// size returns how many bytes were written, kept or not.
 func (t *tape) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

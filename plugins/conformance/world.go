@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// bigFile is what a file of the host is in the case of large files, and bigMemory how much more a
+// bigFile is the size of the host's file in the case of large files, and bigMemory how much more a
 // plugin may hold meanwhile.
 const (
 	bigFile   = 256 << 20
@@ -63,7 +63,7 @@ func newWorld(ctx context.Context, lab *Lab, n int) (*world, error) {
 	return w, nil
 }
 
-// tree is what the first host holds, beyond what every host does.
+// tree returns the files of the first host, beyond those of every host.
 func (w *world) tree() (map[string]string, error) { return w.fleet.Tree(w.hosts[0].Name) }
 
 // differs returns the first path in which two trees differ; "" for none.

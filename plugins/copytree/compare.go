@@ -18,7 +18,7 @@ const (
 	newFolder     = 0o755
 )
 
-// entry is what the host has at a name.
+// entry is the host's entry at a name.
 type entry struct {
 	kind   byte // f file, d folder, l link, o other
 	mode   uint32
@@ -27,7 +27,7 @@ type entry struct {
 	sha256 string
 }
 
-// tree is what the host says of its folder.
+// tree is the host's report of its folder.
 type tree struct {
 	root     byte // kind of the folder itself; 0: it is not there
 	leftover bool // of a copy that was killed
@@ -111,7 +111,7 @@ type sent struct {
 	mode uint32
 }
 
-// todo is what has to be done: ops are lines for doScript, before and after what people compare.
+// todo is the work to do: ops are lines for doScript, before and after what people compare.
 type todo struct {
 	send                []sent
 	ops                 []string

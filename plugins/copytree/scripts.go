@@ -39,8 +39,8 @@ exit 0
 // doScript unpacks its standard input beside the files, and then does what is in it: folders and
 // files are made, put in place, set, removed. The login may be root, and a folder may belong to
 // another user, who exchanges its entries for links at any moment. So each folder is entered and
-// compared with its path, and names are relative to it. Where others can give names there too,
-// files are held in a folder $w inside it, which only this login can enter.
+// compared with its path, and names are relative to it. Where others can also give names, files are
+// held in a folder $w inside it, which only this login can enter.
 const doScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `fail() { echo "$1" >&2; exit 1; }
 is() { [ "$(pwd -P)" = "$1" ]; }
 own() { set -- $(ls -ldn .); case $1 in drwx------*) [ -O . ] ;; *) false ;; esac; }

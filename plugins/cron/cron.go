@@ -74,7 +74,7 @@ func Def() sdk.Def {
 
 const description = `
 Makes sure that /etc/cron.d has a file of this name with one job, or has none. The whole file
-belongs to Turnus: what else it holds is replaced. cron reads the file by itself within a minute.
+belongs to Turnus: what else it holds is replaced. cron itself reads the file within a minute.
 The step fails if the host has no /etc/cron.d, as with the cron of busybox. In check mode it counts
 as a change, because an earlier step may install cron.
 

@@ -35,7 +35,7 @@ type Params struct {
 
 // Parent is the other side of the delegation.
 type Parent struct {
-	Method string       `json:"method,omitempty" turnus:"default=manual,enum=cds|nsupdate|manual" jsonschema:"cds: the parent reads CDS by itself; nsupdate: a dynamic update from the signer; manual: a person does it, and is told what"`
+	Method string       `json:"method,omitempty" turnus:"default=manual,enum=cds|nsupdate|manual" jsonschema:"cds: the parent itself reads CDS; nsupdate: a dynamic update from the signer; manual: a person does it, and is notified what to do"`
 	NS     []string     `json:"ns,omitempty" turnus:"max=64" jsonschema:"addresses of all servers of the parent; by default those of its NS records"`
 	Server string       `json:"server,omitempty" turnus:"min=1" jsonschema:"for nsupdate: address that takes updates"`
 	TSIG   string       `json:"tsig,omitempty" turnus:"pattern=^/" jsonschema:"for nsupdate: file on the signer with the key, as tsig-keygen makes it"`
@@ -58,7 +58,7 @@ type Outputs struct {
 	DS     string `json:"ds,omitempty" jsonschema:"DS of the new key"`
 }
 
-// evidence is what was seen when a phase ended.
+// evidence is the observation at the end of a phase.
 type evidence struct {
 	Phase string    `json:"phase"`
 	From  time.Time `json:"from"`

@@ -17,7 +17,7 @@ type signerKey struct {
 	dnskey, zrrsig, krrsig string // hidden, rumoured, omnipresent, unretentive; empty for what the key has not
 	ds                     string
 	published              time.Time
-	dsPublished, dsRemoved time.Time // when BIND was told that the parent has the DS, and has it no more
+	dsPublished, dsRemoved time.Time // when BIND learned that the parent has the DS, and has it no more
 	key                    dnskey    // of the key file
 }
 

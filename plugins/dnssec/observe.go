@@ -198,8 +198,8 @@ type view struct {
 	stopped note            // and the one that was stopped last
 }
 
-// observe sees everything, now. Who serves what is found again each time; when that cannot be, what
-// was found last holds.
+// observe sees everything, now. The servers are found again each time; when that fails, those that
+// were found last hold.
 func (x *roll) observe(ctx context.Context) (*view, error) {
 	st := &x.r.State
 	found, err := x.find(ctx)
@@ -348,8 +348,8 @@ func (v *view) secure() (missing []string, bogus bool) {
 	return missing, bogus
 }
 
-// delegated is what an answer to DS says of two keys: of the old one (by its tag), and of the new
-// one (by its digests).
+// delegated is the content of an answer to DS about two keys: of the old one (by its tag), and of
+// the new one (by its digests).
 type delegated struct {
 	all        []ds
 	old, fresh bool

@@ -250,7 +250,7 @@ func (x *roll) withdraw(ctx context.Context, v *view) error {
 		st.Gone = v.now
 	}
 	if until := st.Gone.Add(remember); v.now.Before(until) {
-		return x.wait(v, span{until, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Look at the signer's clock")
+		return x.wait(v, span{until, until.Add(x.grace())}, []string{fmt.Sprintf("the old DS is gone from all addresses of the parent; it may be remembered until %s", until.Format(time.RFC3339))}, "Check the signer's clock")
 	}
 	missing, err := x.sound(ctx, v)
 	if err != nil {
@@ -361,8 +361,8 @@ func (x *roll) readd(ctx context.Context, v *view) (missing []string, done bool,
 	return missing, len(missing) == 0, nil
 }
 
-// untold is the new key of a phase that is still to do; told says that there is nothing left to do
-// in it.
+// untold returns the new key of a phase that is still to do; if nothing remains to do in it,
+// reported is true.
 func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 	if x.reported(v) {
 		return nil, true, nil
@@ -371,8 +371,8 @@ func (x *roll) untold(v *view) (next *signerKey, reported bool, err error) {
 	return next, false, err
 }
 
-// reported: the signer knows already what the parent has, so a call before this one came so far.
-// What was saved is then behind.
+// reported reports whether the signer knows already what the parent has. A call before this one
+// then came so far, and the saved state is behind.
 func (x *roll) reported(v *view) bool {
 	if x.p.Key != "ksk" {
 		return false

@@ -109,8 +109,8 @@ func (x *roll) publish(ctx context.Context, v *view) error {
 	return nil
 }
 
-// sound is what every transition needs: the servers agree, dnssec-verify passes, validators call
-// the zone secure.
+// sound returns why no transition is possible yet. Each one needs that the servers agree, that
+// dnssec-verify passes, and that validators call the zone secure.
 func (x *roll) sound(ctx context.Context, v *view) ([]string, error) {
 	missing, _ := v.secure()
 	missing = append(missing, v.agree()...)
@@ -141,7 +141,7 @@ func (x *roll) sign(ctx context.Context, v *view) error {
 	}
 	bad, _ := v.secure()
 	if missing = append(missing, bad...); len(missing) > 0 {
-		return x.wait(v, x.within(st.Since, st.Policy.Times.signing()+st.Policy.Times.Propagation), missing, "See BIND's log: signatures are made anew signatures-refresh before their end")
+		return x.wait(v, x.within(st.Since, st.Policy.Times.signing()+st.Policy.Times.Propagation), missing, "See BIND's log: signatures are made again signatures-refresh before their end")
 	}
 	x.passed(v, append([]string{fmt.Sprintf("key %d has made %d signatures, key %d has none", st.New, n, st.Old)}, v.facts()...)...)
 	return nil

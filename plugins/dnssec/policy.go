@@ -113,14 +113,14 @@ func value(list []statement, name string) string {
 	return ""
 }
 
-// policy is what the signer's configuration says of a zone.
+// policy is the signer's configuration of a zone.
 type policy struct {
 	Name   string `json:"name"`
 	KeyDir string `json:"key_dir"`
 	Times  timing `json:"times"`
 
 	algs     map[string]int // of ksk, zsk, csk
-	parental bool           // BIND asks the parent by itself
+	parental bool           // BIND itself asks the parent
 }
 
 var algorithms = map[string]int{

@@ -66,7 +66,7 @@ func TestSpans(t *testing.T) {
 }
 
 // Slack 2021, PowerDNS#11865: a guide that forgets the DS TTL. The forecast has it twice: before
-// the old DS goes, and before the signer is told.
+// the old DS goes, and before the signer is notified.
 func TestTrapForecastKnowsTheTTLOfTheDS(t *testing.T) {
 	list := forecast("ksk", defaults, 2*day, 1.5, hour, 72*hour)
 	at := map[string]time.Duration{}

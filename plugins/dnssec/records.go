@@ -20,7 +20,7 @@ type record struct {
 	data       []string
 }
 
-// reply is what one server answered to one question.
+// reply is the answer of one server to one question.
 type reply struct {
 	status       string // NOERROR, SERVFAIL, …; empty when there was no answer
 	aa, ad       bool
@@ -192,7 +192,7 @@ func parseDS(data []string) (ds, error) {
 	return ds{Tag: n[0], Alg: n[1], Type: n[2], Digest: strings.ToUpper(strings.Join(data[3:], ""))}, nil
 }
 
-// signature is what matters of an RRSIG.
+// signature holds the parts of an RRSIG that matter.
 type signature struct {
 	covers, signer string
 	tag            int

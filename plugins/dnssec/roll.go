@@ -64,7 +64,7 @@ func run(ctx context.Context, r *runOf) error {
 	return err
 }
 
-// phase makes a phase of a function that is given one look. What fails once the roll has begun is
+// phase makes a phase of a function that is given one look. A failure after the roll has begun is
 // waited for: a roll that is left alone is safe, and one that ends as failed would be nobody's.
 func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) phase {
 	return phase{Name: name, Run: func(ctx context.Context, r *runOf) error {
@@ -141,11 +141,11 @@ func (x *roll) wait(v *view, s span, missing []string, do string) error {
 	}
 	text = fmt.Sprintf("OVERDUE since %s, %s: %s. %s. Nothing is forced: the zone stays as it is, and this step continues to wait", s.Due.Format(form), x.r.State.Of, text, do)
 	x.r.Log().Error(clip(text))
-	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.WakeOn(personEvent(x.r.State.Of)))
+	return x.r.Wait(time.Duration(x.p.Poll), sdk.Because(clip(text)), sdk.UntilSignal(personEvent(x.r.State.Of)))
 }
 
-// personEvent is what a stalled roll waits for in addition to its next poll: people are notified of
-// a job that waits for an event of people.
+// personEvent returns the event that a stalled roll waits for in addition to its next poll: people
+// are notified of a job that waits for an event of people.
 func personEvent(phase string) string { return "seen-to/" + phase }
 
 // call stalls immediately: the observed state is wrong, and time does not correct it.
@@ -214,7 +214,7 @@ func (x *roll) verified(ctx context.Context) (content, []string, error) {
 		return c, nil, err
 	}
 	if !c.ok {
-		return c, []string{"dnssec-verify finds the zone faulty: " + c.verdict}, nil
+		return c, []string{"dnssec-verify finds the zone faulty: " + c.report}, nil
 	}
 	return c, nil, nil
 }

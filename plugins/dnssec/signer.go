@@ -114,12 +114,12 @@ func (b *bind) parentLost(ctx context.Context, tag int) error {
 	return b.rndc(ctx, "-checkds", "-key", strconv.Itoa(tag), "withdrawn")
 }
 
-// content is what a transfer of the zone shows.
+// content is the content of the zone, by a transfer.
 type content struct {
-	verdict string                 // of dnssec-verify
-	ok      bool                   // it found nothing wrong
-	maxTTL  time.Duration          // of all records
-	signed  map[int]map[string]int // how many signatures each key has made, of "keys" (DNSKEY, CDS, CDNSKEY) and of "zone"
+	report string                 // of dnssec-verify
+	ok     bool                   // it found nothing wrong
+	maxTTL time.Duration          // of all records
+	signed map[int]map[string]int // how many signatures each key has made, of "keys" (DNSKEY, CDS, CDNSKEY) and of "zone"
 }
 
 const verifyScript = `t=$(mktemp -d) || exit 65
@@ -128,7 +128,7 @@ trap 'exit 65' HUP INT TERM
 dig +nocmd +noall +answer +onesoa +time=30 +tries=1 ${KEY:+-k "$KEY"} @"${AT%%#*}" -p "${AT##*#}" "$Z" AXFR >"$t/zone" 2>"$t/err" || { sed 's/^/refused /' "$t/err" "$t/zone" | tail -n 3; exit 0; }
 grep -q '[[:space:]]SOA[[:space:]]' "$t/zone" || { tail -n 2 "$t/zone" | sed 's/^/refused /'; exit 0; }
 if dnssec-verify -o "$Z" "$t/zone" >"$t/out" 2>&1; then echo verified; fi
-tail -n 8 "$t/out" | sed 's/^/verdict /'
+tail -n 8 "$t/out" | sed 's/^/report /'
 awk '$1 !~ /^;/ && $2 + 0 > m { m = $2 + 0 }
   $4 == "RRSIG" { k = ($5 == "DNSKEY" || $5 == "CDS" || $5 == "CDNSKEY") ? "keys" : "zone"; n[$11 " " k]++ }
   END { print "ttl " m; for (i in n) print "signed " i " " n[i] }' "$t/zone"
@@ -143,7 +143,7 @@ func (b *bind) verify(ctx context.Context) (content, error) {
 	if a.Has("refused") {
 		return content{}, fmt.Errorf("the signer does not let its zone be transferred to itself (allow-transfer, signer.tsig): %s", clip(strings.TrimSpace(a.Text("refused"))))
 	}
-	c := content{ok: a.Has("verified"), verdict: clip(strings.TrimSpace(a.Text("verdict"))), maxTTL: time.Duration(a.Number("ttl")) * time.Second, signed: map[int]map[string]int{}}
+	c := content{ok: a.Has("verified"), report: clip(strings.TrimSpace(a.Text("report"))), maxTTL: time.Duration(a.Number("ttl")) * time.Second, signed: map[int]map[string]int{}}
 	for line := range strings.Lines(a.Text("signed")) {
 		f := strings.Fields(line)
 		if len(f) != 3 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// timing is what the signer's dnssec-policy says of time; with BIND's defaults where it is silent.
+// timing holds the times of the signer's dnssec-policy, with BIND's defaults where it is silent.
 // All of it is pure.
 type timing struct {
 	DNSKEYTTL         time.Duration `json:"dnskey_ttl"`

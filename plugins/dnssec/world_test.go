@@ -25,8 +25,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a signer, a parent and a validator with a clock of its own, on which days pass in no
-// time: it answers the job type's scripts as the real ones do, and BIND's key machine is modelled
-// by its times. The lab, in plugins, has the real ones with lifetimes of seconds.
+// time. It answers the job type's scripts as the real ones do, and models BIND's key machine by its
+// times. The lab, in plugins, has the real ones with lifetimes of seconds.
 type world struct {
 	t *testing.T
 
@@ -100,7 +100,7 @@ const (
 const worldConf = `dnssec-policy "p" { dnskey-ttl 3600; max-zone-ttl 86400; parent-ds-ttl 172800; keys { ksk lifetime unlimited algorithm 13; zsk lifetime unlimited algorithm 13; }; };
 zone "example.org" { dnssec-policy "p"; };`
 
-// state is a key's state file. The old KSK goes when BIND was told that the new DS is there.
+// state is a key's state file. The old KSK goes when BIND knows that the new DS is there.
 func (w *world) state(k *worldKey) (lines []string, inZone bool) {
 	at := func(name string, t time.Time) {
 		if !t.IsZero() {
@@ -334,7 +334,7 @@ func follow(t *testing.T, w *world, each func(*plugintest.Result, *plugintest.St
 	return nil
 }
 
-// check looks at the one way in which a roll may have gone: by the clock, to the second.
+// check checks the one way in which a roll may have gone: by the clock, to the second.
 func (w *world) check(t *testing.T, got *plugintest.Result) {
 	t.Helper()
 	if got.Outcome != "changed" || w.rolls != 1 || len(w.keys) != 3 {
@@ -369,7 +369,7 @@ func TestRollOfDays(t *testing.T) {
 	t.Logf("%v; %d calls", w.now.Sub(begun), len(w.seen)+1)
 }
 
-// Whatever was saved is lost, in every parking there is: the signer's record and DNS must do. Waits
+// All saved state is lost, in every suspension there is: the signer's record and DNS must do. Waits
 // may begin again; nothing is done twice or early.
 func TestTrapLostStateStartsNoSecondRoll(t *testing.T) {
 	whole := newWorld(t)
@@ -416,7 +416,7 @@ func TestTrapDeathAtEachStepResumesToTheSameEnd(t *testing.T) {
 				w.pass(result.ResumeAfter)
 				result, err = k.Start(params, plugintest.Context(ctx), plugintest.Resume(state)).Try()
 			}
-			done = ctx.Err() == nil // no nth call: the roll ended by itself
+			done = ctx.Err() == nil // no nth call: the roll ended before it
 			if !done {
 				k := kit(t, w)
 				for range 400 {

@@ -123,16 +123,16 @@ wait; wait; while :; do sleep 1; done`)
 	}
 }
 
-// What a script leaves running ends with its job, and does not keep the job: neither by its output,
-// nor when it has left the job as a daemon does, which would have taken the process down with
-// everybody's jobs.
+// A process that a script leaves running ends with its job, and does not keep the job. This also
+// holds for its output, and when it has left the job as a daemon does, which would have taken the
+// process down with everybody's jobs.
 func TestWhatAScriptLeavesDoesNotKeepItsJob(t *testing.T) {
 	for name, leave := range map[string]string{
 		"in the background":    `sleep 600 &`,
 		"with its stderr":      `sleep 600 >/dev/null &`,
 		"with a child":         `sh -c 'sleep 600; true' &`,
 		"a daemon":             `daemon 'exec sleep 600'`,
-		"a daemon that writes": `daemon 'while printf "%04094d\n" 0; do :; done'`, // a line at once: no word of the script comes within it
+		"a daemon that writes": `daemon 'while printf "%04094d\n" 0; do :; done'`, // a line in one write: no word of the script comes within it
 	} {
 		t.Run(name, func(t *testing.T) {
 			const daemon = "daemon() { mkfifo pid; env -i PATH=\"$PATH\" setsid sh -c \"echo \\$\\$ >pid; $1\" & read -r pid <pid; echo \"pid $pid\"; }\n"

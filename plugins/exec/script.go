@@ -89,7 +89,7 @@ func endWith(ctx context.Context, p *os.Process, r *sdk.Raw, ended <-chan struct
 	}
 }
 
-// environment is what the script sees beside its params.
+// environment returns the variables of the script beside its params.
 func environment(r *sdk.Raw, typ, work string) []string {
 	labels, _ := json.Marshal(r.Labels) // a map of texts
 	flag := func(b bool) string {
@@ -155,10 +155,10 @@ type event struct {
 	RolledBack bool            `json:"rolled_back"`
 	Lost       bool            `json:"lost"`
 	State      json.RawMessage `json:"state"`
-	WakeOn     string          `json:"wake_on"`
+	Signal     string          `json:"wake_on"`
 }
 
-// said is what a script has said of its end.
+// said is the script's report of its end.
 type said struct {
 	run *sdk.Raw
 	end error // of failed, suspended or held: the last one counts
@@ -223,7 +223,7 @@ func (s *said) take(e event) error {
 		if err != nil {
 			return fmt.Errorf("suspended: after: %w", err)
 		}
-		s.end = sdk.Suspend(e.State, after, sdk.Because(e.Reason), sdk.WakeOn(e.WakeOn))
+		s.end = sdk.Suspend(e.State, after, sdk.Because(e.Reason), sdk.UntilSignal(e.Signal))
 	case "held":
 		s.end = sdk.Hold(e.State, e.Reason)
 	default:
@@ -248,7 +248,7 @@ func (s *said) log(e event) {
 
 func (s *said) failed(e event) error {
 	if e.Reason == "" {
-		e.Reason = "the script says so, and not why"
+		e.Reason = "the script reports that without a reason"
 	}
 	f := sdk.Fail(e.Reason)
 	switch e.Effects {
@@ -273,7 +273,7 @@ func (s *said) failed(e event) error {
 	return nil
 }
 
-// result is the step's error, or nil. What the script said of its end goes before its exit code.
+// result is the step's error, or nil. The script's report of its end goes before its exit code.
 func (s *said) result(readErr, waitErr error, words string) error {
 	var exit *exec.ExitError
 	switch {

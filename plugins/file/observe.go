@@ -8,7 +8,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// entry is what is at a path.
+// entry is the file system's entry at a path.
 type entry struct {
 	kind    string // absent, file, directory, link, other
 	mode    uint32

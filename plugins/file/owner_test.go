@@ -41,7 +41,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// A file that is written beside and renamed would belong to who connects.
+// A file that is written beside and renamed would belong to the login.
 func TestOwnerIsInherited(t *testing.T) {
 	for name, tc := range map[string]struct{ kind, numbers, self, owner, want string }{
 		"a new file":                {"absent", "", "0:0", "", ""},

@@ -128,7 +128,7 @@ done; chmod 755 bin/*`, base, stranger, target, at, setpriv, map[bool]string{tru
 	return n
 }
 
-// damage tells what changed outside of the stranger's folder.
+// damage returns what changed outside of the stranger's folder.
 func damage(t *testing.T, base string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "cd "+base+"/root && find . | sort && stat -c '%a %u %n' . victim folder && cat victim").Output()

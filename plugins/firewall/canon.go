@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// table is what nft says of a table, in canonical form.
+// table is a table by the report of nft, in canonical form.
 type table struct {
 	hash                    string // empty: there is no such table
 	chains, rules, elements int
@@ -26,7 +26,7 @@ type object struct {
 
 func (o object) text(key string) string { s, _ := o.body[key].(string); return s }
 
-// canonical reads the JSON of nft. What packets and the kernel write is left out: handles,
+// canonical reads the JSON of nft. Values that packets and the kernel write are left out: handles,
 // counters, what is used of a quota, when an element expires, and the elements of sets that rules
 // fill (dynamic names them) or time empties. Rules keep their order; objects and elements of sets,
 // which have none, are sorted. An object of another table is an error.

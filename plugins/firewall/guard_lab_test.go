@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
-// A timer that was killed leaves its push armed for ever: long past its end the next push takes it
+// A timer that was killed leaves its push armed for ever: long past its end the next push rolls it
 // back, then goes on.
 func TestLabOverduePushIsRolledBack(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,8 @@ func (d *device) timer() int {
 	return 0
 }
 
-// A worker that gives a command up kills what it started: by process group, and by a variable in
-// the environment. The timer is in neither, or the worker's own tidiness would take the way back
+// A worker that ends a command kills its processes: by process group, and by a variable in the
+// environment. The timer has its own of both, or the worker's own tidiness would take the way back
 // away.
 func TestTrapTimerIsOutOfTheWorkersReach(t *testing.T) {
 	t.Parallel()

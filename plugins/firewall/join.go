@@ -84,28 +84,28 @@ func verdict(kind, target string) map[string]any {
 
 // join makes the base chain of a hook.
 func (w *widening) join(hook string, old, fresh *ruleChain) {
-	base, gate := w.name("widened."+hook), w.name("new."+hook)
+	base, next := w.name("widened."+hook), w.name("new."+hook)
 	w.chains = append(w.chains, map[string]any{"chain": map[string]any{
 		"family": w.family, "table": w.table, "name": base, "type": "filter", "hook": hook, "prio": old.body["prio"], "policy": "drop",
 	}})
-	c := &copying{w: w, hook: hook, gate: w.chain(gate), chains: map[string]string{}, maps: map[string]string{}}
+	c := &copying{w: w, hook: hook, next: w.chain(next), chains: map[string]string{}, maps: map[string]string{}}
 	root := c.chain(old.text("name"))
 	w.rule(base, []any{verdict("jump", root)}, nil)
 	if policy(old) == "accept" {
 		w.rule(base, []any{verdict("accept", "")}, nil)
 	} else {
-		w.rule(base, []any{verdict("goto", gate)}, nil)
+		w.rule(base, []any{verdict("goto", next)}, nil)
 	}
-	w.rule(gate, []any{verdict("jump", fresh.text("name"))}, nil)
-	w.rule(gate, []any{verdict(policy(fresh), "")}, nil)
+	w.rule(next, []any{verdict("jump", fresh.text("name"))}, nil)
+	w.rule(next, []any{verdict(policy(fresh), "")}, nil)
 }
 
 func policy(c *ruleChain) string { return cmp.Or(c.text("policy"), "accept") }
 
-// copying copies old rules for one hook: what they drop goes to gate.
+// copying copies old rules for one hook. A packet that they drop goes to the chain next.
 type copying struct {
 	w            *widening
-	hook, gate   string
+	hook, next   string
 	chains, maps map[string]string
 }
 
@@ -123,7 +123,7 @@ func (c *copying) chain(name string) string {
 	return to
 }
 
-// rewrite turns verdicts and names into those of the copy.
+// rewrite turns verdict statements and names into those of the copy.
 func (c *copying) rewrite(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -135,7 +135,7 @@ func (c *copying) rewrite(v any) any {
 			switch key {
 			case "drop", "reject":
 				delete(v, key)
-				maps.Copy(v, verdict("goto", c.gate))
+				maps.Copy(v, verdict("goto", c.next))
 				return v
 			case "jump", "goto":
 				if to, ok := value.(map[string]any); ok {
@@ -158,8 +158,8 @@ func (c *copying) rewrite(v any) any {
 	return v
 }
 
-// set is the name of an old set or map here. One that the new table has too is not copied; one of
-// verdicts is copied for each hook.
+// set is the name of an old set or map here. One that the new table also has is not copied; a
+// verdict map is copied for each hook.
 func (c *copying) set(name string) string {
 	s, ok := c.w.old.sets[name]
 	if !ok {

@@ -139,7 +139,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// is tells which of the job type's scripts a command is.
+// is reports whether a command is one of the job type's scripts.
 func is(c plugintest.Call, what string) bool {
 	mark := map[string]string{
 		"look": "mktemp -d) || exit 65\ntrap", "arm": ".takeover.", "apply": "nft -f new.nft", "confirm": "mv armed confirmed", "revert": "guard\" now",

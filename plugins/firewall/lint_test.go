@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever is accepted declares the table and nothing else: behind each accepted text a flush is
-// seen, wherever it hides.
+// Any accepted text declares the table and nothing else: behind each accepted text a flush is seen,
+// wherever it hides.
 func FuzzLint(f *testing.F) {
 	for _, seed := range []string{
 		"table inet turnus {\n chain a { type filter hook input priority 0; policy drop;\n tcp dport { 22, 80 } accept comment \"} # {\"\n }\n}",

@@ -78,8 +78,8 @@ func (p *push) inspectBlind(facts sdk.Answer) (err error) {
 	return nil
 }
 
-// head is what comes before a table that is loaded in the place of another, on its first line, so
-// that nft's line numbers stay those of the ruleset. nft 1.0.6 has no destroy: declare, then
+// head returns the text before a table that is loaded in the place of another, on its first line,
+// so that nft's line numbers stay those of the ruleset. nft 1.0.6 has no destroy: declare, then
 // delete.
 func (p *push) head() string {
 	return fmt.Sprintf("add table %s; delete table %s; ", p.params.Table, p.params.Table)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
-// Probes do not look for ports in the worker's own network, and do not tell what its names mean: an
-// address is refused before the host is contacted, a name where it is connected to, whatever is
+// Probes do not look for ports in the worker's own network, and do not reveal what its names mean:
+// an address is refused before the host is contacted, a name where it is connected to, whatever is
 // expected there. The control is the operator's word, and the host's own probe.
 func TestFaultS11ProbesOfTheWorkersNetwork(t *testing.T) {
 	t.Parallel()

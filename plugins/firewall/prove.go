@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// margin is what the host's clock of whole seconds may take from its time.
+// margin is how much the host's clock of whole seconds may shorten its time.
 const margin = time.Second
 
 // prove confirms over a fresh connection, or has the host take the push back. An established

@@ -282,8 +282,8 @@ func (p *push) persisted(a sdk.Answer) error {
 	return nil
 }
 
-// replace arms the host's timer, applies, and proves. What follows the arming ends as confirmed,
-// rolled back or lost.
+// replace arms the host's timer, applies, and proves. Once armed, it ends as confirmed, rolled back
+// or lost.
 func (p *push) replace(ctx context.Context) error {
 	state := State{Push: p.id, Old: p.old.hash, New: p.want.hash}
 	if err := p.r.Checkpoint(ctx, "staged", state); err != nil {

@@ -146,7 +146,7 @@ func TestLabConnectionDiesInTheApply(t *testing.T) {
 	}
 }
 
-// Two pushes at once, not through Turnus' locks: the host's own lock lets one in.
+// Two pushes at the same time, not through Turnus' locks: the host's own lock lets one in.
 func TestLabTwoPushesAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
@@ -294,6 +294,6 @@ func TestLabExampleWidensAndNarrows(t *testing.T) {
 		want(t, d.kit.Run(push(mode, "192.0.2.10")), "changed", "")
 		want(t, d.kit.Run(push(mode, "192.0.2.10")), "unchanged", "")
 	}
-	// The control: no longer let in, and told so when it could still be widened.
+	// The control: no longer let in, and refused when it could still be widened.
 	want(t, d.kit.Run(push("widen", "192.0.2.77")), "failed", "surely drops SSH (port 22) from 192.0.2.77")
 }

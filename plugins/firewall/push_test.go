@@ -156,7 +156,7 @@ func TestDrift(t *testing.T) {
 	want(t, d.kit.Run(d.with("tcp dport 25 accept")), "changed", "")
 }
 
-// What packets write, and the order in which nft lists, are no difference.
+// Values that packets write, and the order in which nft lists, are no difference.
 func TestCountersAndLearntElementsAreNoDrift(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
@@ -199,7 +199,7 @@ func TestConfirmRacesTheExpiry(t *testing.T) {
 	}
 }
 
-// The answer to the confirmation is lost: it is asked again, and nothing is taken back.
+// The answer to the confirmation is lost: it is asked again, and nothing is rolled back.
 func TestLostConfirmationIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

@@ -95,7 +95,7 @@ func (w *walker) chain(name string) (accepts, falls bool) {
 	return accepts, true
 }
 
-// fate is what may become of the packet in a rule.
+// fate holds the ways in which a packet may leave a rule.
 type fate struct{ accepts, returns, goesOn bool }
 
 func (f fate) or(g fate) fate {
@@ -131,7 +131,7 @@ func (w *walker) rule(o object) fate {
 	return fate{goesOn: true}
 }
 
-// when applies a verdict under a condition.
+// when applies a verdict statement under a condition.
 func (w *walker) when(met truth, f fate) fate {
 	switch met {
 	case no:

@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// What the table surely drops is refused before the host is touched; what cannot be told is tried,
-// for the timer heals it. Check mode is enough to ask.
+// An address that the table surely drops is refused before the host is touched; an unclear one is
+// tried, because the timer heals it. Check mode is enough to ask.
 func TestLabManagementSources(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

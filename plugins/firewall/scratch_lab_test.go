@@ -57,7 +57,7 @@ func TestLabDeviceWithoutNamespaces(t *testing.T) {
 	old := d.live()
 	want(t, d.kit.Run(d.with("tcp dport 23 drop", sdk.With{"mode": "widen"})), "failed", "mode widen needs an empty network namespace")
 
-	// What nft -c lets pass is refused by the kernel, as a whole.
+	// A ruleset that nft -c lets pass is refused by the kernel, as a whole.
 	loop := "table inet turnus {\n chain a { jump b\n }\n chain b { jump a\n }\n chain input { type filter hook input priority 0; jump a\n }\n}"
 	if got := d.kit.Run(d.with("", sdk.With{"ruleset": loop})); got.Outcome != "failed" && got.Outcome != "rolled_back" {
 		t.Errorf("a jump loop: %s (%s)", got.Outcome, got.Reason)

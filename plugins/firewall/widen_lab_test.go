@@ -50,8 +50,8 @@ func union(a, b string) string {
 	return strings.Join(list, " ")
 }
 
-// Whatever shape two tables have, the widened one lets through what either does: seen from outside,
-// with packets.
+// With tables of any shape, the widened one lets through what either does: seen from outside, with
+// packets.
 func TestLabWidenLetsThroughWhatEitherDoes(t *testing.T) {
 	t.Parallel()
 	const est = "ct state established,related accept\n"

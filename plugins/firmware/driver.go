@@ -36,7 +36,7 @@ const (
 	commit
 )
 
-// facts are what a device says about itself.
+// facts are the report of a device about itself.
 type facts struct {
 	Boot       string // id of this boot
 	Version    string // that runs
@@ -59,7 +59,7 @@ func (d *Device) of() driver {
 // question is a command whose output is wanted.
 type question struct{ name, command string }
 
-// said is what a command printed, and its exit code.
+// said is the output of a command, and its exit code.
 type said struct {
 	text string
 	code int

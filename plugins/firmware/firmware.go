@@ -34,7 +34,7 @@ type Script struct {
 	Compatible     string   `json:"compatible,omitempty" turnus:"min=1" jsonschema:"prints the kind of device; needed for artifact.compatible"`
 	Verify         string   `json:"verify" turnus:"required,min=1" jsonschema:"exits with 0 when $FIRMWARE is genuine and fits; changes nothing"`
 	Install        string   `json:"install" turnus:"required,min=1" jsonschema:"writes $FIRMWARE, to $SLOT where there are slots; runs detached from the connection"`
-	InstallReboots bool     `json:"install_reboots,omitempty" jsonschema:"install reboots the device by itself, as sysupgrade does"`
+	InstallReboots bool     `json:"install_reboots,omitempty" jsonschema:"install itself reboots the device, as sysupgrade does"`
 	Slots          []string `json:"slots,omitempty" turnus:"max=2" jsonschema:"names of the two slots; none: there is no way back, and irreversible must be true"`
 	Slot           string   `json:"slot,omitempty" turnus:"min=1" jsonschema:"prints the slot that runs"`
 	Primary        string   `json:"primary,omitempty" turnus:"min=1" jsonschema:"prints the slot that boots next"`

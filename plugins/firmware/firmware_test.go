@@ -151,7 +151,7 @@ func (b *box) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 	return plugintest.Reply{}
 }
 
-// answer is what the questions of a command print, with its mark.
+// answer returns the output of a command's questions, with its mark.
 func (b *box) answer(command string) string {
 	var out strings.Builder
 	for line := range strings.Lines(command) {
@@ -262,8 +262,8 @@ func TestStage(t *testing.T) {
 	}
 }
 
-// What a server of the worker's own network answers, such as the keys of a cloud, is not brought to
-// a device. The control is the worker that opens that network: the server is asked.
+// An answer from the worker's own network, such as the keys of a cloud, is not brought to a device.
+// The control is the worker that opens that network: the server is asked.
 func TestFaultS11ArtifactsOfTheWorkersNetwork(t *testing.T) {
 	var asked atomic.Int32
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))

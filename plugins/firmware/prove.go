@@ -131,7 +131,7 @@ func (u *upgrade) askReboot(ctx context.Context) error {
 	return err
 }
 
-// back waits for the device. What counts is another boot id, the expected slot, and the version.
+// back waits for the device. It is back with another boot id, the expected slot, and the version.
 func (u *upgrade) back(ctx context.Context) error {
 	left := time.Until(u.s.Asked.Add(time.Duration(u.p.RebootTimeout)))
 	if u.alone() {

@@ -25,7 +25,7 @@ func (d *rauc) questions() []question {
 	}
 }
 
-// raucStatus is what rauc status prints as JSON.
+// raucStatus is the JSON of rauc status.
 type raucStatus struct {
 	Compatible string                `json:"compatible"`
 	Primary    string                `json:"boot_primary"`

@@ -104,7 +104,7 @@ func (d *Device) fits(f facts) error {
 	return nil
 }
 
-// questions are what staging wants to know.
+// questions returns the questions of staging.
 func (s *stager) questions() []question {
 	there := "test -f " + sdk.Quote(s.file())
 	if sig := s.sigFile(); sig != "" {
@@ -167,7 +167,7 @@ func (s *stager) bring(ctx context.Context, a answers) (int64, error) {
 	return sent.Size, nil
 }
 
-// source is what is uploaded: a file of the worker, or the answer of a server.
+// source is the content to upload: a file of the worker, or the answer of a server.
 type source struct {
 	size int64
 	body io.ReadCloser // nil: a file of the worker
@@ -229,7 +229,7 @@ func (s *stager) open(ctx context.Context, most int64) (*source, error) {
 	return src, nil
 }
 
-// verify has the device verify the staged artifact. What is not genuine does not stay.
+// verify has the device verify the staged artifact. An artifact that is not genuine does not stay.
 func (s *stager) verify(ctx context.Context, f facts) error {
 	s.progress(0.9, "verify")
 	result := s.host.Short(ctx, sdk.Command{Run: s.driver.verify(s.file())})

@@ -194,7 +194,7 @@ func (u *upgrade) rest() time.Duration {
 // it.
 func (u *upgrade) alone() bool { return u.p.Script != nil && u.p.Script.InstallReboots }
 
-// install writes the other slot. What runs is not touched.
+// install writes the other slot. The running slot is not touched.
 func (u *upgrade) install(ctx context.Context) error {
 	if err := u.peer(ctx); err != nil {
 		return err

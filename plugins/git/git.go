@@ -88,7 +88,7 @@ would become root's. It asks no question, so a login for the repository comes fr
 deploy key or credential helper. Submodules are not fetched. A commit is fetched by its digits where
 the server allows that, and else with all branches and tags.
 
-A step that was killed is finished by the next one. In check mode it asks the repository too.
+A step that was killed is finished by the next one. In check mode it also asks the repository.
 `
 
 func run(ctx context.Context, r *runOf) error {

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// BenchmarkHop is one call with one host service call in it, at once one and many.
+// BenchmarkHop is one call with one host service call in it, one and many at the same time.
 func BenchmarkHop(b *testing.B) {
 	for _, job := range []string{"echo", "cmd"} {
 		b.Run(job+"/unconfined", func(b *testing.B) { // the sandbox must cost a call nothing

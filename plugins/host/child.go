@@ -30,14 +30,14 @@ const (
 
 var handshakeLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,3}\|\d{1,6}\|(unix|tcp)\|`) })
 
-// child is one plugin process: go-plugin's runner.Runner, but stricter. go-plugin
-// sees exactly one line of stdout and none of stderr, so nothing that a plugin
-// prints can stop or panic it; its Kill is the kill of the whole process group.
+// child is one plugin process: go-plugin's runner.Runner, but stricter. go-plugin sees exactly one
+// line of stdout and none of stderr, so nothing that a plugin prints can stop or panic it. Its Kill
+// is the kill of the whole process group.
 type child struct {
 	argv []string
 	env  []string // in place of the worker's; go-plugin's variables are added
 	want string   // sha256 of the program; empty: any
-	dir  string   // the process's private folder, working directory too
+	dir  string   // the process's private folder, also its working directory
 
 	sandbox *sandbox.Sandbox // nil: the process has all rights of this user
 	profile sandbox.Profile

@@ -9,7 +9,8 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// TestExternalPlugin is what somebody else does: a module of their own, the sdk, a plugin folder.
+// TestExternalPlugin does what an author elsewhere does: a module of their own, the sdk, a plugin
+// folder.
 func TestExternalPlugin(t *testing.T) {
 	golang := testparts.Need(t, "go", "golang")
 	sdk, err := filepath.Abs("../sdk")

@@ -160,8 +160,8 @@ func (l *lease) artifact(name string) (*os.File, os.FileInfo, error) {
 }
 
 // withheld returns an error for a file that must not be sent to a host, also if links lead to one:
-// git's own, whose settings may hold a login, and those of this process. Who may commit can name
-// any file below the folder of a playbook.
+// git's own, whose settings may hold a login, and those of this process. A person who may commit
+// can name any file below the folder of a playbook.
 func (l *lease) withheld(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err == nil {

@@ -24,8 +24,8 @@ func TestFolderIsMadeWithTheFirstProcess(t *testing.T) {
 	}
 }
 
-// What a killed owner left is cleared away by the next; what somebody uses, what is young, what has
-// another name and what a symbolic link leads to is not.
+// The folder of a killed owner is cleared away by the next one. A folder in use, a young one, one
+// with another name and the target of a symbolic link are not.
 func TestFolderOfADeadOwnerIsSwept(t *testing.T) {
 	parent, elsewhere := t.TempDir(), t.TempDir()
 	old := time.Now().Add(-time.Hour)

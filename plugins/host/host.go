@@ -190,8 +190,8 @@ type Outcome struct {
 
 	State       *State // of Suspended
 	ResumeAfter time.Duration
-	WakeOn      string
+	Signal      string
 	KeepLocks   bool
 	Misfit      bool // of Failed: the params or the outputs are not as the job type has them
-	Held        bool // because MayBegin, Stop or MayStart asked for it: ResumeAfter and WakeOn have no meaning
+	Held        bool // because MayBegin, Stop or MayStart asked for it: ResumeAfter and Signal have no meaning
 }

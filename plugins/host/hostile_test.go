@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// TestHostilePlugin is what hostile code of a plugin tries on a worker and its other plugins. The
+// TestHostilePlugin does what hostile code of a plugin tries on a worker and its other plugins. The
 // sandbox's own tests try what is below that. Without the sandbox each must succeed, or the test
 // proves nothing.
 func TestHostilePlugin(t *testing.T) {
@@ -76,7 +76,7 @@ func TestHostilePlugin(t *testing.T) {
 	}
 }
 
-// What a plugin leaves running, outside of its group, ends with it.
+// A process that a plugin leaves running, outside of its group, ends with it.
 func TestNothingOutlivesAPlugin(t *testing.T) {
 	for _, control := range []bool{true, false} {
 		opts := []option{}

@@ -70,7 +70,7 @@ func labMain(mode string) {
 		<-time.After(time.Minute)
 	case "mute":
 		<-time.After(time.Minute)
-	case "chatty": // more than is read at once
+	case "chatty": // more than one read takes
 		_, _ = os.Stderr.WriteString(strings.Repeat(strings.Repeat("x", 10_000)+"\n", 5))
 		fallthrough
 	case "quit":
@@ -236,7 +236,7 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 			return done(map[string]any{"code": status.Code(err).String(), "message": status.Convert(err).Message()}), nil
 		}
 		return done(map[string]any{"code": "OK", "stdout": string(resp.GetStdout()), "pid": os.Getpid()}), nil
-	case "poison": // changes its host before or after it looks at it, and ends all on the host that Text names
+	case "poison": // changes its host before or after it reads it, and ends all on the host that Text names
 		change := func() error {
 			_, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "change"}})
 			return err
@@ -409,7 +409,7 @@ func attack(p labParams) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		return cmd.Start()
 	default: // a network
-		conn, err := net.Dial(p.Op, p.Path) // refused, or there at once
+		conn, err := net.Dial(p.Op, p.Path) // refused, or there immediately
 		if err == nil {
 			_ = conn.Close()
 		}

@@ -77,7 +77,7 @@ func (l *lease) end(grace time.Duration) {
 	}
 }
 
-// checkpointed notes a durable state. What runs beside the checkpoint may not be in it.
+// checkpointed notes a durable state. Operations that run beside the checkpoint may not be in it.
 func (l *lease) checkpointed(s State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *lease) checkpointed(s State) {
 	}
 }
 
-// tried is what the call has asked for.
+// tried returns what the call has tried so far.
 func (l *lease) tried() try {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *lease) last(ctx context.Context, h core.Host) error {
 }
 
 // begin lets the first operation wait for the connection, and then asks whether the call may begin.
-// What it refuses once it refuses for good.
+// A refusal is final.
 func (l *lease) begin(ctx context.Context, h core.Host) error {
 	if l.call.MayBegin == nil {
 		return nil

@@ -16,9 +16,9 @@ import (
 // Bounds of what a plugin's own output may cost the worker.
 const (
 	maxLine    = 16 << 10 // longer lines are cut
-	lineBurst  = 200      // lines at once, then
+	lineBurst  = 200      // lines in a burst, then
 	lineRate   = 20       // a second; the rest is counted and dropped
-	byteBurst  = 4 << 20  // bytes read at once, then
+	byteBurst  = 4 << 20  // bytes read in a burst, then
 	byteRate   = 1 << 20  // a second: the plugin's pipe fills, and it waits
 	tailLines  = 5
 	tailLength = 300 // bytes of each

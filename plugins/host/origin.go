@@ -66,7 +66,7 @@ func inode(path string) string {
 	return fmt.Sprint(st.Dev, st.Ino)
 }
 
-// fact is what changes when a file does; "" if there is none.
+// fact identifies the state of a file, and changes when the file does; "" if there is none.
 func fact(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -269,7 +269,7 @@ func TestFaultP10AnEditRunsWithTheNextCall(t *testing.T) {
 	})
 }
 
-// What a start with a plugin under development refuses.
+// Plugins under development that a start refuses.
 func TestFaultP10WhatIsNoPluginIsRefusedAtTheStart(t *testing.T) {
 	empty, module, builtin, open := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	write(t, filepath.Join(module, "go.mod"), "module example.org/lab\n", 0o644)

@@ -33,7 +33,7 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 		s := o.Suspended
 		state, err := stateFromWire(s.GetState())
 		return Outcome{
-			Suspended: true, Reason: s.GetReason(), State: state, WakeOn: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
+			Suspended: true, Reason: s.GetReason(), State: state, Signal: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
 			ResumeAfter: millis(s.GetResumeAfterMs()), Held: s.GetHeld(),
 		}, err
 	case *wire.Outcome_Cancelled:
@@ -112,7 +112,7 @@ func eventFromWire(w *wire.RunEvent) (e Event, ok bool) {
 	return Event{}, false
 }
 
-// eventName is what the wire calls an event.
+// eventName returns the wire's name of an event.
 func eventName(w *wire.RunEvent) string {
 	m := w.ProtoReflect()
 	if f := m.WhichOneof(m.Descriptor().Oneofs().ByName("event")); f != nil {

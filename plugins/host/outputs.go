@@ -10,7 +10,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// outputSchema is what a job type declares of its outputs; the zero value takes any.
+// outputSchema is a job type's declaration of its outputs; the zero value takes any.
 type outputSchema struct {
 	byName map[string]*jsonschema.Resolved
 	closed bool // there are no others
@@ -43,7 +43,7 @@ func outputsOf(t Type) (outputSchema, error) {
 }
 
 // check says which output is not as the type declares it: a later step would read something else
-// than its author expected. What is missing is the type's own matter.
+// than its author expected. A missing output is the type's own matter.
 func (s outputSchema) check(outputs map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {
 		schema, declared := s.byName[name]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a plugin gives out is held to what its type declares, before a later step reads it. Red with
+// Outputs of a plugin are held to what its type declares, before a later step reads it. Red with
 // the check in once taken out.
 func TestFaultW12OutputsAreHeldToTheirSchema(t *testing.T) {
 	for schema, want := range map[string]string{

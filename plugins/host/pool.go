@@ -23,7 +23,7 @@ type pool struct {
 	launch    launch
 	log       *slog.Logger
 	timing    timing
-	processes int // at most, at once
+	processes int // the most at the same time
 
 	mu       sync.Mutex
 	live     []*process         // retired ones included, until they are gone
@@ -53,7 +53,7 @@ func (p *pool) serve(plugin *Plugin) {
 	}
 }
 
-// timing is what tests make shorter.
+// timing holds the times that tests make shorter.
 type timing struct {
 	idle, grace, maxAge, start time.Duration
 	inspect, silence           time.Duration // how often a busy process is asked whether it lives, and for how long it may be silent
@@ -110,7 +110,7 @@ func (p *pool) stats() PluginStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, refuse := p.restart.wait(p.timing.now())
-	return PluginStats{Plugin: p.plugin.Name, Processes: len(p.live), Starts: p.starts, Deaths: p.deaths, HeldBack: refuse && !p.anyUsableLocked()}
+	return PluginStats{Plugin: p.plugin.Name, Processes: len(p.live), Starts: p.starts, Deaths: p.deaths, Blocked: refuse && !p.anyUsableLocked()}
 }
 
 func (p *pool) stopping() error {

@@ -64,14 +64,14 @@ func TestBreakerHoldsBackAPluginThatKeepsDying(t *testing.T) {
 	if n := strings.Count(b.log.String(), "plugin is suspended"); n != 1 {
 		t.Errorf("the log says %d times that it is suspended, expected once", n)
 	}
-	if s := p.stats(); !s.HeldBack || s.Deaths != breakerDeaths || s.Starts != breakerDeaths || s.Plugin == "" {
+	if s := p.stats(); !s.Blocked || s.Deaths != breakerDeaths || s.Starts != breakerDeaths || s.Plugin == "" {
 		t.Errorf("%+v, expected %d deaths and held back", s, breakerDeaths)
 	}
 	p.mu.Lock()
 	p.timing.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
 	p.mu.Unlock()
 	b.must(t, call("echo", labParams{}))
-	if s := p.stats(); s.HeldBack {
+	if s := p.stats(); s.Blocked {
 		t.Errorf("%+v, expected not held back", s)
 	}
 }
@@ -101,8 +101,7 @@ func (l slowLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return slowLog{l.Handler.WithAttrs(attrs)}
 }
 
-// What a process wrote last is read, though it has ended long since when the log has taken what
-// came before.
+// The last output of a process is read, though it ended long before the log has taken the rest.
 func TestLastWordsBehindASlowLog(t *testing.T) {
 	t.Parallel()
 	b := open(t, &fleet{}, mode("chatty"), config(func(c *Config) { c.Log = slog.New(slowLog{c.Log.Handler()}) }))

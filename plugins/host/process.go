@@ -123,7 +123,7 @@ func (l launch) start(ctx context.Context, plugin *Plugin) (*process, error) {
 // processName is how long the name of a process's folder is; see socketTail.
 const processName = 12
 
-// profile is what a process of the plugin may have, with its private folder.
+// profile returns the rights of a process of the plugin, with its private folder.
 func (p *Plugin) profile(dir string) sandbox.Profile {
 	read := slices.Clone(p.Allow.Read)
 	self, err := os.Executable()

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// burst is what a limiter lets through without a wait: a twentieth of a second's worth, so that a
-// cap holds also over short times, but no less than a read, which is what SFTP sends in one packet.
+// burst returns how much a limiter lets through without a wait: a twentieth of a second's worth, so
+// that a cap also holds over short times, but no less than a read, which SFTP sends in one packet.
 func burst(perSecond int64) int { return int(min(max(perSecond/20, 32<<10), 1<<20)) }
 
 // newLimiter bounds bytes a second; nil for 0 bounds nothing.

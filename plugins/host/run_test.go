@@ -36,7 +36,7 @@ func TestOutcomes(t *testing.T) {
 	b := open(t, &fleet{})
 	for name, want := range map[string]Outcome{
 		"fail":    {Failed: true, Reason: "no space", Retryable: true, Effects: EffectsPartial, RolledBack: true, Outputs: map[string]any{"free": 0.0}},
-		"suspend": {Suspended: true, Reason: "staged", State: &State{Version: 2, JSON: []byte(`{"a":1}`)}, ResumeAfter: 1500 * time.Millisecond, WakeOn: "image", KeepLocks: true, Held: true},
+		"suspend": {Suspended: true, Reason: "staged", State: &State{Version: 2, JSON: []byte(`{"a":1}`)}, ResumeAfter: 1500 * time.Millisecond, Signal: "image", KeepLocks: true, Held: true},
 	} {
 		got, err := b.Run(t.Context(), call(name, labParams{}))
 		if err != nil || !reflect.DeepEqual(got, want) {

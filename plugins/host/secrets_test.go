@@ -23,9 +23,9 @@ func withSecret(t *testing.T, c Call, name, value string) Call {
 	return c
 }
 
-// What a process prints is in the worker's log, and so are errors of its calls: neither shows what
-// a call was given, also when another call of the process says it. A value that no call was given
-// is shown.
+// The output of a process is in the worker's log, and so are errors of its calls: neither shows
+// what a call was given, also when another call of the process says it. A value that no call was
+// given is shown.
 func TestProcessesPrintNoSecret(t *testing.T) {
 	const value, other = "geheim/4711", "nobody-was-given-this"
 	b := open(t, &fleet{})

@@ -23,7 +23,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// reach is what host services need of the transport; tests have their own.
+// reach is the part of the transport that host services need; tests have their own.
 type reach interface {
 	Run(ctx context.Context, h core.Host, e transport.Exec) (transport.Exit, error)
 	Put(ctx context.Context, h core.Host, put transport.Put, data io.Reader) (transport.Written, error)

@@ -358,9 +358,9 @@ func TestArtifactsStayInTheirFolder(t *testing.T) {
 	}
 }
 
-// Who may commit names files below the folder of a playbook, which may be a clone with git's own
-// folder, and hold what belongs to the worker. Without Withheld, and by another name than .git, the
-// same files are sent.
+// A person who may commit names files below the folder of a playbook, which may be a clone with
+// git's own folder, and hold what belongs to the worker. Without Withheld, and by another name than
+// .git, the same files are sent.
 func TestFaultS1WhatIsTheWorkersOwnIsNotSent(t *testing.T) {
 	files := filepath.Join(t.TempDir(), "ops")
 	for _, name := range []string{"data/admin.token", ".git/config", "git/config", "worker.age", "plain"} {

@@ -341,7 +341,7 @@ type PluginStats struct {
 	Processes int    // that are there
 	Starts    int    // since New
 	Deaths    int    // since New: processes that died or did not start
-	HeldBack  bool   // it died too often: calls are refused until its pause has ended
+	Blocked   bool   // it died too often: calls are refused until its pause has ended
 }
 
 // Stats returns the stats of all processes, sorted by name. It costs little.

@@ -12,9 +12,9 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// crowd is a reach that holds the first look at each of n hosts: at the deadly one until all of
-// them were looked at, at the others until their call ends, so that none goes on before the death.
-// It counts changes.
+// crowd is a reach that holds the first read of each of n hosts: of the deadly one until all of
+// them were read, of the others until their call ends, so that none goes on before the death. It
+// counts changes.
 type crowd struct {
 	fleet
 	n int
@@ -55,7 +55,7 @@ func newCrowd(n int, deadly string) *crowd {
 	return c
 }
 
-// play runs the job type on all hosts at once.
+// play runs the job type on all hosts at the same time.
 func (c *crowd) play(t *testing.T, b *bench, p labParams) (outs []Outcome, errs []error) {
 	t.Helper()
 	outs, errs = make([]Outcome, c.n), make([]error, c.n)
@@ -91,7 +91,7 @@ func TestFaultW11OneHostKillsTheProcessOfForty(t *testing.T) {
 			}
 		}
 		until(t, "a death in company, and then one alone each time", func() bool { return b.pool().stats().Deaths == round+2 })
-		if s := b.pool().stats(); s.HeldBack {
+		if s := b.pool().stats(); s.Blocked {
 			t.Errorf("round %d: %+v, expected no plugin held back for one host", round, s)
 		}
 	}
@@ -123,7 +123,7 @@ func TestFaultW11ANeighbourThatChangedItsHost(t *testing.T) {
 	}
 }
 
-// What was changed before a checkpoint is in its state: the call goes on from there.
+// A change before a checkpoint is in its state: the call goes on from there.
 func TestFaultW11ACallGoesOnFromItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	s := &services{leases: map[string]*lease{}}

@@ -47,7 +47,7 @@ func bystander(t *testing.T, b *bench) {
 	})
 }
 
-// alive tells whether a process, other than a zombie, has this number.
+// alive reports whether a process, other than a zombie, has this number.
 func alive(pid int) bool {
 	if runtime.GOOS == "linux" {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -381,7 +381,7 @@ func killWorker(t *testing.T, mode sandbox.Mode) {
 	until(t, "the plugin of a killed worker is dead", func() bool { return !alive(pid) })
 }
 
-func TestTrapStrangersUseTheSocket(t *testing.T) { // trap 14, turned round: nobody but the plugin may connect
+func TestTrapStrangersUseTheSocket(t *testing.T) { // trap 14, turned round: only the plugin may connect
 	b := open(t, &fleet{})
 	b.must(t, call("echo", labParams{}))
 	b.pool().mu.Lock()
@@ -414,7 +414,7 @@ func TestTrapBigUploads(t *testing.T) { // traps 11 and 15: tflint#2544, packer#
 	}
 }
 
-func TestTrapHalfLoadedPlugins(t *testing.T) { // trap 18: all or nothing, all errors at once
+func TestTrapHalfLoadedPlugins(t *testing.T) { // trap 18: all or nothing, all errors together
 	dir := t.TempDir()
 	good, bad := labManifest(), labManifest()
 	good.Name, bad.Name = "good", "bad"

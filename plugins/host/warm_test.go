@@ -84,8 +84,8 @@ func TestCallDuringWarm(t *testing.T) {
 	}
 }
 
-// Stop ends starts that nobody waits for, and those that were to follow. TestMain finds what is
-// left.
+// Stop ends starts that nobody waits for, and those that were to follow. TestMain finds the
+// remaining processes.
 func TestStopDuringWarm(t *testing.T) {
 	b := open(t, &fleet{}, mode("mute"), separate(t, "named:a@1", "named:b@1", "named:c@1"))
 	p := b.pool()

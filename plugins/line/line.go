@@ -16,7 +16,7 @@ import (
 type Params struct {
 	Path   string `json:"path" turnus:"required,pattern=^/" jsonschema:"absolute path of the file"`
 	Line   string `json:"line,omitempty" turnus:"secret" jsonschema:"the line, without a line end"`
-	Match  string `json:"match,omitempty" jsonschema:"RE2 expression for the line to replace or remove; it must match line too"`
+	Match  string `json:"match,omitempty" jsonschema:"RE2 expression for the line to replace or remove; it must also match line"`
 	State  string `json:"state,omitempty" turnus:"default=present,enum=present|absent" jsonschema:"whether the file has the line"`
 	After  string `json:"after,omitempty" jsonschema:"RE2 expression for the line after which a new line goes; by default the end of the file"`
 	Before string `json:"before,omitempty" jsonschema:"RE2 expression for the line before which a new line goes"`
@@ -84,7 +84,7 @@ mode and owner of the file.
 Without ` + "`match`" + ` the line is compared as a whole. With ` + "`match`" + ` the one line that matches is replaced;
 if several lines match, the step fails. A new line goes to the end of the file, or after or before
 the one line that ` + "`after`" + ` or ` + "`before`" + ` matches. If no line or several lines match there, the step
-fails. ` + "`match`" + ` must match the new line too, or each run would add the line again: ` + "`turnus validate`" + `
+fails. ` + "`match`" + ` must also match the new line, or each run would add the line again: ` + "`turnus validate`" + `
 checks it.
 
 With state absent, all lines that match, or that are equal to ` + "`line`" + `, are removed.

@@ -21,7 +21,7 @@ type Params struct {
 	Options string `json:"options,omitempty" turnus:"default=defaults,pattern=^[^ \t\n]+$" jsonschema:"options, separated by commas"`
 	Dump    int    `json:"dump,omitempty" turnus:"min=0,max=9" jsonschema:"fifth field of fstab"`
 	Pass    int    `json:"pass,omitempty" turnus:"min=0,max=9" jsonschema:"sixth field of fstab: order of the checks at a restart"`
-	State   string `json:"state,omitempty" turnus:"default=mounted,enum=mounted|unmounted|present|absent" jsonschema:"mounted: now and in fstab; present: in fstab only; unmounted: not now, fstab stays; absent: neither"`
+	State   string `json:"state,omitempty" turnus:"default=mounted,enum=mounted|unmounted|present|absent" jsonschema:"mounted: now and in fstab; present: in fstab only; unmounted: not now, fstab stays; absent: not now, not in fstab"`
 }
 
 // Validate checks the rules that the schema cannot express.
@@ -51,7 +51,7 @@ func (p *Params) Validate() error {
 	return errors.Join(bad...)
 }
 
-// name is what the mount is known by: swap by its source, others by their path.
+// name returns the name of the mount: swap by its source, others by their path.
 func (p *Params) name() string {
 	if p.Type == "swap" {
 		return p.Source
@@ -61,7 +61,7 @@ func (p *Params) name() string {
 
 // Outputs of a mount.
 type Outputs struct {
-	Mounted bool   `json:"mounted" jsonschema:"whether it was mounted when it was looked at"`
+	Mounted bool   `json:"mounted" jsonschema:"whether it was mounted when it was checked"`
 	Source  string `json:"source,omitempty" jsonschema:"what was mounted there"`
 }
 
@@ -91,10 +91,10 @@ it is missing. Where systemd runs, it reads fstab again.
 
 The step fails if another device is mounted at the path, if fstab has two lines for it, if the path
 leads over a link, or if another process changed fstab meanwhile. Files in use keep a file system
-mounted: then the step fails too, and changes nothing.
+mounted: then the step also fails, and changes nothing.
 `
 
-// found is what the host says before anything is done.
+// found is the host's report before anything is done.
 type found struct {
 	fstab  string
 	active bool

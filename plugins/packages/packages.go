@@ -22,7 +22,7 @@ type Params struct {
 }
 
 // nameOfPackage leaves out what is more than a name: an option begins with -, a pattern of apt with
-// ~, and NAME- tells apt to remove NAME.
+// ~, and NAME- asks apt to remove NAME.
 var nameOfPackage = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[A-Za-z0-9_@/]([A-Za-z0-9.+_:=~@/-]*[A-Za-z0-9.+_~])?$`)
 })
@@ -68,7 +68,7 @@ Check mode asks the package manager what it would do, with the lists that the ho
 the lists is no change.
 `
 
-// look is what the host says before anything is done.
+// look is the host's report before anything is done.
 type look struct {
 	manager string
 	changes []string // what would be done; empty: nothing

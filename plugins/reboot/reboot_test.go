@@ -18,9 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// device answers boot ids from a script: each look takes the next word; the last one stays.
-// "down" is a host that cannot be reached, "cut" one that drops the connection, "denied" a lease
-// that is over, any other word a boot id.
+// device answers boot ids from a script: each look takes the next word; the last one stays. "down"
+// is a host that cannot be reached, "cut" one that drops the connection, "denied" a lease that has
+// ended, any other word a boot id.
 type device struct {
 	mu       sync.Mutex
 	inspects []string

@@ -76,7 +76,7 @@ func TestPythonWithoutItsLibrariesSaysSo(t *testing.T) {
 	}
 }
 
-// What a Python plugin says of its end is cut between words: a worker takes a secret out by the
+// The report of a Python plugin on its end is cut between words: a worker takes a secret out by the
 // whole of it.
 func TestFaultS6PythonDoesNotCutSecretsThrough(t *testing.T) {
 	python, dir := testparts.Need(t, "python3", "python3"), filepath.Join(t.TempDir(), "motd")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a dead man's switch does on the device, as lines of sh for job types that put their own
+// The work of a dead man's switch on the device, as lines of sh. Job types put their own lines
 // between them, to save round trips. All come after [DeadMan.Prelude]. They speak in lines of a
 // word and its value. An arming has a folder of its own, Folder/ID:
 //

@@ -112,8 +112,8 @@ func (s *switched) lives(want string) {
 
 func (s *switched) file(name string) string { return filepath.Join(s.dead.Folder, s.dead.ID, name) }
 
-// kill ends the timers with what they started, and tells how many there were. Each leads a session
-// and so a group of its own, whose last command may outlive the shell.
+// kill ends the timers with what they started, and returns how many there were. Each leads a
+// session and so a group of its own, whose last command may outlive the shell.
 func (s *switched) kill() (n int) {
 	files, _ := filepath.Glob(filepath.Join(s.dead.Folder, "*", "ticking"))
 	for _, f := range files {
@@ -130,14 +130,14 @@ func (s *switched) kill() (n int) {
 	return n
 }
 
-// ticks tells whether a process is a timer of the device.
+// ticks reports whether a process is a timer of the device.
 func (s *switched) ticks(pid int) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && strings.Contains(string(line), s.dead.Folder)
 }
 
-// running tells whether a process of the group still runs; one that nobody has waited for yet does
-// not.
+// running reports whether a process of the group still runs; one that nobody has waited for yet
+// does not.
 func running(group int) bool {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	return slices.ContainsFunc(stats, func(path string) bool {
@@ -196,8 +196,7 @@ func TestDeadManIsConfirmed(t *testing.T) {
 	}
 }
 
-// Nobody confirms: the device reverts by itself. The control kills the timer: the change stays for
-// ever.
+// Nobody confirms: the device reverts. The control kills the timer: the change stays for ever.
 func TestDeadManReverts(t *testing.T) {
 	t.Parallel()
 	for name, alive := range map[string]bool{"by itself": true, "not without its timer (control)": false} {
@@ -258,7 +257,7 @@ func TestDeadManRollback(t *testing.T) {
 	s.lives("old")
 }
 
-// Whoever renames first decides; the other is told. Many times, at once.
+// The first to rename decides; the other learns it. Many times, at the same time.
 func TestTrapConfirmAndTimerRace(t *testing.T) {
 	t.Parallel()
 	s := newSwitched(t)
@@ -359,8 +358,8 @@ func TestDeadManRefuses(t *testing.T) {
 	}
 }
 
-// Who may write to the folder chooses what the timer runs, as root: nothing is armed in a folder of
-// others.
+// A user who may write to the folder chooses what the timer runs, as root: nothing is armed in a
+// folder of others.
 func TestDeadManRefusesAFolderOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -418,7 +417,7 @@ func TestDeadManOutlivesAPowerCutWhileTheLockIsTaken(t *testing.T) {
 }
 
 // able ends a test that needs more than the machine has. In CI that is a failure, elsewhere a skip
-// that says so.
+// with the reason.
 func able(t *testing.T, what string, err error) {
 	t.Helper()
 	switch {
@@ -430,7 +429,7 @@ func able(t *testing.T, what string, err error) {
 	}
 }
 
-// The shell of small devices: all of it, the timer too, runs under busybox, which takes the place
+// The shell of small devices: all of it, also the timer, runs under busybox, which takes the place
 // of /bin/sh in a mount namespace.
 func TestDeadManUnderBusybox(t *testing.T) {
 	t.Parallel()

@@ -72,8 +72,8 @@ func (h *Host) ReplaceText(ctx context.Context, was TextFile, content string, fr
 func sum(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 // replaceTextScript works in a folder of its own beside the file, which only this login can enter:
-// the folder around it may belong to a user who exchanges files for links. What is compared with
-// the old hash is the copy that gives mode and owner.
+// the folder around it may belong to a user who exchanges files for links. The copy that gives mode
+// and owner is compared with the old hash.
 const replaceTextScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `t=${p##*/} up=.
 leave() { [ $up = . ] || { rm -f ./x; cd .. && rmdir "./$w"; }; }
 fail() { echo "$1" >&2; exit 1; }

@@ -139,7 +139,7 @@ type suspension struct {
 	state     json.RawMessage
 	err       error
 	after     time.Duration
-	wakeOn    string
+	signal    string
 	reason    string
 	keepLocks bool
 	held      bool // for the host's service window: the worker decides when the job goes on
@@ -168,10 +168,11 @@ var ErrHeld = errors.New("held for the service window")
 
 func (s *suspension) Is(target error) bool { return target == ErrHeld && s.held }
 
-// WakeOn continues the job early when the event of that name comes. The next call cannot know
-// whether the event, the time, or the next start of a killed turnus up caused it. The name "window"
-// is the worker's own: a step that gives it fails. [ErrHeld] waits for the service window.
-func WakeOn(event string) SuspendOption { return func(s *suspension) { s.wakeOn = event } }
+// UntilSignal continues the job early when the event of that name is signalled. The next call
+// cannot know whether the event, the time, or the next start of a killed turnus up caused it. The
+// name "window" is the worker's own: a step that gives it fails. [ErrHeld] waits for the service
+// window.
+func UntilSignal(event string) SuspendOption { return func(s *suspension) { s.signal = event } }
 
 // KeepLocks keeps the locks of host and HA group meanwhile.
 func KeepLocks() SuspendOption { return func(s *suspension) { s.keepLocks = true } }

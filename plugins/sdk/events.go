@@ -87,7 +87,7 @@ func clean(s string, limit int) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// blank is what secrets, and what they are encoded to, seldom hold.
+// blank holds characters that secrets, and their encodings, seldom hold.
 const blank = " \t\r\n"
 
 // wholeWords is the beginning of a text that takes at most limit bytes, cut at white space: a

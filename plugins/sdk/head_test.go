@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// Whatever a host prints, the text kept of it fits the bound as JSON, is valid, and is the
+// With any output of a host, the text kept of it fits the bound as JSON, is valid, and is the
 // beginning.
 func TestOutputTextFitsItsBoundAsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -32,8 +32,8 @@ func TestOutputTextFitsItsBoundAsJSON(t *testing.T) {
 	})
 }
 
-// Wherever a text is cut, a secret is in what is left wholly or not at all: a worker takes out only
-// what is whole.
+// Wherever a text is cut, a secret is in the kept text wholly or not at all: a worker takes out
+// only what is whole.
 func TestFaultS6SecretsAreNotCutThrough(t *testing.T) {
 	const secret = "tk_9fQz7Lm2XwB4r"
 	for name, cut := range map[string]func(string) string{

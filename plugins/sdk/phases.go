@@ -99,7 +99,7 @@ const lastSave = 2 * time.Second
 func (r *Run[P, S]) GoOn() { r.s.update(func(d *done) { d.phase.goOn = true }) }
 
 // Wait is [Suspend] with the present State: return it, and the job is called again after the time,
-// or when the event comes that [WakeOn] names.
+// or when the event comes that [UntilSignal] names.
 func (r *Run[P, S]) Wait(after time.Duration, opts ...SuspendOption) error {
 	return Suspend(r.State, after, opts...)
 }

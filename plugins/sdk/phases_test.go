@@ -80,9 +80,11 @@ func TestPhasesAreSavedBeforeTheNextBegins(t *testing.T) {
 
 func TestAPhaseThatSuspendsIsCalledAgain(t *testing.T) {
 	for name, suspend := range map[string]func(*stagedRun) error{
-		"wait":                func(r *stagedRun) error { return r.Wait(time.Minute, sdk.WakeOn("go"), sdk.Because("not yet")) },
-		"another's state":     func(*stagedRun) error { return sdk.Suspend(stagedState{Phase: "x"}, time.Minute, sdk.WakeOn("go")) },
-		"state of a stranger": func(*stagedRun) error { return sdk.Suspend(42, time.Minute, sdk.WakeOn("go")) },
+		"wait": func(r *stagedRun) error { return r.Wait(time.Minute, sdk.UntilSignal("go"), sdk.Because("not yet")) },
+		"another's state": func(*stagedRun) error {
+			return sdk.Suspend(stagedState{Phase: "x"}, time.Minute, sdk.UntilSignal("go"))
+		},
+		"state of a stranger": func(*stagedRun) error { return sdk.Suspend(42, time.Minute, sdk.UntilSignal("go")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			kit := plugintest.New(t, staged(does("a", nil), does("b", func(_ context.Context, r *stagedRun) error {
@@ -94,7 +96,7 @@ func TestAPhaseThatSuspendsIsCalledAgain(t *testing.T) {
 			kit.Host("r1")
 			got := kit.Run(none)
 			for range 2 {
-				if got.Outcome != "suspended" || got.ResumeAfter != time.Minute || got.WakeOn != "go" || saved(t, got.State).Phase != "b" {
+				if got.Outcome != "suspended" || got.ResumeAfter != time.Minute || got.Signal != "go" || saved(t, got.State).Phase != "b" {
 					t.Fatalf("got %+v", got)
 				}
 				got = kit.Run(none, plugintest.Resume(got.State))

@@ -256,7 +256,7 @@ func TestStateSurvives(t *testing.T) {
 				return err
 			}
 			return sdk.Suspend(phase{Old: "x", Done: []int{1, 2}}, 90*time.Second,
-				sdk.WakeOn("booted"), sdk.KeepLocks(), sdk.Because("waits for the boot"))
+				sdk.UntilSignal("booted"), sdk.KeepLocks(), sdk.Because("waits for the boot"))
 		}
 		r.Output("done", r.State.Done)
 		return nil
@@ -265,7 +265,7 @@ func TestStateSurvives(t *testing.T) {
 	}))
 	kit := plugintest.New(t, def)
 	suspended := kit.Run(none)
-	if suspended.Outcome != "suspended" || suspended.ResumeAfter != 90*time.Second || suspended.WakeOn != "booted" ||
+	if suspended.Outcome != "suspended" || suspended.ResumeAfter != 90*time.Second || suspended.Signal != "booted" ||
 		!suspended.KeepLocks || suspended.Reason != "waits for the boot" || suspended.State.Version != 2 {
 		t.Fatalf("got %+v", suspended)
 	}

@@ -87,7 +87,7 @@ func serve(server *Server) error {
 	}
 }
 
-// What go-plugin has of its own: the folder for the socket, and two procedures.
+// Names of go-plugin's own: the folder for the socket, and two procedures.
 const (
 	socketDirEnv      = "PLUGIN_UNIX_SOCKET_DIR"
 	healthProcedure   = "/grpc.health.v1.Health/Check"

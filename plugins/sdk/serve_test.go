@@ -135,7 +135,7 @@ func start(t *testing.T, mode string, env ...string) (cmd *exec.Cmd, plugin *wir
 	}), lines
 }
 
-// What an author prints, before or after the handshake, must not break it.
+// Output of an author's code, before or after the handshake, must not break it.
 func TestTrapPrintingBeforeServe(t *testing.T) { // go-plugin#164, go-plugin#199; Nomad's serve.go
 	for _, mode := range []string{"quiet", "init", "main", "init and main"} {
 		t.Run(mode, func(t *testing.T) {

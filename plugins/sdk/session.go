@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/words"
 )
 
-// maxOutputs bounds the outputs and evidence of one call, in bytes of JSON. What a worker keeps of
-// them is less.
+// maxOutputs bounds the outputs and evidence of one call, in bytes of JSON. A worker keeps less of
+// them.
 const maxOutputs = 1 << 20
 
 // session is one call of Run on the wire, without the author's types.
@@ -32,7 +32,7 @@ type session struct {
 	done done
 }
 
-// done is what a successful outcome will say.
+// done is the content of a successful outcome.
 type done struct {
 	changed, skipped bool
 	reason           string
@@ -106,13 +106,13 @@ func (s *session) suspended(p *suspension) *wire.Outcome {
 	return &wire.Outcome{Outcome: &wire.Outcome_Suspended{Suspended: &wire.Suspended{
 		State:         &wire.State{Json: p.state},
 		ResumeAfterMs: max(p.after, 0).Milliseconds(),
-		WakeOn:        clean(p.wakeOn, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
+		WakeOn:        clean(p.signal, maxTitle), KeepLocks: p.keepLocks, Reason: clean(p.reason, maxReason),
 		Held: p.held,
 	}}}
 }
 
-// failed is what an error says about the host. Errors of the sdk carry it; of any
-// other, effects are unknown.
+// failed returns the failure of the host that an error describes. Errors of the sdk carry it; of
+// any other, effects are unknown.
 func (s *session) failed(err error) *wire.Failed {
 	out := &wire.Failed{Reason: clean(words.Plain(err).Error(), maxReason), Outputs: s.outputs()}
 	var (

@@ -9,10 +9,9 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// handshakeFile is the standard output that the process was born with, set once
-// before main runs. Whatever the author's code prints from then on, in init or main
-// or a C library, goes to standard error: one stray line before the
-// handshake would make the worker give the plugin up.
+// handshakeFile is the standard output that the process was born with, set once before main runs.
+// Later output of the author's code, in init or main or a C library, goes to standard error: one
+// stray line before the handshake would make the worker refuse the plugin.
 var handshakeFile = claimStdout()
 
 func claimStdout() *os.File {

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
 )
 
-// goish is what no plugin author or operator should have to read.
+// goish matches text that no plugin author or operator should have to read.
 var goish = regexp.MustCompile(`json: |Go (struct|value)|interface \{\}|map\[|\*?\bsdk(_test)?\.|unsupported (type|value)|func\(`)
 
 type level struct{ name string }
@@ -110,7 +110,7 @@ func TestFaultP12NoGoTypesInWhatAStepSays(t *testing.T) {
 	}
 }
 
-// What is wrong with a declaration stops the plugin before its handshake, and is the last that its
+// A problem with a declaration stops the plugin before its handshake, and is the last that its
 // worker hears.
 func TestFaultP12NoGoTypesInDeclarations(t *testing.T) {
 	type inner struct {

@@ -31,7 +31,7 @@ func (p *Params) Validate() error {
 // Outputs of a service.
 type Outputs struct {
 	Init    string `json:"init" jsonschema:"what manages the service: systemd, openrc, procd or sysv"`
-	Active  bool   `json:"active" jsonschema:"whether the service ran when it was looked at"`
+	Active  bool   `json:"active" jsonschema:"whether the service ran when it was checked"`
 	Enabled bool   `json:"enabled" jsonschema:"whether it started with the host then"`
 }
 
@@ -53,7 +53,7 @@ const description = `
 Starts, stops, restarts or reloads a service, and sets whether it starts with the host, by systemd,
 OpenRC, procd (OpenWrt) or scripts in /etc/init.d.
 
-A service that was started or restarted must still run after ` + "`settle`" + `: one that dies at once fails
+A service that was started or restarted must still run after ` + "`settle`" + `: one that dies before fails
 the step, with the last lines of its log where systemd has one. systemd reads its unit files again
 first where they have changed.
 
@@ -61,7 +61,7 @@ first where they have changed.
 step. In check mode it counts as a change, because an earlier step may install it.
 `
 
-// status is what the host says of the service.
+// status is the host's report of the service.
 type status struct {
 	init                   string
 	known, active, enabled bool

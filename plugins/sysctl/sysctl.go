@@ -102,7 +102,7 @@ func Def() sdk.Def {
 
 const description = `
 Sets one value of the kernel (/proc/sys) and writes it to a file of its own in /etc/sysctl.d, so
-that it holds after a restart too. Both are compared: a file alone, or a kernel alone, is a change.
+that it also holds after a restart. Both are compared: a file alone, or a kernel alone, is a change.
 Other settings are not loaded again.
 
 A file that another package installed, or /etc/sysctl.conf, may set the same key after this one at a

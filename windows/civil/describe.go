@@ -112,7 +112,7 @@ func (c *Cron) Warnings() []string {
 	return out
 }
 
-// clockWarning is what clock changes do to the expression, or "".
+// clockWarning returns the effect of clock changes on the expression, or "".
 func (c *Cron) clockWarning() string {
 	const early = 1<<4 - 1 // hours 0 to 3, in which clocks change nearly everywhere
 	switch {

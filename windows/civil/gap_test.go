@@ -39,7 +39,7 @@ func TestShortestGap(t *testing.T) {
 	}
 }
 
-// What is looked at only in part is as short as what is looked at whole.
+// A gap found by a partial check is as short as one found by a full check.
 func TestShortestGapMissesNone(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	to := from.AddDate(0, 5, 0)

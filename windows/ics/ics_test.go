@@ -84,7 +84,7 @@ func TestLinesAreFoldedBetweenCharacters(t *testing.T) {
 	}
 }
 
-// A window keeps its UID when windows of the same day are over, and names cannot begin a line.
+// A window keeps its UID when windows of the same day have ended, and names cannot begin a line.
 func TestUIDsStayAndNamesAreTexts(t *testing.T) {
 	d := parse(t, `window_sets: {west: {timezone: America/Los_Angeles, allow: [{id: d, rrule: FREQ=DAILY, from: "10:00", to: "11:00"}]}}`)
 	first := instant(t, "2026-10-20T00:00:00Z")

@@ -60,7 +60,8 @@ func TestFaultW4Calendar(t *testing.T) {
 	}
 }
 
-// What a window set cannot say, or what programs read differently, is refused with the reason.
+// A rule that a window set cannot express, or that programs read differently, is refused with the
+// reason.
 func TestFaultW4CalendarRefuses(t *testing.T) {
 	const berlin = "DTSTART;TZID=Europe/Berlin:20261024T220000\nDURATION:PT2H\n"
 	for want, text := range map[string]string{

@@ -42,7 +42,7 @@ const (
 	apiBulks      = 4      // connections
 )
 
-// benchAPIEnv tells the re-executed benchmark that it is the server, of which ledger, with how many
+// benchAPIEnv marks the re-executed benchmark as the server, and names the ledger and the number of
 // jobs.
 const benchAPIEnv = "TURNUS_BENCH_API"
 
@@ -98,7 +98,7 @@ type apiReport struct {
 	Server   apiServerUp `json:"server"`
 }
 
-// apiServerUp is what the server says when it listens.
+// apiServerUp is the report of a server that listens.
 type apiServerUp struct {
 	Address  string  `json:"-"`
 	Token    string  `json:"-"`
@@ -353,7 +353,7 @@ func (s *benchAPIProcess) report(word string) (string, error) {
 	return s.answer()
 }
 
-// cpu is what the server has used so far.
+// cpu returns the processor time that the server has used so far.
 func (s *benchAPIProcess) cpu() (time.Duration, error) {
 	text, err := s.report("cpu")
 	if err != nil {

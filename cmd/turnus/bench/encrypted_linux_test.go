@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// cpu is what this process has used so far; on a busy machine it says more than the time that
-// passed.
+// cpu returns the time that this process has used so far; on a busy machine it says more than the
+// time that passed.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

@@ -49,8 +49,8 @@ type opensshRow struct {
 	CPUPerHost float64 `json:"client_cpu_ms_per_host"`
 }
 
-// namespaceEnv tells the re-executed benchmark that it has a network of its own,
-// in which sshd may listen on all addresses and nobody else can reach it.
+// namespaceEnv marks the re-executed benchmark as the one in a network of its own. There sshd may
+// listen on all addresses, and nobody else can reach it.
 const namespaceEnv = "TURNUS_BENCH_NETWORK"
 
 // sshServer is a private sshd that answers on all of 127.0.0.0/8.

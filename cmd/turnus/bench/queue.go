@@ -70,7 +70,7 @@ type queueReport struct {
 	Encrypted   bool                          `json:"sealed"`
 	Throughput  []queuebench.ThroughputResult `json:"throughput"`
 	Submit      queuebench.SubmitResult       `json:"submit"`
-	BytesPerJob float64                       `json:"bytes_per_pending_job"` // 0 where it cannot be told
+	BytesPerJob float64                       `json:"bytes_per_pending_job"` // 0 if it is unknown
 	IdleToStart queuebench.Percentiles        `json:"idle_to_start"`
 	Burst       queuebench.TimedResult        `json:"burst"`
 	Spread      queuebench.TimedResult        `json:"spread"`
@@ -236,7 +236,7 @@ func singleRows(ctx context.Context, con *console.Console, open func() (queue.Ba
 	return err
 }
 
-// serverMemory is what the server of Redis says that it uses, 0 if unknown.
+// serverMemory returns the memory that the server of Redis reports, 0 if unknown.
 func serverMemory(ctx context.Context, client goredis.UniversalClient) float64 {
 	if client == nil {
 		return 0
@@ -284,8 +284,8 @@ func idleCommands(ctx context.Context, q queue.Backend, client goredis.Universal
 	return per, q.Close(ctx, session)
 }
 
-// keyMemory is what Redis says that all keys take, their overhead included. The server's own
-// used_memory also moves with its buffers and scripts.
+// keyMemory returns the memory of all keys by the report of Redis, their overhead included. The
+// server's own used_memory also moves with its buffers and scripts.
 func keyMemory(ctx context.Context, client goredis.UniversalClient) float64 {
 	one, ok := client.(*goredis.Client)
 	if !ok {

@@ -32,8 +32,8 @@ type schedulesBench struct {
 	schedules, due, servers int
 }
 
-// benchServerEnv tells the re-executed benchmark that it is one of the servers, and on which
-// ledger; benchQueueEnv on which Redis.
+// benchServerEnv marks the re-executed benchmark as one of the servers, and names its ledger;
+// benchQueueEnv names its Redis.
 const (
 	benchServerEnv = "TURNUS_BENCH_SCHEDULES"
 	benchQueueEnv  = "TURNUS_BENCH_SCHEDULES_QUEUE"
@@ -84,7 +84,7 @@ type schedulesReport struct {
 	Started  schedulesStarted     `json:"started"`
 }
 
-// schedulesStarted is what the node saw.
+// schedulesStarted is the report of the node.
 type schedulesStarted struct {
 	Hosts int          `json:"hosts"`
 	Again int          `json:"again"`        // starts of a host of a run that had started
@@ -165,7 +165,7 @@ func schedulesRows(ctx context.Context, con *console.Console, f schedulesBench, 
 	return out, err
 }
 
-// startsNode is what a node leases, and when.
+// startsNode records which hosts a node leases, and when.
 type startsNode struct {
 	mu     sync.Mutex
 	starts map[string]time.Time
@@ -271,7 +271,7 @@ func runOfTrigger(playbook *playbooks.Playbook, f schedule.Trigger) (ledger.NewR
 	return (&controller.Acceptance{Launch: l, By: by, Request: []byte(f.RunID)}).Record()
 }
 
-// idleServer is what share of a core one server with nothing due takes, over five seconds.
+// idleServer returns the share of a core that one server with nothing due takes, over five seconds.
 func idleServer(ctx context.Context, l *ledger.Ledger) float64 {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

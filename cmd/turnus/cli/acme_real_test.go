@@ -62,8 +62,8 @@ func TestPebbleLooksOverHTTP(t *testing.T) {
 	}
 }
 
-// What stands between a server and its certificate is said, and there is none. The controls are the
-// tests above.
+// A problem between a server and its certificate is reported, and there is no certificate. The
+// controls are the tests above.
 func TestPebbleDoesNotSign(t *testing.T) {
 	t.Parallel()
 	for name, it := range map[string]struct {
@@ -97,7 +97,7 @@ func TestPebbleDoesNotSign(t *testing.T) {
 	}
 }
 
-// A renewal that fails is told while the certificate still holds.
+// A renewal that fails is reported while the certificate still holds.
 func TestPebbleIsAwayWhenACertificateEnds(t *testing.T) {
 	t.Parallel()
 	port := testparts.FreePort(t)

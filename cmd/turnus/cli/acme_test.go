@@ -123,7 +123,7 @@ func TestACMECertificateIsMeasured(t *testing.T) {
 	}
 }
 
-// Of a look that failed the CA's reason is told, which autocert keeps to itself.
+// After a look that failed, the CA's reason is reported, which autocert keeps to itself.
 func TestACMEReportsWhatTheCAMet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

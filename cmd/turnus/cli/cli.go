@@ -30,7 +30,7 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// app is what every verb shares.
+// app is the state that all verbs share.
 type app struct {
 	*console.Console
 	quiet   bool
@@ -159,7 +159,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	root.AddCommand(a.contextCmd(), a.cronCmd(), a.logoutCmd(), a.versionCmd())
 }
 
-// groups has every command that only holds others say so.
+// groups applies onlyCommands to every command that only holds others.
 func groups(c *cobra.Command) {
 	if c.HasSubCommands() && c.Annotations[alone] == "" {
 		onlyCommands(c)

@@ -122,7 +122,7 @@ func (a *app) steps() func(string) {
 	return a.Message
 }
 
-// backupLine is what -o json prints of a backup.
+// backupLine is the -o json document of a backup.
 type backupLine struct {
 	ID          string    `json:"id"`
 	Created     time.Time `json:"created"`

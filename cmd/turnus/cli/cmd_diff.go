@@ -149,7 +149,7 @@ func (f *diffFlags) knownSources() (known []definitions.KnownSource, err error) 
 	return known, nil
 }
 
-// sides are what is compared.
+// sides returns the two sides of the comparison.
 func (f *diffFlags) sides(args []string) (from, to string, err error) {
 	if f.repo == "" {
 		return args[0], args[1], nil

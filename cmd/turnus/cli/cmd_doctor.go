@@ -64,8 +64,8 @@ credentials of a node's own file.`,
 	return c
 }
 
-// credentialFindings names credentials of a node's own file that cannot be read; nothing without
-// the file.
+// credentialFindings names credentials of a node's own file that cannot be read. It is empty if
+// there is no file.
 func (a *app) credentialFindings(ctx context.Context, f *node.SecretFlags) ([]controller.Finding, error) {
 	store, err := f.Open(a.Logger(false))
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *app) credentialFindings(ctx context.Context, f *node.SecretFlags) ([]co
 	return found, nil
 }
 
-// diagnosis is what -o json prints.
+// diagnosis is the -o json document.
 type diagnosis struct {
 	Sound    bool                 `json:"sound"` // no fault is left
 	Queue    bool                 `json:"queue"` // it was checked
@@ -217,7 +217,7 @@ func (a *app) diagnosis(f *doctorFlags, d diagnosis) error {
 	}
 	looked := "ledger and queue"
 	if !d.Queue {
-		looked = "the ledger; without --redis the queue was not looked at"
+		looked = "the ledger; without --redis the queue was not checked"
 	}
 	switch {
 	case faults > 0 && !f.fix:

@@ -58,7 +58,7 @@ does not answer or says no, and with 5 for wrong usage.`,
 	return c
 }
 
-// asked is what a process is asked at.
+// asked is the address at which a process is asked.
 type asked struct {
 	url  string
 	addr string // to connect to; empty: the URL's
@@ -122,7 +122,7 @@ func (a *app) health(ctx context.Context, f *healthFlags, rawURL string) error {
 	return err
 }
 
-// listening is what a process that listens writes into the lock of its data folder.
+// listening matches the line that a process that listens writes into the lock of its data folder.
 var listening = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^process \d+ on .*, listening on (\S+) at (\S+)\n$`) })
 
 // holderOf is the process that holds a data folder.

@@ -56,7 +56,7 @@ func (f *configsFlags) open() (*configs.Repo, error) {
 	return configs.New(f.dir)
 }
 
-// query is what of the history is wanted of a host; "" is all hosts.
+// query returns the part of the history that the flags select, of a host; "" is all hosts.
 func (f *configsFlags) query(host string) (configs.Query, error) {
 	q := configs.Query{Host: host, File: f.file, Run: f.run, Limit: f.limit}
 	if f.since == "" {
@@ -175,7 +175,7 @@ with --file the content alone is written, byte by byte where stdout is no termin
 	return c
 }
 
-// configsShowDoc is the -o json document of configs show.
+// configsShowDoc is the -o json document of hosts config show.
 type configsShowDoc struct {
 	Host    string          `json:"host"`
 	Version string          `json:"version"`

@@ -35,7 +35,7 @@ every host that has one. --from and --to name versions.`,
 	return c
 }
 
-// configsDiffDoc is the -o json document of configs diff.
+// configsDiffDoc is the -o json document of hosts config diff.
 type configsDiffDoc struct {
 	Changes []configChange `json:"changes"` // hosts in which something differs
 }
@@ -54,7 +54,7 @@ type configFileDiff struct {
 	Change  string `json:"change"` // added, changed, gone
 	Added   int    `json:"lines_added"`
 	Removed int    `json:"lines_removed"`
-	Diff    string `json:"diff"` // unified; what is binary or long is told by its size
+	Diff    string `json:"diff"` // unified; for a binary or long file only its size
 }
 
 func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) error {

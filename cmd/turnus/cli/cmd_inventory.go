@@ -153,7 +153,7 @@ func invalidIf(err error, kinds ...error) error {
 	return err
 }
 
-// reviewDoc is what a person who approves has to know.
+// reviewDoc is the information for a person who approves.
 type reviewDoc struct {
 	State sources.State       `json:"state"`
 	Diff  *sources.Difference `json:"diff,omitempty"` // of the held generation against the one in use
@@ -184,7 +184,7 @@ that -i names is fetched first. A server fetches its sources itself.`,
 	return c
 }
 
-// reviewOf is what a server says of a source, as printReview takes it.
+// reviewOf returns the review of a server's source, for printReview.
 func reviewOf(d *api.SourceDiff) reviewDoc {
 	s := &d.Source
 	doc := reviewDoc{State: sources.State{Source: s.Name, ID: s.Generation, Hosts: s.Hosts, Good: s.Good, Tried: s.Fetched, Left: s.Left, Total: s.LeftTotal}}

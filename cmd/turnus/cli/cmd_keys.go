@@ -191,7 +191,7 @@ func (f *encryptedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledge
 type keyUse struct {
 	Where  string `json:"where"` // ledger, redis, states
 	What   string `json:"what,omitempty"`
-	Key    string `json:"key"` // "" where it is not sealed
+	Key    string `json:"key"` // "" where it is not encrypted
 	Values int    `json:"values"`
 }
 
@@ -389,7 +389,7 @@ func (a *app) writeUses(out encryptedCheck) {
 	cells := [][]string{{"KEY", "WHERE", "WHAT", "VALUES"}}
 	slices.SortStableFunc(out.Uses, func(x, y keyUse) int { return cmp.Compare(x.Key, y.Key) })
 	for _, u := range out.Uses {
-		cells = append(cells, []string{cmp.Or(u.Key, "(not sealed)"), u.Where, u.What, strconv.Itoa(u.Values)})
+		cells = append(cells, []string{cmp.Or(u.Key, "(not encrypted)"), u.Where, u.What, strconv.Itoa(u.Values)})
 	}
 	console.Table(a.Out, cells)
 	for _, k := range out.Keys {

@@ -98,8 +98,8 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	return nil
 }
 
-// readsOf is what a worker's process of the plugin may read beside the system's programs: its
-// folder, and what is allowed.
+// readsOf returns the paths that a worker's process of the plugin may read beside the system's
+// programs: its folder, and the allowed ones.
 func readsOf(what string, allowed []string) ([]string, error) {
 	for _, path := range allowed {
 		if !filepath.IsAbs(path) {

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/plugins/scaffold"
 )
 
-// released is what a build of a release says about itself.
+// released matches the version of a release.
 var released = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`) })
 
 func (a *app) pluginsInitCmd() *cobra.Command {

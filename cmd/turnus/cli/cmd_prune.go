@@ -43,7 +43,7 @@ give them to a service, or to make room immediately. Unfinished runs and the aud
 	return c
 }
 
-// pruneDoc is what -o json prints.
+// pruneDoc is the -o json document.
 type pruneDoc struct {
 	Removed bool                 `json:"removed"`
 	Items   []ledger.ExpiredItem `json:"items"`

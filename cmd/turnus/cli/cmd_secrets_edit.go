@@ -167,9 +167,9 @@ func (a *app) runEditor(ctx context.Context, file string, got <-chan os.Signal) 
 	}
 }
 
-// endedBySignal tells a program that ended by a signal which asks it to, or as a shell says that
-// what it waited for did: of one that came to this process too, the end may be seen first. A crash
-// is none.
+// endedBySignal reports whether a program ended by a signal that asks it to, also by the exit code
+// of a shell whose program did. If the signal also came to this process, the program's end may be
+// seen first. A crash does not count.
 func endedBySignal(s *os.ProcessState) bool {
 	status, ok := s.Sys().(syscall.WaitStatus)
 	if !ok {

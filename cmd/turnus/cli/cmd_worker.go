@@ -210,5 +210,5 @@ func (f *outputFlags) client() (*client.Client, error) {
 	return r.client(0)
 }
 
-// drainingSteps is what the first signal means to a worker.
+// drainingSteps explains the effect of the first signal on a worker.
 const drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"

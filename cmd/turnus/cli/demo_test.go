@@ -9,8 +9,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// A run in which hosts fail as planned ends by itself: no threshold is reached, and each wave has a
-// host that succeeds.
+// A run in which hosts fail as planned comes to its end: no threshold is reached, and each wave has
+// a host that succeeds.
 func TestFaultW18PlannedFaultsStopNoDemo(t *testing.T) {
 	t.Parallel()
 	src, err := demoFiles.ReadFile("demo/rollout.yaml")

@@ -90,7 +90,7 @@ func fenced(text, language string) []string {
 	return blocks
 }
 
-// isPlaybook tells whether a block is a whole playbook: playbook: is its first key.
+// isPlaybook reports whether a block is a whole playbook: playbook: is its first key.
 func isPlaybook(block string) bool {
 	for line := range strings.Lines(block) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -100,8 +100,8 @@ func isPlaybook(block string) bool {
 	return false
 }
 
-// beside reads the files that a playbook of a page includes: blocks of the same page that begin with
-// a comment of their path.
+// beside reads the files that a playbook of a page includes: blocks of the same page that begin
+// with a comment of their path.
 func beside(blocks []string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
 		for _, block := range blocks {
@@ -373,7 +373,7 @@ func broken(dir, text string) []string {
 
 var notInAnchors = regexp.MustCompile("[^a-z0-9 _-]")
 
-// hasAnchor tells whether a heading of the page has the anchor, as GitHub makes them.
+// hasAnchor reports whether a heading of the page has the anchor, as GitHub makes them.
 func hasAnchor(text, anchor string) bool {
 	for line := range strings.Lines(text) {
 		if heading := strings.TrimLeft(line, "#"); heading != line {

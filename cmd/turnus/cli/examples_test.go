@@ -55,8 +55,8 @@ func TestExamplePlaybooksLoad(t *testing.T) {
 	}
 }
 
-// What examples/README.md says of a folder holds: it is listed, short, and runs on the lab where
-// the table says so.
+// The description of a folder in examples/README.md holds: it is listed, short, and runs on the lab
+// where the table says "runs".
 func TestIndexOfExamples(t *testing.T) {
 	index := page(t, "examples/README.md")
 	for _, name := range exampleFolders(t) {

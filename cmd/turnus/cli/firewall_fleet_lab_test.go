@@ -74,9 +74,9 @@ steps:
 `
 )
 
-// A push to a hundred firewalls begins at once, though a bulk run of thousands of hosts fills every
-// slot, and goes through its waves twice: nobody is narrowed before all are widened. TURNUS_BENCH=N
-// has N hosts in the bulk run, and a bound on the start.
+// A push to a hundred firewalls begins immediately, though a bulk run of thousands of hosts uses
+// the whole concurrency, and goes through its waves twice: nobody is narrowed before all are
+// widened. TURNUS_BENCH=N has N hosts in the bulk run, and a bound on the start.
 func TestLabPushStartsAtOnceBesideABulkRun(t *testing.T) {
 	bulk, bound := 300, 30*time.Second
 	if text := os.Getenv("TURNUS_BENCH"); text != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/keyring"
 )
 
-// Nobody but its process can look into the queue of turnus up: a key is not retired before that
-// process began with another one.
+// Only its process can read the queue of turnus up: a key is not retired before that process began
+// with another one.
 func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ring.json")

@@ -166,9 +166,9 @@ echo '{"event":"changed"}'
 	}
 }
 
-// realHosts are the built-in plugins whose examples need what no simulated host has: a kernel's
-// firewall, its mounts and its name, a signer, a device with slots, a web server, an interpreter,
-// git, a database of users, or files of a project. Tests on real hosts show how they end.
+// realHosts are the built-in plugins whose examples need more than simulated hosts have: a kernel's
+// firewall, mounts or name, a signer, a device with slots, a web server, an interpreter, git, a
+// database of users, or a project's files. Tests on real hosts show how they end.
 var realHosts = []string{
 	"copy", "dnssec", "firewall", "firmware", "git", "hostname", "http", "mount", "script", "unarchive", "user",
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Nothing of a login or of a token goes over plain http to another machine. A proxy sees what
-// would. The control is the context that says so: its requests are seen.
+// would. The control is a context that allows it: its requests are seen.
 func TestFaultS10NoLoginInTheClear(t *testing.T) {
 	var seen atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -49,8 +49,8 @@ func TestFaultS10NoLoginInTheClear(t *testing.T) {
 	}
 }
 
-// A context keeps where its first login was, and as which client. A server that names another, the
-// same provider's other client too, gets no login: nothing is asked of what it names.
+// A context keeps where its first login was, and as which client. A server that names another one,
+// or another client of the same provider, gets no login: nothing is asked of that one.
 func TestFaultS9AServerDoesNotChangeTheProvider(t *testing.T) {
 	p, evil := servers.StartOIDC(t), servers.StartOIDC(t)
 	info := api.LoginInfo{Issuer: p.Issuer, ClientID: servers.OIDCClient, Scopes: []string{"openid"}}

@@ -30,7 +30,7 @@ func errorMessage(cmd *cobra.Command, err error) string {
 	return text + "\nhint: " + nextCommand(cmd, err)
 }
 
-// nextCommand is what to type after an error that does not say it itself.
+// nextCommand returns the command to type after an error that names none itself.
 func nextCommand(cmd *cobra.Command, err error) string {
 	if bad, ok := errors.AsType[playbooks.Diagnostics](err); ok && len(bad) > 0 {
 		return "mend it, then check it: turnus validate " + bad[0].File
@@ -70,7 +70,8 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return cmd.Args(cmd, rest)
 }
 
-// commandHint is what to type in place of a command that there is not. args begin with its name.
+// commandHint returns the command to type in place of an unknown one, whose name is the first of
+// args.
 func commandHint(cmd *cobra.Command, args []string) string {
 	if habit := ansibleCommands()[args[0]]; habit != "" && !cmd.HasParent() {
 		return habit
@@ -166,7 +167,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return console.Invalid("%s: unknown flag: %s\nhint: %s", cmd.CommandPath(), shown, help)
 }
 
-// flagWants is what a flag expects, and an example of it.
+// flagWants returns what a flag expects, and an example of it.
 func flagWants(f *pflag.Flag, bad *pflag.InvalidValueError) (expected, example string) {
 	switch kind := f.Value.Type(); {
 	case kind == "duration":

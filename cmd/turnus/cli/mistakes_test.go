@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// mistakes are what people type by mistake, by what it is about. testdata/mistakes.txtar has the
+// mistakes lists commands that people type by mistake, by subject. testdata/mistakes.txtar has the
 // files.
 var mistakes = []struct{ about, commands string }{
 	{"Flags", `

@@ -86,8 +86,8 @@ func usable(t *testing.T, src, example string) {
 	}
 }
 
-// What a plugin in Go weighs that is built with the sdk and nothing else: its modules, and its
-// bytes when stripped.
+// Limits of a plugin in Go that is built with the sdk alone: its modules, and its bytes when
+// stripped.
 const (
 	maxPluginModules = 30
 	maxPluginSize    = 10_000_000

@@ -11,9 +11,9 @@ import (
 
 // programTests are the tests of this package, with the program that scripts start.
 //
-// As a rule that is the binary of the tests. The race detector makes its start ten times as long, and
-// scripts start it some thousand times: there they start what make build makes. What the detector finds
-// in a whole service the tests of package e2e show, whose processes have it.
+// As a rule that is the binary of the tests. The race detector makes its start ten times as long,
+// and scripts start it some thousand times: there they start the binary of make build. The tests of
+// package e2e, whose processes have the detector, show what it finds in a whole service.
 type programTests struct{ testparts.Patient }
 
 // Run puts the program first in PATH, where testscript.Main has put the tests' own.

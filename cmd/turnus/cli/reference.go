@@ -123,7 +123,7 @@ func about(root, c *cobra.Command) string {
 	return text + longText(root, strings.TrimPrefix(c.Long, c.Short+"."))
 }
 
-// onlyGroups reports whether a command does nothing without one of its subcommands.
+// onlyGroups reports whether a command needs one of its subcommands to do anything.
 func onlyGroups(c *cobra.Command) bool { return c.HasSubCommands() && c.Annotations[alone] == "" }
 
 func sentence(s string) string {

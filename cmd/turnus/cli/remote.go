@@ -51,8 +51,8 @@ func (f *remoteFlags) addLocal(c *cobra.Command, reads bool) {
 
 var errNoServer = console.Invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
 
-// target is what flags, environment and contexts say of the server. Flags win over the environment,
-// and that over the chosen context.
+// target returns the server by flags, environment and contexts. Flags win over the environment, and
+// that over the chosen context.
 func (f *remoteFlags) target() (settings.Context, error) {
 	var s settings.Context
 	env := os.Getenv("TURNUS_SERVER")

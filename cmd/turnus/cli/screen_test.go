@@ -54,7 +54,7 @@ func TestFullOutputIsAnError(t *testing.T) {
 	}
 }
 
-// What people paste into tickets shows no password, and yet the variable counts.
+// Text that people paste into tickets shows no password, and yet the variable counts.
 func TestHelpShowsNoPasswordOfTheQueue(t *testing.T) {
 	t.Setenv("TURNUS_REDIS", "redis://user:hunter2@127.0.0.1:1/0")
 	for _, args := range [][]string{{"run", "--help"}, {"worker", "--help"}, {"worker"}} {
@@ -69,7 +69,7 @@ func TestHelpShowsNoPasswordOfTheQueue(t *testing.T) {
 	}
 }
 
-// turnus admin settings show up | head -1: whoever went away knows.
+// turnus admin settings show up | head -1: the reader that went away knows.
 func TestEndOfTheReaderIsNotReported(t *testing.T) {
 	for err, reported := range map[error]bool{syscall.EPIPE: false, syscall.ENOSPC: true} {
 		var stderr bytes.Buffer

@@ -25,7 +25,7 @@ func writeText(t *testing.T, name, text string, mode os.FileMode) string {
 	return path
 }
 
-// What can be encrypted is what a step can be given.
+// A value that can be encrypted can be given to a step.
 func TestTheShortestSecretIsOneForAll(t *testing.T) {
 	if secrets.MinValue != redact.MinValue || secrets.MaxValue != redact.MaxValue {
 		t.Errorf("a value has %d to %d bytes, and %d to %d can be kept out of text", secrets.MinValue, secrets.MaxValue, redact.MinValue, redact.MaxValue)
@@ -39,14 +39,14 @@ func turnusProcess(t *testing.T, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(t.TempDir(), "turnus") // testscript.Main tells commands by it
+	name := filepath.Join(t.TempDir(), "turnus") // testscript.Main finds commands by it
 	if err := os.Symlink(self, name); err != nil {
 		t.Fatal(err)
 	}
 	return exec.CommandContext(t.Context(), name, args...)
 }
 
-// What is edited is gone when a signal comes, and the file of secrets is as it was.
+// The edited text is gone when a signal comes, and the file of secrets is as it was.
 func TestEditLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	identity, file, mark := filepath.Join(dir, "id.age"), filepath.Join(dir, "secrets.yaml"), filepath.Join(dir, "mark")
@@ -64,7 +64,7 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		cmd := turnusProcess(t, "secrets", "edit", "snmp", "--file", file, "--secrets-identity", identity)
 		cmd.Env = append(os.Environ(), "VISUAL=", "EDITOR="+editor)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal has it: Ctrl-C goes to the editor, too
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal has it: Ctrl-C also goes to the editor
 		var said strings.Builder
 		cmd.Stderr = &said
 		if err := cmd.Start(); err != nil {
@@ -100,7 +100,7 @@ func TestEditLeavesNothingBehind(t *testing.T) {
 }
 
 // Of a signal that comes to the editor and to turnus, the editor's end may be seen first: it is
-// told as the signal nevertheless.
+// reported as the signal nevertheless.
 func TestEditorThatASignalEnds(t *testing.T) {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	// A job that a shell runs in the background ignores SIGINT, and with it the editor.

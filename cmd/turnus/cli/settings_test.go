@@ -15,13 +15,13 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 )
 
-// What a flag's help says of files, as far as the words of help go.
+// The kind of file by a flag's help, as far as the words of help go.
 var (
 	helpOfFile   = regexp.MustCompile(`^(file with|file that|YAML file|key file|known_hosts file|private key|key ring|its key|this node's own file)|\bPEM\b|this ssh_config`)
 	helpOfSecret = regexp.MustCompile(`^(file with the (token|secret|user's password|age identity)|private key|key file|its key|key ring)`)
 )
 
-// readAnyway are files that config check looks at in another way.
+// readAnyway are files that config check reads in another way.
 var readAnyway = []string{"config", "retention"}
 
 func noted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
@@ -69,8 +69,8 @@ func TestFlagWithoutItsNote(t *testing.T) {
 
 var readsVariable = regexp.MustCompile(`(?:Getenv|LookupEnv)\("(TURNUS_[A-Z_]+)"\)`)
 
-// What is read of the environment stands in docs/commands.md, and config check takes it for no
-// mistake.
+// Each variable that is read from the environment is in docs/commands.md, and config check knows
+// it.
 func TestVariablesAreDocumentedAndKnown(t *testing.T) {
 	files, err := filepath.Glob("../*/*.go")
 	if err != nil {

@@ -35,8 +35,8 @@ func TestAMessageIsReportedOnceAMinute(t *testing.T) {
 	})
 }
 
-// What is said is read in full, also above a moving part: where the token is, each line of what is
-// wrong.
+// A message is shown in full, also above a moving part: where the token is, and each line of a
+// problem.
 func TestMessagesAreNotCut(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 300) + "\nand its end"

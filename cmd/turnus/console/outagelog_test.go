@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Redis is away for two minutes, and each second each of 27 runs says so. Red where Handle logs
-// every record.
+// Redis is away for two minutes, and each second each of 27 runs reports that. Red where Handle
+// logs every record.
 func TestFaultR8AnOutageIsNoFloodInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -77,7 +77,7 @@ func (r raw) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ownColor is what paint writes.
+// ownColor matches the sequences that paint writes.
 var ownColor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[(?:0|1|2|31|32|33|36)m`) })
 
 // Clean takes the control characters out of a text of lines; colours stay where styled.
@@ -111,8 +111,8 @@ func Clean(s string, styled bool) string {
 // noControl stands for a control character.
 const noControl = '·'
 
-// control reports whether a terminal may take r as an order, to write from right to left, too: what
-// is read would be another word than what is there. Tabs are harmless.
+// control reports whether a terminal may take r as an order. An order to write from right to left
+// counts: people would read another word than what is there. Tabs are harmless.
 func control(r rune) bool {
 	return r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069)
 }

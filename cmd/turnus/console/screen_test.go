@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever a host, a plugin or a file says, it cannot move the cursor, set a title or clear the
-// screen.
+// No text of a host, a plugin or a file can move the cursor, set a title or clear the screen.
 func TestScreenLetsNoOrderPass(t *testing.T) {
 	for _, c := range []struct{ name, in, styled, plain string }{
 		{"text", "a\tb\nü·\n", "a\tb\nü·\n", "a\tb\nü·\n"},

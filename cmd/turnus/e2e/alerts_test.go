@@ -37,7 +37,7 @@ var sooner = []struct{ alert, bound, small string }{
 	{"TurnusKeyOld", "> 365 * 86400", "> 3700"},
 }
 
-// elsewhere are the alerts whose condition another test brings about. A plugin is held back only
+// elsewhere are the alerts whose condition another test brings about. A plugin is blocked only
 // while no process of it serves, which the worker of this test always has.
 var elsewhere = map[string]string{"TurnusDiskFull": "TestAlertOfAFullDisk", "TurnusClockLeaped": "TestFaultR2ALeapOfRedisIsSeen", "TurnusPluginHeldBack": "TestBreakerHoldsBackAPluginThatKeepsDying",
 	"TurnusSourceFailed": "TestLabAlertsOfASourceThatFails", "TurnusSourceRefused": "TestLabAlertsOfASourceThatFails", "TurnusSourceHeld": "TestLabUpHoldsWhatNetBoxLacks"}
@@ -154,13 +154,13 @@ func (w *watched) launch(playbook string) api.Run {
 	return w.submit(func() *client.Client { return w.c }, fmt.Sprint(playbook, w.started), playbook)
 }
 
-// seen is a series that should be told.
+// wantedSample is a series that should be reported.
 type wantedSample struct {
 	name, label string
 	least       float64
 }
 
-// sees scrapes until all is told.
+// sees scrapes until all is reported.
 func (w *watched) sees(scrape func() samples, want ...wantedSample) (now samples) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -179,8 +179,8 @@ func (w *watched) sees(scrape func() samples, want ...wantedSample) (now samples
 	return now
 }
 
-// Each alert fires when its condition is brought about in a real service, and not before; the
-// dashboard names only what is told.
+// Each alert triggers when its condition is brought about in a real service, and not before; the
+// dashboard names only reported metrics.
 func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "promtool", "prometheus")
@@ -240,8 +240,8 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	lost := w.sees(w.heard, wantedSample{"turnus_jobs_lost_total", "", 1}, wantedSample{"turnus_queue_reaped_sessions_total", "", 1})
 	w.fires(well, lost, "TurnusJobsLost", "TurnusWorkersLost")
 
-	// Redis comes back older than it was, PostgreSQL takes no new run, and somebody tries tokens.
-	// Nobody takes what is to be told of all that.
+	// Redis comes back older than it was, PostgreSQL takes no new run, and somebody tries tokens. No
+	// receiver takes the notifications of all that.
 	direct := w.redis.admin()
 	w.comesBackOlder(direct)
 	makeRoom := w.refusesRuns(pg)
@@ -311,8 +311,8 @@ func of1zero(s samples) samples {
 	return out
 }
 
-// dashboard checks that every metric of the dashboard's queries is told by the service, and that
-// they parse.
+// dashboard checks that every metric of the dashboard's queries is reported by the service, and
+// that they parse.
 func dashboard(t *testing.T, heard samples) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(monitoring, "turnus.dashboard.json"))

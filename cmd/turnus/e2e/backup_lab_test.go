@@ -16,9 +16,9 @@ import (
 )
 
 // A backup is made beside a service at work, which goes on, and is killed; then its data are gone.
-// What comes back from the backup is sound. The run whose jobs may be repeated goes on to its end;
-// that whose jobs must not be waits for a person, and none of its jobs runs a second time, though
-// jobs had run that the backup does not know. With a person's word it ends.
+// The restored data are sound. The run whose jobs may be repeated goes on to its end. The run whose
+// jobs must not be repeated waits for a person. None of its jobs runs a second time, though jobs
+// had run that the backup does not know. With a person's word it ends.
 func TestLabServiceComesBackFromABackup(t *testing.T) {
 	t.Parallel()
 	const hosts = 24
@@ -86,9 +86,9 @@ func TestLabServiceComesBackFromABackup(t *testing.T) {
 	}
 }
 
-// Told to stop, the service leaves word of what its queue had reached. A ledger that was put in the
-// place of its own does not know what ran since the backup: that word is not for it, and jobs that
-// must not be repeated wait for a person.
+// When it is asked to stop, the service leaves word of what its queue had reached. A ledger that
+// was put in the place of its own does not know what ran since the backup: that word is not for it,
+// and jobs that must not be repeated wait for a person.
 func TestLabABackupIsNotTakenForTheLedgerThatStopped(t *testing.T) {
 	t.Parallel()
 	const hosts = 40

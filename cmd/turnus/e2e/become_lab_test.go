@@ -59,7 +59,7 @@ steps:
 		}
 	}
 
-	// A wrong password fails the host at once, and nothing is done.
+	// A wrong password fails the host immediately, and nothing is done.
 	if err := os.Remove(filepath.Join(root, "app.conf")); err != nil {
 		t.Fatal(err)
 	}

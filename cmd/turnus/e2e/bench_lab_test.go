@@ -41,7 +41,7 @@ func TestLabBenchmarksFinish(t *testing.T) {
 	}
 }
 
-// figure is what a JSON document has at a path of names and dots.
+// figure returns the value of a JSON document at a path of names and dots.
 func figure(doc map[string]any, path string) any {
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {

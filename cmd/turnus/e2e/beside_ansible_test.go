@@ -72,8 +72,8 @@ func (f *figures) of(run, hosts int) string {
 	return fmt.Sprintf("%.1f s, %.0f ms of client CPU and %.1f round trips a host", f.took[run].Seconds(), f.cpu[run].Seconds()*1000/n, float64(f.trips[run])/n)
 }
 
-// besideProject makes a folder with the playbooks, what they copy, and what each machine has before:
-// a site of twelve pages, an archive, and the seed.
+// besideProject makes a folder with the playbooks, what they copy, and what each machine has
+// before: a site of twelve pages, an archive, and the seed.
 func besideProject(t *testing.T, dir string) {
 	t.Helper()
 	for program, pkg := range map[string]string{"dpkg-scanpackages": "dpkg-dev", "git": "git"} {
@@ -207,7 +207,7 @@ func (l *besideLab) ansible(program string, second bool) time.Duration {
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
-// difference is what diff says of two texts.
+// difference returns the output of diff for two texts.
 func difference(t *testing.T, a, b string) string {
 	t.Helper()
 	dir := t.TempDir()

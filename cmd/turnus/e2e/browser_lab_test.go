@@ -146,8 +146,8 @@ func (b *browser) press(text string) {
 	}
 }
 
-// click clicks an element as soon as the page has it. The page asks itself for the element: a handle
-// to one is void when an update replaces it.
+// click clicks an element as soon as the page has it. The page asks itself for the element: a
+// handle to one is void when an update replaces it.
 func (b *browser) click(selector string) {
 	b.t.Helper()
 	b.wait(fmt.Sprintf(`(e => e !== null && e.click() === undefined)(document.querySelector(%q))`, selector))
@@ -207,8 +207,7 @@ document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySele
 	}
 }
 
-// keep writes a picture of the whole page to the folder SHOTS, if there is one: somebody looks at
-// it.
+// keep writes a picture of the whole page to the folder SHOTS, if there is one: a person checks it.
 func (b *browser) keep(name string) {
 	b.t.Helper()
 	folder := os.Getenv("SHOTS")

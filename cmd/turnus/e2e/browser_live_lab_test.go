@@ -18,14 +18,15 @@ func (s *fleetSite) approved(run string, wave int) {
 	}
 }
 
-// hands is what a person does on the page of a run: the field and its text, marked characters, the
-// open part with what was typed there, how far a table is scrolled, and the very elements.
+// hands returns what a person did on the page of a run: the field and its text, marked characters,
+// the open part with what was typed there, how far a table is scrolled, and the very elements.
 const hands = `(() => {
   const at = document.activeElement, cancel = document.getElementById("cancel"), results = document.getElementById("results").closest("section");
   return JSON.stringify([at.id, at.value, at.selectionStart, at.selectionEnd, cancel.open, document.getElementById("cancel-reason").value, results.scrollLeft > 0, at === window.hadField, results === window.hadResults]);
 })()`
 
-// atAThird is a site whose run waits for the approval of its second wave, and a browser at its page.
+// atAThird is a site whose run waits for the approval of its second wave, and a browser at its
+// page.
 func atAThird(t *testing.T) (*fleetSite, string, *browser) {
 	t.Helper()
 	s := newFleetSite(t, 12)

@@ -137,7 +137,7 @@ func (s *fleetSite) made(name, role, tenant string) api.Token {
 }
 
 // Each page in a real Chromium: on a phone, at 200 % zoom, on a screen and on a wall, light and
-// dark, nothing is blocked or fails, nothing is wider than the window, and no rule of WCAG 2.2 AA
+// dark. Nothing is blocked or fails, nothing is wider than the window, and no rule of WCAG 2.2 AA
 // is broken.
 func TestLabBrowserShowsEveryPage(t *testing.T) {
 	t.Parallel()
@@ -169,14 +169,14 @@ func TestLabBrowserShowsEveryPage(t *testing.T) {
 				b.accessible(what)
 			}
 			b.keep(what)
-			if said := b.errors(); said != "" && path != "/runs/nosuch" { // a status of 404 is an error on the console, too
+			if said := b.errors(); said != "" && path != "/runs/nosuch" { // a status of 404 is also an error on the console
 				t.Errorf("%s: the browser said: %s", what, said)
 			}
 		}
 	}
 }
 
-// What one person does, another sees without a reload; who has no right has no button.
+// A person sees without a reload what another one does; a person without the right has no button.
 func TestLabBrowserActs(t *testing.T) {
 	t.Parallel()
 	s := newFleetSite(t, 12)
@@ -208,7 +208,7 @@ func TestLabBrowserActs(t *testing.T) {
 	}
 }
 
-// A page that lost its connection says so, and catches up without a reload.
+// A page that lost its connection shows that, and catches up without a reload.
 func TestLabBrowserCatchesUp(t *testing.T) {
 	t.Parallel()
 	s := newFleetSite(t, 4)

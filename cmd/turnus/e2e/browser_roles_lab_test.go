@@ -19,7 +19,7 @@ type person struct{ tenant, role string }
 
 func (p person) may(roles ...string) bool { return p.role == "admin" || slices.Contains(roles, p.role) }
 
-// pageAction is what a page lets some people do.
+// pageAction is an action that a page offers to some people.
 type pageAction struct {
 	name, page string
 	button     string // a selector of the form, link or button
@@ -78,7 +78,7 @@ func (b *browser) shown(path string) int {
 	return status
 }
 
-// action checks one action of one person. What may be done again and again is done.
+// action checks one action of one person. An action that may be repeated is done.
 func (b *browser) action(p person, a pageAction) {
 	b.t.Helper()
 	who := p.role + " of " + p.tenant + ": " + a.name
@@ -126,8 +126,8 @@ func (b *browser) foreign(p person, run, schedule string) {
 }
 
 // Each role of a tenant and of the provider has a button for what it may do, and none for what it
-// may not: there the request itself is refused. What is another tenant's is not found. Control:
-// what a person may do succeeds.
+// may not: there the request itself is refused. Another tenant's things are not found. Control: a
+// permitted action succeeds.
 func TestLabBrowserShowsEachRoleItsActions(t *testing.T) {
 	t.Parallel()
 	s := newFleetSite(t, 12)

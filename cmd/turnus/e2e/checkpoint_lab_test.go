@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// rebooting is a fleet of one host that counts how often it was told to reboot.
+// rebooting is a fleet of one host that counts how often it was asked to reboot.
 func rebooting(t *testing.T) (l *lab, asked *atomic.Int64) {
 	t.Helper()
 	asked = &atomic.Int64{}
@@ -41,7 +41,7 @@ func rebooting(t *testing.T) (l *lab, asked *atomic.Int64) {
 
 const rebootStep = "{name: boot, uses: reboot, window: none, with: {interval: 100ms}}"
 
-// The worker, and the plugin with it, is killed when a host was just told to reboot. The next
+// The worker, and the plugin with it, is killed when a host was just asked to reboot. The next
 // worker finds the checkpoint that was saved before, sees that the host has another boot id by now,
 // and is done: the host is rebooted once.
 func TestLabKilledWorkerRebootsOnlyOnce(t *testing.T) {
@@ -61,8 +61,8 @@ func TestLabKilledWorkerRebootsOnlyOnce(t *testing.T) {
 	l.redis.sound(map[string]int{r.Run: 1})
 }
 
-// The same where all of it is one process, whose queue ends with it: the checkpoint lies in the
-// data folder.
+// The same where all of it is one process, whose queue ends with it: the checkpoint is in the data
+// folder.
 func TestLabKilledServiceRebootsOnlyOnce(t *testing.T) {
 	t.Parallel()
 	l, asked := rebooting(t)

@@ -37,7 +37,7 @@ func TestFaultR2ALeapOfRedisIsSeen(t *testing.T) {
 	if text := doctor(); strings.Contains(text, "leaped") {
 		t.Errorf("negative control: %s", text)
 	}
-	leap(5*time.Minute + 30*time.Second) // told in tenths: a busy machine may see a little less
+	leap(5*time.Minute + 30*time.Second) // shown in tenths: a busy machine may see a little less
 	until(t, "the worker to report the leap", func() bool { return w.err.has("clock_leaped: the queue's clock leaped by 5m") })
 	until(t, "the doctor to show it", func() bool {
 		text := doctor()

@@ -13,8 +13,8 @@ import (
 // recoveryLimit is how long after a worker's death its jobs may run again at the latest.
 const recoveryLimit = 10 * time.Second
 
-// recoveryProblems looks at what every execution that was cut off by a kill was followed by:
-// another one within the limit; and at hosts, on which never two executions may overlap. Where the
+// recoveryProblems checks that every execution that was cut off by a kill was followed by another
+// one within the limit. It also checks hosts, on which never two executions may overlap. Where the
 // queue counted more attempts of a job than executions began, its next worker was killed as well
 // before it began, and each such attempt has a limit of its own.
 func recoveryProblems(all []*execution, killed map[int]time.Time, attempts map[string]int) (problems []string, slowest time.Duration) {
@@ -58,7 +58,7 @@ func recoveryProblems(all []*execution, killed map[int]time.Time, attempts map[s
 	return problems, slowest
 }
 
-// A Redis that may evict or forgets everything is warned of at start, by whoever uses it.
+// A Redis that may evict or forgets everything is warned of at start, by each process that uses it.
 func TestUnfitRedisIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis("--appendonly", "no", "--maxmemory-policy", "allkeys-lru")

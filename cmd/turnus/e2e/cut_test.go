@@ -279,7 +279,7 @@ func TestLabCutProblemsAreNoticed(t *testing.T) {
 const cutFor = 2 * time.Minute
 
 // turnus up dies at each commit of its ledger, before and after it: after the next start each run
-// ends, hosts saw each step once or are lost, and the schedule fired once.
+// ends, hosts saw each step once or are lost, and the schedule triggered once.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()

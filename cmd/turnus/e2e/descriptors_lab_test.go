@@ -11,7 +11,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// A run on 20,000 hosts whose process may open 4096 files ends well on each of them, and warns once.
+// A run on 20,000 hosts whose process may open 4096 files ends well on each of them, and warns
+// once.
 func TestLabFaultW17TwentyThousandHosts(t *testing.T) {
 	const hosts, descriptors = 20_000, 4096
 	l := newLab(t, fleet.Config{Hosts: hosts})

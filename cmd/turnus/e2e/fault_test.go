@@ -26,7 +26,7 @@ type fault struct {
 // ends counts the never-ending commands that were begun and ended on their host.
 type ends struct{ begun, ended atomic.Int64 }
 
-// handle is what hosts do with the commands of the test.
+// handle does the commands of the test on hosts.
 func (e *ends) handle(ctx context.Context, c fleet.Command) (int, bool) {
 	switch {
 	case strings.Contains(c.Script, "never-ends"):

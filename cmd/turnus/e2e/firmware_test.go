@@ -19,8 +19,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/netlab"
 )
 
-// pair is two devices that carry traffic by turns: who is active stands in a file that both see, as
-// VRRP would tell.
+// pair is two devices that carry traffic by turns: the name of the active one is in a file that
+// both see, as VRRP would decide.
 type pair struct {
 	*lab
 	vendor  *netlab.Vendor
@@ -59,7 +59,7 @@ func newPair(t *testing.T) *pair {
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// upgrade runs the example playbook, and looks at both members each 100 ms meanwhile.
+// upgrade runs the example playbook, and checks both members each 100 ms meanwhile.
 func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 	p.t.Helper()
 	content, err := os.ReadFile(p.vendor.Bundle(p.t, version, behaviour, netlab.DeviceName))
@@ -91,7 +91,7 @@ func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 	return run, <-seen
 }
 
-// darkness is what a probe each 100 ms saw.
+// darkness counts what a probe each 100 ms saw.
 type darkness struct {
 	probes, one, both int // in all; with one member down; with both
 	silent            int // the active member was down
@@ -129,7 +129,7 @@ func (p *pair) probe() (chan struct{}, chan darkness) {
 		defer tick.Stop()
 		for {
 			before, down := p.carries(), p.dark()
-			if len(down) > 0 { // by a second look, too: a machine that stood still for a moment sees neither device
+			if len(down) > 0 { // also by a second look: a machine that stood still for a moment sees neither device
 				again := p.dark()
 				maps.DeleteFunc(down, func(name string, _ bool) bool { return !again[name] })
 			}
@@ -154,7 +154,7 @@ func (p *pair) probe() (chan struct{}, chan darkness) {
 	return stop, seen
 }
 
-// runs is what each member runs.
+// runs returns what each member runs.
 func (p *pair) runs() string {
 	p.t.Helper()
 	var all []string
@@ -168,7 +168,7 @@ func (p *pair) runs() string {
 	return strings.Join(all, ", ")
 }
 
-// A pair is upgraded standby first, with a failover in between: never both down, and never without
+// A pair is upgraded standby first, with a failover in between: never both down, and always with
 // the one that carries the traffic. A first member that fails freezes the pair, and so does a peer
 // that died.
 func TestLabFirmwareOfAPairIsNeverDownTogether(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// windowsFile writes window definitions that are open at any time, but for a freeze around today.
+// windowsFile writes window definitions that are open at any time, except for a freeze around
+// today.
 func (l *lab) windowsFile(frozen bool) string {
 	l.t.Helper()
 	deny := ""
@@ -28,8 +29,8 @@ freezes:
 `, deny, now.AddDate(0, 0, -1).Format(time.DateOnly), now.AddDate(0, 0, 3).Format(time.DateOnly)))
 }
 
-// A freeze that is added while a run is under way holds back jobs that are queued already, on
-// other nodes too; when it is lifted they go on.
+// A freeze that is added while a run is under way suspends jobs that are queued already, also on
+// other nodes; when it is lifted they go on.
 func TestLabLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	const hosts, concurrency = 10, 2

@@ -76,7 +76,7 @@ func (o *origin) push(files ...string) string {
 
 const hookSecret = "push-event-secret"
 
-// heard is a webhook that keeps what it is told.
+// heard is a webhook that keeps the notifications that it gets.
 type heard struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -101,7 +101,7 @@ func newHeard(t *testing.T) *heard {
 	return r
 }
 
-// has tells whether a notification holds all of the words.
+// has reports whether a notification holds all of the words.
 func (r *heard) has(words ...string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +130,7 @@ func scrape(t *testing.T, p *process, token string) string {
 	return string(text)
 }
 
-// hook tells a server of a push, as GitHub does, and returns the status of the answer.
+// hook notifies a server of a push, as GitHub does, and returns the status of the answer.
 func hook(t *testing.T, server, secret string) int {
 	t.Helper()
 	body := []byte(`{"ref": "refs/heads/live"}`)
@@ -150,7 +150,7 @@ func hook(t *testing.T, server, secret string) int {
 }
 
 // Two servers follow a branch. A push and its webhook at one of them change what both run by; a run
-// carries the revision. A bad commit changes nothing and is told of, and the next good one heals.
+// carries the revision. A bad commit changes nothing and is reported, and the next good one heals.
 func TestLabServersFollowABranch(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced()

@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// Other processes of its user may not look into a server or a worker: its part of /proc is root's.
-// The control is a worker that was told to confine nothing.
+// Other processes of its user may not read the memory of a server or a worker: its part of /proc is
+// root's. The control is a worker that is set to confine nothing.
 func TestOthersOfItsUserCannotLookIn(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534

@@ -60,7 +60,7 @@ func (s *supervisor) since(word string) []string {
 	return slices.Clone(s.heard[i:])
 }
 
-// asked is what a node's listener says of its health.
+// asked returns the health that a node's listener reports.
 func asked(t *testing.T, url string) (code int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)

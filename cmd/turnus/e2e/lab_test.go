@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// lab is what one test has: a folder, a fleet, and the processes that it starts.
+// lab holds the things of one test: a folder, a fleet, and the processes that it starts.
 type lab struct {
 	t     *testing.T
 	dir   string
@@ -81,8 +81,8 @@ func (l *lab) entry(h core.Host, more string) string {
 		h.Name, h.Address, h.SSH.Port, h.SSH.User, h.SSH.HostKeys[0], more)
 }
 
-// login is the default credential of a node's own file: a key, for what the tests of this machine
-// start.
+// login is the default credential of a node's own file: a key, valid for the hosts that the tests
+// of this machine start.
 func login(key string) string {
 	return fmt.Sprintf("credentials: {default: {identity_file: %s, addresses: [127.0.0.0/8, 100.64.0.0/10]}}\n", key)
 }
@@ -103,7 +103,7 @@ func (l *lab) playbook(name string, steps ...string) string {
 	return l.playbookFor(name, "true", steps...)
 }
 
-// playbookFor is book with targets.
+// playbookFor is playbook with targets.
 func (l *lab) playbookFor(name, targets string, steps ...string) string {
 	l.t.Helper()
 	text := fmt.Sprintf("playbook: %s\ntargets: %q\nsteps:\n", name, targets)

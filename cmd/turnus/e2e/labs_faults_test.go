@@ -134,7 +134,7 @@ func TestLabTrapLateWorkerAckIsRefused(t *testing.T) {
 }
 
 // In a fleet where each host answers its own name, with slow and failing hosts mixed in and two
-// runs at once, no output is attributed to a wrong host.
+// runs at the same time, no output is attributed to a wrong host.
 func TestLabNoOutputIsAttributedToAWrongHost(t *testing.T) {
 	t.Parallel()
 	hosts := 3000
@@ -184,7 +184,7 @@ func TestLabNoOutputIsAttributedToAWrongHost(t *testing.T) {
 }
 
 // Each single fault ends in its own outcome, with a reason that says what it is, within its time;
-// every other host of the same run is done well, and memory stays bounded whatever a host sends.
+// every other host of the same run succeeds, and memory stays bounded whatever a host sends.
 func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	flood := int64(512 << 20) // more than a process uses that keeps none of it
@@ -233,7 +233,7 @@ func TestLabEveryFaultEndsInItsOwnClearOutcomeAndHarmsNobodyElse(t *testing.T) {
 				line = l.entry(h, ", connect_timeout: 3s")
 			case f.run != "":
 				key := "run"
-				if f.name == "prompt" { // it ends by itself, without the short time limit
+				if f.name == "prompt" { // it ends without the short time limit
 					key = "ask"
 				}
 				line = l.entry(h, fmt.Sprintf(", vars: {%s: %s}", key, f.run))

@@ -23,7 +23,7 @@ import (
 
 // Runs go on over two servers and two workers while a key is added, promoted, everything old is
 // encrypted again, and the former key is retired: no job is lost or begun twice, and the doctor
-// finds nothing. Meanwhile a worker without the key ring takes no job, and says so.
+// finds nothing. Meanwhile a worker without the key ring takes no job, and reports that.
 func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	const parts, hosts = 6, 40
@@ -44,7 +44,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 		runs = append(runs, s.submit(func() *client.Client { return c }, fmt.Sprintf("k%d", i), fmt.Sprintf("part%d", i%parts)))
 	}
 	submit(ca)
-	until(t, "the worker without the key ring to say so", func() bool { // alone: the others may leave it nothing to look at
+	until(t, "the worker without the key ring to say so", func() bool { // alone: the others may take every job
 		return poor.err.has("no job is taken that this worker cannot open", "left to other workers", first.Key, "--keyring")
 	})
 	one, two := worker("one"), worker("two")
@@ -58,7 +58,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	until(t, "all four to have read the key ring again", func() bool {
 		for _, p := range []*process{a, b, one, two} {
 			if !p.err.has("it encrypts with key " + second.Key) {
-				// A process reads the file again when it needs a key: whoever has no work left gets some.
+				// A process reads the file again when it needs a key: a process without work gets some.
 				if run, err := cb.Run(t.Context(), runs[len(runs)-1].ID); err == nil && run.Phase.Over() {
 					submit(ca)
 					submit(cb)
@@ -104,8 +104,8 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 		t.Errorf("doctor: %s", doctor.out)
 	}
 
-	// What is left under the first key are runs that are over, in Redis: once they are forgotten it
-	// can go, though the queue's incarnation goes on.
+	// Only ended runs in Redis remain under the first key: once they are forgotten it can go, though
+	// the queue's incarnation goes on.
 	keys, err := l.redis.admin().Keys(t.Context(), "*").Result()
 	forgotten := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasSuffix(key, ":b:"+queue.IncarnationDocument) })
 	if err != nil || len(forgotten) != len(keys)-1 {
@@ -132,9 +132,9 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	}
 }
 
-// What turnus up keeps of its own queue between a stop and the next start is encrypted, too, and
-// jobs go on where they were: under the key that was promoted meanwhile. The negative control is
-// the same without a key ring.
+// The queue that turnus up keeps between a stop and the next start is also encrypted, and jobs go
+// on where they were: under the key that was promoted meanwhile. The negative control is the same
+// without a key ring.
 func TestLabWhatUpKeepsOfItsQueueIsEncrypted(t *testing.T) {
 	t.Parallel()
 	const hosts = 12
@@ -239,8 +239,8 @@ func TestLabServiceIsUpgradedInTheMiddleWithoutLosingAJob(t *testing.T) {
 	l.redis.sound(nil)
 }
 
-// The doctor tells of a run that somebody started beside the service, and lets it be, for whoever
-// started it is there.
+// The doctor reports a run that somebody started beside the service, and lets it be, because that
+// person's process is there.
 func TestLabDoctorLetsARunBesideTheServiceBe(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
@@ -261,8 +261,8 @@ func TestLabDoctorLetsARunBesideTheServiceBe(t *testing.T) {
 }
 
 // Ten secrets, of every source, go every way on which a secret may go. Afterwards Redis (its files
-// and what is live), the ledger, outputs, logs, events, traces, the API's answers, command lines
-// and cores hold none of them, in no form; the marker is found in all of these but traces, which
+// and memory), the ledger, outputs, logs, events, traces, the API's answers, command lines and
+// cores hold none of them, in no form. The marker is found in all of these except traces, which
 // have no text of a step.
 func TestLabSecretsShowNowhere(t *testing.T) {
 	t.Parallel()
@@ -280,7 +280,7 @@ func TestLabSecretsShowNowhere(t *testing.T) {
 		"--secrets-identity", filepath.Join(g.dir, "worker.age"), filepath.Join(g.dir, "ops/playbooks/all.yaml")}, g.folders()...)...)
 	e.code()
 	g.redis.poll(g.seen)
-	g.seen.files("ledger", filepath.Join(g.data, "ledger.db*")) // the WAL too, which is gone after the end
+	g.seen.files("ledger", filepath.Join(g.data, "ledger.db*")) // also the WAL, which is gone after the end
 	p.signal(syscall.SIGTERM)
 	p.wants(0)
 	stopLooking()

@@ -2,5 +2,5 @@
 
 package e2e
 
-// raceEnabled builds the binary under test with the race detector too, and makes fleets smaller.
+// raceEnabled also builds the binary under test with the race detector, and makes fleets smaller.
 const raceEnabled = false

@@ -28,7 +28,7 @@ type process struct {
 	err    *text
 }
 
-// text is what a process wrote. Safe for concurrent use.
+// text is the output of a process. Safe for concurrent use.
 type text struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -46,7 +46,7 @@ func (x *text) String() string {
 	return x.b.String()
 }
 
-// has tells whether the text holds all of these.
+// has reports whether the text holds all of these.
 func (x *text) has(parts ...string) bool {
 	s := x.String()
 	for _, p := range parts {

@@ -25,7 +25,7 @@ const monitoring = "../../../docs/monitoring"
 
 var metricNames = regexp.MustCompile(`\bturnus_[a-z_]+\b`)
 
-// samples are what a scrape gave: values by series, as Prometheus would keep them.
+// samples are the result of a scrape: values by series, as Prometheus would keep them.
 type samples map[string]float64
 
 // scraped asks for metrics, and names who answered as Prometheus does.
@@ -88,7 +88,7 @@ func (s samples) names() map[string]bool {
 	return out
 }
 
-// has tells whether a series that begins so has at least a value.
+// has reports whether a series that begins so has at least a value.
 func (s samples) has(name, label string, least float64) bool {
 	for series, v := range s {
 		if strings.HasPrefix(series, name+"{") && strings.Contains(series, label) && v >= least {
@@ -109,7 +109,7 @@ func (s samples) value(name, label string) (most float64) {
 }
 
 // judge has promtool evaluate the rules: an hour of what was before, then an hour of what came.
-// Each wanted alert fires after its time, and neither before nor in the first hour.
+// Each wanted alert triggers after its time, and neither before nor in the first hour.
 func judge(t *testing.T, rules string, before, after samples, want map[string]time.Duration) {
 	t.Helper()
 	promtool := testparts.Need(t, "promtool", "prometheus")
@@ -167,7 +167,7 @@ func judge(t *testing.T, rules string, before, after samples, want map[string]ti
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// counts tells whether a series only grows.
+// counts reports whether a series only grows.
 func counts(series string) bool {
 	name, _, _ := strings.Cut(series, "{")
 	for _, end := range []string{"_total", "_bucket", "_count", "_sum"} {

@@ -88,7 +88,7 @@ func (s *redisServer) signal(sig syscall.Signal) {
 
 func (s *redisServer) queue() *redis.Queue { s.t.Helper(); return dialQueue(s.t, s.url()) }
 
-// dialQueue is the queue as a node sees it, to look at what is recorded.
+// dialQueue is the queue as a node sees it, to read the records.
 func dialQueue(t *testing.T, url string) *redis.Queue {
 	t.Helper()
 	client, err := redisconn.Dial(url)

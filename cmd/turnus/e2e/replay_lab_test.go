@@ -63,10 +63,9 @@ func (s *thief) replay() {
 	}
 }
 
-// Who can write to Redis, and has no key, makes a worker do nothing on a host but what was
-// encrypted for that place: neither a job of their own, nor a true one for another host, index or
-// run. The same job in the same place starts again, as docs/security.md says: that is the control,
-// too.
+// A person who can write to Redis, and has no key, makes a worker do only jobs that were encrypted
+// for their place: neither a forged job, nor a true one for another host, index or run. The same
+// job in the same place starts again, as docs/security.md says: that is also the control.
 func TestLabAttackOverRedisWithAKeyRing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -28,7 +28,7 @@ var (
 	waitingMeasure = flag.Duration("resting.measure", 2*time.Second, "how long it is measured")
 )
 
-// cost is what a server, and those that it asks, have done.
+// cost is the work that a server, and those that it asks, have done.
 type cost struct {
 	cpu, redisCPU   time.Duration
 	asked, recorded int64 // requests to Redis, transactions of PostgreSQL
@@ -103,7 +103,7 @@ func pass(d time.Duration) {
 	<-timer.C
 }
 
-// measure is what is done in a second, on average over -resting.measure.
+// measure returns the work of a second, on average over waitingMeasure.
 func (s *site) measure(p *process) cost {
 	s.t.Helper()
 	before, began := s.spent(p), time.Now()
@@ -116,7 +116,7 @@ func (s *site) measure(p *process) cost {
 	}
 }
 
-// spent is what was done since the start: CPU of the server, everything that Redis and PostgreSQL
+// spent returns the work since the start: CPU of the server, everything that Redis and PostgreSQL
 // did for whomever.
 func (s *site) spent(p *process) (c cost) {
 	s.t.Helper()

@@ -21,7 +21,7 @@ import (
 )
 
 // hookOf is a hook that starts workers until there are as many as wanted. Those that are to go end
-// by themselves.
+// without it.
 func hookOf(l *lab) string {
 	return l.file("hook.sh", fmt.Sprintf(`set -eu
 cd %q

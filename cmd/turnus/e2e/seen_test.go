@@ -49,8 +49,8 @@ func newSeen(t *testing.T) *seen {
 	return s
 }
 
-// formsOf is what a value may look like: plain, in JSON, hex, a URL, and base64 wherever it stands
-// in what is encoded.
+// formsOf returns the forms of a value: plain, in JSON, hex, a URL, and base64 at each offset in
+// the encoded text.
 func formsOf(value string) map[string]string {
 	quoted, _ := json.Marshal(value)
 	out := map[string]string{
@@ -64,7 +64,7 @@ func formsOf(value string) map[string]string {
 	return out
 }
 
-// text looks at one text.
+// text checks one text.
 func (s *seen) text(place, text string) { s.bytes(place, []byte(text)) }
 
 func (s *seen) json(place string, v any) {
@@ -92,7 +92,7 @@ func (s *seen) bytes(place string, text []byte) {
 	}
 }
 
-// files looks at files, and at all that lies in folders.
+// files checks files, and all files in folders.
 func (s *seen) files(place, pattern string) {
 	s.t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -116,7 +116,7 @@ func (s *seen) files(place, pattern string) {
 	}
 }
 
-// ledger looks at each value of each table, unpacked as the ledger packs it.
+// ledger checks each value of each table, unpacked as the ledger packs it.
 func (s *seen) ledger(path string) {
 	s.t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -170,8 +170,8 @@ func (s *seen) ledger(path string) {
 	}
 }
 
-// processes looks at the command lines of all processes that begin from now on, again and again,
-// until it is told to stop.
+// processes checks the command lines of all processes that begin from now on, again and again,
+// until it is stopped.
 func (s *seen) processes() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	old := map[string]bool{} // to read those of the whole machine takes a core

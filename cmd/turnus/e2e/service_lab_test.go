@@ -119,7 +119,7 @@ func (s *site) submit(c func() *client.Client, key, playbook string) api.Run {
 	return run
 }
 
-// open opens the ledger, to look at what is recorded; with a key ring where it is encrypted.
+// open opens the ledger, to read the records; with a key ring where it is encrypted.
 func (s *site) open(rings ...string) *ledger.Ledger {
 	s.t.Helper()
 	var o ledger.Options

@@ -28,8 +28,9 @@ func TestLabInterruptLetsRunningJobsFinishAndStartsNoMore(t *testing.T) {
 	}
 }
 
-// TestLabTrapRollingRestartStrandsNoJob (sidekiq#4635): each of three workers gets SIGTERM while a run
-// goes on, and another takes its place. What runs finishes, nothing is lost and nothing runs twice.
+// TestLabTrapRollingRestartStrandsNoJob (sidekiq#4635): each of three workers gets SIGTERM while a
+// run goes on, and another takes its place. Running jobs finish, nothing is lost and nothing runs
+// twice.
 func TestLabTrapRollingRestartStrandsNoJob(t *testing.T) {
 	t.Parallel()
 	const hosts = 300

@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// The second Ctrl-C ends what runs, on the hosts too.
+// The second Ctrl-C ends running jobs, also on the hosts.
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	var e ends
@@ -36,8 +36,8 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	until(t, "the commands to end on their hosts", func() bool { return e.ended.Load() == e.begun.Load() })
 }
 
-// The second signal to a worker ends what runs at once; the jobs end with a reason or go to another
-// worker.
+// The second signal to a worker ends running jobs immediately; the jobs end with a reason or go to
+// another worker.
 func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 	t.Parallel()
 	var e ends
@@ -59,7 +59,7 @@ func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 }
 
 // Ctrl-C on a run whose work is done by other nodes: their running jobs finish, no more start; the
-// second one ends them, there too.
+// second one ends them, also there.
 func TestInterruptReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	var e ends

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// startBytes is what a package of Turnus may allocate before main runs. Each start of the program
-// pays for it: each command, each plugin process.
+// startBytes is how much a package of Turnus may allocate before main runs. Each start of the
+// program pays for it: each command, each plugin process.
 const startBytes = 16_000
 
-// TestAStartMakesLittle keeps tables and patterns from being made at each start. The messages of the
-// wire, which protobuf registers, show that a package with more is found.
+// TestAStartMakesLittle keeps tables and patterns from being made at each start. The messages of
+// the wire, which protobuf registers, show that a package with more is found.
 func TestAStartMakesLittle(t *testing.T) {
 	t.Parallel()
 	c := exec.CommandContext(t.Context(), binary, "version")
@@ -37,8 +37,8 @@ func TestAStartMakesLittle(t *testing.T) {
 	}
 }
 
-// largeStarts reads a trace of initialization, and returns the packages of Turnus that allocate more
-// than limit bytes.
+// largeStarts reads a trace of initialization, and returns the packages of Turnus that allocate
+// more than limit bytes.
 func largeStarts(trace string, limit int) (large []string) {
 	for line := range strings.Lines(trace) { // init PACKAGE @1.2 ms, 0.3 ms clock, 4096 bytes, 5 allocs
 		f := strings.Fields(line)

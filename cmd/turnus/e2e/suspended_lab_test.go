@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// killSuspended has two jobs park, kills the service, and starts it again once they have.
+// killSuspended has two jobs suspended, kills the service, and starts it again once they have.
 func killSuspended(t *testing.T, step string) (u *upSite, p *process, c *client.Client, run string, trace string) {
 	t.Helper()
 	trace = t.TempDir() + "/trace"

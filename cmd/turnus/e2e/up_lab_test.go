@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// Told to stop in the middle, the service finishes what runs and records it before its own queue
-// ends: after the next start the rest runs, and no job a second time.
+// When it is asked to stop in the middle, the service finishes running steps and records them
+// before its own queue ends: after the next start the rest runs, and no job a second time.
 func TestLabUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 	t.Parallel()
 	const hosts = 200
@@ -40,9 +40,9 @@ func TestLabUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 	}
 }
 
-// Jobs that must not be repeated blindly go on where they were when the service was told to stop:
-// each step of each job runs once, and the run is not held for a person, as it is after a crash
-// (see the next test).
+// Jobs that must not be repeated blindly go on where they were when the service was asked to stop.
+// Each step of each job runs once. The run is not held for a person, as it is after a crash (see
+// the next test).
 func TestLabUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
 	t.Parallel()
 	const hosts = 40

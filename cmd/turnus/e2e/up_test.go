@@ -84,7 +84,7 @@ func finished(t *testing.T, c *client.Client, id string) {
 	})
 }
 
-// recorded looks at the ledger when nobody has it open.
+// recorded reads the ledger when nobody has it open.
 func (u *upSite) recorded(id string) (map[core.Outcome]int, int) {
 	u.t.Helper()
 	l, err := ledger.Open(context.Background(), "sqlite:"+filepath.Join(u.data, "ledger.db"), ledger.Options{})

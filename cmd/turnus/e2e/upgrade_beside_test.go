@@ -16,9 +16,9 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// Processes of the former version and of this one, over one Redis and one ledger: nothing is
-// changed under workers of the former one; once they have ended no process of it reaches the queue,
-// and what its server accepts runs once.
+// Processes of the former version and of this one share one Redis and one ledger. Nothing changes
+// under workers of the former one. Once they have ended no process of it reaches the queue, and
+// each run that its server accepts runs once.
 func TestBesideTheFormerVersion(t *testing.T) {
 	ours := binary
 	l := recorder(t).withRedis()

@@ -30,7 +30,7 @@ import (
 // are of testdata/upgrade/record.sh.
 type upgrade struct {
 	*lab
-	clean  bool // the service was told to stop, and no step was under way
+	clean  bool // the service was asked to stop, and no step was under way
 	seen   recorded
 	before map[string]int // executions of a job until then
 }
@@ -117,7 +117,7 @@ func (u *upgrade) upgradesUp(careful func(*client.Client)) {
 	u.start("doctor", "--ledger", url).wants(0)
 }
 
-// Redis and PostgreSQL of servers and workers that died at once.
+// Redis and PostgreSQL of servers and workers that died at the same time.
 func TestLabUpgradeOfACluster(t *testing.T) {
 	t.Parallel()
 	u := unpack(t, "cluster")
@@ -226,7 +226,7 @@ func (u *upgrade) goesOn(c *client.Client, ledger string) {
 	_, err = c.ApproveRun(ctx, id("waves"), api.Approve{Wave: 2, Approve: true})
 	u.need(err)
 	until(u.t, "the sleepers to wake", func() bool {
-		_, _ = c.SignalRun(ctx, id("asleep"), api.Signal{Event: "morning"}) // unless their day is over
+		_, _ = c.SignalRun(ctx, id("asleep"), api.Signal{Event: "morning"}) // unless their day has ended
 		run, err := c.Run(ctx, id("asleep"))
 		return err == nil && run.Phase == api.Finished
 	})
@@ -235,7 +235,7 @@ func (u *upgrade) goesOn(c *client.Client, ledger string) {
 		if err == nil && run.Live != nil && run.Live.Deferred == 6 {
 			run, err = c.CancelRun(ctx, run.ID, "the window is far away")
 		}
-		return err == nil && run.Phase.Over() // by itself once the window has come
+		return err == nil && run.Phase.Over() // without a signal once the window has come
 	})
 	for name := range u.seen.Runs {
 		if name != "cancelled" && name != "careful" && name != "gated" {

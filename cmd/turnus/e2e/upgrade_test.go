@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// recorded is what a service of an earlier version showed just before it was stopped.
+// recorded is the state that a service of an earlier version showed just before it was stopped.
 type recorded struct {
 	Commit    string                  `json:"commit"`
 	At        time.Time               `json:"at"`

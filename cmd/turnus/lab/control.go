@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-// request is what a command asks of the lab that is up: one JSON document a connection.
+// request is the request of a command to the lab that is up: one JSON document per connection.
 type request struct {
 	Do    string   `json:"do"` // ls, break or down
 	Hosts []string `json:"hosts,omitempty"`

@@ -19,7 +19,7 @@ import (
 	"github.com/turnus/turnus/core/securefile"
 )
 
-// What is in the lab's folder. The lock file stays: its lock says whether a lab is up, also after a
+// Files in the lab's folder. The lock file stays: its lock says whether a lab is up, also after a
 // kill or a reboot.
 const (
 	lockFile       = "lock"

@@ -122,7 +122,7 @@ func TestRequestsAreHeldToTheLabsHosts(t *testing.T) {
 	}
 }
 
-// What is not a request closes its connection, and the next one is answered.
+// Bytes that are no request close their connection, and the next one is answered.
 func TestNoiseOnTheSocket(t *testing.T) {
 	f := newFolder(t)
 	serve(t, f, 1)
@@ -131,7 +131,7 @@ func TestNoiseOnTheSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = c.Write([]byte(noise)) // it may be refused at once
+		_, _ = c.Write([]byte(noise)) // it may be refused immediately
 		_ = c.Close()
 	}
 	if got, err := f.ask(t.Context(), request{Do: "ls"}); err != nil || len(got.Hosts) != 1 {
@@ -166,7 +166,7 @@ func TestFolderTooDeepForASocket(t *testing.T) {
 
 func TestNoLabIsUp(t *testing.T) {
 	f := newFolder(t)
-	// What a killed lab leaves.
+	// The files that a killed lab leaves.
 	for _, name := range []string{socketFile, inventoryFile, keyFile} {
 		if err := os.WriteFile(filepath.Join(f.path, name), nil, 0o600); err != nil {
 			t.Fatal(err)

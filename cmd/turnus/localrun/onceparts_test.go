@@ -33,8 +33,8 @@ steps:
   - {name: use, uses: file, when: host.vars.n >= 3, with: {path: "${{ steps.migrate.outputs.token }} ${{ steps.migrate.changed }}"}}
 `
 
-// database is what the hosts of a run work on: migrate has its effect there, and a second call
-// finds it.
+// database is the place on which the hosts of a run work: migrate has its effect there, and a
+// second call finds it.
 type database struct {
 	types map[string]host.Type
 	fail  bool // migrate fails

@@ -131,8 +131,8 @@ func runIDs(t *testing.T, r *Record) (list string) {
 	return list
 }
 
-// A run that a process holds is that process's; another's is ended by whoever opens the record
-// next.
+// A run that a process holds is that process's; a dead process's run is ended by the process that
+// opens the record next.
 func TestOnlyTheRunsOfTheDeadAreEnded(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	living := openTest(t)
@@ -161,7 +161,7 @@ func TestOnlyTheRunsOfTheDeadAreEnded(t *testing.T) {
 	}
 }
 
-// What is old goes, but for the newest run.
+// Old runs go, except the newest one.
 func TestOldRunsArePruned(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	r := openTest(t)

@@ -147,7 +147,8 @@ func (c *Credentials) CheckOne(ctx context.Context, from *secrets.Credential) er
 	return err
 }
 
-// signerOf has certificates signed by a key on this node, or by Vault; nil for neither.
+// signerOf returns a signer of certificates by a key on this node, or by Vault; nil if there is no
+// such setting.
 func signerOf(store *secrets.Store, key, vault string, lifetime time.Duration) (*transport.Signer, error) {
 	switch {
 	case key != "":

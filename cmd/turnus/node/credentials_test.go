@@ -31,7 +31,7 @@ import (
 )
 
 // trap is a machine of an attacker: an SSH server that takes every password and key, and keeps what
-// it got, the input of commands too.
+// it got, also the input of commands.
 type trap struct {
 	t    *testing.T
 	l    net.Listener
@@ -172,8 +172,9 @@ func attackNode(t *testing.T, f *Flags, by LoginMode, inv *inventory.Inventory, 
 
 const pingStep = `{uses: command, with: {run: "true"}}`
 
-// Whoever may write jobs into the queue gets neither a command run on a worker nor its password,
-// whatever the job says: it is judged by a marker, and by what the attacker's machine got.
+// A person who may write jobs into the queue gets neither a command run on a worker nor its
+// password, whatever the job says: it is judged by a marker, and by what the attacker's machine
+// got.
 func TestFaultS1ForgedJobsGetNoLogin(t *testing.T) {
 	s := newTrap(t, "127.34.0.1")
 	marker := filepath.Join(t.TempDir(), "marker")

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// measure is what a node reports about itself at a scrape.
+// measure returns the source of the metrics of a node.
 func (n *Node) measure(pool string) telemetry.Source {
 	return func(_ context.Context, emit telemetry.Emit) {
 		name, w := n.Worker.Name(), n.Worker.Stats()
@@ -24,7 +24,7 @@ func (n *Node) measure(pool string) telemetry.Source {
 		for _, p := range n.Plugins.Stats() {
 			emit(telemetry.PluginStarts, float64(p.Starts), name, p.Plugin)
 			emit(telemetry.PluginDeaths, float64(p.Deaths), name, p.Plugin)
-			emit(telemetry.PluginHeldBack, truth(p.HeldBack), name, p.Plugin)
+			emit(telemetry.PluginBlocked, truth(p.Blocked), name, p.Plugin)
 		}
 	}
 }

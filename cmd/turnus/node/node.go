@@ -94,7 +94,7 @@ type Node struct {
 	stopRun context.CancelFunc
 	Done    chan error
 
-	reporter     *worker.Reporter // nil: nobody is told
+	reporter     *worker.Reporter // nil: the worker reports to nobody
 	reported     chan struct{}    // closed when it has ended
 	stopReporter context.CancelFunc
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 )
 
-// What a playbook is checked with has a version, which its runs carry to the workers. Red with
-// Plugin left out of playbookType.
+// The job types that a playbook is checked with have a version, which its runs carry to the
+// workers. Red with Plugin left out of playbookType.
 func TestFaultP5PlaybooksKnowTheVersionsOfTheirPlugins(t *testing.T) {
 	sup, err := (&PluginFlags{}).Supervisor(nil)
 	if err != nil {

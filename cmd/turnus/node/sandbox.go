@@ -43,7 +43,7 @@ func (f *sandboxFlags) check() error {
 	return err
 }
 
-// allowed is what plugins may have, by name, and the inner networks that the job type http may
+// allowed returns the rights of plugins, by name, and the inner networks that the job type http may
 // reach.
 func (f *sandboxFlags) allowed() (all map[string]host.Allow, reach []netip.Prefix, err error) {
 	all = map[string]host.Allow{}

@@ -34,7 +34,7 @@ type UserLoginFlags struct {
 	become, becomeCommand         string // where the password for sudo is
 	becomeAnswer                  string // what was typed
 	certLifetime                  time.Duration
-	used                          func(name string) bool // tells flags that were given
+	used                          func(name string) bool // reports whether a flag was given
 }
 
 var userLoginFlagNames = []string{

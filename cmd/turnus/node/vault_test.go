@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core/transport"
 )
 
-// Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows
-// nothing but the CA.
+// Logins by certificates of Vault's SSH engine, through the flags, on a real sshd that knows only
+// the CA.
 func TestVaultSignsLoginsAgainstOpenSSH(t *testing.T) {
 	vault := servers.StartSimulatedVault(t)
 	trusted := writeText(t, "ca.pub", string(ssh.MarshalAuthorizedKey(vault.SSHCA)), 0o600)

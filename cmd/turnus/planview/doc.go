@@ -112,7 +112,7 @@ type neverDoc struct {
 	Reason   string       `json:"reason"`
 }
 
-// approvalDoc is what an approval of a set may be bound to.
+// approvalDoc names the content that an approval of a set may be bound to.
 type approvalDoc struct {
 	Set     string `json:"window_set"`
 	Change  string `json:"change"`
@@ -239,7 +239,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// longest is what the customer's hosts wait for most; ok is false where they wait for nothing.
+// longest returns the longest wait of the customer's hosts; ok is false where they wait for
+// nothing.
 func (c *customerDoc) longest() (w waitDoc, ok bool) {
 	list := make([]waitDoc, 0, len(c.waits))
 	for k, d := range c.waits {

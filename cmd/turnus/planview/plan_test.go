@@ -183,7 +183,7 @@ func TestRough(t *testing.T) {
 	}
 }
 
-// The end that the headline tells and what the lines below it say are of the same hosts.
+// The end in the headline and the lines below it are of the same hosts.
 func TestFaultW14ForecastReportsOneEnd(t *testing.T) {
 	end := time.Date(2026, 12, 4, 1, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

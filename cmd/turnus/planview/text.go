@@ -90,7 +90,7 @@ func writePlanHead(con *console.Console, d *View) {
 		if s.Selected {
 			row = append(row, "takes "+rough(s.Took.Quantile(0.5))+", P95 "+rough(s.Took.Quantile(0.95)), s.Source+": "+s.From)
 			if s.NeedSource == "learned" {
-				row = append(row, "needs "+windows.FormatDuration(s.Need)+", learned: P95 of what it changed, and as much to take it back")
+				row = append(row, "needs "+windows.FormatDuration(s.Need)+", learned: P95 of what it changed, and as much to roll it back")
 			}
 		} else {
 			row[0] += "  (not selected by tags)"

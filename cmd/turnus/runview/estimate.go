@@ -16,9 +16,9 @@ type pace struct {
 	since                time.Duration // how long ago that was
 }
 
-// left returns how long the rest takes at the pace of the last wave, or 0 where that means nothing:
-// before as many hosts finished as run at the same time, when all remaining hosts run already, and
-// while later waves hold most of the remaining hosts.
+// left returns how long the rest takes at the pace of the last wave. It is 0 where that means
+// nothing: before as many hosts finished as run at the same time, when all remaining hosts run
+// already, and while later waves hold most of the remaining hosts.
 func (p pace) left() time.Duration {
 	rest := p.total - p.done - p.waiting
 	switch {

@@ -10,7 +10,7 @@ import (
 
 // Bounds of the failures that a live view keeps.
 const (
-	maxFailures = 200 // different reasons; the last one counts the rest too
+	maxFailures = 200 // different reasons; the last one also counts the rest
 	tailBytes   = 4096
 	tailLines   = 40
 )

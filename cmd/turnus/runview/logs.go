@@ -88,7 +88,7 @@ func writeJobLogs(w io.Writer, j api.Job, whole *keptApart) (wrote bool) {
 	return wrote
 }
 
-// evidenceLines is what a job type attached to its outcome, a line each name.
+// evidenceLines returns the evidence that a job type attached to its outcome, a line each name.
 func evidenceLines(s api.StepResult) (lines []string) {
 	all, ok := s.Outputs["evidence"].(map[string]any)
 	if !ok {

@@ -20,7 +20,7 @@ func TestLogsShowEvidence(t *testing.T) {
 	}
 }
 
-// turnus logs says so where no host showed anything: an empty answer looks like a fault.
+// turnus logs reports it where no host showed anything: an empty answer looks like a fault.
 func TestLogsReportWhetherAnythingWasShown(t *testing.T) {
 	var out strings.Builder
 	quiet := api.Job{Host: "fw-1", Outcome: core.Unchanged, Steps: []api.StepResult{{Name: "config", Outcome: core.Unchanged}}}

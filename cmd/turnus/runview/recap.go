@@ -205,7 +205,7 @@ func biggestFirst(groups map[string]*outputGroup) []*outputGroup {
 	return list
 }
 
-// stepText is what a step showed: its output, its errors, its diff.
+// stepText returns what a step showed: its output, its errors, its diff.
 func stepText(s api.StepResult) string {
 	var parts []string
 	for _, text := range []string{s.Stdout, s.Stderr, s.Diff} {

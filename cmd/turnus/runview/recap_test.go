@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The recap counts and names hosts that succeeded because a group dealt with a failure, and no other
-// host that has a reason.
+// The recap counts and names hosts that succeeded because a group dealt with a failure, and no
+// other host that has a reason.
 func TestRecapOfRescuedHosts(t *testing.T) {
 	var out strings.Builder
 	WriteRecap(console.New(strings.NewReader(""), io.Discard, io.Discard), &out, Report{
@@ -51,8 +51,8 @@ func TestRecapOfAStepWithOnce(t *testing.T) {
 	}
 }
 
-// Hosts whose keys are not known are one reason; that the hint is of one of them is said, and a key
-// in it is whole.
+// Hosts whose keys are not known are one reason; the message says that the hint is of one of them,
+// and a key in it is whole.
 func TestReasonsOfKeysAreOfOneHost(t *testing.T) {
 	key := "ssh-rsa " + strings.Repeat("A", 720)
 	unknown := func(host, print string) api.Result {

@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// Who begins to watch after hosts failed sees why they did; an event of such a host does not count
-// it again.
+// A person who begins to watch after hosts failed sees why they did; an event of such a host does
+// not count it again.
 func TestEarlierFailuresAreShownOnce(t *testing.T) {
 	jobs := []api.Job{
 		{Run: "r1", Index: 0, Host: "web1", Outcome: core.Failed, Step: "push", Reason: "no such rule"},

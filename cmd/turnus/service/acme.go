@@ -117,7 +117,7 @@ func (s *service) acmeCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	switch poll, last := s.polls.reasons(); {
 	case err != nil:
 		if text = "no certificate for " + hello.ServerName + ": " + err.Error(); poll != "" {
-			text += "; the authority looked: " + poll
+			text += "; the CA looked: " + poll
 		}
 	case cert.Leaf != nil && overdue(cert.Leaf, time.Now()):
 		if text = fmt.Sprintf("the certificate for %s ends at %s, and is not renewed", hello.ServerName, cert.Leaf.NotAfter.UTC().Format(time.RFC3339)); last != "" {

@@ -37,7 +37,7 @@ type Flags struct {
 	hosts           sourcesFlag
 }
 
-// What --repo is followed by, unless set otherwise.
+// Defaults for following --repo.
 const (
 	defaultBranch    = "main"
 	defaultRepoEvery = time.Minute

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// A node tells its metrics to clients of a CA only, where it is started so.
+// A node reports its metrics to clients of a CA only, where it is started so.
 func TestMetricsOnlyToClientsOfACA(t *testing.T) {
 	t.Parallel()
 	ours, dir := servers.CommonCA(t), t.TempDir()

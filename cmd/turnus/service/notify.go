@@ -177,8 +177,8 @@ func (s *service) keepNews(ctx context.Context, e controller.Event) error {
 	return s.ledger.Report(ctx, n.Happening(), span)
 }
 
-// newsOf is what a person should see to of what a controller does; no kind: it is only good to
-// know, or the ledger has it already.
+// newsOf returns the news of a controller's event that a person should act on. News without a kind
+// need no person, or the ledger has them already.
 func newsOf(e controller.Event) (notify.News, time.Duration) {
 	n := notify.News{Run: e.Run, Subject: "run:" + e.Run, Fold: e.Run}
 	span := foldSoon

@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// The pages of one's own runs are for the browser that followed the link: others, other names of the
-// machine, and changes are refused.
+// The pages of one's own runs are for the browser that followed the link: others, other names of
+// the machine, and changes are refused.
 func TestServePages(t *testing.T) {
 	t.Parallel()
 	l, err := ledger.Open(t.Context(), ledger.Memory, ledger.Options{Private: true})

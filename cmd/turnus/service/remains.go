@@ -22,8 +22,8 @@ import (
 // not be repeated blindly are held.
 const remainsFile = "queue.json"
 
-// leftover is what the file holds. A run whose jobs with an outcome the ledger counts otherwise is
-// of a ledger that was put in the place of the one that stopped: what ran since is not known.
+// leftover is the content of the file. If the ledger counts other outcomes of a run, it has
+// replaced the ledger of the process that stopped: what ran since is not known.
 type leftover struct {
 	memory.Remains
 	Recorded map[string]int `json:"recorded"` // jobs with an outcome, by run

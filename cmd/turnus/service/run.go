@@ -17,10 +17,10 @@ import (
 // webStop is how long requests that are under way may take when the service stops.
 const webStop = 5 * time.Second
 
-// run serves until ctx ends or a part fails. Then, in this order: the API takes nothing new; drain,
-// which has the worker of this process end; what it did is recorded; controller and catalog leave
-// unfinished runs to others, or to the next start; what this process's own queue has reached is
-// kept for that.
+// run serves until ctx ends or a part fails. Then it stops in this order. The API takes no new
+// requests. The worker of this process ends, by drain. The work of that worker is recorded.
+// Controller and catalog leave unfinished runs to others, or to the next start. The progress of
+// this process's own queue is kept for that start.
 func (s *service) run(ctx context.Context, drain func() error) error {
 	if err := s.data.forgetRemains(); err != nil {
 		return errors.Join(err, drain())

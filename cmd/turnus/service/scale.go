@@ -116,13 +116,13 @@ func (s *service) scaler() (*scale.Scaler, error) {
 	return scaler, nil
 }
 
-// Who drains workers that are not needed, and why, as the audit log says it.
+// Actor and reason in the audit log when a worker that is not needed is drained.
 const (
 	scaling    = "scaling"
 	scaledDown = "fewer workers are needed"
 )
 
-// demand is what there is to do, and who does it, unless it could not be read.
+// demand returns the work, and the workers for it, unless they could not be read.
 func (s *service) demand(load queue.Load, known []api.Worker, err error) (scale.Demand, []scale.Worker, error) {
 	if err != nil {
 		return scale.Demand{}, nil, err

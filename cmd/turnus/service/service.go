@@ -76,8 +76,8 @@ type service struct {
 	manager  *systemd.Manager // nil where systemd did not start this process
 }
 
-// open opens and makes everything; nothing runs yet. What was opened is closed by close, also after
-// an error.
+// open opens and makes everything; nothing runs yet. Callers close it with close, also after an
+// error.
 func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	settings.WorkHeap()
 	var err error

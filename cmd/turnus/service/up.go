@@ -73,5 +73,5 @@ func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 	return s.run(ctx, stop)
 }
 
-// finishingSteps is what the first signal means to a service.
+// finishingSteps explains the effect of the first signal on a service.
 const finishingSteps = "stopping: steps that run finish, the rest goes on after the next start; once more cancels them"

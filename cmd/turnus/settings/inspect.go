@@ -33,8 +33,8 @@ func DefaultOf(f *pflag.Flag, o Origin) string {
 	return f.DefValue
 }
 
-// wordSecret is what looks like a secret in a command, or in the words that PostgreSQL's programs
-// take: password=…, Bearer ….
+// wordSecret matches text that looks like a secret in a command, or in the words that PostgreSQL's
+// programs take: password=…, Bearer ….
 var wordSecret = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)((?:[a-z_-]*(?:passw|secret|token|api_?key)[a-z_-]*(?:\s*[=:]\s*|\s+)|bearer\s+|basic\s+))('[^']*'|"[^"]*"|[^\s"']+)`)
 })

@@ -46,7 +46,7 @@ func (o Origin) String() string {
 
 // Notes on flags, which those who define them make.
 const (
-	noteEnvironment = "turnus_environment" // other commands have it, too, and its default is what the environment says
+	noteEnvironment = "turnus_environment" // other commands also have it, and its default is what the environment says
 	noteFile        = "turnus_file"        // it names a file, or several; with the words below
 	fileSecret      = "secret"             // that nobody else may read
 )
@@ -91,8 +91,8 @@ func noteFlags(fl *pflag.FlagSet, key string, words, names []string) {
 
 func isNoted(f *pflag.Flag, key string) bool { _, ok := f.Annotations[key]; return ok }
 
-// notSettings are flags that say something of one call. What runs in place of the locked plugins is
-// named by the person who starts the service, and not by a file or a variable that lasts.
+// notSettings are flags that say something of one call. The person who starts the service names the
+// replacement of a locked plugin, not a file or a variable that lasts.
 var notSettings = []string{"color", "config", "help", "help-all", "output", "quiet", PluginDevFlag}
 
 func isSetting(f *pflag.Flag) bool { return !slices.Contains(notSettings, f.Name) }
@@ -145,7 +145,7 @@ func Fill(c *cobra.Command) (map[string]Origin, error) {
 	return from, errors.Join(errs...)
 }
 
-// setting is what a file says of one flag.
+// setting is the value of one flag in a file.
 type setting struct {
 	place  string // file:line
 	values []string

@@ -250,12 +250,12 @@ func oneLine(text string) (string, error) {
 	return text, nil
 }
 
-// secret is a field of {secret: NAME}. What else stands there is not repeated: it may be the secret
+// secret is a field of {secret: NAME}. Another value there is not repeated: it may be the secret
 // itself.
 func (p *parser) secret(key string, name *string) yamlread.Field {
 	return yamlread.Field{Key: key, Read: func(n *yaml.Node) {
 		if target, ok := p.Follow(n); ok && target.Kind != yaml.MappingNode {
-			p.Fail(n, yamlread.Fault{Message: key + ": a secret does not stand in the definitions", Expected: "{secret: NAME}",
+			p.Fail(n, yamlread.Fault{Message: key + ": a secret must not be in the project", Expected: "{secret: NAME}",
 				Hint: "the server's own file of secrets (--secrets) says where the value of NAME is"})
 			return
 		}

@@ -55,7 +55,7 @@ func TestPlaces(t *testing.T) {
 		{RunFailed, "", "x", nil, "noc"},
 		{RunFailed, "unknown", "x", nil, "noc"},
 		{QueueAway, "", "", nil, "noc server"},
-		{QueueAway, "globex", "", nil, "noc server"}, // no tenant is told of the provider's things, whoever says so
+		{QueueAway, "globex", "", nil, "noc server"}, // no tenant is notified of the provider's things, whatever the source
 		{QueueBack, "", "", nil, ""},                 // info
 		{RunFailed, "acme", "x", []Route{{To: []string{"chat", "noc", "server"}}}, "noc acme:chat acme:noc server"},
 		{RunFailed, "globex", "x", []Route{{To: []string{"noc"}, Kinds: []string{RunLost}}}, "noc globex:hook"},
@@ -95,7 +95,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// What is wrong is said with its place, and no secret that stands where it should not is repeated.
+// A problem is reported with its place, and no secret in a wrong place is repeated.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -108,7 +108,7 @@ func TestProblems(t *testing.T) {
 		"channels: {a: {webhook: {url: ftp://x}}}":                                        "1:31 url: expected http://… or https://…",
 		"channels: {a: {webhook: {url: 'http://u:hunter2@'}}}":                            "1:31 url: expected",
 		"channels: {a: {webhook: 'http://u:hunter2@x'}}":                                  "1:25 webhook is a single value: expected a mapping with the keys url, sign",
-		"channels: {a: {webhook: {url: http://x, sign: hunter2}}}":                        "1:47 sign: a secret does not stand in the definitions: expected {secret: NAME}",
+		"channels: {a: {webhook: {url: http://x, sign: hunter2}}}":                        "1:47 sign: a secret must not be in the project: expected {secret: NAME}",
 		"channels: {a: {slack: {url: {env: HOME}}}}":                                      `1:30 unknown key "env" in url`,
 		"channels: {a: {webhook: {url: {secret: ../x}}}}":                                 "1:40 url: expected the name of a secret",
 		"channels: {a: {email: {to: a@b.c}}}":                                             "1:28 to is a single value: expected a list",

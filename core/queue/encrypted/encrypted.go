@@ -38,7 +38,7 @@ type Queue struct {
 	refused map[string]map[uint64]queue.Ack // by session and token: leases that are to be given back
 	closed  time.Time                       // nothing is leased until then, as the key is missing; by this process's clock
 	pause   time.Duration                   // until closed, at the last time; 0 once a job could be opened
-	said    map[trouble]time.Time           // what was told, and when
+	said    map[trouble]time.Time           // troubles that were reported, and when
 }
 
 // Times of a worker that lacks a key.
@@ -67,7 +67,7 @@ func New(q queue.Backend, ring *keyring.Ring, reported func(string)) *Queue {
 	return &Queue{Backend: q, ring: ring, reported: reported, refused: map[string]map[uint64]queue.Ack{}, said: map[trouble]time.Time{}}
 }
 
-// What is encrypted, as the first part of its place.
+// The kinds of encrypted values. A kind is the first part of a value's place.
 const (
 	payloadOf  = "run.payload"
 	dataOf     = "job.data"

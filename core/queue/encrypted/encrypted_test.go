@@ -29,7 +29,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// On Redis most tests wait for a session to expire: more of them at once than there are cores.
+	// On Redis most tests wait for a session to expire: more of them at the same time than there are
+	// cores.
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		if err := f.Value.Set("16"); err != nil {
@@ -122,7 +123,7 @@ func newBed(t *testing.T) *bed {
 	return &bed{T: t, client: client, raw: raw, ring: ring, path: path}
 }
 
-// node is one process, and what it was told.
+// node is one process, and the messages that it reported.
 type node struct {
 	*encrypted.Queue
 	bed      *bed
@@ -162,14 +163,14 @@ func (n *node) submit(run string, hosts int) queue.Run {
 	return r
 }
 
-// word is what must not be found outside of processes with the key ring.
+// word must not be found outside of processes with the key ring.
 const word = "Xanthippe"
 
 func done(l queue.Lease) queue.Ack {
 	return queue.Ack{Job: l.Job, Token: l.Token, Kind: queue.AckDone, Outcome: core.Changed, Detail: []byte("detail of " + word)}
 }
 
-// holds tells whether the word is anywhere in Redis.
+// holds reports whether the word is anywhere in Redis.
 func (b *bed) holds() bool {
 	b.Helper()
 	found := false
@@ -262,7 +263,7 @@ func TestWithoutTheKeyNothingIsRead(t *testing.T) {
 func second[T any](_ T, err error) error        { return err }
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// A worker without the key takes no job, says so, and hinders nobody. Once the key is there it
+// A worker without the key takes no job, reports why, and hinders nobody. Once the key is there it
 // works.
 func TestAWorkerWithoutTheKeyLeavesJobsToOthers(t *testing.T) {
 	t.Parallel()
@@ -325,8 +326,8 @@ func (f *flaky) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	return f.Backend.Turn(ctx, t)
 }
 
-// What could not be given back at once is given back later: its session goes on beating, so nobody
-// else would get it.
+// A job that could not be given back immediately is given back later: its session goes on beating,
+// so nobody else would get it.
 func TestRefusedJobsGoBackEvenWhenTheQueueIsAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -374,8 +375,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// Who can write to Redis, and has no key, commands no worker. With the negative control: a worker
-// that takes what is not encrypted does.
+// A person who can write to Redis, and has no key, commands no worker. The negative control is a
+// worker that accepts plain bytes: it obeys.
 func TestWhatIsNotEncryptedIsNotDone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -417,7 +418,7 @@ func TestWhatIsNotEncryptedIsNotDone(t *testing.T) {
 	}
 }
 
-// What was swapped, changed or cut ends its job with the reason; it is never worked on.
+// Bytes that were swapped, changed or cut end their job with the reason; nobody works on them.
 func TestWhatWasTamperedWithIsNotDone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -519,7 +520,7 @@ func TestARunIsSubmittedAgainUnderAnotherKey(t *testing.T) {
 }
 
 // A queue keeps the name of its life when the key that was encrypted with at its beginning is
-// retired; what people wrote it does not show without a key.
+// retired; it shows the texts of people only with a key.
 func TestTheIncarnationOutlivesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring, path := newRing(t, keyring.Options{})

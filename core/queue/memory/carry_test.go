@@ -107,7 +107,7 @@ func TestARunWithAJobAtWorkDoesNotRemain(t *testing.T) {
 	}
 }
 
-// What is wrong in what remained, or recorded meanwhile, is passed over.
+// Wrong values in the remains, or recorded meanwhile, are passed over.
 func TestRemainsThatDoNotFitArePassedOver(t *testing.T) {
 	id := func(run string, i int) core.JobID { return core.JobID{Run: run, Index: i} }
 	q := memory.New(memory.Options{SessionTTL: 24 * time.Hour, Remains: memory.Remains{

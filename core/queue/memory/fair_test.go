@@ -139,7 +139,7 @@ func TestNobodyStarves(t *testing.T) {
 			weights += c.runs[i].Weight
 		}
 		for i := range c.runs {
-			// What priority can cost at most, of a flow's own worker time, and one job's grain.
+			// The most that priority can cost of a flow's own worker time, and one job's grain.
 			grace := 2*time.Duration(queue.HeadStart(queue.MaxPriority))*queue.TagUnit*time.Duration(weights) + 10*time.Second
 			fair := (total - grace) * time.Duration(c.runs[i].Weight) / time.Duration(weights)
 			if c.served[i] < fair/3 {
@@ -149,7 +149,7 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
-// slot is one worker slot in virtual time.
+// slot does one job at a time in virtual time.
 type slot struct {
 	tb      testing.TB
 	q       *memory.Queue

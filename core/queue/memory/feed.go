@@ -42,7 +42,8 @@ func (f *feed) topic(name string) *topic {
 	return t
 }
 
-// begin makes a topic, or gives one that was gone a new life. What else is gone is dropped first.
+// begin makes a topic, or gives one that was gone a new life. Other topics that are gone are
+// dropped first.
 func (f *feed) begin(name string, t *topic) *topic {
 	now := f.read()
 	for name, other := range f.topics {
@@ -153,7 +154,7 @@ func (f *feed) wait(ctx context.Context, name string, t *topic, timeout <-chan t
 	return over
 }
 
-// after is what is kept behind at, at most so many, and the cursor behind that.
+// after returns the messages behind at, at most so many, and the cursor behind them.
 func (t *topic) after(at queue.FeedCursor, most int) ([][]byte, queue.FeedCursor) {
 	if at.Life != t.life || at.Number > t.last {
 		at = queue.FeedCursor{}

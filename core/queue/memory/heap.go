@@ -5,7 +5,7 @@ package memory
 type heap[T any] struct {
 	items []T
 	less  func(a, b T) bool
-	place func(item T, i int) // told where an item stands; -1 when it left
+	place func(item T, i int) // gets an item's new place; -1 when the item left
 }
 
 func (h *heap[T]) len() int { return len(h.items) }

@@ -19,7 +19,7 @@ type newsLog struct {
 	life    string   // names this log, so that no cursor of another fits
 	first   int64    // number of the first of list
 	list    []string // ids of runs
-	read    int64    // number behind those that somebody was told of
+	read    int64    // number behind those that somebody has read
 	changed chan struct{}
 }
 
@@ -32,7 +32,7 @@ func (n *newsLog) next() int64 { return n.first + int64(len(n.list)) }
 
 func (n *newsLog) cursor(number int64) string { return n.life + "." + strconv.FormatInt(number, 10) }
 
-// number is what a cursor is behind; false where the log does not reach back to it.
+// number returns the number that a cursor is behind; false if the log does not reach back to it.
 func (n *newsLog) number(cursor string) (int64, bool) {
 	life, text, _ := strings.Cut(cursor, ".")
 	at, err := strconv.ParseInt(text, 10, 64)
@@ -80,7 +80,7 @@ func (q *Queue) News(ctx context.Context, from map[int]string, wait time.Duratio
 	}
 }
 
-// newsSince is what there is now, and a channel that closes when there is more.
+// newsSince returns the news that there is now, and a channel that closes when there is more.
 func (q *Queue) newsSince(from map[int]string) (queue.News, <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -37,7 +37,7 @@ type States struct {
 	leased    map[core.JobID]heldLease
 }
 
-// heldLease is what is known of a job that was handed out.
+// heldLease describes the lease of a job that was handed out.
 type heldLease struct {
 	token, seq uint64
 	attempt    int
@@ -254,8 +254,8 @@ func syncFolder(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// drop forgets a state. What cannot be removed is harmless: its job is never leased again. It needs
-// s.mu.
+// drop forgets a state. A file that cannot be removed is harmless: its job is never leased again.
+// It needs s.mu.
 func (s *States) drop(job core.JobID) {
 	delete(s.found, job)
 	name := s.file(job)

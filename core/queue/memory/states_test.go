@@ -54,8 +54,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// restart is what a kill and a new start are: another queue, empty, and filled again from
-// elsewhere.
+// restart makes a kill and a new start: another queue, empty, and filled again from elsewhere.
 func (s *site) restart(finished ...queue.FinishedJobs) {
 	s.Helper()
 	s.q = openStates(s.T, s.dir, time.Hour)
@@ -230,7 +229,7 @@ func TestOldAndHalfWrittenStatesAreRemoved(t *testing.T) {
 	}
 }
 
-// BenchmarkSave is what a checkpoint costs where the queue is in memory: a file that is on disk.
+// BenchmarkSave measures a checkpoint where the queue is in memory: a file that is on disk.
 func BenchmarkSave(b *testing.B) {
 	q, err := memory.NewStates(memory.New(memory.Options{SessionTTL: time.Hour}), b.TempDir())
 	if err != nil {

@@ -80,7 +80,7 @@ func newSuspendedSite(t *testing.T) *site {
 	return &site{T: t, dir: filepath.Join(t.TempDir(), "states")}
 }
 
-// What a job was suspended for holds over a kill: the rest of its time, and its event.
+// The wait of a suspended job holds over a kill: the rest of its time, and its event.
 func TestFaultW3SuspensionsOutliveAKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSuspendedSite(t)
@@ -115,7 +115,7 @@ func TestFaultW3SuspensionsOutliveAKill(t *testing.T) {
 	})
 }
 
-// Negative control: a queue that is not told goes on with all of them at once.
+// Negative control: a queue without that knowledge goes on with all of them immediately.
 func TestFaultW3AQueueThatIsNotToldGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSuspendedSite(t)
@@ -125,8 +125,8 @@ func TestFaultW3AQueueThatIsNotToldGoesOn(t *testing.T) {
 	})
 }
 
-// One job's wake, a dismissal and a cancel are known after a kill as well, and nothing is left of
-// them.
+// The signal of one job, a dismissal and a cancel are known after a kill as well, and nothing is
+// left of them.
 func TestFaultW3WhatEndsASuspensionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSuspendedSite(t)
@@ -152,7 +152,7 @@ func TestFaultW3WhatEndsASuspensionIsKept(t *testing.T) {
 	})
 }
 
-// What cannot be read is named, with what to do; nothing is guessed.
+// A file that cannot be read is named, with what to do; nothing is guessed.
 func TestFaultW3AnUnreadableSuspensionIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSuspendedSite(t)

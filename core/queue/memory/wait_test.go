@@ -68,7 +68,7 @@ func TestOneJobWakesOneNode(t *testing.T) {
 	}
 }
 
-// A bulk run wakes a chain: whoever leases less than all wakes the next.
+// A bulk run signals a chain: a node that leases less than all signals the next.
 func TestTurnPassesTheWakeOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
@@ -86,7 +86,7 @@ func TestTurnPassesTheWakeOn(t *testing.T) {
 	})
 }
 
-// A node that is woken just as it leaves does not take the wake with it.
+// A node that is signalled just as it leaves does not take the signal with it.
 func TestWakeOfALeavingNodeIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
@@ -168,7 +168,7 @@ func TestSubmitAllocatesNothingPerJob(t *testing.T) {
 	}
 }
 
-// A node that waits for an hour is woken when another falls silent.
+// A node that waits for an hour is signalled when another falls silent.
 func TestTrapSilentNodeWakesAWaiter(t *testing.T) { // asynq#334
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{})
@@ -186,7 +186,7 @@ func TestTrapSilentNodeWakesAWaiter(t *testing.T) { // asynq#334
 	})
 }
 
-// A node that is woken and dies before its turn does not stop the next job from waking another.
+// After a node that is signalled and dies before its turn, the next job signals another.
 func TestWokenNodeThatDiesStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})

@@ -51,7 +51,7 @@ func (f *fixture) reads() *reader {
 	return &reader{f, news.Next}
 }
 
-// reported is what there is news of, sorted.
+// reported returns the runs of which there is news, sorted.
 func (r *reader) reported() []string {
 	r.f.Helper()
 	var all []string

@@ -237,7 +237,7 @@ func drawAck(t *rapid.T) queue.Ack {
 	return a
 }
 
-// seen is what both sides must agree on.
+// seen is the part of an answer that must be the same on both sides.
 type seen struct {
 	Leases []string
 	Stale  []core.JobID

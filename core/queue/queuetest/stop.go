@@ -119,9 +119,9 @@ func lostStops(f *fixture) {
 	eq(f, "cancelled", st.Outcomes[core.Cancelled], 8)
 }
 
-// everywhere makes a run with a job in every state: 0 leased, 1 waiting, 2 suspended for an event,
-// 3 suspended for a time, 4 blocked, 5 returned for later, 6 ready again, 7 ended, 8-11 fresh,
-// 12-13 not yet due, 14-19 beyond the limit.
+// everywhere makes a run with a job in every state. By index, 0 is leased, 1 waits, 2 is suspended
+// for an event, 3 is suspended for a time, 4 is blocked and 5 is returned for later. Then 6 is
+// ready again, 7 has ended, 8-11 are fresh, 12-13 are not yet due, and 14-19 are beyond the limit.
 func (f *fixture) everywhere(s string) (leased queue.Lease) {
 	f.Helper()
 	f.submit(on("holder", "held"))

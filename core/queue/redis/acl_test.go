@@ -109,7 +109,7 @@ func TestMissingCommandIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// What is wrong with user or password is said.
+// A wrong user or password is reported.
 func TestWrongUserIsNamed(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

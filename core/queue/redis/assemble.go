@@ -10,8 +10,8 @@ import (
 )
 
 // A script is made of the text of its own file behind those of its libraries. Each call of a script
-// makes all of its functions again, and that costs more than most calls do: so a script gets only
-// the functions that it uses, and names that stand for something fixed are written out, as local
+// makes all of its functions again, and that costs more than most calls do. So a script gets only
+// the functions that it uses. Names that stand for something fixed are written out, because local
 // variables make functions dearer.
 
 // part is a function of a Lua file, or a stretch between functions, which has no name.
@@ -35,7 +35,7 @@ var (
 		return regexp.MustCompile(`(?m)^local ([A-Z_]{2,}(?:, [A-Z_]{2,})*) = ([\de]+(?:, [\de]+)*) *$\n`)
 	})
 	function = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:local )?function (\w+)\(`) })
-	word     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'[^'\n]*'|\b[A-Za-z_]\w*`) }) // strings too, so that nothing is replaced in them
+	word     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'[^'\n]*'|\b[A-Za-z_]\w*`) }) // also strings, so that nothing is replaced in them
 )
 
 // takeConstants moves the constants, which are numbers with names in capitals, from text to names.

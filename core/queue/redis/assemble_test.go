@@ -42,7 +42,7 @@ return outer(':j'), t, used
 
 end)()`
 	got := assemble("head\n", text, map[string]string{"kMeta": "KEYS[1]", "xJobs": "':j'"})
-	// What is left of comments does not matter.
+	// The rest of a comment does not matter.
 	if want := squeeze(want); squeeze(got) != want {
 		t.Errorf("assembled:\n%s\nexpected:\n%s", squeeze(got), want)
 	}

@@ -90,7 +90,7 @@ type parcel struct {
 	done    chan struct{} // closed when answers are there
 }
 
-// batcher sends the small runs of a process. What arrives while a call is under way goes with the
+// batcher sends the small runs of a process. Runs that arrive while a call is under way go with the
 // next one, so callers at the same time share round trips. Its goroutine lives while there is
 // something to send; close joins it.
 type batcher struct {

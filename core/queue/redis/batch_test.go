@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// TestBatcher: what arrives while a call is under way goes with the next ones, in order and
-// bounded; who leaves takes back what was not sent.
+// TestBatcher: runs that arrive while a call is under way go with the next ones, in order and
+// bounded; a caller that leaves withdraws its unsent run.
 func TestBatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan struct{})

@@ -268,7 +268,7 @@ func BenchmarkInFlight(b *testing.B) {
 // BenchmarkSubmit is a run of a million jobs: seconds, and bytes of Redis memory a pending job.
 func BenchmarkSubmit(b *testing.B) {
 	list := targets("h", 1_000_000)
-	for _, ranges := range []int{0, 500_000} { // that were settled before, each of one target
+	for _, ranges := range []int{0, 500_000} { // that ended before, each of one target
 		b.Run("settled="+strconv.Itoa(ranges), func(b *testing.B) {
 			run := queue.Run{Targets: list}
 			for i := range ranges {
@@ -358,7 +358,7 @@ func BenchmarkSignal(b *testing.B) {
 	b.ReportMetric(slowest.Seconds()*1e3, "ms/slowest-turn")
 }
 
-// BenchmarkSave is what a checkpoint costs the queue: one round trip.
+// BenchmarkSave measures a checkpoint of the queue: one round trip.
 func BenchmarkSave(b *testing.B) {
 	for _, size := range []int{1 << 10, 64 << 10} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
@@ -388,8 +388,7 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// BenchmarkPoll reads 256 runs that have an outcome each since the last look, and the news that
-// tell of them.
+// BenchmarkPoll reads 256 runs that have an outcome each since the last look, and the news of them.
 func BenchmarkPoll(b *testing.B) {
 	for _, hosts := range []int{1, 1000} {
 		b.Run(fmt.Sprint("hosts=", hosts), func(b *testing.B) {

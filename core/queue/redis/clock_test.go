@@ -72,7 +72,7 @@ func TestFaultR2ALeapOfTheClockHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// What is due at a time of day follows the clock, whichever way that leaps.
+// A job that is due at a time of day follows the clock, whichever way that leaps.
 func TestFaultR2TimesOfDayFollowTheClock(t *testing.T) {
 	t.Parallel()
 	server, leap := servers.StartRedisOnClock(t)

@@ -19,8 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most tests wait for a server or for a session to expire: more of them at once than there are
-	// cores.
+	// Most tests wait for a server or for a session to expire: more of them at the same time than
+	// there are cores.
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		if err := f.Value.Set(strconv.Itoa(8)); err != nil {

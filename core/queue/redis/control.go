@@ -85,7 +85,7 @@ func (q *Queue) adjust(ctx context.Context, runs []queue.Adjust, answers []error
 	}
 }
 
-// packAdjusts is what adjust.lua reads; again, of what was not all released.
+// packAdjusts returns the input of adjust.lua; again, only the runs that were not all released.
 func packAdjusts(runs []queue.Adjust, list []int, again bool) []byte {
 	b := appendList(nil, 5*len(list))
 	for _, i := range list {

@@ -49,7 +49,7 @@ func mustOpen(t *testing.T, q queue.Backend) string {
 }
 
 // TestTrapScriptReplayedOnTimeout // go-redis#2339: the client would send a script again whose
-// answer was late. Even a client that is told to retry must not.
+// answer was late. Even a client that is set to retry must not.
 func TestTrapScriptReplayedOnTimeout(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedisTCP(t)

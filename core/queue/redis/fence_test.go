@@ -68,7 +68,7 @@ func seqOf(t *testing.T, c *goredis.Client) uint64 {
 	return n
 }
 
-// trust is what a server does that has found nothing amiss, once these sessions have called.
+// trust does what a server does that found nothing amiss, once these sessions have called.
 func trust(t *testing.T, q *redis.Queue, sessions ...string) {
 	t.Helper()
 	d, err := q.Doubt(t.Context())

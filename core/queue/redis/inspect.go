@@ -128,8 +128,8 @@ func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	return queue.WhyPending(pendingCodes[a], inFlight, bound)
 }
 
-// pendingCodes are the codes for why a due job is not leased, by explain.lua's words. What is not
-// here waits for its turn.
+// pendingCodes are the codes for why a due job is not leased, by explain.lua's words. A job without
+// one waits for its turn.
 var pendingCodes = map[string]core.ReasonCode{
 	"due": core.NotDue, "over": core.RunOver, "paused": core.RunPaused, "limit": core.WaveClosed, "full": core.RunFull,
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/turnus/turnus/core/redisconn"
 )
 
-// leaseSteps is into how many steps a session's life is cut. Of two calls of the queue as much time
-// is counted as one step at most: so a leap of the clock takes no more of a lease than a step,
-// which is less than what workers stop before its end.
+// leaseSteps is into how many steps a session's life is cut. The time between two calls of the
+// queue counts as one step at most. So a leap of the clock takes no more of a lease than a step.
+// That is less than the margin with which workers stop before the lease ends.
 const leaseSteps = 6
 
 // Shard is the only shard of a pool today. It is in the key names, so that a
@@ -91,7 +91,7 @@ func runSuffixes() []string {
 	return out
 }
 
-// code is what a reason of the scripts ends with, as text in Lua.
+// code returns the end of a reason of the scripts, as text in Lua.
 func code(c core.ReasonCode) string {
 	return "'" + strings.ReplaceAll(string(core.Because(c, "")), "\x1f", `\31`) + "'"
 }

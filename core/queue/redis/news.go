@@ -18,7 +18,7 @@ import (
 
 const (
 	newsPage  = 1024            // entries of one answer
-	newsCheck = 2 * time.Second // how often a reader that sleeps looks whether the log is still the same
+	newsCheck = 2 * time.Second // how often a reader that sleeps checks that the log is still the same
 )
 
 // newsID is the id of an entry of the log.
@@ -68,7 +68,7 @@ func (q *Queue) News(ctx context.Context, from map[int]string, wait time.Duratio
 	}
 }
 
-// newsSince is what there is now, and the entry behind which there may be more.
+// newsSince returns the news that there is now, and the entry behind which there may be more.
 func (q *Queue) newsSince(ctx context.Context, from map[int]string) (news queue.News, last string, err error) {
 	parts := map[int]newsID{}
 	var cursors []newsID

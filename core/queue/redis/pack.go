@@ -46,10 +46,10 @@ type packed struct {
 	keepAll  bool // data of any size goes into the chunk
 }
 
-// pack lays the targets out in chunks. A target is: flags, length and text of the host, or, where
-// that is shorter, how many bytes of the first host of the chunk it begins and ends with, and
-// length and text of what is between; then by flag length and text of the HA group, of the group,
-// and two bytes of length and the data.
+// pack lays the targets out in chunks. A target begins with its flags, and the length and text of
+// the host. Where it is shorter, a host is given by how many bytes of the chunk's first host it
+// begins and ends with, and the length and text of the rest. Then come, each if its flag is set, HA
+// group and group with their lengths, and the data behind two bytes of length.
 func pack(r *queue.Run) *packed {
 	p := &packed{payload: r.Payload, size: len(r.Payload)}
 	p.chunks = make([][]byte, 0, (len(r.Targets)+chunkTargets-1)/chunkTargets)

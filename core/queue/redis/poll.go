@@ -18,7 +18,7 @@ func phases() []queue.Phase {
 	return []queue.Phase{queue.Active, queue.Paused, queue.Stopped, queue.Cancelled, queue.Finished}
 }
 
-// looked is what look.lua answers of a run.
+// looked is the answer of look.lua about a run.
 type looked struct {
 	load       queue.RunLoad
 	entries    []entry

@@ -44,7 +44,7 @@ func (q *Queue) suits(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	if blind {
-		return []string{"the user of this connection may not ask how the server is (INFO), so nobody looked whether it keeps accepted runs, and a restart that loses changes is not noticed in time: allow it +info, or see that " +
+		return []string{"the user of this connection may not ask how the server is (INFO), so it is unknown whether it keeps accepted runs, and a restart that loses changes is not noticed in time: allow it +info, or see that " +
 			"maxmemory-policy is noeviction and appendonly is yes"}, nil
 	}
 	info, err := c.Info(ctx, "server", "memory", "persistence", "replication").Result()

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-const recordsPage = 128 // stream entries read at once; an entry is what one turn recorded in a run
+const recordsPage = 128 // stream entries of one read; an entry is what one turn recorded in a run
 
 // position is a cursor: the stream entry that was read last, and how many records of the one
 // after it were given out, where a page ended inside it.

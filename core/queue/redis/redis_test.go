@@ -86,7 +86,7 @@ func TestIdleNodeIsQuiet(t *testing.T) {
 	}
 }
 
-// TestOneMarker: however many runs are submitted, at most one marker says so, and a lost marker is
+// TestOneMarker: however many runs are submitted, at most one marker is made, and a lost marker is
 // made again.
 func TestOneMarker(t *testing.T) {
 	t.Parallel()

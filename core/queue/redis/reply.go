@@ -122,7 +122,7 @@ func (r *reply) is(word string) bool {
 	return ok && s == word
 }
 
-// end says what was wrong with the answer. What it answered to has happened.
+// end returns what was wrong with the answer. The script itself has run.
 func (r *reply) end(script string) error {
 	if r.bad == nil {
 		return nil

@@ -41,8 +41,8 @@ func (b bench) refused(what string, words ...string) {
 	})
 }
 
-// formatOfAnEmptyPool: whoever comes first says what the format is, whatever its first call; the
-// former version is kept out from then on.
+// formatOfAnEmptyPool: the first caller sets the format, whatever its first call; the former
+// version is kept out from then on.
 func formatOfAnEmptyPool(b bench) {
 	b.must(b.formerCall()) // negative: without the format it is let in
 	b.must(b.c.Del(b.Context(), b.key("kFormer")).Err())

@@ -11,8 +11,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// newsBegins: a log is begun by who reads it first, so that a cursor is there as long as the log
-// is.
+// newsBegins: a log is begun by its first reader, so that a cursor is there as long as the log is.
 func newsBegins(b bench) {
 	v := fmt.Sprint(b.call(b.q.scripts.news, 10, "1-1"))
 	id := b.do("xrange", b.key("kNews"), "-", "+").([]any)[0].([]any)[0]
@@ -30,8 +29,8 @@ func newsBegins(b bench) {
 	b.returns(b.q.scripts.news, fmt.Sprintf("[%v [1] [%v %v]]", list[2], list[0], list[1]), 1, id)
 }
 
-// newsTrimmed: the log is short, and who was away for too long is told; so is who comes back to an
-// older state, or an empty one.
+// newsTrimmed: the log is short, and a reader that was away for too long is informed. So is one
+// that comes back to an older state, or an empty one.
 func newsTrimmed(b bench) {
 	from := map[int]string{}
 	for part := range queue.Parts {
@@ -98,8 +97,8 @@ func pollReads(b bench) {
 	})
 }
 
-// pollBounded: of a run at most 128 entries, and no more bytes than are good; what is left comes
-// with the next call.
+// pollBounded: of a run at most 128 entries, and no more bytes than are good; the rest comes with
+// the next call.
 func pollBounded(b bench) {
 	s := b.open()
 	big := strings.Repeat("x", 200<<10)
@@ -120,7 +119,7 @@ func pollBounded(b bench) {
 			cursor = got.Next
 		}
 	}
-	// Who comes behind others that filled the answer is served once they are through.
+	// A run behind others that filled the answer is served once they are through.
 	asks := make([]queue.Ask, 64)
 	for i := range asks {
 		asks[i].Run = "bytes"

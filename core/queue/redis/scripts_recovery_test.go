@@ -21,11 +21,11 @@ func dropEndsUnderItsNumber(b bench) {
 		if got := len(b.lease(s, min(jobs, 200))); got != min(jobs, 200) {
 			b.Errorf("%d jobs of the second run were leased", got)
 		}
-		for range 10 { // sweeps what is left of the first
+		for range 10 { // sweeps the rest of the first
 			b.call(b.q.scripts.turn, s, 0, time.Hour.Microseconds(), 0, "")
 		}
 		for _, no := range b.do("zrange", b.key("kDone"), 0, -1).([]any) {
-			b.do("zadd", b.key("kDone"), 1, no) // its retention is over
+			b.do("zadd", b.key("kDone"), 1, no) // its retention has ended
 		}
 		b.call(b.q.scripts.beat, s, time.Hour.Microseconds())
 		if n := b.do("zcard", b.key("kDone")); n != int64(0) {

@@ -77,7 +77,7 @@ func acceptUploaded(b bench) {
 	}
 }
 
-// finishedEvenly settles n ranges of one target, every other one.
+// finishedEvenly finishes n ranges of one target, every other one.
 func finishedEvenly(n int) func(*queue.Run) {
 	return func(r *queue.Run) {
 		for i := range n {
@@ -86,8 +86,8 @@ func finishedEvenly(n int) func(*queue.Run) {
 	}
 }
 
-// acceptFinished: what is settled is one text and a few counts; the ranges between are sets,
-// whether they came inline or by upload.
+// acceptFinished: finished jobs are one text and a few counts; the ranges between are sets, whether
+// they came inline or by upload.
 func acceptFinished(b bench) {
 	no := b.submit("r", 10, func(r *queue.Run) {
 		r.FinishedJobs = []queue.FinishedJobs{{Index: 1, Count: 2, Outcome: core.Changed}, {Index: 5, Count: 3, Outcome: core.Cancelled}}
@@ -115,7 +115,7 @@ func acceptFinished(b bench) {
 	b.sound()
 }
 
-// tidyReadsFinished: Check takes what is settled for ended, and for lost where that list is gone.
+// tidyReadsFinished: Check takes finished jobs for ended, and for lost where that list is gone.
 func tidyReadsFinished(b bench) {
 	no := b.submit("r", 1000, finishedEvenly(499))
 	s := b.open()
@@ -208,8 +208,8 @@ func (b bench) adjusts(want string, words ...string) {
 	b.returns(b.q.scripts.adjust, "["+want+"]", list)
 }
 
-// adjustShares: many large waves in one call are released in steps, each run's at once or partly,
-// and nothing of it is lost.
+// adjustShares: many large waves in one call are released in steps, each run's completely or
+// partly, and nothing of it is lost.
 func adjustShares(b bench) {
 	var all []queue.Adjust
 	for i := range 6 {
@@ -243,7 +243,7 @@ func adjustWaves(b bench) {
 	if st := b.status("r"); st.Limit != 5 || st.Phase != queue.Active {
 		b.Errorf("after adjust: %+v", st)
 	}
-	b.adjusts("1", "r", "", "", "3") // a wave is never taken back
+	b.adjusts("1", "r", "", "", "3") // a wave never shrinks
 	if st := b.status("r"); st.Limit != 5 {
 		b.Errorf("limit %d, expected 5", st.Limit)
 	}

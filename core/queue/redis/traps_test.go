@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-const crowd = 20_000 // more than a script could unpack at once
+const crowd = 20_000 // more than a script could unpack in one call
 
 // bounded is how many commands a script may run, whatever is in the queue. The wall time of a
 // loaded machine is not the script's.
@@ -41,7 +41,7 @@ func (b bench) wantBounded(what string, f func()) {
 	}
 }
 
-// calls is how many commands the server has run, those inside scripts too.
+// calls returns how many commands the server has run, also those inside scripts.
 func (b bench) calls() int {
 	b.Helper()
 	info, err := b.c.Info(b.Context(), "commandstats").Result()
@@ -55,7 +55,7 @@ func (b bench) calls() int {
 	return n
 }
 
-// TestTrapUnpackOverflowDue // bullmq#422: 20,000 jobs, each timed by itself, are due at one
+// TestTrapUnpackOverflowDue // bullmq#422: 20,000 jobs, each timed separately, are due at one
 // instant.
 func TestTrapUnpackOverflowDue(t *testing.T) {
 	t.Parallel()
@@ -101,8 +101,7 @@ func TestTrapUnpackOverflowExpired(t *testing.T) {
 }
 
 // TestTrapRetriesDelayTimedJobs // sidekiq#3889: 20,000 overdue retries of one run do not delay the
-// timed jobs of another. What is counted is turns; when a job is due the test decides, not the
-// clock.
+// timed jobs of another. The test counts turns, and decides when a job is due, not the clock.
 func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	t.Parallel()
 	b := patient(t)
@@ -124,8 +123,8 @@ func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	})
 	var late []int // turns that a due job was passed over
 	for i := range timed {
-		// The hour is over for one more of them, and the run is due as if its time had come when retries
-		// were last looked at.
+		// The hour has ended for one more of them, and the run is due as if its time had come when
+		// retries were last read.
 		b.do("eval", "redis.call('ZADD', KEYS[1], 'XX', 1, ARGV[1]) redis.call('ZADD', KEYS[2], redis.call('ZSCORE', KEYS[2], ARGV[3]), ARGV[2])",
 			2, b.run(at, "xSegments"), b.key("kDue"), fmt.Sprintf("%d:%d", i, i+1), at, no)
 		for turns, started := 0, false; !started; turns++ {
@@ -152,8 +151,8 @@ func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 }
 
 // TestTrapOneStepWakesAWholeFleet: 3000 hosts wait for their window, and it opens. No step of the
-// wake does more than its share, so that turns of others go in between; none of the jobs is left,
-// or woken twice.
+// signal does more than its share, so that turns of others go in between. Each job is signalled
+// exactly once.
 func TestTrapOneStepWakesAWholeFleet(t *testing.T) {
 	t.Parallel()
 	b := patient(t)

@@ -153,7 +153,7 @@ func (w *wire) bytes() []byte {
 	return nil
 }
 
-// end says what was wrong with the answer. What it answered to has happened.
+// end returns what was wrong with the answer. The script itself has run.
 func (w *wire) end(script string) error {
 	if w.bad == nil && w.s != "" {
 		w.bad = fmt.Errorf("%d bytes are left over", len(w.s))

@@ -8,7 +8,6 @@ import (
 	"go/token"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +15,7 @@ import (
 
 var (
 	speaks    = regexp.MustCompile(`(?i)(?:errorf?|err|hint|hinted|refused?|invalid|failf?|fatalf|doubtf|unclear|blame|fault|misfit|message|report|warn|note|trouble|translate|because|progress|fprintf|fprintln)$`)
+	prose     = regexp.MustCompile(`^(?i:summary|detail|doc|hint|message|expected)$`)
 	logs      = regexp.MustCompile(`^(?:Debug|Info|Warn|Error)(?:Context)?$`)
 	verb      = regexp.MustCompile(`%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:\[\d+\])?[a-zA-Z]`)
 	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint|export |line )`)
@@ -23,8 +23,8 @@ var (
 )
 
 // Messages returns what is wrong with the errors, log messages and reports of a Go file, and with
-// its texts on the API: doc tags of fields, summaries and details of routes. Each finding has its
-// line.
+// its texts in tags and values of fields: docs, summaries, details, messages and hints. Each
+// finding has its line.
 func Messages(path string, src []byte) ([]string, error) {
 	fset, f, err := parse(path, src)
 	if err != nil {
@@ -38,12 +38,15 @@ func Messages(path string, src []byte) ([]string, error) {
 				found = append(found, lines(fset, at, Text(verb.ReplaceAllString(text, "VALUE")))...)
 			}
 		case *ast.Field:
-			if n.Tag != nil {
-				found = append(found, lines(fset, n.Tag.Pos(), Text(reflect.StructTag(literal(n.Tag)).Get("doc")))...)
+			if n.Tag == nil {
+				break
+			}
+			for _, key := range []string{"doc", "jsonschema"} {
+				found = append(found, lines(fset, n.Tag.Pos(), Text(reflect.StructTag(literal(n.Tag)).Get(key)))...)
 			}
 		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "summary" || key.Name == "detail") {
-				found = append(found, lines(fset, n.Value.Pos(), Text(literal(n.Value)))...)
+			if key, ok := n.Key.(*ast.Ident); ok && prose.MatchString(key.Name) {
+				found = append(found, lines(fset, n.Value.Pos(), Text(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
 			}
 		}
 		return true
@@ -51,60 +54,63 @@ func Messages(path string, src []byte) ([]string, error) {
 	return found, nil
 }
 
-// Docs returns what is wrong with the doc comments of the exported names of a Go file. Each finding
-// has its line.
-func Docs(path string, src []byte) ([]string, error) {
+// Comments returns what is wrong with the columns and the sentences of all comments of a Go file.
+// Each finding has its line.
+func Comments(path string, src []byte) ([]string, error) {
 	fset, f, err := parse(path, src)
 	if err != nil {
 		return nil, err
 	}
 	var found []string
-	for _, doc := range docs(f) {
-		text := doc.Text()
-		if rest, ok := strings.CutPrefix(text, doc.name+" "); ok {
-			text = "CODE " + rest // a name may be a word of the list
+	names := documented(f)
+	for _, group := range f.Comments {
+		text := group.Text()
+		for _, name := range names[group] {
+			if rest, ok := strings.CutPrefix(text, name+" "); ok {
+				text = "CODE " + rest // a name may be a word of the list
+			}
 		}
 		for _, paragraph := range paragraphs(new(comment.Parser).Parse(text).Content) {
-			found = append(found, lines(fset, doc.Pos(), Text(paragraph))...)
-		}
-	}
-	return found, nil
-}
-
-// Notes returns what is wrong with the comments inside the functions of a Go file. Each finding has
-// its line.
-func Notes(path string, src []byte) ([]string, error) {
-	fset, f, err := parse(path, src)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, group := range f.Comments {
-		if !insideFunction(f, group) {
-			continue
-		}
-		for _, paragraph := range paragraphs(new(comment.Parser).Parse(group.Text()).Content) {
 			found = append(found, lines(fset, group.Pos(), Text(paragraph))...)
 		}
+		for _, c := range group.List {
+			if n := width(fset, c, src); n > MaxColumns {
+				found = append(found, fmt.Sprintf("line %d: %d columns: at most %d in a comment", fset.Position(c.Pos()).Line, n, MaxColumns))
+			}
+		}
 	}
 	return found, nil
 }
 
-// insideFunction reports whether a comment is in the body of a function.
-func insideFunction(f *ast.File, c *ast.CommentGroup) (inside bool) {
-	ast.Inspect(f, func(n ast.Node) bool {
-		if n == nil || inside || n.Pos() > c.Pos() || n.End() < c.End() {
-			return false
+// documented are the names of a file that a comment explains, by the comment.
+func documented(f *ast.File) map[*ast.CommentGroup][]string {
+	names := map[*ast.CommentGroup][]string{f.Doc: {"Package " + f.Name.Name}}
+	add := func(of []*ast.Ident, comments ...*ast.CommentGroup) {
+		for _, name := range of {
+			for _, c := range comments {
+				names[c] = append(names[c], name.Name)
+			}
 		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
-			inside = n.Body != nil && n.Body.Pos() < c.Pos()
-		case *ast.FuncLit:
-			inside = n.Body.Pos() < c.Pos()
+			add([]*ast.Ident{n.Name}, n.Doc)
+		case *ast.GenDecl:
+			for _, spec := range n.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					add([]*ast.Ident{s.Name}, n.Doc, s.Doc, s.Comment)
+				case *ast.ValueSpec:
+					add(s.Names, n.Doc, s.Doc, s.Comment)
+				}
+			}
+		case *ast.Field:
+			add(n.Names, n.Doc, n.Comment)
 		}
-		return !inside
+		return true
 	})
-	return inside
+	return names
 }
 
 // paragraphs are the texts of a doc comment, also those of its lists, without headings and code.
@@ -130,23 +136,6 @@ func lines(fset *token.FileSet, at token.Pos, problems []string) []string {
 		found = append(found, fmt.Sprintf("line %d: %s", fset.Position(at).Line, p))
 	}
 	return found
-}
-
-// Comments returns the lines of comments of a Go file that are too long.
-func Comments(path string, src []byte) ([]string, error) {
-	fset, f, err := parse(path, src)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, group := range f.Comments {
-		for _, c := range group.List {
-			if n := width(fset, c, src); n > MaxColumns {
-				found = append(found, fmt.Sprintf("line %d: %d columns: at most %d in a comment", fset.Position(c.Pos()).Line, n, MaxColumns))
-			}
-		}
-	}
-	return found, nil
 }
 
 func parse(path string, src []byte) (*token.FileSet, *ast.File, error) {
@@ -186,6 +175,14 @@ func messages(call *ast.CallExpr) map[token.Pos]string {
 	return texts
 }
 
+// written returns the text of a value: of a literal, or of the format of a call.
+func written(e ast.Expr) string {
+	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) > 0 {
+		return literal(call.Args[0])
+	}
+	return literal(e)
+}
+
 // literal returns the text of a string literal, or of literals that are joined.
 func literal(e ast.Expr) string {
 	switch e := e.(type) {
@@ -199,69 +196,6 @@ func literal(e ast.Expr) string {
 		return literal(e.X) + literal(e.Y)
 	}
 	return ""
-}
-
-// documented is the doc comment of a name.
-type documented struct {
-	*ast.CommentGroup
-	name string
-}
-
-// docs are the doc comments of the exported names of a file, and of its package.
-func docs(f *ast.File) []documented {
-	var all []documented
-	add := func(doc *ast.CommentGroup, name string) {
-		had := slices.ContainsFunc(all, func(d documented) bool { return d.CommentGroup == doc })
-		if doc != nil && ast.IsExported(name) && !had {
-			all = append(all, documented{doc, name})
-		}
-	}
-	if f.Doc != nil {
-		all = append(all, documented{f.Doc, "Package " + f.Name.Name})
-	}
-	for _, decl := range f.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			add(d.Doc, d.Name.Name)
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				specDocs(d, spec, add)
-			}
-		}
-	}
-	return all
-}
-
-func specDocs(d *ast.GenDecl, spec ast.Spec, add func(*ast.CommentGroup, string)) {
-	switch s := spec.(type) {
-	case *ast.TypeSpec:
-		add(d.Doc, s.Name.Name)
-		add(s.Doc, s.Name.Name)
-		if !s.Name.IsExported() {
-			return
-		}
-		var fields *ast.FieldList
-		switch t := s.Type.(type) {
-		case *ast.StructType:
-			fields = t.Fields
-		case *ast.InterfaceType:
-			fields = t.Methods
-		default:
-			return
-		}
-		for _, field := range fields.List {
-			for _, name := range field.Names {
-				add(field.Doc, name.Name)
-				add(field.Comment, name.Name)
-			}
-		}
-	case *ast.ValueSpec:
-		for _, name := range s.Names[:1] {
-			add(d.Doc, name.Name)
-			add(s.Doc, name.Name)
-			add(s.Comment, name.Name)
-		}
-	}
 }
 
 // width is how many columns a comment has that is a line of its own; 0 for one that cannot be

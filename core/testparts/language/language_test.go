@@ -77,52 +77,26 @@ func TestCode(t *testing.T) {
 		code string
 		want int
 	}{
-		"an error":                         {"var e = fmt.Errorf(\"cannot plan %q \"+\"anew\", x)", 1},
-		"an error without a format":        {"var e = errors.New(\"plan anew\")", 1},
-		"a log message":                    {"func f() { log.Warn(\"plan anew\", \"anew\", 1) }", 1},
-		"a log message with a context":     {"func f() { log.WarnContext(ctx, \"plan anew\") }", 1},
-		"a report":                         {"func f() { con.Message(\"plan anew\") }", 1},
-		"a flag is no prose":               {"var e = errors.New(\"give --forks\")", 0},
-		"another call":                     {"func f() { put(\"anew\") }", 0},
-		"a doc comment":                    {"// Plan plans anew.\nfunc Plan() {}", 1},
-		"a field":                          {"// T is a type.\ntype T struct {\n\tA int // planned anew\n}", 1},
-		"a name of the list":               {"// Kept is a file.\nfunc Kept() {}", 0},
-		"the word of a name":               {"// Kept is a file. Kept are two.\nfunc Kept() {}", 1},
-		"a list":                           {"// Plan:\n//\n//   - plans,\n//     anew\n//   - plans\nfunc Plan() {}", 1},
-		"code in a doc comment":            {"// Plan plans:\n//\n//\tplan anew\nfunc Plan() {}", 0},
-		"a comment of our own":             {"// plan plans anew.\nfunc plan() {}", 0},
-		"a long sentence of a doc comment": {"// Plan " + strings.Repeat("a b c d e f g h i j\n// ", 5) + "\nfunc Plan() {}", 1},
+		"an error":                     {"var e = fmt.Errorf(\"cannot plan %q \"+\"anew\", x)", 1},
+		"an error without a format":    {"var e = errors.New(\"plan anew\")", 1},
+		"a log message":                {"func f() { log.Warn(\"plan anew\", \"anew\", 1) }", 1},
+		"a log message with a context": {"func f() { log.WarnContext(ctx, \"plan anew\") }", 1},
+		"a report":                     {"func f() { con.Message(\"plan anew\") }", 1},
+		"a hint":                       {"var e = fault{Hint: \"plan anew\"}", 1},
+		"a message with a format":      {"var e = fault{message: fmt.Sprintf(\"plan %d anew\", x)}", 1},
+		"a doc of a field":             {"type t struct {\n\tA int `jsonschema:\"planned anew\"`\n}", 1},
+		"a name of a field":            {"type t struct {\n\tA int `json:\"anew\"`\n}", 0},
+		"a flag is no prose":           {"var e = errors.New(\"give --forks\")", 0},
+		"another call":                 {"func f() { put(\"anew\") }", 0},
 	} {
-		src := []byte("// Package gate is one.\npackage gate\n\n" + test.code + "\n")
-		said, err1 := Messages("x.go", src)
-		documented, err2 := Docs("x.go", src)
-		if found := append(said, documented...); err1 != nil || err2 != nil || len(found) != test.want {
-			t.Errorf("%s: found %q (%v, %v), expected %d findings", name, found, err1, err2, test.want)
-		}
-	}
-	for _, check := range []func(string, []byte) ([]string, error){Messages, Docs, Notes, Comments} {
-		if _, err := check("x.go", []byte("no Go")); err == nil {
-			t.Error("a file that is no Go passes")
-		}
-	}
-}
-
-func TestNotes(t *testing.T) {
-	for name, test := range map[string]struct {
-		code string
-		want int
-	}{
-		"a line of its own":  {"func plan() {\n\t// The gate opens.\n}", 1},
-		"behind code":        {"func plan() {\n\tx() // the gate opens\n}", 1},
-		"two lines":          {"func plan() {\n\t// The host is up, and the\n\t// gate opens.\n}", 1},
-		"a function's value": {"var plan = func() {\n\t// The gate opens.\n}", 1},
-		"plain":              {"func plan() {\n\t// The barrier opens.\n}", 0},
-		"a directive":        {"func plan() {\n\tx() //nolint:gosec // the gate opens\n}", 0},
-		"outside":            {"// plan opens the gate.\nfunc plan() {}\n\nvar x = 1 // the gate\n", 0},
-	} {
-		found, err := Notes("x.go", []byte("package x\n\n"+test.code+"\n"))
+		found, err := Messages("x.go", []byte("package x\n\n"+test.code+"\n"))
 		if err != nil || len(found) != test.want {
 			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
+		}
+	}
+	for _, check := range []func(string, []byte) ([]string, error){Messages, Comments} {
+		if _, err := check("x.go", []byte("no Go")); err == nil {
+			t.Error("a file that is no Go passes")
 		}
 	}
 }
@@ -133,15 +107,34 @@ func TestComments(t *testing.T) {
 		code string
 		want int
 	}{
-		"one line":      {"// plan " + wide + "\nfunc plan() {}", 1},
-		"in a function": {"func plan() {\n\t// " + wide + "\n}", 1},
-		"behind code":   {"var x = 1 // " + wide, 0},
-		"a directive":   {"//go:generate " + wide + "\nvar x = 1", 0},
-		"an address":    {"// https://example.net/" + strings.Repeat("x", 90) + "\nvar x = 1", 0},
-		"indented code": {"// Plan:\n//\n//\t" + wide + "\nfunc plan() {}", 0},
-		"narrow":        {"// plan plans.\nfunc plan() {}", 0},
+		"a doc comment":             {"// Plan plans anew.\nfunc Plan() {}", 1},
+		"of an unexported name":     {"// plan plans anew.\nfunc plan() {}", 1},
+		"a field":                   {"type t struct {\n\ta int // planned anew\n}", 1},
+		"above a field":             {"type t struct {\n\t// Planned anew.\n\ta int\n}", 1},
+		"a constant":                {"const x = 1 // planned anew", 1},
+		"a constant of a group":     {"const (\n\tx = 1 // planned anew\n\ty = 2\n)", 1},
+		"a variable":                {"// x is planned anew.\nvar x = 1", 1},
+		"of nothing":                {"// It plans anew.\n\nvar x = 1", 1},
+		"in a function":             {"func plan() {\n\t// It plans anew.\n}", 1},
+		"behind code":               {"func plan() {\n\tx() // plans anew\n}", 1},
+		"two lines":                 {"func plan() {\n\t// The host is up, and it\n\t// plans anew.\n}", 1},
+		"a function's value":        {"var plan = func() {\n\t// It plans anew.\n}", 1},
+		"a name of the list":        {"// wakes is a file.\nfunc wakes() {}", 0},
+		"the word of a name":        {"// wakes is a file. It wakes two.\nfunc wakes() {}", 1},
+		"a field's name":            {"type t struct {\n\tgate int // gate is a number\n}", 0},
+		"a list":                    {"// Plan:\n//\n//   - plans,\n//     anew\n//   - plans\nfunc Plan() {}", 1},
+		"indented code":             {"// Plan plans:\n//\n//\tplan anew " + wide + "\nfunc Plan() {}", 0},
+		"a long sentence":           {"// Plan " + strings.Repeat("a b c d e f g h i j\n// ", 5) + "\nfunc Plan() {}", 1},
+		"plain":                     {"// plan plans.\nfunc plan() {\n\t// It plans again.\n}", 0},
+		"a wide line":               {"// plan " + wide + "\nfunc plan() {}", 2},
+		"a wide line in a function": {"func plan() {\n\t// " + wide + "\n}", 2},
+		"a wide line behind code":   {"var y = 1 // " + wide, 1},
+		"a directive":               {"//go:generate anew " + wide + "\nvar x = 1", 0},
+		"a directive behind code":   {"func plan() {\n\tx() //nolint:gosec // plans anew\n}", 0},
+		"an address":                {"// https://example.net/" + strings.Repeat("x", 90) + "\nvar x = 1", 0},
 	} {
-		if found, err := Comments("x.go", []byte("package x\n\n"+test.code+"\n")); err != nil || len(found) != test.want {
+		found, err := Comments("x.go", []byte("// Package gate is one.\npackage gate\n\n"+test.code+"\n"))
+		if err != nil || len(found) != test.want {
 			t.Errorf("%s: found %q (%v), expected %d findings", name, found, err, test.want)
 		}
 	}

@@ -91,7 +91,7 @@ func wordRules() []rule {
 		{"configs", words(`configs`), nil, `"settings" (of a process) or "config backups" (of devices)`, "configs of devices", "config backups of devices"},
 		{"stir", words(`pok(?:e|es|ed|ing)|stir(?:s|red|ring)?|nudg(?:e|es|ed|ing)|hubs?`), nil, `"notify" or "broadcast"`, "the hub is poked", "GitHub notifies the server"},
 		{"gate", words(`gates?|stash(?:es|ed)?|ownfiles|doors?|knocks?`), nil, `"admission", "barrier", "limiter", "state store" or "secure file"`, "the gate opens", "the barrier opens"},
-		{"verdict", words(`verdicts?`), nil, `"result": outcome, reason, detail`, "the verdict of a step", "the result of a step"},
+		{"verdict", words(`verdicts?`), words(`verdict (?:maps?|statements?)`), `"result": outcome, reason, detail`, "the verdict of a step", "a verdict map of nftables"},
 		{"book", words(`books?`), nil, `"playbook" or "window calendar"`, "a book of windows", "a window calendar"},
 		{"plugin host", words(`plugin hosts?`), nil, `"plugin runner"`, "the plugin host starts it", "the plugin runner starts it"},
 	}

@@ -40,7 +40,7 @@ func TestADeviceReallyReboots(t *testing.T) {
 		t.Errorf("after the activation: primary %s with %s tries", slot, tries)
 	}
 	third := check()
-	again(d.Reset) // its one try is over
+	again(d.Reset) // its one try has ended
 	fourth := check()
 	t.Log(third, fourth)
 }

@@ -31,7 +31,7 @@ type OIDC struct {
 	key, foreign *rsa.PrivateKey
 
 	mu      sync.Mutex
-	claims  map[string]any // of whoever logs in next
+	claims  map[string]any // of the next person who logs in
 	refuse  string         // an error instead
 	waits   int            // polls of a device before it is let in
 	codes   map[string]url.Values

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// postgresData is what initdb writes. It starts PostgreSQL three times, so it runs once for all
+// postgresData is the output of initdb. That starts PostgreSQL three times, so it runs once for all
 // servers of a test binary.
 type postgresData struct {
 	once  sync.Once

@@ -67,7 +67,7 @@ func aclArguments(tb testing.TB, role redisconn.Role) []string {
 	return append([]string{"--user", RedisUser}, rules...)
 }
 
-// query is what a URL needs for TLS.
+// query returns the query of a URL for TLS.
 func (g *RedisGuard) query() url.Values {
 	q := url.Values{}
 	if g.Secure() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// packages are what the simulated hosts can install; some are there from the beginning.
+// packages lists what the simulated hosts can install; some are there from the beginning.
 var (
 	packages  = []string{"bash", "chrony", "curl", "git", "htop", "jq", "nginx", "postgresql", "python3", "rsync", "tcpdump", "vim"}
 	installed = []string{"bash", "chrony", "nginx"}

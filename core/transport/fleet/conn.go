@@ -27,13 +27,13 @@ func (f *Fleet) serve(c net.Conn, h *host) {
 	}
 	if p.Silent {
 		_, _ = io.Copy(io.Discard, c) // until the client or the fleet ends
-		h.settle(source, p, false)
+		h.opened(source, p, false)
 		return
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	sc, channels, requests, err := f.handshake(ctx, c, h, p)
-	h.settle(source, p, err == nil)
+	h.opened(source, p, err == nil)
 	if err != nil {
 		f.stats.authFailed.Add(1)
 		return

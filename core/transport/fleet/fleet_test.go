@@ -204,8 +204,8 @@ func TestAddressesNumberHosts(t *testing.T) {
 	}
 }
 
-// A fleet must not be reachable from another machine: a connection that was made
-// to an address of the machine outside 127.0.0.0/8 is refused before anything is said.
+// A fleet must not be reachable from another machine: a connection that was made to an address of
+// the machine outside 127.0.0.0/8 is refused before anything is sent.
 func TestOnlyLoopbackAddressesAreServed(t *testing.T) {
 	f := start(t, Config{Hosts: 1})
 	if f.cfg.perHost {

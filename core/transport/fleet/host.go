@@ -39,8 +39,8 @@ func mix(seed, n, salt uint64) uint64 {
 	return x
 }
 
-// host is the server's side of one simulated host. What few hosts need is made
-// when it is first used, so that an idle one costs little.
+// host is the server's side of one simulated host. Parts that few hosts need are made when they are
+// first used, so that an idle host costs little.
 type host struct {
 	fleet   *Fleet
 	n       int
@@ -200,7 +200,7 @@ func describe(seed uint64, n, total int) core.Host {
 	return h
 }
 
-// bootID is what /proc/sys/kernel/random/boot_id holds since the last boot.
+// bootID returns the content of /proc/sys/kernel/random/boot_id since the last boot.
 func (h *host) bootID() string {
 	h.mu.Lock()
 	boots := h.boots
@@ -261,7 +261,7 @@ func (h *host) setDown() bool {
 	return true
 }
 
-// admit decides about a new connection before anything is sent. Call settle exactly once for an
+// admit decides about a new connection before anything is sent. Call opened exactly once for an
 // admitted one.
 func (h *host) admit(source netip.Addr, p *Profile) bool {
 	h.mu.Lock()
@@ -279,8 +279,8 @@ func (h *host) admit(source netip.Addr, p *Profile) bool {
 	return true
 }
 
-// settle records how the beginning of an admitted connection ended.
-func (h *host) settle(source netip.Addr, p *Profile, authenticated bool) {
+// opened records how the beginning of an admitted connection ended.
+func (h *host) opened(source netip.Addr, p *Profile, authenticated bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.startups--
@@ -335,7 +335,7 @@ func (h *host) process(pid int) context.CancelCauseFunc {
 	return h.procs[pid].kill
 }
 
-// cmdline is what /proc says of a running command.
+// cmdline returns the entry of a running command in /proc.
 func (h *host) cmdline(pid string) (string, bool) {
 	n, err := strconv.Atoi(pid)
 	h.mu.Lock()

@@ -17,7 +17,7 @@ import (
 
 const planted = "planted-secret"
 
-// prey is what a script must not reach: a folder of this machine, a variable, a process.
+// prey holds what a script must not reach: a folder of this machine, a variable, a process.
 type prey struct {
 	dir    string
 	victim *exec.Cmd
@@ -43,7 +43,7 @@ func lay(t *testing.T) *prey {
 	return p
 }
 
-// touched tells what of the prey has changed.
+// touched returns what of the prey has changed.
 func (p *prey) touched(t *testing.T) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(p.dir, "*"))
@@ -143,8 +143,8 @@ func TestScriptsDoNotConnect(t *testing.T) {
 	}
 }
 
-// What starts processes, and the interpreter that asks the machine for its files, users and process
-// ids, have no place here: see DECISIONS.md.
+// Packages that start processes, and the interpreter that asks the machine for its files, users and
+// process ids, have no place here: see DECISIONS.md.
 func TestNothingHereCanStartAProcess(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

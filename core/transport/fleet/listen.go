@@ -14,10 +14,10 @@ var errNoDevice = errors.New("binding a socket to the loopback device is not pos
 
 // listen opens the sockets and returns the port of each host, or one port for all.
 //
-// One socket on 0.0.0.0 serves every address of 127.0.0.0/8, but must not serve
-// anybody else: it is tied to the loopback device, so that no packet of another
-// machine reaches it, and accept refuses what was not sent to 127.0.0.0/8. Where
-// the device cannot be bound, each host has a socket of its own on 127.0.0.1.
+// One socket on 0.0.0.0 serves every address of 127.0.0.0/8, but must not serve anybody else. So it
+// is tied to the loopback device, where no packet of another machine reaches it, and accept refuses
+// connections to other addresses. Where the device cannot be bound, each host has a socket of its
+// own on 127.0.0.1.
 func (f *Fleet) listen(ctx context.Context) ([]int, error) {
 	if !f.cfg.perHost {
 		l, err := listenOnLoopbackDevice(ctx)

@@ -190,8 +190,8 @@ func (s *session) exec(ctx context.Context, kill context.CancelCauseFunc, line s
 }
 
 // proveShell is the statement by which a client's line proves that a shell ran it, after what may
-// refuse its lease. What a host answers by its profile, or by the fleet's owner, comes after the
-// proof, as if a shell had run.
+// refuse its lease. Answers by the host's profile, or by the fleet's owner, come after the proof,
+// as if a shell had run.
 const proveShell = "echo turnus:$TURNUS_EXEC\n"
 
 // prove runs a line up to the proof and returns the rest, and whether it is to be run. A line

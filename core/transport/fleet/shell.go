@@ -12,7 +12,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// stdio is what a command reads and writes.
+// stdio holds the streams of a command.
 type stdio struct {
 	in       io.Reader
 	out, err io.Writer

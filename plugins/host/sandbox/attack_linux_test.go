@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const secret = "hunter2"
 
-// attack is what hostile code of a plugin tries.
+// attack is an attempt of hostile code of a plugin.
 type attack struct {
 	prepare func(t *testing.T, s *scene) []string // what is to be reached; the arguments of do
 	do      func(targets []string) error          // nil: it was reached
@@ -183,7 +183,7 @@ func TestAttacksByAnotherUser(t *testing.T) {
 	}
 }
 
-// available are the levels that work here. Where the first does not, the test says so.
+// available are the levels that work here. Where the first does not, the test reports that.
 func available(t *testing.T) []level {
 	t.Helper()
 	all, err := tried()

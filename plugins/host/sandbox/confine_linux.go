@@ -202,7 +202,7 @@ func Harden() error {
 	return nil
 }
 
-// kind is what may be done with a path.
+// kind names the operations that may be done with a path.
 type kind string
 
 const (
@@ -220,8 +220,8 @@ type path struct {
 	Kind kind   `json:"kind"`
 }
 
-// system is what programs of any language need; what is not there is left out. Of /etc, which also
-// holds keys and passwords, only what programs and libraries look up.
+// system returns the paths that programs of any language need; those that do not exist are left
+// out. Of /etc, which also holds keys and passwords, only what programs and libraries look up.
 func system() []string {
 	all := []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/nix/store", "/gnu/store"}
 	for _, name := range []string{

@@ -22,7 +22,7 @@ import (
 // verb is how the program is started to confine itself and become a plugin. It is not for people.
 const verb = "__sandbox"
 
-// What the process that is to be confined has open beside its standard files.
+// Files that the process that is to be confined has open beside its standard files.
 const (
 	programFD = 3
 	orderFD   = 4
@@ -133,7 +133,7 @@ func (o *order) bound() error {
 	return nil
 }
 
-// confine takes the thread's rights away. What it starts from now on has none either.
+// confine takes the thread's rights away. Processes that it starts later have none either.
 func (o *order) confine(program int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
@@ -323,8 +323,8 @@ func same(at string) bool {
 	return unix.Fstat(programFD, &one) == nil && unix.Stat(at, &other) == nil && one.Dev == other.Dev && one.Ino == other.Ino
 }
 
-// reopen opens the program where it is shown, so that it knows its own path. What is run is in any
-// case the file that the worker opened.
+// reopen opens the program where it is shown, so that it knows its own path. The file that runs is
+// in any case the one that the worker opened.
 func (o *order) reopen() int {
 	if o.Trial {
 		return programFD
@@ -371,7 +371,8 @@ func ownNumbers() bool {
 	return err == nil && (major > 6 || major == 6 && minor >= 14)
 }
 
-// bind shows something of the old root at a path of the new one. What is not there is left out.
+// bind shows something of the old root at a path of the new one. A path that does not exist is left
+// out.
 func bind(from, at string, still bool) error {
 	from = old + from
 	var st unix.Stat_t

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What hostile code does.
+// The acts of hostile code.
 
 func dialAttack(network string) func([]string) error {
 	return func(targets []string) error {
@@ -125,7 +125,7 @@ func swapAttack(targets []string) error {
 	return os.Symlink(targets[0], targets[1])
 }
 
-// environAttack looks at the process that it is told, and at all that it finds.
+// environAttack reads the process that it is given, and all that it finds.
 func environAttack(targets []string) error {
 	found, _ := filepath.Glob("/proc/[0-9]*/environ")
 	return firstOf(append(found, "/proc/"+targets[0]+"/environ"), func(path string) error {

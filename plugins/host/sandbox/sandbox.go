@@ -46,7 +46,7 @@ type Sandbox struct {
 	found     func() (means, error) // once: it starts a process
 }
 
-// means are what the kernel gives.
+// means are the kernel's means of confinement.
 type means struct {
 	level    level
 	landlock int // its ABI; 0: there is none
@@ -63,7 +63,7 @@ const (
 // level is which of the kernel's means are used beside Landlock, seccomp and limits.
 type level struct {
 	User  bool `json:"user"`  // a user namespace: root has no rights outside of it
-	Mount bool `json:"mount"` // a file system with nothing but what is allowed; also own IPC, host name and network
+	Mount bool `json:"mount"` // a file system that holds only what is allowed; also own IPC, host name and network
 	PID   bool `json:"pid"`   // a process tree of its own, which ends as one
 }
 
@@ -72,7 +72,7 @@ type level struct {
 // On if something is missing.
 func New(cfg Config) (*Sandbox, error) { return newBy(find, cfg) }
 
-// newBy is New where probe finds out what the kernel gives.
+// newBy is New with a probe of the means that the kernel gives.
 func newBy(probe func() (means, error), cfg Config) (*Sandbox, error) {
 	if cfg.Memory < 0 {
 		return nil, fmt.Errorf("%w: sandbox of plugins: memory of %d bytes; expected more, or 0 for any", core.ErrInvalid, cfg.Memory)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is to be reached.
+// The targets of attacks.
 
 func greet(t *testing.T, l net.Listener) {
 	t.Helper()
@@ -143,8 +143,8 @@ func folderTarget(t *testing.T, s *scene) []string {
 
 func markTarget(_ *testing.T, s *scene) []string { return []string{s.mark} }
 
-// victim is another process of the worker's user, which lets anybody trace it as far as it can say
-// so.
+// victim is another process of the worker's user, which lets anybody trace it as far as it can
+// allow that.
 func victim(t *testing.T, s *scene) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sleep", "600")

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// What a good program needs works at each level.
+// The needs of a good program work at each level.
 func TestGoodProgramsWork(t *testing.T) {
 	for _, l := range available(t) {
 		s := newScene(t)
@@ -229,7 +229,7 @@ func TestFilterOfSystemCalls(t *testing.T) {
 	}
 }
 
-// BenchmarkStart is what confining adds to the start of a program.
+// BenchmarkStart measures what confining adds to the start of a program.
 func BenchmarkStart(b *testing.B) {
 	for _, mode := range []Mode{Off, Auto} {
 		b.Run(string(mode), func(b *testing.B) {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is recorded is read as it was.
+// Any recorded session is read as it was.
 func TestSessionsAreReadAsTheyWereWritten(t *testing.T) {
 	text := rapid.Custom(func(t *rapid.T) string {
 		return rapid.StringOfN(rapid.SampledFrom([]rune("a$|~= \n<!\tß")), 0, 12, -1).Draw(t, "text")

@@ -28,7 +28,7 @@ type Result struct {
 
 	State       *State // of a suspension
 	ResumeAfter time.Duration
-	WakeOn      string
+	Signal      string
 	KeepLocks   bool
 	Held        bool // because the window asked for it
 }
@@ -91,7 +91,7 @@ func (r *Result) finish(o *wire.Outcome) error {
 		r.Outcome, r.Reason = "cancelled", o.Cancelled.GetReason()
 	case *wire.Outcome_Suspended:
 		s := o.Suspended
-		r.Outcome, r.Reason, r.WakeOn, r.KeepLocks = "suspended", s.GetReason(), s.GetWakeOn(), s.GetKeepLocks()
+		r.Outcome, r.Reason, r.Signal, r.KeepLocks = "suspended", s.GetReason(), s.GetWakeOn(), s.GetKeepLocks()
 		r.ResumeAfter = time.Duration(s.GetResumeAfterMs()) * time.Millisecond
 		r.Held = s.GetHeld()
 		r.State = &State{Version: int(s.GetState().GetVersion()), JSON: s.GetState().GetJson()}

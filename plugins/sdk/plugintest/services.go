@@ -130,7 +130,7 @@ func (s *services) secretNames() []string {
 	return slices.Sorted(maps.Keys(s.secrets))
 }
 
-// environment is what a command's variables that are secrets hold.
+// environment returns the values of a command's variables that are secrets.
 func (s *services) environment(start *wire.ExecStart) (map[string]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

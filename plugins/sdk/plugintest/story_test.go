@@ -23,7 +23,7 @@ type bootState struct {
 
 type bootRun = sdk.Run[params, bootState]
 
-// rebooter has an irreversible step. A careless one does not look whether it has happened; a
+// rebooter has an irreversible step. A careless one does not check whether it has happened; a
 // forgetful one keeps its intent to itself.
 func rebooter(careless, forgetful bool) sdk.Def {
 	boot := func(ctx context.Context, r *bootRun) (string, error) {
@@ -61,7 +61,7 @@ func rebooter(careless, forgetful bool) sdk.Def {
 	}, sdk.OnLost("retry"))
 }
 
-// rebooted is the scene of a rebooter. broken tells that the host was rebooted twice.
+// rebooted is the scene of a rebooter. broken is set if the host was rebooted twice.
 func rebooted(broken *atomic.Bool, careless, forgetful bool) func(*testing.T) plugintest.Scene {
 	return func(t *testing.T) plugintest.Scene {
 		t.Helper()
@@ -121,13 +121,13 @@ func TestResumeUntilDoneTakesItsTime(t *testing.T) {
 				return err
 			}
 			if r.State.Soak++; r.State.Soak < 4 {
-				return r.Wait(24*time.Hour, sdk.WakeOn("go"))
+				return r.Wait(24*time.Hour, sdk.UntilSignal("go"))
 			}
 			return nil
 		})).FakeTime()
 		begun := time.Now()
 		calls := kit.ResumeUntilDone(params{})
-		if len(calls) != 4 || calls[3].Outcome != "unchanged" || calls[0].WakeOn != "go" || time.Since(begun) != 72*time.Hour+40*time.Minute {
+		if len(calls) != 4 || calls[3].Outcome != "unchanged" || calls[0].Signal != "go" || time.Since(begun) != 72*time.Hour+40*time.Minute {
 			t.Errorf("%d calls in %v, the last %+v", len(calls), time.Since(begun), calls[len(calls)-1])
 		}
 	})

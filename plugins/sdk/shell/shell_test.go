@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// shells are what hosts run scripts by; Debian has dash always.
+// shells returns the shells by which hosts run scripts; Debian has dash always.
 func shells(t *testing.T) [][]string {
 	t.Helper()
 	found := [][]string{{"/bin/sh"}}
@@ -38,8 +38,8 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// A folder of root's, one of a stranger's in it, and links of both. What the stranger may have
-// planted leads nowhere but to folders of his own. Control: cd follows it.
+// A folder of root's, one of a stranger's in it, and links of both. A link that the stranger may
+// have planted leads only to folders of his own. Control: cd follows it.
 func TestEnter(t *testing.T) {
 	asRoot(t)
 	for _, sh := range shells(t) {

@@ -156,7 +156,7 @@ var byName = map[string]string{
 	"netip.AddrPort": `an address with a port such as "10.0.0.1:22"`, "net.IP": "an IP address", "jsonschema.Schema": "a schema",
 }
 
-// expected is what a value of a Go type is called in a playbook.
+// expected returns the name of a Go type's values in a playbook.
 func expected(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -12,11 +12,11 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// policy decides which run's job has the next free slot.
+// policy decides which run's job starts next.
 type policy interface {
 	name() string
 	submit(now time.Duration, run int, t Run) error
-	// turn takes back what is finished and fills free slots.
+	// turn removes finished jobs, and returns jobs for the free places.
 	turn(now time.Duration, finished []handle, free int) ([]handle, error)
 	touched() int
 }

@@ -161,7 +161,7 @@ func hold(ctx context.Context, q queue.Queue, n int) (release func(), err error)
 		stop()
 		<-ended
 		leave := context.WithoutCancel(ctx)
-		_ = q.Cancel(leave, r.ID, "the measurement is over")
+		_ = q.Cancel(leave, r.ID, "the measurement has ended")
 		_ = q.Close(leave, session)
 	}, nil
 }
@@ -191,7 +191,7 @@ func Submit(ctx context.Context, q queue.Queue, jobs int, pending func() error) 
 		}
 	}
 	start = time.Now()
-	if err := q.Cancel(ctx, r.ID, "the measurement is over"); err != nil {
+	if err := q.Cancel(ctx, r.ID, "the measurement has ended"); err != nil {
 		return res, err
 	}
 	res.CancelSeconds = time.Since(start).Seconds()

@@ -83,7 +83,7 @@ func Put(ctx context.Context, l *ledger.Ledger, n int) (Fill, error) {
 	return Fill{Schedules: n, Seconds: took, PerSecond: float64(n) / took}, nil
 }
 
-// history is what a schedule knows after months: five results, and the counts.
+// history returns the state of a schedule after months: five results, and the counts.
 func history(id schedule.ID, now, due time.Time) schedule.State {
 	s := schedule.State{Since: now, Triggered: 180}
 	for day := schedule.MaxLast; day > 0; day-- {

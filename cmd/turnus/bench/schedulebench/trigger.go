@@ -62,7 +62,7 @@ type server struct {
 	stopping chan struct{}
 }
 
-// line is what a server said, and when it was heard.
+// line is a line that a server printed, and when it was read.
 type line struct {
 	server int
 	text   string
@@ -232,7 +232,7 @@ func (v *Volley) count(runs map[string]time.Time, l line) bool {
 	return true
 }
 
-// confirm counts the schedules that say they fired once, and whose run is in the ledger.
+// confirm counts the schedules that report one trigger, and whose run is in the ledger.
 func (v *Volley) confirm(ctx context.Context, l *ledger.Ledger, runs map[string]time.Time, ids []schedule.ID) error {
 	there := map[string]bool{}
 	for part := range slices.Chunk(slices.Collect(maps.Keys(runs)), ledger.MaxPage) {

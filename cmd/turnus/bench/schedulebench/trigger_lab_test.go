@@ -13,8 +13,8 @@ import (
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
-// Three processes, two of which are killed (SIGKILL) in the middle of firing what is due at one
-// instant. Every run is launched, and every schedule fired exactly once.
+// Three processes, two of which are killed (SIGKILL) while they trigger schedules that are due at
+// one instant. Every run is launched, and every schedule triggers exactly once.
 func TestLabServersKilledAtTheInstant(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]func() string{

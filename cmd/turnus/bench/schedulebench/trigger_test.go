@@ -13,7 +13,7 @@ import (
 	"github.com/turnus/turnus/core/schedule"
 )
 
-// serverEnv tells the re-executed test that it is a server, and on which ledger.
+// serverEnv marks the re-executed test as a server, and names its ledger.
 const serverEnv = "TURNUS_TEST_SCHEDULES"
 
 func TestMain(m *testing.M) {

@@ -46,7 +46,7 @@ type cluster struct {
 
 	token string
 
-	tending sync.Mutex // held while something that ended is not to be started yet
+	tending sync.Mutex // held while something that ended must not be started yet
 	mu      sync.Mutex // guards what follows
 	redis   *process
 	servers []*process
@@ -182,7 +182,7 @@ func (c *cluster) admin() *goredis.Client {
 	return goredis.NewClient(c.guard.Options(c.t, "127.0.0.1:"+c.redisPort))
 }
 
-// trust has every queue lease at once from Redis as it is now, as servers do that found nothing
+// trust has every queue lease immediately from Redis as it is now, as servers do that found nothing
 // amiss: it takes the guard of R4 out.
 func (c *cluster) trust(admin *goredis.Client) {
 	c.t.Helper()
@@ -352,7 +352,7 @@ func (c *cluster) secondPerson() string {
 	return strings.TrimSpace(string(out))
 }
 
-// doctor is what turnus admin doctor finds in ledger and queue; "" when both are sound.
+// doctor returns the findings of turnus admin doctor in ledger and queue; "" when both are sound.
 func (c *cluster) doctor() string {
 	c.t.Helper()
 	p := start(c.t, c.env(), c.atLedger("admin", "doctor", "--redis", c.guard.URL("", "127.0.0.1:"+c.redisPort, ""))...)
@@ -402,7 +402,7 @@ func (c *cluster) postgres() []int {
 	return append([]int{pid}, children(pid)...)
 }
 
-// resume wakes whatever is stopped, so that it can be ended.
+// resume continues every stopped process, so that it can be ended.
 func (c *cluster) resume() {
 	if c.pg != nil {
 		for _, pid := range c.postgres() {
@@ -411,7 +411,7 @@ func (c *cluster) resume() {
 	}
 }
 
-// allLogs is what each process wrote, and those before it.
+// allLogs returns what each process wrote, and those before it.
 func (c *cluster) allLogs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -425,7 +425,7 @@ func (c *cluster) allLogs() []string {
 	return append(list, logOf("redis", c.redis))
 }
 
-// crashes are the logs of processes that broke down by themselves.
+// crashes returns the logs of processes that broke down unasked.
 func (c *cluster) crashes() (found []string) {
 	for _, log := range c.allLogs() {
 		if i := max(strings.Index(log, "\npanic: "), strings.Index(log, "\nfatal error: ")); i >= 0 {

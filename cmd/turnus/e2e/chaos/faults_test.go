@@ -35,7 +35,7 @@ func (c *cluster) begin(p planned) (end func()) {
 	case "drop replies of Redis to worker":
 		return c.line(worker+" redis", open, lossy, 0)
 	case "stop worker and drop replies":
-		// It wakes past its lease, and Redis seems silent: only its own clock can tell it.
+		// It continues past its lease, and Redis seems silent: only its own clock can show it.
 		wake := c.stop(c.workerAt(p.target).pid())
 		mend := c.line(worker+" redis", open, lossy, 0)
 		return func() { wake(); pass(4 * time.Second); mend() }
@@ -227,7 +227,7 @@ func (c *cluster) slowLedger() (end func()) {
 	return func() { close(quit); <-done }
 }
 
-// readOnlyLedger has each write to the ledger fail at once, while reads go on.
+// readOnlyLedger has each write to the ledger fail immediately, while reads go on.
 func (c *cluster) readOnlyLedger() (end func()) {
 	c.t.Helper()
 	if c.pg != nil {

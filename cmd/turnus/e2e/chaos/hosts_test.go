@@ -55,7 +55,7 @@ SetEnv SHLVL=2
 Subsystem sftp internal-sftp
 `
 
-// keys are what workers log in with, a key each, by which hosts tell them apart.
+// keys are the keys with which workers log in, one each, by which hosts distinguish them.
 type keys struct {
 	files   []string
 	allowed string // as authorized_keys holds them
@@ -108,7 +108,7 @@ func newHosts(t *testing.T, dir string, names []string, k keys, more func(name s
 	return hosts, inventory
 }
 
-// log is what the host has noted.
+// log returns what the host has noted.
 func (h *host) log(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(h.dir, "log"))

@@ -244,7 +244,7 @@ func TestRecoveryIsCountedFromTheRightTime(t *testing.T) {
 	v := evidence{
 		runs: []accepted{
 			{id: "p1", kind: "pulse", asked: sec(12)}, {id: "p2", kind: "pulse", asked: sec(30)},
-			{id: "p3", kind: "pulse", asked: sec(24)}, // held up by the later fault
+			{id: "p3", kind: "pulse", asked: sec(24)}, // delayed by the later fault
 			{id: "t", kind: "timed", asked: sec(4)},
 		},
 		recipes: map[string]recipe{"timed": {suspended: 5 * time.Second}},

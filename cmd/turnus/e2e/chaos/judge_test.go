@@ -40,7 +40,7 @@ type accepted struct {
 	state     string        // of one that has not
 }
 
-// outcome is what the ledger says of a job.
+// outcome is the ledger's outcome of a job.
 type outcome struct {
 	run, host string
 	outcome   core.Outcome
@@ -60,7 +60,7 @@ type happened struct {
 	mending time.Duration // when its end began: from then on a part of what was cut may work again
 }
 
-// recipe is what the judge knows of a playbook.
+// recipe is the judge's knowledge of a playbook.
 type recipe struct {
 	steps   []string      // of command, or of a repeatable job type
 	once    bool          // its steps must not be repeated
@@ -72,7 +72,7 @@ type recipe struct {
 	suspended time.Duration // its last step is, before it begins
 }
 
-// evidence is all that the judge looks at.
+// evidence is all that the judge reads.
 type evidence struct {
 	runs     []accepted
 	outcomes []outcome
@@ -312,8 +312,8 @@ func unasked(v evidence, _ map[string]string) (all []violation) {
 	return all
 }
 
-// reported is when the queue has a cancel that returned at a time: at once, or, where no server
-// that was up reached Redis, when the last fault in a row that kept servers from it is over.
+// reported is when the queue has a cancel that returned at a time: immediately, or, where no server
+// that was up reached Redis, when the last fault in a row that kept servers from it has ended.
 func reported(v evidence, at time.Duration) time.Duration {
 	late := false
 	for _, f := range v.faults { // by begin

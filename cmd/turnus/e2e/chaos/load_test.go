@@ -20,7 +20,7 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// project is what servers follow, and what the judge knows of it.
+// project is the project that servers follow, with what the judge knows of it.
 type project struct {
 	hosts     []string
 	entry     func(name string) string // more keys of a host's line in the inventory
@@ -215,7 +215,7 @@ func (l *load) cancel(a *accepted) {
 	l.set(func() { a.cancel = now() })
 	if l.insist(l.c.token, func(ctx context.Context, c *client.Client) error {
 		_, err := c.CancelRun(ctx, a.id, "the suite's operator")
-		if errors.Is(err, core.ErrConflict) { // it is over
+		if errors.Is(err, core.ErrConflict) { // it has ended
 			err = nil
 		}
 		return err
@@ -250,7 +250,7 @@ func (l *load) insist(token string, call func(context.Context, *client.Client) e
 	}
 }
 
-// follow looks at all runs that are not over, until all are and the load has ended.
+// follow checks all runs that have not ended, until all have and the load has ended.
 func (l *load) follow() {
 	for i := 0; ; i++ {
 		l.mu.Lock()
@@ -306,7 +306,7 @@ func (l *load) poll(c *client.Client, a *accepted) bool {
 	return true
 }
 
-// drained waits until every run is over, and reports false when that takes longer than any fault
+// drained waits until every run has ended, and reports false when that takes longer than any fault
 // may cost.
 func (l *load) drained(limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
@@ -326,7 +326,7 @@ func (l *load) drained(limit time.Duration) bool {
 	}
 }
 
-// finish waits for the runs that are left, once all faults are over.
+// finish waits for the remaining runs, once all faults have ended.
 func (l *load) finish() {
 	l.quit = make(chan struct{})
 	l.wg.Go(l.follow)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// way is what a proxy does to one direction.
+// way is the effect of a proxy on one direction.
 type way int
 
 const (
@@ -41,7 +41,7 @@ func newProxy(t *testing.T, network, target string) *proxy {
 	return newProxyAt(t, "127.0.0.1:0", network, target)
 }
 
-// newProxyAt is newProxy, which listens where it is told.
+// newProxyAt is newProxy that listens at an address.
 func newProxyAt(t *testing.T, listen, network, target string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", listen)

@@ -33,11 +33,12 @@ func (s shape) recoveryBounds() (median, most time.Duration) {
 // due is a piece of work that probes asked for: when it was to begin, and when it did.
 type due struct{ at, begun time.Duration }
 
-// probes are all pulses, and all jobs that were suspended for a time. What never began is given the
-// end of the evidence, except a job that ended as unreachable: nobody waited for it longer.
+// probes are all pulses, and all jobs that were suspended for a time. A job that never began is
+// given the end of the evidence, except a job that ended as unreachable: nobody waited for it
+// longer.
 func probes(v evidence) (all []due) {
 	first, second := map[string]execution{}, map[string]execution{} // by run: each has one host
-	given := map[string]time.Duration{}                             // when a run was given up
+	given := map[string]time.Duration{}                             // when a run ended without a result
 	for _, o := range v.outcomes {
 		if o.outcome == core.Unreachable {
 			given[o.run] = o.seen
@@ -77,10 +78,10 @@ func probes(v evidence) (all []due) {
 	return all
 }
 
-// recoveries are, by fault, how long work was delayed at most: from the onset of a fault that
-// leaves others at work, else from its end, until what was due meanwhile had begun on its host, and
-// until the hosts of a worker saw work again. From the onset of the next fault on, a delay is not
-// this one's.
+// recoveries returns, by fault, how long work was delayed at most. A delay begins at the onset of a
+// fault that leaves others at work, else at its end. It lasts until jobs that were due meanwhile
+// had begun, and until the hosts of a worker saw work again. From the onset of the next fault on, a
+// delay is not this one's.
 func recoveries(v evidence) map[int]time.Duration {
 	ended := map[string]time.Duration{}
 	for _, o := range v.outcomes {

@@ -17,10 +17,10 @@ import (
 )
 
 // Redis comes back as it was before the commands of a run ended and were recorded, and the worker
-// restarts too, so nothing that leases remembers them. No recorded command runs again, by what its
+// also restarts, so nothing that leases remembers them. No recorded command runs again, by what its
 // host noted: not before the server has compared the queue with the ledger, and not after a person
-// has resumed the run. The control has the queue trust Redis at once, and cuts the server off: each
-// recorded command runs again.
+// has resumed the run. The control has the queue trust Redis immediately, and cuts the server off:
+// each recorded command runs again.
 func TestLabFaultR4NoRecordedCommandRunsAgain(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		t.Run(map[bool]string{false: "compared", true: "control"}[trusted], func(t *testing.T) { rollBack(t, trusted) })
@@ -76,7 +76,7 @@ func rollBack(t *testing.T, trusted bool) {
 	}
 	begun := func(host int) int { return strings.Count(c.hosts[host].log(t), "begin ") }
 	until(t, "the run to be in the queue", func() bool { return phase() == "active" })
-	pass(time.Second) // it goes on in the queue once the ledger says so
+	pass(time.Second) // it goes on in the queue once the ledger has it
 	old := c.onDisk("old")
 	c.copyTree(c.onDisk("redis"), old)
 	c.startWorker(0)

@@ -20,14 +20,14 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// trigger is a schedule that fires once. Its run notes the mark on the host.
+// trigger is a schedule that triggers once. Its run notes the mark on the host.
 type trigger struct {
 	mark string
 	at   time.Duration
 	run  string // as the ledger has it; "" when it launched none
 }
 
-// How many schedules fire at once, and how long before that they are made.
+// How many schedules trigger at the same time, and how long before that they are made.
 const (
 	triggersAtOnce = 8
 	triggerAhead   = 3 * time.Second

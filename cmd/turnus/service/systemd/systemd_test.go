@@ -25,7 +25,7 @@ func listener(t *testing.T, name string) *net.UnixConn {
 	return l
 }
 
-// hear returns the next that was told.
+// hear returns the next message.
 func hear(t *testing.T, l *net.UnixConn) string {
 	t.Helper()
 	b := make([]byte, 1024)
@@ -50,8 +50,8 @@ func environment(pairs ...string) func(string) string {
 	}
 }
 
-// A process that works says so again and again; one that is stuck says it no more. What the first
-// says is the negative control.
+// A process that works reports that again and again; one that is stuck no longer does. The first
+// one is the negative control.
 func TestWatchdogOfAStuckProcess(t *testing.T) {
 	for name, stuck := range map[string]error{"works": nil, "stuck": errors.New("no look\nfor a minute")} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestWatchdogOfAStuckProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-thrice
-			heard := []string{hear(t, l), hear(t, l), hear(t, l)} // systemd reads on, else who tells it waits
+			heard := []string{hear(t, l), hear(t, l), hear(t, l)} // systemd reads on, else the sender waits
 			if err := errors.Join(m.Stopping(), m.Close()); err != nil {
 				t.Fatal(err)
 			}

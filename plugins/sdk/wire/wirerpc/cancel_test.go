@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A stream that the other end gave up is a call that was cancelled, not a host that cannot be
+// A stream that the other end ended is a call that was cancelled, not a host that cannot be
 // reached. The texts are those of HTTP/2 in net/http, with and without its cause.
 func TestAStreamThatTheOtherEndGaveUp(t *testing.T) {
 	t.Parallel()

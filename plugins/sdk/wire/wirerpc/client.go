@@ -166,7 +166,7 @@ type clientCall struct {
 	end      error         // how the call ended; nil while it goes on
 
 	pipe *io.PipeWriter // of a call that streams messages; nil of others
-	stop func() bool    // gives up watching the context
+	stop func() bool    // stops watching the context
 }
 
 func (c *clientCall) do(client *Client, r *http.Request) {

@@ -169,7 +169,7 @@ func TestStreams(t *testing.T) {
 	_ = stream.CloseResponse()
 }
 
-// A call that the server ends tells the sender to stop, and the receiver why.
+// A call that the server ends stops the sender, and the receiver learns why.
 func TestAStreamThatTheServerEnds(t *testing.T) {
 	client, _ := calls(t)
 	stream, err := client.Exec(t.Context(), &wire.ExecStart{Command: "cat", Stdin: true})
@@ -212,7 +212,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	_ = stream.CloseResponse()
 }
 
-// What is no gRPC, or ends too early, is an error that says so.
+// An answer that is no gRPC, or ends too early, is an error that names this.
 func TestFaultyPeers(t *testing.T) {
 	for want, answer := range map[string]func(http.ResponseWriter){
 		"HTTP status 404":                      func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) },

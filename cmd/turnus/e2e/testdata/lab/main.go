@@ -1,5 +1,5 @@
-// The plugin lab is what somebody else writes: a module of its own that imports the
-// sdk only. Its job types leave a trace of every execution, and misbehave when told to.
+// The plugin lab is as somebody else writes one: a module of its own that imports the sdk only. Its
+// job types leave a trace of every execution, and misbehave when asked to.
 package main
 
 import (
@@ -78,7 +78,7 @@ func park(ctx context.Context, r *sdk.Run[Park, parked]) error {
 	}
 	var options []sdk.SuspendOption
 	if r.Params.Event != "" {
-		options = append(options, sdk.WakeOn(r.Params.Event))
+		options = append(options, sdk.UntilSignal(r.Params.Event))
 	}
 	return sdk.Suspend(parked{true}, time.Duration(r.Params.After)*time.Second, options...)
 }
@@ -91,7 +91,7 @@ type How struct {
 func misbehave(ctx context.Context, r *sdk.Run[How, sdk.NoState]) error {
 	flood := func(f *os.File) {
 		long := append(bytes.Repeat([]byte("x"), 200<<10), '\n')
-		for range 25 { // 5 MB in lines over every limit; beyond 4 MB at once the worker slows the plugin down
+		for range 25 { // 5 MB in lines over every limit; beyond a burst of 4 MB the worker slows the plugin down
 			_, _ = f.Write(long)
 		}
 		for range 5000 {

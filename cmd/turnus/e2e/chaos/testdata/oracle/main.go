@@ -1,4 +1,4 @@
-// The plugin chaos has job types that do nothing but have their host note that they ran.
+// The plugin chaos has job types that only have their host note that they ran.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk"
 )
 
-// Params is what the oracle on the host is called with.
+// Params are the arguments of the oracle on the host.
 type Params struct {
 	Run     string  `json:"run" turnus:"required" jsonschema:"id of the run"`
 	As      string  `json:"as" turnus:"required" jsonschema:"name of the step"`
