@@ -174,6 +174,45 @@ func TestFourEyesOfATenantOfASource(t *testing.T) {
 	})
 }
 
+// What a tenant's system says does not join window sets and HA groups of others, nor names a pool
+// that nobody serves. Control: its own ones, a set of the provider alone and a new group are taken.
+func TestASourceOfATenantUsesNothingOfOthers(t *testing.T) {
+	fake(t, func(l *lab) {
+		other := newCMDB(0)
+		other.has(1, "set", `{"window_set": "birch-night"}`, "wider", `{"window_set": "base"}`, "pair", `{"ha_group": "birch-pair"}`, "core", `{"ha_group": "core-pair"}`, "pool", `{"pool": "nobody"}`,
+			"own", `{"window_set": "acme-night", "ha_group": "acme-pair", "pool": "dmz"}`, "new", `{"window_set": "provider", "ha_group": "new-pair"}`, "grouped", `{"groups": ["far"]}`)
+		c, stop := l.server("s1", other.of("s1"))
+		defer stop()
+		l.apply(c, docs("", "inventory/more.yaml", `hosts:
+  a2: {address: 127.0.0.3, customer: acme, window_set: acme-night, ha_group: acme-pair, pool: dmz}
+  b2: {address: 127.0.0.4, customer: birch, window_set: birch-night, ha_group: birch-pair}
+  p1: {address: 127.0.0.5, window_set: provider, ha_group: core-pair}
+groups:
+  far: {pool: far}
+`, "windows/sets.yaml", `window_sets:
+  acme-night: {timezone: UTC, allow: [{rrule: FREQ=DAILY, from: "22:00", to: "23:00"}]}
+  birch-night: {timezone: UTC, requires: [base], allow: [{rrule: FREQ=DAILY, from: "22:00", to: "23:00"}]}
+  base: {timezone: UTC, allow: [{rrule: FREQ=DAILY, from: "20:00", to: "23:00"}]}
+  provider: {timezone: UTC, allow: [{rrule: FREQ=DAILY, from: "22:00", to: "23:00"}]}
+`), 0)
+		l.until("its hosts are here", func() bool { _, ok := c.Set().Inventory.Host("n000"); return ok })
+		left := l.source(c).Left
+		for host, why := range map[string]string{
+			"set": `window set "birch-night" is not defined for tenant acme`, "wider": `window set "base" is not defined for tenant acme`, "pair": `HA group "birch-pair" belongs to hosts of others`,
+			"core": `HA group "core-pair" belongs to hosts of others`, "pool": `no host or playbook of the project has pool "nobody"`,
+		} {
+			if _, taken := c.Set().Inventory.Host(host); taken || !strings.Contains(strings.Join(left, "\n"), host+": "+why) {
+				t.Errorf("%s is taken: %v, left are\n%s", host, taken, strings.Join(left, "\n"))
+			}
+		}
+		for _, host := range []string{"own", "new", "grouped"} {
+			if _, taken := c.Set().Inventory.Host(host); !taken {
+				t.Errorf("%s is not taken:\n%s", host, strings.Join(left, "\n"))
+			}
+		}
+	})
+}
+
 func TestAHeldGenerationWaitsForApproval(t *testing.T) {
 	fake(t, func(l *lab) {
 		other := newCMDB(100)

@@ -27,20 +27,26 @@ type TakenHosts struct {
 
 // WithHosts returns the set with hosts of sources behind its own. Groups, customers and sites of
 // the project apply to them, with group_vars. No source changes a host of the project or of another
-// source. The error is that of ctx.
+// source, and none of a tenant joins window sets and HA groups of others. The error is that of ctx.
 func (s *Set) WithHosts(ctx context.Context, from []HostSource) (*Set, []TakenHosts, error) {
 	next, taken := *s, make([]TakenHosts, len(from))
 	tree := newDocFS(s.docs)
-	for i, src := range from {
-		inv, err := inventory.LoadFS(ctx, tree, s.layout[partInventory], src.Hosts)
-		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
-		}
-		if err == nil {
-			err = next.take(ctx, src, inv, &taken[i])
-		}
-		if err != nil {
-			taken[i] = TakenHosts{Err: err}
+	for _, tenants := range []bool{false, true} { // the provider's sources first: they count as the project
+		owned := ownersOf(next)
+		for i, src := range from {
+			if (src.Tenant != "") != tenants {
+				continue
+			}
+			inv, err := inventory.LoadFS(ctx, tree, s.layout[partInventory], src.Hosts)
+			if ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+			if err == nil {
+				err = next.take(ctx, src, inv, owned, &taken[i])
+			}
+			if err != nil {
+				taken[i] = TakenHosts{Err: err}
+			}
 		}
 	}
 	l := &loader{ctx: ctx, set: &next, within: playbooks.TargetsTime, given: []string{fmt.Sprintf("%d of the project", len(s.Inventory.Hosts))}}
@@ -69,17 +75,18 @@ func (s *Set) Explain(ctx context.Context, host string) ([]inventory.Origin, err
 }
 
 // take adds the hosts that a source names to the set.
-func (s *Set) take(ctx context.Context, src HostSource, with *inventory.Inventory, taken *TakenHosts) error {
+func (s *Set) take(ctx context.Context, src HostSource, with *inventory.Inventory, owned *owners, taken *TakenHosts) error {
 	alone, err := inventory.Load(ctx, nil, src.Hosts)
 	if err != nil {
 		return err
 	}
 	had := s.Inventory
 	s.Inventory = had.With(with, func(h core.Host) bool {
-		if _, named := alone.Host(h.Name); !named {
+		said, named := alone.Host(h.Name)
+		if !named {
 			return false // a host of the project
 		}
-		if why := s.leftOut(src, h); why != "" {
+		if why := s.leftOut(src, owned, h, said); why != "" {
 			taken.Left = append(taken.Left, h.Name+": "+why)
 			return false
 		}
@@ -95,12 +102,14 @@ func (s *Set) take(ctx context.Context, src HostSource, with *inventory.Inventor
 }
 
 // leftOut is why a host of a source is left out; "" takes it.
-func (s *Set) leftOut(src HostSource, h core.Host) string {
+func (s *Set) leftOut(src HostSource, owned *owners, h, said core.Host) string {
 	switch {
 	case src.Tenant != "" && h.Customer != src.Tenant:
 		return fmt.Sprintf("its customer is %s, but the source is of tenant %s: add a filter to the source", yamlread.Quote(h.Customer), src.Tenant)
 	case h.WindowSet != "" && s.Windows.Sets[h.WindowSet] == nil:
-		return fmt.Sprintf("window set %s is not defined", yamlread.Quote(h.WindowSet))
+		return undefinedSet(h, src.Tenant)
+	case src.Tenant != "":
+		return owned.refuses(src.Tenant, h, said)
 	}
 	return ""
 }

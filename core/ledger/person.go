@@ -7,12 +7,16 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
+// makersOf returns the makers of the tokens that act under a name. A calendar feed acts under none: its
+// name is free text, and its secret opens no operation.
+const makersOf = `SELECT DISTINCT created_by FROM tokens WHERE (all_tenants = 1 AND name = $1 OR all_tenants = 0 AND tenant || '/' || name = $1) AND roles <> '["calendar"]'`
+
 // lineage returns the names behind a name: itself, who made its tokens, who made theirs, and so on.
 // A name of a service or of a machine's user, which no token has, is none of them.
 func lineage(ctx context.Context, t *tx, name string) ([]string, error) {
 	all := []string{name}
 	for i := 0; i < len(all); i++ {
-		makers, err := collectNames(t.rows(ctx, `SELECT DISTINCT created_by FROM tokens WHERE all_tenants = 1 AND name = $1 OR all_tenants = 0 AND tenant || '/' || name = $1`, all[i]))
+		makers, err := collectNames(t.rows(ctx, makersOf, all[i]))
 		if err != nil {
 			return nil, err
 		}

@@ -137,10 +137,13 @@ func newEvents(w http.ResponseWriter) *events {
 	return &events{w, http.NewResponseController(w)}
 }
 
+// dataLines puts text into the data of an event. Browsers end a line at CR, LF and CR LF.
+var dataLines = strings.NewReplacer("\r\n", "\ndata: ", "\r", "\ndata: ", "\n", "\ndata: ")
+
 // send writes an event, and reports whether the browser takes it.
 func (e *events) send(name, data string) bool {
 	_ = e.ctl.SetWriteDeadline(time.Now().Add(writeWithin))
-	_, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, strings.ReplaceAll(data, "\n", "\ndata: ")) //nolint:gosec // templates escape what hosts wrote
+	_, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, dataLines.Replace(data)) //nolint:gosec // templates escape what hosts wrote
 	return err == nil && e.ctl.Flush() == nil
 }
 

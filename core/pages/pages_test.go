@@ -9,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,7 @@ type fakeAPI struct {
 	next  chan struct{} // closed or fed: an event of the run
 	// output is the output of step 1 of job 1.
 	output string
+	diff   string // of the hosts that failed
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +66,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			{Host: "web0", Outcome: core.Changed, Cells: "C", Group: "g1"}, {Index: 1, Host: "web1" + hostile, Outcome: core.Failed, Cells: "F", Group: "g2"}, {Index: 2, Host: "web2"},
 		}})
 	case path == "/v1/runs/r1/groups":
-		answer(map[string]any{"items": []api.ResultGroup{{ID: "g2", Outcome: core.Failed, Step: hostile, Reason: hostile, Diff: hostile, Total: 9, Hosts: []string{"web1" + hostile}}, {ID: "g1", Outcome: core.Changed, Total: 2871, Hosts: []string{"web0"}}}})
+		answer(map[string]any{"items": []api.ResultGroup{{ID: "g2", Outcome: core.Failed, Step: hostile, Reason: hostile, Diff: f.diff, Total: 9, Hosts: []string{"web1" + hostile}}, {ID: "g1", Outcome: core.Changed, Total: 2871, Hosts: []string{"web0"}}}})
 	case path == "/v1/runs/r1/steps":
 		answer(api.StepCounts{Steps: []api.GridStep{{Name: hostile, Uses: "command"}}, Waves: []api.WaveCounts{{Wave: 1, Hosts: 3000, Done: 2001, Steps: []map[core.Outcome]int{{core.Failed: 1, core.Changed: 2000}}}}})
 	case path == "/v1/runs/r1/waits":
@@ -133,7 +135,7 @@ func site(t *testing.T, f http.Handler) (*httptest.Server, *http.Client) {
 }
 
 func newFake() *fakeAPI {
-	return &fakeAPI{next: make(chan struct{}), output: hostile + "\n", run: api.Run{
+	return &fakeAPI{next: make(chan struct{}), output: hostile + "\n", diff: hostile, run: api.Run{
 		ID: "r1", Playbook: hostile, Phase: api.Active, Reason: hostile, LaunchedBy: hostile, Total: 3000,
 		Outcomes: map[core.Outcome]int{core.Failed: 1, core.Changed: 2000}, Live: &api.Live{InFlight: 900, Wave: 1, Waves: 2},
 		Sources: []api.RunSource{{Source: hostile, Generation: hostile}, {Source: "nb", Generation: "sha256:01", Hosts: 2, Good: time.Unix(0, 0).UTC()}}, Created: time.Unix(240, 0).UTC(),
@@ -276,6 +278,30 @@ func TestActions(t *testing.T) {
 	}
 	if code := post(web.URL); code != http.StatusOK || paused() != 1 {
 		t.Errorf("the page's own form: %d, paused %d times", code, paused())
+	}
+}
+
+// A host that ends lines with CR, as progress bars do, neither breaks nor forges the events of a live
+// page: it stays in the data of one event, as a browser reads the stream.
+func TestHostsForgeNoEvents(t *testing.T) {
+	f := newFake()
+	f.diff = "10%\r20%\r\revent: forged\rdata: x\r\n\r\nevent: forged\n\nevent: forged"
+	web, browser := site(t, f)
+	logIn(t, web, browser, "good", "/")
+	close(f.next)
+	_, stream := get(t, browser, web.URL+"/runs/r1/live")
+	var events []string
+	for line := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(stream), "\n") {
+		name, is := strings.CutPrefix(line, "event: ")
+		if is {
+			events = append(events, name)
+		}
+		if !is && line != "" && !strings.HasPrefix(line, "data: ") {
+			t.Fatalf("a line outside of the data: %q", line)
+		}
+	}
+	if want := []string{"state", "done"}; !slices.Equal(events, want) || !strings.Contains(stream, "data: event: forged") {
+		t.Errorf("events %q, expected %q, of\n%s", events, want, stream)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
-	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -59,7 +58,7 @@ func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
 	}
 	var all []api.WindowApproval
 	for _, name := range names {
-		decides := by.scope.All() || ownOnly(by, usersOf(cal.Definitions(), set, name))
+		decides := by.scope.All() || ownOnly(by, set.WindowUsers(name))
 		for _, a := range approvalsOf(cal, name, hosts[name], work[name], said, now) {
 			a.Decides = decides
 			if !in.Waiting || a.State != string(windows.Approved) || len(a.Waiting) > 0 {
@@ -130,14 +129,14 @@ func (s *Server) decides(by caller, name string) (tenant string, err error) {
 	if err != nil {
 		return "", err
 	}
-	cal, seen, err := s.windows(by)
+	_, seen, err := s.windows(by)
 	if err != nil {
 		return "", err
 	}
 	if _, ok := seen[name]; !ok {
 		return "", noWindow(name)
 	}
-	users := usersOf(cal.Definitions(), set, name)
+	users := set.WindowUsers(name)
 	if !by.scope.All() && !ownOnly(by, users) {
 		return "", forbidden("window set " + name + " serves not only hosts and playbooks of tenant " + by.token.Tenant + ": an approver of all tenants decides on it")
 	}
@@ -153,36 +152,6 @@ func (s *Server) decides(by caller, name string) (tenant string, err error) {
 // ownOnly reports whether all tenants are the caller's.
 func ownOnly(by caller, tenants []string) bool {
 	return !slices.ContainsFunc(tenants, func(tenant string) bool { return !by.scope.Allows(tenant) })
-}
-
-// usersOf are the tenants whose hosts have a set, or whose playbooks name it, be it through a set
-// that inherits from it or requires it.
-func usersOf(defs *windows.Definitions, set *definitions.Set, name string) []string {
-	known := map[string]bool{}
-	uses := func(other string) bool {
-		used, ok := known[other]
-		if !ok && defs.Sets[other] != nil {
-			used = slices.Contains(defs.Serves(other), name)
-			known[other] = used
-		}
-		return used
-	}
-	users := map[string]bool{}
-	for _, h := range set.Inventory.Hosts {
-		if uses(h.WindowSet) {
-			users[h.Customer] = true
-		}
-	}
-	for _, b := range set.Playbooks {
-		named := uses(b.Window)
-		for _, step := range b.Calls() {
-			named = named || uses(step.Window)
-		}
-		if named {
-			users[b.Tenant] = true
-		}
-	}
-	return sortedKeys(users)
 }
 
 // approvalsOf shows what of a set needs an approval.

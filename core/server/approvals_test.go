@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
+	"github.com/turnus/turnus/core/inventory/sources"
 )
 
 // workers returns the answer that workers get about a set: the state of its windows on the queue's
@@ -251,6 +252,21 @@ func TestWhoMayApproveAWindow(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
+}
+
+// The system of one tenant does not make it a user of another's windows: that one's approver goes on
+// deciding, and the tenant does not see them.
+func TestASourceDoesNotShareTheWindowsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	keep(t, b.ledger, 0, func(_ context.Context, s sources.Source) (*sources.Generation, error) {
+		return &sources.Generation{Source: s.Name, Fetched: time.Now().UTC(), Body: `{"hosts": {"foreign": {"customer": "globex"}, "acme-n1": {"window_set": "acme-night"}, "acme-n2": {"window_set": "globex-night"}}}`}, nil
+	})
+	b.work()
+	until(t, "the server has its hosts", func() bool { _, ok := b.cat.Set().Inventory.Host("acme-n1"); return ok })
+	want[any](t, b.ask(b.token("globex", Approver), "POST", "/v1/windows/globex-night/revoke", api.RevokeWindow{}), http.StatusOK)
+	want[any](t, b.ask(b.token("acme", Viewer), "GET", "/v1/windows/globex-night", nil), http.StatusNotFound)
+	want[any](t, b.ask(b.token("acme", Viewer), "GET", "/v1/windows/acme-night", nil), http.StatusOK)
 }
 
 // The same key is one word.

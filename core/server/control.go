@@ -100,14 +100,22 @@ func (s *Server) behind(ctx context.Context, by caller, id string) ([]string, er
 		return nil, nil
 	}
 	_, name, _ := strings.Cut(schedule, ":")
-	entries, _, err := s.cfg.Ledger.AuditLog(ctx, ledger.Tenants(run.Tenant), ledger.AuditFilter{Kind: "schedule", Subject: name}, ledger.Page{Limit: ledger.MaxPage})
-	who := make([]string, 0, len(entries))
-	for _, e := range entries {
-		if !slices.Contains(who, e.Who) {
-			who = append(who, e.Who)
+	var who []string
+	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		entries, next, err := s.cfg.Ledger.AuditLog(ctx, ledger.Tenants(run.Tenant), ledger.AuditFilter{Kind: "schedule", Subject: name}, page)
+		if err != nil {
+			return nil, err
 		}
+		for _, e := range entries {
+			if !slices.Contains(who, e.Who) {
+				who = append(who, e.Who)
+			}
+		}
+		if next == "" {
+			return who, nil
+		}
+		page.Cursor = next
 	}
-	return who, err
 }
 
 // isWave reports whether a run has a wave, from 1, that a person is asked about.

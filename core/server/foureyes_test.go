@@ -45,6 +45,30 @@ func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 	}
 }
 
+// A calendar feed has a free name, and its secret opens no operation: two feeds of one person, named
+// as two others, do not make one person of them. Control: a real token of that name does.
+func TestFaultS13ACalendarFeedMakesNobodyOnePerson(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	by := func(name string, role Role) string {
+		secret, _, err := b.ledger.NewToken(t.Context(), "test/"+name, ledger.Token{Name: name, Tenant: "acme", Roles: []string{string(role)}})
+		must(t, err)
+		return secret
+	}
+	alice, bob := by("alice", Admin), by("bob", Approver)
+	for _, name := range []string{"alice", "bob"} {
+		want[api.CalendarFeed](t, b.ask(b.token("acme", Viewer), "POST", "/v1/calendar-feeds", api.NewCalendarFeed{Name: name}), http.StatusCreated)
+	}
+	approve := func(status int) {
+		t.Helper()
+		run := want[api.Run](t, b.ask(alice, "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", FourEyes: true}), http.StatusCreated)
+		want[any](t, b.ask(bob, "POST", "/v1/runs/"+run.ID+"/approve", api.Approve{Approve: true}), status)
+	}
+	approve(http.StatusOK)
+	b.made(alice, "bob", "acme", Viewer)
+	approve(http.StatusConflict)
+}
+
 // The project demands four eyes where the launcher does not ask for them: by the playbook, the
 // tenant of the run or of a host, or a window set that a step waits for. Control: each playbook
 // without its demand is queued immediately.
@@ -112,6 +136,10 @@ func TestFaultS13WhoTriggersAScheduleDoesNotApproveItsRun(t *testing.T) {
 	run := want[api.Run](t, b.ask(admin, "GET", "/v1/runs/"+id, nil), http.StatusOK)
 	if run.Phase != api.Approval {
 		t.Fatalf("%+v", run)
+	}
+	for range ledger.MaxPage { // it counts however long ago it was
+		_, err := b.ledger.AppendAudit(t.Context(), ledger.Entry{Who: "acme/other", Tenant: "acme", Action: "schedule.pause", Kind: "schedule", Subject: "made"})
+		must(t, err)
 	}
 	path, yes := "/v1/runs/"+run.ID+"/approve", api.Approve{Approve: true}
 	if a := b.ask(admin, "POST", path, yes); a.status != http.StatusConflict {

@@ -96,8 +96,6 @@ type Server struct {
 	metrics     *telemetry.Registry
 	census      census
 	used        usedTime
-	// How long a body may take to arrive that no operation reads, or not yet; and that of a webhook.
-	arrive, hookTime time.Duration
 }
 
 // New registers all routes.
@@ -110,7 +108,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy), forecasting: make(chan struct{}, 1), feeding: make(chan struct{}, feedsAtOnce),
-		streams: &streams{all: maxStreams, tenants: tenantsStreams, tenant: tenantStreams, person: personStreams, open: map[string]int{}}, arrive: readBody, hookTime: hookBody,
+		streams:     &streams{all: maxStreams, tenants: tenantsStreams, tenant: tenantStreams, person: personStreams, open: map[string]int{}},
 		broadcaster: newBroadcaster(cfg.Feed),
 	}
 	s.measure()
@@ -167,7 +165,7 @@ func (s *Server) plainRoutes() {
 	})
 	if s.cfg.Hook != nil {
 		s.mux.HandleFunc("/hooks/definitions", func(w http.ResponseWriter, r *http.Request) {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.hookTime))
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookBody))
 			s.cfg.Hook.ServeHTTP(w, r)
 		})
 	}
@@ -190,22 +188,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Log.Error("a request made the server panic", "method", r.Method, "path", clip(path, 200), "panic", fault, "stack", string(debug.Stack()))
 		plainProblem(w, http.StatusInternalServerError, faultText)
 	}()
-	ctl := http.NewResponseController(w)
-	_ = ctl.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
-	if r.ContentLength != 0 {                           // net/http waits for the rest of a body that nobody wanted, for ever
-		_ = ctl.SetReadDeadline(time.Now().Add(s.arrive))
-	}
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	s.mux.ServeHTTP(w, r)
 }
 
-// HTTP is a server of the handler with bounds on what a peer may cost: time to send its header, the
-// header's size, and idle connections. The caller serves and shuts it down.
+// HTTP is a server of the handler with bounds on what a peer may cost: time to send its header and
+// its body and to read the response, the header's size, and idle connections. A handler may set
+// other deadlines for one response. The caller serves and shuts it down.
 func HTTP(h http.Handler, log *slog.Logger) *http.Server {
+	bounded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctl := http.NewResponseController(w)
+		_ = ctl.SetWriteDeadline(time.Now().Add(writeTime))
+		if r.ContentLength != 0 { // net/http waits forever for the rest of a body that no handler reads
+			_ = ctl.SetReadDeadline(time.Now().Add(readBody))
+		}
+		h.ServeHTTP(w, r)
+	})
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		Handler: bounded, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

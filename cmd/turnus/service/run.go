@@ -39,12 +39,13 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	})
 	wg.Go(func() { s.forget(life) })
 	wg.Go(func() { s.scaling.Run(stop) })
-	web := server.HTTP(beside(s.pages, s.api), s.log)
-	web.BaseContext = func(net.Listener) context.Context { return stop }
+	handler := beside(s.pages, s.api)
 	if s.acme != nil {
-		web.Handler = afterChallenge(web.Handler)
+		handler = afterChallenge(handler)
 		s.answerChallenges(stop, &wg)
 	}
+	web := server.HTTP(handler, s.log)
+	web.BaseContext = func(net.Listener) context.Context { return stop }
 	wg.Go(func() {
 		if err := s.serve(web); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("API: %w", err))

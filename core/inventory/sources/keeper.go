@@ -59,20 +59,29 @@ type StaleError struct {
 	Good   time.Time // of the last good generation; zero: there is none
 	MaxAge time.Duration
 	Why    string
+	Ahead  bool // Good is in the future: a clock was set back, and the age is not known
 }
 
 func (e *StaleError) Error() string {
 	if e.Good.IsZero() {
 		return fmt.Sprintf("source %s has no generation of hosts yet: %v: %s", e.Source, core.ErrUnavailable, e.Why)
 	}
-	return fmt.Sprintf("source %s: the last good generation is of %s, older than max_age %v: %v: %s", e.Source, e.Good.UTC().Format(time.RFC3339), e.MaxAge, core.ErrUnavailable, e.Why)
+	age := fmt.Sprintf("older than max_age %v", e.MaxAge)
+	if e.Ahead {
+		age = "in the future, because a clock was wrong"
+	}
+	return fmt.Sprintf("source %s: the last good generation is of %s, %s: %v: %s", e.Source, e.Good.UTC().Format(time.RFC3339), age, core.ErrUnavailable, e.Why)
 }
 
 func (e *StaleError) Unwrap() error { return core.ErrUnavailable }
 
+// maxAhead is how far the clocks of two servers may differ.
+const maxAhead = 5 * time.Minute
+
 // Stale returns why launches are refused as a *StaleError, or nil.
 func (s *State) Stale(source Source, now time.Time) error {
-	if !s.Good.IsZero() && now.Sub(s.Good) <= source.MaxAge {
+	ahead := s.Good.Sub(now) > maxAhead
+	if !s.Good.IsZero() && !ahead && now.Sub(s.Good) <= source.MaxAge {
 		return nil
 	}
 	why := s.Failed
@@ -82,7 +91,7 @@ func (s *State) Stale(source Source, now time.Time) error {
 	if why == "" {
 		why = "it was not fetched since"
 	}
-	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held"}
+	return &StaleError{source.Name, s.Good, source.MaxAge, why + "\nhint: turnus inventory diff " + source.Name + ", with -i FILE or --server URL, fetches it or shows what is held", ahead}
 }
 
 // asks identifies what a source is asked: with other settings an older answer says nothing.
@@ -191,9 +200,10 @@ func (k *Keeper) Generations(ctx context.Context, s Source) (used, held *Generat
 	return used, held, err
 }
 
-// Due reports whether it is time to fetch.
+// Due reports whether it is time to fetch. A last fetch in the future was by a wrong clock.
 func (k *Keeper) Due(s Source, st State) bool {
-	return st.Settings != s.asks() || k.now().Sub(st.Tried) >= s.Every
+	ago := k.now().Sub(st.Tried)
+	return st.Settings != s.asks() || ago < 0 || ago >= s.Every
 }
 
 // Refresh fetches a source, and keeps what comes as Judge decides. A source that fails is in the
@@ -234,6 +244,9 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 		last, err := used.Summary(ctx)
 		if err != nil {
 			return err
+		}
+		if last.Fetched.After(k.now()) { // by a wrong clock, which says nothing of the order
+			last.Fetched = next.Fetched
 		}
 		was = &last
 	}

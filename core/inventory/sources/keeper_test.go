@@ -86,6 +86,51 @@ func TestKeeperUsesTheLastGoodUntilMaxAge(t *testing.T) {
 	}
 }
 
+// After a clock that was ahead is set right, a source is fetched and its hosts are used, and what the
+// wrong clock noted is no young generation. Control: a clock that is a little ahead.
+func TestKeeperRecoversFromAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	k := newKeeping(t, 100)
+	right := k.at
+	for _, ahead := range []time.Duration{time.Minute, 10 * 24 * time.Hour} {
+		k.at, k.failure, k.hosts = right.Add(ahead), nil, names(len(k.hosts)+1)
+		if n, _, err := k.load(t); n == 0 || err != nil {
+			t.Fatalf("ahead by %v: %d, %v", ahead, n, err)
+		}
+		k.at, k.failure = right.Add(k.source.Every), errors.New("no route")
+		if _, _, err := k.load(t); (err != nil) != (ahead > time.Hour) || err != nil && !strings.Contains(err.Error(), "in the future, because a clock was wrong") {
+			t.Errorf("the source fails, ahead by %v: %v", ahead, err)
+		}
+		k.failure, k.hosts = nil, names(len(k.hosts)+1)
+		k.at = k.at.Add(k.source.Every)
+		if n, warned, err := k.load(t); n != len(k.hosts) || warned != "" || err != nil {
+			t.Errorf("back from %v: %d hosts of %d, %q, %v", ahead, n, len(k.hosts), warned, err)
+		}
+		right = k.at
+	}
+}
+
+// A clock that is set back between two loads does not wait for the time that was noted.
+func TestKeeperFetchesWhenTheLastTimeIsInTheFuture(t *testing.T) {
+	t.Parallel()
+	k := newKeeping(t, 1)
+	now := k.at
+	for _, c := range []struct {
+		ago time.Duration
+		due bool
+	}{{-10 * 24 * time.Hour, true}, {-time.Second, true}, {0, false}, {k.source.Every - 1, false}, {k.source.Every, true}} {
+		k.at = now
+		st, err := k.Refresh(t.Context(), k.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.at = now.Add(c.ago)
+		if due := k.Due(k.source, st); due != c.due {
+			t.Errorf("%v after the last fetch: due %v", c.ago, due)
+		}
+	}
+}
+
 // A source that fails is found without its settings until it gives hosts again, or until nobody
 // fetches it any more.
 func TestKeeperFindsTroubledSources(t *testing.T) {
