@@ -238,8 +238,8 @@ func (c *Catalog) refresh(ctx context.Context) (Current, error) {
 	return c.reject(doc, at.Base, err)
 }
 
-// read reads a set of the ledger. What a server accepted once is not refused because this one has
-// other sources.
+// read reads a set of the ledger. A set that another server accepted is not refused because this
+// one has other sources.
 func (c *Catalog) read(ctx context.Context, doc ledger.Document) (*definitions.Set, stored, error) {
 	at, docs, rev, err := decode(doc)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// wrong is what a server rejects, beside what it runs by; nil where it rejects nothing.
+// wrong returns the changes that a server rejects; nil where it rejects none.
 func (l *lab) wrong(c *catalog.Catalog) *catalog.RejectedChanges {
 	l.Helper()
 	got, err := c.RejectedChanges(l.Context())

@@ -144,7 +144,7 @@ func TestTenantsOfSources(t *testing.T) {
 	}
 }
 
-// Of a project whose hosts come from sources only, nothing is said of single playbooks before there
+// In a project whose hosts come from sources only, no playbook has a warning of its own before there
 // are hosts.
 func TestAProjectWithoutHostsOfItsOwn(t *testing.T) {
 	tree := with(good(), "turnus.yaml", "inventory: []\n")

@@ -127,7 +127,7 @@ func TestRetryReadsRecordsInBatches(t *testing.T) {
 	}
 	one := queries(pastTogether)
 	before := counter.queries.Load()
-	for range pastTogether { // control: what reading each host by itself would cost
+	for range pastTogether { // control: the cost of a query for each host
 		_, _, err := b.ledger.Runs(t.Context(), ledger.AllTenants(), ledger.RunFilter{}, ledger.Page{Limit: 1})
 		must(t, err)
 	}

@@ -51,7 +51,7 @@ type usedTime struct {
 	partial bool
 }
 
-// lastHours is what usedTime knows at a moment.
+// lastHours is the content of a usedTime at a moment.
 type lastHours struct {
 	from, at time.Time
 	hours    [historyHours][]ledger.WorkerTime

@@ -12,8 +12,8 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// The diff of a rejected revision stands beside its mistakes, and a server that rejects none says
-// so.
+// The diff of a rejected revision stands beside its mistakes. A server that rejects none reports
+// that.
 func TestDiffOfARejectedRevision(t *testing.T) {
 	at := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
 	none := api.RejectedChanges{Files: []api.FileChange{}, Changes: []api.Change{}}
