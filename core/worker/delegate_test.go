@@ -47,19 +47,29 @@ func (q welcoming) Enter(context.Context, queue.Guest) (uint64, error) {
 }
 
 // A step with on is called with the address, become and guest's fence of that host, one such call
-// at a time over all workers, while other steps run on the job's own. Control: a queue that lets
-// each guest in.
+// at a time over all workers, while other steps run on the job's own. The host compares the fence
+// only in a queue with a name. Control: a queue that lets each guest in.
 func TestDelegateHasOneGuest(t *testing.T) {
-	for _, careless := range []bool{false, true} {
-		t.Run(fmt.Sprintf("careless %v", careless), func(t *testing.T) {
+	for _, c := range []struct {
+		life, fenced string
+		careless     bool
+	}{{"life", "life/guests", false}, {"", "", false}, {"", "", true}} {
+		careless := c.careless
+		t.Run(fmt.Sprintf("queue %q, careless %v", c.life, careless), func(t *testing.T) {
 			inLab(t, func(l *lab) {
+				if c.life != "" {
+					if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte(c.life), queue.MaxKeep); err != nil {
+						t.Fatal(err)
+					}
+				}
+				fenced := c.fenced
 				l.plugins.do = sleep(300 * time.Millisecond)
 				la := l.submit("r", 6, drained, beside(balancer()))
 				var nodes []*node
 				fences := uint64(1)
 				for i := range 2 {
 					c := l.config()
-					c.Name = fmt.Sprintf("node-%d", i)
+					c.Name, c.Board = fmt.Sprintf("node-%d", i), l.q
 					if careless {
 						c.Queue = welcoming{l.q, &fences}
 					}
@@ -73,15 +83,16 @@ func TestDelegateHasOneGuest(t *testing.T) {
 					t.Errorf("overlaps on %q", clash)
 				}
 				if !careless {
-					l.guestsWere(results, "lb")
+					l.guestsWere(results, "lb", fenced)
 				}
 			})
 		})
 	}
 }
 
-// guestsWere checks the calls of a run of drained, and its records.
-func (l *lab) guestsWere(results []core.Result, on string) {
+// guestsWere checks the calls of a run of drained, and its records. Fences of guests are of the
+// queue fenced.
+func (l *lab) guestsWere(results []core.Result, on, fenced string) {
 	l.t.Helper()
 	last := uint64(0)
 	for _, c := range l.plugins.seen() {
@@ -89,7 +100,7 @@ func (l *lab) guestsWere(results []core.Result, on string) {
 		switch {
 		case guest != (c.Step == "drain"):
 			l.t.Errorf("step %s was called on %s", c.Step, c.Host.Name)
-		case guest != strings.HasSuffix(c.Queue, "/guests"):
+		case guest && c.Queue != fenced, !guest && c.Queue != strings.TrimSuffix(fenced, "/guests"):
 			l.t.Errorf("the fence of step %s is of queue %q", c.Step, c.Queue)
 		case guest && (c.Fence <= last || c.Host.Address != balancer().Address || c.Become.Method != core.BecomeDoas):
 			l.t.Errorf("fence %d after %d, address %s, become %+v", c.Fence, last, c.Host.Address, c.Become)
@@ -212,7 +223,7 @@ func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
 				t.Errorf("call %d: %d calls", at, n)
 			}
 			l.exactlyOnce(la, results)
-			l.guestsWere(results, "lb")
+			l.guestsWere(results, "lb", "")
 			if clash := l.plugins.overlaps(); clash != "" {
 				t.Errorf("call %d: overlaps on %s", at, clash)
 			}
