@@ -145,7 +145,7 @@ func (m *machine) advance(i int) *leaseEnd {
 // record takes in the result of step i.
 func (m *machine) record(i int, sr core.StepResult) {
 	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
-	if sr.On == "" {
+	if sr.On == "" && sr.Kept == nil { // else the outputs are of another host
 		m.noteFacts(sr)
 	}
 	m.state.Done = append(m.state.Done, sr)
