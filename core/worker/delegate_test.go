@@ -313,33 +313,47 @@ func TestDelegateThatFails(t *testing.T) {
 	}
 }
 
-// A step also waits for the window of the host that it is called on.
+// A step also waits for the window of the host that it is called on. So does each item of a step
+// whose own host has no window.
 func TestDelegateWaitsForTheWindowOfItsHost(t *testing.T) {
-	inDays(t, func(l *lab) {
-		const sets = `
+	for name, c := range map[string]struct {
+		own, step string
+		calls     int
+	}{
+		"both":                     {"night", "window: service", 1},
+		"the other, for each item": {"", "window: own, foreach: [1, 2]", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) { l.waitsForTheOther(c.own, c.step, c.calls) })
+		})
+	}
+}
+
+func (l *lab) waitsForTheOther(set, step string, calls int) {
+	l.t.Helper()
+	const sets = `
 window_sets:
   night: {timezone: UTC, allow: [{id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}]}
   late: {timezone: UTC, allow: [{id: late, rrule: "FREQ=DAILY", from: "00:30", to: "02:30"}]}
 `
-		list := l.starts(time.Minute)
-		lb := balancer()
-		lb.WindowSet = "late"
-		l.post("r", sets)
-		own := func(o *launch.Options, _ *queue.Run) {
-			if o.RunID != "" {
-				o.Windows, o.Board = calendarOf(t, sets), "windows/r"
-			}
+	list := l.starts(time.Minute)
+	lb := balancer()
+	lb.WindowSet = "late"
+	l.post("r", sets)
+	own := func(o *launch.Options, _ *queue.Run) {
+		if o.RunID != "" {
+			o.Windows, o.Board = calendarOf(l.t, sets), "windows/r"
 		}
-		la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: "night"}}, "steps: [{name: drain, uses: file, on: '\"lb\"', window: service, needs: 30m}]\n", own,
-			func(o *launch.Options, _ *queue.Run) { o.Inventory = []core.Host{lb} }, func(_ *launch.Options, r *queue.Run) { r.Segments = nil })
-		n := l.start(l.windowedConfig())
-		results := l.results(la)
-		n.drain()
-		if len(*list) != 1 || (*list)[0].at.Before(hour(0.5)) || (*list)[0].at.After(hour(0.6)) {
-			t.Errorf("called at %v, expected when both windows are open, from 00:30", *list)
-		}
-		if results[0].Outcome != core.Changed || results[0].Steps[0].Window.Set != "night" {
-			t.Errorf("%+v", results[0])
-		}
-	})
+	}
+	la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: set}}, "steps: [{name: drain, uses: file, on: '\"lb\"', needs: 30m, "+step+"}]\n", own,
+		func(o *launch.Options, _ *queue.Run) { o.Inventory = []core.Host{lb} }, func(_ *launch.Options, r *queue.Run) { r.Segments = nil })
+	n := l.start(l.windowedConfig())
+	results := l.results(la)
+	n.drain()
+	if len(*list) != calls || (*list)[0].at.Before(hour(0.5)) || (*list)[0].at.After(hour(0.6)) {
+		l.t.Errorf("called at %v, expected %d times when both windows are open, from 00:30", *list, calls)
+	}
+	if s := results[0].Steps[0]; results[0].Outcome != core.Changed || set != "" && s.Window.Set != set {
+		l.t.Errorf("%+v", results[0])
+	}
 }
