@@ -122,8 +122,8 @@ func (m *machine) runHandler(i int) (core.StepResult, *leaseEnd) {
 	m.state.Current = progress{}
 	if sr.Outcome.Good() {
 		h.Handlers = h.Clear(s.Name)
-		m.tryCatchUp(sr.Name)
 	}
+	m.tryCatchUp(sr.Name)
 	m.job.setHandlers(h.Handlers)
 	return sr, nil
 }

@@ -151,7 +151,7 @@ func (m *machine) record(i int, sr core.StepResult) {
 	m.state.Done = append(m.state.Done, sr)
 	m.state.Current = progress{}
 	m.publish(m.prog.playbook.Steps[i].Name, sr)
-	if i+1 < len(m.prog.playbook.Steps) {
+	if i+1 < len(m.prog.playbook.Steps) || len(m.state.Handlers.Left()) > 0 {
 		m.tryCatchUp(sr.Name)
 	}
 }
