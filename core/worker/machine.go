@@ -121,12 +121,12 @@ func (m *machine) advance(i int) *leaseEnd {
 		m.record(i, skip(sr, next.code, next.reason))
 		return nil
 	}
+	m.job.shield(next.always) // before the flush: a cancel that always has held off comes first
 	if s.Flush && i >= len(m.resume.Steps) {
 		if v := m.flush(i); v != nil {
 			return v
 		}
 	}
-	m.job.shield(next.always)
 	if v, stop := m.between(sr.Name); stop {
 		return m.cutShort(i, sr, v)
 	}
