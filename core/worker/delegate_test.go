@@ -313,6 +313,27 @@ func TestDelegateThatFails(t *testing.T) {
 	}
 }
 
+// The record of a foreach names the other host, also if the run is cancelled in an item.
+func TestDelegateOfItems(t *testing.T) {
+	for _, cancelled := range []int{0, 1, 2} {
+		inLab(t, func(l *lab) {
+			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+				if len(l.plugins.seen()) != cancelled {
+					return host.Outcome{Changed: true}, nil
+				}
+				if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+					t.Error(err)
+				}
+				return sleep(time.Minute)(ctx, c)
+			}
+			r := l.one("steps: [{name: drain, uses: file, on: '\"lb\"', foreach: [1, 2], when: item < 3}]\n", beside(balancer()))
+			if len(r.Steps) != 1 || r.Steps[0].On != "lb" || r.Outcome.Good() != (cancelled == 0) {
+				t.Errorf("cancelled in item %d: %+v", cancelled, r)
+			}
+		})
+	}
+}
+
 // A step also waits for the window of the host that it is called on. So does each item of a step
 // whose own host has no window.
 func TestDelegateWaitsForTheWindowOfItsHost(t *testing.T) {
