@@ -176,7 +176,7 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 	}
 	came := !w.Promised.IsZero() && !r.early.Before(w.Promised)
 	if m.state.Window == nil { // nothing was promised since launch
-		came = m.prog.snapshot.Windows.Missed(m.job.lease.Job.Index, r.question, r.early)
+		came = m.prog.snapshot.Missed(m.job.lease.Job.Index, r.question, r.early)
 	}
 	if !answer.Reapprove && came {
 		m.job.w.missed.Add(1)
