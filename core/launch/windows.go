@@ -36,15 +36,17 @@ type Planned struct {
 }
 
 // Missed reports whether a job that comes to its first step with a window at now, and is asked to
-// wait, has missed the window that it was planned for. A job that had to wait for its wave, or for
-// a step before, has not where it came too late for it: only where it could have started, were it
-// not for an edit.
-func (g *Admission) Missed(index int, q admission.Question, now time.Time) bool {
+// wait, has missed the window that it was planned for. A job may have had to wait for its wave, for
+// the hosts that it comes after, or for a step before. It has then missed the window only where it
+// could have started, were it not for an edit.
+func (s Snapshot) Missed(index int, q admission.Question, now time.Time) bool {
+	g := s.Windows
 	i := slices.IndexFunc(g.Planned, func(p Planned) bool { return p.Set == q.Set && p.Need == q.Need })
 	if i < 0 || now.Before(g.Planned[i].From) {
 		return false
 	}
-	return index < g.Ready || !now.After(g.Planned[i].Last)
+	ready := index < g.Ready && (s.Turns == nil || !s.Turns.Waits(0, s.Turns.Class(index)))
+	return ready || !now.After(g.Planned[i].Last)
 }
 
 // Steps returns which steps of the run wait for windows; nil when none does. disruptive reports

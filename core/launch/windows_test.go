@@ -304,12 +304,38 @@ func TestPlannedWindows(t *testing.T) {
 		{"another need", 0, admission.Question{Set: "sat", Need: time.Minute}, 0, false},
 		{"another set", 0, admission.Question{Set: "sun", Need: time.Hour}, 0, false},
 	} {
-		if got := g.Missed(c.index, c.q, sat.Add(c.after)); got != c.want {
+		if got := snapshot.Missed(c.index, c.q, sat.Add(c.after)); got != c.want {
 			t.Errorf("%s: %v", c.why, got)
 		}
 	}
 	if len(g.Planned) != 2 || g.Ready != 1 {
 		t.Errorf("%+v: expected one window a question, and one host in the first wave", g)
+	}
+}
+
+// The second member of an HA group waits for the first. It misses no window that closes meanwhile,
+// but one in which it could have started.
+func TestTheSecondOfAGroupMissesNoWindow(t *testing.T) {
+	sat := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
+	hosts := inSets("sat", "sat", "sat")
+	hosts[0].HAGroup, hosts[1].HAGroup = "pair", "pair"
+	l, err := windowed(t, upgrade, hosts, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := DecodeSnapshot(l.Run.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, last := admission.Question{Set: "sat", Need: time.Hour}, 6*time.Hour
+	for i, h := range l.Hosts {
+		second := len(l.After[h.Name]) > 0
+		if at, late := snapshot.Missed(i, q, sat.Add(last)), snapshot.Missed(i, q, sat.Add(last+time.Second)); !at || late == second {
+			t.Errorf("host %s, second %v: missed at the last start %v, and after it %v", h.Name, second, at, late)
+		}
+	}
+	if len(l.After) != 1 {
+		t.Errorf("%v: expected one host that waits for another", l.After)
 	}
 }
 

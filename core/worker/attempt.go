@@ -200,7 +200,10 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 		Checkpoint: saved.save, Live: j.live,
 	}
 	if a.delegated() { // guests have fences of their own, which the host's own jobs do not count with
-		c.Fence, c.Queue = a.fence, a.m.queue+"/guests"
+		c.Fence = a.fence
+		if c.Queue != "" { // without a name of the queue there is no fence: another queue may count the same
+			c.Queue += "/guests"
+		}
 	}
 	if len(a.step.Notify) > 0 {
 		c.BeforeChange = saved.beforeChange

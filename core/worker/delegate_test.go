@@ -47,19 +47,29 @@ func (q welcoming) Enter(context.Context, queue.Guest) (uint64, error) {
 }
 
 // A step with on is called with the address, become and guest's fence of that host, one such call
-// at a time over all workers, while other steps run on the job's own. Control: a queue that lets
-// each guest in.
+// at a time over all workers, while other steps run on the job's own. The host compares the fence
+// only in a queue with a name. Control: a queue that lets each guest in.
 func TestDelegateHasOneGuest(t *testing.T) {
-	for _, careless := range []bool{false, true} {
-		t.Run(fmt.Sprintf("careless %v", careless), func(t *testing.T) {
+	for _, c := range []struct {
+		life, fenced string
+		careless     bool
+	}{{"life", "life/guests", false}, {"", "", false}, {"", "", true}} {
+		careless := c.careless
+		t.Run(fmt.Sprintf("queue %q, careless %v", c.life, careless), func(t *testing.T) {
 			inLab(t, func(l *lab) {
+				if c.life != "" {
+					if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte(c.life), queue.MaxKeep); err != nil {
+						t.Fatal(err)
+					}
+				}
+				fenced := c.fenced
 				l.plugins.do = sleep(300 * time.Millisecond)
 				la := l.submit("r", 6, drained, beside(balancer()))
 				var nodes []*node
 				fences := uint64(1)
 				for i := range 2 {
 					c := l.config()
-					c.Name = fmt.Sprintf("node-%d", i)
+					c.Name, c.Board = fmt.Sprintf("node-%d", i), l.q
 					if careless {
 						c.Queue = welcoming{l.q, &fences}
 					}
@@ -73,15 +83,16 @@ func TestDelegateHasOneGuest(t *testing.T) {
 					t.Errorf("overlaps on %q", clash)
 				}
 				if !careless {
-					l.guestsWere(results, "lb")
+					l.guestsWere(results, "lb", fenced)
 				}
 			})
 		})
 	}
 }
 
-// guestsWere checks the calls of a run of drained, and its records.
-func (l *lab) guestsWere(results []core.Result, on string) {
+// guestsWere checks the calls of a run of drained, and its records. Fences of guests are of the
+// queue fenced.
+func (l *lab) guestsWere(results []core.Result, on, fenced string) {
 	l.t.Helper()
 	last := uint64(0)
 	for _, c := range l.plugins.seen() {
@@ -89,7 +100,7 @@ func (l *lab) guestsWere(results []core.Result, on string) {
 		switch {
 		case guest != (c.Step == "drain"):
 			l.t.Errorf("step %s was called on %s", c.Step, c.Host.Name)
-		case guest != strings.HasSuffix(c.Queue, "/guests"):
+		case guest && c.Queue != fenced, !guest && c.Queue != strings.TrimSuffix(fenced, "/guests"):
 			l.t.Errorf("the fence of step %s is of queue %q", c.Step, c.Queue)
 		case guest && (c.Fence <= last || c.Host.Address != balancer().Address || c.Become.Method != core.BecomeDoas):
 			l.t.Errorf("fence %d after %d, address %s, become %+v", c.Fence, last, c.Host.Address, c.Become)
@@ -212,7 +223,7 @@ func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
 				t.Errorf("call %d: %d calls", at, n)
 			}
 			l.exactlyOnce(la, results)
-			l.guestsWere(results, "lb")
+			l.guestsWere(results, "lb", "")
 			if clash := l.plugins.overlaps(); clash != "" {
 				t.Errorf("call %d: overlaps on %s", at, clash)
 			}
@@ -302,33 +313,68 @@ func TestDelegateThatFails(t *testing.T) {
 	}
 }
 
-// A step also waits for the window of the host that it is called on.
+// The record of a foreach names the other host, also if the run is cancelled in an item.
+func TestDelegateOfItems(t *testing.T) {
+	for _, cancelled := range []int{0, 1, 2} {
+		inLab(t, func(l *lab) {
+			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+				if len(l.plugins.seen()) != cancelled {
+					return host.Outcome{Changed: true}, nil
+				}
+				if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+					t.Error(err)
+				}
+				return sleep(time.Minute)(ctx, c)
+			}
+			r := l.one("steps: [{name: drain, uses: file, on: '\"lb\"', foreach: [1, 2], when: item < 3}]\n", beside(balancer()))
+			if len(r.Steps) != 1 || r.Steps[0].On != "lb" || r.Outcome.Good() != (cancelled == 0) {
+				t.Errorf("cancelled in item %d: %+v", cancelled, r)
+			}
+		})
+	}
+}
+
+// A step also waits for the window of the host that it is called on. So does each item of a step
+// whose own host has no window.
 func TestDelegateWaitsForTheWindowOfItsHost(t *testing.T) {
-	inDays(t, func(l *lab) {
-		const sets = `
+	for name, c := range map[string]struct {
+		own, step string
+		calls     int
+	}{
+		"both":                     {"night", "window: service", 1},
+		"the other, for each item": {"", "window: own, foreach: [1, 2]", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDays(t, func(l *lab) { l.waitsForTheOther(c.own, c.step, c.calls) })
+		})
+	}
+}
+
+func (l *lab) waitsForTheOther(set, step string, calls int) {
+	l.t.Helper()
+	const sets = `
 window_sets:
   night: {timezone: UTC, allow: [{id: nightly, rrule: "FREQ=DAILY", from: "22:00", to: "+1d 02:00"}]}
   late: {timezone: UTC, allow: [{id: late, rrule: "FREQ=DAILY", from: "00:30", to: "02:30"}]}
 `
-		list := l.starts(time.Minute)
-		lb := balancer()
-		lb.WindowSet = "late"
-		l.post("r", sets)
-		own := func(o *launch.Options, _ *queue.Run) {
-			if o.RunID != "" {
-				o.Windows, o.Board = calendarOf(t, sets), "windows/r"
-			}
+	list := l.starts(time.Minute)
+	lb := balancer()
+	lb.WindowSet = "late"
+	l.post("r", sets)
+	own := func(o *launch.Options, _ *queue.Run) {
+		if o.RunID != "" {
+			o.Windows, o.Board = calendarOf(l.t, sets), "windows/r"
 		}
-		la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: "night"}}, "steps: [{name: drain, uses: file, on: '\"lb\"', window: service, needs: 30m}]\n", own,
-			func(o *launch.Options, _ *queue.Run) { o.Inventory = []core.Host{lb} }, func(_ *launch.Options, r *queue.Run) { r.Segments = nil })
-		n := l.start(l.windowedConfig())
-		results := l.results(la)
-		n.drain()
-		if len(*list) != 1 || (*list)[0].at.Before(hour(0.5)) || (*list)[0].at.After(hour(0.6)) {
-			t.Errorf("called at %v, expected when both windows are open, from 00:30", *list)
-		}
-		if results[0].Outcome != core.Changed || results[0].Steps[0].Window.Set != "night" {
-			t.Errorf("%+v", results[0])
-		}
-	})
+	}
+	la := l.submitOn("r", []core.Host{{Name: "web", WindowSet: set}}, "steps: [{name: drain, uses: file, on: '\"lb\"', needs: 30m, "+step+"}]\n", own,
+		func(o *launch.Options, _ *queue.Run) { o.Inventory = []core.Host{lb} }, func(_ *launch.Options, r *queue.Run) { r.Segments = nil })
+	n := l.start(l.windowedConfig())
+	results := l.results(la)
+	n.drain()
+	if len(*list) != calls || (*list)[0].at.Before(hour(0.5)) || (*list)[0].at.After(hour(0.6)) {
+		l.t.Errorf("called at %v, expected %d times when both windows are open, from 00:30", *list, calls)
+	}
+	if s := results[0].Steps[0]; results[0].Outcome != core.Changed || set != "" && s.Window.Set != set {
+		l.t.Errorf("%+v", results[0])
+	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -58,7 +59,7 @@ func (p *progress) add(item any, one core.StepResult) {
 	text.Stderr = shorten(text.Stderr+one.Stderr, streamKeep)
 	text.Diff = shorten(text.Diff+one.Diff, streamKeep)
 	text.Truncated = text.Truncated || one.Truncated
-	text.ExitCode, text.Window = one.ExitCode, one.Window
+	text.ExitCode, text.Window, text.On = one.ExitCode, one.Window, cmp.Or(one.On, text.On)
 	if !one.Outcome.Good() || text.Reason == "" {
 		text.Reason, text.ReasonCode = one.Reason, one.ReasonCode
 	}
@@ -113,7 +114,7 @@ func (r itemResult) size(thin int) int {
 // total is the result of a foreach step: the worst of its items.
 func (p *progress) total(sr core.StepResult, items int) core.StepResult {
 	sr.Stdout, sr.Stderr, sr.Diff, sr.Truncated, sr.ExitCode = p.Text.Stdout, p.Text.Stderr, p.Text.Diff, p.Text.Truncated, p.Text.ExitCode
-	sr.Took, sr.Attempts, sr.Outcome, sr.Window = p.Took, p.All, core.Skipped, p.Text.Window
+	sr.Took, sr.Attempts, sr.Outcome, sr.Window, sr.On = p.Took, p.All, core.Skipped, p.Text.Window, p.Text.On
 	if severity(p.Text.Outcome) > severity(sr.Outcome) {
 		sr.Outcome = p.Text.Outcome
 	}

@@ -254,6 +254,34 @@ func TestAlwaysRunsOnCancel(t *testing.T) {
 	}
 }
 
+// A cancel that always has held off ends the job behind the group. No handler runs at a flush
+// there.
+func TestNoFlushBehindACancelledAlways(t *testing.T) {
+	for _, cancel := range []bool{true, false} {
+		inLab(t, func(l *lab) {
+			var called []string
+			l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+				called = append(called, c.Step)
+				if c.Step == "z" && cancel {
+					if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
+						t.Error(err)
+					}
+					pass(time.Minute)
+				}
+				return host.Outcome{Changed: true}, nil
+			}
+			r := l.one(under("steps", group("g", under("steps", file("b", "notify: [web]")), under("always", file("z"))), "{flush: handlers}", file("d")) + under("handlers", file("web")))
+			want, outcome, left := "b z web d", core.Changed, 0
+			if cancel {
+				want, outcome, left = "b z", core.Cancelled, 1
+			}
+			if got := strings.Join(called, " "); got != want || r.Outcome != outcome || len(r.Handlers.Left()) != left {
+				t.Errorf("cancel %v: called %s: %s at %s, %s, handlers %v", cancel, got, r.Outcome, r.Step, r.Reason, r.Handlers)
+			}
+		})
+	}
+}
+
 // A retry of always waits in place once the run was cancelled: nobody would lease the job again.
 func TestAlwaysIsRetriedAfterACancel(t *testing.T) {
 	inLab(t, func(l *lab) {

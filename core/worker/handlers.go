@@ -122,8 +122,8 @@ func (m *machine) runHandler(i int) (core.StepResult, *leaseEnd) {
 	m.state.Current = progress{}
 	if sr.Outcome.Good() {
 		h.Handlers = h.Clear(s.Name)
-		m.tryCatchUp(sr.Name)
 	}
+	m.tryCatchUp(sr.Name)
 	m.job.setHandlers(h.Handlers)
 	return sr, nil
 }
@@ -148,9 +148,10 @@ func (m *machine) wouldRun(s playbooks.Step) core.StepResult {
 	return sr
 }
 
-// noteOutcome makes handlers pending by the result of a step, or of one item of it.
+// noteOutcome makes handlers pending by the result of a step, or of one item of it. One that was
+// not called leaves them as they are: another step may have armed them.
 func (m *machine) noteOutcome(i int, s playbooks.Step, sr core.StepResult) {
-	if len(s.Notify) == 0 {
+	if len(s.Notify) == 0 || sr.Outcome == core.Skipped && sr.Attempts == 0 {
 		return
 	}
 	h := m.state.Handlers

@@ -158,6 +158,14 @@ func TestFaultW1Handlers(t *testing.T) {
 			playbook: under("steps", file("a", "notify: [web]", "retry: {attempts: 2, interval: 5m}")) + under("handlers", file("web")),
 			ends:     map[string][]string{"a": {"failed", "unchanged"}}, ran: "a.1 a.2 web.1", outcome: core.Unchanged,
 		},
+		"it fails in its middle, and always skips a step that notifies the same": {
+			playbook: under("steps", group("g", under("steps", file("a", "notify: [web]")), under("always", file("z", "notify: [web]", `when: host.name == "x"`)))) + under("handlers", file("web")),
+			ends:     map[string][]string{"a": failed}, ran: "a.1", outcome: core.Failed, step: "a", left: []string{"web"},
+		},
+		"the same, and the handler runs on failure": {
+			playbook: under("steps", group("g", under("steps", file("a", "notify: [web]")), under("rescue", file("r", "notify: [web]", `when: host.name == "x"`)))) + under("handlers", file("web", "on_failure: run")),
+			ends:     map[string][]string{"a": failed}, ran: "a.1 web.1", outcome: core.Failed, step: "a",
+		},
 		"it could have changed something, and says that it did not": {
 			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
 			ends:     map[string][]string{"a": {"touched"}}, ran: "a.1", outcome: core.Unchanged,

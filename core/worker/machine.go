@@ -121,12 +121,12 @@ func (m *machine) advance(i int) *leaseEnd {
 		m.record(i, skip(sr, next.code, next.reason))
 		return nil
 	}
+	m.job.shield(next.always) // before the flush: a cancel that always has held off comes first
 	if s.Flush && i >= len(m.resume.Steps) {
 		if v := m.flush(i); v != nil {
 			return v
 		}
 	}
-	m.job.shield(next.always)
 	if v, stop := m.between(sr.Name); stop {
 		return m.cutShort(i, sr, v)
 	}
@@ -145,13 +145,13 @@ func (m *machine) advance(i int) *leaseEnd {
 // record takes in the result of step i.
 func (m *machine) record(i int, sr core.StepResult) {
 	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
-	if sr.On == "" {
+	if sr.On == "" && sr.Kept == nil { // else the outputs are of another host
 		m.noteFacts(sr)
 	}
 	m.state.Done = append(m.state.Done, sr)
 	m.state.Current = progress{}
 	m.publish(m.prog.playbook.Steps[i].Name, sr)
-	if i+1 < len(m.prog.playbook.Steps) {
+	if i+1 < len(m.prog.playbook.Steps) || len(m.state.Handlers.Left()) > 0 {
 		m.tryCatchUp(sr.Name)
 	}
 }

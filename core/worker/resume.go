@@ -77,7 +77,7 @@ func (m *machine) addPartial(sr core.StepResult, items int) {
 	}
 	all := cur.total(sr, items)
 	if p := m.partial; p != nil {
-		all.Attempts, all.Took, all.ExitCode, all.Window = p.Attempts, p.Took, p.ExitCode, p.Window
+		all.Attempts, all.Took, all.ExitCode, all.Window, all.On = p.Attempts, p.Took, p.ExitCode, p.Window, p.On
 		all.Stdout, all.Stderr, all.Diff = shorten(all.Stdout+p.Stdout, streamKeep), shorten(all.Stderr+p.Stderr, streamKeep), shorten(all.Diff+p.Diff, streamKeep)
 		all.Truncated = all.Truncated || p.Truncated
 	}

@@ -100,32 +100,44 @@ func TestACheckpointOutlivesItsWorker(t *testing.T) {
 // item or an attempt that has ended.
 func TestTrapCheckpointOfWhatIsOver(t *testing.T) {
 	file := func(name string) string { return "{name: " + name + ", uses: file, with: {path: /x}" }
+	web, log := file("web")+"}", file("log")+", on_failure: run}"
 	for name, tc := range map[string]struct {
-		steps string
-		fails int // calls that fail after their checkpoint
-		want  string
+		steps  string
+		saves  int // the call with a checkpoint: the worker dies in the one after it; 0 is the first
+		failed bool
+		want   string
+		ends   core.Outcome
 	}{
-		"a step":     {steps: "steps: [" + file("a") + "}, " + file("b") + "}, " + file("c") + "}]", want: "a.1 b.1 b.1 c.1"},
-		"an item":    {steps: "steps: [" + file("a") + ", foreach: [x, y, z]}]", want: "a.1 a.1 a.1 a.1"},
-		"an attempt": {steps: "steps: [" + file("a") + ", retry: {attempts: 3, interval: 1s}}]", fails: 1, want: "a.1 a.2 a.2"},
+		"a step":             {steps: "steps: [" + file("a") + "}, " + file("b") + "}, " + file("c") + "}]", want: "a.1 b.1 b.1 c.1", ends: core.Changed},
+		"an item":            {steps: "steps: [" + file("a") + ", foreach: [x, y, z]}]", want: "a.1 a.1 a.1 a.1", ends: core.Changed},
+		"an attempt":         {steps: "steps: [" + file("a") + ", retry: {attempts: 3, interval: 1s}}]", failed: true, want: "a.1 a.2 a.2", ends: core.Changed},
+		"the last step":      {steps: under("steps", file("a")+", notify: [web]}") + under("handlers", web), want: "a.1 web.1 web.1", ends: core.Changed},
+		"the step's failure": {steps: under("steps", file("b")+"}", file("a")+", notify: [log]}") + under("handlers", log), saves: 2, failed: true, want: "b.1 a.1 log.1 log.1", ends: core.Failed},
+		"a handler":          {steps: under("steps", file("a")+", notify: [web, log]}") + under("handlers", web, log), saves: 2, want: "a.1 web.1 log.1 log.1", ends: core.Changed},
+		"a failed handler":   {steps: under("steps", file("a")+", notify: [web, log]}") + under("handlers", web, log), saves: 2, failed: true, want: "a.1 web.1 log.1 log.1", ends: core.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(l *lab) {
 				die := make(chan struct{})
 				l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
 					switch n := len(l.plugins.seen()); n {
-					case 1:
+					case max(tc.saves, 1):
+						if c.BeforeChange != nil {
+							if err := c.BeforeChange(ctx); err != nil {
+								t.Errorf("BeforeChange: %v", err)
+							}
+						}
 						if err := c.Checkpoint(ctx, at(n)); err != nil {
 							t.Errorf("Checkpoint: %v", err)
 						}
-						return host.Outcome{Failed: tc.fails > 0, Reason: "no"}, nil
-					case 2:
+						return host.Outcome{Failed: tc.failed, Changed: !tc.failed, Reason: "no"}, nil
+					case max(tc.saves, 1) + 1:
 						return hang(ctx, die)
 					}
 					return host.Outcome{Changed: true}, nil
 				}
 				r := l.dies(tc.steps, die, sound)
-				if got := l.plugins.steps(); got != tc.want || r.Outcome != core.Changed {
+				if got := l.plugins.steps(); got != tc.want || r.Outcome != tc.ends {
 					t.Errorf("called %s, expected %s; %+v", got, tc.want, r)
 				}
 				for i, c := range l.plugins.seen() {

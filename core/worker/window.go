@@ -79,13 +79,11 @@ func (m *machine) question(i, done, items int) (q admission.Question, share time
 	}
 	q, windowed = w.Question(m.prog.steps, i, m.host, missed)
 	s := m.prog.calls[i]
-	own := cmp.Or(s.Needs, w.Needs[s.Name])
-	if q.Need > 0 && items > 1 { // a step's need is that of all its items; those done need nothing more
-		share = own / time.Duration(items)
-		q.Need -= share * time.Duration(done)
-		return q, share, windowed
+	share = cmp.Or(s.Needs, w.Needs[s.Name]) / time.Duration(max(items, 1)) // a step's need is that of all its items
+	if q.Need > 0 {
+		q.Need -= share * time.Duration(done) // those done need nothing more
 	}
-	return q, own, windowed
+	return q, share, windowed
 }
 
 // admit decides whether an attempt may begin: nil is that it may.
@@ -178,7 +176,7 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 	}
 	came := !w.Promised.IsZero() && !r.early.Before(w.Promised)
 	if m.state.Window == nil { // nothing was promised since launch
-		came = m.prog.snapshot.Windows.Missed(m.job.lease.Job.Index, r.question, r.early)
+		came = m.prog.snapshot.Missed(m.job.lease.Job.Index, r.question, r.early)
 	}
 	if !answer.Reapprove && came {
 		m.job.w.missed.Add(1)

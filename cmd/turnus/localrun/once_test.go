@@ -31,6 +31,23 @@ func TestOnceOfFiftyHosts(t *testing.T) {
 	})
 }
 
+// Facts that the step gathers are of the host that called it, and of no other.
+func TestOnceGathersFactsOfOneHost(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		book := strings.Replace(onceBook, "uses: file, once: true, when: host.vars.n >= 3, with: {path: /db}", "uses: facts, once: true, when: host.vars.n >= 3", 1)
+		l.accept(l.launchOf(book, "r1", 8, false))
+		l.complete("r1")
+		l.judge(8)
+		all, err := l.ledger.AllFacts(context.Background(), ledger.AllTenants())
+		if err != nil {
+			l.Fatal(err)
+		}
+		if len(all) != 1 || l.db.on[all[0].Host] != 1 || all[0].Boot != "boot of "+all[0].Host {
+			l.Errorf("called on %v, facts on record of %+v", l.db.on, all)
+		}
+	})
+}
+
 // A host that waits reports the reason, and has no worker and no lock.
 func TestOnceIsExplained(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {

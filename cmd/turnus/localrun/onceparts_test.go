@@ -52,7 +52,8 @@ type database struct {
 
 func newDatabase(onLost string) *database {
 	t := host.Type{Name: "file", Check: true, Idempotent: onLost == "retry", OnLost: onLost}
-	return &database{types: map[string]host.Type{"file": t}, on: map[string]int{}, restarts: map[string]int{}, read: map[string]string{}}
+	facts := host.Type{Name: "facts", Check: true, Idempotent: true, OnLost: "retry"}
+	return &database{types: map[string]host.Type{"file": t, "facts": facts}, on: map[string]int{}, restarts: map[string]int{}, read: map[string]string{}}
 }
 
 func (d *database) Type(name string) (host.Type, bool) {
@@ -102,7 +103,7 @@ func (d *database) effect(c host.Call) host.Outcome {
 		if changed {
 			d.migrated++
 		}
-		return host.Outcome{Changed: changed || c.Check, Outputs: map[string]any{"token": "v7"}}
+		return host.Outcome{Changed: changed || c.Check, Outputs: map[string]any{"token": "v7", "boot_id": "boot of " + c.Host.Name}}
 	}
 	return host.Outcome{Changed: true}
 }

@@ -26,7 +26,8 @@ type Begun struct {
 	State    []byte     `json:"state,omitempty"`
 	Due      time.Time  `json:"due,omitzero"` // zero: immediately, or with the event alone
 	Event    string     `json:"event,omitempty"`
-	Locks    bool       `json:"locks,omitempty"` // it keeps them
+	Locks    bool       `json:"locks,omitempty"`   // it keeps them
+	Unheard  string     `json:"unheard,omitempty"` // the node that crashed with it, and nobody said since what the host saw
 }
 
 // Remains returns the jobs and states to go on from: call it when no node works any more. It
@@ -41,7 +42,7 @@ func (q *Queue) Remains() Remains {
 		}
 		out.Runs = append(out.Runs, id)
 		for _, j := range r.jobs {
-			b := Begun{Job: j.id(), Attempts: j.attempts, Crashes: j.crashes, State: j.data, Event: j.event, Locks: j.keeps}
+			b := Begun{Job: j.id(), Attempts: j.attempts, Crashes: j.crashes, State: j.data, Event: j.event, Locks: j.keeps, Unheard: j.unheard}
 			if j.state == core.Suspended || j.state == core.Retrying {
 				b.Due = j.due
 			}
@@ -118,7 +119,7 @@ func apart(spec queue.Run, jobs []Begun) queue.Run {
 func (q *Queue) resume(r *run, jobs []Begun, now time.Time) {
 	for _, b := range jobs {
 		j := q.newJob(r, b.Job.Index)
-		j.state, j.attempts, j.crashes, j.data = core.Suspended, b.Attempts, b.Crashes, b.State
+		j.state, j.attempts, j.crashes, j.data, j.unheard = core.Suspended, b.Attempts, b.Crashes, b.State, b.Unheard
 		r.jobs[j.index] = j
 		r.count.suspended++
 		if b.Locks {

@@ -94,6 +94,29 @@ func TestJobsThatHaveBegunGoOnInTheNextQueue(t *testing.T) {
 	})
 }
 
+// A job whose last lease crashed is lost if its run is cancelled, also in the next queue: nobody
+// knows what its host saw. Control: one that was given back.
+func TestACrashIsKnownToTheNextQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.New(memory.Options{SessionTTL: time.Hour})
+		submit(t, q, bulk("a", 2))
+		s := openSession(t, q)
+		got := turn(t, q, s, 2, nil).Leases
+		turn(t, q, s, 0, []queue.Ack{{Job: got[1].Job, Token: got[1].Token, Kind: queue.AckReturn, After: 9 * time.Hour}})
+		<-time.After(2 * time.Hour) // fake time: the session is lost
+		turn(t, q, openSession(t, q), 0, nil)
+		next := over(t, q)
+		submit(t, next, bulk("a", 2))
+		if err := next.Cancel(t.Context(), "a", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		st, err := next.Status(t.Context(), "a")
+		if err != nil || st.Outcomes[core.Lost] != 1 || st.Outcomes[core.Cancelled] != 1 {
+			t.Errorf("%+v, %v", st, err)
+		}
+	})
+}
+
 // Negative: of a run with a job that is being worked on nobody may say that it can go on.
 func TestARunWithAJobAtWorkDoesNotRemain(t *testing.T) {
 	q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})

@@ -195,7 +195,7 @@ func (s *States) hand(leases []queue.Lease) {
 		if !s.found[l.Job] {
 			continue
 		}
-		if len(l.State) > 0 || l.Attempt > 1 { // it was at work since
+		if len(l.State) > 0 { // it was at work since
 			delete(s.found, l.Job)
 			continue
 		}

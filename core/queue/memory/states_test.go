@@ -157,6 +157,29 @@ func TestStatesOutliveTheProcess(t *testing.T) {
 	}
 }
 
+// A session that is lost before its jobs save anything takes no state with it.
+func TestAFoundStateOutlivesALostSession(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{T: t, dir: dir}
+		s.restart()
+		l := s.turn(1)[0]
+		s.save(l, 1, "one")
+		s.save(l, 2, "two")
+		s.restart()
+		lost := s.turn(1)[0]
+		<-time.After(2 * time.Hour) // fake time
+		var err error
+		if s.session, err = s.q.Open(t.Context(), "n2"); err != nil {
+			t.Fatal(err)
+		}
+		if again := s.turn(1)[0]; again.Token == lost.Token || again.Attempt < 2 || string(lost.State) != "two" || string(again.State) != "two" {
+			t.Errorf("leased as %+v, then as %+v", lost, again)
+		}
+	})
+}
+
 func TestStatesAreOfTheLeaseThatHoldsTheJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
