@@ -174,8 +174,8 @@ func TestFourEyesOfATenantOfASource(t *testing.T) {
 	})
 }
 
-// What a tenant's system says does not join window sets and HA groups of others, nor names a pool
-// that nobody serves. Control: its own ones, a set of the provider alone and a new group are taken.
+// A source of a tenant joins no window sets and HA groups of others, and names no pool that nobody
+// serves. Control: its own ones, a set of the provider alone and a new group are taken.
 func TestASourceOfATenantUsesNothingOfOthers(t *testing.T) {
 	fake(t, func(l *lab) {
 		other := newCMDB(0)

@@ -144,8 +144,8 @@ func TestTenantsOfSources(t *testing.T) {
 	}
 }
 
-// In a project whose hosts come from sources only, no playbook has a warning of its own before there
-// are hosts.
+// In a project whose hosts come from sources only, no playbook has a warning before there are
+// hosts.
 func TestAProjectWithoutHostsOfItsOwn(t *testing.T) {
 	tree := with(good(), "turnus.yaml", "inventory: []\n")
 	for _, c := range []struct {

@@ -281,8 +281,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// A host that ends lines with CR, as progress bars do, neither breaks nor forges the events of a live
-// page: it stays in the data of one event, as a browser reads the stream.
+// A host that ends lines with CR, as progress bars do, neither breaks nor forges the events of a
+// live page. Its text stays in the data of one event, as a browser reads the stream.
 func TestHostsForgeNoEvents(t *testing.T) {
 	f := newFake()
 	f.diff = "10%\r20%\r\revent: forged\rdata: x\r\n\r\nevent: forged\n\nevent: forged"

@@ -254,8 +254,8 @@ func TestWhoMayApproveAWindow(t *testing.T) {
 	}
 }
 
-// The system of one tenant does not make it a user of another's windows: that one's approver goes on
-// deciding, and the tenant does not see them.
+// The source of one tenant does not make it a user of another's windows. The other's approver still
+// decides, and the tenant does not see them.
 func TestASourceDoesNotShareTheWindowsOfOthers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

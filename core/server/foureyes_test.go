@@ -45,8 +45,8 @@ func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 	}
 }
 
-// A calendar feed has a free name, and its secret opens no operation: two feeds of one person, named
-// as two others, do not make one person of them. Control: a real token of that name does.
+// A calendar feed has a free name, and its secret opens no operation. Two feeds of one person that
+// are named as two others do not make one person of them. Control: a real token of that name does.
 func TestFaultS13ACalendarFeedMakesNobodyOnePerson(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
