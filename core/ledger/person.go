@@ -7,8 +7,8 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// makersOf returns the makers of the tokens that act under a name. A calendar feed acts under none: its
-// name is free text, and its secret opens no operation.
+// makersOf returns the makers of the tokens that act under a name. A calendar feed acts under none:
+// its name is free text, and its secret opens no operation.
 const makersOf = `SELECT DISTINCT created_by FROM tokens WHERE (all_tenants = 1 AND name = $1 OR all_tenants = 0 AND tenant || '/' || name = $1) AND roles <> '["calendar"]'`
 
 // lineage returns the names behind a name: itself, who made its tokens, who made theirs, and so on.
