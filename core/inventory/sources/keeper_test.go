@@ -86,8 +86,8 @@ func TestKeeperUsesTheLastGoodUntilMaxAge(t *testing.T) {
 	}
 }
 
-// After a clock that was ahead is set right, a source is fetched and its hosts are used. A generation
-// that the wrong clock noted is not young. Control: a clock that is a little ahead.
+// After a clock that was ahead is set right, a source is fetched and its hosts are used. A
+// generation that the wrong clock noted is not young. Control: a clock that is a little ahead.
 func TestKeeperRecoversFromAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
 	k := newKeeping(t, 100)
