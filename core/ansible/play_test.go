@@ -163,6 +163,22 @@ func share(t *testing.T) (tasks, done, plays int) {
 	return tasks, done, plays
 }
 
+func TestHandlersThatCallNothing(t *testing.T) {
+	for _, module := range []string{"debug: {msg: done}", "ansible.builtin.debug: {msg: done}", "setup: {}"} {
+		r := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: /bin/x, notify: say}\n  handlers:\n    - name: say\n      " + module + "\n"}), Site: "site.yml"})
+		if text := string(r.Playbooks[0].Text); !strings.Contains(text, "only prints or gathers facts") {
+			t.Errorf("%s:\n%s", module, text)
+		}
+	}
+}
+
+// A fact with several spellings, compared with no word at all.
+func TestFactOfNoWord(t *testing.T) {
+	for _, when := range []string{"ansible_os_family == []", "[] != ansible_os_family", "ansible_os_family in []"} {
+		converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - command: /bin/x\n      when: '" + when + "'\n"}), Site: "site.yml"})
+	}
+}
+
 // The docs say the share: it is counted, not claimed.
 func TestShareOfTasksThatConvert(t *testing.T) {
 	tasks, done, plays := share(t)
