@@ -2,6 +2,7 @@ package playbooks
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
@@ -48,9 +49,13 @@ func (p *Playbook) Aside(call int) (group string, part GroupPart) {
 	return "", ""
 }
 
+// TagNever is the tag of steps that run only where one of their other tags is asked for.
+const TagNever = "never"
+
 // Selected reports for each of Calls whether it runs, where selects decides by the tags of one
 // step. A step of rescue or always also runs with each step of the group's steps that runs, unless
-// its own tags keep it out: a step must not lose its rescue to --tags. Handlers always run.
+// its own tags keep it out: a step must not lose its rescue to --tags. TagNever on it keeps it out,
+// but not on the whole group. Handlers always run.
 func (p *Playbook) Selected(selects func(tags []string) bool) []bool {
 	out := make([]bool, len(p.Steps)+len(p.Handlers))
 	for i := range out {
@@ -58,7 +63,12 @@ func (p *Playbook) Selected(selects func(tags []string) bool) []bool {
 	}
 	for at := len(p.Blocks) - 1; at >= 0; at-- { // the inner before the outer
 		b := &p.Blocks[at]
+		never := func(s Step) bool { return slices.Contains(s.Tags, TagNever) }
+		usual := slices.ContainsFunc(p.Steps[b.First:b.End], func(s Step) bool { return !never(s) })
 		for i := b.Rescue; i < b.End; i++ {
+			if usual && never(p.Steps[i]) {
+				continue
+			}
 			for j := b.First; j < b.Rescue && !out[i]; j++ {
 				out[i] = out[j] && selects(union(p.Steps[i].Tags, p.Steps[j].Tags))
 			}

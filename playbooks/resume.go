@@ -96,14 +96,24 @@ func (p *Playbook) Work() []byte {
 	return data
 }
 
-// Call returns what the file says of the call of a step: its job type, params, items and host.
-// Steps with equal bytes call the same.
-func (s Step) Call() []byte {
+// Call returns what decides the call of one of Steps or Handlers: its job type, params, items and
+// host, the params of the includes around it, and the params and vars of the playbook. Calls with
+// equal bytes do the same.
+func (p *Playbook) Call(s *Step) []byte {
 	var file map[string]any
 	if s.node.Decode(&file) != nil {
 		return nil
 	}
-	data, err := json.Marshal([]any{file["uses"], file["with"], file["foreach"], file["on"]})
+	around := make([]any, 0, len(s.Within))
+	for _, index := range s.Within {
+		b := &p.Blocks[index]
+		defaults := make(map[string]any, len(b.params))
+		for i := range b.params {
+			defaults[b.params[i].Name] = b.params[i].Default
+		}
+		around = append(around, b.Fields()["with"], defaults)
+	}
+	data, err := json.Marshal([]any{file["uses"], file["with"], file["foreach"], file["on"], around, p.Values(), p.Vars})
 	if err != nil { // a mapping with keys that are no text
 		return nil
 	}

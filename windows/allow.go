@@ -117,7 +117,7 @@ func intersect(own, theirs []piece, parent string) (out []piece, dropped []Dropp
 			}
 			shared = append(shared, s)
 			both := p
-			both.span = s
+			both.span, both.whole = s, p.whole.and(q.whole)
 			both.lifts = slices.Concat(p.lifts, q.lifts)
 			both.notes = slices.Concat(p.notes, q.notes)
 			if both.why == "" {
@@ -168,7 +168,8 @@ func (c *compiler) own(s *Set) (out []piece, dropped []Dropped, err error) {
 		rules := []string{r.ID}
 		out = slices.Grow(out, len(list))
 		for _, o := range list {
-			p := piece{span: spanOf(o.open, o.close), rules: rules, start: o.start, notes: notes(o)}
+			whole := spanOf(o.open, o.close)
+			p := piece{span: whole, whole: whole, rules: rules, start: o.start, notes: notes(o)}
 			if p.empty() {
 				dropped = append(dropped, Dropped{r.ID, o.start, "empty: a clock change leaves nothing of it"})
 				continue

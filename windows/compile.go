@@ -68,6 +68,7 @@ type Dropped struct {
 // piece is a part of an occurrence.
 type piece struct {
 	span
+	whole span // the occurrence, also what of it is not approved
 	rules []string
 	start time.Time // wall time of the occurrence
 	lifts []string  // freezes that do not apply to it
@@ -261,7 +262,7 @@ func (c *Compiled) sweep() {
 // nothing is left.
 func (c *Compiled) left(out []piece, p piece) (parts []piece, why string) {
 	for _, d := range c.denies {
-		if d.cancel && !slices.Contains(p.lifts, d.freeze) && len(d.spans.touching(p.span)) > 0 {
+		if d.cancel && !slices.Contains(p.lifts, d.freeze) && len(d.spans.touching(p.whole)) > 0 {
 			return out, "cancelled by " + d.name
 		}
 	}

@@ -147,7 +147,7 @@ func (c *Compiled) explainTaken(e *Explanation, nano int64, p piece, rule string
 	for _, d := range c.denies {
 		s, ok := d.spans.find(nano)
 		if !ok && d.cancel {
-			if touched := d.spans.touching(p.span); len(touched) > 0 {
+			if touched := d.spans.touching(p.whole); len(touched) > 0 {
 				s, ok = touched[0], true
 			}
 		}

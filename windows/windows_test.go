@@ -174,6 +174,10 @@ func TestOccurrences(t *testing.T) {
 			"05-02 22:00+02 to 05-03 00:00+02; clipped to its approval\n05-03 00:00+02 to 05-03 05:00+02; unapproved: approval CHG1 expired 2026-05-03 00:00",
 		},
 		{
+			"a deny cancels the whole occurrence, also what an approval cuts", saturday + "\napproval: {id: CHG1, by: cab, until: 2026-05-02}\ndeny: [{at: 2026-05-03T00:00, to: 2026-05-04T00:00, effect: cancel}]",
+			"2026-05-02", "2026-05-04", "",
+		},
+		{
 			"an approval covers a number of occurrences", saturday + "\napproval: {by: cab, at: 2026-05-01, max_occurrences: 2}", "2026-05-09", "2026-05-18",
 			"05-09 22:00+02 to 05-10 05:00+02\n05-16 22:00+02 to 05-17 05:00+02; unapproved: the approval by cab covers 2 occurrences",
 		},

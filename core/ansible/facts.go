@@ -91,6 +91,9 @@ func (s *scope) compareFact(n *node) (t term, ok bool) {
 		}
 		words = append(words, quoted(word))
 	}
+	if len(words) == 0 {
+		return term{}, false
+	}
 	switch n.op {
 	case "in":
 		return term{text: f.text + " in [" + strings.Join(words, ", ") + "]", prec: precCompare, kinds: kindBool}, true

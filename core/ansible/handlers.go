@@ -146,6 +146,9 @@ func (p *play) handler(l *listener, later []*listener) *doubt {
 	if d != nil {
 		return d
 	}
+	if len(steps) == 0 {
+		return doubtf("a handler that only prints or gathers facts has no equivalent").hint("nothing: leave the handler out, and its name out of notify")
+	}
 	s := steps[0]
 	if s.once {
 		return doubtf("run_once of a handler has no equivalent").hint("a step with once, and when: any of the steps has changed")

@@ -163,6 +163,44 @@ func share(t *testing.T) (tasks, done, plays int) {
 	return tasks, done, plays
 }
 
+func TestHandlersThatCallNothing(t *testing.T) {
+	for _, module := range []string{"debug: {msg: done}", "ansible.builtin.debug: {msg: done}", "setup: {}"} {
+		r := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: /bin/x, notify: say}\n  handlers:\n    - name: say\n      " + module + "\n"}), Site: "site.yml"})
+		if text := string(r.Playbooks[0].Text); !strings.Contains(text, "only prints or gathers facts") {
+			t.Errorf("%s:\n%s", module, text)
+		}
+	}
+}
+
+func TestVarsOfAnIncludedRoleWin(t *testing.T) {
+	for _, module := range []string{"include_role", "import_role"} {
+		r := converted(t, Options{Tree: tree(map[string]string{
+			"site.yml":              "- hosts: all\n  tasks:\n    - " + module + ": {name: r}\n      vars: {x: task}\n",
+			"roles/r/vars/main.yml": "x: role\n", "roles/r/tasks/main.yml": "- command: /bin/say {{ x }}\n",
+		}), Site: "site.yml"})
+		if text := string(r.Playbooks[0].Text); !strings.Contains(text, "x: task") || r.Playbooks[0].Converted != 1 {
+			t.Errorf("%s:\n%s", module, text)
+		}
+	}
+}
+
+// A task that waits for the result of another task is no retry of its own.
+func TestUntilAnotherTask(t *testing.T) {
+	for until, want := range map[string]bool{"own is not failed": true, "other is not failed": false} {
+		r := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: /bin/a, register: other}\n    - {command: /bin/b, register: own, retries: 3, delay: 2, until: '" + until + "'}\n"}), Site: "site.yml"})
+		if got := r.Playbooks[0].Converted == 2; got != want {
+			t.Errorf("%s: %s", until, r.Playbooks[0].Text)
+		}
+	}
+}
+
+// A fact with several spellings, compared with no word at all.
+func TestFactOfNoWord(t *testing.T) {
+	for _, when := range []string{"ansible_os_family == []", "[] != ansible_os_family", "ansible_os_family in []"} {
+		converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - command: /bin/x\n      when: '" + when + "'\n"}), Site: "site.yml"})
+	}
+}
+
 // The docs say the share: it is counted, not claimed.
 func TestShareOfTasksThatConvert(t *testing.T) {
 	tasks, done, plays := share(t)

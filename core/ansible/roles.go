@@ -74,6 +74,9 @@ func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
 			}
 		}
 	}
+	if n != at { // vars of a task that includes the role win over those of the role
+		params = child(at, "vars")
+	}
 	if name == nil || name.Kind != yaml.ScalarNode || hasJinja(name.Value) || name.Value == "" || strings.Contains(name.Value, "..") {
 		return nil, doubtf("the role is not a literal name")
 	}

@@ -489,7 +489,7 @@ func (t *draft) untilSuccess() bool {
 	switch {
 	case n.op == "is" && len(n.args) == 1 && n.args[0].op == "name" && n.args[0].name == name:
 		return n.name == "succeeded" || n.name == "success" || n.name == "successful"
-	case n.op == "not" && n.args[0].op == "is" && n.args[0].name == "failed", n.op == "not" && of(n.args[0], "failed"):
+	case n.op == "not" && n.args[0].op == "is" && n.args[0].name == "failed" && n.args[0].args[0].op == "name" && n.args[0].args[0].name == name, n.op == "not" && of(n.args[0], "failed"):
 		return true
 	case n.op == "==" && of(n.args[0], "rc") && n.args[1].val == 0:
 		return t.step.uses == "command" && t.okCodes == nil

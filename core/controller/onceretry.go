@@ -1,21 +1,18 @@
 package controller
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/playbooks"
 )
 
 // KeepOnceResults gives a retry the results of steps with once that the earlier run called, and
 // that call the same now. Call it before the retry is accepted.
 func KeepOnceResults(ctx context.Context, from *ledger.Ledger, run *ledger.Run, before, again *launch.Launch) error {
-	if again.Snapshot.Once == nil || before.Snapshot.Check != again.Snapshot.Check || !sameJSON(before.Snapshot.Vars, again.Snapshot.Vars) {
+	if again.Snapshot.Once == nil || before.Snapshot.Check != again.Snapshot.Check {
 		return nil
 	}
 	known, err := from.Once(ctx, run)
@@ -23,8 +20,9 @@ func KeepOnceResults(ctx context.Context, from *ledger.Ledger, run *ledger.Run, 
 		return err
 	}
 	results := map[string]core.StepResult{}
-	for _, s := range again.Playbook.Steps {
-		step := slices.IndexFunc(before.Playbook.Steps, func(b playbooks.Step) bool { return launch.KeepsOnce(b, s) })
+	for i := range again.Playbook.Steps {
+		s := &again.Playbook.Steps[i]
+		step := launch.KeptOnce(before.Playbook, again.Playbook, s)
 		if step < 0 {
 			continue
 		}
@@ -48,10 +46,4 @@ func KeepOnceResults(ctx context.Context, from *ledger.Ledger, run *ledger.Run, 
 		return nil
 	}
 	return again.SetOnce(results)
-}
-
-func sameJSON(a, b map[string]any) bool {
-	x, err1 := json.Marshal(a)
-	y, err2 := json.Marshal(b)
-	return err1 == nil && err2 == nil && (len(a) == 0 && len(b) == 0 || bytes.Equal(x, y))
 }

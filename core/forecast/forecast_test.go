@@ -307,6 +307,18 @@ func TestTrapUnknownNeedIsNotZero(t *testing.T) {
 	}
 }
 
+// A retry that takes over a result measures nothing: one slow call would count once more.
+func TestKeptStepsAreNotMeasuredAgain(t *testing.T) {
+	var h History
+	for range leastToLearn {
+		h.Add("r1", []core.StepResult{{Name: "a", Uses: "x", Outcome: core.Changed, Took: time.Minute}})
+		h.Add("r2", []core.StepResult{{Name: "a", Uses: "x", Outcome: core.Changed, Took: time.Minute, Kept: &core.Kept{Run: "r1"}}})
+	}
+	if l := h.Step("a", "x"); l == nil || l.Hosts != leastToLearn || l.Runs != 1 || len(l.Took) != leastToLearn {
+		t.Errorf("%+v", l)
+	}
+}
+
 func TestWrongInputIsRefused(t *testing.T) {
 	good := fleet(t, time.Hour, time.Hour, "night")
 	cases := map[string]Input{

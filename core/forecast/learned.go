@@ -27,13 +27,14 @@ type History struct {
 	seen  map[[3]string]bool     // and run
 }
 
-// Add takes the steps of one host of a run that was no check.
+// Add takes the steps of one host of a run that was no check. What a host took over from an earlier
+// call is not measured again.
 func (h *History) Add(run string, steps []core.StepResult) {
 	if h.steps == nil {
 		h.steps, h.seen = map[[2]string]*Learned{}, map[[3]string]bool{}
 	}
 	for _, s := range steps {
-		if s.Took <= 0 || s.Outcome != core.Changed && s.Outcome != core.Unchanged {
+		if s.Kept != nil || s.Took <= 0 || s.Outcome != core.Changed && s.Outcome != core.Unchanged {
 			continue
 		}
 		l := h.steps[[2]string{s.Name, s.Uses}]

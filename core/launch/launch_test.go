@@ -352,8 +352,14 @@ steps:
   - name: g
     steps: [{name: a, uses: command, with: {run: x}, tags: [a]}]
     rescue: [{name: r, uses: command, with: {run: x}, timeout: 2h}]
-    always: [{name: z, uses: command, with: {run: x}}]
+    always:
+      - {name: z, uses: command, with: {run: x}}
+      - {name: debug, uses: command, with: {run: x}, tags: [never, debug]}
   - {name: b, uses: command, with: {run: x}, tags: [b]}
+  - name: h
+    tags: [never]
+    steps: [{name: c, uses: command, with: {run: x}, tags: [a]}]
+    always: [{name: y, uses: command, with: {run: x}}]
 `), fleet(1), Options{RunID: "r-1", Types: types, Tags: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
@@ -362,11 +368,11 @@ steps:
 	for _, s := range l.Plan().Steps {
 		got += fmt.Sprintf("%s %v %s %s|", s.Name, s.Selected, s.Group, s.Part)
 	}
-	if want := "a true  |r true g rescue|z true g always|b false  |"; got != want {
+	if want := "a true  |r true g rescue|z true g always|debug false g always|b false  |c true  |y true h always|"; got != want {
 		t.Errorf("plan %s, want %s", got, want)
 	}
 	e := &stager{launch: l, times: stepTimes(l, nil), to: len(l.Playbook.Calls()), work: map[string]*forecast.Work{}}
-	if n := len(e.of(l.Hosts[0]).Stages[0].Steps); n != 2 {
-		t.Errorf("%d steps in the forecast, want a and z", n)
+	if n := len(e.of(l.Hosts[0]).Stages[0].Steps); n != 4 {
+		t.Errorf("%d steps in the forecast, want a, z, c and y", n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -110,9 +111,15 @@ func (l *Launch) SetOnce(results map[string]core.StepResult) (err error) {
 	return err
 }
 
-// KeepsOnce reports whether a retry keeps the result of a step of an earlier playbook: the step has
-// once in both, and calls the same.
-func KeepsOnce(before, now playbooks.Step) bool {
-	call := now.Call()
-	return before.Once && now.Once && before.Name == now.Name && call != nil && bytes.Equal(before.Call(), call)
+// KeptOnce returns the index of the step of an earlier playbook whose result a retry keeps for s, a
+// step of now; -1 if it keeps none. The step has once in both, and calls the same.
+func KeptOnce(before, now *playbooks.Playbook, s *playbooks.Step) int {
+	step := slices.IndexFunc(before.Steps, func(b playbooks.Step) bool { return b.Once && b.Name == s.Name })
+	if !s.Once || step < 0 {
+		return -1
+	}
+	if call := now.Call(s); call == nil || !bytes.Equal(before.Call(&before.Steps[step]), call) {
+		return -1
+	}
+	return step
 }

@@ -52,7 +52,10 @@ func TestOnceForOthers(t *testing.T) {
 }
 
 func TestKeepsOnce(t *testing.T) {
-	const before = "  - {name: a, uses: x, once: true, with: {v: 1}}\n"
+	const (
+		before  = "  - {name: a, uses: x, once: true, with: {v: 1}}\n"
+		include = "  - {name: i, include: steps/a.yaml, with: {p: 1}}\n"
+	)
 	for now, want := range map[string]bool{
 		before: true,
 		"  - {name: a, uses: x, once: true, with: {v: 1}, when: host.name != \"h\", timeout: 3m} # a note\n": true,
@@ -62,10 +65,37 @@ func TestKeepsOnce(t *testing.T) {
 		"  - {name: a, uses: x, with: {v: 1}}\n":                                                             false,
 		"  - {name: a, uses: x, once: true, with: {v: 1}, foreach: [1]}\n":                                   false,
 	} {
-		if got := launch.KeepsOnce(parseOnce(t, before).Steps[0], parseOnce(t, now).Steps[0]); got != want {
+		p := parseOnce(t, now)
+		if got := launch.KeptOnce(parseOnce(t, before), p, &p.Steps[0]) == 0; got != want {
 			t.Errorf("%v for %s", got, now)
 		}
 	}
+	values := "vars: {a: 1}\nparams: {b: {type: integer, default: 1}}\n"
+	for now, want := range map[string]bool{
+		values + "@" + include: true,
+		"# a note\n" + values + "@" + include + "  - {name: last, uses: x, with: {v: 1}}\n": true,
+		strings.Replace(values, "a: 1", "a: 2", 1) + "@" + include:                          false,
+		strings.Replace(values, "default: 1", "default: 2", 1) + "@" + include:              false,
+		values + "@" + strings.Replace(include, "p: 1", "p: 2", 1):                          false,
+		values + "@" + strings.Replace(include, "with: {p: 1}", "when: true", 1):            false,
+	} {
+		was, is := withInclude(t, values+"@"+include), withInclude(t, now)
+		if got := launch.KeptOnce(was, is, &is.Steps[0]) == 0; got != want {
+			t.Errorf("%v for %s", got, now)
+		}
+	}
+}
+
+// withInclude returns a playbook of keys and, after @, steps, which may include a step with once.
+func withInclude(t *testing.T, text string) *playbooks.Playbook {
+	t.Helper()
+	keys, steps, _ := strings.Cut(text, "@")
+	files := map[string]string{"steps/a.yaml": "params: {p: {type: integer, default: 1}}\nsteps: [{name: a, uses: x, once: true, with: {v: \"${{ params.p }}\"}}]\n"}
+	p, err := playbooks.Parse("test.yaml", []byte("playbook: test\ntargets: true\n"+keys+"steps:\n"+steps), playbooks.Options{Steps: playbooks.ReadFrom(files)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // A worker that knows no once refuses the run, and gets one without it.

@@ -1,12 +1,13 @@
 package launch
 
-import "slices"
+import (
+	"slices"
 
-// Tags with a meaning of their own, as Ansible has them.
-const (
-	tagAlways = "always" // selected whatever --tags says, unless skipped by name
-	tagNever  = "never"  // only selected by one of the step's own tags
+	"github.com/turnus/turnus/playbooks"
 )
+
+// tagAlways is selected whatever --tags says, unless skipped by name, as in Ansible.
+const tagAlways = "always"
 
 // Selects reports whether a step with these tags runs under the snapshot's tags.
 func (s Snapshot) Selects(tags []string) bool {
@@ -16,7 +17,7 @@ func (s Snapshot) Selects(tags []string) bool {
 	if overlap(tags, s.Tags) {
 		return true
 	}
-	if slices.Contains(tags, tagNever) {
+	if slices.Contains(tags, playbooks.TagNever) {
 		return false
 	}
 	return len(s.Tags) == 0 || slices.Contains(tags, tagAlways)

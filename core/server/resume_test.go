@@ -134,27 +134,41 @@ func (b *bed) see(host, boot string) {
 func TestRetryKeepsOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(map[string]string)
-		asked  api.Retry
-		kept   bool
+		change   func(map[string]string)
+		asked    api.Retry
+		included bool
+		kept     bool
 	}{
 		"control":          {kept: true},
 		"from failed step": {asked: api.Retry{From: api.FromFailedStep}, kept: true},
 		"another strategy": {change: func(t map[string]string) { replace(t, "stop_after: 3", "stop_after: 2") }, kept: true},
 		"a later step":     {change: func(t map[string]string) { replace(t, "run: \"echo", "run: \"printf") }, kept: true},
-		"it calls another": {change: func(t map[string]string) { replace(t, "run: one", "run: two") }},
+		"it calls another": {change: func(t map[string]string) { replace(t, "run: \"one", "run: \"two") }},
 		"it has another name": {change: func(t map[string]string) {
 			replace(t, "name: first", "name: one")
 			replace(t, "steps.first", "steps.one")
 		}},
-		"it is of each host": {change: func(t map[string]string) { replace(t, "once: true, ", "") }},
+		"its var changed":             {change: func(t map[string]string) { replace(t, "version: 1", "version: 2") }},
+		"with of its include changed": {change: func(t map[string]string) { replace(t, "p: 1", "p: 2") }, included: true},
+		"included":                    {included: true, kept: true},
+		"it is of each host":          {change: func(t map[string]string) { replace(t, "once: true, ", "") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
+			b, step := newBed(t), "first"
+			if c.included {
+				step = "site/first"
+			}
 			project := func() map[string]string {
 				tree := twoSteps()
 				replace(tree, "name: first, ", "name: first, once: true, ")
+				replace(tree, "window: none", "window: none\nvars: {version: 1}")
+				replace(tree, "run: one", "run: \"one ${{ vars.version }}\"")
+				if c.included {
+					replace(tree, "{name: first, once: true, uses: command, with: {run: \"one ${{ vars.version }}\"}}", "{name: site, include: steps/site.yaml, with: {p: 1}}")
+					replace(tree, "steps.first.stdout", "steps.site.changed")
+					tree["playbooks/steps/site.yaml"] = "params: {p: {type: integer}}\nsteps: [{name: first, once: true, uses: command, with: {run: \"one ${{ params.p }}\"}}]\n"
+				}
 				return tree
 			}
 			b.apply(project())
@@ -163,7 +177,7 @@ func TestRetryKeepsOnce(t *testing.T) {
 			must(t, err)
 			_, err = b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
 			must(t, err)
-			data, err := launch.Once{Job: 1, Host: "acme-2", At: time.Now(), Result: &core.StepResult{Name: "first", Uses: "command", Outcome: core.Changed, Stdout: "once said"}}.Encode()
+			data, err := launch.Once{Job: 1, Host: "acme-2", At: time.Now(), Result: &core.StepResult{Name: step, Uses: "command", Outcome: core.Changed, Stdout: "once said"}}.Encode()
 			must(t, err)
 			must(t, b.ledger.KeepOnce(t.Context(), &kept, 0, 1, data))
 			b.failSecond(run, func(*core.Result) {})
@@ -177,8 +191,8 @@ func TestRetryKeepsOnce(t *testing.T) {
 			must(t, err)
 			l, err := (&launch.Restorer{}).Restore(m.Snapshot, m.Queue)
 			must(t, err)
-			r, has := l.Snapshot.Once["first"]
-			if has != c.kept || has && (r.Stdout != "once said" || r.Kept == nil || r.Kept.Host != "acme-2" || r.Kept.Run != run.ID) {
+			r, has := l.Snapshot.Once[step]
+			if has != c.kept || has && (r.Name != step || r.Kept == nil || r.Kept.Host != "acme-2" || r.Kept.Run != run.ID) {
 				t.Errorf("the retry has %+v, expected one: %v", r, c.kept)
 			}
 		})

@@ -86,6 +86,21 @@ func TestIncludeWithoutItsValue(t *testing.T) {
 	})
 }
 
+// A handler of an include that an earlier run left waits at a flush before the include: the values
+// of its params may read results that the job does not have yet.
+func TestFlushBeforeAnInclude(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.files = map[string]string{"steps/site.yaml": siteFile}
+		l.pending = map[string]core.Handlers{"h00000": {From: []string{"before"}, Pending: []string{"site/web", "other/web"}}}
+		flush := "  - {flush: handlers}\n"
+		r := l.one(strings.NewReplacer("path: /first}", "path: /first}, notify: [own]", "  - {name: site", flush+"  - {name: site", "  - {name: last", flush+"  - {name: last").Replace(includes("")) + "handlers: [{name: own, uses: file, with: {path: /own}}]\n")
+		want := "/first /port/8000000 /was/false /port/8000001 /was/false /restart/8000000 /restart/8000001 /last/unchanged/8000001"
+		if got := l.plugins.paths(); got != want {
+			t.Errorf("called %s\nexpected %s\n%+v", got, want, r)
+		}
+	})
+}
+
 // A worker dies at each call; the next asks no when again, and finds the same params and outputs.
 func TestIncludesSurviveTheirWorker(t *testing.T) {
 	for call := 2; call <= 7; call++ {

@@ -22,11 +22,14 @@ type handlerRun struct {
 	core.StepResult
 }
 
-// nextHandler returns the index of the handler to run now: the first that is pending. After a
-// failure only those with on_failure run, and none that has failed in this job.
-func nextHandler(handlers []playbooks.Step, h *handlersState, failed bool) (index int, ok bool) {
-	for i, one := range handlers {
-		if !slices.Contains(h.Pending, one.Name) {
+// nextHandler returns the index of the handler to run now, before step at or after all steps: the
+// first that is pending. One of an include that has not begun waits: the values of its params may
+// read what is not known yet. After a failure only those with on_failure run, and none that has
+// failed in this job.
+func nextHandler(p *playbooks.Playbook, at int, h *handlersState, failed bool) (index int, ok bool) {
+	later := func(block int) bool { return p.Blocks[block].First >= at }
+	for i, one := range p.Handlers {
+		if !slices.Contains(h.Pending, one.Name) || slices.ContainsFunc(one.Within, later) {
 			continue
 		}
 		bad := slices.ContainsFunc(h.Ran, func(r handlerRun) bool { return r.Name == one.Name && !r.Outcome.Good() })
@@ -44,7 +47,7 @@ func (m *machine) flush(at int) *leaseEnd {
 		return nil
 	}
 	for {
-		i, ok := nextHandler(m.prog.playbook.Handlers, h, false)
+		i, ok := nextHandler(m.prog.playbook, at, h, false)
 		if !ok {
 			h.Flushed = at + 1
 			return nil
@@ -87,7 +90,7 @@ func (m *machine) afterFailure(why core.StepResult) leaseEnd {
 		}
 	}
 	for {
-		i, ok := nextHandler(m.prog.playbook.Handlers, h, true)
+		i, ok := nextHandler(m.prog.playbook, len(m.prog.playbook.Steps), h, true)
 		if !ok {
 			return end
 		}

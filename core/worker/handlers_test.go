@@ -412,23 +412,29 @@ func TestStateOfTheVersionBeforeHandlers(t *testing.T) {
 
 // Which handler runs next, by what is pending and whether the host has failed.
 func TestFaultW1NextHandler(t *testing.T) {
-	handlers := []playbooks.Step{{Name: "web"}, {Name: "log", OnFailure: true}, {Name: "mail", OnFailure: true}}
+	handlers := []playbooks.Step{{Name: "web"}, {Name: "log", OnFailure: true}, {Name: "mail", OnFailure: true}, {Name: "site/web", Within: []int{0}}}
+	p := &playbooks.Playbook{Handlers: handlers, Blocks: []playbooks.Block{{Include: "steps/site.yaml", First: 4, End: 6}}}
 	bad := []handlerRun{{StepResult: core.StepResult{Name: "log", Outcome: core.Failed}}}
 	for _, row := range []struct {
+		at      int
 		pending []string
 		ran     []handlerRun
 		failed  bool
 		want    string
 	}{
-		{nil, nil, false, ""},
-		{[]string{"mail", "web"}, nil, false, "web"},
-		{[]string{"mail", "web"}, nil, true, "mail"},
-		{[]string{"web"}, nil, true, ""},
-		{[]string{"log", "mail"}, bad, true, "mail"},
-		{[]string{"log"}, bad, true, ""},
-		{[]string{"gone"}, nil, false, ""},
+		{9, nil, nil, false, ""},
+		{9, []string{"mail", "web"}, nil, false, "web"},
+		{9, []string{"mail", "web"}, nil, true, "mail"},
+		{9, []string{"web"}, nil, true, ""},
+		{9, []string{"log", "mail"}, bad, true, "mail"},
+		{9, []string{"log"}, bad, true, ""},
+		{9, []string{"gone"}, nil, false, ""},
+
+		{3, []string{"mail", "site/web"}, nil, false, "mail"},
+		{4, []string{"site/web"}, nil, false, ""},
+		{5, []string{"site/web"}, nil, false, "site/web"},
 	} {
-		i, ok := nextHandler(handlers, &handlersState{Handlers: core.Handlers{Pending: row.pending}, Ran: row.ran}, row.failed)
+		i, ok := nextHandler(p, row.at, &handlersState{Handlers: core.Handlers{Pending: row.pending}, Ran: row.ran}, row.failed)
 		got := ""
 		if ok {
 			got = handlers[i].Name

@@ -38,7 +38,8 @@ what blocks it until then; the hosts that no window fits; an estimate of the end
 what it is that binds. Nothing is contacted.
 
 With --server (or --context) steps take what they took in recent runs on that server; without,
-what they took in runs of this machine.
+what they took in runs of this machine. Hosts, windows, facts and the needs of steps without
+needs: come from this machine in both cases.
 
 It exits with 0 also when no window fits some hosts: they are listed. turnus run
 refuses such a run with 5.`,
@@ -48,7 +49,7 @@ refuses such a run with 5.`,
   turnus plan site.yaml -i hosts.ini --server https://turnus.example.org --limit 'fra*'
   turnus plan site.yaml -i hosts.ini --limit 'fra*' -o json`,
 		Args:        cobra.MinimumNArgs(1),
-		Annotations: map[string]string{"svg": "yes"},
+		Annotations: map[string]string{"svg": "yes", localrun.ProjectToo: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			sup, err := f.plugins.Supervisor(nil)
 			if err != nil {

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -100,6 +102,26 @@ func TestASecretTypedIsNotSeen(t *testing.T) {
 		}
 	}
 	turnus(t, console.ExitOK, "secrets", "check", "--file", file, "--secrets-identity", filepath.Join(dir, "id.age"))
+}
+
+// A person who sees the run, but whose answer it cannot read, is not asked: the run is refused before
+// it contacts a host.
+func TestAWaveIsNotApprovedFromNowhere(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "site.yaml")
+	text := "playbook: site\ntargets: true\nstrategy: {waves: [1, 100%], pause_between: approve}\nsteps: [{name: a, uses: command, with: {run: uptime}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	person, program := terminal(t)
+	cmd := turnusProcess(t, "run", file, "-i", "127.0.0.1:1,127.0.0.2:1,", "--no-record")
+	cmd.Stdout, cmd.Stderr = program, program // stdin is /dev/null
+	s := watchTerminal(t, person)
+	err := cmd.Run()
+	s.until(t, "not both a terminal")
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != console.ExitInvalid || strings.Contains(s.all.String(), "unreachable") {
+		t.Errorf("%v: %q", err, s.all.String())
+	}
 }
 
 // waitNoEcho waits until the program has switched the echo off.

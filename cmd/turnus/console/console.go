@@ -50,6 +50,12 @@ func New(stdin io.Reader, stdout, stderr io.Writer) *Console {
 	return c
 }
 
+// Attended reports whether somebody reads questions on stderr and can answer them on stdin.
+func (c *Console) Attended() bool {
+	in, ok := c.In.(*os.File)
+	return ok && c.Terminal && isTerminal(in)
+}
+
 // Quiet returns a console that prints results and no messages.
 func (c *Console) Quiet() *Console {
 	return &Console{In: c.In, Out: c.Out, Err: newScreen(io.Discard, false, func() {}), Output: c.Output, gone: c.gone}

@@ -25,8 +25,8 @@ func checkPaths(paths []string) error {
 // ask, before it contacts a host: it would stop after its first wave.
 func checkApprovals(con *console.Console, launches []*launch.Launch, yes bool) error {
 	for _, l := range launches {
-		if !yes && !con.Terminal && l.Playbook.Strategy.PauseBetween.Approve && l.Waves() > 1 {
-			return console.Invalid("%s: pause_between: approve asks before each of %d waves except the first, but stderr is no terminal\n"+
+		if !yes && !con.Attended() && l.Playbook.Strategy.PauseBetween.Approve && l.Waves() > 1 {
+			return console.Invalid("%s: pause_between: approve asks before each of %d waves except the first, but stdin and stderr are not both a terminal\n"+
 				"hint: --yes approves every wave; with turnus submit %s, turnus runs approve RUN approves a wave",
 				l.Playbook.File, l.Waves(), l.Playbook.Name)
 		}

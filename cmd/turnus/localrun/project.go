@@ -14,6 +14,9 @@ import (
 // defaults. A worker also has such a flag, and reads no project.
 const noteProject = "turnus_project"
 
+// ProjectToo marks a command that reads the project also where its flags name a server.
+const ProjectToo = "turnus_project_too"
+
 // UseProject sets the flags that the command line and the environment leave out to what the project
 // of the current folder says: the nearest turnus.yaml upward. Other commands stay as they are.
 func UseProject(c *cobra.Command) error {
@@ -22,7 +25,7 @@ func UseProject(c *cobra.Command) error {
 		return nil
 	}
 	for _, name := range []string{"server", "context"} { // the server has an inventory of its own
-		if f := c.Flags().Lookup(name); f != nil && f.Changed {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed && c.Annotations[ProjectToo] == "" {
 			return nil
 		}
 	}

@@ -303,7 +303,7 @@ func approver(con *console.Console, yes bool) func(context.Context, *launch.Laun
 		if yes {
 			return nil
 		}
-		if !con.Terminal {
+		if !con.Attended() {
 			return errors.New("a wave waits for an approval, and nobody can be asked here\nhint: --yes approves every wave")
 		}
 		one.Lock()

@@ -40,7 +40,7 @@ func nextLines(r Report, record string, terminal bool) []string {
 	switch {
 	case failed > 0 && record == "":
 		next = append(next, "turnus runs retry "+r.Run)
-	case failed > 0:
+	case failed > 0 && !r.Check: // --retry-failed takes the hosts of the last run that was no check
 		next = append(next, "the same command with --retry-failed: only "+console.Plural(failed, "host")+" that did not succeed")
 	}
 	lines := make([]string, 0, len(next)+1)
