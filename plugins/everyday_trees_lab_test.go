@@ -264,6 +264,19 @@ git() { command git -c safe.directory=/srv/w "$@"; }
 			t.Errorf("a file in the way: %s (%s)", got.Outcome, got.Reason)
 		}
 	}
+	// A user planted a link to a clone of root's: root does not work there. Control: a link of root's.
+	lab(t, m, "mkdir /srv/h; git clone -q file:///srv/up /srv/rootclone; ln -s /srv/rootclone /srv/h/app; ln -s /srv/rootclone /srv/app; chown -h daemon /srv/h /srv/h/app")
+	for path, outcome := range map[string]string{"/srv/h/app": "failed", "/srv/h/app/new": "failed", "/srv/app": "changed"} {
+		lab(t, m, "git -C /srv/rootclone checkout -q main")
+		head := id("v1^{commit}")
+		if outcome == "failed" {
+			head = id("main")
+		}
+		got := kit.Run(with("v1", sdk.With{"path": path}))
+		if got.Outcome != outcome || lab(t, m, "git -C /srv/rootclone rev-parse HEAD; ls -A /srv/rootclone") != head+"\n.git\nf" {
+			t.Errorf("%s: %s (%s)", path, got.Outcome, got.Reason)
+		}
+	}
 	survive(t, m, fresh, "rm -rf /srv/w", state, with("main", nil), is("main", "2", "two", "root"))
 	survive(t, m, fresh, "rm -rf /srv/w; git clone -q file:///srv/up /srv/w; git -C /srv/w checkout -q --detach v1", state, with(id("dev~1"), nil), is("dev~1", "3", "three", "root"))
 	// Killed in the middle of a checkout: what is half there is no local change.
