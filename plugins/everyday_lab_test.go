@@ -159,6 +159,10 @@ func TestLabPackagesOfApt(t *testing.T) {
 		{"", sdk.With{"names": []string{"nosuch"}, "state": "absent"}, "unchanged", nil, "1.0"},
 		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "changed", []string{"remove demo 1.0"}, ""},
 		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "unchanged", nil, ""},
+		// A host that lost power before the packages were configured.
+		{"dpkg --unpack /srv/repo/demo-lib_1.0.deb /srv/repo/demo_1.1.deb >/dev/null", sdk.With{"names": []string{"demo"}}, "changed", []string{"configure demo-lib", "configure demo"}, "1.1"},
+		{"", sdk.With{"names": []string{"demo"}}, "unchanged", nil, "1.1"},
+		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "changed", []string{"remove demo 1.1"}, ""},
 	} {
 		if s.before != "" {
 			lab(t, m, s.before)
