@@ -67,6 +67,21 @@ func TestLabServiceOfSystemd(t *testing.T) {
 		{sdk.With{"name": "nosuch", "state": "stopped"}, "unchanged", "inactive\ndisabled"},
 		{sdk.With{"name": "brief", "state": "started"}, "failed", "inactive\ndisabled"},
 	})
+	// What cannot be enabled is neither enabled nor disabled, again and again; what is enabled until
+	// the next start of the host is not enabled for good.
+	lab(t, m, "printf '[Service]\\nExecStart=/bin/true\\n' >/etc/systemd/system/plain.service; printf '[Service]\\nExecStart=/bin/true\\n[Install]\\nAlso=demo.service\\n' >/etc/systemd/system/also.service; systemctl daemon-reload")
+	serve(t, kit, state, []played{
+		{sdk.With{"name": "plain", "enabled": false}, "unchanged", "inactive\ndisabled"},
+		{sdk.With{"name": "plain", "enabled": true}, "unchanged", "inactive\ndisabled"},
+		{sdk.With{"name": "also", "enabled": false}, "unchanged", "inactive\ndisabled"},
+		{sdk.With{"name": "also", "enabled": true}, "changed", "inactive\nenabled"},
+		{sdk.With{"name": "also", "enabled": false}, "changed", "inactive\ndisabled"},
+	})
+	for enabled, after := range map[bool]string{true: "enabled", false: "disabled"} {
+		lab(t, m, "systemctl -q disable demo; systemctl -q enable --runtime demo")
+		serve(t, kit, state, []played{{sdk.With{"name": "demo", "enabled": enabled}, "changed", "inactive\n" + after}})
+	}
+	lab(t, m, "systemctl -q disable demo; systemctl -q disable --runtime demo")
 	died := kit.Run(sdk.With{"name": "brief", "state": "restarted"})
 	if !strings.Contains(died.Reason, "service brief does not run 1s after it was started") || !strings.Contains(died.Stdout, "cannot open the port") {
 		t.Errorf("what died: %s; %s", died.Reason, died.Stdout)
