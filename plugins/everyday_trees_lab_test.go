@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io/fs"
 	"maps"
 	"strings"
@@ -137,6 +138,15 @@ find . ! -name .turnus-unarchive | sort | while IFS= read -r f; do [ -L "$f" ] &
 	if got := kit.Run(sdk.With{"archive": "/tmp/host.tar", "path": "/srv/app"}); got.Outcome != "changed" || lab(t, m, "cd /srv/app; find . -type f | sort") != "./.turnus-unarchive\n./bin/run" {
 		t.Errorf("an archive of the host: %s (%s)", got.Outcome, got.Reason)
 	}
+	// The owner of the folder put other things in the place of the mark: root shows none of them.
+	for _, plant := range []string{"ln -s /etc/shadow", "cp /etc/shadow"} {
+		lab(t, m, "rm -rf /srv/app; mkdir /srv/app; "+plant+" /srv/app/.turnus-unarchive; chown -R daemon /srv/app")
+		got := kit.Run(with("one.tar.gz", nil), plugintest.CheckMode())
+		if got.Outcome != "failed" || strings.Contains(fmt.Sprint(got), "root:") {
+			t.Errorf("%s: %+v", plant, got)
+		}
+	}
+	lab(t, m, "rm -rf /srv/app")
 	survive(t, m, fresh, "rm -rf /srv; mkdir -p /srv/app; echo 'sha256:old strip=true owner=' >/srv/app/.turnus-unarchive; touch /srv/app/old", state, with("one.tar.gz", nil), first)
 	survive(t, m, fresh, "rm -rf /srv; mkdir -p /srv/app.turnus-old /srv/app.turnus-new", state, with("two.tar", nil), second)
 
