@@ -152,7 +152,7 @@ func TestLabMount(t *testing.T) {
 		{"", sdk.With{"source": "/dev/sda5", "type": "swap", "state": "absent"}, "changed", "# static\n# end\n/dev/sdb5 none swap defaults 0 0\n" + end},
 		{reset + "; mkdir /srv/real; ln -s real /srv/link", with(sdk.With{"path": "/srv/link"}), "failed", fstab + end},
 	})
-	// Options that are taken away go from the kernel too, and those that fstab alone has come.
+	// The kernel loses options that the step takes away, and gets those that only fstab has.
 	for i, s := range []struct {
 		options, state string
 		noexec         bool

@@ -67,8 +67,7 @@ func TestLabServiceOfSystemd(t *testing.T) {
 		{sdk.With{"name": "nosuch", "state": "stopped"}, "unchanged", "inactive\ndisabled"},
 		{sdk.With{"name": "brief", "state": "started"}, "failed", "inactive\ndisabled"},
 	})
-	// What cannot be enabled is neither enabled nor disabled, again and again; what is enabled until
-	// the next start of the host is not enabled for good.
+	// A static unit stays as it is. A unit that is enabled until the next start is not enabled.
 	lab(t, m, "printf '[Service]\\nExecStart=/bin/true\\n' >/etc/systemd/system/plain.service; printf '[Service]\\nExecStart=/bin/true\\n[Install]\\nAlso=demo.service\\n' >/etc/systemd/system/also.service; systemctl daemon-reload")
 	serve(t, kit, state, []played{
 		{sdk.With{"name": "plain", "enabled": false}, "unchanged", "inactive\ndisabled"},

@@ -41,7 +41,7 @@ type handed struct {
 
 // resolve fetches what the step may have on a host, right before an attempt. Earlier calls of the
 // job may have left their secrets where this one finds them, so its reports must also be free of
-// those: if this node has not seen their values, it fetches them, and nothing runs if it cannot.
+// those. If this node has not seen their values, it fetches them. If it cannot, nothing runs.
 func (m *machine) resolve(ctx context.Context, names map[string]string, on core.Host) (given, error) {
 	g := given{values: make(map[string][]byte, len(names))}
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)

@@ -306,7 +306,7 @@ steps:
 	})
 }
 
-// A step that never had its secret holds up no later one. Control: one that had it does, on a node
+// A step that never had its secret blocks no later one. Control: one that had it does, on a node
 // that has not seen it, and so does a state that does not say who had which.
 func TestSecretsThatNoStepHadAreNotFetched(t *testing.T) {
 	gone := func(_ int, a secrets.Ask) error {

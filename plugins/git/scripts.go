@@ -6,8 +6,8 @@ import (
 )
 
 // asOwner runs a script in the folder, as its owner where the login is root and the owner another.
-// With enter=reach the folder is made. The script works in its working directory, and there tells
-// whether that is the folder: the path may lead elsewhere a moment later.
+// With enter=reach the folder is made. The script works in its working directory, and $there is set
+// if that is the folder: the path may lead elsewhere a moment later.
 func asOwner(folder, enter, vars, script string) string {
 	return "p=" + sdk.Quote(folder) + " go=" + enter + "\nscript=" + sdk.Quote(vars+"\n"+settings+script) + "\n" + ownerScript
 }

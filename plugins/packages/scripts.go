@@ -5,9 +5,9 @@ package packages
 // stale; 0 is never.
 //
 // apt-get install NAME upgrades an installed package, so it is asked for the missing names alone.
-// What it simulates reports whether a name that dpkg does not know, as of a virtual package, is
-// provided by another. A package that is only unpacked, as after a power cut, is configured, which
-// the simulation says of each installed one too. It takes no lock and works for every user.
+// The simulation shows whether a name that dpkg does not know, as of a virtual package, is provided
+// by another. It takes no lock and works for every user. It prints Conf for each package, and for
+// one that is only unpacked, as after a power cut, nothing else.
 const askScript = `LC_ALL=C; export LC_ALL
 old() { [ "$refresh" -gt 0 ] && [ -z "$(find "$@" -newermt "-$refresh seconds" 2>/dev/null | head -n 1)" ] && echo stale; }
 if command -v apt-get >/dev/null 2>&1; then

@@ -128,7 +128,7 @@ func alreadyDone(ctx context.Context, r *runOf, old string) (bool, error) {
 }
 
 // request asks for the reboot, if the host is still in its old boot: a worker that died may have
-// asked before, and the host has rebooted since it was looked at. The connection may break before
+// asked before, and the host has rebooted since. The connection may break before
 // it answers, and after such a worker the host may be down already.
 func request(ctx context.Context, r *runOf, old string) error {
 	line := r.Params.Command

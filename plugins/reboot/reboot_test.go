@@ -25,7 +25,7 @@ type device struct {
 	mu       sync.Mutex
 	inspects []string
 	request  plugintest.Reply
-	booted   bool  // before the request reaches it, though it was in the old boot when it was looked at
+	booted   bool  // a new boot began before the request reaches it
 	tests    []int // exit codes of the test command
 	asked    int
 	fresh    []bool

@@ -10,7 +10,7 @@ sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"; else shas
 
 // askScript says what is at the path, and of which archive. A login that is root works beside the
 // path by names: open is a folder above it in which others could exchange them. The owner of the
-// folder may exchange the mark for another file: nothing but a digest is shown of it.
+// folder may exchange the mark for another file, so only a digest is shown of it.
 const askScript = sumScript + `if [ "$a" ]; then
   [ -f "$a" ] || { echo noarchive; exit 0; }
   s=$(sum "$a") && echo "sum $s" || exit 1
