@@ -193,6 +193,15 @@ func TestLabAuthorizedKeyOfTheOwnLogin(t *testing.T) {
 	if got.Outcome != "rolled_back" || !strings.Contains(got.Reason, "so the old ones are back") || state() != one+"\n"+three {
 		t.Errorf("a list without the key of the login: %s (%s), then %q", got.Outcome, got.Reason, state())
 	}
+	// The host lost power while another job changed the keys: its timer is gone, and holds nobody up.
+	// Control: a lock of the present boot.
+	for boot, outcome := range map[string]string{"echo another": "changed", "cat /proc/sys/kernel/random/boot_id": "failed"} {
+		lab(t, m, reset+"; mkdir -p /var/lib/turnus/authorized_key/kold; cd /var/lib/turnus/authorized_key; touch kold/armed; echo other >kold/key; echo 99999999 >kold/deadline; "+boot+" >kold/boot; ln -s kold lock")
+		got := session(t, one).Run(sdk.With{"user": "root", "keys": []string{one, three}})
+		if got.Outcome != outcome || strings.Contains(state(), three) != (outcome == "changed") {
+			t.Errorf("%s: %s (%s), then %q", boot, got.Outcome, got.Reason, state())
+		}
+	}
 	plugintest.KillAtEachCall(t, func(t *testing.T) plugintest.Scene {
 		lab(t, m, reset)
 		return plugintest.Scene{Kit: session(t, one), Params: sdk.With{"user": "root", "keys": []string{one}, "exclusive": true}, MayFindItDone: true, Check: func(t *testing.T, _ *plugintest.Result) {

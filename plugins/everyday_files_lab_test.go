@@ -152,6 +152,22 @@ func TestLabMount(t *testing.T) {
 		{"", sdk.With{"source": "/dev/sda5", "type": "swap", "state": "absent"}, "changed", "# static\n# end\n/dev/sdb5 none swap defaults 0 0\n" + end},
 		{reset + "; mkdir /srv/real; ln -s real /srv/link", with(sdk.With{"path": "/srv/link"}), "failed", fstab + end},
 	})
+	// The kernel loses options that the step takes away, and gets those that only fstab has.
+	for i, s := range []struct {
+		options, state string
+		noexec         bool
+	}{{"size=1024k,noexec", "mounted", true}, {"size=1024k", "mounted", false}, {"size=1024k,noexec", "present", false}, {"size=1024k,noexec", "mounted", true}} {
+		if i == 0 {
+			lab(t, m, reset)
+		}
+		got := kit.Run(with(sdk.With{"options": s.options, "state": s.state}))
+		if flags := lab(t, m, "findmnt -no OPTIONS '/srv/a b'"); got.Outcome != "changed" || strings.Contains(flags, "noexec") != s.noexec {
+			t.Errorf("%s with %s: %s (%s), mounted with %s", s.state, s.options, got.Outcome, got.Reason, flags)
+		}
+		if again := kit.Run(with(sdk.With{"options": s.options, "state": s.state})); again.Outcome != "unchanged" {
+			t.Errorf("%s with %s again: %s (%s)", s.state, s.options, again.Outcome, again.Reason)
+		}
+	}
 	lab(t, m, reset)
 	if got := kit.Run(with(sdk.With{"type": "nosuchfs"})); got.Outcome != "failed" || lab(t, m, state) != fstab+end {
 		t.Errorf("what cannot be mounted: %s (%s), then %q", got.Outcome, got.Reason, lab(t, m, state))

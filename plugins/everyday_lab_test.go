@@ -67,6 +67,20 @@ func TestLabServiceOfSystemd(t *testing.T) {
 		{sdk.With{"name": "nosuch", "state": "stopped"}, "unchanged", "inactive\ndisabled"},
 		{sdk.With{"name": "brief", "state": "started"}, "failed", "inactive\ndisabled"},
 	})
+	// A static unit stays as it is. A unit that is enabled until the next start is not enabled.
+	lab(t, m, "printf '[Service]\\nExecStart=/bin/true\\n' >/etc/systemd/system/plain.service; printf '[Service]\\nExecStart=/bin/true\\n[Install]\\nAlso=demo.service\\n' >/etc/systemd/system/also.service; systemctl daemon-reload")
+	serve(t, kit, state, []played{
+		{sdk.With{"name": "plain", "enabled": false}, "unchanged", "inactive\ndisabled"},
+		{sdk.With{"name": "plain", "enabled": true}, "unchanged", "inactive\ndisabled"},
+		{sdk.With{"name": "also", "enabled": false}, "unchanged", "inactive\ndisabled"},
+		{sdk.With{"name": "also", "enabled": true}, "changed", "inactive\nenabled"},
+		{sdk.With{"name": "also", "enabled": false}, "changed", "inactive\ndisabled"},
+	})
+	for enabled, after := range map[bool]string{true: "enabled", false: "disabled"} {
+		lab(t, m, "systemctl -q disable demo; systemctl -q enable --runtime demo")
+		serve(t, kit, state, []played{{sdk.With{"name": "demo", "enabled": enabled}, "changed", "inactive\n" + after}})
+	}
+	lab(t, m, "systemctl -q disable demo; systemctl -q disable --runtime demo")
 	died := kit.Run(sdk.With{"name": "brief", "state": "restarted"})
 	if !strings.Contains(died.Reason, "service brief does not run 1s after it was started") || !strings.Contains(died.Stdout, "cannot open the port") {
 		t.Errorf("what died: %s; %s", died.Reason, died.Stdout)
@@ -159,6 +173,10 @@ func TestLabPackagesOfApt(t *testing.T) {
 		{"", sdk.With{"names": []string{"nosuch"}, "state": "absent"}, "unchanged", nil, "1.0"},
 		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "changed", []string{"remove demo 1.0"}, ""},
 		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "unchanged", nil, ""},
+		// A host that lost power before the packages were configured.
+		{"dpkg --unpack /srv/repo/demo-lib_1.0.deb /srv/repo/demo_1.1.deb >/dev/null", sdk.With{"names": []string{"demo"}}, "changed", []string{"configure demo-lib", "configure demo"}, "1.1"},
+		{"", sdk.With{"names": []string{"demo"}}, "unchanged", nil, "1.1"},
+		{"", sdk.With{"names": []string{"demo"}, "state": "absent"}, "changed", []string{"remove demo 1.1"}, ""},
 	} {
 		if s.before != "" {
 			lab(t, m, s.before)

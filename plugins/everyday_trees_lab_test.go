@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io/fs"
 	"maps"
 	"strings"
@@ -137,6 +138,15 @@ find . ! -name .turnus-unarchive | sort | while IFS= read -r f; do [ -L "$f" ] &
 	if got := kit.Run(sdk.With{"archive": "/tmp/host.tar", "path": "/srv/app"}); got.Outcome != "changed" || lab(t, m, "cd /srv/app; find . -type f | sort") != "./.turnus-unarchive\n./bin/run" {
 		t.Errorf("an archive of the host: %s (%s)", got.Outcome, got.Reason)
 	}
+	// The owner of the folder put other things in the place of the mark: root shows none of them.
+	for _, plant := range []string{"ln -s /etc/shadow", "cp /etc/shadow"} {
+		lab(t, m, "rm -rf /srv/app; mkdir /srv/app; "+plant+" /srv/app/.turnus-unarchive; chown -R daemon /srv/app")
+		got := kit.Run(with("one.tar.gz", nil), plugintest.CheckMode())
+		if got.Outcome != "failed" || strings.Contains(fmt.Sprint(got), "root:") {
+			t.Errorf("%s: %+v", plant, got)
+		}
+	}
+	lab(t, m, "rm -rf /srv/app")
 	survive(t, m, fresh, "rm -rf /srv; mkdir -p /srv/app; echo 'sha256:old strip=true owner=' >/srv/app/.turnus-unarchive; touch /srv/app/old", state, with("one.tar.gz", nil), first)
 	survive(t, m, fresh, "rm -rf /srv; mkdir -p /srv/app.turnus-old /srv/app.turnus-new", state, with("two.tar", nil), second)
 
@@ -262,6 +272,19 @@ git() { command git -c safe.directory=/srv/w "$@"; }
 	for range 2 {
 		if got := kit.Run(with("dev", nil)); got.Outcome != "failed" || lab(t, m, "cat /srv/w/g; git -C /srv/w rev-parse HEAD") != "mine\n"+id("main") {
 			t.Errorf("a file in the way: %s (%s)", got.Outcome, got.Reason)
+		}
+	}
+	// A user planted a link to a clone of root's: root does not work there. Control: a link of root's.
+	lab(t, m, "mkdir /srv/h; git clone -q file:///srv/up /srv/rootclone; ln -s /srv/rootclone /srv/h/app; ln -s /srv/rootclone /srv/app; chown -h daemon /srv/h /srv/h/app")
+	for path, outcome := range map[string]string{"/srv/h/app": "failed", "/srv/h/app/new": "failed", "/srv/app": "changed"} {
+		lab(t, m, "git -C /srv/rootclone checkout -q main")
+		head := id("v1^{commit}")
+		if outcome == "failed" {
+			head = id("main")
+		}
+		got := kit.Run(with("v1", sdk.With{"path": path}))
+		if got.Outcome != outcome || lab(t, m, "git -C /srv/rootclone rev-parse HEAD; ls -A /srv/rootclone") != head+"\n.git\nf" {
+			t.Errorf("%s: %s (%s)", path, got.Outcome, got.Reason)
 		}
 	}
 	survive(t, m, fresh, "rm -rf /srv/w", state, with("main", nil), is("main", "2", "two", "root"))

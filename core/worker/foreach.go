@@ -26,6 +26,8 @@ func (m *machine) foreach(i int, s playbooks.Step, sr core.StepResult) (core.Ste
 	kept := m.keptItems(i, items)
 	for cur.Item < len(items) {
 		if r := kept[cur.Item]; r != nil {
+			m.env.Item = items[cur.Item]
+			m.hand(s, m.calledOn(s))
 			cur.add(items[cur.Item], *r)
 			continue
 		}

@@ -53,7 +53,7 @@ type machine struct {
 	walked int // steps whose includes scope has made known
 
 	hidden *redact.Set     // values that the job was given: all that it shows goes without them; nil: none
-	seen   map[string]bool // names of secrets whose values are in hidden
+	seen   map[handed]bool // secrets whose values are in hidden
 }
 
 func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers, resume launch.Resume) *machine {

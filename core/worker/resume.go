@@ -20,6 +20,9 @@ func (m *machine) keep(i int) bool {
 		sr.Reason, sr.ReasonCode = fmt.Sprintf("kept: run %s called it at %s", sr.Kept.Run, sr.Kept.At.UTC().Format(time.RFC3339)), core.WasKept
 	}
 	m.job.report(Event{Kind: StepDone, Step: sr.Name, Uses: sr.Uses, StepResult: &sr})
+	if sr.Outcome != core.Skipped {
+		m.hand(steps[i], m.calledOn(steps[i]))
+	}
 	m.state.Done = append(m.state.Done, sr)
 	m.publish(steps[i].Name, sr)
 	return true

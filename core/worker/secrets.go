@@ -33,59 +33,96 @@ func (g given) texts() map[string]string {
 	return out
 }
 
-// resolve fetches what the step may have, right before an attempt. The job's earlier steps may have
-// left their secrets where this one finds them, so its reports must also be free of those: if this
-// node has not seen their values, it fetches them, and nothing runs if it cannot.
-func (m *machine) resolve(ctx context.Context, index int) (given, error) {
-	present := m.prog.calls[index]
-	g := given{values: make(map[string][]byte, len(present.Secrets))}
-	needed, on := map[string]bool{}, map[string]core.Host{} // to the present step's; the host that each is for
-	for _, s := range append(m.earlier(), present) {
-		h, err := m.delegate(s)
-		if err != nil {
-			h = m.host
-		}
-		for _, name := range s.Secrets {
-			needed[name], on[name] = false, h
-		}
-	}
-	for _, name := range present.Secrets {
-		needed[name] = true
-	}
-	if len(needed) == 0 {
-		return g, nil
-	}
+// handed is a secret as a call had it. The same name may have another value for another host.
+type handed struct {
+	Name string `json:"name"`
+	Host string `json:"host"`
+}
+
+// resolve fetches what the step may have on a host, right before an attempt. Earlier calls of the
+// job may have left their secrets where this one finds them, so its reports must also be free of
+// those. If this node has not seen their values, it fetches them. If it cannot, nothing runs.
+func (m *machine) resolve(ctx context.Context, names map[string]string, on core.Host) (given, error) {
+	g := given{values: make(map[string][]byte, len(names))}
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()
-	fetched := make(map[string][]byte, len(needed))
-	for _, name := range slices.Sorted(maps.Keys(needed)) {
-		if m.seen[name] && !needed[name] {
+	fetched := make(map[string][]byte, len(names))
+	for _, name := range slices.Sorted(maps.Values(names)) {
+		if _, known := fetched[name]; known {
 			continue
 		}
-		value, err := m.fetch(ctx, name, on[name])
+		value, err := m.fetch(ctx, name, on)
 		if err != nil {
-			if !needed[name] {
-				err = fmt.Errorf("an earlier step of this job had it, so this one's output must be free of it: %w", err)
-			}
 			return g, err
 		}
 		fetched[name] = value
 	}
-	for alias, name := range present.Secrets {
+	for _, e := range m.earlier() {
+		if m.seen[e] {
+			continue
+		}
+		h, err := m.hostOf(e)
+		if err == nil {
+			_, err = m.fetch(ctx, e.Name, h)
+		}
+		if err != nil {
+			return g, fmt.Errorf("an earlier step of this job had it, so this one's output must be free of it: %w", err)
+		}
+	}
+	for alias, name := range names {
 		g.values[alias] = fetched[name]
 	}
 	return g, nil
 }
 
-// earlier are the steps and handlers of which the job has a result.
-func (m *machine) earlier() []playbooks.Step {
+// earlier are the secrets that earlier calls of the job had. A state of a former version does not
+// say: there each step and handler of which the job has a result may have had its own.
+func (m *machine) earlier() []handed {
+	if m.state.Given != nil {
+		return m.state.Given
+	}
 	calls := slices.Clone(m.prog.playbook.Steps[:len(m.state.Done)])
 	for _, r := range m.state.Handlers.Ran {
 		if i := slices.IndexFunc(m.prog.playbook.Handlers, func(h playbooks.Step) bool { return h.Name == r.Name }); i >= 0 {
 			calls = append(calls, m.prog.playbook.Handlers[i])
 		}
 	}
-	return calls
+	var all []handed
+	for _, s := range calls {
+		for _, name := range slices.Sorted(maps.Values(s.Secrets)) {
+			all = append(all, handed{name, m.calledOn(s).Name})
+		}
+	}
+	return all
+}
+
+// calledOn is the host of a step that may not be called again.
+func (m *machine) calledOn(s playbooks.Step) core.Host {
+	if h, err := m.delegate(s); err == nil {
+		return h
+	}
+	return m.host
+}
+
+// hostOf is the host for which a call had a secret.
+func (m *machine) hostOf(e handed) (core.Host, error) {
+	if e.Host == m.host.Name {
+		return m.host, nil
+	}
+	return m.prog.snapshot.Delegate(e.Host, m.host)
+}
+
+// hand notes that a call on a host has the step's secrets. It goes into the state with what comes
+// next, so that later steps hide them, on the next worker as well.
+func (m *machine) hand(s playbooks.Step, on core.Host) {
+	if m.state.Given == nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Values(s.Secrets)) {
+		if e := (handed{name, on.Name}); !slices.Contains(m.state.Given, e) {
+			m.state.Given = append(m.state.Given, e)
+		}
+	}
 }
 
 // fetch asks for one secret for a host, and keeps its value out of all later reports of the job.
@@ -104,12 +141,12 @@ func (m *machine) fetch(ctx context.Context, name string, h core.Host) ([]byte, 
 		if m.hidden, err = redact.New(); err != nil {
 			return nil, err
 		}
-		m.seen = map[string]bool{}
+		m.seen = map[handed]bool{}
 	}
 	if err := m.job.w.conceal(m.hidden, redact.Value{Name: name, Bytes: value}); err != nil {
 		return nil, err
 	}
-	m.seen[name] = true
+	m.seen[handed{name, h.Name}] = true
 	return value, nil
 }
 
@@ -129,10 +166,11 @@ func unresolved(err error) (host.Outcome, error) {
 
 // equip gives the call its secrets, and the params that hold some.
 func (a *attempts) equip(ctx context.Context, c *host.Call) error {
-	g, err := a.m.resolve(ctx, a.index)
+	g, err := a.m.resolve(ctx, a.step.Secrets, a.host)
 	if err != nil {
 		return err
 	}
+	a.m.hand(a.step, a.host)
 	c.Secrets, c.Hidden = g.values, a.m.hidden
 	if !a.step.With.UsesSecrets() {
 		return nil

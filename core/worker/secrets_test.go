@@ -306,6 +306,91 @@ steps:
 	})
 }
 
+// A step that never had its secret blocks no later one. Control: one that had it does, on a node
+// that has not seen it, and so does a state that does not say who had which.
+func TestSecretsThatNoStepHadAreNotFetched(t *testing.T) {
+	gone := func(_ int, a secrets.Ask) error {
+		return fmt.Errorf("secret %s is not for this host: %w", a.Name, core.ErrInvalid)
+	}
+	for name, tc := range map[string]struct {
+		steps string
+		ran   string
+		asked string
+	}{
+		"skipped by when": {"steps: [{name: a, uses: command, secrets: [db], when: false, with: {run: x}}, {name: b, uses: command, with: {run: x}}]\n", "b.1", ""},
+		"no items":        {"steps: [{name: a, uses: command, secrets: [db], foreach: [], with: {run: x}}, {name: b, uses: command, with: {run: x}}]\n", "b.1", ""},
+		"no rescue": {
+			under("steps", group("g", under("steps", file("b")), "rescue: [{name: r, uses: file, secrets: [db]}]"), file("d")), "b.1 d.1", "",
+		},
+		"refused in a group": {
+			under("steps", group("g", "steps: [{name: b, uses: file, secrets: [db]}]", under("rescue", file("r")), under("always", file("z")))), "r.1 z.1", "db",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				v := &vault{err: gone}
+				if r, _ := l.guarded(v, tc.steps); l.plugins.steps() != tc.ran || v.names() != tc.asked {
+					t.Errorf("ran %q, asked for %q: %+v", l.plugins.steps(), v.names(), r)
+				}
+			})
+		})
+	}
+	for _, tc := range []struct{ state, refused string }{
+		{`{"v":1,"done":[{"name":"a","outcome":"skipped"}],"given":[]}`, ""},
+		{`{"v":1,"done":[{"name":"a","outcome":"changed"}],"given":[{"name":"db","host":"h00000"}]}`, "db"},
+		{`{"v":1,"done":[{"name":"a","outcome":"skipped"}]}`, "db"},
+	} {
+		s, err := decodeState([]byte(tc.state))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Handlers = &handlersState{}
+		m := &machine{state: s, host: core.Host{Name: "h00000"}, env: playbooks.Env{Host: core.Host{Name: "h00000"}}, prog: &program{playbook: &playbooks.Playbook{Steps: []playbooks.Step{{Name: "a", Secrets: map[string]string{"DB": "db"}}}}}}
+		names := ""
+		for _, e := range m.earlier() {
+			names += e.Name
+		}
+		if names != tc.refused {
+			t.Errorf("%s: earlier calls had %q, expected %q", tc.state, names, tc.refused)
+		}
+	}
+}
+
+// A secret may have another value for another host: a step with on has its own, and the reports of
+// later steps are free of both.
+func TestSecretsOfAnotherHostAreItsOwn(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+			if c.Step == "later" {
+				c.Sink(host.Event{Stdout: []byte("pw-h00000 and pw-lb\n")})
+			}
+			return host.Outcome{Changed: true, Outputs: map[string]any{"for": len(c.Secrets["db"])}}, nil
+		}
+		var asked []string
+		c := l.config()
+		c.Secret = func(_ context.Context, a secrets.Ask) ([]byte, error) {
+			asked = append(asked, a.Host.Name)
+			return []byte("pw-" + a.Host.Name), nil
+		}
+		la := l.submit("r", 1, `steps:
+  - {name: own, uses: file, secrets: [db]}
+  - {name: there, uses: file, secrets: [db], on: '"lb"'}
+  - {name: later, uses: file}
+`, beside(balancer()))
+		n := l.start(c)
+		res := l.results(la)
+		n.drain()
+		if got := res[0].Steps[2].Stdout; got != "[secret db] and [secret db]\n" || strings.Join(asked, " ") != "h00000 lb" {
+			t.Errorf("%q, asked for %v", got, asked)
+		}
+		for _, call := range l.plugins.seen() {
+			if want := "pw-" + call.Host.Name; call.Step != "later" && string(call.Secrets["db"]) != want {
+				t.Errorf("step %s on %s got %q", call.Step, call.Host.Name, call.Secrets["db"])
+			}
+		}
+	})
+}
+
 func TestOldWorkersRefuseRunsWithSecrets(t *testing.T) {
 	for steps, version := range map[string]string{
 		"steps: [{uses: command, secrets: [db], with: {run: x}}]\n": `"version":4`,

@@ -31,6 +31,8 @@ type state struct {
 
 	Called *core.StepResult `json:"called,omitempty"` // result of the present step, which has once and which the job called for its run
 
+	Given []handed `json:"given,omitzero"` // secrets that calls had; nil in a state of a former version, which does not say
+
 	Handlers *handlersState `json:"handlers,omitempty"`
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
 	Seen     *core.Facts    `json:"seen,omitempty"`  // what the record is to say of the host; older workers drop it
@@ -133,10 +135,10 @@ func (s *state) encode() ([]byte, error) {
 }
 
 func decodeState(data []byte) (*state, error) {
-	s := &state{Version: stateVersion}
 	if len(data) == 0 {
-		return s, nil
+		return &state{Version: stateVersion, Given: []handed{}}, nil
 	}
+	s := &state{Version: stateVersion}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(s); err != nil {

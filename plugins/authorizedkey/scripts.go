@@ -59,7 +59,7 @@ echo "home $home"
 echo "login ${SUDO_USER:-${DOAS_USER:-$(id -un)}}"
 D=` + rootFolder + `
 if [ "$(id -u)" = 0 ]; then echo root; else D=$home/` + homeFolder + `; fi
-if p=$(readlink "$D/lock" 2>/dev/null) && [ -e "$D/$p/armed" ]; then
+if p=$(readlink "$D/lock" 2>/dev/null) && [ -e "$D/$p/armed" ] && [ "$(cat "$D/$p/boot" 2>/dev/null)" = "$(cat /proc/sys/kernel/random/boot_id)" ]; then # else its timer is gone
   echo "pending $p"
   sed 's/^/pendingkey /' "$D/$p/key"
 fi

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -95,6 +96,36 @@ echo '{"event":"suspended","after":"1h","state":{"phase":"two"}}'`)
 	}
 	if second := k.Run(sdk.With{}, plugintest.Resume(first.State)); second.Stdout != "from {\"phase\":\"two\"}\n" {
 		t.Errorf("%+v", second)
+	}
+}
+
+// A state with which the script could not be started again is refused when it is saved; one that an
+// older worker saved fails the step, which may have changed the host. Control: the largest state.
+func TestAStateOfAScriptFitsIntoItsEnvironment(t *testing.T) {
+	text := func(n int) string { return `"` + strings.Repeat("s", n-2) + `"` }
+	k := kit(t, `echo "${#TURNUS_STATE} bytes"`)
+	const refused = "can be given to a script again"
+	for state, fits := range map[string]bool{text(maxState): true, text(maxState + 1): false, `"` + strings.Repeat("<", 30<<10) + `"`: false} {
+		file := filepath.Join(t.TempDir(), "state")
+		if err := os.WriteFile(file, []byte(state), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := kit(t, `printf '{"event":"suspended","after":"1h","state":'; cat `+file+"; echo '}'").Run(sdk.With{})
+		if fits != (got.Outcome == "suspended") || !fits && !strings.Contains(got.Reason, refused) {
+			t.Errorf("suspended with a state of %d bytes: %s (%.200s)", len(state), got.Outcome, got.Reason)
+		}
+		if fits {
+			continue
+		}
+		if code, err := (&helper{in: strings.NewReader(state)}).checkpoint(t.Context(), []string{"big", "-"}); code != exitRefused || !strings.Contains(err.Error(), refused) {
+			t.Errorf("a checkpoint of %d bytes: %d, %v", len(state), code, err)
+		}
+	}
+	if got := k.Run(sdk.With{}, plugintest.Resume(&plugintest.State{Version: 1, JSON: []byte(text(maxState))})); got.Stdout != fmt.Sprintf("%d bytes\n", maxState) {
+		t.Errorf("the largest state: %+v", got)
+	}
+	if got := k.Run(sdk.With{}, plugintest.Resume(&plugintest.State{Version: 1, JSON: []byte(text(200 << 10))})); got.Outcome != "failed" || got.Effects == "none" {
+		t.Errorf("a state that is too long: %+v", got)
 	}
 }
 

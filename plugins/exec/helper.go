@@ -211,6 +211,9 @@ func (h *helper) checkpoint(ctx context.Context, args []string) (int, error) {
 	if !json.Valid(state) {
 		return exitRefused, fmt.Errorf("the state is not JSON: %.80s", state)
 	}
+	if err := checkState(state); err != nil {
+		return exitRefused, err
+	}
 	return held(h.run.Checkpoint(ctx, args[0], state))
 }
 

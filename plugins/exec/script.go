@@ -22,6 +22,7 @@ import (
 
 const (
 	maxLine  = 1 << 20         // of stdout: a longer one fails the step
+	maxState = 120 << 10       // a script gets its state as one variable of its environment, which has at most 128 KiB
 	endGrace = 2 * time.Second // between TERM and KILL of a cancelled script; the call's own grace is 5 s
 )
 
@@ -30,6 +31,17 @@ type script struct {
 	path string
 	args []string
 	typ  string
+}
+
+// checkState refuses a state that the script could not be started with again. It counts as much as
+// JSON takes that is escaped on its way.
+func checkState(state []byte) error {
+	var escaped bytes.Buffer
+	json.HTMLEscape(&escaped, state)
+	if escaped.Len() > maxState {
+		return fmt.Errorf("the state has %d bytes: at most %d can be given to a script again; save a reference instead", escaped.Len(), maxState)
+	}
+	return nil
 }
 
 func (s *script) run(ctx context.Context, r *sdk.Raw) error {
@@ -43,7 +55,11 @@ func (s *script) run(ctx context.Context, r *sdk.Raw) error {
 	ended := make(chan struct{})
 	stdout, stderr, err := start(cmd, ended)
 	if err != nil {
-		return sdk.Failf("start the script: %w", err).Effects(sdk.EffectsNone)
+		failed := sdk.Failf("start the script: %w", err)
+		if r.Resumed { // what it began may have changed the host
+			return failed
+		}
+		return failed.Effects(sdk.EffectsNone)
 	}
 	defer func() { _, _ = stdout.file.Close(), stderr.file.Close() }()
 	words := &lastLine{to: r.Stderr()}
@@ -223,8 +239,14 @@ func (s *said) take(e event) error {
 		if err != nil {
 			return fmt.Errorf("suspended: after: %w", err)
 		}
+		if err := checkState(e.State); err != nil {
+			return fmt.Errorf("suspended: %w", err)
+		}
 		s.end = sdk.Suspend(e.State, after, sdk.Because(e.Reason), sdk.UntilSignal(e.Signal))
 	case "held":
+		if err := checkState(e.State); err != nil {
+			return fmt.Errorf("held: %w", err)
+		}
 		s.end = sdk.Hold(e.State, e.Reason)
 	default:
 		return fmt.Errorf("event %q: expected log, progress, diff, output, changed, skipped, explain, failed, suspended or held", e.Event)

@@ -172,18 +172,17 @@ func link(ctx context.Context, r *runOf, now entry) error {
 
 func absent(ctx context.Context, r *runOf, now entry) error {
 	p := r.Params
-	path := sdk.Quote(p.Path)
-	line := "rm -f " + path
-	switch now.kind {
-	case "absent":
+	remove := "rm -f"
+	switch {
+	case now.kind == "absent":
 		return nil
-	case "directory":
-		line = "rmdir " + path
-		if p.Recurse {
-			line = "rm -rf " + path
-		}
+	case now.kind == "directory" && p.Recurse:
+		remove = "rm -rf"
+	case now.kind == "directory":
+		remove = "rmdir"
 	}
 	r.ShowDiff(p.Path, []byte(now.kind+"\n"), nil)
+	line := scripted(absentScript, "p", p.Path, "r", remove)
 	if p.Backup != "" && now.kind == "file" {
 		line = scripted(keepScript, "p", p.Path, "b", pathpkg.Base(p.Path)+p.Backup)
 		r.Output("backup", p.Path+p.Backup)

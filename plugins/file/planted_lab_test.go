@@ -55,6 +55,14 @@ func TestLabFaultS3AttributesFollowNoExchangedPath(t *testing.T) {
 			scripted(keepScript, "p", home+"/f", "b", "f.bak"),
 			"644 65534 f.bak", "ls >/dev/null; mv -f " + home + "/f " + home + "/f.bak",
 		},
+		"absent": {
+			scripted(absentScript, "p", home+"/f", "r", "rm -f"),
+			"755 65534 d\n777 0 l\n", "",
+		},
+		"no tree": {
+			scripted(absentScript, "p", home+"/d", "r", "rm -rf"),
+			"644 65534 f\n777 0 l\n", "",
+		},
 	} {
 		for _, target := range []string{"victim", "folder"} {
 			for _, shell := range []string{"/bin/dash", busybox + " sh"} {

@@ -80,6 +80,10 @@ const keepScript = enterScript + `moved "./$t" "./$b" && exit
 mv -f -- "./$t" "./$b"
 `
 
+// absentScript removes what is there by the program $r.
+const absentScript = enterScript + `$r -- "./$t"
+`
+
 // scripted puts variables before a script, each NAME, value.
 func scripted(script string, vars ...string) string {
 	var b strings.Builder

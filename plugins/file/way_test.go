@@ -23,6 +23,9 @@ func TestFaultS3NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
 		"directory": func(p string) string { return scripted(directoryScript, "p", p+"/n/m", "o", "", "m", "0707") },
 		"link":      func(p string) string { return scripted(linkScript, "p", p+"/l", "l", "f", "o", "") },
 		"kept":      func(p string) string { return scripted(keepScript, "p", p+"/f", "b", "f.bak") },
+		"absent":    func(p string) string { return scripted(absentScript, "p", p+"/f", "r", "rm -f") },
+		"no folder": func(p string) string { return scripted(absentScript, "p", p+"/empty", "r", "rmdir") },
+		"no tree":   func(p string) string { return scripted(absentScript, "p", p+"/tree", "r", "rm -rf") },
 	} {
 		base, err := filepath.EvalSymlinks(t.TempDir())
 		if err != nil {
@@ -41,7 +44,7 @@ func TestFaultS3NoPlantedFolderOnTheWayIsEntered(t *testing.T) {
 			}
 			return out
 		}
-		setup := "mkdir -p root user/good && touch root/f user/good/f && ln -s ../root user/evil && chown -h 65534 user user/evil"
+		setup := "mkdir -p root/empty root/tree/more user/good/empty user/good/tree/more && touch root/f user/good/f && ln -s ../root user/evil && chown -h 65534 user user/evil"
 		if out, err := run(setup); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

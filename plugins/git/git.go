@@ -85,7 +85,8 @@ not track stay.
 
 git runs as the owner of the folder if the login is root: git refuses folders of others, and files
 would become root's. It asks no question, so a login for the repository comes from that user's
-deploy key or credential helper. Submodules are not fetched. A commit is fetched by its digits where
+deploy key or credential helper. A link that another user may have planted on the way to the folder
+is not followed. Submodules are not fetched. A commit is fetched by its digits where
 the server allows that, and else with all branches and tags.
 
 A step that was killed is finished by the next one. In check mode it also asks the repository.
@@ -93,8 +94,8 @@ A step that was killed is finished by the next one. In check mode it also asks t
 
 func run(ctx context.Context, r *runOf) error {
 	p := r.Params
-	vars := fmt.Sprintf("p=%s url=%s version=%s depth=%d", sdk.Quote(p.Path), sdk.Quote(p.URL), sdk.Quote(p.Version), p.Depth)
-	result := r.Host().Query(ctx, asOwner(p.Path, vars, askScript))
+	vars := fmt.Sprintf("url=%s version=%s depth=%d", sdk.Quote(p.URL), sdk.Quote(p.Version), p.Depth)
+	result := r.Host().Query(ctx, asOwner(p.Path, "enter", vars, askScript))
 	if err := result.Err(); err != nil {
 		return fmt.Errorf("inspect %s: %w", p.Path, err)
 	}
@@ -115,7 +116,7 @@ func run(ctx context.Context, r *runOf) error {
 	if r.Check {
 		return nil
 	}
-	line := asOwner(p.Path, vars+" want="+want+" ref="+sdk.Quote(ref), doScript)
+	line := asOwner(p.Path, "reach", vars+" want="+want+" ref="+sdk.Quote(ref), doScript)
 	if err := r.Host().Short(ctx, sdk.Command{Run: line}).Err(); err != nil {
 		return fmt.Errorf("%s: checking out %s of %s: %w", p.Path, p.Version, p.URL, err)
 	}

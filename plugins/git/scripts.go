@@ -1,23 +1,33 @@
 package git
 
-import "github.com/turnus/turnus/plugins/sdk"
+import (
+	"github.com/turnus/turnus/plugins/sdk"
+	"github.com/turnus/turnus/plugins/sdk/shell"
+)
 
-// asOwner runs a script as the owner of the folder, where the login is root and the owner another.
-func asOwner(folder, vars, script string) string {
-	return "p=" + sdk.Quote(folder) + "\nscript=" + sdk.Quote(vars+"\n"+settings+script) + "\n" + ownerScript
+// asOwner runs a script in the folder, as its owner where the login is root and the owner another.
+// With enter=reach the folder is made. The script works in its working directory, and $there is set
+// if that is the folder: the path may lead elsewhere a moment later.
+func asOwner(folder, enter, vars, script string) string {
+	return "p=" + sdk.Quote(folder) + " go=" + enter + "\nscript=" + sdk.Quote(vars+"\n"+settings+script) + "\n" + ownerScript
 }
 
-const ownerScript = `LC_ALL=C; export LC_ALL
-command -v git >/dev/null 2>&1 || { echo nogit; exit 0; }
+const ownerScript = "LC_ALL=C; export LC_ALL\n" + shell.Enter + `command -v git >/dev/null 2>&1 || { echo nogit; exit 0; }
 cd / && umask 022
-if [ -d "$p" ] && [ "$(id -u)" = 0 ]; then
-  set -- $(ls -ldn "$p/.")
+there=
+if [ "$go" = reach ] || [ -d "$p/" ]; then
+  $go "$p/" || exit 1
+  there=1
+  set -- $(ls -ldn .)
   uid=$3
-  set -- $(ls -ld "$p/.")
-  if [ "$uid" != 0 ]; then
-    case $3 in *[!0-9]*) ;; *) echo "the owner $3 of $p has no name on the host: make that user first" >&2; exit 1 ;; esac
-    exec su -s /bin/sh "$3" -c "$script" </dev/null
-  fi
+  set -- $(ls -ld .)
+elif [ -e "$p" ] || [ -L "$p" ]; then echo other
+fi
+script="there=$there
+$script"
+if [ "$there" ] && [ "$uid" != 0 ] && [ "$(id -u)" = 0 ]; then
+  case $3 in *[!0-9]*) ;; *) echo "the owner $3 of $p has no name on the host: make that user first" >&2; exit 1 ;; esac
+  exec su -s /bin/sh "$3" -c "$script" </dev/null
 fi
 exec sh -c "$script" </dev/null
 `
@@ -26,22 +36,22 @@ exec sh -c "$script" </dev/null
 const settings = `LC_ALL=C GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=true GIT_SSH_COMMAND="${GIT_SSH_COMMAND:-ssh} -oBatchMode=yes" GIT_ALLOW_PROTOCOL=https:http:ssh:git:file
 export LC_ALL GIT_TERMINAL_PROMPT GIT_ASKPASS GIT_SSH_COMMAND GIT_ALLOW_PROTOCOL
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
-mark=$p/.git/turnus-unfinished
+mark=.git/turnus-unfinished
 `
 
 // askScript checks the clone, and asks the repository for the version. It takes no lock of the
 // clone: nothing is written.
 const askScript = `GIT_OPTIONAL_LOCKS=0; export GIT_OPTIONAL_LOCKS
-if [ -d "$p/.git" ]; then
-  cd -- "$p" || exit 1
+if [ "$there" ] && [ -d .git ]; then
   head=$(git rev-parse -q --verify 'HEAD^{commit}') && echo "head $head"
   echo "origin $(git config --get remote.origin.url)"
   if [ -e "$mark" ] || [ -z "$head" ]; then echo unfinished; else
     s=$(git status --porcelain --untracked-files=no) || exit 1
     [ -z "$s" ] || printf '%s\n' "$s" | head -n 5 | sed 's/^/dirty /'
   fi
-elif [ -e "$p" ] || [ -L "$p" ]; then
-  { [ -d "$p" ] && [ -z "$(ls -A "$p")" ]; } || echo other
+elif [ "$there" ]; then
+  [ -z "$(ls -A)" ] || echo other
+  cd / || exit 1
 fi
 case $version in *[!0-9a-f]*) ;; *) [ ${#version} -lt 40 ] || exit 0 ;; esac
 if refs=$(git ls-remote -- "$url" "$version" "$version^{}" 2>&1); then printf '%s\n' "$refs" | sed 's/^/ref /'; else
@@ -53,8 +63,7 @@ exit 0
 // doScript makes a mark before it touches files of the clone: what is half checked out is then no
 // local change, and the next step finishes it. Before the mark, git says whether a file that it
 // does not track is in the way.
-const doScript = `mkdir -p "$p" && cd -- "$p" || exit 1
-[ -d .git ] || git init -q . || exit 1
+const doScript = `[ -d .git ] || git init -q . || exit 1
 if git config --get remote.origin.url >/dev/null; then git config remote.origin.url "$url"; else git remote add origin "$url"; fi || exit 1
 n=
 [ "$depth" = 0 ] || n=--depth=$depth

@@ -74,7 +74,35 @@ func TestDecide(t *testing.T) {
 	} {
 		q := p
 		q.State = c.state
-		if got := decide(q, c.active, c.old, c.write); !slices.Equal(got, c.want) {
+		if got := decide(q, found{active: c.active}, c.old, c.write); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, expected %q", name, got, c.want)
+		}
+	}
+}
+
+// A line of fstab that is as wanted says nothing of what is mounted: state present may have written
+// it.
+func TestDecideByTheKernel(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wanted, options, source, flags string
+		want                           []string
+	}{
+		"as wanted":                 {"nas:/a", "ro,noexec", "nas:/a", "ro,noexec,relatime", nil},
+		"a slash at the end":        {"nas:/a/", "defaults", "nas:/a", "rw", nil},
+		"another folder":            {"nas:/b", "defaults", "nas:/a", "rw", []string{"unmount", "mount"}},
+		"another share":             {"//nas/b", "defaults", "//nas/a", "rw", []string{"unmount", "mount"}},
+		"not mounted yet":           {"nas:/b", "x-systemd.automount", "systemd-1", "rw", nil},
+		"a bind mount":              {"/data/www", "bind", "/dev/sda1", "rw", nil},
+		"writable":                  {"nas:/a", "ro", "nas:/a", "rw,relatime", []string{"remount"}},
+		"programs may run":          {"tmpfs", "size=1m,noexec", "tmpfs", "rw,nosuid", []string{"remount"}},
+		"more protection than that": {"tmpfs", "size=1m", "tmpfs", "rw,nosuid", nil},
+		"swap":                      {"/dev/sdb", "ro", "/dev/sdb", "", nil},
+	} {
+		p := Params{Path: "/srv", Source: c.wanted, Type: "auto", Options: c.options, State: "mounted"}
+		old := p.wanted()
+		now := found{active: true, source: c.source, wanted: c.wanted, flags: c.flags}
+		if got := decide(p, now, &old, false); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)
 		}
 	}

@@ -89,6 +89,9 @@ It mounts first and writes fstab after: what cannot be mounted is not written. C
 mounted again (remount); with another source or type it is unmounted first. The folder is made where
 it is missing. Where systemd runs, it reads fstab again.
 
+Another folder of a server, and ro, noexec, nosuid or nodev that the kernel lacks, are seen where
+fstab is as wanted too: state present may have written it.
+
 The step fails if another device is mounted at the path, if fstab has two lines for it, if the path
 leads over a link, or if another process changed fstab meanwhile. Files in use keep a file system
 mounted: then the step also fails, and changes nothing.
@@ -99,6 +102,7 @@ type found struct {
 	fstab  string
 	active bool
 	source string // what is mounted there
+	flags  string // options of the mount, as the kernel has them
 	device string // resolved, as is wanted below
 	wanted string
 }
@@ -118,7 +122,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if p.State == "mounted" && now.active && now.device != now.wanted && strings.HasPrefix(now.device, "/dev/") && strings.HasPrefix(now.wanted, "/dev/") {
 		return sdk.Failf("%s: %s is mounted there, not %s: unmount it first, with state unmounted", p.Path, now.source, p.Source).Effects(sdk.EffectsNone)
 	}
-	actions := decide(p, now.active, old, fstab != now.fstab)
+	actions := decide(p, now, old, fstab != now.fstab)
 	if len(actions) == 0 {
 		return nil
 	}
@@ -145,18 +149,23 @@ func mounted(yes bool) string {
 	return "not mounted\n"
 }
 
-// decide returns what has to be done, in order. old is the line that fstab had.
-func decide(p Params, active bool, old *entry, write bool) []string {
+// decide returns what has to be done, in order. old is the line that fstab had. The kernel may have
+// another source or other options than a line that is as wanted: state present wrote it.
+func decide(p Params, now found, old *entry, write bool) []string {
 	var actions []string
 	switch p.State {
 	case "unmounted", "absent":
-		if active {
+		if now.active {
 			actions = append(actions, "unmount")
 		}
 	case "mounted":
 		switch {
-		case !active:
+		case !now.active:
 			actions = append(actions, "mount")
+		case now.elsewhere():
+			actions = append(actions, "unmount", "mount")
+		case now.lacks(p.Options):
+			actions = append(actions, "remount")
 		case old == nil || !write:
 		case old.source != p.Source || old.fstype != p.Type || p.Type == "swap" && old.options != p.Options:
 			actions = append(actions, "unmount", "mount")
@@ -170,6 +179,26 @@ func decide(p Params, active bool, old *entry, write bool) []string {
 	return actions
 }
 
+// elsewhere reports whether another folder of a server is mounted than the wanted one.
+func (now found) elsewhere() bool {
+	remote := func(source string) bool { return strings.HasPrefix(source, "//") || strings.Contains(source, ":/") }
+	return remote(now.source) && remote(now.wanted) && strings.TrimRight(now.source, "/") != strings.TrimRight(now.wanted, "/")
+}
+
+// lacks reports whether the kernel has not the protection that the options ask for.
+func (now found) lacks(options string) bool {
+	if now.flags == "" {
+		return false
+	}
+	asked, has := strings.Split(options, ","), strings.Split(now.flags, ",")
+	for flag, opposite := range map[string]string{"ro": "rw", "noexec": "exec", "nosuid": "suid", "nodev": "dev"} {
+		if slices.Contains(asked, flag) && !slices.Contains(asked, opposite) && !slices.Contains(has, flag) {
+			return true
+		}
+	}
+	return false
+}
+
 func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
 	p := r.Params
 	result := r.Host().Query(ctx, p.vars()+askScript)
@@ -181,7 +210,7 @@ func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
 		return found{}, sdk.Failf("%s leads over a link: write path: %s", p.Path, real).Effects(sdk.EffectsNone)
 	}
 	return found{
-		fstab: a.Text("fstab"), active: a.Has("active"), source: unescape(a.Value("active")), device: a.Value("device"), wanted: a.Value("wanted"),
+		fstab: a.Text("fstab"), active: a.Has("active"), source: unescape(a.Value("active")), flags: a.Value("flags"), device: a.Value("device"), wanted: a.Value("wanted"),
 	}, nil
 }
 

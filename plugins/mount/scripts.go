@@ -19,6 +19,7 @@ active() {
 const askScript = realScript + `if [ -e /etc/fstab ]; then sed 's/^/fstab /' /etc/fstab && echo || exit 1; fi
 if [ "$p" ] && [ -L "$p" -o -e "$p" ]; then echo "real $(readlink -f "$p")"; fi
 a=$(active) || exit 1
+[ "$t" = swap ] || awk '$5 == ENVIRON["ep"] { flags = $6 } END { print "flags", flags }' /proc/self/mountinfo
 [ -z "$a" ] || { echo "active $a"; echo "device $(real "$a")"; }
 [ -z "$s" ] || echo "wanted $(real "$s")"
 exit 0
@@ -31,7 +32,7 @@ for a in "$@"; do
   mount-swap) case $o in defaults | sw) cmd swapon "$s" ;; *) cmd swapon -o "$o" "$s" ;; esac ;;
   unmount-swap) cmd swapoff "$s" ;;
   mount-*) mkdir -p "$p" && cmd mount -t "$t" -o "$o" "$s" "$p" ;;
-  remount-*) cmd mount -o "remount,$o" "$p" ;;
+  remount-*) cmd mount -o "remount,$o" "$s" "$p" ;; # with a source it adds no options of fstab
   unmount-*) while [ "$(active)" ]; do cmd umount "$p" || exit 1; done ;;
   write-*)
     n=/etc/.fstab.new

@@ -6,7 +6,8 @@ package packages
 //
 // apt-get install NAME upgrades an installed package, so it is asked for the missing names alone.
 // The simulation shows whether a name that dpkg does not know, as of a virtual package, is provided
-// by another. A simulation takes no lock and works for every user.
+// by another. It takes no lock and works for every user. It prints Conf for each package, and for
+// one that is only unpacked, as after a power cut, nothing else.
 const askScript = `LC_ALL=C; export LC_ALL
 old() { [ "$refresh" -gt 0 ] && [ -z "$(find "$@" -newermt "-$refresh seconds" 2>/dev/null | head -n 1)" ] && echo stale; }
 if command -v apt-get >/dev/null 2>&1; then
@@ -24,10 +25,13 @@ if command -v apt-get >/dev/null 2>&1; then
     esac
   done
   [ -n "$want" ] || exit 0
-  verb=install
+  verb=install new=
   [ $state = absent ] && verb=remove
   if out=$(apt-get -s -q -y --allow-downgrades $verb $want 2>&1); then
     printf '%s\n' "$out" | sed -n -e 's/^Inst \([^ ]*\) \[\([^]]*\)\] (\([^ ]*\) .*/change upgrade \1 \2 to \3/p' -e 's/^Inst \([^ ]*\) (\([^ ]*\) .*/change install \1 \2/p' -e 's/^Remv \([^ ]*\) \[\([^]]*\)\].*/change remove \1 \2/p'
+    printf '%s\n' "$out" | while read -r what name rest; do
+      case $what in Inst) new="$new $name " ;; Conf) case $new in *" $name "*) ;; *) echo "change configure $name" ;; esac ;; esac
+    done
   else
     printf '%s\n' "$out" | sed -n 's/^E: /failed /p'
   fi

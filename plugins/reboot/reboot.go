@@ -64,7 +64,8 @@ is no proof, because the host may not have gone down yet. Every attempt is a who
 growing pauses, because servers ban sources that connect without authenticating.
 
 If the worker dies meanwhile, the next one finds the old boot id in the saved state and continues
-to poll. It never reboots a host that has already rebooted. Immediately before the reboot it checks
+to poll. It never reboots a host that has already rebooted: the request itself compares the boot id
+on the host. Immediately before the reboot it checks
 again that the host's maintenance window is open. The window must be long enough for ` + "`timeout`" + `, or
 for the remaining part of the step's ` + "`needs`" + ` if that is less. Otherwise the job waits for the next
 window. A host that does not come back fails the step and counts in the run's failure threshold.
@@ -102,7 +103,7 @@ func run(ctx context.Context, r *runOf) error {
 		if err := r.MayStart(ctx, time.Duration(p.Timeout)); err != nil {
 			return err
 		}
-		if err := request(ctx, r); err != nil {
+		if err := request(ctx, r, old); err != nil {
 			return err
 		}
 	}
@@ -126,8 +127,10 @@ func alreadyDone(ctx context.Context, r *runOf, old string) (bool, error) {
 	return false, err
 }
 
-// request asks for the reboot. The connection may break before it answers.
-func request(ctx context.Context, r *runOf) error {
+// request asks for the reboot, if the host is still in its old boot: a worker that died may have
+// asked before, and the host has rebooted since. The connection may break before
+// it answers, and after such a worker the host may be down already.
+func request(ctx context.Context, r *runOf, old string) error {
 	line := r.Params.Command
 	if line == "" {
 		message := sdk.Quote(r.Params.Message)
@@ -135,6 +138,7 @@ func request(ctx context.Context, r *runOf) error {
 		line = "nohup sh -c " + sdk.Quote(inner) + " >/dev/null 2>&1 </dev/null &"
 	}
 	r.Progress(0.1, "reboot")
+	line = `[ "$(` + bootID + `)" = ` + sdk.Quote(old) + " ] || exit 0\n" + line
 	result := r.Host().Short(ctx, sdk.Command{Run: line, Timeout: probeTimeout})
 	err := result.Err()
 	var fault *sdk.HostError
@@ -147,7 +151,7 @@ func request(ctx context.Context, r *runOf) error {
 			return nil // cut down by the reboot itself
 		}
 		return fmt.Errorf("asking for the reboot: %w", err)
-	case errors.As(err, &fault) && !fault.Before && transient(ctx, err):
+	case errors.As(err, &fault) && (!fault.Before || r.Resumed) && transient(ctx, err):
 		return nil
 	}
 	return fmt.Errorf("asking for the reboot: %w", err)

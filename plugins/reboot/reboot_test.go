@@ -25,6 +25,7 @@ type device struct {
 	mu       sync.Mutex
 	inspects []string
 	request  plugintest.Reply
+	booted   bool  // a new boot began before the request reaches it
 	tests    []int // exit codes of the test command
 	asked    int
 	fresh    []bool
@@ -34,6 +35,13 @@ func (d *device) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
+	case strings.Contains(c.Command, "shutdown"):
+		guarded := strings.HasPrefix(c.Command, `[ "$(cat /proc/sys/kernel/random/boot_id `) && strings.Contains(c.Command, "= old ] || exit 0\n")
+		if guarded && d.booted {
+			return plugintest.Reply{}
+		}
+		d.asked++
+		return d.request
 	case strings.Contains(c.Command, "boot_id"):
 		d.fresh = append(d.fresh, c.Fresh)
 		word := d.inspects[0]
@@ -53,9 +61,6 @@ func (d *device) handle(_ context.Context, c plugintest.Call) plugintest.Reply {
 			d.tests = d.tests[1:]
 		}
 		return plugintest.Reply{Code: code}
-	case strings.Contains(c.Command, "shutdown"):
-		d.asked++
-		return d.request
 	}
 	return plugintest.Reply{Code: 127}
 }
@@ -108,9 +113,17 @@ func TestReboot(t *testing.T) {
 			device: &device{inspects: []string{"old", "new"}, tests: []int{1}}, with: sdk.With{"test_command": "health", "timeout": "1s"},
 			outcome: "failed", asked: 1, reason: "test_command: exit status 1",
 		},
-		"resumed: it has rebooted":     {device: &device{inspects: []string{"new"}}, state: saved, outcome: "changed", asked: 0},
-		"resumed: it is on its way":    {device: &device{inspects: []string{"down", "down", "new"}}, state: saved, outcome: "changed", asked: 0},
-		"resumed: it was not asked":    {device: &device{inspects: []string{"old", "new"}}, state: saved, outcome: "changed", asked: 1},
+		"resumed: it has rebooted":  {device: &device{inspects: []string{"new"}}, state: saved, outcome: "changed", asked: 0},
+		"resumed: it is on its way": {device: &device{inspects: []string{"down", "down", "new"}}, state: saved, outcome: "changed", asked: 0},
+		"resumed: it was not asked": {device: &device{inspects: []string{"old", "new"}}, state: saved, outcome: "changed", asked: 1},
+		"resumed: it reboots meanwhile": {
+			device: &device{inspects: []string{"old", "new"}, booted: true}, with: sdk.With{"delay": "10ms"},
+			state: saved, outcome: "changed", asked: 0,
+		},
+		"resumed: it goes down meanwhile": {
+			device: &device{inspects: []string{"old", "down", "new"}, request: plugintest.Reply{Err: plugintest.Unreachable("r1", true)}},
+			state:  saved, outcome: "changed", asked: 1,
+		},
 		"a timeout that is no time":    {device: &device{inspects: []string{"old"}}, with: sdk.With{"timeout": "soon"}, outcome: "failed", reason: `expected a duration such as "90s"`},
 		"a negative one is none, also": {device: &device{inspects: []string{"old"}}, with: sdk.With{"timeout": "-1s"}, outcome: "failed", reason: "expected a duration"},
 	} {

@@ -3,27 +3,38 @@ package service
 // lookScript says what is known of the service $n. systemctl show ends well for units that do not
 // exist: LoadState shows it. A systemd that is installed and does not run, as in a container,
 // manages nothing.
+//
+// It prints "enabled" for what starts with the host, "static" for what systemd can neither enable
+// nor disable, and "undo" for what can be disabled.
 const lookScript = `LC_ALL=C; export LC_ALL
+enabled() { echo enabled; echo undo; }
 if [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; then
   echo "init systemd"
   s=$(systemctl show -p LoadState -p ActiveState -- "$n") || exit 1
   case $s in *LoadState=loaded*|*LoadState=masked*) echo known ;; esac
   case $s in *ActiveState=active*|*ActiveState=reloading*|*ActiveState=activating*) echo active ;; esac
-  case $(systemctl is-enabled -- "$n" 2>/dev/null) in enabled|enabled-runtime|static|alias|indirect|generated) echo enabled ;; esac
+  is=$(systemctl is-enabled -- "$n" 2>/dev/null)
+  if [ "$is" = indirect ]; then # it starts with those that its Also= names
+    for also in $(systemctl cat -- "$n" 2>/dev/null | sed -n 's/^Also=//p'); do
+      case $(systemctl is-enabled -- "$also" 2>/dev/null) in enabled) is=enabled ;; esac
+    done
+  fi
+  case $is in enabled|enabled-runtime|alias) echo undo ;; esac
+  case $is in enabled|alias|generated) echo enabled ;; static) echo static ;; esac
 elif command -v rc-service >/dev/null 2>&1; then
   echo "init openrc"
   rc-service -e "$n" 2>/dev/null && echo known
   rc-service "$n" status >/dev/null 2>&1 && echo active
-  for f in /etc/runlevels/*/"$n"; do [ -e "$f" ] && echo enabled && break; done
+  for f in /etc/runlevels/*/"$n"; do [ -e "$f" ] && enabled && break; done
 elif [ -e /etc/rc.common ]; then
   echo "init procd"
   [ -x "/etc/init.d/$n" ] && echo known
   "/etc/init.d/$n" running >/dev/null 2>&1 && echo active
-  "/etc/init.d/$n" enabled >/dev/null 2>&1 && echo enabled
+  "/etc/init.d/$n" enabled >/dev/null 2>&1 && enabled
 elif [ -d /etc/init.d ]; then
   echo "init sysv"
   [ -x "/etc/init.d/$n" ] && echo known && "/etc/init.d/$n" status >/dev/null 2>&1 && echo active
-  for f in /etc/rc[2345].d/S[0-9][0-9]"$n"; do [ -e "$f" ] && echo enabled && break; done
+  for f in /etc/rc[2345].d/S[0-9][0-9]"$n"; do [ -e "$f" ] && enabled && break; done
 fi
 exit 0
 `
@@ -31,7 +42,10 @@ exit 0
 // actScript does the actions that are its arguments, by the manager $i, and then waits $t seconds
 // for what was started.
 const actScript = `LC_ALL=C; export LC_ALL
-do_systemd() { systemctl "$1" -- "$n"; }
+do_systemd() {
+  systemctl "$1" -- "$n" || return
+  [ "$1" != disable ] || [ "$(systemctl is-enabled -- "$n" 2>/dev/null)" != enabled-runtime ] || systemctl disable --runtime -- "$n"
+}
 do_openrc() {
   case $1 in
   enable) rc-update add "$n" default ;;

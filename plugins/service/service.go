@@ -55,7 +55,8 @@ OpenRC, procd (OpenWrt) or scripts in /etc/init.d.
 
 A service that was started or restarted must still run after ` + "`settle`" + `: one that dies before fails
 the step, with the last lines of its log where systemd has one. systemd reads its unit files again
-first where they have changed.
+first where they have changed. A unit that systemd can neither enable nor disable is as wanted, and
+one that is enabled until the next start of the host is not enabled.
 
 ` + "`restarted`" + ` and ` + "`reloaded`" + ` act each time: let a handler do it. A service that is not there fails the
 step. In check mode it counts as a change, because an earlier step may install it.
@@ -65,6 +66,15 @@ step. In check mode it counts as a change, because an earlier step may install i
 type status struct {
 	init                   string
 	known, active, enabled bool
+	static, undo           bool // static: it can be neither enabled nor disabled; undo: it can be disabled
+}
+
+// starts reports whether the service starts, or does not, with the host as far as that can be set.
+func (s status) starts(wanted bool) bool {
+	if wanted {
+		return s.enabled || s.static
+	}
+	return !s.undo
 }
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
@@ -107,7 +117,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 // disabled before it is stopped.
 func decide(p Params, now status) []string {
 	var actions []string
-	if p.Enabled != nil && *p.Enabled != now.enabled {
+	if p.Enabled != nil && !now.starts(*p.Enabled) {
 		actions = append(actions, map[bool]string{true: "enable", false: "disable"}[*p.Enabled])
 	}
 	switch {
@@ -144,7 +154,7 @@ func act(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now status, actio
 
 func read(text string) (status, error) {
 	a := sdk.ReadAnswer(text)
-	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled")}
+	s := status{init: a.Value("init"), known: a.Has("known"), active: a.Has("active"), enabled: a.Has("enabled"), static: a.Has("static"), undo: a.Has("undo")}
 	if s.init == "" {
 		return s, sdk.Failf("the host has no systemd, OpenRC, procd or /etc/init.d").Effects(sdk.EffectsNone)
 	}

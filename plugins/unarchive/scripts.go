@@ -9,7 +9,8 @@ sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"; else shas
 `
 
 // askScript says what is at the path, and of which archive. A login that is root works beside the
-// path by names: open is a folder above it in which others could exchange them.
+// path by names: open is a folder above it in which others could exchange them. The owner of the
+// folder may exchange the mark for another file, so only a digest is shown of it.
 const askScript = sumScript + `if [ "$a" ]; then
   [ -f "$a" ] || { echo noarchive; exit 0; }
   s=$(sum "$a") && echo "sum $s" || exit 1
@@ -31,7 +32,9 @@ done
 for f in "$n" "$o"; do { [ ! -e "$f" ] && [ ! -L "$f" ]; } || echo leftover; done
 if [ -L "$p" ] || { [ -e "$p" ] && [ ! -d "$p" ]; }; then echo "kind other"; exit 0; fi
 [ -d "$p" ] || exit 0
-[ ! -f "$p/.turnus-unarchive" ] || sed 's/^/mark /' "$p/.turnus-unarchive" || exit 1
+if [ -L "$p/.turnus-unarchive" ]; then echo planted
+elif [ -f "$p/.turnus-unarchive" ]; then sed -n 's/^sha256:/mark &/p' "$p/.turnus-unarchive" || exit 1
+fi
 here=$(ls -A "$p") || exit 1
 [ -z "$here" ] || echo "kind full"
 exit 0

@@ -130,6 +130,8 @@ func refusal(p Params, a sdk.Answer) string {
 		return fmt.Sprintf("the host has no archive %s: fetch it in an earlier step, or correct the path", p.Archive)
 	case a.Has("nounzip"):
 		return "the host has no unzip: install it with the job type package, or use a tar archive"
+	case a.Has("planted"):
+		return p.Path + "/.turnus-unarchive is a link, which no archive brought: remove it first"
 	case a.Value("kind") == "other":
 		return p.Path + " is there, and is no folder: remove it first"
 	case a.Value("kind") == "full" && !a.Has("mark"):

@@ -49,7 +49,7 @@ func TestRefusal(t *testing.T) {
 	t.Parallel()
 	for answer, refused := range map[string]bool{
 		"": false, "kind full\nmark sha256:x\n": false, "leftover\n": false,
-		"kind full\n": true, "kind other\n": true, "noarchive\n": true, "nounzip\n": true,
+		"kind full\n": true, "kind other\n": true, "noarchive\n": true, "planted\nkind full\n": true, "nounzip\n": true,
 	} {
 		if why := refusal(Params{Path: "/srv/a"}, sdk.ReadAnswer(answer)); (why != "") != refused {
 			t.Errorf("%q: %q", answer, why)

@@ -141,14 +141,16 @@ func possible(p Params, now account, check bool) error {
 	switch {
 	case now.elsewhere:
 		return refuse("user %s is not in /etc/passwd: a directory service has it, so change it there", p.Name)
+	case p.State == "absent" && !now.exists:
+		return nil
+	case now.tool == "":
+		return refuse("user %s: the host has neither useradd nor adduser: install the package passwd or shadow", p.Name)
 	case p.State == "absent":
 		return nil
 	case p.Password != "" && !now.shadow:
 		return refuse("user %s: /etc/shadow cannot be read, which the password needs: run the step as root with become: true", p.Name)
 	case now.taken != "":
 		return refuse("user %s: the user %s has the number %s: choose another uid", p.Name, now.taken, p.number())
-	case now.tool == "":
-		return refuse("user %s: the host has neither useradd nor adduser: install the package passwd or shadow", p.Name)
 	}
 	if missing := now.missing(p); len(missing) > 0 && !check {
 		return refuse("user %s: the host has no group %s: add a step of the type group before this one", p.Name, strings.Join(missing, ", "))

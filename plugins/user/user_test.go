@@ -66,6 +66,8 @@ func TestPossible(t *testing.T) {
 		"no root":                          {Params{Password: "!"}, account{tool: "shadow"}, false, "become: true"},
 		"a number that is taken":           {Params{UID: new(7)}, account{tool: "shadow", taken: "old"}, true, "the user old has the number 7"},
 		"no tool":                          {Params{}, account{}, false, "neither useradd nor adduser"},
+		"no tool removes a user":           {Params{State: "absent"}, account{exists: true}, true, "neither useradd nor adduser"},
+		"no tool, and no user":             {Params{State: "absent"}, account{}, false, ""},
 		"busybox changes nobody":           {Params{Shell: "/bin/sh"}, account{exists: true, tool: "busybox"}, true, "busybox cannot change"},
 		"busybox has nothing to change":    {Params{Shell: "/bin/sh"}, account{exists: true, shell: "/bin/sh", tool: "busybox"}, false, ""},
 		"the group of who is removed":      {Params{State: "absent", Group: "web"}, account{tool: "shadow"}, false, ""},
