@@ -27,8 +27,8 @@ type History struct {
 	seen  map[[3]string]bool     // and run
 }
 
-// Add takes the steps of one host of a run that was no check. What a host took over from an earlier
-// call is not measured again.
+// Add takes the steps of one host of a run that was no check. A result of an earlier call,
+// which a host took over, does not count.
 func (h *History) Add(run string, steps []core.StepResult) {
 	if h.steps == nil {
 		h.steps, h.seen = map[[2]string]*Learned{}, map[[3]string]bool{}

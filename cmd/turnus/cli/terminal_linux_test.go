@@ -104,8 +104,8 @@ func TestASecretTypedIsNotSeen(t *testing.T) {
 	turnus(t, console.ExitOK, "secrets", "check", "--file", file, "--secrets-identity", filepath.Join(dir, "id.age"))
 }
 
-// A person who sees the run, but whose answer it cannot read, is not asked: the run is refused before
-// it contacts a host.
+// A person who sees the run, but whose answer it cannot read, is not asked: the run is refused
+// before it contacts a host.
 func TestAWaveIsNotApprovedFromNowhere(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "site.yaml")
