@@ -166,7 +166,7 @@ func share(t *testing.T) (tasks, done, plays int) {
 func TestHandlersThatCallNothing(t *testing.T) {
 	for _, module := range []string{"debug: {msg: done}", "ansible.builtin.debug: {msg: done}", "setup: {}"} {
 		r := converted(t, Options{Tree: tree(map[string]string{"site.yml": "- hosts: all\n  tasks:\n    - {command: /bin/x, notify: say}\n  handlers:\n    - name: say\n      " + module + "\n"}), Site: "site.yml"})
-		if text := string(r.Playbooks[0].Text); !strings.Contains(text, "only prints or gathers facts") {
+		if text := r.Playbooks[0].Text; !strings.Contains(text, "only prints or gathers facts") {
 			t.Errorf("%s:\n%s", module, text)
 		}
 	}
@@ -178,7 +178,7 @@ func TestVarsOfAnIncludedRoleWin(t *testing.T) {
 			"site.yml":              "- hosts: all\n  tasks:\n    - " + module + ": {name: r}\n      vars: {x: task}\n",
 			"roles/r/vars/main.yml": "x: role\n", "roles/r/tasks/main.yml": "- command: /bin/say {{ x }}\n",
 		}), Site: "site.yml"})
-		if text := string(r.Playbooks[0].Text); !strings.Contains(text, "x: task") || r.Playbooks[0].Converted != 1 {
+		if text := r.Playbooks[0].Text; !strings.Contains(text, "x: task") || r.Playbooks[0].Converted != 1 {
 			t.Errorf("%s:\n%s", module, text)
 		}
 	}

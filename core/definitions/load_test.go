@@ -132,10 +132,11 @@ func TestTenantsOfSources(t *testing.T) {
 	} {
 		tree := with(good(), "turnus.yaml", c.file)
 		set, err := FromDocuments(t.Context(), docsOf(tree), Options{Sources: c.sources})
-		got, text := taken, ""
-		if err != nil {
-			got, text = refused, err.Error()
-		} else if text = playbooks.Diagnostics(set.Warnings).Error(); strings.Contains(text, "is of tenant") {
+		got, text := refused, fmt.Sprint(err)
+		if err == nil {
+			got, text = taken, playbooks.Diagnostics(set.Warnings).Error()
+		}
+		if got == taken && strings.Contains(text, "is of tenant") {
 			got = warned
 		}
 		if got != c.want || got == warned && !strings.Contains(text, "so only hosts of a source can be") {

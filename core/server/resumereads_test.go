@@ -41,7 +41,7 @@ func newQueryCounter(t *testing.T) *queryCounter {
 	asked.Set("host", dir)
 	database.RawQuery = asked.Encode()
 	c := &queryCounter{database: database.String(), server: filepath.Join(pg.Dir, ".s.PGSQL.5432")}
-	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432")) //nolint:noctx // a moment
+	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
 	must(t, err)
 	c.running.Go(func() {
 		for {
@@ -63,7 +63,7 @@ func newQueryCounter(t *testing.T) *queryCounter {
 // pass forwards a connection until the client ends it.
 func (c *queryCounter) pass(client net.Conn) {
 	defer func() { _ = client.Close() }()
-	server, err := net.Dial("unix", c.server) //nolint:noctx // a moment
+	server, err := net.Dial("unix", c.server)
 	if err != nil {
 		return
 	}
