@@ -55,7 +55,7 @@ func TestWhatAScriptSaysIsTheOutcome(t *testing.T) {
 		{`echo '{"event":"shout"}'`, "failed", `event "shout": expected log`},
 		{`echo '{"event":"changed","chnaged":1}'`, "failed", "line 1 of the script's stdout is no event"},
 		{`printf '{"event":"changed"}{"event":"failed","reason":"x"}\n'`, "failed", "one event, and then the end of the line"},
-		{`echo '{"event":"failed"}'`, "failed", "not why"},
+		{`echo '{"event":"failed"}'`, "failed", "without a reason"},
 		{`echo '{"event":"suspended","after":"soon"}'`, "failed", "after"},
 		{`echo '{"event":"output"}'`, "failed", "expected name and value"},
 		{`head -c 2000000 /dev/zero | tr '\0' x`, "failed", "token too long"},
