@@ -49,6 +49,13 @@ func StartPostgresTLS(tb testing.TB, settings ...string) *Postgres {
 	return startPostgres(tb, true, settings)
 }
 
+// StartPostgresInTheClear is StartPostgres of a server without TLS, also with TLSEnv set. It is for
+// a test that reads the connections.
+func StartPostgresInTheClear(tb testing.TB) *Postgres {
+	tb.Helper()
+	return startPostgres(tb, false, nil)
+}
+
 func startPostgres(tb testing.TB, secure bool, settings []string) *Postgres {
 	tb.Helper()
 	bin := postgresPrograms(tb)
