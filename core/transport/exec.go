@@ -296,8 +296,12 @@ func (x *execution) pipe(e Exec) bool {
 	if !p.spawn(func() {
 		defer close(x.drained)
 		var both sync.WaitGroup
-		both.Go(func() { errs.copy(x.s.ch.Stderr(), make([]byte, 4<<10)) })
-		buf := p.buffer()
+		both.Go(func() {
+			buf := buffer(&p.errBufs, 4<<10)
+			errs.copy(x.s.ch.Stderr(), *buf)
+			p.errBufs.Put(buf)
+		})
+		buf := buffer(&p.bufs, 32<<10) // room for one SSH packet
 		out.copy(x.s.ch, *buf)
 		p.bufs.Put(buf)
 		both.Wait()
@@ -320,12 +324,12 @@ func (x *execution) pipe(e Exec) bool {
 	return true
 }
 
-// buffer is room for one SSH packet.
-func (p *Pool) buffer() *[]byte {
-	if b, ok := p.bufs.Get().(*[]byte); ok {
+// buffer is one of those in pool, or a new one of size bytes.
+func buffer(pool *sync.Pool, size int) *[]byte {
+	if b, ok := pool.Get().(*[]byte); ok {
 		return b
 	}
-	b := make([]byte, 32<<10)
+	b := make([]byte, size)
 	return &b
 }
 

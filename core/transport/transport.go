@@ -91,12 +91,13 @@ func homeFile(name string) string {
 
 // Pool keeps connections to hosts. Safe for concurrent use.
 type Pool struct {
-	cfg   Config
-	trust *trust
-	ssh   *sshConfig
-	dials limiter // dials in flight
-	cpu   limiter // handshakes that compute at this moment
-	bufs  sync.Pool
+	cfg     Config
+	trust   *trust
+	ssh     *sshConfig
+	dials   limiter   // dials in flight
+	cpu     limiter   // handshakes that compute at this moment
+	bufs    sync.Pool // of *[]byte, for standard output
+	errBufs sync.Pool // for standard error
 
 	ctx    context.Context //nolint:containedctx // ends when the pool closes; a pool is itself a lifetime, so it may hold one
 	cancel context.CancelCauseFunc

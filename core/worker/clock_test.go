@@ -78,6 +78,35 @@ func TestClockOfAMachineThatSleptIsUnknown(t *testing.T) {
 	}
 }
 
+// Suspended time is measured again as soon as wall clock and monotonic clock have parted, whichever
+// way, and not before: each step of each job asks several times.
+func TestSuspendedTimeIsMeasuredWhenTheClocksPart(t *testing.T) {
+	measured, calls := time.Duration(0), 0
+	s := newSuspension(func() time.Duration { calls++; return measured })
+	for i, tc := range []struct {
+		ahead, suspended, want time.Duration
+		calls                  int
+	}{
+		{0, time.Minute, time.Minute, 1},                             // the first
+		{500 * time.Microsecond, 0, time.Minute, 1},                  // noise of two readings
+		{10 * time.Minute, 11 * time.Minute, 11 * time.Minute, 2},    // ten minutes of sleep
+		{10 * time.Minute, 0, 11 * time.Minute, 2},                   // and no more
+		{0, 11 * time.Minute, 11 * time.Minute, 3},                   // somebody set the wall clock back
+		{2 * time.Second, 11*time.Minute + 1, 11*time.Minute + 1, 4}, // a short sleep
+		{2*time.Second + time.Millisecond, time.Hour, time.Hour, 5},  // the shortest that counts
+		{2*time.Second + time.Millisecond, 2 * time.Hour, time.Hour, 5},
+	} {
+		measured = tc.suspended
+		if got := s.at(tc.ahead); got != tc.want || calls != tc.calls {
+			t.Errorf("%d: %v after %d measurements, expected %v after %d", i, got, calls, tc.want, tc.calls)
+		}
+	}
+	real := newSuspension(suspended)
+	if first, second := real.total(), suspended(); (second - first).Abs() > time.Second {
+		t.Errorf("suspended for %v, and %v when measured at once", first, second)
+	}
+}
+
 // A leap is what the queue's clock is off from the time that passed here, and no slow answer, drift
 // or sleep.
 func TestFaultR2ALeapIsReportedFromASlowAnswer(t *testing.T) {

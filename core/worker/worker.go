@@ -133,7 +133,7 @@ func New(c Config) (*Worker, error) {
 		conceal:   (*redact.Set).Add,
 		pace:      pace{beat: queue.BeatEvery, ttl: queue.SessionTTL, poll: backstop},
 		running:   map[uint64]*job{},
-		suspended: suspended,
+		suspended: newSuspension(suspended).total,
 	}
 	w.clock.beat = w.pace.beat
 	return w, nil
