@@ -43,7 +43,7 @@ deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
 test: deps ## install what tests need, then run the tests: minutes
-	$(SHIPPED) $(GO) test -vet=off -shuffle=on -timeout 20m ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end; make lint vets
+	$(SHIPPED) $(GO) test -vet=off -shuffle=on -parallel 4 -timeout 20m ./core/transport ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end; tests that are parallel wait; make lint vets
 	$(SHIPPED) $(GO) -C $(SDK) test -vet=off -shuffle=on ./...
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins

@@ -23,6 +23,7 @@ import (
 
 // Every way not to reach a host is an error of its own.
 func TestUnreachable(t *testing.T) {
+	t.Parallel() // it waits
 	closed, err := net.Listen("tcp", "127.31.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -68,6 +68,7 @@ func emptyBin(t *testing.T) string {
 
 // The same transfers over every way that a host may leave.
 func TestPutAndGet(t *testing.T) {
+	t.Parallel()
 	ways := []struct {
 		name   string
 		config []string
@@ -80,6 +81,7 @@ func TestPutAndGet(t *testing.T) {
 	}
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
 			s, p := startSSHD(t, servers.SSHDConfig(way.config...))
 			h := s.Host("web1")
 			for _, size := range []int{0, 1, 3 << 20} {

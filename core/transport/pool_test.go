@@ -149,6 +149,7 @@ func TestSecondConnectionWhenSessionsRunOut(t *testing.T) {
 // sshd's MaxSessions may be lower than the pool's: what was refused goes over
 // another connection, and the refused one lives on.
 func TestRefusedSessionDoesNotKillTheConnection(t *testing.T) {
+	t.Parallel() // it waits
 	s, p := startSSHD(t, servers.SSHDConfig("MaxSessions 1"))
 	h := s.Host("web1")
 	began := &firstWrite{make(chan struct{})}

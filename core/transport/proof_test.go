@@ -20,6 +20,7 @@ import (
 // A device with a command line of its own answers anything with an error text and exit status 0.
 // That is no success of a command, and its text is nobody's output.
 func TestFaultW2CommandLineOfADeviceIsNoShell(t *testing.T) {
+	t.Parallel() // one of the devices has no end: it waits
 	for name, c := range map[string]struct {
 		answer func(ch ssh.Channel, command string) uint32
 		says   string
