@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
@@ -26,9 +27,9 @@ func (l *Launch) Results(r queue.Record, each func(core.Result)) {
 
 func (l *Launch) result(r queue.Record) core.Result {
 	res, ok := decodeResult(r.Detail)
-	on := ""
+	var at present
 	if !ok {
-		res.Steps, res.Entered, on = stepsOf(r.State)
+		res.Steps, res.Entered, at = stepsOf(r.State)
 	}
 	if !ok || res.Outcome != r.Outcome {
 		// The queue has the last word on the outcome; steps already done stay visible.
@@ -37,8 +38,15 @@ func (l *Launch) result(r queue.Record) core.Result {
 	if res.Reason == "" {
 		res.Reason, res.ReasonCode = r.Reason.Text(), r.Reason.Code()
 	}
-	if r.Outcome == core.Lost && on != "" {
-		l.lostOn(&res, on)
+	unclean := ""
+	if !ok {
+		unclean = l.unclean(res.Steps, at)
+	}
+	if r.Outcome == core.Lost && at.On != "" {
+		l.lostOn(&res, at.On)
+	}
+	if unclean != "" && !r.Outcome.Good() {
+		res.Reason += "; always of group " + unclean + " did not run"
 	}
 	if res.Attempt == 0 {
 		res.Attempt = r.Attempt
@@ -67,23 +75,55 @@ func (l *Launch) lostOn(res *core.Result, on string) {
 	res.Reason = fmt.Sprintf("on %s: %s; %s may have been touched also", on, res.Reason, on)
 }
 
+// present is how far a job was in the step behind those that are done.
+type present struct {
+	On       string          `json:"on"` // another host that the step worked on
+	Attempts int             `json:"attempts"`
+	Item     int             `json:"item"`
+	Plugin   json.RawMessage `json:"plugin"`
+}
+
+// unclean returns the innermost group that a job had begun and whose always had not ended when no
+// worker had the job; "" if there is none.
+func (l *Launch) unclean(done []core.StepResult, at present) (group string) {
+	if len(done) >= len(l.Playbook.Steps) {
+		return ""
+	}
+	var selected []bool
+	for _, index := range l.Playbook.Steps[len(done)].Within {
+		g := &l.Playbook.Blocks[index]
+		if !g.Group() {
+			continue
+		}
+		if selected == nil {
+			selected = l.Playbook.Selected(l.Snapshot.Selects)
+		}
+		begun := at.Attempts > 0 || at.Item > 0 || len(at.Plugin) > 0
+		for i := g.First; i < len(done); i++ {
+			begun = begun || done[i].Outcome != core.Skipped
+		}
+		if begun && slices.Contains(selected[max(g.Always, len(done)):g.End], true) {
+			group = g.Name
+		}
+	}
+	return group
+}
+
 // stepsOf reads from the state of a job that never came back to a worker the steps that it had
-// done: a retry goes on behind them. on is the other host that the next step worked on.
-func stepsOf(state []byte) (done []core.StepResult, entered map[string]bool, on string) {
+// done, and how far it was in the next: a retry goes on behind them.
+func stepsOf(state []byte) (done []core.StepResult, entered map[string]bool, at present) {
 	var s struct {
 		Done    []core.StepResult `json:"done"`
 		Entered map[string]bool   `json:"entered"`
-		Current struct {
-			On string `json:"on"`
-		} `json:"current"`
+		Current present           `json:"current"`
 	}
 	if len(state) == 0 || unmarshal(state, &s) != nil {
-		return nil, nil, ""
+		return nil, nil, present{}
 	}
 	for i := range s.Done {
 		s.Done[i].Outputs = Exact(s.Done[i].Outputs)
 	}
-	return s.Done, s.Entered, s.Current.On
+	return s.Done, s.Entered, s.Current
 }
 
 // decodeResult reads the record that a worker wrote; ok is false where there is none.
