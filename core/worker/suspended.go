@@ -6,9 +6,9 @@ import (
 )
 
 // suspension knows how long the machine was suspended since its boot. Each step asks for it several
-// times, and the answer costs three to nine system calls (3 % of the CPU of a fan-out), so it is
-// measured again only when it may have changed: a suspension advances the wall clock and not the
-// monotonic one, which Go reads without a system call. Safe for concurrent use.
+// times, and measuring it takes three to nine system calls: 3 % of the CPU of a fan-out. A
+// suspension advances the wall clock and not the monotonic one, and Go reads both without a system
+// call, so it is measured again only when these have parted. Safe for concurrent use.
 type suspension struct {
 	start   time.Time
 	measure func() time.Duration
