@@ -157,7 +157,7 @@ func (s *scope) besideVar(name string) (*binding, *doubt) {
 	case same:
 		return nil, nil
 	case len(from) == 1 && everywhere && equal: // a host has it from this file, and so all have its value
-		return &binding{name: name, node: from[0].node, scope: s}, nil
+		return &binding{name: name, node: from[0].node, rank: ofPlay}, nil
 	}
 	return nil, d.hint("the var in group_vars or host_vars beside the inventory")
 }

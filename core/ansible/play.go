@@ -184,7 +184,7 @@ func (c *converter) play(file string, n *yaml.Node) error {
 // playVars reads vars and vars_files.
 func (p *play) playVars(s *scope) (*scope, error) {
 	if v := child(p.node, "vars"); v != nil {
-		s = s.with(s.vars(v, false))
+		s = s.with(vars(v, ofPlay))
 	}
 	files := child(p.node, "vars_files")
 	if files == nil {
@@ -211,7 +211,7 @@ func (p *play) playVars(s *scope) (*scope, error) {
 			p.blocked(p.file, n, "vars_files", &doubt{reason: p.show(file) + " is encrypted with Ansible Vault", instead: vaulted().instead})
 			continue
 		}
-		s = s.with(s.vars(root, false))
+		s = s.with(vars(root, ofPlay))
 	}
 	return s, nil
 }

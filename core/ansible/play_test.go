@@ -172,14 +172,70 @@ func TestHandlersThatCallNothing(t *testing.T) {
 	}
 }
 
-func TestVarsOfAnIncludedRoleWin(t *testing.T) {
-	for _, module := range []string{"include_role", "import_role"} {
-		r := converted(t, Options{Tree: tree(map[string]string{
-			"site.yml":              "- hosts: all\n  tasks:\n    - " + module + ": {name: r}\n      vars: {x: task}\n",
-			"roles/r/vars/main.yml": "x: role\n", "roles/r/tasks/main.yml": "- command: /bin/say {{ x }}\n",
-		}), Site: "site.yml"})
-		if text := r.Playbooks[0].Text; !strings.Contains(text, "x: task") || r.Playbooks[0].Converted != 1 {
-			t.Errorf("%s:\n%s", module, text)
+// Which value of a name a task of role r sees, as ansible-playbook 2.14 decides. What is around a
+// task wins over nothing that has a higher rank.
+func TestWhichVarsOfRolesWin(t *testing.T) {
+	t.Parallel()
+	const (
+		plain   = "- command: /bin/say {{ x }}\n"
+		ofTask  = "- {command: '/bin/say {{ x }}', vars: {x: task}}\n"
+		ofBlock = "- {block: [{command: '/bin/say {{ x }}'}], vars: {x: block}}\n"
+		include = "- {include_tasks: more.yml, vars: {x: include}}\n"
+		imports = "- {import_tasks: more.yml, vars: {x: import}}\n"
+	)
+	for name, one := range map[string]struct{ play, tasks, own, want string }{
+		"param":                {"roles: [{role: r, x: param}]", plain, "role", "param"},
+		"param, task":          {"roles: [{role: r, x: param}]", ofTask, "", "param"},
+		"param, block":         {"roles: [{role: r, x: param}]", ofBlock, "", "param"},
+		"param, import":        {"roles: [{role: r, x: param}]", imports, "", "param"},
+		"param, include":       {"roles: [{role: r, x: param}]", include, "", "include"},
+		"param and vars":       {"roles: [{role: r, x: param, vars: {x: given}}]", ofTask, "", "param"},
+		"vars":                 {"roles: [{role: r, vars: {x: given}}]", plain, "", "given"},
+		"vars, own":            {"roles: [{role: r, vars: {x: given}}]", plain, "role", "todo"},
+		"vars, task":           {"roles: [{role: r, vars: {x: given}}]", ofTask, "", "task"},
+		"include":              {"tasks: [{include_role: {name: r}, vars: {x: of}}]", plain, "role", "of"},
+		"import":               {"tasks: [{import_role: {name: r}, vars: {x: of}}]", plain, "role", "of"},
+		"include, task":        {"tasks: [{include_role: {name: r}, vars: {x: of}}]", ofTask, "role", "of"},
+		"import, task":         {"tasks: [{import_role: {name: r}, vars: {x: of}}]", ofTask, "role", "task"},
+		"include, block":       {"tasks: [{include_role: {name: r}, vars: {x: of}}]", ofBlock, "role", "of"},
+		"include, include":     {"tasks: [{include_role: {name: r}, vars: {x: of}}]", include, "role", "include"},
+		"include, import":      {"tasks: [{include_role: {name: r}, vars: {x: of}}]", imports, "role", "of"},
+		"block around include": {"tasks: [{block: [{include_role: {name: r}}], vars: {x: around}}]", plain, "role", "around"},
+		"block around import":  {"tasks: [{block: [{import_role: {name: r}}], vars: {x: around}}]", plain, "role", "around"},
+		"block around, task":   {"tasks: [{block: [{include_role: {name: r}}], vars: {x: around}}]", ofTask, "role", "task"},
+		"param around include": {"roles: [{role: p, x: param}]", plain, "role", "param"},
+	} {
+		files := map[string]string{
+			"site.yml": "- hosts: all\n  " + one.play + "\n", "roles/r/tasks/main.yml": one.tasks, "roles/r/tasks/more.yml": plain,
+			"roles/p/tasks/main.yml": "- {include_role: {name: r}, vars: {x: of}}\n",
+		}
+		if one.own != "" {
+			files["roles/r/vars/main.yml"] = "x: " + one.own + "\n"
+		}
+		p := converted(t, Options{Tree: tree(files), Site: "site.yml"}).Playbooks[0]
+		if one.want == "todo" && (len(p.Todos) != 1 || !strings.Contains(p.Todos[0].Place, ":")) {
+			t.Errorf("%s: todos %v, expected one with its place\n%s", name, p.Todos, p.Text)
+		} else if one.want != "todo" && (len(p.Todos) > 0 || !strings.Contains(p.Text, "\nvars:\n  x: "+one.want+"\n")) {
+			t.Errorf("%s: expected x: %s\n%s", name, one.want, p.Text)
+		}
+	}
+}
+
+// Ansible reads a var and a condition when a task needs it, with the vars of that task.
+func TestVarsAreReadByTheTask(t *testing.T) {
+	t.Parallel()
+	for name, one := range map[string]struct{ play, want string }{
+		"var in a var":    {"vars: {say: 'hi {{ x }}', x: play}\n  tasks: [{shell: 'echo {{ say }}', vars: {x: task}}]", "\n  x: task\n"},
+		"block":           {"vars: {x: play}\n  tasks: [{block: [{command: a, vars: {x: task}}], when: x == 'task'}]", "\n  x: task\n"},
+		"import":          {"vars: {x: play}\n  tasks: [{import_tasks: more.yml, when: x == 'more'}]", "\n  x: more\n"},
+		"include":         {"vars: {x: play}\n  tasks: [{include_tasks: more.yml, when: x == 'play'}]", "\n  x: play\n"},
+		"block, include":  {"vars: {x: play}\n  tasks: [{block: [{include_tasks: more.yml}], when: x == 'play'}]", "\n  x: play\n"},
+		"vars of include": {"vars: {x: play}\n  tasks: [{include_tasks: more.yml, vars: {x: of}, when: x == 'of'}]", "\n  x: of\n"},
+	} {
+		files := map[string]string{"site.yml": "- hosts: all\n  " + one.play + "\n", "more.yml": "- {command: a, vars: {x: more}}\n"}
+		p := converted(t, Options{Tree: tree(files), Site: "site.yml"}).Playbooks[0]
+		if len(p.Todos) > 0 || !strings.Contains(p.Text, one.want) {
+			t.Errorf("%s: expected %q\n%s", name, one.want, p.Text)
 		}
 	}
 }

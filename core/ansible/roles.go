@@ -14,6 +14,8 @@ import (
 type role struct {
 	name, folder   string
 	vars, defaults frame
+	given          frame      // vars: of a role that the play lists
+	params         *yaml.Node // keys of a role that the play lists
 	inh            inherited
 	node           *yaml.Node
 	blocked        *doubt
@@ -48,9 +50,9 @@ func (p *play) findRoles(inh inherited) error {
 
 // useRole reads what a play or an include says of a role: its name, or a mapping with params.
 func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
-	name, params := n, (*yaml.Node)(nil)
+	r := &role{node: at, params: &yaml.Node{Kind: yaml.MappingNode}}
+	name := n
 	if n.Kind == yaml.MappingNode {
-		params = &yaml.Node{Kind: yaml.MappingNode}
 		name = child(n, "role")
 		if name == nil {
 			name = child(n, "name")
@@ -63,24 +65,21 @@ func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
 					return nil, d
 				}
 			case "vars":
-				params.Content = append(params.Content, e.value.Content...)
+				r.given = vars(e.value, ofRole)
 			case "tasks_from", "vars_from", "defaults_from", "handlers_from", "public", "apply", "allow_duplicates", "rolespec_validate":
 				return nil, doubtf("%s of a role has no equivalent", e.key)
 			default:
 				if slices.Contains(keywords, e.key) {
 					return nil, doubtf("%s of a role has no equivalent", e.key)
 				}
-				params.Content = append(params.Content, e.at, e.value)
+				r.params.Content = append(r.params.Content, e.at, e.value)
 			}
 		}
-	}
-	if n != at { // vars of a task that includes the role win over those of the role
-		params = child(at, "vars")
 	}
 	if name == nil || name.Kind != yaml.ScalarNode || hasJinja(name.Value) || name.Value == "" || strings.Contains(name.Value, "..") {
 		return nil, doubtf("the role is not a literal name")
 	}
-	r := &role{name: name.Value, node: at}
+	r.name = name.Value
 	for _, root := range []string{path.Join(path.Dir(p.file), "roles"), "roles", path.Dir(p.file)} {
 		folder := path.Join(root, name.Value)
 		if _, ok := p.first(folder+"/tasks/main.yml", folder+"/tasks/main.yaml", folder+"/handlers/main.yml", folder+"/meta/main.yml"); ok {
@@ -92,10 +91,10 @@ func (p *play) useRole(n, at *yaml.Node, inh inherited) (*role, *doubt) {
 	if r.folder == "" {
 		return nil, doubtf("there is no role %s beside the playbook", clip(name.Value)).hint("ansible-galaxy role install -p roles %s, and import again", clip(name.Value))
 	}
-	return r, p.readRole(r, params, inh)
+	return r, p.readRole(r, inh)
 }
 
-func (p *play) readRole(r *role, params *yaml.Node, inh inherited) *doubt {
+func (p *play) readRole(r *role, inh inherited) *doubt {
 	meta, d := p.roleFile(r, "meta")
 	if d != nil {
 		return d
@@ -115,24 +114,18 @@ func (p *play) readRole(r *role, params *yaml.Node, inh inherited) *doubt {
 	if d != nil {
 		return d
 	}
-	vars, d := p.roleFile(r, "vars")
+	own, d := p.roleFile(r, "vars")
 	if d != nil {
 		return d
 	}
-	s := inh.scope
-	r.defaults = s.vars(defaults, true)
-	s = s.with(r.defaults)
-	r.vars = s.vars(vars, false)
-	s = s.with(r.vars)
-	if params != nil {
-		s = s.with(s.vars(params, false))
-	}
-	for _, f := range []frame{r.defaults, r.vars} { // their Jinja sees everything that the role sees
-		for _, b := range f {
-			b.scope = s
+	r.defaults, r.vars = vars(defaults, ofDefaults), vars(own, ofRole)
+	for _, name := range sortedKeys(r.given) {
+		if r.vars[name] != nil {
+			return doubtf("vars/main.yml of role %s also sets %s, and versions of Ansible differ in which one wins", r.name, name).hint("%s as a key of the role in place of vars", name)
 		}
 	}
-	inh.scope, inh.role = s, r
+	inh.scope = inh.scope.with(r.defaults).with(r.vars).with(r.given).with(vars(r.params, ofParams))
+	inh.role = r
 	r.inh = inh
 	return nil
 }

@@ -15,11 +15,22 @@ const maxExpanded = 5000 // vars that are defined by other vars, in a play
 
 // binding is the meaning of a name.
 type binding struct {
-	name  string
-	node  *yaml.Node // a value of the playbook, with the scope that its own Jinja sees
-	scope *scope
-	weak  bool // of a role's defaults: the inventory wins
+	name string
+	node *yaml.Node // a value of the playbook; its Jinja sees the names of the task that reads it
+	rank rank
 }
+
+// rank is the kind of place that sets a name. A higher one wins, whatever is around what.
+type rank int
+
+const (
+	ofDefaults rank = iota // of a role: the inventory wins
+	ofPlay
+	ofRole    // vars/main.yml, and vars: of a role that the play lists
+	ofTask    // of a task, a block or an import
+	ofParams  // of a role that the play lists
+	ofInclude // of include_tasks or include_role
+)
 
 // frame is the vars of one place, such as a play or a role.
 type frame map[string]*binding
@@ -27,7 +38,7 @@ type frame map[string]*binding
 // scope is the names that a task sees, from the play inwards.
 type scope struct {
 	play   *play
-	frames []frame // the last one wins
+	frames []frame // of one rank the last one wins
 	item   *itemVar
 }
 
@@ -45,31 +56,22 @@ func (s *scope) with(f frame) *scope {
 }
 
 // vars returns a frame of a mapping of vars.
-func (s *scope) vars(n *yaml.Node, weak bool) frame {
+func vars(n *yaml.Node, of rank) frame {
 	f := frame{}
 	for _, e := range entries(n) {
-		f[e.key] = &binding{name: e.key, node: e.value, weak: weak}
-	}
-	inner := s.with(f)
-	for _, b := range f {
-		b.scope = inner
+		f[e.key] = &binding{name: e.key, node: e.value, rank: of}
 	}
 	return f
 }
 
-// find returns the innermost binding; defaults come after all others.
-func (s *scope) find(name string) *binding {
-	var weak *binding
+// find returns the innermost binding of the highest rank.
+func (s *scope) find(name string) (found *binding) {
 	for _, f := range slices.Backward(s.frames) {
-		switch b := f[name]; {
-		case b == nil:
-		case !b.weak:
-			return b
-		case weak == nil:
-			weak = b
+		if b := f[name]; b != nil && (found == nil || b.rank > found.rank) {
+			found = b
 		}
 	}
-	return weak
+	return found
 }
 
 // register is a registered result.
@@ -170,13 +172,13 @@ func (s *scope) name(name string) (term, *doubt) {
 
 func (s *scope) variable(name string, b *binding) (term, *doubt) {
 	p := s.play
-	if b != nil && !b.weak {
-		return b.term(p)
+	if b != nil && b.rank > ofDefaults {
+		return s.term(b)
 	}
 	if own, d := s.besideVar(name); d != nil {
 		return term{}, d
 	} else if own != nil {
-		return own.term(p)
+		return s.term(own)
 	}
 	if p.hosts == nil {
 		return term{text: member("host.vars", name), optional: true, unsure: b == nil, fallback: b},
@@ -191,27 +193,28 @@ func (s *scope) variable(name string, b *binding) (term, *doubt) {
 	}
 	switch {
 	case len(vals) == 0 && b != nil:
-		return b.term(p)
+		return s.term(b)
 	case len(vals) == 0:
 		return term{optional: true, missing: name}, nil
 	case b != nil && !all:
-		t, d := b.term(p)
+		t, d := s.term(b)
 		vals = append(vals, t.vals...)
 		return term{text: member("host.vars", name) + " ?? " + t.text, prec: precLoose, vals: vals, known: t.known, kinds: kindsOf(vals, t.known)}, d
 	}
 	return term{text: member("host.vars", name), vals: vals, known: true, kinds: kindsOf(vals, true), optional: !all}, nil
 }
 
-// term translates the binding's value: a literal becomes a var of the playbook, Jinja is translated
+// term translates a binding's value: a literal becomes a var of the playbook, Jinja is translated
 // in place.
-func (b *binding) term(p *play) (term, *doubt) {
+func (s *scope) term(b *binding) (term, *doubt) {
+	p := s.play
 	if b.node.Kind == yaml.ScalarNode && b.node.Tag != "!vault" && hasJinja(b.node.Value) {
 		p.depth++
 		defer func() { p.depth-- }()
 		if p.expanded++; p.depth > 20 || p.expanded > maxExpanded {
 			return term{}, doubtf("%s refers to itself, or to too many other vars", b.name)
 		}
-		parts, d := b.scope.parts(b.node.Value)
+		parts, d := s.parts(b.node.Value)
 		if d != nil {
 			return term{}, d
 		}
@@ -247,8 +250,8 @@ func (p *play) lift(b *binding) *doubt {
 // otherRole names a role outside of the task that gives the name another value.
 func (p *play) otherRole(name string, b *binding) string {
 	for _, r := range p.roles {
-		for _, f := range []frame{r.vars, r.defaults} {
-			if own := f[name]; own != nil && own != b && (b == nil || !own.weak) {
+		for _, f := range []frame{r.given, r.vars, r.defaults} {
+			if own := f[name]; own != nil && own != b && (b == nil || own.rank > ofDefaults && own.rank >= b.rank) {
 				return r.name
 			}
 		}

@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -179,8 +180,8 @@ func (p *play) taskKeywords(t *draft) *doubt {
 		inner.item = loop
 		t.scope = &inner
 	}
-	if vars := child(t.node, "vars"); vars != nil {
-		t.scope = t.scope.with(t.scope.vars(vars, false))
+	if n := child(t.node, "vars"); n != nil {
+		t.scope = t.scope.with(vars(n, ofTask))
 	}
 	for _, e := range entries(t.node) {
 		if d := p.taskKeyword(t, e); d != nil {
@@ -321,7 +322,7 @@ func (t *draft) condition() *doubt {
 		if d != nil {
 			return d
 		}
-		s := t.whens[i]
+		s := cmp.Or(t.whens[i], t.scope)
 		if t.scope.item != nil {
 			inner := *s
 			inner.item = t.scope.item

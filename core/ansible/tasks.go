@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ type inherited struct {
 	role   *role
 	stack  []string
 	when   []*yaml.Node
-	whens  []*scope // in which each of when is read
+	whens  []*scope // in which each of when is read; nil is that of the task
 	tags   []string
 	env    []*yaml.Node
 	notify []*yaml.Node
@@ -50,7 +51,7 @@ func (inh *inherited) addWhen(n *yaml.Node) {
 	}
 	for _, item := range items {
 		inh.when = append(slices.Clip(inh.when), item)
-		inh.whens = append(slices.Clip(inh.whens), inh.scope)
+		inh.whens = append(slices.Clip(inh.whens), nil)
 	}
 }
 
@@ -160,7 +161,7 @@ var includes = map[string]bool{"include_tasks": true, "import_tasks": true, "inc
 
 // block converts the tasks of a block: they inherit what it says.
 func (p *play) block(n *yaml.Node, inh inherited) error {
-	inh.addVars(n)
+	inh.addVars(n, ofTask)
 	for _, e := range entries(n) {
 		inh.doubt = cmpDoubt(inh.doubt, inh.keyword(e))
 	}
@@ -208,9 +209,9 @@ func leaves(n *yaml.Node) (count int) {
 }
 
 // addVars adds the vars of a block or an include, which its conditions also read.
-func (inh *inherited) addVars(n *yaml.Node) {
-	if vars := child(n, "vars"); vars != nil {
-		inh.scope = inh.scope.with(inh.scope.vars(vars, false))
+func (inh *inherited) addVars(n *yaml.Node, of rank) {
+	if v := child(n, "vars"); v != nil {
+		inh.scope = inh.scope.with(vars(v, of))
 	}
 }
 
@@ -309,7 +310,15 @@ func (p *play) include(n *yaml.Node, module string, arg *yaml.Node, inh inherite
 }
 
 func (p *play) includeKeywords(n *yaml.Node, module string, inh *inherited) *doubt {
-	inh.addVars(n)
+	dynamic := strings.HasPrefix(base(module), "include")
+	if dynamic {
+		inh.addVars(n, ofInclude)
+	} else {
+		inh.addVars(n, ofTask)
+	}
+	if inh.role != nil && strings.HasSuffix(base(module), "_role") { // params of the role around it win
+		inh.scope = inh.scope.with(vars(inh.role.params, ofInclude))
+	}
 	for _, e := range entries(n) {
 		if e.key == module {
 			continue
@@ -317,8 +326,14 @@ func (p *play) includeKeywords(n *yaml.Node, module string, inh *inherited) *dou
 		if d := inh.keyword(e); d != nil {
 			return d
 		}
-		if e.key == "tags" && strings.HasPrefix(base(module), "include") {
+		if e.key == "tags" && dynamic {
 			return doubtf("tags of %s are not those of its tasks", module).hint("import_tasks, or tags on each task")
+		}
+	}
+	if dynamic { // decides once, before its tasks do
+		inh.whens = slices.Clone(inh.whens)
+		for i, s := range inh.whens {
+			inh.whens[i] = cmp.Or(s, inh.scope)
 		}
 	}
 	return nil
