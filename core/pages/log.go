@@ -261,8 +261,19 @@ func (p *Pages) download(w http.ResponseWriter, r *http.Request, v visit) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Content-Disposition", "attachment; filename=\""+strconv.Itoa(id.Index)+"-"+fileName(r.PathValue("step"))+"-"+fileName(r.PathValue("stream"))+".txt\"")
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a large one takes its time; a reader that is gone ends it
-	_, _ = io.Copy(w, out)
+	_, _ = io.Copy(steadyWriter{w, http.NewResponseController(w)}, out)
+}
+
+// steadyWriter writes pieces of a large response: each may take writeWithin, all together have no
+// bound.
+type steadyWriter struct {
+	w   io.Writer
+	ctl *http.ResponseController
+}
+
+func (s steadyWriter) Write(piece []byte) (int, error) {
+	_ = s.ctl.SetWriteDeadline(time.Now().Add(writeWithin))
+	return s.w.Write(piece)
 }
 
 // fileName is a text without what a header or a file system would misread.
