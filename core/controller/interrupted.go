@@ -47,24 +47,10 @@ func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.
 	return c.cfg.Ledger.Refuse(ctx, id, begun(&run, &l, recorded), reason)
 }
 
-// LastFailed returns the hosts that did not succeed in the newest run of a playbook that is over
-// and was no check. Without such a run it is core.ErrNotFound.
-func LastFailed(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (map[string]bool, error) {
-	run, err := lastRun(ctx, l, scope, playbook)
-	if err != nil {
-		return nil, err
-	}
-	return failedHosts(ctx, l, scope, &run)
-}
-
-// KeepLastOnce is KeepOnceResults for a retry of the run that LastFailed reads.
-func KeepLastOnce(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, again *launch.Launch) error {
+// KeepOnceOf is KeepOnceResults with the launch of the earlier run as the ledger has it.
+func KeepOnceOf(ctx context.Context, l *ledger.Ledger, run *ledger.Run, again *launch.Launch) error {
 	if again.Snapshot.Once == nil {
 		return nil
-	}
-	run, err := lastRun(ctx, l, scope, again.Playbook.Name)
-	if err != nil {
-		return err
 	}
 	m, err := l.Material(ctx, run.ID)
 	if err != nil {
@@ -74,12 +60,12 @@ func KeepLastOnce(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, aga
 	if err != nil {
 		return err
 	}
-	return KeepOnceResults(ctx, l, &run, before, again)
+	return KeepOnceResults(ctx, l, run, before, again)
 }
 
-// lastRun returns the last run of a playbook that is complete and was no check; core.ErrNotFound if
+// LastRun returns the last run of a playbook that is complete and was no check; core.ErrNotFound if
 // there is none.
-func lastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (ledger.Run, error) {
+func LastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook string) (ledger.Run, error) {
 	for page := (ledger.Page{}); ; {
 		runs, next, err := l.Runs(ctx, scope, ledger.RunFilter{Playbook: playbook}, page)
 		if err != nil {
@@ -101,7 +87,8 @@ func lastRun(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, playbook
 	}
 }
 
-func failedHosts(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run *ledger.Run) (map[string]bool, error) {
+// FailedHosts returns the hosts that did not succeed in a run.
+func FailedHosts(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run *ledger.Run) (map[string]bool, error) {
 	hosts := map[string]bool{}
 	for _, o := range core.Outcomes() {
 		if o.Good() || run.Outcomes[o] == 0 {

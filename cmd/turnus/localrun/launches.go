@@ -17,8 +17,10 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
@@ -92,8 +94,12 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 	}
 	for i, p := range all {
 		chosen := hosts
+		var last ledger.Run
 		if f.RetryFailed {
-			if chosen, err = onlyFailed(ctx, record, p.Name, hosts); err != nil {
+			if last, err = record.lastRun(ctx, p.Name); err != nil {
+				return nil, err
+			}
+			if chosen, err = onlyFailed(ctx, record, &last, hosts); err != nil {
 				return nil, err
 			}
 		}
@@ -114,7 +120,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 			return nil, &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
 		if err == nil && f.RetryFailed {
-			err = record.keepOnce(ctx, l)
+			err = record.keepOnce(ctx, &last, l)
 		}
 		if err != nil {
 			return nil, err
@@ -215,8 +221,8 @@ func knownTags(flag string, tags []string, all []*playbooks.Playbook) error {
 	return nil
 }
 
-func onlyFailed(ctx context.Context, record *Record, playbook string, hosts []core.Host) ([]core.Host, error) {
-	retry, err := record.lastFailed(ctx, playbook)
+func onlyFailed(ctx context.Context, record *Record, last *ledger.Run, hosts []core.Host) ([]core.Host, error) {
+	retry, err := controller.FailedHosts(ctx, record.Ledger, ledger.AllTenants(), last)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +233,7 @@ func onlyFailed(ctx context.Context, record *Record, playbook string, hosts []co
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, console.Invalid("--retry-failed: the last run of %q has no failed host in this inventory\nhint: leave --retry-failed out to run on all hosts", playbook)
+		return nil, console.Invalid("--retry-failed: the last run of %q has no failed host in this inventory\nhint: leave --retry-failed out to run on all hosts", last.Playbook)
 	}
 	return chosen, nil
 }

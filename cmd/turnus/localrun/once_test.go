@@ -241,6 +241,31 @@ func TestOnceIsNotCalledByARetry(t *testing.T) {
 	})
 }
 
+// A run that ends while a retry is prepared changes nothing: failed hosts and results are of one
+// run.
+func TestARetryIsOfOneRun(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		ctx := context.Background()
+		l.accept(l.launch("r1", 10, false))
+		l.complete("r1")
+		last, err := controller.LastRun(ctx, l.ledger, ledger.AllTenants(), l.launch("name", 1, false).Playbook.Name)
+		if err != nil || last.ID != "r1" {
+			l.Fatalf("the last run is %q, %v", last.ID, err)
+		}
+		l.db.fail = true
+		l.accept(l.launch("r2", 10, false))
+		l.complete("r2")
+		again := l.launch("r3", 10, false)
+		if err := controller.KeepOnceOf(ctx, l.ledger, &last, again); err != nil {
+			l.Fatal(err)
+		}
+		failed, err := controller.FailedHosts(ctx, l.ledger, ledger.AllTenants(), &last)
+		if err != nil || len(failed) != 0 || len(again.Snapshot.Once) != 1 {
+			l.Errorf("failed hosts %v, results %v, %v; expected no host, and the result of r1", failed, again.Snapshot.Once, err)
+		}
+	})
+}
+
 // In check mode one host is asked, and the database stays as it is.
 func TestOnceInCheckMode(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {

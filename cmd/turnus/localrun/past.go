@@ -49,20 +49,19 @@ func (r *Record) facts(ctx context.Context, p *playbooks.Playbook) (func(core.Ho
 	return controller.FactsOnRecord(ctx, r.Ledger, ledger.AllTenants(), p, nil)
 }
 
-// lastFailed are the hosts that did not succeed in the last run of a playbook.
-func (r *Record) lastFailed(ctx context.Context, playbook string) (map[string]bool, error) {
-	err := core.ErrNotFound
-	var hosts map[string]bool
+// lastRun is the last run of a playbook, which --retry-failed repeats in part.
+func (r *Record) lastRun(ctx context.Context, playbook string) (run ledger.Run, err error) {
+	err = core.ErrNotFound
 	if r != nil {
-		hosts, err = controller.LastFailed(ctx, r.Ledger, ledger.AllTenants(), playbook)
+		run, err = controller.LastRun(ctx, r.Ledger, ledger.AllTenants(), playbook)
 	}
 	if errors.Is(err, core.ErrNotFound) {
-		return nil, console.Invalid("--retry-failed: no earlier run of %q is recorded here", playbook)
+		return run, console.Invalid("--retry-failed: no earlier run of %q is recorded here", playbook)
 	}
-	return hosts, err
+	return run, err
 }
 
-// keepOnce gives a retry of the last run the results of its steps with once.
-func (r *Record) keepOnce(ctx context.Context, again *launch.Launch) error {
-	return controller.KeepLastOnce(ctx, r.Ledger, ledger.AllTenants(), again)
+// keepOnce gives a retry of a run the results of its steps with once.
+func (r *Record) keepOnce(ctx context.Context, run *ledger.Run, again *launch.Launch) error {
+	return controller.KeepOnceOf(ctx, r.Ledger, run, again)
 }
