@@ -175,6 +175,9 @@ func (g *Group) told() string {
 	return fmt.Sprintf("%s / %s: %s", Named(g.Customer), Named(g.Name), strings.Join(parts, ", "))
 }
 
+// Tenant is the name of a tenant. Runs without one are the provider's.
+func Tenant(name string) string { return cmp.Or(name, "provider") }
+
 // Named is a name, or a dash where there is none.
 func Named(name string) string {
 	if name == "" {

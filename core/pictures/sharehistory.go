@@ -43,7 +43,7 @@ func ShareHistory(h *api.ShareHistory) Block {
 }
 
 func (s *SVG) historyRow(t *api.TenantHours, from time.Time, top int, most core.Seconds) {
-	name, base := Named(t.Tenant), top+historyRow-4
+	name, base := Tenant(t.Tenant), top+historyRow-4
 	s.Add(`<text x="0" y="%d">%s</text>`, base-8, short(name, 26))
 	s.Add(`<line class="c-tick" x1="%d" y1="%d" x2="%d" y2="%d"/>`, historyLabel, base, historyLabel+24*historyHour, base)
 	for n, hour := range t.Hours {

@@ -19,7 +19,7 @@ func TestShareHistory(t *testing.T) {
 	if n := elements(t, markup); n["rect"] != 4 || n["line"] != 6 || n["script"] != 0 { // hours without use have no bar
 		t.Errorf("%v", n)
 	}
-	for _, text := range []string{"2.5 h of 2.5 h", "1.5 min of 30.0 s", "Thu 12:00 UTC: 30.0 min of worker time, fair share 1.5 h", ">09:00<", ">15:00<", ">–<"} {
+	for _, text := range []string{"2.5 h of 2.5 h", "1.5 min of 30.0 s", "Thu 12:00 UTC: 30.0 min of worker time, fair share 1.5 h", ">09:00<", ">15:00<", ">provider<"} {
 		if !strings.Contains(markup, text) {
 			t.Errorf("%q is not in %s", text, markup)
 		}
@@ -30,7 +30,7 @@ func TestShareHistory(t *testing.T) {
 	elements(t, ShareHistoryDocument(h))
 	elements(t, ShareHistoryDocument(&api.ShareHistory{}))
 	many := &api.ShareHistory{Tenants: make([]api.TenantHours, 1000)}
-	if b := ShareHistory(many); strings.Count(b.Markup, ">–<") != MostHistory {
+	if b := ShareHistory(many); strings.Count(b.Markup, ">provider<") != MostHistory {
 		t.Errorf("height %d", b.Height)
 	}
 }

@@ -23,8 +23,8 @@ func Shares(list []api.Share) Block {
 	for i := range list {
 		one, y := &list[i], i*row
 		fair := one.Fair
-		s.Add(`<g><title>%s</title>`, fmt.Sprintf("%s: %d hosts at work, fair share %.1f, %d due, %d wait", Named(one.Tenant), one.Running, fair, one.Due, one.Waiting))
-		s.Add(`<text x="0" y="%d">%s</text>`, y+16, short(Named(one.Tenant), 26))
+		s.Add(`<g><title>%s</title>`, fmt.Sprintf("%s: %d hosts at work, fair share %.1f, %d due, %d wait", Tenant(one.Tenant), one.Running, fair, one.Due, one.Waiting))
+		s.Add(`<text x="0" y="%d">%s</text>`, y+16, short(Tenant(one.Tenant), 26))
 		s.Add(`<rect class="c-run" x="%d" y="%d" width="%.1f" height="14"/>`, label, y+4, max(plot*float64(one.Running)/most, 1))
 		at := label + plot*fair/most
 		s.Add(`<line class="c-clock" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, at, y+1, at, y+21)

@@ -47,7 +47,7 @@ func (a *app) printShares(h *api.ShareHistory) {
 	rows := [][]string{{"TENANT", "WEIGHT", "HOST TASKS", "WORKER TIME", "FAIR SHARE"}}
 	for i := range h.Tenants {
 		t := &h.Tenants[i]
-		rows = append(rows, []string{pictures.Named(t.Tenant), strconv.Itoa(t.Weight), strconv.Itoa(t.Hosts), pictures.Worked(t.Used), pictures.Worked(t.Fair)})
+		rows = append(rows, []string{pictures.Tenant(t.Tenant), strconv.Itoa(t.Weight), strconv.Itoa(t.Hosts), pictures.Worked(t.Used), pictures.Worked(t.Fair)})
 	}
 	console.Table(a.Out, rows)
 	if h.LeftOut > 0 {
