@@ -43,12 +43,23 @@ func (s *Server) getShareHistory(ctx context.Context, _ caller, _ *struct{}) (*b
 }
 
 // usedTime is the worker time of the last hours. The ledger is asked once for each hour that has
-// ended.
+// ended. That may take seconds: requests that come meanwhile wait for the same answer.
 type usedTime struct {
-	mu      sync.Mutex // held while the ledger is asked: who comes meanwhile waits, and has the same
+	mu      sync.Mutex // not held while the ledger is asked
 	at      time.Time  // when that was
 	hours   [historyHours][]ledger.WorkerTime
 	partial bool
+	reading *usedReading // nil: the ledger is not asked
+}
+
+// usedReading is a question to the ledger that any number of requests wait for. It ends early only
+// if all of them are gone.
+type usedReading struct {
+	cancel  context.CancelFunc
+	waiters int
+	done    chan struct{}
+	got     lastHours // with err, valid after done
+	err     error
 }
 
 // lastHours is the content of a usedTime at a moment.
@@ -58,29 +69,87 @@ type lastHours struct {
 	partial  bool
 }
 
-func (u *usedTime) read(ctx context.Context, ask func(context.Context, time.Time, time.Duration, int, int) ([]ledger.WorkerTime, bool, error), now time.Time) (lastHours, error) {
+// askTimes is Ledger.WorkerTimes.
+type askTimes func(ctx context.Context, from time.Time, width time.Duration, spans, most int) ([]ledger.WorkerTime, bool, error)
+
+func (u *usedTime) read(ctx context.Context, ask askTimes, now time.Time) (lastHours, error) {
+	u.mu.Lock()
+	if first := firstHour(now); now.Sub(u.at) < historyAge && !now.Before(u.at) && first.Equal(firstHour(u.at)) {
+		defer u.mu.Unlock()
+		return u.last(first), nil
+	}
+	r := u.reading
+	if r == nil {
+		r = &usedReading{done: make(chan struct{})}
+		u.reading = r
+		var reads context.Context
+		reads, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		go u.renew(reads, r, ask, now) // it ends before its last waiter does
+	}
+	r.waiters++
+	u.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.got, r.err
+	case <-ctx.Done():
+		u.leave(r)
+		return lastHours{}, ctx.Err()
+	}
+}
+
+// leave ends a reading that nobody waits for any more.
+func (u *usedTime) leave(r *usedReading) {
+	u.mu.Lock()
+	r.waiters--
+	last := r.waiters == 0
+	if last && u.reading == r {
+		u.reading = nil
+	}
+	u.mu.Unlock()
+	if last {
+		r.cancel()
+		<-r.done
+	}
+}
+
+// renew asks the ledger for the hours that are not known as they ended.
+func (u *usedTime) renew(ctx context.Context, r *usedReading, ask askTimes, now time.Time) {
+	defer close(r.done)
+	defer r.cancel()
+	u.mu.Lock()
+	next, known := u.ended(now)
+	u.mu.Unlock()
+	first := firstHour(now)
+	list, whole, err := ask(ctx, first.Add(time.Duration(known)*time.Hour), time.Hour, historyHours-known, historyTasks)
+	for _, t := range list {
+		next[known+t.Span] = append(next[known+t.Span], t)
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	first, was := firstHour(now), firstHour(u.at)
-	if now.Sub(u.at) >= historyAge || now.Before(u.at) || first != was {
-		next, known := [historyHours][]ledger.WorkerTime{}, 0
-		if moved := int(first.Sub(was) / time.Hour); moved >= 0 && moved < historyHours && !u.partial {
-			copy(next[:], u.hours[moved:])
-			known = max(int(u.at.Add(-historyLag).Sub(first)/time.Hour), 0) // hours that had ended when the ledger was asked
-		}
-		for i := known; i < historyHours; i++ {
-			next[i] = nil
-		}
-		list, whole, err := ask(ctx, first.Add(time.Duration(known)*time.Hour), time.Hour, historyHours-known, historyTasks)
-		if err != nil {
-			return lastHours{}, err
-		}
-		for _, t := range list {
-			next[known+t.Span] = append(next[known+t.Span], t)
-		}
-		u.at, u.hours, u.partial = now, next, !whole
+	if u.reading == r {
+		u.reading = nil
 	}
-	return lastHours{first, u.at.UTC(), u.hours, u.partial}, nil
+	if r.err = err; err != nil {
+		return
+	}
+	u.at, u.hours, u.partial = now, next, !whole
+	r.got = u.last(first)
+}
+
+// ended returns the hours that are known as they ended, and how many those are.
+func (u *usedTime) ended(now time.Time) (hours [historyHours][]ledger.WorkerTime, known int) {
+	first := firstHour(now)
+	moved := int(first.Sub(firstHour(u.at)) / time.Hour)
+	if moved < 0 || moved >= historyHours || u.partial {
+		return hours, 0
+	}
+	known = max(int(u.at.Add(-historyLag).Sub(first)/time.Hour), 0) // had ended when the ledger was asked
+	copy(hours[:known], u.hours[moved:])
+	return hours, known
+}
+
+func (u *usedTime) last(first time.Time) lastHours {
+	return lastHours{first, u.at.UTC(), u.hours, u.partial}
 }
 
 // firstHour is the begin of the oldest hour that is shown.

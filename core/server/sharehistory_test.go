@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -100,6 +102,59 @@ func TestUsedTimeAsksForWhatIsNew(t *testing.T) {
 	fails, at = errors.New("away"), at.Add(time.Minute)
 	if _, err := u.read(t.Context(), ask, at); !errors.Is(err, fails) {
 		t.Error(err)
+	}
+}
+
+// Requests that come while the ledger is asked get the same answer. One that is cancelled returns
+// immediately, and the reading ends only with the last.
+func TestUsedTimeIsReadForAllWhoWait(t *testing.T) {
+	for name, leave := range map[string]int{"nobody leaves": 0, "the first leaves": 1, "all leave": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked, answer := 0, make(chan struct{})
+				ask := func(ctx context.Context, _ time.Time, _ time.Duration, _, _ int) ([]ledger.WorkerTime, bool, error) {
+					asked++
+					select {
+					case <-answer:
+						return []ledger.WorkerTime{{Tenant: "acme"}}, true, nil
+					case <-ctx.Done():
+						return nil, false, ctx.Err()
+					}
+				}
+				var u usedTime
+				ended := make([]error, 3)
+				var cancels []context.CancelFunc
+				var all sync.WaitGroup
+				for i := range ended {
+					ctx, cancel := context.WithCancel(t.Context())
+					cancels = append(cancels, cancel)
+					all.Go(func() {
+						got, err := u.read(ctx, ask, time.Now())
+						if ended[i] = err; err == nil && len(got.hours[0]) != 1 {
+							t.Errorf("request %d: hours %+v", i, got.hours[0])
+						}
+					})
+					synctest.Wait()
+				}
+				for _, cancel := range cancels[:leave] {
+					cancel()
+				}
+				synctest.Wait()
+				for i, err := range ended {
+					if left := i < leave; left != errors.Is(err, context.Canceled) {
+						t.Errorf("request %d: cancelled %v, ended with %v", i, left, err)
+					}
+				}
+				close(answer)
+				all.Wait()
+				if _, err := u.read(t.Context(), ask, time.Now()); err != nil || asked != 1+leave/3 {
+					t.Errorf("the ledger was asked %d times, expected %d; %v", asked, 1+leave/3, err)
+				}
+				for _, cancel := range cancels {
+					cancel()
+				}
+			})
+		})
 	}
 }
 
