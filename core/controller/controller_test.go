@@ -123,7 +123,7 @@ func TestAcceptsWhileTheQueueIsAway(t *testing.T) {
 		}
 		l.accept(c, spec{id: "r2", hosts: 3})
 		if r, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r2", "no"); err != nil || r.Outcomes[core.Cancelled] != 3 {
-			t.Errorf("a run that no queue has is cancelled at once: %+v, %v", r, err)
+			t.Errorf("a run that no queue has is cancelled immediately: %+v, %v", r, err)
 		}
 		<-time.After(time.Minute)
 		if r := l.run("r1"); r.Phase != ledger.PhaseQueued {
@@ -343,7 +343,7 @@ func TestPauseBetweenWaves(t *testing.T) {
 		l.accept(c, spec{id: "r1", hosts: 4, more: "strategy: {waves: [1, 100%], pause_between: 30m}\n"})
 		<-time.After(30*time.Minute - 5*time.Second)
 		if l.run("r1").Recorded != 1 {
-			t.Errorf("before the pause is over: %+v", l.run("r1"))
+			t.Errorf("before the pause has ended: %+v", l.run("r1"))
 		}
 		l.complete("r1")
 		if took := time.Since(began); took < 30*time.Minute || took > 31*time.Minute {
@@ -372,7 +372,7 @@ func TestWaitingRuns(t *testing.T) {
 		before := c.Load().Polls
 		<-time.After(10 * time.Minute)
 		if polls := c.Load().Polls - before; polls > 0 {
-			t.Errorf("%d looks at %d runs in 10 min in which nothing happens", polls, n)
+			t.Errorf("%d polls of %d runs in 10 min in which nothing happens", polls, n)
 		}
 		if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", "r3", "no"); err != nil {
 			t.Fatal(err)
@@ -527,7 +527,7 @@ func TestStoppedRun(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		if n := l.stops(); n != 1 {
-			t.Errorf("told %d times that it was stopped", n)
+			t.Errorf("the stop was reported %d times", n)
 		}
 	})
 }

@@ -83,14 +83,14 @@ func TestStallsAreReported(t *testing.T) {
 		}
 		h.wait(5 * time.Minute) // the fourth still runs: the run is followed
 		if n := len(reported()); n < 2 || n > 4 {
-			t.Errorf("told %d times in five minutes", n)
+			t.Errorf("reported %d times in five minutes", n)
 		}
 		h.ack(queue.Ack{Job: leases[3].Job, Token: leases[3].Token, Kind: queue.AckDone, Outcome: core.Changed})
 		h.wait(time.Minute)
 		before := len(reported())
 		h.wait(5 * time.Minute) // now it rests
 		if n := len(reported()) - before; n < 1 || n > 4 {
-			t.Errorf("told %d times in five minutes", n)
+			t.Errorf("reported %d times in five minutes", n)
 		}
 		if _, err := l.queue().Signal(l.Context(), "r1", "go"); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestStallsAreReported(t *testing.T) {
 		before = len(reported())
 		h.wait(5 * time.Minute)
 		if n := len(reported()) - before; n != 0 {
-			t.Errorf("told %d times after it was over", n)
+			t.Errorf("reported %d times after it had ended", n)
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestMissedWindowsAreReported(t *testing.T) {
 		h.ack(acks...)
 		l.complete("r1")
 		if len(before) != 1 || before[0] != 0 {
-			t.Errorf("told when so many were recorded: %v", before)
+			t.Errorf("reported when so many were recorded: %v", before)
 		}
 		got, err := l.ledger.Happenings(l.Context(), 10)
 		if err != nil || len(got) != 2 || got[0].Count != 2 || string(got[0].Data) != "the approval is over" || got[1].What != ledger.HappenedEnded {

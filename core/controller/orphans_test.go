@@ -66,7 +66,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 			defer close(beating)
 			for !pause(ctx, time.Second) {
 				if beat, err := q.Beat(ctx, s); err != nil && ctx.Err() == nil || len(beat.Stop) > 0 {
-					t.Errorf("the job that runs is told to end: %+v, %v", beat, err)
+					t.Errorf("the queue asks the job that runs to end: %+v, %v", beat, err)
 				}
 			}
 		}()

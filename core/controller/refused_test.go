@@ -90,12 +90,12 @@ func TestRunsThatTheQueueRefusesDoNotHoldUpOthers(t *testing.T) {
 					t.Errorf("a run that may be put in later was ended: %+v", r)
 				case !tc.ends:
 					if _, _, err := c.Cancel(l.Context(), ledger.AllTenants(), "bob", r.ID, "enough"); err != nil || !l.isComplete(r.ID) {
-						t.Errorf("it cannot be cancelled at once: %v", err)
+						t.Errorf("it cannot be cancelled immediately: %v", err)
 					}
 				case !r.Complete() || r.Phase != ledger.PhaseCancelled || !strings.Contains(r.Reason.Text(), tc.refusal.Error()):
 					t.Errorf("%+v", r)
 				case len(l.said(controller.RunRefused)) != odd:
-					t.Errorf("told %d times that runs were refused, expected %d", len(l.said(controller.RunRefused)), odd)
+					t.Errorf("refused runs were reported %d times, expected %d", len(l.said(controller.RunRefused)), odd)
 				}
 				if tc.ends && tries.Load() > odd {
 					t.Errorf("%d attempts at %d runs", tries.Load(), odd)

@@ -63,7 +63,7 @@ func TestSharesOutlastTheQueue(t *testing.T) {
 			leases(l, given)
 			said := q.shares()
 			if len(said) > 0 != given || given && (*said[0].Weight != 7 || *said[0].MaxInFlight != 2) {
-				t.Errorf("the new queue was told %+v", said)
+				t.Errorf("the new queue got the weights %+v", said)
 			}
 		})
 	}

@@ -33,11 +33,11 @@ func TestAControllerThatHangsSaysSo(t *testing.T) {
 		go func() { done <- c.Run(ctx) }()
 		synctest.Wait()
 		if err := c.Stuck(); err != nil {
-			t.Errorf("at once: %v", err)
+			t.Errorf("at the first start: %v", err)
 		}
 		pause(ctx, 2*time.Minute)
 		if c.Stuck() == nil {
-			t.Error("it hangs, and does not say so")
+			t.Error("it hangs, and reports nothing")
 		}
 		close(h.until)
 		pause(ctx, 5*time.Second)

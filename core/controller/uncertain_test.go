@@ -70,7 +70,7 @@ func TestFaultR5CancelAfterTheQueueWasLost(t *testing.T) {
 				}
 				l.until("its end is told", func() bool { return len(l.said(controller.RunEnded)) == 1 })
 				if reported := l.said(controller.RunEnded)[0].Status.Outcomes; reported[core.Lost] != 4 || reported[core.Cancelled] != 5 {
-					t.Errorf("told: %v, expected what the ledger has", reported)
+					t.Errorf("reported: %v, expected what the ledger has", reported)
 				}
 				l.sound()
 			})
@@ -144,7 +144,7 @@ func TestFaultR5ARefusedRunMayHaveRun(t *testing.T) {
 		defer stop()
 		l.complete("odd")
 		if r := l.run("odd"); r.Phase != ledger.PhaseCancelled || r.Outcomes[core.Lost] != 2 || len(l.said(controller.RunRefused)) != 1 {
-			t.Errorf("%+v, told %d times", r, len(l.said(controller.RunRefused)))
+			t.Errorf("%+v, reported %d times", r, len(l.said(controller.RunRefused)))
 		}
 	})
 }

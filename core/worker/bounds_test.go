@@ -67,7 +67,7 @@ func TestForeachOfManyItemsFits(t *testing.T) {
 				continue
 			}
 			if _, err := (&state{Current: p}).encode(); err != nil {
-				t.Fatalf("parked at item %d of %d: %v", i, c.items, err)
+				t.Fatalf("suspended at item %d of %d: %v", i, c.items, err)
 			}
 		}
 		sr := p.total(core.StepResult{Name: "e"}, c.items)

@@ -103,7 +103,7 @@ func TestSuspendedTimeIsMeasuredWhenTheClocksPart(t *testing.T) {
 	}
 	real := newSuspension(suspended)
 	if first, second := real.total(), suspended(); (second - first).Abs() > time.Second {
-		t.Errorf("suspended for %v, and %v when measured at once", first, second)
+		t.Errorf("suspended for %v, and %v when measured immediately", first, second)
 	}
 }
 

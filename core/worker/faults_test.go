@@ -98,7 +98,7 @@ func TestJobsAreStoppedBeforeTheLeaseRunsOut(t *testing.T) {
 		pass(queue.SessionTTL)
 		at := stopped.Load()
 		if at == nil {
-			t.Fatal("the job went on although its lease was over")
+			t.Fatal("the job went on although its lease had ended")
 		}
 		if d := at.Sub(cut); d < queue.SessionTTL/2 || d >= queue.SessionTTL-time.Second/2 {
 			t.Errorf("the job was stopped %v after the queue went away, the lease is good for %v", d, queue.SessionTTL)
@@ -112,7 +112,7 @@ func TestJobsAreStoppedBeforeTheLeaseRunsOut(t *testing.T) {
 			t.Errorf("%+v after %d calls", res[0], len(l.plugins.seen()))
 		}
 		if got := l.said(SessionLost); len(got) == 0 {
-			t.Error("nothing was said of the lost session")
+			t.Error("the lost session was not reported")
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestANodeDoesNotMeetItselfOnAHost(t *testing.T) {
 		n.drain()
 		l.exactlyOnce(la, res)
 		if got := len(l.plugins.seen()); got != 2 || l.plugins.clash != "" {
-			t.Errorf("%d calls, two at once on host %q", got, l.plugins.clash)
+			t.Errorf("%d calls, two at the same time on host %q", got, l.plugins.clash)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestRepliesThatAreLost(t *testing.T) {
 				n.drain()
 				l.exactlyOnce(la, res)
 				if got := len(l.plugins.seen()); got != 12 || l.plugins.most > 4 {
-					t.Errorf("%d calls, %d at once", got, l.plugins.most)
+					t.Errorf("%d calls, %d at the same time", got, l.plugins.most)
 				}
 				if s, _ := l.q.Stats(l.t.Context()); s.StaleAcks != 0 {
 					t.Errorf("%d stale acks: what had been applied was sent again", s.StaleAcks)

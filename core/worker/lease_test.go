@@ -65,7 +65,7 @@ func TestFaultR1NoStepBeginsOnAnExpiredLease(t *testing.T) {
 			res := l.results(la)
 			n.drain()
 			if (begun == 0) != counts {
-				t.Errorf("the worker counts suspended time: %t; %d steps began on a lease that was over", counts, begun)
+				t.Errorf("the worker counts suspended time: %t; %d steps began on a lease that had ended", counts, begun)
 			}
 			if !counts {
 				return

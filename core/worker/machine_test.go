@@ -227,7 +227,7 @@ steps:
 		n := l.start(l.config())
 		pass(30 * time.Second)
 		if s, _ := l.q.Status(l.t.Context(), "r"); s.InFlight != 0 || s.Waiting != 1 || len(n.Running()) != 0 {
-			t.Errorf("while parked: %+v, running %v", s, n.Running())
+			t.Errorf("while suspended: %+v, running %v", s, n.Running())
 		}
 		res := l.results(la)
 		n.drain()

@@ -132,7 +132,7 @@ func TestRollbackOutranksTheWindow(t *testing.T) {
 				return host.Outcome{Suspended: true, State: &host.State{JSON: []byte("1")}, ResumeAfter: 3 * time.Hour}, nil
 			}
 			if c.Stop != nil {
-				t.Error("it may be told to stop")
+				t.Error("it may be asked to stop")
 			}
 			return host.Outcome{Failed: true, RolledBack: true, Reason: "bad image"}, nil
 		}

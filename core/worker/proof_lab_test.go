@@ -12,7 +12,7 @@ func TestLabNoStepOutsideItsWindow(t *testing.T) {
 		"slow", "absent", "crashed", "cancelled", "edit", "needs_reapproval", "changed", "failed", "lost",
 	} {
 		if seen[what] == 0 {
-			t.Errorf("no scenario had %q: the proof does not look at it", what)
+			t.Errorf("no scenario had %q: the proof does not cover it", what)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (m marking) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, erro
 	res, err := m.Worker.Turn(ctx, t)
 	for i := range res.Leases {
 		if res.Leases[i].Job.Index == m.index {
-			res.Leases[i].Err = fmt.Errorf("the data of the job: it is not what was sealed: %w", core.ErrInvalid)
+			res.Leases[i].Err = fmt.Errorf("the data of the job: it is not what was encrypted: %w", core.ErrInvalid)
 		}
 	}
 	return res, err

@@ -216,7 +216,7 @@ func TestFloodIsDroppedAndSaid(t *testing.T) {
 		p.flush(context.Background())
 		all := l.reported("r")
 		if len(all) > publishRate*publishBurst+2 {
-			t.Errorf("%d events were published at once", len(all))
+			t.Errorf("%d events were published immediately", len(all))
 		}
 		last, notice := all[len(all)-2], all[len(all)-1]
 		if last.Event != api.JobDone {
@@ -279,7 +279,7 @@ func TestReporterPostsMetrics(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 		if shown, _ := l.shown(); !shown.Fixed {
-			t.Error("a node that cannot end by itself does not say so")
+			t.Error("a node that cannot end does not report that")
 		}
 		end()
 		if asked != 3 {

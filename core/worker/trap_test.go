@@ -39,7 +39,7 @@ func TestTrapPrefetchStrandsWork(t *testing.T) { // machinery#559
 			}
 		}
 		if l.plugins.most > 8 {
-			t.Errorf("%d jobs at once on 8 slots", l.plugins.most)
+			t.Errorf("%d jobs at the same time on 8 slots", l.plugins.most)
 		}
 	})
 }

@@ -165,7 +165,7 @@ func TestBarrierHoldsEveryHost(t *testing.T) {
 			}
 		}
 		if l.plugins.most > 4 {
-			t.Errorf("%d at once", l.plugins.most)
+			t.Errorf("%d at the same time", l.plugins.most)
 		}
 	})
 }
@@ -369,7 +369,7 @@ func TestFaultW6WindowedStepTakesOneHostOfAPair(t *testing.T) {
 			a, ranA := d.of("h00000", "push")
 			b, ranB := d.of("h00001", "push")
 			if !ranA || !ranB || (a.from.Before(b.to) && b.from.Before(a.to)) != atOnce {
-				t.Errorf("%s: %v to %v and %v to %v, at once expected %t", body, a.from, a.to, b.from, b.to, atOnce)
+				t.Errorf("%s: %v to %v and %v to %v, at the same time expected %t", body, a.from, a.to, b.from, b.to, atOnce)
 			}
 		})
 	}
@@ -430,7 +430,7 @@ func TestBastionsApartAndFirst(t *testing.T) {
 				}
 			}
 			if who := d.together(); who != "" {
-				t.Errorf("%s: worked on at once", who)
+				t.Errorf("%s: two jobs worked on it at the same time", who)
 			}
 		})
 	}

@@ -44,7 +44,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 		n.drain()
 		l.exactlyOnce(la, res)
 		if l.plugins.most != 4 {
-			t.Errorf("%d jobs at once, expected 4", l.plugins.most)
+			t.Errorf("%d jobs at the same time, expected 4", l.plugins.most)
 		}
 		if took := time.Since(start); took > 14*time.Second {
 			t.Errorf("41 jobs of 1s on 4 slots took %v, expected 11s", took)
@@ -369,7 +369,7 @@ func TestTwoJobsNeverHoldOneHost(t *testing.T) {
 			n.drain()
 			m.drain()
 			if (l.plugins.clash == "") != locked {
-				t.Errorf("locks: %t; two jobs at once were on %q", locked, l.plugins.clash)
+				t.Errorf("locks: %t; two jobs were on %q at the same time", locked, l.plugins.clash)
 			}
 		})
 	}
