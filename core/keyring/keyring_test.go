@@ -51,13 +51,13 @@ func TestEncryptedBytesAreOpenedInTheirPlaceOnly(t *testing.T) {
 	r := open(t, path, keyring.Options{})
 	encrypted := r.Encrypt(plain, here)
 	if bytes.Contains(encrypted, []byte("hunter2")) || len(encrypted) != len(plain)+keyring.Overhead {
-		t.Fatalf("sealed: %q, %d bytes, expected %d", encrypted, len(encrypted), len(plain)+keyring.Overhead)
+		t.Fatalf("encrypted: %q, %d bytes, expected %d", encrypted, len(encrypted), len(plain)+keyring.Overhead)
 	}
 	if bytes.Equal(encrypted, r.Encrypt(plain, here)) {
-		t.Error("sealed twice, the same bytes are the same: nonces repeat")
+		t.Error("encrypted twice, the same bytes are the same: nonces repeat")
 	}
 	if got, ok := keyring.KeyOf(encrypted); !ok || got != id || !bytes.HasPrefix(encrypted, id.Header()) {
-		t.Errorf("sealed with key %v, %t, expected %v", got, ok, id)
+		t.Errorf("encrypted with key %v, %t, expected %v", got, ok, id)
 	}
 	got, err := r.Open(encrypted, here)
 	if err != nil || !bytes.Equal(got, plain) {
@@ -76,7 +76,7 @@ func TestEncryptedBytesAreOpenedInTheirPlaceOnly(t *testing.T) {
 		}
 	}
 	if got, err := r.Open(r.Encrypt(nil, here), here); err != nil || got == nil || len(got) != 0 {
-		t.Errorf("nothing, sealed: %q, %v", got, err)
+		t.Errorf("nothing, encrypted: %q, %v", got, err)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestWhatIsEncryptedLooksLikeNothingElse(t *testing.T) {
 func TestWithoutARingNothingIsEncryptedAndNothingEncryptedIsOpened(t *testing.T) {
 	var none *keyring.Ring
 	if got := none.Encrypt(plain, here); !bytes.Equal(got, plain) {
-		t.Errorf("sealed: %q", got)
+		t.Errorf("encrypted: %q", got)
 	}
 	if got, err := none.Open(plain, here); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("opened: %q, %v", got, err)
@@ -131,7 +131,7 @@ func TestWithoutARingNothingIsEncryptedAndNothingEncryptedIsOpened(t *testing.T)
 	path, id := newFile(t)
 	_, err := none.Open(open(t, path, keyring.Options{}).Encrypt(plain, here), here)
 	if !errors.Is(err, keyring.ErrNoKey) || !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), id.String()) || !strings.Contains(err.Error(), "--keyring") {
-		t.Errorf("what is sealed: %v", err)
+		t.Errorf("encrypted bytes: %v", err)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 		<-time.After(2 * time.Second)
 		early := other.Encrypt(plain, here)
 		if id, _ := keyring.KeyOf(early); id != second {
-			t.Fatalf("sealed with %v, expected %v", id, second)
+			t.Fatalf("encrypted with %v, expected %v", id, second)
 		}
 		// This process meets the new key before it would read its file again.
 		if _, err := r.Open(early, here); err != nil {
@@ -184,7 +184,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 			}
 		}
 		if err := keyring.Retire(path, second); !errors.Is(err, core.ErrConflict) {
-			t.Errorf("retire the key that is sealed with: %v", err)
+			t.Errorf("retire the key that encrypts: %v", err)
 		}
 		if err := keyring.Retire(path, first); err != nil {
 			t.Fatal(err)
@@ -192,10 +192,10 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 		<-time.After(2 * time.Second)
 		r.Encrypt(plain, here)
 		if _, err := r.Open(old, here); !errors.Is(err, keyring.ErrNoKey) || !strings.Contains(err.Error(), first.String()) {
-			t.Errorf("sealed with a key that is retired: %v", err)
+			t.Errorf("encrypted with a key that is retired: %v", err)
 		}
 		if len(reported) != 2 {
-			t.Errorf("told: %q", reported)
+			t.Errorf("reported: %q", reported)
 		}
 	})
 }
@@ -217,14 +217,14 @@ func TestAFileThatCannotBeUsedLeavesTheKeysThatWereRead(t *testing.T) {
 			<-time.After(2 * time.Second)
 			encrypted := r.Encrypt(plain, here)
 			if id, _ := keyring.KeyOf(encrypted); id != first {
-				t.Errorf("sealed with %v, expected %v", id, first)
+				t.Errorf("encrypted with %v, expected %v", id, first)
 			}
 			if got, err := r.Open(encrypted, here); err != nil || !bytes.Equal(got, plain) {
 				t.Errorf("opened %q, %v", got, err)
 			}
 		}
 		if len(reported) != 3 || !strings.Contains(reported[0], "stay") || !strings.Contains(reported[2], "another key ring") {
-			t.Errorf("told: %q", reported)
+			t.Errorf("reported: %q", reported)
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestAnyPartOfAnObjectCanBeRead(t *testing.T) {
 		k := keyring.NewObjectKey()
 		encrypted, err := io.ReadAll(k.Encrypt(bytes.NewReader(data)))
 		if err != nil || int64(len(encrypted)) != keyring.EncryptedSize(size) {
-			t.Fatalf("%d bytes are sealed as %d, expected %d: %v", size, len(encrypted), keyring.EncryptedSize(size), err)
+			t.Fatalf("%d bytes are encrypted as %d, expected %d: %v", size, len(encrypted), keyring.EncryptedSize(size), err)
 		}
 		for _, offset := range []int64{0, 1, segment - 1, segment, segment + 1, 2*segment + 5, size - 1, size} {
 			for _, length := range []int64{0, 1, 16, segment, segment + 2, size} {

@@ -87,7 +87,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 			}
 		}
 		if len(acknowledged) < 3 {
-			t.Errorf("the child was killed too early to tell: %v", acknowledged)
+			t.Errorf("the child was killed before it could show anything: %v", acknowledged)
 		}
 		sound(t, l)
 	}

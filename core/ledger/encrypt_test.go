@@ -233,7 +233,7 @@ func testEncrypted(t *testing.T, b *backend) {
 		t.Fatal(err)
 	}
 	if found, err := blind.Check(t.Context(), false); err != nil || len(found) != 0 {
-		t.Errorf("without looking into it: %+v, %v", found, err)
+		t.Errorf("without decrypting it: %+v, %v", found, err)
 	}
 	if _, err := blind.Snapshot(t.Context(), ledger.AllTenants(), "r1"); !errors.Is(err, keyring.ErrNoKey) {
 		t.Errorf("and its snapshot: %v", err)
@@ -296,7 +296,7 @@ func testEncrypted(t *testing.T, b *backend) {
 		t.Fatal(err)
 	}
 	if s, err := fresh.Snapshot(ctx, all, "r1"); !errors.Is(err, keyring.ErrPlain) {
-		t.Errorf("a snapshot that is not sealed is read as %q, %v", s, err)
+		t.Errorf("a snapshot in plain text is read as %q, %v", s, err)
 	}
 }
 
@@ -330,7 +330,7 @@ func testReencrypted(t *testing.T, b *backend) {
 		t.Fatal(err)
 	}
 	if _, err := v.try(ringAt(t, path, keyring.Options{})); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "--keyring-accept-plain") {
-		t.Errorf("a ledger of which nothing is sealed is opened with a ring: %v", err)
+		t.Errorf("a ledger in plain text is opened with a ring: %v", err)
 	}
 	v.reads(v.open(nil), "r1") // who was refused left no mark
 	migrating := v.open(ringAt(t, path, keyring.Options{AcceptPlain: true}))
@@ -338,19 +338,19 @@ func testReencrypted(t *testing.T, b *backend) {
 	v.fill(migrating, "r2")
 	strict := v.open(ringAt(t, path, keyring.Options{}))
 	if err := strict.RefusePlain(ctx); err != nil {
-		t.Errorf("a ledger that another process marked since it was looked at: %v", err)
+		t.Errorf("a ledger that another process marked since it was checked: %v", err)
 	}
 	if _, err := strict.Snapshot(ctx, ledger.AllTenants(), "r1"); !errors.Is(err, keyring.ErrPlain) {
-		t.Errorf("what is not sealed yet is read by who must not: %v", err)
+		t.Errorf("a process that accepts no plain bytes reads them: %v", err)
 	}
 	if done, err := strict.Reencrypt(ctx, nil); err != nil || done.Values != 0 || used(t, strict)[""] == 0 {
-		t.Errorf("who does not accept plain bytes sealed them: %+v, %v", done, err)
+		t.Errorf("a process that accepts no plain bytes encrypted them: %+v, %v", done, err)
 	}
 	if done, err := migrating.Reencrypt(ctx, nil); err != nil || done.Failed != 0 || done.Values == 0 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if found := v.holds(strict); found != nil {
-		t.Errorf("legible after all was sealed: %v", found)
+		t.Errorf("legible after all was encrypted: %v", found)
 	}
 	if n := used(t, strict); n[""] != 0 || n[first[0].ID.String()] == 0 {
 		t.Errorf("keys in use: %v", n)
@@ -457,7 +457,7 @@ func testEncryptedSince(t *testing.T, b *backend) {
 		return at
 	}
 	if at := since(v.open(nil)); !at.IsZero() {
-		t.Errorf("negative control: a ledger that is not sealed, since %v", at)
+		t.Errorf("negative control: a ledger in plain text, since %v", at)
 	}
 	ring, path := newRing(t, keyring.Options{})
 	began := time.Now()

@@ -286,7 +286,7 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		wantErr(t, err, tc.want, tc.url)
 		if err != nil && errorHas(err, "s3cret") {
-			t.Errorf("the error tells the password: %v", err)
+			t.Errorf("the error shows the password: %v", err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func happened(tb testing.TB, l *ledger.Ledger) []string {
 func wantHappened(tb testing.TB, l *ledger.Ledger, want ...string) {
 	tb.Helper()
 	if got := happened(tb, l); fmt.Sprint(got) != fmt.Sprint(want) {
-		tb.Errorf("to be told are %q, expected %q", got, want)
+		tb.Errorf("notifications to send are %q, expected %q", got, want)
 	}
 }
 
@@ -61,7 +61,7 @@ func testHappenings(t *testing.T, b *backend) {
 		t.Error("a complete run was stopped")
 	}
 	if got := happened(t, l); len(got) != 4 {
-		t.Errorf("a change that was refused is told: %q", got)
+		t.Errorf("a change that was refused has a notification: %q", got)
 	}
 }
 
@@ -271,7 +271,7 @@ func testNotificationLease(t *testing.T, b *backend) {
 		t.Fatal(err)
 	}
 	if n := must[ledger.Notification](t)(l.Notification(ctx, ledger.AllTenants(), "a1")); n.State != ledger.NotificationWaiting {
-		t.Errorf("who lost the claim settles it: %+v", n)
+		t.Errorf("a sender that lost the claim ends it: %+v", n)
 	}
 	if id := claim(t, l, "third", time.Hour); id != "" {
 		t.Errorf("%s is claimed twice", id)

@@ -226,7 +226,7 @@ func testAmendAwaits(t *testing.T, b *backend) {
 			}
 		}
 		if reported != stand.approvals+1 { // also when it was accepted
-			t.Errorf("%s: that it waits is told %d times", id, reported)
+			t.Errorf("%s: that it waits is reported %d times", id, reported)
 		}
 		for _, phase := range []ledger.Phase{ledger.PhaseQueued, ledger.PhaseActive} {
 			_, err := l.SetPhase(ctx, ledger.AllTenants(), "alice", id, phase, "")

@@ -103,7 +103,7 @@ func TestBrokenStorageIsReported(t *testing.T) {
 	l := openPrivate(t, func(err error) { reported = append(reported, err) })
 	ctx := t.Context()
 	if _, err := l.Cancel(ctx, ledger.AllTenants(), "", "none", ""); err == nil || len(reported) > 0 {
-		t.Errorf("%v, told %v", err, reported)
+		t.Errorf("%v, reported %v", err, reported)
 	}
 	if err := l.Raw(ctx, `PRAGMA max_page_count = 1`); err != nil { // what it has stays
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestBrokenStorageIsReported(t *testing.T) {
 			n.Snapshot[j] = byte(i*j*j + j>>3) // packs badly
 		}
 		if _, _, err := l.Accept(ctx, n); err != nil && len(reported) == 0 {
-			t.Fatalf("not told of %v", err)
+			t.Fatalf("no report of %v", err)
 		}
 	}
 	if len(reported) == 0 {

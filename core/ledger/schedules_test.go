@@ -65,7 +65,7 @@ func testSchedules(t *testing.T, b *backend) {
 	for _, name := range []string{"two", "one"} {
 		woken, err := l.WakeSchedules(ctx, [][2]string{{"b", name}, {"a", name}})
 		if due, _ = l.DueSchedules(ctx, 10); err != nil || woken != (name == "one") || len(due.Rows) > 0 != woken {
-			t.Errorf("%s: woken %v, %v, %+v", name, woken, err, due)
+			t.Errorf("%s: signalled %v, %v, %+v", name, woken, err, due)
 		}
 	}
 	list := func(s ledger.Scope) (names []string) {

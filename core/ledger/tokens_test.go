@@ -66,7 +66,7 @@ func TestTokensAreNeitherGuessedNorReadFromTheLedger(t *testing.T) {
 		hash := sha256.Sum256([]byte(secret))
 		for what, bytes := range map[string][]byte{"its text": []byte(text), "its bytes": raw} {
 			if files := holding(t, dir, bytes); len(files) > 0 {
-				t.Errorf("%s of a token stand in %v", what, files)
+				t.Errorf("%s of a token are in %v", what, files)
 			}
 		}
 		if len(holding(t, dir, hash[:])) == 0 {

@@ -191,7 +191,7 @@ func TestTheLogStaysShort(t *testing.T) {
 		longest = max(longest, pages)
 	}
 	if longest < ledger.CheckpointPages || longest > 2*ledger.CheckpointPages {
-		t.Errorf("the log had %d pages at most, expected it to be written anew after little more than %d", longest, ledger.CheckpointPages)
+		t.Errorf("the log had %d pages at most, expected it to be written again after little more than %d", longest, ledger.CheckpointPages)
 	}
 }
 
@@ -213,6 +213,6 @@ func TestTheLogIsBoundedWithoutARecorder(t *testing.T) {
 		longest = max(longest, pages)
 	}
 	if longest < most || longest > most+200 {
-		t.Errorf("the log had %d pages at most, expected it to be written anew after little more than %d", longest, most)
+		t.Errorf("the log had %d pages at most, expected it to be written again after little more than %d", longest, most)
 	}
 }
