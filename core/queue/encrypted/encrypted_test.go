@@ -234,7 +234,7 @@ func TestNothingIsLegibleInRedis(t *testing.T) {
 	open := newBed(t)
 	open.node(nil).fill()
 	if !open.holds() {
-		t.Error("the search finds nothing without a key ring either")
+		t.Error("the search detects nothing: it finds no words of a queue that has no key ring")
 	}
 }
 
@@ -285,7 +285,7 @@ func TestAWorkerWithoutTheKeyLeavesJobsToOthers(t *testing.T) {
 			}
 		}
 		if len(n.reported) != 1 || !strings.Contains(n.reported[0], "left to other workers") || !strings.Contains(n.reported[0], "key") {
-			t.Errorf("%s: told %q", name, n.reported)
+			t.Errorf("%s: reported %q", name, n.reported)
 		}
 		start := time.Now()
 		if err := n.Wait(t.Context(), n.session, start.Add(time.Minute)); err != nil || time.Since(start) > 30*time.Second {
@@ -389,13 +389,13 @@ func TestWhatIsNotEncryptedIsNotDone(t *testing.T) {
 		}
 	}
 	if len(worker.reported) != 1 || !strings.Contains(worker.reported[0], "forged/0") || !strings.Contains(worker.reported[0], "--keyring-accept-plain") {
-		t.Errorf("told %q", worker.reported)
+		t.Errorf("reported %q", worker.reported)
 	}
 	if _, err := worker.Payload(t.Context(), "forged"); !errors.Is(err, keyring.ErrPlain) {
 		t.Errorf("its payload: %v", err)
 	}
 	if list, err := worker.Unencrypted(t.Context()); err != nil || len(list) != 1 || list[0] != "forged" {
-		t.Errorf("not sealed are %v, %v", list, err)
+		t.Errorf("in plain text are %v, %v", list, err)
 	}
 	if _, err := forger.Post(t.Context(), "windows", []byte("all open"), time.Hour); err != nil {
 		t.Fatal(err)

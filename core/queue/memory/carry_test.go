@@ -84,7 +84,7 @@ func TestJobsThatHaveBegunGoOnInTheNextQueue(t *testing.T) {
 			now[l.Job.Index], attempts[l.Job.Index] = string(l.State), l.Attempt
 		}
 		if len(now) != 2 || now[1] != "saved" || now[4] != "either" || attempts[1] != 1 {
-			t.Errorf("at once go on %v, attempts %v; expected 1 and 4, whose time has come", now, attempts)
+			t.Errorf("%v go on immediately, attempts %v; expected 1 and 4, whose time has come", now, attempts)
 		}
 		sound(t, next)
 		st, err := next.Status(t.Context(), "a")

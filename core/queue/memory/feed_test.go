@@ -44,7 +44,7 @@ func TestFeedForgets(t *testing.T) {
 		publish("t", "three")
 		next := follow(cursor, "three ")
 		if lost := queue.LostMessages(cursor, next, 1); lost != 0 {
-			t.Errorf("%d messages are said to be lost", lost)
+			t.Errorf("%d messages are reported as lost", lost)
 		}
 	})
 }

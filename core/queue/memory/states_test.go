@@ -153,7 +153,7 @@ func TestStatesOutliveTheProcess(t *testing.T) {
 	}
 	s.turn(0, ack(leases[0], queue.AckDone, ""), ack(leases[2], queue.AckDone, ""))
 	if n := s.files(); n != 0 {
-		t.Errorf("%d files are left of a run that is over", n)
+		t.Errorf("%d files are left of a run that has ended", n)
 	}
 }
 

@@ -105,7 +105,7 @@ func TestFaultW3SuspensionsOutliveAKill(t *testing.T) {
 		s.again(false) // killed while it works: it is not suspended any more
 		s.wants("killed at work", s.leased(), 0)
 		if n, err := s.q.Signal(t.Context(), "r/1", "e"); n != 1 || err != nil {
-			t.Errorf("woken %d, %v", n, err)
+			t.Errorf("signalled %d, %v", n, err)
 		}
 		s.again(false) // killed before it is leased
 		s.wants("woken and killed", s.leased(), 0, 1)
@@ -132,10 +132,10 @@ func TestFaultW3WhatEndsASuspensionIsKept(t *testing.T) {
 		s := newSuspendedSite(t)
 		s.suspendAll()
 		if ok, err := s.q.SignalJob(t.Context(), s.job(1), "f"); ok || err != nil {
-			t.Errorf("woken by another event: %v, %v", ok, err)
+			t.Errorf("it goes on after another event: %v, %v", ok, err)
 		}
 		if ok, err := s.q.SignalJob(t.Context(), s.job(1), "e"); !ok || err != nil {
-			t.Errorf("not woken: %v, %v", ok, err)
+			t.Errorf("it does not go on: %v, %v", ok, err)
 		}
 		if n, err := s.q.Dismiss(t.Context(), "r/1", "f", "not wanted"); n != 1 || err != nil {
 			t.Errorf("dismissed %d, %v", n, err)

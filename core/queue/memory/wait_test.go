@@ -56,7 +56,7 @@ func TestOneJobWakesOneNode(t *testing.T) {
 				<-time.After(tc.due) // fake time
 				synctest.Wait()
 				if n := returned.Load(); n != 1 {
-					t.Errorf("one job woke %d nodes", n)
+					t.Errorf("one job signalled %d nodes", n)
 				}
 				q.Shutdown()
 				synctest.Wait()
@@ -79,7 +79,7 @@ func TestTurnPassesTheWakeOn(t *testing.T) {
 		for i := int32(1); i <= 3; i++ {
 			synctest.Wait()
 			if n := returned.Load(); n != i {
-				t.Fatalf("%d nodes were woken after %d turns", n, i-1)
+				t.Fatalf("%d nodes were signalled after %d turns", n, i-1)
 			}
 			turn(t, q, s, 1, nil)
 		}
@@ -104,7 +104,7 @@ func TestWakeOfALeavingNodeIsPassedOn(t *testing.T) {
 		submit(t, q, bulk("a", 1))
 		synctest.Wait()
 		if n := returned.Load(); n != 1 {
-			t.Errorf("%d nodes that stay were woken, expected 1", n)
+			t.Errorf("%d nodes that stay were signalled, expected 1", n)
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestWokenNodeThatDiesStopsNobody(t *testing.T) {
 			submit(t, q, bulk(id, 1))
 			synctest.Wait()
 			if n := returned.Load(); n != int32(i+1) {
-				t.Fatalf("%d nodes were woken by %d jobs", n, i+1)
+				t.Fatalf("%d nodes were signalled by %d jobs", n, i+1)
 			}
 		}
 	})

@@ -205,7 +205,7 @@ func TestFaultR4AForgottenLeaseShowsThatTheQueueIsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, _ := leases(t, q, s); n != 0 {
-		t.Fatalf("%d jobs were leased at once by a queue that is known to be older", n)
+		t.Fatalf("%d jobs were leased immediately by a queue that is known to be older", n)
 	}
 	// The doubt ends by age, which passes between calls.
 	age, err := client.HGet(t.Context(), "{/0}:meta2", "age").Int64()

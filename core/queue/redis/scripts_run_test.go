@@ -109,7 +109,7 @@ func acceptFinished(b bench) {
 	whole := b.submit("whole", 5, func(r *queue.Run) { r.FinishedJobs = []queue.FinishedJobs{{Count: 5, Outcome: core.Changed}} })
 	b.has("1", "exists", b.run(whole, "xSettled"))
 	if ttl, _ := b.do("pttl", b.run(whole, "xSettled")).(int64); ttl <= 0 {
-		b.Errorf("a run that is complete at once lives for ever: %d", ttl)
+		b.Errorf("a run that is complete immediately lives for ever: %d", ttl)
 	}
 	b.has(strconv.FormatInt(whole, 10), "zrange", b.key("kDone"), 0, -1)
 	b.sound()
@@ -132,7 +132,7 @@ func tidyReadsFinished(b bench) {
 	}
 	b.do("del", b.run(no, "xSettled"))
 	if found, err = b.q.Check(b.Context(), true); err != nil || len(found) == 0 {
-		b.Errorf("without the list of what is settled: %v, %v", found, err)
+		b.Errorf("without the list of finished jobs: %v, %v", found, err)
 	}
 	if st := b.status("r"); st.Phase != queue.Stopped {
 		b.Errorf("a job of which nobody knows whether it ended may run: %+v", st)

@@ -217,7 +217,7 @@ func waitKeepsTime(b bench) {
 	b.submit("timed", 1, func(r *queue.Run) { r.Segments = []queue.Segment{{Due: due, Count: 1}} })
 	got := b.call(b.q.scripts.wait, s, 1_000_000).([]any)
 	if got[1] != int64(0) || got[2].(int64)-got[0].(int64) != 1_000_000 {
-		b.Errorf("wait returns %v, expected to wake at the backstop", got)
+		b.Errorf("wait returns %v, expected it to end at the backstop", got)
 	}
 	b.has(s, "hget", b.key("kMeta"), "tks")
 	b.unchanged("wait while another keeps the time", func() {

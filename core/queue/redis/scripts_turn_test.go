@@ -109,7 +109,7 @@ func turnActivatesBounded(b bench) {
 		res := b.turn(s, 0)
 		b.has(want, "zcard", b.run(no, "xQueue"))
 		if !res.More {
-			b.Errorf("a turn that left work did not say so")
+			b.Errorf("a turn that left work did not report that")
 		}
 	}
 	b.has("0", "exists", b.run(no, "xWaiting"), b.key("kDue"))
@@ -239,7 +239,7 @@ func tidyMendsDeferred(b bench) {
 	n, err := b.q.Signal(b.Context(), "r", queue.EventWindow)
 	b.must(err)
 	if got := b.status("r"); n != 2 || got.Deferred != 10 || got.Suspended != 1 {
-		b.Errorf("woke %d, then %+v", n, got)
+		b.Errorf("signalled %d, then %+v", n, got)
 	}
 	b.must(queue.AdjustOne(b.Context(), b.q, "r", queue.Adjust{Limit: new(0)}))
 	if got := b.status("r").Deferred; got != 16 {

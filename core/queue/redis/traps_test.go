@@ -171,14 +171,14 @@ func TestTrapOneStepWakesAWholeFleet(t *testing.T) {
 		woken += int(answer[0].(int64))                                               //nolint:forcetypeassert // as above
 		from = answer[1].(int64)                                                      //nolint:forcetypeassert // as above
 		if n := b.calls() - before; n > 2*step+32 {
-			t.Errorf("a step of the wake called %d commands", n)
+			t.Errorf("a step of the signal called %d commands", n)
 		}
 		if st := b.status("fleet"); st.Deferred != fleet-woken || st.Pending != woken {
-			t.Fatalf("after %d woken: %+v", woken, st)
+			t.Fatalf("after %d signalled: %+v", woken, st)
 		}
 	}
 	if woken != fleet || steps > fleet/step+1 {
-		t.Errorf("%d were woken in %d steps", woken, steps)
+		t.Errorf("%d were signalled in %d steps", woken, steps)
 	}
 	b.has("0", "exists", b.run(no, "xSuspended"), b.run(no, "xEvents"))
 	b.sound()
