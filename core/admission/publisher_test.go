@@ -171,7 +171,7 @@ func TestFilesKeepTheLastValidWindows(t *testing.T) {
 			continue
 		}
 		if !a.Open || len(d.events) != 1 || !strings.HasPrefix(d.events[0], "broken: ") || !strings.Contains(d.events[0], c.says) {
-			t.Errorf("%q: %+v, events %q, expected to be told once", c.why, a, d.events)
+			t.Errorf("%q: %+v, events %q, expected one report", c.why, a, d.events)
 		}
 	}
 	d.events = nil

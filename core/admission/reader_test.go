@@ -69,7 +69,7 @@ func TestReadersCalendarsAreSharedAndFresh(t *testing.T) {
 			}
 		}
 		if board.calls != 1 || board.datas != 1 {
-			t.Errorf("%d calls, %d documents read for 1000 questions at once", board.calls, board.datas)
+			t.Errorf("%d calls, %d documents read for 1000 questions at the same time", board.calls, board.datas)
 		}
 		if again, err := b.Read(t.Context(), "w", 0); err != nil || again != got[0] || board.calls != 2 || board.datas != 1 {
 			t.Errorf("asked again: %v, %d calls, %d documents", err, board.calls, board.datas)

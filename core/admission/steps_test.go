@@ -56,7 +56,7 @@ func TestWhichStepsWaitForAWindow(t *testing.T) {
 			sets = append(sets, set)
 		}
 		if got := strings.Join(sets, " "); got != c.sets || s.AtOnce() != c.atOnce || s.Any() != (strings.Trim(c.sets, "- ") != "") {
-			t.Errorf("%s: %s, at once %v, any %v", c.why, got, s.AtOnce(), s.Any())
+			t.Errorf("%s: %s, immediately %v, any %v", c.why, got, s.AtOnce(), s.Any())
 		}
 	}
 }

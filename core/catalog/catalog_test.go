@@ -78,7 +78,7 @@ func TestVersionThatAServerCannotRead(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
-			t.Errorf("it was said %d times", n)
+			t.Errorf("it was reported %d times", n)
 		}
 		if fixed := l.apply(old, docs("", "playbooks/g.yaml", "playbook: g\ntargets: true\nsteps:\n  - {name: one, uses: look}\n"), catalog.AnyVersion); fixed.Version != 3 || old.Status().Rejected != nil {
 			t.Errorf("%+v", fixed)
@@ -123,7 +123,7 @@ func TestRejectionThatComesLate(t *testing.T) {
 			t.Errorf("version %d, and still rejected: %+v", s.Version, s.Rejected)
 		}
 		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
-			t.Errorf("it was said %d times", n)
+			t.Errorf("it was reported %d times", n)
 		}
 	})
 }
@@ -296,7 +296,7 @@ func TestSchedulesFollowTheDefinitions(t *testing.T) {
 		before := len(l.runs())
 		<-time.After(15 * time.Minute)
 		if n := len(l.runs()); n != before {
-			t.Error("a deleted schedule fired")
+			t.Error("a deleted schedule triggered")
 		}
 	})
 }
@@ -392,10 +392,10 @@ func TestNoScheduleIsForgotten(t *testing.T) {
 		}
 		slices.Sort(got)
 		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
-			t.Errorf("fired %d times, expected %d\n%v\n%v", len(got), len(want), got, want)
+			t.Errorf("triggered %d times, expected %d\n%v\n%v", len(got), len(want), got, want)
 		}
 		if n := len(l.runs()) - len(got); n != 0 {
-			t.Errorf("a paused schedule fired %d times", n)
+			t.Errorf("a paused schedule triggered %d times", n)
 		}
 		s, err := c.Schedule(l.Context(), ledger.AllTenants(), still)
 		if err != nil || !s.State.Paused || s.State.Reason != "quiet" {
@@ -406,7 +406,7 @@ func TestNoScheduleIsForgotten(t *testing.T) {
 		}
 		<-time.After(3 * time.Minute)
 		if n := len(l.runs()) - len(got); n < 2 || n > 5 {
-			t.Errorf("a resumed schedule fired %d times in three minutes", n)
+			t.Errorf("a resumed schedule triggered %d times in three minutes", n)
 		}
 	})
 }

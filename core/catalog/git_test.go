@@ -209,7 +209,7 @@ func TestGitBadCommit(t *testing.T) {
 		}
 		refused(c)
 		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
-			t.Errorf("it was said %d times", n)
+			t.Errorf("it was reported %d times", n)
 		}
 		stop()
 		c, stop = l.server("s1", following(r, dir, time.Minute))

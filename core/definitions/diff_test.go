@@ -61,7 +61,7 @@ func TestDiffSaysWhatMatters(t *testing.T) {
 				t.Errorf("got\n%s\nexpected in it\n%s", got, tc.want)
 			}
 			if strings.Contains(got, "hush") {
-				t.Errorf("tells values of vars or params:\n%s", got)
+				t.Errorf("shows values of vars or params:\n%s", got)
 			}
 		})
 	}
@@ -88,7 +88,7 @@ func TestDiffSaysWhichApprovalsAnEditVoids(t *testing.T) {
 	late := edited(good(), sets, `from: "22:00"`, `from: "23:00"`)
 	again := approve(late, mustSet(t, edited(good(), sets, `from: "22:00"`, `from: "23:00"`)).Windows.Sets["sat"].Hash())
 	if c := Diff(mustSet(t, before), mustSet(t, again), noon); len(c.Changes) != 1 || len(c.Changes[0].Voids) != 0 {
-		t.Errorf("approved anew: %+v", c)
+		t.Errorf("approved again: %+v", c)
 	}
 }
 

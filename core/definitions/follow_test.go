@@ -284,7 +284,7 @@ func TestNotifiesAreCoalesced(t *testing.T) {
 	w.Notify()
 	w.update()
 	if polls, most := w.Status().Polls-before, int(time.Since(began)/(300*time.Millisecond))+2; polls < 1 || polls > most {
-		t.Errorf("%d looks after 10000 pokes in %v, expected at most %d", polls, time.Since(began), most)
+		t.Errorf("%d polls after 10000 notifications in %v, expected at most %d", polls, time.Since(began), most)
 	}
 }
 

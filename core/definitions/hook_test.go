@@ -41,7 +41,7 @@ func TestHookNotifiesWhoHasTheSecret(t *testing.T) {
 			a := httptest.NewRecorder()
 			Hook{Secret: []byte(tc.secret), Notify: func() { notifies++ }}.ServeHTTP(a, q)
 			if a.Code != tc.want || (notifies == 1) != (tc.want == 202) {
-				t.Errorf("code %d, %d pokes, expected %d", a.Code, notifies, tc.want)
+				t.Errorf("code %d, %d notifications, expected %d", a.Code, notifies, tc.want)
 			}
 		})
 	}

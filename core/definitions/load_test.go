@@ -90,7 +90,7 @@ func TestLoadReportsMistakes(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("tells a password: %v", err)
+				t.Errorf("shows a password: %v", err)
 			}
 		})
 	}
@@ -390,7 +390,7 @@ func TestIncludedFiles(t *testing.T) {
 		found = found || c.Name == "web" && strings.Contains(fmt.Sprint(c.Details), "step s/a: with: ")
 	}
 	if !found {
-		t.Errorf("the difference is not told: %+v", diffPlaybooks(before, after))
+		t.Errorf("the difference is not reported: %+v", diffPlaybooks(before, after))
 	}
 	_, err = load(with(good(), "playbooks/web.yaml", playbook, "playbooks/steps/x.yaml", strings.Replace(steps, "sat", "nobody", 1)))
 	if err == nil || !strings.Contains(err.Error(), `playbooks/steps/x.yaml:2:54: window set "nobody" is not defined`) || !strings.Contains(err.Error(), "included at playbooks/web.yaml:4:24") {

@@ -378,7 +378,7 @@ func TestFitsAreWhatWindowsSays(t *testing.T) {
 			t.Fatalf("the last start, %s, does not fit: %s %v", instant(last), again, err)
 		}
 		if again, err := set.Next(instant(last).Add(time.Second), need); err == nil && again.Equal(instant(last).Add(time.Second)) {
-			t.Fatalf("a second after the last start, %s, fits too", instant(last))
+			t.Fatalf("a second after the last start, %s, also fits", instant(last))
 		}
 	})
 }

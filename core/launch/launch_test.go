@@ -148,7 +148,7 @@ func TestPerGroup(t *testing.T) {
 			continue
 		}
 		if l.Run.PerGroup != c.perGroup || l.Run.Targets[0].Group != c.group || l.Run.Disruptive != c.disruptive {
-			t.Errorf("%s: %d at once in %q, disruptive %v", c.keys, l.Run.PerGroup, l.Run.Targets[0].Group, l.Run.Disruptive)
+			t.Errorf("%s: %d at the same time in %q, disruptive %v", c.keys, l.Run.PerGroup, l.Run.Targets[0].Group, l.Run.Disruptive)
 		}
 	}
 }

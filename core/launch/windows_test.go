@@ -124,7 +124,7 @@ freezes:
 		t.Errorf("%s, %v, expected %v", got, l.Run.Segments, want)
 	}
 	if at := l.Starts[1].At; !at.Equal(time.Date(2026, 11, 25, 8, 0, 0, 0, time.UTC)) {
-		t.Errorf("the frozen host is said to start at %v", at)
+		t.Errorf("the plan has the frozen host start at %v", at)
 	}
 }
 

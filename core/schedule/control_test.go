@@ -254,7 +254,7 @@ func TestBackfillIsBoundedAndRepeatsNothing(t *testing.T) {
 		for range 2 { // asked for twice
 			n, err := l.control.Backfill(l.Context(), d.ID, start.Add(-3*time.Hour), start.Add(2*time.Hour), noted("schedule.backfill"))
 			if err != nil || n != 6 {
-				t.Fatalf("%d fires, %v; expected 21:00 to 02:00", n, err)
+				t.Fatalf("%d fire times, %v; expected 21:00 to 02:00", n, err)
 			}
 		}
 		l.pass(10 * time.Minute)
@@ -295,12 +295,12 @@ func TestOverlapOverEngines(t *testing.T) {
 			woken, err := l.control.Wake(l.Context(), d.ID)
 			l.ok(err)
 			if woken != (o == schedule.OverlapQueue) {
-				t.Errorf("%s: woken: %v", o, woken)
+				t.Errorf("%s: signalled: %v", o, woken)
 			}
 			s.engine.Wake()
 			synctest.Wait()
 			if got := len(l.runs()); (o == schedule.OverlapQueue) != (got == want+1) {
-				t.Errorf("%s: %d launched at once after the first was complete", o, got)
+				t.Errorf("%s: %d launched immediately after the first was complete", o, got)
 			}
 		})
 	}
@@ -343,7 +343,7 @@ func TestDeletedAndMadeAnewKnowsNothing(t *testing.T) {
 		l.align(d)
 		l.pass(time.Minute)
 		if s := l.status(d.ID).State; s.Triggered != 0 || len(s.Active) != 0 || len(l.runs()) != 1 {
-			t.Errorf("the schedule made anew has what the old one launched: %+v", s)
+			t.Errorf("the schedule that was made again has what the old one launched: %+v", s)
 		}
 	})
 }

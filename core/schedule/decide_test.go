@@ -289,6 +289,6 @@ func TestARepeatedFinishCountsOnce(t *testing.T) {
 	s, first := finish(w.s, []launch{{run, nil}}, clock("03 01:00"))
 	s, again := finish(s, []launch{{run, nil}, {run, errors.New("slow")}}, clock("03 01:00"))
 	if len(first) != 1 || len(again) != 0 || s.Triggered != 1 || len(s.Claimed) != 0 {
-		t.Fatalf("settled %v, then %v: %+v", first, again, s)
+		t.Fatalf("ended %v, then %v: %+v", first, again, s)
 	}
 }

@@ -139,7 +139,7 @@ func TestARowThatCannotBeReadStopsNoOther(t *testing.T) {
 			t.Errorf("%d launched", n)
 		}
 		if n := l.reported(schedule.EventTrouble)[""]; n < 5 || n > 8 {
-			t.Errorf("told of it %d times in six minutes, expected once a minute", n)
+			t.Errorf("reported %d times in six minutes, expected once a minute", n)
 		}
 	})
 }
@@ -190,7 +190,7 @@ func TestNegativeControlWithoutTheVersionATriggerCountsTwice(t *testing.T) {
 			s := l.status(d.ID).State
 			reported := l.reported(schedule.EventTriggered)[schedule.RunID(d.ID, time.Now().Truncate(time.Minute))]
 			if compared != (reported == 1) || len(l.runs()) != 1 || s.Triggered != 1 {
-				t.Errorf("compared: %v; told %d times, %d runs, %d counted", compared, reported, len(l.runs()), s.Triggered)
+				t.Errorf("compared: %v; reported %d times, %d runs, %d counted", compared, reported, len(l.runs()), s.Triggered)
 			}
 		})
 	}
@@ -228,14 +228,14 @@ func TestCatchUpAfterDowntime(t *testing.T) {
 			l.serve()
 			l.pass(4 * time.Minute)
 			if s := l.status(d.ID).State; s.Triggered != want[0] || s.Skipped != want[1] {
-				t.Errorf("%s: %d fired, %d skipped, expected %v", catchUp, s.Triggered, s.Skipped, want)
+				t.Errorf("%s: %d triggered, %d skipped, expected %v", catchUp, s.Triggered, s.Skipped, want)
 			}
 			if catchUp != schedule.CatchUpSkip {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				for _, v := range l.events {
 					if v.Kind == schedule.EventTriggered && v.Late < 5*time.Minute {
-						t.Errorf("a late fire is not told so: %+v", v)
+						t.Errorf("a late trigger is not reported as late: %+v", v)
 					}
 				}
 			}
@@ -261,7 +261,7 @@ func TestAThousandAtOnce(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.prepared < 1000 || l.prepared > 2500 {
-			t.Errorf("%d runs were prepared for 1000 fires", l.prepared)
+			t.Errorf("%d runs were prepared for 1000 fire times", l.prepared)
 		}
 	})
 }

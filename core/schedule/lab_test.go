@@ -296,7 +296,7 @@ func (l *lab) exactly(from, to time.Time, all ...schedule.Definition) {
 			}
 		}
 		if got := l.status(d.ID).State; got.Triggered != int64(n) || got.Skipped != 0 || len(got.Claimed) != 0 {
-			l.Errorf("%s counts %d fired and %d skipped, expected %d and 0: %+v", d.ID, got.Triggered, got.Skipped, n, got)
+			l.Errorf("%s counts %d triggered and %d skipped, expected %d and 0: %+v", d.ID, got.Triggered, got.Skipped, n, got)
 		}
 	}
 	got := slices.Sorted(maps.Keys(l.runs()))
@@ -306,7 +306,7 @@ func (l *lab) exactly(from, to time.Time, all ...schedule.Definition) {
 	reported := l.reported(schedule.EventTriggered)
 	for run := range want {
 		if reported[run] > 1 || l.accepted[run] > 1 {
-			l.Errorf("%s was told %d times, accepted %d times", run, reported[run], l.accepted[run])
+			l.Errorf("%s was reported %d times, accepted %d times", run, reported[run], l.accepted[run])
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestOnceGoes(t *testing.T) {
 	paused := newWorld(t, once())
 	paused.s.Paused = true
 	if d := paused.decide(gone); d.Gone || len(paused.s.Claimed) > 0 {
-		t.Errorf("one that never fired, because it is paused: %+v", d)
+		t.Errorf("one that never triggered, because it is paused: %+v", d)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestTrapClockSetBackLaunchesNothingTwice(t *testing.T) {
 		}
 		w.run(clock("03 03:00"))
 		if w.s.Triggered != 18 || w.s.Skipped != 0 {
-			t.Errorf("%s: %d fired, %d skipped in three hours, expected 18", c, w.s.Triggered, w.s.Skipped)
+			t.Errorf("%s: %d triggered, %d skipped in three hours, expected 18", c, w.s.Triggered, w.s.Skipped)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func TestTrapClockSetForwardByYearsIsBounded(t *testing.T) {
 		w.done = true
 		w.poll(clock("03 00:00").AddDate(40, 0, 0).Add(30 * time.Second))
 		if w.s.Triggered > want+1 || w.s.Triggered < want/2 || len(w.log) > MaxCatchUp+2 {
-			t.Errorf("%s: %d fired with %d lines, expected about %d", c, w.s.Triggered, len(w.log), want)
+			t.Errorf("%s: %d triggered with %d lines, expected about %d", c, w.s.Triggered, len(w.log), want)
 		}
 	}
 }
@@ -59,15 +59,15 @@ func TestTrapAHungRunPilesUpNothing(t *testing.T) {
 		w.due = clock("03 00:05")
 		w.run(clock("03 20:00")) // it hangs
 		if w.s.Triggered != 1 || len(w.s.Claimed) > 0 {
-			t.Fatalf("%s: %d fired while the first hangs", o, w.s.Triggered)
+			t.Fatalf("%s: %d triggered while the first hangs", o, w.s.Triggered)
 		}
 		w.complete()
 		w.run(clock("03 20:04"))
 		if want := map[Overlap]int64{OverlapSkip: 1, OverlapQueue: 2}[o]; w.s.Triggered != want {
-			t.Errorf("%s: %d fired after it ended, expected %d", o, w.s.Triggered, want)
+			t.Errorf("%s: %d triggered after it ended, expected %d", o, w.s.Triggered, want)
 		}
 		if got := w.s.Triggered + w.s.Skipped; got != 240 {
-			t.Errorf("%s: %d fires are told of, expected 240", o, got)
+			t.Errorf("%s: %d fire times are reported, expected 240", o, got)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestTriggersAreExactlyThoseOfTheExpression(t *testing.T) {
 			}
 		}
 		if len(launched) != n || int64(n) != s.Triggered || triggered != n {
-			t.Fatalf("%d runs launched, %d counted, %d told of, expected %d", len(launched), s.Triggered, triggered, n)
+			t.Fatalf("%d runs launched, %d counted, %d reported, expected %d", len(launched), s.Triggered, triggered, n)
 		}
 	})
 }

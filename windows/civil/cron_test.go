@@ -122,7 +122,7 @@ func TestTrapMidnightGapSkipsTheDay(t *testing.T) { // every cron library tried
 		at, kind := Resolve(wallTime(t, day+" 00:00"), mustZone(t, zone))
 		next, ok := mustCron(t, "0 0 * * *").Next(at.Add(-time.Hour), mustZone(t, zone))
 		if kind != Gap || !ok || !next.Equal(at) {
-			t.Errorf("%s: midnight of %s fires at %s, want %s", zone, day, next, at)
+			t.Errorf("%s: midnight of %s is at %s, want %s", zone, day, next, at)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestTrapFiresManyTimesAtAClockChange(t *testing.T) { // nomad#5410
 				at = next
 			}
 			if n > 12 {
-				t.Errorf("%s: fires %d times in two days", name, n)
+				t.Errorf("%s: %d fire times in two days", name, n)
 			}
 		}
 	}
