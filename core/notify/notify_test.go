@@ -84,7 +84,7 @@ func TestWhatARunIsReportedAs(t *testing.T) {
 			got = append(got, n.Channel+" "+n.Kind)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s is told as %q, expected %q", c.name, got, c.want)
+			t.Errorf("%s is sent as %q, expected %q", c.name, got, c.want)
 		}
 	}
 	// A run that a person cancelled is that person's doing.

@@ -70,7 +70,7 @@ func TestWhatAFormLaunches(t *testing.T) {
 	}
 	for _, text := range []string{"-1", "five", "1e3"} {
 		if _, err := launchOf(p, url.Values{"max_in_flight": {text}}); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s hosts at once: %v", text, err)
+			t.Errorf("%s hosts at the same time: %v", text, err)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func TestFormsAreFound(t *testing.T) {
 	}
 	// A value that was encoded twice is not found, as the package says.
 	if twice := base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(secret)))); s.String(twice) != twice {
-		t.Errorf("base64 of base64 is found: say so in the package's words")
+		t.Errorf("base64 of base64 is found: state that in the package's comment")
 	}
 	wrapped := base64.StdEncoding.EncodeToString([]byte("some header and then " + secret + strings.Repeat("x", 100)))
 	var lines strings.Builder
@@ -160,7 +160,7 @@ func TestFaultS6BeginningsAreNoOracle(t *testing.T) {
 		for n := 4; n < len(value)/2; n++ {
 			right, wrong := value[:n], value[:n-1]+"~"
 			if strings.Replace(shown(right), right, "#", 1) != strings.Replace(shown(wrong), wrong, "#", 1) {
-				t.Errorf("%s: %q and %q are told apart: %q, %q", name, right, wrong, shown(right), shown(wrong))
+				t.Errorf("%s: %q and %q differ: %q, %q", name, right, wrong, shown(right), shown(wrong))
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 		}
 	}
 	if !reported {
-		t.Error("negative control: nothing was told apart")
+		t.Error("negative control: nothing differed")
 	}
 	var out strings.Builder
 	st := s.Stream(func(b []byte) { out.Write(b) })
@@ -205,7 +205,7 @@ func TestFaultS6WaitingIsNoOracle(t *testing.T) {
 		t.Errorf("a stream passed on %q", out.String())
 	}
 	if holding != 272 {
-		t.Errorf("a stream holds back %d bytes; docs/security.md says 272", holding)
+		t.Errorf("a stream keeps %d bytes; docs/security.md says 272", holding)
 	}
 }
 

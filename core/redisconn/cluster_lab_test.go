@@ -43,6 +43,6 @@ func TestLabTrapClusterFailoverIsNotSeen(t *testing.T) {
 		return err == nil
 	})
 	if err := plain.Do(t.Context(), "evalsha_ro", strings.Repeat("0", 40), 1, key).Err(); err == nil || strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		t.Errorf("negative control: a client without the hook found the new master too: %v", err)
+		t.Errorf("negative control: a client without the hook also found the new master: %v", err)
 	}
 }

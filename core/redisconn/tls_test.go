@@ -207,7 +207,7 @@ func TestRenewedFilesAreTakenOver(t *testing.T) {
 		return err
 	}
 	if err := ask(); err == nil {
-		t.Fatal("negative control: the server takes the first certificate, too")
+		t.Fatal("negative control: the server also takes the first certificate")
 	}
 	renewed := servers.CommonCA(t).Sign(t, t.TempDir(), "mine")
 	for from, to := range map[string]string{renewed.Cert: mine.Cert, renewed.Key: mine.Key} {

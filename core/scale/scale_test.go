@@ -57,10 +57,10 @@ func TestWish(t *testing.T) {
 		}
 	}
 	if each := (Config{}).perWorker([]Worker{{Concurrency: 10}, {Concurrency: 30}}); each != 20 {
-		t.Errorf("%d slots of a worker, expected the mean", each)
+		t.Errorf("concurrency %d per worker, expected the mean", each)
 	}
 	if each := (Config{}).perWorker(nil); each != defaultConcurrency {
-		t.Errorf("%d slots of a worker", each)
+		t.Errorf("concurrency %d per worker", each)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestFollowsABurst(t *testing.T) {
 		})
 		<-time.After(4 * time.Minute)
 		if w.there() != 4 {
-			t.Errorf("%d workers before the calm is over", w.there())
+			t.Errorf("%d workers before the calm has ended", w.there())
 		}
 		<-time.After(2 * time.Minute)
 		w.mu.Lock()

@@ -42,7 +42,7 @@ func TestSecretsOfChannels(t *testing.T) {
 		}
 	}
 	if value, err := s.Resolve(t.Context(), Ask{Name: "own", Tenant: "acme"}); err != nil || string(value) != "s3cret" {
-		t.Errorf("negative control: the limits of steps refuse it, too: %v", err)
+		t.Errorf("negative control: the limits of steps also refuse it: %v", err)
 	}
 	_, err := openStore(t, "", nil).ForChannel(t.Context(), "", "own")
 	expectError(t, err, core.ErrNotFound, "--secrets")

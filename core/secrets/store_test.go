@@ -157,7 +157,7 @@ func TestLimits(t *testing.T) {
 	} {
 		right.Name, wrong.ask.Name = name, name
 		if got, err := s.Resolve(t.Context(), right); err != nil || string(got) != "hunter2" {
-			t.Errorf("%s: got %q, %v for who may", name, got, err)
+			t.Errorf("%s: got %q, %v with the permission", name, got, err)
 		}
 		_, err := s.Resolve(t.Context(), wrong.ask) // after a use that filled the cache
 		expectError(t, err, core.ErrInvalid, wrong.word, "own.yaml:")
@@ -346,7 +346,7 @@ func TestCacheBelievesAFailureForAMoment(t *testing.T) {
 		_ = get("wrong", core.ErrInvalid)
 		_ = get("wrong", core.ErrInvalid)
 		if fetched != 4 {
-			t.Errorf("asked %d times, expected 4: what somebody mends is asked for again at once", fetched)
+			t.Errorf("asked %d times, expected 4: a secret that was repaired is asked for again immediately", fetched)
 		}
 	})
 }

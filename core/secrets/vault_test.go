@@ -145,7 +145,7 @@ func TestVaultAppRole(t *testing.T) {
 	}
 	wg.Wait()
 	if n := v.Seen("POST auth/approle/login"); n != 1 {
-		t.Errorf("logged in %d times for 20 uses at once", n)
+		t.Errorf("logged in %d times for 20 uses at the same time", n)
 	}
 	v.Wait(t, "POST auth/token/renew-self", 1) // after 6 s; a loaded machine has 3 s for it
 	v.AppRole("turnus", "hunter2-id", time.Hour, "kv/data/a", "auth/")
@@ -300,7 +300,7 @@ func TestVaultsCAIsReadAgain(t *testing.T) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("waited a minute for the renewed authority: %v", err)
+			t.Fatalf("waited a minute for the renewed CA: %v", err)
 		case <-tick.C:
 		}
 	}

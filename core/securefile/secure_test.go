@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 	}
 	open := file(t, 0o644)
 	if mode, ok := errors.AsType[*securefile.ModeError](readError(open, securefile.Rule{Most: 7, Shut: 0o077})); !ok || mode.Mode != 0o644 || mode.Path != open {
-		t.Errorf("the mode is told as %+v", mode)
+		t.Errorf("the mode is reported as %+v", mode)
 	}
 	if err := readError(open, securefile.Rule{Most: 1}); !errors.Is(err, securefile.ErrTooLong) {
 		t.Errorf("%v is not ErrLong", err)

@@ -146,7 +146,7 @@ func TestRenewalIsTakenOverWhole(t *testing.T) {
 	move(next.Key, pair.Key)
 	until("the whole pair", func() bool { return name() == "two.example.net" })
 	if !strings.Contains(text(), "was renewed") {
-		t.Errorf("told %q", text())
+		t.Errorf("reported %q", text())
 	}
 }
 
@@ -198,7 +198,7 @@ func TestCAsOfHTTP(t *testing.T) {
 	files := open(t, securefile.TLSFiles{CA: ca}, nil)
 	renewing := &http.Transport{DialTLSContext: files.Dial, ForceAttemptHTTP2: true}
 	if _, err := ask(renewing); !strings.Contains(fmt.Sprint(err), "unknown authority") {
-		t.Fatalf("negative control, another authority: %v", err)
+		t.Fatalf("negative control, another certificate authority: %v", err)
 	}
 	text, err := os.ReadFile(a.CA(t, t.TempDir()))
 	if err == nil {
@@ -216,7 +216,7 @@ func TestCAsOfHTTP(t *testing.T) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("waited a minute for the renewed authority: %q, %v", proto, err)
+			t.Fatalf("waited a minute for the renewed CA: %q, %v", proto, err)
 		case <-tick.C:
 		}
 	}

@@ -60,7 +60,7 @@ func TestEachChangeIsReportedOnce(t *testing.T) {
 			t.Errorf("%s: %v", step.what, got)
 		}
 		if w.Changed(0) {
-			t.Errorf("%s: told twice", step.what)
+			t.Errorf("%s: reported twice", step.what)
 		}
 	}
 }
@@ -96,6 +96,6 @@ func TestOneOfManyHearsOfAChange(t *testing.T) {
 	}
 	all.Wait()
 	if reported.Load() != 1 {
-		t.Errorf("told %d times", reported.Load())
+		t.Errorf("reported %d times", reported.Load())
 	}
 }

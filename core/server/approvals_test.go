@@ -118,7 +118,7 @@ func TestWindowIsApprovedAtTheServer(t *testing.T) {
 		t.Fatalf("the approval of an older definition counts: %+v", p)
 	}
 	if a := b.ask(approver, "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{Window: p.Hash}); a.status != http.StatusConflict {
-		t.Fatalf("approved what was not looked at: %d %s", a.status, a.body)
+		t.Fatalf("approved a change that was not read: %d %s", a.status, a.body)
 	}
 	must(t, func() error { _, err := b.ledger.VerifyAudit(t.Context()); return err }())
 }

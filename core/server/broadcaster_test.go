@@ -95,7 +95,7 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 		}
 	}
 	if n := feed.most.Load(); n != 1 {
-		t.Errorf("%d waited at the feed at once, for one run", n)
+		t.Errorf("%d waited at the feed at the same time, for one run", n)
 	}
 }
 

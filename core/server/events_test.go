@@ -409,7 +409,7 @@ func TestRevokedWhileTheEndIsReported(t *testing.T) {
 		b.server.ServeHTTP(w, req)
 		reported, problem := strings.Count(w.Body.String(), `"event":"`+api.JobDone+`"`), strings.Contains(w.Body.String(), "event: problem")
 		if most := map[bool]int{false: total, true: ledger.MaxPage}[revoked]; reported != most || problem != revoked {
-			t.Errorf("revoked %v: %d jobs were told, expected %d; a problem: %v", revoked, reported, most, problem)
+			t.Errorf("revoked %v: %d jobs were reported, expected %d; a problem: %v", revoked, reported, most, problem)
 		}
 	}
 }

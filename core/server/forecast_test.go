@@ -61,7 +61,7 @@ func TestForecastLearnsFromTheLedger(t *testing.T) {
 		t.Errorf("after: %+v", f)
 	}
 	if a := b.ask(viewer, "GET", "/v1/runs/"+checked.ID+"/forecast", nil); a.status != http.StatusConflict {
-		t.Errorf("of a run that is over: %d %s", a.status, a.body)
+		t.Errorf("of a run that has ended: %d %s", a.status, a.body)
 	}
 	for _, path := range []string{"/v1/playbooks/acme-patch/durations", "/v1/runs/" + f.Run + "/forecast"} {
 		if a := b.ask(b.token("globex", Viewer), "GET", path, nil); a.status != http.StatusNotFound {

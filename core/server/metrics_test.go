@@ -53,7 +53,7 @@ func (b *bed) refused(want map[string]int) {
 	for reason, n := range want {
 		if line := fmt.Sprintf("turnus_access_refused_total{reason=%q} %d", reason, n); !strings.Contains(now, "\n"+line+"\n") {
 			t := regexp.MustCompile(`(?m)^turnus_access_refused_total.*$`).FindAllString(now, -1)
-			b.t.Errorf("expected %s, told is %v", line, t)
+			b.t.Errorf("expected %s, reported is %v", line, t)
 		}
 	}
 }

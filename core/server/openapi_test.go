@@ -26,7 +26,7 @@ func TestDocumentIsTheOneThatWasPublished(t *testing.T) {
 	was, err := os.ReadFile(published)
 	must(t, err)
 	if !bytes.Equal(was, now.Bytes()) {
-		t.Fatal("the document is not openapi.json: look at what make generate changes there, and commit it")
+		t.Fatal("the document is not openapi.json: check what make generate changes there, and commit it")
 	}
 	for _, s := range []string{`"openapi": "3.1.0"`, `"application/problem+json"`} {
 		if !bytes.Contains(was, []byte(s)) {

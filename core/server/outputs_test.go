@@ -110,7 +110,7 @@ func TestLargeOutputOfADistantWorker(t *testing.T) {
 		}
 	}
 	if _, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID); !errors.Is(err, core.ErrNotFound) || len(b.files()) != 0 {
-		t.Errorf("%v; what is left: %v", err, b.files())
+		t.Errorf("%v; remaining files: %v", err, b.files())
 	}
 }
 

@@ -89,7 +89,7 @@ func TestFaultS4RetryTakesTodaysAddressesSettingsAndSecrets(t *testing.T) {
 		t.Errorf("hosts: %+v", l.Hosts)
 	}
 	if !strings.Contains(l.Snapshot.Source, "uptime -p") || l.Run.MaxInFlight != 2 {
-		t.Errorf("%d at once of %s", l.Run.MaxInFlight, l.Snapshot.Source)
+		t.Errorf("%d at the same time of %s", l.Run.MaxInFlight, l.Snapshot.Source)
 	}
 	if ref := l.Snapshot.Secrets["db"]; ref.Vault != "kv/new#value" {
 		t.Errorf("secret: %+v", ref)

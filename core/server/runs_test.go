@@ -98,7 +98,7 @@ func TestCreateIsIdempotentByKey(t *testing.T) {
 	body.Check = true
 	want[any](t, b.ask(op, "POST", "/v1/runs", body, "Idempotency-Key", "k"), http.StatusConflict)
 	if other := want[api.Run](t, b.ask(op, "POST", "/v1/runs", body), http.StatusCreated); other.ID == first.ID {
-		t.Fatal("without a key, too, it is the same run") // negative control
+		t.Fatal("it is also the same run if there is no key") // negative control
 	}
 	admin := b.token(everyTenant, Admin)
 	tok := api.NewToken{Name: "ci", Tenant: "acme", Role: "viewer"}
@@ -192,7 +192,7 @@ func TestLimitReadsNoFileAndNamesNobody(t *testing.T) {
 	there := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"globex-1"}}})
 	nowhere := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"globex-9"}}})
 	if there.status != http.StatusNotFound || strings.ReplaceAll(there.body, "globex-1", "globex-9") != nowhere.body {
-		t.Errorf("another tenant's host can be told from one that nobody has:\n%s\n%s", there.body, nowhere.body)
+		t.Errorf("another tenant's host differs from one that nobody has:\n%s\n%s", there.body, nowhere.body)
 	}
 }
 

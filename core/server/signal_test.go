@@ -19,7 +19,7 @@ func TestSignal(t *testing.T) {
 	wakes := func(w api.Signal, n int) {
 		t.Helper()
 		if got := want[api.Signalled](t, b.ask(operator, "POST", path, w), http.StatusOK); got.Jobs != n {
-			t.Errorf("%+v woke %d jobs, expected %d", w, got.Jobs, n)
+			t.Errorf("%+v reached %d jobs, expected %d", w, got.Jobs, n)
 		}
 	}
 	wakes(api.Signal{Event: "go"}, 0) // it is not in the queue yet

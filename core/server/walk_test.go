@@ -352,7 +352,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		after := b.newestBy(who, before.Seq)
 		if o.Method == http.MethodGet || o.quiet {
 			if after.Seq != before.Seq {
-				t.Errorf("%s is said to change nothing, and left in the audit log: %s", o.OperationID, asJSON(after))
+				t.Errorf("%s is declared to change nothing, and left in the audit log: %s", o.OperationID, asJSON(after))
 			}
 			continue
 		}

@@ -145,7 +145,7 @@ func TestMisuseIsNoticed(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s: nothing is said", name)
+					t.Errorf("%s: no report", name)
 				}
 			}()
 			f()
@@ -188,7 +188,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, line := range []string{"turnus_queue_due", "turnus_up", "turnus_new"} {
 		if strings.Contains(text, "\n"+line) {
-			t.Errorf("a worker told %s", line)
+			t.Errorf("a worker reported %s", line)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestLabRulesPassTheirTests(t *testing.T) {
 			}
 		}
 		if triggers != 1 || len(asked) < 2 {
-			t.Errorf("%s has %d tests, in %d of which it fires", r.Alert, len(asked), triggers)
+			t.Errorf("%s has %d tests, in %d of which it triggers", r.Alert, len(asked), triggers)
 		}
 	}
 	text, err := os.ReadFile(monitoring + "turnus.rules.yml")

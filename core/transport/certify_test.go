@@ -128,14 +128,14 @@ func TestKeysStayBesideCertificates(t *testing.T) {
 	p := certified(t, a.Certify)
 	offers(&p.cfg).Identities = []string{file}
 	if _, err := run(t, p, h, "true"); err != nil {
-		t.Errorf("the host does not know the authority, but the key: %v", err)
+		t.Errorf("the host does not know the CA, but the key: %v", err)
 	}
 	away := certified(t, func(context.Context, CertificateRequest) (*ssh.Certificate, error) {
 		return nil, errors.New("the authority is away")
 	})
 	offers(&away.cfg).Identities = []string{file}
 	if _, err := run(t, away, h, "true"); err != nil {
-		t.Errorf("the authority is away, but there is a key: %v", err)
+		t.Errorf("the CA is away, but there is a key: %v", err)
 	}
 	away.Drop(h)
 	offers(&away.cfg).Identities = nil

@@ -33,7 +33,7 @@ func TestOutputOfAClosedSessionIsReadToItsEnd(t *testing.T) {
 				select {
 				case <-ended:
 					if c.waits {
-						t.Error("the output was given up before it was read")
+						t.Error("the output was dropped before it was read")
 					}
 				default:
 					if !c.waits {
@@ -62,7 +62,7 @@ func TestSilenceOfAHostIsMeasuredFromItsLastByte(t *testing.T) {
 		}
 		last := time.Since(begin)
 		if took := (<-ended).Sub(begin); took < last+outputGrace-outputGrace/quietRounds || took > last+2*outputGrace {
-			t.Errorf("given up after %s, the last byte came after %s", took, last)
+			t.Errorf("dropped after %s, the last byte came after %s", took, last)
 		}
 	})
 }

@@ -208,7 +208,7 @@ func TestIdleConnectionsClose(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.entries) != 0 || len(p.serverLimiters) != 0 {
-		t.Errorf("%d entries and %d doors are left", len(p.entries), len(p.serverLimiters))
+		t.Errorf("%d entries and %d limiters are left", len(p.entries), len(p.serverLimiters))
 	}
 }
 
@@ -226,7 +226,7 @@ func TestTrapKeepAliveNoticesASilentPeer(t *testing.T) { // go#19338
 	_, err := run(t, p, f.host("h"), "x")
 	var e *Error
 	if !errors.As(err, &e) || e.Before || !errors.Is(err, core.ErrUnreachable) || !strings.Contains(err.Error(), "answers no more") {
-		t.Errorf("got %v, expected a connection given up", err)
+		t.Errorf("got %v, expected a connection that does not answer any more", err)
 	}
 }
 
@@ -426,7 +426,7 @@ func TestAtMostEightHandshakesPerServer(t *testing.T) {
 	close(hold)
 	wg.Wait()
 	if most != handshakesPerServer {
-		t.Errorf("%d handshakes at once, expected %d", most, handshakesPerServer)
+		t.Errorf("%d handshakes at the same time, expected %d", most, handshakesPerServer)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestFaultW17MoreHostsThanDescriptors(t *testing.T) {
 				t.Errorf("%s: %v", h.Name, err)
 			}
 			if open := p.Stats().Open; open > limit {
-				t.Errorf("%d connections at once, expected at most %d", open, limit)
+				t.Errorf("%d connections at the same time, expected at most %d", open, limit)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func TestFaultW17WaitsForAConnectionInUse(t *testing.T) {
 	eventually(t, "the second host waits", waits)
 	cancel()
 	if err := <-gaveUp; err == nil {
-		t.Error("a host that was given up got a connection beyond the bound")
+		t.Error("a host whose caller had left got a connection beyond the bound")
 	}
 	served := make(chan error, 1)
 	go func() {

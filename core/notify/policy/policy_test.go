@@ -138,7 +138,7 @@ func TestProblems(t *testing.T) {
 		}
 		got := strings.Join(all, "\n")
 		if p != nil || !strings.Contains(got, want) || strings.Contains(got, "hunter2") {
-			t.Errorf("%s\nis said to be %q, expected %q", text, got, want)
+			t.Errorf("%s\nis described as %q, expected %q", text, got, want)
 		}
 	}
 	// A misspelt word gets its suggestion, and several files are one policy.
