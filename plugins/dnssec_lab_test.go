@@ -127,12 +127,12 @@ func (j *rolling) until(stop func(reason string) bool) *rolling {
 		}
 		select {
 		case <-limit:
-			j.d.t.Fatalf("does not end; parked for:\n%s", strings.Join(slices.Compact(j.reasons), "\n"))
+			j.d.t.Fatalf("does not end; suspended for:\n%s", strings.Join(slices.Compact(j.reasons), "\n"))
 		case <-time.After(j.outcome.ResumeAfter):
 		}
 	}
 	if stop != nil {
-		j.d.t.Fatalf("ended before: %+v; parked for:\n%s", j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
+		j.d.t.Fatalf("ended before: %+v; suspended for:\n%s", j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
 	}
 	return j
 }
@@ -148,7 +148,7 @@ func overdue(reason string) bool { return strings.HasPrefix(reason, "OVERDUE") }
 func (j *rolling) changed() *rolling {
 	j.d.t.Helper()
 	if j.until(nil); !j.outcome.Changed || j.outcome.Failed {
-		j.d.t.Fatalf("got %+v; parked for:\n%s", j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
+		j.d.t.Fatalf("got %+v; suspended for:\n%s", j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
 	}
 	return j
 }
@@ -250,7 +250,7 @@ func labByHand(t *testing.T) {
 	j := d.job("hand", d.with("ksk", sdk.With{"parent": sdk.With{"method": "manual", "within": "12s", "ns": []string{netlab.Parent}}}))
 	j.until(in("K3 submit"))
 	if !strings.Contains(j.outcome.Reason, "ADD this DS at the parent lab.") {
-		t.Errorf("parked for %s", j.outcome.Reason)
+		t.Errorf("suspended for %s", j.outcome.Reason)
 	}
 	j.until(overdue)
 	fresh := d.Successor(old)
@@ -369,7 +369,7 @@ func labComesBack(t *testing.T) {
 	fresh := d.Successor(old)
 	d.Update("update delete cust.lab. DS "+d.DS(fresh), "update add cust.lab. 3 IN DS "+fresh+" 13 2 "+strings.Repeat("AB", 32))
 	if j.until(nil); !j.outcome.RolledBack || !slices.Contains(d.Delegation(), old) || d.Made("ksk") != 2 {
-		t.Errorf("DS %v; %+v; parked for\n%s", d.Delegation(), j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
+		t.Errorf("DS %v; %+v; suspended for\n%s", d.Delegation(), j.outcome, strings.Join(slices.Compact(j.reasons), "\n"))
 	}
 }
 
@@ -405,7 +405,7 @@ func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	d.Update("update add cust.lab. 3 IN DS " + d.DS(fresh))
 	d.Report("-checkds", "-key", fresh, "published")
 	if !netlab.Until(t.Context(), 100*time.Millisecond, func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {
-		t.Errorf("keys %v, DS %v: the signer waits for the withdrawal; then K4 may tell it", d.Published(), d.Delegation())
+		t.Errorf("keys %v, DS %v: the signer waits for the withdrawal; then K4 may report it", d.Published(), d.Delegation())
 	}
 }
 

@@ -204,7 +204,7 @@ func TestLabDeadMansSwitch(t *testing.T) {
 			dark, healed := d.watch(ctx, old, labWait+2*time.Second)
 			<-killed
 			if healed != armed {
-				t.Fatalf("healed by itself: %v after %v, want %v; worker: %s", healed, dark, armed, worker.out.String())
+				t.Fatalf("healed without the worker: %v after %v, want %v; worker: %s", healed, dark, armed, worker.out.String())
 			}
 			t.Logf("dark for %v, healed %v, with a confirm_timeout of %v", dark.Round(time.Millisecond), healed, labWait)
 		})

@@ -172,7 +172,7 @@ func TestLabFirmwareUploadIsCut(t *testing.T) {
 	})
 	w.kill()
 	if out, err := d.Shell("ls " + d.Path("data") + "/turnus/staged"); err != nil || !strings.Contains(out, ".part.") {
-		t.Fatalf("the upload was over: %q %v", out, err)
+		t.Fatalf("the upload had ended: %q %v", out, err)
 	}
 	with["rate"] = 0
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "changed", "", "1.0 A")

@@ -77,7 +77,7 @@ func TestTrapForecastKnowsTheTTLOfTheDS(t *testing.T) {
 		}
 	}
 	if wait := at["K5"] - at["K4"]; wait != 2*(73*hour+30*time.Minute) {
-		t.Errorf("between DS(new) everywhere and telling the signer: %v, want twice 1.5 × (TTL 48h + 1h)", wait)
+		t.Errorf("between DS(new) everywhere and the report to the signer: %v, want twice 1.5 × (TTL 48h + 1h)", wait)
 	}
 	zsk := forecast("zsk", short, 0, 1, 0, 0)
 	if got := last(zsk).after; got != short.publication()+short.zoneRetire() {

@@ -330,7 +330,7 @@ func follow(t *testing.T, w *world, each func(*plugintest.Result, *plugintest.St
 		}
 		w.pass(got.ResumeAfter)
 	}
-	t.Fatalf("does not end; parked for %s", strings.Join(slices.Compact(w.seen), "\n"))
+	t.Fatalf("does not end; suspended for %s", strings.Join(slices.Compact(w.seen), "\n"))
 	return nil
 }
 
@@ -338,7 +338,7 @@ func follow(t *testing.T, w *world, each func(*plugintest.Result, *plugintest.St
 func (w *world) check(t *testing.T, got *plugintest.Result) {
 	t.Helper()
 	if got.Outcome != "changed" || w.rolls != 1 || len(w.keys) != 3 {
-		t.Fatalf("%s: %s; %d rolls, %d keys; parked for\n%s", got.Outcome, got.Reason, w.rolls, len(w.keys), strings.Join(slices.Compact(w.seen), "\n"))
+		t.Fatalf("%s: %s; %d rolls, %d keys; suspended for\n%s", got.Outcome, got.Reason, w.rolls, len(w.keys), strings.Join(slices.Compact(w.seen), "\n"))
 	}
 	old, fresh := w.keys[0], w.keys[2]
 	remember := time.Duration(factor * float64(dsTTL+parentTime))
@@ -350,10 +350,10 @@ func (w *world) check(t *testing.T, got *plugintest.Result) {
 		t.Errorf("the old DS was withdrawn %v after the new one came; it may be remembered for %v", wait, remember)
 	}
 	if wait := fresh.dsPublish.Sub(removed); wait < remember {
-		t.Errorf("the signer was told %v after the old DS went; it may be remembered for %v", wait, remember)
+		t.Errorf("the signer got the report %v after the old DS went; it may be remembered for %v", wait, remember)
 	}
 	if len(w.ds) != 1 || old.dsRemoved.IsZero() {
-		t.Errorf("DS %v, told %v", w.ds, w.reported)
+		t.Errorf("DS %v, reported %v", w.ds, w.reported)
 	}
 }
 
@@ -449,7 +449,7 @@ func TestWithheldDSCallsAPersonAndForcesNothing(t *testing.T) {
 			w.pass(90 * 24 * time.Hour)
 		} else if first != "" && w.withhold {
 			if len(w.reported) > 0 || len(w.ds) != 1 || w.rolls != 1 {
-				t.Errorf("something was done: told %v, DS %v", w.reported, w.ds)
+				t.Errorf("something was done: reported %v, DS %v", w.reported, w.ds)
 			}
 			w.withhold = false
 			w.mu.Lock()
@@ -477,7 +477,7 @@ func TestUnreachableSignerSuspendsTheRoll(t *testing.T) {
 			w.down = true
 		case 5:
 			if !strings.Contains(r.Reason, "cannot go on now") {
-				t.Errorf("parked for %s", r.Reason)
+				t.Errorf("suspended for %s", r.Reason)
 			}
 			w.down = false
 		}

@@ -43,7 +43,7 @@ func TestFaultS11ProbesOfTheWorkersNetwork(t *testing.T) {
 		got := d.kit.Run(d.with("tcp dport 22 accept", probe("localhost", expect)))
 		want(t, got, "rolled_back", "its address is in the worker's own network")
 		if strings.Contains(got.Reason, "127.0.0.1") || strings.Contains(got.Reason, "::1") {
-			t.Errorf("it tells what the name means: %s", got.Reason)
+			t.Errorf("it shows what the name means: %s", got.Reason)
 		}
 	}
 	d := newDevice(t)

@@ -95,7 +95,7 @@ func TestLabDeadMansSwitch(t *testing.T) {
 			}
 			healed := healedWithin(d, old, at, armedFor+2*time.Second)
 			if healed != armed {
-				t.Errorf("healed by itself: %v, want %v", healed, armed)
+				t.Errorf("healed without the worker: %v, want %v", healed, armed)
 			}
 		})
 	}

@@ -120,7 +120,7 @@ func TestTrapJumpLoopPassesTheCheck(t *testing.T) {
 	d := newDevice(t)
 	text := "table inet turnus {\n chain a { jump b\n }\n chain b { jump a\n }\n chain input { type filter hook input priority 0; jump a\n }\n}"
 	if _, err := d.lab.Shell("printf '%s' '" + text + "' | nft -c -f -"); err != nil {
-		t.Logf("this nft -c finds the loop by itself: %v", err)
+		t.Logf("this nft -c finds the loop: %v", err)
 	}
 	if _, err := d.lab.Shell("printf '%s' '" + text + "' | nft -f -"); err == nil {
 		t.Fatal("the kernel takes it: this is no control")

@@ -31,7 +31,7 @@ func TestLinesAreCutAndCounted(t *testing.T) {
 		<-time.After(time.Second) // of the bubble
 		_, _ = l.Write([]byte("later\n"))
 		if s := out.String(); !strings.Contains(s, "lines_dropped=4") || !strings.Contains(s, "later") {
-			t.Error("what was dropped is not told")
+			t.Error("dropped lines are not reported")
 		}
 		_, _ = l.Write([]byte("no newline"))
 		l.flush()
@@ -51,7 +51,7 @@ func TestFloodOfLinesIsHeldBack(t *testing.T) {
 			_, _ = l.Write(block)
 		}
 		if took := time.Since(begin); took < 9*time.Second {
-			t.Errorf("14 MiB were read within %s, expected about 10 s: 4 at once, then 1 a second", took)
+			t.Errorf("14 MiB were read within %s, expected about 10 s: 4 immediately, then 1 a second", took)
 		}
 		close(gone)
 		begin = time.Now()

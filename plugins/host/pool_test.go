@@ -65,14 +65,14 @@ func TestBreakerHoldsBackAPluginThatKeepsDying(t *testing.T) {
 		t.Errorf("the log says %d times that it is suspended, expected once", n)
 	}
 	if s := p.stats(); !s.Blocked || s.Deaths != breakerDeaths || s.Starts != breakerDeaths || s.Plugin == "" {
-		t.Errorf("%+v, expected %d deaths and held back", s, breakerDeaths)
+		t.Errorf("%+v, expected %d deaths and blocked", s, breakerDeaths)
 	}
 	p.mu.Lock()
 	p.timing.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
 	p.mu.Unlock()
 	b.must(t, call("echo", labParams{}))
 	if s := p.stats(); s.Blocked {
-		t.Errorf("%+v, expected not held back", s)
+		t.Errorf("%+v, expected not blocked", s)
 	}
 }
 

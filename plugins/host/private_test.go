@@ -93,7 +93,7 @@ exec '`+self(t)+`' lab good
 	}
 	root := filepath.Dir(here)
 	if info, err := os.Stat(root); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the copies stand in %s: %v, %v", root, info, err)
+		t.Errorf("the copies are in %s: %v, %v", root, info, err)
 	}
 	_ = filepath.WalkDir(here, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -62,7 +62,7 @@ func TestBuiltinsShareAProcess(t *testing.T) {
 			t.Errorf("%q, expected the plugin that has the job type", tp.Plugin)
 		}
 		if n := s.pools["lab"].plugin.concurrency(); share && n != 128 || !share && n != 64 {
-			t.Errorf("shared %v: %d calls at once in a process, expected 64 for each plugin", share, n)
+			t.Errorf("shared %v: %d calls at the same time in a process, expected 64 for each plugin", share, n)
 		}
 		if err := s.Stop(context.Background()); err != nil {
 			t.Error(err)

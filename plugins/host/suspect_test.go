@@ -92,7 +92,7 @@ func TestFaultW11OneHostKillsTheProcessOfForty(t *testing.T) {
 		}
 		until(t, "a death in company, and then one alone each time", func() bool { return b.pool().stats().Deaths == round+2 })
 		if s := b.pool().stats(); s.Blocked {
-			t.Errorf("round %d: %+v, expected no plugin held back for one host", round, s)
+			t.Errorf("round %d: %+v, expected no plugin blocked for one host", round, s)
 		}
 	}
 }

@@ -276,7 +276,7 @@ func TestTrapFloodBeforeTheHandshake(t *testing.T) { // trap 10
 	b := open(t, &fleet{}, mode("deluge"))
 	_, err := b.Run(t.Context(), call("echo", labParams{}))
 	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), `"noise"`) {
-		t.Errorf("%v; expected an error that shows what stood in the way", err)
+		t.Errorf("%v; expected an error that shows the obstacle", err)
 	}
 }
 

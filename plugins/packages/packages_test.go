@@ -49,7 +49,7 @@ func TestAptRemovesWhatIsInstalled(t *testing.T) {
 		}
 		got, _ := os.ReadFile(filepath.Join(dir, "log"))
 		if strings.TrimSpace(string(got)) != c.want {
-			t.Errorf("%s: apt-get was told %q, expected %q", c.names, got, c.want)
+			t.Errorf("%s: apt-get got %q, expected %q", c.names, got, c.want)
 		}
 	}
 }

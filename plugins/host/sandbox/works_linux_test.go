@@ -52,7 +52,7 @@ exit "${1:-0}"
 		}
 		_, err = s.run(t, box, "/bin/sh", []string{"/bin/sh", "-c", "kill -KILL $$"})
 		if l.PID && exitCode(err) != 128+9 || !l.PID && (err == nil || err.Error() != "signal: killed") {
-			t.Errorf("%+v: %v, expected it to tell of signal 9", l, err)
+			t.Errorf("%+v: %v, expected a report of signal 9", l, err)
 		}
 	}
 }
