@@ -107,7 +107,7 @@ func TestPebbleIsAwayWhenACertificateEnds(t *testing.T) {
 	a.Stop()
 	c.Wait(t, "a message", func() error {
 		if _, err := c.shake(acmeName, a.Roots); err != nil {
-			t.Fatalf("before it was told: %v\n%s", err, c.Log())
+			t.Fatalf("before the failure was reported: %v\n%s", err, c.Log())
 		}
 		if !strings.Contains(c.Log(), "ACME: the certificate for "+acmeName+" ends at ") {
 			return errors.New("there is none")

@@ -242,7 +242,7 @@ func TestUndocumentedFlagsAreNoticed(t *testing.T) {
 		}
 	}
 	if strings.Contains(missing+"\n", "turnus run\n") {
-		t.Error("turnus run is said to be missing")
+		t.Error("the check reports turnus run as missing")
 	}
 }
 
@@ -549,6 +549,6 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	}
 	walk(testRoot())
 	if seen < 40 {
-		t.Errorf("only %d commands were looked at", seen)
+		t.Errorf("only %d commands were checked", seen)
 	}
 }

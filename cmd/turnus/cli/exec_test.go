@@ -23,7 +23,7 @@ func TestCommandLineKeepsWords(t *testing.T) {
 		t.Errorf("a shell reads %q, expected %q", got, words)
 	}
 	if got := read(strings.Join(all, " ")); slices.Equal(got, words) {
-		t.Error("unquoted words are read again, too: the test sees nothing")
+		t.Error("unquoted words are also read again: the test detects nothing")
 	}
 	if got := commandLine([]string{"X=1", "env"}); got != `'X=1' env` {
 		t.Errorf("the first of several words is a variable: %s", got)

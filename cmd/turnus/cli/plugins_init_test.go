@@ -44,7 +44,7 @@ func passes(t *testing.T, what string, more ...string) (left []string) {
 	for _, r := range report.Results {
 		if r.Status == conformance.NotApplicable {
 			if r.Note == "" {
-				t.Errorf("%s: %s does not apply without a reason", what, r.Case)
+				t.Errorf("%s: %s does not apply, and has no reason", what, r.Case)
 			}
 			left = append(left, r.Case)
 		}

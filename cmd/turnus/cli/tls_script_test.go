@@ -50,7 +50,7 @@ func startCA(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() {
 		orders, looked := a.Orders()
 		if orders != 1 || len(looked) != 1 || looked[0] != args[0] {
-			ts.Logf("%d orders, %v looked at; expected one, of %s", orders, looked, args[0])
+			ts.Logf("%d orders, %v checked; expected one, of %s", orders, looked, args[0])
 			panic("the authority was not asked once")
 		}
 	})

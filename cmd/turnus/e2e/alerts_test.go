@@ -169,7 +169,7 @@ func (w *watched) sees(scrape func() samples, want ...wantedSample) (now samples
 		for _, s := range want {
 			if !now.has(s.name, s.label, s.least) {
 				if time.Now().After(deadline.Add(-5 * time.Second)) {
-					w.t.Logf("not told: %+v", s)
+					w.t.Logf("not sent: %+v", s)
 				}
 				return false
 			}
@@ -339,7 +339,7 @@ func dashboard(t *testing.T, heard samples) {
 	known := func(where, text string) {
 		for _, name := range metricNames.FindAllString(text, -1) {
 			if !names[name] {
-				t.Errorf("the dashboard's %s asks for %s, which nobody tells", where, name)
+				t.Errorf("the dashboard's %s asks for %s, which nobody exports", where, name)
 			}
 		}
 	}

@@ -89,6 +89,6 @@ func TestLabKilledServiceRebootsOnlyOnce(t *testing.T) {
 		t.Errorf("rebooted %d times, expected once; %v", n, outcomes)
 	}
 	if left, err := filepath.Glob(filepath.Join(u.data, "states", "*")); err != nil || len(left) > 0 {
-		t.Errorf("states are left of what is over: %v, %v", left, err)
+		t.Errorf("states are left of jobs that ended: %v, %v", left, err)
 	}
 }

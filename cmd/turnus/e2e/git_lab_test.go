@@ -203,7 +203,7 @@ func TestLabServersFollowABranch(t *testing.T) {
 	})
 	until(t, "server a to say so", func() bool { return a.err.has("the project is invalid, the last valid one stays in use: ") })
 	if text := scrape(t, a, s.token()); !strings.Contains(text, "turnus_definitions_rejected 1\n") || !strings.Contains(text, `turnus_events_total{kind="definitions_rejected"} 1`+"\n") {
-		t.Errorf("metrics do not tell of the bad commit:\n%s", text)
+		t.Errorf("metrics do not show the bad commit:\n%s", text)
 	}
 	until(t, "a notification of the bad commit", func() bool {
 		return heard.has("definitions_rejected", "Ann Op", "playbooks/all.yaml:2:1")

@@ -45,7 +45,7 @@ func searched(t *testing.T, found bool, folders ...string) {
 		}
 	}
 	if found && n < 3 {
-		t.Errorf("the words were found %d times where nothing is sealed: the search does not see", n)
+		t.Errorf("the words were found %d times without encryption: the search detects nothing", n)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	var reencrypted struct{ Ledger, Failed int }
 	l.keys(&reencrypted, "reseal", "--keyring", ring, "--ledger", s.ledger)
 	if reencrypted.Failed != 0 || reencrypted.Ledger == 0 {
-		t.Errorf("reseal: %+v", reencrypted)
+		t.Errorf("re-encrypt: %+v", reencrypted)
 	}
 	early := l.start(append([]string{"admin", "keys", "retire", first.Key}, places...)...)
 	early.wants(5) // Redis has the first runs still
@@ -173,7 +173,7 @@ func TestLabWhatUpKeepsOfItsQueueIsEncrypted(t *testing.T) {
 			}
 		}
 		if len(kept.Jobs) == 0 || (legible == 0) != encrypted {
-			t.Errorf("sealed %t: %d of %d kept states are legible", encrypted, legible, len(kept.Jobs))
+			t.Errorf("encrypted %t: %d of %d kept states are legible", encrypted, legible, len(kept.Jobs))
 		}
 		if encrypted {
 			searched(t, false, data)
@@ -186,7 +186,7 @@ func TestLabWhatUpKeepsOfItsQueueIsEncrypted(t *testing.T) {
 		p.signal(syscall.SIGTERM)
 		p.wants(0)
 		if first, last := len(executions(t, trace)), len(executions(t, trace+"-last")); first != hosts || last != hosts {
-			t.Errorf("sealed %t: %d second and %d last steps of %d jobs", encrypted, first, last, hosts)
+			t.Errorf("encrypted %t: %d second and %d last steps of %d jobs", encrypted, first, last, hosts)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func TestLabSecretsShowNowhere(t *testing.T) {
 	g.seen.text("log", e.err.String())
 	for _, want := range []string{"told", "flood", "leaky.tell", "box"} {
 		if !strings.Contains(traces.sent(), want) {
-			t.Errorf("no trace tells of %q: what is searched?", want)
+			t.Errorf("no trace shows %q: what is searched?", want)
 		}
 	}
 	g.seen.text("traces", traces.sent())

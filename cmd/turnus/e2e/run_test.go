@@ -94,7 +94,7 @@ steps:
 		t.Errorf("first run: %v", r.Outcomes)
 	}
 	if r := report(2, "--retry-failed"); r.Total != 2 {
-		t.Errorf("--retry-failed: %d hosts, expected the 2 that were not done well", r.Total)
+		t.Errorf("--retry-failed: %d hosts, expected the 2 that did not succeed", r.Total)
 	}
 	r := report(0, "--limit", names[0].Name, "--tags", "hello", "-e", "word=given")
 	if res := r.byHost(t, names[0].Name); r.Total != 1 || fmt.Sprint(steps(res)) != "[greet]" || res.Steps[0].Stdout != "given\n" {

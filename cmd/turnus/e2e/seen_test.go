@@ -229,5 +229,5 @@ func (s *seen) judge(places ...string) {
 			s.t.Errorf("the marker is not in %s (%d bytes): nothing can be said of secrets there", place, s.looked[place])
 		}
 	}
-	s.t.Logf("looked at, in bytes: %v", s.looked)
+	s.t.Logf("searched, in bytes: %v", s.looked)
 }

@@ -69,7 +69,7 @@ func TestLabFaultW3SuspendedForAnEventOverAKill(t *testing.T) {
 		t.Errorf("%d executions before the event, expected one of each job", n)
 	}
 	if n, err := c.SignalRun(context.Background(), run, api.Signal{Event: "go"}); n != 2 || err != nil {
-		t.Errorf("woken %d, %v", n, err)
+		t.Errorf("signalled %d, %v", n, err)
 	}
 	finished(t, c, run)
 	if n := len(executions(t, trace)); n != 4 {

@@ -168,7 +168,7 @@ func TestOneTraceFromTheSubmitToTheHost(t *testing.T) {
 			"step": {"told", "command", box.Name, "changed"}, "call": {"command"}, "dial": {box.Name, "ok"}, "exec": {box.Name},
 		}[one.GetName()] {
 			if !bytes.Contains(attributes, []byte(`"`+want+`"`)) {
-				t.Errorf("span %s does not tell %q: %s", place, want, attributes)
+				t.Errorf("span %s does not show %q: %s", place, want, attributes)
 			}
 		}
 	}

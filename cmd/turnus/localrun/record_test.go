@@ -97,7 +97,7 @@ func TestARunGoesOnWithoutItsRecord(t *testing.T) {
 		t.Errorf("%v, exit %d, unrecorded %v, %d commands", report.Outcomes, report.Exit, report.Unrecorded, fl.Stats().Commands)
 	}
 	if n := strings.Count(said.String(), "the run is not recorded: no space left"); n != 1 {
-		t.Errorf("it is said %d times: %s", n, said)
+		t.Errorf("it is reported %d times: %s", n, said)
 	}
 	after := openTest(t)
 	defer func() { _ = after.Close(t.Context()) }()

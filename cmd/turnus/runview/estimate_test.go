@@ -46,7 +46,7 @@ func TestEstimateDoesNotGrow(t *testing.T) {
 	for range 5 * int(estimateWrong/time.Second) {
 		now = now.Add(200 * time.Millisecond)
 		if got := e.update(now, 10*time.Minute); got > last {
-			t.Fatalf("%v follows %v at once", got, last)
+			t.Fatalf("%v follows %v immediately", got, last)
 		}
 	}
 	now = now.Add(time.Second)

@@ -29,6 +29,6 @@ func TestLogsReportWhetherAnythingWasShown(t *testing.T) {
 	}
 	quiet.Steps[0].Stdout = "done\n"
 	if !writeJobLogs(&out, quiet, &keptApart{}) {
-		t.Error("output was shown, and not told")
+		t.Error("output was shown, and not reported")
 	}
 }

@@ -38,7 +38,7 @@ func TestEarlierFailuresAreShownOnce(t *testing.T) {
 	w.earlier(t.Context(), api.Run{ID: "r1", Total: 3000, Outcomes: map[core.Outcome]int{core.Changed: 5}})
 	w.earlier(t.Context(), api.Run{ID: "r1", Total: 3000, Outcomes: map[core.Outcome]int{core.Failed: maxEarlier + 1}})
 	if asked != 0 {
-		t.Errorf("%d requests, expected none without failures, nor with too many", asked)
+		t.Errorf("%d requests, expected 0 if no host failed, and if too many did", asked)
 	}
 	w.earlier(t.Context(), api.Run{ID: "r1", Total: 3000, Outcomes: map[core.Outcome]int{core.Failed: 2}})
 	w.event(api.Event{Event: "job_started", Job: "r1/4", Host: "web5"})

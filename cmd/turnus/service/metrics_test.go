@@ -52,7 +52,7 @@ func TestMetricsOnlyToClientsOfACA(t *testing.T) {
 	}
 	f.cert, f.key = "", ""
 	if _, err := f.Listen(t.Context(), slog.New(slog.DiscardHandler), func(string) {}); !invalid(err) {
-		t.Errorf("an authority without a certificate of its own: %v", err)
+		t.Errorf("a CA without a certificate of its own: %v", err)
 	}
 }
 

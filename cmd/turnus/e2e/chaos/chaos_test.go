@@ -74,7 +74,7 @@ func chaos(t *testing.T, seed uint64, s shape, only []string) {
 	slices.SortStableFunc(v.seen, func(a, b execution) int { return cmp.Compare(a.begin, b.begin) })
 	report(t, seed, s, v, l.refused)
 	if slices.ContainsFunc(faults, func(h happened) bool { return h.name == "kill two servers at a fire" && h.single }) && len(c.triggers) == 0 {
-		t.Error("no schedule was made that fires")
+		t.Error("no schedule was made that triggers")
 	}
 	if found := c.doctor(); found != "" {
 		t.Errorf("turnus admin doctor, after all of it: %s", found)
