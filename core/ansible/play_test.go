@@ -172,8 +172,7 @@ func TestHandlersThatCallNothing(t *testing.T) {
 	}
 }
 
-// Which value of a name a task of role r sees, as ansible-playbook 2.14 decides. What is around a
-// task wins over nothing that has a higher rank.
+// Which value of a name a task of role r sees, as ansible-playbook 2.14 decides.
 func TestWhichVarsOfRolesWin(t *testing.T) {
 	t.Parallel()
 	const (
