@@ -167,7 +167,7 @@ func TestImportsFollowTheHouse(t *testing.T) {
 		path := strings.TrimPrefix(p.ImportPath, module+"/")
 		may, why, ok := border(path)
 		if !ok {
-			t.Errorf("%s stands in no room: add it to borders with its reason", path)
+			t.Errorf("%s is in no room: add it to borders with its reason", path)
 			continue
 		}
 		for i, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {

@@ -102,7 +102,7 @@ func TestOutcomes(t *testing.T) {
 		}
 		seen[o] = true
 		if o.Good() && o.CountsAsFailure() {
-			t.Errorf("%q is good and spends the budget", o)
+			t.Errorf("%q is good and counts for the failure threshold", o)
 		}
 	}
 	for _, o := range []core.Outcome{"", "great", "Failed"} {
@@ -112,12 +112,12 @@ func TestOutcomes(t *testing.T) {
 	}
 	for _, o := range []core.Outcome{core.Failed, core.RolledBack, core.Lost} {
 		if !o.CountsAsFailure() {
-			t.Errorf("%q spends no budget", o)
+			t.Errorf("%q does not count for the failure threshold", o)
 		}
 	}
 	for _, o := range []core.Outcome{core.Unreachable, core.Cancelled} {
 		if o.CountsAsFailure() || o.Good() {
-			t.Errorf("%q spends the budget of bad outcomes, or is good", o)
+			t.Errorf("%q counts for the failure threshold, or is good", o)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestLanguageOfThePages(t *testing.T) {
 func TestLanguageOfTheMessages(t *testing.T) {
 	eachPackage(t, func(path string, src []byte) ([]string, error) {
 		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
-			return nil, nil // no user reads the messages of tests
+			return nil, nil // TestLanguageOfTheFailures has the messages of tests
 		}
 		return language.Messages(path, src)
 	})
@@ -77,6 +77,16 @@ func TestLanguageOfTheMessages(t *testing.T) {
 
 // One package: go test ./core -run 'TestLanguageOfTheComments/core/queue$'.
 func TestLanguageOfTheComments(t *testing.T) { eachPackage(t, language.Comments) }
+
+// One package: go test ./core -run 'TestLanguageOfTheFailures/core/queue$'.
+func TestLanguageOfTheFailures(t *testing.T) {
+	eachPackage(t, func(path string, src []byte) ([]string, error) {
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil, nil
+		}
+		return language.Failures(path, src)
+	})
+}
 
 // eachPackage checks all files of a package in a test of its own.
 func eachPackage(t *testing.T, check func(path string, src []byte) ([]string, error)) {

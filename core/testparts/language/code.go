@@ -17,6 +17,7 @@ var (
 	speaks    = regexp.MustCompile(`(?i)(?:errorf?|err|hint|hinted|refused?|invalid|failf?|fatalf|doubtf|unclear|blame|fault|misfit|message|report|warn|note|trouble|translate|because|progress|fprintf|fprintln)$`)
 	prose     = regexp.MustCompile(`^(?i:summary|detail|doc|hint|message|expected)$`)
 	logs      = regexp.MustCompile(`^(?:Debug|Info|Warn|Error)(?:Context)?$`)
+	fails     = regexp.MustCompile(`^(?:(?:Error|Fatal|Log|Skip)f?)$`)
 	verb      = regexp.MustCompile(`%[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:\[\d+\])?[a-zA-Z]`)
 	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint|export |line )`)
 	addressed = regexp.MustCompile(`https?://\S{40}`)
@@ -48,6 +49,28 @@ func Messages(path string, src []byte) ([]string, error) {
 			if key, ok := n.Key.(*ast.Ident); ok && prose.MatchString(key.Name) {
 				found = append(found, lines(fset, n.Value.Pos(), Text(verb.ReplaceAllString(written(n.Value), "VALUE")))...)
 			}
+		}
+		return true
+	})
+	return found, nil
+}
+
+// Failures returns what is wrong with the messages by which tests fail, log and are skipped. Each
+// finding has its line.
+func Failures(path string, src []byte) ([]string, error) {
+	fset, f, err := parse(path, src)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		if fun, ok := call.Fun.(*ast.SelectorExpr); ok && fails.MatchString(fun.Sel.Name) {
+			text := verb.ReplaceAllString(literal(call.Args[0]), "VALUE")
+			found = append(found, lines(fset, call.Pos(), Text(text))...)
 		}
 		return true
 	})

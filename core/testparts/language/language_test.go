@@ -151,3 +151,25 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+func TestFailures(t *testing.T) {
+	for code, want := range map[string]int{
+		`t.Errorf("%s: planned anew", name)`:       1,
+		`t.Error("planned anew")`:                  1,
+		`l.Fatal("planned anew", err)`:             1,
+		`t.Fatalf("planned " + "anew: %v", err)`:   1,
+		`t.Logf("planned anew: %v", err)`:          1,
+		`t.Skip("planned anew")`:                   1,
+		`t.Errorf("planned again: %v", err)`:       0,
+		`t.Error(err, "anew")`:                     0, // the first argument is the message
+		`t.Errorf("%q, expected %q", got, "anew")`: 0,
+		`t.Run("planned anew", nil)`:               0,
+		`errorf("planned anew")`:                   0,
+		`t.Error()`:                                0,
+	} {
+		found, err := Failures("x_test.go", []byte("package x\n\nfunc y() {\n\t"+code+"\n}\n"))
+		if err != nil || len(found) != want || want > 0 && !strings.HasPrefix(found[0], "line 4: ") {
+			t.Errorf("%s: found %q, expected %d; %v", code, found, want, err)
+		}
+	}
+}
