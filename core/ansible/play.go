@@ -32,6 +32,8 @@ type play struct {
 	steps     []*step
 	handlers  []*step
 	roles     []*role
+	imported  []*role // by import_role: Ansible gives their vars to all tasks of the play
+	exposed   []*role // imported as an earlier conversion of the play found them
 	registers map[string]*register
 	set       map[string]string // names that a task sets which is not converted, with its place
 	unsure    map[string]bool   // registered in a block that may have ended before its task
@@ -148,20 +150,40 @@ func (c *converter) newPlay(file string, n *yaml.Node) *play {
 	return p
 }
 
-// play converts one play.
+// play converts one play. One that imports roles is converted twice: the tasks before them also
+// need to know their vars.
 func (c *converter) play(file string, n *yaml.Node) error {
+	reader, files := *c.reader, maps.Clone(c.files)
+	bounds := *reader.bounds
 	p := c.newPlay(file, n)
+	if err := p.convert(); err != nil {
+		return err
+	}
+	if imported := p.imported; len(imported) > 0 {
+		reader.bounds = &bounds
+		*c.reader, c.files = reader, files
+		p = c.newPlay(file, n)
+		p.exposed = imported
+		if err := p.convert(); err != nil {
+			return err
+		}
+	}
+	return c.finish(p)
+}
+
+func (p *play) convert() error {
+	n := p.node
 	if v := child(n, "name"); v != nil && v.Kind == yaml.ScalarNode {
 		p.title = clip(v.Value)
 	}
 	p.comment = comment(n)
 	hosts := child(n, "hosts")
 	if hosts == nil {
-		return c.fail(file, n.Line, n.Column, yamlread.Fault{Message: "this play has no hosts", Expected: "hosts: and a group"})
+		return p.fail(p.file, n.Line, n.Column, yamlread.Fault{Message: "this play has no hosts", Expected: "hosts: and a group"})
 	}
 	p.targets = "true"
 	if text, d := p.pattern(hosts); d != nil {
-		p.blocked(file, hosts, "hosts", d)
+		p.blocked(p.file, hosts, "hosts", d)
 	} else {
 		p.targets = text
 	}
@@ -171,14 +193,11 @@ func (c *converter) play(file string, n *yaml.Node) error {
 	if err != nil {
 		return err
 	}
-	inh := inherited{scope: s, file: file, folder: path.Dir(file)}
+	inh := inherited{scope: s, file: p.file, folder: path.Dir(p.file)}
 	if err := p.keywords(&inh); err != nil {
 		return err
 	}
-	if err := p.sections(inh); err != nil {
-		return err
-	}
-	return c.finish(p)
+	return p.sections(inh)
 }
 
 // playVars reads vars and vars_files.

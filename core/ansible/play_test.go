@@ -220,6 +220,27 @@ func TestWhichVarsOfRolesWin(t *testing.T) {
 	}
 }
 
+// Ansible gives the vars of a role that import_role names to all tasks of the play, also to those
+// before it.
+func TestVarsOfAnImportedRoleAreEverywhere(t *testing.T) {
+	t.Parallel()
+	for name, one := range map[string]struct{ tasks, want string }{
+		"import":        {"[{shell: 'echo {{ x | default(1) }}'}, {import_role: {name: r}}]", "role r also sets x"},
+		"a task behind": {"[{import_role: {name: r}}, {shell: 'echo {{ x | default(1) }}'}]", "role r also sets x"},
+		"its vars":      {"[{import_role: {name: r}, vars: {y: 1}}, {shell: 'echo {{ y | default(2) }}'}]", "role r also sets y"},
+		"twice":         {"[{import_role: {name: r}}, {import_role: {name: r}}]", ""},
+		"include":       {"[{shell: 'echo {{ x | default(1) }}'}, {include_role: {name: r}}]", ""},
+		"a task's own":  {"[{import_role: {name: r}}, {command: /bin/say, vars: {x: task}}]", ""},
+	} {
+		got := reasons(t, map[string]string{
+			"site.yml": "- hosts: all\n  tasks: " + one.tasks + "\n", "roles/r/vars/main.yml": "x: role\n", "roles/r/tasks/main.yml": "- command: /bin/say {{ x }}\n",
+		}, someHosts)
+		if got != one.want {
+			t.Errorf("%s: %q, expected %q", name, got, one.want)
+		}
+	}
+}
+
 // Ansible reads a var and a condition when a task needs it, with the vars of that task.
 func TestVarsAreReadByTheTask(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -236,7 +237,7 @@ func (s *scope) term(b *binding) (term, *doubt) {
 // lift makes a binding a var of the playbook.
 func (p *play) lift(b *binding) *doubt {
 	for _, have := range p.vars {
-		if have.name == b.name && have.node == b.node {
+		if have.name == b.name && reflect.DeepEqual(asRead(have.node), asRead(b.node)) {
 			return nil
 		}
 		if have.name == b.name {
@@ -247,11 +248,16 @@ func (p *play) lift(b *binding) *doubt {
 	return nil
 }
 
+// same reports whether two places of one rank give a name the same value.
+func (b *binding) same(other *binding) bool {
+	return b == other || other != nil && b.rank == other.rank && reflect.DeepEqual(asRead(b.node), asRead(other.node))
+}
+
 // otherRole names a role outside of the task that gives the name another value.
 func (p *play) otherRole(name string, b *binding) string {
-	for _, r := range p.roles {
+	for _, r := range slices.Concat(p.roles, p.exposed) {
 		for _, f := range []frame{r.given, r.vars, r.defaults} {
-			if own := f[name]; own != nil && own != b && (b == nil || own.rank > ofDefaults && own.rank >= b.rank) {
+			if own := f[name]; own != nil && !own.same(b) && (b == nil || own.rank > ofDefaults && own.rank >= b.rank) {
 				return r.name
 			}
 		}

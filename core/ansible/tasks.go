@@ -288,6 +288,10 @@ func (p *play) include(n *yaml.Node, module string, arg *yaml.Node, inh inherite
 	if d == nil && strings.HasSuffix(base(module), "_role") {
 		var r *role
 		if r, d = p.includedRole(n, arg, inh); d == nil {
+			if base(module) == "import_role" {
+				r.given = vars(child(n, "vars"), ofRole)
+				p.imported = append(p.imported, r)
+			}
 			return p.roleTasks(r)
 		}
 	} else if d == nil {
