@@ -70,8 +70,8 @@ func (d *decoder) limitOf(n *yaml.Node) []string {
 	if strings.Contains(text, "@") {
 		d.reportNode(n, problem{message: "@FILE cannot stand here", expected: "names, groups and globs of hosts"})
 	}
-	if text == "" {
-		return nil
+	if target, ok := d.Follow(n); ok && target.Kind == yaml.ScalarNode && !yamlread.IsNull(target) && strings.Trim(target.Value, ",: ") == "" {
+		d.reportNode(n, problem{message: "limit names no host", expected: "names, groups and globs of hosts", hint: "leave it out for all hosts"})
 	}
 	return []string{text}
 }

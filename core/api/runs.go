@@ -182,7 +182,7 @@ type Mistake struct {
 
 // LaunchOptions say how a playbook is launched, now or by a schedule.
 type LaunchOptions struct {
-	Limit       []string       `json:"limit,omitempty" doc:"hosts, groups and patterns, as --limit has them" maxItems:"1000"`
+	Limit       []string       `json:"limit,omitempty" doc:"hosts, groups and patterns, as --limit has them" minItems:"1" maxItems:"1000"`
 	Vars        map[string]any `json:"vars,omitempty" doc:"go over the playbook's vars"`
 	Params      map[string]any `json:"params,omitempty" doc:"values of the playbook's params, see get-playbook; the value of a secret is its name"`
 	Tags        []string       `json:"tags,omitempty" maxItems:"100"`

@@ -37,10 +37,14 @@ func (inv *limiting) spend(hosts int, part string) error {
 // Limit selects hosts as ansible --limit does: names, groups, globs, ranges, ~regex,
 // joined by "," or ":", with ! to take out and & to intersect, @FILE for a list.
 // Customers and sites count as groups. GROUP[0], GROUP[-1] and GROUP[0:9] select
-// by place. The result is in the order of Hosts; "" selects all.
-// A part that matches nothing is an error that suggests near names.
+// by place. The result is in the order of Hosts. A part that matches nothing is an error that
+// suggests near names. A pattern or list without a part is also an error: names that were lost on
+// the way do not mean all hosts.
 func (inv *Inventory) Limit(pattern string) ([]core.Host, error) {
 	parts, err := limitParts(pattern, 0)
+	if err == nil && len(parts) == 0 {
+		err = fmt.Errorf("limit %q: %w: it names no host: all is every host", shorten(pattern), core.ErrInvalid)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +52,7 @@ func (inv *Inventory) Limit(pattern string) ([]core.Host, error) {
 	slices.SortStableFunc(parts, func(a, b string) int { return partRank(a) - partRank(b) })
 	all := &limiting{Inventory: inv}
 	in := make([]bool, len(inv.Hosts))
-	if len(parts) == 0 || partRank(parts[0]) > 0 {
+	if partRank(parts[0]) > 0 {
 		for i := range in {
 			in[i] = true
 		}
@@ -153,6 +157,9 @@ func limitFile(path string, depth int) ([]string, error) {
 			return nil, err
 		}
 		out = append(out, more...)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("limit @%s: %w: it names no host: all is every host", path, core.ErrInvalid)
 	}
 	return out, nil
 }

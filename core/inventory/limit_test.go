@@ -72,11 +72,21 @@ func TestLimit(t *testing.T) {
 		struct{ pattern, want string }{"@" + list, "web1.x db01.x db02.x"},
 		struct{ pattern, want string }{"@" + list + ",!web", "db01.x db02.x"},
 		struct{ pattern, want string }{"db[02:03].x", "db02.x db03.x"},
-		struct{ pattern, want string }{"", "lone web1.x web2.x web3.x db01.x db02.x db03.x db04.x"},
 	) {
 		got, err := inv.Limit(tc.pattern)
 		if err != nil || names(got) != tc.want {
 			t.Errorf("%q: got %q, %v; want %q", tc.pattern, names(got), err, tc.want)
+		}
+	}
+}
+
+// Names that were lost on the way do not become all hosts.
+func TestALimitWithoutANameIsRefused(t *testing.T) {
+	inv := loadText(t, "hosts", limitHosts)
+	list := write(t, "list", "# nothing\n\n", 0o644)
+	for _, pattern := range []string{"", " ", ",", ":", "@" + list, "@" + list + ",!web", "lone,@" + list} {
+		if got, err := inv.Limit(pattern); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "it names no host: all is every host") {
+			t.Errorf("%q: got %q, %v; expected that it is refused", pattern, names(got), err)
 		}
 	}
 }

@@ -189,6 +189,11 @@ func TestLimitReadsNoFileAndNamesNobody(t *testing.T) {
 			t.Errorf("%s: %d %s", limit, a.status, a.body)
 		}
 	}
+	for _, limit := range []string{`[]`, `[""]`, `[","]`} { // names that were lost do not mean all
+		if a := b.ask(b.token(everyTenant, Admin), "POST", "/v1/runs", `{"playbook": "everywhere", "limit": `+limit+`}`); a.status != http.StatusUnprocessableEntity {
+			t.Errorf("limit %s: %d %s", limit, a.status, a.body)
+		}
+	}
 	there := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"globex-1"}}})
 	nowhere := b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", LaunchOptions: api.LaunchOptions{Limit: []string{"globex-9"}}})
 	if there.status != http.StatusNotFound || strings.ReplaceAll(there.body, "globex-1", "globex-9") != nowhere.body {

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/lab"
@@ -120,6 +121,9 @@ func (a *app) root() *cobra.Command {
 			if err := a.appearance(); err != nil {
 				return err
 			}
+			if err := narrows(c.Flags()); err != nil {
+				return err
+			}
 			return localrun.UseProject(c)
 		},
 	}
@@ -200,6 +204,17 @@ func needs(c *cobra.Command, names ...string) {
 		}
 		return nil
 	}
+}
+
+// narrows refuses flags that leave hosts or steps out if they are given without a value. The unset
+// variable of a shell does not mean all hosts or all steps.
+func narrows(flags *pflag.FlagSet) error {
+	for _, name := range []string{"limit", "select", "tags", "skip-tags"} {
+		if f := flags.Lookup(name); f != nil && f.Changed && strings.Trim(f.Value.String(), "[] ") == "" {
+			return console.Invalid("--%s is empty\nhint: leave it out for all", name)
+		}
+	}
+	return nil
 }
 
 // argumentProblem names the argument that is missing or too much, by the words of the command's

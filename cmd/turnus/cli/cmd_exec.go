@@ -125,6 +125,8 @@ func execArguments(args []string, dash int) (pattern, line string, err error) {
 		return "", "", console.Invalid("turnus exec: no PATTERN is given: all is every host" + hint)
 	case dash > 1:
 		return "", "", console.Invalid("turnus exec: unexpected argument %q: one PATTERN stands before --, its parts joined by commas"+hint, args[1])
+	case args[0] == "":
+		return "", "", console.Invalid("turnus exec: PATTERN is empty: all is every host" + hint)
 	case len(args) == dash:
 		return "", "", console.Invalid("turnus exec: no COMMAND is given behind --" + hint)
 	}

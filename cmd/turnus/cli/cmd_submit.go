@@ -218,10 +218,14 @@ func limitParts(limit string) ([]string, error) {
 		if len(text) > maxLimit {
 			return nil, console.Invalid("--limit: %s has more than 4 MiB", file)
 		}
+		before := len(parts)
 		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 			if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
 				parts = append(parts, line)
 			}
+		}
+		if len(parts) == before {
+			return nil, console.Invalid("--limit: %s names no host: all is every host", file)
 		}
 	}
 	return parts, nil

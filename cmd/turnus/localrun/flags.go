@@ -62,6 +62,9 @@ func (f *InventoryFlags) Pattern(args []string) error {
 		return console.Invalid("%s and --limit %s: give one of them", args[0], f.Limit)
 	}
 	if len(args) > 0 {
+		if args[0] == "" {
+			return console.Invalid("PATTERN is empty: all is every host\nhint: name hosts, as 'web*', or leave it out")
+		}
 		f.Limit = args[0]
 	}
 	return nil
