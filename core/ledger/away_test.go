@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -27,6 +29,36 @@ func TestPostgresAway(t *testing.T) {
 		_, err = l.Record(ctx, ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Outcome: core.Changed}}})
 		wantErr(t, err, core.ErrUnavailable, "record")
 		wantErr(t, l.Ping(ctx), core.ErrUnavailable, "ping")
+	}
+}
+
+// SQLite would go on with a file that was removed or replaced, and everything accepted since would
+// be lost with the process.
+func TestASQLiteFileThatIsGoneTakesNothing(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, file string){
+		"removed": func(*testing.T, string) {},
+		"replaced": func(t *testing.T, file string) {
+			t.Helper()
+			wantErr(t, os.WriteFile(file, nil, 0o600), nil, "replace")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "ledger.db")
+			l := open(t, "sqlite:"+file)
+			accept(t, l, newRun("r1", "", 2))
+			wantErr(t, os.Rename(file, file+".away"), nil, "rename")
+			lose(t, file)
+			_, _, err := l.Accept(t.Context(), newRun("r2", "", 2))
+			wantErr(t, err, core.ErrUnavailable, "accept")
+			_, err = l.Record(t.Context(), ledger.Batch{Run: "r1", Outcomes: []ledger.Outcome{{Outcome: core.Changed}}})
+			wantErr(t, err, core.ErrUnavailable, "record")
+			wantErr(t, l.Ping(t.Context()), core.ErrUnavailable, "ping")
+			wantErr(t, os.Rename(file+".away", file), nil, "put it back")
+			accept(t, l, newRun("r2", "", 2))
+			wantErr(t, l.Ping(t.Context()), nil, "ping of the file that came back")
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,9 @@ type db struct {
 	checkpoints sync.Mutex   // one at a time
 
 	broken func(error) // see Options.Broken
+
+	file string      // of SQLite
+	is   os.FileInfo // what file was when it was opened
 }
 
 func (d *db) close() {
@@ -138,6 +142,10 @@ func (d *db) transactOnce(ctx context.Context, what string, do func(*tx) error) 
 		return translate(what, err)
 	}
 	if err := do(newTx(d, t)); err != nil {
+		_ = t.Rollback()
+		return translate(what, err)
+	}
+	if err := d.inPlace(); err != nil {
 		_ = t.Rollback()
 		return translate(what, err)
 	}

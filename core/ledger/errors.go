@@ -86,11 +86,14 @@ func classifySQLite(code int) error {
 	return nil
 }
 
+// errMoved is core.ErrUnavailable: the file may come back.
+var errMoved = fmt.Errorf("the file was removed or replaced while it was open: what is written would be lost: put it back, or stop all processes that use it and start them again: %w", core.ErrUnavailable)
+
 // storageBroken reports whether a file of SQLite refuses to be written, and will again.
 func storageBroken(err error) bool {
 	lite, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
-		return false
+		return errors.Is(err, errMoved)
 	}
 	switch lite.Code() & 0xff {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:

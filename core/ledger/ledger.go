@@ -29,8 +29,8 @@ type Options struct {
 	// Private is set for the record of one person's own runs: it writes no audit log, which its owner
 	// could change anyway and which could not be pruned, and no news, because nothing sends them.
 	Private bool
-	// Broken gets the error when the storage refuses a write: it is full, read-only or damaged, and
-	// trying again will not help. Nil: nobody asks. It must not block.
+	// Broken gets the error when the storage refuses a write: it is full, read-only, damaged or gone,
+	// and trying again will not help. Nil: nobody asks. It must not block.
 	Broken func(error)
 }
 
@@ -112,6 +112,9 @@ func (l *Ledger) Close() error {
 
 // Ping reports whether the database answers, for a health check.
 func (l *Ledger) Ping(ctx context.Context) error {
+	if err := l.db.inPlace(); err != nil {
+		return translate("ask the database", err)
+	}
 	var one int
 	return translate("ask the database", l.db.row(ctx, `SELECT 1`).Scan(&one))
 }

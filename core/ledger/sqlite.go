@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -102,9 +103,13 @@ func openSQLite(path string, connections int) (*db, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", core.ErrUnavailable, err)
 	}
+	is, err := f.Stat()
 	_ = f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+	}
 
-	d := &db{dialect: sqliteDialect()}
+	d := &db{dialect: sqliteDialect(), file: path, is: is}
 	file := (&url.URL{Path: path}).EscapedPath()
 	durable := []string{"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(FULL)"}
 	if d.write, err = sqlitePool(file, "", 1, append(durable, fmt.Sprintf("wal_autocheckpoint(%d)", 4*checkpointPages))...); err != nil {
@@ -124,6 +129,19 @@ func openSQLite(path string, connections int) (*db, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// inPlace refuses a file of SQLite that is no longer at its path. SQLite goes on writing to a file
+// without a name, of which nothing is left when the process ends.
+func (d *db) inPlace() error {
+	if d.is == nil {
+		return nil
+	}
+	now, err := os.Stat(d.file)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(d.is, now) {
+		return fmt.Errorf("%s: %w", d.file, errMoved)
+	}
+	return nil
 }
 
 // Memory is the URL of a ledger that nobody else sees, and that ends with the process: for runs of
