@@ -17,8 +17,8 @@ type PendingHandler struct {
 // DropHandlers forgets pending handlers of a playbook.
 type DropHandlers struct {
 	Playbook string `json:"playbook" minLength:"1" maxLength:"200"`
-	Host     string `json:"host,omitempty" maxLength:"253" doc:"only on this host"`
-	Handler  string `json:"handler,omitempty" maxLength:"400" doc:"only this handler"`
+	Host     string `json:"host,omitempty" minLength:"1" maxLength:"253" doc:"only on this host"`
+	Handler  string `json:"handler,omitempty" minLength:"1" maxLength:"400" doc:"only this handler"`
 }
 
 // DroppedHandlers are those that were pending.

@@ -206,10 +206,10 @@ func needs(c *cobra.Command, names ...string) {
 	}
 }
 
-// narrows refuses flags that leave hosts or steps out if they are given without a value. The unset
-// variable of a shell does not mean all hosts or all steps.
+// narrows refuses flags that leave hosts, steps or handlers out if they are given without a value.
+// The unset variable of a shell does not mean all of them.
 func narrows(flags *pflag.FlagSet) error {
-	for _, name := range []string{"limit", "select", "tags", "skip-tags"} {
+	for _, name := range []string{"limit", "select", "tags", "skip-tags", "host", "handler"} {
 		if f := flags.Lookup(name); f != nil && f.Changed && strings.Trim(f.Value.String(), "[] ") == "" {
 			return console.Invalid("--%s is empty\nhint: leave it out for all", name)
 		}
