@@ -23,7 +23,7 @@ var slowCommits = sync.OnceValue(func() *commits {
 	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, _ string) error {
 		conn.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 {
 			c.made.Add(1)
-			time.Sleep(time.Duration(c.take.Load()))
+			<-time.After(time.Duration(c.take.Load()))
 			return 0
 		})
 		return nil
