@@ -50,7 +50,7 @@ func (a *app) runsListCmd() *cobra.Command {
 		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Run], error) { return c.Runs(ctx, f, p) })
 	}
 	table(a, c, &r, list, []string{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}, func(run *api.Run) []string {
-		return []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.OutcomeText(run.Outcomes), console.LocalTime(run.Created), run.LaunchedBy}
+		return []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.Marked(runview.OutcomeText(run.Outcomes), run.Check), console.LocalTime(run.Created), run.LaunchedBy}
 	})
 	r.addLocal(c, true)
 	m.add(c, "runs")

@@ -82,14 +82,11 @@ func WriteRun(con *console.Console, r api.Run) {
 	row("reason", r.Reason)
 	row("launched", console.LocalTime(r.Created)+" by "+r.LaunchedBy)
 	row("ended", console.LocalTime(r.Ended))
-	if r.Check {
-		row("check", "nothing is changed")
-	}
 	row("hosts", strconv.Itoa(r.Total))
 	for _, s := range r.Sources {
 		row("source", SourceText(s))
 	}
-	row("outcomes", OutcomeText(r.Outcomes))
+	row("outcomes", Marked(OutcomeText(r.Outcomes), r.Check))
 	if r.Handlers > 0 {
 		row("handlers", fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID))
 	}
@@ -186,6 +183,14 @@ func WaitsText(r api.Run) string {
 		return "until somebody resumes it: turnus runs resume " + r.ID
 	}
 	return ""
+}
+
+// Marked returns the text of outcomes with a mark if they are those of a dry run.
+func Marked(outcomes string, check bool) string {
+	if check {
+		return strings.TrimSpace(outcomes + " (dry run)")
+	}
+	return outcomes
 }
 
 // OutcomeText counts outcomes in the order of recaps.
