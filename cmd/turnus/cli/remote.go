@@ -221,6 +221,9 @@ func reported(err error) error {
 	case errors.Is(err, core.ErrNotFound):
 		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: %s", err, listOf(e))}
 	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
+		if next := afterRefusal(e); next != "" {
+			err = fmt.Errorf("%w\nhint: %s", err, next)
+		}
 		return &console.Exit{Code: console.ExitInvalid, Err: err}
 	case e.Cause != nil && securefile.ExplainTLS(e.Cause, clientOptions()) != "":
 		return fmt.Errorf("%w: %s", err, securefile.ExplainTLS(e.Cause, clientOptions()))
@@ -238,11 +241,14 @@ func listOf(e *client.Error) string {
 	}
 	for _, known := range []struct{ word, command string }{
 		{"schedule", "turnus schedules ls"}, {"playbook", "turnus project playbooks"}, {"worker", "turnus admin workers ls"}, {"token", "turnus admin tokens ls"},
-		{"notification", "turnus admin notifications ls"}, {"source", "turnus inventory ls"},
+		{"notification", "turnus admin notifications ls"}, {"source", "turnus inventory ls"}, {"window set", "turnus windows approvals"},
 	} {
 		if strings.Contains(e.What+" "+e.Detail, known.word) {
 			return known.command + " lists what there is"
 		}
+	}
+	if id := runOf(e.What); strings.Contains(e.Detail, "no host to retry") {
+		return "turnus runs show " + id + " --jobs lists its hosts with their outcomes"
 	}
 	return "turnus runs ls" + local + " lists the runs"
 }
