@@ -19,8 +19,8 @@ func (a *app) runsCmd() *cobra.Command {
 		Use: "runs", Short: "List, show and change runs, of a server or of turnus run on this machine",
 		Long: `List, show and change the runs of a server.
 
-turnus run records its runs on this machine; ls, show and attempts (and turnus logs) read that
-record with --local, and also where no server is named.`,
+turnus run records its runs on this machine; ls, show, explain and attempts (and turnus logs) read
+that record with --local, and also where no server is named.`,
 		Example: `  turnus runs ls --playbook ntp
   turnus runs show 20261120-021500-ab3cd5ef
   turnus runs ls --local`,
@@ -89,7 +89,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, console.ListOf(list))
 			}
-			runview.WriteRun(a.Console, run)
+			runview.WriteRun(a.Console, run, c.Local())
 			if !run.Phase.Over() {
 				if f, err := c.Forecast(ctx, run.ID); err == nil { // an older server has none
 					runview.WriteForecast(a.Console, f)

@@ -67,7 +67,7 @@ func JobCells(j *api.Job) []string {
 }
 
 // WriteRun shows a run, a line each thing that is known.
-func WriteRun(con *console.Console, r api.Run) {
+func WriteRun(con *console.Console, r api.Run, local bool) {
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(con.Out, "%-12s %s\n", name, console.Printable(value))
@@ -88,7 +88,11 @@ func WriteRun(con *console.Console, r api.Run) {
 	}
 	row("outcomes", Marked(OutcomeText(r.Outcomes), r.Check))
 	if r.Handlers > 0 {
-		row("handlers", fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID))
+		list := fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID)
+		if local {
+			list += " --local"
+		}
+		row("handlers", list)
 	}
 	row("shares", SharesText(r))
 	if l := r.Live; l != nil {
