@@ -137,7 +137,11 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 		defer end()
 		ctx, stop := a.Interruptible(telemetry.UnderTrace(cmd.Context(), os.Getenv(telemetry.TraceVariable))) // that of a pipeline that calls
 		defer stop()
-		return reported(do(ctx, c, args))
+		err = reported(do(ctx, c, args))
+		if e, ok := errors.AsType[*client.Error](err); ok && e.Status == 0 && f.orLocal && errors.Is(e, core.ErrUnavailable) {
+			err = fmt.Errorf("%w; --local asks the record of turnus run on this machine", err)
+		}
+		return err
 	}
 }
 
