@@ -67,7 +67,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 	var r remoteFlags
 	var jobs bool
 	c := &cobra.Command{
-		Use: "show RUN", Short: "Show a run: where it stands, and its hosts that are not as they should be", Args: cobra.ExactArgs(1),
+		Use: "show RUN", Short: "Show a run: its phase and outcomes, and the hosts that did not succeed", Args: cobra.ExactArgs(1),
 		Example: `  turnus runs show 20261120-021500-ab3cd5ef --jobs
   turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast`,
 		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: completion(&r, runIDs),

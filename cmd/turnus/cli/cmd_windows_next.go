@@ -27,7 +27,7 @@ const maxShown = 10_000
 func (a *app) windowsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "windows",
-		Short: "Service windows: when they open next, what blocks, what is wrong with them",
+		Short: "Maintenance windows: when they open next, what blocks them, who approved them",
 		Example: `  turnus windows next -f windows.yaml acme-fra
   turnus windows approvals --waiting`,
 	}
