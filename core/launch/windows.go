@@ -110,8 +110,8 @@ func (u NoWindow) String() string {
 	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need.Duration()), u.Reason)
 }
 
-// NoWindowError lists every host of a launch that no window fits, those with one reason in a line. errors.Is(err, core.ErrInvalid)
-// holds.
+// NoWindowError lists every host of a launch that no window fits, a line for each reason.
+// errors.Is(err, core.ErrInvalid) holds.
 type NoWindowError struct {
 	Playbook string
 	Total    int // hosts selected
