@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/turnus/turnus/core"
@@ -22,8 +23,14 @@ func afterRefusal(e *client.Error) string {
 		if id := runOf(e.What); id != "" {
 			return "turnus runs show " + id + " shows where it stands"
 		}
-	case strings.Contains(e.Detail, ": no window fits "):
-		return "turnus windows approvals --waiting lists windows that wait for an approval; --skip-unfit leaves these hosts out"
+	}
+	if _, count, ok := strings.Cut(e.Detail, ": no window fits "); ok {
+		next := "turnus windows approvals --waiting lists windows that wait for an approval"
+		var hosts, total int
+		if n, _ := fmt.Sscanf(count, "%d of %d", &hosts, &total); n == 2 && hosts < total {
+			next += "; --skip-unfit runs on the other hosts"
+		}
+		return next
 	}
 	return ""
 }
