@@ -41,6 +41,13 @@ func textBounds(text string, s *jsonschema.Schema) string {
 	}
 	if s.Pattern != "" {
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(text) {
+			if len(s.Examples) > 0 { // easier to follow than a pattern
+				words := make([]string, len(s.Examples))
+				for i, e := range s.Examples {
+					words[i] = fmt.Sprint(e)
+				}
+				return "text such as " + strings.Join(words, " or ")
+			}
 			if s.Description != "" {
 				return fmt.Sprintf("%s (pattern %s)", clip(s.Description, 100), s.Pattern)
 			}

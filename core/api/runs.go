@@ -36,7 +36,7 @@ type Run struct {
 	LaunchedBy  string               `json:"launched_by" doc:"the token's name, or schedule:NAME"`
 	Schedule    string               `json:"schedule,omitempty"`
 	Criticality int                  `json:"criticality" doc:"higher ones are brought back first after the queue was lost"`
-	Check       bool                 `json:"check,omitempty"`
+	Check       bool                 `json:"check,omitempty" doc:"a dry run: nothing was changed"`
 	Created     time.Time            `json:"created"`
 	Ended       time.Time            `json:"ended,omitzero"`
 	Total       int                  `json:"total" doc:"hosts"`
@@ -246,6 +246,7 @@ type Job struct {
 	Host       string          `json:"host"`
 	Customer   string          `json:"customer,omitempty"`
 	Playbook   string          `json:"playbook,omitempty"`
+	Check      bool            `json:"check,omitempty" doc:"of a dry run: nothing was changed; in the history of a host"`
 	State      core.State      `json:"state,omitempty" doc:"while it has no outcome: pending, blocked, leased, retrying or suspended, or done where that is not recorded yet; queued while its run is not in the queue, unknown while that does not answer"`
 	Outcome    core.Outcome    `json:"outcome,omitempty"`
 	Reason     string          `json:"reason,omitempty"`

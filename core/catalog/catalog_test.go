@@ -204,6 +204,17 @@ func TestFolder(t *testing.T) {
 				t.Errorf("%s leads to %q", forged, got)
 			}
 		}
+		// A worker has a copy of the project, or of its folder of playbooks.
+		for root, want := range map[string]string{dir: filepath.Join(dir, "playbooks"), filepath.Join(dir, "playbooks"): filepath.Join(dir, "playbooks")} {
+			if got := catalog.FilesIn(root, c.FilesOf(c.Set(), c.Set().Playbooks[0])); got != want {
+				t.Errorf("of a worker with %s: %q, expected %q", root, got, want)
+			}
+		}
+		for _, forged := range []string{":playbooks/out", ":..", ":/etc", "/etc"} {
+			if got := catalog.FilesIn(dir, forged); got != dir {
+				t.Errorf("of a worker: %s leads to %q", forged, got)
+			}
+		}
 		write("playbooks/patch.yaml", "playbook: patch\n")
 		l.until("it is refused", func() bool { return c.Status().Folder != "" })
 		if c.Current().Version != 1 {

@@ -183,6 +183,17 @@ func (c *Catalog) FilesDir(_, files string) string {
 	return ""
 }
 
+// FilesIn is the folder with the files of a run's playbook on a machine that has a copy of the
+// project, or of its folder of playbooks, at root.
+func FilesIn(root, files string) string {
+	if _, dir, ok := strings.Cut(files, ":"); ok && filepath.IsLocal(filepath.FromSlash(dir)) {
+		if found := below(root, dir); found != "" {
+			return found
+		}
+	}
+	return root
+}
+
 // below is a folder of a tree; "" if a link on the way leads out of the tree. The name may come out
 // of a queue that others write to.
 func below(tree, dir string) string {

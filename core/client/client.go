@@ -90,6 +90,9 @@ func InProcess(transport http.RoundTripper) *Client {
 	return &Client{server: inProcess, patience: time.Millisecond, http: &http.Client{Transport: transport}}
 }
 
+// Local reports whether the record on this machine is asked, and no server.
+func (c *Client) Local() bool { return c.server == inProcess }
+
 // inProcess stands for the address of a server that has none.
 const inProcess = "http://in-process"
 

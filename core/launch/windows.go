@@ -110,8 +110,8 @@ func (u NoWindow) String() string {
 	return fmt.Sprintf("%s (window set %s, needs %s): %s", u.Host, cmp.Or(u.Set, "none"), windows.FormatDuration(u.Need.Duration()), u.Reason)
 }
 
-// NoWindowError lists every host of a launch that no window fits. errors.Is(err, core.ErrInvalid)
-// holds.
+// NoWindowError lists every host of a launch that no window fits, a line for each reason.
+// errors.Is(err, core.ErrInvalid) holds.
 type NoWindowError struct {
 	Playbook string
 	Total    int // hosts selected
@@ -125,8 +125,19 @@ type NoWindowError struct {
 func (e *NoWindowError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "playbook %s: no window fits %d of %d hosts", e.Playbook, len(e.Hosts), e.Total)
+	var order []NoWindow // one of each reason
+	names := map[NoWindow][]string{}
 	for _, u := range e.Hosts {
-		b.WriteString("\n  " + u.String())
+		reason := NoWindow{Set: u.Set, Need: u.Need, Reason: u.Reason}
+		if names[reason] == nil {
+			order = append(order, reason)
+		}
+		names[reason] = append(names[reason], u.Host)
+	}
+	for _, reason := range order {
+		hosts := names[reason]
+		reason.Host = strings.Join(hosts, ", ")
+		b.WriteString("\n  " + reason.String())
 	}
 	return b.String()
 }

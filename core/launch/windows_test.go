@@ -167,10 +167,9 @@ func TestEveryHostThatNoWindowFitsIsListed(t *testing.T) {
 	hosts := inSets("now", "short", "", "nobody", "sat", "short")
 	_, err := windowed(t, upgrade, hosts, Options{})
 	const want = `playbook test: no window fits 4 of 6 hosts
-  h0001 (window set short, needs 1h): needs_reapproval: window set short: the longest window within 400 days lasts 30m, needed are 1h
+  h0001, h0005 (window set short, needs 1h): needs_reapproval: window set short: the longest window within 400 days lasts 30m, needed are 1h
   h0002 (window set none, needs 1h): the host has no window set, so it is closed; give it window_set: in the inventory
-  h0003 (window set nobody, needs 1h): window set nobody is closed: no window set has the name "nobody"
-  h0005 (window set short, needs 1h): needs_reapproval: window set short: the longest window within 400 days lasts 30m, needed are 1h`
+  h0003 (window set nobody, needs 1h): window set nobody is closed: no window set has the name "nobody"`
 	if noWindow, ok := errors.AsType[*NoWindowError](err); !ok || len(noWindow.Hosts) != 4 || !errors.Is(err, core.ErrInvalid) || err.Error() != want {
 		t.Errorf("%v\nexpected\n%s", err, want)
 	}

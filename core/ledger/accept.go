@@ -38,6 +38,7 @@ type NewRun struct {
 	Created     time.Time // now when zero
 	Criticality int       // 0 to MaxCriticality; a lost queue is rebuilt with the highest first
 	Approvals   int       // people other than LaunchedBy who have to approve it before it is queued
+	Check       bool      // a dry run, which changes nothing
 	Paused      bool      // it is accepted paused; Accept refuses it together with Approvals, which also block the run
 	// Key makes accepting idempotent within the tenant, as ID does; "" for none.
 	Key string
@@ -166,7 +167,7 @@ type acceptedRequest struct{ id, tenant, key, hash string }
 
 var newRunRow = columns{
 	"id text", "tenant text", "playbook text", "revision text", "launched_by text", "created bigint", "criticality bigint", "phase text",
-	"idempotency text", "request bytea", "total bigint", "approvals bigint", "sources text",
+	"idempotency text", "request bytea", "total bigint", "approvals bigint", "sources text", "check_mode bigint",
 }
 
 // values are newRunRow.
@@ -175,7 +176,7 @@ func (r *acceptRow) values() []any {
 	if r.Key != "" {
 		key = r.Key
 	}
-	return []any{r.ID, r.Tenant, r.Playbook, r.Revision, r.LaunchedBy, micros(r.Created), r.Criticality, string(r.phase), key, r.hash, len(r.Jobs), r.Approvals, encodeSources(r.Sources)}
+	return []any{r.ID, r.Tenant, r.Playbook, r.Revision, r.LaunchedBy, micros(r.Created), r.Criticality, string(r.phase), key, r.hash, len(r.Jobs), r.Approvals, encodeSources(r.Sources), asNumber(r.Check)}
 }
 
 // accept inserts runs. Each has its own answer: one that is refused does not refuse the others. The
@@ -267,7 +268,7 @@ func unfinishedOf(ctx context.Context, t *tx, tenants []string) (map[string]int,
 // insertRuns returns the runs that were not there, by what was asked for.
 func insertRuns(ctx context.Context, t *tx, rows [][]any) (map[acceptedRequest]Run, error) {
 	inserted := make(map[acceptedRequest]Run, len(rows))
-	err := t.set(ctx, newRunRow, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals, sources)
+	err := t.set(ctx, newRunRow, `INSERT INTO runs (id, tenant, playbook, revision, launched_by, created, criticality, phase, idempotency, request, total, approvals, sources, check_mode)
 		SELECT * FROM u WHERE true ON CONFLICT DO NOTHING RETURNING COALESCE(idempotency, ''), request, `+runColumns, rows, func(row scanner) error {
 		var key string
 		var hash []byte

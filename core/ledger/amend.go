@@ -47,9 +47,9 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 			return err
 		}
 		before, phase := *run, amendedPhase(run.Phase, n.Approvals)
-		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8, sources = $9,
+		*run, err = scanRun(t.row(ctx, `UPDATE runs SET playbook = $2, revision = $3, criticality = $4, approvals = $5, total = $6, phase = $7, amended_by = $8, sources = $9, check_mode = $10,
 			reason = CASE WHEN phase = $7 THEN reason ELSE '' END, content = content + 1, claimed_by = '', claimed_until = 0, version = version + 1 WHERE seq = $1 RETURNING `+runColumns,
-			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), withAmender(by, who), encodeSources(n.Sources)))
+			run.seq, n.Playbook, n.Revision, n.Criticality, n.Approvals, len(n.Jobs), string(phase), withAmender(by, who), encodeSources(n.Sources), asNumber(n.Check)))
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,8 @@ import (
 
 // LastJobs returns the newest job with an outcome of each of these hosts, at most MaxPage of them,
 // by host. As in HostHistory, jobs count that are on hosts of tenants in scope; a host without one
-// is not in the result. Reasons and steps are left out.
+// is not in the result. Dry runs do not count, because they changed nothing. Reasons and steps are
+// left out.
 func (l *Ledger) LastJobs(ctx context.Context, s Scope, hosts []string) (map[string]Job, error) {
 	if len(hosts) > MaxPage {
 		return nil, fmt.Errorf("last jobs of %d hosts, expected at most %d: %w", len(hosts), MaxPage, core.ErrInvalid)
@@ -22,6 +23,7 @@ func (l *Ledger) LastJobs(ctx context.Context, s Scope, hosts []string) (map[str
 	q := &query{d: l.db.dialect, args: []any{l.db.list(hosts)}}
 	q.where("n.host = u.host")
 	q.where("n.outcome <> ''") // a redriven job waits for another outcome
+	q.where("NOT EXISTS (SELECT 1 FROM runs d WHERE d.seq = n.run AND d.check_mode = 1)")
 	s.filter(q, "n.tenant")
 	newest := func(column string) string { // one step of the index jobs_host for each host
 		return `(SELECT n.` + column + ` FROM jobs n WHERE ` + strings.Join(q.conds, " AND ") + ` ORDER BY n.recorded DESC, n.run DESC, n.idx DESC LIMIT 1)`

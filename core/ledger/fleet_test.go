@@ -21,6 +21,10 @@ func testLastJobs(t *testing.T, b *backend) {
 	accept(t, l, newRun("r2", "", 5))
 	record(t, l, "r2", ledger.Outcome{Index: 2, Outcome: core.Unchanged, Attempt: 1}, ledger.Outcome{Index: 3, Count: 2, Outcome: core.Cancelled}) // never started
 	accept(t, l, newRun("r3", "", 5))                                                                                                              // no outcome yet
+	dry := newRun("r4", "", 5)
+	dry.Check = true // what it reports did not happen
+	accept(t, l, dry)
+	record(t, l, "r4", ledger.Outcome{Index: 0, Outcome: core.Failed, Attempt: 1}, ledger.Outcome{Index: 3, Outcome: core.Changed, Attempt: 1})
 	hosts := []string{"host-0", "host-1", "host-2", "host-3", "host-77", "host-0"}
 	for _, tc := range []struct {
 		name  string

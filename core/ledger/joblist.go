@@ -122,9 +122,11 @@ func (l *Ledger) HostHistory(ctx context.Context, s Scope, host string, p Page) 
 	if more {
 		q.where("(j.recorded, j.run, j.idx) < (?, ?, ?)", at.Key[0], at.Key[1], at.Key[2])
 	}
-	rows, err := l.db.rows(ctx, q.text(`SELECT r.id, r.playbook, r.seq, `+jobReads+` FROM jobs j JOIN runs r ON r.seq = j.run`, "j.recorded DESC, j.run DESC, j.idx DESC", p), q.args...)
+	rows, err := l.db.rows(ctx, q.text(`SELECT r.id, r.playbook, r.seq, r.check_mode, `+jobReads+` FROM jobs j JOIN runs r ON r.seq = j.run`, "j.recorded DESC, j.run DESC, j.idx DESC", p), q.args...)
 	jobs, err = collect(rows, err, func(row scanner) (j Job, err error) {
-		err = scanJob(row, &j, &j.Run, &j.Playbook, &j.seq)
+		var check int64
+		err = scanJob(row, &j, &j.Run, &j.Playbook, &j.seq, &check)
+		j.Check = check != 0
 		l.readable(&j)
 		return j, err
 	})

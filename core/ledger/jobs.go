@@ -15,6 +15,7 @@ type Job struct {
 	Host     string       `json:"host"`
 	Tenant   string       `json:"tenant,omitempty"` // whose host it is
 	Playbook string       `json:"playbook,omitempty"`
+	Check    bool         `json:"check,omitempty"` // of a dry run; in the history of a host
 	Outcome  core.Outcome `json:"outcome,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
 	// ReasonCode is the code of Reason, where it has one.

@@ -121,6 +121,7 @@ var conformance = []struct {
 	{"amend", testAmend},
 	{"amend awaits approvals", testAmendAwaits},
 	{"sources of a run", testSources},
+	{"dry runs", testDryRuns},
 	{"claims", testClaims},
 	{"claims are bounded by jobs", testClaimJobs},
 	{"claims race", testClaimsRace},

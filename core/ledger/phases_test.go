@@ -186,6 +186,31 @@ func testSources(t *testing.T, b *backend) {
 	}
 }
 
+// A run keeps that it is a dry run, an amended run as its new content has it, and the history of a
+// host names it.
+func testDryRuns(t *testing.T, b *backend) {
+	l := b.open(t)
+	n := newRun("r1", "", 1)
+	n.Check = true
+	accept(t, l, n)
+	accept(t, l, newRun("r2", "", 1))
+	record(t, l, "r1", ledger.Outcome{Outcome: core.Changed, Attempt: 1})
+	for id, want := range map[string]bool{"r1": true, "r2": false} {
+		if r := read(t, l, id); r.Check != want {
+			t.Errorf("run %s: check is %t, expected %t", id, r.Check, want)
+		}
+	}
+	jobs, _, err := l.HostHistory(t.Context(), ledger.AllTenants(), "host-0", ledger.Page{})
+	if err != nil || len(jobs) != 1 || !jobs[0].Check {
+		t.Errorf("history %+v, %v, expected one job of a dry run", jobs, err)
+	}
+	change := newRun("r2", "", 1)
+	change.Check = true
+	if r := must[ledger.Run](t)(l.Amend(t.Context(), ledger.AllTenants(), "bob", "r2", ledger.Amendment{Version: 1, New: change})); !r.Check {
+		t.Error("an amended run is no dry run, expected one")
+	}
+}
+
 // Only an approval starts a run that needs one, however it stood when it was amended.
 func testAmendAwaits(t *testing.T, b *backend) {
 	l := b.open(t)

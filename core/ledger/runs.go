@@ -35,7 +35,8 @@ type Run struct {
 	Criticality int         `json:"criticality"`
 	Phase       Phase       `json:"phase"`
 	Reason      core.Reason `json:"reason,omitempty"`
-	Version     int64       `json:"version"` // grows with each change that is not an outcome
+	Check       bool        `json:"check,omitempty"` // a dry run
+	Version     int64       `json:"version"`         // grows with each change that is not an outcome
 	Approvals   int         `json:"approvals,omitempty"`
 
 	Total    int                  `json:"total"`
@@ -60,11 +61,11 @@ func (r *Run) Complete() bool { return !r.Ended.IsZero() }
 
 // runColumns lists the columns that scanRun reads, in its order.
 const runColumns = `seq, id, tenant, playbook, revision, launched_by, created, ended, criticality, phase, reason, version, approvals, content,
- total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress, weight, max_in_flight, sources`
+ total, recorded, unchanged, changed, skipped, rolled_back, failed, unreachable, lost, cancelled, ranges, position, incarnation, coalesce(idempotency, ''), uncertain, progress, weight, max_in_flight, sources, check_mode`
 
 func scanRun(row scanner) (Run, error) {
 	var r Run
-	var created, ended int64
+	var created, ended, check int64
 	var sources string
 	counts := make([]int, len(core.Outcomes()))
 	dest := []any{
@@ -74,10 +75,10 @@ func scanRun(row scanner) (Run, error) {
 	for i := range counts {
 		dest = append(dest, &counts[i])
 	}
-	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain, &r.Progress, &r.Shares.Weight, &r.Shares.MaxInFlight, &sources)...); err != nil {
+	if err := row.Scan(append(dest, &r.ranges, &r.Position, &r.Incarnation, &r.Key, &r.Uncertain, &r.Progress, &r.Shares.Weight, &r.Shares.MaxInFlight, &sources, &check)...); err != nil {
 		return Run{}, err
 	}
-	r.Created, r.Ended = fromMicros(created), fromMicros(ended)
+	r.Created, r.Ended, r.Check = fromMicros(created), fromMicros(ended), check != 0
 	if sources != "" {
 		if err := json.Unmarshal([]byte(sources), &r.Sources); err != nil {
 			return Run{}, fmt.Errorf("read the sources of run %s: %w", r.ID, err)
@@ -284,6 +285,14 @@ func (l *Ledger) Snapshot(ctx context.Context, s Scope, id string) ([]byte, erro
 
 // Content counts how often what the run is was replaced, see Amend.
 func (r *Run) Content() int64 { return r.content }
+
+// asNumber returns a truth as the ledger's tables have it.
+func asNumber(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 // encodeSources writes the column sources: "" for none.
 func encodeSources(all []core.SourceUse) string {

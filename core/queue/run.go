@@ -165,7 +165,11 @@ func WhyPending(code core.ReasonCode, inFlight, bound int) core.Reason {
 	case core.RunPaused:
 		return core.Because(code, "its run is paused")
 	case core.WaveClosed:
-		return core.Because(code, fmt.Sprintf("waits for its wave: %d hosts of the run may start so far", bound))
+		hosts := "hosts"
+		if bound == 1 {
+			hosts = "host"
+		}
+		return core.Because(code, fmt.Sprintf("waits for its wave: %d %s of the run may start so far", bound, hosts))
 	case core.RunFull:
 		return core.Because(code, fmt.Sprintf("its run has %d jobs in flight, max_in_flight is %d", inFlight, bound))
 	}

@@ -203,7 +203,7 @@ func (s *Server) attempts(ctx context.Context, by caller, in *JobPath) (*list[ap
 // jobOf shows a job of the ledger.
 func jobOf(j ledger.Job) api.Job {
 	shown := api.Job{
-		Run: j.Run, Index: j.Index, Host: j.Host, Customer: j.Tenant, Playbook: j.Playbook, Outcome: j.Outcome, Reason: j.Reason, ReasonCode: j.ReasonCode,
+		Run: j.Run, Index: j.Index, Host: j.Host, Customer: j.Tenant, Playbook: j.Playbook, Check: j.Check, Outcome: j.Outcome, Reason: j.Reason, ReasonCode: j.ReasonCode,
 		Step: j.Step, Attempt: j.Attempt, Worker: j.Worker, Started: j.Started, Ended: j.Recorded,
 	}
 	if !j.Started.IsZero() {

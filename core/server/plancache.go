@@ -5,9 +5,8 @@ import "sync"
 // plan is the part of a launch that views of a run under way need.
 type plan struct {
 	command string // of a run of one
-	check   bool
-	limits  []int // hosts that are released with each wave
-	waves   int   // with those behind barriers
+	limits  []int  // hosts that are released with each wave
+	waves   int    // with those behind barriers
 	shares  shares
 	// The failure thresholds; 0 is none.
 	stopAfter, stopUnreachable int

@@ -190,7 +190,11 @@ func (s *Server) hostsToRetry(ctx context.Context, run string, jobs []ledger.Job
 		}
 	}
 	if len(tenants) == 0 {
-		return nil, fmt.Errorf("run %s has no host to retry: %w", run, core.ErrNotFound)
+		why := "every host that has an outcome succeeded"
+		if len(outcomes) > 0 {
+			why = "none has such an outcome"
+		}
+		return nil, fmt.Errorf("run %s has no host to retry: %s: %w", run, why, core.ErrNotFound)
 	}
 	return tenants, nil
 }

@@ -121,7 +121,6 @@ func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 	}
 	s.whyIdle(ctx, shown)
 	if w, err := s.plans.of(run.ID, func() (plan, error) { return s.planOf(ctx, run.ID) }); err == nil {
-		shown.Check = w.check
 		shown.Live.StopAfter, shown.Live.StopUnreachable = w.stopAfter, w.stopUnreachable
 		w.shares.of(run).show(shown)
 		shown.Live.Waves = max(w.waves, 1)
@@ -138,7 +137,7 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	command, _ := l.Snapshot.CommandLine()
 	return plan{
 		command: command,
-		check:   l.Snapshot.Check, limits: slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
+		limits:  slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),
 		stopAfter: l.Run.StopAfter, stopUnreachable: l.Run.StopUnreachable,
 	}, nil
 }
@@ -221,7 +220,7 @@ func runOf(r ledger.Run) api.Run {
 	return api.Run{
 		MayHaveBegun: uncertain, ID: r.ID, Tenant: r.Tenant, Playbook: r.Playbook, Revision: r.Revision, Phase: phase, Reason: r.Reason.Text(), ReasonCode: r.Reason.Code(), LaunchedBy: r.LaunchedBy,
 		Schedule: schedule, Criticality: r.Criticality, Created: r.Created, Ended: r.Ended, Total: r.Total, Outcomes: r.Outcomes,
-		Sources: sourcesOf(r),
+		Check: r.Check, Sources: sourcesOf(r),
 	}
 }
 

@@ -228,9 +228,10 @@ func TestTemplate(t *testing.T) {
 			`{{.Host}} {{.Labels.role}} {{join "," .Vars.list}} {{.Vars.n | printf "%.0f"}} {{upper "x"}} {{quote "a b"}} {{default "d" .Vars.empty}}`,
 			"changed", "r1 edge 1,b 3 X 'a b' d",
 		},
-		"a name that is missing": {"{{.Vars.nope}}", "failed", `map has no entry for key "nope"`},
-		"a syntax error":         {"{{if}}", "failed", "template t.tmpl"},
-		"a loop without end":     {`{{define "x"}}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx{{template "x"}}{{end}}{{template "x"}}`, "failed", "template t.tmpl"},
+		"a name that is missing":     {"{{.Vars.nope}}", "failed", `template t.tmpl:1:7: <.Vars.nope>: there is no "nope"`},
+		"a name that may be missing": {`{{default "d" (index .Vars "nope")}}`, "changed", "d"},
+		"a syntax error":             {"{{if}}", "failed", "template t.tmpl:1: missing value for if"},
+		"a loop without end":         {`{{define "x"}}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx{{template "x"}}{{end}}{{template "x"}}`, "failed", "template t.tmpl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "out")

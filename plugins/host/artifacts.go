@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -69,11 +68,7 @@ func (l *lease) below(folder string) ([]string, error) {
 	defer func() { _ = root.Close() }()
 	inner, err := root.OpenRoot(filepath.FromSlash(folder))
 	if err != nil {
-		code := codes.PermissionDenied
-		if errors.Is(err, fs.ErrNotExist) {
-			code = codes.NotFound
-		}
-		return nil, status.Errorf(code, "artifact %q: %s", folder, err)
+		return nil, unopened(folder, err)
 	}
 	defer func() { _ = inner.Close() }()
 	var names []string

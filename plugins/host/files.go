@@ -138,11 +138,7 @@ func (l *lease) artifact(name string) (*os.File, os.FileInfo, error) {
 	// Not blocking, so that a FIFO is refused below instead of waited for.
 	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		code := codes.PermissionDenied
-		if errors.Is(err, fs.ErrNotExist) {
-			code = codes.NotFound
-		}
-		return nil, nil, status.Errorf(code, "artifact %q: %s", name, err)
+		return nil, nil, unopened(name, err)
 	}
 	info, err := f.Stat()
 	switch {
@@ -157,6 +153,18 @@ func (l *lease) artifact(name string) (*os.File, os.FileInfo, error) {
 		return nil, nil, invalid("artifact %q: %s", name, err)
 	}
 	return f, info, nil
+}
+
+// unopened is the error of an artifact that cannot be opened. It names no folder of this machine,
+// because the owner of a host reads it.
+func unopened(name string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return status.Errorf(codes.NotFound, "artifact %q: there is no such file on the worker: expected it in the folder of the playbook, or below the worker's --files", name)
+	case !filepath.IsLocal(filepath.FromSlash(name)):
+		return status.Errorf(codes.PermissionDenied, "artifact %q: expected a path below the folder of the playbook, which .. and / lead out of", name)
+	}
+	return status.Errorf(codes.PermissionDenied, "artifact %q: %s", name, err)
 }
 
 // withheld returns an error for a file that must not be sent to a host, also if links lead to one:

@@ -327,12 +327,12 @@ func TestArtifactsStayInTheirFolder(t *testing.T) {
 	c.Files = files
 	for _, row := range []struct{ name, code, text string }{
 		{"sub/a.txt", "OK", "artifact"},
-		{"../secret", "PermissionDenied", ""},
+		{"../secret", "PermissionDenied", "expected a path below the folder of the playbook"},
 		{"/etc/passwd", "PermissionDenied", ""},
 		{"link", "PermissionDenied", ""},
 		{"sub", "InvalidArgument", "not a regular file"},
 		{"fifo", "InvalidArgument", "not a regular file"},
-		{"none", "NotFound", ""},
+		{"none", "NotFound", `artifact "none": there is no such file on the worker`},
 	} {
 		if code, text := b.op(t, c, labParams{Op: "get", Text: row.name}); code != row.code || !strings.Contains(text, row.text) {
 			t.Errorf("get %s: %s %q, expected %s", row.name, code, text, row.code)
@@ -344,7 +344,7 @@ func TestArtifactsStayInTheirFolder(t *testing.T) {
 		{"/etc/", "PermissionDenied", ""},
 		{"./", "InvalidArgument", "not a regular file"},
 		{"linked/", "PermissionDenied", ""}, // a link in it leads outside
-		{"none/", "NotFound", ""},
+		{"none/", "NotFound", "there is no such file"},
 	} {
 		if code, text := b.op(t, c, labParams{Op: "get", Text: row.name}); code != row.code || !strings.Contains(text, row.text) {
 			t.Errorf("list %s: %s %q, expected %s", row.name, code, text, row.code)

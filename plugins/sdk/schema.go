@@ -42,8 +42,8 @@ func newSchema[T any]() (*schema, error) {
 		return nil, fmt.Errorf("field %s: %s", strings.TrimPrefix(at, "."), why)
 	}
 	root, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern},
-		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: new(0.0)},
+		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s", "1h30m"}},
+		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: new(0.0), Examples: []any{"10MiB", 4096}},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("no JSON Schema can be made of it: %w", errors.Unwrap(err)) // the outer one names the type

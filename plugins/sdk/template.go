@@ -17,12 +17,9 @@ const (
 // has .Host, .Labels and .Vars; a name that is missing is an error. Its functions are default,
 // join, lower, upper, trim, and quote for a word of a shell.
 func (r *Run[P, S]) Render(ctx context.Context, name string, vars map[string]any) ([]byte, error) {
-	fail := func(err error) error {
-		return Failf("template %s: %w", name, err).Effects(EffectsNone)
-	}
 	var text bytes.Buffer
 	if _, err := r.Artifact(ctx, name, maxTemplate, &text); err != nil {
-		return nil, fail(err)
+		return nil, Failf("template: %w", err).Effects(EffectsNone)
 	}
 	t, err := template.New(name).Option("missingkey=error").Funcs(template.FuncMap{
 		"default": func(fallback, value any) any {
@@ -41,14 +38,29 @@ func (r *Run[P, S]) Render(ctx context.Context, name string, vars map[string]any
 		"lower": strings.ToLower, "upper": strings.ToUpper, "trim": strings.TrimSpace, "quote": Quote,
 	}).Parse(text.String())
 	if err != nil {
-		return nil, fail(err)
+		return nil, fault(name, err)
 	}
 	out := rendered{ctx: ctx}
 	err = t.Execute(&out, map[string]any{"Host": r.Host().Name, "Labels": r.Labels, "Vars": vars})
 	if err != nil {
-		return nil, fail(err)
+		return nil, fault(name, err)
 	}
 	return out.Bytes(), nil
+}
+
+// fault is a mistake in a template, with its place where it has one: NAME:LINE:COLUMN.
+func fault(name string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "template: ")
+	if place, rest, ok := strings.Cut(text, ": executing "); ok {
+		if _, at, ok := strings.Cut(rest, " at <"); ok {
+			text = place + ": <" + at
+		}
+	}
+	if !strings.HasPrefix(text, name) { // of the writer
+		text = name + ": " + text
+	}
+	text = strings.Replace(text, "map has no entry for key", "there is no", 1)
+	return Failf("template %s", text).Effects(EffectsNone)
 }
 
 // rendered ends a template that never stops.

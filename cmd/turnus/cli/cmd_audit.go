@@ -80,11 +80,16 @@ func (a *app) tokensCreateCmd() *cobra.Command {
 	var permissions permissionFlags
 	c := &cobra.Command{
 		Use: "create NAME --role ROLE", Short: "Make a token and print its secret to stdout, once", Args: cobra.ExactArgs(1),
-		Long: `Make a token and print its secret to stdout, once. A viewer sees; an
-operator runs, cancels and schedules; an approver approves windows and what others
-launched; an admin does all that, makes tokens and applies definitions; a worker hands in
-outputs (turnus worker --server), and sees nothing. No role includes turnus exec: --exec
-and --exec-outside-windows give that to an operator or an admin.
+		Long: `Make a token and print its secret to stdout, once.
+
+  viewer    reads
+  operator  reads; runs, cancels and schedules
+  approver  reads; approves windows, and runs that others launched
+  admin     all of it; makes tokens and applies projects
+  worker    uploads outputs (turnus worker --server), and reads nothing
+
+No role includes turnus exec: --exec and --exec-outside-windows give that to an operator or an
+admin.
 
 For four eyes a token counts as the person who made it.
 

@@ -28,6 +28,7 @@ when that opens, how many hosts of the run come before it, and an estimate of it
 		}
 		return c.Explain(ctx, core.JobID{Run: job.Run, Index: job.Index})
 	}
+	r.addLocal(c, true)
 	return shown(a, c, &r, ask, a.writeExplanation)
 }
 

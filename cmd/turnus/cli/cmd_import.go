@@ -82,7 +82,11 @@ func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error
 	if err != nil {
 		return err
 	}
-	return a.reportImport(importReportOf(result, written))
+	r := importReportOf(result, written)
+	if hosts == "" {
+		r.hint = "with the inventory more is converted: turnus import ansible " + quoteArg(site) + " --inventory INVENTORY --into NEW-FOLDER"
+	}
+	return a.reportImport(r)
 }
 
 // writeImported writes the playbooks, and copies of the files that they use, and returns the paths
@@ -163,6 +167,8 @@ type importReport struct {
 	Playbooks []importedReport `json:"playbooks"`
 	Files     []string         `json:"files"`
 	Next      string           `json:"next"`
+
+	hint string // for a person; "" for none
 }
 
 type importedReport struct {
@@ -221,6 +227,9 @@ func (a *app) reportImport(r importReport) error {
 		}
 		if len(r.Playbooks) > 1 {
 			a.Message(fmt.Sprintf("%d plays became %d playbooks: run them in this order, one after the other", len(r.Playbooks), len(r.Playbooks)))
+		}
+		if todos > 0 && r.hint != "" {
+			a.Message("hint: " + console.Printable(r.hint))
 		}
 		a.Message("next: " + console.Printable(r.Next))
 	}

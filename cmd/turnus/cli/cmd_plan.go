@@ -32,17 +32,17 @@ func (a *app) planCmd() *cobra.Command {
 	var f planFlags
 	c := &cobra.Command{
 		Use:   "plan PLAYBOOK... -i INVENTORY",
-		Short: "Show what a run would do: hosts, waves, when each would start, and a forecast of the end; nothing is contacted",
-		Long: `Show what a run would do: hosts, waves, order, limits; when each host may start and
-what blocks it until then; the hosts that no window fits; an estimate of the end, and
-what it is that binds. Nothing is contacted.
+		Short: "Show what a run would do: hosts, waves, start times and a forecast of the end; contacts no host",
+		Long: `Show what a run would do: hosts, waves, order and limits; when each host may start, and what
+blocks it until then; hosts that no window fits; an estimate of the end, and the limit that costs
+most time. It contacts no host.
 
-With --server (or --context) steps take what they took in recent runs on that server; without,
-what they took in runs of this machine. Hosts, windows, facts and the needs of steps without
-needs: come from this machine in both cases.
+Durations of steps come from recent runs on this machine, or with --server (or --context) from
+those on that server. Hosts, windows, facts and the needs of steps without needs: come from this
+machine in both cases.
 
-It exits with 0 also when no window fits some hosts: they are listed. turnus run
-refuses such a run with 5.`,
+The exit code is 0 even if no window fits some hosts: they are listed. turnus run refuses such a
+run with 5.`,
 		Example: `  turnus plan site.yaml -i hosts.yaml
   turnus plan firmware.yaml -i hosts.yaml --windows windows/ --at 2026-12-18T12:00:00Z --workers 2
   turnus plan firmware.yaml -i hosts.yaml --windows windows/ -o svg > plan.svg

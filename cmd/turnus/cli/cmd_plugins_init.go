@@ -50,7 +50,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			for _, f := range files {
 				fmt.Fprintln(a.Out, filepath.Join(o.Dir, f))
 			}
-			a.Message("README.md says how it is tested and installed")
+			a.Message("next: cat " + quoteArg(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
 			if o.Lang == "go" && o.SDK != "" {
 				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod says how to build against a release")
 			}

@@ -87,7 +87,7 @@ func (a *app) approveCmd() *cobra.Command {
 	var reason string
 	var wave int
 	var refuse bool
-	c := a.runVerb("approve", "Approve a run, or its next wave, that waits for somebody's word",
+	c := a.runVerb("approve", "Approve a run, or its next wave, that waits for an approval",
 		`  turnus runs approve 20261120-021500-ab3cd5ef
   turnus runs approve 20261120-021500-ab3cd5ef --wave 2 --reason "first hosts look well"
   turnus runs approve 20261120-021500-ab3cd5ef --refuse --reason "not in December"`, &r,

@@ -19,8 +19,8 @@ func (a *app) runsCmd() *cobra.Command {
 		Use: "runs", Short: "List, show and change runs, of a server or of turnus run on this machine",
 		Long: `List, show and change the runs of a server.
 
-turnus run records its runs on this machine; ls, show and attempts (and turnus logs) read that
-record with --local, and also where no server is named.`,
+turnus run records its runs on this machine; ls, show, explain and attempts (and turnus logs) read
+that record with --local, and also where no server is named.`,
 		Example: `  turnus runs ls --playbook ntp
   turnus runs show 20261120-021500-ab3cd5ef
   turnus runs ls --local`,
@@ -50,7 +50,7 @@ func (a *app) runsListCmd() *cobra.Command {
 		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Run], error) { return c.Runs(ctx, f, p) })
 	}
 	table(a, c, &r, list, []string{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}, func(run *api.Run) []string {
-		return []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.OutcomeText(run.Outcomes), console.LocalTime(run.Created), run.LaunchedBy}
+		return []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.Marked(runview.OutcomeText(run.Outcomes), run.Check), console.LocalTime(run.Created), run.LaunchedBy}
 	})
 	r.addLocal(c, true)
 	m.add(c, "runs")
@@ -67,7 +67,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 	var r remoteFlags
 	var jobs bool
 	c := &cobra.Command{
-		Use: "show RUN", Short: "Show a run: where it stands, and its hosts that are not as they should be", Args: cobra.ExactArgs(1),
+		Use: "show RUN", Short: "Show a run: its phase and outcomes, and the hosts that did not succeed", Args: cobra.ExactArgs(1),
 		Example: `  turnus runs show 20261120-021500-ab3cd5ef --jobs
   turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast`,
 		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: completion(&r, runIDs),
@@ -89,7 +89,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, console.ListOf(list))
 			}
-			runview.WriteRun(a.Console, run)
+			runview.WriteRun(a.Console, run, c.Local())
 			if !run.Phase.Over() {
 				if f, err := c.Forecast(ctx, run.ID); err == nil { // an older server has none
 					runview.WriteForecast(a.Console, f)

@@ -24,8 +24,8 @@ import (
 func (a *app) secretsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "secrets",
-		Short: "Encrypted secrets of the definitions: encrypt, edit, rotate, list and check them",
-		Long: `Encrypted secrets of the definitions: encrypt, edit, rotate, list and check them.
+		Short: "Encrypted secrets of a project: encrypt, edit, rotate, list and check them",
+		Long: `Encrypted secrets of a project: encrypt, edit, rotate, list and check them.
 
 A value is encrypted to public keys. Workers that have one of the private keys decrypt it.
 It is read from the terminal or from stdin, never from an argument.`,

@@ -62,9 +62,9 @@ func (a *app) submitCmd() *cobra.Command {
 	var f submitFlags
 	c := &cobra.Command{
 		Use:   "submit PLAYBOOK",
-		Short: "Run a playbook of the server's definitions, now or at a time",
-		Long: `Run a playbook that the server's definitions hold, by its name. The run's id goes to
-stdout. Once it is there the run happens, whatever dies meanwhile.
+		Short: "Run a playbook of the server's project, now or at a time",
+		Long: `Run a playbook of the server's project, by its name. The id of the run goes to stdout. Once it
+is there the run happens, even if processes die.
 
 With --at the server launches it then, once, with the project as it is then. The name of
 the schedule goes to stdout: turnus schedules show prints which run it made, and turnus

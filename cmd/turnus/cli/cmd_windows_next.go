@@ -27,7 +27,7 @@ const maxShown = 10_000
 func (a *app) windowsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "windows",
-		Short: "Service windows: when they open next, what blocks, what is wrong with them",
+		Short: "Maintenance windows: when they open next, what blocks them, who approved them",
 		Example: `  turnus windows next -f windows.yaml acme-fra
   turnus windows approvals --waiting`,
 	}
@@ -50,7 +50,7 @@ func (f *windowFlags) addFiles(c *cobra.Command) {
 // load reads the definitions and finds the set.
 func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, error) {
 	if len(f.files) == 0 {
-		return nil, nil, console.Invalid("no definitions are given\nhint: -f windows.yaml")
+		return nil, nil, console.Invalid("no file with window sets is given\nhint: -f windows.yaml; of a server: turnus windows explain %s --need 1h, or turnus windows calendar", quoteArg(name))
 	}
 	defs, err := windows.Load(f.files...)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
+	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/telemetry"
@@ -47,7 +48,7 @@ func (f *workerFlags) add(c *cobra.Command) {
 	fl.StringArrayVarP(&f.sources, "inventory", "i", localrun.InventoryFromEnv(), "inventory with the jump hosts, which do not travel with a job (repeatable; TURNUS_INVENTORY)")
 	settings.ReadsEnvironment(fl, "inventory")
 	fl.StringVar(&f.name, "name", "", "name of the worker, by which it is cordoned and drained (default: HOST-PID)")
-	fl.StringVar(&f.files, "files", "", "folder with the files that playbooks send to hosts; without it such steps fail")
+	fl.StringVar(&f.files, "files", "", "copy of the project, or of its folder of playbooks, with the files that playbooks send to hosts; without it such steps fail")
 }
 
 // check refuses what contradicts itself, before anything is opened.
@@ -139,9 +140,9 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	}
 	f.node.Plugins.ReportDev(a.Console)
 	node.WarnWithoutCredentials(a.Console, n)
-	files := f.files
-	if files != "" {
-		if files, err = filepath.Abs(files); err != nil {
+	root := f.files
+	if root != "" {
+		if root, err = filepath.Abs(root); err != nil {
 			return err
 		}
 	}
@@ -157,7 +158,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 	ctx, _, release := a.Signals(ctx, drainingSteps, a.Message, n.Kill)
 	defer release()
 	o := node.WorkOptions{
-		Queue: q, Name: f.name, Pool: f.queue.Pool, Files: func(string, string) string { return files }, Events: events, Report: true,
+		Queue: q, Name: f.name, Pool: f.queue.Pool, Files: func(_, files string) string { return catalog.FilesIn(root, files) }, Events: events, Report: true,
 		Outputs: outputs, Metrics: measured, Scraped: listener != nil, Traces: traces.Spans(),
 		Drain: func() {
 			a.Message("an order came to drain: " + drainingSteps)

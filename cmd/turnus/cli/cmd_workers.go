@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -119,6 +120,6 @@ func (a *app) historyCmd() *cobra.Command {
 		})
 	}
 	return table(a, c, &r, list, []string{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}, func(j *api.Job) []string {
-		return []string{console.LocalTime(j.Started), j.Playbook, string(j.Outcome), j.Run, j.Worker, a.Out.Cell(j.Reason)}
+		return []string{console.LocalTime(j.Started), j.Playbook, runview.Marked(string(j.Outcome), j.Check), j.Run, j.Worker, a.Out.Cell(j.Reason)}
 	})
 }

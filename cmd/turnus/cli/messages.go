@@ -76,6 +76,9 @@ func commandHint(cmd *cobra.Command, args []string) string {
 	if habit := ansibleCommands()[args[0]]; habit != "" && !cmd.HasParent() {
 		return habit
 	}
+	if cmd.Name() == "cron" && (len(strings.Fields(args[0])) > 1 || len(args) > 4) {
+		return cmd.CommandPath() + " describe " + quoteArg(strings.Join(args, " ")) + " explains it; next lists its fire times"
+	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
 	}

@@ -137,7 +137,11 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 		defer end()
 		ctx, stop := a.Interruptible(telemetry.UnderTrace(cmd.Context(), os.Getenv(telemetry.TraceVariable))) // that of a pipeline that calls
 		defer stop()
-		return reported(do(ctx, c, args))
+		err = reported(do(ctx, c, args))
+		if e, ok := errors.AsType[*client.Error](err); ok && e.Status == 0 && f.orLocal && errors.Is(e, core.ErrUnavailable) {
+			err = fmt.Errorf("%w; --local asks the record of turnus run on this machine", err)
+		}
+		return err
 	}
 }
 
@@ -221,6 +225,9 @@ func reported(err error) error {
 	case errors.Is(err, core.ErrNotFound):
 		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: %s", err, listOf(e))}
 	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
+		if next := afterRefusal(e); next != "" {
+			err = fmt.Errorf("%w\nhint: %s", err, next)
+		}
 		return &console.Exit{Code: console.ExitInvalid, Err: err}
 	case e.Cause != nil && securefile.ExplainTLS(e.Cause, clientOptions()) != "":
 		return fmt.Errorf("%w: %s", err, securefile.ExplainTLS(e.Cause, clientOptions()))
@@ -238,11 +245,14 @@ func listOf(e *client.Error) string {
 	}
 	for _, known := range []struct{ word, command string }{
 		{"schedule", "turnus schedules ls"}, {"playbook", "turnus project playbooks"}, {"worker", "turnus admin workers ls"}, {"token", "turnus admin tokens ls"},
-		{"notification", "turnus admin notifications ls"}, {"source", "turnus inventory ls"},
+		{"notification", "turnus admin notifications ls"}, {"source", "turnus inventory ls"}, {"window set", "turnus windows approvals"},
 	} {
 		if strings.Contains(e.What+" "+e.Detail, known.word) {
 			return known.command + " lists what there is"
 		}
+	}
+	if id := runOf(e.What); strings.Contains(e.Detail, "no host to retry") {
+		return "turnus runs show " + id + " --jobs lists its hosts with their outcomes"
 	}
 	return "turnus runs ls" + local + " lists the runs"
 }

@@ -88,7 +88,11 @@ func writePlanHead(con *console.Console, d *View) {
 			}
 		}
 		if s.Selected {
-			row = append(row, "takes "+rough(s.Took.Quantile(0.5))+", P95 "+rough(s.Took.Quantile(0.95)), s.Source+": "+s.From)
+			from := s.From
+			if s.Source != "learned" { // else it begins with the word
+				from = s.Source + ": " + from
+			}
+			row = append(row, "takes "+rough(s.Took.Quantile(0.5))+", P95 "+rough(s.Took.Quantile(0.95)), from)
 			if s.NeedSource == "learned" {
 				row = append(row, "needs "+windows.FormatDuration(s.Need)+", learned: P95 of what it changed, and as much to roll it back")
 			}

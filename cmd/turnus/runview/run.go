@@ -67,7 +67,7 @@ func JobCells(j *api.Job) []string {
 }
 
 // WriteRun shows a run, a line each thing that is known.
-func WriteRun(con *console.Console, r api.Run) {
+func WriteRun(con *console.Console, r api.Run, local bool) {
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(con.Out, "%-12s %s\n", name, console.Printable(value))
@@ -82,16 +82,17 @@ func WriteRun(con *console.Console, r api.Run) {
 	row("reason", r.Reason)
 	row("launched", console.LocalTime(r.Created)+" by "+r.LaunchedBy)
 	row("ended", console.LocalTime(r.Ended))
-	if r.Check {
-		row("check", "nothing is changed")
-	}
 	row("hosts", strconv.Itoa(r.Total))
 	for _, s := range r.Sources {
 		row("source", SourceText(s))
 	}
-	row("outcomes", OutcomeText(r.Outcomes))
+	row("outcomes", Marked(OutcomeText(r.Outcomes), r.Check))
 	if r.Handlers > 0 {
-		row("handlers", fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID))
+		list := fmt.Sprintf("%d pending: turnus hosts handlers ls --run %s", r.Handlers, r.ID)
+		if local {
+			list += " --local"
+		}
+		row("handlers", list)
 	}
 	row("shares", SharesText(r))
 	if l := r.Live; l != nil {
@@ -186,6 +187,14 @@ func WaitsText(r api.Run) string {
 		return "until somebody resumes it: turnus runs resume " + r.ID
 	}
 	return ""
+}
+
+// Marked returns the text of outcomes with a mark if they are those of a dry run.
+func Marked(outcomes string, check bool) string {
+	if check {
+		return strings.TrimSpace(outcomes + " (dry run)")
+	}
+	return outcomes
 }
 
 // OutcomeText counts outcomes in the order of recaps.

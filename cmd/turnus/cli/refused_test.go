@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/client"
+)
+
+func TestAfterRefusal(t *testing.T) {
+	for name, tc := range map[string]struct {
+		e    client.Error
+		want string // a part; "" for no hint
+	}{
+		"a role":                   {client.Error{Detail: "the token bob has the role viewer; this needs operator", Err: client.ErrForbidden}, "turnus admin tokens create NAME --role operator"},
+		"a permission, which says": {client.Error{Detail: "the token bob does not have the permission exec", Err: client.ErrForbidden}, ""},
+		"a run that has ended":     {client.Error{What: "pause run R1", Err: core.ErrConflict}, "turnus runs show R1 shows"},
+		"another conflict":         {client.Error{What: "set schedule s", Err: core.ErrConflict}, ""},
+		"no window for some":       {client.Error{Detail: "playbook p: no window fits 2 of 3 hosts\n  a, b: closed", Err: core.ErrInvalid}, "--skip-unfit runs on the other hosts"},
+		"no window for all":        {client.Error{Detail: "playbook p: no window fits 3 of 3 hosts", Err: core.ErrInvalid}, "wait for an approval"},
+		"wrong input":              {client.Error{Detail: "var x is unknown", Err: core.ErrInvalid}, ""},
+	} {
+		got := afterRefusal(&tc.e)
+		if !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
+			t.Errorf("%s: %q, expected %q", name, got, tc.want)
+		}
+		if name == "no window for all" && strings.Contains(got, "--skip-unfit") {
+			t.Errorf("%s: %q leaves every host out", name, got)
+		}
+	}
+}
