@@ -16,7 +16,11 @@ type Guests interface {
 	// Enter makes the job the guest of Host until it leaves, or its lease ends. The answer is its
 	// fence there, which is higher than that of each guest before it; 0 is that another job is the
 	// guest. A job that is the guest already gets another fence. A job that is not leased to the
-	// session under the token is core.ErrConflict.
+	// session under the token is core.ErrConflict. While no job is leased because of Recovery, no new
+	// guest is admitted: core.ErrUnavailable.
+	//
+	// With g.Fence it brings back a guest of which the backend may have lost the note. The answer is
+	// g.Fence, or 0 if a later guest was admitted.
 	Enter(ctx context.Context, g Guest) (fence uint64, err error)
 	// Leave ends that. A job that is no guest of Host is no error.
 	Leave(ctx context.Context, g Guest) error
@@ -28,6 +32,7 @@ type Guest struct {
 	Job     core.JobID
 	Token   uint64 // of the lease
 	Host    string
+	Fence   uint64 // that Enter gave before; 0 for a new guest
 }
 
 // Validate reports what Enter and Leave refuse.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -56,6 +58,7 @@ func (a *attempts) enter() *leaseEnd {
 		cancel()
 		if fence > 0 && err == nil {
 			a.fence = fence
+			j.isGuest(a.guest(), fence)
 			return a.saveGuest()
 		}
 		if v, stop := a.m.between(a.name); stop {
@@ -120,9 +123,53 @@ func (a *attempts) leave() {
 	j := a.m.job
 	call, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), callTimeout)
 	defer cancel()
+	j.guestMu.Lock()
+	defer j.guestMu.Unlock()
+	j.guest = queue.Guest{}
 	if err := j.w.cfg.Queue.Leave(call, a.guest()); err != nil && !errors.Is(err, core.ErrSessionGone) {
 		j.w.cfg.Log.Warn("a host has its guest until the end of the lease", "job", j.lease.Job.String(), "host", a.host.Name, "err", err)
 	}
+}
+
+// isGuest notes that the job is the guest of a host.
+func (j *job) isGuest(g queue.Guest, fence uint64) {
+	j.guestMu.Lock()
+	defer j.guestMu.Unlock()
+	j.guest, j.guest.Fence = g, fence
+}
+
+// enterAgain has the queue note again that the job is the guest of a host, if it is one. A job that
+// cannot be the guest any more is stopped: another one may be at work there.
+func (j *job) enterAgain(ctx context.Context) error {
+	j.guestMu.Lock()
+	defer j.guestMu.Unlock()
+	if j.guest.Host == "" {
+		return nil
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	fence, err := j.w.cfg.Queue.Enter(call, j.guest)
+	if errors.Is(err, core.ErrConflict) || err == nil && fence == 0 {
+		j.stop(errNoGuest, j.w.patience())
+		return nil
+	}
+	return err
+}
+
+// guestsEnterAgain does that for the jobs of the session.
+func (p *poller) guestsEnterAgain(ctx context.Context) error {
+	p.w.mu.Lock()
+	jobs := slices.Collect(maps.Values(p.w.running))
+	p.w.mu.Unlock()
+	for _, j := range jobs {
+		if j.session != p.session {
+			continue
+		}
+		if err := j.enterAgain(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // elsewhere completes the result of a step that another host than the job's gave: that such a host

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,6 +228,91 @@ func TestDelegateWithAWorkerKilledAtEachCall(t *testing.T) {
 			if clash := l.plugins.overlaps(); clash != "" {
 				t.Errorf("call %d: overlaps on %s", at, clash)
 			}
+		})
+	}
+}
+
+// oblivious is a queue that forgets its guest on lb once, and reports that. Then it admits another
+// one, if there is one.
+type oblivious struct {
+	queue.Worker
+	forget atomic.Bool
+	guest  atomic.Pointer[queue.Guest]
+	other  atomic.Pointer[queue.Guest]
+}
+
+func (q *oblivious) Enter(ctx context.Context, g queue.Guest) (uint64, error) {
+	q.guest.CompareAndSwap(nil, &g)
+	return q.Worker.Enter(ctx, g)
+}
+
+func (q *oblivious) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error) {
+	res, err := q.Worker.Turn(ctx, t)
+	if err != nil || !q.forget.Swap(false) {
+		return res, err
+	}
+	res.Doubt = true
+	if err := q.Leave(ctx, *q.guest.Load()); err != nil {
+		return res, err
+	}
+	if other := q.other.Load(); other != nil {
+		_, err = q.Worker.Enter(ctx, *other)
+	}
+	return res, err
+}
+
+// A queue that was set back has forgotten a guest: it enters again, also in a drain, and is stopped
+// if another job was admitted meanwhile. Red without guestsEnterAgain in adopt.
+func TestFaultR4AGuestThatIsForgottenEntersAgain(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		drains, late bool
+	}{{"at work", false, false}, {"in a drain", true, false}, {"too late", false, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				var cut atomic.Bool
+				l.plugins.do = func(ctx context.Context, call host.Call) (host.Outcome, error) {
+					out, err := sleep(time.Minute)(ctx, call)
+					cut.Store(ctx.Err() != nil)
+					return out, err
+				}
+				q := &oblivious{Worker: l.q}
+				cfg := l.config()
+				cfg.Queue, cfg.Concurrency = q, 1
+				n := l.start(cfg)
+				l.submit("r", 1, drained, beside(balancer()))
+				l.submit("r2", 2, oneStep)
+				pass(2 * time.Second)
+				ctx := t.Context()
+				s, err := l.q.Open(ctx, "other")
+				if err != nil {
+					t.Fatal(err)
+				}
+				res, err := l.q.Turn(ctx, queue.Turn{Session: s, Want: 1})
+				if err != nil || len(res.Leases) != 1 {
+					t.Fatalf("%+v, %v", res, err)
+				}
+				other := queue.Guest{Session: s, Job: res.Leases[0].Job, Token: res.Leases[0].Token, Host: "lb"}
+				if c.late {
+					q.other.Store(&other)
+				}
+				if c.drains {
+					n.stop()
+					pass(time.Second)
+				}
+				q.forget.Store(true)
+				pass(3 * time.Second)
+				fence, err := l.q.Enter(ctx, other)
+				if err != nil || (fence > 0) != c.late {
+					t.Errorf("another guest: fence %d, %v", fence, err)
+				}
+				if cut.Load() != c.late {
+					t.Errorf("the first guest was stopped: %t", cut.Load())
+				}
+				n.Kill()
+				<-n.done
+				n.stop()
+			})
 		})
 	}
 }

@@ -34,6 +34,9 @@ type job struct {
 	saves   uint64
 	ahead   bool // the queue keeps a checkpoint of the step under way
 
+	guestMu sync.Mutex  // so that a job that leaves a host does not enter again
+	guest   queue.Guest // as which the job entered a host last; zero is no guest
+
 	handlers *core.Handlers // guarded by mu; nil: the playbook has none
 
 	mu        sync.Mutex

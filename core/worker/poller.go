@@ -153,7 +153,9 @@ func (p *poller) wantsTurn(now time.Time) bool {
 		return true
 	}
 	if p.draining {
-		return p.hinted // the signal that this node had must reach another one: a Turn passes it on
+		// The signal that this node had must reach another one: a Turn passes it on. It also shows that
+		// the queue may have forgotten jobs that still run here.
+		return p.hinted || !now.Before(p.pollAt)
 	}
 	return p.hinted || !now.Before(p.pollAt) || p.more && p.free() > 0
 }
@@ -230,7 +232,7 @@ func (p *poller) turnFailed(err error) {
 // without an answer: leases that never arrived are started, acks that had arrived are dropped. In a
 // queue that was set back, leases of jobs that ended here are given back, else they are never free
 // again; and jobs of which the queue has forgotten the lease are stopped, as it leases their hosts
-// again.
+// again. Guests enter again, as the queue may have forgotten those as well.
 func (p *poller) adopt(ctx context.Context) bool {
 	p.collectAll()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -263,6 +265,10 @@ func (p *poller) adopt(ctx context.Context) bool {
 	leases = slices.DeleteFunc(leases, func(l queue.Lease) bool { return acked[l.Token] || p.runs(l.Token) })
 	p.startNew(leases)
 	p.w.stopJobs(errForgotten, func(j *job) bool { return j.session == p.session && !held[j.lease.Token] })
+	if err := p.guestsEnterAgain(ctx); err != nil {
+		p.turnFailed(err)
+		return false
+	}
 	return true
 }
 
@@ -406,7 +412,7 @@ func (p *poller) nextPoll() time.Time {
 		if len(p.acks) > 0 {
 			consider(p.flushAt)
 		}
-		if !p.draining && p.session != nil {
+		if p.session != nil {
 			consider(p.pollAt)
 		}
 		if p.session != nil {

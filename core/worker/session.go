@@ -34,14 +34,15 @@ var (
 	errSession   = errors.New("the worker lost its right to the job: the queue did not hear from it in time")
 	errKilled    = errors.New("the worker was stopped immediately")
 	errTimeout   = errors.New("time limit of the step")
-	errForgotten = forgotten{}
+	errForgotten = forgotten{"the lease"}
+	errNoGuest   = forgotten{"that the job is the guest of the host"}
 )
 
 // forgotten is an errSession of a queue that answers.
-type forgotten struct{}
+type forgotten struct{ what string }
 
-func (forgotten) Error() string {
-	return "the worker lost its right to the job: the queue came back older, and has forgotten the lease"
+func (f forgotten) Error() string {
+	return "the worker lost its right to the job: the queue came back older, and has forgotten " + f.what
 }
 
 func (forgotten) Is(target error) bool { return target == errSession }

@@ -9,11 +9,12 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// guest is the job that works on a host which is not its own, and the token of the lease under
-// which it does.
+// guest is the job that works on a host which is not its own, the token of the lease under which it
+// does, and its fence there.
 type guest struct {
 	job   *job
 	token uint64
+	fence uint64
 }
 
 // present reports whether that lease still is.
@@ -32,11 +33,19 @@ func (q *Queue) Enter(ctx context.Context, g queue.Guest) (fence uint64, err err
 	if j == nil {
 		return 0, fmt.Errorf("%s enters host %s: it is no longer leased to session %q: %w", g.Job, g.Host, g.Session, core.ErrConflict)
 	}
-	if other := q.guests[g.Host]; other.present() && other.job != j {
+	other, now := q.guests[g.Host], q.now()
+	switch {
+	case g.Fence == 0 && now.Before(q.heldUntil):
+		return 0, fmt.Errorf("%s enters host %s: the queue was emptied, and admits no new guest yet: %w", g.Job, g.Host, core.ErrUnavailable)
+	case other.present() && other.job != j && (g.Fence == 0 || g.Fence < other.fence):
 		return 0, nil
 	}
-	q.guests[g.Host] = guest{j, g.Token}
-	return q.nextToken(q.now()), nil
+	fence = g.Fence
+	if fence == 0 {
+		fence = q.nextToken(now)
+	}
+	q.guests[g.Host] = guest{j, g.Token, fence}
+	return fence, nil
 }
 
 // Leave ends that.

@@ -13,6 +13,8 @@ var guestTests = []test{
 	{name: "GuestLeavesWithItsLease", run: guestLease},
 	{name: "GuestLeavesWithItsNode", ttl: shortTTL, run: guestCrash},
 	{name: "GuestAndTheHostsOwnJob", run: guestBeside},
+	{name: "GuestEntersAgain", run: guestAgain},
+	{name: "GuestWaitsUntilJobsAreLeased", ttl: shortTTL, run: guestHeld},
 	{name: "GuestRefuses", run: guestRefuses},
 }
 
@@ -101,6 +103,55 @@ func guestBeside(f *fixture) {
 	f.entered("and the other way", s, l[1], l[0].Host, true)
 	f.ack(s, done(l[0], core.Changed), done(l[1], core.Changed))
 	f.completes(s, "a")
+}
+
+// guestAgain: under the fence that it has, a guest is the guest still, unless a later one is.
+func guestAgain(f *fixture) {
+	f.submit(run("a", 2))
+	s := f.open("n")
+	l := f.leaseN(s, 2)
+	again := func(l queue.Lease, fence, want uint64) {
+		f.Helper()
+		g := guest(s, l, "lb")
+		g.Fence = fence
+		got, err := f.q.Enter(f.ctx, g)
+		f.must(err)
+		eq(f, "fence", got, want)
+	}
+	first := f.enter(s, l[0], "lb")
+	again(l[0], first, first)
+	f.entered("another meanwhile", s, l[1], "lb", false)
+	f.must(f.q.Leave(f.ctx, guest(s, l[0], "lb")))
+	again(l[0], first, first) // the queue has forgotten it
+	f.entered("another after it came back", s, l[1], "lb", false)
+	f.must(f.q.Leave(f.ctx, guest(s, l[0], "lb")))
+	second := f.enter(s, l[1], "lb")
+	again(l[0], first, 0)
+	again(l[1], second, second)
+}
+
+// guestHeld: while no job is leased, because workers may be at work that the queue does not know,
+// no new guest enters. The control is the same job before and afterwards.
+func guestHeld(f *fixture) {
+	f.submit(run("a", 2))
+	s := f.open("n")
+	l := f.leaseN(s, 2)
+	first := f.enter(s, l[0], "lb")
+	f.must(f.q.Hold(f.ctx))
+	if _, err := f.q.Enter(f.ctx, guest(s, l[1], "lb2")); !errors.Is(err, core.ErrUnavailable) {
+		f.Errorf("a new guest: %v", err)
+	}
+	g := guest(s, l[0], "lb")
+	g.Fence = first
+	if got, err := f.q.Enter(f.ctx, g); err != nil || got != first {
+		f.Errorf("a guest of before: %d, %v", got, err)
+	}
+	f.eventually("a guest to enter", func() bool {
+		_, err := f.q.Beat(f.ctx, s)
+		f.must(err)
+		fence, err := f.q.Enter(f.ctx, guest(s, l[1], "lb2"))
+		return err == nil && fence > first
+	})
 }
 
 func guestRefuses(f *fixture) {

@@ -220,6 +220,56 @@ func TestFaultR4AForgottenLeaseShowsThatTheQueueIsOlder(t *testing.T) {
 	}
 }
 
+// A guest that Redis has forgotten enters again before any other, and its fence shows that changes
+// were lost, whatever a server trusts. The control is another guest, who enters after it has left.
+func TestFaultR4AForgottenGuestComesBackBeforeOthers(t *testing.T) {
+	t.Parallel()
+	b := newBack(t)
+	s := mustOpen(t, b.before)
+	mustSubmit(t, b.before, "r", "a", "b")
+	res, err := b.before.Turn(t.Context(), queue.Turn{Session: s, Want: 2})
+	if err != nil || len(res.Leases) != 2 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	b.save()
+	first := queue.Guest{Session: s, Job: res.Leases[0].Job, Token: res.Leases[0].Token, Host: "lb"}
+	other := queue.Guest{Session: s, Job: res.Leases[1].Job, Token: res.Leases[1].Token, Host: "lb"}
+	if first.Fence, err = b.before.Enter(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	q, client := b.restart(redis.Options{})
+	if fence, err := q.Enter(t.Context(), other); !errors.Is(err, core.ErrUnavailable) {
+		t.Fatalf("another guest after a restart: fence %d, %v", fence, err)
+	}
+	redis.Remember(q, b.before)
+	leases(t, q, s)
+	d, err := q.Doubt(t.Context())
+	if err != nil || !d.Older {
+		t.Fatalf("%+v, %v, though a guest was forgotten", d, err)
+	}
+	if err := q.Trust(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if fence, err := q.Enter(t.Context(), other); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("another guest of a queue that is older: fence %d, %v", fence, err)
+	}
+	if fence, err := q.Enter(t.Context(), first); err != nil || fence != first.Fence {
+		t.Errorf("the guest again: fence %d, %v", fence, err)
+	}
+	if err := client.HSet(t.Context(), "{/0}:meta2", "until", 1).Err(); err != nil { // the doubt ends
+		t.Fatal(err)
+	}
+	if fence, err := q.Enter(t.Context(), other); err != nil || fence != 0 {
+		t.Errorf("two guests after the doubt: fence %d, %v", fence, err)
+	}
+	if err := q.Leave(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if fence, err := q.Enter(t.Context(), other); err != nil || fence <= first.Fence {
+		t.Errorf("the next guest: fence %d after %d, %v", fence, first.Fence, err)
+	}
+}
+
 // A session that Redis has forgotten, with its leases, shows that as well. The tokens of a queue
 // that was emptied prove nothing of the next one: they may be higher, after the clock was set back.
 // Red where seen stays.

@@ -44,14 +44,12 @@ func (q *Queue) Drop(ctx context.Context, run string, recorded int) (bool, error
 	return n == 1, nil
 }
 
-// given notes the highest token that this process was given: sent with each call of a node, it
-// shows a queue that has forgotten it.
-func (q *Queue) given(leases []queue.Lease) {
-	for _, l := range leases {
-		for seen := q.seen.Load(); l.Token > seen; seen = q.seen.Load() {
-			if q.seen.CompareAndSwap(seen, l.Token) {
-				break
-			}
+// given notes a token or fence that this process was given. The highest one is sent with each call
+// of a node: it shows a queue that has forgotten it.
+func (q *Queue) given(token uint64) {
+	for seen := q.seen.Load(); token > seen; seen = q.seen.Load() {
+		if q.seen.CompareAndSwap(seen, token) {
+			return
 		}
 	}
 }

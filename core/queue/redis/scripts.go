@@ -71,7 +71,7 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		{&s.shut, "close", "base small locks jobs"},
 		{&s.adopt, "adopt", "base small locks jobs"},
 		{&s.save, "save", "base small locks jobs"},
-		{&s.guest, "guest", "base small locks jobs"},
+		{&s.guest, "guest", "base small locks jobs trust"},
 		{&s.wakejob, "wakejob", "base small locks jobs"},
 		{&s.recovery, "recovery", "base small trust"},
 		{&s.drop, "drop", "base small locks jobs"},

@@ -73,7 +73,7 @@ func guestAlone(b bench) {
 	b.submit("r", 2)
 	first, second := b.lease(s, 1)[0], b.lease(other, 1)[0]
 	enter := func(session string, l queue.Lease) int64 {
-		return b.call(b.q.scripts.guest, session, "r", l.Job.Index, l.Token, "lb", "").([]any)[0].(int64)
+		return b.call(b.q.scripts.guest, session, "r", l.Job.Index, l.Token, "lb", "", 0, 0).([]any)[0].(int64)
 	}
 	b.unchanged("a guest that comes", func() {
 		if fence := enter(s, first); fence <= int64(second.Token) {
@@ -84,9 +84,9 @@ func guestAlone(b bench) {
 		if fence := enter(other, second); fence != 0 {
 			b.Errorf("two guests: fence %d", fence)
 		}
-		b.returns(b.q.scripts.guest, "[0]", other, "r", second.Job.Index, second.Token, "lb", "1")
+		b.returns(b.q.scripts.guest, "[0]", other, "r", second.Job.Index, second.Token, "lb", "1", 0, 0)
 	})
-	b.returns(b.q.scripts.guest, "[0]", s, "r", first.Job.Index, first.Token, "lb", "1")
+	b.returns(b.q.scripts.guest, "[0]", s, "r", first.Job.Index, first.Token, "lb", "1", 0, 0)
 	b.has("0", "exists", b.key("kGuests"))
 	enter(s, first)
 	b.ack(s, []queue.Lease{first}, nil)
@@ -95,19 +95,55 @@ func guestAlone(b bench) {
 	}
 }
 
+// guestEntersAgain: after a failover that lost who entered, or who left, the last one is the guest.
+func guestEntersAgain(b bench) {
+	s := b.open()
+	b.submit("r", 3)
+	l := b.lease(s, 3)
+	enter := func(l queue.Lease, fence, seen int64) int64 {
+		return b.call(b.q.scripts.guest, s, "r", l.Job.Index, l.Token, "lb", "", fence, seen).([]any)[0].(int64)
+	}
+	before := enter(l[0], 0, 0)
+	lost := before + 10
+	b.do("hset", b.key("kMeta"), "trusted", "another start")
+	if got := enter(l[2], 0, 0); got != -2 {
+		b.Errorf("a new guest of a queue that lost changes: %d", got)
+	}
+	if d, err := b.q.Doubt(b.Context()); err != nil || d.ID == "" || d.Older {
+		b.Errorf("%+v, %v", d, err)
+	}
+	if got := enter(l[1], lost, lost); got != lost {
+		b.Errorf("the guest after the one that the queue knows: %d, expected %d", got, lost)
+	}
+	if d, err := b.q.Doubt(b.Context()); err != nil || !d.Older {
+		b.Errorf("a fence that the queue has forgotten: %+v, %v", d, err)
+	}
+	if got := enter(l[0], before, before); got != 0 {
+		b.Errorf("the guest before the last one is one again: %d", got)
+	}
+	b.do("hset", b.key("kMeta"), "until", 1)
+	if got := enter(l[2], 0, 0); got != 0 {
+		b.Errorf("two guests after the doubt: %d", got)
+	}
+	b.returns(b.q.scripts.guest, "[0]", s, "r", l[1].Job.Index, l[1].Token, "lb", "1", lost, lost)
+	if got := enter(l[2], 0, 0); got <= lost {
+		b.Errorf("the next guest has fence %d, the one before had %d", got, lost)
+	}
+}
+
 func guestRefuses(b bench) {
 	s, other := b.open(), b.open()
 	b.submit("r", 2)
 	l := b.lease(s, 1)[0]
 	b.unchanged("a guest that has no right", func() {
-		b.returns(b.q.scripts.guest, "[-1]", s, "r", 0, l.Token+1, "lb", "")
-		b.returns(b.q.scripts.guest, "[-1]", other, "r", 0, l.Token, "lb", "")
-		b.returns(b.q.scripts.guest, "[-1]", s, "r", 1, l.Token, "lb", "")
-		b.returns(b.q.scripts.guest, "[-1]", s, "unknown", 0, l.Token, "lb", "")
-		b.returns(b.q.scripts.guest, "[GONE]", "nobody", "r", 0, l.Token, "lb", "")
+		b.returns(b.q.scripts.guest, "[-1]", s, "r", 0, l.Token+1, "lb", "", 0, 0)
+		b.returns(b.q.scripts.guest, "[-1]", other, "r", 0, l.Token, "lb", "", 0, 0)
+		b.returns(b.q.scripts.guest, "[-1]", s, "r", 1, l.Token, "lb", "", 0, 0)
+		b.returns(b.q.scripts.guest, "[-1]", s, "unknown", 0, l.Token, "lb", "", 0, 0)
+		b.returns(b.q.scripts.guest, "[GONE]", "nobody", "r", 0, l.Token, "lb", "", 0, 0)
 	})
 	b.expire(s)
-	b.unchanged("a guest of a session that is gone", func() { b.returns(b.q.scripts.guest, "[GONE]", s, "r", 0, l.Token, "lb", "") })
+	b.unchanged("a guest of a session that is gone", func() { b.returns(b.q.scripts.guest, "[GONE]", s, "r", 0, l.Token, "lb", "", 0, 0) })
 }
 
 func signalJobOnce(b bench) {

@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"event":    {eventBounded, eventDismisses},
 		"explain":  {explainReads},
 		"format":   {formatOfAnEmptyPool, formatTakesOver, formatWaitsForSessions, formatRefuses, formatComesBack},
-		"guest":    {guestAlone, guestRefuses},
+		"guest":    {guestAlone, guestEntersAgain, guestRefuses},
 		"names":    {namesPrunes},
 		"news":     {newsBegins, newsTrimmed},
 		"open":     {openOnce},

@@ -27,7 +27,9 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 		return queue.TurnResult{}, fmt.Errorf("queue: turn: session %q: %w", t.Session, core.ErrSessionGone)
 	}
 	res, err := readTurn(text, t)
-	q.given(res.Leases)
+	for _, l := range res.Leases {
+		q.given(l.Token)
+	}
 	return res, err
 }
 

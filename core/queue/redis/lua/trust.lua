@@ -1,4 +1,4 @@
--- trust.lua: whether leases may be given. A library: turn.lua, beat.lua, format.lua and recovery.lua call it.
+-- trust.lua: whether leases may be given. A library: turn.lua, beat.lua, guest.lua, format.lua and recovery.lua call it.
 -- Needs: base. A server that restarted, or a replica that took over, may lack the last changes. Its replication id is another one
 -- than that which kMeta names as trusted: no job is leased until servers have compared the queue with the ledger, and
 -- every session that lives has called, or for LEASE_TTL of age. Fields of kMeta: trusted; and until it is: doubted (the id), until (age), agreed
