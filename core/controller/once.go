@@ -33,7 +33,8 @@ func (c *Controller) once(ctx context.Context, l *poll) error {
 	return nil
 }
 
-// elect writes down which host calls a step with once: the first that came there.
+// elect writes down which host calls a step with once: the first that came there, and has not ended
+// since.
 func (c *Controller) elect(ctx context.Context, l *poll, step int) error {
 	first, err := c.onceNote(ctx, l, step, launch.OnceFirst)
 	if errors.Is(err, core.ErrNotFound) { // they post it again
@@ -41,6 +42,16 @@ func (c *Controller) elect(ctx context.Context, l *poll, step int) error {
 	}
 	if err != nil {
 		return err
+	}
+	why, err := c.cfg.Queue.Explain(ctx, core.JobID{Run: l.run.ID, Index: first.Job})
+	if err != nil {
+		return err
+	}
+	if why.State == core.Done { // before its election: it calls nothing any more, and the others post again
+		if _, err := c.cfg.Board.Post(ctx, launch.OnceFirst.Document(l.run.ID, step), nil, time.Second); err != nil {
+			return err
+		}
+		return c.signalOnce(ctx, l, step, queue.OnceElect)
 	}
 	job, err := c.cfg.Ledger.ElectOnce(ctx, &l.run, step, first.Job)
 	if err != nil {

@@ -165,7 +165,11 @@ func (m *machine) post(ctx context.Context, i int, n launch.OnceNote, o launch.O
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = m.job.w.cfg.Board.PostFirst(call, n.Document(m.job.lease.Job.Run, i), data, launch.OnceKeep)
+	name := n.Document(m.job.lease.Job.Run, i)
+	posted, err := m.job.w.cfg.Board.PostFirst(call, name, data, launch.OnceKeep)
+	if err == nil && len(posted) == 0 { // a server has withdrawn that of a host that ended
+		_, err = m.job.w.cfg.Board.Post(call, name, data, launch.OnceKeep)
+	}
 	return err
 }
 

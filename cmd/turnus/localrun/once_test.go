@@ -31,6 +31,26 @@ func TestOnceOfFiftyHosts(t *testing.T) {
 	})
 }
 
+// The host that came first ended before anybody wrote that down: another one calls the step. Here it
+// is one of the first wave, which passes the step.
+func TestOnceIsNotLeftToAHostThatHasEnded(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		first, err := launch.Once{Job: 0, Host: "h00"}.Encode()
+		if err != nil {
+			l.Fatal(err)
+		}
+		if _, err := l.q.Post(context.Background(), launch.OnceFirst.Document("r1", 1), first, launch.OnceKeep); err != nil {
+			l.Fatal(err)
+		}
+		l.accept(l.launch("r1", 8, false))
+		run := l.complete("r1")
+		l.judge(8)
+		if len(l.db.on) != 1 || run.Outcomes[core.Changed] != 8 {
+			l.Errorf("called on %v, outcomes %v, %s", l.db.on, run.Outcomes, run.Reason.Text())
+		}
+	})
+}
+
 // Facts that the step gathers are of the host that called it, and of no other.
 func TestOnceGathersFactsOfOneHost(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {
