@@ -127,7 +127,8 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 	failures[id] = f
 	refuse, after := f.next(why, c.cfg.Alone, now)
 	if refuse {
-		if err := c.refuse(ctx, claim.Run, why); err == nil {
+		err := c.refuseClaimed(ctx, claim, why)
+		if err == nil || errors.Is(err, core.ErrConflict) { // or another server does what follows
 			delete(failures, id)
 			return nil
 		}
@@ -455,14 +456,34 @@ func (c *Controller) hold(ctx context.Context, id string) error {
 
 // refuse ends a run that no queue can take, or that cannot be read back, with the reason.
 func (c *Controller) refuse(ctx context.Context, run ledger.Run, why error) error {
-	if err := c.report(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: core.Because("", why.Error()), Err: why}); err != nil {
+	if err := c.reportRefused(ctx, run, why); err != nil {
 		return err
 	}
-	begun := run.Uncertain
-	if run.Incarnation != "" { // a queue had it, and it cannot be read how far its waves were
-		begun = run.Total
+	return c.cfg.Ledger.Refuse(ctx, run.ID, begunBefore(&run), core.Because("", why.Error()))
+}
+
+// refuseClaimed is refuse of a run that this server has claimed; core.ErrConflict if another server
+// has taken the claim over.
+func (c *Controller) refuseClaimed(ctx context.Context, claim ledger.Claim, why error) error {
+	if err := c.cfg.Ledger.Held(ctx, claim); err != nil {
+		return err
 	}
-	return c.cfg.Ledger.Refuse(ctx, run.ID, begun, core.Because("", why.Error()))
+	if err := c.reportRefused(ctx, claim.Run, why); err != nil {
+		return err
+	}
+	return c.cfg.Ledger.RefuseClaimed(ctx, claim, begunBefore(&claim.Run), core.Because("", why.Error()))
+}
+
+func (c *Controller) reportRefused(ctx context.Context, run ledger.Run, why error) error {
+	return c.report(ctx, Event{Kind: RunRefused, Run: run.ID, Reason: core.Because("", why.Error()), Err: why})
+}
+
+// begunBefore returns how many jobs of a run, from the first on, may have begun.
+func begunBefore(run *ledger.Run) int {
+	if run.Incarnation != "" { // a queue had it, and it cannot be read how far its waves were
+		return run.Total
+	}
+	return run.Uncertain
 }
 
 // settled is the recorded outcomes of a run.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,6 +105,47 @@ func TestRunsThatTheQueueRefusesDoNotHoldUpOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server whose claim was taken over while its queue refused the run does not end it: the other
+// server has queued it.
+func TestARunThatAnotherServerHasQueuedIsNotRefused(t *testing.T) {
+	fake(t, func(l *lab) {
+		ctx, cancel := context.WithCancel(l.Context())
+		asked, queued := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		slow, err := controller.New(controller.Config{
+			Name: "s1", Ledger: l.ledger, Board: l.queue(), Types: types,
+			Queue: &hooked{Backend: l.queue(), refuse: func(string) error {
+				once.Do(func() { close(asked) })
+				<-queued
+				return fmt.Errorf("a name is too long: %w", core.ErrInvalid)
+			}},
+			Events: func(e controller.Event) {
+				if e.Kind == controller.RunRefused {
+					t.Errorf("told that run %s was refused", e.Run)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- slow.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		l.accept(slow, spec{id: "r", hosts: 1})
+		<-asked
+		_, stop := l.server("s2", l.queue())
+		defer stop()
+		l.until("the other server to queue the run", func() bool { return l.run("r").Incarnation != "" })
+		close(queued)
+		<-time.After(10 * time.Second)
+		defer l.node(l.queue(), 1)()
+		l.complete("r")
+		if r := l.run("r"); r.Outcomes[core.Changed] != 1 {
+			t.Errorf("%s, %s: %v", r.Phase, r.Reason.Text(), r.Outcomes)
+		}
+	})
 }
 
 func TestWhatFollowsARunThatWasNotQueued(t *testing.T) {

@@ -156,6 +156,25 @@ func (l *Ledger) Enqueued(ctx context.Context, incarnation string, claims ...Cla
 	return out, nil
 }
 
+// Held returns core.ErrConflict if the claim was taken over.
+func (l *Ledger) Held(ctx context.Context, c Claim) error {
+	return held(c, l.db.row(ctx, heldBy, c.Run.seq))
+}
+
+const heldBy = `SELECT claimed_by, claimed_until FROM runs WHERE seq = $1`
+
+func held(c Claim, row scanner) error {
+	var by string
+	var until int64
+	if err := row.Scan(&by, &until); err != nil {
+		return translate("read who has claimed run "+c.Run.ID, err)
+	}
+	if by != c.By || until != c.until {
+		return fmt.Errorf("run %s: the claim of %s has ended and was taken over: %w", c.Run.ID, c.By, core.ErrConflict)
+	}
+	return nil
+}
+
 // Release ends a claim without a result: the run can be claimed again after that time, by anybody.
 // Nothing happens if the claim was taken over.
 func (l *Ledger) Release(ctx context.Context, c Claim, after time.Duration) error {

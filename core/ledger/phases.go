@@ -147,15 +147,31 @@ func (l *Ledger) cancelRun(ctx context.Context, t *tx, run *Run, reason core.Rea
 // no outcome as lost, since they may have begun in a queue that was lost, the rest as cancelled.
 func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason core.Reason) error {
 	_, err := l.change(ctx, AllTenants(), id, "refuse run", func(t *tx, run *Run) error {
-		if run.Complete() {
-			return nil
-		}
-		if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
-			return err
-		}
-		return l.endRest(ctx, t, run, begun)
+		return l.refuse(ctx, t, run, begun, reason)
 	})
 	return err
+}
+
+// RefuseClaimed is Refuse by the server that has claimed the run; core.ErrConflict if the claim was
+// taken over, because the run may be in the queue by now.
+func (l *Ledger) RefuseClaimed(ctx context.Context, c Claim, begun int, reason core.Reason) error {
+	_, err := l.change(ctx, AllTenants(), c.Run.ID, "refuse run", func(t *tx, run *Run) error {
+		if err := held(c, t.row(ctx, heldBy, c.Run.seq)); err != nil {
+			return err
+		}
+		return l.refuse(ctx, t, run, begun, reason)
+	})
+	return err
+}
+
+func (l *Ledger) refuse(ctx context.Context, t *tx, run *Run, begun int, reason core.Reason) error {
+	if run.Complete() {
+		return nil
+	}
+	if err := setPhase(ctx, t, run, PhaseCancelled, reason); err != nil {
+		return err
+	}
+	return l.endRest(ctx, t, run, begun)
 }
 
 // change locks a run in scope, lets do change it, and returns what it then is.
