@@ -174,18 +174,25 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	after, err := s.cfg.Controller.SetShares(ctx, by.scope, before.ID, ledger.Shares{Weight: in.Body.Weight, MaxInFlight: in.Body.MaxInFlight})
-	if err != nil {
-		return nil, err
-	}
 	launched := launchedWith(l)
-	had, has := launched.of(before), launched.of(after)
+	had := launched.of(before)
+	has := had
+	if in.Body.Weight != nil {
+		has.Weight = *in.Body.Weight
+	}
+	if in.Body.MaxInFlight != nil {
+		has.MaxInFlight = *in.Body.MaxInFlight
+	}
 	e := ledger.Entry{Tenant: before.Tenant, Action: "run.reweight", Kind: "run", Subject: before.ID, Before: asJSON(had), After: asJSON(has)}
 	if err := s.note(ctx, by, e); err != nil {
 		return nil, err
 	}
+	after, err := s.cfg.Controller.SetShares(ctx, by.scope, before.ID, ledger.Shares{Weight: in.Body.Weight, MaxInFlight: in.Body.MaxInFlight})
+	if err != nil {
+		return nil, err
+	}
 	shown := runOf(after)
-	has.show(&shown)
+	launched.of(after).show(&shown)
 	return &versioned[api.Run]{etagOf(after.Version), shown}, nil
 }
 
@@ -235,7 +242,8 @@ func (s *Server) changeWaiting(ctx context.Context, by caller, before ledger.Run
 	return shown, err
 }
 
-// note writes changes to the audit log that the ledger does not see.
+// note writes changes to the audit log that the ledger does not see. Call it before the change: an
+// entry for something that did not happen is seen, and an action without an entry would not be.
 func (s *Server) note(ctx context.Context, by caller, e ledger.Entry) error {
 	e.Who = by.name
 	if _, err := s.cfg.Ledger.AppendAudit(ctx, e); err != nil {

@@ -105,7 +105,6 @@ func (s *Server) order(ctx context.Context, by caller, action, name, reason stri
 	after := before
 	change(&after)
 	after.By, after.At, after.Reason = by.name, time.Now().UTC(), reason
-	// An entry for something that did not happen is seen. An action without an entry would not be.
 	if err := s.note(ctx, by, ledger.Entry{Action: action, Kind: "worker", Subject: name, Before: asJSON(before), After: asJSON(after)}); err != nil {
 		return nil, err
 	}

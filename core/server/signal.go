@@ -27,13 +27,11 @@ func (s *Server) signalRun(ctx context.Context, by caller, in *struct {
 	if job := in.Body.Job; job != nil && *job >= run.Total {
 		return nil, fmt.Errorf("run %s has no job %d: expected 0 to %d: %w", run.ID, *job, run.Total-1, core.ErrInvalid)
 	}
-	signalled, err := s.signal(ctx, run.ID, in.Body)
-	if err != nil && !errors.Is(err, core.ErrNotFound) {
+	if err := s.note(ctx, by, ledger.Entry{Tenant: run.Tenant, Action: "run.wake", Kind: "run", Subject: run.ID, After: asJSON(in.Body)}); err != nil {
 		return nil, err
 	}
-	if err := s.note(ctx, by, ledger.Entry{
-		Tenant: run.Tenant, Action: "run.wake", Kind: "run", Subject: run.ID, Before: asJSON(in.Body), After: asJSON(api.Signalled{Jobs: signalled}),
-	}); err != nil {
+	signalled, err := s.signal(ctx, run.ID, in.Body)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return nil, err
 	}
 	return &body[api.Signalled]{api.Signalled{Jobs: signalled}}, nil

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"database/sql"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -53,5 +56,60 @@ func TestSignal(t *testing.T) {
 		if a := b.ask(operator, "POST", path, w); a.status/100 != 4 {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
+	}
+}
+
+// A change that the audit log cannot have does not happen. The control is the same change once the
+// log can be written.
+func TestNothingHappensWithoutAnEntry(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	b := newBedOn(t, "sqlite:"+file)
+	operator := b.token("acme", Operator)
+	run := b.launch("acme", api.NewRun{})
+	b.work()
+	session, err := b.queue.Open(t.Context(), "w")
+	must(t, err)
+	until(t, "a job waits", func() bool {
+		r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 1})
+		must(t, err)
+		for _, l := range r.Leases {
+			_, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Acks: []queue.Ack{{Job: l.Job, Token: l.Token, Kind: queue.AckSuspend, Event: "go"}}})
+			must(t, err)
+		}
+		return len(r.Leases) > 0
+	})
+	kept := func() ledger.Run {
+		t.Helper()
+		r, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
+		must(t, err)
+		return r
+	}
+	until(t, "the run is in the queue", func() bool { return kept().Incarnation != "" })
+	db, err := sql.Open("sqlite", file)
+	must(t, err)
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(t.Context(), `CREATE TRIGGER no_audit BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	must(t, err)
+	signal, path := api.Signal{Event: "go"}, "/v1/runs/"+run.ID
+	for what, a := range map[string]answer{
+		"a signal": b.ask(operator, "POST", path+"/wake", signal),
+		"a weight": b.ask(operator, "PATCH", path, api.ChangeRun{Weight: new(7)}),
+	} {
+		if a.status < 400 {
+			t.Errorf("%s without an entry: %d %s", what, a.status, a.body)
+		}
+	}
+	if w := kept().Shares.Weight; w != nil {
+		t.Errorf("the weight is %d", *w)
+	}
+	_, err = db.ExecContext(t.Context(), `DROP TRIGGER no_audit`)
+	must(t, err)
+	if got := want[api.Signalled](t, b.ask(operator, "POST", path+"/wake", signal), http.StatusOK); got.Jobs != 1 {
+		t.Errorf("%d jobs wait, expected 1: the signal without an entry took effect", got.Jobs)
+	}
+	want[api.Run](t, b.ask(operator, "PATCH", path, api.ChangeRun{Weight: new(7)}), http.StatusOK)
+	if w := kept().Shares.Weight; w == nil || *w != 7 {
+		t.Errorf("the weight is %v", w)
 	}
 }
