@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,11 +43,58 @@ type state struct {
 
 // waiting is how a job stands with its windows.
 type waiting struct {
+	promise
+	Others map[string]promise `json:"others,omitempty"` // of hosts of steps with on, by window set
+	Began  bool               `json:"began,omitempty"`  // a step that waits for windows was started:
+	Step   int                `json:"step,omitempty"`   // this one last
+	Stop   bool               `json:"stop,omitempty"`   // whose window said overrun: stop_at_checkpoint
+}
+
+// promise is how a job stands with the windows of one host.
+type promise struct {
 	Promised time.Time `json:"promised,omitzero"` // start that it was last given, by the queue's clock
 	Missed   int       `json:"missed,omitempty"`  // windows that it was given and could not use
-	Began    bool      `json:"began,omitempty"`   // a step that waits for windows was started:
-	Step     int       `json:"step,omitempty"`    // this one last
-	Stop     bool      `json:"stop,omitempty"`    // whose window said overrun: stop_at_checkpoint
+}
+
+// of returns how the job stands with the windows of its own host, or with those of another.
+func (w *waiting) of(own bool, set string) promise {
+	switch {
+	case w == nil:
+		return promise{}
+	case own:
+		return w.promise
+	}
+	return w.Others[set]
+}
+
+// with returns a copy of w in which that is p.
+func (w *waiting) with(own bool, set string, p promise) *waiting {
+	next := waiting{}
+	if w != nil {
+		next = *w
+	}
+	if own {
+		next.promise = p
+		return &next
+	}
+	next.Others = maps.Clone(next.Others)
+	if next.Others == nil {
+		next.Others = map[string]promise{}
+	}
+	next.Others[set] = p
+	return &next
+}
+
+// begins returns how the job stands once step i begins: nothing is promised any more.
+func (w *waiting) begins(i int, stop bool) *waiting {
+	next := &waiting{promise: promise{Missed: w.of(true, "").Missed}, Began: true, Step: i, Stop: stop}
+	if w == nil {
+		return next
+	}
+	for set, p := range w.Others {
+		next = next.with(false, set, promise{Missed: p.Missed})
+	}
+	return next
 }
 
 // progress is where the present step stands.

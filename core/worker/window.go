@@ -73,11 +73,7 @@ type window struct {
 // question returns the question to ask before step i, for the items that remain of it.
 func (m *machine) question(i, done, items int) (q admission.Question, share time.Duration, windowed bool) {
 	w := m.prog.snapshot.Windows
-	missed := 0
-	if m.state.Window != nil {
-		missed = m.state.Window.Missed
-	}
-	q, windowed = w.Question(m.prog.steps, i, m.host, missed)
+	q, windowed = w.Question(m.prog.steps, i, m.host, m.state.Window.of(true, "").Missed)
 	s := m.prog.calls[i]
 	share = cmp.Or(s.Needs, w.Needs[s.Name]) / time.Duration(max(items, 1)) // a step's need is that of all its items
 	if q.Need > 0 {
@@ -118,13 +114,13 @@ func (a *attempts) admit() *leaseEnd {
 			return &v
 		}
 		if !answer.Open {
-			return m.wait(a.name, r, answer)
+			return m.wait(a.index, a.name, r, answer)
 		}
 		stop = stop || answer.Overrun == windows.StopAtCheckpoint
 	}
 	r.question = questions[0]
 	a.cur.Window = evidence(r)
-	m.state.Window = &waiting{Missed: questions[0].Missed, Began: true, Step: a.index, Stop: stop}
+	m.state.Window = m.state.Window.begins(a.index, stop)
 	return nil
 }
 
@@ -142,9 +138,16 @@ func (a *attempts) questions() (all []admission.Question, share time.Duration) {
 	other, windowed := m.prog.snapshot.Windows.Delegated(m.prog.steps, a.index, a.host)
 	if windowed {
 		other.Need -= share * time.Duration(a.cur.Item)
+		other.Missed = m.state.Window.of(m.isOwn(a.index, other.Set), other.Set).Missed
 		all = append(all, other)
 	}
 	return all, share
+}
+
+// isOwn reports whether the job's own host waits for windows of a set before step i.
+func (m *machine) isOwn(i int, set string) bool {
+	own, windowed := m.prog.steps.Set(i, m.host)
+	return windowed && own == set
 }
 
 // ready reads the definitions and the clock. The end of the lease is that of a job that must ask
@@ -165,17 +168,17 @@ func (m *machine) ready(step string) (stepAdmission, *leaseEnd) {
 	return stepAdmission{calendar: cal, early: early, late: late}, nil
 }
 
-// wait suspends the job until its next start, or ends it when it has waited long enough.
-func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *leaseEnd {
+// wait suspends the job until its next start, or ends it when it has waited long enough for the
+// windows that step i lacks: those of its own host, or of the host of on.
+func (m *machine) wait(i int, step string, r stepAdmission, answer admission.Answer) *leaseEnd {
 	if answer.Reapprove && m.onlyInDoubt(r) {
 		return m.suspend(step, "closed, for the queue's clock is in doubt: "+answer.Reason, askAgain)
 	}
-	w := waiting{}
-	if m.state.Window != nil {
-		w = *m.state.Window
-	}
+	set := r.question.Set
+	own := m.isOwn(i, set)
+	w := m.state.Window.of(own, set)
 	came := !w.Promised.IsZero() && !r.early.Before(w.Promised)
-	if m.state.Window == nil { // nothing was promised since launch
+	if own && m.state.Window == nil { // nothing was promised since launch
 		came = m.prog.snapshot.Missed(m.job.lease.Job.Index, r.question, r.early)
 	}
 	if !answer.Reapprove && came {
@@ -187,7 +190,7 @@ func (m *machine) wait(step string, r stepAdmission, answer admission.Answer) *l
 		}
 	}
 	w.Promised = answer.Next
-	m.state.Window = &w
+	m.state.Window = m.state.Window.with(own, set, w)
 	if answer.Reapprove {
 		reason := answer.Reason
 		if m.state.Current.Held {
@@ -358,7 +361,7 @@ func (a *attempts) held(out host.Outcome) *leaseEnd {
 		if err != nil || answer.Open {
 			continue
 		}
-		v = m.wait(a.name, r, answer)
+		v = m.wait(a.index, a.name, r, answer)
 		if v.kind == queue.AckSuspend {
 			v.reason = out.Reason
 		}
@@ -392,5 +395,5 @@ func (m *machine) stillOpen(i int, step string) *leaseEnd {
 	if err != nil || answer.Open {
 		return nil
 	}
-	return m.wait(step, r, answer)
+	return m.wait(w.Step, step, r, answer)
 }
