@@ -210,6 +210,11 @@ groups:
 				t.Errorf("%s is not taken:\n%s", host, strings.Join(left, "\n"))
 			}
 		}
+		for host, group := range map[string]string{"own": "acme-pair", "new": "acme/new-pair", "grouped": ""} { // a source of another tenant may name new-pair
+			if h, _ := c.Set().Inventory.Host(host); h.HAGroup != group {
+				t.Errorf("%s is in HA group %q, expected %q", host, h.HAGroup, group)
+			}
+		}
 	})
 }
 

@@ -79,10 +79,24 @@ func (o *owners) refuses(tenant string, h, said core.Host) string {
 		return undefinedSet(h, tenant)
 	case h.HAGroup != "" && len(o.haGroups[h.HAGroup]) > 0 && !slices.Contains(o.haGroups[h.HAGroup], tenant):
 		return fmt.Sprintf("HA group %s belongs to hosts of others: choose another name, for example %s", yamlread.Quote(h.HAGroup), yamlread.Quote(tenant+"-"+h.HAGroup))
+	case len(o.haGroup(tenant, h.HAGroup)) > maxHAGroup:
+		return fmt.Sprintf("HA group %s is too long: with its tenant it has at most %d bytes", yamlread.Quote(h.HAGroup), maxHAGroup)
 	case said.Pool != "" && !o.pools[h.Pool]:
 		return fmt.Sprintf("no host or playbook of the project has pool %s", yamlread.Quote(h.Pool))
 	}
 	return ""
+}
+
+// maxHAGroup is how long a lock may be, in bytes.
+const maxHAGroup = 128
+
+// haGroup returns the HA group of a host that a source of a tenant brings. A group that the project
+// lacks gets the tenant in front, so that sources of two tenants never share its lock.
+func (o *owners) haGroup(tenant, group string) string {
+	if group == "" || len(o.haGroups[group]) > 0 {
+		return group
+	}
+	return tenant + "/" + group
 }
 
 // opens reports whether a tenant's hosts may have a window set: those that the tenant uses, or no

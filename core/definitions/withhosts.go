@@ -81,14 +81,17 @@ func (s *Set) take(ctx context.Context, src HostSource, with *inventory.Inventor
 		return err
 	}
 	had := s.Inventory
-	s.Inventory = had.With(with, func(h core.Host) bool {
+	s.Inventory = had.With(with, func(h *core.Host) bool {
 		said, named := alone.Host(h.Name)
 		if !named {
 			return false // a host of the project
 		}
-		if why := s.leftOut(src, owned, h, said); why != "" {
+		if why := s.leftOut(src, owned, *h, said); why != "" {
 			taken.Left = append(taken.Left, h.Name+": "+why)
 			return false
+		}
+		if src.Tenant != "" {
+			h.HAGroup = owned.haGroup(src.Tenant, h.HAGroup)
 		}
 		taken.Names = append(taken.Names, h.Name)
 		return true

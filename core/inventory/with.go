@@ -7,9 +7,10 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// With returns the inventory with the hosts of another one that take accepts behind its own.
+// With returns the inventory with the hosts of another one that take accepts behind its own. take
+// may change its copy of the host.
 // Groups of one name become one. A host that both have stays as inv has it.
-func (inv *Inventory) With(other *Inventory, take func(core.Host) bool) *Inventory {
+func (inv *Inventory) With(other *Inventory, take func(*core.Host) bool) *Inventory {
 	all := &Inventory{
 		Hosts: slices.Clone(inv.Hosts), Sources: slices.Concat(inv.Sources, other.Sources), Warnings: inv.Warnings,
 		index: maps.Clone(inv.index), members: maps.Clone(inv.members), named: slices.Clone(inv.named),
@@ -18,7 +19,7 @@ func (inv *Inventory) With(other *Inventory, take func(core.Host) bool) *Invento
 	to := make([]int, len(other.Hosts)) // their places in all
 	for i, h := range other.Hosts {
 		to[i] = -1
-		if _, has := all.index[h.Name]; has || !take(h) {
+		if _, has := all.index[h.Name]; has || !take(&h) {
 			continue
 		}
 		to[i] = len(all.Hosts)
