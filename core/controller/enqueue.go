@@ -337,7 +337,7 @@ func (c *Controller) prepare(ctx context.Context, claim ledger.Claim, incarnatio
 func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.Launch, incarnation string) error {
 	if run.Recorded > 0 {
 		var err error
-		if l.Run.FinishedJobs, err = c.settled(ctx, run.ID); err != nil {
+		if l.Run.FinishedJobs, err = c.finishedJobs(ctx, run.ID); err != nil {
 			return err
 		}
 	}
@@ -366,7 +366,7 @@ func (c *Controller) doubtJobs(ctx context.Context, run ledger.Run, l *launch.La
 		return err
 	}
 	if names := l.Playbook.Notifiable(); !l.Snapshot.Check && len(names) > 0 {
-		return c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(l, begun), names)
+		return c.cfg.Ledger.LeaveHandlers(ctx, run, unfinishedHosts(l, begun), names)
 	}
 	return nil
 }
@@ -412,8 +412,8 @@ func (c *Controller) addPending(ctx context.Context, claims []ledger.Claim, laun
 	}
 }
 
-// unsettledHosts are the hosts of those of the first jobs of a run that have no outcome.
-func unsettledHosts(l *launch.Launch, first int) (hosts []string) {
+// unfinishedHosts are the hosts of those of the first jobs of a run that have no outcome.
+func unfinishedHosts(l *launch.Launch, first int) (hosts []string) {
 	l.Run.Unfinished(func(_ time.Time, from, to int) {
 		for _, h := range l.Hosts[min(from, first):min(to, first)] {
 			hosts = append(hosts, h.Name)
@@ -486,8 +486,8 @@ func begunBefore(run *ledger.Run) int {
 	return run.Uncertain
 }
 
-// settled is the recorded outcomes of a run.
-func (c *Controller) settled(ctx context.Context, id string) ([]queue.FinishedJobs, error) {
+// finishedJobs returns the recorded outcomes of a run.
+func (c *Controller) finishedJobs(ctx context.Context, id string) ([]queue.FinishedJobs, error) {
 	ended, err := c.cfg.Ledger.Ended(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("read what is recorded of run %s: %w", id, err)

@@ -35,12 +35,12 @@ func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.
 	defer c.launches.drop(id)
 	l := *held.launch
 	var recorded []queue.FinishedJobs
-	if recorded, err = c.settled(ctx, id); err != nil {
+	if recorded, err = c.finishedJobs(ctx, id); err != nil {
 		return err
 	}
 	if names := l.Playbook.Notifiable(); shared && !l.Snapshot.Check && len(names) > 0 {
 		l.Run.FinishedJobs = recorded
-		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unsettledHosts(&l, len(l.Hosts)), names); err != nil {
+		if err := c.cfg.Ledger.LeaveHandlers(ctx, run, unfinishedHosts(&l, len(l.Hosts)), names); err != nil {
 			return err
 		}
 	}

@@ -179,7 +179,7 @@ func (c *Controller) readLaunches(ctx context.Context, polls []*poll) {
 func (c *Controller) readLaunch(ctx context.Context, l *poll) {
 	var err error
 	if l.held, err = c.launchOf(ctx, &l.run); errors.Is(err, core.ErrInvalid) {
-		c.giveUp(ctx, l, err)
+		c.endUnreadable(ctx, l, err)
 		return
 	}
 	if err != nil {
@@ -191,9 +191,9 @@ func (c *Controller) readLaunch(ctx context.Context, l *poll) {
 	}
 }
 
-// giveUp ends a run that the queue has and that cannot be read back, by a program older than it,
+// endUnreadable ends a run that the queue has and that cannot be read back, by a program older than it,
 // say.
-func (c *Controller) giveUp(ctx context.Context, l *poll, why error) {
+func (c *Controller) endUnreadable(ctx context.Context, l *poll, why error) {
 	if err := c.cfg.Queue.Cancel(ctx, l.run.ID, core.Because("", why.Error())); err != nil && !errors.Is(err, core.ErrNotFound) {
 		l.fail("cancel a run that cannot be read", err)
 		return
@@ -302,7 +302,7 @@ func (c *Controller) readResults(ctx context.Context, l *poll) error {
 	var recorded []queue.FinishedJobs
 	if run.Recorded > 0 {
 		var err error
-		if recorded, err = c.settled(ctx, run.ID); err != nil {
+		if recorded, err = c.finishedJobs(ctx, run.ID); err != nil {
 			return err
 		}
 	}

@@ -111,7 +111,7 @@ func (r *run) released(limit int) int {
 func (q *Queue) Dismiss(ctx context.Context, id, event string, reason core.Reason) (int, error) {
 	return q.eachAwaiting(ctx, "dismiss", id, event, func(j *job) {
 		r := j.r
-		q.unpark(j)
+		q.endWait(j)
 		q.finish(j, core.EvCancel, core.Cancelled, reason, j.data)
 		q.update(r)
 	})

@@ -324,13 +324,13 @@ func (q *Queue) activate(now time.Time, threshold int) bool {
 // signalJob makes a retried or suspended job ready; the caller syncs the run.
 func (q *Queue) signalJob(j *job) {
 	r := j.r
-	q.unpark(j)
+	q.endWait(j)
 	q.move(j, core.EvDue)
 	r.ready.push(j)
 }
 
-// unpark takes a retried or suspended job out of timers and events.
-func (q *Queue) unpark(j *job) {
+// endWait takes a retried or suspended job out of timers and events.
+func (q *Queue) endWait(j *job) {
 	r := j.r
 	if j.place >= 0 {
 		r.timers.remove(j.place)

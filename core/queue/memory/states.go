@@ -191,7 +191,7 @@ func (s *States) hand(leases []queue.Lease) {
 		if s.leased[l.Job].token != l.Token {
 			s.leased[l.Job] = heldLease{token: l.Token, attempt: l.Attempt}
 		}
-		s.unpark(l.Job)
+		s.endWait(l.Job)
 		if !s.found[l.Job] {
 			continue
 		}

@@ -82,8 +82,8 @@ func (s *States) noteSuspend(job core.JobID, event string) {
 	s.suspended[job.Run][job.Index] = event
 }
 
-// unpark forgets what a job waited for. It needs s.mu.
-func (s *States) unpark(job core.JobID) {
+// endWait forgets what a job waited for. It needs s.mu.
+func (s *States) endWait(job core.JobID) {
 	jobs := s.suspended[job.Run]
 	if _, waits := jobs[job.Index]; !waits {
 		return
@@ -101,7 +101,7 @@ func (s *States) unpark(job core.JobID) {
 func (s *States) woken(run, event string) {
 	for index, e := range s.suspended[run] {
 		if e == event {
-			s.unpark(core.JobID{Run: run, Index: index})
+			s.endWait(core.JobID{Run: run, Index: index})
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (s *States) SignalJob(ctx context.Context, job core.JobID, event string) (b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, waits := s.suspended[job.Run][job.Index]; waits && e == event {
-		s.unpark(job)
+		s.endWait(job)
 	}
 	return s.Backend.SignalJob(ctx, job, event)
 }

@@ -408,7 +408,7 @@ func (q *Queue) end(j *job) {
 		l.waiters.remove(j.place)
 		j.on = nil
 	case core.Retrying, core.Suspended:
-		q.unpark(j)
+		q.endWait(j)
 	}
 	q.abandon(j)
 }

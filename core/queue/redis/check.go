@@ -111,7 +111,7 @@ func markEnded(ended []bool, e entry) error {
 
 // endedJobs marks the jobs that were finished before, and the log up to the entry last.
 func (q *Queue) endedJobs(ctx context.Context, no int64, last string, ended []bool) error {
-	finished, err := q.client.Get(ctx, q.keys.run(no, "xSettled")).Bytes()
+	finished, err := q.client.Get(ctx, q.keys.run(no, "xFinished")).Bytes()
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return translate(ctx, err, "check")
 	}

@@ -73,7 +73,7 @@ func suffixes() []key {
 		{"xHeirs", ":h"},     // run, hash: index for which a lock is kept -> its member in wait
 		{"xOrder", ":f"},     // run, hash: index that blocked before, and is ready with no lock kept -> its former member
 		{"xPlaces", ":n"},    // run, lexical zset: group, index that has a place
-		{"xSettled", ":y"},   // run, string: 9 bytes a range that ended before it was submitted: from, count, outcome
+		{"xFinished", ":y"},  // run, string: 9 bytes a range that ended before it was submitted: from, count, outcome
 		{"xLog", ":o"},       // run, stream: packed records
 		{"xReady", ":z"},     // tenant, zset: ready runs by rank
 		{"xRuns", ":u"},      // tenant, set: its runs

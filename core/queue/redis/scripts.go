@@ -19,7 +19,7 @@ type script = redisconn.Script
 
 // scripts are those of one Queue.
 type scripts struct {
-	turn, accept, submit, payload, open, beat, shut, format, adopt, save, guest, wakejob, recovery, drop, cancel, adjust, event, wait, awaited, poll, news, explain, post, posted, names, publish, tidy, pool *script
+	turn, accept, submit, payload, open, beat, shut, format, adopt, save, guest, signaljob, recovery, drop, cancel, adjust, event, wait, awaited, poll, news, explain, post, posted, names, publish, tidy, pool *script
 }
 
 // loaded holds the scripts by the life of sessions, which is the same for all queues of a process
@@ -72,7 +72,7 @@ func makeScripts(ttl time.Duration) (*scripts, error) {
 		{&s.adopt, "adopt", "base small locks jobs"},
 		{&s.save, "save", "base small locks jobs"},
 		{&s.guest, "guest", "base small locks jobs trust"},
-		{&s.wakejob, "wakejob", "base small locks jobs"},
+		{&s.signaljob, "signaljob", "base small locks jobs"},
 		{&s.recovery, "recovery", "base small trust"},
 		{&s.drop, "drop", "base small locks jobs"},
 		{&s.cancel, "cancel", "base small locks jobs"},

@@ -92,23 +92,23 @@ func acceptFinished(b bench) {
 	no := b.submit("r", 10, func(r *queue.Run) {
 		r.FinishedJobs = []queue.FinishedJobs{{Index: 1, Count: 2, Outcome: core.Changed}, {Index: 5, Count: 3, Outcome: core.Cancelled}}
 	})
-	b.has("\x00\x00\x00\x01\x00\x00\x00\x02\x02\x00\x00\x00\x05\x00\x00\x00\x03\x08", "get", b.run(no, "xSettled"))
+	b.has("\x00\x00\x00\x01\x00\x00\x00\x02\x02\x00\x00\x00\x05\x00\x00\x00\x03\x08", "get", b.run(no, "xFinished"))
 	b.has("3:5 3 8:10 8", "zrange", b.run(no, "xRanges"), 0, -1, "withscores")
 	for _, ranges := range []int{maxReady - 1, maxReady + 1} { // one more is what is behind the last
 		id := "even" + strconv.Itoa(ranges)
 		no := b.submit(id, 2*ranges+2, finishedEvenly(ranges))
-		b.has(strconv.Itoa(finishedBytes*ranges), "strlen", b.run(no, "xSettled"))
+		b.has(strconv.Itoa(finishedBytes*ranges), "strlen", b.run(no, "xFinished"))
 		b.has(strconv.Itoa(ranges-1), "zcard", b.run(no, "xRanges"))
 		b.has("-1", "pttl", b.run(no, "xRanges"))
-		b.has("-1", "pttl", b.run(no, "xSettled"))
+		b.has("-1", "pttl", b.run(no, "xFinished"))
 		b.has("0", "exists", b.run(no, "xSegments"), b.run(no, "xJobs"), b.run(no, "xLog"))
 		if st := b.status(id); st.Pending != ranges+2 || st.Outcomes[core.Changed] != ranges/2 || st.Deferred != 0 {
 			b.Errorf("%d ranges: %+v", ranges, st)
 		}
 	}
 	whole := b.submit("whole", 5, func(r *queue.Run) { r.FinishedJobs = []queue.FinishedJobs{{Count: 5, Outcome: core.Changed}} })
-	b.has("1", "exists", b.run(whole, "xSettled"))
-	if ttl, _ := b.do("pttl", b.run(whole, "xSettled")).(int64); ttl <= 0 {
+	b.has("1", "exists", b.run(whole, "xFinished"))
+	if ttl, _ := b.do("pttl", b.run(whole, "xFinished")).(int64); ttl <= 0 {
 		b.Errorf("a run that is complete immediately lives for ever: %d", ttl)
 	}
 	b.has(strconv.FormatInt(whole, 10), "zrange", b.key("kDone"), 0, -1)
@@ -130,7 +130,7 @@ func tidyReadsFinished(b bench) {
 	if st := b.status("r"); st.Pending != 491 {
 		b.Errorf("after the repair %+v", st)
 	}
-	b.do("del", b.run(no, "xSettled"))
+	b.do("del", b.run(no, "xFinished"))
 	if found, err = b.q.Check(b.Context(), true); err != nil || len(found) == 0 {
 		b.Errorf("without the list of finished jobs: %v, %v", found, err)
 	}

@@ -151,15 +151,15 @@ func signalJobOnce(b bench) {
 	no := b.submit("r", 2)
 	b.ack(s, b.lease(s, 2), func(a *queue.Ack) { a.Kind, a.Event = queue.AckSuspend, "e" })
 	b.unchanged("a wake that has no job", func() {
-		b.returns(b.q.scripts.wakejob, "-1", "unknown", 0, "e")
-		b.returns(b.q.scripts.wakejob, "2", "r", 2, "e")
-		b.returns(b.q.scripts.wakejob, "0", "r", 0, "f")
+		b.returns(b.q.scripts.signaljob, "-1", "unknown", 0, "e")
+		b.returns(b.q.scripts.signaljob, "2", "r", 2, "e")
+		b.returns(b.q.scripts.signaljob, "0", "r", 0, "f")
 	})
-	b.returns(b.q.scripts.wakejob, "1", "r", 1, "e")
+	b.returns(b.q.scripts.signaljob, "1", "r", 1, "e")
 	b.has("1", "zcard", b.run(no, "xSuspended"))
 	b.has("1", "zcard", b.run(no, "xEvents"))
 	b.has("1", "zcard", b.run(no, "xQueue"))
-	b.unchanged("a second wake", func() { b.returns(b.q.scripts.wakejob, "0", "r", 1, "e") })
+	b.unchanged("a second wake", func() { b.returns(b.q.scripts.signaljob, "0", "r", 1, "e") })
 }
 
 // old completes n runs and ends their retention.

@@ -16,7 +16,7 @@ func (q *Queue) SignalJob(ctx context.Context, id core.JobID, event string) (boo
 	if id.Index < 0 || id.Index >= queue.MaxTargets {
 		return false, fmt.Errorf("signal job %s: a run has at most %d jobs: %w", id, queue.MaxTargets, core.ErrInvalid)
 	}
-	n, err := q.number(ctx, q.scripts.wakejob, id.Run, id.Index, event)
+	n, err := q.number(ctx, q.scripts.signaljob, id.Run, id.Index, event)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("signal job %s: %w", id, err)

@@ -132,7 +132,7 @@ func (q *Queue) upload(ctx context.Context, r *queue.Run, p *packed) (int64, err
 		u.send("set", q.keys.run(no, "xPayload"), p.payload)
 	}
 	for from := 0; from < len(p.finished); from += pieceBytes {
-		u.send("setrange", q.keys.run(no, "xSettled"), from, p.finished[from:min(from+pieceBytes, len(p.finished))])
+		u.send("setrange", q.keys.run(no, "xFinished"), from, p.finished[from:min(from+pieceBytes, len(p.finished))])
 	}
 	return no, u.err
 }

@@ -3,7 +3,7 @@
 -- Does: accepts the run whose target list is at run number NO (uploaded before), or inline in ARGV when NO is 0;
 -- makes its tenant; makes what is due at once ready; counts what is settled, and stops the run where that spends its budget; forgets at most 2 old runs.
 -- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …),
--- j chunks, payload, settled ranges (see xSettled), large data flat (index, bytes, …) to the end.
+-- j chunks, payload, settled ranges (see xFinished), large data flat (index, bytes, …) to the end.
 -- Returns: {created 1 | 0, run number}; {'CONFLICT'}.
 -- Bounds: what ARGV holds; submit.go sends at most 64 KiB inline.
 
@@ -61,7 +61,7 @@ for i = 1, tonumber(next()) do call('HSET', k .. xTargets, i - 1, next()) end
 local payload = next()
 if payload and payload ~= '' then call('SET', k .. xPayload, payload) end
 local settled = next()
-if settled and settled ~= '' then call('SET', k .. xSettled, settled) end
+if settled and settled ~= '' then call('SET', k .. xFinished, settled) end
 while ARGV[p] do
   local idx = next()
   call('HSET', k .. xData, idx, next())

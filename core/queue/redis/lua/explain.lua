@@ -59,10 +59,10 @@ for i = 1, #seg, 2 do
   if a <= idx and idx < b then return { 'pending', 'due', 0, 0, tonumber(seg[i + 1]) } end
 end
 -- What is settled: the last range that begins at idx or before.
-local lo, hi = 0, call('STRLEN', f.k .. xSettled) / 9
+local lo, hi = 0, call('STRLEN', f.k .. xFinished) / 9
 while lo < hi do
   local mid = floor((lo + hi) / 2)
-  local a, n, oc = sunpack('>I4I4B', call('GETRANGE', f.k .. xSettled, mid * 9, mid * 9 + 8))
+  local a, n, oc = sunpack('>I4I4B', call('GETRANGE', f.k .. xFinished, mid * 9, mid * 9 + 8))
   if idx < a then
     hi = mid
   elseif idx >= a + n then

@@ -42,8 +42,8 @@ local function take(f, lock, idx)
   end
 end
 
--- unpark makes the waiter with member m of lock pending. It keeps its order; the place is kept for it if its run can lease.
-local function unpark(f, lock, idx, m)
+-- unblock makes the waiter with member m of lock pending. It keeps its order; the place is kept for it if its run can lease.
+local function unblock(f, lock, idx, m)
   call('ZREM', kWait, m)
   waiters = waiters - 1
   call('HDEL', f.k .. xBlocked, idx)
@@ -68,7 +68,7 @@ local function handoff(lock)
       elseif not isfree(f, lock, -1) then
         return
       else
-        unpark(f, lock, idx, m)
+        unblock(f, lock, idx, m)
       end
     end
     if #page < 16 then return end
