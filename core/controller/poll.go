@@ -191,8 +191,8 @@ func (c *Controller) readLaunch(ctx context.Context, l *poll) {
 	}
 }
 
-// endUnreadable ends a run that the queue has and that cannot be read back, by a program older than it,
-// say.
+// endUnreadable ends a run that the queue has and that cannot be read back, by a program older than
+// it, say.
 func (c *Controller) endUnreadable(ctx context.Context, l *poll, why error) {
 	if err := c.cfg.Queue.Cancel(ctx, l.run.ID, core.Because("", why.Error())); err != nil && !errors.Is(err, core.ErrNotFound) {
 		l.fail("cancel a run that cannot be read", err)

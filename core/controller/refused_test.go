@@ -123,7 +123,7 @@ func TestARunThatAnotherServerHasQueuedIsNotRefused(t *testing.T) {
 			}},
 			Events: func(e controller.Event) {
 				if e.Kind == controller.RunRefused {
-					t.Errorf("told that run %s was refused", e.Run)
+					t.Errorf("run %s was refused, which another server has queued", e.Run)
 				}
 			},
 		})

@@ -31,8 +31,8 @@ func TestOnceOfFiftyHosts(t *testing.T) {
 	})
 }
 
-// The host that came first ended before anybody wrote that down: another one calls the step. Here it
-// is one of the first wave, which passes the step.
+// The host that came first ended before anybody wrote that down: another one calls the step. The
+// first one is of the first wave here, and passes the step.
 func TestOnceIsNotLeftToAHostThatHasEnded(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {
 		first, err := launch.Once{Job: 0, Host: "h00"}.Encode()
