@@ -38,7 +38,7 @@ func TestAJobThatWasTamperedWithIsNotBegun(t *testing.T) {
 		n.drain()
 		for _, r := range res {
 			i := r.Job.Index
-			if bad := i == 1; bad != (r.Outcome == core.Failed) || bad != strings.Contains(r.Reason, "not what was sealed") {
+			if bad := i == 1; bad != (r.Outcome == core.Failed) || bad != strings.Contains(r.Reason, "not what was encrypted") {
 				t.Errorf("job %d: %s, %q", i, r.Outcome, r.Reason)
 			}
 		}
