@@ -42,8 +42,9 @@ demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing t
 deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
+# The longest first, so that none is alone at the end, and one more than there are cores: many tests wait, most of all those that are parallel. make lint vets.
 test: deps ## install what tests need, then run the tests: minutes
-	$(SHIPPED) $(GO) test -vet=off -shuffle=on -parallel 4 -timeout 20m ./core/transport ./cmd/... ./plugins/... ./... # the longest first, so that none is alone at the end; tests that are parallel wait; make lint vets
+	$(SHIPPED) $(GO) test -vet=off -shuffle=on -p $$(($$(nproc) + 1)) -parallel 4 -timeout 20m ./core/transport ./cmd/... ./plugins/... ./...
 	$(SHIPPED) $(GO) -C $(SDK) test -vet=off -shuffle=on ./...
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins

@@ -81,8 +81,20 @@ func TestUnreachable(t *testing.T) {
 		{"bad address", core.Host{Name: "h", Address: "a b"}, "resolve", "expected a DNS name"},
 	}
 	p := newPool(t, nil)
+	t.Cleanup(func() { // all have ended
+		got := p.Stats().Results
+		for result, least := range map[Result]int{DialRefused: 1, DialNoRoute: 1, DialTimeout: 2, DialName: 1, DialHandshake: 4} {
+			if got[result] < least {
+				t.Errorf("%d dials are counted as %s, expected at least %d: %v", got[result], result, least, got)
+			}
+		}
+		if got[DialOK]+got[DialAuth]+got[DialHostKey]+got[DialCalledOff] > 0 {
+			t.Errorf("counted %v", got)
+		}
+	})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			_, err := run(t, p, tt.host, "x")
 			var e *Error
 			if !errors.As(err, &e) {
@@ -98,15 +110,6 @@ func TestUnreachable(t *testing.T) {
 				t.Error("no hint")
 			}
 		})
-	}
-	got := p.Stats().Results
-	for result, least := range map[Result]int{DialRefused: 1, DialNoRoute: 1, DialTimeout: 2, DialName: 1, DialHandshake: 4} {
-		if got[result] < least {
-			t.Errorf("%d dials are counted as %s, expected at least %d: %v", got[result], result, least, got)
-		}
-	}
-	if got[DialOK]+got[DialAuth]+got[DialHostKey]+got[DialCalledOff] > 0 {
-		t.Errorf("counted %v", got)
 	}
 }
 

@@ -42,6 +42,7 @@ func TestFaultW2CommandLineOfADeviceIsNoShell(t *testing.T) {
 		}, "printed more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newPool(t, nil)
 			f := startFake(t, "127.0.0.1", func(f *fake) {
 				f.cli = true
