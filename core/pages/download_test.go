@@ -9,25 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/turnus/turnus/core/testparts"
 )
-
-// onePipe is a listener with one connection in memory, which a bubble can wait for.
-type onePipe struct {
-	conn   chan net.Conn
-	closed chan struct{}
-}
-
-func (l *onePipe) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conn:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *onePipe) Close() error   { close(l.closed); return nil }
-func (l *onePipe) Addr() net.Addr { return &net.TCPAddr{} }
 
 // A download lasts as long as its reader takes pieces of it, and ends soon after one that stops.
 func TestADownloadEndsWithItsReader(t *testing.T) {
@@ -55,8 +39,7 @@ func readSlowly(t *testing.T, pieces int) {
 		p.download(w, r, visit{client: p.client(r, "good")})
 	})}
 	reader, served := net.Pipe()
-	l := &onePipe{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-	l.conn <- served
+	l := testparts.ListenOne(served)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = web.Serve(l) }()
 	defer func() { _ = reader.Close(); _ = web.Close(); <-done }()

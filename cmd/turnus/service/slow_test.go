@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core/pages"
 	"github.com/turnus/turnus/core/server"
+	"github.com/turnus/turnus/core/testparts"
 )
 
 // A browser that announces a body and does not send it, or does not read a page, holds no
@@ -50,8 +51,7 @@ func TestTrapSlowBrowsersHoldNoConnection(t *testing.T) {
 func ends(t *testing.T, web *http.Server, request string, reads bool) bool {
 	t.Helper()
 	client, served := net.Pipe()
-	l := &one{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-	l.conn <- served
+	l := testparts.ListenOne(served)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = web.Serve(l) }()
 	defer func() { _ = client.Close(); _ = web.Close(); <-done }()
@@ -65,21 +65,3 @@ func ends(t *testing.T, web *http.Server, request string, reads bool) bool {
 	n, err := io.Copy(io.Discard, client)
 	return err == nil && (reads || n == 0)
 }
-
-// one is a listener with one connection.
-type one struct {
-	conn   chan net.Conn
-	closed chan struct{}
-}
-
-func (l *one) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conn:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *one) Close() error   { close(l.closed); return nil }
-func (l *one) Addr() net.Addr { return &net.TCPAddr{} }
