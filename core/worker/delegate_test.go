@@ -39,12 +39,11 @@ func (s *script) overlaps() string {
 // welcoming is a queue that lets each guest in.
 type welcoming struct {
 	queue.Worker
-	fences *uint64
+	fences *atomic.Uint64
 }
 
 func (q welcoming) Enter(context.Context, queue.Guest) (uint64, error) {
-	*q.fences++
-	return *q.fences, nil
+	return q.fences.Add(1), nil
 }
 
 // A step with on is called with the address, become and guest's fence of that host, one such call
@@ -67,7 +66,7 @@ func TestDelegateHasOneGuest(t *testing.T) {
 				l.plugins.do = sleep(300 * time.Millisecond)
 				la := l.submit("r", 6, drained, beside(balancer()))
 				var nodes []*node
-				fences := uint64(1)
+				var fences atomic.Uint64
 				for i := range 2 {
 					c := l.config()
 					c.Name, c.Board = fmt.Sprintf("node-%d", i), l.q
