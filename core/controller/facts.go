@@ -1,9 +1,9 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
@@ -14,9 +14,9 @@ import (
 // maxFactsKept bounds the JSON of which a FactsCache keeps what it decoded: of some 40,000 hosts.
 const maxFactsKept = 16 << 20
 
-// FactsCache keeps decoded facts from one launch to the next: most are the same, and decoding them
-// takes longer than reading them. The zero value is ready, and nil keeps nothing. Safe for
-// concurrent use.
+// FactsCache keeps decoded facts from one launch to the next: most are the same, and reading and
+// decoding them takes longer than seeing so. The zero value is ready, and nil keeps nothing. Safe
+// for concurrent use.
 type FactsCache struct {
 	mu   sync.Mutex
 	kept map[factsKey]keptFacts
@@ -25,31 +25,12 @@ type FactsCache struct {
 
 type factsKey struct{ tenant, host string }
 
+// keptFacts are those that a run gathered of a host at a time.
 type keptFacts struct {
-	json   []byte
+	run    string
+	at     time.Time
+	size   int            // bytes of JSON
 	values map[string]any // which all launches share, and none changes
-}
-
-// values returns those of a host, decoded before if their JSON is the same.
-func (c *FactsCache) values(h *ledger.HostFacts) (map[string]any, error) {
-	key := factsKey{h.Tenant, h.Host}
-	had := c.kept[key]
-	if had.values != nil && bytes.Equal(had.json, h.JSON) {
-		return had.values, nil
-	}
-	facts, err := h.Decode()
-	if err != nil {
-		return nil, err
-	}
-	values := launch.Exact(facts.Values)
-	if c.size += len(h.JSON) - len(had.json); c.size > maxFactsKept { // also of hosts that are gone
-		c.kept, c.size = nil, len(h.JSON)
-	}
-	if c.kept == nil {
-		c.kept = map[factsKey]keptFacts{}
-	}
-	c.kept[key] = keptFacts{h.JSON, values}
-	return values, nil
 }
 
 // FactsOnRecord returns what the ledger has of the hosts in scope, for launches of a playbook; nil
@@ -59,25 +40,77 @@ func FactsOnRecord(ctx context.Context, l *ledger.Ledger, s ledger.Scope, p *pla
 	if p.FactsAge == 0 {
 		return nil, nil //nolint:nilnil // as launch.Options has it
 	}
-	all, err := l.AllFacts(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if cache == nil {
-		cache = &FactsCache{}
-	}
-	cache.mu.Lock()
-	defer cache.mu.Unlock()
-	of := make(map[factsKey]core.Facts, len(all))
-	for i := range all {
-		f := core.Facts{At: all[i].At, Boot: all[i].Boot}
-		if f.Values, err = cache.values(&all[i]); err != nil {
+	of := map[factsKey]core.Facts{}
+	since, others := time.Time{}, true
+	if cache != nil {
+		listed, err := l.ListFacts(ctx, s)
+		if err != nil {
 			return nil, err
 		}
-		of[factsKey{all[i].Tenant, all[i].Host}] = f
+		since, others = cache.fill(of, listed)
+	}
+	if others {
+		read, err := l.AllFacts(ctx, s, since)
+		if err != nil {
+			return nil, err
+		}
+		if err := cache.decode(of, read); err != nil {
+			return nil, err
+		}
 	}
 	return func(h core.Host) (core.Facts, bool) {
 		f, ok := of[factsKey{h.Customer, h.Name}]
 		return f, ok
 	}, nil
+}
+
+// fill takes facts that are listed from the cache, and returns whether there are others, and since
+// when they were gathered.
+func (c *FactsCache) fill(of map[factsKey]core.Facts, listed []ledger.HostFacts) (since time.Time, others bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range listed {
+		h := &listed[i]
+		key := factsKey{h.Tenant, h.Host}
+		if had, ok := c.kept[key]; ok && had.run == h.Run && had.at.Equal(h.At) {
+			of[key] = core.Facts{Values: had.values, At: h.At, Boot: h.Boot}
+		} else if !others || h.At.Before(since) {
+			since, others = h.At, true
+		}
+	}
+	return since, others
+}
+
+// decode decodes facts that were read, and keeps them.
+func (c *FactsCache) decode(of map[factsKey]core.Facts, read []ledger.HostFacts) error {
+	for i := range read {
+		h := &read[i]
+		key := factsKey{h.Tenant, h.Host}
+		if had, ok := of[key]; ok && had.At.Equal(h.At) {
+			continue
+		}
+		facts, err := h.Decode()
+		if err != nil {
+			return err
+		}
+		facts.Values = launch.Exact(facts.Values)
+		of[key] = facts
+		c.keep(key, keptFacts{h.Run, h.At, len(h.JSON), facts.Values})
+	}
+	return nil
+}
+
+func (c *FactsCache) keep(key factsKey, f keptFacts) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.size += f.size - c.kept[key].size; c.size > maxFactsKept { // also of hosts that are gone
+		c.kept, c.size = nil, f.size
+	}
+	if c.kept == nil {
+		c.kept = map[factsKey]keptFacts{}
+	}
+	c.kept[key] = f
 }

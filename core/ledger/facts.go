@@ -20,7 +20,7 @@ type HostFacts struct {
 	Run    string // that gathered them
 	At     time.Time
 	Boot   string // see core.Facts
-	JSON   []byte
+	JSON   []byte // nil: only listed
 }
 
 // Decode returns the facts with numbers as json.Number.
@@ -90,11 +90,21 @@ func (l *Ledger) recordFacts(ctx context.Context, t *tx, all []*recording) error
 	return t.set(ctx, bootRow, `UPDATE facts SET boot = u.boot FROM u WHERE facts.tenant = u.tenant AND facts.host = u.host AND facts.at < u.at AND u.boot <> ''`, booted, nil)
 }
 
-// AllFacts reads the newest facts of all hosts in scope.
-func (l *Ledger) AllFacts(ctx context.Context, s Scope) ([]HostFacts, error) {
+// ListFacts says whose facts in scope are on record, without their JSON.
+func (l *Ledger) ListFacts(ctx context.Context, s Scope) ([]HostFacts, error) {
 	q := &query{d: l.db.dialect}
 	s.filter(q, "tenant")
-	return l.readFacts(ctx, q)
+	return l.readFacts(ctx, q, "NULL")
+}
+
+// AllFacts reads the newest facts of the hosts in scope that were gathered at a time or later.
+func (l *Ledger) AllFacts(ctx context.Context, s Scope, since time.Time) ([]HostFacts, error) {
+	q := &query{d: l.db.dialect}
+	s.filter(q, "tenant")
+	if !since.IsZero() {
+		q.where("at >= ?", micros(since))
+	}
+	return l.readFacts(ctx, q, "data")
 }
 
 // FactsOf reads the newest facts of a host in scope: one entry for each tenant that has a host of
@@ -103,15 +113,16 @@ func (l *Ledger) FactsOf(ctx context.Context, s Scope, host string) ([]HostFacts
 	q := &query{d: l.db.dialect}
 	s.filter(q, "tenant")
 	q.where("host = ?", clean(host, maxText))
-	return l.readFacts(ctx, q)
+	return l.readFacts(ctx, q, "data")
 }
 
-func (l *Ledger) readFacts(ctx context.Context, q *query) ([]HostFacts, error) {
+// readFacts reads rows of q in the order of tenant and host; data is an expression.
+func (l *Ledger) readFacts(ctx context.Context, q *query, data string) ([]HostFacts, error) {
 	where := ""
 	if len(q.conds) > 0 {
 		where = ` WHERE ` + strings.Join(q.conds, " AND ")
 	}
-	rows, err := l.db.rows(ctx, `SELECT tenant, host, at, run, boot, data FROM facts`+where+` ORDER BY tenant, host`, q.args...)
+	rows, err := l.db.rows(ctx, `SELECT tenant, host, at, run, boot, `+data+` FROM facts`+where+` ORDER BY tenant, host`, q.args...)
 	all, err := collect(rows, err, l.scanFacts)
 	return all, translate("read facts", err)
 }
@@ -123,7 +134,9 @@ func (l *Ledger) scanFacts(row scanner) (h HostFacts, err error) {
 		return h, err
 	}
 	h.At = fromMicros(at)
-	h.JSON, err = l.open(data, factsOf, h.Tenant, h.Host)
+	if data != nil {
+		h.JSON, err = l.open(data, factsOf, h.Tenant, h.Host)
+	}
 	return h, err
 }
 

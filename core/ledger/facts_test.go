@@ -21,7 +21,7 @@ func gathered(index int, at time.Time, family, boot string) ledger.Outcome {
 // showFacts is a line for each host: tenant/host family age boot run.
 func showFacts(tb testing.TB, l *ledger.Ledger, s ledger.Scope, now time.Time) string {
 	tb.Helper()
-	all, err := l.AllFacts(tb.Context(), s)
+	all, err := l.AllFacts(tb.Context(), s, time.Time{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -56,6 +56,12 @@ func testFacts(t *testing.T, b *backend) {
 	record(t, l, "r0", gathered(0, now.Add(-2*time.Hour), "debian", "b1"), gathered(1, now.Add(-time.Hour), "redhat", "c1"))
 	check(ledger.AllTenants(), "a/host-0 debian 2h0m0s b1 r0\nb/host-1 redhat 1h0m0s c1 r0\n")
 	check(ledger.Tenants("b"), "b/host-1 redhat 1h0m0s c1 r0\n")
+	if listed, err := l.ListFacts(ctx, ledger.Tenants("a")); err != nil || len(listed) != 1 || listed[0].Host != "host-0" || listed[0].Run != "r0" || listed[0].JSON != nil {
+		t.Errorf("listed %+v, %v", listed, err)
+	}
+	if since, err := l.AllFacts(ctx, ledger.AllTenants(), now.Add(-time.Hour)); err != nil || len(since) != 1 || since[0].Host != "host-1" {
+		t.Errorf("gathered in the last hour: %+v, %v", since, err)
+	}
 
 	// Newer ones win, older ones do not, and a job of which the outcome counts already says nothing.
 	record(t, l, "r1", gathered(0, now.Add(-time.Minute), "alpine", "b1"), gathered(1, now.Add(-3*time.Hour), "suse", "c0"))
@@ -119,7 +125,7 @@ func testFactsRace(t *testing.T, b *backend) {
 		})
 	}
 	wg.Wait()
-	all, err := l.AllFacts(t.Context(), ledger.AllTenants())
+	all, err := l.AllFacts(t.Context(), ledger.AllTenants(), time.Time{})
 	if err != nil || len(all) != hosts {
 		t.Fatalf("%d hosts, %v", len(all), err)
 	}

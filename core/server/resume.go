@@ -118,7 +118,7 @@ func (s *Server) boots(scope ledger.Scope) func(context.Context, core.Host) (str
 	var of map[key]string
 	return func(ctx context.Context, h core.Host) (string, error) {
 		if of == nil {
-			all, err := s.cfg.Ledger.AllFacts(ctx, scope)
+			all, err := s.cfg.Ledger.ListFacts(ctx, scope)
 			if err != nil {
 				return "", err
 			}

@@ -58,7 +58,7 @@ func TestOnceGathersFactsOfOneHost(t *testing.T) {
 		l.accept(l.launchOf(book, "r1", 8, false))
 		l.complete("r1")
 		l.judge(8)
-		all, err := l.ledger.AllFacts(context.Background(), ledger.AllTenants())
+		all, err := l.ledger.AllFacts(context.Background(), ledger.AllTenants(), time.Time{})
 		if err != nil {
 			l.Fatal(err)
 		}
