@@ -42,7 +42,7 @@ func newSchema[T any]() (*schema, error) {
 		return nil, fmt.Errorf("field %s: %s", strings.TrimPrefix(at, "."), why)
 	}
 	root, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s", "1h30m"}},
+		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s", "1h30m", "2d"}},
 		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: new(0.0), Examples: []any{"10MiB", 4096}},
 	}})
 	if err != nil {
