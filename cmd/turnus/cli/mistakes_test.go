@@ -59,6 +59,8 @@ turnus run project -i hosts.ini
 turnus run empty.yaml -i hosts.ini
 turnus run binary.yaml -i hosts.ini
 turnus run site.yaml -i hosts.ini -e @release.yaml
+turnus validate sends.yaml
+turnus plan sends.yaml -i hosts.ini
 turnus run gated.yaml -i hosts.ini --windows windos.yaml
 turnus run gated.yaml -i hosts.ini
 turnus up --definitions project --data data-2
