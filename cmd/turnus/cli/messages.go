@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
@@ -40,6 +41,9 @@ func nextCommand(cmd *cobra.Command, err error) string {
 	}
 	if bad, ok := errors.AsType[*inventory.Error](err); ok {
 		return "mend it, then check it: turnus hosts ls -i " + bad.File
+	}
+	if bad, ok := errors.AsType[*ledger.DamagedError](err); ok {
+		return fmt.Sprintf("stop turnus, move %s, %s-wal and %s-shm away, and restore a backup: turnus admin restore WHERE --ledger sqlite:%s", bad.File, bad.File, bad.File, bad.File)
 	}
 	if bad, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(bad, fs.ErrNotExist) {
 		return "look for it: ls " + filepath.Dir(bad.Path)

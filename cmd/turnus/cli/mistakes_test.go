@@ -65,6 +65,8 @@ turnus run gated.yaml -i hosts.ini --windows windos.yaml
 turnus run gated.yaml -i hosts.ini
 turnus up --definitions project --data data-2
 turnus up --definitions nowhere --data data-2
+turnus up --definitions ops --data damaged
+turnus admin doctor --ledger sqlite:damaged/ledger.db
 turnus plugins ls --plugins nowhere
 turnus plugins docs aptt`},
 	{"YAML", `
@@ -262,6 +264,7 @@ func mistakenWorld(t *testing.T) (server string) {
 	}
 	write("binary.yaml", "\x7fELF\x00\x01\x02", 0o600)
 	write("none", "", 0o600)
+	write("damaged/ledger.db", strings.Repeat("no database\n", 1000), 0o600)
 	t.Setenv("HOME", dir)
 	t.Setenv("TURNUS_STATE", filepath.Join(dir, "state"))
 	for _, name := range []string{"SSH_AUTH_SOCK", "TURNUS_INVENTORY", "TURNUS_SERVER", "TURNUS_TOKEN", "TURNUS_REDIS", "TURNUS_KEYRING", "TURNUS_SECRETS", "TURNUS_PLUGINS", "XDG_STATE_HOME", "XDG_CONFIG_HOME"} {
