@@ -49,7 +49,12 @@ turnus inventroy -i hosts.ini --list
 turnus all -i hosts.ini -m ping
 turnus 'web*' -m shell -a uptime
 turnus vault edit secrets.yaml
-turnus plugins lst`},
+turnus plugins lst
+turnus runs cancel ''
+turnus runs signal 20260101-000000-aaaaaaaa ' '
+turnus submit "" --server $SERVER
+turnus validate site.yaml ''
+turnus exec '' -i hosts.ini -- uptime`},
 	{"Files", `
 turnus run site.yml -i hosts.ini
 turnus run site.yaml
