@@ -68,8 +68,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	args = a.rename(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	cmd, err := root, unknownCommand(root, args)
 	if err == nil {
 		cmd, err = root.ExecuteContextC(context.Background())
@@ -122,7 +122,7 @@ func (a *app) root() *cobra.Command {
 			if err := a.appearance(); err != nil {
 				return err
 			}
-			if err := narrows(c.Flags()); err != nil {
+			if err := errors.Join(narrows(c.Flags()), negatives(c)); err != nil {
 				return err
 			}
 			return localrun.UseProject(c)

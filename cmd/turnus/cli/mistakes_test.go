@@ -38,7 +38,13 @@ turnus run site.yaml -i hosts.ini -e release=1.4
 turnus run site.yaml -i hosts.ini -o yml
 turnus run site.yaml -i hosts.ini -u
 turnus run site.yaml -i hosts.ini --select 'host.nme == "web1"'
+turnus run site.yaml -i hosts.ini --upload-rate -5MiB
+turnus run site.yaml -i hosts.ini --upload-rate 5
+turnus run site.yaml -i hosts.ini --plugin-memory 1MiB
+turnus run site.yaml -i hosts.ini --connect-timeout -1s
+turnus runs ls --local -n -1
 turnus exec web -i hosts.ini --timeout 5 -- uptime
+turnus exec web -i hosts.ini --timeout -5s -- uptime
 turnus exec web -i hosts.ini --stop-after lots -- uptime
 turnus exec web -i hosts.ini --check -- systemctl restart nginx
 turnus exec web -i hosts.ini uptime`},
