@@ -32,10 +32,11 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 	case *wire.Outcome_Suspended:
 		s := o.Suspended
 		state, err := stateFromWire(s.GetState())
-		return Outcome{
-			Suspended: true, Reason: s.GetReason(), State: state, Signal: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
-			ResumeAfter: millis(s.GetResumeAfterMs()), Held: s.GetHeld(),
-		}, err
+		out := Outcome{Suspended: true, Reason: s.GetReason(), State: state, KeepLocks: s.GetKeepLocks(), Held: s.GetHeld()}
+		if !out.Held { // else the worker decides when the job goes on
+			out.Signal, out.ResumeAfter = s.GetWakeOn(), millis(s.GetResumeAfterMs())
+		}
+		return out, err
 	case *wire.Outcome_Cancelled:
 		return Outcome{Cancelled: true, Reason: o.Cancelled.GetReason()}, nil
 	}

@@ -36,12 +36,16 @@ func TestOutcomes(t *testing.T) {
 	b := open(t, &fleet{})
 	for name, want := range map[string]Outcome{
 		"fail":    {Failed: true, Reason: "no space", Retryable: true, Effects: EffectsPartial, RolledBack: true, Outputs: map[string]any{"free": 0.0}},
-		"suspend": {Suspended: true, Reason: "staged", State: &State{Version: 2, JSON: []byte(`{"a":1}`)}, ResumeAfter: 1500 * time.Millisecond, Signal: "image", KeepLocks: true, Held: true},
+		"suspend": {Suspended: true, Reason: "staged", State: &State{Version: 2, JSON: []byte(`{"a":1}`)}, ResumeAfter: 1500 * time.Millisecond, Signal: "image", KeepLocks: true},
 	} {
 		got, err := b.Run(t.Context(), call(name, labParams{}))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; expected %+v", name, got, err, want)
 		}
+	}
+	got, err := b.Run(t.Context(), call("suspend", labParams{Op: "hold"}))
+	if err != nil || !got.Held || !got.KeepLocks || got.Signal != "" || got.ResumeAfter != 0 {
+		t.Errorf("held: %+v, %v; expected that the worker decides when it goes on", got, err)
 	}
 }
 
