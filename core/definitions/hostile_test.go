@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,6 +177,30 @@ func TestHostileTrees(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 		})
+	}
+}
+
+// Git takes a time that is in the year 10000 in UTC, which JSON cannot hold. The definitions and
+// the status are written nevertheless.
+func TestACommitOfTheYear10000(t *testing.T) {
+	r := newRepo(t, good())
+	file := filepath.Join(t.TempDir(), "commit")
+	text := "tree " + r.git("rev-parse", "HEAD^{tree}") + "\nparent " + r.git("rev-parse", "HEAD") +
+		"\nauthor A <a@example.org> 0 +0000\ncommitter A <a@example.org> 253402343999 -1200\n\nlate\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tip := r.git("hash-object", "-w", "-t", "commit", file)
+	r.git("update-ref", "refs/heads/main", tip)
+	if when := r.git("log", "-1", "--format=%cI", tip); when != "9999-12-31T23:59:59-12:00" {
+		t.Fatalf("negative control: the commit is of %s", when)
+	}
+	w := follow(t, r.dir, nil)
+	if _, err := w.update().Set.Encode(); err != nil {
+		t.Error(err)
+	}
+	if _, err := json.Marshal(w.state(Following)); err != nil {
+		t.Error(err)
 	}
 }
 
