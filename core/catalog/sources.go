@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -24,10 +23,13 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	if err != nil {
 		return err
 	}
-	at := c.follower.Status()
+	at, clock := c.follower.Status(), time.Now().UTC()
 	base := Base{ID: rev.Commit, At: rev.CommittedAt, Branch: at.Repository + " " + at.Branch, Seen: u.Asked.UTC()}
+	if base.At.After(clock) { // else no commit of another branch ever takes its place
+		base.At = clock
+	}
 	if now.Base.ID == rev.Commit || // what was applied by hand since holds
-		now.Base.ID != "" && !newer(u, base, now.Base, time.Now()) {
+		now.Base.ID != "" && !newer(u, base, now.Base, clock) {
 		return nil
 	}
 	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, base, now)
