@@ -292,7 +292,7 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 	case "none":
 		return nil, nil
 	case "error":
-		return nil, status.Error(codes.Internal, "handler gave up")
+		return nil, status.Error(codes.Internal, "handler gave up"+strings.Repeat(" again", p.N))
 	case "badoutputs":
 		return &wire.Outcome{Outcome: &wire.Outcome_Done{Done: &wire.Done{Outputs: []byte("[1]")}}}, nil
 	case "suspend":
@@ -305,7 +305,7 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 			send(&wire.RunEvent{Event: &wire.RunEvent_Diagnostic{Diagnostic: &wire.Diagnostic{Summary: "unknown", Pointer: "/text"}}})
 		}
 		return &wire.Outcome{Outcome: &wire.Outcome_Failed{Failed: &wire.Failed{
-			Reason: "no space", Retryable: true, Effects: wire.Failed_PARTIAL, RolledBack: true, Outputs: []byte(`{"free":0}`),
+			Reason: "no space" + strings.Repeat(" again", p.N), Retryable: true, Effects: wire.Failed_PARTIAL, RolledBack: true, Outputs: []byte(`{"free":0}`),
 		}}}, nil
 	case "events":
 		for i := range p.N {

@@ -43,6 +43,17 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 	return Outcome{}, errors.New("its outcome is empty")
 }
 
+// maxReason bounds a plugin's reason for an outcome, in bytes.
+const maxReason = 16 << 10
+
+// brief cuts a reason at white space, so that no part of a secret is left.
+func brief(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	return fmt.Sprintf("%s… (%d bytes)", reason[:strings.LastIndexAny(reason[:maxReason], " \t\r\n")+1], len(reason))
+}
+
 // maxMillis is far above any sensible time, and far below what overflows a time.Duration.
 const maxMillis = int64(10 * 365 * 24 * time.Hour / time.Millisecond)
 

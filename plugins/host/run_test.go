@@ -49,6 +49,25 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// A reason of megabytes is neither kept nor logged whole.
+func TestReasonsAreBounded(t *testing.T) {
+	b := open(t, &fleet{})
+	for name, begins := range map[string]string{"fail": "no space again", "error": "gave up again"} {
+		for _, n := range []int{1, 1 << 20} {
+			out, _ := b.Run(t.Context(), call(name, labParams{N: n})) // an error of the second's, which its reason repeats
+			if !strings.Contains(out.Reason, begins) || len(out.Reason) > 2*maxReason || (n > 1) != strings.Contains(out.Reason, " bytes)") {
+				t.Errorf("%s: %d bytes: %.100q", name, len(out.Reason), out.Reason)
+			}
+		}
+	}
+	if n := len(b.log.String()); n > 4*maxReason {
+		t.Errorf("%d bytes were logged", n)
+	}
+	if got := brief(strings.Repeat("s", maxReason+1)); strings.Contains(got, "s ") || len(got) > 40 {
+		t.Errorf("a word was cut: %.100q", got)
+	}
+}
+
 func TestEventsComeInOrder(t *testing.T) {
 	b := open(t, &fleet{})
 	c := call("events", labParams{N: 500})
