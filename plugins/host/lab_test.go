@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -408,6 +409,9 @@ func attack(p labParams) error {
 		cmd := exec.Command("/bin/sleep", p.Text)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		return cmd.Start()
+	case "close": // a folder, so that nobody removes it
+		dir := filepath.Join(os.Getenv("HOME"), "closed")
+		return errors.Join(os.MkdirAll(filepath.Join(dir, "full"), 0o700), os.Chmod(dir, 0))
 	default: // a network
 		conn, err := net.Dial(p.Op, p.Path) // refused, or there immediately
 		if err == nil {
