@@ -226,6 +226,26 @@ func TestTreeEntriesAreChecked(t *testing.T) {
 	}
 }
 
+// Somebody who may push anything but the branch cannot keep it from being followed, by many refs
+// whose names end as its own.
+func TestRefsThatEndAsTheBranchDoNotHideIt(t *testing.T) {
+	r := newRepo(t, good())
+	tip := r.git("rev-parse", "HEAD")
+	var refs strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&refs, "%s refs/heads/%05d/refs/heads/main\n", tip, i)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, ".git", "packed-refs"), []byte(refs.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.git("ls-remote", ".", "refs/heads/main")); n <= maxOutput {
+		t.Fatalf("negative control: git lists %d bytes", n)
+	}
+	if u := follow(t, r.dir, nil).update(); u.Set.Revision.Commit != tip {
+		t.Errorf("the branch is at %s", u.Set.Revision.Commit)
+	}
+}
+
 func TestHostileBranchNames(t *testing.T) {
 	r := newRepo(t, good())
 	r.git("update-ref", "refs/heads/--upload-pack=touch", "HEAD")
