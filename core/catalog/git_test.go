@@ -288,3 +288,51 @@ func TestGitAndByHand(t *testing.T) {
 		l.at(fresh, second)
 	})
 }
+
+// A commit may be of any time. One of the future does not keep the operator from following another
+// branch, whose commit is of today.
+func TestGitACommitOfTheFuture(t *testing.T) {
+	fake(t, func(l *lab) {
+		r := l.repo()
+		r.at = time.Date(2090, 6, 1, 0, 0, 0, 0, time.UTC)
+		future := r.commit("")
+		c, stop := l.server("s1", following(r, t.TempDir(), time.Minute))
+		l.at(c, future)
+		stop()
+		r.git("checkout", "--quiet", "-b", "release")
+		r.at = time.Now().UTC()
+		next := r.commit("cron: 0 4 * * *")
+		c, stop = l.server("s2", func(cfg *catalog.Config) {
+			following(r, t.TempDir(), time.Minute)(cfg)
+			cfg.Follow.Branch = "release"
+		})
+		defer stop()
+		l.within(5*time.Minute, c, next)
+	})
+}
+
+// An operator changes the branch to one whose commit is older than what holds. That is refused, and
+// reported with a remedy; servers that follow two branches would put them in turn otherwise.
+func TestGitAnOlderBranchIsReported(t *testing.T) {
+	fake(t, func(l *lab) {
+		r := l.repo()
+		r.commit("")
+		r.git("branch", "old")
+		late := r.commit("cron: 0 4 * * *")
+		c, stop := l.server("s1", following(r, t.TempDir(), time.Minute))
+		l.at(c, late)
+		stop()
+		c, stop = l.server("s2", func(cfg *catalog.Config) {
+			following(r, t.TempDir(), time.Minute)(cfg)
+			cfg.Follow.Branch = "old"
+		})
+		defer stop()
+		l.until("it is reported", func() bool {
+			s := c.Status()
+			return s.Git.State == definitions.Refused && strings.Contains(s.Git.Error, "hint: git commit --allow-empty")
+		})
+		r.git("checkout", "--quiet", "old")
+		next := r.commit("cron: 0 5 * * *") // the remedy
+		l.within(5*time.Minute, c, next)
+	})
+}

@@ -24,11 +24,20 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	if err != nil {
 		return err
 	}
-	at := c.follower.Status()
+	at, clock := c.follower.Status(), time.Now().UTC()
 	base := Base{ID: rev.Commit, At: rev.CommittedAt, Branch: at.Repository + " " + at.Branch, Seen: u.Asked.UTC()}
-	if now.Base.ID == rev.Commit || // what was applied by hand since holds
-		now.Base.ID != "" && !newer(u, base, now.Base, time.Now()) {
+	if base.At.After(clock) { // else no commit of another branch ever takes its place
+		base.At = clock
+	}
+	switch was := now.Base; {
+	case was.ID == rev.Commit: // what was applied by hand since holds
 		return nil
+	case was.ID == "" || newer(u, base, was, clock):
+	case was.Branch == "" || was.Branch == base.Branch || u.Asked.IsZero():
+		return nil
+	default: // else the operator who changed the branch would wait for it
+		return fmt.Errorf("commit %s of %s is older than commit %.12s of %s, whose definitions hold: %w\nhint: git commit --allow-empty on the branch that is followed now",
+			rev.Short(), base.Branch, was.ID, was.Branch, core.ErrConflict)
 	}
 	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, base, now)
 	return err

@@ -25,7 +25,8 @@ type checkouts struct {
 	dir   string
 	bytes int64 // of one checkout at most
 
-	making sync.Mutex // held while one is written: a second writer would take the first one's away
+	making sync.Mutex       // held while one is written: a second writer would take the first one's away
+	sizes  map[string]int64 // bytes of those that trim has measured; guarded by making
 
 	mu      sync.Mutex
 	users   map[string]int
@@ -37,6 +38,7 @@ const (
 	leaving   = ".old-"
 	maxLink   = 1024 // bytes of where a link points
 	maxKept   = 100  // checkouts, however young
+	maxTrees  = 8    // how many of the largest size are as large as all young ones may be together
 	dirMode   = 0o555
 	fileMode  = 0o444
 	programs  = 0o555
@@ -266,7 +268,7 @@ func removeTree(dir string) error {
 }
 
 // trim removes checkouts that nobody uses and that are old: more than keep, and for longer
-// than young not the current one; over maxKept, however young.
+// than young not the current one; over maxKept or maxTrees, however young.
 func (c *checkouts) trim(current string, keep int, young time.Duration) error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -285,15 +287,28 @@ func (c *checkouts) trim(current string, keep int, young time.Duration) error {
 	slices.SortFunc(all, func(a, b folder) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.commit, b.commit)) })
 	c.making.Lock()
 	defer c.making.Unlock()
+	var size int64
 	for i, f := range all {
 		if i < keep || time.Since(f.at) < young && i < maxKept {
-			continue
+			if size += c.size(f.commit); i < keep || size <= maxTrees*c.bytes {
+				continue
+			}
 		}
 		if err := c.remove(f.commit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// size returns the bytes of a checkout, which never change.
+func (c *checkouts) size(commit string) int64 {
+	known, ok := c.sizes[commit]
+	if !ok {
+		known = sizeOf(filepath.Join(c.dir, commit))
+		c.sizes[commit] = known
+	}
+	return known
 }
 
 // remove takes a checkout away, unless somebody uses it.
@@ -304,6 +319,7 @@ func (c *checkouts) remove(commit string) error {
 		return nil
 	}
 	delete(c.checked, commit)
+	delete(c.sizes, commit)
 	old := filepath.Join(c.dir, leaving+commit)
 	err := os.Rename(filepath.Join(c.dir, commit), old)
 	c.mu.Unlock()

@@ -149,7 +149,7 @@ func NewFollower(o FollowOptions) (*Follower, error) {
 	f := &Follower{
 		o: o, notify: make(chan struct{}, 1), failed: core.Backoff{Interval: min(o.Every, 5*time.Second), Max: max(o.MaxBackoff, o.MinGap), Jitter: 0.2},
 		g:     &git{program: o.Git, dir: filepath.Join(dir, "mirror"), remote: r, ssh: shellWords(o.SSH)},
-		trees: &checkouts{dir: filepath.Join(dir, "rev"), bytes: o.MaxTree, users: map[string]int{}, checked: map[string]bool{}},
+		trees: &checkouts{dir: filepath.Join(dir, "rev"), bytes: o.MaxTree, users: map[string]int{}, checked: map[string]bool{}, sizes: map[string]int64{}},
 	}
 	f.o.Dir = dir
 	f.status = Status{Repository: r.address, Branch: o.Branch, State: Starting, Since: time.Now().UTC()}

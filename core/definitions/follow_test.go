@@ -3,6 +3,7 @@ package definitions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -334,6 +335,29 @@ func TestCheckoutsGoWhenNobodyUsesThem(t *testing.T) {
 	for _, wrong := range []string{strings.Repeat("0", 40), "../..", "main"} {
 		if _, err := w.Use(t.Context(), wrong); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+// Many large commits on one day do not fill the disk, however young their checkouts are.
+func TestYoungCheckoutsAreBounded(t *testing.T) {
+	const commits = 14
+	for most, want := range map[int64]int{64 << 10: 1 + maxTrees, 1 << 20: commits} { // the second is the negative control
+		r := newRepo(t, good())
+		w := follow(t, r.dir, func(o *FollowOptions) { o.Keep, o.MaxTree = 1, most })
+		w.update()
+		w.state(Following)
+		for i := 1; i < commits; i++ {
+			tree := edited(good(), "playbooks/patch.yaml", "max_in_flight: 5", fmt.Sprint("max_in_flight: ", i+5))
+			tree["files/large"] = strings.Repeat("0", 60<<10)
+			r.commit("large", tree)
+			w.Notify()
+			w.update()
+			w.state(Following)
+		}
+		entries, err := os.ReadDir(w.trees.dir)
+		if err != nil || len(entries) != want {
+			t.Errorf("trees of %d bytes at most: %d of %d checkouts are left, expected %d: %v", most, len(entries), commits, want, err)
 		}
 	}
 }

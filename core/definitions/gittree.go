@@ -68,6 +68,9 @@ func (g *git) resolve(ctx context.Context, revision string) (string, error) {
 	return commit, nil
 }
 
+// lastYear is the last that JSON can hold. In a zone west of UTC, git writes the year before.
+const lastYear = 9999
+
 // describe says who made a commit, when and why.
 func (g *git) describe(ctx context.Context, commit string) (Revision, error) {
 	out, err := g.run(ctx, localTime, "log", "-1", "--no-show-signature", "--no-color", "--encoding=UTF-8", "--format=%an <%ae>%n%cI%n%s", commit, "--")
@@ -79,7 +82,7 @@ func (g *git) describe(ctx context.Context, commit string) (Revision, error) {
 		return Revision{}, fmt.Errorf("git log: %w: commit %s says too little", core.ErrInvalid, commit)
 	}
 	r := Revision{Commit: commit, Author: oneLine(lines[0]), Subject: oneLine(lines[2])}
-	if at, err := time.Parse(time.RFC3339, lines[1]); err == nil { // anybody can write anything into a commit
+	if at, err := time.Parse(time.RFC3339, lines[1]); err == nil && at.UTC().Year() <= lastYear { // anybody can write anything into a commit
 		r.CommittedAt = at.UTC()
 	}
 	return r, nil

@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -179,6 +180,30 @@ func TestHostileTrees(t *testing.T) {
 	}
 }
 
+// Git takes a time that is in the year 10000 in UTC, which JSON cannot hold. The definitions and
+// the status are written nevertheless.
+func TestACommitOfTheYear10000(t *testing.T) {
+	r := newRepo(t, good())
+	file := filepath.Join(t.TempDir(), "commit")
+	text := "tree " + r.git("rev-parse", "HEAD^{tree}") + "\nparent " + r.git("rev-parse", "HEAD") +
+		"\nauthor A <a@example.org> 0 +0000\ncommitter A <a@example.org> 253402343999 -1200\n\nlate\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tip := r.git("hash-object", "-w", "-t", "commit", file)
+	r.git("update-ref", "refs/heads/main", tip)
+	if when := r.git("log", "-1", "--format=%cI", tip); when != "9999-12-31T23:59:59-12:00" {
+		t.Fatalf("negative control: the commit is of %s", when)
+	}
+	w := follow(t, r.dir, nil)
+	if _, err := w.update().Set.Encode(); err != nil {
+		t.Error(err)
+	}
+	if _, err := json.Marshal(w.state(Following)); err != nil {
+		t.Error(err)
+	}
+}
+
 // A tree object may hold names that no index takes: ls-tree's lines are all that is believed.
 func TestTreeEntriesAreChecked(t *testing.T) {
 	h := strings.Repeat("a", 40)
@@ -198,6 +223,26 @@ func TestTreeEntriesAreChecked(t *testing.T) {
 	}
 	if e, err := parseEntry("100755 blob " + h + "      5\ta/b"); err != nil || e.kind != program || e.size != 5 || e.path != "a/b" {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// Somebody who may push anything but the branch cannot keep it from being followed, by many refs
+// whose names end as its own.
+func TestRefsThatEndAsTheBranchDoNotHideIt(t *testing.T) {
+	r := newRepo(t, good())
+	tip := r.git("rev-parse", "HEAD")
+	var refs strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&refs, "%s refs/heads/%05d/refs/heads/main\n", tip, i)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, ".git", "packed-refs"), []byte(refs.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.git("ls-remote", ".", "refs/heads/main")); n <= maxOutput {
+		t.Fatalf("negative control: git lists %d bytes", n)
+	}
+	if u := follow(t, r.dir, nil).update(); u.Set.Revision.Commit != tip {
+		t.Errorf("the branch is at %s", u.Set.Revision.Commit)
 	}
 }
 

@@ -1,9 +1,11 @@
 package definitions
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -64,19 +66,24 @@ func (f *Follower) poll(ctx context.Context) {
 }
 
 // remoteTip is the commit at which the branch stands there; "" when there is no such branch.
-func (f *Follower) remoteTip(ctx context.Context) (string, error) {
+func (f *Follower) remoteTip(ctx context.Context) (tip string, err error) {
 	ref := "refs/heads/" + f.o.Branch
-	out, err := f.g.run(ctx, f.o.Timeout, "ls-remote", "--quiet", "--refs", "--", f.g.remote.address, ref)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(out) { // a pattern also matches longer names
-		commit, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if name == ref && hash().MatchString(commit) {
-			return commit, nil
+	err = f.g.stream(ctx, f.o.Timeout, nil, func(r *bufio.Reader) error {
+		for {
+			line, err := r.ReadSlice('\n')
+			commit, name, _ := strings.Cut(strings.TrimSpace(string(line)), "\t")
+			if name == ref && hash().MatchString(commit) { // a pattern also matches longer names, of which there may be many
+				tip = commit
+			}
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+				return err
+			}
 		}
-	}
-	return "", nil
+	}, "ls-remote", "--quiet", "--refs", "--", f.g.remote.address, ref)
+	return tip, err
 }
 
 // fetch gets the tip, which may be newer than the one in the notification, and reports whether it

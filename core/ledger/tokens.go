@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/turnus/turnus/core"
 )
@@ -68,6 +69,9 @@ func (l *Ledger) AddToken(ctx context.Context, who, secret string, token Token) 
 	}
 	if err := checkText("token: tenant", token.Tenant, false, maxID); err != nil {
 		return Token{}, err
+	}
+	if strings.ContainsFunc(token.Name, unicode.IsControl) { // a run lists those who changed it, a line each
+		return Token{}, fmt.Errorf("token: name %q: expected no control characters: %w", token.Name, core.ErrInvalid)
 	}
 	if token.AllTenants && token.Tenant != "" {
 		return Token{}, fmt.Errorf("token: of tenant %q and of all tenants: expected one of both: %w", token.Tenant, core.ErrInvalid)

@@ -66,7 +66,7 @@ func CheckEvent(event string) error {
 	if event == "" || len(event) > MaxIDLength {
 		return fmt.Errorf("the event's name has %d bytes, expected 1 to %d: %w", len(event), MaxIDLength, core.ErrInvalid)
 	}
-	return nil
+	return checkID("the event's name", event, true)
 }
 
 // ForPeople reports whether job types may wait for an event and people may signal it: it is not the

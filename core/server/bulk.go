@@ -99,6 +99,9 @@ func (s *Server) bulkRun(by caller, text json.RawMessage) *bulkRun {
 	found := &huma.ValidateResult{}
 	err := json.Unmarshal(text, &sent)
 	if err == nil {
+		err = uniqueNames(text)
+	}
+	if err == nil {
 		schemas, place := s.api.OpenAPI().Components.Schemas, huma.NewPathBuffer(nil, 0)
 		place.Push("body")
 		huma.Validate(schemas, &huma.Schema{Ref: "#/components/schemas/KeyedRun"}, place, huma.ModeWriteToServer, sent, found)

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 )
@@ -42,6 +44,34 @@ func TestFaultS13ATokenCountsAsWhoMadeIt(t *testing.T) {
 		if done := want[api.Run](t, b.ask(b.token("acme", Approver), "POST", path, yes), http.StatusOK); done.Phase != api.Queued {
 			t.Errorf("%s, control: %+v", name, done)
 		}
+	}
+}
+
+// A run lists those who changed it, a line each. A token whose name has two lines would not be
+// found there, and its maker could approve the changed run. Control: a token with one line is
+// found.
+func TestFaultS13NobodyActsUnderTwoLines(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	admin := b.token("acme", Admin)
+	change := func(name string) answer {
+		a := b.ask(admin, "POST", "/v1/tokens", `{"name":"x","NAME":"`+name+`","tenant":"acme","role":"operator"}`)
+		if a.status != http.StatusCreated {
+			a = b.ask(admin, "POST", "/v1/tokens", api.NewToken{Name: strings.ReplaceAll(name, `\n`, ""), Tenant: "acme", Role: string(Operator)})
+		}
+		secret := want[api.Token](t, a, http.StatusCreated).Secret
+		run := want[api.Run](t, b.ask(b.token("acme", Operator), "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", FourEyes: true}), http.StatusCreated)
+		weight := 7
+		want[any](t, b.ask(secret, "PATCH", "/v1/runs/"+run.ID, api.ChangeRun{Weight: &weight}), http.StatusOK)
+		return b.ask(admin, "POST", "/v1/runs/"+run.ID+"/approve", api.Approve{Approve: true})
+	}
+	for _, name := range []string{"one line", `two\nlines`} {
+		if a := change(name); a.status != http.StatusConflict || !strings.Contains(a.body, "somebody else") {
+			t.Errorf("%s: the maker of the token approves what it changed: %d %s", name, a.status, a.body)
+		}
+	}
+	if _, _, err := b.ledger.NewToken(t.Context(), "test", ledger.Token{Name: "two\nlines", Tenant: "acme", Roles: []string{string(Admin)}}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("the ledger takes such a name: %v", err)
 	}
 }
 

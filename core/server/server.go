@@ -106,6 +106,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	strictNames()
 	s := &Server{
 		cfg: cfg, mux: http.NewServeMux(), tokens: newTokenCache(cfg.Ledger.Authenticate), heavy: make(chan struct{}, maxHeavy), forecasting: make(chan struct{}, 1), feeding: make(chan struct{}, feedsAtOnce),
 		streams:     &streams{all: maxStreams, tenants: tenantsStreams, tenant: tenantStreams, person: personStreams, open: map[string]int{}},
@@ -114,6 +115,7 @@ func New(cfg Config) (*Server, error) {
 	s.measure()
 	config := huma.DefaultConfig("Turnus", cfg.Version)
 	config.CreateHooks = nil // no $schema in what is answered
+	config.Formats = map[string]huma.Format{"application/json": strictJSON(), "json": strictJSON()}
 	config.Transformers = append(config.Transformers, brief)
 	config.DocsPath = "" // its page would load a script from elsewhere
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{bearer: {Type: "http", Scheme: "bearer"}}

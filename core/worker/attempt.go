@@ -137,9 +137,8 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 		a.err.Flush()
 	}
 	out, err = a.hide(out, err)
-	if out.Suspended && !out.Held && out.Signal != "" && !queue.ForPeople(out.Signal) { // its wave would go on without it, or nobody could signal it
-		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf(
-			"job type %s suspended itself until event %q, which is the worker's own; ErrHeld waits for the service window", a.step.Uses, out.Signal)}
+	if bad := unusableSignal(out); bad != nil {
+		out = host.Outcome{Failed: true, Effects: host.EffectsUnknown, Reason: fmt.Sprintf("job type %s suspended itself until %v", a.step.Uses, bad)}
 	}
 	if state := saved.close(); state != nil {
 		a.cur.Plugin, a.cur.Held = state, false // from here on it resumes what it began
@@ -147,6 +146,20 @@ func (a *attempts) call(ctx context.Context) (out host.Outcome, timedOut bool, e
 	deadline, limited := ctx.Deadline()
 	first := limited && out.TimedOut && time.Until(deadline) < sameInstant // the job type saw the deadline first
 	return out, j.ctx.Err() == nil && (first || errors.Is(context.Cause(ctx), errTimeout)), err
+}
+
+// unusableSignal returns why a job cannot be suspended until the event that its job type names.
+func unusableSignal(out host.Outcome) error {
+	switch {
+	case !out.Suspended || out.Signal == "":
+		return nil
+	case !queue.ForPeople(out.Signal): // its wave would go on without it, or nobody could signal it
+		return fmt.Errorf("event %.100q, which is the worker's own; ErrHeld waits for the service window", out.Signal)
+	}
+	if err := queue.CheckEvent(out.Signal); err != nil { // else the queue refuses what this node sends of all its jobs
+		return fmt.Errorf("an event: %w", err)
+	}
+	return nil
 }
 
 // sameInstant is how far apart two processes may see one deadline.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -123,6 +124,39 @@ func TestLongOutputsAreCutNotFailed(t *testing.T) {
 				t.Errorf("%s: %s is %d bytes of %d, in %d of JSON", c.name, name, len(text), len(c.outputs[name].(string)), len(data))
 			}
 		}
+	}
+}
+
+// A queue refuses a Turn with an event that it does not take, and the node stops all its jobs then.
+// A job type that names one fails its own step only.
+func TestAnEventThatNoQueueTakesEndsItsOwnJobOnly(t *testing.T) {
+	for _, event := range []string{strings.Repeat("e", queue.MaxIDLength+1), "event\xff"} {
+		inLab(t, func(l *lab) {
+			la := l.submit("r", 2, oneStep)
+			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
+				if c.Host.Name == la.Hosts[0].Name {
+					return host.Outcome{Suspended: true, Signal: event, ResumeAfter: time.Minute}, nil
+				}
+				select {
+				case <-time.After(time.Minute):
+					return host.Outcome{Changed: true}, nil
+				case <-ctx.Done():
+					return host.Outcome{Cancelled: true, Reason: "cut"}, nil
+				}
+			}
+			n := l.start(l.config())
+			res := l.results(la)
+			n.drain()
+			if r := res[0]; r.Outcome != core.Failed || !strings.Contains(r.Reason, "suspended itself until an event: the event's name") {
+				t.Errorf("%.20q: %s: %s", event, r.Outcome, r.Reason)
+			}
+			if r := res[1]; r.Outcome != core.Changed || r.Attempt != 1 {
+				t.Errorf("%.20q: the other job: %s in attempt %d: %s", event, r.Outcome, r.Attempt, r.Reason)
+			}
+			if got := l.said(SessionLost); len(got) > 0 {
+				t.Errorf("%.20q: the node lost its session", event)
+			}
+		})
 	}
 }
 

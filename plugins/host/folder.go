@@ -75,11 +75,20 @@ func (f *folder) copyOf(p *Plugin) (string, error) {
 	return dir, nil
 }
 
-// chmodFolders sets the mode of a folder and those in it.
+// chmodFolders sets the mode of a folder and those in it. Only the folder itself must be safe from
+// others: a process that outlived its plugin may put a link in the place of one within.
 func chmodFolders(dir string, mode fs.FileMode) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	if err := os.Chmod(dir, mode); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			err = os.Chmod(path, mode) //nolint:gosec // the folder is ours alone: nobody can exchange a part of its path
+			err = root.Chmod(name, mode)
 		}
 		return err
 	})

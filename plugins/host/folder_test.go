@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -69,5 +72,58 @@ func TestFolderOfADeadOwnerIsSwept(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed folder: %v", err)
+	}
+}
+
+// The folder of a process goes with it, also if the plugin has closed what is in it.
+func TestAClosedFolderOfAProcessIsRemoved(t *testing.T) {
+	if os.Geteuid() == 0 { // nothing is closed to root
+		asNobody(t)
+		return
+	}
+	b := open(t, &fleet{})
+	if got := b.must(t, call("attack", labParams{Op: "close"}))["text"]; got != "reached" {
+		t.Fatal(got)
+	}
+	p := b.pool()
+	p.mu.Lock()
+	dir := p.live[0].dir
+	if err := os.RemoveAll(filepath.Join(dir, "closed")); err == nil {
+		t.Error("negative control: the folder is not closed")
+	}
+	p.retireLocked(p.live[0])
+	p.mu.Unlock()
+	until(t, "the process is gone", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.live) == 0
+	})
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+// asNobody runs the test that calls it as another user than root.
+func asNobody(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nobody") //nolint:usetesting // every folder above must let the user in
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binary, own := filepath.Join(dir, "test"), filepath.Join(dir, "tmp")
+	raw, err := os.ReadFile(self(t))
+	if err == nil {
+		err = errors.Join(os.WriteFile(binary, raw, 0o755), os.Chmod(dir, 0o755), os.Mkdir(own, 0o755), os.Chown(own, 65534, 65534))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "CI=" + os.Getenv("CI"), "TMPDIR=" + own, "GORACE=" + os.Getenv("GORACE")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }

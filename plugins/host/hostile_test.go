@@ -3,6 +3,8 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,8 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/plugins/host/wiregrpc"
+	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
 // TestHostilePlugin does what hostile code of a plugin tries on a worker and its other plugins. The
@@ -116,6 +125,49 @@ func running(mark string) (pid int) {
 		}
 	}
 	return pid
+}
+
+// A plugin that opens connections without end costs the worker a bounded number of descriptors.
+func TestConnectionsOfAProcessAreBounded(t *testing.T) {
+	f := &folder{}
+	root, err := f.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.remove() }()
+	socket := filepath.Join(root, "h")
+	s, err := serveHosts(socket, &fleet{}, &child{pid: syscall.Getpgrp()}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.stop()
+	var all []net.Conn
+	for range maxConnections + 10 {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		all = append(all, conn)
+	}
+	for i, conn := range all[maxConnections:] { // they come in order
+		_ = conn.SetReadDeadline(time.Now().Add(deadline))
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d is open", maxConnections+i+1)
+		}
+	}
+	for _, conn := range all[:10] {
+		_ = conn.Close()
+	}
+	client, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	until(t, "there is room again", func() bool {
+		_, err := wiregrpc.NewHostsClient(client).Probe(t.Context(), &wire.ProbeRequest{})
+		return status.Code(err) == codes.PermissionDenied
+	})
 }
 
 func TestWhatPluginsMayHave(t *testing.T) {

@@ -83,7 +83,11 @@ func receiveKept(recv func() (*wire.KeepRequest, error)) ([]KeptFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		if f := msg.GetFile(); f != nil {
+		f := msg.GetFile()
+		if size += len(f.GetName()) + len(msg.GetData()); size > maxKeptBytes {
+			return nil, status.Errorf(codes.OutOfRange, "more than %d bytes", maxKeptBytes)
+		}
+		if f != nil {
 			if len(files) == maxKeptFiles {
 				return nil, invalid("more than %d files", maxKeptFiles)
 			}
@@ -92,9 +96,6 @@ func receiveKept(recv func() (*wire.KeepRequest, error)) ([]KeptFile, error) {
 		}
 		if len(files) == 0 {
 			return nil, errNoStart
-		}
-		if size += len(msg.GetData()); size > maxKeptBytes {
-			return nil, status.Errorf(codes.OutOfRange, "more than %d bytes", maxKeptBytes)
 		}
 		last := &files[len(files)-1]
 		last.Content = append(last.Content, msg.GetData()...)

@@ -46,6 +46,7 @@ func TestConfigurationsAreKeptForTheJobsOwnHost(t *testing.T) {
 		{labParams{Op: "keep", Path: "a", Text: "half", N: 1}, true, "FailedPrecondition", ""},
 		{labParams{Op: "keep", Path: "a", Text: "half", N: 64}, false, "OK", "v1 [a]"},
 		{labParams{Op: "keep", Path: "a", Text: "half", N: 65}, false, "InvalidArgument", ""},
+		{labParams{Op: "keep", Path: strings.Repeat("n", 3<<20), N: 25}, false, "OutOfRange", ""},
 		{labParams{Op: "keep", Text: "data without a file"}, false, "InvalidArgument", ""},
 	} {
 		c.Check, got = row.check, nil

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -292,12 +293,12 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 	case "none":
 		return nil, nil
 	case "error":
-		return nil, status.Error(codes.Internal, "handler gave up")
+		return nil, status.Error(codes.Internal, "handler gave up"+strings.Repeat(" again", p.N))
 	case "badoutputs":
 		return &wire.Outcome{Outcome: &wire.Outcome_Done{Done: &wire.Done{Outputs: []byte("[1]")}}}, nil
 	case "suspend":
 		return &wire.Outcome{Outcome: &wire.Outcome_Suspended{Suspended: &wire.Suspended{
-			Held:  true,
+			Held:  p.Op == "hold",
 			State: &wire.State{Version: 2, Json: []byte(`{"a":1}`)}, ResumeAfterMs: 1500, WakeOn: "image", KeepLocks: true, Reason: "staged",
 		}}}, nil
 	case "fail":
@@ -305,7 +306,7 @@ func (l *lab) behave(ctx context.Context, p labParams, r *wire.RunRequest, send 
 			send(&wire.RunEvent{Event: &wire.RunEvent_Diagnostic{Diagnostic: &wire.Diagnostic{Summary: "unknown", Pointer: "/text"}}})
 		}
 		return &wire.Outcome{Outcome: &wire.Outcome_Failed{Failed: &wire.Failed{
-			Reason: "no space", Retryable: true, Effects: wire.Failed_PARTIAL, RolledBack: true, Outputs: []byte(`{"free":0}`),
+			Reason: "no space" + strings.Repeat(" again", p.N), Retryable: true, Effects: wire.Failed_PARTIAL, RolledBack: true, Outputs: []byte(`{"free":0}`),
 		}}}, nil
 	case "events":
 		for i := range p.N {
@@ -408,6 +409,9 @@ func attack(p labParams) error {
 		cmd := exec.Command("/bin/sleep", p.Text)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		return cmd.Start()
+	case "close": // a folder, so that nobody removes it
+		dir := filepath.Join(os.Getenv("HOME"), "closed")
+		return errors.Join(os.MkdirAll(filepath.Join(dir, "full"), 0o700), os.Chmod(dir, 0))
 	default: // a network
 		conn, err := net.Dial(p.Op, p.Path) // refused, or there immediately
 		if err == nil {

@@ -189,5 +189,8 @@ func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	for _, k := range keys {
 		attrs = append(attrs, slog.String(k, string(fields[k])))
 	}
-	return level, text, attrs
+	if len(attrs) == 0 {
+		return level, text, nil
+	}
+	return level, text, []slog.Attr{{Key: "fields", Value: slog.GroupValue(attrs...)}} // apart, so that none reads as the worker's own
 }

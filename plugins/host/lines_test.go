@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -39,6 +40,25 @@ func TestLinesAreCutAndCounted(t *testing.T) {
 			t.Errorf("last words: %s", l.last())
 		}
 	})
+}
+
+// Fields of a plugin's log line never read as the worker's own, whatever their names.
+func TestFieldsOfAPluginStayApart(t *testing.T) {
+	out := &logs{}
+	log := slog.New(slog.NewJSONHandler(out, nil)).With("plugin", "evil")
+	_, _ = newLines(log, "stderr", nil).Write([]byte(`{"@message":"m","@level":"info","level":"ERROR","msg":"forged","plugin":"good","stream":"x","n":1}` + "\n"))
+	var got map[string]any // the last of equal names
+	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"level": "INFO", "msg": "m", "plugin": "evil", "stream": "stderr"} {
+		if got[key] != want {
+			t.Errorf("%s is %v, expected %s: %s", key, got[key], want, out)
+		}
+	}
+	if fields, _ := got["fields"].(map[string]any); fields["msg"] != `"forged"` || fields["n"] != "1" {
+		t.Errorf("fields: %v", got["fields"])
+	}
 }
 
 func TestFloodOfLinesIsHeldBack(t *testing.T) {

@@ -32,14 +32,26 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 	case *wire.Outcome_Suspended:
 		s := o.Suspended
 		state, err := stateFromWire(s.GetState())
-		return Outcome{
-			Suspended: true, Reason: s.GetReason(), State: state, Signal: s.GetWakeOn(), KeepLocks: s.GetKeepLocks(),
-			ResumeAfter: millis(s.GetResumeAfterMs()), Held: s.GetHeld(),
-		}, err
+		out := Outcome{Suspended: true, Reason: s.GetReason(), State: state, KeepLocks: s.GetKeepLocks(), Held: s.GetHeld()}
+		if !out.Held { // else the worker decides when the job goes on
+			out.Signal, out.ResumeAfter = s.GetWakeOn(), millis(s.GetResumeAfterMs())
+		}
+		return out, err
 	case *wire.Outcome_Cancelled:
 		return Outcome{Cancelled: true, Reason: o.Cancelled.GetReason()}, nil
 	}
 	return Outcome{}, errors.New("its outcome is empty")
+}
+
+// maxReason bounds a plugin's reason for an outcome, in bytes.
+const maxReason = 16 << 10
+
+// brief cuts a reason at white space, so that no part of a secret is left.
+func brief(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	return fmt.Sprintf("%s… (%d bytes)", reason[:strings.LastIndexAny(reason[:maxReason], " \t\r\n")+1], len(reason))
 }
 
 // maxMillis is far above any sensible time, and far below what overflows a time.Duration.

@@ -304,7 +304,7 @@ func (p *process) close() {
 	}
 	_ = p.child.line.Close()
 	p.child.wg.Wait()
-	if err := os.RemoveAll(p.dir); err != nil {
+	if err := removeAll(p.dir); err != nil {
 		p.log.Warn("folder of a plugin process is left behind", "err", err)
 	}
 }

@@ -49,6 +49,7 @@ func (s *Supervisor) Run(ctx context.Context, c Call) (Outcome, error) {
 	}
 	ctx, c.span = telemetry.StartSpan(ctx, telemetry.SpanCall, telemetry.AttributeJob.String(c.Job.String()), telemetry.AttributeHost.String(c.Host.Name), telemetry.AttributeJobType.String(c.Type))
 	out, err := s.attempts(ctx, t, &c)
+	out.Reason = brief(out.Reason)
 	telemetry.EndSpan(c.span, err)
 	return out, err
 }
@@ -171,8 +172,8 @@ func (p *pool) broken(q *process, c *Call, err error) error {
 	if s, ok := status.FromError(err); ok && !errors.Is(err, errProtocol) {
 		text = s.Message()
 	}
-	p.log.Error("plugin call without a valid outcome", "plugin", p.plugin.Name, "err", c.Hidden.String(err.Error()))
-	return fmt.Errorf("%w: %s %s: %s; what it did on the host is unknown", core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, text)
+	p.log.Error("plugin call without a valid outcome", "plugin", p.plugin.Name, "err", brief(c.Hidden.String(err.Error())))
+	return fmt.Errorf("%w: %s %s: %s; what it did on the host is unknown", core.ErrPluginFailed, p.plugin.Name, p.plugin.Version, brief(text))
 }
 
 // ending bounds the end of a call: after ctx ends, and after the outcome came.

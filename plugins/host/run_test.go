@@ -36,12 +36,35 @@ func TestOutcomes(t *testing.T) {
 	b := open(t, &fleet{})
 	for name, want := range map[string]Outcome{
 		"fail":    {Failed: true, Reason: "no space", Retryable: true, Effects: EffectsPartial, RolledBack: true, Outputs: map[string]any{"free": 0.0}},
-		"suspend": {Suspended: true, Reason: "staged", State: &State{Version: 2, JSON: []byte(`{"a":1}`)}, ResumeAfter: 1500 * time.Millisecond, Signal: "image", KeepLocks: true, Held: true},
+		"suspend": {Suspended: true, Reason: "staged", State: &State{Version: 2, JSON: []byte(`{"a":1}`)}, ResumeAfter: 1500 * time.Millisecond, Signal: "image", KeepLocks: true},
 	} {
 		got, err := b.Run(t.Context(), call(name, labParams{}))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; expected %+v", name, got, err, want)
 		}
+	}
+	got, err := b.Run(t.Context(), call("suspend", labParams{Op: "hold"}))
+	if err != nil || !got.Held || !got.KeepLocks || got.Signal != "" || got.ResumeAfter != 0 {
+		t.Errorf("held: %+v, %v; expected that the worker decides when it goes on", got, err)
+	}
+}
+
+// A reason of megabytes is neither kept nor logged whole.
+func TestReasonsAreBounded(t *testing.T) {
+	b := open(t, &fleet{})
+	for name, begins := range map[string]string{"fail": "no space again", "error": "gave up again"} {
+		for _, n := range []int{1, 1 << 20} {
+			out, _ := b.Run(t.Context(), call(name, labParams{N: n})) // an error of the second's, which its reason repeats
+			if !strings.Contains(out.Reason, begins) || len(out.Reason) > 2*maxReason || (n > 1) != strings.Contains(out.Reason, " bytes)") {
+				t.Errorf("%s: %d bytes: %.100q", name, len(out.Reason), out.Reason)
+			}
+		}
+	}
+	if n := len(b.log.String()); n > 4*maxReason {
+		t.Errorf("%d bytes were logged", n)
+	}
+	if got := brief(strings.Repeat("s", maxReason+1)); strings.Contains(got, "s ") || len(got) > 40 {
+		t.Errorf("a word was cut: %.100q", got)
 	}
 }
 

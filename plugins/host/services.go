@@ -82,11 +82,17 @@ func (s *services) stop() {
 	<-s.served
 }
 
-// peerListener drops connections of anybody but the plugin.
+// maxConnections bounds what the connections of one process cost the worker in descriptors and
+// memory. Few plugins need a second one.
+const maxConnections = 256
+
+// peerListener drops connections of anybody but the plugin, and of the plugin more than
+// maxConnections.
 type peerListener struct {
 	*net.UnixListener
 	child   *child
 	log     *slog.Logger
+	open    atomic.Int64
 	refused atomic.Int64
 }
 
@@ -98,14 +104,30 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		err = checkPeer(conn, l.child.group())
+		if err == nil && l.open.Load() >= maxConnections { // only this goroutine adds
+			err = fmt.Errorf("the process has %d connections: that is the limit", maxConnections)
+		}
 		if err == nil {
-			return conn, nil
+			l.open.Add(1)
+			return &peer{conn, sync.OnceFunc(func() { l.open.Add(-1) })}, nil
 		}
 		_ = conn.Close()
 		if l.refused.Add(1) == 1 { // one line a process: a loop of attempts must not fill the log
 			l.log.Warn("connection to host services refused", "err", err)
 		}
 	}
+}
+
+// peer is a counted connection.
+type peer struct {
+	*net.UnixConn
+	gone func()
+}
+
+// Close implements net.Conn.
+func (p *peer) Close() error {
+	defer p.gone()
+	return p.UnixConn.Close()
 }
 
 // fault translates an error of the transport or of a callback to a status, as plugin.proto says.

@@ -169,9 +169,9 @@ var ErrHeld = errors.New("held for the service window")
 func (s *suspension) Is(target error) bool { return target == ErrHeld && s.held }
 
 // UntilSignal continues the job early when the event of that name is signalled. The next call
-// cannot know whether the event, the time, or the next start of a killed turnus up caused it. The
-// name "window" is the worker's own: a step that gives it fails. [ErrHeld] waits for the service
-// window.
+// cannot know whether the event, the time, or the next start of a killed turnus up caused it. A
+// name has at most 128 bytes, and "window" is the worker's own: a step that gives another name
+// fails. [ErrHeld] waits for the service window.
 func UntilSignal(event string) SuspendOption { return func(s *suspension) { s.signal = event } }
 
 // KeepLocks keeps the locks of host and HA group meanwhile.
