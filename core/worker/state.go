@@ -38,6 +38,8 @@ type state struct {
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
 	Seen     *core.Facts    `json:"seen,omitempty"`  // what the record is to say of the host; older workers drop it
 
+	Cut int `json:"cut,omitempty"` // the step at which the host had to end, from 1: behind it only always runs
+
 	Entered map[string]bool `json:"entered,omitempty"` // what the when of each include said that was asked
 }
 
