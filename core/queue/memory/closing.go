@@ -34,6 +34,13 @@ func (q *Queue) close(j *job, after time.Duration, now time.Time) {
 	}
 }
 
+func closingLess(a, b *job) bool {
+	if a.due.Equal(b.due) && a.r != b.r {
+		return a.r.seq < b.r.seq
+	}
+	return jobDueLess(a, b)
+}
+
 // closes reports whether a job is due for its cleanup.
 func (q *Queue) closes(now time.Time) bool {
 	return q.closing.len() > 0 && !q.closing.top().due.After(now)

@@ -107,7 +107,7 @@ func New(opt Options) *Queue {
 		carried:   carriedBy(opt.Remains),
 		suspended: byRun(opt.Suspended),
 		ready:     heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
-		closing:   heap[*job]{less: jobDueLess, place: placeJob},
+		closing:   heap[*job]{less: closingLess, place: placeJob},
 		timed:     heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
 		expiry:    heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},
 	}

@@ -1,7 +1,10 @@
 package queuetest
 
 import (
+	"slices"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
@@ -301,4 +304,13 @@ func cleanupHold(f *fixture) {
 	s = f.expire(s)
 	f.none(s, "it must not be repeated")
 	eq(f, "lost", f.completes(s, "a").Outcomes[core.Lost], 1)
+}
+
+// drawCleanup gives the job of an ack a cleanup. One of a run at MaxInFlight, or with locks, would
+// wait for a time that counts here.
+func (m *machine) drawCleanup(t *rapid.T, a *queue.Ack) {
+	i := slices.IndexFunc(m.runs, func(r queue.Run) bool { return r.ID == a.Job.Run })
+	if m.runs[i].MaxInFlight == 0 && !a.KeepLocks {
+		a.Cleanup = rapid.Bool().Draw(t, "cleanup")
+	}
 }

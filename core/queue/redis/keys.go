@@ -38,7 +38,7 @@ func fixedKeys() []key {
 		{"kNodes", "nodes"},         // hash: session -> node
 		{"kDone", "done"},           // zset: complete runs by when they are forgotten
 		{"kSweep", "sweep"},         // zset: stopped runs that still have jobs to cancel
-		{"kClosing", "closing"},     // zset: RUN/INDEX of jobs of runs that have ended, by when they are due for their cleanup
+		{"kClosing", "closing"},     // zset: RUN/INDEX, with zeros in front, of jobs of runs that have ended, by when they are due for their cleanup
 		{"kCancelled", "cancelled"}, // set: cancelled runs with jobs in flight
 		{"kMark", "mark"},           // list: at most one marker that signals one idle node
 		{"kSmall", "small"},         // hash: number of a run of few hosts -> all that there is of it

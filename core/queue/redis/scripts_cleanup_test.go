@@ -1,7 +1,7 @@
 package redis
 
 import (
-	"strconv"
+	"fmt"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
@@ -38,7 +38,7 @@ func tidyMendsCleanup(b bench) {
 	no := b.closing("mended", 3)
 	s := b.open()
 	leased := b.lease(s, 1)
-	key := func(index int) string { return strconv.FormatInt(no, 10) + "/" + strconv.Itoa(index) }
+	key := func(index int) string { return fmt.Sprintf("%014d/%08d", no, index) }
 	other := (leased[0].Job.Index + 1) % 3
 	for _, damage := range [][]any{
 		{"zrem", b.key("kClosing"), key(other)},

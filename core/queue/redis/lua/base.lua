@@ -269,8 +269,11 @@ local function cleanup(f, idx)
   return select(8, jobstate(f, idx)) or 0
 end
 
+-- closekey is a job's name in kClosing: those that are due at one time come by run and index.
+local function closekey(f, idx) return format('%014d/%08d', f.no, idx) end
+
 -- close makes a job of a run that has ended due for its cleanup, in so many µs.
-local function close(f, idx, after) call('ZADD', kClosing, now + after, f.pre .. idx) end
+local function close(f, idx, after) call('ZADD', kClosing, now + after, closekey(f, idx)) end
 
 -- record adds one outcome of count jobs from idx on to the run's log and counts it.
 local function record(f, idx, count, oc, attempt, reason, detail)

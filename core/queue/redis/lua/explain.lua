@@ -38,7 +38,7 @@ if at then
   return { 'suspended', select(4, jobstate(f, idx)), 0, 0, at == 'inf' and -1 or at - ahead }
 end
 
-at = call('ZSCORE', kClosing, f.pre .. idx)
+at = call('ZSCORE', kClosing, closekey(f, idx))
 if at then return { 'pending', 'closing', 0, 0, at - ahead } end
 
 local pending = (f.cur <= idx and idx < f.cend) or call('ZSCORE', f.k .. xQueue, idx)

@@ -75,7 +75,7 @@ do
   for i = 1, #jobs, 2 do
     local idx = tonumber(jobs[i])
     if select(8, unpk(jobs[i + 1])) == 2 then
-      local key = f.pre .. idx
+      local key = closekey(f, idx)
       local listed, where = call('ZSCORE', kClosing, key), at[idx]
       if where and listed then
         found('job ' .. job(idx) .. ' waits for its cleanup and is also ' .. where, function() call('ZREM', kClosing, key) end)
@@ -117,7 +117,7 @@ for idx, where in pairs(at) do
     found('job ' .. job(idx) .. ' has an outcome and is ' .. where, function()
       for _, set in ipairs({ xWaiting, xSuspended, xQueue }) do call('ZREM', k .. set, idx) end
       for _, h in ipairs({ xBlocked, xHeirs, xOrder, xJobs }) do call('HDEL', k .. h, idx) end
-      call('ZREM', kClosing, f.pre .. idx)
+      call('ZREM', kClosing, closekey(f, idx))
       for _, l in ipairs(leases) do
         if l.idx == idx then
           call('HDEL', l.s.k, l.key)
