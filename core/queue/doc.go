@@ -75,12 +75,12 @@
 //
 // Cleanup. A job whose last Suspend or Retry had Cleanup does not end with its run: in place of
 // rule 8, stop and cancel make it due immediately, with its state and the locks that it kept. Its
-// leases have Over. Such leases come before all others, at most 16 each turn. They keep to locks
-// and MaxInFlight, and tags do not count. The same is true of a Suspend or Retry with Cleanup, and
-// a Return of such a job, that comes after its run has ended. From the first lease with Over on,
-// After counts, and an event does not: a Suspend with an event and no After ends the job as
-// cancelled. A crash of such a lease is tried again as in any other run. Dismiss, Drop, and an end
-// for which Cleans is false, pass Cleanup over.
+// leases have Over, and are in no Stop list. Such leases come before all others, at most 16 each
+// turn. They keep to locks and MaxInFlight, and tags do not count. The same is true of a Suspend or
+// Retry with Cleanup, and a Return of such a job, that comes after its run has ended. From the
+// first lease with Over on, After counts, and an event does not: a Suspend with an event and no
+// After ends the job as cancelled. A crash of such a lease is tried again as in any other run.
+// Dismiss, Drop, and an end for which Cleans is false, pass Cleanup over.
 //
 // Locks. They are taken in the order host, HA group, group. A job blocks on the first lock that
 // another job holds, and holds nothing while it is blocked. PerGroup is a lock with PerGroup

@@ -50,6 +50,11 @@ func (f *fixture) cleanups(s string, n int) []queue.Lease {
 		eq(f, "why the run of "+l.Job.String()+" has ended", l.Over, "enough")
 	}
 	f.none(s, "no other job of the run has a cleanup")
+	for _, id := range f.turn(s, 0).Stop {
+		if slices.ContainsFunc(got, func(l queue.Lease) bool { return l.Job == id }) {
+			f.Errorf("the cleanup of %v is to stop", id)
+		}
+	}
 	return got
 }
 

@@ -344,7 +344,7 @@ local function stopping(sid)
     local no, idx = string.match(key, '^(%d+)/(%d+)$')
     if no and call('SISMEMBER', kCancelled, no) == 1 and #out < 512 then
       local f = run(tonumber(no))
-      if f then
+      if f and cleanup(f, idx) < 2 then
         out[#out + 1] = f.id
         out[#out + 1] = tonumber(idx)
       end
