@@ -345,7 +345,7 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 		return err
 	}
 	if c.queueLost(run.ID, run.Incarnation, incarnation) {
-		if err := c.doubtJobs(ctx, run, l, begun(&run, l, l.Run.FinishedJobs)); err != nil {
+		if err := c.doubtJobs(ctx, run, l, begun(&run, l, l.Run.FinishedJobs, time.Now())); err != nil {
 			return err
 		}
 	}
@@ -371,9 +371,10 @@ func (c *Controller) doubtJobs(ctx context.Context, run ledger.Run, l *launch.La
 	return nil
 }
 
-// begun is how many jobs of a run, from the first on, may have begun in a queue that is gone.
-func begun(run *ledger.Run, l *launch.Launch, finished []queue.FinishedJobs) int {
-	return engine.Begun(l, engine.NewResults(l, finished...), progressOf(run), time.Now())
+// begun is how many jobs of a run, from the first on, may have begun by until in a queue that is
+// gone.
+func begun(run *ledger.Run, l *launch.Launch, finished []queue.FinishedJobs, until time.Time) int {
+	return engine.Begun(l, engine.NewResults(l, finished...), progressOf(run), until)
 }
 
 // progressOf is how far a run has come. If nobody can read that, all of its waves may have been

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
@@ -11,10 +12,10 @@ import (
 )
 
 // EndInterrupted ends a run whose controller was alone and has died: nobody else may drive it. Its
-// jobs without an outcome end as lost if they may have begun, the others as cancelled. shared means
-// that other processes work on its queue. In that case every handler that the run can notify
-// becomes pending on its hosts without an outcome. A run that has ended stays as it is.
-func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.Reason, shared bool) error {
+// jobs without an outcome end as lost if they may have begun by until, the others as cancelled.
+// shared means that other processes work on its queue. In that case every handler that the run can
+// notify becomes pending on its hosts without an outcome. A run that has ended stays as it is.
+func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.Reason, shared bool, until time.Time) error {
 	run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
 	if errors.Is(err, core.ErrNotFound) || err == nil && run.Complete() {
 		return nil
@@ -44,7 +45,7 @@ func (c *Controller) EndInterrupted(ctx context.Context, id string, reason core.
 			return err
 		}
 	}
-	return c.cfg.Ledger.Refuse(ctx, id, begun(&run, &l, recorded), reason)
+	return c.cfg.Ledger.Refuse(ctx, id, begun(&run, &l, recorded, until), reason)
 }
 
 // KeepOnceOf is KeepOnceResults with the launch of the earlier run as the ledger has it.

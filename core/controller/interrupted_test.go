@@ -8,7 +8,9 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
@@ -51,7 +53,7 @@ func TestAloneDrivesItsOwnRunsOnly(t *testing.T) {
 		}
 		for id, want := range map[string]core.Outcome{"r1": core.Lost, "r3": core.Cancelled} {
 			for range 2 {
-				if err := two.EndInterrupted(t.Context(), id, "interrupted", false); err != nil {
+				if err := two.EndInterrupted(t.Context(), id, "interrupted", false, time.Now()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -61,6 +63,35 @@ func TestAloneDrivesItsOwnRunsOnly(t *testing.T) {
 		}
 		if r := l.run("r2"); r.Phase != ledger.PhaseFinished {
 			t.Errorf("r2: %s", r.Phase)
+		}
+	})
+}
+
+// Hosts that are due later than the process lived have not begun, whenever the run is ended.
+func TestInterruptedBeforeHostsWereDue(t *testing.T) {
+	fake(t, func(l *lab) {
+		one, _, stopOne := l.alone("one")
+		made := map[string]*launch.Launch{}
+		for _, id := range []string{"known", "unknown"} {
+			made[id] = l.launch(spec{id: id, hosts: 3})
+			made[id].Run.Segments = []queue.Segment{{Count: 1}, {Due: time.Now().Add(2 * time.Hour), Count: 2}}
+			l.put(one, made[id])
+			l.until("the run is in its queue", func() bool { return l.run(id).Phase == ledger.PhaseActive })
+		}
+		stopOne()
+		died := time.Now()
+		<-time.After(3 * time.Hour)
+		two, _, stopTwo := l.alone("two")
+		defer stopTwo()
+		for id, until := range map[string]time.Time{"known": died, "unknown": time.Now()} {
+			if err := two.EndInterrupted(t.Context(), id, "interrupted", false, until); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id, lost := range map[string]int{"known": 1, "unknown": 3} {
+			if r := l.run(id); r.Outcomes[core.Lost] != lost || r.Outcomes[core.Cancelled] != 3-lost {
+				t.Errorf("%s: %v", id, r.Outcomes)
+			}
 		}
 	})
 }
@@ -88,7 +119,7 @@ func TestInterruptedOnASharedQueueLeavesItsHandlers(t *testing.T) {
 		stop()
 		two, _, stopTwo := l.alone("two")
 		stopTwo()
-		if err := two.EndInterrupted(t.Context(), "r1", "interrupted", true); err != nil {
+		if err := two.EndInterrupted(t.Context(), "r1", "interrupted", true, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := l.ledger.CountHandlers(t.Context(), "r1"); err != nil || n != 2 {

@@ -43,22 +43,43 @@ func (c *Controller) elect(ctx context.Context, l *poll, step int) error {
 	if err != nil {
 		return err
 	}
-	why, err := c.cfg.Queue.Explain(ctx, core.JobID{Run: l.run.ID, Index: first.Job})
-	if err != nil {
+	if ended, err := c.endedOnce(ctx, l, first.Job); err != nil {
 		return err
-	}
-	if why.State == core.Done { // before its election: it calls nothing any more, and the others post again
-		if _, err := c.cfg.Board.Post(ctx, launch.OnceFirst.Document(l.run.ID, step), nil, time.Second); err != nil {
-			return err
-		}
-		return c.signalOnce(ctx, l, step, queue.OnceElect)
+	} else if ended {
+		return c.passOver(ctx, l, step)
 	}
 	job, err := c.cfg.Ledger.ElectOnce(ctx, &l.run, step, first.Job)
 	if err != nil {
 		return err
 	}
+	if job == first.Job { // it may have ended since then: no worker knows of the election yet
+		ended, err := c.endedOnce(ctx, l, job)
+		if err == nil && ended {
+			err = c.cfg.Ledger.UnelectOnce(ctx, &l.run, step, job)
+		}
+		if err != nil {
+			return err
+		}
+		if ended {
+			return c.passOver(ctx, l, step)
+		}
+	}
 	l.held.once[step] = engine.Once{Step: step, Job: job}
 	if err := c.shareOnce(ctx, l, step); err != nil {
+		return err
+	}
+	return c.signalOnce(ctx, l, step, queue.OnceElect)
+}
+
+// endedOnce reports whether a job has ended, and calls nothing any more.
+func (c *Controller) endedOnce(ctx context.Context, l *poll, job int) (bool, error) {
+	why, err := c.cfg.Queue.Explain(ctx, core.JobID{Run: l.run.ID, Index: job})
+	return why.State == core.Done, err
+}
+
+// passOver withdraws the host that came first at a step with once: the others post again.
+func (c *Controller) passOver(ctx context.Context, l *poll, step int) error {
+	if _, err := c.cfg.Board.Post(ctx, launch.OnceFirst.Document(l.run.ID, step), nil, time.Second); err != nil {
 		return err
 	}
 	return c.signalOnce(ctx, l, step, queue.OnceElect)

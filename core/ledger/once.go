@@ -37,6 +37,14 @@ func (l *Ledger) ElectOnce(ctx context.Context, run *Run, step, job int) (electe
 	return elected, err
 }
 
+// UnelectOnce takes an election back that no worker knows of, as its job has ended.
+func (l *Ledger) UnelectOnce(ctx context.Context, run *Run, step, job int) error {
+	return l.db.transact(ctx, "take back which host of run "+run.ID+" calls a step", func(t *tx) error {
+		_, err := t.exec(ctx, `DELETE FROM once WHERE run = $1 AND step = $2 AND idx = $3 AND data IS NULL`, run.seq, step, job)
+		return err
+	})
+}
+
 // KeepOnce writes down the result of a step that the host of a job called. The first stays. For
 // another job than the elected one it is core.ErrConflict.
 func (l *Ledger) KeepOnce(ctx context.Context, run *Run, step, job int, result []byte) error {

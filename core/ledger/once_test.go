@@ -38,6 +38,14 @@ func testOnce(t *testing.T, b *backend) {
 	if _, err := l.ElectOnce(ctx, &run, 2, 0); err != nil {
 		t.Error(err)
 	}
+	if _, err := l.ElectOnce(ctx, &run, 3, 2); err != nil {
+		t.Error(err)
+	}
+	for _, step := range []ledger.OnceStep{{Step: 3, Job: 2}, {Step: 2, Job: 1}, {Step: 4, Job: 1}} { // only the first: the second job is not elected, and the third has a result
+		if err := l.UnelectOnce(ctx, &run, step.Step, step.Job); err != nil {
+			t.Error(err)
+		}
+	}
 	other := accept(t, l, newRun("r2", "acme", 3))
 	for id, want := range map[*ledger.Run][]ledger.OnceStep{&run: {{Step: 2, Job: 0}, {Step: 4, Job: 1, Known: true}}, &other: nil} {
 		if all, err := l.Once(ctx, id); err != nil || !slices.Equal(all, want) {

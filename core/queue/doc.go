@@ -27,7 +27,8 @@
 //     at the same time. A job that meets a held lock is Blocked: it takes up no concurrency, and
 //     jobs behind it pass. The job that blocked first on a lock is the next to have it.
 //  6. No job is leased beyond Limit, beyond MaxInFlight, before its segment is due, while its run
-//     is paused, or after its run was stopped or cancelled.
+//     is paused, or after its run was stopped or cancelled. Only a job with a cleanup is leased
+//     then: see Cleanup.
 //  7. Thresholds: an applied ack stops its run when it brings the outcomes that
 //     core.Outcome.CountsAsFailure counts to StopAfter, or unreachable ones to StopUnreachable. A
 //     job that ends as lost also stops its run. The run is stopped in the same atomic step, before
@@ -71,6 +72,15 @@
 // Crashes. A job whose session is recovered is due again immediately; at the MaxCrashes-th crash it
 // ends as lost. In a run that is stopped or cancelled it ends as lost instead of being tried again.
 // A crash keeps the job's State.
+//
+// Cleanup. A job whose last Suspend or Retry had Cleanup does not end with its run: in place of
+// rule 8, stop and cancel make it due immediately, with its state and the locks that it kept. Its
+// leases have Over, and are in no Stop list. Such leases come before all others, at most 16 each
+// turn. They keep to locks and MaxInFlight, and tags do not count. The same is true of a Suspend or
+// Retry with Cleanup, and a Return of such a job, that comes after its run has ended. From the
+// first lease with Over on, After counts, and an event does not: a Suspend with an event and no
+// After ends the job as cancelled. A crash of such a lease is tried again as in any other run.
+// Dismiss, Drop, and an end for which Cleans is false, pass Cleanup over.
 //
 // Locks. They are taken in the order host, HA group, group. A job blocks on the first lock that
 // another job holds, and holds nothing while it is blocked. PerGroup is a lock with PerGroup

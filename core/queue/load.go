@@ -65,6 +65,11 @@ func (l *Load) Add(r *RunLoad) {
 		l.Runnable += now
 		l.Soon += min(r.Soon, room-now)
 	}
+	if r.Phase == Stopped || r.Phase == Cancelled { // remaining jobs wait for their cleanup
+		l.Due += r.Pending + r.Blocked
+		t.Due += r.Pending + r.Blocked
+		l.Runnable += r.Pending
+	}
 	if r.Ready {
 		l.Ready++
 		t.Hungry = true

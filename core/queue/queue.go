@@ -69,7 +69,7 @@ type Node interface {
 type Control interface {
 	Submitter
 	Recovery
-	// Cancel ends the run: when it returns, no job of it will start.
+	// Cancel ends the run: when it returns, no job of it will start, except for its cleanup.
 	Cancel(ctx context.Context, run string, reason core.Reason) error
 	// Adjust pauses, resumes, reweights, stops, or releases waves, of up to MaxAdjust runs in one
 	// round trip, except large waves and those that are stopped. It adjusts each run alone, and
@@ -202,11 +202,12 @@ type BeatResult struct {
 type Lease struct {
 	Job     core.JobID
 	Host    string
-	Data    []byte // Target.Data
-	Token   uint64 // fence: grows with every lease of the queue, and is never below the queue's clock in µs
-	Attempt int    // from 1; counts retries and crashes, not suspensions or returns
-	State   []byte // of the last Save, Suspend or Retry ack
-	Err     error  // why Data or State must not be worked on, as they are not what was given; nil from the queues themselves
+	Data    []byte      // Target.Data
+	Token   uint64      // fence: grows with every lease of the queue, and is never below the queue's clock in µs
+	Attempt int         // from 1; counts retries and crashes, not suspensions or returns
+	State   []byte      // of the last Save, Suspend or Retry ack
+	Over    core.Reason // of a job that is leased for its cleanup only: why its run has ended
+	Err     error       // why Data or State must not be worked on, as they are not what was given; nil from the queues themselves
 }
 
 // AckKind is the kind of an ack.
@@ -231,6 +232,7 @@ type Ack struct {
 	State     []byte // of Suspend and Retry: handed out with the next lease
 	Event     string // of Suspend: the event of Signal; "" means time only
 	KeepLocks bool   // of Suspend: host, HA group and the place in the group stay taken
+	Cleanup   bool   // of Suspend and Retry: if the run ends meanwhile, the job is leased once more, see Lease.Over
 }
 
 // Record is one recorded outcome, or a range of jobs cancelled together.

@@ -1,6 +1,10 @@
 package queue
 
-import "context"
+import (
+	"context"
+
+	"github.com/turnus/turnus/core"
+)
 
 // Recovery has the calls of servers after the backend of the queue may have lost changes.
 type Recovery interface {
@@ -27,3 +31,9 @@ type Doubt struct {
 
 // Dropped is the reason of a run that Drop removed, as long as its keys remain.
 const Dropped = "the queue came back older than what is recorded"
+
+// Cleans reports whether the jobs of a run that has ended for this reason are leased for their
+// cleanup. In a queue that came back older they may have had it.
+func Cleans(reason core.Reason) bool {
+	return reason.Code() != core.QueueOlder
+}

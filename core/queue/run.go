@@ -176,6 +176,11 @@ func WhyPending(code core.ReasonCode, inFlight, bound int) core.Reason {
 	return core.Because(core.NoSlot, fmt.Sprintf("waits for its turn: its run has %d jobs in flight, its tenant %d", inFlight, bound))
 }
 
+// WhyCleanup returns for Explain that a job of a run that has ended is still to be leased.
+func WhyCleanup() core.Reason {
+	return core.Because(core.RunOver, "waits for a worker to run its cleanup: its run has ended")
+}
+
 // WhySuspended returns for Explain what a suspended job waits for, beside a time.
 func WhySuspended(event string) core.Reason {
 	switch event {

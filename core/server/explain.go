@@ -114,6 +114,13 @@ func (h held) blocks() (all []api.Block) {
 	if h.why.State != core.Pending && h.why.State != core.Blocked && h.why.State != core.Suspended {
 		return nil // it runs, or begins again without a person
 	}
+	if h.why.ReasonCode == core.RunOver { // neither waves nor windows count any more
+		add(core.RunOver, "%s", h.why.Reason)
+		if h.nobody {
+			add(core.NoWorker, nobodyWorks)
+		}
+		return all
+	}
 	if h.status.Phase == queue.Paused {
 		add(core.RunPaused, "its run is paused: turnus runs resume %s", h.run.ID)
 	}

@@ -46,7 +46,7 @@ func (a *attempts) guest() queue.Guest {
 }
 
 // enter makes the job the guest of the step's host. While another job is, it waits here for a
-// short time, and then suspended. A step of always waits here: a cancel would end a suspended job.
+// short time, and then suspended. A step of always waits here, so that a cancelled run ends soon.
 func (a *attempts) enter() *leaseEnd {
 	if !a.delegated() || a.fence > 0 {
 		return nil

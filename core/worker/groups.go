@@ -211,7 +211,7 @@ func (m *machine) goesOn(i int, o core.Outcome) bool {
 }
 
 func (m *machine) course() course {
-	return course{playbook: m.prog.playbook, done: m.state.Done, cut: m.cut}
+	return course{playbook: m.prog.playbook, done: m.state.Done, cut: m.state.Cut - 1}
 }
 
 // failedBefore returns the value of error in a step: the failure that the step is the rescue of.
@@ -225,10 +225,22 @@ func (m *machine) failedBefore(step int) map[string]any {
 	return map[string]any{"step": v.failed.Name, "reason": v.failed.Reason}
 }
 
+// owes reports whether always of a group has to run if the host ends where it is now.
+func (m *machine) owes() bool {
+	c, i := m.course(), len(m.state.Done)
+	if c.cleanup() {
+		return true
+	}
+	if i < len(c.playbook.Steps) {
+		c.done, c.cut = append(c.done[:i:i], core.StepResult{Outcome: core.Cancelled, Attempts: m.state.Current.All}), i
+	}
+	return c.cleanup()
+}
+
 // cutShort takes in that the lease ends at step i. If always of a group around it has to run first,
 // the job goes on with that: nil.
 func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
-	if v.kind != queue.AckDone || m.cut >= 0 {
+	if v.kind != queue.AckDone || m.state.Cut > 0 {
 		return &v
 	}
 	if m.partial != nil {
@@ -243,7 +255,7 @@ func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
 	if m.job.shield(true); m.job.ctx.Err() != nil {
 		return &v
 	}
-	m.partial, m.cut = nil, i
+	m.partial, m.state.Cut = nil, i+1
 	m.record(i, sr)
 	return nil
 }

@@ -282,44 +282,7 @@ func TestNoFlushBehindACancelledAlways(t *testing.T) {
 	}
 }
 
-// No worker has a job that waits. If its run is cancelled then, always does not run, and the reason
-// names the group, unless nothing of it has begun or nothing of its always is left.
-func TestACancelNamesTheGroupThatWasLeftOpen(t *testing.T) {
-	const retry = "retry: {attempts: 2, interval: 10m}"
-	for name, tc := range map[string]struct {
-		steps, fails, want string
-	}{
-		"in its first step": {under("steps", group("g", under("steps", file("b", retry), file("c")), under("always", file("z")))), "b", "g"},
-		"in its steps":      {under("steps", group("g", under("steps", file("a"), file("b", retry)), under("always", file("z")))), "b", "g"},
-		"in always":         {under("steps", group("g", under("steps", file("a")), under("always", file("b", retry)))), "b", "g"},
-		"in the inner":      {under("steps", group("g", under("steps", file("a"), group("h", under("steps", file("b", retry)), under("always", file("y")))), under("always", file("z")))), "b", "h"},
-		"before it":         {under("steps", file("b", retry), group("g", under("steps", file("a")), under("always", file("z")))), "b", ""},
-		"without always":    {under("steps", group("g", under("steps", file("b", retry)), under("rescue", file("r")))), "b", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inLab(t, func(l *lab) {
-				l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
-					if c.Step != tc.fails {
-						return host.Outcome{Changed: true}, nil
-					}
-					time.AfterFunc(time.Minute, func() {
-						if err := l.q.Cancel(context.Background(), "r", "enough"); err != nil {
-							t.Error(err)
-						}
-					})
-					return host.Outcome{Failed: true, Reason: "busy"}, nil
-				}
-				r := l.one(tc.steps)
-				want := "; always of group " + tc.want + " did not run"
-				if r.Outcome != core.Cancelled || tc.want == "" && strings.Contains(r.Reason, "group") || tc.want != "" && !strings.HasSuffix(r.Reason, want) {
-					t.Errorf("%s: %q, expected %q at its end", r.Outcome, r.Reason, want)
-				}
-			})
-		})
-	}
-}
-
-// A retry of always waits in place once the run was cancelled: nobody would lease the job again.
+// A retry of always waits in place once the run was cancelled.
 func TestAlwaysIsRetriedAfterACancel(t *testing.T) {
 	inLab(t, func(l *lab) {
 		tried := 0
@@ -344,10 +307,11 @@ func TestAlwaysIsRetriedAfterACancel(t *testing.T) {
 	})
 }
 
-// Always ends when its worker is killed: it must not outlive its lease.
+// Always ends when its worker is killed, because it must not outlive its lease. The next worker
+// goes on with it.
 func TestKillEndsAlways(t *testing.T) {
 	inLab(t, func(l *lab) {
-		nodes, killed := make(chan *node, 1), false
+		nodes, ended, killed, tried := make(chan *node, 1), make(chan struct{}), false, 0
 		l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
 			switch c.Step {
 			case "b":
@@ -355,9 +319,13 @@ func TestKillEndsAlways(t *testing.T) {
 					t.Error(err)
 				}
 			case "z":
+				if tried++; tried > 1 {
+					return host.Outcome{Changed: true}, nil
+				}
 				(<-nodes).Kill()
 				out, err := sleep(time.Hour)(ctx, c)
 				killed = out.Cancelled
+				close(ended)
 				return out, err
 			}
 			return sleep(time.Hour)(ctx, c)
@@ -365,10 +333,13 @@ func TestKillEndsAlways(t *testing.T) {
 		la := l.submit("r", 1, under("steps", group("g", under("steps", file("b")), under("always", file("z")))))
 		n := l.start(l.config())
 		nodes <- n
-		if res := l.results(la); len(res) != 1 || res[0].Outcome != core.Cancelled || !killed {
-			t.Errorf("killed: %v, %+v", killed, res)
-		}
+		<-ended
 		n.drain()
+		next := l.start(l.config())
+		if res := l.results(la); len(res) != 1 || res[0].Outcome != core.Cancelled || res[0].Step != "b" || !killed || tried != 2 {
+			t.Errorf("killed: %v, %d tries, %+v", killed, tried, res)
+		}
+		next.drain()
 	})
 }
 

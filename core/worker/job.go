@@ -170,6 +170,9 @@ func (j *job) work() queue.Ack {
 		return j.unprepared(err)
 	}
 	j.trace(m)
+	if j.lease.Over != "" {
+		j.cancelRun(j.w.patience()) // steps of always hold it off
+	}
 	ack := j.conclude(m, m.run())
 	j.traced(ack)
 	return ack
@@ -221,6 +224,12 @@ func (j *job) unprepared(err error) queue.Ack {
 	}
 	if core.NoAnswer(err) {
 		return j.giveBack(core.QueueAway, "the queue did not answer what the job needs: "+core.ErrorText(err), returnAfter)
+	}
+	if over := j.lease.Over; over != "" {
+		return j.finish(core.Result{
+			Outcome: core.Cancelled, ReasonCode: over.Code(), Handlers: launch.HandlersOf(j.lease.State),
+			Reason: over.Text() + "; always did not run, the job could not be prepared: " + core.ErrorText(err),
+		})
 	}
 	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + core.ErrorText(err), Handlers: launch.HandlersOf(j.lease.State)})
 }
@@ -274,7 +283,7 @@ func (j *job) conclude(m *machine, v leaseEnd) queue.Ack {
 		return j.finish(m.result(v))
 	}
 	ack := j.newAck(v.kind, v.after)
-	ack.State = state
+	ack.State, ack.Cleanup = state, m.owes()
 	switch v.kind {
 	case queue.AckRetry:
 		ack.Outcome, ack.Detail = v.outcome, j.record(&r)

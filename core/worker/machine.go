@@ -47,7 +47,6 @@ type machine struct {
 	// earlier one.
 	armed bool
 
-	cut    int           // the step at which the host had to end, after which only always runs; -1 without one
 	resume launch.Resume // what the job goes on from
 
 	walked int // steps whose includes scope has made known
@@ -57,7 +56,7 @@ type machine struct {
 }
 
 func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers, resume launch.Resume) *machine {
-	m := &machine{job: j, prog: prog, host: h, state: s, resume: resume, cut: -1}
+	m := &machine{job: j, prog: prog, host: h, state: s, resume: resume}
 	if s.Handlers == nil {
 		s.Handlers = &handlersState{Handlers: pending}
 	}
@@ -226,6 +225,9 @@ func (m *machine) between(next string) (leaseEnd, bool) {
 		}
 	}
 	cause := context.Cause(m.job.ctx)
+	if over := m.job.lease.Over; over != "" && errors.Is(cause, errCancelled) {
+		return done(core.Cancelled, next, over.Code(), over.Text()), true
+	}
 	if errors.Is(cause, errCancelled) {
 		return done(core.Cancelled, next, core.RunCancelled, fmt.Sprintf("%v before step %s; %d of %d steps were done", cause, next, len(m.state.Done), len(m.prog.playbook.Steps))), true
 	}

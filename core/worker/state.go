@@ -39,6 +39,7 @@ type state struct {
 	Seen     *core.Facts    `json:"seen,omitempty"`  // what the record is to say of the host; older workers drop it
 
 	Barred map[string]string `json:"barred,omitempty"` // by host: see host.Outcome.Barred
+	Cut    int               `json:"cut,omitempty"`    // the step at which the host had to end, from 1: behind it only always runs
 
 	Entered map[string]bool `json:"entered,omitempty"` // what the when of each include said that was asked
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -47,6 +48,30 @@ func TestOnceIsNotLeftToAHostThatHasEnded(t *testing.T) {
 		l.judge(8)
 		if len(l.db.on) != 1 || run.Outcomes[core.Changed] != 8 {
 			l.Errorf("called on %v, outcomes %v, %s", l.db.on, run.Outcomes, run.Reason.Text())
+		}
+	})
+}
+
+// The host that came first ends between the server's question where it is and the election: it is
+// passed over as well. It is the one of its wave that has a part in the step.
+func TestOnceIsNotLeftToAHostThatEndsMeanwhile(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		dismissed := 0
+		l.explained = func() {
+			if dismissed > 0 {
+				return
+			}
+			n, err := l.q.Dismiss(context.Background(), "r1", queue.OnceEvent(1, queue.OnceElect), "gone")
+			if err != nil {
+				l.Error(err)
+			}
+			dismissed += n
+		}
+		l.accept(l.launch("r1", 10, false))
+		run := l.complete("r1")
+		l.judge(9) // h04 and later
+		if dismissed != 1 || l.db.on["h03"] != 0 || run.Outcomes[core.Changed] != 9 || run.Outcomes[core.Cancelled] != 1 {
+			l.Errorf("%d dismissed, called on %v, outcomes %v, %s", dismissed, l.db.on, run.Outcomes, run.Reason.Text())
 		}
 	})
 }

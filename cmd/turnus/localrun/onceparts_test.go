@@ -156,6 +156,20 @@ func (s *severed) PostFirst(ctx context.Context, name string, data []byte, keep 
 	return s.Backend.PostFirst(ctx, name, data, keep)
 }
 
+// explaining is a queue that calls the lab behind each answer of Explain.
+type explaining struct {
+	queue.Backend
+	l *onceLab
+}
+
+func (e explaining) Explain(ctx context.Context, job core.JobID) (queue.Explanation, error) {
+	why, err := e.Backend.Explain(ctx, job)
+	if e.l.explained != nil {
+		e.l.explained()
+	}
+	return why, err
+}
+
 // onceLab is a ledger, a queue, a server and workers in fake time.
 type onceLab struct {
 	*testing.T
@@ -164,6 +178,8 @@ type onceLab struct {
 	q      queue.Backend
 	ctl    *controller.Controller
 	ends   []func()
+
+	explained func() // called each time that the server has asked where a job is
 }
 
 func inOnceLab(t *testing.T, onLost string, f func(l *onceLab)) {
@@ -207,7 +223,7 @@ func warm(t *testing.T) {
 func (l *onceLab) startAll() {
 	l.Helper()
 	q := memory.New(memory.Options{})
-	ctl, err := controller.New(controller.Config{Name: "server", Ledger: l.ledger, Queue: q, Board: q, Types: l.playbookType})
+	ctl, err := controller.New(controller.Config{Name: "server", Ledger: l.ledger, Queue: explaining{q, l}, Board: q, Types: l.playbookType})
 	if err != nil {
 		l.Fatal(err)
 	}

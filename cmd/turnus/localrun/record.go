@@ -43,8 +43,9 @@ type Record struct {
 	failed atomic.Bool // there was one
 	closed bool
 
-	mu   sync.Mutex
-	held map[string]*os.File // by run
+	mu    sync.Mutex
+	held  map[string]*os.File // by run
+	still func()              // ends the beat; nil: there is none
 }
 
 // recordFolder is where the record is kept.
@@ -188,6 +189,9 @@ func (r *Record) Close(ctx context.Context) error {
 }
 
 func (r *Record) letGo() (err error) {
+	if r.still != nil {
+		r.still()
+	}
 	for _, f := range r.held {
 		err = errors.Join(err, f.Close())
 	}
@@ -216,26 +220,74 @@ func (r *Record) hold(run string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := f.WriteString(beats); err != nil {
+		return errors.Join(err, f.Close())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held[run] = f
+	if r.still == nil {
+		r.still = r.beat()
+	}
 	return nil
 }
 
-// driven reports whether a process that lives drives a run. The file of one that died goes.
-func (r *Record) driven(run string) (bool, error) {
-	path := r.runFile(run)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// The time of a run's file is a heartbeat: after a kill it says until when jobs may have begun.
+const (
+	beats     = "beats\n"       // in a file whose time is one; older versions wrote nothing
+	beatEvery = 5 * time.Second // between beats
+	beatLate  = time.Minute     // how long after its last beat a process may have lived
+)
+
+// beat sets the time of the held files, until still is called.
+func (r *Record) beat() (still func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(beatEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case now := <-ticker.C:
+				r.touch(now)
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(quit); <-ended })
+}
+
+func (r *Record) touch(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range r.held {
+		_ = os.Chtimes(r.runFile(id), now, now) // a disk that refuses this has broken the record, which is reported
+	}
+}
+
+// driven reports whether a process that lives drives a run, and else until when one may have lived.
+// The file of one that died goes.
+func (r *Record) driven(run string) (lives bool, until time.Time, err error) {
+	path, now := r.runFile(run), time.Now()
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, now, nil
+	}
+	if err != nil {
+		return false, now, err
 	}
 	f, err := lockFile(path, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return true, nil
+		return true, now, nil
 	}
 	if err != nil {
-		return false, err
+		return false, now, err
 	}
-	return false, errors.Join(os.Remove(path), f.Close())
+	if until = info.ModTime().Add(beatLate); info.Size() == 0 || until.After(now) {
+		until = now
+	}
+	return false, until, errors.Join(os.Remove(path), f.Close())
 }
 
 // lock keeps other processes from opening the record, and from beginning or ending runs, meanwhile.
@@ -288,10 +340,11 @@ func (r *Record) endInterrupted(ctx context.Context) error {
 			return err
 		}
 		for i := range runs {
-			if driven, err := r.driven(runs[i].ID); err != nil || driven {
-				if err != nil {
-					return err
-				}
+			lives, until, err := r.driven(runs[i].ID)
+			if err != nil {
+				return err
+			}
+			if lives {
 				continue
 			}
 			if ctl == nil {
@@ -301,7 +354,11 @@ func (r *Record) endInterrupted(ctx context.Context) error {
 					return err
 				}
 			}
-			if err := ctl.EndInterrupted(ctx, runs[i].ID, interrupted, strings.HasPrefix(runs[i].Incarnation, sharedName)); err != nil {
+			shared := strings.HasPrefix(runs[i].Incarnation, sharedName)
+			if shared { // the others go on without it
+				until = time.Now()
+			}
+			if err := ctl.EndInterrupted(ctx, runs[i].ID, interrupted, shared, until); err != nil {
 				return err
 			}
 		}

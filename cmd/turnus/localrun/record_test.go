@@ -161,6 +161,35 @@ func TestOnlyTheRunsOfTheDeadAreEnded(t *testing.T) {
 	}
 }
 
+// The file of a run says until when its process may have lived.
+func TestTheFileOfARunIsAHeartbeat(t *testing.T) {
+	t.Setenv("TURNUS_STATE", t.TempDir())
+	r := openTest(t)
+	for _, id := range []string{"long", "just", "older"} {
+		if err := r.hold(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	died := now.Add(-time.Hour)
+	r.touch(died)
+	if lives, _, err := r.driven("long"); !lives || err != nil {
+		t.Errorf("a run that is held: %v, %v", lives, err)
+	}
+	if err := errors.Join(r.letGo(), os.Truncate(r.runFile("older"), 0), os.Chtimes(r.runFile("older"), died, died), os.Chtimes(r.runFile("just"), now, now)); err != nil {
+		t.Fatal(err)
+	}
+	for id, known := range map[string]bool{"long": true, "just": false, "older": false, "none": false} {
+		lives, until, err := r.driven(id)
+		if want := died.Add(beatLate); lives || err != nil || known && !until.Equal(want) || !known && until.Before(now) {
+			t.Errorf("%s: %v, until %v, %v", id, lives, until, err)
+		}
+	}
+	if err := r.Ledger.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Old runs go, except the newest one.
 func TestOldRunsArePruned(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())

@@ -27,6 +27,7 @@ type Begun struct {
 	Due      time.Time  `json:"due,omitzero"` // zero: immediately, or with the event alone
 	Event    string     `json:"event,omitempty"`
 	Locks    bool       `json:"locks,omitempty"`   // it keeps them
+	Cleanup  bool       `json:"cleanup,omitempty"` // it is leased once more if its run ends
 	Unheard  string     `json:"unheard,omitempty"` // the node that crashed with it, and nobody said since what the host saw
 }
 
@@ -42,7 +43,7 @@ func (q *Queue) Remains() Remains {
 		}
 		out.Runs = append(out.Runs, id)
 		for _, j := range r.jobs {
-			b := Begun{Job: j.id(), Attempts: j.attempts, Crashes: j.crashes, State: j.data, Event: j.event, Locks: j.keeps, Unheard: j.unheard}
+			b := Begun{Job: j.id(), Attempts: j.attempts, Crashes: j.crashes, State: j.data, Event: j.event, Locks: j.keeps, Cleanup: j.cleanup, Unheard: j.unheard}
 			if j.state == core.Suspended || j.state == core.Retrying {
 				b.Due = j.due
 			}
@@ -119,7 +120,7 @@ func apart(spec queue.Run, jobs []Begun) queue.Run {
 func (q *Queue) resume(r *run, jobs []Begun, now time.Time) {
 	for _, b := range jobs {
 		j := q.newJob(r, b.Job.Index)
-		j.state, j.attempts, j.crashes, j.data, j.unheard = core.Suspended, b.Attempts, b.Crashes, b.State, b.Unheard
+		j.state, j.attempts, j.crashes, j.data, j.unheard, j.cleanup = core.Suspended, b.Attempts, b.Crashes, b.State, b.Unheard, b.Cleanup
 		r.jobs[j.index] = j
 		r.count.suspended++
 		if b.Locks {

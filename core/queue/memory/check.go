@@ -30,6 +30,9 @@ func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error)
 			c.add("", "tenant "+t.name+" is in the wrong place")
 		}
 	}
+	if c.closing != q.closing.len() {
+		c.add("", fmt.Sprintf("%d jobs are to be leased for their cleanup, %d are listed", c.closing, q.closing.len()))
+	}
 	held := 0
 	for _, s := range q.sessions {
 		for j := s.first; j != nil; j = j.next {
@@ -53,6 +56,7 @@ func (q *Queue) Check(ctx context.Context, repair bool) ([]queue.Finding, error)
 type checker struct {
 	q        *Queue
 	repair   bool
+	closing  int // jobs that wait for their cleanup
 	findings []queue.Finding
 }
 
@@ -80,8 +84,12 @@ func (c *checker) run(r *run) {
 	n := map[core.State]int{}
 	for _, j := range r.jobs {
 		n[j.state]++
-		if j.offer != nil {
+		if j.offer != nil && !j.closing {
 			offered++
+		}
+		if j.closing && j.state == core.Pending {
+			n[core.Pending]--
+			c.closing++
 		}
 		c.job(j)
 	}

@@ -30,7 +30,7 @@ func (q *Queue) Cancel(ctx context.Context, id string, reason core.Reason) error
 	}
 	q.stop(r, queue.Cancelled, reason)
 	for _, j := range r.jobs {
-		if j.state == core.Leased {
+		if j.state == core.Leased && !j.closing {
 			j.session.stopping[j] = struct{}{}
 		}
 	}

@@ -29,7 +29,7 @@ func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
 func (q *Queue) status(r *run, now time.Time) queue.Status {
 	st := queue.Status{
 		Run: r.id, Tenant: r.tenant.name, Phase: r.phase, Reason: r.reason, Complete: r.complete,
-		Total: len(r.submitted.Targets), Limit: r.limit, Pending: r.left + r.ready.len(),
+		Total: len(r.submitted.Targets), Limit: r.limit, Pending: r.left + len(r.jobs) - r.count.blocked - r.count.leased - r.count.waiting - r.count.suspended,
 		Blocked: r.count.blocked, InFlight: r.count.leased, Waiting: r.count.waiting, Suspended: r.count.suspended,
 		Deferred: r.deferred(now), Outcomes: map[core.Outcome]int{}, Served: r.served,
 	}
@@ -255,6 +255,9 @@ func (q *Queue) explainJob(j *job, now time.Time) (reason core.Reason, until tim
 			return queue.WhySuspended(j.event), j.due, ""
 		}
 		return queue.WhySuspended(j.event), time.Time{}, ""
+	}
+	if j.closing {
+		return queue.WhyCleanup(), j.due, ""
 	}
 	return j.r.explainReady(j.index), time.Time{}, ""
 }

@@ -99,7 +99,9 @@ func (q *Queue) forgo(j *job) *lock {
 	}
 	l.offered = slices.DeleteFunc(l.offered, func(o *job) bool { return o == j })
 	j.offer = nil
-	j.r.offered--
+	if !j.closing {
+		j.r.offered--
+	}
 	return l
 }
 
@@ -138,6 +140,12 @@ func (q *Queue) hand(l *lock) {
 		j := l.waiters.pop()
 		j.on = nil
 		q.move(j, core.EvUnblock)
+		if j.closing {
+			j.offer = l
+			l.offered = append(l.offered, j)
+			q.close(j, 0, q.last)
+			continue
+		}
 		j.r.ready.push(j)
 		if j.r.open() {
 			j.offer = l

@@ -57,6 +57,7 @@ type Queue struct {
 	haGroups  locks
 	guests    map[string]guest // by host; some have left with their lease
 	sweeping  []*run           // stopped or cancelled, with jobs still to end
+	closing   heap[*job]       // of runs that have ended, by when they are due for their cleanup
 	complete  []*run           // in order of completion, for the retention
 	sessions  map[string]*session
 	expiry    heap[*session]
@@ -106,6 +107,7 @@ func New(opt Options) *Queue {
 		carried:   carriedBy(opt.Remains),
 		suspended: byRun(opt.Suspended),
 		ready:     heap[*tenant]{less: tenantLess, place: func(t *tenant, i int) { t.place = i }},
+		closing:   heap[*job]{less: closingLess, place: placeJob},
 		timed:     heap[*run]{less: func(a, b *run) bool { return a.nextDue.Before(b.nextDue) }, place: func(r *run, i int) { r.timedPlace = i }},
 		expiry:    heap[*session]{less: func(a, b *session) bool { return a.until.Before(b.until) }, place: func(s *session, i int) { s.place = i }},
 	}

@@ -41,6 +41,9 @@ func (q *Queue) Drop(ctx context.Context, id string, recorded int) (bool, error)
 	if s := q.status(r, now); s.Phase != queue.Paused || s.InFlight > 0 || s.Ended() >= recorded {
 		return false, nil
 	}
+	for _, j := range r.jobs {
+		j.cleanup = false // the run is put in again, and goes on there
+	}
 	q.stop(r, queue.Cancelled, queue.Dropped)
 	q.finishSweep(r)
 	delete(q.runs, id)

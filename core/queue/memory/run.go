@@ -89,12 +89,14 @@ type job struct {
 	r     *run
 	index int
 	state core.State
-	place int // in the one heap that the job is in: ready, timers, or a lock's waiters
+	place int // in the one heap that the job is in: ready, timers, a lock's waiters, or Queue.closing
 
 	attempts int // made
 	crashes  int
 	unheard  string // the node that crashed with it, where nobody said since what the host saw
 	data     []byte // of the last Suspend or Retry
+	cleanup  bool   // of that: it is leased once more if its run ends
+	closing  bool   // its run has ended, and it is leased for its cleanup only
 	due      time.Time
 	event    string
 

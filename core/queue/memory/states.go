@@ -32,8 +32,8 @@ type States struct {
 	dir string
 
 	mu        sync.Mutex
-	found     map[core.JobID]bool       // on disk since before this process, and not handed out yet
-	suspended map[string]map[int]string // by run and index: events of jobs that are suspended and have a file that says for what
+	found     map[core.JobID]bool      // on disk since before this process, and not handed out yet
+	suspended map[string]map[int]Begun // by run and index: jobs that are suspended and have a file that says for what
 	leased    map[core.JobID]heldLease
 }
 
@@ -45,7 +45,7 @@ type heldLease struct {
 
 // NewStates puts q before the states in dir, which no other process may use meanwhile.
 func NewStates(q queue.Backend, dir string) (*States, error) {
-	s := &States{Backend: q, dir: dir, found: map[core.JobID]bool{}, suspended: map[string]map[int]string{}, leased: map[core.JobID]heldLease{}}
+	s := &States{Backend: q, dir: dir, found: map[core.JobID]bool{}, suspended: map[string]map[int]Begun{}, leased: map[core.JobID]heldLease{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("states of jobs: %w", err)
 	}
@@ -93,7 +93,7 @@ func (s *States) poll(name string) error {
 			if err != nil {
 				return err
 			}
-			s.noteSuspend(job, b.Event)
+			s.noteSuspend(b)
 		}
 	}
 	if left == 0 {
@@ -166,20 +166,35 @@ func (s *States) Adopt(ctx context.Context, session string) ([]queue.Lease, erro
 	return leases, err
 }
 
-// Cancel ends the run: nobody goes on with what is suspended.
+// Cancel ends the run: nobody goes on with what is suspended, except with a cleanup.
 func (s *States) Cancel(ctx context.Context, run string, reason core.Reason) error {
 	if err := s.Backend.Cancel(ctx, run, reason); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = os.RemoveAll(filepath.Join(s.dir, url.PathEscape(run))) // what stays is forgotten in time
+	owes := func(index int) bool { return queue.Cleans(reason) && s.suspended[run][index].Cleanup }
+	folder := filepath.Join(s.dir, url.PathEscape(run))
+	files, _ := os.ReadDir(folder)
+	for _, f := range files {
+		if index, err := strconv.Atoi(strings.TrimSuffix(f.Name(), waitSuffix)); err != nil || !owes(index) {
+			_ = os.Remove(filepath.Join(folder, f.Name())) // what stays is forgotten in time
+		}
+	}
+	_ = os.Remove(folder)
 	for job := range s.found {
-		if job.Run == run {
+		if job.Run == run && !owes(job.Index) {
 			delete(s.found, job)
 		}
 	}
-	delete(s.suspended, run)
+	for index := range s.suspended[run] {
+		if !owes(index) {
+			delete(s.suspended[run], index)
+		}
+	}
+	if len(s.suspended[run]) == 0 {
+		delete(s.suspended, run)
+	}
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (s *States) suspend(a *queue.Ack) error {
 	if a.Kind != queue.AckSuspend || a.After <= 0 && a.Event == "" {
 		return nil
 	}
-	b := Begun{Attempts: s.leased[a.Job].attempt - 1, Event: a.Event, Locks: a.KeepLocks}
+	b := Begun{Attempts: s.leased[a.Job].attempt - 1, Event: a.Event, Locks: a.KeepLocks, Cleanup: a.Cleanup}
 	if a.After > 0 {
 		b.Due = time.Now().Add(a.After)
 	}
@@ -70,16 +70,18 @@ func (s *States) suspend(a *queue.Ack) error {
 		err = writeFile(s.file(a.Job)+waitSuffix, data, false)
 	}
 	if err == nil {
-		s.noteSuspend(a.Job, a.Event)
+		b.Job = a.Job
+		s.noteSuspend(b)
 	}
 	return err
 }
 
-func (s *States) noteSuspend(job core.JobID, event string) {
-	if s.suspended[job.Run] == nil {
-		s.suspended[job.Run] = map[int]string{}
+func (s *States) noteSuspend(b Begun) {
+	run := b.Job.Run
+	if s.suspended[run] == nil {
+		s.suspended[run] = map[int]Begun{}
 	}
-	s.suspended[job.Run][job.Index] = event
+	s.suspended[run][b.Job.Index] = b
 }
 
 // endWait forgets what a job waited for. It needs s.mu.
@@ -99,8 +101,8 @@ func (s *States) endWait(job core.JobID) {
 
 // woken forgets the waits of the run's jobs that waited for event. It needs s.mu.
 func (s *States) woken(run, event string) {
-	for index, e := range s.suspended[run] {
-		if e == event {
+	for index, b := range s.suspended[run] {
+		if b.Event == event {
 			s.endWait(core.JobID{Run: run, Index: index})
 		}
 	}
@@ -118,7 +120,7 @@ func (s *States) Signal(ctx context.Context, run, event string) (int, error) {
 func (s *States) SignalJob(ctx context.Context, job core.JobID, event string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, waits := s.suspended[job.Run][job.Index]; waits && e == event {
+	if b, waits := s.suspended[job.Run][job.Index]; waits && b.Event == event {
 		s.endWait(job)
 	}
 	return s.Backend.SignalJob(ctx, job, event)

@@ -167,3 +167,33 @@ func TestFaultW3AnUnreadableSuspensionIsNamed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A cleanup of a cancelled run outlives a kill, and nothing is left of it in the end.
+func TestACleanupOutlivesAKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSuspendedSite(t)
+		s.again(false)
+		leases := s.leased()
+		cleaning := suspended(leases[0], 2*time.Hour, "", false)
+		cleaning.Cleanup = true
+		s.turn(0, cleaning, suspended(leases[1], 2*time.Hour, "", false), ack(leases[2], queue.AckDone, ""))
+		cancel := func() {
+			t.Helper()
+			if err := s.q.Cancel(t.Context(), "r/1", "enough"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+		s.again(false) // killed before the cleanup was leased
+		cancel()
+		got := s.leased()
+		s.wants("after the kill", got, 0)
+		if l := got[0]; l.Over != "enough" || string(l.State) != "parked on a" {
+			t.Errorf("leased as %+v", l)
+		}
+		s.turn(0, ack(got[0], queue.AckDone, ""))
+		if left, err := os.ReadDir(s.dir); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}

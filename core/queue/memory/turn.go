@@ -52,7 +52,10 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	if held && (res.Next.IsZero() || q.heldUntil.Before(res.Next)) {
 		res.Next = q.heldUntil
 	}
-	if q.ready.len() > 0 && !held {
+	if q.closing.len() > 0 && (res.Next.IsZero() || q.closing.top().due.Before(res.Next)) {
+		res.Next = q.closing.top().due
+	}
+	if (q.ready.len() > 0 || q.closes(now)) && !held {
 		more = true
 		q.signalOne() // chain: a node that leased less than all signals the next one
 	}
@@ -63,7 +66,7 @@ func (q *Queue) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 
 // lease takes up to want jobs by rank, trying a bounded number that turn out to be blocked.
 func (q *Queue) lease(s *session, want int, now time.Time) []queue.Lease {
-	var leases []queue.Lease
+	leases := q.leaseClosing(s, want, now)
 	for blocked := 0; len(leases) < want && q.ready.len() > 0 && blocked < blockBatch; {
 		t := q.ready.top()
 		r := t.flows.top()
@@ -124,7 +127,11 @@ func (q *Queue) grant(j *job, s *session, now time.Time) {
 
 func (j *job) lease() queue.Lease {
 	t := j.target()
-	return queue.Lease{Job: j.id(), Host: t.Host, Data: t.Data, Token: j.token, Attempt: j.attempts + 1, State: j.data}
+	l := queue.Lease{Job: j.id(), Host: t.Host, Data: t.Data, Token: j.token, Attempt: j.attempts + 1, State: j.data}
+	if j.closing {
+		l.Over = j.r.reason
+	}
+	return l
 }
 
 // drop takes the job out of its session and counts the worker time; the caller moves it on.
@@ -156,20 +163,20 @@ func (q *Queue) ack(s *session, a *queue.Ack, now time.Time) bool {
 		q.finish(j, core.EvFinish, a.Outcome, "", a.Detail)
 	case queue.AckRetry:
 		j.attempts++
-		if r.over() {
+		if r.over() && !a.Cleanup {
 			q.finish(j, core.EvFinish, a.Outcome, "", a.Detail)
 			break
 		}
-		j.data, j.unheard = a.State, ""
+		j.data, j.unheard, j.cleanup = a.State, "", a.Cleanup
 		q.put(j, core.EvRetry, a.After, now)
 	case queue.AckReturn:
-		if r.over() {
+		if r.over() && !j.owes() {
 			q.abandon(j)
 			break
 		}
 		q.put(j, core.EvReturn, a.After, now)
 	case queue.AckSuspend:
-		if r.over() {
+		if r.over() && (!a.Cleanup || j.closing && a.Event != "" && a.After <= 0) {
 			q.finish(j, core.EvCancel, core.Cancelled, r.reason, a.State)
 			break
 		}
@@ -195,6 +202,10 @@ func (q *Queue) put(j *job, e core.Event, after time.Duration, now time.Time) {
 
 // waitFor lets the job wait; a job that is due immediately becomes ready immediately.
 func (q *Queue) waitFor(j *job, after time.Duration, now time.Time) {
+	if j.r.over() && j.owes() {
+		q.close(j, after, now)
+		return
+	}
 	if after <= 0 {
 		q.signalJob(j)
 		return
@@ -205,7 +216,7 @@ func (q *Queue) waitFor(j *job, after time.Duration, now time.Time) {
 
 func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
 	q.move(j, core.EvSuspend)
-	j.data, j.unheard = a.State, ""
+	j.data, j.unheard, j.cleanup = a.State, "", a.Cleanup
 	if a.KeepLocks {
 		j.keeps = true
 	} else {
@@ -217,7 +228,7 @@ func (q *Queue) suspend(j *job, a *queue.Ack, now time.Time) {
 // await lets a suspended job wait for an event, until after has passed, or for whichever comes
 // first.
 func (q *Queue) await(j *job, event string, after time.Duration, now time.Time) {
-	if event == "" {
+	if event == "" || j.r.over() && j.owes() {
 		q.waitFor(j, after, now)
 		return
 	}
@@ -246,7 +257,7 @@ func (q *Queue) crash(j *job, node string, now time.Time) {
 	switch {
 	case spec.OnLost == queue.LostHold:
 		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, "worker "+node+" was silent past its lease while it held the job; nobody knows what the host saw"), j.data)
-	case r.over():
+	case r.over() && !j.closing:
 		q.finish(j, core.EvFinish, core.Lost, silent(node, r), j.data)
 	case j.crashes >= queue.MaxCrashes:
 		q.finish(j, core.EvFinish, core.Lost, core.Because(core.WorkerLost, fmt.Sprintf("dead: its worker died %d times, the last was %s", j.crashes, node)), j.data)
@@ -382,6 +393,9 @@ func (q *Queue) sweepRun(r *run, threshold int) int {
 			if threshold <= 0 {
 				break
 			}
+			if j.closing {
+				continue
+			}
 			threshold--
 			if j.state != core.Leased {
 				q.end(j)
@@ -398,8 +412,10 @@ func (q *Queue) cancelSpan(r *run, s span) {
 	q.record(r, record{index: int32(s.lo), count: int32(s.hi - s.lo), outcome: outcomeCode(core.Cancelled), reason: r.reason})
 }
 
-// end cancels a job that is not leased, wherever it is suspended.
+// end cancels a job that is not leased, wherever it is suspended. One with a cleanup is leased once
+// more instead.
 func (q *Queue) end(j *job) {
+	owes := j.owes()
 	switch j.state {
 	case core.Pending:
 		j.r.ready.remove(j.place) // no lock's place is kept for it: the run has ended
@@ -407,8 +423,15 @@ func (q *Queue) end(j *job) {
 		l := j.on
 		l.waiters.remove(j.place)
 		j.on = nil
+		if owes {
+			q.move(j, core.EvUnblock)
+		}
 	case core.Retrying, core.Suspended:
 		q.endWait(j)
+	}
+	if owes {
+		q.close(j, 0, q.last)
+		return
 	}
 	q.abandon(j)
 }

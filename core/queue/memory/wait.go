@@ -16,7 +16,7 @@ func (q *Queue) Wait(ctx context.Context, _ string, until time.Time) error {
 	q.mu.Lock()
 	now := q.now()
 	left := until.Sub(now)
-	if q.closed || left <= 0 || ctx.Err() != nil || q.ready.len() > 0 && !now.Before(q.heldUntil) {
+	if q.closed || left <= 0 || ctx.Err() != nil || (q.ready.len() > 0 || q.closes(now)) && !now.Before(q.heldUntil) {
 		q.mu.Unlock()
 		return nil
 	}
@@ -67,6 +67,9 @@ func (q *Queue) arm() {
 	if q.expiry.len() > 0 && (due.IsZero() || q.expiry.top().until.Before(due)) {
 		due = q.expiry.top().until
 	}
+	if q.closing.len() > 0 && (due.IsZero() || q.closing.top().due.Before(due)) {
+		due = q.closing.top().due
+	}
 	if q.ready.len() > 0 && q.last.Before(q.heldUntil) && (due.IsZero() || q.heldUntil.Before(due)) {
 		due = q.heldUntil
 	}
@@ -97,6 +100,9 @@ func (q *Queue) tick() {
 	q.reap(now, reapBatch)
 	q.activate(now, activateBatch)
 	q.sweep(sweepBatch)
+	if q.closes(now) {
+		q.signalOne()
+	}
 	if !q.heldUntil.IsZero() && !now.Before(q.heldUntil) {
 		q.heldUntil = time.Time{}
 		if q.ready.len() > 0 {

@@ -47,7 +47,7 @@ type test struct {
 
 // Run puts the subject under the whole suite.
 func Run(t *testing.T, s Subject) {
-	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, guestTests, signalJobTests, lockTests, timeTests, sessionTests, stopTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, boardTests, deferredTests, finishedTests, feedTests, recoveryTests, trapTests} {
+	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, guestTests, signalJobTests, lockTests, timeTests, sessionTests, stopTests, cleanupTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, boardTests, deferredTests, finishedTests, feedTests, recoveryTests, trapTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { s.one(t, tc) })
 		}

@@ -254,6 +254,7 @@ func (m *machine) turn(t *rapid.T) {
 		}
 		a := drawAck(t)
 		a.Job = m.sides[0].held[node][i].Job
+		m.drawCleanup(t, &a)
 		acks = append(acks, a)
 	}
 	m.exchange(t, node, want, acks)
@@ -276,8 +277,8 @@ func (m *machine) exchange(t *rapid.T, node, want int, acks []queue.Ack) seen {
 		out := seen{Stale: res.Stale}
 		for _, l := range res.Leases {
 			delete(m.kept, l.Job)
-			out.Leases = append(out.Leases, fmt.Sprintf("%v host %s data %q attempt %d state %q", l.Job, l.Host, l.Data, l.Attempt, l.State))
-			if m.off[l.Job.Run] {
+			out.Leases = append(out.Leases, fmt.Sprintf("%v host %s data %q attempt %d state %q over %q", l.Job, l.Host, l.Data, l.Attempt, l.State, l.Over))
+			if m.off[l.Job.Run] && l.Over == "" {
 				t.Fatalf("leased %v though its run is paused or over", l.Job)
 			}
 		}

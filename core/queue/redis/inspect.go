@@ -123,6 +123,9 @@ func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	case core.Suspended:
 		return queue.WhySuspended(a)
 	}
+	if a == "closing" {
+		return queue.WhyCleanup()
+	}
 	inFlight, _ := strconv.Atoi(b)
 	bound, _ := strconv.Atoi(c)
 	return queue.WhyPending(pendingCodes[a], inFlight, bound)

@@ -38,6 +38,7 @@ func fixedKeys() []key {
 		{"kNodes", "nodes"},         // hash: session -> node
 		{"kDone", "done"},           // zset: complete runs by when they are forgotten
 		{"kSweep", "sweep"},         // zset: stopped runs that still have jobs to cancel
+		{"kClosing", "closing"},     // zset: RUN/INDEX, with zeros in front, of jobs of runs that have ended, by when they are due for their cleanup
 		{"kCancelled", "cancelled"}, // set: cancelled runs with jobs in flight
 		{"kMark", "mark"},           // list: at most one marker that signals one idle node
 		{"kSmall", "small"},         // hash: number of a run of few hosts -> all that there is of it
@@ -67,7 +68,7 @@ func suffixes() []key {
 		{"xWaiting", ":w"},   // run, zset: indexes by the time of their next attempt
 		{"xSuspended", ":s"}, // run, zset: suspended indexes by time, +inf: event only
 		{"xEvents", ":e"},    // run, lexical zset: event, index
-		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event, keeps locks, token and number of the last save (0 and the node after a crash)
+		{"xJobs", ":j"},      // run, hash: index -> attempts, crashes, state, event, keeps locks, token and number of the last save (0 and the node after a crash), 1 of a job with a cleanup, 2 of one that is leased for that only
 		{"xLeases", ":l"},    // session, hash: RUN/INDEX -> lease
 		{"xBlocked", ":b"},   // run, hash: index -> its member in wait
 		{"xHeirs", ":h"},     // run, hash: index for which a lock is kept -> its member in wait
@@ -104,6 +105,7 @@ func luaNames(ttl time.Duration) map[string]string {
 		"LEASE_STEP":  strconv.FormatInt(max(ttl/leaseSteps, time.Microsecond).Microseconds(), 10),
 		"UNFORMATTED": "'" + unformatted + "'",
 		"DROPPED":     "'" + queue.Dropped + "'",
+		"QUEUE_OLDER": code(core.QueueOlder),
 		"WORKER_LOST": code(core.WorkerLost), "HOST_LOST": code(core.HostLost), "THRESHOLD_REACHED": code(core.ThresholdReached),
 		"RUNKEYS": "{'" + strings.Join(runSuffixes(), "','") + "'}",
 	}

@@ -114,7 +114,7 @@ func (q *Queue) Adopt(ctx context.Context, session string) ([]queue.Lease, error
 		page := r.list()
 		for !page.empty() {
 			l := queue.Lease{Job: core.JobID{Run: page.text(), Index: page.int()}, Host: page.text(), Token: uint64(page.int64())}
-			l.Attempt, l.Data, l.State = page.int(), page.bytes(), page.bytes()
+			l.Attempt, l.Data, l.State, l.Over = page.int(), page.bytes(), page.bytes(), core.Reason(page.text())
 			found[l.Job] = l
 		}
 		if err := errors.Join(page.end("adopt"), r.end("adopt")); err != nil {

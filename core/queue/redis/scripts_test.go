@@ -55,8 +55,8 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"look":      {pollOfSmall, pollReads, pollBounded, statusReads, statusByTheClock, statusOfAStoppedRun},
 		"payload":   {payloadOfSmall},
 		"submit":    {submitWrites, submitSpans, submitGrows, submitForgets},
-		"tidy":      {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyReadsFinished},
-		"turn":      {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks},
+		"tidy":      {tidyMendsSmall, tidyMends, tidyMendsDeferred, tidyMendsCleanup, tidyReadsFinished},
+		"turn":      {turnLeases, turnRefuses, turnReapsBounded, turnSweepsBounded, turnActivatesBounded, turnLocks, turnClosesBounded},
 		"signaljob": {signalJobOnce},
 		"wait":      {waitKeepsTime},
 	}

@@ -78,7 +78,7 @@ func packAck(b []byte, a *queue.Ack, run int) []byte {
 	b = appendText(b, strconv.AppendInt(digits[:0], int64(a.Job.Index), 10))
 	b = appendInt(b, a.Token)
 	b = appendInt(b, uint64(ackCode(a.Kind))+8*uint64(outcomeCode(a.Outcome)))
-	detail, state, event, keep := a.Detail, a.State, a.Event, false
+	detail, state, event, keep, cleanup := a.Detail, a.State, a.Event, false, a.Cleanup
 	switch a.Kind {
 	case queue.AckDone:
 		if len(detail) == 0 {
@@ -92,8 +92,9 @@ func packAck(b []byte, a *queue.Ack, run int) []byte {
 	case queue.AckReturn:
 		detail, state, event = nil, nil, ""
 	}
-	b = appendInt(appendList(b, 5), uint64(min(max(a.After, 0), maxAfter).Microseconds()))
-	return appendText(appendText(appendText(appendBool(b, keep), detail), state), event)
+	b = appendInt(appendList(b, 6), uint64(min(max(a.After, 0), maxAfter).Microseconds()))
+	b = appendText(appendText(appendText(appendBool(b, keep), detail), state), event)
+	return appendInt(b, uint64(flag(cleanup)))
 }
 
 func appendUint56(b []byte, v uint64) []byte {
@@ -149,12 +150,13 @@ func readTurn(text string, t queue.Turn) (queue.TurnResult, error) {
 	for i := range res.Leases {
 		res.Leases[i].Token = token + uint64(i)
 	}
-	for range r.list() / 3 {
+	for range r.list() / 4 {
 		i := r.int() - 1
 		if i < 0 || i >= len(res.Leases) {
 			return res, fmt.Errorf("queue: answer of turn has no lease %d: %w", i, core.ErrUnknown)
 		}
 		res.Leases[i].Data, res.Leases[i].State = r.bytes(), r.bytes()
+		res.Leases[i].Over = core.Reason(strings.Clone(r.text()))
 	}
 	for range r.list() {
 		if i := r.int() - 1; i >= 0 && i < len(t.Acks) {

@@ -66,7 +66,7 @@ func FuzzReadTurn(f *testing.F) {
 	ok = appendText(appendList(ok, 1), "run")
 	ok = appendInt(appendText(appendInt(appendInt(appendList(ok, 4), 1), 7), "host"), 1)
 	ok = appendInt(appendList(appendList(appendList(appendInt(ok, 9), 0), 0), 0), 1)
-	if res, err := readTurn(string(ok), queue.Turn{}); err != nil || fmt.Sprint(res.Leases, res.Doubt) != "[{run/7 host [] 9 1 [] <nil>}] true" {
+	if res, err := readTurn(string(ok), queue.Turn{}); err != nil || fmt.Sprint(res.Leases, res.Doubt) != "[{run/7 host [] 9 1 []  <nil>}] true" {
 		f.Fatalf("%v, %v", res.Leases, err)
 	}
 	f.Add(string(ok))

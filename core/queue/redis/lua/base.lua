@@ -258,11 +258,22 @@ local function defer(f, n)
   if n ~= 0 then call('HINCRBY', f.k, 'l', n) end
 end
 
-local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks, token and number of the last save; or 0 and the node that crashed with it
+local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps locks, token and number of the last save, or 0 and the node that crashed with it; cleanup
   local v = not f.small and call('HGET', f.k .. xJobs, idx)
   if v then return unpk(v) end
   return 0, 0, '', '', false
 end
+
+-- cleanup: 1 of a job that is leased once more if its run ends; 2 of one whose run has ended, and which is leased for nothing else.
+local function cleanup(f, idx)
+  return select(8, jobstate(f, idx)) or 0
+end
+
+-- closekey is a job's name in kClosing: those that are due at one time come by run and index.
+local function closekey(f, idx) return format('%014d/%08d', f.no, idx) end
+
+-- close makes a job of a run that has ended due for its cleanup, in so many µs.
+local function close(f, idx, after) call('ZADD', kClosing, now + after, closekey(f, idx)) end
 
 -- record adds one outcome of count jobs from idx on to the run's log and counts it.
 local function record(f, idx, count, oc, attempt, reason, detail)
@@ -428,7 +439,7 @@ end
 
 -- marker: at most one exists; it says "somebody look", never which job.
 local function marker()
-  local wake = call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1
+  local wake = call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1 or call('ZCOUNT', kClosing, '-inf', now) > 0
   if not wake then
     local head = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
     head = head and tonumber(head)

@@ -3,7 +3,7 @@
 -- ARGV: session. Returns: {leases that are left}; {'GONE'}.
 local sid = ARGV[1]
 if not alive(sid) then return { 'GONE' } end
-for _, l in ipairs((held(sid, 128))) do ack(l.f, l.idx, l, RETURN, 0, 0, false, '', '', '') end
+for _, l in ipairs((held(sid, 128))) do ack(l.f, l.idx, l, RETURN, 0, 0, false, '', '', '', 0) end
 activate(64)
 flush()
 local k = session(sid).k

@@ -38,6 +38,9 @@ if at then
   return { 'suspended', select(4, jobstate(f, idx)), 0, 0, at == 'inf' and -1 or at - ahead }
 end
 
+at = call('ZSCORE', kClosing, closekey(f, idx))
+if at then return { 'pending', 'closing', 0, 0, at - ahead } end
+
 local pending = (f.cur <= idx and idx < f.cend) or call('ZSCORE', f.k .. xQueue, idx)
 if not pending then
   local m = call('ZREVRANGEBYSCORE', f.k .. xRanges, idx, '-inf', 'LIMIT', 0, 1)[1]

@@ -54,9 +54,18 @@ local function wait(f, idx, set, at)
   f.duedirty = true
 end
 
-local function setjob(f, idx, ...)
+-- setjob writes the state of a job, with its cleanup and as jobstate gives it.
+local function setjob(f, idx, flag, made, crashes, state, event, keep, token, number)
   grow(f)
-  call('HSET', f.k .. xJobs, idx, pack(...))
+  local v
+  if flag > 0 then
+    v = pack(made, crashes, state, event, keep, token or false, number or false, flag)
+  elseif token then
+    v = pack(made, crashes, state, event, keep, token, number)
+  else
+    v = pack(made, crashes, state, event, keep)
+  end
+  call('HSET', f.k .. xJobs, idx, v)
 end
 
 -- silent is why a job of a run that is over ended as lost.
@@ -71,10 +80,26 @@ local function unheard(f, idx)
   return silent(f, node)
 end
 
-local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
+-- owes: a job that stop and cancel do not end is leased once more, for its cleanup.
+local function owes(f, flag)
+  local why = flag > 0 and reasonof(f)
+  return why and why ~= DROPPED and sub(why, -#QUEUE_OLDER) ~= QUEUE_OLDER
+end
+
+-- ack: flag is 1 if the ack says that the job has a cleanup.
+local function ack(f, idx, l, kind, oc, after, keep, detail, state, event, flag)
   unlease(f, l)
-  local n = l.attempt - 1
-  if kind ~= DONE and f.phase >= STOPPED then
+  local n, had = l.attempt - 1, kind ~= DONE and l.hasj and cleanup(f, idx) or 0
+  local last = kind ~= DONE and f.phase >= STOPPED
+  if kind == RETURN then flag = had end
+  if last and owes(f, flag) and not (had == 2 and event ~= '' and after == 0) and not (kind == RETURN and had == 1 and unheard(f, idx)) then
+    flag, event = 2, ''
+    if had < 2 then after = 0 end
+    if kind == RETURN then
+      local _, _, kept = jobstate(f, idx)
+      setjob(f, idx, 2, n, l.crashes, kept, '', false)
+    end
+  elseif last then
     if kind == RETRY then return finish(f, idx, l, oc, '', detail) end
     l.attempt = n
     local why = kind == RETURN and l.hasj and unheard(f, idx)
@@ -85,13 +110,15 @@ local function ack(f, idx, l, kind, oc, after, keep, detail, state, event)
   if kind == DONE then return finish(f, idx, l, oc, '', detail) end
   if not keep then release(f, idx, l.host, l.ha, l.group, l.key, l.lock) end
   if kind == RETRY then
-    setjob(f, idx, n + 1, l.crashes, state, '', false)
+    setjob(f, idx, flag, n + 1, l.crashes, state, '', false)
   elseif kind == SUSPEND then
     f.tell = true
-    setjob(f, idx, n, l.crashes, state, event, keep)
+    setjob(f, idx, flag, n, l.crashes, state, event, keep)
     if event ~= '' then call('ZADD', f.k .. xEvents, 0, char(#event) .. event .. spack('>I4', idx)) end
   end
-  if after == 0 and event == '' then
+  if last then
+    close(f, idx, after)
+  elseif after == 0 and event == '' then
     again(f, idx)
   else
     wait(f, idx, kind == SUSPEND and xSuspended or xWaiting, after == 0 and 'inf' or now + after)
@@ -102,11 +129,11 @@ end
 -- crash is what becomes of a job whose session is gone.
 local function crash(f, idx, l, node)
   unlease(f, l)
-  local crashes = l.crashes + 1
+  local crashes, flag = l.crashes + 1, l.hasj and cleanup(f, idx) or 0
   if f.hold then
     return finish(f, idx, l, LOST, 'worker ' .. node .. ' was silent past its lease while it held the job; nobody knows what the host saw' .. WORKER_LOST, stateof(f, idx, l))
   end
-  if f.phase >= STOPPED then
+  if f.phase >= STOPPED and flag < 2 then
     return finish(f, idx, l, LOST, silent(f, node), stateof(f, idx, l))
   end
   if crashes >= f.maxcrash then
@@ -116,8 +143,8 @@ local function crash(f, idx, l, node)
   if f.bmax > 0 then d = min(d, f.bmax) end
   d = floor(d + d * f.bjit * ((l.token % 1000 * 7919) % 1000) / 1000)
   local _, _, state = jobstate(f, idx)
-  setjob(f, idx, l.attempt, crashes, state, '', false, 0, node)
-  if d > 0 then wait(f, idx, xWaiting, now + d) else again(f, idx) end
+  setjob(f, idx, flag, l.attempt, crashes, state, '', false, 0, node)
+  if flag == 2 then close(f, idx, d) elseif d > 0 then wait(f, idx, xWaiting, now + d) else again(f, idx) end
   release(f, idx, l.host, l.ha, l.group, l.key, l.lock)
   touch(f)
 end
@@ -243,6 +270,16 @@ local function cancelsingle(f, idx, reason)
   end
 end
 
+-- endsingle ends a job of a run that has ended. One with a cleanup is leased once more instead.
+local function endsingle(f, idx)
+  local flag = cleanup(f, idx)
+  if not owes(f, flag) or flag == 1 and unheard(f, idx) then return cancelsingle(f, idx) end
+  local made, crashes, state, event, keep = jobstate(f, idx)
+  if event ~= '' then call('ZREM', f.k .. xEvents, char(#event) .. event .. spack('>I4', idx)) end
+  setjob(f, idx, 2, made, crashes, state, '', keep)
+  close(f, idx, 0)
+end
+
 local function cancelrange(f, a, b)
   if a < b then record(f, a, b - a, CANCEL, 0, reasonof(f), '') end
 end
@@ -270,12 +307,12 @@ local function sweep(f, n)
   for i = 1, #b, 2 do
     call('HDEL', f.k .. xBlocked, b[i])
     waiters = waiters - call('ZREM', kWait, b[i + 1])
-    cancelsingle(f, tonumber(b[i]))
+    endsingle(f, tonumber(b[i]))
     n = n - 1
   end
   for _, set in ipairs({ xQueue, xWaiting, xSuspended }) do
     local jobs = n > 0 and call('ZRANGE', f.k .. set, 0, n - 1) or {}
-    for _, idx in ipairs(jobs) do cancelsingle(f, tonumber(idx)) end
+    for _, idx in ipairs(jobs) do endsingle(f, tonumber(idx)) end
     if #jobs > 0 then call('ZREM', f.k .. set, unpack(jobs)) end
     if set == xQueue then f.nq = f.nq - #jobs end
     n = n - #jobs
@@ -307,7 +344,7 @@ local function stopping(sid)
     local no, idx = string.match(key, '^(%d+)/(%d+)$')
     if no and call('SISMEMBER', kCancelled, no) == 1 and #out < 512 then
       local f = run(tonumber(no))
-      if f then
+      if f and cleanup(f, idx) < 2 then
         out[#out + 1] = f.id
         out[#out + 1] = tonumber(idx)
       end

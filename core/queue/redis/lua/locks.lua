@@ -42,13 +42,18 @@ local function take(f, lock, idx)
   end
 end
 
--- unblock makes the waiter with member m of lock pending. It keeps its order; the place is kept for it if its run can lease.
+-- unblock makes the waiter with member m of lock pending. It keeps its order; the place is kept for it if it can be leased.
 local function unblock(f, lock, idx, m)
   call('ZREM', kWait, m)
   waiters = waiters - 1
   call('HDEL', f.k .. xBlocked, idx)
-  again(f, idx)
   local can = canlease(f)
+  if f.phase >= STOPPED and cleanup(f, idx) == 2 then
+    close(f, idx, 0)
+    can = true
+  else
+    again(f, idx)
+  end
   call('HSET', f.k .. (can and xHeirs or xOrder), idx, m)
   if can then take(f, lock, idx) end
   touch(f)

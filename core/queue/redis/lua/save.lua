@@ -13,7 +13,7 @@ if l.hasj then
   if token == l.token and last >= number then return { 1 } end
 end
 local small = f.small
-setjob(f, idx, l.attempt - 1, l.crashes, ARGV[6], '', false, l.token, number)
+setjob(f, idx, l.hasj and cleanup(f, idx) or 0, l.attempt - 1, l.crashes, ARGV[6], '', false, l.token, number)
 if not l.hasj then call('HSET', k, f.pre .. idx, pack(l.token, l.since, l.host, l.attempt, l.crashes, true, l.ha, l.group)) end
 if small then flush() else tick() end
 return { 1 }

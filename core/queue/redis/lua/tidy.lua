@@ -68,6 +68,26 @@ for _, set in ipairs({ { xWaiting, 'waiting' }, { xSuspended, 'suspended' }, { x
   end
 end
 
+-- Of a run that has ended: who is leased once more, for a cleanup.
+local closing = 0
+do
+  local jobs = f.phase >= STOPPED and call('HGETALL', k .. xJobs) or {}
+  for i = 1, #jobs, 2 do
+    local idx = tonumber(jobs[i])
+    if select(8, unpk(jobs[i + 1])) == 2 then
+      local key = closekey(f, idx)
+      local listed, where = call('ZSCORE', kClosing, key), at[idx]
+      if where and listed then
+        found('job ' .. job(idx) .. ' waits for its cleanup and is also ' .. where, function() call('ZREM', kClosing, key) end)
+      elseif not where and not listed then
+        found('job ' .. job(idx) .. ' had a cleanup and did not wait for it', function() close(f, idx, 0) end)
+      end
+      at[idx] = where or 'closing'
+      if where ~= 'leased' then closing = closing + 1 end
+    end
+  end
+end
+
 -- What has neither a state, an outcome, nor lies in a range is missing.
 -- The ready ranges and what has ended are many and come in order: only the others are sorted.
 local spans, ready, last = { { f.cur, f.small and f.total or f.cend } }, {}, -1
@@ -97,6 +117,7 @@ for idx, where in pairs(at) do
     found('job ' .. job(idx) .. ' has an outcome and is ' .. where, function()
       for _, set in ipairs({ xWaiting, xSuspended, xQueue }) do call('ZREM', k .. set, idx) end
       for _, h in ipairs({ xBlocked, xHeirs, xOrder, xJobs }) do call('HDEL', k .. h, idx) end
+      call('ZREM', kClosing, closekey(f, idx))
       for _, l in ipairs(leases) do
         if l.idx == idx then
           call('HDEL', l.s.k, l.key)
@@ -185,7 +206,8 @@ for i = 1, #blocked, 2 do
 end
 for _, h in ipairs({ xHeirs, xOrder }) do
   for _, idx in ipairs(call('HKEYS', k .. h)) do
-    if at[tonumber(idx)] ~= 'ready' then
+    local where = at[tonumber(idx)]
+    if where ~= 'ready' and where ~= 'closing' then
       found('job ' .. job(idx) .. ' kept a place in line without being ready', function() call('HDEL', k .. h, idx) end)
     end
   end
@@ -281,7 +303,7 @@ if not f.complete and ended(f) then
   found('run ' .. f.id .. ' had all outcomes and was not complete', function() f.odirty = true end)
 elseif f.complete and not call('ZSCORE', kDone, f.no) then
   found('run ' .. f.id .. ' was complete and would never be forgotten', function() call('ZADD', kDone, now + f.keep * 1000, f.no) end)
-elseif not f.complete and f.phase >= STOPPED and recorded + f.inf < f.total and not call('ZSCORE', kSweep, f.no) then
+elseif not f.complete and f.phase >= STOPPED and recorded + f.inf + closing < f.total and not call('ZSCORE', kSweep, f.no) then
   found('run ' .. f.id .. ' was over and its jobs were not being cancelled', function() call('ZADD', kSweep, f.no, f.no) end)
 end
 if repair and #out > 0 then

@@ -5,9 +5,9 @@
 -- due entries; leases at most WANT, in the order of queue.Rank at both levels.
 -- KEYS: all fixed keys (keys.go).
 -- ARGV: session, want, session TTL µs, highest token that the caller was given, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
---   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event} …}.
+--   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event, cleanup 1 | 0} …}.
 -- Returns: 'GONE', or msgpack: clock, next due by it or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
---   token, extras flat (lease from 1, data, state, …), stale ack numbers, jobs to stop flat (id, index, …), 1 when leases may be forgotten.
+--   token, extras flat (lease from 1, data, state, why its run has ended or '', …), stale ack numbers, jobs to stop flat (id, index, …), 1 when leases may be forgotten.
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
 local sid, want, ttl, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -97,9 +97,9 @@ if ARGV[5] ~= '' then
       end
       if simple then -- done
       elseif rest == 0 then
-        ack(f, idx, l, kind, oc, 0, false, '', '', '')
+        ack(f, idx, l, kind, oc, 0, false, '', '', '', 0)
       else
-        ack(f, idx, l, kind, oc, rest[1], rest[2], rest[3], rest[4], rest[5])
+        ack(f, idx, l, kind, oc, rest[1], rest[2], rest[3], rest[4], rest[5], rest[6])
       end
     else
       stale[#stale + 1] = i
@@ -347,7 +347,7 @@ local function consume(f, x)
 end
 
 -- grant takes the lock of the host, and writes a lease into the session and the answer; entry is the lease.
-local function grant(t, tag, no, id, idx, key, lock, host, attempt, data, state, entry)
+local function grant(t, tag, no, id, idx, key, lock, host, attempt, data, state, over, entry)
   lk[lock], lkdirty[lock] = key, true
   t.inf = t.inf + 1
   vt, t.v = t.tag, tag
@@ -362,9 +362,9 @@ local function grant(t, tag, no, id, idx, key, lock, host, attempt, data, state,
   z = 4 * nleases
   leases[z + 1], leases[z + 2], leases[z + 3], leases[z + 4] = ref, idx, host, attempt
   nleases = nleases + 1
-  if data ~= '' or state ~= '' then
+  if data ~= '' or state ~= '' or over ~= '' then
     local e = #extras
-    extras[e + 1], extras[e + 2], extras[e + 3] = nleases, data, state
+    extras[e + 1], extras[e + 2], extras[e + 3], extras[e + 4] = nleases, data, state, over
   end
 end
 
@@ -390,16 +390,29 @@ local function lease(f, x)
     entry = pack(seq, age, host, n + 1, crashes, hasj, ha, group)
   end
   if x[6] then data = call('HGET', f.k .. xData, idx) or '' end
-  grant(f.t, f.tag, f.no, f.id, idx, f.pre .. idx, x[8], host, n + 1, data, state, entry)
+  grant(f.t, f.tag, f.no, f.id, idx, f.pre .. idx, x[8], host, n + 1, data, state, f.phase >= STOPPED and reasonof(f) or '', entry)
 end
 
 -- takeone leases the one job of a small run whose host is free.
 local function takeone(t, no, x)
   seq = seq + 1
-  grant(t, x[8], no, x[6], 0, x[1] .. '/0', x[3], x[4], 1, x[5], '', pack(seq, age, x[4]))
+  grant(t, x[8], no, x[6], 0, x[1] .. '/0', x[3], x[4], 1, x[5], '', '', pack(seq, age, x[4]))
   local n = #smallset
   smallset[n + 1] = x[1]
   smallset[n + 2] = pack(BORN, x[7], 1, x[8], x[9], 0, x[10], 1, 0, '', '', '', x[11], 1, x[12], x[13])
+end
+
+-- inway is the lock that keeps candidate x of f from its lease; nil where none does.
+local function inway(f, x)
+  local idx = x[1]
+  local v = getlock(x[8])
+  if v and v ~= f.pre .. idx then
+    return x[8]
+  elseif f.disruptive and x[3] ~= '' and not isfree(f, halock(x[3]), idx) then
+    return halock(x[3])
+  elseif f.pergroup > 0 and x[4] ~= '' and not isfree(f, grouplock(f, x[4]), idx) then
+    return grouplock(f, x[4])
+  end
 end
 
 -- try takes the next candidate of f: leased, or parked on the first lock that is held.
@@ -420,17 +433,38 @@ local function try(f)
     gone(f, x[1], 1)
     return touch(f)
   end
-  local idx, held = x[1], nil
-  local v = lk[x[8]]
-  if v and v ~= f.pre .. idx then
-    held = x[8]
-  elseif f.disruptive and x[3] ~= '' and not isfree(f, halock(x[3]), idx) then
-    held = halock(x[3])
-  elseif f.pergroup > 0 and x[4] ~= '' and not isfree(f, grouplock(f, x[4]), idx) then
-    held = grouplock(f, x[4])
-  end
-  if held then park(f, idx, held) else lease(f, x) end
+  local held = inway(f, x)
+  if held then park(f, x[1], held) else lease(f, x) end
   touch(f)
+end
+
+-- leaseclosing leases at most n jobs of runs that have ended, for their cleanup. They have no part in the order of the others.
+local function leaseclosing(n)
+  if n < 1 then return end
+  for _, key in ipairs(call('ZRANGEBYSCORE', kClosing, '-inf', now, 'LIMIT', 0, n)) do
+    local no, idx = string.match(key, '^(%d+)/(%d+)$')
+    local f = run(tonumber(no))
+    idx = tonumber(idx)
+    call('ZREM', kClosing, key)
+    if f and cleanup(f, idx) == 2 then
+      local host, ha, group, data, big = target(f, idx)
+      local x = { idx, host, ha, group, data, big, false, host and hostlock(host) }
+      local held = host and inway(f, x)
+      if not host then
+        append(f, 'jdel', idx)
+        gone(f, idx, 1)
+      elseif f.maxif > 0 and f.inf >= f.maxif then
+        close(f, idx, 1000000)
+      elseif held then
+        park(f, idx, held)
+      else
+        local v, tv = vt, f.t.v
+        lease(f, x)
+        vt, f.t.v = v, tv
+      end
+      touch(f)
+    end
+  end
 end
 
 -- takespan takes the first run of a span, which is then ready by itself.
@@ -460,6 +494,7 @@ local function takespan(t, span)
 end
 
 if want > 0 then
+  leaseclosing(min(want, 16))
   phaseLease = true
   for _, f in pairs(R) do
     if f and f.ready and not f.spanned then onready(f) end
@@ -494,6 +529,8 @@ if reaped > 0 then call('HINCRBY', kMeta, 'reaped', reaped) end
 if call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1 then more = true end
 local due = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
 due = due and tonumber(due) or -1
+local closing = call('ZRANGE', kClosing, 0, 0, 'WITHSCORES')[2]
+if closing and (due < 0 or tonumber(closing) < due) then due = tonumber(closing) end
 if due >= 0 and due <= now then more = true end
 if doubt then more = false end
 return pack(wall, due < 0 and due or due - ahead, more and 1 or 0, ids, leases, first, extras, stale, stopping(sid), doubt and 1 or 0)
