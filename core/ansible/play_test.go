@@ -76,6 +76,11 @@ func TestPlaysBecomePlaybooks(t *testing.T) {
 		"vars file vault": {play: "hosts: all\nvars_files: vault.yml", want: "encrypted with Ansible Vault"},
 
 		"host var":        {play: "hosts: all\ntasks: [{command: 'nc {{ port }}'}]", hosts: someHosts, want: "run: nc ${{ host.vars.port }}"},
+		"host name":       {play: "hosts: all\ntasks: [{command: 'lb drain {{ inventory_hostname }}'}]", hosts: someHosts, want: "run: lb drain ${{ host.name }}"},
+		"odd host name":   {play: "hosts: all\ntasks: [{command: 'lb drain {{ inventory_hostname }}'}]", hosts: []core.Host{{Name: "a;b"}}, want: `host.name may hold "a;b", which a shell reads differently`},
+		"no host name":    {play: "hosts: all\ntasks: [{command: 'lb drain {{ inventory_hostname }}'}]", want: "reason: host.name may hold characters that a shell interprets"},
+		"packages":        {play: "hosts: all\nvars: {list: [nginx, curl]}\ntasks: [{apt: {name: '{{ list }}'}}]", want: "names: ${{ vars.list }}"},
+		"odd packages":    {play: "hosts: all\nvars: {list: [nginx, -y]}\ntasks: [{apt: {name: '{{ list }}'}}]", want: "reason: vars.list is not a list with plain names of packages only"},
 		"host var in sh":  {play: "hosts: all\ntasks: [{command: 'x {{ odd }}'}]", hosts: someHosts, want: `reason: host.vars.odd may hold "a b", which a shell reads differently`},
 		"host var jinja":  {play: "hosts: all\ntasks: [{command: 'x {{ templated }}'}]", hosts: someHosts, want: "reason: the value of templated in the inventory holds Jinja"},
 		"defined":         {play: "hosts: all\ntasks: [{command: x, when: zone is defined}]", hosts: someHosts, want: "when: host.vars.zone != nil"},
