@@ -202,7 +202,7 @@ func (t *draft) known(text, what string) (term, *doubt) {
 		return constant(text), nil
 	}
 	whole, d := joined(parts)
-	if d == nil && (!whole.known || whole.optional) {
+	if d == nil && !whole.known { // where it is not defined, the task fails in both
 		d = doubtf("%s of %s are not known", what, whole.text)
 	}
 	return whole, d
