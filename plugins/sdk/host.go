@@ -89,7 +89,7 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 			if closer, ok := c.Stdin.(io.Closer); ok {
 				_ = closer.Close()
 			}
-			<-fed
+			_ = <-fed
 		}
 		if readErr != nil && ctx.Err() == nil {
 			return exit, fmt.Errorf("reading the input of the command: %w", readErr)
