@@ -59,7 +59,7 @@ func (a *app) writeExplanation(e api.Explanation) {
 	}
 	if s := e.Starts; s != nil {
 		starts := "starts " + console.LocalTime(s.P50) + ", "
-		if s.P50.Before(time.Now()) { // its first step has begun
+		if e.State == core.Suspended && s.P50.Before(time.Now()) { // its first step has begun
 			starts = ""
 		}
 		row("estimate", starts+"done "+console.LocalTime(s.FinishP50)+", with P90 "+console.LocalTime(s.FinishP90))
