@@ -28,7 +28,7 @@ func lineInFile(t *draft) *doubt {
 	case d != nil:
 		return d
 	case state == "absent" && match != "":
-		hasLine = false // Ansible ignores it too
+		hasLine = false // Ansible also ignores it
 	case hasLine && match != "":
 		if d := t.replaces(match); d != nil {
 			return d

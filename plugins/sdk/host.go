@@ -111,8 +111,8 @@ func (h *Host) start(c Command) *wire.ExecStart {
 
 type execStream = *wirerpc.ExecClient
 
-// feed pumps stdin; the channel gives the reader's error, once. Then end cancels the stream: without
-// an end of its input the command would wait for more.
+// feed pumps stdin; the channel gives the reader's error, once. After an error it calls end, which
+// cancels the stream: without an end of its input the command would wait for more.
 func feed(stream execStream, stdin io.Reader, end func()) <-chan error {
 	fed := make(chan error, 1)
 	go func() {
