@@ -82,6 +82,7 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 	exit, err := receiveOutput(stream, c)
 	if fed != nil {
 		var readErr error
+		closed := false
 		select {
 		case readErr = <-fed:
 		default: // the command ended before its input did: a read that fails now fails by this Close
@@ -89,9 +90,9 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 			if closer, ok := c.Stdin.(io.Closer); ok {
 				_ = closer.Close()
 			}
-			_ = <-fed
+			closed, readErr = true, <-fed
 		}
-		if readErr != nil && ctx.Err() == nil {
+		if readErr != nil && !closed && ctx.Err() == nil {
 			return exit, fmt.Errorf("reading the input of the command: %w", readErr)
 		}
 	}
