@@ -174,7 +174,7 @@ func (d *decoder) checkHandlers(root *yaml.Node, p *Playbook) {
 				expected: fmt.Sprintf("notify: [%s] on the steps after whose change it must run", name)})
 		}
 	}
-	if d.flushed != nil && len(p.Handlers) == 0 && len(d.diags) == 0 {
+	if d.flushed != nil && len(p.Handlers)+len(d.whole.handlers) == 0 && len(d.diags) == 0 {
 		d.reportNode(d.flushed, problem{message: "flush: handlers, and the playbook has no handlers", expected: "handlers: a list of handlers, at the top of the file"})
 	}
 }

@@ -103,6 +103,28 @@ func TestInclude(t *testing.T) {
 	}
 }
 
+// A flush may be for the handlers of an included file alone, in that file or after it.
+func TestFlushOfIncludedHandlers(t *testing.T) {
+	t.Parallel()
+	const steps = "steps:\n  - {name: conf, uses: command, with: {run: a}, notify: [restart]}\nEND\nhandlers:\n  - {name: restart, uses: command, with: {run: b}}\n"
+	const flush = "  - {flush: handlers}\n  - {uses: command, with: {run: c}}\n"
+	inside, plain := strings.Replace(steps, "END\n", flush, 1), strings.Replace(steps, "END\n", "", 1)
+	book := "playbook: web\ntargets: true\nsteps:\n  - include: steps/site.yaml\n"
+	for name, c := range map[string]struct {
+		book, file string
+		good       bool
+	}{
+		"in the file":          {book, inside, true},
+		"after the include":    {book + flush, plain, true},
+		"control: no handlers": {book + flush, "steps: [{uses: command, with: {run: a}}]\n", false},
+	} {
+		_, err := playbooks.Parse("play/web.yaml", []byte(c.book), included(t, map[string]string{"steps/site.yaml": c.file}))
+		if good := err == nil; good != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A value that a param of an include does not take, found on a host.
 func TestIncludeRefusesAValueOfAHost(t *testing.T) {
 	t.Parallel()

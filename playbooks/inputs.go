@@ -141,8 +141,13 @@ func (p *Param) Accept(v any) (any, error) {
 		return out, nil
 	}
 	e := &ValueError{Param: p.Name, Got: p.shown(v), Want: p.Want()}
-	if _, number := asNumber(v); number && p.Type == TextParam {
+	_, number := asNumber(v)
+	_, text := v.(string)
+	switch {
+	case number && p.Type == TextParam:
 		e.Hint = "write the value in quotes: it is text"
+	case text && p.Type == ListParam:
+		e.Hint = fmt.Sprintf(`a list is JSON: ["a", "b"]; with -e in single quotes: -e '%s=["a", "b"]'`, p.Name)
 	}
 	return nil, e
 }

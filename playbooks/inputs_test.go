@@ -97,6 +97,15 @@ func TestParamValues(t *testing.T) {
 	}
 }
 
+// A list has one form on a command line, which people do not guess.
+func TestListOnACommandLine(t *testing.T) {
+	t.Parallel()
+	_, err := parsed(t, map[string]any{"zones": "a,b"})
+	if err == nil || !strings.Contains(err.Error(), `hint: a list is JSON: ["a", "b"]; with -e in single quotes: -e 'zones=["a", "b"]'`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // A launch has the defaults, and needs the required params; expressions read both, and a step gets
 // the secret that a param names.
 func TestParamsOfALaunch(t *testing.T) {

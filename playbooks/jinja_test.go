@@ -44,7 +44,7 @@ func TestFaultW9UnknownVar(t *testing.T) {
 	if err := p.CheckVars(map[string]any{"image": "b", "version": 2, "only": "h"}); err != nil {
 		t.Error(err)
 	}
-	if err := p.CheckVars(map[string]any{"imgae": 2}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), `no var "imgae", did you mean "image"`) {
+	if err := p.CheckVars(map[string]any{"imgae": 2}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "no var or param \"imgae\": invalid\nhint: did you mean \"image\"?") {
 		t.Error(err)
 	}
 }

@@ -103,17 +103,14 @@ func parse(file string, data []byte, o Options) (*Playbook, Diagnostics) {
 func (p *Playbook) CheckVars(vars map[string]any) error {
 	for _, name := range sortedKeys(vars) {
 		if !p.known[name] {
-			return fmt.Errorf("playbook %s has no var %s%s; declare it in vars: to give it at a launch: %w\nhint: write vars: {%s: DEFAULT} in %s", p.Name, quote(name), nearVar(name, p.known), core.ErrInvalid, name, p.File)
+			hint := yamlread.DidYouMean(name, sortedKeys(p.known))
+			if hint == "" {
+				hint = fmt.Sprintf("to give it at a launch, write vars: {%s: DEFAULT} in %s", name, p.File)
+			}
+			return fmt.Errorf("playbook %s has no var or param %s: %w\nhint: %s", p.Name, quote(name), core.ErrInvalid, hint)
 		}
 	}
 	return nil
-}
-
-func nearVar(name string, known map[string]bool) string {
-	if hint := yamlread.DidYouMean(name, sortedKeys(known)); hint != "" {
-		return ", " + hint
-	}
-	return ""
 }
 
 // readVars reads vars and lays those of -e over them.

@@ -2,6 +2,8 @@ package ansible
 
 import (
 	"path"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -84,6 +86,41 @@ func TestTasksBecomeSteps(t *testing.T) {
 		t.Errorf("only %d pairs", seen)
 	}
 }
+
+// A module of the same name as a job type is left to that job type.
+func TestHintsNameJobTypes(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/job-types/*.md")
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages of job types: %v", len(pages), err)
+	}
+	known := map[string]bool{}
+	for _, page := range pages {
+		known[strings.TrimSuffix(filepath.Base(page), ".md")] = true
+	}
+	named := regexp.MustCompile(`uses: ([a-z_.]+)`)
+	for module, hint := range instead {
+		for _, use := range named.FindAllStringSubmatch(hint, -1) {
+			if !known[use[1]] {
+				t.Errorf("%s: no job type %s", module, use[1])
+			}
+		}
+		if known[module] && !strings.HasPrefix(hint, "uses: "+module) {
+			t.Errorf("%s is a job type, but its hint is %q", module, hint)
+		}
+	}
+	for name := range known {
+		if strings.Contains(name, ".") || modules[name] != nil || notOfAnsible[name] {
+			continue
+		}
+		if instead[name] == "" {
+			t.Errorf("%s has no hint", name)
+		}
+	}
+}
+
+// notOfAnsible are job types whose name is no module.
+var notOfAnsible = map[string]bool{"block": true, "facts": true, "http": true, "line": true, "wait": true}
 
 // steps are the steps of a playbook, and its notes; the texts of todos are left out.
 func steps(p Playbook) string {

@@ -56,8 +56,14 @@ func (t *draft) refresh() *doubt {
 	return nil
 }
 
-// packageNames are plain names, or an item of a loop over such.
-func (t *draft) packageNames(n *yaml.Node) ([]string, *doubt) {
+// packageNames are plain names, an item of a loop over such, or a var with a list of such.
+func (t *draft) packageNames(n *yaml.Node) (any, *doubt) {
+	if n.Kind == yaml.ScalarNode && hasJinja(n.Value) {
+		whole, d := t.known(n.Value, "the packages")
+		if d == nil && whole.kinds == kindList && namesOnly(whole.vals, packageName()) {
+			return "${{ " + whole.text + " }}", nil
+		}
+	}
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
 		items = n.Content
@@ -84,6 +90,9 @@ func (t *draft) packageNames(n *yaml.Node) ([]string, *doubt) {
 			return nil, d
 		}
 		for _, v := range whole.vals {
+			if _, list := v.([]any); list {
+				return nil, doubtf("%s is not a list with plain names of packages only", whole.text).hint("uses: package, with: {names: [NAME]}")
+			}
 			if name, ok := v.(string); !ok || !packageName().MatchString(name) {
 				return nil, doubtf("%s is not the plain name of a package", clip(shown(v))).hint("uses: package, with: {names: [NAME]}")
 			}

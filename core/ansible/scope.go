@@ -127,7 +127,7 @@ func (s *scope) name(name string) (term, *doubt) {
 	p := s.play
 	switch name {
 	case "inventory_hostname":
-		return term{text: "host.name", kinds: kindText}, nil
+		return term{text: "host.name", vals: anyNames(p.hosts), known: len(p.hosts) > 0, kinds: kindText}, nil
 	case "ansible_host":
 		return term{text: "host.address", kinds: kindText}, nil
 	case "group_names":

@@ -549,7 +549,7 @@ func (t *draft) results() *doubt {
 		switch {
 		case runs && !*t.changed:
 			t.step.with.add("changed", false)
-		case !runs && !*t.changed && t.step.uses != "wait" && t.step.uses != "http" && t.step.uses != "fetch":
+		case !runs && !*t.changed && !slices.Contains([]string{"wait", "http", "fetch", "assert"}, t.step.uses):
 			return doubtf("changed_when: false has no equivalent for %s", t.step.uses)
 		case !runs && *t.changed:
 			return doubtf("changed_when: true has no equivalent for %s", t.step.uses)

@@ -331,8 +331,8 @@ func TestSchedulesHaveOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, wrong := range map[string]catalog.Request{
-			"has no var \"colour\"": {Playbook: "patch", Vars: map[string]any{"colour": "green"}},
-			"no host of yours":      {Playbook: "patch", Limit: []string{"b1"}}, // birch's
+			"has no var or param \"colour\"": {Playbook: "patch", Vars: map[string]any{"colour": "green"}},
+			"no host of yours":               {Playbook: "patch", Limit: []string{"b1"}}, // birch's
 		} {
 			other := mine
 			other.Launches, other.Definition.ID.Name = wrong, "other"

@@ -172,7 +172,7 @@ func (r *Repo) Resolve(ctx context.Context, version string) (string, error) {
 		return "", err
 	}
 	if tip == "" {
-		return "", fmt.Errorf("%w: no configuration was kept in %s yet", core.ErrNotFound, r.dir)
+		return "", fmt.Errorf("%w: no configuration was kept in %s yet: a step with uses: config.backup keeps them", core.ErrNotFound, r.dir)
 	}
 	if version == "" {
 		return tip, nil

@@ -47,6 +47,7 @@ own() { set -- $(ls -ldn .); case $1 in drwx------*) [ -O . ] ;; *) false ;; esa
 trusted() { set -- $(ls -ldn .); [ "$3" = 0 ] || [ -O . ] && case $1 in d????w*|d???????w*) false ;; esac; }
 moved() { for m in -fT -fh; do mv $m "$1" "$2" 2>/dev/null && return; done; false; }
 clear() { cd -P "$base" && is "$base" || return; [ ! -d "./$s" ] || (cd -P "./$s" && is "$base/$s" && own && rm -rf ./new ./ops); rmdir "./$s" 2>/dev/null; }
+command -v tar >/dev/null || fail "the host has no tar: install it with the job type package"
 reach "$p" && base=$(pwd -P) || exit 1
 from=$base/$s
 trusted || { from=/proc/self/fd/9 && [ -d /proc/self/fd ]; } || fail "others may write to $base: run the step as the user of the folder, with become: {user: NAME}"

@@ -113,10 +113,10 @@ Without a parameter, mode, owner and group stay those of the old file. The folde
 another user: links and files that this user puts there are not followed. Nor is a link of another
 user on the way to it, unless it leads to a folder of its own owner.
 
-` + "`template`" + ` is a Go text/template with ` + "`.Host`" + `, ` + "`.Labels`" + ` and ` + "`.Vars`" + `. A missing name is an error.
-For a name that may be missing write ` + "`{{default \"x\" (index .Labels \"env\")}}`" + `. Its functions are
-default, join, lower, upper, trim, and quote for a word of a shell. ` + "`content`" + ` may contain
-expressions of the playbook.
+` + "`template`" + ` is a Go text/template with ` + "`.Host`" + ` (the name of the host), ` + "`.Labels`" + ` and ` + "`.Vars`" + `. A
+missing name is an error. For a name that may be missing write
+` + "`{{default \"x\" (index .Labels \"env\")}}`" + `. Its functions are default, join, lower, upper, trim, and
+quote for a word of a shell. ` + "`content`" + ` may contain expressions of the playbook.
 
 A directory that is not empty is removed only with ` + "`recurse: true`" + `. Check mode reads the path and
 shows the difference.

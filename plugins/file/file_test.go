@@ -228,6 +228,7 @@ func TestTemplate(t *testing.T) {
 			`{{.Host}} {{.Labels.role}} {{join "," .Vars.list}} {{.Vars.n | printf "%.0f"}} {{upper "x"}} {{quote "a b"}} {{default "d" .Vars.empty}}`,
 			"changed", "r1 edge 1,b 3 X 'a b' d",
 		},
+		"a field of a text":          {"{{.Host.name}}", "failed", `template t.tmpl:1:7: <.Host.name>: the value before .name has no fields`},
 		"a name that is missing":     {"{{.Vars.nope}}", "failed", `template t.tmpl:1:7: <.Vars.nope>: there is no "nope"`},
 		"a name that may be missing": {`{{default "d" (index .Vars "nope")}}`, "changed", "d"},
 		"a syntax error":             {"{{if}}", "failed", "template t.tmpl:1: missing value for if"},

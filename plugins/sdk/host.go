@@ -77,15 +77,22 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 	defer release(cancel, stream.CloseResponse)
 	var fed <-chan error
 	if c.Stdin != nil {
-		fed = feed(stream, c.Stdin)
+		fed = feed(stream, c.Stdin, cancel)
 	}
 	exit, err := receiveOutput(stream, c)
 	if fed != nil {
-		cancel() // a command may end before its input does
-		if closer, ok := c.Stdin.(io.Closer); ok {
-			_ = closer.Close()
+		var readErr error
+		closed := false
+		select {
+		case readErr = <-fed:
+		default: // the command ended before its input did: a read that fails now fails by this Close
+			cancel()
+			if closer, ok := c.Stdin.(io.Closer); ok {
+				_ = closer.Close()
+			}
+			closed, readErr = true, <-fed
 		}
-		if readErr := <-fed; err == nil && readErr != nil {
+		if readErr != nil && !closed && ctx.Err() == nil {
 			return exit, fmt.Errorf("reading the input of the command: %w", readErr)
 		}
 	}
@@ -105,8 +112,9 @@ func (h *Host) start(c Command) *wire.ExecStart {
 
 type execStream = *wirerpc.ExecClient
 
-// feed pumps stdin; the channel gives the reader's error, once.
-func feed(stream execStream, stdin io.Reader) <-chan error {
+// feed pumps stdin; the channel gives the reader's error, once. After an error it calls end, which
+// cancels the stream: without an end of its input the command would wait for more.
+func feed(stream execStream, stdin io.Reader, end func()) <-chan error {
 	fed := make(chan error, 1)
 	go func() {
 		var sendErr error
@@ -122,6 +130,9 @@ func feed(stream execStream, stdin io.Reader) <-chan error {
 			err = nil
 		}
 		fed <- err
+		if sendErr == nil && err != nil {
+			end()
+		}
 	}()
 	return fed
 }

@@ -60,6 +60,10 @@ func fault(name string, err error) error {
 		text = name + ": " + text
 	}
 	text = strings.Replace(text, "map has no entry for key", "there is no", 1)
+	if before, rest, ok := strings.Cut(text, "can't evaluate field "); ok { // Go's words for the type follow
+		field, _, _ := strings.Cut(rest, " ")
+		text = before + "the value before ." + field + " has no fields"
+	}
 	return Failf("template %s", text).Effects(EffectsNone)
 }
 

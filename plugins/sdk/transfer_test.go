@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/turnus/turnus/plugins/sdk"
@@ -108,6 +109,18 @@ func TestExecReturnsBeforeItsInputEnds(t *testing.T) {
 	}
 	if _, err := writer.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("the input was left open: %v", err)
+	}
+}
+
+// An input that breaks ends the command, which would wait for the rest of it.
+func TestInputThatBreaksEndsTheCommand(t *testing.T) {
+	kit := plugintest.New(t, job(func(ctx context.Context, r *plain) error {
+		_, err := r.Host().Exec(ctx, sdk.Command{Run: "cat", Stdin: iotest.ErrReader(errors.New("the file is gone"))})
+		return err
+	}))
+	kit.Host("r1").Local()
+	if got := kit.Run(none); got.Outcome != "failed" || !strings.Contains(got.Reason, "reading the input of the command: the file is gone") {
+		t.Errorf("got %s (%s)", got.Outcome, got.Reason)
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +35,8 @@ when that opens, how many hosts of the run come before it, and an estimate of it
 
 func (a *app) writeExplanation(e api.Explanation) {
 	line := fmt.Sprintf("%s is %s: %s", e.Host, e.State, e.Reason)
-	if !e.Until.IsZero() && e.State != core.Leased { // the end of a lease is no end of the job
+	opens := e.Window != nil && !e.Window.Opens.IsZero()       // until is when the windows are read again
+	if !e.Until.IsZero() && e.State != core.Leased && !opens { // the end of a lease is no end of the job
 		line += ", until " + console.LocalTime(e.Until)
 	}
 	fmt.Fprintln(a.Out, console.Printable(line))
@@ -56,6 +58,10 @@ func (a *app) writeExplanation(e api.Explanation) {
 		row("position", console.Plural(*e.Ahead, "host")+" of the run before it")
 	}
 	if s := e.Starts; s != nil {
-		row("estimate", "starts "+console.LocalTime(s.P50)+", done "+console.LocalTime(s.FinishP50)+", with P90 "+console.LocalTime(s.FinishP90))
+		starts := "starts " + console.LocalTime(s.P50) + ", "
+		if e.State == core.Suspended && s.P50.Before(time.Now()) { // its first step has begun
+			starts = ""
+		}
+		row("estimate", starts+"done "+console.LocalTime(s.FinishP50)+", with P90 "+console.LocalTime(s.FinishP90))
 	}
 }

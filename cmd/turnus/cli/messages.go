@@ -108,7 +108,7 @@ func quoteArg(arg string) string {
 // are Ansible's own behind "ansible-".
 func ansibleCommands() map[string]string {
 	return map[string]string{
-		"playbook":  "run a playbook: turnus run PLAYBOOK -i INVENTORY; list those of a server: turnus project playbooks",
+		"playbook":  "run a playbook: turnus run PLAYBOOK -i INVENTORY; list those of a server: turnus project playbooks ls",
 		"inventory": "list hosts with their groups and vars: turnus hosts ls -i INVENTORY",
 		"vault":     "keep secrets: turnus secrets --help",
 		"galaxy":    "list plugins and install them: turnus plugins --help",

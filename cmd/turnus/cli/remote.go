@@ -222,6 +222,8 @@ func reported(err error) error {
 	switch {
 	case errors.Is(err, client.ErrNoToken):
 		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: give a token with --token-file FILE, or log in: turnus login. An admin makes tokens: turnus admin tokens create; the first one of turnus up is the file admin.token in its data folder. turnus context set NAME --token-file FILE keeps it", err)}
+	case errors.Is(err, core.ErrNotFound) && strings.Contains(e.Detail, "\nhint: "):
+		return &console.Exit{Code: console.ExitInvalid, Err: err}
 	case errors.Is(err, core.ErrNotFound):
 		return &console.Exit{Code: console.ExitInvalid, Err: fmt.Errorf("%w\nhint: %s", err, listOf(e))}
 	case errors.Is(err, client.ErrForbidden), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrInvalid):
@@ -244,7 +246,7 @@ func listOf(e *client.Error) string {
 		local = " --local"
 	}
 	for _, known := range []struct{ word, command string }{
-		{"schedule", "turnus schedules ls"}, {"playbook", "turnus project playbooks"}, {"worker", "turnus admin workers ls"}, {"token", "turnus admin tokens ls"},
+		{"schedule", "turnus schedules ls"}, {"playbook", "turnus project playbooks ls"}, {"worker", "turnus admin workers ls"}, {"token", "turnus admin tokens ls"},
 		{"notification", "turnus admin notifications ls"}, {"source", "turnus inventory ls"}, {"window set", "turnus windows approvals"},
 	} {
 		if strings.Contains(e.What+" "+e.Detail, known.word) {

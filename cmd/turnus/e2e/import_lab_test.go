@@ -72,6 +72,17 @@ const importedPlay = `
     - name: After it
       command: touch {{ root }}/after
       when: never is failed
+    - name: Setting
+      lineinfile: {path: "{{ release }}/app.conf", regexp: "^port *=", line: "port = 9{{ port }}"}
+    - name: Last line
+      lineinfile: {path: "{{ root }}/lines", line: "{{ app }}", create: true}
+    - name: Line before it
+      lineinfile: {path: "{{ root }}/lines", line: first, insertbefore: ^shop$}
+    - name: Holds
+      assert: {that: [port > 80, "app in ['shop']"]}
+    - name: Never fails
+      fail: {msg: the app is not shop}
+      when: app != "shop"
     - name: Gone
       file: {path: "{{ root }}/b/x", state: absent}
   handlers:
