@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -80,7 +81,7 @@ func (a *app) queueCmd() *cobra.Command {
 	var r remoteFlags
 	c := &cobra.Command{
 		Use: "queue", Short: "Show the state of the queue", Args: cobra.NoArgs,
-		Annotations: map[string]string{alone: "yes"},
+		Annotations: map[string]string{help.Alone: "yes"},
 		Example:     "  turnus admin queue",
 		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
 			q, err := c.Queue(ctx)
