@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -24,10 +25,10 @@ func (a *app) playbooksCmd() *cobra.Command {
 }
 
 func (a *app) playbooksListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "ls", Short: "List the playbooks of the server's definitions", Args: cobra.NoArgs, Example: "  turnus project playbooks ls",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, 0, c.Playbooks)
 			if err != nil {
 				return err
@@ -49,7 +50,7 @@ func (a *app) playbooksListCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 
@@ -69,11 +70,11 @@ func rejectionText(revision, by string, since time.Time, why string) string {
 }
 
 func (a *app) playbooksShowCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
-		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, playbookNames),
+		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, playbookNames),
 		Example: "  turnus project playbooks show ntp",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			playbook, err := c.Playbook(ctx, args[0])
 			if err != nil {
 				return err
@@ -84,7 +85,7 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 			return a.showPlaybook(&playbook)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/forecast"
@@ -54,7 +55,7 @@ func (f *calendarFlags) span() (from, to time.Time, zone *time.Location, err err
 
 func (a *app) windowsCalendarCmd() *cobra.Command {
 	var f windowFlags
-	var r remoteFlags
+	var r remote.Flags
 	var q calendarFlags
 	c := &cobra.Command{
 		Use:   "calendar [-f FILE]",
@@ -73,7 +74,7 @@ of the page Calendar.`,
 				return err
 			}
 			if len(f.files) == 0 {
-				return a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+				return remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 					made, err := c.Calendar(ctx, from, to, q.tenant)
 					if err != nil {
 						return err
@@ -81,7 +82,7 @@ of the page Calendar.`,
 					return a.showCalendar(made, zone)
 				})(cmd, args)
 			}
-			if r != (remoteFlags{}) || q.tenant != "" {
+			if r != (remote.Flags{}) || q.tenant != "" {
 				return console.Invalid("-f says that files are asked: --server, --context, --token-file, --ca-file and --tenant are for asking a server, without -f")
 			}
 			made, err := calendarOfFiles(f.files, from, to)
@@ -92,7 +93,7 @@ of the page Calendar.`,
 		},
 	}
 	f.addFiles(c)
-	r.add(c)
+	r.Add(c)
 	q.add(c)
 	return c
 }

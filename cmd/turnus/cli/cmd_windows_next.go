@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/help"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows"
@@ -308,7 +309,7 @@ type explainDoc struct {
 
 func (a *app) windowsExplainCmd() *cobra.Command {
 	var f windowFlags
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use:   "explain [-f FILE] SET --need D",
 		Short: "Say whether work may start at a time, what decides, and when it may start next",
@@ -320,11 +321,11 @@ windows of files, or without -f by those of a server, with the approvals that we
 			if len(f.files) > 0 {
 				return f.complete(c, args, part)
 			}
-			return completion(&r, setNames)(c, args, part)
+			return remote.Complete(&r, setNames)(c, args, part)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(f.files) == 0 {
-				return a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+				return remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 					need, err := needFlag(f.need)
 					if err != nil {
 						return err
@@ -332,7 +333,7 @@ windows of files, or without -f by those of a server, with the approvals that we
 					return a.explainRemote(ctx, c, args[0], f.from, need)
 				})(cmd, args)
 			}
-			if r != (remoteFlags{}) {
+			if r != (remote.Flags{}) {
 				return console.Invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
 			}
 			defs, zone, err := f.load(args[0])
@@ -354,7 +355,7 @@ windows of files, or without -f by those of a server, with the approvals that we
 		},
 	}
 	f.addFiles(c)
-	r.add(c)
+	r.Add(c)
 	c.Flags().StringVar(&f.from, "at", "", "when: RFC 3339, or local time of the set (default: now)")
 	c.Flags().StringVar(&f.need, "need", "", "how long the work takes, rollback included")
 	return c
