@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/cmd/turnus/remote"
-	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows/civil"
@@ -205,13 +205,5 @@ func (a *app) explainRemote(ctx context.Context, c *client.Client, set, at strin
 	if err != nil {
 		return err
 	}
-	doc := explainDoc{
-		Set: w.Set, At: console.UTC(w.At), AtLocal: w.At.In(zone).Format(time.RFC3339), Need: core.InSeconds(need), Open: w.Open, Fits: w.Fits,
-		Cause: w.Cause, By: w.By, Reason: w.Reason, NoNext: w.NoNext,
-	}
-	if !w.Next.IsZero() {
-		next, local := console.UTC(w.Next), w.Next.In(zone).Format(time.RFC3339)
-		doc.NextStart, doc.NextStartLocal = &next, &local
-	}
-	return a.showExplained(doc, w.At, w.Next, zone)
+	return planview.ExplainedWindow(a.Console, w, need, zone)
 }
