@@ -34,7 +34,7 @@ the old key once check reports no data under it.`,
 
 func (a *app) showKey(id keyring.ID, primary bool, text string) error {
 	if a.Output == "json" {
-		return console.PrintJSON(a.Out, service.KeyDoc{id.String(), primary})
+		return console.PrintJSON(a.Out, service.KeyDoc{Key: id.String(), Primary: primary})
 	}
 	fmt.Fprintf(a.Out, text+"\n", id)
 	return nil
@@ -65,7 +65,7 @@ func (a *app) keysListCmd() *cobra.Command {
 			}
 			docs, cells := []service.KeyDoc{}, [][]string{{"KEY", "USE"}}
 			for _, k := range list {
-				docs = append(docs, service.KeyDoc{k.ID.String(), k.Primary})
+				docs = append(docs, service.KeyDoc{Key: k.ID.String(), Primary: k.Primary})
 				use := "opens"
 				if k.Primary {
 					use = "encrypts and decrypts"

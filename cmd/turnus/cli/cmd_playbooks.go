@@ -4,12 +4,12 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -34,7 +34,7 @@ func (a *app) playbooksListCmd() *cobra.Command {
 				return err
 			}
 			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // who may not ask gets the list alone
-				a.Report(a.Paint(console.Yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
+				a.Report(a.Paint(console.Yellow, "warning: ") + service.RejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
 			}
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, console.ListOf(all))
@@ -52,21 +52,6 @@ func (a *app) playbooksListCmd() *cobra.Command {
 	}
 	r.Add(c)
 	return c
-}
-
-// rejectionText says which version of the project servers do not use, and why.
-func rejectionText(revision, by string, since time.Time, why string) string {
-	what := "the project's newest version"
-	if revision != "" {
-		what = "commit " + revision[:min(len(revision), 12)]
-	}
-	if by != "" {
-		what += " by " + by
-	}
-	if !since.IsZero() {
-		what += ", since " + since.UTC().Format(time.RFC3339)
-	}
-	return what + ", is rejected; the last good version stays in use: " + why + "\nhint: turnus validate PATH shows the same in a checkout; commit a correction"
 }
 
 func (a *app) playbooksShowCmd() *cobra.Command {
