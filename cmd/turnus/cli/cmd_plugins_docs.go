@@ -65,7 +65,7 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Type, error) {
 	var all []host.Type
 	if f.program != "" {
-		argv, _, err := programOf(f.program)
+		argv, _, err := node.ProgramOf(f.program)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 		if err != nil {
 			return nil, err
 		}
-		m, err := host.Describe(ctx, argv, folderOf(f.program), box)
+		m, err := host.Describe(ctx, argv, node.FolderOf(f.program), box)
 		if err != nil {
 			return nil, err
 		}
