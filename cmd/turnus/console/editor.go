@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Edit lets a person edit a file: it waits for the editor, and ends it when ctx ends or on a signal.
+// Edit lets a person edit a file: it waits for the editor, and ends it when ctx ends or on a
+// signal.
 func (c *Console) Edit(ctx context.Context, file string, got <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
