@@ -42,16 +42,20 @@ demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing t
 deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
-# The longest first, so that none is alone at the end, and one more than there are cores: many tests wait, most of all those that are parallel. make lint vets.
+# One package more than there are cores: many tests wait, most of all those that are parallel. The longest go first, so that none is alone at the end.
+BESIDE := -p $$(($$(nproc) + 1)) -parallel 4
+FIRST := ./core/transport ./cmd/... ./plugins/... ./...
+
+# make lint vets.
 test: deps ## install what tests need, then run the tests: minutes
-	$(SHIPPED) $(GO) test -vet=off -shuffle=on -p $$(($$(nproc) + 1)) -parallel 4 -timeout 20m ./core/transport ./cmd/... ./plugins/... ./...
+	$(SHIPPED) $(GO) test -vet=off -shuffle=on $(BESIDE) -timeout 20m $(FIRST)
 	$(SHIPPED) $(GO) -C $(SDK) test -vet=off -shuffle=on ./...
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
-	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on -timeout 40m $(LABS)
+	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on $(BESIDE) -timeout 40m $(LABS)
 
 race: ## the tests under the race detector, the processes that they start too; not what reads the source, which make lint runs
-	$(RACE) $(GO) test -vet=off -race -shuffle=on -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable)' ./cmd/... ./plugins/... ./...
+	$(RACE) $(GO) test -vet=off -race -shuffle=on $(BESIDE) -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable)' $(FIRST)
 	$(RACE) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./...
 
 check-tls: deps ## the tests, with Redis and PostgreSQL over mutual TLS only

@@ -47,11 +47,11 @@ func (h Handlers) Notify(names []string) Handlers {
 	return h
 }
 
-// Settle returns the handlers after the outcome of a step, or of one item or attempt of it. before
+// After returns the handlers after the outcome of a step, or of one item or attempt of it. before
 // means that an earlier call of the step had armed its handlers. That call may have made the change
 // that this one no longer found to make. goesOn means that the host's next step runs although this
 // outcome is not good.
-func (h Handlers) Settle(notify []string, o Outcome, before, goesOn bool) Handlers {
+func (h Handlers) After(notify []string, o Outcome, before, goesOn bool) Handlers {
 	switch {
 	case o == Changed, before && o.Good(), goesOn && h.IsArmed(notify):
 		return h.Notify(notify)

@@ -38,7 +38,7 @@ func TestFaultW1HandlersAfterAStep(t *testing.T) {
 		if row.armed {
 			h = h.Arm(notify)
 		}
-		h = h.Settle(notify, row.outcome, row.before, row.goesOn)
+		h = h.After(notify, row.outcome, row.before, row.goesOn)
 		if !slices.Equal(h.Pending, row.pending) || !slices.Equal(h.Left(), row.left) {
 			t.Errorf("%s: pending %v, left %v; expected %v, %v", row.name, h.Pending, h.Left(), row.pending, row.left)
 		}
@@ -50,18 +50,18 @@ func TestFaultW1PendingHandlersStay(t *testing.T) {
 	restart, both := []string{"restart"}, []string{"reload", "restart"}
 	h := core.Handlers{From: []string{"run-1"}}.Notify(restart)
 	before := h
-	h = h.Arm(both).Settle(both, core.Unchanged, false, false)
+	h = h.Arm(both).After(both, core.Unchanged, false, false)
 	if !slices.Equal(h.Left(), restart) {
 		t.Errorf("after an unchanged step: %v", h.Left())
 	}
-	h = h.Arm(both).Settle(both, core.Failed, false, false)
+	h = h.Arm(both).After(both, core.Failed, false, false)
 	if !slices.Equal(h.Left(), both) || !slices.Equal(h.Pending, restart) {
 		t.Errorf("after a failed step: left %v, pending %v", h.Left(), h.Pending)
 	}
 	if h = h.Clear("restart"); !slices.Equal(h.Left(), both) { // it was armed again since
 		t.Errorf("cleared while armed: %v", h.Left())
 	}
-	if h = h.Settle(both, core.Unchanged, true, false).Clear("restart").Clear("reload"); len(h.Left()) != 0 || h.None() {
+	if h = h.After(both, core.Unchanged, true, false).Clear("restart").Clear("reload"); len(h.Left()) != 0 || h.None() {
 		t.Errorf("cleared: %v; what it came from must stay known", h)
 	}
 	if !slices.Equal(before.Pending, restart) || len(before.Armed) != 0 {

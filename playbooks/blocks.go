@@ -141,6 +141,7 @@ func (p *Playbook) DiagnoseKey(call int, key, message, hint string) Diagnostic {
 type whole struct {
 	read     func(path string) ([]byte, error)
 	folder   string // of the playbook
+	onDisk   bool
 	files    map[string]*stepsFile
 	size     int             // bytes of files
 	exprs    int             // expressions compiled

@@ -39,7 +39,7 @@ func Load(paths []string, o Options) ([]*Playbook, error) {
 		if w.met[file] && IsSteps(file, data) {
 			continue
 		}
-		o.Steps = stepsBeside(file)
+		o.Steps, o.onDisk = stepsBeside(file), true
 		p, found := parse(file, data, o)
 		diags = append(diags, found...)
 		if p == nil {

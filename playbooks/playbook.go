@@ -56,6 +56,8 @@ type Options struct {
 	// Steps reads a file that a playbook includes, by its path below the playbook's folder: of the
 	// same revision, and nothing outside of that folder. Load reads the disk. Nil refuses includes.
 	Steps func(path string) ([]byte, error)
+
+	onDisk bool // the files that steps send are in the playbook's folder
 }
 
 // Playbook is one valid file. It is not changed after it was loaded, and safe

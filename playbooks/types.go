@@ -98,6 +98,9 @@ func (d *decoder) readWith(s *draft, sc scope, typ *typeSchema) Params {
 	}
 	if p.schema != nil {
 		check := &paramCheck{typ: p.schema, where: fmt.Sprintf("step %q: ", s.Name)}
+		if d.whole.onDisk {
+			check.folder = d.whole.folder
+		}
 		check.all(p.root)
 		d.add(check.found)
 	}
@@ -107,9 +110,10 @@ func (d *decoder) readWith(s *draft, sc scope, typ *typeSchema) Params {
 // paramCheck holds values against a JSON Schema, so that each problem has its place. Keywords that
 // it does not know are left to the schema library, without a place.
 type paramCheck struct {
-	typ   *typeSchema
-	where string
-	found []Diagnostic
+	typ    *typeSchema
+	where  string
+	folder string // that files of the playbook are looked for in; "" leaves them to the run
+	found  []Diagnostic
 }
 
 func (k *paramCheck) all(root *value) {
@@ -156,6 +160,7 @@ func (k *paramCheck) value(v *value, s *jsonschema.Schema, path string, depth in
 		k.array(v, s, path, depth)
 	default:
 		k.bounds(v, s, path)
+		k.sentFile(v, s, path)
 	}
 	for _, sub := range s.AllOf {
 		k.value(v, sub, path, depth+1)
@@ -316,7 +321,7 @@ func (k *paramCheck) choice(v *value, schemas []*jsonschema.Schema, path string,
 	var best []Diagnostic
 	var kinds []string
 	for _, s := range schemas {
-		sub := &paramCheck{typ: k.typ, where: k.where}
+		sub := &paramCheck{typ: k.typ, where: k.where, folder: k.folder}
 		sub.value(v, s, path, depth+1)
 		if len(sub.found) == 0 {
 			return

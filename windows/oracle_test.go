@@ -157,7 +157,47 @@ type scene struct {
 	holidays []time.Time
 	cancel   bool
 	freeze   [2]time.Time
-	cutoff   int // minutes
+	cutoff   int        // minutes
+	words    []testWord // none: no approval is needed
+}
+
+// testWord is an approval of the set that was given at a server, or a revocation. A scene has one
+// revocation at most: of several only the last one counts, and the others are past by then.
+type testWord struct {
+	rule            int // of allow; -1 is the set
+	revoked         bool
+	at, from, until time.Time // of an approval also from and until, zero for none
+}
+
+func (w testWord) yaml(by string) string {
+	text := fmt.Sprintf("{set: s, by: %s, at: %q", by, w.at.UTC().Format(time.RFC3339))
+	if w.rule >= 0 {
+		text += fmt.Sprintf(", rule: allow%d", w.rule)
+	}
+	if w.revoked {
+		text += ", state: revoked"
+	}
+	for key, t := range map[string]time.Time{"from": w.from, "until": w.until} {
+		if !t.IsZero() {
+			text += fmt.Sprintf(", %s: %q", key, t.UTC().Format(time.RFC3339))
+		}
+	}
+	return text + "}"
+}
+
+// approves reports whether a word covers an instant of a rule.
+func (w testWord) approves(rule int, at time.Time) bool {
+	return !w.revoked && (w.rule < 0 || w.rule == rule) && !at.Before(w.at) && !at.Before(w.from) && (w.until.IsZero() || at.Before(w.until))
+}
+
+// approved reports whether an instant of a rule is approved.
+func (s scene) approved(rule int, at time.Time) bool {
+	revoked := func(w testWord) bool {
+		return slices.ContainsFunc(s.words, func(r testWord) bool {
+			return r.revoked && (r.rule < 0 || r.rule == rule) && !r.at.Before(w.at) && !at.Before(r.at)
+		})
+	}
+	return len(s.words) == 0 || slices.ContainsFunc(s.words, func(w testWord) bool { return w.approves(rule, at) && !revoked(w) })
 }
 
 func (s scene) yaml() string {
@@ -170,6 +210,9 @@ func (s scene) yaml() string {
 		b.WriteString(more)
 	}
 	fmt.Fprintf(&b, "window_sets:\n  s:\n    timezone: %s\n    cutoff: %dm\n    requires: [hours]\n", s.zone, s.cutoff)
+	if len(s.words) > 0 {
+		b.WriteString("    approval: {by: cab, state: proposed}\n")
+	}
 	list("allow", s.allow, "")
 	effect := Clip
 	if s.cancel {
@@ -184,6 +227,12 @@ func (s scene) yaml() string {
 		b.WriteString(h.Format(time.DateOnly) + ", ")
 	}
 	b.WriteString("]}}\n")
+	for i, w := range s.words {
+		if i == 0 {
+			b.WriteString("approvals:\n")
+		}
+		fmt.Fprintf(&b, "  - %s\n", w.yaml(fmt.Sprintf("server%d", i)))
+	}
 	return b.String()
 }
 
@@ -202,12 +251,16 @@ func (s scene) open(c *clock) []bool {
 	for _, h := range s.holidays {
 		days = append(days, [2]int{c.first(h), c.last(h.AddDate(0, 0, 1), false)})
 	}
-	var allowed, denied, required [][2]int
-	for _, r := range s.allow {
+	var denied, required [][2]int
+	a := make([]bool, len(c.high))
+	for i, r := range s.allow {
 		for _, span := range r.spans(c, false) {
 			touched := slices.ContainsFunc(days, func(d [2]int) bool { return span[0] < d[1] && d[0] < span[1] })
-			if !s.cancel || !touched {
-				allowed = append(allowed, span)
+			if s.cancel && touched {
+				continue
+			}
+			for m := span[0]; m < min(span[1], len(a)); m++ {
+				a[m] = a[m] || s.approved(i, c.start.Add(time.Duration(m)*time.Minute))
 			}
 		}
 	}
@@ -221,7 +274,7 @@ func (s scene) open(c *clock) []bool {
 	if !s.cancel {
 		denied = append(denied, days...)
 	}
-	a, d, r := paint(allowed), paint(denied), paint(required)
+	d, r := paint(denied), paint(required)
 	for i := range a {
 		a[i] = a[i] && r[i] && !d[i]
 	}
@@ -252,6 +305,23 @@ func drawScene(t *rapid.T) (scene, time.Time) {
 	s.freeze[0] = wall("freeze")
 	s.freeze[1] = s.freeze[0].Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "frozen")) * 15 * time.Minute)
 	s.holidays = []time.Time{wall("holiday").Truncate(24 * time.Hour)}
+	s.words = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) testWord {
+		w := testWord{rule: rapid.IntRange(-1, len(s.allow)-1).Draw(t, "rule"), at: wall("given")}
+		end := w.at
+		if rapid.Bool().Draw(t, "later") {
+			w.from = wall("from")
+			if w.from.After(end) {
+				end = w.from
+			}
+		}
+		if rapid.Bool().Draw(t, "ends") {
+			w.until = end.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "lasts")) * 15 * time.Minute)
+		}
+		return w
+	}), 0, 4).Draw(t, "words")
+	if len(s.words) > 0 && rapid.Bool().Draw(t, "revoked") {
+		s.words = append(s.words, testWord{rule: rapid.IntRange(-1, len(s.allow)-1).Draw(t, "of"), revoked: true, at: wall("revocation")})
+	}
 	return s, around
 }
 
@@ -337,6 +407,12 @@ func yearScene(zone string, year int) scene {
 		requires: []testRule{{text: "FREQ=DAILY;INTERVAL=1", on: func(time.Time) bool { return true }, days: 1}},
 		freeze:   [2]time.Time{time.Date(year, 12, 20, 0, 0, 0, 0, time.UTC), time.Date(year+1, 1, 7, 0, 0, 0, 0, time.UTC)},
 		holidays: []time.Time{time.Date(year, 5, 1, 0, 0, 0, 0, time.UTC), time.Date(year, 10, 3, 0, 0, 0, 0, time.UTC)},
+		words: []testWord{ // of two servers
+			{rule: -1, at: time.Date(year, 1, 20, 1, 0, 0, 0, time.UTC), until: time.Date(year, 8, 1, 1, 7, 0, 0, time.UTC)},
+			{rule: 1, at: time.Date(year, 2, 1, 0, 0, 0, 0, time.UTC), from: time.Date(year, 7, 20, 0, 0, 0, 0, time.UTC)},
+			{rule: 1, revoked: true, at: time.Date(year, 9, 1, 0, 41, 0, 0, time.UTC)},
+			{rule: -1, at: time.Date(year, 9, 20, 1, 23, 0, 0, time.UTC)},
+		},
 	}
 }
 
@@ -358,8 +434,8 @@ func TestYearsAgreeWithLookingAtTheClock(t *testing.T) {
 	}
 }
 
-// The negative control: the comparison notices a set that ignores the freeze, the holiday,
-// what is required, or a clock change.
+// The negative control: the comparison notices a set that ignores the freeze, the holiday, what is
+// required, an approval, or a clock change.
 func TestLookingAtTheClockNoticesAWrongSet(t *testing.T) {
 	right := yearScene("Europe/Berlin", 2026)
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -375,6 +451,12 @@ func TestLookingAtTheClockNoticesAWrongSet(t *testing.T) {
 		"requires": func(s *scene) { s.requires[0].from = time.Hour },
 		"zone":     func(s *scene) { s.zone = "Europe/Moscow" },
 		"length":   func(s *scene) { s.allow[0].to += time.Minute },
+
+		"begin of an approval": func(s *scene) { s.words[3].at = s.words[3].at.Add(time.Minute) },
+		"end of an approval":   func(s *scene) { s.words[0].until = s.words[0].until.Add(time.Minute) },
+		"rule of an approval":  func(s *scene) { s.words[1].rule = 2 },
+		"revocation":           func(s *scene) { s.words = slices.Delete(s.words, 2, 3) },
+		"another's approval":   func(s *scene) { s.words = slices.Delete(s.words, 3, 4) },
 	} {
 		wrong := yearScene("Europe/Berlin", 2026)
 		spoil(&wrong)

@@ -42,7 +42,7 @@ type WindowApproval struct {
 	Set      string       `json:"set"`
 	Rule     string       `json:"rule,omitempty" doc:"of the set; absent for all that has no approval of its own"`
 	Timezone string       `json:"timezone" doc:"of the set"`
-	Hosts    int          `json:"hosts" doc:"of the inventory that have the set"`
+	Hosts    int          `json:"hosts" doc:"of the inventory that have the set, or on which a playbook waits for it"`
 	Work     []WindowWork `json:"work" doc:"as in the view of the set"`
 	Hash     string       `json:"hash" doc:"what an approval is bound to: any edit of the times changes it"`
 	State    string       `json:"state" enum:"approved,proposed,expired,revoked,void" doc:"void: edited after it was approved"`

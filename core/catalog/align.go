@@ -51,7 +51,7 @@ func (c *Catalog) align(ctx context.Context) error {
 	c.aligned.version = now.Version
 	c.mu.Unlock()
 	if n > 0 {
-		c.engine.Wake()
+		c.engine.Check()
 		c.report(Event{Kind: SchedulesChanged, Count: n})
 	}
 	return nil
@@ -112,10 +112,10 @@ func (c *Catalog) wakeWaiting(ctx context.Context) {
 		if len(ids) == 0 {
 			continue
 		}
-		woken, err := c.control.Wake(ctx, ids...)
+		due, err := c.control.MakeDue(ctx, ids...)
 		c.trouble(ctx, "cannot record for a schedule that its run has ended", err)
-		if woken {
-			c.engine.Wake()
+		if due {
+			c.engine.Check()
 		}
 	}
 }

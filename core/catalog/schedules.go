@@ -105,7 +105,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err != nil {
 		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
 	}
-	c.engine.Wake()
+	c.engine.Check()
 	return shown(put)
 }
 
@@ -168,7 +168,7 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID
 	if _, err := c.Schedule(ctx, scope, id); err != nil {
 		return err
 	}
-	defer c.engine.Wake()
+	defer c.engine.Check()
 	return do()
 }
 
@@ -183,7 +183,7 @@ func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, 
 		return 0, err
 	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
-	defer c.engine.Wake()
+	defer c.engine.Check()
 	return c.control.Backfill(ctx, id, from, to, note(who, "schedule.backfill", id, what, ""))
 }
 

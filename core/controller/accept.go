@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -133,7 +134,11 @@ func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, 
 
 // Cancel ends a run. When it returns, no job of it will start, unless late is true: the ledger has
 // the cancel, the queue does not answer, and the first server that reaches the queue passes it on.
+// Without a reason the run and its hosts name who cancelled it.
 func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
+	if strings.TrimSpace(reason) == "" && who != "" {
+		reason = "cancelled by " + who
+	}
 	written := c.cancels.do(ctx, ledger.Cancellation{Scope: s, Who: who, ID: id, Reason: core.Because("", reason)})[0]
 	if err := cmp.Or(written.err, written.out.Err); err != nil {
 		return ledger.Run{}, false, err

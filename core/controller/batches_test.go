@@ -96,3 +96,34 @@ func TestOneBadCancelRefusesNoOther(t *testing.T) {
 		l.sound()
 	})
 }
+
+// A cancel without a reason names who cancelled the run, in the record of the run and of its hosts.
+func TestCancelWithoutAReasonNamesThePerson(t *testing.T) {
+	fake(t, func(l *lab) {
+		c, stop := l.server("s", l.queue())
+		defer stop()
+		for id, said := range map[string]string{"r-none": "", "r-why": "wrong day"} {
+			if _, _, err := c.Accept(t.Context(), controller.Acceptance{Launch: l.launch(spec{id: id, hosts: 2}), By: "alice"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := c.Cancel(t.Context(), ledger.AllTenants(), "ann@example.net [ann]", id, said); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.complete("r-none", "r-why")
+		for id, want := range map[string]string{"r-none": "cancelled by ann@example.net [ann]", "r-why": "wrong day"} {
+			if got := l.run(id).Reason.Text(); got != want {
+				t.Errorf("run %s: %q, expected %q", id, got, want)
+			}
+			jobs, _, err := l.ledger.Jobs(l.Context(), ledger.AllTenants(), id, ledger.JobFilter{}, ledger.Page{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range jobs {
+				if j.Reason != want {
+					t.Errorf("run %s, job %d: %q, expected %q", id, j.Index, j.Reason, want)
+				}
+			}
+		}
+	})
+}

@@ -288,5 +288,5 @@ func failedWave(wave, waves int, outcomes []core.Outcome) string {
 			counts = append(counts, fmt.Sprintf("%d %s", count[o], o))
 		}
 	}
-	return fmt.Sprintf("no host of wave %d of %d succeeded (%s); to go on in such a case, write strategy: {on_failed_wave: continue}", wave+1, waves, strings.Join(counts, ", "))
+	return fmt.Sprintf("no host of wave %d of %d succeeded (%s)", wave+1, waves, strings.Join(counts, ", "))
 }

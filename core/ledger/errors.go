@@ -86,6 +86,27 @@ func classifySQLite(code int) error {
 	return nil
 }
 
+// DamagedError is the error of a ledger's file that is no database, or one that SQLite cannot read.
+type DamagedError struct {
+	File string
+	Err  error
+}
+
+func (e *DamagedError) Error() string { return "the file is damaged: " + e.Err.Error() }
+
+// Unwrap makes it core.ErrInvalid.
+func (e *DamagedError) Unwrap() []error { return []error{core.ErrInvalid, e.Err} }
+
+// damage returns a DamagedError for what SQLite says of such a file, and other errors as they are.
+func damage(file string, err error) error {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok && file != "" {
+		if code := lite.Code() & 0xff; code == sqlite3.SQLITE_NOTADB || code == sqlite3.SQLITE_CORRUPT {
+			return &DamagedError{File: file, Err: lite}
+		}
+	}
+	return err
+}
+
 // errMoved is core.ErrUnavailable: the file may come back.
 var errMoved = fmt.Errorf("the file was removed or replaced while it was open: what is written would be lost: put it back, or stop all processes that use it and start them again: %w", core.ErrUnavailable)
 

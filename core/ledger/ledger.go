@@ -62,7 +62,7 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	}
 	if err := d.migrate(ctx, latest); err != nil {
 		d.close()
-		return nil, fmt.Errorf("open ledger %s: %w", redact(url), err)
+		return nil, fmt.Errorf("open ledger %s: %w", redact(url), damage(d.file, err))
 	}
 	d.broken = o.Broken
 	l := &Ledger{db: d, bucket: o.Bucket, ring: o.Keyring, private: o.Private, now: time.Now}
@@ -84,7 +84,8 @@ func FileOf(url string) (path string, ok bool) {
 
 func connect(url string, connections int) (*db, error) {
 	if path, ok := FileOf(url); ok {
-		return openSQLite(path, connections)
+		d, err := openSQLite(path, connections)
+		return d, damage(path, err)
 	}
 	if url == Memory {
 		return openMemory()

@@ -110,9 +110,9 @@ func (l *Ledger) Schedules(ctx context.Context, s Scope, p Page) (all []Schedule
 	return all, next, nil
 }
 
-// WakeSchedules makes those of the schedules due now that wait for the end of a run, and reports
-// whether there are any.
-func (l *Ledger) WakeSchedules(ctx context.Context, names [][2]string) (woken bool, err error) {
+// MakeSchedulesDue makes those of the schedules due now that wait for the end of a run, and reports
+// whether there were any.
+func (l *Ledger) MakeSchedulesDue(ctx context.Context, names [][2]string) (due bool, err error) {
 	some, err := scanOne[bool](l.db.row(ctx, `SELECT EXISTS (SELECT 1 FROM schedules WHERE waits = 1)`))
 	if err != nil || !some {
 		return false, translate("look for schedules that wait for a run", err)
@@ -128,11 +128,11 @@ func (l *Ledger) WakeSchedules(ctx context.Context, names [][2]string) (woken bo
 			if err != nil {
 				return err
 			}
-			woken = woken || changed > 0
+			due = due || changed > 0
 		}
 		return nil
 	})
-	return woken && err == nil, err
+	return due && err == nil, err
 }
 
 // PostponeSchedule makes a schedule due later and leaves it as it is otherwise. One that was

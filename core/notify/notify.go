@@ -62,10 +62,10 @@ type Config struct {
 	Roots *x509.CertPool // of receivers; the system's when nil
 	Log   *slog.Logger   // discarded when nil
 
-	// Retry is the pace of the tries of one notification; 2 s up to an hour when zero. GiveUp after
+	// Retry is the pace of the tries of one notification; 2 s up to an hour when zero. DeadLetterAfter
 	// the first try, a day when zero, the notification is dead-lettered.
-	Retry  core.Backoff
-	GiveUp time.Duration
+	Retry           core.Backoff
+	DeadLetterAfter time.Duration
 	// Patience is how long one try may take; 10 s when zero.
 	Patience time.Duration
 }
@@ -110,8 +110,8 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Retry.Interval == 0 {
 		cfg.Retry = core.Backoff{Interval: 2 * time.Second, Max: time.Hour, Jitter: 0.2}
 	}
-	if cfg.GiveUp <= 0 {
-		cfg.GiveUp = 24 * time.Hour
+	if cfg.DeadLetterAfter <= 0 {
+		cfg.DeadLetterAfter = 24 * time.Hour
 	}
 	if cfg.Patience <= 0 {
 		cfg.Patience = 10 * time.Second

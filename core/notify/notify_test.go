@@ -250,7 +250,7 @@ func TestARefusedNotificationIsDeadLettered(t *testing.T) {
 func TestTriesEnd(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, code(http.StatusInternalServerError))
-	b := newBed(t, newLedger(t), hook(r.URL), func(c *Config) { c.GiveUp = 50 * time.Millisecond })
+	b := newBed(t, newLedger(t), hook(r.URL), func(c *Config) { c.DeadLetterAfter = 50 * time.Millisecond })
 	b.start()
 	b.run("r1", ledger.Outcome{Outcome: core.Failed})
 	until(t, "it to be given up", func() bool { return len(b.all(ledger.NotificationDeadLettered)) == 1 })

@@ -140,7 +140,7 @@ func (s *Service) sendOne(ctx context.Context, n ledger.Notification) bool {
 	if errors.As(err, &refused) {
 		again = max(again, refused.after)
 	}
-	deadLettered := errors.Is(err, core.ErrInvalid) || time.Since(n.Begun)+again > s.cfg.GiveUp
+	deadLettered := errors.Is(err, core.ErrInvalid) || time.Since(n.Begun)+again > s.cfg.DeadLetterAfter
 	s.count(n.Medium, func(c *Count) {
 		c.Failed++
 		if deadLettered {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,50 +75,118 @@ func nextPage(q url.Values, cursor string) string {
 	return "?" + q.Encode()
 }
 
-// maxValue bounds what is shown of a field, in bytes.
-const maxValue = 2000
+// Bounds of what is shown of a change: bytes of a field, fields, and levels of objects and lists
+// that are shown field by field.
+const (
+	maxValue  = 2000
+	maxFields = 200
+	maxLevels = 6
+)
 
-// changesOf lists the fields in which two objects differ, by name. A value that is no object is one
-// field without a name.
+// changesOf lists the fields in which two values differ, by name. Fields of objects within are rows
+// of their own, as word.ticket. A value that is no object is one field without a name.
 func changesOf(before, after json.RawMessage) []fieldChange {
-	old, okOld := fieldsOf(before)
-	now, okNow := fieldsOf(after)
-	if !okOld || !okNow {
-		if bytes.Equal(before, after) {
-			return nil
-		}
-		return []fieldChange{{"", value(before), value(after)}}
-	}
+	old, now := fieldsOf(before), fieldsOf(after)
 	names := maps.Clone(old)
 	maps.Copy(names, now)
 	var changes []fieldChange
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if a, b := value(old[name]), value(now[name]); a != b {
+		if a, b := old[name], now[name]; a != b {
 			changes = append(changes, fieldChange{name, a, b})
 		}
+	}
+	if left := len(changes) - maxFields; left > 0 {
+		changes = append(changes[:maxFields], fieldChange{"more", "", plural(left, "further field")})
 	}
 	return changes
 }
 
-// fieldsOf reads an object; there may be none.
-func fieldsOf(data json.RawMessage) (map[string]json.RawMessage, bool) {
-	fields := map[string]json.RawMessage{}
-	if len(data) == 0 || string(data) == "null" {
-		return fields, true
+// fieldsOf reads a value into its fields as text; null has none.
+func fieldsOf(data json.RawMessage) map[string]string {
+	fields := map[string]string{}
+	if len(data) == 0 {
+		return fields
 	}
-	return fields, json.Unmarshal(data, &fields) == nil
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber() // a float64 would lose digits
+	var value any
+	if decoder.Decode(&value) != nil {
+		value = string(data)
+	}
+	addFields(fields, "", value, 0)
+	return fields
 }
 
-// value is JSON for people: a text without quotes, all else as it is, cut where it is long.
-func value(data json.RawMessage) string {
+func addFields(fields map[string]string, name string, value any, level int) {
+	within := func(key string) string {
+		if name == "" {
+			return key
+		}
+		return name + "." + key
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if level == maxLevels {
+			break
+		}
+		for key, one := range v {
+			addFields(fields, within(key), one, level+1)
+		}
+		return
+	case []any:
+		if level == maxLevels || !slices.ContainsFunc(v, isNested) {
+			break
+		}
+		for i, one := range v {
+			addFields(fields, within(strconv.Itoa(i+1)), one, level+1)
+		}
+		return
+	}
+	if text := fieldText(value); text != "" {
+		fields[name] = text
+	}
+}
+
+func isNested(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
+}
+
+// fieldText is a value for people: lists with commas, texts without quotes, cut where it is long.
+func fieldText(value any) string {
 	var text string
-	if json.Unmarshal(data, &text) != nil {
-		text = string(data)
+	switch v := value.(type) {
+	case nil:
+	case string:
+		text = v
+	case []any:
+		if slices.ContainsFunc(v, isNested) {
+			text = string(asJSON(v))
+			break
+		}
+		all := make([]string, len(v))
+		for i, one := range v {
+			all[i] = fieldText(one)
+		}
+		text = strings.Join(all, ", ")
+	case map[string]any:
+		text = string(asJSON(v))
+	default: // a number, true or false
+		text = fmt.Sprint(v)
 	}
 	if len(text) > maxValue {
 		text = strings.ToValidUTF8(text[:maxValue], "") + "…"
 	}
 	return text
+}
+
+// asJSON writes what was read from JSON.
+func asJSON(v any) []byte {
+	data, _ := json.Marshal(v) // it always can be
+	return data
 }
 
 // notificationsView is the sent notifications, and the channels.

@@ -177,16 +177,33 @@ func TestAuditFilter(t *testing.T) {
 func TestChangesOf(t *testing.T) {
 	for _, c := range []struct{ before, after, want string }{
 		{"", "", "[]"},
-		{`{"a":1,"b":"x"}`, `{"a":1,"b":"y","c":[2]}`, "[{b x y} {c  [2]}]"},
+		{`{"a":1,"b":"x"}`, `{"a":1,"b":"y","c":[2]}`, "[{b x y} {c  2}]"},
 		{`{"a":1}`, "null", "[{a 1 }]"},
 		{"", `{"a":"x"}`, "[{a  x}]"},
-		{`[1]`, `[2]`, "[{ [1] [2]}]"},
+		{`[1]`, `[2]`, "[{ 1 2}]"},
+		{"", `{"word":{"ticket":"CHG7","at":{"zone":"UTC"}},"roles":["admin","viewer"],"none":[],"no":null,"big":9007199254740993}`, "[{big  9007199254740993} {roles  admin, viewer} {word.at.zone  UTC} {word.ticket  CHG7}]"},
+		{`[{"host":"a","pending":["x"]}]`, `[]`, "[{1.host a } {1.pending x }]"},
+		{`{"a":{"b":1}}`, `{"a":2}`, "[{a  2} {a.b 1 }]"},
+		{"", `{"a":[[[[[[[[1]]]]]]]]}`, "[{a.1.1.1.1.1  [[[1]]]}]"},
+		{"", "no JSON", "[{  no JSON}]"},
 		{`[1]`, `[1]`, "[]"},
 		{`{"a":"` + strings.Repeat("ä", maxValue) + `"}`, `{}`, "[{a " + strings.Repeat("ä", maxValue/2) + "… }]"},
 	} {
 		if got := fmt.Sprint(changesOf(json.RawMessage(c.before), json.RawMessage(c.after))); got != c.want {
 			t.Errorf("%.40s → %.40s: %.80s, expected %.80s", c.before, c.after, got, c.want)
 		}
+	}
+}
+
+// A change of very many fields stays a page that can be read.
+func TestChangesAreBounded(t *testing.T) {
+	var b strings.Builder
+	for i := range 2 * maxFields {
+		fmt.Fprintf(&b, ",%q:%d", fmt.Sprint("f", i), i)
+	}
+	got := changesOf(nil, json.RawMessage("{"+b.String()[1:]+"}"))
+	if len(got) != maxFields+1 || got[maxFields].After != "200 further fields" {
+		t.Errorf("%d: %v", len(got), got[len(got)-1])
 	}
 }
 

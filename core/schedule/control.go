@@ -308,15 +308,15 @@ func (c *Control) Trigger(ctx context.Context, id ID, key string, prepare func(T
 	return run, err
 }
 
-// Wake makes those of the schedules due that wait for a run to end, and reports whether there were
-// any. Its caller has news that runs are complete. Without it they are checked after an eighth of
-// the time that the run has taken, at most 30 s.
-func (c *Control) Wake(ctx context.Context, ids ...ID) (woken bool, err error) {
+// MakeDue makes those of the schedules due that wait for a run to end, and reports whether there
+// were any. Its caller has news that runs are complete. Without it they are checked after an eighth
+// of the time that the run has taken, at most 30 s.
+func (c *Control) MakeDue(ctx context.Context, ids ...ID) (due bool, err error) {
 	names := make([][2]string, len(ids))
 	for i, id := range ids {
 		names[i] = [2]string{id.Tenant, id.Name}
 	}
-	return c.ledger.WakeSchedules(ctx, names)
+	return c.ledger.MakeSchedulesDue(ctx, names)
 }
 
 // Align replaces the schedules without a maker by those of the definitions, on the basis of their

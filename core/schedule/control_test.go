@@ -292,12 +292,12 @@ func TestOverlapOverEngines(t *testing.T) {
 				t.Errorf("%s: %d launched, %d cancelled, expected %d launched", o, got, cancelled, want)
 			}
 			l.complete()
-			woken, err := l.control.Wake(l.Context(), d.ID)
+			due, err := l.control.MakeDue(l.Context(), d.ID)
 			l.ok(err)
-			if woken != (o == schedule.OverlapQueue) {
-				t.Errorf("%s: signalled: %v", o, woken)
+			if due != (o == schedule.OverlapQueue) {
+				t.Errorf("%s: due: %v", o, due)
 			}
-			s.engine.Wake()
+			s.engine.Check()
 			synctest.Wait()
 			if got := len(l.runs()); (o == schedule.OverlapQueue) != (got == want+1) {
 				t.Errorf("%s: %d launched immediately after the first was complete", o, got)

@@ -19,7 +19,7 @@ type Engine struct {
 	launcher Launcher
 	events   func(Event)
 	planner  *planner
-	wake     chan struct{} // has room for one
+	check    chan struct{} // has room for one
 }
 
 const (
@@ -33,14 +33,14 @@ const (
 // NewEngine makes an engine. events gets what happens; it must be quick, and safe for concurrent
 // use.
 func NewEngine(l *ledger.Ledger, launcher Launcher, events func(Event)) *Engine {
-	return &Engine{ledger: l, launcher: launcher, events: events, planner: newPlanner(), wake: make(chan struct{}, 1)}
+	return &Engine{ledger: l, launcher: launcher, events: events, planner: newPlanner(), check: make(chan struct{}, 1)}
 }
 
-// Wake makes the engine check immediately: for schedules that were changed by this process. It does
-// not block.
-func (e *Engine) Wake() {
+// Check makes the engine check immediately, for schedules that were changed by this process. It
+// does not block.
+func (e *Engine) Check() {
 	select {
-	case e.wake <- struct{}{}:
+	case e.check <- struct{}{}:
 	default:
 	}
 }
@@ -67,7 +67,7 @@ func (e *Engine) sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-e.wake:
+	case <-e.check:
 	}
 }
 

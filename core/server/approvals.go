@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -59,7 +60,7 @@ func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
 	var all []api.WindowApproval
 	for _, name := range names {
 		decides := by.scope.All() || ownOnly(by, set.WindowUsers(name))
-		for _, a := range approvalsOf(cal, name, hosts[name], work[name], said, now) {
+		for _, a := range approvalsOf(by, set, cal, name, hosts[name], work[name], said, now) {
 			a.Decides = decides
 			if !in.Waiting || a.State != string(windows.Approved) || len(a.Waiting) > 0 {
 				all = append(all, a)
@@ -113,7 +114,11 @@ func (s *Server) report(ctx context.Context, by caller, key Idempotent, a catalo
 	if err != nil {
 		return nil, err
 	}
-	for _, shown := range approvalsOf(cal, a.Set, hosts[a.Set], work[a.Set], s.cfg.Catalog.Approvals(), time.Now()) {
+	set, err := s.set()
+	if err != nil {
+		return nil, err
+	}
+	for _, shown := range approvalsOf(by, set, cal, a.Set, hosts[a.Set], work[a.Set], s.cfg.Catalog.Approvals(), time.Now()) {
 		if shown.Rule == a.Rule {
 			shown.Decides = true
 			return &body[api.WindowApproval]{shown}, nil
@@ -154,13 +159,15 @@ func ownOnly(by caller, tenants []string) bool {
 	return !slices.ContainsFunc(tenants, func(tenant string) bool { return !by.scope.Allows(tenant) })
 }
 
-// approvalsOf shows what of a set needs an approval.
-func approvalsOf(cal *admission.Calendar, name string, hosts int, work []api.WindowWork, said []catalog.Approval, now time.Time) []api.WindowApproval {
+// approvalsOf shows what of a set needs an approval. have counts the caller's hosts that have the
+// set.
+func approvalsOf(by caller, set *definitions.Set, cal *admission.Calendar, name string, have int, waits []wait, said []catalog.Approval, now time.Time) []api.WindowApproval {
 	defs := cal.Definitions()
 	standings, err := defs.Standings(name, now)
-	if err != nil {
+	if err != nil || len(standings) == 0 {
 		return nil
 	}
+	hosts, work := have+waitingHosts(by, set, name, waits), shownWork(waits)
 	c := cal.Compiled(now, name, windows.Work{})
 	own := defs.Sets[name]
 	ownPlace := func(rule string) bool { // rules that are listed alone
@@ -170,7 +177,7 @@ func approvalsOf(cal *admission.Calendar, name string, hosts int, work []api.Win
 	for i := range standings {
 		s := &standings[i]
 		a := api.WindowApproval{
-			Set: name, Rule: s.Rule, Timezone: own.Timezone, Hosts: hosts, Work: orEmpty(work), Hash: s.Hash, State: approvalState(s, now), Reason: s.Reason,
+			Set: name, Rule: s.Rule, Timezone: own.Timezone, Hosts: hosts, Work: work, Hash: s.Hash, State: approvalState(s, now), Reason: s.Reason,
 			Waiting: []api.Occurrence{}, Given: []api.WindowWord{},
 		}
 		if b := s.Beside; b != nil {

@@ -284,3 +284,32 @@ func TestApprovalIsGivenOnce(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 }
+
+// A set that only playbooks name is for the hosts of these playbooks, each counted once.
+func TestApprovalCountsTheHostsThatWaitForTheSet(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	named := tree()
+	named["windows/sets.yaml"] += "  works: {timezone: UTC, approval: {by: cab, state: proposed}, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n" +
+		"  unused: {timezone: UTC, approval: {by: cab, state: proposed}, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n"
+	gated := func(name, targets, set string) string {
+		return "playbook: " + name + "\ntargets: " + targets + "\nwindow: " + set + "\nsteps: [{name: look, uses: command, needs: 5m, with: {run: reboot}}]\n"
+	}
+	named["playbooks/one.yaml"] = gated("one", `'host.customer == "acme"'`+"\ntenant: acme", "works")
+	named["playbooks/two.yaml"] = gated("two", `'host.name in ["acme-1", "globex-1"]'`, "works")
+	named["playbooks/three.yaml"] = gated("three", `'host.name in ["acme-1", "acme-3"]'`, "acme-day") // acme-3 has it
+	_, err := b.cat.Apply(t.Context(), "test", documents(named), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	for _, c := range []struct {
+		tenant, set string
+		hosts       int
+	}{
+		{everyTenant, "works", 4}, {"acme", "works", 3},
+		{everyTenant, "unused", 0}, {everyTenant, "acme-day", 2}, {everyTenant, "globex-day", 1}, // the control: its own host alone
+	} {
+		p, _ := b.place(b.token(c.tenant, Viewer), c.set)
+		if p.Hosts != c.hosts {
+			t.Errorf("%s sees %s for %d hosts, expected %d: %+v", c.tenant, c.set, p.Hosts, c.hosts, p.Work)
+		}
+	}
+}

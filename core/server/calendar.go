@@ -91,7 +91,8 @@ func (l *lanes) shows(customer string) bool {
 	return l.by.scope.Allows(customer) && (l.tenant == "" || l.tenant == customer)
 }
 
-// hosts counts the hosts of each lane. A set without hosts, which only a playbook names, has one.
+// hosts counts the hosts of each lane. A set without hosts has a lane for each tenant whose
+// playbooks name it.
 func (l *lanes) hosts(sets map[string]int) map[forecast.LaneKey]int {
 	count := map[forecast.LaneKey]int{}
 	for _, h := range l.Server.hosts(l.by, l.set) {
@@ -99,16 +100,39 @@ func (l *lanes) hosts(sets map[string]int) map[forecast.LaneKey]int {
 			count[forecast.LaneKey{Tenant: h.Customer, Set: h.WindowSet}]++
 		}
 	}
-	owner := "" // of all tenants
-	if !l.by.scope.All() {
-		owner = l.by.token.Tenant
-	}
+	named := l.named()
 	for name, hosts := range sets {
-		if hosts == 0 && l.shows(owner) {
-			count[forecast.LaneKey{Tenant: owner, Set: name}] = 0
+		if hosts > 0 {
+			continue
+		}
+		for owner := range named[name] {
+			if l.shows(owner) {
+				count[forecast.LaneKey{Tenant: owner, Set: name}] = 0
+			}
+		}
+		if len(named[name]) == 0 && l.shows("") {
+			count[forecast.LaneKey{Set: name}] = 0
 		}
 	}
 	return count
+}
+
+// named are the tenants whose playbooks name a set, by set.
+func (l *lanes) named() map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	note := func(set, tenant string) {
+		if out[set] == nil {
+			out[set] = map[string]bool{}
+		}
+		out[set][tenant] = true
+	}
+	for _, b := range l.set.Playbooks {
+		note(b.Window, b.Tenant)
+		for _, step := range b.Calls() {
+			note(step.Window, b.Tenant)
+		}
+	}
+	return out
 }
 
 // of counts the hosts that a playbook selects by their lanes, of each host those whose windows its

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
 )
 
 // The calendar has the lanes of the caller's hosts, and what the caller's schedules and runs do
@@ -60,6 +62,34 @@ func TestCalendar(t *testing.T) {
 	for _, query := range []string{"?from=2027-01-01T00:00:00Z&to=2027-05-01T00:00:00Z", "?from=2027-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"} {
 		if a := b.ask(b.token("acme", Viewer), "GET", "/v1/calendar"+query, nil); a.status != http.StatusUnprocessableEntity && a.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+}
+
+// A set that only a tenant's playbook names has the same lane for the tenant and for the provider.
+func TestCalendarOfASetThatOnlyAPlaybookNames(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	named := tree()
+	named["windows/sets.yaml"] += "  works: {timezone: UTC, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n" +
+		"  spare: {timezone: UTC, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n"
+	named["playbooks/gated.yaml"] = "playbook: gated\ntenant: acme\ntargets: host.customer == \"acme\"\nsteps: [{name: look, uses: command, window: works, needs: 30m, with: {run: reboot}}]\n"
+	_, err := b.cat.Apply(t.Context(), "test", documents(named), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	for _, c := range []struct{ tenant, query, want string }{
+		{"acme", "", "acme/works"},
+		{everyTenant, "", "/spare acme/works"}, // nobody names spare: it is the provider's
+		{everyTenant, "?tenant=acme", "acme/works"},
+		{"globex", "", ""},
+	} {
+		var lanes []string
+		for _, l := range want[api.Calendar](t, b.ask(b.token(c.tenant, Viewer), "GET", "/v1/calendar"+c.query, nil), http.StatusOK).Lanes {
+			if l.Set == "works" || l.Set == "spare" {
+				lanes = append(lanes, l.Tenant+"/"+l.Set)
+			}
+		}
+		if got := strings.Join(lanes, " "); got != c.want {
+			t.Errorf("%s%s: %s, expected %s", c.tenant, c.query, got, c.want)
 		}
 	}
 }

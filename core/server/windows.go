@@ -97,7 +97,7 @@ func (s *Server) listWindows(_ context.Context, by caller, in *struct{ Page }) (
 	now := time.Now()
 	cal.Warm(now, names...)
 	for i, name := range names {
-		items[i] = windowOf(cal, name, hosts[name], work[name], now, 1)
+		items[i] = windowOf(cal, name, hosts[name], shownWork(work[name]), now, 1)
 	}
 	return listOf(items, next), nil
 }
@@ -119,7 +119,7 @@ func (s *Server) getWindow(_ context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.WindowSet]{windowOf(cal, in.Set, n, work[in.Set], time.Now(), in.Count)}, nil
+	return &body[api.WindowSet]{windowOf(cal, in.Set, n, shownWork(work[in.Set]), time.Now(), in.Count)}, nil
 }
 
 func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
@@ -164,7 +164,7 @@ func noWindow(name string) error {
 func windowOf(cal *admission.Calendar, name string, hosts int, work []api.WindowWork, now time.Time, count int) api.WindowSet {
 	set := cal.Definitions().Sets[name]
 	c := cal.Compiled(now, name, windows.Work{})
-	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: cal.Definitions().HashOf(set), Next: []api.Occurrence{}, Work: orEmpty(work)}
+	w := api.WindowSet{Name: name, Timezone: set.Timezone, Hosts: hosts, Hash: cal.Definitions().HashOf(set), Next: []api.Occurrence{}, Work: work}
 	if why, err := c.Explain(now, time.Second); err == nil {
 		w.Open, w.Reason = why.Open, why.Reason
 	} else {
@@ -183,14 +183,6 @@ func windowOf(cal *admission.Calendar, name string, hosts int, work []api.Window
 		w.Next = append(w.Next, occurrenceOf(o, c.Zone))
 	}
 	return w
-}
-
-// orEmpty is a list that JSON writes as one.
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
 
 func occurrenceOf(o windows.Window, zone *time.Location) api.Occurrence {

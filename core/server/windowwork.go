@@ -13,8 +13,14 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
+// wait is a playbook whose steps wait for a window set on hosts that have these sets.
+type wait struct {
+	api.WindowWork
+	own []string
+}
+
 // work is windowWork of the project as it is now.
-func (s *Server) work(by caller, cal *admission.Calendar) (map[string][]api.WindowWork, error) {
+func (s *Server) work(by caller, cal *admission.Calendar) (map[string][]wait, error) {
 	set, err := s.set()
 	if err != nil {
 		return nil, err
@@ -24,12 +30,12 @@ func (s *Server) work(by caller, cal *admission.Calendar) (map[string][]api.Wind
 
 // windowWork lists by window set which playbooks wait for it, on how many of the caller's hosts:
 // those of the caller's tenants, and those of the provider, whose work the caller's windows admit.
-func (s *Server) windowWork(by caller, defs *windows.Definitions, set *definitions.Set) map[string][]api.WindowWork {
+func (s *Server) windowWork(by caller, defs *windows.Definitions, set *definitions.Set) map[string][]wait {
 	disruptive := func(uses string) bool {
 		t, known := s.typeOf(uses)
 		return !known || t.Disruptive
 	}
-	work := map[string][]api.WindowWork{}
+	work := map[string][]wait{}
 	for _, p := range set.Playbooks {
 		if p.Tenant != "" && !by.scope.Allows(p.Tenant) {
 			continue
@@ -43,7 +49,7 @@ func (s *Server) windowWork(by caller, defs *windows.Definitions, set *definitio
 		}
 	}
 	for _, list := range work {
-		slices.SortFunc(list, func(a, b api.WindowWork) int { return strings.Compare(a.Playbook, b.Playbook) })
+		slices.SortFunc(list, func(a, b wait) int { return strings.Compare(a.Playbook, b.Playbook) })
 	}
 	return work
 }
@@ -61,8 +67,8 @@ func hostsBySet(by caller, set *definitions.Set, playbook string) map[string]int
 
 // waitsOf says for how many hosts the steps wait for each set, be it through a set that inherits
 // from it or requires it.
-func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int, defs *windows.Definitions) map[string]api.WindowWork {
-	out := map[string]api.WindowWork{}
+func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int, defs *windows.Definitions) map[string]wait {
+	out := map[string]wait{}
 	for own, n := range hosts {
 		h := core.Host{WindowSet: own}
 		served := map[string]bool{}
@@ -77,7 +83,7 @@ func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int
 				}
 				served[name] = true
 				one := out[name]
-				one.Playbook, one.Hosts = p.Name, one.Hosts+n
+				one.Playbook, one.Hosts, one.own = p.Name, one.Hosts+n, append(one.own, own)
 				if need := steps.Need(i, h); need > 0 {
 					one.Need = cmp.Or(one.Need, core.InSeconds(need))
 				}
@@ -86,4 +92,27 @@ func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int
 		}
 	}
 	return out
+}
+
+// shownWork returns waits without their sets.
+func shownWork(waits []wait) []api.WindowWork {
+	out := make([]api.WindowWork, len(waits))
+	for i, w := range waits {
+		out[i] = w.WindowWork
+	}
+	return out
+}
+
+// waitingHosts counts the caller's hosts that do not have a window set, and on which playbooks wait
+// for it.
+func waitingHosts(by caller, set *definitions.Set, name string, waits []wait) int {
+	hosts := map[string]bool{}
+	for _, w := range waits {
+		for _, host := range set.Selected(w.Playbook) {
+			if h, ok := set.Inventory.Host(host); ok && h.WindowSet != name && slices.Contains(w.own, h.WindowSet) && by.scope.Allows(h.Customer) {
+				hosts[host] = true
+			}
+		}
+	}
+	return len(hosts)
 }

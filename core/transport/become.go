@@ -124,15 +124,16 @@ func (x *execution) feed(up *elevation, stdin io.Reader) {
 	}
 }
 
-// ErrBecome marks errors of a login that may not become the user: the command did not begin.
-var ErrBecome = errors.New("the login may not become the user")
+// ErrWrongPassword marks errors of a password that sudo refused: the command did not begin. To try
+// it again could lock the account.
+var ErrWrongPassword = errors.New("sudo refused the password")
 
 // notElevated explains why the command did not begin, from what the program said. Its language is
 // the host's.
 func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit) *Error {
 	login := e.user
 	fail := func(hint, format string, args ...any) *Error {
-		return e.fail("become", hint, true, mark(fmt.Errorf("%s as %s: "+format, append([]any{up.Method, up.User}, args...)...), ErrBecome, core.ErrInvalid))
+		return e.fail("become", hint, true, mark(fmt.Errorf("%s as %s: "+format, append([]any{up.Method, up.User}, args...)...), core.ErrInvalid))
 	}
 	if up.mayAsk() {
 		said = strings.ReplaceAll(said, up.prompt, "")
@@ -146,8 +147,13 @@ func (up *elevation) notElevated(e *endpoint, said string, asked int, exit Exit)
 	}
 	switch {
 	case asked > 1:
-		return fail(fmt.Sprintf("correct become_password of credential %s; it was tried once, so that the account is not locked", up.credential),
-			"the password of user %s is wrong", login)
+		of := ""
+		if up.credential != "" {
+			of = " of credential " + up.credential
+		}
+		wrong := fail("correct become_password"+of+"; the job tries it once, so that the account is not locked", "the password of user %s is wrong", login)
+		wrong.Err = mark(wrong.Err, ErrWrongPassword, core.ErrInvalid)
+		return wrong
 	case exit.Code == 127:
 		return fail("install it, or set another become method", "%s", said)
 	case strings.Contains(said, "tty"):

@@ -71,6 +71,9 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		out, timedOut, err := a.call(ctx)
 		a.cur.Took += time.Since(started)
 		sr := a.result(out)
+		if out.Barred != "" {
+			a.m.state.bar(a.host.Name, out.Barred)
+		}
 		v = a.ended(out, err, &sr, timedOut)
 		if out.Misfit && out.Effects == host.EffectsNone {
 			sr.ReasonCode = core.ParamsRefused
@@ -90,7 +93,7 @@ func (a *attempts) run() (core.StepResult, *leaseEnd) {
 		if timedOut && errors.Is(err, core.ErrPluginFailed) {
 			err = nil // the plugin's process was killed for that, and did not crash: the step's own retries decide
 		}
-		again, delay := a.again(err, &sr)
+		again, delay := a.again(err, &sr, out.Barred != "")
 		if !again {
 			a.keepOutputs()
 			if !sr.Outcome.Good() {
@@ -196,7 +199,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
 		Host: a.host, Become: a.host.As(core.Rule(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
-		Key: a.key(), Fence: j.lease.Token, Queue: a.m.queue, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
+		Barred: a.m.state.Barred[a.host.Name], Key: a.key(), Fence: j.lease.Token, Queue: a.m.queue, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
 		Checkpoint: saved.save, Live: j.live,
 	}
 	if a.delegated() { // guests have fences of their own, which the host's own jobs do not count with
@@ -403,8 +406,8 @@ func (a *attempts) unclean(out host.Outcome, err error) bool {
 	return err == nil && out.Cancelled && out.Effects == host.EffectsUnknown
 }
 
-// again decides whether another attempt follows.
-func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
+// again decides whether another attempt follows. None does after a host refused a password.
+func (a *attempts) again(err error, sr *core.StepResult, barred bool) (bool, time.Duration) {
 	if sr.Outcome.Good() || sr.Outcome == core.Lost {
 		return false, 0
 	}
@@ -425,7 +428,7 @@ func (a *attempts) again(err error, sr *core.StepResult) (bool, time.Duration) {
 		}
 		return false, 0
 	}
-	if a.cur.Attempts >= a.step.Retry.Attempts {
+	if a.cur.Attempts >= a.step.Retry.Attempts || barred {
 		return false, 0
 	}
 	a.cur.Plugin, a.cur.Held = nil, false                             // a new attempt begins again

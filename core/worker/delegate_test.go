@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -468,5 +469,74 @@ window_sets:
 	}
 	if s := results[0].Steps[0]; results[0].Outcome != core.Changed || set != "" && s.Window.Set != set {
 		l.t.Errorf("%+v", results[0])
+	}
+}
+
+// asking is a queue that notes when jobs ask to be a guest, by run.
+type asking struct {
+	queue.Worker
+	mu sync.Mutex
+	at map[string][]time.Time
+}
+
+func (q *asking) Enter(ctx context.Context, g queue.Guest) (uint64, error) {
+	q.mu.Lock()
+	q.at[g.Job.Run] = append(q.at[g.Job.Run], time.Now())
+	q.mu.Unlock()
+	return q.Worker.Enter(ctx, g)
+}
+
+// A job that waits in place for another guest hears of a drain immediately, not at its next poll.
+// Control: the always of a cancelled run does not hear of it, and polls until the guest has left.
+func TestADrainEndsTheWaitForAGuest(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cancelled %v", cancelled), func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+					if c.Step == "hold" {
+						<-time.After(30 * time.Second)
+					}
+					return host.Outcome{Changed: true}, nil
+				}
+				l.submit("h", 1, "steps: [{name: hold, uses: file, on: '\"lb\"'}]\n", beside(balancer()))
+				q := &asking{Worker: l.q, at: map[string][]time.Time{}}
+				c := l.config()
+				c.Queue = q
+				n := l.start(c)
+				pass(time.Second)
+				l.submit("r", 2, "steps: [{name: site, steps: [{name: swap, uses: file}], always: [{name: restore, uses: file, on: '\"lb\"'}]}]\n",
+					beside(balancer()), func(_ *launch.Options, r *queue.Run) { r.Targets = r.Targets[min(1, len(r.Targets)):] })
+				pass(1100 * time.Millisecond)
+				if cancelled {
+					if err := l.q.Cancel(t.Context(), "r", "enough"); err != nil {
+						t.Fatal(err)
+					}
+					pass(4 * time.Second) // its worker hears of it
+				}
+				n.drain()
+				l.drainedWhileAsking(q.at["r"], cancelled)
+			})
+		})
+	}
+}
+
+// drainedWhileAsking checks at which times a job asked, of which some are before the drain.
+func (l *lab) drainedWhileAsking(asked []time.Time, goesOn bool) {
+	l.t.Helper()
+	at := slices.IndexFunc(l.events, func(e Event) bool { return e.Kind == Draining })
+	if at < 0 {
+		l.t.Fatal("the worker did not drain")
+	}
+	began := l.events[at].Time
+	before := slices.IndexFunc(asked, func(t time.Time) bool { return !t.Before(began) })
+	if before < 2 {
+		l.t.Fatalf("asked at %v, the drain began at %v: expected two polls before it, and one after", asked, began)
+	}
+	if since := began.Sub(asked[before-1]); since <= 0 || since >= guestAgain {
+		l.t.Fatalf("the drain began %v after a poll: expected it between two", since)
+	}
+	last := asked[len(asked)-1].Sub(began)
+	if goesOn && last < 20*time.Second || !goesOn && last > 0 {
+		l.t.Errorf("the last poll was %v after the drain began", last)
 	}
 }

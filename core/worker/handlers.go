@@ -159,7 +159,7 @@ func (m *machine) noteOutcome(i int, s playbooks.Step, sr core.StepResult) {
 	}
 	h := m.state.Handlers
 	kept := m.prog.snapshot.Check || h.Has(s.Notify)
-	h.Handlers = h.Settle(s.Notify, sr.Outcome, m.armed, m.goesOn(i, sr.Outcome))
+	h.Handlers = h.After(s.Notify, sr.Outcome, m.armed, m.goesOn(i, sr.Outcome))
 	m.job.setHandlers(h.Handlers)
 	if kept || sr.Outcome != core.Changed {
 		return

@@ -38,7 +38,17 @@ type state struct {
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
 	Seen     *core.Facts    `json:"seen,omitempty"`  // what the record is to say of the host; older workers drop it
 
+	Barred map[string]string `json:"barred,omitempty"` // by host: see host.Outcome.Barred
+
 	Entered map[string]bool `json:"entered,omitempty"` // what the when of each include said that was asked
+}
+
+// bar keeps the job from becoming another user on a host once more.
+func (s *state) bar(host, why string) {
+	if s.Barred == nil {
+		s.Barred = map[string]string{}
+	}
+	s.Barred[host] = why
 }
 
 // waiting is how a job stands with its windows.

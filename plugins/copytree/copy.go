@@ -17,7 +17,7 @@ import (
 
 // Params is the with: of a copy.
 type Params struct {
-	Source    string         `json:"source" turnus:"required,min=1" jsonschema:"folder with the files, relative to the playbook"`
+	Source    string         `json:"source" turnus:"required,min=1,folder" jsonschema:"folder with the files, relative to the playbook"`
 	Path      string         `json:"path" turnus:"required,pattern=^/" jsonschema:"folder on the host that gets them; made where it is missing"`
 	Delete    bool           `json:"delete,omitempty" jsonschema:"remove what is in the folder of the host and not in the source"`
 	Templates bool           `json:"templates,omitempty" jsonschema:"render files whose name ends in .tmpl, as Go text/template, and drop that ending"`

@@ -19,7 +19,7 @@ import (
 // Params is the with: of a push.
 type Params struct {
 	Ruleset        string       `json:"ruleset,omitempty" turnus:"min=1" jsonschema:"the table, in nft's own syntax: define lines and blocks of the one table; either this or artifact"`
-	Artifact       string       `json:"artifact,omitempty" turnus:"min=1" jsonschema:"the same as a file relative to the playbook, or its digest"`
+	Artifact       string       `json:"artifact,omitempty" turnus:"min=1,file" jsonschema:"the same as a file relative to the playbook, or its digest"`
 	SHA256         string       `json:"sha256,omitempty" turnus:"pattern=^[0-9a-f]{64}$" jsonschema:"of the artifact; another content is refused"`
 	Mode           string       `json:"mode,omitempty" turnus:"default=replace,enum=replace|widen|narrow" jsonschema:"replace: the ruleset is what is live afterwards; widen: what the live table or the ruleset lets through is let through; narrow: the ruleset alone, on a host that was widened to it"`
 	Table          string       `json:"table,omitempty" turnus:"default=inet turnus,pattern=^(ip|ip6|inet|arp|bridge|netdev) [A-Za-z_][A-Za-z0-9_.-]{0,60}$" jsonschema:"family and name of the table that is replaced; no other table is touched"`

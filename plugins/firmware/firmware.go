@@ -19,10 +19,10 @@ import (
 
 // Artifact is the firmware to install.
 type Artifact struct {
-	Path       string `json:"path,omitempty" turnus:"min=1" jsonschema:"file relative to the playbook, or its digest; either this or url"`
+	Path       string `json:"path,omitempty" turnus:"min=1,file" jsonschema:"file relative to the playbook, or its digest; either this or url"`
 	URL        string `json:"url,omitempty" turnus:"pattern=^https?://" jsonschema:"where the worker gets it; the server must say how large it is"`
 	SHA256     string `json:"sha256" turnus:"required,pattern=^[0-9a-f]{64}$" jsonschema:"of the file; another content never gets its name on the device"`
-	Signature  string `json:"signature,omitempty" turnus:"min=1" jsonschema:"a detached signature, relative to the playbook, for the script driver's verify. A RAUC bundle holds its own"`
+	Signature  string `json:"signature,omitempty" turnus:"min=1,file" jsonschema:"a detached signature, relative to the playbook, for the script driver's verify. A RAUC bundle holds its own"`
 	Compatible string `json:"compatible,omitempty" turnus:"min=1,max=200" jsonschema:"the kind of device that it is for; another device is refused"`
 	Version    string `json:"version" turnus:"required,min=1,max=200" jsonschema:"what the device says once it runs it"`
 }

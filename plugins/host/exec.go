@@ -79,7 +79,7 @@ func (s *services) Command(ctx context.Context, req *wire.CommandRequest) (*wire
 	if in := req.GetStdin(); len(in) > 0 {
 		stdin = bytes.NewReader(in)
 	}
-	if err := l.last(ctx, h); err != nil {
+	if err := l.elevated(ctx, h); err != nil {
 		return nil, err
 	}
 	exit, err := s.reach.Run(ctx, h, transport.Exec{
@@ -146,7 +146,7 @@ func (s *services) Exec(stream grpc.BidiStreamingServer[wire.ExecRequest, wire.E
 				return m.GetStdin(), nil
 			}}
 		}
-		if err := l.last(ctx, h); err != nil {
+		if err := l.elevated(ctx, h); err != nil {
 			return err
 		}
 		exit, err := s.reach.Run(ctx, h, transport.Exec{

@@ -63,7 +63,7 @@ func (s *services) Put(stream grpc.ClientStreamingServer[wire.PutRequest, wire.P
 			defer func() { _ = f.Close() }()
 			data, put.Size = f, info.Size()
 		}
-		if err := l.last(ctx, h); err != nil {
+		if err := l.elevated(ctx, h); err != nil {
 			return err
 		}
 		w, err := s.reach.Put(ctx, h, put, pace(ctx, data, newLimiter(start.GetRate())))
@@ -96,7 +96,7 @@ func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[w
 		if !path.IsAbs(req.GetPath()) {
 			return invalid("path %q is not absolute", req.GetPath())
 		}
-		if err := l.last(ctx, h); err != nil {
+		if err := l.elevated(ctx, h); err != nil {
 			return err
 		}
 		if err := info(transport.FileInfo{Size: -1}); err != nil {
@@ -105,7 +105,7 @@ func (s *services) Get(req *wire.GetRequest, stream grpc.ServerStreamingServer[w
 		// The bound is kept here, where its status is known.
 		got, err := s.reach.Get(ctx, h, req.GetPath(), l.call.Become, 0, &bounded{w: data, most: req.GetMaxSize()})
 		if err != nil {
-			return fault(h.Name, "get", err)
+			return fault(h.Name, "get", l.heed(err))
 		}
 		return info(got)
 	})

@@ -102,6 +102,7 @@ type Call struct {
 	Params  json.RawMessage
 	Host    core.Host
 	Become  core.Become // runs commands, and reads and writes files, as another user; the zero value is the login
+	Barred  string      // why it may not become that user: the host refused the password before; "" if it may
 	State   *State
 	Check   bool
 	Diff    bool
@@ -192,6 +193,7 @@ type Outcome struct {
 	ResumeAfter time.Duration
 	Signal      string
 	KeepLocks   bool
-	Misfit      bool // of Failed: the params or the outputs are not as the job type has them
-	Held        bool // because MayBegin, Stop or MayStart asked for it: ResumeAfter and Signal have no meaning
+	Misfit      bool   // of Failed: the params or the outputs are not as the job type has them
+	Barred      string // the host refused the password of Become: what it said, with the next step
+	Held        bool   // because MayBegin, Stop or MayStart asked for it: ResumeAfter and Signal have no meaning
 }

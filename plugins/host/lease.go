@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -35,6 +36,7 @@ type lease struct {
 	mu    sync.Mutex
 	ended bool
 	stale bool          // a host saw a newer lease of the queue
+	wrong string        // see Outcome.Barred
 	ops   int           // operations that run
 	try   try           // what was asked for so far
 	off   chan struct{} // closed: ended, and none runs
@@ -162,6 +164,28 @@ func (l *lease) last(ctx context.Context, h core.Host) error {
 	return nil
 }
 
+// elevated is last before something that runs as the call's Become.
+func (l *lease) elevated(ctx context.Context, h core.Host) error {
+	if err := l.last(ctx, h); err != nil {
+		return err
+	}
+	if why := l.barred(); why != "" {
+		return status.Error(codes.PermissionDenied, why)
+	}
+	return nil
+}
+
+// barred is why the call may not become another user. One refused password is enough: the account
+// could be locked.
+func (l *lease) barred() string {
+	if l.call.Become.User == "" {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return cmp.Or(l.wrong, l.call.Barred)
+}
+
 // begin lets the first operation wait for the connection, and then asks whether the call may begin.
 // A refusal is final.
 func (l *lease) begin(ctx context.Context, h core.Host) error {
@@ -206,13 +230,16 @@ func (l *lease) fence() transport.Fence {
 	return transport.Fence{Queue: l.call.Queue, Count: l.call.Fence}
 }
 
-// heed notes that a host refused the call's fence: whatever the plugin makes of it, the job is not
-// this worker's.
+// heed notes what a host refused, whatever the plugin makes of it: the call's fence, since the job
+// is not this worker's, or a password.
 func (l *lease) heed(err error) error {
-	if errors.Is(err, transport.ErrStaleFence) {
-		l.mu.Lock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case errors.Is(err, transport.ErrStaleFence):
 		l.stale = true
-		l.mu.Unlock()
+	case errors.Is(err, transport.ErrWrongPassword):
+		l.wrong = err.Error()
 	}
 	return err
 }

@@ -162,6 +162,7 @@ func (s *Supervisor) once(ctx context.Context, t jobType, c *Call, again bool) t
 	lease.end(s.timing.grace) // before the slot is given back
 	tried := lease.tried()
 	tried.out, tried.err = out, err
+	tried.out.Barred = lease.barred()
 	if lost := lease.lost(); lost != nil {
 		tried.out, tried.err = Outcome{Cancelled: true, Reason: lost.Error(), Effects: EffectsUnknown}, lost
 	}

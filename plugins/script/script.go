@@ -16,7 +16,7 @@ import (
 
 // Params is the with: of a script.
 type Params struct {
-	Source  string `json:"source,omitempty" turnus:"min=1" jsonschema:"script file, relative to the playbook"`
+	Source  string `json:"source,omitempty" turnus:"min=1,file" jsonschema:"script file, relative to the playbook"`
 	Content string `json:"content,omitempty" turnus:"min=1" jsonschema:"the script itself, instead of source"`
 	sdk.Guard
 	Interpreter string            `json:"interpreter,omitempty" jsonschema:"program that runs the script, with its options; by default its #! line, or /bin/sh"`

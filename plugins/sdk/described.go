@@ -68,7 +68,7 @@ func Described(t Type, concurrency int, fn func(context.Context, *Raw) error) (D
 // keywords lists the keywords that the walker of params understands, or may pass over.
 var keywords = []string{
 	"$schema", "title", "description", "type", "properties", "items", "required", "additionalProperties", "enum", "pattern", "default",
-	"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", wire.SecretKeyword,
+	"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", wire.SecretKeyword, wire.FileKeyword,
 }
 
 func readSchema(raw json.RawMessage) (*schema, error) {

@@ -191,7 +191,7 @@ func (w *walker) text(at string, js *jsonschema.Schema, v string) {
 	}
 	switch js.Pattern {
 	case durationPattern:
-		w.fail(at, `expected a duration such as "90s" or "1h30m", found %s`, words.Found(v))
+		w.fail(at, `expected a duration such as "90s", "1h30m" or "2d", found %s`, words.Found(v))
 	case sizePattern:
 		w.fail(at, `expected a size such as "10MiB" or a number of bytes, found %s`, words.Found(v))
 	default:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -97,7 +98,8 @@ func TestParametersAreStrict(t *testing.T) {
 		"deep":              {sdk.With{"name": "ab", "items": []any{sdk.With{"port": 1}, sdk.With{"port": 0, "kind": "icmp", "x/y~": 1}}}, []string{`/items/1/kind: expected one of tcp, udp, found "icmp"`, "/items/1/port: expected at least 1, found 0", `/items/1/x~1y~0: unknown parameter "x/y~"; known are kind, port`}},
 		"too many":          {sdk.With{"name": "ab", "items": []any{sdk.With{"port": 1}, sdk.With{"port": 1}, sdk.With{"port": 1}, sdk.With{"port": 1}}}, []string{"/items: expected at most 3 entries, found 4"}},
 		"value of a map":    {sdk.With{"name": "ab", "labels": sdk.With{"a": 1}}, []string{"/labels/a: expected text, found the number 1"}},
-		"duration":          {sdk.With{"name": "ab", "wait": "5 minutes"}, []string{`/wait: expected a duration such as "90s" or "1h30m", found "5 minutes"`}},
+		"duration":          {sdk.With{"name": "ab", "wait": "5 minutes"}, []string{`/wait: expected a duration such as "90s", "1h30m" or "2d", found "5 minutes"`}},
+		"duration, no unit": {sdk.With{"name": "ab", "wait": "5"}, []string{`/wait: expected a duration such as "90s", "1h30m" or "2d", found "5"`}},
 		"duration, number":  {sdk.With{"name": "ab", "wait": 5}, []string{"/wait: expected text, found the number 5"}},
 		"size":              {sdk.With{"name": "ab", "size": "10 apples"}, []string{`/size: expected a size such as "10MiB" or a number of bytes, found "10 apples"`}},
 		"Validate":          {sdk.With{"name": "bad"}, []string{"/name: this one", ": and this"}},
@@ -115,6 +117,25 @@ func TestParametersAreStrict(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A playbook's own keys, such as timeout, are read by playbooks.ParseDuration: params read alike.
+func TestDurationsAreThoseOfPlaybooks(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0s": 0, "30s": 30 * time.Second, "1.5h": 90 * time.Minute, "1h30m": 90 * time.Minute, "250ms": 250 * time.Millisecond,
+		"1d": 24 * time.Hour, "2d12h": 60 * time.Hour, "0.5d": 12 * time.Hour, "1w": 7 * 24 * time.Hour, "0.001s": time.Millisecond,
+	} {
+		var got sdk.Duration
+		if err := json.Unmarshal([]byte(strconv.Quote(text)), &got); err != nil || time.Duration(got) != want {
+			t.Errorf("%s = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "5", "d", "-1d", "1y", "1 d", "1d ", "1D", "99999999999999999999w", ".5d"} {
+		var got sdk.Duration
+		if err := json.Unmarshal([]byte(strconv.Quote(text)), &got); err == nil {
+			t.Errorf("%q = %v, expected an error", text, got)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func newSchema[T any]() (*schema, error) {
 		return nil, fmt.Errorf("field %s: %s", strings.TrimPrefix(at, "."), why)
 	}
 	root, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s", "1h30m"}},
+		reflect.TypeFor[Duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s", "1h30m", "2d"}},
 		reflect.TypeFor[Size]():     {Types: []string{"string", "integer"}, Pattern: sizePattern, Minimum: new(0.0), Examples: []any{"10MiB", 4096}},
 	}})
 	if err != nil {
@@ -168,10 +168,9 @@ func (s *schema) applyTag(parent, property *jsonschema.Schema, name, tag string)
 		var err error
 		switch key {
 		case "secret":
-			if property.Extra == nil {
-				property.Extra = map[string]any{}
-			}
-			property.Extra[wire.SecretKeyword] = true
+			mark(property, wire.SecretKeyword, true)
+		case "file", "folder":
+			mark(property, wire.FileKeyword, key)
 		case "required":
 			parent.Required = append(parent.Required, name)
 		case "default":
@@ -195,6 +194,14 @@ func (s *schema) applyTag(parent, property *jsonschema.Schema, name, tag string)
 		}
 	}
 	return nil
+}
+
+// mark gives a schema a keyword of ours.
+func mark(property *jsonschema.Schema, keyword string, value any) {
+	if property.Extra == nil {
+		property.Extra = map[string]any{}
+	}
+	property.Extra[keyword] = value
 }
 
 func (s *schema) compile(expr string) error {

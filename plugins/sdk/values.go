@@ -4,17 +4,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 const (
-	durationPattern = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	durationPattern = `^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))+$`
 	sizePattern     = `^[0-9]+ ?([kKMGT]i?)?B?$`
 )
 
-// Duration is a time span in parameters, written "90s" or "1h30m".
+// Duration is a time span in parameters, written "90s", "1h30m", "2d" or "1w", as everywhere in a
+// playbook. Days have 24 hours.
 type Duration time.Duration
 
 // String is the span as Go writes it.
@@ -27,14 +30,28 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return fmt.Errorf("duration %s: expected text such as 90s or 1h30m", raw)
+		return fmt.Errorf("duration %s: expected text such as 90s, 1h30m or 2d", raw)
 	}
-	span, err := time.ParseDuration(text)
-	if err != nil || span < 0 {
-		return fmt.Errorf("duration %q: expected such as 90s or 1h30m", text)
+	sum, rest := 0.0, text
+	for rest != "" {
+		part := durationPart().FindStringSubmatch(rest)
+		if part == nil {
+			return fmt.Errorf("duration %q: expected such as 90s, 1h30m or 2d", text)
+		}
+		count, _ := strconv.ParseFloat(part[1], 64) // infinite at worst
+		sum, rest = sum+count*float64(durationUnits[part[2]]), rest[len(part[0]):]
 	}
-	*d = Duration(span)
+	if text == "" || sum >= math.MaxInt64 {
+		return fmt.Errorf("duration %q: expected such as 90s, 1h30m or 2d", text)
+	}
+	*d = Duration(math.Round(sum))
 	return nil
+}
+
+var durationPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)`) })
+
+var durationUnits = map[string]time.Duration{
+	"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
 }
 
 // Size is a number of bytes in parameters, written as a number or "10MiB".

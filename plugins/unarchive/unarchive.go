@@ -16,7 +16,7 @@ import (
 
 // Params is the with: of an unarchive.
 type Params struct {
-	Source  string `json:"source,omitempty" turnus:"min=1" jsonschema:"archive, relative to the playbook: .tar, .tar.gz, .tgz or .zip"`
+	Source  string `json:"source,omitempty" turnus:"min=1,file" jsonschema:"archive, relative to the playbook: .tar, .tar.gz, .tgz or .zip"`
 	Archive string `json:"archive,omitempty" turnus:"pattern=^/" jsonschema:"instead: path of an archive on the host"`
 	Path    string `json:"path" turnus:"required,pattern=^/" jsonschema:"folder for what is in the archive, and for nothing else"`
 	Strip   bool   `json:"strip,omitempty" jsonschema:"the archive holds one folder: take what is in that"`

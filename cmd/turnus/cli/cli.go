@@ -71,8 +71,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	cmd, err := root, help.UnknownCommand(root, args)
 	if err == nil {
 		cmd, err = root.ExecuteContextC(context.Background())
@@ -125,7 +125,7 @@ func (a *app) root() *cobra.Command {
 			if err := a.appearance(); err != nil {
 				return err
 			}
-			if err := narrows(c.Flags()); err != nil {
+			if err := errors.Join(narrows(c.Flags()), help.Negatives(c)); err != nil {
 				return err
 			}
 			return localrun.UseProject(c)

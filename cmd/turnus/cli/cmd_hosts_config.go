@@ -118,9 +118,6 @@ func (a *app) configsLogCmd() *cobra.Command {
 }
 
 func (a *app) configsLog(ctx context.Context, f *configsFlags, host string) error {
-	if f.limit < 0 {
-		return console.Invalid("-n %d: expected 0 or more", f.limit)
-	}
 	r, err := f.open()
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func invocations(script string) (all [][]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &expand.Config{Env: expand.ListEnviron("RUN=x"), CmdSubst: func(w io.Writer, _ *syntax.CmdSubst) error { _, err := io.WriteString(w, "x"); return err }}
+	config := &expand.Config{Env: expand.ListEnviron("RUN=x", "run=x"), CmdSubst: func(w io.Writer, _ *syntax.CmdSubst) error { _, err := io.WriteString(w, "x"); return err }}
 	syntax.Walk(file, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
 		if !ok || len(call.Args) == 0 || call.Args[0].Lit() != "turnus" {

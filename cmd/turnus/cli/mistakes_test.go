@@ -39,7 +39,13 @@ turnus run site.yaml -i hosts.ini -e release=1.4
 turnus run site.yaml -i hosts.ini -o yml
 turnus run site.yaml -i hosts.ini -u
 turnus run site.yaml -i hosts.ini --select 'host.nme == "web1"'
+turnus run site.yaml -i hosts.ini --upload-rate -5MiB
+turnus run site.yaml -i hosts.ini --upload-rate 5
+turnus run site.yaml -i hosts.ini --plugin-memory 1MiB
+turnus run site.yaml -i hosts.ini --connect-timeout -1s
+turnus runs ls --local -n -1
 turnus exec web -i hosts.ini --timeout 5 -- uptime
+turnus exec web -i hosts.ini --timeout -5s -- uptime
 turnus exec web -i hosts.ini --stop-after lots -- uptime
 turnus exec web -i hosts.ini --check -- systemctl restart nginx
 turnus exec web -i hosts.ini uptime`},
@@ -50,7 +56,12 @@ turnus inventroy -i hosts.ini --list
 turnus all -i hosts.ini -m ping
 turnus 'web*' -m shell -a uptime
 turnus vault edit secrets.yaml
-turnus plugins lst`},
+turnus plugins lst
+turnus runs cancel ''
+turnus runs signal 20260101-000000-aaaaaaaa ' '
+turnus submit "" --server $SERVER
+turnus validate site.yaml ''
+turnus exec '' -i hosts.ini -- uptime`},
 	{"Files", `
 turnus run site.yml -i hosts.ini
 turnus run site.yaml
@@ -60,10 +71,14 @@ turnus run project -i hosts.ini
 turnus run empty.yaml -i hosts.ini
 turnus run binary.yaml -i hosts.ini
 turnus run site.yaml -i hosts.ini -e @release.yaml
+turnus validate sends.yaml
+turnus plan sends.yaml -i hosts.ini
 turnus run gated.yaml -i hosts.ini --windows windos.yaml
 turnus run gated.yaml -i hosts.ini
 turnus up --definitions project --data data-2
 turnus up --definitions nowhere --data data-2
+turnus up --definitions ops --data damaged
+turnus admin doctor --ledger sqlite:damaged/ledger.db
 turnus plugins ls --plugins nowhere
 turnus plugins docs aptt`},
 	{"YAML", `
@@ -261,6 +276,7 @@ func mistakenWorld(t *testing.T) (server string) {
 	}
 	write("binary.yaml", "\x7fELF\x00\x01\x02", 0o600)
 	write("none", "", 0o600)
+	write("damaged/ledger.db", strings.Repeat("no database\n", 1000), 0o600)
 	t.Setenv("HOME", dir)
 	t.Setenv("TURNUS_STATE", filepath.Join(dir, "state"))
 	for _, name := range []string{"SSH_AUTH_SOCK", "TURNUS_INVENTORY", "TURNUS_SERVER", "TURNUS_TOKEN", "TURNUS_REDIS", "TURNUS_KEYRING", "TURNUS_SECRETS", "TURNUS_PLUGINS", "XDG_STATE_HOME", "XDG_CONFIG_HOME"} {

@@ -43,7 +43,7 @@ func TestEndOfTheReaderDrains(t *testing.T) {
 func TestFullOutputIsAnError(t *testing.T) {
 	full := failingWriter{syscall.ENOSPC}
 	var stderr bytes.Buffer
-	for _, args := range [][]string{{"version"}, {"plugins", "ls"}, {"hosts", "ls", "-i", "a,b,"}} {
+	for _, args := range [][]string{{"version"}, {"plugins", "ls"}, {"hosts", "ls", "-i", "a,b,"}, {"--help"}, {"run", "--help"}, {"runs"}, {"--version"}} {
 		stderr.Reset()
 		if code := Main(args, strings.NewReader(""), full, &stderr); code != console.ExitInternal || !strings.Contains(stderr.String(), "no space left") {
 			t.Errorf("%v: exit code %d, %s", args, code, &stderr)

@@ -77,3 +77,53 @@ steps:
 		t.Error("the file was written")
 	}
 }
+
+// A job gives sudo a wrong password one time, whatever its steps do afterwards: retries, polls,
+// rescue and always would lock the account. sudo's own log counts.
+func TestLabBecomeTriesAWrongPasswordOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, fleet.Config{Hosts: 1})
+	log := filepath.Join(t.TempDir(), "sudo.log")
+	key, public := servers.NewSSHKey(t)
+	login, option := servers.UnprivilegedLogin(t, public, "Defaults logfile="+log+"\n%s ALL=(ALL) ALL", "")
+	s := servers.StartSSHD(t, option)
+	inventory := func(name, password string) string {
+		return l.file(name, fmt.Sprintf("web1 ansible_host=%s ansible_port=%d ansible_user=%s ansible_ssh_private_key_file=%s ansible_become_password='%s'\n", s.Addresses[0], s.Port, login.User, key, password))
+	}
+	known := l.file("known_hosts", fmt.Sprintf("[%s]:%d %s\n", s.Addresses[0], s.Port, servers.AuthorizedKey(s.HostKey)))
+	book := l.file("conf.yaml", `playbook: conf
+targets: "true"
+become: true
+steps:
+  - name: all
+    steps:
+      - {name: first, uses: command, with: {run: "true"}, retry: {attempts: 4, interval: 10ms}}
+    rescue:
+      - {name: second, uses: wait, with: {command: "true", interval: 10ms, timeout: 1h}}
+    always:
+      - {name: third, uses: file, with: {path: /root/x, content: x}}
+      - {name: login, uses: command, become: false, with: {run: "true"}}
+`)
+	refused := func() int {
+		text, err := os.ReadFile(log)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "incorrect password attempt")
+	}
+	wrong := inventory("wrong.ini", "wrong horse")
+	for i := range 2 { // the next run tries it again
+		p := l.start("run", book, "-i", wrong, "--known-hosts", known, "-o", "json")
+		p.wants(2)
+		if got := refused(); got != i+1 {
+			t.Errorf("sudo refused %d passwords in %d runs\n%s", got, i+1, p.out)
+		}
+		if !p.out.has("the password of user ops is wrong", "correct become_password") || strings.Contains(p.out.String(), "horse") {
+			t.Errorf("stdout: %s\nstderr: %s", p.out, p.err)
+		}
+	}
+	l.start("run", book, "-i", inventory("right.ini", login.Password), "--known-hosts", known, "--check").wants(0)
+	if got := refused(); got != 2 {
+		t.Errorf("the control: sudo refused the right password, or a command without one: %d", got)
+	}
+}

@@ -58,20 +58,44 @@ func UnknownCommand(root *cobra.Command, args []string) error {
 	return cmd.Args(cmd, rest)
 }
 
-// argumentProblem names the argument that is missing or too much, by the words of the command's
-// usage.
-func argumentProblem(cmd *cobra.Command, args []string) string {
-	var wanted []string
+// argumentNames returns the words of a command's usage for its arguments.
+func argumentNames(cmd *cobra.Command) (names []string) {
 	words := strings.Fields(cmd.Use)[1:]
 	for i, word := range words {
 		if flag := strings.HasPrefix(word, "-") || i > 0 && strings.HasPrefix(words[i-1], "-"); !flag {
-			wanted = append(wanted, strings.Trim(word, "[]."))
+			names = append(names, strings.Trim(word, "[]."))
 		}
 	}
-	if len(args) < len(wanted) {
-		return cmd.CommandPath() + ": no " + wanted[len(args)] + " is given"
+	return names
+}
+
+// argumentProblem names the argument that is missing or too much.
+func argumentProblem(cmd *cobra.Command, args []string) string {
+	names := argumentNames(cmd)
+	if len(args) < len(names) {
+		return cmd.CommandPath() + ": no " + names[len(args)] + " is given"
 	}
-	return fmt.Sprintf("%s: unexpected argument %q", cmd.CommandPath(), args[len(wanted)])
+	return fmt.Sprintf("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
+}
+
+// emptyArgument names an argument that is empty, as an unset variable of a shell is; "" if none is.
+// Words of a command for hosts may be empty.
+func emptyArgument(cmd *cobra.Command, args []string) string {
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 && strings.Contains(cmd.Use, "-- COMMAND") {
+		args = args[:dash]
+	}
+	at := slices.IndexFunc(args, func(arg string) bool { return strings.TrimSpace(arg) == "" })
+	if at < 0 {
+		return ""
+	}
+	name := "an argument"
+	if names := argumentNames(cmd); len(names) > 0 {
+		name = names[min(at, len(names)-1)]
+	}
+	if name == "PATTERN" {
+		return cmd.CommandPath() + ": PATTERN is empty: all is every host"
+	}
+	return cmd.CommandPath() + ": " + name + " is empty"
 }
 
 // usageErrors makes wrong arguments exit 5, like every invalid input.
@@ -80,6 +104,9 @@ func usageErrors(c *cobra.Command) {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
 				return console.Invalid("%s\nusage: %s", argumentProblem(cmd, args), cmd.UseLine())
+			}
+			if empty := emptyArgument(cmd, args); empty != "" {
+				return console.Invalid("%s\nusage: %s", empty, cmd.UseLine())
 			}
 			return nil
 		}

@@ -1,6 +1,7 @@
 package help
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
@@ -40,6 +42,9 @@ func nextCommand(cmd *cobra.Command, err error) string {
 	}
 	if bad, ok := errors.AsType[*inventory.Error](err); ok {
 		return "mend it, then check it: turnus hosts ls -i " + bad.File
+	}
+	if bad, ok := errors.AsType[*ledger.DamagedError](err); ok {
+		return fmt.Sprintf("stop turnus, move %s, %s-wal and %s-shm away, and restore a backup: turnus admin restore WHERE --ledger sqlite:%s", bad.File, bad.File, bad.File, bad.File)
 	}
 	if bad, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(bad, fs.ErrNotExist) {
 		return "look for it: ls " + filepath.Dir(bad.Path)
@@ -157,6 +162,18 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return console.Invalid("%s: unknown flag: %s\nhint: %s", cmd.CommandPath(), shown, help)
 }
 
+// Negatives refuses a number or a duration below zero where it has no meaning: the flag's own
+// default is none.
+func Negatives(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		what := map[string]string{"int": "a number", "duration": "a duration"}[f.Value.Type()]
+		if what != "" && strings.HasPrefix(f.Value.String(), "-") && !strings.HasPrefix(f.DefValue, "-") {
+			err = console.Invalid("--%s %s: expected %s of 0 or more\nhint: %s --help lists the flags", f.Name, f.Value, what, cmd.CommandPath())
+		}
+	})
+	return err
+}
+
 // flagWants returns what a flag expects, and an example of it.
 func flagWants(f *pflag.Flag, bad *pflag.InvalidValueError) (expected, example string) {
 	switch kind := f.Value.Type(); {
@@ -169,5 +186,7 @@ func flagWants(f *pflag.Flag, bad *pflag.InvalidValueError) (expected, example s
 	case kind == "bool":
 		return "true or false", "true"
 	}
-	return core.ErrorText(bad.Unwrap()), strings.ToUpper(f.Name)
+	expected = strings.TrimPrefix(core.ErrorText(bad.Unwrap()), "expected ")
+	_, example, _ = strings.Cut(expected, "such as ")
+	return expected, cmp.Or(example, strings.ToUpper(f.Name))
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -13,11 +14,8 @@ type byteSize int64
 // Set implements pflag.Value.
 func (s *byteSize) Set(text string) error {
 	var size sdk.Size
-	if err := size.UnmarshalJSON([]byte(text)); err != nil {
-		return err
-	}
-	if size != 0 && size < 64<<20 {
-		return fmt.Errorf("%s: expected 0, or at least 64MiB", text)
+	if err := size.UnmarshalJSON([]byte(text)); err != nil || size != 0 && size < 64<<20 {
+		return errors.New("expected 0, or a size of at least 64MiB, such as 1GiB")
 	}
 	*s = byteSize(size)
 	return nil
@@ -40,11 +38,8 @@ type byteRate int64
 // Set implements pflag.Value.
 func (r *byteRate) Set(text string) error {
 	var size sdk.Size
-	if err := size.UnmarshalJSON([]byte(text)); err != nil {
-		return err
-	}
-	if size != 0 && size < 1024 {
-		return fmt.Errorf("%s bytes a second: expected 0, or at least 1KiB", text)
+	if err := size.UnmarshalJSON([]byte(text)); err != nil || size != 0 && size < 1024 {
+		return errors.New("expected 0, or bytes a second from 1KiB on, such as 50MiB")
 	}
 	*r = byteRate(size)
 	return nil

@@ -67,6 +67,9 @@ func (f *Flags) Check() error {
 	if f.Concurrency < 1 {
 		return console.Invalid("--forks %d: expected a concurrency of at least 1\nhint: -f 10, or leave it out", f.Concurrency)
 	}
+	if f.SSH.ConnectTimeout < 0 { // a variable or a file of settings may have it
+		return console.Invalid("--connect-timeout %v: expected a duration of 0 or more, such as 10s", f.SSH.ConnectTimeout)
+	}
 	for _, limit := range []struct {
 		flag  string
 		share float64

@@ -2,9 +2,11 @@ package runview
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
 )
 
 // WriteNext prints the commands to type after a run, and where its record is: after a run with
@@ -42,6 +44,9 @@ func nextLines(r Report, record string, terminal bool) []string {
 		next = append(next, "turnus runs retry "+r.Run)
 	case failed > 0 && !r.Check: // --retry-failed takes the hosts of the last run that was no check
 		next = append(next, "the same command with --retry-failed: only "+console.Plural(failed, "host")+" that did not succeed")
+	}
+	if slices.ContainsFunc(r.Results, func(res api.Result) bool { return res.ReasonCode == core.WaveFailed }) {
+		next = append(next, "strategy: {on_failed_wave: continue} in the playbook: the next wave starts all the same")
 	}
 	lines := make([]string, 0, len(next)+1)
 	for i, text := range next {

@@ -2,6 +2,7 @@ package runview
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,8 @@ func TestNextCommands(t *testing.T) {
 	failed := Report{Run: "r1", Outcomes: map[core.Outcome]int{core.Failed: 2, core.Changed: 1}, Results: []api.Result{{Host: "ok", Outcome: core.Changed}, {Host: "web1", Outcome: core.Failed}}}
 	check := failed
 	check.Check = true
+	stopped := failed
+	stopped.Results = append(slices.Clip(failed.Results), api.Result{Host: "web2", Outcome: core.Cancelled, ReasonCode: core.WaveFailed}, api.Result{Host: "web3", Outcome: core.Cancelled, ReasonCode: core.WaveFailed})
 	good := Report{Run: "r1", Outcomes: map[core.Outcome]int{core.Changed: 1}}
 	for _, c := range []struct {
 		name     string
@@ -102,6 +105,7 @@ func TestNextCommands(t *testing.T) {
 	}{
 		{"local", failed, "/r", false, "next:   turnus logs r1 --host web1 --local\n        turnus runs show r1 --local\n        the same command with --retry-failed: only 2 hosts that did not succeed\nrecord: /r"},
 		{"server", failed, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\nrecord: on the server"},
+		{"a wave failed", stopped, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\n        strategy: {on_failed_wave: continue} in the playbook: the next wave starts all the same\nrecord: on the server"},
 		{"check", check, "/r", false, "next:   turnus logs r1 --host web1 --local\n        turnus runs show r1 --local\nrecord: /r"},
 		{"check on a server", check, "", false, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\nrecord: on the server"},
 		{"good", good, "/r", true, "next:   turnus runs show r1 --local\nrecord: /r"},

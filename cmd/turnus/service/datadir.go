@@ -150,36 +150,55 @@ func (d *DataDir) tokenFile() string { return filepath.Join(d.Path, "admin.token
 // firstToken makes the first admin token of a new ledger, and keeps it in the data folder. A file
 // with the secret comes first: a process that is killed between the two leaves a token that the
 // next start finds, not one that nobody knows.
-func (d *DataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (made bool, err error) {
+//
+// former is the file with the token of the folder's former ledger; "" without one.
+func (d *DataDir) firstToken(ctx context.Context, l *ledger.Ledger, by string) (made bool, former string, err error) {
 	file := d.tokenFile() + ".new"
 	if secret, err := os.ReadFile(file); err == nil {
 		_, err := l.Authenticate(ctx, strings.TrimSpace(string(secret)))
 		if err == nil {
-			return true, d.keepToken(file)
+			former, err = d.keepToken(file)
+			return true, former, err
 		}
 		if !errors.Is(err, core.ErrNotFound) {
-			return false, fmt.Errorf("check whether the first token was made: %w", err)
+			return false, "", fmt.Errorf("check whether the first token was made: %w", err)
 		}
 	}
 	secret := ledger.NewSecret()
 	if err := writeSynced(file, secret+"\n"); err != nil {
-		return false, fmt.Errorf("keep the first token: %w", err)
+		return false, "", fmt.Errorf("keep the first token: %w", err)
 	}
 	_, err = l.AddToken(ctx, by, secret, ledger.Token{ID: "first", Name: "admin", AllTenants: true, Roles: []string{string(server.Admin)}})
 	if errors.Is(err, core.ErrConflict) {
-		return false, os.Remove(file)
+		return false, "", os.Remove(file)
 	}
 	if err != nil {
-		return false, fmt.Errorf("make the first token: %w", err)
+		return false, "", fmt.Errorf("make the first token: %w", err)
 	}
-	return true, d.keepToken(file)
+	former, err = d.keepToken(file)
+	return true, former, err
 }
 
-func (d *DataDir) keepToken(file string) error {
-	if err := os.Rename(file, d.tokenFile()); err != nil {
-		return fmt.Errorf("keep the first token: %w\nhint: it is in %s", err, file)
+// keepToken gives the file its name. A token of another ledger is kept beside it: that ledger may
+// come back.
+func (d *DataDir) keepToken(file string) (former string, err error) {
+	former = d.tokenFile() + ".old"
+	if err = os.Rename(d.tokenFile(), former); errors.Is(err, os.ErrNotExist) {
+		former, err = "", nil
 	}
-	return nil
+	if err == nil {
+		err = os.Rename(file, d.tokenFile())
+	}
+	if err != nil {
+		return "", fmt.Errorf("keep the first token: %w\nhint: it is in %s", err, file)
+	}
+	return former, nil
+}
+
+// usedBefore is the warning of an empty ledger in a folder that served another one.
+func (d *DataDir) usedBefore(former string) string {
+	return fmt.Sprintf("the ledger is empty, but the data folder %s was used with another ledger: runs, schedules and tokens of that one are not here. Its admin token is now in %s\n"+
+		"hint: if it was lost, stop turnus, give it an empty ledger, and restore a backup: turnus admin restore WHERE", d.Path, former)
 }
 
 // writeSynced writes a file that only this user can read, to the disk.

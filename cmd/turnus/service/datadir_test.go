@@ -64,3 +64,56 @@ func TestTrapTheDataFolderIsInNoCommit(t *testing.T) {
 		t.Errorf("the control sees nothing: %s", s)
 	}
 }
+
+// A new ledger in a folder that was used is a warning, and the token of the former ledger stays.
+func TestTrapANewLedgerKeepsTheFormerToken(t *testing.T) {
+	t.Parallel()
+	d, err := OpenData(filepath.Join(t.TempDir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	start := func() (made bool, former string) {
+		t.Helper()
+		l, err := d.OpenLedger(t.Context(), "", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, former, err = d.firstToken(t.Context(), l, "test")
+		if err := errors.Join(err, l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return made, former
+	}
+	read := func(file string) string {
+		t.Helper()
+		secret, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(secret)
+	}
+	if made, former := start(); !made || former != "" {
+		t.Fatalf("a new folder: made %v, former %q", made, former)
+	}
+	first := read(d.tokenFile())
+	if made, former := start(); made || former != "" || read(d.tokenFile()) != first { // the control
+		t.Errorf("the same ledger again: made %v, former %q", made, former)
+	}
+	files, err := filepath.Glob(filepath.Join(d.Path, "ledger.db*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, former := start()
+	if !made || former == "" || read(former) != first || read(d.tokenFile()) == first {
+		t.Errorf("another ledger: made %v, former %q", made, former)
+	}
+	if text := d.usedBefore(former); !strings.Contains(text, former) || !strings.Contains(text, "turnus admin restore") {
+		t.Error(text)
+	}
+}

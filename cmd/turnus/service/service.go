@@ -119,9 +119,12 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	if err := s.parts(sup); err != nil {
 		return err
 	}
-	made, err := s.data.firstToken(ctx, s.ledger, "turnus")
+	made, former, err := s.data.firstToken(ctx, s.ledger, "turnus")
 	if err != nil {
 		return err
+	}
+	if former != "" {
+		s.con.Report(s.con.Paint(console.Yellow, "warning: ") + s.data.usedBefore(former))
 	}
 	if made {
 		s.con.Message("the first admin token is in " + s.data.tokenFile() + "; it is shown nowhere else")

@@ -152,13 +152,13 @@ func suspendEvent(f *fixture) {
 	eq(f, "in flight", st.InFlight, 0)
 	n, err := f.q.Signal(f.ctx, "a", "nothing")
 	f.must(err)
-	eq(f, "woken by an unknown event", n, 0)
+	eq(f, "signalled by an unknown event", n, 0)
 	n, err = f.q.Signal(f.ctx, "a", "boot")
 	f.must(err)
-	eq(f, "woken", n, 2)
+	eq(f, "signalled", n, 2)
 	n, err = f.q.Signal(f.ctx, "a", "boot")
 	f.must(err)
-	eq(f, "woken again", n, 0)
+	eq(f, "signalled again", n, 0)
 	got := f.lease(s, 10)
 	eq(f, "leases", len(got), 2)
 	for _, l := range got {
@@ -169,7 +169,7 @@ func suspendEvent(f *fixture) {
 	// An event that nobody waits for any more does not touch a job that runs.
 	n, err = f.q.Signal(f.ctx, "a", "boot")
 	f.must(err)
-	eq(f, "woken while leased", n, 0)
+	eq(f, "signalled while leased", n, 0)
 	for _, l := range parked {
 		res := f.turn(s, 0, done(l, core.Failed))
 		eq(f, "stale: the token is of the lease before", len(res.Stale), 1)
@@ -204,7 +204,7 @@ func suspendTime(f *fixture) {
 	}
 	n, err := f.q.Signal(f.ctx, "a", "e")
 	f.must(err)
-	eq(f, "woken after its time passed", n, 0)
+	eq(f, "signalled after its time passed", n, 0)
 }
 
 func suspendFree(f *fixture) {
@@ -294,7 +294,7 @@ func awaited(f *fixture) {
 	eq(f, "of the other run", sight.Awaited["other"], 1)
 	_, err := f.q.Signal(f.ctx, "b", "other")
 	f.must(err)
-	eq(f, "after it was woken", len(f.awaited("b").Awaited), 0)
+	eq(f, "after it was signalled", len(f.awaited("b").Awaited), 0)
 }
 
 // awaited checks a run, what its suspended jobs wait for included.

@@ -194,7 +194,7 @@ func deferredWindows(f *fixture) {
 	}
 	n, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 	f.must(err)
-	eq(f, "woken", n, 3)
+	eq(f, "signalled", n, 3)
 	f.deferred("a", 0)
 	again := f.leaseN(s, 3)
 	f.deferred("a", 0)
@@ -265,7 +265,7 @@ func deferredCrash(f *fixture) {
 	f.deferred("a", 6)
 	n, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 	f.must(err)
-	eq(f, "woken", n, 2)
+	eq(f, "signalled", n, 2)
 	f.deferred("a", 4)
 }
 
@@ -286,9 +286,9 @@ func signalMany(f *fixture) {
 	f.deferred("a", n)
 	f.submit(run("b", 5))
 	other := f.leaseN(s, 5)
-	woken, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
+	signalled, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 	f.must(err)
-	eq(f, "woken", woken, n)
+	eq(f, "signalled", signalled, n)
 	f.deferred("a", 0)
 	eq(f, "pending", f.status("a").Pending, n)
 	f.ack(s, allDone(other, core.Changed)...)
@@ -328,10 +328,10 @@ func signalAgain(f *fixture) {
 		}
 	}()
 	for range 3 {
-		woken, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
+		signalled, err := f.q.Signal(f.ctx, "a", queue.EventWindow)
 		f.must(err)
-		if woken > n {
-			f.Errorf("%d were signalled, the run has %d jobs", woken, n)
+		if signalled > n {
+			f.Errorf("%d were signalled, the run has %d jobs", signalled, n)
 		}
 	}
 	close(stop)

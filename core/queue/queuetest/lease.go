@@ -159,7 +159,7 @@ func maxInFlight(f *fixture) {
 	f.ack(s, a, done(got[1], core.Changed), done(got[2], core.Changed))
 	n, err := f.q.Signal(f.ctx, "a", "e")
 	f.must(err)
-	eq(f, "woken", n, 1)
+	eq(f, "signalled", n, 1)
 	f.ack(s, done(f.one(s), core.Changed))
 	eq(f, "complete", f.status("a").Complete, true)
 }

@@ -350,7 +350,7 @@ func (m *machine) adjust(t *rapid.T) {
 
 func (m *machine) signal(t *rapid.T) {
 	id, event := m.pick(t).ID, rapid.SampledFrom([]string{"e", "f", queue.EventWindow}).Draw(t, "event")
-	both(t, m, "Wake", func(s *side) (int, error) { return s.q.Signal(t.Context(), id, event) })
+	both(t, m, "Signal", func(s *side) (int, error) { return s.q.Signal(t.Context(), id, event) })
 }
 
 func (m *machine) dismiss(t *rapid.T) {

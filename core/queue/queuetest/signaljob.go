@@ -16,9 +16,9 @@ var signalJobTests = []test{
 
 func (f *fixture) signalJob(index int, want bool) {
 	f.Helper()
-	woken, err := f.q.SignalJob(f.ctx, core.JobID{Run: "a", Index: index}, "e")
+	signalled, err := f.q.SignalJob(f.ctx, core.JobID{Run: "a", Index: index}, "e")
 	f.must(err)
-	eq(f, "woken", woken, want)
+	eq(f, "signalled", signalled, want)
 }
 
 func signalOne(f *fixture) {
@@ -50,7 +50,7 @@ func signalOne(f *fixture) {
 	eq(f, "suspended", f.status("a").Suspended, 3)
 	n, err := f.q.Signal(f.ctx, "a", "e")
 	f.must(err)
-	eq(f, "woken together", n, 2)
+	eq(f, "signalled together", n, 2)
 }
 
 func signalOneRefuses(f *fixture) {

@@ -167,7 +167,7 @@ func (f *fixture) receive(got <-chan given) given {
 	case l := <-got:
 		return l
 	case <-time.After(30 * time.Second):
-		f.Fatal("no node was woken in half a minute")
+		f.Fatal("no node was signalled in half a minute")
 		return given{}
 	}
 }

@@ -164,21 +164,21 @@ func TestTrapOneStepWakesAWholeFleet(t *testing.T) {
 		b.ack(s, l, func(a *queue.Ack) { a.Kind, a.Event, a.After = queue.AckSuspend, queue.EventWindow, 72*time.Hour })
 		left -= len(l)
 	}
-	woken, steps := 0, 0
+	signalled, steps := 0, 0
 	for from := int64(0); from >= 0; steps++ {
 		before := b.calls()
 		answer := b.call(b.q.scripts.event, "fleet", queue.EventWindow, from).([]any) //nolint:forcetypeassert // a script's own answer
-		woken += int(answer[0].(int64))                                               //nolint:forcetypeassert // as above
+		signalled += int(answer[0].(int64))                                           //nolint:forcetypeassert // as above
 		from = answer[1].(int64)                                                      //nolint:forcetypeassert // as above
 		if n := b.calls() - before; n > 2*step+32 {
 			t.Errorf("a step of the signal called %d commands", n)
 		}
-		if st := b.status("fleet"); st.Deferred != fleet-woken || st.Pending != woken {
-			t.Fatalf("after %d signalled: %+v", woken, st)
+		if st := b.status("fleet"); st.Deferred != fleet-signalled || st.Pending != signalled {
+			t.Fatalf("after %d signalled: %+v", signalled, st)
 		}
 	}
-	if woken != fleet || steps > fleet/step+1 {
-		t.Errorf("%d were signalled in %d steps", woken, steps)
+	if signalled != fleet || steps > fleet/step+1 {
+		t.Errorf("%d were signalled in %d steps", signalled, steps)
 	}
 	b.has("0", "exists", b.run(no, "xSuspended"), b.run(no, "xEvents"))
 	b.sound()

@@ -3,6 +3,10 @@ package wire
 // SecretKeyword is the keyword of a params schema under which texts may hold ${{ secrets.NAME }}.
 const SecretKeyword = "x-turnus-secret"
 
+// FileKeyword is the keyword of a text that names a file or folder of the playbook's folder: its
+// value is "file" or "folder". A playbook that names a missing one is refused before a run.
+const FileKeyword = "x-turnus-file"
+
 // The handshake: worker and plugin must agree on these before the first call.
 const (
 	ProtocolVersion = 1

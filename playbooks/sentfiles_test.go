@@ -1,0 +1,104 @@
+package playbooks_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/turnus/turnus/playbooks"
+)
+
+func TestFilesThatStepsSendAreThere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("play/files/ntp.conf.tmpl", "server {{.Host}}\n")
+	write("outside", "")
+	if err := os.Symlink("../outside", filepath.Join(dir, "play", "link")); err != nil {
+		t.Fatal(err)
+	}
+	send := playbooks.Type{Name: "send", Params: json.RawMessage(`{"type": "object", "properties": {
+		"file": {"type": "string", "x-turnus-file": "file"}, "tree": {"type": "string", "x-turnus-file": "folder"}, "plain": {"type": "string"},
+		"artifact": {"type": "object", "properties": {"path": {"type": "string", "x-turnus-file": "file"}}}}, "additionalProperties": false}`)}
+	o := playbooks.Options{Types: func(string) (playbooks.Type, bool) { return send, true }}
+	playbook := func(with string) string {
+		return "playbook: a\ntargets: true\nvars: {name: x}\nsteps:\n  - {name: s, uses: send, with: " + with + "}\n"
+	}
+	for with, want := range map[string]string{
+		`{file: files/ntp.conf.tmpl, tree: files}`: "",
+		`{tree: files/}`:                           "",
+		`{tree: .}`:                                "",
+		`{plain: files/missing}`:                   "",
+		`{file: "${{ vars.name }}"}`:               "",
+		`{file: "files/${{ host.name }}.conf"}`:    "",
+		`{file: ` + strings.Repeat("0a", 32) + `}`: "",
+		`{file: files/ntp.cnf.tmpl}`:               `5:40: step "s": param "file": there is no file "files/ntp.cnf.tmpl"|play/files/ntp.cnf.tmpl|did you mean`,
+		`{file: entirely/else}`:                    `there is no file "entirely/else"|play/entirely/else|lists the folders`,
+		`{file: files/quite-another-name}`:         `there is no file|lists the files there`,
+		`{file: files}`:                            `"files" is not a regular file`,
+		`{tree: files/ntp.conf.tmpl}`:              `"files/ntp.conf.tmpl" is a file`,
+		`{tree: fils}`:                             `there is no folder "fils"|play/files?`,
+		`{artifact: {path: fw.bin}}`:               `param "artifact.path": there is no file "fw.bin"`,
+		`{file: ../outside}`:                       `"../outside" cannot be sent|below the playbook's folder`,
+		`{file: /etc/passwd}`:                      `"/etc/passwd" cannot be sent`,
+		`{file: link}`:                             `"link" cannot be sent`,
+	} {
+		write("play/a.yaml", playbook(with))
+		_, err := playbooks.Load([]string{filepath.Join(dir, "play", "a.yaml")}, o)
+		if want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", with, err)
+			}
+			continue
+		}
+		if _, ok := errors.AsType[playbooks.Diagnostics](err); !ok {
+			t.Errorf("%s: %v", with, err)
+			continue
+		}
+		for part := range strings.SplitSeq(want, "|") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v\nlacks %s", with, err, part)
+			}
+		}
+	}
+	// A playbook without its folder, such as that of a run's snapshot, is loaded without its files.
+	if _, err := playbooks.Parse("a.yaml", []byte(playbook(`{file: files/missing}`)), o); err != nil {
+		t.Error(err)
+	}
+}
+
+// The files of an included file are relative to the playbook's folder.
+func TestFilesThatIncludedStepsSendAreThere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.yaml":         "playbook: a\ntargets: true\nsteps:\n  - include: steps/one.yaml\n",
+		"steps/one.yaml": "steps:\n  - {name: good, uses: send, with: {file: beside}}\n  - {name: bad, uses: send, with: {file: below}}\n",
+		"steps/below":    "",
+		"beside":         "",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, "steps"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send := playbooks.Type{Name: "send", Params: json.RawMessage(`{"type": "object", "properties": {"file": {"type": "string", "x-turnus-file": "file"}}}`)}
+	_, err := playbooks.Load([]string{filepath.Join(dir, "a.yaml")}, playbooks.Options{Types: func(string) (playbooks.Type, bool) { return send, true }})
+	if d, ok := errors.AsType[playbooks.Diagnostics](err); !ok || len(d) != 1 || !strings.Contains(d[0].Place(), filepath.Join("steps", "one.yaml")+":3:") || !strings.Contains(d[0].Message, `"below"`) {
+		t.Errorf("%v", err)
+	}
+}
