@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/lab"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
@@ -64,13 +64,16 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 	root := a.root()
-	args, a.helpAll = wantsAll(args)
-	args = a.rename(args)
+	args, a.helpAll = help.WantsAll(args)
+	args, old, now := help.Present(args)
+	if old != "" {
+		a.Report(a.Paint(console.Yellow, "warning: ") + fmt.Sprintf("%q is now %q", "turnus "+old, "turnus "+now))
+	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	cmd, err := root, unknownCommand(root, args)
+	cmd, err := root, help.UnknownCommand(root, args)
 	if err == nil {
 		cmd, err = root.ExecuteContextC(context.Background())
 	}
@@ -79,7 +82,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	lost := a.Out.Problem()
 	gone := errors.Is(lost, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) // as with | head, who knows
 	if silent := errors.As(err, &e) && e.Err == nil; err != nil && !silent && !gone {
-		a.Report(a.Paint(console.Red, "error: ") + errorMessage(cmd, err))
+		a.Report(a.Paint(console.Red, "error: ") + help.ErrorMessage(cmd, err, code))
 	}
 	if lost != nil && code == console.ExitOK {
 		if !errors.Is(lost, syscall.EPIPE) { // the reader of the output has ended
@@ -122,7 +125,7 @@ func (a *app) root() *cobra.Command {
 			if err := a.appearance(); err != nil {
 				return err
 			}
-			if err := errors.Join(narrows(c.Flags()), negatives(c)); err != nil {
+			if err := errors.Join(narrows(c.Flags()), help.Negatives(c)); err != nil {
 				return err
 			}
 			return localrun.UseProject(c)
@@ -131,15 +134,11 @@ func (a *app) root() *cobra.Command {
 	a.globalFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "yaml", "wide", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
-	root.SetHelpFunc(a.help)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { help.Print(c, a.helpAll) })
 	root.SetVersionTemplate(versionLine() + "\n")
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(help.FlagError)
 	a.addCommands(root)
-	for _, c := range root.Commands() {
-		usageErrors(c)
-		groups(c)
-	}
-	onlyCommands(root)
+	help.Strict(root)
 	return root
 }
 
@@ -162,34 +161,6 @@ func (a *app) addCommands(root *cobra.Command) {
 		root.AddCommand(g.commands...)
 	}
 	root.AddCommand(a.contextCmd(), a.cronCmd(), a.logoutCmd(), a.versionCmd())
-}
-
-// groups applies onlyCommands to every command that only holds others.
-func groups(c *cobra.Command) {
-	if c.HasSubCommands() && c.Annotations[alone] == "" {
-		onlyCommands(c)
-	}
-	for _, sub := range c.Commands() {
-		groups(sub)
-	}
-}
-
-// alone marks a command that does something also without one of its subcommands.
-const alone = "alone"
-
-// onlyCommands makes a command that only groups others refuse what it does not have,
-// as wrong usage, and show its help when nothing is asked, unless it says something else itself.
-func onlyCommands(c *cobra.Command) {
-	c.SuggestionsMinimumDistance = 2
-	c.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return console.Invalid("unknown command %q\nhint: %s", cmd.CommandPath()+" "+args[0], commandHint(cmd, args))
-	}
-	if c.RunE == nil {
-		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	}
 }
 
 // needs makes a command refuse to be run without these flags, as wrong usage.
@@ -216,62 +187,4 @@ func narrows(flags *pflag.FlagSet) error {
 		}
 	}
 	return nil
-}
-
-// argumentNames returns the words of a command's usage for its arguments.
-func argumentNames(cmd *cobra.Command) (names []string) {
-	words := strings.Fields(cmd.Use)[1:]
-	for i, word := range words {
-		if flag := strings.HasPrefix(word, "-") || i > 0 && strings.HasPrefix(words[i-1], "-"); !flag {
-			names = append(names, strings.Trim(word, "[]."))
-		}
-	}
-	return names
-}
-
-// argumentProblem names the argument that is missing or too much.
-func argumentProblem(cmd *cobra.Command, args []string) string {
-	names := argumentNames(cmd)
-	if len(args) < len(names) {
-		return cmd.CommandPath() + ": no " + names[len(args)] + " is given"
-	}
-	return fmt.Sprintf("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
-}
-
-// emptyArgument names an argument that is empty, as an unset variable of a shell is; "" if none is.
-// Words of a command for hosts may be empty.
-func emptyArgument(cmd *cobra.Command, args []string) string {
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 && strings.Contains(cmd.Use, "-- COMMAND") {
-		args = args[:dash]
-	}
-	at := slices.IndexFunc(args, func(arg string) bool { return strings.TrimSpace(arg) == "" })
-	if at < 0 {
-		return ""
-	}
-	name := "an argument"
-	if names := argumentNames(cmd); len(names) > 0 {
-		name = names[min(at, len(names)-1)]
-	}
-	if name == "PATTERN" {
-		return cmd.CommandPath() + ": PATTERN is empty: all is every host"
-	}
-	return cmd.CommandPath() + ": " + name + " is empty"
-}
-
-// usageErrors makes wrong arguments exit 5, like every invalid input.
-func usageErrors(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return console.Invalid("%s\nusage: %s", argumentProblem(cmd, args), cmd.UseLine())
-			}
-			if empty := emptyArgument(cmd, args); empty != "" {
-				return console.Invalid("%s\nusage: %s", empty, cmd.UseLine())
-			}
-			return nil
-		}
-	}
-	for _, sub := range c.Commands() {
-		usageErrors(sub)
-	}
 }

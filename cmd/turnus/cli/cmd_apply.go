@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -19,7 +20,7 @@ import (
 
 // applyFlags say what is applied, and how it is checked here first.
 type applyFlags struct {
-	remote  remoteFlags
+	remote  remote.Flags
 	plugins node.PluginFlags
 	force   bool
 }
@@ -34,12 +35,12 @@ follows a repository applies the repository again when its branch moves.`,
 		Example: `  turnus project diff ./ops        # what would change
   turnus project apply ./ops`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.remote(&f.remote, func(ctx context.Context, c *client.Client, args []string) error {
+			return remote.Run(a.Console, &f.remote, func(ctx context.Context, c *client.Client, args []string) error {
 				return a.apply(ctx, c, &f, args[0])
 			})(cmd, args)
 		},
 	}
-	f.remote.add(c)
+	f.remote.Add(c)
 	f.plugins.Add(c)
 	c.Flags().BoolVar(&f.force, "force", false, "also when somebody else applied others between the comparison and now")
 	return c
@@ -100,7 +101,7 @@ func (a *app) localDefinitions(ctx context.Context, plugins *node.PluginFlags, p
 
 // diffServer compares a folder with what a server holds.
 func (a *app) diffServer(ctx context.Context, f *diffFlags, path string) error {
-	c, err := f.remote.client(0)
+	c, err := f.remote.Client(0)
 	if err != nil {
 		return err
 	}
@@ -118,12 +119,12 @@ func (a *app) diffServer(ctx context.Context, f *diffFlags, path string) error {
 	}
 	now, err := c.Definitions(ctx)
 	if err != nil {
-		return reported(err)
+		return remote.Reported(err)
 	}
 	doc.Old = definitions.Revision{Commit: now.Revision, Author: now.Author, Subject: now.Subject}
 	changes, err := c.DiffDefinitions(ctx, request)
 	if err != nil {
-		return reported(err)
+		return remote.Reported(err)
 	}
 	doc.Changes = changesOf(changes.Items)
 	return a.reportDiff(doc, f)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -16,7 +17,7 @@ import (
 )
 
 func (a *app) auditCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var f client.AuditFilter
 	var m most
 	var since, until string
@@ -24,7 +25,7 @@ func (a *app) auditCmd() *cobra.Command {
 		Use: "audit", Short: "List who changed what on a server, newest first", Args: cobra.NoArgs,
 		Example: `  turnus admin audit --object 20261120-021500-ab3cd5ef
   turnus admin audit --who alice --since 2026-11-01T00:00:00Z -o json      # with before and after`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			var err error
 			if since != "" {
 				if f.Since, err = instantFlag("--since", since, time.Local); err != nil {
@@ -51,7 +52,7 @@ func (a *app) auditCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	m.add(c, "entries")
 	c.Flags().StringVar(&f.Who, "who", "", "only of this token's name")
 	c.Flags().StringVar(&f.What, "what", "", "only this action, as run.cancel")
@@ -73,7 +74,7 @@ func (a *app) tokensCmd() *cobra.Command {
 }
 
 func (a *app) tokensCreateCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var n api.NewToken
 	var inLedger, expires string
 	var keys service.KeyringFlags
@@ -99,7 +100,7 @@ its own. Use it if all admin tokens are lost.`,
   turnus admin tokens create bob --role operator --tenant acme --exec > bob.token
   turnus admin tokens create "worker 7" --role worker > worker.token
   turnus admin tokens create ann --role admin --ledger sqlite:turnus-data/ledger.db > admin.token`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			n.Name, n.Permissions = args[0], permissions.list()
 			token, err := c.CreateToken(ctx, n)
 			if err != nil {
@@ -113,7 +114,7 @@ its own. Use it if all admin tokens are lost.`,
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	c.Flags().StringVar(&n.Role, "role", "", "viewer, operator, approver, admin or worker")
 	c.Flags().StringVar(&n.Tenant, "tenant", "*", "tenant whose things it reaches; * is all")
 	c.Flags().StringVar(&expires, "expires", "", "how long it holds, as 12h or 90d (default: until it is revoked)")
@@ -141,14 +142,14 @@ its own. Use it if all admin tokens are lost.`,
 }
 
 func (a *app) tokensListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "ls", Short: "List tokens, without their secrets", Args: cobra.NoArgs, Example: "  turnus admin tokens ls",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Token, error) {
 		return client.All(ctx, 0, c.Tokens)
 	}
-	return table(a, c, &r, list, []string{"TOKEN", "NAME", "TENANT", "ROLE", "CREATED", "EXPIRES", "LAST USED", "STATE"}, func(t *api.Token) []string {
+	return remote.Table(a.Console, c, &r, list, []string{"TOKEN", "NAME", "TENANT", "ROLE", "CREATED", "EXPIRES", "LAST USED", "STATE"}, func(t *api.Token) []string {
 		state := "holds"
 		switch {
 		case !t.Revoked.IsZero():
@@ -161,12 +162,26 @@ func (a *app) tokensListCmd() *cobra.Command {
 }
 
 func (a *app) tokensRevokeCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
-		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, tokenIDs), Example: "  turnus admin tokens revoke tok_4f2a",
+		Use: "revoke TOKEN", Short: "End a token's right, by its id", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, tokenIDs), Example: "  turnus admin tokens revoke tok_4f2a",
 	}
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Token, error) {
 		return c.RevokeToken(ctx, args[0])
 	}
-	return shown(a, c, &r, ask, func(t api.Token) { fmt.Fprintf(a.Out, "%s of %s is revoked\n", t.ID, t.Name) })
+	return remote.Shown(a.Console, c, &r, ask, func(t api.Token) { fmt.Fprintf(a.Out, "%s of %s is revoked\n", t.ID, t.Name) })
+}
+
+func tokenIDs(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := c.Tokens(ctx, client.Page{Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for i := range list.Items {
+		if t := &list.Items[i]; t.Revoked.IsZero() {
+			ids = append(ids, t.ID+"\t"+t.Name+", "+t.Role)
+		}
+	}
+	return ids, nil
 }

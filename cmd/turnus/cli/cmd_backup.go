@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
@@ -38,7 +39,7 @@ A backup of SQLite restores into PostgreSQL, and the other way round.`,
   turnus admin backup --ledger postgres://turnus@db/turnus --outputs s3://turnus-outputs s3://turnus-backups
   turnus admin backup --no-outputs ledger-$(date +%F).zip`,
 		Args:        cobra.ExactArgs(1),
-		Annotations: map[string]string{alone: "yes"},
+		Annotations: map[string]string{help.Alone: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/client"
 )
@@ -79,7 +78,7 @@ func (a *app) contextListCmd() *cobra.Command {
 
 func (a *app) contextUseCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Choose the context that commands ask", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts, Example: "  turnus context use prod",
+		Use: "use NAME", Short: "Choose the context that commands ask", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.CompleteContexts, Example: "  turnus context use prod",
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := settings.LoadContexts()
 			if err != nil {
@@ -103,7 +102,7 @@ func (a *app) contextSetCmd() *cobra.Command {
 	var s settings.Context
 	var stdin bool
 	c := &cobra.Command{
-		Use: "set NAME --server URL", Short: "Add a context, or change it; what is not given stays", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts,
+		Use: "set NAME --server URL", Short: "Add a context, or change it; what is not given stays", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.CompleteContexts,
 		Example: `  turnus context set prod --server https://turnus.example.net --token-file prod.token
   turnus context set prod --token-stdin < new.token`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.setContext(cmd, args[0], s, stdin) },
@@ -132,17 +131,17 @@ func (a *app) setContext(cmd *cobra.Command, name string, s settings.Context, st
 		return console.Invalid("context %s has no server yet\nhint: --server https://HOST", name)
 	}
 	if changed("ca-file") {
-		if was.CAFile, err = absolute(s.CAFile); err != nil {
+		if was.CAFile, err = settings.Absolute(s.CAFile); err != nil {
 			return err
 		}
 	}
 	if changed("cert-file") {
-		if was.CertFile, err = absolute(s.CertFile); err != nil {
+		if was.CertFile, err = settings.Absolute(s.CertFile); err != nil {
 			return err
 		}
 	}
 	if changed("key-file") {
-		if was.KeyFile, err = absolute(s.KeyFile); err != nil {
+		if was.KeyFile, err = settings.Absolute(s.KeyFile); err != nil {
 			return err
 		}
 	}
@@ -151,7 +150,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s settings.Context, st
 	}
 	if changed("token-file") {
 		was.Token, was.Login = "", false
-		if was.TokenFile, err = absolute(s.TokenFile); err != nil {
+		if was.TokenFile, err = settings.Absolute(s.TokenFile); err != nil {
 			return err
 		}
 	}
@@ -183,7 +182,7 @@ func (a *app) setContext(cmd *cobra.Command, name string, s settings.Context, st
 
 func (a *app) contextRemoveCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Forget a context", Args: cobra.ExactArgs(1), ValidArgsFunction: completeContexts, Example: "  turnus context rm old",
+		Use: "rm NAME", Short: "Forget a context", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.CompleteContexts, Example: "  turnus context rm old",
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := settings.LoadContexts()
 			if err != nil {
@@ -199,22 +198,4 @@ func (a *app) contextRemoveCmd() *cobra.Command {
 			return file.Save()
 		},
 	}
-}
-
-func absolute(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	if _, err := os.Stat(path); err != nil {
-		return "", console.Invalid("%w", err)
-	}
-	return filepath.Abs(path)
-}
-
-func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	file, err := settings.LoadContexts()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return slices.Sorted(maps.Keys(file.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/windows/civil"
 )
 
@@ -39,8 +40,8 @@ func (a *app) cronNextCmd() *cobra.Command {
   turnus cron next "*/15 * * * *" --timezone UTC --from 2026-03-29T00:00:00Z -n 4 -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if n < 1 || n > maxShown {
-				return console.Invalid("-n %d: expected 1 to %d", n, maxShown)
+			if n < 1 || n > planview.MaxWindows {
+				return console.Invalid("-n %d: expected 1 to %d", n, planview.MaxWindows)
 			}
 			cron, err := civil.ParseCron(args[0])
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/playbooks"
@@ -25,7 +26,7 @@ type diffFlags struct {
 	plugins  node.PluginFlags
 	vars     localrun.VarFlags
 	sources  string // a file of them
-	remote   remoteFlags
+	remote   remote.Flags
 }
 
 func (a *app) diffCmd() *cobra.Command {
@@ -54,7 +55,7 @@ not take, how its files differ from those that hold, and what the files without 
 				return console.Invalid("turnus project diff: expected NEW, OLD NEW, or --rejected alone\nusage: turnus project diff OLD NEW")
 			}
 			if f.rejected {
-				return a.remote(&f.remote, a.diffRejected)(cmd, args)
+				return remote.Run(a.Console, &f.remote, a.diffRejected)(cmd, args)
 			}
 			if len(args) == 1 && f.repo == "" {
 				if f.at != "" || f.sources != "" || len(f.vars.Args) > 0 {
@@ -72,7 +73,7 @@ not take, how its files differ from those that hold, and what the files without 
 	c.Flags().BoolVar(&f.rejected, "rejected", false, "show what the revision that the server rejects changes")
 	f.plugins.Add(c)
 	f.vars.Add(c)
-	f.remote.add(c)
+	f.remote.Add(c)
 	return c
 }
 

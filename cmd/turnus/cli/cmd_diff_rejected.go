@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/definitions"
@@ -25,7 +26,7 @@ func (a *app) diffRejected(ctx context.Context, c *client.Client, _ []string) er
 		return nil
 	}
 	r := got.Rejected
-	a.Report(a.Paint(console.Red, "rejected: ") + rejectionText(r.Revision, r.Author, r.Since, r.Error))
+	a.Report(a.Paint(console.Red, "rejected: ") + service.RejectionText(r.Revision, r.Author, r.Since, r.Error))
 	var b strings.Builder
 	for _, f := range got.Files {
 		writeFileChange(&b, f)

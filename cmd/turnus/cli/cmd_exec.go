@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/plugins/sdk"
@@ -19,7 +20,7 @@ import (
 func (a *app) execCmd() *cobra.Command {
 	var f localrun.RunFlags
 	var command launch.Command
-	var r remoteFlags
+	var r remote.Flags
 	var reason string
 	c := &cobra.Command{
 		Use:   "exec PATTERN [-i INVENTORY] -- COMMAND...",
@@ -47,7 +48,7 @@ permission exec: turnus admin tokens create NAME --role operator --exec. The aud
 			if err := checkExec(cmd.Flags(), &command, &f); err != nil {
 				return err
 			}
-			if r.server+r.context != "" {
+			if r.Server+r.Context != "" {
 				return a.execRemote(cmd, &r, newExec(&command, &f, reason), f.Play.Inv.Limit)
 			}
 			if err := onlyRemote(cmd.Flags()); err != nil {
@@ -69,7 +70,7 @@ permission exec: turnus admin tokens create NAME --role operator --exec. The aud
 	f.Node.Login.AddBecome(c)
 	f.Play.AddBecome(c)
 	f.Queue.Add(c)
-	r.add(c)
+	r.Add(c)
 	fl := c.Flags()
 	fl.StringVar(&reason, "reason", "", "why, for the audit log of the server")
 	fl.StringVar(&command.StopAfter, "stop-after", "", "failure threshold: start no more hosts after so many failed, as 5 or 10%")

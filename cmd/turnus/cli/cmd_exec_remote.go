@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -30,14 +31,14 @@ func newExec(c *launch.Command, f *localrun.RunFlags, reason string) api.NewExec
 }
 
 // execRemote has a server run a command on the hosts of a pattern, and follows the run to its end.
-func (a *app) execRemote(cmd *cobra.Command, r *remoteFlags, n api.NewExec, pattern string) error {
+func (a *app) execRemote(cmd *cobra.Command, r *remote.Flags, n api.NewExec, pattern string) error {
 	if err := onlyLocal(cmd); err != nil {
 		return err
 	}
 	if n.OutsideWindows && n.Reason == "" {
 		return console.Invalid("--outside-windows: no reason is given, and the audit log of the server needs one\nhint: --reason 'ticket 4711'")
 	}
-	return a.remote(r, func(ctx context.Context, c *client.Client, _ []string) (err error) {
+	return remote.Run(a.Console, r, func(ctx context.Context, c *client.Client, _ []string) (err error) {
 		if n.Limit, err = limitParts(pattern); err != nil {
 			return err
 		}

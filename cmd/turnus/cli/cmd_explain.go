@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -15,9 +16,9 @@ import (
 )
 
 func (a *app) explainCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
-		Use: "explain RUN HOST", Short: "Say why a host of a run waits, and when it may start", Args: cobra.ExactArgs(2), ValidArgsFunction: completeRunHost(&r),
+		Use: "explain RUN HOST", Short: "Say why a host of a run waits, and when it may start", Args: cobra.ExactArgs(2), ValidArgsFunction: remote.CompleteRunHost(&r),
 		Long: `Say where a host of a run stands: all that keeps it from starting, its window set and
 when that opens, how many hosts of the run come before it, and an estimate of its start.`,
 		Example: "  turnus runs explain 20261120-021500-ab3cd5ef fw-1.acme",
@@ -29,8 +30,8 @@ when that opens, how many hosts of the run come before it, and an estimate of it
 		}
 		return c.Explain(ctx, core.JobID{Run: job.Run, Index: job.Index})
 	}
-	r.addLocal(c, true)
-	return shown(a, c, &r, ask, a.writeExplanation)
+	r.AddLocal(c, true)
+	return remote.Shown(a.Console, c, &r, ask, a.writeExplanation)
 }
 
 func (a *app) writeExplanation(e api.Explanation) {

@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/client"
 )
 
 func (a *app) exportCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var f client.ExportFilter
 	var since, until, file string
 	c := &cobra.Command{
@@ -31,7 +32,7 @@ those of docs/api.md, and stay. With --file nothing is there before all of it is
 		Args:        cobra.ExactArgs(1),
 		ValidArgs:   []string{"runs", "jobs", "audit"},
 		Annotations: map[string]string{"export": "yes"},
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) (err error) {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) (err error) {
 			if args[0] != "runs" && args[0] != "jobs" && args[0] != "audit" {
 				return console.Invalid("export %s: expected runs, jobs or audit", args[0])
 			}
@@ -48,7 +49,7 @@ those of docs/api.md, and stay. With --file nothing is there before all of it is
 			return a.export(ctx, c, args[0], f, file)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	fl := c.Flags()
 	fl.StringVar(&since, "since", "", "from this time on: RFC 3339, or a day as 2026-11-01; jobs go by when their run was created")
 	fl.StringVar(&until, "until", "", "before this time")

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/keyview"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/settings"
@@ -86,7 +88,7 @@ Exit codes: 0 all hosts showed keys; 2 a key has changed or is refused; 4 a host
 			if err != nil {
 				return err
 			}
-			return a.showKeys(list, nil, f.inv.Argument(), false)
+			return keyview.Scanned(a.Console, list, nil, f.inv.Argument(), false)
 		},
 	}
 	f.add(c)
@@ -114,7 +116,7 @@ Exit codes: 0 all match; 2 a key is unknown, has changed or is refused; 4 a host
 			if err != nil {
 				return err
 			}
-			return a.showKeys(list, vouches, f.inv.Argument(), true)
+			return keyview.Scanned(a.Console, list, vouches, f.inv.Argument(), true)
 		},
 	}
 	f.add(c)
@@ -134,7 +136,7 @@ func (a *app) scanKeys(ctx context.Context, f *keyFlags, pattern []string) ([]ho
 	var mu sync.Mutex
 	byName := map[string]hostkeys.Result{}
 	targets := hostkeys.Targets(pool, hosts)
-	stopView := a.scanProgress(len(targets), func() int {
+	stopView := keyview.Progress(a.Console, len(targets), func() int {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(byName)
@@ -154,36 +156,6 @@ func (a *app) scanKeys(ctx context.Context, f *keyFlags, pattern []string) ([]ho
 	}
 	return list, nil
 }
-
-// scanProgress shows on a terminal how many hosts a scan has asked, until stop.
-func (a *app) scanProgress(total int, asked func() int) (stop func()) {
-	if !a.Live {
-		return func() {}
-	}
-	moving := a.NewMoving()
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer moving.Close()
-		tick := time.NewTicker(scanRedraw)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-				moving.Draw([]string{fmt.Sprintf("scan: %d of %s", asked(), console.Plural(total, "host"))})
-			}
-		}
-	})
-	return sync.OnceFunc(func() {
-		close(done)
-		wg.Wait()
-	})
-}
-
-// scanRedraw is the time between two states of a scan on the terminal.
-const scanRedraw = 200 * time.Millisecond
 
 // pendingKeys remembers scans of this user.
 func pendingKeys() (*hostkeys.Pending, error) {
@@ -295,7 +267,7 @@ func (a *app) decideKeys(ctx context.Context, f *keyFlags, pairs []hostkeys.Pair
 // acceptKeys writes what was decided, and shows it.
 func (a *app) acceptKeys(list []hostkeys.Decision, pins bool) error {
 	if pins {
-		return a.printPins(list)
+		return keyview.Pins(a.Console, list)
 	}
 	list = hostkeys.Writable(list)
 	byFile, others := hostkeys.Edits(list)
@@ -304,5 +276,46 @@ func (a *app) acceptKeys(list []hostkeys.Decision, pins bool) error {
 			return err
 		}
 	}
-	return a.showDecisions(list)
+	return keyview.Decisions(a.Console, list)
+}
+
+// sshfpFlags are the flags for keys that DNS proves, and for the resolver that validates.
+type sshfpFlags struct {
+	on       bool
+	resolver string
+}
+
+func (f *sshfpFlags) add(c *cobra.Command, usage string) {
+	c.Flags().BoolVar(&f.on, "sshfp", false, usage)
+	c.Flags().StringVar(&f.resolver, "resolver", "", "validating DNS resolver that you trust, ADDRESS or ADDRESS:PORT; when not given, that of this machine on loopback")
+}
+
+// lookUp asks DNS for scanned hosts, and returns one answer for each; nil without --sshfp.
+func (f *sshfpFlags) lookUp(ctx context.Context, a *app, list []hostkeys.Result) ([]hostkeys.Vouch, error) {
+	if !f.on {
+		if f.resolver != "" {
+			return nil, console.Invalid("--resolver is for --sshfp\nhint: add --sshfp")
+		}
+		return nil, nil
+	}
+	r, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := a.Interruptible(ctx)
+	defer stop()
+	vouches := r.LookUp(ctx, list)
+	return vouches, ctx.Err()
+}
+
+func (f *sshfpFlags) open() (hostkeys.Resolver, error) {
+	if f.resolver != "" {
+		return hostkeys.ParseResolver(f.resolver)
+	}
+	conf, err := os.Open("/etc/resolv.conf")
+	if err != nil {
+		return hostkeys.Resolver{}, fmt.Errorf("--sshfp: %w\nhint: --resolver ADDRESS of a validating resolver", err)
+	}
+	defer conf.Close()
+	return hostkeys.SystemResolver(conf)
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/client"
 )
 
 func (a *app) hostFactsCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "facts HOST", Short: "Show the newest facts of a host, and their age", Args: cobra.ExactArgs(1),
 		Long: `Show the newest facts of a host, and their age. Runs gather facts: where a step reads
@@ -21,7 +22,7 @@ host.facts, and with the job type facts. targets of a playbook read what is show
 Those of runs on a server are kept there; --local asks for those of turnus run, which are kept on this machine.`,
 		Example: `  turnus hosts facts web-17
   turnus hosts facts web-17 --local -o json`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			all, err := c.HostFacts(ctx, args[0])
 			if err != nil {
 				return err
@@ -46,7 +47,7 @@ Those of runs on a server are kept there; --local asks for those of turnus run, 
 			return nil
 		}),
 	}
-	r.add(c)
-	r.addLocal(c, true)
+	r.Add(c)
+	r.AddLocal(c, true)
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -27,14 +28,14 @@ Those of runs on a server are kept there; --local asks for those of turnus run, 
 }
 
 func (a *app) handlersListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var f client.HandlerFilter
 	var m most
 	c := &cobra.Command{
 		Use: "ls", Short: "List pending handlers, newest first", Args: cobra.NoArgs,
 		Example: "  turnus hosts handlers ls\n  turnus hosts handlers ls --host web-17 -o json\n  turnus hosts handlers ls --local",
 	}
-	c.RunE = a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+	c.RunE = remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 		all, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.PendingHandler], error) {
 			return c.Handlers(ctx, f, p)
 		})
@@ -43,8 +44,8 @@ func (a *app) handlersListCmd() *cobra.Command {
 		}
 		return a.listHandlers(all)
 	})
-	r.add(c)
-	r.addLocal(c, true)
+	r.Add(c)
+	r.AddLocal(c, true)
 	m.add(c, "handlers")
 	c.Flags().StringVar(&f.Playbook, "playbook", "", "only of this playbook")
 	c.Flags().StringVar(&f.Host, "host", "", "only on this host")
@@ -70,14 +71,14 @@ func (a *app) listHandlers(all []api.PendingHandler) error {
 }
 
 func (a *app) handlersDropCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var in api.DropHandlers
 	c := &cobra.Command{
 		Use: "drop PLAYBOOK", Short: "Forget pending handlers of a playbook", Args: cobra.ExactArgs(1),
 		Long: `Forget pending handlers of a playbook: those that it has no more, or on hosts where a person did
 what the handler does. One call drops 1000 at most. A server's audit log names the caller.`,
 		Example: "  turnus hosts handlers drop nginx --handler reload\n  turnus hosts handlers drop nginx --host web-17 --local",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			in.Playbook = args[0]
 			out, err := c.DropHandlers(ctx, in)
 			if err != nil {
@@ -90,8 +91,8 @@ what the handler does. One call drops 1000 at most. A server's audit log names t
 			return nil
 		}),
 	}
-	r.add(c)
-	r.addLocal(c, false)
+	r.Add(c)
+	r.AddLocal(c, false)
 	c.Flags().StringVar(&in.Host, "host", "", "only on this host")
 	c.Flags().StringVar(&in.Handler, "handler", "", "only of this name")
 	return c

@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/pictures"
 )
 
 func (a *app) hostsMapCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var customer, by string
 	c := &cobra.Command{
 		Use:   "map",
@@ -27,7 +28,7 @@ letter a host, or with -o svg the picture of the page Fleet.`,
   turnus hosts map --by site --customer acme
   turnus hosts map -o svg > fleet.svg`,
 		Args: cobra.NoArgs, Annotations: map[string]string{"svg": "yes"},
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			if !slices.Contains([]string{pictures.ByGroup, pictures.BySite, pictures.ByHAGroup}, by) {
 				return console.Invalid("--by %s: expected group, site or ha_group", by)
 			}
@@ -49,7 +50,7 @@ letter a host, or with -o svg the picture of the page Fleet.`,
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	c.Flags().StringVar(&customer, "customer", "", "hosts of this customer only")
 	c.Flags().StringVar(&by, "by", pictures.ByGroup, "hosts that stand together: group, site or ha_group")
 	return c

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/ansible"
 	"github.com/turnus/turnus/core/inventory"
@@ -87,7 +88,7 @@ func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error
 	}
 	r := importReportOf(result, written)
 	if hosts == "" {
-		r.hint = "with the inventory more is converted: turnus import ansible " + quoteArg(site) + " --inventory INVENTORY --into NEW-FOLDER"
+		r.hint = "with the inventory more is converted: turnus import ansible " + help.Quote(site) + " --inventory INVENTORY --into NEW-FOLDER"
 	}
 	return a.reportImport(r)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -35,19 +36,19 @@ are in a file, with --context or --server at a server.`,
 type inventoryFlags struct {
 	inv     localrun.InventoryFlags
 	secrets node.SecretFlags
-	remote  remoteFlags
+	remote  remote.Flags
 }
 
 func (f *inventoryFlags) add(c *cobra.Command) {
 	f.inv.AddSources(c)
 	f.secrets.Add(c)
-	f.remote.add(c)
+	f.remote.Add(c)
 }
 
 // either makes the RunE of a command that asks a server if one is named, and else works here.
 func (a *app) either(f *inventoryFlags, there func(context.Context, *client.Client, []string) error, here func(context.Context, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if f.remote.server+f.remote.context == "" {
+		if f.remote.Server+f.remote.Context == "" {
 			for _, name := range []string{"token-file", "ca-file", "cert-file", "key-file"} {
 				if cmd.Flags().Changed(name) {
 					return console.Invalid("--%s is for a server, and none is named\nhint: --context NAME or --server URL", name)
@@ -58,17 +59,17 @@ func (a *app) either(f *inventoryFlags, there func(context.Context, *client.Clie
 		if cmd.Flags().Changed("inventory") {
 			return console.Invalid("-i is for the inventory of this machine, and --context or --server names a server, which has its own\nhint: leave out -i")
 		}
-		return a.remote(&f.remote, there)(cmd, args)
+		return remote.Run(a.Console, &f.remote, there)(cmd, args)
 	}
 }
 
 func (a *app) inventoryListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "ls", Short: "List the sources of hosts of a server, and how fetching them goes", Args: cobra.NoArgs,
 		Example: "  turnus inventory ls\n  turnus inventory ls --context prod -o json",
 	}
-	return table(a, c, &r, func(ctx context.Context, c *client.Client, _ []string) ([]api.Source, error) {
+	return remote.Table(a.Console, c, &r, func(ctx context.Context, c *client.Client, _ []string) ([]api.Source, error) {
 		return client.All(ctx, 0, c.Sources)
 	}, []string{"SOURCE", "TENANT", "TYPE", "STATE", "HOSTS", "LAST GOOD", "WHY"}, func(s *api.Source) []string {
 		good := ""
@@ -100,7 +101,7 @@ func (a *app) inventoryShowCmd() *cobra.Command {
 		Example: `  turnus inventory show web1 -i hosts.yaml
   turnus inventory show web1 -i sources.yaml -i hosts.yaml -o json
   turnus inventory show web1 --context prod`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&f.remote, hostNames),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&f.remote, remote.HostNames),
 	}
 	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
 		all, err := c.Origins(ctx, args[0])
@@ -168,7 +169,7 @@ func (a *app) inventoryDiffCmd() *cobra.Command {
 that -i names is fetched first. A server fetches its sources itself.`,
 		Example: `  turnus inventory diff nb -i sources.yaml
   turnus inventory diff nb --context prod -o json`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&f.remote, sourceNames),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&f.remote, sourceNames),
 	}
 	c.RunE = a.either(&f, func(ctx context.Context, c *client.Client, args []string) error {
 		d, err := c.DiffSource(ctx, args[0])
@@ -271,7 +272,7 @@ func (a *app) inventoryApproveCmd() *cobra.Command {
 a token of an approver.`,
 		Example: `  turnus inventory approve nb -i sources.yaml --generation sha256:0f3a
   turnus inventory approve nb --context prod --generation sha256:0f3a`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&f.remote, sourceNames),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&f.remote, sourceNames),
 	}
 	approved := func(name string, hosts int) {
 		a.Message(fmt.Sprintf("source %s: in use: %s", name, console.Plural(hosts, "host")))

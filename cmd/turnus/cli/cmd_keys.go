@@ -5,10 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,13 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/keyring"
-	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue/encrypted"
-	"github.com/turnus/turnus/core/queue/redis"
-	"github.com/turnus/turnus/core/redisconn"
 )
 
 func (a *app) keysCmd() *cobra.Command {
@@ -41,15 +32,9 @@ the old key once check reports no data under it.`,
 	return c
 }
 
-// keyDoc is a key as -o json prints it.
-type keyDoc struct {
-	Key     string `json:"key"`
-	Primary bool   `json:"primary"`
-}
-
 func (a *app) showKey(id keyring.ID, primary bool, text string) error {
 	if a.Output == "json" {
-		return console.PrintJSON(a.Out, keyDoc{id.String(), primary})
+		return console.PrintJSON(a.Out, service.KeyDoc{Key: id.String(), Primary: primary})
 	}
 	fmt.Fprintf(a.Out, text+"\n", id)
 	return nil
@@ -78,9 +63,9 @@ func (a *app) keysListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			docs, cells := []keyDoc{}, [][]string{{"KEY", "USE"}}
+			docs, cells := []service.KeyDoc{}, [][]string{{"KEY", "USE"}}
 			for _, k := range list {
-				docs = append(docs, keyDoc{k.ID.String(), k.Primary})
+				docs = append(docs, service.KeyDoc{Key: k.ID.String(), Primary: k.Primary})
 				use := "opens"
 				if k.Primary {
 					use = "encrypts and decrypts"
@@ -129,231 +114,8 @@ func (a *app) keysPromoteCmd() *cobra.Command {
 	}
 }
 
-// encryptedPlaces say where encrypted things lie.
-type encryptedPlaces struct {
-	keyring       service.KeyringFlags
-	data, outputs string
-	ledger        string
-	redis, pool   string
-}
-
-func (f *encryptedPlaces) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(&f.data, "data", "", "data folder of a turnus up: its ledger, outputs, and states of jobs")
-	fl.StringVar(&f.ledger, "ledger", os.Getenv("TURNUS_LEDGER"), "the record: sqlite:PATH or postgres://… (TURNUS_LEDGER)")
-	fl.Lookup("ledger").DefValue = "" // --help would print the password
-	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL] (default: outputs in --data)")
-}
-
-// addQueue is for commands that also read the queue.
-func (f *encryptedPlaces) addQueue(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(&f.redis, "redis", os.Getenv("TURNUS_REDIS"), "Redis of the queue (TURNUS_REDIS)")
-	fl.Lookup("redis").DefValue = ""
-	fl.StringVar(&f.pool, "pool", "", "worker pool in that Redis (default: \"default\")")
-}
-
-func (f *encryptedPlaces) check() error {
-	if f.keyring.File == "" {
-		return console.Invalid("no key ring is named\nhint: --keyring FILE, or TURNUS_KEYRING")
-	}
-	if f.ledger == "" && f.data != "" {
-		f.ledger = "sqlite:" + filepath.Join(f.data, "ledger.db")
-	}
-	if f.outputs == "" && f.data != "" {
-		f.outputs = filepath.Join(f.data, "outputs")
-	}
-	if f.ledger == "" {
-		return console.Invalid("no ledger is named\nhint: --ledger postgres://…, or --data FOLDER of a turnus up")
-	}
-	return service.LedgerThere(f.ledger)
-}
-
-func (f *encryptedPlaces) openLedger(ctx context.Context, a *app) (*ledger.Ledger, *keyring.Ring, error) {
-	ring, err := f.keyring.Open(a.Console)
-	if err != nil {
-		return nil, nil, err
-	}
-	o := ledger.Options{Keyring: ring}
-	if f.outputs != "" {
-		if o.Bucket, err = ledger.OpenBucket(ctx, f.outputs); err != nil {
-			return nil, nil, err
-		}
-	}
-	l, err := ledger.Open(ctx, f.ledger, o)
-	if err != nil && o.Bucket != nil {
-		err = errors.Join(err, o.Bucket.Close())
-	}
-	return l, ring, err
-}
-
-// keyUse is how much of something is encrypted with one key, or not at all.
-type keyUse struct {
-	Where  string `json:"where"` // ledger, redis, states
-	What   string `json:"what,omitempty"`
-	Key    string `json:"key"` // "" where it is not encrypted
-	Values int    `json:"values"`
-}
-
-// encryptedCheck is the -o json document of keys check.
-type encryptedCheck struct {
-	Primary string   `json:"primary"`
-	Redis   bool     `json:"redis"` // it was checked
-	Uses    []keyUse `json:"uses"`
-	Keys    []struct {
-		keyDoc
-		Values int `json:"values"`
-	} `json:"keys"`
-	Plain int `json:"plain"`
-}
-
-// uses counts by key what is in all places.
-func (f *encryptedPlaces) uses(ctx context.Context, a *app) (out encryptedCheck, err error) {
-	l, ring, err := f.openLedger(ctx, a)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	counted, err := l.KeyUses(ctx)
-	if err != nil {
-		return out, err
-	}
-	for _, u := range counted {
-		one := keyUse{Where: "ledger", What: u.What, Values: u.Count}
-		if u.Encrypted {
-			one.Key = u.Key.String()
-		}
-		out.Uses = append(out.Uses, one)
-	}
-	known, err := keyring.Keys(f.keyring.File)
-	if err != nil {
-		return out, err
-	}
-	if f.redis != "" {
-		out.Redis = true
-		some, err := f.inRedis(ctx, known, ring)
-		if err != nil {
-			return out, err
-		}
-		out.Uses = append(out.Uses, some...)
-	}
-	if f.data != "" {
-		some, err := statesIn(f.data)
-		if err != nil {
-			return out, err
-		}
-		out.Uses = append(out.Uses, some...)
-	}
-	for _, k := range known {
-		if k.Primary {
-			out.Primary = k.ID.String()
-		}
-		n := 0
-		for _, u := range out.Uses {
-			if u.Key == k.ID.String() {
-				n += u.Values
-			}
-		}
-		out.Keys = append(out.Keys, struct {
-			keyDoc
-			Values int `json:"values"`
-		}{keyDoc{k.ID.String(), k.Primary}, n})
-	}
-	for _, u := range out.Uses {
-		if u.Key == "" {
-			out.Plain += u.Values
-		}
-	}
-	return out, nil
-}
-
-// inRedis reads all that Turnus keeps in Redis, of all pools: they may share a ring. Of keys that
-// are not in the ring it says nothing: random bytes may look like one.
-func (f *encryptedPlaces) inRedis(ctx context.Context, known []keyring.Key, ring *keyring.Ring) (_ []keyUse, err error) {
-	client, err := redisconn.Dial(f.redis)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	found := map[keyring.ID]int{}
-	for _, ours := range redisconn.RoleKeys(redisconn.DoctorRole) {
-		if err := redisconn.Values(ctx, client, ours, func(_ string, value []byte) error {
-			keyring.Find(value, func(id keyring.ID) { found[id]++ })
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-	}
-	var uses []keyUse
-	for _, k := range known {
-		if n := found[k.ID]; n > 0 {
-			uses = append(uses, keyUse{Where: "redis", Key: k.ID.String(), Values: n})
-		}
-	}
-	q, err := redis.New(client, redis.Options{Pool: cmp.Or(f.pool, node.DefaultPool)})
-	if err != nil {
-		return nil, err
-	}
-	plain, err := encrypted.New(q, ring, nil).Unencrypted(ctx)
-	if len(plain) > 0 {
-		uses = append(uses, keyUse{Where: "redis", What: "runs", Values: len(plain)})
-	}
-	return uses, err
-}
-
-// statesIn counts the states of jobs in a data folder.
-func statesIn(data string) ([]keyUse, error) {
-	counts := map[string]int{}
-	err := filepath.WalkDir(filepath.Join(data, "states"), func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path) //nolint:gosec // below a folder of mode 0700, whose owner this is
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		key := ""
-		if id, ok := keyring.KeyOf(text); ok {
-			key = id.String()
-		}
-		counts[key]++
-		return err
-	})
-	var uses []keyUse
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		uses = append(uses, keyUse{Where: "states", Key: key, Values: counts[key]})
-	}
-	return uses, err
-}
-
-// begunSince refuses to retire a key while a queue in a process, which nobody else can read, may
-// hold things that are encrypted with it: its process began before the ledger was encrypted with
-// the present key.
-func (f *encryptedPlaces) begunSince(ctx context.Context, a *app, id keyring.ID) (err error) {
-	if f.data == "" || f.redis != "" {
-		return nil
-	}
-	began, held, err := service.HeldSince(f.data)
-	if err != nil || !held {
-		return err
-	}
-	l, _, err := f.openLedger(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	since, err := l.EncryptedSince(ctx)
-	if err == nil && !began.After(since) {
-		err = console.Invalid("key %s is needed: the process that holds %s started before the ledger was encrypted with the present key, and its queue may use this one\nhint: stop and start turnus up (its runs continue), then retire the key", id, f.data)
-	}
-	return err
-}
-
 func (a *app) keysCheckCmd() *cobra.Command {
-	var f encryptedPlaces
+	var f service.EncryptedPlaces
 	c := &cobra.Command{
 		Use: "check --keyring FILE --ledger URL", Short: "Count the encrypted values of each key, and plain ones", Args: cobra.NoArgs,
 		Long: `Count the encrypted values of each key, and plain ones: in the ledger, the outputs, Redis, and
@@ -362,15 +124,12 @@ Turnus. The service can run meanwhile.`,
 		Example: `  turnus admin keys check --keyring keyring.json --ledger postgres://turnus@db/turnus --redis rediss://queue:6379/0
   turnus admin keys check --keyring keyring.json --data turnus-data`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
-			out, err := f.uses(cmd.Context(), a)
+			out, err := f.Uses(cmd.Context(), a.Console)
 			if err != nil {
 				return err
-			}
-			if out.Uses == nil {
-				out.Uses = []keyUse{}
 			}
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, out)
@@ -379,15 +138,15 @@ Turnus. The service can run meanwhile.`,
 			return nil
 		},
 	}
-	f.keyring.AddFile(c)
-	f.add(c)
-	f.addQueue(c)
+	f.Keyring.AddFile(c)
+	f.Add(c)
+	f.AddQueue(c)
 	return c
 }
 
-func (a *app) writeUses(out encryptedCheck) {
+func (a *app) writeUses(out service.EncryptedCheck) {
 	cells := [][]string{{"KEY", "WHERE", "WHAT", "VALUES"}}
-	slices.SortStableFunc(out.Uses, func(x, y keyUse) int { return cmp.Compare(x.Key, y.Key) })
+	slices.SortStableFunc(out.Uses, func(x, y service.KeyUse) int { return cmp.Compare(x.Key, y.Key) })
 	for _, u := range out.Uses {
 		cells = append(cells, []string{cmp.Or(u.Key, "(not encrypted)"), u.Where, u.What, strconv.Itoa(u.Values)})
 	}
@@ -411,7 +170,7 @@ func (a *app) writeUses(out encryptedCheck) {
 }
 
 func (a *app) keysReencryptCmd() *cobra.Command {
-	var f encryptedPlaces
+	var f service.EncryptedPlaces
 	c := &cobra.Command{
 		Use: "reseal --keyring FILE --ledger URL", Short: "Re-encrypt values of older keys", Args: cobra.NoArgs,
 		Long: `Re-encrypt values of older keys in the ledger with the key ring's primary key. It works in
@@ -421,14 +180,14 @@ With --keyring-accept-plain it also encrypts values that are plain.`,
 		Example: `  turnus admin keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus
   turnus admin keys reseal --keyring keyring.json --data turnus-data --keyring-accept-plain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
 			return a.reencrypt(cmd.Context(), &f)
 		},
 	}
-	f.keyring.Add(c)
-	f.add(c)
+	f.Keyring.Add(c)
+	f.Add(c)
 	return c
 }
 
@@ -439,8 +198,8 @@ type reencryptDoc struct {
 	Failures []string `json:"failures"` // the first of them
 }
 
-func (a *app) reencrypt(ctx context.Context, f *encryptedPlaces) (err error) {
-	l, _, err := f.openLedger(ctx, a)
+func (a *app) reencrypt(ctx context.Context, f *service.EncryptedPlaces) (err error) {
+	l, _, err := f.OpenLedger(ctx, a.Console)
 	if err != nil {
 		return err
 	}
@@ -473,7 +232,7 @@ func (a *app) reencrypt(ctx context.Context, f *encryptedPlaces) (err error) {
 }
 
 func (a *app) keysRetireCmd() *cobra.Command {
-	var f encryptedPlaces
+	var f service.EncryptedPlaces
 	c := &cobra.Command{
 		Use: "retire KEY --keyring FILE --ledger URL", Short: "Remove an unused key from the ring", Args: cobra.ExactArgs(1),
 		Long: `Remove an unused key from the ring. It counts as keys check does, and refuses a key that is
@@ -485,13 +244,13 @@ queue is in its process between promote and retire.`,
 			if err != nil {
 				return err
 			}
-			if err := f.check(); err != nil {
+			if err := f.Check(); err != nil {
 				return err
 			}
-			if f.redis == "" && f.data == "" {
+			if f.Redis == "" && f.Data == "" {
 				return console.Invalid("a key may be needed for what the queue holds: --redis names it; --data the folder of a turnus up, whose queue is in its process")
 			}
-			out, err := f.uses(cmd.Context(), a)
+			out, err := f.Uses(cmd.Context(), a.Console)
 			if err != nil {
 				return err
 			}
@@ -500,17 +259,17 @@ queue is in its process between promote and retire.`,
 					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys reseal encrypts the ledger with the present key; Redis removes runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
 			}
-			if err := f.begunSince(cmd.Context(), a, id); err != nil {
+			if err := f.BegunSince(cmd.Context(), a.Console, id); err != nil {
 				return err
 			}
-			if err := keyring.Retire(f.keyring.File, id); err != nil {
+			if err := keyring.Retire(f.Keyring.File, id); err != nil {
 				return err
 			}
 			return a.showKey(id, false, "key %s is retired")
 		},
 	}
-	f.keyring.AddFile(c)
-	f.add(c)
-	f.addQueue(c)
+	f.Keyring.AddFile(c)
+	f.Add(c)
+	f.AddQueue(c)
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 )
 
@@ -33,7 +34,7 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 			}
 			root := cmd.Root()
 			if markdown {
-				return writeReference(root, args[0])
+				return help.WriteReference(root, args[0])
 			}
 			root.DisableAutoGenTag = true
 			header := &doc.GenManHeader{Title: "TURNUS", Section: "1", Source: "turnus " + settings.Version(), Manual: "Turnus", Date: date}
@@ -51,25 +52,6 @@ SOURCE_DATE_EPOCH gives their date, so that one revision always makes the same p
 	c.Flags().BoolVar(&markdown, "markdown", false, "write docs/commands instead; other Markdown files of the folder are removed")
 	_ = c.Flags().MarkHidden("markdown") // for make generate
 	return c
-}
-
-// writeReference replaces the Markdown files of a folder by the pages about the commands.
-func writeReference(root *cobra.Command, folder string) error {
-	former, err := filepath.Glob(filepath.Join(folder, "*.md"))
-	if err != nil {
-		return err
-	}
-	for _, file := range former {
-		if err := os.Remove(file); err != nil {
-			return err
-		}
-	}
-	for name, text := range reference(root) {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // documentation is for all users
-			return err
-		}
-	}
-	return nil
 }
 
 // sourceDate reads SOURCE_DATE_EPOCH (seconds,

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/notify/policy"
@@ -26,7 +27,7 @@ func (a *app) notificationsCmd() *cobra.Command {
 }
 
 func (a *app) notificationsListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var f client.NotificationFilter
 	var m most
 	c := &cobra.Command{
@@ -38,7 +39,7 @@ func (a *app) notificationsListCmd() *cobra.Command {
 			return c.Notifications(ctx, f, p)
 		})
 	}
-	table(a, c, &r, list, []string{"NOTIFICATION", "TIME", "CHANNEL", "KIND", "STATE", "TRIES", "WHAT"}, func(n *api.Notification) []string {
+	remote.Table(a.Console, c, &r, list, []string{"NOTIFICATION", "TIME", "CHANNEL", "KIND", "STATE", "TRIES", "WHAT"}, func(n *api.Notification) []string {
 		return []string{n.ID, console.LocalTime(n.Made), console.Printable(n.Channel), n.Kind, n.State, strconv.Itoa(n.Tries), console.Printable(n.Title)}
 	})
 	m.add(c, "notifications")
@@ -52,11 +53,11 @@ func (a *app) notificationsListCmd() *cobra.Command {
 }
 
 func (a *app) notificationsShowCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "show NOTIFICATION", Short: "Show a notification: its content and its delivery", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus admin notifications show 8b0c6e0f1a2b3c4d5e6f7081-1",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		ValidArgsFunction: remote.Complete(&r, notificationIDs), Example: "  turnus admin notifications show 8b0c6e0f1a2b3c4d5e6f7081-1",
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := c.Notification(ctx, args[0])
 			if err != nil {
 				return err
@@ -64,7 +65,7 @@ func (a *app) notificationsShowCmd() *cobra.Command {
 			return a.showNotification(n)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 
@@ -111,11 +112,11 @@ func tries(n int) string {
 }
 
 func (a *app) notificationsRetryCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "retry NOTIFICATION", Short: "Send a waiting or dead-lettered notification again", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: completion(&r, notificationIDs), Example: "  turnus admin notifications retry 8b0c6e0f1a2b3c4d5e6f7081-1",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		ValidArgsFunction: remote.Complete(&r, notificationIDs), Example: "  turnus admin notifications retry 8b0c6e0f1a2b3c4d5e6f7081-1",
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := c.RetryNotification(ctx, args[0])
 			if err != nil {
 				return err
@@ -123,7 +124,7 @@ func (a *app) notificationsRetryCmd() *cobra.Command {
 			return a.showNotification(n)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 
@@ -134,13 +135,13 @@ const (
 )
 
 func (a *app) notificationsTestCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "test CHANNEL", Short: "Send a test to a channel, and say whether it was taken", Args: cobra.ExactArgs(1),
 		Long: `Send a test to a channel, and say whether it was taken. CHANNEL is NAME for a channel of
 the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was not taken.`,
-		ValidArgsFunction: completion(&r, channelNames), Example: "  turnus admin notifications test noc\n  turnus admin notifications test acme:ops",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		ValidArgsFunction: remote.Complete(&r, channelNames), Example: "  turnus admin notifications test noc\n  turnus admin notifications test acme:ops",
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := c.TestChannel(ctx, args[0])
 			if err != nil {
 				return err
@@ -164,19 +165,19 @@ the service, and TENANT:NAME for one of a tenant. The exit code is 2 when it was
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 
 func (a *app) notificationsChannelsCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "channels", Short: "List the channels, and how many notifications each got", Args: cobra.NoArgs, Example: "  turnus admin notifications channels",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Channel, error) {
 		return client.All(ctx, 0, c.Channels)
 	}
-	return table(a, c, &r, list, []string{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}, func(ch *api.Channel) []string {
+	return remote.Table(a.Console, c, &r, list, []string{"CHANNEL", "MEDIUM", "WAITING", "SENT", "DEAD"}, func(ch *api.Channel) []string {
 		return []string{console.Printable(ch.Name), ch.Medium, strconv.Itoa(ch.Waiting), strconv.Itoa(ch.Sent), strconv.Itoa(ch.DeadLettered)}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/cmd/turnus/planview"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
@@ -21,7 +22,7 @@ import (
 type planFlags struct {
 	play        localrun.PlayFlags
 	plugins     node.PluginFlags
-	remote      remoteFlags
+	remote      remote.Flags
 	at, by      string
 	workers     int
 	concurrency int
@@ -64,7 +65,7 @@ run with 5.`,
 	f.play.SkipNoWindow = true
 	f.plugins.Add(c)
 	f.plugins.AddDev(c)
-	f.remote.add(c)
+	f.remote.Add(c)
 	c.Flags().StringVar(&f.at, "at", "", "when the run would be launched: RFC 3339, or local time of this machine (default: now)")
 	c.Flags().StringVar(&f.by, "by", "", "show each host, or each customer (default: host, and customer over 200 hosts)")
 	c.Flags().IntVar(&f.workers, "workers", 1, "workers that take part")
@@ -132,7 +133,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 	for _, l := range launches {
 		past, err := f.past(cmd.Context(), l.Playbook.Name, record)
 		if err != nil {
-			return reported(err)
+			return remote.Reported(err)
 		}
 		d, err := planview.New(l, planview.Options{At: f.play.At, By: f.by, Workers: f.workers, Concurrency: f.concurrency, Calendar: f.play.Windows.Calendar(), Past: past, Types: types})
 		if err != nil {
@@ -148,10 +149,10 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 // past is how long the steps of a playbook took: on the server that flags name, else on this
 // machine.
 func (f *planFlags) past(ctx context.Context, playbook string, record *localrun.Record) (func(step, uses string) *forecast.Learned, error) {
-	if f.remote.server == "" && f.remote.context == "" {
+	if f.remote.Server == "" && f.remote.Context == "" {
 		return record.Learned(ctx, playbook).Step, nil
 	}
-	c, err := f.remote.client(0)
+	c, err := f.remote.Client(0)
 	if err != nil {
 		return nil, err
 	}

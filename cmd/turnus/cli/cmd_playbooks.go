@@ -4,11 +4,12 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
@@ -24,16 +25,16 @@ func (a *app) playbooksCmd() *cobra.Command {
 }
 
 func (a *app) playbooksListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "ls", Short: "List the playbooks of the server's definitions", Args: cobra.NoArgs, Example: "  turnus project playbooks ls",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, 0, c.Playbooks)
 			if err != nil {
 				return err
 			}
 			if now, err := c.Definitions(ctx); err == nil && now.Rejected != nil { // who may not ask gets the list alone
-				a.Report(a.Paint(console.Yellow, "warning: ") + rejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
+				a.Report(a.Paint(console.Yellow, "warning: ") + service.RejectionText(now.Rejected.Revision, now.Rejected.Author, now.Rejected.Since, now.Rejected.Error))
 			}
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, console.ListOf(all))
@@ -49,31 +50,16 @@ func (a *app) playbooksListCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 
-// rejectionText says which version of the project servers do not use, and why.
-func rejectionText(revision, by string, since time.Time, why string) string {
-	what := "the project's newest version"
-	if revision != "" {
-		what = "commit " + revision[:min(len(revision), 12)]
-	}
-	if by != "" {
-		what += " by " + by
-	}
-	if !since.IsZero() {
-		what += ", since " + since.UTC().Format(time.RFC3339)
-	}
-	return what + ", is rejected; the last good version stays in use: " + why + "\nhint: turnus validate PATH shows the same in a checkout; commit a correction"
-}
-
 func (a *app) playbooksShowCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
-		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, playbookNames),
+		Use: "show PLAYBOOK", Short: "Print a playbook as the server has it", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, playbookNames),
 		Example: "  turnus project playbooks show ntp",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			playbook, err := c.Playbook(ctx, args[0])
 			if err != nil {
 				return err
@@ -84,7 +70,7 @@ func (a *app) playbooksShowCmd() *cobra.Command {
 			return a.showPlaybook(&playbook)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 

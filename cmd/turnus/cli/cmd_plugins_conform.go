@@ -3,9 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +12,6 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/plugins/conformance"
-	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/host/sandbox"
 )
 
@@ -56,10 +52,10 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 	}
 	cfg.Lab.AllowNetwork = cfg.Lab.AllowNetwork || f.network || slices.Contains(node.NetworkBuiltins, what)
 	var err error
-	if cfg.Argv, cfg.Manifest, err = programOf(what); err != nil {
+	if cfg.Argv, cfg.Manifest, err = node.ProgramOf(what); err != nil {
 		return err
 	}
-	if cfg.Read, err = readsOf(what, f.read); err != nil {
+	if cfg.Read, err = node.ReadsOf(what, f.read); err != nil {
 		return err
 	}
 	if cfg.Sandbox, err = sandbox.New(sandbox.Config{Mode: sandbox.Auto, Memory: node.DefaultPluginMemory}); err != nil {
@@ -96,87 +92,6 @@ func (a *app) testPlugin(ctx context.Context, what string, f pluginsTestFlags) e
 		return &console.Exit{Code: console.ExitFailed}
 	}
 	return nil
-}
-
-// readsOf returns the paths that a worker's process of the plugin may read beside the system's
-// programs: its folder, and the allowed ones.
-func readsOf(what string, allowed []string) ([]string, error) {
-	for _, path := range allowed {
-		if !filepath.IsAbs(path) {
-			return nil, console.Invalid("--allow-read %s: expected an absolute path, as --plugin-allow has it", path)
-		}
-	}
-	switch dir := folderOf(what); {
-	case dir != "":
-		return append(slices.Clone(allowed), dir), nil
-	case builtin(what):
-		return allowed, nil
-	}
-	path, err := filepath.Abs(what)
-	return append(slices.Clone(allowed), filepath.Dir(path)), err
-}
-
-// builtin reports whether a built-in plugin is meant, and not a path.
-func builtin(what string) bool {
-	_, ok := node.BuiltinDefs()[what]
-	return ok && !strings.ContainsRune(what, filepath.Separator)
-}
-
-// programOf finds what to start: a program, that of a plugin folder, or a built-in plugin.
-func programOf(what string) (argv []string, manifest string, err error) {
-	if builtin(what) {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, "", fmt.Errorf("find the program itself: %w", err)
-		}
-		return []string{self, node.ServeVerb, what}, "", nil
-	}
-	path, err := filepath.Abs(what)
-	if err != nil {
-		return nil, "", err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, "", console.Invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(slices.Sorted(maps.Keys(node.BuiltinDefs())), ", "))
-	}
-	if info.IsDir() {
-		return programOfFolder(path)
-	}
-	if info.Mode()&0o111 == 0 {
-		return nil, "", console.Invalid("%s is not executable\nhint: chmod +x %s", what, what)
-	}
-	return []string{path}, "", nil
-}
-
-// folderOf is the folder that is meant, or empty for a program alone or a built-in plugin.
-func folderOf(what string) string {
-	dir, err := filepath.Abs(what)
-	if err != nil {
-		return ""
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() || node.BuiltinDefs()[what] != nil {
-		return ""
-	}
-	return dir
-}
-
-func programOfFolder(dir string) (argv []string, manifest string, err error) {
-	kept := filepath.Join(dir, "manifest.json")
-	if info, err := os.Stat(kept); err == nil && info.Mode().IsRegular() {
-		manifest = kept
-	}
-	program := filepath.Join(dir, "plugin")
-	if info, err := os.Stat(program); err == nil {
-		if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
-			return nil, "", console.Invalid("%s is not an executable file", program)
-		}
-		return []string{program}, manifest, nil
-	}
-	if _, err := os.Stat(filepath.Join(dir, host.ScriptFile)); err == nil {
-		adapter, err := node.ScriptAdapter()
-		return append(adapter, dir), manifest, err
-	}
-	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)
 }
 
 // showCase prints one result as it comes.

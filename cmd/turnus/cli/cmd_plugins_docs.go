@@ -5,14 +5,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/yamlread"
 	"github.com/turnus/turnus/plugins/host"
@@ -39,11 +38,11 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 				return console.PrintJSON(a.Out, console.ListOf(types))
 			}
 			if f.dir != "" {
-				return writeTypePages(a.Out, f.dir, types)
+				return help.WriteJobTypePages(a.Out, f.dir, types)
 			}
 			var text bytes.Buffer
 			for _, t := range types {
-				if err := writeTypeDocs(&text, t); err != nil {
+				if err := help.WriteJobType(&text, t); err != nil {
 					return err
 				}
 			}
@@ -62,32 +61,11 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 	return c
 }
 
-// writeTypePages writes a page for each type into dir, as TYPE.md, and an index of them to w.
-func writeTypePages(w io.Writer, dir string, types []host.Type) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // pages are for everybody
-		return console.Invalid("%v", err)
-	}
-	fmt.Fprint(w, "# Job types\n\nFind the job type of a step here. `turnus plugins docs TYPE` prints its page.\n")
-	for _, t := range types {
-		var page bytes.Buffer
-		if err := writeTypeDocs(&page, t); err != nil {
-			return err
-		}
-		path := filepath.Join(dir, t.Name+".md")
-		text := strings.TrimRight(strings.TrimPrefix(page.String(), "#"), "\n") + "\n" // one heading of level 1
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {                //nolint:gosec // as above
-			return console.Invalid("%v", err)
-		}
-		fmt.Fprintf(w, "\n## %s\n\n%s\n\n[Parameters and examples](%s/%s.md)\n", t.Name, t.Summary, filepath.Base(dir), t.Name)
-	}
-	return nil
-}
-
 // types are those that are asked for: one by its name, those of one program, or all.
 func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Type, error) {
 	var all []host.Type
 	if f.program != "" {
-		argv, _, err := programOf(f.program)
+		argv, _, err := node.ProgramOf(f.program)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +73,7 @@ func (f *pluginsDocsFlags) types(ctx context.Context, args []string) ([]host.Typ
 		if err != nil {
 			return nil, err
 		}
-		m, err := host.Describe(ctx, argv, folderOf(f.program), box)
+		m, err := host.Describe(ctx, argv, node.FolderOf(f.program), box)
 		if err != nil {
 			return nil, err
 		}
@@ -138,20 +116,6 @@ func (a *app) checkDocs(path, want string) error {
 		a.Message(path + " is up to date")
 		return nil
 	}
-	line, was, is := firstDifference(have, want)
+	line, was, is := help.FirstDifference(have, want)
 	return &console.Exit{Code: console.ExitChanges, Err: fmt.Errorf("%s differs from what the job types generate, from line %d of their part on\n  there:   %s\n  expected: %s\nhint: turnus plugins docs writes it again", path, line, was, is)}
-}
-
-func firstDifference(have, want string) (line int, was, is string) {
-	a, b := strings.Split(have, "\n"), strings.Split(want, "\n")
-	for line < len(a) && line < len(b) && a[line] == b[line] {
-		line++
-	}
-	if line < len(a) {
-		was = a[line]
-	}
-	if line < len(b) {
-		is = b[line]
-	}
-	return line + 1, was, is
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/plugins/scaffold"
 )
@@ -33,7 +34,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			}
 			if o.Lang == "go" && (o.SDK != "" || o.Require == "") {
 				var err error
-				if o.SDK, err = sdkFolder(o.SDK); err != nil {
+				if o.SDK, err = scaffold.SDKFolder(o.SDK); err != nil {
 					return &console.Exit{Code: console.ExitInvalid, Err: err}
 				}
 			}
@@ -50,7 +51,7 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 			for _, f := range files {
 				fmt.Fprintln(a.Out, filepath.Join(o.Dir, f))
 			}
-			a.Message("next: cat " + quoteArg(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
+			a.Message("next: cat " + help.Quote(filepath.Join(o.Dir, "README.md")) + "   # the commands that test and install it")
 			if o.Lang == "go" && o.SDK != "" {
 				a.Message("the plugin builds against the SDK in " + o.SDK + "; go.mod says how to build against a release")
 			}
@@ -62,46 +63,4 @@ func (a *app) pluginsInitCmd() *cobra.Command {
 	c.Flags().StringVar(&o.Module, "module", "", "path of the Go module; example.org/NAME when not given")
 	c.Flags().StringVar(&o.SDK, "sdk", os.Getenv("TURNUS_SDK"), "build against the SDK in this folder instead of the release's: a checkout of Turnus, or its plugins/sdk (TURNUS_SDK)")
 	return c
-}
-
-// sdkFolder returns the absolute path of the SDK below dir, which is a checkout of Turnus or the
-// SDK itself. Without dir it searches upwards from the binary and from the present folder, and
-// returns "" when there is none.
-func sdkFolder(dir string) (string, error) {
-	if dir != "" {
-		if found := sdkBelow(dir); found != "" {
-			return filepath.Abs(found)
-		}
-		return "", fmt.Errorf("--sdk %s: expected a checkout of Turnus, or its plugins/sdk: there is no go.mod of module %s", dir, scaffold.SDKModule)
-	}
-	var starts []string
-	if self, err := os.Executable(); err == nil {
-		starts = append(starts, filepath.Dir(self))
-	}
-	if here, err := os.Getwd(); err == nil {
-		starts = append(starts, here)
-	}
-	for _, at := range starts {
-		for ; ; at = filepath.Dir(at) {
-			if found := sdkBelow(at); found != "" {
-				return found, nil
-			}
-			if at == filepath.Dir(at) {
-				break
-			}
-		}
-	}
-	return "", nil
-}
-
-// sdkBelow returns the folder of the SDK when dir is that, or a checkout of Turnus, and ""
-// otherwise.
-func sdkBelow(dir string) string {
-	for _, folder := range []string{dir, filepath.Join(dir, "plugins", "sdk")} {
-		mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-		if first, _, _ := strings.Cut(string(mod), "\n"); err == nil && first == "module "+scaffold.SDKModule {
-			return folder
-		}
-	}
-	return ""
 }

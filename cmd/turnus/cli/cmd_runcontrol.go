@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -16,10 +17,10 @@ import (
 )
 
 // runVerb is a command that does something with one run and shows what the run is then.
-func (a *app) runVerb(use, short, example string, r *remoteFlags, do func(context.Context, *client.Client, string) (api.Run, error)) *cobra.Command {
+func (a *app) runVerb(use, short, example string, r *remote.Flags, do func(context.Context, *client.Client, string) (api.Run, error)) *cobra.Command {
 	c := &cobra.Command{
-		Use: use + " RUN", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(r, runIDs),
-		RunE: a.remote(r, func(ctx context.Context, c *client.Client, args []string) error {
+		Use: use + " RUN", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(r, remote.RunIDs),
+		RunE: remote.Run(a.Console, r, func(ctx context.Context, c *client.Client, args []string) error {
 			run, err := do(ctx, c, args[0])
 			if err != nil {
 				return err
@@ -27,7 +28,7 @@ func (a *app) runVerb(use, short, example string, r *remoteFlags, do func(contex
 			return a.showPhase(run)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 
@@ -69,7 +70,7 @@ func (a *app) resumeCmd() *cobra.Command {
 
 // runVerbFor is a runVerb that takes a reason only.
 func (a *app) runVerbFor(use, short, example string, do func(c *client.Client, ctx context.Context, id, reason string) (api.Run, error)) *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var reason string
 	c := a.runVerb(use, short, example, &r, func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
 		return do(c, ctx, id, reason)
@@ -83,7 +84,7 @@ func reasonFlag(c *cobra.Command, reason *string) {
 }
 
 func (a *app) approveCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var reason string
 	var wave int
 	var refuse bool
@@ -104,12 +105,12 @@ func (a *app) approveCmd() *cobra.Command {
 }
 
 func (a *app) retryCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var outcomes []string
 	var follow bool
 	var from, otherwise string
 	c := &cobra.Command{
-		Use: "retry RUN", Short: "Run a playbook again on the hosts of a run that did not succeed", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Use: "retry RUN", Short: "Run a playbook again on the hosts of a run that did not succeed", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		Long: `Launch a new run of the same playbook on the hosts of a run that did not succeed. Its id goes to stdout.
 
 The new run has the playbook, the hosts' addresses and settings, and the secret references of the project as it is now, and
@@ -120,7 +121,7 @@ with redo: always. A host that cannot go on refuses the retry, or begins with th
 		Example: `  turnus runs retry 20261120-021500-ab3cd5ef --follow
   turnus runs retry 20261120-021500-ab3cd5ef --from failed-step
   turnus runs retry 20261120-021500-ab3cd5ef --outcome unreachable`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			q := api.Retry{From: from, Else: otherwise}
 			if from != "" && from != api.FromFailedStep {
 				return console.Invalid("--from %s: expected %s", from, api.FromFailedStep)
@@ -153,7 +154,7 @@ with redo: always. A host that cannot go on refuses the retry, or begins with th
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	c.Flags().StringSliceVar(&outcomes, "outcome", nil, "only hosts that ended so: failed, unreachable, cancelled, lost, rolled_back, … (default: all that are not good)")
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions([]string{"failed", "unreachable", "cancelled", "lost", "rolled_back"}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().StringVar(&from, "from", "", "failed-step: go on at the step that failed, and do not call the steps before it again")

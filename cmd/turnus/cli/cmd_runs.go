@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -38,7 +39,7 @@ func (m *most) add(c *cobra.Command, what string) {
 }
 
 func (a *app) runsListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var f client.RunFilter
 	var m most
 	c := &cobra.Command{
@@ -49,10 +50,10 @@ func (a *app) runsListCmd() *cobra.Command {
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Run, error) {
 		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Run], error) { return c.Runs(ctx, f, p) })
 	}
-	table(a, c, &r, list, []string{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}, func(run *api.Run) []string {
+	remote.Table(a.Console, c, &r, list, []string{"RUN", "PLAYBOOK", "PHASE", "HOSTS", "OUTCOMES", "LAUNCHED", "BY"}, func(run *api.Run) []string {
 		return []string{run.ID, run.Playbook, string(run.Phase), strconv.Itoa(run.Total), runview.Marked(runview.OutcomeText(run.Outcomes), run.Check), console.LocalTime(run.Created), run.LaunchedBy}
 	})
-	r.addLocal(c, true)
+	r.AddLocal(c, true)
 	m.add(c, "runs")
 	c.Flags().StringVar(&f.Playbook, "playbook", "", "only of this playbook")
 	c.Flags().StringVar((*string)(&f.Phase), "phase", "", "only in this phase: approval, queued, active, paused, stopped, cancelled, finished")
@@ -64,14 +65,14 @@ func (a *app) runsListCmd() *cobra.Command {
 }
 
 func (a *app) runsShowCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var jobs bool
 	c := &cobra.Command{
 		Use: "show RUN", Short: "Show a run: its phase and outcomes, and the hosts that did not succeed", Args: cobra.ExactArgs(1),
 		Example: `  turnus runs show 20261120-021500-ab3cd5ef --jobs
   turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast`,
-		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: completion(&r, runIDs),
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			run, err := c.Run(ctx, args[0])
 			if err != nil {
 				return err
@@ -114,8 +115,8 @@ func (a *app) runsShowCmd() *cobra.Command {
 			return err
 		}),
 	}
-	r.add(c)
-	r.addLocal(c, true)
+	r.Add(c)
+	r.AddLocal(c, true)
 	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run")
 	return c
 }
@@ -131,15 +132,15 @@ func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run
 }
 
 func (a *app) runsForecastCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
-		Use: "forecast RUN", Short: "Estimate when a run ends, and what holds it up", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Use: "forecast RUN", Short: "Estimate when a run ends, and what holds it up", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		Example: "  turnus runs forecast 20261120-021500-ab3cd5ef",
 	}
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Forecast, error) {
 		return c.Forecast(ctx, args[0])
 	}
-	return shown(a, c, &r, ask, func(f api.Forecast) {
+	return remote.Shown(a.Console, c, &r, ask, func(f api.Forecast) {
 		runview.WriteForecast(a.Console, f)
 		cells := [][]string{{"STEP", "TYPE", "P50", "P90", "FROM"}}
 		for _, s := range f.Steps {
@@ -150,7 +151,7 @@ func (a *app) runsForecastCmd() *cobra.Command {
 }
 
 func (a *app) runsSetCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var weight, criticality, most int
 	var c *cobra.Command
 	c = a.runVerb("set", "Change an unfinished run: its weight, its limit of hosts at the same time, or its criticality before it is in the queue",
@@ -177,16 +178,16 @@ func (a *app) runsSetCmd() *cobra.Command {
 }
 
 func (a *app) runsDecisionsCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	cmd := &cobra.Command{
-		Use: "decisions RUN", Short: "List who approved or refused a run and its waves", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, runIDs),
+		Use: "decisions RUN", Short: "List who approved or refused a run and its waves", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		Example: "  turnus runs decisions 20261120-021500-ab3cd5ef",
 	}
 	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Decision, error) {
 		all, err := c.Decisions(ctx, args[0])
 		return all.Items, err
 	}
-	return table(a, cmd, &r, list, []string{"TIME", "OF", "BY", "DECISION", "REASON"}, func(d *api.Decision) []string {
+	return remote.Table(a.Console, cmd, &r, list, []string{"TIME", "OF", "BY", "DECISION", "REASON"}, func(d *api.Decision) []string {
 		of, word := "the run", "approved"
 		if d.Wave > 0 {
 			of = "wave " + strconv.Itoa(d.Wave)
@@ -202,9 +203,9 @@ func (a *app) runsDecisionsCmd() *cobra.Command {
 }
 
 func (a *app) runsAttemptsCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	cmd := &cobra.Command{
-		Use: "attempts RUN HOST", Short: "List what was tried on a host of a run", Args: cobra.ExactArgs(2), ValidArgsFunction: completeRunHost(&r),
+		Use: "attempts RUN HOST", Short: "List what was tried on a host of a run", Args: cobra.ExactArgs(2), ValidArgsFunction: remote.CompleteRunHost(&r),
 		Example: "  turnus runs attempts 20261120-021500-ab3cd5ef fw-1.acme",
 	}
 	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Attempt, error) {
@@ -215,13 +216,13 @@ func (a *app) runsAttemptsCmd() *cobra.Command {
 		all, err := c.Attempts(ctx, core.JobID{Run: job.Run, Index: job.Index})
 		return all.Items, err
 	}
-	table(a, cmd, &r, list, []string{"ATTEMPT", "STARTED", "TOOK", "OUTCOME", "STEP", "WORKER", "REASON"}, func(t *api.Attempt) []string {
+	remote.Table(a.Console, cmd, &r, list, []string{"ATTEMPT", "STARTED", "TOOK", "OUTCOME", "STEP", "WORKER", "REASON"}, func(t *api.Attempt) []string {
 		took := ""
 		if !t.Started.IsZero() {
 			took = console.Short(t.Ended.Sub(t.Started))
 		}
 		return []string{strconv.Itoa(t.Attempt), console.LocalTime(t.Started), took, string(t.Outcome), t.Step, t.Worker, a.Out.Cell(t.Reason)}
 	})
-	r.addLocal(cmd, true)
+	r.AddLocal(cmd, true)
 	return cmd
 }

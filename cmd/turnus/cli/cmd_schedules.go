@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -48,14 +49,14 @@ func scheduleNames(ctx context.Context, c *client.Client) ([]string, error) {
 }
 
 func (a *app) schedulesListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "ls", Short: "List schedules, with their next fire", Args: cobra.NoArgs, Example: "  turnus schedules ls",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Schedule, error) {
 		return client.All(ctx, 0, c.Schedules)
 	}
-	return table(a, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}, func(s *api.Schedule) []string {
+	return remote.Table(a.Console, c, &r, list, []string{"SCHEDULE", "TENANT", "PLAYBOOK", "WHEN", "NEXT", "FIRES", "STATE"}, func(s *api.Schedule) []string {
 		return []string{s.Name, s.Tenant, s.Playbook, strings.TrimSuffix(s.Sentence, ".") + ", " + s.Timezone, console.LocalTime(s.Next), strconv.FormatInt(s.Triggers, 10), scheduleState(s)}
 	})
 }
@@ -78,14 +79,14 @@ func scheduleState(s *api.Schedule) string {
 }
 
 // scheduleVerb is a command that does something with one schedule and shows what it is then.
-func (a *app) scheduleVerb(use, short, example string, r *remoteFlags, do func(context.Context, *client.Client, string) (api.Schedule, error)) *cobra.Command {
+func (a *app) scheduleVerb(use, short, example string, r *remote.Flags, do func(context.Context, *client.Client, string) (api.Schedule, error)) *cobra.Command {
 	c := &cobra.Command{
-		Use: use + " SCHEDULE", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(r, scheduleNames),
+		Use: use + " SCHEDULE", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(r, scheduleNames),
 	}
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Schedule, error) {
 		return do(ctx, c, args[0])
 	}
-	return shown(a, c, r, ask, a.writeSchedule)
+	return remote.Shown(a.Console, c, r, ask, a.writeSchedule)
 }
 
 func (a *app) writeSchedule(s api.Schedule) {
@@ -128,14 +129,14 @@ func (a *app) writeSchedule(s api.Schedule) {
 }
 
 func (a *app) schedulesShowCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	return a.scheduleVerb("show", "Show a schedule", "  turnus schedules show nightly-ntp", &r, func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
 		return c.Schedule(ctx, name)
 	})
 }
 
 func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var reason string
 	short := "Let a schedule fire no more until it is resumed"
 	if verb == "resume" {
@@ -152,7 +153,7 @@ func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
 }
 
 func (a *app) schedulesSetCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var n api.NewSchedule
 	var f launchFlags
 	c := a.scheduleVerb("set", "Make a schedule of a playbook, or replace it; turnus submit --at makes one with a single fire time",
@@ -178,7 +179,7 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 	fl.StringVar(&n.Jitter, "jitter", "", "launch up to so much later, always by the same")
 	fl.StringVar(&n.StartWithin, "start-within", "", "a fire that is later than this is missed")
 	fl.BoolVar(&n.Paused, "paused", false, "make it, but let it not fire before it is resumed")
-	flagCompletion(c, "playbook", &r, playbookNames)
+	remote.CompleteFlag(c, "playbook", &r, playbookNames)
 	for flag, words := range map[string][]string{"catch-up": {"skip", "once", "all"}, "overlap": {"skip", "queue", "cancel_running"}} {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -187,7 +188,7 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 }
 
 func (a *app) schedulesRemoveCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	return a.scheduleVerb("rm", "Remove a schedule; what it launched goes on", "  turnus schedules rm nightly-ntp", &r,
 		func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
 			before, err := c.Schedule(ctx, name)
@@ -203,13 +204,13 @@ func (a *app) schedulesRemoveCmd() *cobra.Command {
 }
 
 func (a *app) schedulesTriggerCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var reason string
 	var follow bool
 	c := &cobra.Command{
-		Use: "trigger SCHEDULE", Short: "Launch a schedule now, paused or not", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, scheduleNames),
+		Use: "trigger SCHEDULE", Short: "Launch a schedule now, paused or not", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, scheduleNames),
 		Example: "  turnus schedules trigger nightly-ntp --follow",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			launched, err := c.TriggerSchedule(ctx, args[0], onceKey(), reason)
 			if err != nil {
 				return err
@@ -225,7 +226,7 @@ func (a *app) schedulesTriggerCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	reasonFlag(c, &reason)
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the run to its end, and exit as turnus run does")
 	return c
@@ -253,13 +254,13 @@ func (a *app) watchSoon(ctx context.Context, c *client.Client, id string) error 
 }
 
 func (a *app) schedulesBackfillCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var from, to string
 	c := &cobra.Command{
-		Use: "backfill SCHEDULE --from TIME --to TIME", Short: "Launch the fire times of a past range, one after the other", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, scheduleNames),
+		Use: "backfill SCHEDULE --from TIME --to TIME", Short: "Launch the fire times of a past range, one after the other", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, scheduleNames),
 		Long:    "Launch the fire times of a past range, one after the other. Those that were launched before are not repeated.",
 		Example: "  turnus schedules backfill nightly-ntp --from 2026-11-01T00:00:00Z --to 2026-11-03T00:00:00Z",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			var b api.Backfill
 			var err error
 			if b.From, err = instantFlag("--from", from, time.Local); err != nil {
@@ -282,7 +283,7 @@ func (a *app) schedulesBackfillCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	c.Flags().StringVar(&from, "from", "", "begin of the range, RFC 3339")
 	c.Flags().StringVar(&to, "to", "", "end of the range, RFC 3339")
 	needs(c, "from", "to")

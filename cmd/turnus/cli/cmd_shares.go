@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/pictures"
 )
 
 func (a *app) sharesCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "shares", Short: "Show the worker time that each tenant used in the last 24 hours, against its fair share",
 		Long: `Show the worker time of host tasks that ended in the last 24 hours, by tenant. The fair share
@@ -23,7 +24,7 @@ is the worker time of all tenants, by weight among those that used any in the sa
 		Example: `  turnus admin shares
   turnus admin shares -o svg > shares.svg`,
 		Args: cobra.NoArgs, Annotations: map[string]string{"svg": "yes"},
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			h, err := c.ShareHistory(ctx)
 			if err != nil {
 				return err
@@ -39,7 +40,7 @@ is the worker time of all tenants, by weight among those that used any in the sa
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	return c
 }
 

@@ -7,23 +7,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
 
 func (a *app) signalCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var reason string
 	var hosts []string
 	c := &cobra.Command{
-		Use: "signal RUN EVENT", Short: "Send an event to the jobs of a run that wait for it", Args: cobra.ExactArgs(2), ValidArgsFunction: completion(&r, runIDs),
+		Use: "signal RUN EVENT", Short: "Send an event to the jobs of a run that wait for it", Args: cobra.ExactArgs(2), ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		Long: `Send an event to the jobs of a run that their job type suspended until it comes: they go on
 immediately. Other jobs are left alone. turnus runs show RUN --jobs prints the event that a job
 waits for.`,
 		Example: `  turnus runs signal 20261120-021500-ab3cd5ef ds-published
   turnus runs signal 20261120-021500-ab3cd5ef ds-published --host signer-1 --reason "by the registrar's desk"`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := postSignal(ctx, c, args[0], api.Signal{Event: args[1], Reason: reason}, hosts)
 			if err != nil {
 				return err
@@ -35,7 +36,7 @@ waits for.`,
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	reasonFlag(c, &reason)
 	c.Flags().StringSliceVar(&hosts, "host", nil, "only the job of this host; again for more")
 	return c

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/api"
@@ -47,7 +48,7 @@ func (f *launchFlags) read(o *api.LaunchOptions) (err error) {
 
 // submitFlags say what is launched on a server, and how.
 type submitFlags struct {
-	remote      remoteFlags
+	remote      remote.Flags
 	launch      launchFlags
 	key         string
 	at          string
@@ -84,7 +85,7 @@ the watching only; turnus runs cancel ends the run.`,
 			if cmd.Flags().Changed("criticality") {
 				f.new.Criticality = &f.criticality
 			}
-			return a.remote(&f.remote, func(ctx context.Context, c *client.Client, _ []string) error {
+			return remote.Run(a.Console, &f.remote, func(ctx context.Context, c *client.Client, _ []string) error {
 				if err := f.launch.read(&f.new.LaunchOptions); err != nil {
 					return err
 				}
@@ -105,8 +106,8 @@ the watching only; turnus runs cancel ends the run.`,
 			})(cmd, args)
 		},
 	}
-	c.ValidArgsFunction = completion(&f.remote, playbookNames)
-	f.remote.add(c)
+	c.ValidArgsFunction = remote.Complete(&f.remote, playbookNames)
+	f.remote.Add(c)
 	f.launch.add(c, &f.new.LaunchOptions)
 	fl := c.Flags()
 	fl.StringVar(&f.at, "at", "", "launch it then: 2026-12-01T02:00 in local time, 2026-12-01T02:00[Europe/Zurich], or RFC 3339")

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/cmd/turnus/planview"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows/civil"
@@ -29,12 +30,12 @@ func setNames(ctx context.Context, c *client.Client) ([]string, error) {
 }
 
 func (a *app) windowsApprovalsCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var waiting bool
 	c := &cobra.Command{
 		Use: "approvals", Short: "List the windows of a server that need an approval, and how it stands", Args: cobra.NoArgs,
 		Example: "  turnus windows approvals --waiting\n  turnus windows approvals -o json",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, 0, func(ctx context.Context, p client.Page) (client.List[api.WindowApproval], error) {
 				return c.Approvals(ctx, waiting, p)
 			})
@@ -60,7 +61,7 @@ func (a *app) windowsApprovalsCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	c.Flags().BoolVar(&waiting, "waiting", false, "only what waits for somebody: no approval holds, or a window of the next 60 days is not covered")
 	return c
 }
@@ -77,18 +78,18 @@ func lastWord(w *api.WindowApproval) string {
 }
 
 func (a *app) windowsApproveCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var q api.ApproveWindow
 	var from, until string
 	c := &cobra.Command{
-		Use: "approve SET", Short: "Approve a window set of a server, or a rule of it, as it is", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
+		Use: "approve SET", Short: "Approve a window set of a server, or a rule of it, as it is", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, setNames),
 		Long: `Approve a window set of a server, or a rule of it, as it is: any later edit of its times
 voids the approval. It is added to those in the definitions. It needs a token of
 an approver; turnus runs approve is for runs.`,
 		Example: `  turnus windows approve acme-fra --until 2026-12-31 --ticket CHG0042
   turnus windows approve acme-fra --rule sat --from 2026-12-19T22:00 --until 2026-12-20T05:00
   turnus windows approve acme-fra --freeze xmas --reason "the board agreed"`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			zone := time.UTC
 			if from != "" || until != "" {
 				var err error
@@ -119,7 +120,7 @@ an approver; turnus runs approve is for runs.`,
 			return a.showApproval(w)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	fl := c.Flags()
 	fl.StringVar(&q.Rule, "rule", "", "approve this rule only; without it all that has no approval of its own")
 	fl.StringVar(&from, "from", "", "cover nothing before: RFC 3339, or local time of the set (default: now)")
@@ -134,16 +135,16 @@ an approver; turnus runs approve is for runs.`,
 }
 
 func (a *app) windowsRevokeCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var q api.RevokeWindow
 	c := &cobra.Command{
-		Use: "revoke SET", Short: "Revoke the approvals of a window set of a server, or of a rule of it", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, setNames),
+		Use: "revoke SET", Short: "Revoke the approvals of a window set of a server, or of a rule of it", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, setNames),
 		Long: `Revoke the approvals of a window set of a server, or of a rule of it, also those in the
 definitions. No more work starts by them, and running work follows overrun. Only a later
 approval ends it. A set that needed no approval needs one from then on.`,
 		Example: `  turnus windows revoke acme-fra --reason "the migration slipped"
   turnus windows revoke acme-fra --rule sat`,
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			w, err := c.RevokeWindow(ctx, args[0], onceKey(), q)
 			if err != nil {
 				return err
@@ -151,7 +152,7 @@ approval ends it. A set that needed no approval needs one from then on.`,
 			return a.showApproval(w)
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	c.Flags().StringVar(&q.Rule, "rule", "", "this rule only")
 	c.Flags().StringVar(&q.Ticket, "ticket", "", "where it was decided, as CHG0042")
 	reasonFlag(c, &q.Reason)
@@ -204,13 +205,5 @@ func (a *app) explainRemote(ctx context.Context, c *client.Client, set, at strin
 	if err != nil {
 		return err
 	}
-	doc := explainDoc{
-		Set: w.Set, At: console.UTC(w.At), AtLocal: w.At.In(zone).Format(time.RFC3339), Need: core.InSeconds(need), Open: w.Open, Fits: w.Fits,
-		Cause: w.Cause, By: w.By, Reason: w.Reason, NoNext: w.NoNext,
-	}
-	if !w.Next.IsZero() {
-		next, local := console.UTC(w.Next), w.Next.In(zone).Format(time.RFC3339)
-		doc.NextStart, doc.NextStartLocal = &next, &local
-	}
-	return a.showExplained(doc, w.At, w.Next, zone)
+	return planview.ExplainedWindow(a.Console, w, need, zone)
 }

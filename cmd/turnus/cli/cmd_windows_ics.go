@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/planview"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 	"github.com/turnus/turnus/windows/ics"
@@ -48,9 +49,9 @@ func (a *app) windowsICSCmd() *cobra.Command {
 			}
 			feed := ics.Feed{Set: args[0], Zone: zone, Windows: compiled.Occurrences(from, compiled.Horizon.To)}
 			if a.Output == "json" {
-				docs := []windowDoc{}
+				docs := []planview.Window{}
 				for _, w := range feed.Windows {
-					docs = append(docs, windowDocOf(w, zone))
+					docs = append(docs, planview.WindowOf(w, zone))
 				}
 				return console.PrintJSON(a.Out, map[string]any{"set": args[0], "sequence": sequence, "occurrences": docs})
 			}

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,17 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
-	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/cmd/turnus/help"
+	"github.com/turnus/turnus/cmd/turnus/planview"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/windows"
 	"github.com/turnus/turnus/windows/civil"
 )
-
-// maxYears is how far windows next looks for rare windows.
-const maxYears = 20
-
-// maxShown bounds -n.
-const maxShown = 10_000
 
 func (a *app) windowsCmd() *cobra.Command {
 	c := &cobra.Command{
@@ -50,7 +44,7 @@ func (f *windowFlags) addFiles(c *cobra.Command) {
 // load reads the definitions and finds the set.
 func (f *windowFlags) load(name string) (*windows.Definitions, *time.Location, error) {
 	if len(f.files) == 0 {
-		return nil, nil, console.Invalid("no file with window sets is given\nhint: -f windows.yaml; of a server: turnus windows explain %s --need 1h, or turnus windows calendar", quoteArg(name))
+		return nil, nil, console.Invalid("no file with window sets is given\nhint: -f windows.yaml; of a server: turnus windows explain %s --need 1h, or turnus windows calendar", help.Quote(name))
 	}
 	defs, err := windows.Load(f.files...)
 	if err != nil {
@@ -132,44 +126,6 @@ func needFlag(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// windowDoc is a window in -o json.
-type windowDoc struct {
-	Open       string   `json:"open"`
-	Close      string   `json:"close"`
-	OpenLocal  string   `json:"open_local"`
-	CloseLocal string   `json:"close_local"`
-	Rules      []string `json:"rules"`
-	Notes      []string `json:"notes"`
-	Approved   bool     `json:"approved"`
-}
-
-func windowDocOf(w windows.Window, zone *time.Location) windowDoc {
-	d := windowDoc{
-		Open: console.UTC(w.Open), Close: console.UTC(w.Close), OpenLocal: w.Open.In(zone).Format(time.RFC3339), CloseLocal: w.Close.In(zone).Format(time.RFC3339),
-		Rules: w.Rules, Notes: append([]string{}, w.Notes...), Approved: w.Unapproved == "",
-	}
-	if w.Unapproved != "" {
-		d.Notes = append(d.Notes, w.Unapproved)
-	}
-	return d
-}
-
-// droppedDoc is an occurrence that came to nothing, in -o json.
-type droppedDoc struct {
-	Rule   string `json:"rule"`
-	Start  string `json:"start_local"` // wall time; it may not exist
-	Reason string `json:"reason"`
-}
-
-type nextDoc struct {
-	Set         string       `json:"set"`
-	Timezone    string       `json:"timezone"`
-	Occurrences []windowDoc  `json:"occurrences"`
-	Dropped     []droppedDoc `json:"dropped"`
-	NextStart   **string     `json:"next_start,omitempty"` // with --need; null if nothing fits
-	Reason      string       `json:"reason,omitempty"`     // why there is no next start, or no occurrence
-}
-
 func (a *app) windowsNextCmd() *cobra.Command {
 	var f windowFlags
 	var n int
@@ -180,8 +136,8 @@ func (a *app) windowsNextCmd() *cobra.Command {
   turnus windows next -f windows.yaml acme-fra --from 2026-10-20T00:00:00Z -n 3 --need 40m -o json`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: f.complete,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if n < 1 || n > maxShown {
-				return console.Invalid("-n %d: expected 1 to %d", n, maxShown)
+			if n < 1 || n > planview.MaxWindows {
+				return console.Invalid("-n %d: expected 1 to %d", n, planview.MaxWindows)
 			}
 			defs, zone, err := f.load(args[0])
 			if err != nil {
@@ -195,14 +151,14 @@ func (a *app) windowsNextCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			doc, err := nextWindows(defs, args[0], zone, from, n, need)
+			doc, err := planview.NextWindows(defs, args[0], zone, from, n, need)
 			if err != nil {
 				return err
 			}
 			if a.Output == "json" {
 				return console.PrintJSON(a.Out, doc)
 			}
-			a.writeNext(doc, zone)
+			doc.Show(a.Console, zone)
 			return nil
 		},
 	}
@@ -213,101 +169,9 @@ func (a *app) windowsNextCmd() *cobra.Command {
 	return c
 }
 
-// nextWindows compiles ever longer horizons until enough windows are found.
-func nextWindows(defs *windows.Definitions, name string, zone *time.Location, from time.Time, n int, need time.Duration) (*nextDoc, error) {
-	doc := &nextDoc{Set: name, Timezone: zone.String(), Occurrences: []windowDoc{}, Dropped: []droppedDoc{}}
-	var c *windows.Compiled
-	var list []windows.Window
-	var noStart error
-	for days := windows.DefaultDays; ; days = min(2*days, maxYears*366) {
-		c = defs.Compile(name, windows.Ahead(from, days))
-		list = c.Occurrences(from, c.Horizon.To)
-		var start time.Time
-		if need > 0 {
-			var text *string
-			if start, noStart = c.Next(from, need); noStart == nil {
-				at := console.UTC(start)
-				text = &at
-			}
-			doc.NextStart = &text
-		}
-		if c.Reason() != "" || days == maxYears*366 || len(list) >= n && (need == 0 || noStart == nil || days > windows.DefaultDays) {
-			break
-		}
-	}
-	end := c.Horizon.To
-	if len(list) > n {
-		list = list[:n]
-		end = list[n-1].Close
-	}
-	for _, w := range list {
-		doc.Occurrences = append(doc.Occurrences, windowDocOf(w, zone))
-	}
-	for _, d := range c.Dropped {
-		if at, _ := civil.Resolve(d.Start, zone); at.Before(end) && len(doc.Dropped) < maxShown {
-			doc.Dropped = append(doc.Dropped, droppedDoc{d.Rule, d.Start.Format("2006-01-02T15:04:05"), d.Reason})
-		}
-	}
-	switch {
-	case noStart != nil && !errors.Is(noStart, windows.ErrClosed):
-		return nil, noStart
-	case noStart != nil:
-		doc.Reason = noStart.Error()
-	case len(list) == 0:
-		doc.Reason = "it does not open"
-		if c.Reason() != "" {
-			doc.Reason = c.Reason()
-		}
-	}
-	return doc, nil
-}
-
-func (a *app) writeNext(doc *nextDoc, zone *time.Location) {
-	for _, o := range doc.Occurrences {
-		open, _ := time.Parse(time.RFC3339, o.Open)
-		end, _ := time.Parse(time.RFC3339, o.Close)
-		mark := a.Paint(console.Green, "open   ")
-		if !o.Approved {
-			mark = a.Paint(console.Red, "closed ")
-		}
-		fmt.Fprintf(a.Out, "%s %s  %s  by %s\n", mark, console.LocalAndUTC(open, zone), windows.FormatDuration(end.Sub(open)), strings.Join(o.Rules, ", "))
-		fmt.Fprintf(a.Out, "     to %s\n", console.LocalAndUTC(end, zone))
-		for _, note := range o.Notes {
-			fmt.Fprintf(a.Out, "        %s\n", a.Paint(console.Yellow, note))
-		}
-	}
-	for _, d := range doc.Dropped {
-		fmt.Fprintf(a.Out, "dropped %s by %s: %s\n", strings.Replace(d.Start, "T", " ", 1), d.Rule, d.Reason)
-	}
-	if doc.NextStart != nil && *doc.NextStart != nil {
-		start, _ := time.Parse(time.RFC3339, **doc.NextStart)
-		fmt.Fprintf(a.Out, "next start: %s\n", console.LocalAndUTC(start, zone))
-	}
-	if doc.Reason != "" {
-		fmt.Fprintln(a.Out, doc.Reason)
-	}
-}
-
-type explainDoc struct {
-	Set            string       `json:"set"`
-	At             string       `json:"at"`
-	AtLocal        string       `json:"at_local"`
-	Need           core.Seconds `json:"need_seconds"`
-	Open           bool         `json:"open"`
-	Fits           bool         `json:"fits"`
-	Cause          string       `json:"cause"`
-	By             string       `json:"by,omitempty"`
-	Reason         string       `json:"reason"`
-	Window         *windowDoc   `json:"window,omitempty"`
-	NextStart      *string      `json:"next_start"`
-	NextStartLocal *string      `json:"next_start_local"`
-	NoNext         string       `json:"no_next,omitempty"`
-	Overrun        string       `json:"overrun,omitempty"`
-}
-
 func (a *app) windowsExplainCmd() *cobra.Command {
 	var f windowFlags
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use:   "explain [-f FILE] SET --need D",
 		Short: "Say whether work may start at a time, what decides, and when it may start next",
@@ -319,11 +183,11 @@ windows of files, or without -f by those of a server, with the approvals that we
 			if len(f.files) > 0 {
 				return f.complete(c, args, part)
 			}
-			return completion(&r, setNames)(c, args, part)
+			return remote.Complete(&r, setNames)(c, args, part)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(f.files) == 0 {
-				return a.remote(&r, func(ctx context.Context, c *client.Client, args []string) error {
+				return remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 					need, err := needFlag(f.need)
 					if err != nil {
 						return err
@@ -331,7 +195,7 @@ windows of files, or without -f by those of a server, with the approvals that we
 					return a.explainRemote(ctx, c, args[0], f.from, need)
 				})(cmd, args)
 			}
-			if r != (remoteFlags{}) {
+			if r != (remote.Flags{}) {
 				return console.Invalid("-f says that files are asked: --server, --context, --token-file and --ca-file are for asking a server, without -f")
 			}
 			defs, zone, err := f.load(args[0])
@@ -349,56 +213,16 @@ windows of files, or without -f by those of a server, with the approvals that we
 			if need == 0 {
 				return errNoNeed()
 			}
-			return a.explainWindow(defs.Compile(args[0], windows.Ahead(at, windows.DefaultDays)), at, need)
+			return planview.ExplainWindow(a.Console, defs.Compile(args[0], windows.Ahead(at, windows.DefaultDays)), at, need)
 		},
 	}
 	f.addFiles(c)
-	r.add(c)
+	r.Add(c)
 	c.Flags().StringVar(&f.from, "at", "", "when: RFC 3339, or local time of the set (default: now)")
 	c.Flags().StringVar(&f.need, "need", "", "how long the work takes, rollback included")
 	return c
 }
 
-func (a *app) explainWindow(c *windows.Compiled, at time.Time, need time.Duration) error {
-	e, err := c.Explain(at, need)
-	if err != nil {
-		return err
-	}
-	doc := explainDoc{
-		Set: c.Name, At: console.UTC(at), AtLocal: at.In(c.Zone).Format(time.RFC3339), Need: core.InSeconds(need), Open: e.Open, Fits: e.Fits,
-		Cause: string(e.Cause), By: e.By, Reason: e.Reason, NoNext: e.NoNext, Overrun: string(c.Overrun),
-	}
-	if e.Window != nil {
-		w := windowDocOf(*e.Window, c.Zone)
-		doc.Window = &w
-	}
-	if !e.Next.IsZero() {
-		next, local := console.UTC(e.Next), e.Next.In(c.Zone).Format(time.RFC3339)
-		doc.NextStart, doc.NextStartLocal = &next, &local
-	}
-	return a.showExplained(doc, at, e.Next, c.Zone)
-}
-
 func errNoNeed() error {
 	return console.Invalid("--need is missing: how long the work takes, rollback included\nhint: --need 40m")
-}
-
-func (a *app) showExplained(doc explainDoc, at, next time.Time, zone *time.Location) error {
-	if a.Output == "json" {
-		return console.PrintJSON(a.Out, doc)
-	}
-	result := a.Paint(console.Red, "closed")
-	switch {
-	case doc.Fits:
-		result = a.Paint(console.Green, "may start")
-	case doc.Open:
-		result = a.Paint(console.Yellow, "open, but it does not fit")
-	}
-	fmt.Fprintf(a.Out, "%s at %s: %s\n  %s\n", doc.Set, console.LocalAndUTC(at, zone), result, doc.Reason)
-	if doc.NoNext != "" {
-		fmt.Fprintf(a.Out, "  no next start: %s\n", doc.NoNext)
-		return nil
-	}
-	fmt.Fprintf(a.Out, "  next start: %s\n", console.LocalAndUTC(next, zone))
-	return nil
 }

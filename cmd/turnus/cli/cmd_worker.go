@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/catalog"
@@ -207,8 +208,8 @@ func (f *outputFlags) client() (*client.Client, error) {
 		}
 		return nil, nil
 	}
-	r := remoteFlags{server: f.server, tokenFile: f.tokenFile, caFile: f.caFile, certFile: f.certFile, keyFile: f.keyFile}
-	return r.client(0)
+	r := remote.Flags{Server: f.server, TokenFile: f.tokenFile, CAFile: f.caFile, CertFile: f.certFile, KeyFile: f.keyFile}
+	return r.Client(0)
 }
 
 // drainingSteps explains the effect of the first signal on a worker.

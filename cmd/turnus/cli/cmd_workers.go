@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
+	"github.com/turnus/turnus/cmd/turnus/remote"
 	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -40,14 +42,14 @@ func workerNames(ctx context.Context, c *client.Client) ([]string, error) {
 }
 
 func (a *app) workersListCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "ls", Short: "List workers, with what they carry", Args: cobra.NoArgs, Example: "  turnus admin workers ls -o json",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Worker, error) {
 		return client.All(ctx, 0, c.Workers)
 	}
-	return table(a, c, &r, list, []string{"WORKER", "STATE", "JOBS", "CPU", "MEMORY", "POOL", "VERSION", "UP"}, workerCells)
+	return remote.Table(a.Console, c, &r, list, []string{"WORKER", "STATE", "JOBS", "CPU", "MEMORY", "POOL", "VERSION", "UP"}, workerCells)
 }
 
 func workerCells(w *api.Worker) []string {
@@ -61,28 +63,28 @@ func workerCells(w *api.Worker) []string {
 }
 
 func (a *app) workerVerb(verb, text string, do func(*client.Client, context.Context, string, string) (api.Worker, error)) *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var reason string
 	c := &cobra.Command{
-		Use: verb + " WORKER", Short: text, Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, workerNames),
+		Use: verb + " WORKER", Short: text, Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, workerNames),
 		Example: "  turnus admin workers " + verb + " node-7",
 	}
 	reasonFlag(c, &reason)
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Worker, error) {
 		return do(c, ctx, args[0], reason)
 	}
-	return shown(a, c, &r, ask, func(w api.Worker) {
+	return remote.Shown(a.Console, c, &r, ask, func(w api.Worker) {
 		fmt.Fprintf(a.Out, "%s: %s, %s run\n", w.Name, w.State, console.Plural(w.Running, "job"))
 	})
 }
 
 func (a *app) queueCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	c := &cobra.Command{
 		Use: "queue", Short: "Show the state of the queue", Args: cobra.NoArgs,
-		Annotations: map[string]string{alone: "yes"},
+		Annotations: map[string]string{help.Alone: "yes"},
 		Example:     "  turnus admin queue",
-		RunE: a.remote(&r, func(ctx context.Context, c *client.Client, _ []string) error {
+		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			q, err := c.Queue(ctx)
 			if err != nil {
 				return err
@@ -101,16 +103,16 @@ func (a *app) queueCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	r.add(c)
+	r.Add(c)
 	c.AddCommand(a.queueACLCmd())
 	return c
 }
 
 func (a *app) historyCmd() *cobra.Command {
-	var r remoteFlags
+	var r remote.Flags
 	var m most
 	c := &cobra.Command{
-		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: completion(&r, hostNames),
+		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.HostNames),
 		Example: "  turnus hosts history fw-1.acme -n 10",
 	}
 	m.add(c, "jobs")
@@ -119,7 +121,7 @@ func (a *app) historyCmd() *cobra.Command {
 			return c.HostHistory(ctx, args[0], p)
 		})
 	}
-	return table(a, c, &r, list, []string{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}, func(j *api.Job) []string {
+	return remote.Table(a.Console, c, &r, list, []string{"STARTED", "PLAYBOOK", "OUTCOME", "RUN", "WORKER", "REASON"}, func(j *api.Job) []string {
 		return []string{console.LocalTime(j.Started), j.Playbook, runview.Marked(string(j.Outcome), j.Check), j.Run, j.Worker, a.Out.Cell(j.Reason)}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/playbooks"
@@ -300,7 +301,7 @@ func unknownCommands(root *cobra.Command, text string) []string {
 	for _, m := range namedCommand.FindAllStringSubmatch(text, -1) {
 		words := strings.Fields(m[1] + " " + m[2])
 		c, rest, err := root.Find(words)
-		if err != nil || c == root || len(rest) > 0 && c.HasSubCommands() && c.Annotations[alone] == "" {
+		if err != nil || c == root || len(rest) > 0 && c.HasSubCommands() && c.Annotations[help.Alone] == "" {
 			unknown = append(unknown, "turnus "+strings.Join(words, " "))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
@@ -51,7 +52,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("doctor %v: exit %d, expected %d with %q\n%s", tc.args, code, tc.code, tc.want, text)
 		}
 		if code == console.ExitOK && strings.Contains(strings.Join(tc.args, " "), "json") {
-			var d diagnosis
+			var d service.Diagnosis
 			if err := json.Unmarshal(out.Bytes(), &d); err != nil || d.Queue || len(d.Findings) != 0 {
 				t.Errorf("%+v, %v", d, err)
 			}

@@ -16,6 +16,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 )
 
 // eachCommand calls do with every command that people may type.
@@ -34,7 +35,7 @@ func TestHelpIsShort(t *testing.T) {
 	eachCommand(a.root(), func(c *cobra.Command) {
 		var out strings.Builder
 		c.SetOut(&out)
-		a.help(c, nil)
+		help.Print(c, false)
 		most := 50
 		if !c.HasParent() {
 			most = 40
@@ -57,7 +58,7 @@ func TestHelpAllShowsEveryFlag(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if _, everyday := groupOf(f); !strings.Contains(all, "--"+f.Name+" ") || everyday != strings.Contains(short, "      --"+f.Name+" ") && f.Shorthand == "" {
+			if _, everyday := help.GroupOf(f); !strings.Contains(all, "--"+f.Name+" ") || everyday != strings.Contains(short, "      --"+f.Name+" ") && f.Shorthand == "" {
 				t.Errorf("turnus %s: --%s is everyday: %v; help has it: %v, with --help-all: %v", command, f.Name, everyday, strings.Contains(short, "--"+f.Name), strings.Contains(all, "--"+f.Name))
 			}
 		})
@@ -68,12 +69,12 @@ func TestHelpAllShowsEveryFlag(t *testing.T) {
 func TestGroupedFlagsExist(t *testing.T) {
 	var known []string
 	eachCommand(testRoot(), func(c *cobra.Command) { c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) }) })
-	for _, g := range flagGroups {
-		for _, name := range slices.Concat(g.everyday, g.seldom) {
+	for _, g := range help.FlagGroups {
+		for _, name := range slices.Concat(g.Everyday, g.Seldom) {
 			if !slices.ContainsFunc(known, func(flag string) bool {
 				return flag == name || strings.HasSuffix(name, "-") && strings.HasPrefix(flag, name)
 			}) {
-				t.Errorf("group %s: no command has --%s", g.title, name)
+				t.Errorf("group %s: no command has --%s", g.Title, name)
 			}
 		}
 	}
@@ -101,7 +102,7 @@ func invocations(script string) (all [][]string, err error) {
 
 // wrongUsage returns why a command line does not parse: no such command, flag, or argument.
 func wrongUsage(args []string) error {
-	if now, old, _ := present(args); old != "" {
+	if now, old, _ := help.Present(args); old != "" {
 		return fmt.Errorf("turnus %s is a former name of turnus %s", old, strings.Join(now, " "))
 	}
 	c, rest, err := testRoot().Find(args)

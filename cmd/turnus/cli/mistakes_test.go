@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	words "mvdan.cc/sh/v3/shell"
 
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
@@ -173,7 +174,7 @@ func TestMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all.String() != string(want) {
-		at, was, is := firstDifference(string(want), all.String())
+		at, was, is := help.FirstDifference(string(want), all.String())
 		t.Errorf("%s:%d: is %q, expected %q; write it again with go test ./cmd/turnus/cli -run TestMistakes -update", golden, at, is, was)
 	}
 }
@@ -181,7 +182,7 @@ func TestMistakes(t *testing.T) {
 // weakMessage returns what a message lacks: the next command, or an end without the word of a
 // sentinel.
 func weakMessage(said string) string {
-	if !hasNext(said) && !strings.Contains(said, "\nnext: ") {
+	if !help.HasNext(said) && !strings.Contains(said, "\nnext: ") {
 		return "no next command"
 	}
 	if word := danglingKind.FindString(said); word != "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
+	"github.com/turnus/turnus/cmd/turnus/help"
 )
 
 // globalFlags adds the flags that every command has.
@@ -15,7 +16,7 @@ func (a *app) globalFlags(fl *pflag.FlagSet) {
 	fl.StringVarP(&a.Output, "output", "o", "text", "text, json or yaml; lists also wide or name; results go to stdout, progress to stderr")
 	fl.BoolVarP(&a.quiet, "quiet", "q", false, "no progress and no messages on stderr, except warnings and errors")
 	fl.StringVar(&a.color, "color", "auto", "auto (on a terminal, without NO_COLOR), always or never")
-	fl.Bool(helpAllFlag, false, "help with all flags")
+	fl.Bool(help.AllFlag, false, "help with all flags")
 }
 
 // lists are the commands that print a table whose first column is the name of a thing: -o wide and

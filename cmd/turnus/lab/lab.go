@@ -1,6 +1,6 @@
 // Package lab owns turnus lab: simulated SSH hosts that stay up until they are ended, the files by
 // which clients reach them, and the socket by which other commands ask for their state and break
-// them.
+// them. It also owns the demo, whose hosts end with it.
 //
 // It must not know other verbs, nor how hosts are simulated.
 package lab

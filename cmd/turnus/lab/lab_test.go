@@ -11,10 +11,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) >= 3 && os.Args[1] == node.ServeVerb { // started by a test as the process of a built-in plugin
+		os.Exit(node.ServePlugin(os.Args[2], os.Args[3:], os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestNamesCountWithinTheirGroup(t *testing.T) {
 	var got []string

@@ -1,5 +1,6 @@
 // Package planview owns how people see what a run would do: the forecast of a launch, and its forms
-// as text, chart, picture and document.
+// as text, chart, picture and document. It also shows when work may start at all: windows and their
+// calendar.
 //
 // It must not know flags, nor how a launch is prepared.
 package planview

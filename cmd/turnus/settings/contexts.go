@@ -154,3 +154,14 @@ func WriteContext(con *console.Console, name string, s Context) error {
 	}
 	return nil
 }
+
+// Absolute returns the absolute path of a file that exists; "" stays.
+func Absolute(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", console.Invalid("%w", err)
+	}
+	return filepath.Abs(path)
+}

@@ -1,4 +1,4 @@
-package cli
+package remote
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,14 +15,15 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/localrun"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/client"
 )
 
 // completeWithin bounds how long a shell waits for what a server could complete.
 const completeWithin = 1500 * time.Millisecond
 
-// completion asks a server what an argument may be. No answer is no completion.
-func completion(f *remoteFlags, list func(context.Context, *client.Client) ([]string, error)) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// Complete asks a server what an argument may be. No answer is no completion.
+func Complete(f *Flags, list func(context.Context, *client.Client) ([]string, error)) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -42,13 +45,13 @@ func completion(f *remoteFlags, list func(context.Context, *client.Client) ([]st
 
 // completing returns a client of the server that is named, or of the record on this machine where
 // the command reads that.
-func (f *remoteFlags) completing(ctx context.Context) (*client.Client, func(), error) {
-	if !f.local {
-		c, err := f.client(time.Millisecond)
+func (f *Flags) completing(ctx context.Context) (*client.Client, func(), error) {
+	if !f.Local {
+		c, err := f.Client(time.Millisecond)
 		if err == nil {
 			return c, c.Close, nil
 		}
-		if !f.orLocal || !errors.Is(err, errNoServer) {
+		if !f.orLocal || !errors.Is(err, ErrNoServer) {
 			return nil, nil, err
 		}
 	}
@@ -59,7 +62,8 @@ func (f *remoteFlags) completing(ctx context.Context) (*client.Client, func(), e
 // completedRuns is how many of the newest runs are completed.
 const completedRuns = 50
 
-func runIDs(ctx context.Context, c *client.Client) ([]string, error) {
+// RunIDs returns the newest runs.
+func RunIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	runs, err := c.Runs(ctx, client.RunFilter{}, client.Page{Limit: completedRuns})
 	if err != nil {
 		return nil, err
@@ -71,9 +75,9 @@ func runIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	return ids, nil
 }
 
-// flagCompletion is completion for the value of a flag.
-func flagCompletion(c *cobra.Command, flag string, f *remoteFlags, list func(context.Context, *client.Client) ([]string, error)) {
-	ask := completion(f, list)
+// CompleteFlag is Complete for the value of a flag.
+func CompleteFlag(c *cobra.Command, flag string, f *Flags, list func(context.Context, *client.Client) ([]string, error)) {
+	ask := Complete(f, list)
 	_ = c.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, part string) ([]string, cobra.ShellCompDirective) {
 		return ask(cmd, nil, part)
 	})
@@ -82,7 +86,8 @@ func flagCompletion(c *cobra.Command, flag string, f *remoteFlags, list func(con
 // completedHosts is how many hosts are completed.
 const completedHosts = 1000
 
-func hostNames(ctx context.Context, c *client.Client) ([]string, error) {
+// HostNames returns hosts.
+func HostNames(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Hosts(ctx, client.Page{Limit: completedHosts})
 	if err != nil {
 		return nil, err
@@ -94,27 +99,13 @@ func hostNames(ctx context.Context, c *client.Client) ([]string, error) {
 	return names, nil
 }
 
-func tokenIDs(ctx context.Context, c *client.Client) ([]string, error) {
-	list, err := c.Tokens(ctx, client.Page{Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for i := range list.Items {
-		if t := &list.Items[i]; t.Revoked.IsZero() {
-			ids = append(ids, t.ID+"\t"+t.Name+", "+t.Role)
-		}
-	}
-	return ids, nil
-}
-
-// completeRunHost completes a run, then one of its hosts.
-func completeRunHost(f *remoteFlags) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// CompleteRunHost completes a run, then one of its hosts.
+func CompleteRunHost(f *Flags) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
 		if len(args) != 1 {
-			return completion(f, runIDs)(cmd, args, part)
+			return Complete(f, RunIDs)(cmd, args, part)
 		}
-		return completion(f, func(ctx context.Context, c *client.Client) ([]string, error) {
+		return Complete(f, func(ctx context.Context, c *client.Client) ([]string, error) {
 			jobs, err := c.Jobs(ctx, args[0], client.JobFilter{}, client.Page{Limit: completedHosts})
 			if err != nil {
 				return nil, err
@@ -126,4 +117,13 @@ func completeRunHost(f *remoteFlags) func(*cobra.Command, []string, string) ([]s
 			return names, nil
 		})(cmd, nil, part)
 	}
+}
+
+// CompleteContexts completes the names of contexts.
+func CompleteContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	file, err := settings.LoadContexts()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return slices.Sorted(maps.Keys(file.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }

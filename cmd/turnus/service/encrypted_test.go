@@ -1,4 +1,4 @@
-package cli
+package service
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnus/turnus/cmd/turnus/service"
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core/keyring"
 )
 
@@ -26,7 +26,7 @@ func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := service.OpenData(filepath.Join(t.TempDir(), "data"))
+	d, err := OpenData(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +37,8 @@ func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, f := newApp(strings.NewReader(""), io.Discard, io.Discard), encryptedPlaces{data: d.Path, keyring: service.KeyringFlags{File: file}}
-	if err := f.check(); err != nil {
+	con, f := console.New(strings.NewReader(""), io.Discard, io.Discard), EncryptedPlaces{Data: d.Path, Keyring: KeyringFlags{File: file}}
+	if err := f.Check(); err != nil {
 		t.Fatal(err)
 	}
 	lock := filepath.Join(d.Path, "lock")
@@ -47,14 +47,14 @@ func TestAKeyStaysWhileAnOlderQueueMayBeEncryptedWithIt(t *testing.T) {
 		if err := os.Chtimes(lock, when, when); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.begunSince(t.Context(), a, id); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "stop and start turnus up") {
+		if err := f.BegunSince(t.Context(), con, id); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "stop and start turnus up") {
 			t.Errorf("began %v after: %v", began, err)
 		}
 	}
 	if err := errors.Join(os.Chtimes(lock, time.Time{}, time.Now().Add(-time.Minute)), d.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.begunSince(t.Context(), a, id); err != nil { // nobody holds it any more
+	if err := f.BegunSince(t.Context(), con, id); err != nil { // nobody holds it any more
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package help
 
 import (
 	"cmp"
@@ -22,11 +22,11 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// errorMessage returns what a person reads of the error of a command: no texts of sentinels, and
+// ErrorMessage returns what a person reads of the error of a command: no texts of sentinels, and
 // after wrong input or usage always a next command.
-func errorMessage(cmd *cobra.Command, err error) string {
+func ErrorMessage(cmd *cobra.Command, err error, code int) string {
 	text := core.ErrorText(err, windows.ErrInvalid, civil.ErrInvalid)
-	if exitCode(err) != console.ExitInvalid || hasNext(text) {
+	if code != console.ExitInvalid || HasNext(text) {
 		return text
 	}
 	return text + "\nhint: " + nextCommand(cmd, err)
@@ -52,27 +52,14 @@ func nextCommand(cmd *cobra.Command, err error) string {
 	return cmd.CommandPath() + " --help shows what it expects"
 }
 
-// hasNext reports whether a message has a line that says what to do next.
-func hasNext(text string) bool {
+// HasNext reports whether a message has a line that says what to do next.
+func HasNext(text string) bool {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "hint: ") || strings.HasPrefix(line, "usage: ") {
 			return true
 		}
 	}
 	return false
-}
-
-// unknownCommand refuses a command that there is not, before its flags are read: these would be the
-// flags of none.
-func unknownCommand(root *cobra.Command, args []string) error {
-	cmd, rest, err := root.Find(args)
-	if err != nil || !cmd.HasSubCommands() || cmd.Annotations[alone] != "" || cmd.Args == nil || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
-		return nil //nolint:nilerr // cobra finds it again, and reports it
-	}
-	if hidden := []string{"help", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}; cmd == root && slices.Contains(hidden, rest[0]) {
-		return nil // cobra adds them later
-	}
-	return cmd.Args(cmd, rest)
 }
 
 // commandHint returns the command to type in place of an unknown one, whose name is the first of
@@ -82,7 +69,7 @@ func commandHint(cmd *cobra.Command, args []string) string {
 		return habit
 	}
 	if cmd.Name() == "cron" && (len(strings.Fields(args[0])) > 1 || len(args) > 4) {
-		return cmd.CommandPath() + " describe " + quoteArg(strings.Join(args, " ")) + " explains it; next lists its fire times"
+		return cmd.CommandPath() + " describe " + Quote(strings.Join(args, " ")) + " explains it; next lists its fire times"
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
@@ -91,13 +78,13 @@ func commandHint(cmd *cobra.Command, args []string) string {
 		return cmd.CommandPath() + " --help lists what there is"
 	}
 	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"-m", "-a", "--module-name", "--args"}, arg) }) {
-		return fmt.Sprintf("one command on hosts: turnus exec %s -i INVENTORY -- COMMAND", quoteArg(args[0]))
+		return fmt.Sprintf("one command on hosts: turnus exec %s -i INVENTORY -- COMMAND", Quote(args[0]))
 	}
 	return "turnus --help lists what there is"
 }
 
-// quoteArg returns an argument as a shell takes it.
-func quoteArg(arg string) string {
+// Quote returns an argument as a shell takes it.
+func Quote(arg string) string {
 	if strings.ContainsAny(arg, " *?[]!&;$|<>()'\"\\") {
 		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
@@ -141,8 +128,8 @@ const (
 	vaultHint  = "Turnus does not read Ansible Vault. Keep secrets in a file of secrets: turnus secrets --help"
 )
 
-// flagError says which flag a misspelt one most likely meant, and what a flag expects.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError says which flag a misspelt one most likely meant, and what a flag expects.
+func FlagError(cmd *cobra.Command, err error) error {
 	help := cmd.CommandPath() + " --help lists the flags"
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := bad.GetFlag()
@@ -175,9 +162,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	return console.Invalid("%s: unknown flag: %s\nhint: %s", cmd.CommandPath(), shown, help)
 }
 
-// negatives refuses a number or a duration below zero where it has no meaning: the flag's own
+// Negatives refuses a number or a duration below zero where it has no meaning: the flag's own
 // default is none.
-func negatives(cmd *cobra.Command) (err error) {
+func Negatives(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		what := map[string]string{"int": "a number", "duration": "a duration"}[f.Value.Type()]
 		if what != "" && strings.HasPrefix(f.Value.String(), "-") && !strings.HasPrefix(f.DefValue, "-") {

@@ -1,4 +1,8 @@
-package cli
+// Package help owns what people read about commands: the help with its groups of flags, the
+// reference pages of commands and job types, former names, and what to type after a mistake.
+//
+// It must not know what a command does.
+package help
 
 import (
 	"fmt"
@@ -9,25 +13,31 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpAllFlag asks for the help with all flags.
-const helpAllFlag = "help-all"
+// AllFlag asks for the help with all flags.
+const AllFlag = "help-all"
 
-// wantsAll replaces --help-all before the end of the flags by --help, and reports whether it did.
-func wantsAll(args []string) (out []string, all bool) {
+// Alone is the annotation of a command that does something also without one of its subcommands.
+const Alone = "alone"
+
+// onlyGroups reports whether a command needs one of its subcommands to do anything.
+func onlyGroups(c *cobra.Command) bool { return c.HasSubCommands() && c.Annotations[Alone] == "" }
+
+// WantsAll replaces --help-all before the end of the flags by --help, and reports whether it did.
+func WantsAll(args []string) (out []string, all bool) {
 	out = slices.Clone(args)
 	for i, arg := range out {
 		if arg == "--" {
 			break
 		}
-		if arg == "--"+helpAllFlag {
+		if arg == "--"+AllFlag {
 			out[i], all = "--help", true
 		}
 	}
 	return out, all
 }
 
-// help prints the help of a command: its everyday flags in groups, or all of them.
-func (a *app) help(c *cobra.Command, _ []string) {
+// Print prints the help of a command: its everyday flags in groups, or all of them.
+func Print(c *cobra.Command, all bool) {
 	var b strings.Builder
 	about := c.Long
 	if about == "" {
@@ -37,19 +47,19 @@ func (a *app) help(c *cobra.Command, _ []string) {
 	if c.HasParent() {
 		writeUsage(&b, c)
 		writeCommands(&b, c)
-		seldom := writeFlags(&b, c, a.helpAll)
-		writeEverywhere(&b, c, a.helpAll, seldom)
+		seldom := writeFlags(&b, c, all)
+		writeEverywhere(&b, c, all, seldom)
 	} else {
 		fmt.Fprintf(&b, "Usage: %s COMMAND [flags]\n\n", c.Name())
 		writeCommands(&b, c)
-		writeEverywhere(&b, c, a.helpAll, 0)
+		writeEverywhere(&b, c, all, 0)
 	}
 	fmt.Fprint(c.OutOrStdout(), b.String())
 }
 
 func writeUsage(b *strings.Builder, c *cobra.Command) {
 	usage := c.UseLine()
-	if c.HasSubCommands() && c.Annotations[alone] == "" {
+	if onlyGroups(c) {
 		usage = c.CommandPath() + " COMMAND [flags]"
 	}
 	fmt.Fprintf(b, "Usage:\n  %s\n\n", usage)
@@ -94,23 +104,23 @@ func writeCommands(b *strings.Builder, c *cobra.Command) {
 // writeFlags lists the flags in their groups, and returns how many it leaves out.
 func writeFlags(b *strings.Builder, c *cobra.Command, all bool) (leftOut int) {
 	sets := map[string]*pflag.FlagSet{}
-	for _, g := range flagGroups {
-		sets[g.title] = pflag.NewFlagSet(g.title, pflag.ContinueOnError)
+	for _, g := range FlagGroups {
+		sets[g.Title] = pflag.NewFlagSet(g.Title, pflag.ContinueOnError)
 	}
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" || c.InheritedFlags().Lookup(f.Name) != nil {
 			return
 		}
-		g, everyday := groupOf(f)
+		g, everyday := GroupOf(f)
 		if !everyday && !all {
 			leftOut++
 			return
 		}
 		sets[g].AddFlag(f)
 	})
-	for _, g := range flagGroups {
-		if text := sets[g.title].FlagUsages(); text != "" {
-			fmt.Fprintf(b, "%s:\n%s\n", g.title, text)
+	for _, g := range FlagGroups {
+		if text := sets[g.Title].FlagUsages(); text != "" {
+			fmt.Fprintf(b, "%s:\n%s\n", g.Title, text)
 		}
 	}
 	return leftOut

@@ -1,16 +1,13 @@
-package cli
+package help
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/turnus/turnus/cmd/turnus/console"
 )
 
-// renamed maps each former command to its present name. The longest former name that matches
+// Renamed maps each former command to its present name. The longest former name that matches
 // counts.
-var renamed = []struct{ old, now string }{
+var Renamed = []struct{ Old, Now string }{
 	{"approve", "runs approve"},
 	{"cancel", "runs cancel"},
 	{"explain", "runs explain"},
@@ -59,9 +56,9 @@ func commandAt(args []string) int {
 	return min(i, len(args))
 }
 
-// present returns the arguments with a former command replaced by its present name, and both names;
+// Present returns the arguments with a former command replaced by its present name, and both names;
 // without one they are "". The command may stand behind "help".
-func present(args []string) (out []string, old, now string) {
+func Present(args []string) (out []string, old, now string) {
 	at := commandAt(args)
 	help := at < len(args) && args[at] == "help"
 	if help {
@@ -69,10 +66,10 @@ func present(args []string) (out []string, old, now string) {
 	}
 	words := args[at:]
 	n := 0
-	for _, r := range renamed {
-		former := strings.Fields(r.old)
+	for _, r := range Renamed {
+		former := strings.Fields(r.Old)
 		if len(former) > n && len(former) <= len(words) && slices.Equal(former, words[:len(former)]) {
-			n, old, now = len(former), r.old, r.now
+			n, old, now = len(former), r.Old, r.Now
 		}
 	}
 	if n == 0 || old == "hosts" && (help || !renamedHosts(words[1:])) {
@@ -88,13 +85,4 @@ func renamedHosts(args []string) bool {
 		return true
 	}
 	return strings.HasPrefix(args[0], "-") && !slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"-h", "--help", "--help-all"}, arg) })
-}
-
-// rename replaces a former command and prints its present name.
-func (a *app) rename(args []string) []string {
-	args, old, now := present(args)
-	if old != "" {
-		a.Report(a.Paint(console.Yellow, "warning: ") + fmt.Sprintf("%q is now %q", "turnus "+old, "turnus "+now))
-	}
-	return args
 }

@@ -1,4 +1,8 @@
-package cli
+// Package remote owns the client side of commands: which server is asked and as whom, logging in to
+// it, what completion asks it, and what to type after it refused.
+//
+// It must not know what a command asks for.
+package remote
 
 import (
 	"context"
@@ -20,91 +24,93 @@ import (
 	"github.com/turnus/turnus/core/telemetry"
 )
 
-// remoteFlags say which server is asked, and as whom.
-type remoteFlags struct {
-	server, tokenFile, context, caFile string
-	certFile, keyFile                  string
-	local                              bool // the record of turnus run is asked, and no server
+// Flags say which server is asked, and as whom.
+type Flags struct {
+	Server, TokenFile, Context, CAFile string
+	CertFile, KeyFile                  string
+	Local                              bool // the record of turnus run is asked, and no server
 	hasLocal, orLocal                  bool // there is --local; it is taken where no server is named
 }
 
-func (f *remoteFlags) add(c *cobra.Command) {
+// Add gives the command the flags.
+func (f *Flags) Add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.server, "server", "", "URL of the server, instead of a context's (TURNUS_SERVER)")
-	fl.StringVar(&f.tokenFile, "token-file", "", "file that holds the token (TURNUS_TOKEN holds the token itself)")
-	fl.StringVar(&f.context, "context", "", "context to ask, see turnus context; the chosen one when empty")
-	fl.StringVar(&f.caFile, "ca-file", "", "certificates, in PEM, of the certificate authority that signed the server's")
-	fl.StringVar(&f.certFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one (turnus up --tls-client-ca)")
-	fl.StringVar(&f.keyFile, "key-file", "", "its key, in PEM")
-	_ = c.RegisterFlagCompletionFunc("context", completeContexts)
+	fl.StringVar(&f.Server, "server", "", "URL of the server, instead of a context's (TURNUS_SERVER)")
+	fl.StringVar(&f.TokenFile, "token-file", "", "file that holds the token (TURNUS_TOKEN holds the token itself)")
+	fl.StringVar(&f.Context, "context", "", "context to ask, see turnus context; the chosen one when empty")
+	fl.StringVar(&f.CAFile, "ca-file", "", "certificates, in PEM, of the certificate authority that signed the server's")
+	fl.StringVar(&f.CertFile, "cert-file", "", "certificate of this client, in PEM, where the server asks for one (turnus up --tls-client-ca)")
+	fl.StringVar(&f.KeyFile, "key-file", "", "its key, in PEM")
+	_ = c.RegisterFlagCompletionFunc("context", CompleteContexts)
 }
 
-// addLocal gives the command --local. One that only reads goes without it where no server is named.
-func (f *remoteFlags) addLocal(c *cobra.Command, reads bool) {
+// AddLocal gives the command --local. One that only reads goes without it where no server is named.
+func (f *Flags) AddLocal(c *cobra.Command, reads bool) {
 	f.hasLocal, f.orLocal = true, reads
 	text := "ask the record of turnus run on this machine, and no server"
 	if reads {
 		text += "; without it that happens where none is named"
 	}
-	c.Flags().BoolVar(&f.local, "local", false, text)
+	c.Flags().BoolVar(&f.Local, "local", false, text)
 }
 
-var errNoServer = console.Invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
+// ErrNoServer is the error where no server is named.
+var ErrNoServer = console.Invalid("no server is named\nhint: turnus up runs one here; turnus context set NAME --server URL --token-file FILE keeps another; or --server URL")
 
-// target returns the server by flags, environment and contexts. Flags win over the environment, and
+// Target returns the server by flags, environment and contexts. Flags win over the environment, and
 // that over the chosen context.
-func (f *remoteFlags) target() (settings.Context, error) {
+func (f *Flags) Target() (settings.Context, error) {
 	var s settings.Context
 	env := os.Getenv("TURNUS_SERVER")
 	switch {
-	case f.server != "" && f.context != "":
+	case f.Server != "" && f.Context != "":
 		return s, console.Invalid("--server and --context both name a server: give one")
-	case f.server != "":
-		s.Server = f.server
-	case f.context == "" && env != "":
+	case f.Server != "":
+		s.Server = f.Server
+	case f.Context == "" && env != "":
 		s.Server = env
 	default:
 		file, err := settings.LoadContexts()
 		if err != nil {
 			return s, err
 		}
-		name := f.context
+		name := f.Context
 		if name == "" {
 			name = file.Current
 		}
 		if name == "" {
-			return s, errNoServer
+			return s, ErrNoServer
 		}
 		if s, err = file.Find(name); err != nil {
 			return s, err
 		}
 	}
-	if f.caFile != "" {
-		s.CAFile = f.caFile
+	if f.CAFile != "" {
+		s.CAFile = f.CAFile
 	}
-	if f.certFile != "" || f.keyFile != "" {
-		s.CertFile, s.KeyFile = f.certFile, f.keyFile
+	if f.CertFile != "" || f.KeyFile != "" {
+		s.CertFile, s.KeyFile = f.CertFile, f.KeyFile
 	}
 	if token := os.Getenv("TURNUS_TOKEN"); token != "" {
 		s.Token, s.TokenFile = strings.TrimSpace(token), ""
 	}
-	if f.tokenFile != "" {
-		s.TokenFile = f.tokenFile
+	if f.TokenFile != "" {
+		s.TokenFile = f.TokenFile
 	}
 	return s, nil
 }
 
-// client makes the client of the server that is asked.
-func (f *remoteFlags) client(patience time.Duration) (*client.Client, error) {
-	s, err := f.target()
+// Client makes the client of the server that is asked.
+func (f *Flags) Client(patience time.Duration) (*client.Client, error) {
+	s, err := f.Target()
 	if err != nil {
 		return nil, err
 	}
-	return clientOf(s, patience)
+	return ClientOf(s, patience)
 }
 
-// clientOf makes the client of a context.
-func clientOf(s settings.Context, patience time.Duration) (_ *client.Client, err error) {
+// ClientOf makes the client of a context.
+func ClientOf(s settings.Context, patience time.Duration) (_ *client.Client, err error) {
 	cfg := client.Config{Server: s.Server, Insecure: s.Insecure, Agent: "turnus/" + settings.Version(), Patience: patience}
 	if cfg.Token, err = s.ReadToken(); err != nil {
 		return nil, err
@@ -127,17 +133,17 @@ func clientOf(s settings.Context, patience time.Duration) (_ *client.Client, err
 	return client.New(cfg)
 }
 
-// remote makes what a verb does with a server the RunE of its command.
-func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+// Run makes what a verb does with a server the RunE of its command.
+func Run(con *console.Console, f *Flags, do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, end, err := a.connect(cmd.Context(), f)
+		c, end, err := connect(cmd.Context(), con, f)
 		if err != nil {
 			return err
 		}
 		defer end()
-		ctx, stop := a.Interruptible(telemetry.UnderTrace(cmd.Context(), os.Getenv(telemetry.TraceVariable))) // that of a pipeline that calls
+		ctx, stop := con.Interruptible(telemetry.UnderTrace(cmd.Context(), os.Getenv(telemetry.TraceVariable))) // that of a pipeline that calls
 		defer stop()
-		err = reported(do(ctx, c, args))
+		err = Reported(do(ctx, c, args))
 		if e, ok := errors.AsType[*client.Error](err); ok && e.Status == 0 && f.orLocal && errors.Is(e, core.ErrUnavailable) {
 			err = fmt.Errorf("%w; --local asks the record of turnus run on this machine", err)
 		}
@@ -146,64 +152,64 @@ func (a *app) remote(f *remoteFlags, do func(ctx context.Context, c *client.Clie
 }
 
 // connect returns a client of the server that is asked, or of the record on this machine.
-func (a *app) connect(ctx context.Context, f *remoteFlags) (*client.Client, func(), error) {
-	if f.local && f.server+f.context != "" {
+func connect(ctx context.Context, con *console.Console, f *Flags) (*client.Client, func(), error) {
+	if f.Local && f.Server+f.Context != "" {
 		return nil, nil, console.Invalid("--local asks no server: leave out --server and --context")
 	}
-	if !f.local {
-		c, err := f.client(0)
+	if !f.Local {
+		c, err := f.Client(0)
 		if err == nil {
 			return c, c.Close, nil
 		}
-		if !f.orLocal || !errors.Is(err, errNoServer) {
-			if errors.Is(err, errNoServer) && f.hasLocal {
+		if !f.orLocal || !errors.Is(err, ErrNoServer) {
+			if errors.Is(err, ErrNoServer) && f.hasLocal {
 				err = fmt.Errorf("%w; or --local, for turnus run on this machine", err)
 			}
 			return nil, nil, err
 		}
 	}
-	c, found, end, err := localrun.Client(ctx, a.Console)
+	c, found, end, err := localrun.Client(ctx, con)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case !f.local && !found:
+	case !f.Local && !found:
 		end()
-		return nil, nil, errNoServer
-	case !f.local:
-		a.Message("no server is named: this is the record of turnus run on this machine")
+		return nil, nil, ErrNoServer
+	case !f.Local:
+		con.Message("no server is named: this is the record of turnus run on this machine")
 	}
 	return c, end, nil
 }
 
-// table makes cmd a command that lists things of a server.
-func table[T any](a *app, cmd *cobra.Command, r *remoteFlags, list func(context.Context, *client.Client, []string) ([]T, error), head []string, cells func(*T) []string) *cobra.Command {
+// Table makes cmd a command that lists things of a server.
+func Table[T any](con *console.Console, cmd *cobra.Command, r *Flags, list func(context.Context, *client.Client, []string) ([]T, error), head []string, cells func(*T) []string) *cobra.Command {
 	ask := func(ctx context.Context, c *client.Client, args []string) (console.List[T], error) {
 		all, err := list(ctx, c, args)
 		return console.ListOf(all), err
 	}
-	return shown(a, cmd, r, ask, func(all console.List[T]) {
+	return Shown(con, cmd, r, ask, func(all console.List[T]) {
 		rows := [][]string{head}
 		for i := range all.Items {
 			rows = append(rows, cells(&all.Items[i]))
 		}
-		console.Table(a.Out, rows)
+		console.Table(con.Out, rows)
 	})
 }
 
-// shown makes cmd a command that asks a server for something and writes it.
-func shown[T any](a *app, cmd *cobra.Command, r *remoteFlags, ask func(context.Context, *client.Client, []string) (T, error), write func(T)) *cobra.Command {
-	cmd.RunE = a.remote(r, func(ctx context.Context, c *client.Client, args []string) error {
+// Shown makes cmd a command that asks a server for something and writes it.
+func Shown[T any](con *console.Console, cmd *cobra.Command, r *Flags, ask func(context.Context, *client.Client, []string) (T, error), write func(T)) *cobra.Command {
+	cmd.RunE = Run(con, r, func(ctx context.Context, c *client.Client, args []string) error {
 		v, err := ask(ctx, c, args)
 		if err != nil {
 			return err
 		}
-		if a.Output == "json" {
-			return console.PrintJSON(a.Out, v)
+		if con.Output == "json" {
+			return console.PrintJSON(con.Out, v)
 		}
 		write(v)
 		return nil
 	})
-	r.add(cmd)
+	r.Add(cmd)
 	return cmd
 }
 
@@ -212,9 +218,9 @@ func clientOptions() securefile.TLSHints {
 	return securefile.TLSHints{CA: "--ca-file", Cert: "--cert-file and --key-file name one; turnus context set keeps them", Name: "--server https://NAME"}
 }
 
-// reported adds what to do next to the error of a server, and chooses the exit code: what the
+// Reported adds what to do next to the error of a server, and chooses the exit code: what the
 // server refuses is wrong input or usage, as if it had been found here.
-func reported(err error) error {
+func Reported(err error) error {
 	var e *client.Error
 	if !errors.As(err, &e) {
 		return err

@@ -1,6 +1,6 @@
 //go:build labs
 
-package cli
+package lab
 
 import (
 	"bytes"
@@ -15,8 +15,10 @@ import (
 func TestLabFaultW18TheSmallestDemoEndsAsPlanned(t *testing.T) {
 	t.Setenv("TURNUS_STATE", t.TempDir())
 	var out, said bytes.Buffer
-	if code := Main([]string{"demo", "--hosts", "40", "--seed", "7", "-o", "json"}, strings.NewReader(""), &out, &said); code != console.ExitOK {
-		t.Fatalf("exit code %d: %s%s", code, out.String(), said.String())
+	con := console.New(strings.NewReader(""), &out, &said)
+	con.Output = "json"
+	if err := Demo(t.Context(), con, 40, 7); err != nil {
+		t.Fatalf("%v: %s%s", err, out.String(), said.String())
 	}
 	var d demoReport
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {

@@ -1,9 +1,15 @@
-package cli
+// Package keyview shows host keys to people and programs: those that hosts have, those that were
+// accepted or refused, and an inventory that pins them.
+//
+// It must not know how hosts are scanned, nor flags.
+package keyview
 
 import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -79,13 +85,13 @@ func reasonOf(err error) string {
 }
 
 // text is the state of a key for people.
-func (k keyView) text(a *app) string {
+func (k keyView) text(con *console.Console) string {
 	var said []string
 	switch k.State {
 	case transport.KeyChanged:
-		said = append(said, a.Paint(console.Red, "CHANGED")+", known is "+strings.Join(k.Was, ", "))
+		said = append(said, con.Paint(console.Red, "CHANGED")+", known is "+strings.Join(k.Was, ", "))
 	case transport.KeyRefused:
-		said = append(said, a.Paint(console.Red, "REFUSED")+", "+k.Reason)
+		said = append(said, con.Paint(console.Red, "REFUSED")+", "+k.Reason)
 	default:
 		said = append(said, string(k.State))
 	}
@@ -97,7 +103,7 @@ func (k keyView) text(a *app) string {
 	case "match":
 		said = append(said, "SSHFP matches")
 	default:
-		said = append(said, a.Paint(console.Red, "SSHFP")+": "+k.SSHFP)
+		said = append(said, con.Paint(console.Red, "SSHFP")+": "+k.SSHFP)
 	}
 	return strings.Join(said, ", ")
 }
@@ -108,9 +114,9 @@ type duplicateView struct {
 	Hosts       []string `json:"hosts"`
 }
 
-// showKeys prints scanned hosts, and returns the exit code; strict is that of check. vouches are
+// Scanned prints scanned hosts, and returns the exit code; strict is that of check. vouches are
 // the answers of DNS for list; nil without them. inventory is the argument that names the hosts.
-func (a *app) showKeys(list []hostkeys.Result, vouches []hostkeys.Vouch, inventory string, strict bool) error {
+func Scanned(con *console.Console, list []hostkeys.Result, vouches []hostkeys.Vouch, inventory string, strict bool) error {
 	var hosts []hostView
 	duplicates := []duplicateView{}
 	bad, unknown, unreachable, unproved := 0, 0, 0, 0
@@ -141,26 +147,26 @@ func (a *app) showKeys(list []hostkeys.Result, vouches []hostkeys.Vouch, invento
 	case unreachable > 0:
 		code = console.ExitUnreachable
 	}
-	if a.Output == "json" {
+	if con.Output == "json" {
 		if hosts == nil {
 			hosts = []hostView{}
 		}
-		if err := console.PrintJSON(a.Out, map[string]any{"hosts": hosts, "duplicates": duplicates, "exit_code": code}); err != nil {
+		if err := console.PrintJSON(con.Out, map[string]any{"hosts": hosts, "duplicates": duplicates, "exit_code": code}); err != nil {
 			return err
 		}
 		return exitWith(code)
 	}
-	a.printKeys(hosts, duplicates)
-	fmt.Fprintf(a.Out, "%s: %d known, %d new, %d changed or refused, %d unreachable\n",
+	printKeys(con, hosts, duplicates)
+	fmt.Fprintf(con.Out, "%s: %d known, %d new, %d changed or refused, %d unreachable\n",
 		console.Plural(len(list), "host"), len(list)-bad-unknown-unreachable, unknown, bad, unreachable)
 	if unproved > 0 {
-		fmt.Fprintf(a.Out, "%s without proof by SSHFP records\n", console.Plural(unproved, "host"))
+		fmt.Fprintf(con.Out, "%s without proof by SSHFP records\n", console.Plural(unproved, "host"))
 	}
 	switch {
 	case bad > 0:
-		a.Message("hint: a changed key may be an attack. Compare it with the host's console before anything else.")
+		con.Message("hint: a changed key may be an attack. Compare it with the host's console before anything else.")
 	case unknown > 0:
-		a.Message("hint: compare with the host's console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then:\n" +
+		con.Message("hint: compare with the host's console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then:\n" +
 			"  turnus hostkeys accept " + inventory + " HOST SHA256:…")
 	}
 	return exitWith(code)
@@ -179,12 +185,12 @@ const keyNames = 60
 
 // printKeys prints the keys of hosts, hosts with the same key in one line; then the hosts that
 // showed none, equal reasons together as after a run.
-func (a *app) printKeys(hosts []hostView, duplicates []duplicateView) {
+func printKeys(con *console.Console, hosts []hostView, duplicates []duplicateView) {
 	var order [][3]string
 	of := map[[3]string][]string{}
 	for _, h := range hosts {
 		for _, k := range h.Keys {
-			id := [3]string{k.Type, k.Fingerprint, k.text(a)}
+			id := [3]string{k.Type, k.Fingerprint, k.text(con)}
 			if of[id] == nil {
 				order = append(order, id)
 			}
@@ -200,7 +206,7 @@ func (a *app) printKeys(hosts []hostView, duplicates []duplicateView) {
 		rows = append(rows, []string{names, id[0], id[1], id[2]})
 	}
 	if len(rows) > 1 {
-		console.Table(a.Out, rows)
+		console.Table(con.Out, rows)
 	}
 	var failures []api.Result // 300 equal failures are one line
 	for _, h := range hosts {
@@ -211,10 +217,10 @@ func (a *app) printKeys(hosts []hostView, duplicates []duplicateView) {
 			failures = append(failures, api.Result{Host: h.Host, Outcome: core.Failed, Reason: h.SSHFP})
 		}
 	}
-	runview.WriteReasons(a.Console, a.Out, failures)
+	runview.WriteReasons(con, con.Out, failures)
 	for _, d := range duplicates {
-		fmt.Fprintf(a.Out, "%s: %s is the key of %s, %s: each of them can pass for the others\n",
-			a.Paint(console.Yellow, "DUPLICATE"), d.Fingerprint, console.Plural(len(d.Hosts), "host"), runview.FoldHosts(d.Hosts, 160))
+		fmt.Fprintf(con.Out, "%s: %s is the key of %s, %s: each of them can pass for the others\n",
+			con.Paint(console.Yellow, "DUPLICATE"), d.Fingerprint, console.Plural(len(d.Hosts), "host"), runview.FoldHosts(d.Hosts, 160))
 	}
 }
 
@@ -228,8 +234,8 @@ type decisionView struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// showDecisions prints what was accepted and refused, and returns the exit code.
-func (a *app) showDecisions(list []hostkeys.Decision) error {
+// Decisions prints what was accepted and refused, and returns the exit code.
+func Decisions(con *console.Console, list []hostkeys.Decision) error {
 	code := console.ExitOK
 	views := []decisionView{}
 	for _, d := range list {
@@ -242,8 +248,8 @@ func (a *app) showDecisions(list []hostkeys.Decision) error {
 		}
 		views = append(views, v)
 	}
-	if a.Output == "json" {
-		if err := console.PrintJSON(a.Out, map[string]any{"keys": views, "exit_code": code}); err != nil {
+	if con.Output == "json" {
+		if err := console.PrintJSON(con.Out, map[string]any{"keys": views, "exit_code": code}); err != nil {
 			return err
 		}
 		return exitWith(code)
@@ -252,7 +258,7 @@ func (a *app) showDecisions(list []hostkeys.Decision) error {
 	for _, v := range views {
 		if v.Accepted {
 			accepted++
-			fmt.Fprintf(a.Out, "accepted  %s %s %s\n", v.Host, v.Type, v.Fingerprint)
+			fmt.Fprintf(con.Out, "accepted  %s %s %s\n", v.Host, v.Type, v.Fingerprint)
 		}
 	}
 	var without []api.Result // hosts of which no key could be judged, equal reasons together
@@ -262,16 +268,16 @@ func (a *app) showDecisions(list []hostkeys.Decision) error {
 		case v.Fingerprint == "":
 			without = append(without, api.Result{Host: v.Host, Outcome: core.Failed, Reason: v.Reason})
 		default:
-			fmt.Fprintf(a.Out, "%s   %s %s: %s\n", a.Paint(console.Red, "refused"), v.Host, v.Fingerprint, v.Reason)
+			fmt.Fprintf(con.Out, "%s   %s %s: %s\n", con.Paint(console.Red, "refused"), v.Host, v.Fingerprint, v.Reason)
 		}
 	}
-	runview.WriteReasons(a.Console, a.Out, without)
-	fmt.Fprintf(a.Out, "%s accepted, %d refused\n", console.Plural(accepted, "key"), len(views)-accepted)
+	runview.WriteReasons(con, con.Out, without)
+	fmt.Fprintf(con.Out, "%s accepted, %d refused\n", console.Plural(accepted, "key"), len(views)-accepted)
 	return exitWith(code)
 }
 
-// printPins prints an inventory of the accepted keys; what was refused goes to stderr.
-func (a *app) printPins(list []hostkeys.Decision) error {
+// Pins prints an inventory of the accepted keys; what was refused goes to stderr.
+func Pins(con *console.Console, list []hostkeys.Decision) error {
 	code := console.ExitOK
 	hosts := map[string]any{}
 	for host, keys := range hostkeys.Pins(list) {
@@ -280,11 +286,11 @@ func (a *app) printPins(list []hostkeys.Decision) error {
 	for _, d := range list {
 		if !d.Accepted {
 			code = console.ExitFailed
-			a.Message(fmt.Sprintf("%s %s %s: %s", a.Paint(console.Red, "refused"), d.Host.Name, d.Fingerprint, d.Why))
+			con.Message(fmt.Sprintf("%s %s %s: %s", con.Paint(console.Red, "refused"), d.Host.Name, d.Fingerprint, d.Why))
 		}
 	}
-	if a.Output == "json" {
-		if err := console.PrintJSON(a.Out, map[string]any{"hosts": hosts}); err != nil {
+	if con.Output == "json" {
+		if err := console.PrintJSON(con.Out, map[string]any{"hosts": hosts}); err != nil {
 			return err
 		}
 		return exitWith(code)
@@ -293,6 +299,36 @@ func (a *app) printPins(list []hostkeys.Decision) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(a.Out, text)
+	fmt.Fprint(con.Out, text)
 	return exitWith(code)
 }
+
+// Progress shows on a terminal how many hosts a scan has asked, until stop.
+func Progress(con *console.Console, total int, asked func() int) (stop func()) {
+	if !con.Live {
+		return func() {}
+	}
+	moving := con.NewMoving()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer moving.Close()
+		tick := time.NewTicker(scanRedraw)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				moving.Draw([]string{fmt.Sprintf("scan: %d of %s", asked(), console.Plural(total, "host"))})
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(done)
+		wg.Wait()
+	})
+}
+
+// scanRedraw is the time between two states of a scan on the terminal.
+const scanRedraw = 200 * time.Millisecond

@@ -1,8 +1,10 @@
-package cli
+package help
 
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// reference returns the Markdown pages of docs/commands by file name: a page for each command at
+// Reference returns the Markdown pages of docs/commands by file name: a page for each command at
 // the top and for each command below admin, and README.md, which lists them all.
-func reference(root *cobra.Command) map[string]string {
+func Reference(root *cobra.Command) map[string]string {
 	root.InitDefaultHelpFlag()
 	pages := map[string]string{}
 	var index strings.Builder
@@ -31,6 +33,25 @@ func reference(root *cobra.Command) map[string]string {
 	}
 	pages["README.md"] = index.String()
 	return pages
+}
+
+// WriteReference replaces the Markdown files of a folder by the pages about the commands.
+func WriteReference(root *cobra.Command, folder string) error {
+	former, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil {
+		return err
+	}
+	for _, file := range former {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	for name, text := range Reference(root) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // documentation is for all users
+			return err
+		}
+	}
+	return nil
 }
 
 // pageCommands are the commands that have a page of their own.
@@ -123,9 +144,6 @@ func about(root, c *cobra.Command) string {
 	return text + longText(root, strings.TrimPrefix(c.Long, c.Short+"."))
 }
 
-// onlyGroups reports whether a command needs one of its subcommands to do anything.
-func onlyGroups(c *cobra.Command) bool { return c.HasSubCommands() && c.Annotations[alone] == "" }
-
 func sentence(s string) string {
 	if strings.HasSuffix(s, ".") {
 		return s
@@ -180,13 +198,13 @@ func flagTables(root *cobra.Command, flags []*pflag.Flag) string {
 		return flagTable(root, flags)
 	}
 	var b strings.Builder
-	for _, g := range flagGroups {
+	for _, g := range FlagGroups {
 		of := slices.DeleteFunc(slices.Clone(flags), func(f *pflag.Flag) bool {
-			title, _ := groupOf(f)
-			return title != g.title
+			title, _ := GroupOf(f)
+			return title != g.Title
 		})
 		if len(of) > 0 {
-			b.WriteString("**" + g.title + ":**\n\n" + flagTable(root, of))
+			b.WriteString("**" + g.Title + ":**\n\n" + flagTable(root, of))
 		}
 	}
 	return b.String()

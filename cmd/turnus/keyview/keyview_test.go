@@ -1,4 +1,4 @@
-package cli
+package keyview
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/hostkeys"
 	"github.com/turnus/turnus/core/transport"
@@ -32,8 +33,8 @@ func TestOneKeyOfManyHostsIsOneLine(t *testing.T) {
 	}
 	add("db1", key(2))
 	var out, messages bytes.Buffer
-	a := newApp(strings.NewReader(""), &out, &messages)
-	if err := a.showKeys(list, nil, "-i hosts.ini", false); err != nil {
+	con := console.New(strings.NewReader(""), &out, &messages)
+	if err := Scanned(con, list, nil, "-i hosts.ini", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"\nweb[1:3000]  ssh-ed25519  SHA256:", "\ndb1 ", "is the key of 3000 hosts, web[1:3000]: each"} {
@@ -47,9 +48,9 @@ func TestOneKeyOfManyHostsIsOneLine(t *testing.T) {
 }
 
 func TestStateOfAKeyNamesItsSSHFPRecord(t *testing.T) {
-	a := newApp(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
+	con := console.New(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
 	for sshfp, want := range map[string]string{"": "known", "match": "known, SSHFP matches", "it differs": "known, SSHFP: it differs"} {
-		if got := (keyView{State: transport.KeyKnown, SSHFP: sshfp}).text(a); got != want {
+		if got := (keyView{State: transport.KeyKnown, SSHFP: sshfp}).text(con); got != want {
 			t.Errorf("%q: %q, want %q", sshfp, got, want)
 		}
 	}
