@@ -49,7 +49,7 @@ replaced. Exit code 2: something is left for you to write.`,
 
 func (a *app) importAnsible(ctx context.Context, site, into, hosts string) error {
 	if st, err := os.Stat(site); err == nil && st.IsDir() {
-		return console.Invalid("%s is a folder\nhint: turnus import ansible %s", console.Printable(site), console.Printable(quoteArg(filepath.Join(site, "site.yml"))))
+		return console.Invalid("%s is a folder\nhint: turnus import ansible %s", console.Printable(site), console.Printable(help.Quote(filepath.Join(site, "site.yml"))))
 	}
 	o := ansible.Options{Site: filepath.Base(site), Shown: filepath.ToSlash(filepath.Dir(site))}
 	root, err := os.OpenRoot(filepath.Dir(site))
