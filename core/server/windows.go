@@ -24,7 +24,7 @@ func (s *Server) windowSets() {
 	handle(s, route{id: "list-windows", method: http.MethodGet, path: "/v1/windows", summary: "List window sets, by name", detail: seen, role: Viewer}, s.listWindows)
 	handle(s, route{id: "get-window", method: http.MethodGet, path: "/v1/windows/{set}", summary: "Show a window set with what it opens next", detail: seen, role: Viewer}, s.getWindow)
 	handle(s, route{
-		id: "explain-window", method: http.MethodGet, path: "/v1/windows/{set}/explain", summary: "Say whether work may start in a window set, and why not", role: Viewer,
+		id: "explain-window", method: http.MethodGet, path: "/v1/windows/{set}/explain", summary: "Explain whether work may start in a window set, and why not", role: Viewer,
 		detail: "Approvals that are bound to certain work are taken as not given.",
 	}, s.explainWindow)
 }

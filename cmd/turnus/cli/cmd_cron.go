@@ -93,7 +93,7 @@ func (a *app) cronDescribeCmd() *cobra.Command {
 	var zoneName, from string
 	c := &cobra.Command{
 		Use:   "describe CRON",
-		Short: "Say in a sentence what a cron expression means, and warn of common mistakes",
+		Short: "Explain a cron expression in a sentence, and warn of common mistakes",
 		Example: `  turnus cron describe "17 3 1 */3 *"
   turnus cron describe "30 2 * * *" --timezone Europe/Berlin`,
 		Args: cobra.ExactArgs(1),

@@ -17,7 +17,7 @@ func (a *app) configsDiffCmd() *cobra.Command {
 	var f configsFlags
 	c := &cobra.Command{
 		Use:   "diff [HOST...]",
-		Short: "Say what changed in hosts' configurations",
+		Short: "Show what changed in hosts' configurations",
 		Long: `Show changes of hosts' configurations: of a HOST, its newest version against the one before.
 
 --since and --run compare the state before with the newest such version. Without a HOST they take

@@ -51,7 +51,7 @@ func scheduleNames(ctx context.Context, c *client.Client) ([]string, error) {
 func (a *app) schedulesListCmd() *cobra.Command {
 	var r remote.Flags
 	c := &cobra.Command{
-		Use: "ls", Short: "List schedules, with their next fire", Args: cobra.NoArgs, Example: "  turnus schedules ls",
+		Use: "ls", Short: "List schedules, with their next fire time", Args: cobra.NoArgs, Example: "  turnus schedules ls",
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Schedule, error) {
 		return client.All(ctx, 0, c.Schedules)
@@ -138,7 +138,7 @@ func (a *app) schedulesShowCmd() *cobra.Command {
 func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
 	var r remote.Flags
 	var reason string
-	short := "Let a schedule fire no more until it is resumed"
+	short := "Keep a schedule from firing until it is resumed"
 	if verb == "resume" {
 		short = "Let a schedule fire again; what it missed is not caught up"
 	}

@@ -36,7 +36,7 @@ func commandsOf(all []longRunning) (list []*cobra.Command) {
 func (a *app) settingsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "settings",
-		Short: "Settings of a service: what each is and where it came from, and whether they hold together",
+		Short: "Show the settings of a service, where each came from, and which contradict each other",
 		Long: `Settings of turnus up, server and worker: each flag may also be given by an environment
 variable (--repo-every is TURNUS_REPO_EVERY) or in the YAML file of --config. A flag wins over the
 environment, the environment over the file, the file over the default.`,

@@ -32,7 +32,7 @@ their shell reaches no file, process or variable of this machine.
 
 A user has one lab at a time. Its inventory, known_hosts and key are in lab/ of the state folder.`,
 		Example: `  turnus lab up --hosts 20
-  turnus lab break web-3 --how slow
+  turnus lab break web3 --how slow
   turnus lab down`,
 	}
 	v := &verbs{con}

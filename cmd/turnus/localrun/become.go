@@ -19,7 +19,7 @@ func (f *PlayFlags) AddBecome(c *cobra.Command) { f.become.add(c) }
 
 func (f *becomeFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.BoolVarP(&f.on, "become", "b", false, "run as root, by sudo or as the inventory says, what does not say it itself")
+	fl.BoolVarP(&f.on, "become", "b", false, "run as root, by sudo or as the inventory sets it; steps can override it")
 	fl.StringVar(&f.user, "become-user", "", "run as this user instead; implies --become")
 	f.used = fl.Changed
 }
