@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/pictures"
 )
 
 // overviewView shows what runs, what waits for a person, and what comes next.
@@ -68,7 +70,11 @@ func inFull(ctx context.Context, c *client.Client, runs []api.Run) error {
 	return nil
 }
 
-// overviewOf sorts runs, newest first, by what they need: a person, time, nothing.
+// endedRuns is how many runs that ended the overview shows.
+const endedRuns = 25
+
+// overviewOf sorts runs, newest first, by what they need: a person, time, nothing. Runs with bad
+// hosts come first: among those that are active, and of each day on which runs ended.
 func overviewOf(runs []api.Run) overviewView {
 	var view overviewView
 	for _, run := range runs {
@@ -81,8 +87,28 @@ func overviewOf(runs []api.Run) overviewView {
 			view.Ended = append(view.Ended, run)
 		}
 	}
-	view.Ended = view.Ended[:min(len(view.Ended), 25)]
+	slices.SortStableFunc(view.Active, badFirst)
+	slices.SortStableFunc(view.Ended, func(a, b api.Run) int {
+		return cmp.Or(b.Ended.UTC().Truncate(24*time.Hour).Compare(a.Ended.UTC().Truncate(24*time.Hour)), badFirst(a, b))
+	})
+	view.Ended = view.Ended[:min(len(view.Ended), endedRuns)]
 	return view
+}
+
+// badFirst compares runs by their worst bad outcome. Stopped runs are bad, whatever their hosts
+// are.
+func badFirst(a, b api.Run) int { return cmp.Compare(badness(a), badness(b)) }
+
+func badness(run api.Run) int {
+	for rank, outcome := range allOutcomes {
+		if pictures.Bad(outcome) && run.Outcomes[outcome] > 0 {
+			return rank
+		}
+	}
+	if run.Phase == api.Stopped {
+		return len(allOutcomes)
+	}
+	return len(allOutcomes) + 1
 }
 
 // needsPerson reports whether a run goes on only when somebody acts.
