@@ -25,7 +25,7 @@ type runView struct {
 	Waves     []waveRow // of waves that have begun
 	Waits     []api.Wait
 	Away      bool // the queue does not answer: what runs and what waits is unknown
-	Decisions []api.Decision
+	Deeds     []deed
 	Missing   []string // parts that cannot be shown, and why
 }
 
@@ -95,9 +95,8 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 		view.Away = slices.ContainsFunc(waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}
 	view.Bars = barsOf(view.Run, view.Away)
-	decisions, err := v.client.Decisions(ctx, id)
-	part("Decisions", err)
-	view.Decisions = decisions.Items
+	view.Deeds, err = deedsOf(ctx, v.client, id)
+	part("Who did what", err)
 	return view, nil
 }
 
