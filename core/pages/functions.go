@@ -37,9 +37,11 @@ func functions() template.FuncMap {
 			i, _ := strconv.Atoi(number) // the API names outputs STEP/STREAM
 			return i + 1
 		},
-		"number": func(i int) int { return i + 1 },
-		"letter": pictures.Letter,
-		"counts": outcomeCounts,
+		"number":   func(i int) int { return i + 1 },
+		"letter":   pictures.Letter,
+		"counts":   outcomeCounts,
+		"counting": counting,
+		"wide":     wide,
 		"query": func(pairs ...string) string {
 			q := url.Values{}
 			for i := 0; i+1 < len(pairs); i += 2 {
