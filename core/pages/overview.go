@@ -18,6 +18,8 @@ type overviewView struct {
 	Next                   []api.Schedule
 	More                   bool          // older runs are left out
 	Unseen                 string        // why schedules are not shown; "" where they are
+	Unapproved             int           // window sets, or rules of them, that wait for an approval
+	Unread                 string        // why Unapproved is not known
 	Rejected               *api.Rejected // version of the project, for people of all tenants
 }
 
@@ -41,6 +43,13 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request, v visit) {
 		view.Unseen = err.Error()
 	}
 	view.Next = nextOf(schedules, time.Now())
+	approvals, err := client.All(r.Context(), mostApprovals, func(ctx context.Context, page client.Page) (client.List[api.WindowApproval], error) {
+		return v.client.Approvals(ctx, true, page)
+	})
+	if err != nil {
+		view.Unread = reasonOf(err)
+	}
+	view.Unapproved = len(approvals)
 	if v.who.Everyone() {
 		if project, err := v.client.Definitions(r.Context()); err == nil { // its own page says why else
 			view.Rejected = project.Rejected

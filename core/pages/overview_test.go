@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -49,4 +50,25 @@ func TestOutcomesOfARow(t *testing.T) {
 	if got != "[{lost 1} {failed 2} {cancelled 1} {changed 5}]" {
 		t.Error(got)
 	}
+}
+
+// The overview counts the window sets that wait for an approval, and leads to them. It says so
+// where it does not know.
+func TestOverviewHasApprovals(t *testing.T) {
+	o := &operations{roles: []string{"operator"}, tenant: "acme", answers: map[string]any{
+		"GET /v1/runs":      map[string]any{"items": []api.Run{}},
+		"GET /v1/schedules": map[string]any{"items": []api.Schedule{}},
+		"GET /v1/approvals": map[string]any{"items": []api.WindowApproval{{Set: "night"}, {Set: "day"}}},
+	}}
+	v := visits(t, o)
+	_, text := v.get("/")
+	has(t, "an overview", text, `<a href="/windows#waiting">2 window sets</a> wait for an approval`, "No run waits for a person", `<a href="/playbooks">Launch a playbook</a>`)
+	o.set("GET /v1/approvals", map[string]any{"items": []api.WindowApproval{}})
+	_, text = v.get("/")
+	has(t, "an overview", text, "Nothing waits for a person")
+	lacks(t, "an overview", text, "for an approval")
+	o.set("GET /v1/approvals", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
+	_, text = v.get("/")
+	has(t, "an overview", text, "Approvals of windows cannot be shown: the ledger is away")
+	lacks(t, "an overview", text, "Nothing waits for a person")
 }
