@@ -52,8 +52,8 @@ func TestOutcomesOfARow(t *testing.T) {
 	}
 }
 
-// The overview counts the window sets that wait for an approval, and leads to them. It says so
-// where it does not know.
+// The overview counts the window sets that wait for an approval, and leads to them. Where it cannot
+// read them, it shows why.
 func TestOverviewHasApprovals(t *testing.T) {
 	o := &operations{roles: []string{"operator"}, tenant: "acme", answers: map[string]any{
 		"GET /v1/runs":      map[string]any{"items": []api.Run{}},

@@ -55,7 +55,8 @@ var allOutcomes = append(slices.Clone(badOutcomes), core.Changed, core.Unchanged
 // runPage is the view of a run, and the rows of its grid.
 type runPage struct {
 	runView
-	Grid gridView
+	Grid     gridView
+	Forecast forecastView
 }
 
 func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
@@ -71,6 +72,7 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
 	} else {
 		shown.Grid = gridOf(grid, r.URL.Query())
 	}
+	shown.Forecast = forecastOf(r.Context(), v, view.Run, forecastWithin)
 	p.show(w, http.StatusOK, "run", v, view.Run.Playbook, &shown)
 }
 
