@@ -37,8 +37,11 @@ func functions() template.FuncMap {
 			i, _ := strconv.Atoi(number) // the API names outputs STEP/STREAM
 			return i + 1
 		},
-		"number": func(i int) int { return i + 1 },
-		"letter": pictures.Letter,
+		"number":   func(i int) int { return i + 1 },
+		"letter":   pictures.Letter,
+		"counts":   outcomeCounts,
+		"counting": counting,
+		"wide":     wide,
 		"query": func(pairs ...string) string {
 			q := url.Values{}
 			for i := 0; i+1 < len(pairs); i += 2 {
@@ -63,6 +66,16 @@ func functions() template.FuncMap {
 			return [][2]string{{api.NotificationDeadLettered, "dead-lettered"}, {api.NotificationWaiting, "waiting"}, {api.NotificationSent, "sent"}}
 		},
 	}
+}
+
+// outcomeCounts lists outcomes in the order of every page, the worst first.
+func outcomeCounts(outcomes map[core.Outcome]int) (counts []pictures.Count) {
+	for _, outcome := range allOutcomes {
+		if n := outcomes[outcome]; n > 0 {
+			counts = append(counts, pictures.Count{Outcome: outcome, Hosts: n})
+		}
+	}
+	return counts
 }
 
 // ago is the time between two moments, as people say it.

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
+	"github.com/turnus/turnus/core/pictures"
 )
 
 // overviewView shows what runs, what waits for a person, and what comes next.
@@ -16,6 +18,8 @@ type overviewView struct {
 	Next                   []api.Schedule
 	More                   bool          // older runs are left out
 	Unseen                 string        // why schedules are not shown; "" where they are
+	Unapproved             int           // window sets, or rules of them, that wait for an approval
+	Unread                 string        // why Unapproved is not known
 	Rejected               *api.Rejected // version of the project, for people of all tenants
 }
 
@@ -39,6 +43,13 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request, v visit) {
 		view.Unseen = err.Error()
 	}
 	view.Next = nextOf(schedules, time.Now())
+	approvals, err := client.All(r.Context(), mostApprovals, func(ctx context.Context, page client.Page) (client.List[api.WindowApproval], error) {
+		return v.client.Approvals(ctx, true, page)
+	})
+	if err != nil {
+		view.Unread = reasonOf(err)
+	}
+	view.Unapproved = len(approvals)
 	if v.who.Everyone() {
 		if project, err := v.client.Definitions(r.Context()); err == nil { // its own page says why else
 			view.Rejected = project.Rejected
@@ -68,7 +79,11 @@ func inFull(ctx context.Context, c *client.Client, runs []api.Run) error {
 	return nil
 }
 
-// overviewOf sorts runs, newest first, by what they need: a person, time, nothing.
+// endedRuns is how many runs that ended the overview shows.
+const endedRuns = 25
+
+// overviewOf sorts runs, newest first, by what they need: a person, time, nothing. Runs with bad
+// hosts come first: among those that are active, and of each day on which runs ended.
 func overviewOf(runs []api.Run) overviewView {
 	var view overviewView
 	for _, run := range runs {
@@ -81,8 +96,28 @@ func overviewOf(runs []api.Run) overviewView {
 			view.Ended = append(view.Ended, run)
 		}
 	}
-	view.Ended = view.Ended[:min(len(view.Ended), 25)]
+	slices.SortStableFunc(view.Active, badFirst)
+	slices.SortStableFunc(view.Ended, func(a, b api.Run) int {
+		return cmp.Or(b.Ended.UTC().Truncate(24*time.Hour).Compare(a.Ended.UTC().Truncate(24*time.Hour)), badFirst(a, b))
+	})
+	view.Ended = view.Ended[:min(len(view.Ended), endedRuns)]
 	return view
+}
+
+// badFirst compares runs by their worst bad outcome. Stopped runs are bad, whatever their hosts
+// are.
+func badFirst(a, b api.Run) int { return cmp.Compare(badness(a), badness(b)) }
+
+func badness(run api.Run) int {
+	for rank, outcome := range allOutcomes {
+		if pictures.Bad(outcome) && run.Outcomes[outcome] > 0 {
+			return rank
+		}
+	}
+	if run.Phase == api.Stopped {
+		return len(allOutcomes)
+	}
+	return len(allOutcomes) + 1
 }
 
 // needsPerson reports whether a run goes on only when somebody acts.

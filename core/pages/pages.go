@@ -80,6 +80,7 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /runs/{run}", p.signedIn(p.run))
 	mux.HandleFunc("GET /runs/{run}/live", p.signedIn(p.live))
 	mux.HandleFunc("GET /runs/{run}/grid.json", p.signedIn(p.gridData))
+	mux.HandleFunc("GET /runs/{run}/forecast", p.signedIn(p.forecast))
 	mux.HandleFunc("GET /runs/{run}/timeline.svg", p.signedIn(p.picture))
 	mux.HandleFunc("GET /runs/{run}/hosts/{job}", p.signedIn(p.hostLog))
 	mux.HandleFunc("GET /runs/{run}/hosts/{job}/live", p.signedIn(p.liveLog))

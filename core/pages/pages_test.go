@@ -95,6 +95,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(f.output))
 	case path == "/v1/runs/r1/decisions":
 		answer(map[string]any{"items": []api.Decision{{By: hostile, Reason: hostile}}})
+	case path == "/v1/audit":
+		answer(map[string]any{"items": []api.Entry{}})
 	case path == "/v1/runs/r1/events":
 		w.Header().Set("Content-Type", "text/event-stream")
 		_ = http.NewResponseController(w).Flush()

@@ -15,9 +15,6 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// wideHosts is from how many hosts on a person types their number before a launch.
-const wideHosts = 100
-
 // namesShown is how many names of a wave's hosts are written out.
 const namesShown = 12
 
@@ -102,12 +99,6 @@ func previewOf(path, verb string, plan api.Plan, sent []input) preview {
 	}
 	out.Verb += plural(plan.Hosts, "host")
 	return out
-}
-
-// wide reports whether a launch is one for which a person types the number of hosts. A dry run
-// changes nothing.
-func wide(hosts int, disruptive, check bool) bool {
-	return !check && (hosts >= wideHosts || disruptive)
 }
 
 // launch creates the run that was previewed, once. Where the hosts are others by now, the page

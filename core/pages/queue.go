@@ -5,7 +5,9 @@ import (
 	"context"
 	"html/template"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/turnus/turnus/core/api"
@@ -146,6 +148,16 @@ func (p *pastShares) load(ctx context.Context, c *client.Client) {
 	}
 }
 
+// undrained says why a form does not confirm that a worker is drained; "" where it does. The number
+// of its jobs changes all the time, so that of the page counts if it is a large one.
+func undrained(workers []api.Worker, name string, sent url.Values) string {
+	jobs, _ := strconv.Atoi(sent.Get("jobs")) // "" of a page with few
+	if i := slices.IndexFunc(workers, func(w api.Worker) bool { return w.Name == name }); i >= 0 && jobs < wideHosts {
+		jobs = workers[i].Running
+	}
+	return unconfirmed(sent, "job", jobs, wide(jobs, false, false))
+}
+
 // actWorker does what a button beside a worker says.
 func (p *Pages) actWorker(w http.ResponseWriter, r *http.Request, v visit) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
@@ -157,6 +169,17 @@ func (p *Pages) actWorker(w http.ResponseWriter, r *http.Request, v visit) {
 	case "uncordon":
 		_, err = v.client.UncordonWorker(r.Context(), name, reason)
 	case "drain":
+		if v.who.Operates() { // the API refuses others
+			workers, err := client.All(r.Context(), queueWorkers, v.client.Workers)
+			if err != nil {
+				p.problem(w, r, v, err)
+				return
+			}
+			if problem := undrained(workers, name, r.PostForm); problem != "" {
+				p.show(w, http.StatusUnprocessableEntity, "problem", v, name, problem)
+				return
+			}
+		}
 		_, err = v.client.DrainWorker(r.Context(), name, reason)
 	default:
 		p.show(w, http.StatusNotFound, "problem", v, "Not found", "a worker has no action "+verb)

@@ -16,21 +16,27 @@ import (
 // runView is a run: how it stands, groups of equal results, what hosts wait for, and who decided
 // what.
 type runView struct {
-	Run       api.Run
-	Bars      []bar
-	Groups    []api.ResultGroup
-	Same      int // hosts of the largest group
-	Differ    int // hosts with another result
-	Steps     []api.GridStep
-	Waves     []waveRow // of waves that have begun
-	Waits     []api.Wait
-	Away      bool // the queue does not answer: what runs and what waits is unknown
-	Decisions []api.Decision
-	Missing   []string // parts that cannot be shown, and why
+	Run     api.Run
+	Bars    []bar
+	Groups  []api.ResultGroup
+	Same    int // hosts of the largest group
+	Differ  int // hosts with another result
+	Steps   []api.GridStep
+	Waves   []waveRow // of waves that have begun
+	Waits   []api.Wait
+	Away    bool // the queue does not answer: what runs and what waits is unknown
+	Deeds   []deed
+	Missing []string // parts that cannot be shown, and why
 }
 
 // Links begins the addresses of the hosts' logs.
 func (v *runView) Links() string { return "/runs/" + url.PathEscape(v.Run.ID) + "/hosts/" }
+
+// Stop counts what a cancel does now.
+func (v *runView) Stop() stopping { return stoppingOf(v.Run, v.Away) }
+
+// Question is the approval that the run waits for; nil for none.
+func (v *runView) Question() *question { return questionOf(v.Run) }
 
 // bar is one part of the picture of all hosts, in per mille of the width.
 type bar struct {
@@ -49,7 +55,8 @@ var allOutcomes = append(slices.Clone(badOutcomes), core.Changed, core.Unchanged
 // runPage is the view of a run, and the rows of its grid.
 type runPage struct {
 	runView
-	Grid gridView
+	Grid     gridView
+	Forecast forecastView
 }
 
 func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
@@ -65,6 +72,7 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
 	} else {
 		shown.Grid = gridOf(grid, r.URL.Query())
 	}
+	shown.Forecast = forecastOf(r.Context(), v, view.Run, forecastWithin)
 	p.show(w, http.StatusOK, "run", v, view.Run.Playbook, &shown)
 }
 
@@ -95,9 +103,8 @@ func (p *Pages) runView(ctx context.Context, v visit, id string) (view runView, 
 		view.Away = slices.ContainsFunc(waits.Items, func(w api.Wait) bool { return w.Code == core.QueueAway })
 	}
 	view.Bars = barsOf(view.Run, view.Away)
-	decisions, err := v.client.Decisions(ctx, id)
-	part("Decisions", err)
-	view.Decisions = decisions.Items
+	view.Deeds, err = deedsOf(ctx, v.client, id)
+	part("Who did what", err)
 	return view, nil
 }
 
@@ -154,9 +161,20 @@ func barsOf(run api.Run, away bool) []bar {
 // act does what a button of a run's page says, and shows the page again.
 func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
-	id, reason := r.PathValue("run"), r.PostFormValue("reason")
+	id, verb, reason := r.PathValue("run"), r.PathValue("verb"), r.PostFormValue("reason")
+	if final := verb == "cancel" && v.who.Operates() || (verb == "approve" || verb == "refuse") && v.who.Approves(); final { // the API refuses others
+		run, err := v.client.Run(r.Context(), id)
+		if err != nil {
+			p.problem(w, r, v, err)
+			return
+		}
+		if status, problem := refused(run, verb, r.PostForm); problem != "" {
+			p.show(w, status, "problem", v, run.Playbook, problem)
+			return
+		}
+	}
 	var err error
-	switch r.PathValue("verb") {
+	switch verb {
 	case "pause":
 		_, err = v.client.PauseRun(r.Context(), id, reason)
 	case "resume":
@@ -165,9 +183,9 @@ func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
 		_, err = v.client.CancelRun(r.Context(), id, reason)
 	case "approve", "refuse":
 		wave, _ := strconv.Atoi(r.PostFormValue("wave")) // "" is the run as a whole; the API refuses what is not waited for
-		_, err = v.client.ApproveRun(r.Context(), id, api.Approve{Wave: wave, Approve: r.PathValue("verb") == "approve", Reason: reason})
+		_, err = v.client.ApproveRun(r.Context(), id, api.Approve{Wave: wave, Approve: verb == "approve", Reason: reason})
 	default:
-		p.show(w, http.StatusNotFound, "problem", v, "Not found", "a run has no action "+r.PathValue("verb"))
+		p.show(w, http.StatusNotFound, "problem", v, "Not found", "a run has no action "+verb)
 		return
 	}
 	if err != nil {

@@ -3,8 +3,10 @@ package pages
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
@@ -38,8 +40,27 @@ type scheduleView struct {
 	Plan     *api.Plan // nil: Unknown says why
 	Unknown  string
 	Key      string // of a trigger
+	Problem  string // why a trigger launched nothing
 	Done     string // an action that was just taken
 	Run      string // that a trigger launched
+}
+
+// Wide reports whether a trigger needs the number of hosts.
+func (view scheduleView) Wide() bool {
+	return view.Plan != nil && wide(view.Plan.Hosts, view.Plan.Disruptive, view.Plan.Check)
+}
+
+// untriggered says why a form does not confirm a trigger that would do what view shows; "" where it
+// does.
+func (view scheduleView) untriggered(sent url.Values) (status int, problem string) {
+	hosts := 0
+	if view.Plan != nil {
+		hosts = view.Plan.Hosts
+		if seen := sent.Get("hosts"); seen != strconv.Itoa(hosts) {
+			return http.StatusConflict, fmt.Sprintf("Nothing was launched: the page had %q hosts, and a trigger is for %s now. Trigger again.", seen, plural(hosts, "host"))
+		}
+	}
+	return http.StatusUnprocessableEntity, unconfirmed(sent, "host", hosts, view.Wide())
 }
 
 func (p *Pages) schedule(w http.ResponseWriter, r *http.Request, v visit) {
@@ -73,6 +94,18 @@ func (p *Pages) actOnSchedule(w http.ResponseWriter, r *http.Request, v visit) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	name, verb, reason := r.PathValue("schedule"), r.PathValue("verb"), r.PostFormValue("reason")
 	back := url.Values{"done": {verb}}
+	if verb == "trigger" && v.who.Operates() { // the API refuses others
+		view, err := scheduleOf(r.Context(), v, name)
+		if err != nil {
+			p.problem(w, r, v, err)
+			return
+		}
+		var status int
+		if status, view.Problem = view.untriggered(r.PostForm); view.Problem != "" {
+			p.show(w, status, "schedule", v, view.Schedule.Name, view)
+			return
+		}
+	}
 	var err error
 	switch verb {
 	case "pause":

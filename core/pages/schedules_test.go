@@ -3,6 +3,7 @@ package pages
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestActionsOnASchedule(t *testing.T) {
 	_, _, text = v.post("/schedules/acme:night/resume", nil)
 	has(t, "a resumed schedule", text, "The schedule is resumed")
 	lacks(t, "a resumed schedule", text, "Undo")
-	_, _, text = v.post("/schedules/acme:night/trigger", url.Values{"key": {key}, "reason": {"CHG7"}})
+	_, _, text = v.post("/schedules/acme:night/trigger", url.Values{"key": {key}, "reason": {"CHG7"}, "hosts": {"12"}})
 	has(t, "a triggered schedule", text, `href="/runs/acme:night-t1"`)
 	var triggers []operation
 	for _, c := range o.changes() {
@@ -84,6 +85,41 @@ func TestActionsOnASchedule(t *testing.T) {
 	}
 	if status, _, _ := v.post("/schedules/acme:night/delete", nil); status != http.StatusNotFound {
 		t.Errorf("an action that is none: %d", status)
+	}
+}
+
+// A trigger needs a reason and the hosts of the page; a wide one also their number. Control: with
+// them it launches.
+func TestTriggerIsConfirmed(t *testing.T) {
+	for _, c := range []struct {
+		plan api.Plan
+		form string
+		want int
+	}{
+		{api.Plan{Hosts: 12}, "key=k&hosts=12", http.StatusUnprocessableEntity},
+		{api.Plan{Hosts: 12}, "key=k&hosts=11&reason=x", http.StatusConflict},
+		{api.Plan{Hosts: 12}, "key=k&hosts=12&reason=x", http.StatusOK},
+		{api.Plan{Hosts: 12, Disruptive: true}, "key=k&hosts=12&reason=x", http.StatusUnprocessableEntity},
+		{api.Plan{Hosts: 100}, "key=k&hosts=100&reason=x&typed=99", http.StatusUnprocessableEntity},
+		{api.Plan{Hosts: 100}, "key=k&hosts=100&reason=x&typed=100", http.StatusOK},
+		{api.Plan{Hosts: 100, Check: true}, "key=k&hosts=100&reason=x", http.StatusOK},
+	} {
+		o := scheduleAPI("operator")
+		o.set("POST /v1/plan", c.plan)
+		v := visits(t, o)
+		_, text := v.get("/schedules/acme:night")
+		if asks := strings.Contains(text, "Type the number of hosts"); asks != wide(c.plan.Hosts, c.plan.Disruptive, c.plan.Check) {
+			t.Errorf("%+v: it asks for the number: %t", c.plan, asks)
+		}
+		form, _ := url.ParseQuery(c.form) // of this test
+		status, _, text := v.post("/schedules/acme:night/trigger", form)
+		launched := slices.ContainsFunc(o.changes(), func(c operation) bool { return strings.HasSuffix(c.path, "/trigger") })
+		if status != c.want || launched != (c.want == http.StatusOK) {
+			t.Errorf("%s of %+v: status %d, expected %d; launched: %t", c.form, c.plan, status, c.want, launched)
+		}
+		if c.want != http.StatusOK {
+			has(t, c.form, text, `role="alert">Nothing was `)
+		}
 	}
 }
 

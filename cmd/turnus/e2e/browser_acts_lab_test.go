@@ -41,9 +41,11 @@ func TestLabBrowserSeesOthersAct(t *testing.T) {
 			t.Fatal(err)
 		}
 		approver.open(path)
-		approver.sees("Approve wave 2")
+		approver.sees("Approve or refuse wave 2")
 	}
 	launch()
+	approver.press("Approve or refuse wave 2")
+	approver.sees("Approve: 4 hosts may start. Refuse: the run is cancelled. 0 hosts run now")
 	approver.fill("#approve-2-reason", "the canary is fine")
 	approver.press("Approve wave 2")
 	operator.sees("anton approved wave 2: the canary is fine")
@@ -52,10 +54,11 @@ func TestLabBrowserSeesOthersAct(t *testing.T) {
 
 	launch()
 	operator.press("Cancel this run")
+	operator.sees("4 hosts have not begun and never start. 2 hosts keep their outcomes.")
 	operator.fill("#cancel-reason", "the wrong branch")
 	operator.press("Cancel the run")
 	approver.sees("cancelled")
-	approver.sees("the wrong branch")
+	approver.sees("olga cancelled the run: the wrong branch")
 	approver.wait(`document.querySelector('form[action$="/approve"]') === null`)
 
 	approver.open("/windows/branch")

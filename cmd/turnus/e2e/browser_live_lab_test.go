@@ -77,11 +77,12 @@ func TestLabBrowserLosesAForm(t *testing.T) {
 	t.Parallel()
 	s, run, b := atAThird(t)
 	b.sees("wave 2 for an approval")
+	b.press("Approve or refuse wave 2")
 	b.fill("#approve-2-reason", "as agreed")
 	s.approved(run, 2)
 	b.sees("The form that you were in is gone")
 	b.wait(`document.activeElement.id === "run"`)
-	b.sees("Approve wave 3")
+	b.sees("Approve or refuse wave 3")
 	if text, err := evaluated[string](b, `document.getElementById("approve-3-reason").value`); err != nil || text != "" {
 		t.Errorf("the next wave has the reason of the one before: %q, %v", text, err)
 	}

@@ -194,6 +194,8 @@ func TestLabBrowserActs(t *testing.T) {
 	acts.press("Pause")
 	looks.sees("paused")
 	acts.press("Resume")
+	acts.press("Approve or refuse wave 2")
+	acts.fill("#approve-2-reason", "fine")
 	acts.press("Approve wave 2")
 	looks.sees("finished")
 	looks.sees("approved")

@@ -35,15 +35,24 @@ export function startRun() {
   };
   document.addEventListener("focusin", (e) => { gone &&= e.target === run; });
 
+  // The forecast takes the server seconds for a large run: it is fetched beside the stream.
+  const forecast = document.getElementById("forecast");
+  const foresee = async () => {
+    const answer = await fetch(live.dataset.live.replace(/live$/, "forecast")).catch(() => undefined);
+    if (answer?.ok && !answer.redirected) Idiomorph.morph(forecast, await answer.text(), { morphStyle: "innerHTML" });
+  };
+
   const draw = (now) => {
     if (!now && Date.now() - drawn < pictureEvery) return;
     drawn = Date.now();
+    foresee();
     picture.src = picture.src.replace(/\?.*/, "") + `?at=${drawn}`;
   };
 
   grid.load();
   if (live.dataset.over === "true") return;
   drawn = Date.now();
+  if (forecast.querySelector("[data-late]")) foresee();
   new Stream(live.dataset.live, {
     state: (html) => { show(html); draw(false); },
     cells: (text) => grid.change(JSON.parse(text)),

@@ -1,0 +1,74 @@
+package pages
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
+)
+
+// deed is an action of a person on a run.
+type deed struct {
+	At     time.Time
+	By     string
+	Did    string
+	Reason string
+	Void   bool // the run was changed afterwards
+}
+
+// deedsShown bounds how many entries of the audit log the page of a run reads, the newest ones.
+const deedsShown = 100
+
+// deedsOf lists who paused, resumed, cancelled, approved and refused a run, the oldest first. The
+// error leaves what could be read.
+func deedsOf(ctx context.Context, c *client.Client, run string) ([]deed, error) {
+	decisions, err := c.Decisions(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	var all []deed
+	for _, d := range decisions.Items {
+		all = append(all, deed{d.Time, d.By, decided(d), d.Reason, d.Void})
+	}
+	entries, err := c.Audit(ctx, client.AuditFilter{Kind: "run", Object: run}, client.Page{Limit: deedsShown})
+	for _, e := range entries.Items {
+		if did := changed(e.What); did != "" {
+			var after struct{ Reason string }
+			_ = json.Unmarshal(e.After, &after) // an entry without a reason is one
+			all = append(all, deed{At: e.Time, By: e.Who, Did: did, Reason: after.Reason})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b deed) int { return a.At.Compare(b.At) })
+	return all, err
+}
+
+func decided(d api.Decision) string {
+	verb, what := "refused", "the run"
+	if d.Approve {
+		verb = "approved"
+	}
+	if d.Wave > 0 {
+		what = fmt.Sprintf("wave %d", d.Wave)
+	}
+	return verb + " " + what
+}
+
+// changed is an action of the audit log in words; "" for one that decisions or facts of the page
+// show already.
+func changed(action string) string {
+	switch action {
+	case "run.paused":
+		return "paused the run"
+	case "run.active", "run.queued":
+		return "resumed the run"
+	case "run.cancel":
+		return "cancelled the run"
+	case "run.reweight":
+		return "changed the run's share of the workers"
+	}
+	return ""
+}

@@ -1,0 +1,45 @@
+package pages
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// The page of a run names who did what to it, in the order of time. Text of people is text.
+func TestWhoDidIt(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 12, 5, 22, minute, 0, 0, time.UTC) }
+	o := retryAPI(t, "viewer")
+	o.set("GET /v1/runs/r0/decisions", map[string]any{"items": []api.Decision{{Wave: 2, By: "anton", Approve: true, Reason: "the canary is fine", Time: at(4)}}})
+	o.set("GET /v1/audit", map[string]any{"items": []api.Entry{
+		{Time: at(5), Who: "ann", What: "run.cancel", After: json.RawMessage(`{"phase":"cancelled","reason":"the wrong branch"}`)},
+		{Time: at(4), Who: "anton", What: "run.approve", After: json.RawMessage(`{"phase":"active","wave":1}`)},
+		{Time: at(3), Who: "ann", What: "run.active", After: json.RawMessage(`{"phase":"active"}`)},
+		{Time: at(2), Who: hostile, What: "run.paused", After: json.RawMessage(`{"phase":"paused","reason":"storm"}`)},
+		{Time: at(1), Who: "ann", What: "run.accept"},
+	}})
+	v := visits(t, o)
+	_, text := v.get("/runs/r0")
+	has(t, "a run", text, "&lt;script&gt;")
+	lacks(t, "a run", text, "<script>", "<img src=x", `" onmouseover`)
+	_, text, _ = strings.Cut(text, `id="decisions"`)
+	for _, part := range []string{
+		"2026-12-05 22:02:00 UTC: ", " paused the run: storm<", "2026-12-05 22:03:00 UTC: ann resumed the run<", "22:04:00 UTC: anton approved wave 2: the canary is fine<",
+		"2026-12-05 22:05:00 UTC: ann cancelled the run: the wrong branch<",
+	} {
+		_, after, ok := strings.Cut(text, part)
+		if !ok {
+			t.Fatalf("no %q in its place: %s", part, text)
+		}
+		text = after
+	}
+	lacks(t, "what follows", text, "<li>")
+
+	o.set("GET /v1/audit", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
+	_, text = v.get("/runs/r0")
+	has(t, "without the audit log", text, "cannot be shown: the ledger is away", "anton approved wave 2")
+}

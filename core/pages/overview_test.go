@@ -1,0 +1,74 @@
+package pages
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+)
+
+// Runs with bad hosts come first: among active ones, and within the day on which runs ended. Others
+// stay in the order of the API, the newest first.
+func TestBadRunsFirst(t *testing.T) {
+	day := time.Date(2026, 12, 5, 23, 0, 0, 0, time.UTC)
+	ended := func(id string, at time.Time, phase api.Phase, outcomes map[core.Outcome]int) api.Run {
+		return api.Run{ID: id, Phase: phase, Ended: at, Outcomes: outcomes}
+	}
+	good, cancelled := map[core.Outcome]int{core.Changed: 9}, map[core.Outcome]int{core.Cancelled: 9}
+	view := overviewOf([]api.Run{
+		{ID: "goes", Phase: api.Active, Outcomes: good},
+		{ID: "fails", Phase: api.Active, Outcomes: map[core.Outcome]int{core.Failed: 1, core.Changed: 8}},
+		ended("good", day, api.Finished, good),
+		ended("stopped", day, api.Stopped, cancelled),
+		ended("cancelled", day, api.Cancelled, cancelled),
+		ended("unreachable", day.Add(-time.Hour), api.Finished, map[core.Outcome]int{core.Unreachable: 9}),
+		ended("lost", day.Add(-22*time.Hour), api.Stopped, map[core.Outcome]int{core.Lost: 1}),
+		ended("yesterday", day.Add(-24*time.Hour), api.Stopped, map[core.Outcome]int{core.Lost: 9}),
+	})
+	names := func(runs []api.Run) string {
+		all := make([]string, len(runs))
+		for i, run := range runs {
+			all[i] = run.ID
+		}
+		return strings.Join(all, " ")
+	}
+	if got := names(view.Active); got != "fails goes" {
+		t.Errorf("active: %s", got)
+	}
+	if got := names(view.Ended); got != "lost unreachable stopped good cancelled yesterday" {
+		t.Errorf("ended: %s", got)
+	}
+}
+
+// A row names outcomes in one order, the worst first, and none of no host.
+func TestOutcomesOfARow(t *testing.T) {
+	got := fmt.Sprint(outcomeCounts(map[core.Outcome]int{core.Changed: 5, core.Cancelled: 1, core.Lost: 1, core.Failed: 2, core.Skipped: 0}))
+	if got != "[{lost 1} {failed 2} {cancelled 1} {changed 5}]" {
+		t.Error(got)
+	}
+}
+
+// The overview counts the window sets that wait for an approval, and leads to them. Where it cannot
+// read them, it shows why.
+func TestOverviewHasApprovals(t *testing.T) {
+	o := &operations{roles: []string{"operator"}, tenant: "acme", answers: map[string]any{
+		"GET /v1/runs":      map[string]any{"items": []api.Run{}},
+		"GET /v1/schedules": map[string]any{"items": []api.Schedule{}},
+		"GET /v1/approvals": map[string]any{"items": []api.WindowApproval{{Set: "night"}, {Set: "day"}}},
+	}}
+	v := visits(t, o)
+	_, text := v.get("/")
+	has(t, "an overview", text, `<a href="/windows#waiting">2 window sets</a> wait for an approval`, "No run waits for a person", `<a href="/playbooks">Launch a playbook</a>`)
+	o.set("GET /v1/approvals", map[string]any{"items": []api.WindowApproval{}})
+	_, text = v.get("/")
+	has(t, "an overview", text, "Nothing waits for a person")
+	lacks(t, "an overview", text, "for an approval")
+	o.set("GET /v1/approvals", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
+	_, text = v.get("/")
+	has(t, "an overview", text, "Approvals of windows cannot be shown: the ledger is away")
+	lacks(t, "an overview", text, "Nothing waits for a person")
+}
