@@ -55,6 +55,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == "/v1/whoami":
 		answer(api.Whoami{Name: "ann", Tenant: "acme", Roles: []string{"operator"}})
+	case path == "/v1/logout":
+		answer(api.Token{})
+	case path == "/v1/session": // the token is of one
+		w.WriteHeader(http.StatusConflict)
+		answer(api.Problem{Title: "Conflict", Status: 409})
 	case path == "/v1/runs":
 		answer(map[string]any{"items": []api.Run{run}})
 	case path == "/v1/schedules":

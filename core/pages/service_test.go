@@ -30,6 +30,8 @@ func (s *serviceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch path := r.URL.Path; {
+	case path == "/v1/session":
+		s.fakeAPI.ServeHTTP(w, r)
 	case r.Method == http.MethodPost || r.Method == http.MethodDelete:
 		s.mu.Lock()
 		s.asked = append(s.asked, r.Method+" "+path)

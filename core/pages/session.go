@@ -163,11 +163,26 @@ func (p *Pages) logIn(w http.ResponseWriter, r *http.Request) {
 	p.enter(w, r, token, next)
 }
 
-// enter begins a session with a token that the API knows, and goes on to next.
+// enter begins a session with a token that the API knows, and goes on to next. The cookie has a
+// session of the API instead of a token that somebody pasted, so that a logout ends it at all
+// servers, whoever has a copy of the cookie.
 func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token, next string) {
-	me, err := p.client(r, token).Whoami(r.Context())
+	c := p.client(r, token)
+	me, err := c.Whoami(r.Context())
+	if err == nil {
+		var opened api.Token
+		if opened, err = c.OpenSession(r.Context()); err == nil {
+			token = opened.Secret
+		} else if status, _ := statusOf(err); status == http.StatusConflict { // the token is of a session
+			err = nil
+		}
+	}
 	if err != nil {
-		p.loginAgain(w, http.StatusUnauthorized, next, "The server does not know this token, or it has expired.")
+		status, text := statusOf(err)
+		if status == http.StatusUnauthorized {
+			text = "The server does not know this token, or it has expired."
+		}
+		p.loginAgain(w, status, next, text)
 		return
 	}
 	p.sessions.begin(w, session{Token: token, Who: whoOf(me)})
@@ -176,13 +191,21 @@ func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token, next string
 
 func whoOf(me api.Whoami) who { return who{me.Name, me.Tenant, me.Roles} }
 
-// logout ends the session here, and at the API if a login made its token. A token that somebody
-// pasted stays valid: the API answers that an admin revokes it.
+// logout ends the session here and at the API, with everywhere all sessions of the person. A token
+// that somebody pasted stays valid.
 func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
 	if s, ok := p.sessions.read(r); ok {
-		if _, err := p.client(r, s.Token).Logout(r.Context()); err != nil {
-			if status, _ := statusOf(err); status != http.StatusConflict && status != http.StatusUnauthorized {
-				p.log.Warn("the session was not ended at the API; its token is valid until it expires", "err", err)
+		c := p.client(r, s.Token)
+		out := c.Logout
+		if r.PostFormValue("everywhere") != "" {
+			out = c.LogoutEverywhere
+		}
+		if _, err := out(r.Context()); err != nil {
+			if status, text := statusOf(err); status != http.StatusConflict && status != http.StatusUnauthorized {
+				p.log.Warn("a session was not ended at the API", "err", err)
+				p.sessions.end(w)
+				p.loginAgain(w, status, "/", "This browser is logged out, but the session goes on at the server, for who has a copy of the cookie: "+text+". Log in again, and choose Log out everywhere in the settings.")
+				return
 			}
 		}
 	}
