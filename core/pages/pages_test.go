@@ -28,10 +28,11 @@ const hostile = `</td><script>alert(1)</script><img src=x onerror=alert(1)>" onm
 
 // fakeAPI answers as the server does, to the token "good", and notes what was asked.
 type fakeAPI struct {
-	mu    sync.Mutex
-	asked []string
-	run   api.Run
-	next  chan struct{} // closed or fed: an event of the run
+	mu     sync.Mutex
+	asked  []string
+	refuse bool // every token
+	run    api.Run
+	next   chan struct{} // closed or fed: an event of the run
 	// output is the output of step 1 of job 1.
 	output string
 	diff   string // of the hosts that failed
@@ -41,13 +42,13 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	f.mu.Lock()
 	f.asked = append(f.asked, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+string(body)))
-	run := f.run
+	run, refuse := f.run, f.refuse
 	f.mu.Unlock()
 	answer := func(v any) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		_ = json.NewEncoder(w).Encode(v)
 	}
-	if r.Header.Get("Authorization") != "Bearer good" {
+	if refuse || r.Header.Get("Authorization") != "Bearer good" {
 		w.WriteHeader(http.StatusUnauthorized)
 		answer(api.Problem{Title: "Unauthorized", Status: 401, Detail: "unknown token"})
 		return

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -165,7 +166,7 @@ func (p *Pages) logIn(w http.ResponseWriter, r *http.Request) {
 
 // enter begins a session with a token that the API knows, and goes on to next. The cookie has a
 // session of the API instead of a token that somebody pasted, so that a logout ends it at all
-// servers, whoever has a copy of the cookie.
+// servers, and with it each copy of the cookie.
 func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token, next string) {
 	c := p.client(r, token)
 	me, err := c.Whoami(r.Context())
@@ -213,12 +214,47 @@ func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
+// toLogin leads a request without a session to the login. A stream gets an event, because a
+// browser would ask again for ever, and a form is kept.
 func (p *Pages) toLogin(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/live"):
+		newEvents(w).send("login", "1")
+		return
+	case r.Method != http.MethodGet && p.keepForm(w, r):
+		return
+	}
 	to := "/login"
-	if r.Method == http.MethodGet && r.URL.Path != "/" && !strings.HasSuffix(r.URL.Path, "/live") {
+	if r.Method == http.MethodGet && r.URL.Path != "/" {
 		to += "?next=" + url.QueryEscape(r.URL.RequestURI())
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// keptForm is a form that came without a session, to be sent again.
+type keptForm struct {
+	Action string
+	Fields []keptField
+}
+
+type keptField struct{ Name, Value string }
+
+// keepForm shows what a form had, and a button that sends it again. It is sent only when a person
+// presses the button, as the person who is logged in by then. keepForm reports whether it could
+// read the form.
+func (p *Pages) keepForm(w http.ResponseWriter, r *http.Request) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if r.ParseForm() != nil {
+		return false
+	}
+	kept := keptForm{Action: r.URL.RequestURI()}
+	for _, name := range slices.Sorted(maps.Keys(r.PostForm)) {
+		for _, value := range r.PostForm[name] {
+			kept.Fields = append(kept.Fields, keptField{name, value})
+		}
+	}
+	p.show(w, http.StatusUnauthorized, "ended", visit{}, "Log in again", kept)
+	return true
 }
 
 // within is a path of these pages; whatever else is asked for is the overview, so that no link

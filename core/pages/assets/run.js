@@ -1,5 +1,5 @@
 // Keeps the page of a run up to date.
-import { Stream } from "./stream.js";
+import { Stream, fill } from "./stream.js";
 import { Grid } from "./grid.js";
 
 const pictureEvery = 15000;
@@ -17,8 +17,8 @@ export function startRun() {
   const grid = new Grid(document.getElementById("cells"));
   let drawn = 0, gone = false; // gone: the form that had the focus, until the focus goes elsewhere
 
-  const say = (text) => {
-    live.textContent = text;
+  const say = (text, link) => {
+    fill(live, text, link);
     live.className = text ? "stale" : "";
   };
 
