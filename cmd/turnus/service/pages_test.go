@@ -2,9 +2,11 @@ package service
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -148,5 +150,45 @@ func TestALogoutHoldsAtEveryServer(t *testing.T) {
 	s.ask(0, "POST", "/tokens/"+id+"/revoke", nil, fresh)
 	if s.in(0, fresh) {
 		t.Error("the session holds after its token was revoked")
+	}
+}
+
+// The link of turnus up logs one browser in as the first admin, once. There is none if the token is
+// revoked or gone, or if browsers would keep no session.
+func TestLoginLinkOfUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	secret, id := s.token("admin", "acme", "admin")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	up := &service{f: &Flags{listen: "127.0.0.1:0"}, data: &DataDir{Path: t.TempDir()}, ledger: s.ledger, pages: s.pages[0], listener: listener}
+	if link := up.loginLink(t.Context()); link != "" {
+		t.Errorf("without a token: %s", link)
+	}
+	if err := os.WriteFile(filepath.Join(up.data.Path, "admin.token"), []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link, err := url.Parse(up.loginLink(t.Context()))
+	if err != nil || link.Host != listener.Addr().String() || strings.Contains(link.String(), secret) {
+		t.Fatalf("%s, %v", link, err)
+	}
+	resp := s.ask(0, "GET", link.RequestURI(), nil)
+	if resp.StatusCode != http.StatusSeeOther || len(resp.Cookies()) != 1 || !s.in(0, resp.Cookies()[0]) {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	if again := s.ask(0, "GET", link.RequestURI(), nil); again.StatusCode != http.StatusUnauthorized || len(again.Cookies()) != 0 {
+		t.Errorf("a second time: %d %v", again.StatusCode, again.Header)
+	}
+	up.f.listen = "0.0.0.0:8470"
+	if link := up.loginLink(t.Context()); link != "" {
+		t.Errorf("where browsers keep no session: %s", link)
+	}
+	up.f.listen = "127.0.0.1:0"
+	s.ask(0, "POST", "/tokens/"+id+"/revoke", nil, resp.Cookies()[0])
+	if link := up.loginLink(t.Context()); link != "" {
+		t.Errorf("of a revoked token: %s", link)
 	}
 }
