@@ -1,5 +1,6 @@
 // Keeps the page of a run up to date.
 import { Stream, fill } from "./stream.js";
+import { localTimes } from "./times.js";
 import { Grid } from "./grid.js";
 
 const pictureEvery = 15000;
@@ -27,6 +28,7 @@ export function startRun() {
   const show = (html) => {
     const within = run.contains(document.activeElement);
     Idiomorph.morph(run, html, { morphStyle: "innerHTML", callbacks: { beforeAttributeUpdated: (name, element) => !typed(name, element) } });
+    localTimes(run);
     if (within && !run.contains(document.activeElement)) {
       gone = true;
       run.focus({ preventScroll: true });
