@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/turnus/turnus/core/api"
 )
@@ -20,9 +21,24 @@ func (c *Client) Login(ctx context.Context, idToken, salt string) (api.Token, er
 	return out, err
 }
 
-// Logout ends the session that the client's token is of.
-func (c *Client) Logout(ctx context.Context) (api.Token, error) {
+// OpenSession makes a session of the client's token, which a logout can end; the secret is in the
+// answer.
+func (c *Client) OpenSession(ctx context.Context) (api.Token, error) {
 	var out api.Token
-	err := c.do(ctx, call{what: "log out", method: http.MethodPost, path: "/v1/logout", again: true}, &out)
+	err := c.do(ctx, call{what: "open a session", method: http.MethodPost, path: "/v1/session"}, &out)
+	return out, err
+}
+
+// Logout ends the session that the client's token is of.
+func (c *Client) Logout(ctx context.Context) (api.Token, error) { return c.logout(ctx, nil) }
+
+// LogoutEverywhere ends all sessions of the person whose token the client has.
+func (c *Client) LogoutEverywhere(ctx context.Context) (api.Token, error) {
+	return c.logout(ctx, url.Values{"everywhere": {"true"}})
+}
+
+func (c *Client) logout(ctx context.Context, q url.Values) (api.Token, error) {
+	var out api.Token
+	err := c.do(ctx, call{what: "log out", method: http.MethodPost, path: "/v1/logout", query: q, again: true}, &out)
 	return out, err
 }

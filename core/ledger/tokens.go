@@ -18,6 +18,17 @@ import (
 // TokenPrefix begins every secret, so that scanners of code find one that was committed.
 const TokenPrefix = "turnus_"
 
+// SessionID returns the id of a new session that a token with the id opens. RevokeToken of that
+// token also ends the session.
+func SessionID(token string) string {
+	return sessionPrefix + hex.EncodeToString(random(8)) + "-" + token
+}
+
+const (
+	sessionPrefix = "session-"
+	sessionOpener = len(sessionPrefix) + 16 + 2 // where the id of its token begins, from 1
+)
+
 // usedEvery is how coarse Token.LastUsed is: reading must not cost a write each time.
 const usedEvery = 5 * time.Minute
 
@@ -83,6 +94,9 @@ func (l *Ledger) AddToken(ctx context.Context, who, secret string, token Token) 
 		if token.AllTenants {
 			all = 1
 		}
+		if err := opens(ctx, t, token.ID); err != nil {
+			return err
+		}
 		_, err := t.exec(ctx, `INSERT INTO tokens (id, hash, name, tenant, all_tenants, roles, created, created_by, expires) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 			token.ID, hashSecret(secret), token.Name, token.Tenant, all, string(asJSON(token.Roles)), micros(token.Created), who, micros(token.Expires))
 		if err != nil {
@@ -95,6 +109,19 @@ func (l *Ledger) AddToken(ctx context.Context, who, secret string, token Token) 
 		return Token{}, err
 	}
 	return token, nil
+}
+
+// opens refuses a session whose token was revoked: a revocation has ended the sessions that it saw.
+func opens(ctx context.Context, t *tx, id string) error {
+	if !strings.HasPrefix(id, sessionPrefix) || len(id) < sessionOpener {
+		return nil
+	}
+	var revoked int64
+	err := t.row(ctx, `SELECT revoked FROM tokens WHERE id = $1`+t.forUpdate, id[sessionOpener-1:]).Scan(&revoked)
+	if none(err) || err == nil && revoked != 0 {
+		return fmt.Errorf("the token that opens it was revoked: %w", core.ErrNotFound)
+	}
+	return err
 }
 
 func random(n int) []byte {
@@ -155,7 +182,8 @@ func (l *Ledger) Authenticate(ctx context.Context, secret string) (Token, error)
 type TokenFilter struct {
 	ID, CreatedBy string
 	Role          string // the only one that they have
-	Valid         bool   // neither revoked nor expired
+	Name          string
+	Valid         bool // neither revoked nor expired
 }
 
 // Tokens lists tokens by id. A scope of tenants lists the tokens of those tenants, without tokens
@@ -176,6 +204,9 @@ func (l *Ledger) Tokens(ctx context.Context, s Scope, f TokenFilter, p Page) (to
 	if f.CreatedBy != "" {
 		q.where("created_by = ?", clean(f.CreatedBy, maxText))
 	}
+	if f.Name != "" {
+		q.where("name = ?", clean(f.Name, maxText))
+	}
 	if f.Role != "" {
 		q.where("roles = ?", string(asJSON([]string{f.Role})))
 	}
@@ -195,7 +226,8 @@ func (l *Ledger) Tokens(ctx context.Context, s Scope, f TokenFilter, p Page) (to
 	return tokens, next, nil
 }
 
-// RevokeToken ends a token in scope immediately. One that is revoked stays as it is.
+// RevokeToken ends a token in scope and its sessions immediately. One that is revoked stays as it
+// is.
 func (l *Ledger) RevokeToken(ctx context.Context, s Scope, who, id string) (Token, error) {
 	var token Token
 	err := l.db.transact(ctx, "revoke token "+clean(id, maxID), func(t *tx) (err error) {
@@ -209,6 +241,9 @@ func (l *Ledger) RevokeToken(ctx context.Context, s Scope, who, id string) (Toke
 		before := token
 		token.Revoked = fromMicros(micros(l.now()))
 		if _, err := t.exec(ctx, `UPDATE tokens SET revoked = $2 WHERE id = $1`, token.ID, micros(token.Revoked)); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `UPDATE tokens SET revoked = $2 WHERE revoked = 0 AND id LIKE $3 AND substr(id, $4) = $1`, token.ID, micros(token.Revoked), sessionPrefix+"%", sessionOpener); err != nil {
 			return err
 		}
 		_, err = l.audit(ctx, t, Entry{Who: who, Tenant: token.Tenant, Action: "token.revoke", Kind: "token", Subject: token.ID, Before: asJSON(before), After: asJSON(token)})

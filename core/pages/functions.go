@@ -16,12 +16,8 @@ import (
 // functions returns the functions that templates call. Escaping is html/template's.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"time": func(t time.Time) string {
-			if t.IsZero() {
-				return ""
-			}
-			return t.UTC().Format("2006-01-02 15:04:05 UTC")
-		},
+		"time":      moment,
+		"iso":       func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":       ago,
 		"lasting":   func(s core.Seconds) string { return lasting(s.Duration()) },
 		"worked":    pictures.Worked,
@@ -76,6 +72,15 @@ func outcomeCounts(outcomes map[core.Outcome]int) (counts []pictures.Count) {
 		}
 	}
 	return counts
+}
+
+// moment is a time in UTC. JavaScript adds the time in the viewer's own zone (times.js).
+func moment(t time.Time) template.HTML {
+	if t.IsZero() {
+		return ""
+	}
+	t = t.UTC()
+	return template.HTML(t.Format(`<time datetime="` + time.RFC3339 + `">2006-01-02 15:04:05 UTC</time>`)) //nolint:gosec // digits
 }
 
 // ago is the time between two moments, as people say it.

@@ -1,19 +1,63 @@
 package pages
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 )
 
-// hostView is a host, and what was done on it.
+// hostRuns bounds the active runs in which a host is looked up, the newest first.
+const hostRuns = 20
+
+// hostView is a host, what goes on there, and what was done on it.
 type hostView struct {
 	Host    api.Host
 	History []api.Job
 	Next    string
+
+	Now         []hostTask
+	LeftOut     bool   // there are more active runs than hostRuns
+	NowUnseen   string // why Now is not shown
+	Windows     api.WindowSet
+	WindowsText string // why Windows is not shown
+}
+
+// hostTask is the part of an active run that a host has.
+type hostTask struct {
+	Run api.Run
+	Job api.Job
+	Why api.Explanation
+}
+
+// now finds the unfinished tasks of a host, and why each waits.
+func (view *hostView) now(ctx context.Context, v visit) error {
+	runs, err := v.client.Runs(ctx, client.RunFilter{Phase: api.Active}, client.Page{Limit: hostRuns})
+	if err != nil {
+		return err
+	}
+	view.LeftOut = runs.Next != ""
+	for _, run := range runs.Items {
+		jobs, err := v.client.Jobs(ctx, run.ID, client.JobFilter{Host: view.Host.Name, State: "open"}, client.Page{Limit: 1})
+		if err != nil {
+			return err
+		}
+		for _, job := range jobs.Items {
+			if job.Outcome != "" {
+				continue
+			}
+			why, err := v.client.Explain(ctx, core.JobID{Run: run.ID, Index: job.Index})
+			if err != nil {
+				return err
+			}
+			view.Now = append(view.Now, hostTask{run, job, why})
+		}
+	}
+	return nil
 }
 
 // findHost leads to the host whose name was typed.
@@ -38,5 +82,14 @@ func (p *Pages) host(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	p.show(w, http.StatusOK, "host", v, host.Name, hostView{host, history.Items, history.Next})
+	view := hostView{Host: host, History: history.Items, Next: history.Next}
+	if err := view.now(r.Context(), v); err != nil { // one panel that fails leaves the rest
+		view.NowUnseen = reasonOf(err)
+	}
+	if host.WindowSet != "" {
+		if view.Windows, err = v.client.Window(r.Context(), host.WindowSet); err != nil {
+			view.WindowsText = reasonOf(err)
+		}
+	}
+	p.show(w, http.StatusOK, "host", v, host.Name, view)
 }

@@ -31,6 +31,12 @@ type operations struct {
 }
 
 func (o *operations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/session" { // the token is of one
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(w).Encode(api.Problem{Status: http.StatusConflict})
+		return
+	}
 	asked := operation{method: r.Method, path: r.URL.EscapedPath(), key: r.Header.Get("Idempotency-Key")}
 	text, _ := io.ReadAll(r.Body)
 	_ = json.Unmarshal(text, &asked.body) // requests without a body have none

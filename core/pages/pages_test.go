@@ -28,10 +28,11 @@ const hostile = `</td><script>alert(1)</script><img src=x onerror=alert(1)>" onm
 
 // fakeAPI answers as the server does, to the token "good", and notes what was asked.
 type fakeAPI struct {
-	mu    sync.Mutex
-	asked []string
-	run   api.Run
-	next  chan struct{} // closed or fed: an event of the run
+	mu     sync.Mutex
+	asked  []string
+	refuse bool // every token
+	run    api.Run
+	next   chan struct{} // closed or fed: an event of the run
 	// output is the output of step 1 of job 1.
 	output string
 	diff   string // of the hosts that failed
@@ -41,13 +42,13 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	f.mu.Lock()
 	f.asked = append(f.asked, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+string(body)))
-	run := f.run
+	run, refuse := f.run, f.refuse
 	f.mu.Unlock()
 	answer := func(v any) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		_ = json.NewEncoder(w).Encode(v)
 	}
-	if r.Header.Get("Authorization") != "Bearer good" {
+	if refuse || r.Header.Get("Authorization") != "Bearer good" {
 		w.WriteHeader(http.StatusUnauthorized)
 		answer(api.Problem{Title: "Unauthorized", Status: 401, Detail: "unknown token"})
 		return
@@ -55,6 +56,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == "/v1/whoami":
 		answer(api.Whoami{Name: "ann", Tenant: "acme", Roles: []string{"operator"}})
+	case path == "/v1/logout":
+		answer(api.Token{})
+	case path == "/v1/session": // the token is of one
+		w.WriteHeader(http.StatusConflict)
+		answer(api.Problem{Title: "Conflict", Status: 409})
 	case path == "/v1/runs":
 		answer(map[string]any{"items": []api.Run{run}})
 	case path == "/v1/schedules":

@@ -165,7 +165,7 @@ func TestLaunch(t *testing.T) {
 	o := shopAPI(t, 14, "operator")
 	v := visits(t, o)
 	_, text := v.get("/playbooks/shop?plan=1&param.release=12&limit=web*")
-	has(t, "a preview", text, "14 hosts in 1 wave", "2026-12-06 04:00:00 UTC in half of the cases (P50)", "2026-12-06 05:00:00 UTC in 9 of 10 (P90)", "and 2 more", "Sat 2026-12-05 22:00 CET",
+	has(t, "a preview", text, "14 hosts in 1 wave", `datetime="2026-12-06T04:00:00Z">2026-12-06 04:00:00 UTC</time> in half of the cases (P50)`, "2026-12-06 05:00:00 UTC</time> in 9 of 10 (P90)", "and 2 more", "Sat 2026-12-05 22:00 CET",
 		`href="/hosts/old1"`, "never approved", "approvals are not counted", ">Launch on 14 hosts<", `value="12"`)
 	lacks(t, "a preview of 14 hosts", text, "Type the number")
 	form := formIn(t, text, "/playbooks/shop/launch")

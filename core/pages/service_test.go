@@ -14,22 +14,24 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// serviceAPI answers what a person of all tenants may ask; refuse lists paths that fail.
+// serviceAPI answers what a person of all tenants may ask; denied lists paths that fail.
 type serviceAPI struct {
 	*fakeAPI
 	me     api.Whoami
-	refuse []string
+	denied []string
 }
 
 func (s *serviceAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	items := func(v any) { _ = json.NewEncoder(w).Encode(map[string]any{"items": v}) }
-	if slices.Contains(s.refuse, r.URL.Path) {
+	if slices.Contains(s.denied, r.URL.Path) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusForbidden)
 		_ = json.NewEncoder(w).Encode(api.Problem{Title: "Forbidden", Status: 403, Detail: "refused " + r.URL.Path})
 		return
 	}
 	switch path := r.URL.Path; {
+	case path == "/v1/session":
+		s.fakeAPI.ServeHTTP(w, r)
 	case r.Method == http.MethodPost || r.Method == http.MethodDelete:
 		s.mu.Lock()
 		s.asked = append(s.asked, r.Method+" "+path)

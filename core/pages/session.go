@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -163,11 +164,26 @@ func (p *Pages) logIn(w http.ResponseWriter, r *http.Request) {
 	p.enter(w, r, token, next)
 }
 
-// enter begins a session with a token that the API knows, and goes on to next.
+// enter begins a session with a token that the API knows, and goes on to next. The cookie has a
+// session of the API instead of a token that somebody pasted, so that a logout ends it at all
+// servers, and with it each copy of the cookie.
 func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token, next string) {
-	me, err := p.client(r, token).Whoami(r.Context())
+	c := p.client(r, token)
+	me, err := c.Whoami(r.Context())
+	if err == nil {
+		var opened api.Token
+		if opened, err = c.OpenSession(r.Context()); err == nil {
+			token = opened.Secret
+		} else if status, _ := statusOf(err); status == http.StatusConflict { // the token is of a session
+			err = nil
+		}
+	}
 	if err != nil {
-		p.loginAgain(w, http.StatusUnauthorized, next, "The server does not know this token, or it has expired.")
+		status, text := statusOf(err)
+		if status == http.StatusUnauthorized {
+			text = "The server does not know this token, or it has expired."
+		}
+		p.loginAgain(w, status, next, text)
 		return
 	}
 	p.sessions.begin(w, session{Token: token, Who: whoOf(me)})
@@ -176,13 +192,21 @@ func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token, next string
 
 func whoOf(me api.Whoami) who { return who{me.Name, me.Tenant, me.Roles} }
 
-// logout ends the session here, and at the API if a login made its token. A token that somebody
-// pasted stays valid: the API answers that an admin revokes it.
+// logout ends the session here and at the API, with everywhere all sessions of the person. A token
+// that somebody pasted stays valid.
 func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
 	if s, ok := p.sessions.read(r); ok {
-		if _, err := p.client(r, s.Token).Logout(r.Context()); err != nil {
-			if status, _ := statusOf(err); status != http.StatusConflict && status != http.StatusUnauthorized {
-				p.log.Warn("the session was not ended at the API; its token is valid until it expires", "err", err)
+		c := p.client(r, s.Token)
+		out := c.Logout
+		if r.PostFormValue("everywhere") != "" {
+			out = c.LogoutEverywhere
+		}
+		if _, err := out(r.Context()); err != nil {
+			if status, text := statusOf(err); status != http.StatusConflict && status != http.StatusUnauthorized {
+				p.log.Warn("a session was not ended at the API", "err", err)
+				p.sessions.end(w)
+				p.loginAgain(w, status, "/", "This browser is logged out, but the session goes on at the server, for who has a copy of the cookie: "+text+". Log in again, and choose Log out everywhere in the settings.")
+				return
 			}
 		}
 	}
@@ -190,12 +214,47 @@ func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
+// toLogin leads a request without a session to the login. A stream gets an event, because a
+// browser would ask again for ever, and a form is kept.
 func (p *Pages) toLogin(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/live"):
+		newEvents(w).send("login", "1")
+		return
+	case r.Method != http.MethodGet && p.keepForm(w, r):
+		return
+	}
 	to := "/login"
-	if r.Method == http.MethodGet && r.URL.Path != "/" && !strings.HasSuffix(r.URL.Path, "/live") {
+	if r.Method == http.MethodGet && r.URL.Path != "/" {
 		to += "?next=" + url.QueryEscape(r.URL.RequestURI())
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// keptForm is a form that came without a session, to be sent again.
+type keptForm struct {
+	Action string
+	Fields []keptField
+}
+
+type keptField struct{ Name, Value string }
+
+// keepForm shows what a form had, and a button that sends it again. It is sent only when a person
+// presses the button, as the person who is logged in by then. keepForm reports whether it could
+// read the form.
+func (p *Pages) keepForm(w http.ResponseWriter, r *http.Request) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if r.ParseForm() != nil {
+		return false
+	}
+	kept := keptForm{Action: r.URL.RequestURI()}
+	for _, name := range slices.Sorted(maps.Keys(r.PostForm)) {
+		for _, value := range r.PostForm[name] {
+			kept.Fields = append(kept.Fields, keptField{name, value})
+		}
+	}
+	p.show(w, http.StatusUnauthorized, "ended", visit{}, "Log in again", kept)
+	return true
 }
 
 // within is a path of these pages; whatever else is asked for is the overview, so that no link

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -41,6 +40,7 @@ func (s *Server) logins() {
 		turns := make(chan struct{}, maxLogins)
 		s.mux.HandleFunc("POST /v1/login", func(w http.ResponseWriter, r *http.Request) { s.login(w, r, turns) })
 	}
+	s.mux.HandleFunc("POST /v1/session", s.openSession)
 	s.mux.HandleFunc("POST /v1/logout", s.logout)
 }
 
@@ -111,30 +111,4 @@ func (s *Server) refuseLogin(w http.ResponseWriter, err error) {
 	default:
 		plainProblem(w, http.StatusUnauthorized, "the login is not valid: "+strings.TrimSuffix(err.Error(), ": "+core.ErrInvalid.Error()))
 	}
-}
-
-// logout ends the session of the caller. Other tokens are revoked by an admin.
-func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
-	defer cancel()
-	by, status, why := s.admit(ctx, r.Header.Get("Authorization"), route{role: Viewer})
-	if status != 0 {
-		if status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="turnus"`)
-		}
-		plainProblem(w, status, why)
-		return
-	}
-	if !strings.HasPrefix(by.token.ID, loginPrefix) {
-		plainProblem(w, http.StatusConflict, "the token "+by.token.Name+" is of no login, and stays: an admin revokes it")
-		return
-	}
-	revoked, err := s.cfg.Ledger.RevokeToken(ctx, by.scope, by.name, by.token.ID)
-	if err != nil {
-		s.ledgerFailed("a session could not be ended", err)
-		plainProblem(w, http.StatusServiceUnavailable, "the session could not be ended: try again; it expires at "+by.token.Expires.Format(time.RFC3339))
-		return
-	}
-	s.tokens.revoked(revoked.ID)
-	writeJSON(w, http.StatusOK, tokenOf(revoked))
 }

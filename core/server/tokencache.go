@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,7 +87,7 @@ func (c *tokenCache) forget(key [sha256.Size]byte) {
 	delete(c.known, key)
 }
 
-// revoked forgets a token immediately on this server.
+// revoked forgets a token and its sessions immediately on this server.
 func (c *tokenCache) revoked(id string) {
 	c.mu.Lock()
 	c.fallen++
@@ -98,7 +99,7 @@ func (c *tokenCache) revoked(id string) {
 	c.mu.Unlock()
 	for i, s := range seen {
 		s.mu.Lock()
-		match := s.token.ID == id
+		match := s.token.ID == id || strings.HasPrefix(s.token.ID, sessionPrefix) && strings.HasSuffix(s.token.ID, "-"+id)
 		if match {
 			s.until = time.Time{}
 		}

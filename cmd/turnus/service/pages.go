@@ -8,7 +8,7 @@ import (
 
 // beside hands requests of browsers to the pages, and all others to the API, which is at the same
 // address.
-func beside(p *pages.Pages, api http.Handler) http.Handler {
+func beside(p, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if pages.Serves(r.URL.Path) {
 			p.ServeHTTP(w, r)

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
@@ -70,7 +71,27 @@ func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 		}
 	}
 	con.Message("listening on " + s.url())
+	if link := s.loginLink(ctx); link != "" && con.Terminal {
+		con.Message("log one browser in, once, within 10 minutes: " + link)
+	}
 	return s.run(ctx, stop)
+}
+
+// loginLink returns an address that logs one browser in, once, with the first token; "" if that
+// token is gone, or if browsers would not keep the session.
+func (s *service) loginLink(ctx context.Context) string {
+	listens, _, _ := net.SplitHostPort(s.f.listen)
+	if !s.f.secure() && !core.ThisMachine(listens) {
+		return ""
+	}
+	secret, err := settings.ReadTokenFile(s.data.tokenFile())
+	if err != nil {
+		return ""
+	}
+	if _, err := s.ledger.Authenticate(ctx, secret); err != nil {
+		return ""
+	}
+	return s.url() + s.pages.Link(secret, "/")
 }
 
 // finishingSteps explains the effect of the first signal on a service.

@@ -1,5 +1,5 @@
 // Shows what a host writes as it comes. At most 2,000 lines are in the page; the oldest go.
-import { Stream } from "./stream.js";
+import { Stream, fill } from "./stream.js";
 import { keys, keysButton } from "./keys.js";
 
 const most = 2000;
@@ -36,7 +36,7 @@ export function startLog() {
     follow = lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 8;
     button.hidden = follow;
   }, { passive: true });
-  const say = (words) => { text.textContent = words; status.className = words ? "stale" : ""; };
+  const say = (words, link) => { fill(text, words, link); status.className = words ? "stale" : ""; };
 
   // Output is text of nodes, in classes of the style sheet: it cannot be markup.
   const item = (pieces, kind) => {

@@ -1,5 +1,6 @@
 // Keeps the page of a run up to date.
-import { Stream } from "./stream.js";
+import { Stream, fill } from "./stream.js";
+import { localTimes } from "./times.js";
 import { Grid } from "./grid.js";
 
 const pictureEvery = 15000;
@@ -17,8 +18,8 @@ export function startRun() {
   const grid = new Grid(document.getElementById("cells"));
   let drawn = 0, gone = false; // gone: the form that had the focus, until the focus goes elsewhere
 
-  const say = (text) => {
-    live.textContent = text;
+  const say = (text, link) => {
+    fill(live, text, link);
     live.className = text ? "stale" : "";
   };
 
@@ -27,6 +28,7 @@ export function startRun() {
   const show = (html) => {
     const within = run.contains(document.activeElement);
     Idiomorph.morph(run, html, { morphStyle: "innerHTML", callbacks: { beforeAttributeUpdated: (name, element) => !typed(name, element) } });
+    localTimes(run);
     if (within && !run.contains(document.activeElement)) {
       gone = true;
       run.focus({ preventScroll: true });

@@ -24,13 +24,20 @@ export class Stream {
         handle(e.data);
       });
     }
+    this.source.addEventListener("login", () => { // typed text stays on the page
+      this.end();
+      const here = encodeURIComponent(location.pathname + location.search);
+      this.say(`Your session has ended. ${this.asOf()} `, { text: "Log in again", to: `/login?next=${here}` });
+    });
     this.source.onerror = () => {
       this.close();
-      this.say(`Reconnecting. This page is as of ${this.since.toISOString().slice(11, 19)} UTC.`);
+      this.say(`Reconnecting. ${this.asOf()}`);
       this.retry = setTimeout(() => this.open(), this.wait + Math.random() * this.wait);
       this.wait = Math.min(this.wait * 2, 30000);
     };
   }
+
+  asOf() { return `This page is as of ${this.since.toISOString().slice(11, 19)} UTC.`; }
 
   end() {
     this.over = true;
@@ -42,4 +49,14 @@ export class Stream {
     if (this.source) this.source.close();
     this.source = undefined;
   }
+}
+
+// fill puts a line into an element, with a link behind it if there is one.
+export function fill(element, text, link) {
+  element.textContent = text;
+  if (!link) return;
+  const a = document.createElement("a");
+  a.textContent = link.text;
+  a.href = link.to;
+  element.append(a);
 }

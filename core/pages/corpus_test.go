@@ -1,0 +1,150 @@
+package pages
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// corpus is texts that would do something if a page took them for more than text, by family.
+func corpus() map[string][]string {
+	all := map[string][]string{
+		"templates": {"{{.}}", "{{.Who.Name}}", "{{`x`}}", "${alert(1)}", "#{1+1}", "<%= 1 %>", "{% raw %}", "[[x]]", "{{template \"content\"}}", "}}{{"},
+		"bidi":      {"\u202eevil", "\u2066a\u2069", "a\u200bb", "\ufeffx", "\u2028x\u2029", "\u00a0", "e\u0301", "<\u0338script>", "＜script＞", "\u061c", "ſcript", "\U000e0041"},
+		"control":   {"\x1b[31mred\x1b[0m", "\x1b]8;;http://e\x07x", "\x1b[2J", "\x1b]0;t\x07", "\a\b", "\x7f", "a\rb", "a\nb", "\r\n\r\nevent: x", "\x1b[999999999m", "\x00", "\x1b[38;5;1mx"},
+		"formulas":  {"=1+1", "+1", "-1", "@SUM(1)", "=cmd|' /C calc'!A0", "\t=1", `=HYPERLINK("http://e")`},
+		"JSON":      {`"}]`, `"}</script>`, `\u003cscript\u003e`, `\"`, `\\`, `{"a":1}`, `null`, `"],"x":["`},
+		"paths":     {"../../etc", "..%2f", "//evil.example.net", "/login?next=//e", "a/b", "a?b#c", "%00", "%3Cscript%3E", `\\evil\x`, "."},
+		"long":      {strings.Repeat("A", 5000), strings.Repeat("<b>", 500), strings.Repeat("&lt;", 500), strings.Repeat("ä\u0301", 500)},
+	}
+	for _, tag := range []string{"script", "img", "svg", "iframe", "object", "embed", "base", "meta", "link", "style", "form", "input", "textarea", "title", "math", "details", "template", "noscript", "plaintext", "xmp"} {
+		for _, shape := range []string{"<%s>", "</%s>", "<%s/onload=alert(1)>", "</td></table><%s src=x onerror=alert(1)>", "<%s><!--"} {
+			all["tags"] = append(all["tags"], fmt.Sprintf(shape, tag))
+		}
+	}
+	for _, quote := range []string{`"`, `'`, "`", `">`, `'>`, " "} {
+		for _, handler := range []string{"onclick", "onfocus autofocus", "onmouseover", "onanimationstart", "style", "formaction"} {
+			all["attributes"] = append(all["attributes"], quote+handler+"=alert(1) "+quote)
+		}
+	}
+	for _, scheme := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\tscript:alert(1)", " javascript:x", "data:text/html,<script>1</script>", "vbscript:x", "&#106;avascript:x", "blob:x", "file:///etc/passwd"} {
+		all["addresses"] = append(all["addresses"], scheme, `<a href="`+scheme+`">x</a>`, "url("+scheme+")")
+	}
+	return all
+}
+
+// saying is an API whose texts of hosts, people and git are another text than hostile.
+type saying struct {
+	http.Handler
+	text atomic.Value // string
+}
+
+func inJSON(s string) string {
+	b, _ := json.Marshal(s)
+	return strings.Trim(string(b[1:len(b)-1]), "\n")
+}
+
+func (s *saying) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	got := httptest.NewRecorder()
+	s.Handler.ServeHTTP(got, r)
+	maps.Copy(w.Header(), got.Header())
+	w.Header().Del("Content-Length")
+	w.WriteHeader(got.Code)
+	text := s.text.Load().(string)
+	body := strings.ReplaceAll(got.Body.String(), inJSON(hostile), inJSON(text))
+	_, _ = w.Write([]byte(strings.ReplaceAll(body, hostile, text)))
+}
+
+// skeleton is the elements of a page with the names of their attributes. An address that leads
+// away is one of its own.
+func skeleton(t *testing.T, text string) (all []string) {
+	t.Helper()
+	doc, err := html.Parse(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range doc.Descendants() {
+		if n.Type == html.CommentNode {
+			all = append(all, "comment")
+		}
+		if n.Type != html.ElementNode {
+			continue
+		}
+		one := n.Data
+		for _, a := range n.Attr {
+			one += " " + a.Key
+			if u, err := url.Parse(a.Val); slices.Contains([]string{"href", "src", "action", "formaction"}, a.Key) && (err != nil || u.Scheme != "" || u.Host != "") {
+				all = append(all, "leads away")
+			}
+		}
+		all = append(all, one)
+	}
+	slices.Sort(all) // hosts and customers are sorted by their names
+	return all
+}
+
+// No text changes a page: the elements and attributes are those of a page with a harmless text.
+// Long lines and colours of terminals have elements of their own, of known kinds. Control: a text
+// that is not escaped is seen.
+func TestNoTextChangesAPage(t *testing.T) {
+	const plain = "harmless"
+	f := &serviceAPI{newFake(), api.Whoami{Name: "ann", Token: "t1", Tenant: "*", Roles: []string{"admin"}}, nil}
+	say := &saying{Handler: f}
+	say.text.Store(plain)
+	p, err := New(Config{API: say, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewTLSServer(p)
+	t.Cleanup(web.Close)
+	browser := web.Client()
+	browser.Jar, _ = cookiejar.New(nil)
+	logIn(t, web, browser, "good", "/")
+	paths := append([]string{"/", "/runs/r1", "/runs/r1/hosts/1", "/hosts/web1", "/fleet", "/project"}, servicePages...)
+	made := func(text string) (pages []string) {
+		say.text.Store(text)
+		for _, path := range paths {
+			_, page := get(t, browser, web.URL+path)
+			pages = append(pages, page)
+		}
+		return pages
+	}
+	before := made(plain)
+	kinds := made("harmless\n\x1b[31mred\x1b[44mboth\x1b[0m\x1b[44mblue\n" + strings.Repeat("A", 5000))
+	tried, seen := 0, 0
+	for family, texts := range corpus() {
+		for _, text := range texts {
+			tried++
+			for i, page := range made(text) {
+				got, want := skeleton(t, page), skeleton(t, before[i])
+				if strings.ContainsAny(text, "\x1b\r\n") || len(text) > 1000 {
+					known := append(skeleton(t, kinds[i]), want...)
+					got = slices.DeleteFunc(got, func(one string) bool { return slices.Contains(known, one) })
+					want = nil
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: %.80q on %s changes its elements", family, text, paths[i])
+				}
+			}
+			if family == "tags" && strings.HasPrefix(text, "</td>") && !slices.Equal(skeleton(t, strings.ReplaceAll(before[1], plain, text)), skeleton(t, before[1])) {
+				seen++
+			}
+		}
+	}
+	if tried < 200 || seen < 15 {
+		t.Errorf("%d texts, and of 20 that were not escaped %d were seen", tried, seen)
+	}
+}

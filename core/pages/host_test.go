@@ -1,0 +1,39 @@
+package pages
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+)
+
+// The page of a host shows what runs or waits there and why, and when its window opens. A panel
+// that fails leaves the rest.
+func TestHostShowsWhatGoesOn(t *testing.T) {
+	opens := time.Date(2026, 12, 5, 21, 0, 0, 0, time.UTC)
+	items := func(v any) map[string]any { return map[string]any{"items": v} }
+	o := &operations{tenant: "acme", roles: []string{"viewer"}, answers: map[string]any{
+		"GET /v1/hosts/web1":             api.Host{Name: "web1", WindowSet: "night"},
+		"GET /v1/hosts/web1/history":     items([]api.Job{}),
+		"GET /v1/runs":                   items([]api.Run{{ID: "r1", Playbook: "patch", Phase: api.Active}}),
+		"GET /v1/runs/r1/jobs":           items([]api.Job{{Run: "r1", Index: 7, Host: "web1", State: core.Blocked}}),
+		"GET /v1/runs/r1/jobs/7/explain": api.Explanation{State: core.Blocked, Reason: "run r0 holds web1", Until: opens},
+		"GET /v1/windows/night":          api.WindowSet{Name: "night", Reason: "before its window", Next: []api.Occurrence{{Open: opens, Close: opens.Add(time.Hour), OpenLocal: "Sat 22:00 CET", CloseLocal: "Sat 23:00 CET"}}},
+	}}
+	v := visits(t, o)
+	_, text := v.get("/hosts/web1")
+	has(t, "a host", text, "run r0 holds web1", `href="/runs/r1/hosts/7"`, "<td>blocked</td>", `href="/windows/night"`, "closed: before its window", `datetime="2026-12-05T21:00:00Z">Sat 22:00 CET<`)
+
+	o.set("GET /v1/runs", items([]api.Run{}))
+	_, text = v.get("/hosts/web1")
+	has(t, "an idle host", text, "No active run works on this host")
+	for _, path := range []string{"GET /v1/runs", "GET /v1/windows/night"} {
+		o.set(path, api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
+	}
+	status, text := v.get("/hosts/web1")
+	if has(t, "panels that fail", text, "Active runs cannot be shown: the ledger is away", "cannot be shown: the ledger is away", "No run has touched this host yet"); status != http.StatusOK {
+		t.Errorf("%d", status)
+	}
+}
