@@ -28,8 +28,8 @@ func TestWhoDidIt(t *testing.T) {
 	lacks(t, "a run", text, "<script>", "<img src=x", `" onmouseover`)
 	_, text, _ = strings.Cut(text, `id="decisions"`)
 	for _, part := range []string{
-		"2026-12-05 22:02:00 UTC: ", " paused the run: storm<", "2026-12-05 22:03:00 UTC: ann resumed the run<", "22:04:00 UTC: anton approved wave 2: the canary is fine<",
-		"2026-12-05 22:05:00 UTC: ann cancelled the run: the wrong branch<",
+		"2026-12-05 22:02:00 UTC</time>: ", " paused the run: storm<", "2026-12-05 22:03:00 UTC</time>: ann resumed the run<", "22:04:00 UTC</time>: anton approved wave 2: the canary is fine<",
+		"2026-12-05 22:05:00 UTC</time>: ann cancelled the run: the wrong branch<",
 	} {
 		_, after, ok := strings.Cut(text, part)
 		if !ok {

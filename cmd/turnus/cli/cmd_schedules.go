@@ -138,7 +138,7 @@ func (a *app) schedulesShowCmd() *cobra.Command {
 func (a *app) schedulesPauseCmd(verb string) *cobra.Command {
 	var r remote.Flags
 	var reason string
-	short := "Keep a schedule from firing until it is resumed"
+	short := "Stop triggering a schedule until it is resumed"
 	if verb == "resume" {
 		short = "Let a schedule fire again; what it missed is not caught up"
 	}

@@ -41,7 +41,9 @@ export function startRun() {
   const forecast = document.getElementById("forecast");
   const foresee = async () => {
     const answer = await fetch(live.dataset.live.replace(/live$/, "forecast")).catch(() => undefined);
-    if (answer?.ok && !answer.redirected) Idiomorph.morph(forecast, await answer.text(), { morphStyle: "innerHTML" });
+    if (!answer?.ok || answer.redirected) return;
+    Idiomorph.morph(forecast, await answer.text(), { morphStyle: "innerHTML" });
+    localTimes(forecast);
   };
 
   const draw = (now) => {
