@@ -12,38 +12,33 @@ var modules = map[string]func(*draft) *doubt{
 	"command": command, "shell": shell, "script": script, "copy": copyFile, "template": templateFile, "file": file, "fetch": fetch,
 	"uri": uri, "reboot": reboot, "wait_for": waitFor, "wait_for_connection": waitForConnection, "ping": ping,
 	"service": service, "systemd": service, "systemd_service": service, "apt": packages, "yum": packages, "dnf": packages, "package": packages, "setup": facts, "gather_facts": facts,
-	"user": userAccount, "group": groupAccount, "authorized_key": authorizedKey, "ansible.posix.authorized_key": authorizedKey, "lineinfile": lineInFile,
-	"assert": assertion, "fail": failure, "hostname": hostName,
+	"user": account, "group": accountGroup, "authorized_key": authorizedKey, "lineinfile": lineInFile, "blockinfile": blockInFile,
+	"cron": cronJob, "git": gitClone, "unarchive": archive, "mount": fileSystem, "sysctl": kernelSetting, "hostname": hostName, "assert": assertion, "fail": failure,
 }
 
-// instead maps modules without an equivalent to what to write in their place.
+// instead maps modules that no job type does exactly to what to write in their place.
 var instead = map[string]string{
 	"apt_key":        "uses: file for the key in /etc/apt/keyrings",
 	"apt_repository": "uses: file for a file in /etc/apt/sources.list.d",
 	"yum_repository": "uses: file for a file in /etc/yum.repos.d",
-	"blockinfile":    "uses: block, with a name",
-	"replace":        "uses: file with the whole content",
-	"cron":           "uses: cron",
+	"replace":        "uses: file with the whole content, or uses: line for one line",
 	"get_url":        "uses: command, with: {run: curl -fsSLo PATH URL, creates: PATH}",
-	"unarchive":      "uses: unarchive, with a folder of its own",
-	"git":            "uses: git",
-	"mount":          "uses: mount",
 	"set_fact":       "vars of the playbook, or an expression where the value is read",
 	"stat":           "uses: command, with: {run: test -e PATH, changed: false, ok_codes: [0, 1]}, and steps.NAME.exit_code",
 	"raw":            "uses: command",
 	"pause":          "strategy: {pause_between: 10m}, or uses: wait",
 	"include_vars":   "vars of the playbook, or of the inventory",
-	"sysctl":         "uses: sysctl",
 	"synchronize":    "uses: copy, with: {source: FOLDER, path: FOLDER}",
+	"firewalld":      "uses: firewall.push",
+	"iptables":       "uses: firewall.push",
 }
 
 func noType(module string, _ *yaml.Node) *doubt {
-	d := doubtf("Turnus has no job type that does what %s does", module)
-	d.instead = instead[module[strings.LastIndexByte(module, '.')+1:]]
-	if d.instead == "" {
-		d.instead = "uses: command, or a job type of a plugin (turnus plugins ls)"
+	short := module[strings.LastIndexByte(module, '.')+1:]
+	if other := instead[short]; other != "" {
+		return doubtf("%s has no exact equivalent", short).hint("%s", other)
 	}
-	return d
+	return doubtf("Turnus has no job type that does what %s does", module).hint("uses: command, or a job type of a plugin (turnus plugins ls)")
 }
 
 func (t *draft) environment() *doubt {

@@ -59,8 +59,8 @@ func (t *draft) refresh() *doubt {
 // packageNames are plain names, an item of a loop over such, or a var with a list of such.
 func (t *draft) packageNames(n *yaml.Node) (any, *doubt) {
 	if n.Kind == yaml.ScalarNode && hasJinja(n.Value) {
-		whole, d := t.known(n.Value, "the packages")
-		if d == nil && whole.kinds == kindList && namesOnly(whole.vals, packageName()) {
+		whole, d := t.known(n)
+		if d == nil && whole.known && whole.kinds == kindList && namesOnly(whole.vals, packageName()) {
 			return "${{ " + whole.text + " }}", nil
 		}
 	}

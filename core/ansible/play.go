@@ -39,6 +39,8 @@ type play struct {
 	unsure    map[string]bool   // registered in a block that may have ended before its task
 	nested    int               // blocks with rescue or always around the task that is converted
 	stepNames map[string]bool
+	grouped   map[string]bool   // groups that a task makes
+	alone     map[string]string // files that a job type keeps for one setting, with the name of it
 	become    become
 	section   int // steps before the section that is being converted
 	listeners []*listener
@@ -145,7 +147,7 @@ func (c *converter) included(folder string, name *yaml.Node, stack []string) (st
 }
 
 func (c *converter) newPlay(file string, n *yaml.Node) *play {
-	p := &play{converter: c, file: file, node: n, hosts: c.hosts, registers: map[string]*register{}, set: map[string]string{}, unsure: map[string]bool{}, stepNames: map[string]bool{}}
+	p := &play{converter: c, file: file, node: n, hosts: c.hosts, registers: map[string]*register{}, set: map[string]string{}, unsure: map[string]bool{}, stepNames: map[string]bool{}, grouped: map[string]bool{}, alone: map[string]string{}}
 	p.out.Source = place(c.show(file), n.Line, n.Column)
 	return p
 }

@@ -20,9 +20,9 @@ var keywords = strings.Fields(`action any_errors_fatal args async become become_
 	module_defaults name no_log notify poll port register remote_user retries run_once tags throttle timeout until vars when
 	with_items with_dict with_fileglob with_nested with_sequence with_subelements with_together with_first_found with_flattened with_lines with_random_choice with_indexed_items with_list`)
 
-// base is a module's name without the collection that is always there.
+// base is a module's name without the collections whose modules had no other name before.
 func base(module string) string {
-	for _, prefix := range []string{"ansible.builtin.", "ansible.legacy."} {
+	for _, prefix := range []string{"ansible.builtin.", "ansible.legacy.", "ansible.posix."} {
 		if name, ok := strings.CutPrefix(module, prefix); ok {
 			return name
 		}
