@@ -93,9 +93,6 @@ func (a *app) approveCmd() *cobra.Command {
   turnus runs approve 20261120-021500-ab3cd5ef --wave 2 --reason "first hosts look well"
   turnus runs approve 20261120-021500-ab3cd5ef --refuse --reason "not in December"`, &r,
 		func(ctx context.Context, c *client.Client, id string) (api.Run, error) {
-			if wave < 0 {
-				return api.Run{}, console.Invalid("--wave %d: waves count from 1", wave)
-			}
 			return c.ApproveRun(ctx, id, api.Approve{Wave: wave, Approve: !refuse, Reason: reason})
 		})
 	reasonFlag(c, &reason)
