@@ -51,7 +51,7 @@ func jobTypeFor() map[string]string {
 	return map[string]string{
 		"apt": "package", "yum": "package", "dnf": "package", "zypper": "package", "apk": "package", "systemd": "service", "systemd_service": "service",
 		"copy": "file", "shell": "command", "raw": "command", "uri": "http", "wait_for": "wait", "wait_for_connection": "wait", "slurp": "fetch",
-		"nftables": "firewall.push",
+		"nftables": "firewall.push", "lineinfile": "line", "blockinfile": "block", "fail": "assert", "setup": "facts",
 	}
 }
 
