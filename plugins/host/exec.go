@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/crypto/ssh"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -250,6 +251,8 @@ func (s *services) Dial(stream grpc.BidiStreamingServer[wire.DialMessage, wire.D
 		case err == nil:
 		case errors.Is(err, core.ErrUnreachable), ctx.Err() != nil:
 			return fault(h.Name, "dial", err)
+		case forbidden(err): // not an answer of the address: nothing was asked there
+			return status.Errorf(codes.PermissionDenied, "%s from %s: %s", start.GetAddress(), h.Name, err)
 		default:
 			return status.Errorf(codes.Aborted, "%s from %s: %s", start.GetAddress(), h.Name, err)
 		}
@@ -260,6 +263,12 @@ func (s *services) Dial(stream grpc.BidiStreamingServer[wire.DialMessage, wire.D
 		}
 		return relay(stream, conn)
 	})
+}
+
+// forbidden reports whether the host's SSH server opens no connections for the login.
+func forbidden(err error) bool {
+	refused, ok := errors.AsType[*ssh.OpenChannelError](err)
+	return ok && refused.Reason == ssh.Prohibited
 }
 
 // relay copies both ways until the host's side is at its end. eof ends one direction only.
