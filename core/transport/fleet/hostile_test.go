@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
@@ -93,11 +94,12 @@ func TestScriptsDoNotReachThisMachine(t *testing.T) {
 				}
 			}
 			if strings.Contains(script, "kill") {
-				// A signal that was sent has ended the victim before this one does.
-				_ = p.victim.Process.Signal(os.Interrupt)
+				// A signal that was sent has ended the victim before this one does, which no shell has its
+				// jobs ignore.
+				_ = p.victim.Process.Signal(syscall.SIGUSR1)
 				err := <-p.gone
 				p.gone <- err
-				if err == nil || err.Error() != "signal: interrupt" {
+				if err == nil || err.Error() != "signal: user defined signal 1" {
 					return "the process ended: " + err.Error()
 				}
 			}
