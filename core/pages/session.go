@@ -205,7 +205,7 @@ func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
 			if status, text := statusOf(err); status != http.StatusConflict && status != http.StatusUnauthorized {
 				p.log.Warn("a session was not ended at the API", "err", err)
 				p.sessions.end(w)
-				p.loginAgain(w, status, "/", "This browser is logged out, but the session goes on at the server, for who has a copy of the cookie: "+text+". Log in again, and choose Log out everywhere in the settings.")
+				p.loginAgain(w, status, "/", "This browser is logged out, but at the server the session stays valid, for everybody with a copy of the cookie: "+text+". Log in again, and choose Log out everywhere in the settings.")
 				return
 			}
 		}

@@ -47,7 +47,7 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if by.token.ID == "" || isSession(by.token) {
-		plainProblem(w, http.StatusConflict, "the caller has a session: go on with it")
+		plainProblem(w, http.StatusConflict, "the caller has a session already: use it")
 		return
 	}
 	t := ledger.Token{ID: ledger.SessionID(by.token.ID), Name: by.token.Name, Tenant: by.token.Tenant, AllTenants: by.token.AllTenants, Roles: by.token.Roles}

@@ -46,7 +46,7 @@ func nextLines(r Report, record string, terminal bool) []string {
 		next = append(next, "the same command with --retry-failed: only "+console.Plural(failed, "host")+" that did not succeed")
 	}
 	if slices.ContainsFunc(r.Results, func(res api.Result) bool { return res.ReasonCode == core.WaveFailed }) {
-		next = append(next, "strategy: {on_failed_wave: continue} in the playbook: the next wave starts all the same")
+		next = append(next, "strategy: {on_failed_wave: continue} in the playbook: the next wave starts nevertheless")
 	}
 	lines := make([]string, 0, len(next)+1)
 	for i, text := range next {

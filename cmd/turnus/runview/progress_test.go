@@ -105,7 +105,7 @@ func TestNextCommands(t *testing.T) {
 	}{
 		{"local", failed, "/r", false, "next:   turnus logs r1 --host web1 --local\n        turnus runs show r1 --local\n        the same command with --retry-failed: only 2 hosts that did not succeed\nrecord: /r"},
 		{"server", failed, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\nrecord: on the server"},
-		{"a wave failed", stopped, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\n        strategy: {on_failed_wave: continue} in the playbook: the next wave starts all the same\nrecord: on the server"},
+		{"a wave failed", stopped, "", true, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\n        strategy: {on_failed_wave: continue} in the playbook: the next wave starts nevertheless\nrecord: on the server"},
 		{"check", check, "/r", false, "next:   turnus logs r1 --host web1 --local\n        turnus runs show r1 --local\nrecord: /r"},
 		{"check on a server", check, "", false, "next:   turnus logs r1 --host web1\n        turnus runs show r1\n        turnus runs retry r1\nrecord: on the server"},
 		{"good", good, "/r", true, "next:   turnus runs show r1 --local\nrecord: /r"},

@@ -42,7 +42,7 @@ func (q *Queue) Drop(ctx context.Context, id string, recorded int) (bool, error)
 		return false, nil
 	}
 	for _, j := range r.jobs {
-		j.cleanup = false // the run is put in again, and goes on there
+		j.cleanup = false // the run is submitted again, and continues there
 	}
 	q.stop(r, queue.Cancelled, queue.Dropped)
 	q.finishSweep(r)

@@ -70,7 +70,7 @@ func retryNow(l queue.Lease) queue.Ack {
 }
 
 func suspended(l queue.Lease, after time.Duration, event string, keep bool) queue.Ack {
-	a := ack(l, queue.AckSuspend, "parked on "+l.Host)
+	a := ack(l, queue.AckSuspend, "suspended on "+l.Host)
 	a.After, a.Event, a.KeepLocks = after, event, keep
 	return a
 }
@@ -99,7 +99,7 @@ func TestFaultW3SuspensionsOutliveAKill(t *testing.T) {
 		hours(1)
 		got := s.leased()
 		s.wants("after its time", got, 0)
-		if l := got[0]; string(l.State) != "parked on a" || l.Attempt != 2 {
+		if l := got[0]; string(l.State) != "suspended on a" || l.Attempt != 2 {
 			t.Errorf("goes on as %+v", l)
 		}
 		s.again(false) // killed while it works: it is not suspended any more
@@ -188,7 +188,7 @@ func TestACleanupOutlivesAKill(t *testing.T) {
 		cancel()
 		got := s.leased()
 		s.wants("after the kill", got, 0)
-		if l := got[0]; l.Over != "enough" || string(l.State) != "parked on a" {
+		if l := got[0]; l.Over != "enough" || string(l.State) != "suspended on a" {
 			t.Errorf("leased as %+v", l)
 		}
 		s.turn(0, ack(got[0], queue.AckDone, ""))

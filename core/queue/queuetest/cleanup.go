@@ -268,7 +268,7 @@ func cleanupOlder(f *fixture) {
 	gone, err := f.q.Drop(f.ctx, "b", 1)
 	f.must(err)
 	eq(f, "dropped", gone, true)
-	f.none(s, "the run is put in again")
+	f.none(s, "the run is submitted again")
 }
 
 // A worker that dies in a cleanup has it tried again, until it is dead.
