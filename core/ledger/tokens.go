@@ -24,6 +24,14 @@ func SessionID(token string) string {
 	return sessionPrefix + hex.EncodeToString(random(8)) + "-" + token
 }
 
+// OpenerOf returns the id of the token that opened a session; "" if id is of no such session.
+func OpenerOf(id string) string {
+	if !strings.HasPrefix(id, sessionPrefix) || len(id) < sessionOpener {
+		return ""
+	}
+	return id[sessionOpener-1:]
+}
+
 const (
 	sessionPrefix = "session-"
 	sessionOpener = len(sessionPrefix) + 16 + 2 // where the id of its token begins, from 1
@@ -113,11 +121,12 @@ func (l *Ledger) AddToken(ctx context.Context, who, secret string, token Token) 
 
 // opens refuses a session whose token was revoked: a revocation has ended the sessions that it saw.
 func opens(ctx context.Context, t *tx, id string) error {
-	if !strings.HasPrefix(id, sessionPrefix) || len(id) < sessionOpener {
+	opener := OpenerOf(id)
+	if opener == "" {
 		return nil
 	}
 	var revoked int64
-	err := t.row(ctx, `SELECT revoked FROM tokens WHERE id = $1`+t.forUpdate, id[sessionOpener-1:]).Scan(&revoked)
+	err := t.row(ctx, `SELECT revoked FROM tokens WHERE id = $1`+t.forUpdate, opener).Scan(&revoked)
 	if none(err) || err == nil && revoked != 0 {
 		return fmt.Errorf("the token that opens it was revoked: %w", core.ErrNotFound)
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// sessionPrefix begins the ids of sessions that a token opened; see ledger.SessionID.
-const sessionPrefix = "session-"
-
 const (
 	sessionTime  = 12 * time.Hour
 	sessionsEach = 50 // valid ones of a person: the oldest ends for another
@@ -22,7 +19,7 @@ const (
 
 // isSession reports whether a token is of a login or was opened with another token.
 func isSession(t ledger.Token) bool {
-	return strings.HasPrefix(t.ID, loginPrefix) || strings.HasPrefix(t.ID, sessionPrefix)
+	return strings.HasPrefix(t.ID, loginPrefix) || ledger.OpenerOf(t.ID) != ""
 }
 
 // personal admits the caller of a route outside of the document, or answers with the refusal.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/sha256"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ func (c *tokenCache) revoked(id string) {
 	c.mu.Unlock()
 	for i, s := range seen {
 		s.mu.Lock()
-		match := s.token.ID == id || strings.HasPrefix(s.token.ID, sessionPrefix) && strings.HasSuffix(s.token.ID, "-"+id)
+		match := s.token.ID == id || ledger.OpenerOf(s.token.ID) == id
 		if match {
 			s.until = time.Time{}
 		}
