@@ -22,7 +22,7 @@ type Once struct {
 	Result *core.StepResult `json:"result,omitempty"`
 }
 
-// OnceNote is a document on the queue's board about a step with once. Workers post the first host
+// OnceNote is a document on the board about a step with once. Workers post the first host
 // and its result, and the documents of the other two repeat what the ledger has: only those count.
 type OnceNote string
 

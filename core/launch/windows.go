@@ -17,7 +17,7 @@ import (
 )
 
 // Admission is the part of a run's service windows that is fixed at launch. The windows themselves
-// may be edited while the run is under way: they are a document on the queue's board.
+// may be edited while the run is under way: they are a document on the board.
 type Admission struct {
 	Board   string                   `json:"board"`              // name of the document, see admission.DecodeCalendar
 	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX

@@ -15,13 +15,14 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/securefile"
 )
 
 // savingQueue is a queue that ends with this process: what jobs save of their handlers is recorded
 // as well.
 type savingQueue struct {
-	queue.Backend
+	encrypted.Backend
 	c *Conductor
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -77,7 +76,7 @@ func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 
 // Open makes the queue, behind which all is encrypted where there is a key ring, and says what of
 // it an operator should know. closeQueue comes after its last use.
-func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Backend, closeQueue func() error, err error) {
+func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q encrypted.Backend, closeQueue func() error, err error) {
 	ring, err := f.Keyring.Open(con)
 	if err != nil {
 		return nil, nil, err
