@@ -55,7 +55,7 @@ func TestSecretsReportMistakes(t *testing.T) {
 	}{
 		"plain text":   {with(good(), "secrets.yaml", "secrets:\n  snmp: hush\n"), `secrets.yaml:2:9: secret "snmp" stands here in the clear`},
 		"plain age":    {with(good(), "secrets.yaml", "secrets:\n  snmp: {age: hush}\n"), "no armored age ciphertext"},
-		"worker's env": {with(good(), "secrets.yaml", "secrets: {snmp: {env: HOME}}\n"), "secrets.yaml:1:23: env: a definitions tree cannot read"},
+		"worker's env": {with(good(), "secrets.yaml", "secrets: {snmp: {env: HOME}}\n"), "secrets.yaml:1:23: env: a project cannot read"},
 		"twice":        {with(good(), "secrets/a.yaml", text, "secrets/b.yaml", text), `secrets/b.yaml:3:3: secret "snmp" is there twice`},
 		"hosts":        {with(good(), "secrets.yaml", text+"    hosts: host.nmae == \"a\"\n"), `secrets.yaml:3:3: secret "snmp" has a hosts: that is no expression`},
 	} {
