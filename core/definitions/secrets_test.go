@@ -71,12 +71,12 @@ func TestDiffOfSecretsShowsNoValues(t *testing.T) {
 	two, _, _ := encryptedFile(t, "hush2")
 	limited := one + "    tenants: [acme]\n"
 	for name, c := range map[string][3]string{
-		"added":   {"", limited, "+ secret snmp\n    encrypted by age, for tenants acme\n"},
-		"removed": {one, "", "- secret snmp\n    encrypted by age\n"},
-		"sealed":  {one, two, "~ secret snmp\n    its encrypted value\n"},
-		"limits":  {one, limited, "~ secret snmp\n    tenants: none -> [\"acme\"]\n"},
-		"moved":   {one, "secrets: {snmp: {vault: kv/fw#x}}\n", "~ secret snmp\n    from age to vault\n    vault: none -> kv/fw#x\n"},
-		"comment": {one, one + "# here\n", "no changes\n"},
+		"added":     {"", limited, "+ secret snmp\n    encrypted by age, for tenants acme\n"},
+		"removed":   {one, "", "- secret snmp\n    encrypted by age\n"},
+		"encrypted": {one, two, "~ secret snmp\n    its encrypted value\n"},
+		"limits":    {one, limited, "~ secret snmp\n    tenants: none -> [\"acme\"]\n"},
+		"moved":     {one, "secrets: {snmp: {vault: kv/fw#x}}\n", "~ secret snmp\n    from age to vault\n    vault: none -> kv/fw#x\n"},
+		"comment":   {one, one + "# here\n", "no changes\n"},
 	} {
 		got := textOf(t, Diff(mustSet(t, with(good(), "secrets.yaml", c[0])), mustSet(t, with(good(), "secrets.yaml", c[1])), noon))
 		if !strings.Contains(got, c[2]) || strings.Contains(got, "BEGIN AGE") {

@@ -71,7 +71,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	submit(ca)
 	places := []string{"--keyring", ring, "--ledger", s.ledger, "--redis", s.queue}
 	var reencrypted struct{ Ledger, Failed int }
-	l.keys(&reencrypted, "reseal", "--keyring", ring, "--ledger", s.ledger)
+	l.keys(&reencrypted, "re-encrypt", "--keyring", ring, "--ledger", s.ledger)
 	if reencrypted.Failed != 0 || reencrypted.Ledger == 0 {
 		t.Errorf("re-encrypt: %+v", reencrypted)
 	}

@@ -13,6 +13,7 @@ var RenamedFlags = []struct{ Old, Now string }{
 	{"definitions", "project"},
 	{"skip-unfit", "skip-no-window"},
 	{"scale-slots", "scale-concurrency"},
+	{"sealed", "encrypted"},
 }
 
 // AcceptRenamed makes all commands below root accept former flags. It calls renamed once for each
