@@ -16,7 +16,7 @@ type Schedule struct {
 	Overlap     string    `json:"overlap"`
 	Jitter      string    `json:"jitter,omitempty"`
 	StartWithin string    `json:"start_within,omitempty"`
-	Managed     bool      `json:"managed" doc:"it is in the definitions, and is changed there"`
+	Managed     bool      `json:"managed" doc:"it is in the project, and is changed there"`
 	Paused      bool      `json:"paused"`
 	PauseReason string    `json:"pause_reason,omitempty"`
 	Next        time.Time `json:"next,omitzero"`

@@ -104,7 +104,7 @@ func VersionOf(etag string) (int64, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("ETag %.40q is none of the definitions: %w", etag, core.ErrInvalid)
+	return 0, fmt.Errorf("ETag %.40q is none of the project: %w", etag, core.ErrInvalid)
 }
 
 // Source is where definitions came from.

@@ -80,7 +80,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	}
 	playbook, ok := now.Set.Playbook(n.Launches.Playbook)
 	if !ok || !scope.Allows(playbook.Tenant) {
-		return Schedule{}, fmt.Errorf("playbook %q is not in the definitions: %w", n.Launches.Playbook, core.ErrNotFound)
+		return Schedule{}, fmt.Errorf("playbook %q is not in the project: %w", n.Launches.Playbook, core.ErrNotFound)
 	}
 	if d.ID.Tenant != playbook.Tenant {
 		return Schedule{}, fmt.Errorf("schedule %s: expected the tenant of playbook %s, %q: %w", d.ID, playbook.Name, playbook.Tenant, core.ErrInvalid)
@@ -143,7 +143,7 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	case err != nil:
 		return err
 	case s.Managed:
-		return fmt.Errorf("schedule %s is in the definitions: remove it there: %w", id, core.ErrConflict)
+		return fmt.Errorf("schedule %s is in the project: remove it there: %w", id, core.ErrConflict)
 	}
 	return c.control.Delete(ctx, id, ifVersion, func(before, _ *schedule.Status) (ledger.Entry, error) {
 		return entry(who, "schedule.delete", id, asked(before), nil)

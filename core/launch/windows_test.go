@@ -350,7 +350,7 @@ func TestPlanOfAWindowedLaunch(t *testing.T) {
 		t.Errorf("%+v", host)
 	}
 	text, err := json.Marshal(plan)
-	if err != nil || strings.Count(string(text), `"start"`) != 2 || !strings.Contains(string(text), `"unfit":[{"host":"h0002"`) {
+	if err != nil || strings.Count(string(text), `"start"`) != 2 || !strings.Contains(string(text), `"no_window":[{"host":"h0002"`) {
 		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -157,10 +157,10 @@ var conformance = []struct {
 	{"migrations", testMigrations},
 	{"cursors of other lists", testForeignCursors},
 	{"closed", testClosed},
-	{"sealed", testEncrypted},
-	{"sealed since", testEncryptedSince},
-	{"resealed", testReencrypted},
-	{"resealed beside a service at work", testReencryptedAtWork},
+	{"encrypted", testEncrypted},
+	{"encrypted since", testEncryptedSince},
+	{"encrypted again", testReencrypted},
+	{"encrypted again beside a service at work", testReencryptedAtWork},
 }
 
 func TestSQLite(t *testing.T) {

@@ -59,20 +59,20 @@ type Worker struct {
 	Fixed       bool // it is part of a server, and stops only with it
 }
 
-// Slots is how many slots would do: enough to start what is due, and what becomes due soon, within
+// concurrency returns the concurrency that starts what is due, and what becomes due soon, within
 // the target, and no more than could be used at the same time.
 //
 //	min(Runnable + Soon, ceil((Leased + Due + Soon) × Took / (Target + Took)))
 //
-// For N slots do N × (Target + Took) / Took jobs until the last that started within the target
-// ends. A duration that is not known counts as the target's, so that each slot does two.
+// With a concurrency of N, N × (Target + Took) / Took jobs run until the last that started within
+// the target ends. An unknown duration counts as the target's, so that each of the N does two.
 func (c Config) concurrency(d Demand) int {
 	took := cmp.Or(d.Took, c.Target).Seconds()
 	work := float64(d.Leased+d.Due+d.Soon) * took / (c.Target.Seconds() + took)
 	return min(d.Runnable+d.Soon, int(math.Ceil(work-1e-9)))
 }
 
-// perWorker is the slots of one worker.
+// perWorker is the concurrency of one worker.
 func (c Config) perWorker(workers []Worker) int {
 	if c.Concurrency > 0 {
 		return c.Concurrency

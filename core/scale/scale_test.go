@@ -370,7 +370,7 @@ func TestHooks(t *testing.T) {
 	}
 	text, err := os.ReadFile(file)
 	var got Request
-	if err != nil || json.Unmarshal(text, &got) != nil || got.Desired != r.Desired {
+	if err != nil || json.Unmarshal(text, &got) != nil || got.Desired != r.Desired || !strings.Contains(string(text), `"slots":20`) { // the former name
 		t.Errorf("%v: %s", err, text)
 	}
 	call, err = Hook("echo out of money >&2; exit 3", nil)

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,8 +15,13 @@ import (
 
 // Wish is how much a pool should have.
 type Wish struct {
-	Concurrency int `json:"slots"`
+	Concurrency int `json:"concurrency"`
 	Workers     int `json:"workers"`
+}
+
+// MarshalJSON implements json.Marshaler. Hooks of the former version read "slots".
+func (w Wish) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]int{"concurrency": w.Concurrency, "slots": w.Concurrency, "workers": w.Workers})
 }
 
 // Request is the message to a hook: the wanted state, not a difference, so that it may be sent

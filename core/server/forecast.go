@@ -44,7 +44,7 @@ type estimate struct {
 	recorded int // hosts of the run that had an outcome
 	launch   *launch.Launch
 	hosts    int // that have not ended
-	shared   int // other runs that want the same slots
+	shared   int // other runs that want the same concurrency
 	nobody   bool
 }
 
@@ -116,8 +116,8 @@ func (s *Server) typeOf(name string) (playbooks.Type, bool) {
 	return s.cfg.Types(name)
 }
 
-// share is how many slots of the workers a run gets, 0 where that is not known, and how many other
-// runs want them.
+// share is how much concurrency of the workers a run gets, 0 where that is not known, and how many
+// other runs want some.
 func (s *Server) share(ctx context.Context) (concurrency, others int, nobody bool) {
 	c, err := s.census.read(ctx, s)
 	if err != nil {

@@ -101,7 +101,7 @@ func New(c Config) (*Worker, error) {
 	case c.Queue == nil, c.Payload == nil, c.Plugins == nil:
 		return nil, fmt.Errorf("worker: Queue, Payload and Plugins must be set: %w", core.ErrInvalid)
 	case c.Concurrency < 0:
-		return nil, fmt.Errorf("worker: %d slots: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
+		return nil, fmt.Errorf("worker: concurrency %d: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
 	}
 	if c.Name == "" {
 		c.Name = "worker"

@@ -29,7 +29,7 @@ func TestNewChecksItsConfig(t *testing.T) {
 	inLab(t, func(l *lab) {
 		c := l.config()
 		c.Concurrency = -1
-		if _, err := New(c); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "-1 slots") {
+		if _, err := New(c); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "concurrency -1") {
 			t.Errorf("negative slots: %v", err)
 		}
 	})
@@ -48,7 +48,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 			t.Errorf("%d jobs at the same time, expected 4", l.plugins.most)
 		}
 		if took := time.Since(start); took > 14*time.Second {
-			t.Errorf("41 jobs of 1s on 4 slots took %v, expected 11s", took)
+			t.Errorf("41 jobs of 1s on a concurrency of 4 took %v, expected 11s", took)
 		}
 		if first := res[0]; first.Worker != "node-1" || first.Took != time.Second {
 			t.Errorf("first result %+v", first)

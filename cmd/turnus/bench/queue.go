@@ -57,7 +57,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 	}
 	c.Flags().BoolVar(&f.inMemory, "memory", false, "measure the queue in memory")
 	c.Flags().StringVar(&f.url, "redis", "", "measure on this Redis")
-	c.Flags().BoolVar(&f.encrypted, "sealed", false, "put the queue behind a key ring that is made for it")
+	c.Flags().BoolVar(&f.encrypted, "encrypted", false, "put the queue behind a key ring that is made for it")
 	c.Flags().IntVar(&f.bytes, "bytes", 0, "bytes of data, and of what is recorded, of each job of the throughput rows, up to 65536")
 	c.Flags().IntVar(&f.jobs, "jobs", 300_000, "jobs of each throughput row")
 	c.Flags().DurationVar(&f.over, "spread", 30*time.Second, "span of the 1000 timed jobs")
@@ -67,7 +67,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 // queueReport is the -o json document of bench queue.
 type queueReport struct {
 	Queue       string                        `json:"queue"`
-	Encrypted   bool                          `json:"sealed"`
+	Encrypted   bool                          `json:"encrypted"`
 	Throughput  []queuebench.ThroughputResult `json:"throughput"`
 	Submit      queuebench.SubmitResult       `json:"submit"`
 	BytesPerJob float64                       `json:"bytes_per_pending_job"` // 0 if it is unknown

@@ -86,7 +86,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	defer func() { err = errors.Join(err, record.Close(ctx)) }()
 	launches, err := f.Play.Prepare(ctx, paths, inv, hosts, n.Plugins, record)
 	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok && len(noWindow.Hosts) < noWindow.Total {
-		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
+		return fmt.Errorf("%w\nhint: --skip-no-window runs on the others", err)
 	}
 	if err != nil {
 		return err

@@ -128,8 +128,8 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	if made {
 		s.con.Message("the first admin token is in " + s.data.tokenFile() + "; it is shown nowhere else")
-		if s.f.Definitions == "" && s.f.repo == "" {
-			s.con.Message("there are no definitions yet: turnus project apply DIR gives some; --definitions DIR or --repo URL follow some")
+		if s.f.Project == "" && s.f.repo == "" {
+			s.con.Message("there is no project yet: turnus project apply DIR gives one; --project DIR or --repo URL follow one")
 		}
 	}
 	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {
@@ -186,7 +186,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 		return err
 	}
 	cfg := catalog.Config{
-		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Playbooks: opts, Folder: s.f.Definitions,
+		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Playbooks: opts, Folder: s.f.Project,
 		Pool:   cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}
