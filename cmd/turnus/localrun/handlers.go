@@ -58,7 +58,7 @@ func (r *Record) importHandlers(ctx context.Context, con *console.Console, state
 			continue
 		}
 		if err != nil { // reported again until somebody has read it
-			con.Report(con.Paint(console.Yellow, "warning: ") + "pending handlers of an earlier version cannot be read: " + core.ErrorText(err) + "\nhint: see which restarts it names, then remove it")
+			con.Report(con.Paint(console.Yellow, "warning: ") + "pending handlers of an earlier version cannot be read: " + core.ErrorText(err) + "\nhint: call the restarts that it names, then remove it: rm " + file)
 			continue
 		}
 		if err := r.Ledger.ImportHandlers(ctx, all); err != nil {

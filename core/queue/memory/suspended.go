@@ -50,7 +50,7 @@ func (s *States) readSuspended(job core.JobID) (b Begun, err error) {
 		err = json.Unmarshal(data, &b)
 	}
 	if err != nil {
-		return b, fmt.Errorf("read what job %s waits for, in %s: %w\nhint: remove the file; the job then continues immediately", job, name, err)
+		return b, fmt.Errorf("read what job %s waits for, in %s: %w\nhint: rm %[2]s; the job then continues immediately", job, name, err)
 	}
 	b.Job = job
 	return b, nil
