@@ -109,7 +109,7 @@ var borders = []struct {
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/testparts/servers", "core/transport/fleet", "plugins/sdk/plugintest", "core/queue/queuetest", "core/board/boardtest"}
+var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/servers", "core/transport/fleet", "plugins/sdk/plugintest", "core/queue/queuetest", "core/board/boardtest"}
 
 // besides is the room that the tests of another may use, and nothing else of it.
 var besides = map[string]string{"core/worker": "core/launch"}
