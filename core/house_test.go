@@ -70,7 +70,7 @@ var borders = []struct {
 	{"core/definitions", "what a git tree says, and following it; what is done with it is its caller's", []string{"core", "core/admission", "core/inventory", "core/secrets", "core/securefile", "core/yamlread", "core/testparts", "playbooks", "windows", "core/notify/policy"}},
 	{"core/configs", "versions of files by host; it must not know who fetched them", []string{"core", "core/testparts"}},
 	{"core/secrets", "where values of secrets are, and which logins a node has; it must not know how hosts are reached", []string{"core", "core/securefile", "core/yamlread", "core/testparts"}},
-	{"core/scale", "how many workers there should be, from plain values, and telling it", []string{"core"}},
+	{"cmd/turnus/service/scale", "how many workers there should be, from plain values, and telling it", []string{"core"}},
 	{"core/notify", "tells people what the ledger has to be told; it must not know how runs are driven, nor who asks", []string{"core", "core/ledger", "core/notify/policy", "plugins/sdk/outward"}},
 	{"core/notify/policy", "who is told of what, as plain values: playbooks and definitions read it", []string{"core/yamlread"}},
 	{"core/forecast", "an estimate and a calendar, from plain values", []string{"core", "core/api", "core/rollout", "windows"}},
@@ -78,7 +78,7 @@ var borders = []struct {
 	{"core/backup", "copies of a ledger and its outputs; it must not know what rows mean. Keys it knows by name, its tests by ring", []string{"core", "core/keyring", "core/ledger"}},
 	{"core/inventory", "a list of hosts, however it is used", []string{"core", "core/yamlread", "core/testparts"}},
 	{"core/inventory/sources", "hosts that other systems keep, and their generations in the ledger; it must not know playbooks or runs", []string{"core", "core/inventory", "core/ledger", "core/secrets", "core/securefile", "core/yamlread", "plugins/host/sandbox"}},
-	{"core/ansible", "Ansible's playbooks as Turnus' playbooks, text to text; it must not know how playbooks run", []string{"core", "core/yamlread", "playbooks"}},
+	{"playbooks/ansible", "Ansible's playbooks as Turnus' playbooks, text to text; it must not know how playbooks run", []string{"core", "core/yamlread", "playbooks"}},
 	{"core/hostkeys", "how host keys come to be trusted; it must not know how hosts are dialled", []string{"core", "core/securefile", "core/transport"}},
 	{"core/transport", "SSH, whoever asks for it", []string{"core", "core/securefile", "core/testparts", "core/telemetry", "plugins/sdk/shell"}},
 	{"playbooks", "job types reach it as a function, hosts as values; cron and zones are civil time's", []string{"core", "core/notify/policy", "core/rollout", "core/yamlread", "windows/civil"}},
@@ -94,7 +94,7 @@ var borders = []struct {
 	{"cmd/turnus/project", "the files with which a project begins; it must not know how they are read", nil},
 	{"cmd/turnus/settings", "where settings come from; it must not know what they are for", []string{"cmd/turnus/console", "core", "core/securefile", "core/yamlread"}},
 	{"cmd/turnus/node", "assembles a worker node; it must not know where queues are", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "plugins", "playbooks"}},
-	{"cmd/turnus/service", "assembles up and server from settings; it must not know verbs", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/settings", "core", "core/board", "core/api", "core/backup", "core/catalog", "core/client", "core/controller", "core/definitions", "core/admission", "core/inventory", "core/inventory/sources", "core/keyring", "core/launch", "core/snapshot", "core/ledger", "core/login", "core/telemetry", "core/notify", "core/pages", "core/queue", "core/redisconn", "core/scale", "core/schedule", "core/secrets", "core/securefile", "core/server", "core/worker", "playbooks", "plugins/host", "windows"}},
+	{"cmd/turnus/service", "assembles up and server from settings; it must not know verbs", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/settings", "core", "core/board", "core/api", "core/backup", "core/catalog", "core/client", "core/controller", "core/definitions", "core/admission", "core/inventory", "core/inventory/sources", "core/keyring", "core/launch", "core/snapshot", "core/ledger", "core/login", "core/telemetry", "core/notify", "core/pages", "core/queue", "core/redisconn", "core/schedule", "core/secrets", "core/securefile", "core/server", "core/worker", "playbooks", "plugins/host", "windows"}},
 	{"cmd/turnus/service/systemd", "a leaf: telling systemd how the process does", []string{"core"}},
 	{"cmd/turnus/localrun", "drives runs in this process; it must not know how a service keeps runs, only opens its queue", []string{"cmd/turnus/console", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/service", "cmd/turnus/settings", "core", "core/api", "core/client", "core/controller", "core/definitions", "core/engine", "core/forecast", "core/admission", "core/inventory", "core/launch", "core/snapshot", "core/ledger", "core/queue", "core/secrets", "core/securefile", "core/worker", "core/yamlread", "playbooks", "plugins/host", "windows"}},
 	{"cmd/turnus/remote", "the client side of commands; it must not know what a command asks for", []string{"cmd/turnus/console", "cmd/turnus/localrun", "cmd/turnus/service", "cmd/turnus/settings", "core", "core/api", "core/client", "core/login", "core/securefile", "core/server", "core/telemetry"}},
@@ -105,11 +105,11 @@ var borders = []struct {
 	{"cmd/turnus/lab", "simulated hosts that stay up, and the demo on them; it must not know other verbs", []string{"cmd/turnus/console", "cmd/turnus/localrun", "cmd/turnus/node", "cmd/turnus/runview", "cmd/turnus/settings", "core", "core/inventory", "core/launch", "core/queue", "core/rollout", "core/securefile", "core/transport/fleet", "core/yamlread", "playbooks"}},
 	{"cmd/turnus/bench/queuebench", "measures any queue; it must not know flags or printing", []string{"core", "core/queue"}},
 	{"cmd/turnus", "the one place that wires parts together", []string{"core", "plugins", "playbooks", "windows"}},
-	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"cmd/turnus/bench/schedulebench", "core", "core/board", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "core/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
+	{"cmd/turnus/e2e", "it starts the binary, and looks at what it leaves behind", []string{"cmd/turnus/bench/schedulebench", "core", "core/board", "core/api", "core/client", "core/ledger", "core/queue", "core/redisconn", "cmd/turnus/service/scale", "core/transport", "core/testparts", "core/secrets", "core/keyring"}},
 }
 
 // testKits may be used by the tests of every room.
-var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/netlab", "core/testparts/servers", "core/transport/fleet", "plugins/sdk/plugintest", "core/queue/queuetest", "core/board/boardtest"}
+var testKits = []string{"core/testparts", "core/testparts/language", "core/testparts/servers", "core/transport/fleet", "plugins/sdk/plugintest", "core/queue/queuetest", "core/board/boardtest"}
 
 // besides is the room that the tests of another may use, and nothing else of it.
 var besides = map[string]string{"core/worker": "core/launch"}
