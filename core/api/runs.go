@@ -215,7 +215,7 @@ type Signal struct {
 
 // Signalled is the number of jobs that received an event.
 type Signalled struct {
-	Jobs int `json:"woken"`
+	Jobs int `json:"signalled"`
 }
 
 // Approve is a decision about a run that waits for one.

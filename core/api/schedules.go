@@ -21,10 +21,10 @@ type Schedule struct {
 	PauseReason string    `json:"pause_reason,omitempty"`
 	Next        time.Time `json:"next,omitzero"`
 	NextLocal   string    `json:"next_local,omitempty"`
-	Triggers    int64     `json:"fires" doc:"launched so far"`
+	Triggers    int64     `json:"triggers" doc:"launched so far"`
 	LastRun     string    `json:"last_run,omitempty"`
 	LastTrigger time.Time `json:"last_fire,omitzero"`
-	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire was skipped"`
+	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire time was skipped"`
 	LastSkipAt  time.Time `json:"last_skip_at,omitzero" doc:"the fire time that was skipped"`
 	// Upcoming is not in lists.
 	Upcoming []FireTime `json:"upcoming,omitempty" doc:"the next 5 fire times of a schedule that is not paused; in the view of one schedule"`
@@ -64,5 +64,5 @@ type Launched struct {
 
 // Backfilled is how many fire times a backfill launches.
 type Backfilled struct {
-	Triggers int `json:"fires"`
+	Triggers int `json:"triggers"`
 }

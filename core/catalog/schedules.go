@@ -215,7 +215,7 @@ type scheduleState struct {
 	Paused    bool      `json:"paused"`
 	Reason    string    `json:"reason,omitempty"` // of the pause
 	Next      time.Time `json:"next,omitzero"`
-	Triggered int64     `json:"fired"`
+	Triggered int64     `json:"triggers"`
 	Backfill  int       `json:"backfills,omitempty"` // ranges that are not launched yet
 	What      string    `json:"what,omitempty"`      // the run that was launched, the range
 	Why       string    `json:"why,omitempty"`       // of the change, as the person said

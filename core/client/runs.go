@@ -113,7 +113,7 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 
 // SignalRun sends an event to jobs of a run that wait for it, and reports how many went on.
 func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, error) {
-	signalled, err := post[api.Signalled](ctx, c, "signal run "+id, path("v1", "runs", id, "wake"), w)
+	signalled, err := post[api.Signalled](ctx, c, "signal run "+id, path("v1", "runs", id, "signal"), w)
 	return signalled.Jobs, err
 }
 

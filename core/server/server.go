@@ -231,6 +231,7 @@ type route struct {
 	stream                    bool           // ends when the caller goes away, or with what it follows
 	content                   string         // type of an answer that is no JSON
 	unchecked                 bool           // the operation validates the body
+	deprecated                bool           // it has another path now
 	raw                       bool           // the body is read by the operation, as it comes: it is never in memory as a whole
 }
 
@@ -251,7 +252,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: scopes}}, RejectUnknownQueryParameters: true,
 		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r), s.traced(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
-		SkipValidateBody: r.unchecked,
+		SkipValidateBody: r.unchecked, Deprecated: r.deprecated,
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = smallBody

@@ -49,6 +49,7 @@ var aims = map[string]aim{
 	"cancel-run":           {run: "ending", body: api.Why{}},
 	"pause-run":            {run: "queued", body: api.Why{}},
 	"resume-run":           {run: "queued", body: api.Why{}},
+	"signal-run":           {creates: true, run: "queued", body: api.Signal{Event: "go"}},
 	"wake-run":             {creates: true, run: "queued", body: api.Signal{Event: "go"}},
 	"approve-run":          {run: "waiting", body: api.Approve{Approve: true}},
 	"retry-run":            {creates: true, run: "done", body: api.Retry{}},

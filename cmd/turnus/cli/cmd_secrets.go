@@ -253,7 +253,7 @@ type listedSecret struct {
 	Playbooks []string `json:"playbooks,omitempty"`
 	Hosts     string   `json:"hosts,omitempty"`
 	Current   *bool    `json:"encrypted_to_recipients,omitempty"` // of age: to those that the file lists
-	OK        *bool    `json:"ok,omitempty"`                   // of check
+	OK        *bool    `json:"ok,omitempty"`                      // of check
 	Problem   string   `json:"problem,omitempty"`
 }
 
