@@ -23,6 +23,8 @@ type hostView struct {
 	Now         []hostTask
 	LeftOut     bool   // there are more active runs than hostRuns
 	NowUnseen   string // why Now is not shown
+	Locks       []api.Lock
+	LocksUnseen string // why Locks is not shown
 	Windows     api.WindowSet
 	WindowsText string // why Windows is not shown
 }
@@ -85,6 +87,9 @@ func (p *Pages) host(w http.ResponseWriter, r *http.Request, v visit) {
 	view := hostView{Host: host, History: history.Items, Next: history.Next}
 	if err := view.now(r.Context(), v); err != nil { // one panel that fails leaves the rest
 		view.NowUnseen = reasonOf(err)
+	}
+	if view.Locks, err = v.client.Locks(r.Context(), name); err != nil {
+		view.LocksUnseen = reasonOf(err)
 	}
 	if host.WindowSet != "" {
 		if view.Windows, err = v.client.Window(r.Context(), host.WindowSet); err != nil {

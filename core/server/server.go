@@ -149,6 +149,7 @@ func New(cfg Config) (*Server, error) {
 	s.notifications()
 	s.handlers()
 	s.facts()
+	s.locks()
 	s.sources()
 	s.plainRoutes()
 	s.logins()

@@ -92,6 +92,7 @@ var aims = map[string]aim{
 	"list-origins":         {path: map[string]string{"host": "acme-1"}},
 	"get-host":             {path: map[string]string{"host": "acme-1"}},
 	"get-host-facts":       {path: map[string]string{"host": "acme-1"}},
+	"list-locks":           {path: map[string]string{"host": "acme-1"}},
 	"host-history":         {path: map[string]string{"host": "acme-1"}},
 	"list-playbooks":       {list: true},
 	"get-playbook":         {path: map[string]string{"playbook": "acme-patch"}},
