@@ -268,8 +268,8 @@ func (l *Ledger) RevokeToken(ctx context.Context, s Scope, who, id string) (Toke
 const KeepTokens = 30 * 24 * time.Hour
 
 // PruneTokens removes tokens that ended before a time, and returns how many. Of each name and maker
-// the newest one stays, because it says which names are one person; so does the token "first", whose
-// id must never be free again.
+// the newest one stays, because it says which names are one person. So does the token "first":
+// its id must never be free again.
 func (l *Ledger) PruneTokens(ctx context.Context, before time.Time) (n int64, err error) {
 	err = l.db.transact(ctx, "remove ended tokens", func(t *tx) error {
 		n, err = t.exec(ctx, `DELETE FROM tokens WHERE id <> 'first' AND (expires > 0 AND expires < $1 OR revoked > 0 AND revoked < $1) AND id IN (

@@ -73,8 +73,8 @@ func (s *saying) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // formPages are pages of windows, schedules, playbooks, the calendar and the retry of a run.
 var formPages = []string{"/windows", "/windows/night", "/schedules", "/schedules/acme:night", "/playbooks", "/playbooks/shop", "/playbooks/shop?plan=1", "/calendar", "/calendar?only=conflict", "/runs/r0/retry"}
 
-// corpusAnswers is what these pages, the overview and the project ask the API for, with hostile
-// texts wherever others choose one.
+// corpusAnswers returns answers of the API for these pages, the overview and the project, with
+// hostile texts wherever others choose one.
 func corpusAnswers() map[string]any {
 	at := time.Date(2026, 12, 7, 2, 0, 0, 0, time.UTC)
 	items := func(v any) map[string]any { return map[string]any{"items": v} }

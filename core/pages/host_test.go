@@ -9,6 +9,35 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
+// The page of a host compares any two kept versions of its configuration, for people who may read
+// them.
+func TestHostComparesConfigurations(t *testing.T) {
+	at := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
+	items := func(v any) map[string]any { return map[string]any{"items": v} }
+	const newer, older = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+	o := &operations{tenant: "acme", roles: []string{"operator"}, answers: map[string]any{
+		"GET /v1/hosts/fw1":              api.Host{Name: "fw1"},
+		"GET /v1/hosts/fw1/history":      items([]api.Job{}),
+		"GET /v1/hosts/fw1/locks":        items([]api.Lock{}),
+		"GET /v1/runs":                   items([]api.Run{}),
+		"GET /v1/hosts/fw1/configs":      items([]api.ConfigVersion{{Version: newer, At: at, Author: hostile, Playbook: hostile, Run: "r1", Changed: []string{hostile}}, {Version: older, At: at, Run: "r0", Gone: []string{"old.conf"}}}),
+		"GET /v1/hosts/fw1/configs/diff": api.ConfigDiff{Host: "fw1", From: older, To: newer, Files: []api.ConfigFileDiff{{Name: "running.conf", Change: "changed", Added: 2, Removed: 1, Diff: "-mtu 1500\n" + hostile, Cut: true}}},
+	}}
+	v := visits(t, o)
+	_, text := v.get("/hosts/fw1?from=" + older + "&to=" + newer)
+	has(t, "a host", text, "Kept configurations", `value="`+newer+`" checked aria-label="Compare to aaaaaaaaaaaa"`, `value="`+older+`" checked aria-label="Compare from`, "old.conf (gone)", "From bbbbbbbbbbbb to aaaaaaaaaaaa", "changed, 2 lines added, 1 removed. The diff is longer", "-mtu 1500", "2026-11-26 03:00:00 UTC")
+	harmless(t, "a host", text)
+	o.set("GET /v1/hosts/fw1/configs/diff", api.Problem{Status: http.StatusNotFound, Detail: "no such version"})
+	_, text = v.get("/hosts/fw1?to=x")
+	has(t, "a version that is none", text, `role="alert">They cannot be compared: no such version`)
+	o.set("GET /v1/hosts/fw1/configs", api.Problem{Status: http.StatusNotFound, Detail: "this server has no repository"})
+	_, text = v.get("/hosts/fw1")
+	has(t, "a server without a repository", text, "Versions cannot be shown: this server has no repository", "Nobody holds this host")
+	o.roles = []string{"viewer"}
+	_, text = visits(t, o).get("/hosts/fw1")
+	lacks(t, "a viewer's host", text, "Kept configurations")
+}
+
 // The page of a host shows what runs or waits there and why, and when its window opens. A panel
 // that fails leaves the rest.
 func TestHostShowsWhatGoesOn(t *testing.T) {
