@@ -53,8 +53,10 @@ type NewSchedule struct {
 
 // Backfill launches the fire times of a past range.
 type Backfill struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Reason string    `json:"reason,omitempty" maxLength:"1000" doc:"for the audit log"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"only count: nothing is launched"`
 }
 
 // Launched is the run that a trigger launches.
@@ -64,5 +66,6 @@ type Launched struct {
 
 // Backfilled is how many fire times a backfill launches.
 type Backfilled struct {
-	Triggers int `json:"triggers"`
+	Triggers int `json:"triggers" doc:"in the range; of a dry run, those that it would launch"`
+	Before   int `json:"launched_before,omitempty" doc:"of a dry run: fire times of the range that have a run, and are not repeated"`
 }

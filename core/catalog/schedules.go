@@ -174,17 +174,30 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID
 
 // Backfill launches the fire times of a past range, those launched before excepted, and returns
 // their number. One that would launch on hosts out of scope is core.ErrConflict.
-func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time) (n int, err error) {
-	s, err := c.Schedule(ctx, scope, id)
-	if err == nil {
-		err = c.onlyOwn(ctx, scope, &s)
-	}
-	if err != nil {
+func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time, reason string) (n int, err error) {
+	if err := c.mayBackfill(ctx, scope, id); err != nil {
 		return 0, err
 	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
 	defer c.engine.Check()
-	return c.control.Backfill(ctx, id, from, to, note(who, "schedule.backfill", id, what, ""))
+	return c.control.Backfill(ctx, id, from, to, note(who, "schedule.backfill", id, what, reason))
+}
+
+// PlanBackfill returns how many fire times of a range Backfill would launch, and how many were
+// launched before.
+func (c *Catalog) PlanBackfill(ctx context.Context, scope ledger.Scope, id schedule.ID, from, to time.Time) (launches, before int, err error) {
+	if err := c.mayBackfill(ctx, scope, id); err != nil {
+		return 0, 0, err
+	}
+	return c.control.PlanBackfill(ctx, id, from, to)
+}
+
+func (c *Catalog) mayBackfill(ctx context.Context, scope ledger.Scope, id schedule.ID) error {
+	s, err := c.Schedule(ctx, scope, id)
+	if err != nil {
+		return err
+	}
+	return c.onlyOwn(ctx, scope, &s)
 }
 
 // TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns

@@ -131,6 +131,7 @@ var conformance = []struct {
 	{"audit shows tampering", testAuditShowsTampering},
 	{"audit of concurrent changes", testAuditRace},
 	{"tokens", testTokens},
+	{"ended tokens", testEndedTokens},
 	{"documents", testDocuments},
 	{"documents race", testDocumentsRace},
 	{"output", testOutput},

@@ -33,6 +33,7 @@ func functions() template.FuncMap {
 			i, _ := strconv.Atoi(number) // the API names outputs STEP/STREAM
 			return i + 1
 		},
+		"brief":    func(version string) string { return version[:min(12, len(version))] },
 		"number":   func(i int) int { return i + 1 },
 		"letter":   pictures.Letter,
 		"counts":   outcomeCounts,

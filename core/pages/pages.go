@@ -93,6 +93,7 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("GET /queue", p.signedIn(p.queue))
 	mux.HandleFunc("POST /queue/workers/{worker}/{verb}", p.signedIn(p.actWorker))
 	mux.HandleFunc("GET /audit", p.signedIn(p.audit))
+	mux.HandleFunc("GET /audit/export", p.signedIn(p.exportAudit))
 	mux.HandleFunc("GET /notifications", p.signedIn(p.notifications))
 	mux.HandleFunc("POST /notifications/{id}/retry", p.signedIn(p.retryNotification))
 	mux.HandleFunc("GET /tokens", p.signedIn(p.tokens))

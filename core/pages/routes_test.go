@@ -45,7 +45,7 @@ func TestEveryPageIsWhatItsSessionMaySee(t *testing.T) {
 	v := visitor{t, web, browser}
 	open := map[string]bool{"/login": true, "/logout": true}
 	of := regexp.MustCompile(`\{[^}]*\}`)
-	verbs := strings.NewReplacer("/runs/{run}/{verb}", "/runs/1/pause", "/queue/workers/{worker}/{verb}", "/queue/workers/1/cordon", "/schedules/{schedule}/{verb}", "/schedules/1/pause", "/windows/{set}/{verb}", "/windows/1/approve")
+	verbs := strings.NewReplacer("/runs/{run}/{verb}", "/runs/1/pause", "/queue/workers/{worker}/{verb}", "/queue/workers/1/cordon", "/audit/export", "/audit/export?format=csv", "/schedules/{schedule}/{verb}", "/schedules/1/pause", "/windows/{set}/{verb}", "/windows/1/approve")
 	asked := func() int {
 		o.mu.Lock()
 		defer o.mu.Unlock()

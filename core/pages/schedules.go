@@ -43,6 +43,8 @@ type scheduleView struct {
 	Problem  string // why a trigger launched nothing
 	Done     string // an action that was just taken
 	Run      string // that a trigger launched
+	Runs     string // that a backfill launches
+	Backfill backfillView
 }
 
 // Wide reports whether a trigger needs the number of hosts.
@@ -69,7 +71,11 @@ func (p *Pages) schedule(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	view.Done, view.Run = r.URL.Query().Get("done"), r.URL.Query().Get("run")
+	q := r.URL.Query()
+	view.Done, view.Run, view.Runs = q.Get("done"), q.Get("run"), q.Get("runs")
+	if q.Has("from") && v.who.Operates() {
+		view.Backfill = backfillOf(r.Context(), v, view, q)
+	}
 	p.show(w, http.StatusOK, "schedule", v, view.Schedule.Name, view)
 }
 
@@ -105,6 +111,10 @@ func (p *Pages) actOnSchedule(w http.ResponseWriter, r *http.Request, v visit) {
 			p.show(w, status, "schedule", v, view.Schedule.Name, view)
 			return
 		}
+	}
+	if verb == "backfill" && v.who.Operates() {
+		p.backfill(w, r, v, name)
+		return
 	}
 	var err error
 	switch verb {

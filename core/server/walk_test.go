@@ -93,6 +93,9 @@ var aims = map[string]aim{
 	"list-origins":         {path: map[string]string{"host": "acme-1"}},
 	"get-host":             {path: map[string]string{"host": "acme-1"}},
 	"get-host-facts":       {path: map[string]string{"host": "acme-1"}},
+	"list-config-versions": {path: map[string]string{"host": "acme-1"}},
+	"diff-config-versions": {path: map[string]string{"host": "acme-1"}},
+	"list-locks":           {path: map[string]string{"host": "acme-1"}},
 	"host-history":         {path: map[string]string{"host": "acme-1"}},
 	"list-playbooks":       {list: true},
 	"get-playbook":         {path: map[string]string{"playbook": "acme-patch"}},
@@ -180,6 +183,8 @@ func (b *bed) walk() []operation {
 	done, err := b.ledger.Run(b.t.Context(), ledger.AllTenants(), runs["done"])
 	must(b.t, err)
 	must(b.t, b.ledger.LeaveHandlers(b.t.Context(), done, []string{"acme-1"}, []string{"restart"}))
+
+	b.keepConfig("acme-1", runs["done"], "config\n")
 
 	held := b.hold()
 
