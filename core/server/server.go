@@ -96,6 +96,7 @@ type Server struct {
 	metrics     *telemetry.Registry
 	census      census
 	used        usedTime
+	changes     changes
 }
 
 // New registers all routes.
@@ -132,6 +133,7 @@ func New(cfg Config) (*Server, error) {
 	s.planning()
 	s.outputs()
 	s.events()
+	s.changesRoute()
 	s.audit()
 	s.exports()
 	s.people()
