@@ -13,8 +13,8 @@ type Marks struct {
 	Schedules map[string]uint64
 }
 
-// Marks reads what lists of runs and schedules depend on, without reading the lists. A run that ends
-// leaves its mark, which changes that of its tenant.
+// Marks reads what lists of runs and schedules depend on, without reading the lists. A run that
+// ends no longer counts, which changes the number of its tenant.
 func (l *Ledger) Marks(ctx context.Context) (Marks, error) {
 	runs, err := l.marks(ctx, `SELECT tenant, seq, version, recorded, progress FROM runs WHERE ended = 0`, 4)
 	if err != nil {

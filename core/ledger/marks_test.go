@@ -7,7 +7,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// What lists of runs show changes the mark of the run's tenant, and no other one.
+// Each change that a list of runs shows changes the mark of the run's tenant, and no other one.
 func testMarks(t *testing.T, b *backend) {
 	l := b.open(t)
 	now := func() ledger.Marks { return must[ledger.Marks](t)(l.Marks(t.Context())) }

@@ -80,7 +80,7 @@ func (s *Server) awaitChanges(ctx context.Context, by caller, topics []api.Topic
 	}
 }
 
-// marksIn reads what Changes.At was. Whatever else it holds matches nothing.
+// marksIn reads Changes.At. Any other text matches nothing.
 func marksIn(at string) map[api.Topic]string {
 	seen := map[api.Topic]string{}
 	for part := range strings.SplitSeq(at, ".") {
@@ -90,8 +90,8 @@ func marksIn(at string) map[api.Topic]string {
 	return seen
 }
 
-// changes has the marks that were read last: whoever comes first after a while reads them again,
-// and all others share that.
+// changes has the marks that were read last. The first request after a while reads them again, and
+// all others share the reading.
 type changes struct {
 	mu    sync.Mutex // held while marks are read
 	at    time.Time
@@ -101,7 +101,7 @@ type changes struct {
 	fleet map[string]fleetMark
 }
 
-// marks are what topics depend on.
+// marks is the state that topics depend on.
 type marks struct {
 	ledger.Marks
 	set       *definitions.Set

@@ -78,7 +78,7 @@ func TestChangesAreThoseOfTheTenant(t *testing.T) {
 	step("an approval", api.TopicProject)
 }
 
-// Who waits is answered when something changes, and another server continues where one ended.
+// A change ends the wait for it, and another server continues where one ended.
 func TestAWaitForChangesEndsWithAChange(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
