@@ -57,17 +57,14 @@ const (
 	queueTenants = 200
 )
 
-func (p *Pages) queue(w http.ResponseWriter, r *http.Request, v visit) {
-	ctx := r.Context()
+func readQueue(ctx context.Context, v visit, _ url.Values) (any, error) {
 	runs, err := openRuns(ctx, v.client)
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
 	view := queueView{All: v.who.Everyone(), Active: len(runs)}
 	if err := inFull(ctx, v.client, runs); err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
 	view.load(runs[:min(len(runs), queueRuns)])
 	shares, err := client.All(ctx, 10_000, v.client.Shares)
@@ -86,7 +83,7 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request, v visit) {
 		view.WorkersMore = len(view.Workers) > queueWorkers
 		view.Workers = view.Workers[:min(len(view.Workers), queueWorkers)]
 	}
-	p.show(w, http.StatusOK, "queue", v, "Queue and workers", view)
+	return view, nil
 }
 
 // openRuns lists the runs that may be in the queue, newest first.
