@@ -12,10 +12,13 @@ function connect(tell) {
   const worker = new SharedWorker("/assets/shared.js", { type: "module", name: document.documentElement.dataset.version });
   const port = worker.port;
   const lock = crypto.randomUUID();
-  navigator.locks.request(lock, () => new Promise(() => {})); // until the page ends
+  navigator.locks.request(lock, () => {
+    port.postMessage({ lock });
+    return new Promise(() => {}); // until the page ends
+  });
   port.onmessage = ({ data }) => tell(data.name, data.text, data.seen);
   return {
-    join: (view, seen) => port.postMessage({ view, seen, lock }),
+    join: (view, seen) => port.postMessage({ view, seen }),
     leave: () => port.postMessage({ leave: true }),
   };
 }
