@@ -27,11 +27,8 @@ type overviewView struct {
 const recentRuns = 200
 
 func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
-	runs, err := v.client.Runs(ctx, client.RunFilter{}, client.Page{Limit: recentRuns})
+	runs, err := v.client.Runs(ctx, client.RunFilter{Live: true}, client.Page{Limit: recentRuns})
 	if err != nil {
-		return nil, err
-	}
-	if err := inFull(ctx, v.client, runs.Items); err != nil {
 		return nil, err
 	}
 	view := overviewOf(runs.Items)
@@ -54,27 +51,6 @@ func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 		}
 	}
 	return view, nil
-}
-
-// activeInFull is how many active runs are asked for one by one: a list does not say which wave
-// waits for an approval.
-const activeInFull = 50
-
-// inFull puts what only the view of one run has in the place of the first active runs.
-func inFull(ctx context.Context, c *client.Client, runs []api.Run) error {
-	left := activeInFull
-	for i := range runs {
-		if runs[i].Phase != api.Active || left == 0 {
-			continue
-		}
-		left--
-		run, err := c.Run(ctx, runs[i].ID)
-		if err != nil {
-			return err
-		}
-		runs[i] = run
-	}
-	return nil
 }
 
 // endedRuns is how many runs that ended the overview shows.
