@@ -185,7 +185,7 @@ func (e *events) comment() bool {
 }
 
 // followRun makes the view of a run each time that something happened to it: changed cells of the
-// grid, and the rest as it is then. It returns nil when the run is over.
+// grid, and the rest as it is then. It returns nil when the run has ended.
 func (p *Pages) followRun(ctx context.Context, v *view, as visit) error {
 	id := v.rule.run
 	first, err := as.client.Grid(ctx, id, client.Page{Limit: 1})

@@ -32,8 +32,8 @@ type viewKey struct {
 // watcher is one browser that has a view open.
 type watcher struct {
 	visit visit
-	ctx   context.Context // of its request
-	left  context.CancelFunc
+	gone  <-chan struct{}    // closed when it leaves
+	leave context.CancelFunc // has it leave
 }
 
 // view is the newest state of a page, made once for all who have it open. It asks the API as the
@@ -177,7 +177,7 @@ func (v *view) finish() {
 	v.notify()
 }
 
-// notify tells all watchers that something changed. It needs v.mu.
+// notify lets all watchers read again. It needs v.mu.
 func (v *view) notify() {
 	close(v.news)
 	v.news = make(chan struct{})
@@ -194,8 +194,8 @@ type cursor struct {
 	away    string
 }
 
-// next returns what a browser lacks, and moves its cursor. A browser that is slow, or was away, gets
-// the newest state of what changed, never a backlog.
+// next returns what a browser lacks, and moves its cursor. A browser that is slow, or was away,
+// gets the newest state of what changed, never a backlog.
 func (v *view) next(c *cursor) (all []message, seen string, over bool, news chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -283,11 +283,20 @@ func (v *view) lender() *watcher {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, w := range v.watchers {
-		if w.ctx.Err() == nil {
+		if !w.left() {
 			return w
 		}
 	}
 	return nil
+}
+
+func (w *watcher) left() bool {
+	select {
+	case <-w.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // rightsOf names what a person may see and do.

@@ -157,23 +157,28 @@ func (p *Pages) make(ctx context.Context, v *view) {
 			return
 		}
 		asking, stop := context.WithCancel(ctx)
-		stopAfter := context.AfterFunc(w.ctx, stop)
+		go func() { // it ends with asking
+			select {
+			case <-w.gone:
+				stop()
+			case <-asking.Done():
+			}
+		}()
 		follow := p.follow
 		if v.rule.cells {
 			follow = p.followRun
 		}
 		err := follow(asking, v, w.visit)
-		stopAfter()
 		stop()
 		switch {
 		case err == nil:
 			v.finish()
 			<-ctx.Done()
 			return
-		case w.ctx.Err() != nil: // somebody else lends its session
+		case w.left(): // somebody else lends its session
 			continue
 		case ends(err):
-			w.left()
+			w.leave()
 			continue
 		}
 		_, why := statusOf(err)
@@ -303,14 +308,14 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 			return
 		}
 	}
-	watch := &watcher{visit: v, ctx: ctx, left: stop}
+	watch := &watcher{visit: v, gone: ctx.Done(), leave: stop}
 	out := &shared{out: newEvents(w), seen: make([]string, len(paths))}
 	copy(out.seen, seen)
 	rights := rightsOf(me)
 	var open sync.WaitGroup
 	for i, path := range paths {
 		open.Go(func() {
-			if !p.watch(watch, out, i, viewKey{rights, r.Host, path}, rules[i]) {
+			if !p.watch(ctx, watch, out, i, viewKey{rights, r.Host, path}, rules[i]) {
 				stop()
 			}
 		})
@@ -323,9 +328,9 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 }
 
-// watch sends one view until the browser has gone, or the view is over. It reports whether the
+// watch sends one view until the browser has gone, or the view has ended. It reports whether the
 // stream may go on.
-func (p *Pages) watch(w *watcher, out *shared, at int, key viewKey, rule *livePage) bool {
+func (p *Pages) watch(ctx context.Context, w *watcher, out *shared, at int, key viewKey, rule *livePage) bool {
 	v, leave := p.join(key, rule, w)
 	defer leave()
 	beat := time.NewTicker(beatEvery)
@@ -333,7 +338,7 @@ func (p *Pages) watch(w *watcher, out *shared, at int, key viewKey, rule *livePa
 	for c := (cursor{seen: out.seen[at]}); ; {
 		all, seen, over, news := v.next(&c)
 		if len(all) > 0 {
-			if rights, err := w.rights(w.ctx); err != nil || rights != key.rights || !out.send(at, seen, all) {
+			if rights, err := w.rights(ctx); err != nil || rights != key.rights || !out.send(at, seen, all) {
 				return false
 			}
 		}
@@ -343,10 +348,10 @@ func (p *Pages) watch(w *watcher, out *shared, at int, key viewKey, rule *livePa
 		select {
 		case <-news:
 		case <-beat.C:
-			if rights, err := w.rights(w.ctx); err != nil || rights != key.rights || !out.beat() {
+			if rights, err := w.rights(ctx); err != nil || rights != key.rights || !out.beat() {
 				return false
 			}
-		case <-w.ctx.Done():
+		case <-ctx.Done():
 			return false
 		}
 	}
