@@ -52,6 +52,9 @@ type Run struct {
 	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
 	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
 	Waits    *WaveWait `json:"waits,omitempty" doc:"for an approval of a wave"`
+	// FinishP50 and FinishP90 are estimates.
+	FinishP50 time.Time `json:"finish_p50,omitzero" doc:"of a run under way, in lists with live, as far as it is known: it ends by then in half of the cases"`
+	FinishP90 time.Time `json:"finish_p90,omitzero" doc:"in 9 of 10"`
 	// QueueAway is that the change is recorded, and the queue does not have it yet.
 	QueueAway bool `json:"queue_away,omitempty" doc:"in the answer to a cancel, pause or resume: it is recorded, and the queue, which does not answer, gets it when it is back"`
 	// Sources are those of its hosts.

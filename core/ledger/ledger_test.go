@@ -111,6 +111,7 @@ var conformance = []struct {
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
 	{"last jobs", testLastJobs},
+	{"marks", testMarks},
 	{"worker times", testWorkerTimes},
 	{"attempts", testAttempts},
 	{"ended", testEnded},

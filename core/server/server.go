@@ -100,6 +100,7 @@ type Server struct {
 	metrics     *telemetry.Registry
 	census      census
 	used        usedTime
+	changes     changes
 }
 
 // New registers all routes.
@@ -136,6 +137,7 @@ func New(cfg Config) (*Server, error) {
 	s.planning()
 	s.outputs()
 	s.events()
+	s.changesRoute()
 	s.audit()
 	s.exports()
 	s.people()

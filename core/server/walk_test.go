@@ -71,6 +71,7 @@ var aims = map[string]aim{
 	"get-output":           {run: "done", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}},
 	"follow-run":           {run: "done", sse: true},
 	"follow-job":           {run: "done", path: map[string]string{"job": "0"}, sse: true},
+	"follow-changes":       {own: true},
 	"list-audit":           {list: true},
 	"export-runs":          {list: true},
 	"export-jobs":          {list: true},
