@@ -213,6 +213,23 @@ func (m *machine) outcome() leaseEnd {
 	return done(outcome, "", code, reason)
 }
 
+// untouched reports whether no step of a check run so far would change the job's host. One that was
+// not called, because its job type has no check mode, might, and so might one that failed. It
+// says nothing of the host of an on, which other jobs also change.
+func (m *machine) untouched() bool {
+	none := func(o core.Outcome, code core.ReasonCode) bool {
+		return o == core.Unchanged || o == core.Skipped && code != core.NoCheckMode
+	}
+	for _, s := range m.state.Done {
+		here := s.On == "" && (s.Kept == nil || s.Kept.Host == "")
+		if here && !none(s.Outcome, s.ReasonCode) {
+			return false
+		}
+	}
+	cur := &m.state.Current // the items so far of a foreach
+	return cur.Item == 0 || none(cur.Text.Outcome, cur.Text.ReasonCode)
+}
+
 // between looks, where no step is under way, whether the job may go on to the next step.
 func (m *machine) between(next string) (leaseEnd, bool) {
 	if m.job.live() == nil {
