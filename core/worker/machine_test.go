@@ -295,7 +295,7 @@ func TestStepTimeout(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Hour)
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}, timeout: 10s, retry: {attempts: 2, interval: 1s}}]")
-		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 10s" || r.Steps[0].Attempts != 2 {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 10s (test.yaml:3)" || r.Steps[0].Attempts != 2 {
 			t.Errorf("result %+v", r)
 		}
 		if r.Took != 21*time.Second {
@@ -437,7 +437,7 @@ func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 		if took := time.Since(begin); took > 11*time.Second || len(l.plugins.seen()) != 1 {
 			t.Errorf("after %v and %s", took, l.plugins.steps())
 		}
-		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed" {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed (test.yaml:3)" {
 			t.Errorf("%s: %q", r.Outcome, r.Reason)
 		}
 	})
