@@ -18,6 +18,9 @@ import (
 // MaxCommand bounds the command line of a Command, in bytes.
 const MaxCommand = 32 << 10
 
+// maxReason bounds the reason of a Command, in bytes: 1000 letters, as the API takes them.
+const maxReason = 4000
+
 // CommandName is the name of the playbook of a run of a Command.
 const CommandName = "exec"
 
@@ -34,13 +37,15 @@ var ErrNeeds = fmt.Errorf("and how long the command takes is not known: give it 
 
 // Command is one command line for hosts, without a playbook of a project.
 type Command struct {
-	Line           string        // given to /bin/sh on each host as it stands
-	Tenant         string        // of the run
-	Timeout        time.Duration // of the command on one host; 0 is the worker's limit
-	Needs          time.Duration // that must be left in the window of a host; 0 is not known
-	StopAfter      string        // the failure threshold, as 5 or 10%; "" is none
-	Disruptive     bool          // never on two hosts of an HA group at the same time
-	OutsideWindows bool          // also on hosts whose window is closed
+	Line           string           // given to /bin/sh on each host as it stands
+	Tenant         string           // of the run
+	Timeout        time.Duration    // of the command on one host; 0 is the worker's limit
+	Needs          time.Duration    // that must be left in the window of a host; 0 is not known
+	StopAfter      string           // the failure threshold, as 5 or 10%; "" is none
+	Disruptive     bool             // never on two hosts of an HA group at the same time
+	OutsideWindows bool             // also on hosts whose window is closed
+	Become         *core.BecomeRule // nil: as the inventory says
+	Reason         string           // why, for people
 }
 
 // commandPlaybook is the source of a Command's playbook. No field holds the command line.
@@ -117,7 +122,8 @@ func CommandOf(l *Launch) (c Command, ok bool, err error) {
 		return Command{}, true, fmt.Errorf("read the command of run %s: %w", l.Snapshot.Run, core.ErrInvalid)
 	}
 	step := book.Steps[0]
-	c.Tenant, c.StopAfter, c.Disruptive = book.Tenant, book.Strategy["stop_after"], step.Disruptive
+	c.Tenant, c.StopAfter, c.Disruptive, c.Become = book.Tenant, book.Strategy["stop_after"], step.Disruptive, l.Snapshot.Become
+	c.Reason = l.Snapshot.Reason
 	for _, d := range []struct {
 		text string
 		to   *time.Duration
@@ -142,6 +148,8 @@ func (c Command) check() error {
 		return fmt.Errorf("exec: the command has %d bytes, at most %d are allowed: use a playbook with the job type script: %w", len(c.Line), MaxCommand, core.ErrInvalid)
 	case !utf8.ValidString(c.Line) || strings.ContainsRune(c.Line, 0):
 		return fmt.Errorf("exec: the command must be UTF-8 text without NUL bytes: %w", core.ErrInvalid)
+	case len(c.Reason) > maxReason || !utf8.ValidString(c.Reason) || strings.ContainsRune(c.Reason, 0):
+		return fmt.Errorf("exec: the reason must be UTF-8 text of at most %d bytes, without NUL bytes: %w", maxReason, core.ErrInvalid)
 	case c.StopAfter == "":
 		return nil
 	}

@@ -39,6 +39,7 @@ type Snapshot struct {
 	Check      bool              `json:"check,omitempty"`
 	Diff       bool              `json:"diff,omitempty"`
 	Become     *core.BecomeRule  `json:"become,omitempty"` // of the command line; what the playbook says goes before
+	Reason     string            `json:"reason,omitempty"` // of a Command; workers do not read it
 	Revision   string            `json:"revision,omitempty"`
 	LaunchedBy string            `json:"launched_by,omitempty"`
 	Launched   time.Time         `json:"launched"`
@@ -96,7 +97,7 @@ func newChecked(p *playbooks.Playbook, o Options) *Checked {
 func newSnapshot(p *playbooks.Playbook, o Options) Snapshot {
 	return Snapshot{
 		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source), Included: p.Included,
-		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, Become: o.Become,
+		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, Become: o.Become, Reason: o.Reason,
 		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace, Checked: newChecked(p, o), Once: newOnce(p),
 	}
 }
