@@ -304,9 +304,9 @@ func TestLabCutProblemsAreNoticed(t *testing.T) {
 // others, in an order that changes.
 const cutFor = 2 * time.Minute
 
-// turnus up dies at each commit of its ledger, before and after it: after the next start each run
-// ends, hosts saw each step once or are lost, each of two handlers follows the last change, and the schedule
-// triggered once.
+// turnus up dies at each commit of its ledger, before and after it. After the next start each run
+// ends, and hosts saw each step once or are lost. Each of two handlers follows the last change, and
+// the schedule triggered once.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
