@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/packages"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
@@ -18,7 +18,7 @@ import (
 )
 
 // on makes a machine the kit's host: its commands run there as root.
-func on(t *testing.T, m *netlab.Machine, def sdk.Def) *plugintest.Kit {
+func on(t *testing.T, m *servers.Machine, def sdk.Def) *plugintest.Kit {
 	kit := plugintest.New(t, def)
 	kit.Host("m1").Handle(func(ctx context.Context, c plugintest.Call) plugintest.Reply {
 		var env strings.Builder
@@ -32,7 +32,7 @@ func on(t *testing.T, m *netlab.Machine, def sdk.Def) *plugintest.Kit {
 }
 
 // lab runs a command on the machine that must end well, and returns what it printed.
-func lab(t *testing.T, m *netlab.Machine, line string) string {
+func lab(t *testing.T, m *servers.Machine, line string) string {
 	t.Helper()
 	stdout, stderr, code, err := m.Run(t.Context(), line, nil)
 	if err != nil || code != 0 {
@@ -45,7 +45,7 @@ func lab(t *testing.T, m *netlab.Machine, line string) string {
 // there, or has a new unit file.
 func TestLabServiceOfSystemd(t *testing.T) {
 	t.Parallel()
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	unit := func(name, run string) {
 		lab(t, m, "printf '[Service]\\nExecStart="+run+"\\nExecReload=/bin/true\\n[Install]\\nWantedBy=multi-user.target\\n' >/etc/systemd/system/"+name+".service")
 	}
@@ -146,7 +146,7 @@ index
 func TestLabPackagesOfApt(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "dpkg-scanpackages", "dpkg-dev")
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	lab(t, m, repository)
 	kit := on(t, m, packages.Def())
 	version := func() string { return lab(t, m, "cat /usr/share/demo/version 2>/dev/null; true") }

@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Names of the documents on the queue's board by which servers and workers speak. A worker posts
+// Names of the documents on the board by which servers and workers speak. A worker posts
 // Worker as JSON under WorkerDocument every WorkerEvery, kept for WorkerKeep; a server posts Order
 // as JSON under OrderDocument, kept for OrderKeep, which the worker reads at the same pace. No
 // order is the zero Order.

@@ -219,6 +219,16 @@ func TestLayoutNamesOtherPlaces(t *testing.T) {
 	}
 }
 
+// Hosts of an .ini file that a folder skips would be missing without a word: the tree is refused.
+// Control: the file is read where turnus.yaml names it, and is no inventory with another ending.
+func TestSkippedIniIsRefused(t *testing.T) {
+	_, err := FromDocuments(t.Context(), docsOf(with(good(), "inventory/more.ini", "[web]\nc\n")), Options{})
+	if err == nil || !strings.Contains(err.Error(), "inventory/more.ini: an .ini file in a folder of inventories is not read") || !strings.Contains(err.Error(), "hint: rename it: git mv inventory/more.ini inventory/more") {
+		t.Errorf("an .ini file beside others: %v", err)
+	}
+	mustSet(t, with(good(), "inventory/more.cfg", "[web]\nc\n"))
+}
+
 func TestDocumentsMakeTheSameSetElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	writeTree(t, dir, with(good(), "turnus.yaml", "inventory: inventory\n"))

@@ -134,7 +134,7 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	command, _ := l.Snapshot.CommandLine()
+	command, _ := launch.CommandLine(&l.Snapshot)
 	return plan{
 		command: command,
 		limits:  slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
@@ -30,7 +31,7 @@ type Config struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
 	Queue      queue.Queue
-	Board      queue.Board // of the same backend
+	Board      board.Board // of the same backend
 	// Backend names the kind of queue: memory or redis.
 	Backend string
 	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked
@@ -38,7 +39,7 @@ type Config struct {
 	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
-	Feed queue.Feed
+	Feed board.Feed
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)

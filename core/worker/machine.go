@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -47,7 +47,7 @@ type machine struct {
 	// earlier one.
 	armed bool
 
-	resume launch.Resume // what the job goes on from
+	resume snapshot.Resume // what the job goes on from
 
 	walked int // steps whose includes scope has made known
 
@@ -55,7 +55,7 @@ type machine struct {
 	seen   map[handed]bool // secrets whose values are in hidden
 }
 
-func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers, resume launch.Resume) *machine {
+func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers, resume snapshot.Resume) *machine {
 	m := &machine{job: j, prog: prog, host: h, state: s, resume: resume}
 	if s.Handlers == nil {
 		s.Handlers = &handlersState{Handlers: pending}

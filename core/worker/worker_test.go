@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -308,7 +309,7 @@ func TestSnapshotOfARun(t *testing.T) {
 	})
 	t.Run("only the last are kept", func(t *testing.T) {
 		ps := newPrograms(func(_ context.Context, run string) ([]byte, error) {
-			return launch.Snapshot{Version: 1, Run: run, File: "f.yaml", Source: "playbook: p\ntargets: true\n" + oneStep}.Encode()
+			return snapshot.Snapshot{Version: 1, Run: run, File: "f.yaml", Source: "playbook: p\ntargets: true\n" + oneStep}.Encode()
 		}, &script{})
 		for i := range 3 * programsKept {
 			if _, err := ps.get(t.Context(), fmt.Sprint(i)); err != nil {

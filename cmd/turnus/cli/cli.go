@@ -186,7 +186,7 @@ func needs(c *cobra.Command, names ...string) {
 func narrows(flags *pflag.FlagSet) error {
 	for _, name := range []string{"limit", "select", "tags", "skip-tags", "host", "handler"} {
 		if f := flags.Lookup(name); f != nil && f.Changed && strings.Trim(f.Value.String(), "[] ") == "" {
-			return console.Invalid("--%s is empty\nhint: leave it out for all", name)
+			return console.Invalid("--%s is empty\nhint: leave out --%[1]s for all", name)
 		}
 	}
 	return nil

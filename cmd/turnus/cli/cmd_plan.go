@@ -127,7 +127,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		return localrun.ListLaunches(a.Console, launches)
 	}
 	if a.Output == "svg" && len(launches) > 1 {
-		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", console.Plural(len(launches), "playbook"))
+		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: turnus plan PLAYBOOK -o svg, one call for each", console.Plural(len(launches), "playbook"))
 	}
 	types := node.PlaybookOptions(sup, nil).Types
 	for _, l := range launches {

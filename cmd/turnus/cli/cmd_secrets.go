@@ -54,7 +54,10 @@ func addIdentities(c *cobra.Command, files *[]string) {
 
 func readSecretFile(path string) (*secretFile, error) {
 	st, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, console.Invalid("there is no file of secrets %s\nhint: --file names another file; turnus secrets encrypt begins one", path)
+	case err != nil:
 		return nil, console.Invalid("%w\nhint: --file names the file; turnus secrets encrypt begins one", err)
 	}
 	f := &secretFile{path: path, mode: st.Mode().Perm()}

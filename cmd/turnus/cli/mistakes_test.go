@@ -195,12 +195,15 @@ var danglingKind = regexp.MustCompile(`(?m): (invalid|not found|conflict|unavail
 
 func TestWeakMessagesAreFound(t *testing.T) {
 	for said, weak := range map[string]bool{
-		"error: no such file\n":                                   true,
-		"error: no such file\nhint: ls\n":                         false,
-		"error: no such file: not found\nhint: ls\n":              true,
-		"error: invalid: no such file\nhint: ls\n":                true,
-		"error: no PLAYBOOK is given\nusage: turnus run\n":        false,
-		"unreachable 1 host: web1\nnext:   turnus logs 1 --local": false,
+		"error: no such file\n":                                    true,
+		"error: no such file\nhint: ls .\n":                        false,
+		"error: no such file\nhint: name a file that is there\n":   true,
+		"error: 2 problems\nhint: a tab\n\nx.yaml\nhint: ls .\n":   false,
+		"error: CHANGED\nhint: an attack?\nCompare: ssh -v web1\n": false,
+		"error: no such file: not found\nhint: ls .\n":             true,
+		"error: invalid: no such file\nhint: ls .\n":               true,
+		"error: no PLAYBOOK is given\nusage: turnus run\n":         false,
+		"unreachable 1 host: web1\nnext:   turnus logs 1 --local":  false,
 	} {
 		if got := weakMessage(said); (got != "") != weak {
 			t.Errorf("weakMessage(%q) = %q, expected weak: %v", said, got, weak)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -107,7 +107,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	// Only ended runs in Redis remain under the first key: once they are forgotten it can go, though
 	// the queue's incarnation goes on.
 	keys, err := l.redis.admin().Keys(t.Context(), "*").Result()
-	forgotten := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasSuffix(key, ":b:"+queue.IncarnationDocument) })
+	forgotten := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasSuffix(key, ":b:"+board.Incarnation) })
 	if err != nil || len(forgotten) != len(keys)-1 {
 		t.Fatalf("of %q all but %q are forgotten: %v", keys, forgotten, err)
 	}

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/service/scale"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport/fleet"
 )

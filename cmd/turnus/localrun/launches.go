@@ -158,7 +158,7 @@ func (f *PlayFlags) load(paths []string, hosts []core.Host, opts playbooks.Optio
 		return nil, nil, console.Invalid("no playbook in %v", paths)
 	}
 	if i := slices.IndexFunc(all, func(p *playbooks.Playbook) bool { return p.Name == launch.CommandName }); i >= 0 { // pending handlers and earlier runs belong to a playbook's name
-		return nil, nil, console.Invalid("%s: %s is the name of runs of commands\nhint: give the playbook another name", all[i].File, all[i].Name)
+		return nil, nil, console.Invalid("%s: %s is the name of runs of commands\nhint: write another name there: playbook: NAME", all[i].File, all[i].Name)
 	}
 	return all, vars, errors.Join(knownTags("--tags", f.tags, all), knownTags("--skip-tags", f.skip, all))
 }

@@ -11,12 +11,12 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service/scale"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/telemetry"
 )
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service/scale"
 	"github.com/turnus/turnus/cmd/turnus/service/systemd"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/catalog"
@@ -35,8 +36,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/pages"
-	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/scale"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
@@ -53,7 +53,7 @@ type service struct {
 	data     *DataDir
 	ring     *keyring.Ring // nil: nothing is encrypted
 	ledger   *ledger.Ledger
-	queue    queue.Backend
+	queue    encrypted.Backend
 	ctl      *controller.Controller
 	catalog  *catalog.Catalog
 	api      *server.Server

@@ -1,6 +1,6 @@
 //go:build linux
 
-package netlab
+package servers
 
 import (
 	"context"
@@ -315,7 +315,7 @@ func children(pid int) string {
 // Await waits for a condition, generously.
 func (d *Device) Await(what string, ok func() bool) {
 	d.tb.Helper()
-	if !Until(context.Background(), 10*time.Millisecond, ok) {
+	if !Poll(context.Background(), 10*time.Millisecond, ok) {
 		console, _ := os.ReadFile(d.Path("console.log"))
 		d.tb.Fatalf("bootlab: no sign of %s\n%s", what, console)
 	}

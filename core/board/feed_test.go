@@ -1,10 +1,10 @@
-package queue_test
+package board_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 func TestLost(t *testing.T) {
@@ -22,7 +22,7 @@ func TestLost(t *testing.T) {
 		{"9-300", "10-7", 2, 5},
 		{"bad", "9-7", 2, 0},
 	} {
-		if got := queue.LostMessages(tc.cursor, tc.next, tc.n); got != tc.want {
+		if got := board.LostMessages(tc.cursor, tc.next, tc.n); got != tc.want {
 			t.Errorf("Lost(%q, %q, %d) is %d, expected %d", tc.cursor, tc.next, tc.n, got, tc.want)
 		}
 	}
@@ -34,7 +34,7 @@ func FuzzCursor(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		c, err := queue.ParseFeedCursor(s)
+		c, err := board.ParseCursor(s)
 		if err == nil && c.String() != s {
 			t.Errorf("cursor %q is written as %q", s, c)
 		}

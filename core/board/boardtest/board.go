@@ -1,4 +1,4 @@
-package queuetest
+package boardtest
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 var boardTests = []test{
@@ -27,7 +27,7 @@ var boardTests = []test{
 
 func (f *fixture) post(name, text string) uint64 {
 	f.Helper()
-	v, err := f.q.Post(f.ctx, name, []byte(text), time.Hour)
+	v, err := f.b.Post(f.ctx, name, []byte(text), time.Hour)
 	f.must(err)
 	return v
 }
@@ -35,7 +35,7 @@ func (f *fixture) post(name, text string) uint64 {
 // posted expects the document and its version.
 func (f *fixture) posted(name, text string, version uint64) {
 	f.Helper()
-	data, v, err := f.q.Posted(f.ctx, name, 0)
+	data, v, err := f.b.Posted(f.ctx, name, 0)
 	f.must(err)
 	if data == nil {
 		f.Fatalf("document %q has no data", name)
@@ -50,7 +50,7 @@ func boardFirst(f *fixture) {
 	var wg sync.WaitGroup
 	for i := range got {
 		wg.Go(func() {
-			have, err := f.q.PostFirst(f.ctx, "w", fmt.Appendf(nil, "text %d", i), time.Hour)
+			have, err := f.b.PostFirst(f.ctx, "w", fmt.Appendf(nil, "text %d", i), time.Hour)
 			if err != nil {
 				f.Errorf("PostFirst: %v", err)
 			}
@@ -58,24 +58,24 @@ func boardFirst(f *fixture) {
 		})
 	}
 	wg.Wait()
-	_, version, err := f.q.Posted(f.ctx, "w", 0)
+	_, version, err := f.b.Posted(f.ctx, "w", 0)
 	f.must(err)
 	for _, text := range got {
 		f.posted("w", text, version)
 	}
 	v := f.post("w", "another")
-	have, err := f.q.PostFirst(f.ctx, "w", []byte("late"), time.Hour)
+	have, err := f.b.PostFirst(f.ctx, "w", []byte("late"), time.Hour)
 	f.must(err)
 	eq(f, "what is there", string(have), "another")
 	f.posted("w", "another", v)
-	if _, err := f.q.PostFirst(f.ctx, "", nil, time.Hour); !errors.Is(err, core.ErrInvalid) {
+	if _, err := f.b.PostFirst(f.ctx, "", nil, time.Hour); !errors.Is(err, core.ErrInvalid) {
 		f.Errorf("without a name: %v", err)
 	}
 }
 
 func (f *fixture) notPosted(name string) {
 	f.Helper()
-	if data, v, err := f.q.Posted(f.ctx, name, 0); !errors.Is(err, core.ErrNotFound) {
+	if data, v, err := f.b.Posted(f.ctx, name, 0); !errors.Is(err, core.ErrNotFound) {
 		f.Fatalf("Posted(%q) is %q, %d, %v, expected core.ErrNotFound", name, data, v, err)
 	}
 }
@@ -83,7 +83,7 @@ func (f *fixture) notPosted(name string) {
 func boardLast(f *fixture) {
 	f.notPosted("w")
 	first := []byte("one")
-	v1, err := f.q.Post(f.ctx, "w", first, time.Hour)
+	v1, err := f.b.Post(f.ctx, "w", first, time.Hour)
 	f.must(err)
 	first[0] = 'X' // the caller's slice is the caller's again
 	f.posted("w", "one", v1)
@@ -94,7 +94,7 @@ func boardLast(f *fixture) {
 	if v1 == 0 || v2 <= v1 || v3 <= v2 {
 		f.Errorf("versions %d, %d, %d do not grow from 1", v1, v2, v3)
 	}
-	large := bytes.Repeat([]byte("0123456789abcde\n"), queue.MaxDocument/16)
+	large := bytes.Repeat([]byte("0123456789abcde\n"), board.MaxDocument/16)
 	v4 := f.post("w", string(large))
 	f.posted("w", string(large), v4)
 }
@@ -102,27 +102,27 @@ func boardLast(f *fixture) {
 func boardKnown(f *fixture) {
 	old := f.post("w", "one")
 	v := f.post("w", "two")
-	data, got, err := f.q.Posted(f.ctx, "w", v)
+	data, got, err := f.b.Posted(f.ctx, "w", v)
 	f.must(err)
 	if data != nil || got != v {
 		f.Errorf("Posted of the known version gave %q, version %d", data, got)
 	}
 	for _, known := range []uint64{0, old, v + 1, 1<<64 - 1} {
-		if data, got, err := f.q.Posted(f.ctx, "w", known); err != nil || string(data) != "two" || got != v {
+		if data, got, err := f.b.Posted(f.ctx, "w", known); err != nil || string(data) != "two" || got != v {
 			f.Errorf("Posted with %d known gave %q, version %d, %v", known, data, got, err)
 		}
 	}
 }
 
 func boardForgets(f *fixture) {
-	v, err := f.q.Post(f.ctx, "short", []byte("x"), time.Second)
+	v, err := f.b.Post(f.ctx, "short", []byte("x"), time.Second)
 	f.must(err)
 	long := f.post("long", "x")
-	again, err := f.q.Post(f.ctx, "again", []byte("x"), time.Second)
+	again, err := f.b.Post(f.ctx, "again", []byte("x"), time.Second)
 	f.must(err)
 	again2 := f.post("again", "y") // the new time replaces the old one
 	f.eventually("the document to expire", func() bool {
-		_, _, err := f.q.Posted(f.ctx, "short", v) // although it is known
+		_, _, err := f.b.Posted(f.ctx, "short", v) // although it is known
 		return errors.Is(err, core.ErrNotFound)
 	})
 	f.posted("long", "x", long)
@@ -133,12 +133,11 @@ func boardForgets(f *fixture) {
 }
 
 func boardNames(f *fixture) {
-	names := []string{"a", "A", "a ", "{a}", "a:b", "a%3Ab", "a/b", "*", "ä", "\x00", "one", "run/r1", strings.Repeat("n", queue.MaxIDLength), strings.Repeat("é", queue.MaxIDLength/2)}
+	names := []string{"a", "A", "a ", "{a}", "a:b", "a%3Ab", "a/b", "*", "ä", "\x00", "one", "run/r1", strings.Repeat("n", board.MaxName), strings.Repeat("é", board.MaxName/2)}
 	versions := map[string]uint64{}
 	for _, n := range names {
 		versions[n] = f.post(n, "text of "+n)
 	}
-	f.submit(run("one", 1)) // a run's id is no document's name
 	for _, n := range names {
 		f.posted(n, "text of "+n, versions[n])
 	}
@@ -147,7 +146,7 @@ func boardNames(f *fixture) {
 // named expects what the board lists.
 func (f *fixture) named(prefix string, want ...string) {
 	f.Helper()
-	got, err := f.q.Names(f.ctx, prefix)
+	got, err := f.b.Names(f.ctx, prefix)
 	f.must(err)
 	if !slices.Equal(got, want) {
 		f.Fatalf("Names(%q) is %q, expected %q", prefix, got, want)
@@ -156,7 +155,6 @@ func (f *fixture) named(prefix string, want ...string) {
 
 func boardLists(f *fixture) {
 	f.named("")
-	f.submit(run("run/r", 1)) // a run is no document
 	for _, n := range []string{"run/b", "run/a", "run*", "run/{x}:", "Run/c", "ü", "run/a"} {
 		f.post(n, "x")
 	}
@@ -166,10 +164,10 @@ func boardLists(f *fixture) {
 	f.named("run/a/")
 	f.named("run*", "run*")
 	f.named("\xc3", "ü") // the first byte of ü
-	_, err := f.q.Post(f.ctx, "run/a", nil, time.Second)
+	_, err := f.b.Post(f.ctx, "run/a", nil, time.Second)
 	f.must(err)
 	f.eventually("the name to go with its document", func() bool {
-		list, err := f.q.Names(f.ctx, "run/")
+		list, err := f.b.Names(f.ctx, "run/")
 		f.must(err)
 		return slices.Equal(list, []string{"run/b", "run/{x}:"})
 	})
@@ -184,18 +182,18 @@ func boardLists(f *fixture) {
 
 func boardRefuses(f *fixture) {
 	for what, try := range map[string]func() error{
-		"no name": func() error { _, err := f.q.Post(f.ctx, "", nil, time.Hour); return err },
+		"no name": func() error { _, err := f.b.Post(f.ctx, "", nil, time.Hour); return err },
 		"a long name": func() error {
-			_, err := f.q.Post(f.ctx, strings.Repeat("n", queue.MaxIDLength+1), nil, time.Hour)
+			_, err := f.b.Post(f.ctx, strings.Repeat("n", board.MaxName+1), nil, time.Hour)
 			return err
 		},
-		"no UTF-8": func() error { _, err := f.q.Post(f.ctx, "\xff", nil, time.Hour); return err },
+		"no UTF-8": func() error { _, err := f.b.Post(f.ctx, "\xff", nil, time.Hour); return err },
 		"large": func() error {
-			_, err := f.q.Post(f.ctx, "w", make([]byte, queue.MaxDocument+queue.EncryptionRoom+1), time.Hour)
+			_, err := f.b.Post(f.ctx, "w", make([]byte, board.MaxDocument+core.EncryptionRoom+1), time.Hour)
 			return err
 		},
-		"short a time": func() error { _, err := f.q.Post(f.ctx, "w", nil, time.Second-1); return err },
-		"long a time":  func() error { _, err := f.q.Post(f.ctx, "w", nil, queue.MaxKeep+1); return err },
+		"short a time": func() error { _, err := f.b.Post(f.ctx, "w", nil, time.Second-1); return err },
+		"long a time":  func() error { _, err := f.b.Post(f.ctx, "w", nil, board.MaxKeep+1); return err },
 	} {
 		if err := try(); !errors.Is(err, core.ErrInvalid) {
 			f.Errorf("%s: %v, expected core.ErrInvalid", what, err)
@@ -203,7 +201,7 @@ func boardRefuses(f *fixture) {
 	}
 	f.notPosted("w")
 	f.notPosted("")
-	_, err := f.q.Post(f.ctx, "w", nil, queue.MaxKeep)
+	_, err := f.b.Post(f.ctx, "w", nil, board.MaxKeep)
 	f.must(err)
 }
 
@@ -217,7 +215,7 @@ func boardLinear(f *fixture) {
 			var seen uint64
 			for finished.Load() == 0 {
 				atLeast := newest.Load()
-				data, v, err := f.q.Posted(f.ctx, "w", seen)
+				data, v, err := f.b.Posted(f.ctx, "w", seen)
 				switch {
 				case errors.Is(err, core.ErrNotFound) && atLeast == 0:
 				case err != nil:

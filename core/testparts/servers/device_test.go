@@ -1,18 +1,18 @@
 //go:build linux
 
-package netlab_test
+package servers_test
 
 import (
 	"testing"
 
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // The lab itself: a reboot is one, a slot without tries is left, and a power cut is noticed by the
 // boot id alone.
 func TestADeviceReallyReboots(t *testing.T) {
 	t.Parallel()
-	d := netlab.NewDevice(t, netlab.NewVendor(t))
+	d := servers.NewDevice(t, servers.NewVendor(t))
 	check := func() string {
 		out, err := d.Shell("cat /proc/sys/kernel/random/boot_id; cat /run/booted; . /etc/os-release; echo $VERSION_ID; rauc status >/dev/null && echo rauc")
 		if err != nil {

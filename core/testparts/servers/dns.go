@@ -1,6 +1,6 @@
 //go:build linux
 
-package netlab
+package servers
 
 import (
 	"context"
@@ -31,9 +31,6 @@ const (
 	Child     = "127.0.2.1"
 	Resolver  = "127.0.3.1" // also at DNS.Net.Address, for this machine
 )
-
-// patience bounds the start of everything on a loaded machine.
-const patience = 2 * time.Minute
 
 // DNS is a small DNS of real servers in one network namespace: a signed parent zone "lab", a signed
 // child "cust.lab" with lifetimes of seconds, and a validating resolver with a trust anchor. It
@@ -220,26 +217,9 @@ func (l *DNS) secure() {
 // until waits for a condition.
 func (l *DNS) until(what string, ok func() bool) {
 	l.tb.Helper()
-	if !Until(l.tb.Context(), 100*time.Millisecond, ok) {
+	if !Poll(l.tb.Context(), 100*time.Millisecond, ok) {
 		l.tb.Fatalf("waited %v for %s", patience, what)
 	}
-}
-
-// Until checks a condition at each tick. It returns false if the condition is not true within two
-// minutes.
-func Until(ctx context.Context, every time.Duration, ok func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
 }
 
 func (l *DNS) must(line string) string {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package netlab
+package servers
 
 import (
 	"os"

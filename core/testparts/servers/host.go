@@ -1,11 +1,6 @@
 //go:build linux
 
-// Package netlab owns the private networks and machines of tests, all in namespaces that no other
-// machine reaches. It has hosts with one link to this machine, devices that really reboot, a DNS
-// with signed zones, and machines with a real systemd as PID 1 or without any.
-//
-// It must not know what the tests are about.
-package netlab
+package servers
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 //go:build linux
 
-package netlab
+package servers
 
 import (
 	"crypto/ecdsa"
@@ -96,12 +96,5 @@ func runTool(tb testing.TB, program string, args ...string) {
 	tb.Helper()
 	if out, err := exec.CommandContext(tb.Context(), program, args...).CombinedOutput(); err != nil { //nolint:gosec // our own words
 		tb.Fatalf("%s: %v\n%s", filepath.Base(program), err, out)
-	}
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
 	}
 }

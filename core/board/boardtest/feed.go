@@ -1,4 +1,4 @@
-package queuetest
+package boardtest
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 var feedTests = []test{
@@ -19,31 +19,31 @@ var feedTests = []test{
 	{name: "FeedKeepsABoundedSize", run: feedBytes},
 	{name: "FeedWaitEnds", run: feedEnds},
 	{name: "FeedRefuses", run: feedRefuses},
-	{name: "FeedFollowersLeaveTheQueueItsConnections", run: feedCrowd},
+	{name: "FeedFollowersLeaveTheBoardItsConnections", run: feedCrowd},
 }
 
 func (f *fixture) publish(topic string, texts ...string) {
 	f.Helper()
-	f.must(f.q.Publish(f.ctx, topic, texts2bytes(texts)...))
+	f.must(f.b.Publish(f.ctx, topic, bytesOf(texts)...))
 }
 
 // followed expects the messages behind cursor, and that none was missed; it returns the next
 // cursor.
 func (f *fixture) followed(topic, cursor string, most int, want ...string) string {
 	f.Helper()
-	list, next, err := f.q.Follow(f.ctx, topic, cursor, most, 0)
+	list, next, err := f.b.Follow(f.ctx, topic, cursor, most, 0)
 	f.must(err)
 	if got := string(bytes.Join(list, []byte("|"))); len(list) != len(want) || got != strings.Join(want, "|") {
 		f.Fatalf("Follow(%q) gives %d: %q, expected %q", cursor, len(list), got, want)
 	}
-	eq(f, "messages missed", queue.LostMessages(cursor, next, len(list)), 0)
+	eq(f, "messages missed", board.LostMessages(cursor, next, len(list)), 0)
 	return next
 }
 
 func feedOrder(f *fixture) {
 	eq(f, "cursor of nothing", f.followed("t", "", 10), "")
 	own := []byte("one")
-	f.must(f.q.Publish(f.ctx, "t", own, nil, []byte("\x00\xff")))
+	f.must(f.b.Publish(f.ctx, "t", own, nil, []byte("\x00\xff")))
 	own[0] = 'X' // the caller's slice is the caller's again
 	f.publish("{t}", "other")
 	f.publish("t")
@@ -66,7 +66,7 @@ func (f *fixture) follower(topic string, n int) <-chan string {
 	go func() {
 		var all []string
 		for cursor := ""; len(all) < n; {
-			list, next, err := f.q.Follow(f.ctx, topic, cursor, queue.MaxFollow, queue.FeedWait)
+			list, next, err := f.b.Follow(f.ctx, topic, cursor, board.MaxFollow, board.FeedWait)
 			if err != nil {
 				seen <- err.Error()
 				return
@@ -99,10 +99,10 @@ func feedWakes(f *fixture) {
 }
 
 func feedLoses(f *fixture) {
-	const n = queue.FeedMessages + 10*queue.MaxPublish
+	const n = board.FeedMessages + 10*board.MaxPublish
 	f.publish("t", "first")
 	c := f.followed("t", "", 1, "first")
-	batch := make([]string, queue.MaxPublish)
+	batch := make([]string, board.MaxPublish)
 	last := 1
 	for last < n {
 		for i := range batch {
@@ -115,18 +115,18 @@ func feedLoses(f *fixture) {
 		got, lost := 0, 0
 		var newest []byte
 		for {
-			list, next, err := f.q.Follow(f.ctx, "t", cursor, queue.MaxFollow, 0)
+			list, next, err := f.b.Follow(f.ctx, "t", cursor, board.MaxFollow, 0)
 			f.must(err)
 			if len(list) == 0 {
 				break
 			}
-			lost += queue.LostMessages(cursor, next, len(list))
+			lost += board.LostMessages(cursor, next, len(list))
 			got += len(list)
 			newest, cursor = list[len(list)-1], next
 		}
 		eq(f, "the newest message", string(newest), fmt.Sprint(last))
-		if got < queue.FeedMessages || got > queue.FeedMessages+200 {
-			f.Errorf("%d messages are kept, expected about %d", got, queue.FeedMessages)
+		if got < board.FeedMessages || got > board.FeedMessages+200 {
+			f.Errorf("%d messages are kept, expected about %d", got, board.FeedMessages)
 		}
 		if seen := got + lost; seen != last && seen != last-1 { // the one that c is behind
 			f.Errorf("%d came and %d are reported lost, of %d", got, lost, last)
@@ -137,7 +137,7 @@ func feedLoses(f *fixture) {
 // feedBytes: large messages are fewer. Each call is of a megabyte at most: a backend ends one that
 // takes too long, and what is asked here is how much is kept, not how fast it comes.
 func feedBytes(f *fixture) {
-	large := strings.Repeat("x", queue.MaxMessage)
+	large := strings.Repeat("x", board.MaxMessage)
 	const each, all = 16, 384
 	for range all / each {
 		texts := make([]string, each)
@@ -148,27 +148,27 @@ func feedBytes(f *fixture) {
 	}
 	n := 0
 	for cursor := ""; ; {
-		list, next, err := f.q.Follow(f.ctx, "t", cursor, each, 0)
+		list, next, err := f.b.Follow(f.ctx, "t", cursor, each, 0)
 		f.must(err)
 		if len(list) == 0 {
 			break
 		}
-		n, cursor = n+len(list)*queue.MaxMessage, next
+		n, cursor = n+len(list)*board.MaxMessage, next
 	}
-	if n < queue.FeedBytes/2 || n > 2*queue.FeedBytes {
-		f.Errorf("%d bytes are kept, expected about %d", n, queue.FeedBytes)
+	if n < board.FeedBytes/2 || n > 2*board.FeedBytes {
+		f.Errorf("%d bytes are kept, expected about %d", n, board.FeedBytes)
 	}
 }
 
 func feedEnds(f *fixture) {
-	list, next, err := f.q.Follow(f.ctx, "t", "", 1, 30*time.Millisecond)
+	list, next, err := f.b.Follow(f.ctx, "t", "", 1, 30*time.Millisecond)
 	if err != nil || len(list) > 0 || next != "" {
 		f.Errorf("a wait that is over gives %q, %q, %v", list, next, err)
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := f.q.Follow(ctx, "t", "", 1, queue.FeedWait)
+		_, _, err := f.b.Follow(ctx, "t", "", 1, board.FeedWait)
 		ended <- err
 	}()
 	cancel()
@@ -181,17 +181,17 @@ func feedEnds(f *fixture) {
 
 func feedRefuses(f *fixture) {
 	follow := func(topic, cursor string, most int) error {
-		_, _, err := f.q.Follow(f.ctx, topic, cursor, most, 0)
+		_, _, err := f.b.Follow(f.ctx, topic, cursor, most, 0)
 		return err
 	}
 	for what, err := range map[string]error{
-		"no topic":           f.q.Publish(f.ctx, "", []byte("x")),
-		"a long topic":       f.q.Publish(f.ctx, strings.Repeat("t", queue.MaxIDLength+1), []byte("x")),
-		"a large message":    f.q.Publish(f.ctx, "t", make([]byte, queue.MaxMessage+queue.EncryptionRoom+1)),
-		"many messages":      f.q.Publish(f.ctx, "t", make([][]byte, queue.MaxPublish+1)...),
+		"no topic":           f.b.Publish(f.ctx, "", []byte("x")),
+		"a long topic":       f.b.Publish(f.ctx, strings.Repeat("t", board.MaxName+1), []byte("x")),
+		"a large message":    f.b.Publish(f.ctx, "t", make([]byte, board.MaxMessage+core.EncryptionRoom+1)),
+		"many messages":      f.b.Publish(f.ctx, "t", make([][]byte, board.MaxPublish+1)...),
 		"following no topic": follow("", "", 1),
 		"max 0":              follow("t", "", 0),
-		"max over the most":  follow("t", "", queue.MaxFollow+1),
+		"max over the most":  follow("t", "", board.MaxFollow+1),
 		"no cursor":          follow("t", "x", 1),
 		"cursor with zeros":  follow("t", "0-0", 1),
 		"cursor of a range":  follow("t", "(1-1", 1),
@@ -202,29 +202,27 @@ func feedRefuses(f *fixture) {
 		}
 	}
 	f.followed("t", "", 10) // nothing of it is there
-	f.publish("t", string(make([]byte, queue.MaxMessage)))
-	f.must(f.q.Publish(f.ctx, "t", make([][]byte, queue.MaxPublish)...))
+	f.publish("t", string(make([]byte, board.MaxMessage)))
+	f.must(f.b.Publish(f.ctx, "t", make([][]byte, board.MaxPublish)...))
 }
 
-// feedCrowd: a hundred who watch leave the queue the connections that it needs.
+// feedCrowd: a hundred who watch leave connections to everybody else who asks the backend.
 func feedCrowd(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	gone := make(chan error, 100)
 	for i := range cap(gone) {
 		go func() {
-			_, _, err := f.q.Follow(ctx, fmt.Sprint("t", i), "", 1, queue.FeedWait)
+			_, _, err := f.b.Follow(ctx, fmt.Sprint("t", i), "", 1, board.FeedWait)
 			gone <- err
 		}()
 	}
-	f.submit(run("a", 50))
-	s := f.open("n")
-	for range 50 {
-		f.ack(s, done(f.one(s), core.Changed))
+	for i := range 50 {
+		text := fmt.Sprint(i)
+		f.posted("w", text, f.post("w", text))
 	}
-	eq(f, "complete", f.status("a").Complete, true)
 	cancel()
 	for range cap(gone) {
-		// Where the crowd takes longer than FeedWait, an answer may be late: what the queue needs is the
+		// Where the crowd takes longer than FeedWait, an answer may be late: what others need is the
 		// matter here.
 		if err := <-gone; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, core.ErrUnknown) {
 			f.Errorf("a follower: %v", err)

@@ -1,4 +1,4 @@
-package queue
+package board
 
 import (
 	"context"
@@ -25,9 +25,11 @@ const (
 // for a while. Data that must not be lost does not belong here. Methods are safe for concurrent
 // use.
 //
-// A follower that is slower than the topic loses the oldest messages, and LostMessages is their
-// number. Of many watchers of one topic in a process, let one follow and pass messages on: each
-// Follow that waits costs the backend something.
+// Messages of a topic are numbered from 1 in each life of it. A follower is notified in
+// milliseconds, or, with many followers, within a quarter of a second. One that is slower than the
+// topic loses the oldest messages, and LostMessages is their number. Of many watchers of one topic
+// in a process, let one follow and pass messages on: each Follow that waits costs the backend
+// something.
 type Feed interface {
 	// Publish adds messages to a topic, in order and without others between them. A topic is 1 to
 	// MaxName bytes. Over MaxMessage or MaxPublish is core.ErrInvalid. After core.ErrUnknown they
@@ -40,40 +42,40 @@ type Feed interface {
 	Follow(ctx context.Context, topic, cursor string, max int, wait time.Duration) (messages [][]byte, next string, err error)
 }
 
-// FeedCursor is the position behind one message. Its text is what Follow takes and gives.
-type FeedCursor struct {
+// Cursor is the position behind one message. Its text is what Follow takes and gives.
+type Cursor struct {
 	Life   int64 // of the topic: another one after it was gone
 	Number int64 // of the message, from 1 in each life
 }
 
-func (c FeedCursor) String() string {
+func (c Cursor) String() string {
 	if c.Number == 0 {
 		return ""
 	}
 	return strconv.FormatInt(c.Life, 10) + "-" + strconv.FormatInt(c.Number, 10)
 }
 
-// ParseFeedCursor reads a cursor; "" is the zero one. A text that Follow did not give is
+// ParseCursor reads a cursor; "" is the zero one. A text that Follow did not give is
 // core.ErrInvalid.
-func ParseFeedCursor(s string) (FeedCursor, error) {
+func ParseCursor(s string) (Cursor, error) {
 	if s == "" {
-		return FeedCursor{}, nil
+		return Cursor{}, nil
 	}
 	m := regexp.MustCompile(`^([1-9]\d{0,17})-([1-9]\d{0,17})$`).FindStringSubmatch(s)
 	if m == nil {
-		return FeedCursor{}, fmt.Errorf("feed: cursor %q was not given out: %w", s, core.ErrInvalid)
+		return Cursor{}, fmt.Errorf("feed: cursor %q was not given out: %w", s, core.ErrInvalid)
 	}
 	life, _ := strconv.ParseInt(m[1], 10, 64) // 18 digits fit
 	number, _ := strconv.ParseInt(m[2], 10, 64)
-	return FeedCursor{life, number}, nil
+	return Cursor{life, number}, nil
 }
 
 // LostMessages is how many messages a follower did not get that asked with cursor and was given n
 // messages and next: they had gone before it came for them. Of a topic that was gone and began
 // again, it counts those of the new beginning.
 func LostMessages(cursor, next string, n int) int {
-	from, err1 := ParseFeedCursor(cursor)
-	to, err2 := ParseFeedCursor(next)
+	from, err1 := ParseCursor(cursor)
+	to, err2 := ParseCursor(next)
 	if err1 != nil || err2 != nil {
 		return 0
 	}
@@ -92,7 +94,7 @@ func ValidateMessages(topic string, messages [][]byte) error {
 		return fmt.Errorf("topic %q: %d messages in one call, expected at most %d: %w", topic, len(messages), MaxPublish, core.ErrInvalid)
 	}
 	for i, m := range messages {
-		if len(m) > MaxMessage+EncryptionRoom {
+		if len(m) > MaxMessage+core.EncryptionRoom {
 			return fmt.Errorf("topic %q: message %d has %d bytes, expected at most %d: %w", topic, i, len(m), MaxMessage, core.ErrInvalid)
 		}
 	}
@@ -100,14 +102,14 @@ func ValidateMessages(topic string, messages [][]byte) error {
 }
 
 // ValidateFollow reports what a feed refuses of a Follow, and reads its cursor.
-func ValidateFollow(topic, cursor string, most int) (FeedCursor, error) {
+func ValidateFollow(topic, cursor string, most int) (Cursor, error) {
 	if err := checkTopic(topic); err != nil {
-		return FeedCursor{}, err
+		return Cursor{}, err
 	}
 	if most < 1 || most > MaxFollow {
-		return FeedCursor{}, fmt.Errorf("follow topic %q: max is %d, expected 1 to %d: %w", topic, most, MaxFollow, core.ErrInvalid)
+		return Cursor{}, fmt.Errorf("follow topic %q: max is %d, expected 1 to %d: %w", topic, most, MaxFollow, core.ErrInvalid)
 	}
-	return ParseFeedCursor(cursor)
+	return ParseCursor(cursor)
 }
 
 func checkTopic(topic string) error {
