@@ -106,8 +106,8 @@ func Scan(ctx context.Context, pool *transport.Pool, hosts []core.Host, seen fun
 	}
 }
 
-// level scans hosts that are behind as many jump hosts. An sshd with many addresses may turn some of
-// the connections away (MaxStartups), so their hosts are scanned again, one after the other.
+// level scans hosts that are behind as many jump hosts. An sshd with many addresses may turn some
+// of the connections away (MaxStartups), so their hosts are scanned again, one after the other.
 func (s *scanner) level(ctx context.Context, list []target, seen func(Result)) {
 	var mu sync.Mutex
 	var again []target

@@ -115,8 +115,8 @@ func TestLabStranger(t *testing.T) {
 	}
 }
 
-// TestLabScanOfManyAddresses scans 20 addresses of one sshd that turns away more than 10 connections
-// at the same time, as sshd does by default: no host is left out.
+// TestLabScanOfManyAddresses scans 20 addresses of one sshd that turns away more than 10
+// connections at the same time, as sshd does by default: no host is left out.
 func TestLabScanOfManyAddresses(t *testing.T) {
 	t.Parallel()
 	s := &stranger{lab: &lab{t: t, dir: t.TempDir()}}
