@@ -157,7 +157,7 @@ func retryFields() []field[Retry] {
 // Words of other tools, with what to write here.
 
 func playbookWords() map[string]string {
-	ofWindows := "this is a file of windows: turnus windows lint checks it, and turnus project diff a folder of definitions with all its parts"
+	ofWindows := "this is a file of windows: turnus windows lint checks it, and turnus project diff a whole project"
 	return map[string]string{
 		"window_sets": ofWindows, "freezes": ofWindows, "holidays": ofWindows,
 		"name": `the playbook's name is the key "playbook"`, "hosts": `hosts are selected by "targets", an expression`,

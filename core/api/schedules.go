@@ -16,15 +16,15 @@ type Schedule struct {
 	Overlap     string    `json:"overlap"`
 	Jitter      string    `json:"jitter,omitempty"`
 	StartWithin string    `json:"start_within,omitempty"`
-	Managed     bool      `json:"managed" doc:"it is in the definitions, and is changed there"`
+	Managed     bool      `json:"managed" doc:"it is in the project, and is changed there"`
 	Paused      bool      `json:"paused"`
 	PauseReason string    `json:"pause_reason,omitempty"`
 	Next        time.Time `json:"next,omitzero"`
 	NextLocal   string    `json:"next_local,omitempty"`
-	Triggers    int64     `json:"fires" doc:"launched so far"`
+	Triggers    int64     `json:"triggers" doc:"launched so far"`
 	LastRun     string    `json:"last_run,omitempty"`
 	LastTrigger time.Time `json:"last_fire,omitzero"`
-	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire was skipped"`
+	LastSkip    string    `json:"last_skip,omitempty" doc:"why the last skipped fire time was skipped"`
 	LastSkipAt  time.Time `json:"last_skip_at,omitzero" doc:"the fire time that was skipped"`
 	// Upcoming is not in lists.
 	Upcoming []FireTime `json:"upcoming,omitempty" doc:"the next 5 fire times of a schedule that is not paused; in the view of one schedule"`
@@ -53,8 +53,10 @@ type NewSchedule struct {
 
 // Backfill launches the fire times of a past range.
 type Backfill struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Reason string    `json:"reason,omitempty" maxLength:"1000" doc:"for the audit log"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"only count: nothing is launched"`
 }
 
 // Launched is the run that a trigger launches.
@@ -64,5 +66,6 @@ type Launched struct {
 
 // Backfilled is how many fire times a backfill launches.
 type Backfilled struct {
-	Triggers int `json:"fires"`
+	Triggers int `json:"triggers" doc:"in the range; of a dry run, those that it would launch"`
+	Before   int `json:"launched_before,omitempty" doc:"of a dry run: fire times of the range that have a run, and are not repeated"`
 }

@@ -77,7 +77,7 @@ func (c *Catalog) keepAligned(ctx context.Context) {
 	}
 	c.mu.Unlock()
 	if was == "" {
-		c.trouble(ctx, "bringing schedules in line with the definitions failed, retrying every second", err)
+		c.trouble(ctx, "bringing schedules in line with the project failed, retrying every second", err)
 	}
 }
 

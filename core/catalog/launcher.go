@@ -107,7 +107,7 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 	}
 	playbook, ok := now.Set.Playbook(p.Playbook)
 	if !ok {
-		return nil, fmt.Errorf("playbook %q is not in the definitions any more: %w", p.Playbook, core.ErrInvalid)
+		return nil, fmt.Errorf("playbook %q is not in the project any more: %w", p.Playbook, core.ErrInvalid)
 	}
 	l, err := c.Prepare(ctx, now, playbook, p.Request, Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true})
 	if errors.Is(err, core.ErrNotFound) { // no host selected

@@ -80,7 +80,7 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	}
 	playbook, ok := now.Set.Playbook(n.Launches.Playbook)
 	if !ok || !scope.Allows(playbook.Tenant) {
-		return Schedule{}, fmt.Errorf("playbook %q is not in the definitions: %w", n.Launches.Playbook, core.ErrNotFound)
+		return Schedule{}, fmt.Errorf("playbook %q is not in the project: %w", n.Launches.Playbook, core.ErrNotFound)
 	}
 	if d.ID.Tenant != playbook.Tenant {
 		return Schedule{}, fmt.Errorf("schedule %s: expected the tenant of playbook %s, %q: %w", d.ID, playbook.Name, playbook.Tenant, core.ErrInvalid)
@@ -143,7 +143,7 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	case err != nil:
 		return err
 	case s.Managed:
-		return fmt.Errorf("schedule %s is in the definitions: remove it there: %w", id, core.ErrConflict)
+		return fmt.Errorf("schedule %s is in the project: remove it there: %w", id, core.ErrConflict)
 	}
 	return c.control.Delete(ctx, id, ifVersion, func(before, _ *schedule.Status) (ledger.Entry, error) {
 		return entry(who, "schedule.delete", id, asked(before), nil)
@@ -174,17 +174,30 @@ func (c *Catalog) change(ctx context.Context, scope ledger.Scope, id schedule.ID
 
 // Backfill launches the fire times of a past range, those launched before excepted, and returns
 // their number. One that would launch on hosts out of scope is core.ErrConflict.
-func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time) (n int, err error) {
-	s, err := c.Schedule(ctx, scope, id)
-	if err == nil {
-		err = c.onlyOwn(ctx, scope, &s)
-	}
-	if err != nil {
+func (c *Catalog) Backfill(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, from, to time.Time, reason string) (n int, err error) {
+	if err := c.mayBackfill(ctx, scope, id); err != nil {
 		return 0, err
 	}
 	what := from.UTC().Format(time.RFC3339) + " to " + to.UTC().Format(time.RFC3339)
 	defer c.engine.Check()
-	return c.control.Backfill(ctx, id, from, to, note(who, "schedule.backfill", id, what, ""))
+	return c.control.Backfill(ctx, id, from, to, note(who, "schedule.backfill", id, what, reason))
+}
+
+// PlanBackfill returns how many fire times of a range Backfill would launch, and how many were
+// launched before.
+func (c *Catalog) PlanBackfill(ctx context.Context, scope ledger.Scope, id schedule.ID, from, to time.Time) (launches, before int, err error) {
+	if err := c.mayBackfill(ctx, scope, id); err != nil {
+		return 0, 0, err
+	}
+	return c.control.PlanBackfill(ctx, id, from, to)
+}
+
+func (c *Catalog) mayBackfill(ctx context.Context, scope ledger.Scope, id schedule.ID) error {
+	s, err := c.Schedule(ctx, scope, id)
+	if err != nil {
+		return err
+	}
+	return c.onlyOwn(ctx, scope, &s)
 }
 
 // TriggerSchedule launches it once, now, paused or not, on its hosts that are in scope, and returns
@@ -215,7 +228,7 @@ type scheduleState struct {
 	Paused    bool      `json:"paused"`
 	Reason    string    `json:"reason,omitempty"` // of the pause
 	Next      time.Time `json:"next,omitzero"`
-	Triggered int64     `json:"fired"`
+	Triggered int64     `json:"triggers"`
 	Backfill  int       `json:"backfills,omitempty"` // ranges that are not launched yet
 	What      string    `json:"what,omitempty"`      // the run that was launched, the range
 	Why       string    `json:"why,omitempty"`       // of the change, as the person said

@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -98,7 +99,7 @@ func (c Command) Playbook(hosts []core.Host, types func(string) (playbooks.Type,
 
 // CommandLine returns the command line of a run of a Command. ok is false for a run of a project's
 // playbook.
-func (s *Snapshot) CommandLine() (line string, ok bool) {
+func CommandLine(s *snapshot.Snapshot) (line string, ok bool) {
 	if s.File != commandFile {
 		return "", false
 	}
@@ -109,7 +110,7 @@ func (s *Snapshot) CommandLine() (line string, ok bool) {
 // CommandOf returns the command that a launch was made of. ok is false for a launch of a project's
 // playbook. A command that ran outside of windows has no Needs.
 func CommandOf(l *Launch) (c Command, ok bool, err error) {
-	if c.Line, ok = l.Snapshot.CommandLine(); !ok {
+	if c.Line, ok = CommandLine(&l.Snapshot); !ok {
 		return Command{}, false, nil
 	}
 	var book commandPlaybook

@@ -111,6 +111,7 @@ var conformance = []struct {
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
 	{"last jobs", testLastJobs},
+	{"marks", testMarks},
 	{"worker times", testWorkerTimes},
 	{"attempts", testAttempts},
 	{"ended", testEnded},
@@ -131,6 +132,7 @@ var conformance = []struct {
 	{"audit shows tampering", testAuditShowsTampering},
 	{"audit of concurrent changes", testAuditRace},
 	{"tokens", testTokens},
+	{"ended tokens", testEndedTokens},
 	{"documents", testDocuments},
 	{"documents race", testDocumentsRace},
 	{"output", testOutput},
@@ -157,10 +159,10 @@ var conformance = []struct {
 	{"migrations", testMigrations},
 	{"cursors of other lists", testForeignCursors},
 	{"closed", testClosed},
-	{"sealed", testEncrypted},
-	{"sealed since", testEncryptedSince},
-	{"resealed", testReencrypted},
-	{"resealed beside a service at work", testReencryptedAtWork},
+	{"encrypted", testEncrypted},
+	{"encrypted since", testEncryptedSince},
+	{"encrypted again", testReencrypted},
+	{"encrypted again beside a service at work", testReencryptedAtWork},
 }
 
 func TestSQLite(t *testing.T) {

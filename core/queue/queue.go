@@ -16,14 +16,6 @@ const (
 	BeatEvery  = 2 * time.Second
 )
 
-// Backend is one store as it is opened: a queue, and beside it what reaches every node and every
-// watcher.
-type Backend interface {
-	Queue
-	Board
-	Feed
-}
-
 // Queue is the whole contract; rooms take the narrower part they need.
 // All methods are safe for concurrent use. Errors wrap core.ErrInvalid,
 // ErrNotFound, ErrConflict, ErrUnavailable, ErrUnknown or ErrSessionGone, or the context's.
@@ -33,10 +25,6 @@ type Queue interface {
 	Inspect
 	Census
 }
-
-// IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps
-// its runs: a queue that was emptied gets another. It outlasts any key, so it is never encrypted.
-const IncarnationDocument = "incarnation"
 
 // Worker is a worker's side.
 type Worker interface {
@@ -156,6 +144,8 @@ type Inspect interface {
 	Payload(ctx context.Context, run string) ([]byte, error)
 	// Explain returns why a job is where it is.
 	Explain(ctx context.Context, job core.JobID) (Explanation, error)
+	// Holders returns which jobs hold the locks of a host and of an HA group, where "" is none.
+	Holders(ctx context.Context, host, haGroup string) ([]Holder, error)
 }
 
 // Census reports the queue as a whole.
@@ -278,6 +268,14 @@ type Explanation struct {
 	Reason core.Reason `json:"reason"` // with a code while the job waits; a sentence that names no other run: "waits for host fw-1, held by another job"
 	Until  time.Time   `json:"until,omitzero"`
 	Holder string      `json:"holder,omitempty"` // RUN/INDEX of the job that a blocked one waits for, which may be another tenant's
+}
+
+// Holder is a job that holds a lock.
+type Holder struct {
+	HAGroup bool // the lock is that of the HA group, else of the host
+	Job     core.JobID
+	Kept    bool      // the lock is kept for the job, which is leased next
+	Since   time.Time // when its lease began; zero without one: Kept, or suspended with its locks
 }
 
 // Ends of Explanation.Reason of a blocked job: Holder has the lock, or gets it next.

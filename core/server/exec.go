@@ -96,7 +96,7 @@ func (s *Server) prepareCommand(ctx context.Context, by caller, c launch.Command
 		return nil, err
 	}
 	l, err := s.cfg.Catalog.PrepareCommand(s.cfg.Catalog.Current(), c, catalog.Request{Limit: n.Limit, MaxInFlight: n.MaxInFlight}, catalog.Launching{
-		By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
+		By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow || n.SkipUnfit,
 	})
 	if err == nil {
 		trace.SpanFromContext(ctx).SetAttributes(telemetry.AttributeRun.String(l.Run.ID), telemetry.AttributeTenant.String(l.Run.Tenant))

@@ -122,7 +122,7 @@ func TestExecOptions(t *testing.T) {
 	l := b.launched(want[api.Run](t, b.ask(operator, "POST", "/v1/exec", api.NewExec{
 		Command: "echo ${{ secrets.db }}", Limit: []string{"acme-*"}, Needs: 300, Timeout: 30, StopAfter: "1", MaxInFlight: 2, Disruptive: true, SkipNoWindow: true,
 	}), http.StatusCreated))
-	line, ok := l.Snapshot.CommandLine()
+	line, ok := launch.CommandLine(&l.Snapshot)
 	if step := l.Playbook.Steps[0]; !ok || line != "echo ${{ secrets.db }}" || step.Uses != "command" || l.Run.MaxInFlight != 2 || l.Run.StopAfter != 1 || !l.Run.Disruptive || len(l.Playbook.Steps) != 1 {
 		t.Errorf("%q, %+v, %+v", line, step, l.Run)
 	}

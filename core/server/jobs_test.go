@@ -13,10 +13,11 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // mute is a queue that does not say where jobs are.
-type mute struct{ queue.Backend }
+type mute struct{ encrypted.Backend }
 
 func (mute) Explain(context.Context, core.JobID) (queue.Explanation, error) {
 	return queue.Explanation{}, fmt.Errorf("read: %w", core.ErrUnavailable)
@@ -128,6 +129,15 @@ func TestFaultS15ExplainNamesNoOtherTenantsRun(t *testing.T) {
 		if a.status != http.StatusOK || strings.Contains(a.body, theirs.ID) || !strings.Contains(a.body, "held by another job") {
 			t.Errorf("%d %s", a.status, a.body)
 		}
+	}
+	locks := func(tenant string) []api.Lock {
+		return want[struct{ Items []api.Lock }](t, b.ask(b.token(tenant, Viewer), "GET", "/v1/hosts/"+explain("acme").Host+"/locks", nil), http.StatusOK).Items
+	}
+	if all := locks(everyTenant); len(all) != 1 || all[0].Run != theirs.ID || all[0].Host != explain("acme").Host || all[0].Since.IsZero() {
+		t.Errorf("control: the provider sees the locks %+v", all)
+	}
+	if all := locks("acme"); len(all) != 1 || all[0].Run+all[0].Playbook+all[0].Host != "" || all[0].Since.IsZero() {
+		t.Errorf("the tenant sees the locks %+v", all)
 	}
 }
 

@@ -33,8 +33,9 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	key, request := in.of(by, "retry-run"), fmt.Append(nil, "retry ", run.ID, in.Body.Outcomes)
+	in.Body.SkipNoWindow = in.Body.SkipNoWindow || in.Body.SkipUnfit
 	if in.Body.SkipNoWindow {
-		request = append(request, " skip_unfit"...)
+		request = append(request, " skip_no_window"...)
 	}
 	if in.Body.From != "" {
 		request = fmt.Append(request, " from ", in.Body.From, " else ", in.Body.Else)

@@ -283,7 +283,15 @@ func (s *Server) backfillSchedule(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.cfg.Catalog.Backfill(ctx, by.scope, by.name, found.Definition.ID, in.Body.From, in.Body.To)
+	id, b := found.Definition.ID, in.Body
+	if b.DryRun {
+		launches, before, err := s.cfg.Catalog.PlanBackfill(ctx, by.scope, id, b.From, b.To)
+		if err != nil {
+			return nil, err
+		}
+		return &body[api.Backfilled]{api.Backfilled{Triggers: launches, Before: before}}, nil
+	}
+	n, err := s.cfg.Catalog.Backfill(ctx, by.scope, by.name, id, b.From, b.To, b.Reason)
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if old != "" {
 		a.Report(a.Paint(console.Yellow, "warning: ") + fmt.Sprintf("%q is now %q", "turnus "+old, "turnus "+now))
 	}
+	settings.AcceptRenamed(root, func(old, now string) {
+		a.Report(a.Paint(console.Yellow, "warning: ") + old + " is now " + now)
+	})
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(a.Out)

@@ -78,7 +78,7 @@ permission exec: turnus admin tokens create NAME --role operator --exec. The aud
 	fl.DurationVar(&command.Needs, "needs", 0, "time that must be left in the window of a host, for hosts with a window set")
 	fl.BoolVar(&command.Disruptive, "disruptive", false, "never on two hosts of an HA group at the same time")
 	fl.BoolVar(&f.Outside, "outside-windows", false, "run now, whatever window sets the hosts have: an emergency")
-	fl.BoolVar(&f.Play.SkipNoWindow, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
+	fl.BoolVar(&f.Play.SkipNoWindow, "skip-no-window", false, "leave out hosts that no window fits; without it such a run is refused")
 	fl.BoolVar(&f.NoRecord, "no-record", false, "keep no record of the run: turnus runs and turnus logs will not know it")
 	for _, r := range execRefused {
 		fl.BoolP(r.flag, r.short, false, "refused")

@@ -17,7 +17,7 @@ import (
 )
 
 // execFlags are the flags of exec that a server takes.
-var execFlags = []string{"stop-after", "timeout", "needs", "disruptive", "outside-windows", "skip-unfit", "max-in-flight"}
+var execFlags = []string{"stop-after", "timeout", "needs", "disruptive", "outside-windows", "skip-no-window", "max-in-flight"}
 
 // remoteNames are the flags of exec that say which server is asked and what only a server takes.
 var remoteNames = []string{"server", "context", "token-file", "ca-file", "cert-file", "key-file", "reason"}

@@ -74,7 +74,7 @@ run with 5.`,
 	return c
 }
 
-// bounds of --workers and --forks together: more slots than hosts change nothing.
+// bounds of --workers and --forks together: more than the hosts changes nothing.
 const (
 	maxWorkers     = 1 << 20
 	maxConcurrency = 1 << 30

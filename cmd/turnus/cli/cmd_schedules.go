@@ -118,7 +118,7 @@ func (a *app) writeSchedule(s api.Schedule) {
 	row("jitter", s.Jitter)
 	row("start within", s.StartWithin)
 	if s.Managed {
-		row("managed", "in the definitions: it is changed there")
+		row("managed", "in the project: it is changed there")
 	}
 	if s.Paused {
 		row("paused", "yes "+s.PauseReason)

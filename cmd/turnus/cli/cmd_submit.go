@@ -95,7 +95,7 @@ the watching only; turnus runs cancel ends the run.`,
 					}
 				}
 				if f.at != "" {
-					for _, flag := range []string{"criticality", "paused", "four-eyes", "skip-unfit", "follow"} {
+					for _, flag := range []string{"criticality", "paused", "four-eyes", "skip-no-window", "follow"} {
 						if cmd.Flags().Changed(flag) {
 							return console.Invalid("--%s is not for --at: a schedule launches later, and leaves out hosts that no window fits", flag)
 						}
@@ -115,7 +115,7 @@ the watching only; turnus runs cancel ends the run.`,
 	fl.IntVar(&f.criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt (default: the playbook's)")
 	fl.BoolVar(&f.new.Paused, "paused", false, "accept it, but start nothing before turnus runs resume")
 	fl.BoolVar(&f.new.FourEyes, "four-eyes", false, "start nothing before somebody else approves: turnus runs approve")
-	fl.BoolVar(&f.new.SkipNoWindow, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
+	fl.BoolVar(&f.new.SkipNoWindow, "skip-no-window", false, "leave out hosts that no window fits; without it such a run is refused")
 	fl.BoolVar(&f.ask, "ask", false, "ask for the playbook's params that -e does not give")
 	fl.BoolVarP(&f.follow, "follow", "F", false, "watch the run to its end, and exit as turnus run does")
 	fl.StringVar(&f.key, "key", "", "makes it once: the same key and request again give the same run, as after a pipeline was restarted")

@@ -75,9 +75,9 @@ turnus validate sends.yaml
 turnus plan sends.yaml -i hosts.ini
 turnus run gated.yaml -i hosts.ini --windows windos.yaml
 turnus run gated.yaml -i hosts.ini
-turnus up --definitions project --data data-2
-turnus up --definitions nowhere --data data-2
-turnus up --definitions ops --data damaged
+turnus up --project project --data data-2
+turnus up --project nowhere --data data-2
+turnus up --project ops --data damaged
 turnus admin doctor --ledger sqlite:damaged/ledger.db
 turnus plugins ls --plugins nowhere
 turnus plugins docs aptt`},
@@ -331,7 +331,7 @@ func mistakenHosts(t *testing.T, write func(name, text string, mode os.FileMode)
 // mistakenServer starts turnus up in a process of its own, and returns its URL.
 func mistakenServer(t *testing.T) string {
 	t.Helper()
-	up := exec.Command("turnus", "up", "--definitions", "ops", "--data", "data", "--listen", "127.0.0.1:0", "--context", "")
+	up := exec.Command("turnus", "up", "--project", "ops", "--data", "data", "--listen", "127.0.0.1:0", "--context", "")
 	lines, err := up.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

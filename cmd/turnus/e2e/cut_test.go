@@ -77,7 +77,7 @@ handlers:
 // listened.
 func (c *cutting) up(dies bool) (*process, *client.Client) {
 	c.t.Helper()
-	args := slices.Concat([]string{"up", "--data", filepath.Join(c.dir, "data"), "--definitions", filepath.Join(c.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, c.pluginFlags())
+	args := slices.Concat([]string{"up", "--data", filepath.Join(c.dir, "data"), "--project", filepath.Join(c.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, c.pluginFlags())
 	env := c.env
 	if dies {
 		cut, err := cutBinary()

@@ -12,16 +12,17 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/securefile"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // savingQueue is a queue that ends with this process: what jobs save of their handlers is recorded
 // as well.
 type savingQueue struct {
-	queue.Backend
+	encrypted.Backend
 	c *Conductor
 }
 
@@ -30,7 +31,7 @@ func (q *savingQueue) Save(ctx context.Context, s queue.Save) error {
 	if err := q.Backend.Save(ctx, s); err != nil {
 		return err
 	}
-	p, h := q.c.part(s.Job.Run), launch.HandlersOf(s.State)
+	p, h := q.c.part(s.Job.Run), snapshot.HandlersOf(s.State)
 	if p == nil || h == nil || len(h.Pending) == 0 {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/core/transport"
@@ -84,6 +84,14 @@ func (f *Flags) Check() error {
 	return f.sandbox.check()
 }
 
+// OpenConfigs opens the repository of hosts' configurations; nil where there is none.
+func (f *Flags) OpenConfigs() (*configs.Repo, error) {
+	if f.configs == "" {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	return configs.New(f.configs)
+}
+
 // Node is a worker with its connections and plugin processes.
 type Node struct {
 	pool    *transport.Pool
@@ -104,7 +112,7 @@ type Node struct {
 
 // WorkOptions says what a node works for.
 type WorkOptions struct {
-	Queue  queue.Backend
+	Queue  encrypted.Backend
 	Name   string                         // of the node; HOST-PID when empty
 	Pool   string                         // whose hosts it takes; defaultPool when empty
 	Files  func(run, files string) string // resolves where a run's artifacts are
@@ -219,12 +227,10 @@ func (n *Node) Work(f *Flags, o WorkOptions, log *slog.Logger) error {
 		cfg.Limits = worker.Limits{CPU: shareOrAll(f.cpu), Memory: shareOrAll(f.mem)}
 	}
 	var err error
-	if f.configs != "" {
-		if n.configs, err = configs.New(f.configs); err != nil {
-			return err
-		}
-		cfg.Configs = n.configs
+	if n.configs, err = f.OpenConfigs(); err != nil {
+		return err
 	}
+	cfg.Configs = n.configs
 	if n.Worker, err = worker.New(cfg); err != nil {
 		return err
 	}

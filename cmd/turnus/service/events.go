@@ -60,7 +60,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()
 		if set != nil {
-			s.con.Message(fmt.Sprintf("definitions: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			s.con.Message(fmt.Sprintf("project: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			WarnOf(s.con, set)
 			s.reportUnapproved()
 		}
