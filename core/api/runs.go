@@ -49,9 +49,11 @@ type Run struct {
 	// Command is not in lists.
 	Command string `json:"command,omitempty" doc:"of a run that POST /v1/exec made: the command line; in the view of one run"`
 	// Handlers is not in lists.
-	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
-	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
-	Waits    *WaveWait `json:"waits,omitempty" doc:"for an approval of a wave"`
+	Handlers int   `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
+	Live     *Live `json:"live,omitempty" doc:"of a run that is in the queue"`
+	// Expected is not in lists.
+	Expected *Expectation `json:"expected,omitempty" doc:"the forecast at its launch; in the view of one run"`
+	Waits    *WaveWait    `json:"waits,omitempty" doc:"for an approval of a wave"`
 	// QueueAway is that the change is recorded, and the queue does not have it yet.
 	QueueAway bool `json:"queue_away,omitempty" doc:"in the answer to a cancel, pause or resume: it is recorded, and the queue, which does not answer, gets it when it is back"`
 	// Sources are those of its hosts.
