@@ -65,7 +65,7 @@ func TestLabBrowserHas3000HostsOnAPhone(t *testing.T) {
 	}
 }
 
-// A keyboard is enough to approve windows, to trigger a schedule, to launch its past fire times, and
+// A keyboard is enough to approve windows, to trigger a schedule, to launch its past fire times and
 // to preview a launch. Control: without the reason nothing is approved.
 func TestLabBrowserByKeyboard(t *testing.T) {
 	t.Parallel()
