@@ -64,6 +64,12 @@ func (f *DoctorFlags) Check(ctx context.Context, con *console.Console) (d Diagno
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	d = Diagnosis{Sound: true, Queue: f.Queue.URL != "", Findings: []controller.Finding{}}
+	if err := l.Writable(ctx); err != nil {
+		if _, refused := errors.AsType[*ledger.RefusedError](err); !refused {
+			return d, err
+		}
+		d.Sound, d.Findings = false, append(d.Findings, controller.Finding{Part: controller.InLedger, What: core.ErrorText(err)})
+	}
 	var found []controller.Finding
 	if d.Queue {
 		q, closeQueue, err := f.Queue.Open(ctx, con)
