@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/schedule"
 )
 
 // DoctorFlags say what is checked.
@@ -99,6 +100,13 @@ func (f *DoctorFlags) Check(ctx context.Context, con *console.Console) (d Diagno
 		for _, one := range list {
 			found = append(found, controller.Finding{Part: controller.InLedger, Run: one.Run, What: one.What, Repaired: one.Repaired})
 		}
+	}
+	overdue, err := schedule.NewControl(l).Check(ctx, f.Fix)
+	if err != nil {
+		return d, err
+	}
+	for _, one := range overdue {
+		found = append(found, controller.Finding{Part: controller.InLedger, What: one.What, Repaired: one.Repaired})
 	}
 	rejected, err := catalog.RejectedProject(ctx, l)
 	if err != nil {
