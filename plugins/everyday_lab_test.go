@@ -105,6 +105,9 @@ func serve(t *testing.T, kit *plugintest.Kit, state func() string, steps []playe
 		if got.Outcome != s.outcome || state() != s.after {
 			t.Errorf("step %d, %v: %s (%s), then %q; expected %s, then %q", i, s.with, got.Outcome, got.Reason, state(), s.outcome, s.after)
 		}
+		if checked.Outcome == "changed" && len(checked.Diffs) != 1 {
+			t.Errorf("step %d, %v: check mode shows %d differences", i, s.with, len(checked.Diffs))
+		}
 		if dies := s.with["name"] == "brief"; checked.Outcome != s.outcome && !dies { // which only the run can know
 			t.Errorf("step %d, %v: check mode says %s, the run %s", i, s.with, checked.Outcome, s.outcome)
 		}

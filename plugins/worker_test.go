@@ -29,6 +29,7 @@ type labOrder struct {
 
 	KillAt    string        // the worker kills itself when a checkpoint's state holds this text
 	KillAfter time.Duration // so long afterwards
+	KillCall  int           // it kills itself before this call of the job type or of the host, from 1
 }
 
 func workerMain(file string) {
@@ -55,6 +56,14 @@ func work(order labOrder) error {
 	defer cancel()
 	call := host.Call{
 		Job: core.JobID{Run: "run"}, Step: "push", Attempt: 1, Type: order.Type, Params: order.Params, Host: order.Host, Key: "worker", Fence: 1, Files: order.Files,
+	}
+	if order.KillCall > 0 {
+		call.Live = func() error {
+			if order.KillCall--; order.KillCall == 0 {
+				return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+			return nil
+		}
 	}
 	if order.State != "" { // a file: what the queue would keep
 		if err := follow(&call, order); err != nil {

@@ -62,8 +62,12 @@ exit 0
 
 // doScript makes a mark before it touches files of the clone: what is half checked out is then no
 // local change, and the next step finishes it. Before the mark, git says whether a file that it
-// does not track is in the way.
-const doScript = `[ -d .git ] || git init -q . || exit 1
+// does not track is in the way. A full disk may have left a part of a new .git: git init completes
+// it, except for an empty HEAD.
+const doScript = `if [ "$(git rev-parse --git-dir 2>/dev/null)" != .git ]; then
+  [ -s .git/HEAD ] || rm -f .git/HEAD
+  git init -q . || exit 1
+fi
 if git config --get remote.origin.url >/dev/null; then git config remote.origin.url "$url"; else git remote add origin "$url"; fi || exit 1
 n=
 [ "$depth" = 0 ] || n=--depth=$depth

@@ -103,6 +103,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	}
 	r.Changed()
 	r.Explain(strings.Join(actions, ", "))
+	r.ShowDiff("service "+p.Name, []byte(now.text()), []byte(now.after(actions)))
 	if r.Check {
 		return nil
 	}
@@ -127,6 +128,37 @@ func decide(p Params, now status) []string {
 		actions = append(actions, "reload")
 	}
 	return actions
+}
+
+// text is the status as a person compares it.
+func (s status) text() string {
+	active, start := "does not run\n", "does not start with the host\n"
+	if s.active {
+		active = "runs\n"
+	}
+	switch {
+	case s.enabled:
+		start = "starts with the host\n"
+	case s.undo:
+		start = "is enabled until the next start of the host\n"
+	}
+	return active + start
+}
+
+// after is the text once the actions are done.
+func (s status) after(actions []string) string {
+	how := ""
+	for _, a := range actions {
+		switch a {
+		case "enable", "disable":
+			s.enabled, s.undo = a == "enable", false
+		case "start", "stop":
+			s.active = a == "start"
+		default: // restart and reload
+			s.active, how = true, a+"ed\n"
+		}
+	}
+	return s.text() + how
 }
 
 // act does it in one command, and checks whether the started service still runs.

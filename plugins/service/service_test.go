@@ -35,6 +35,9 @@ func TestDecide(t *testing.T) {
 		if got := decide(c.p, c.now); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, expected %q", name, got, c.want)
 		}
+		if differs := c.now.text() != c.now.after(c.want); differs != (len(c.want) > 0) {
+			t.Errorf("%s: %q shows as %q, then %q", name, c.want, c.now.text(), c.now.after(c.want))
+		}
 	}
 }
 

@@ -1,0 +1,231 @@
+//go:build linux && labs
+
+package plugins_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/testparts"
+	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
+	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/plugins/sdk"
+)
+
+// everyday is a step that changes its host once.
+type everyday struct {
+	uses   string
+	before string // brings the machine to where the step has work
+	with   sdk.With
+	state  string // prints what the step is about
+	disk   string // the folder whose disk is full; "" for a step that writes no byte
+}
+
+// everydaySteps are the steps of all job types that bring a host to a state.
+func everydaySteps() []everyday {
+	tree := "cd /srv/w 2>/dev/null && find . | sort | while read -r f; do stat -c '%A %U %n' \"$f\"; [ -d \"$f\" ] || cat \"$f\"; done; ls -A /srv/w* | grep turnus; true"
+	one := func(path string) string {
+		return "stat -c '%a %U:%G' " + path + " 2>/dev/null && cat " + path + "; ls -A ${f:-" + filepath.Dir(path) + "} | grep -e turnus- -e part -e .new; true"
+	}
+	edit := "rm -rf /srv/e; mkdir /srv/e; printf 'a\nport 1\n' >/srv/e/f; chown 33:34 /srv/e/f; chmod 640 /srv/e/f"
+	return []everyday{
+		{"file", "rm -rf /srv/e; mkdir /srv/e", sdk.With{"path": "/srv/e/f", "content": "port 80\n", "mode": "0640"}, one("/srv/e/f"), "/srv/e"},
+		{"file", edit, sdk.With{"path": "/srv/e/f", "template": "f.tmpl", "vars": sdk.With{"port": 80}, "owner": "root:root"}, one("/srv/e/f"), "/srv/e"},
+		{"file", "rm -rf /srv/e; mkdir /srv/e", sdk.With{"path": "/srv/e/d/e", "state": "directory", "mode": "0750"}, "ls -lR /srv/e | grep ^d | cut -c 1-10", ""},
+		{"file", "rm -rf /srv/e; mkdir /srv/e", sdk.With{"path": "/srv/e/l", "state": "link", "target": "x"}, "readlink /srv/e/l; ls -A /srv/e", ""},
+		{"line", edit, sdk.With{"path": "/srv/e/f", "line": "port 2", "match": "^port "}, one("/srv/e/f"), "/srv/e"},
+		{"block", edit, sdk.With{"path": "/srv/e/f", "name": "x", "content": "1\n2\n"}, one("/srv/e/f"), "/srv/e"},
+		{"copy", "rm -rf /srv/w; mkdir /srv/w; echo old >/srv/w/old", sdk.With{"source": "site", "path": "/srv/w", "delete": true}, tree, "/srv/w"},
+		{"unarchive", "rm -rf /srv/u; mkdir /srv/u", sdk.With{"source": "app.tar", "path": "/srv/u/w"}, "ls -A /srv/u; ls -lA /srv/u/w 2>/dev/null | cut -c 1-10; cat /srv/u/w/a 2>/dev/null | cksum", "/srv/u"},
+		{"git", "rm -rf /srv/g; mkdir /srv/g", sdk.With{"url": "file:///srv/up", "path": "/srv/g/w", "version": "v1"}, "git -C /srv/g/w rev-parse HEAD 2>/dev/null; cat /srv/g/w/f 2>/dev/null; ls -A /srv/g/w/.git 2>/dev/null | grep -e lock -e turnus; true", "/srv/g"},
+		{"user", "userdel -r anna 2>/dev/null; groupadd -f ops; true", sdk.With{"name": "anna", "uid": 1600, "comment": "Anna", "groups": []string{"ops"}, "password": "!"}, "grep ^anna: /etc/passwd /etc/shadow | cut -d: -f 1-3,5-7; id -nG anna 2>/dev/null; ls /etc/*.lock 2>/dev/null; true", "/etc"},
+		{"group", "groupdel deploy 2>/dev/null; true", sdk.With{"name": "deploy", "gid": 2000}, "grep ^deploy: /etc/group /etc/gshadow; ls /etc/*.lock 2>/dev/null; true", "/etc"},
+		{"authorized_key", "rm -rf /home/bert/.ssh", sdk.With{"user": "bert", "keys": []string{publicKey("1")}}, "cd /home/bert; stat -c '%a %U' .ssh .ssh/authorized_keys 2>/dev/null; cat .ssh/authorized_keys 2>/dev/null; ls -A .ssh 2>/dev/null; true", "/home"},
+		{"cron", "rm -f /etc/cron.d/backup", sdk.With{"name": "backup", "schedule": "30 2 * * *", "command": "true"}, one("/etc/cron.d/backup"), "/etc/cron.d"},
+		{"sysctl", "rm -f /etc/sysctl.d/*turnus*; echo 20000 30000 >/proc/sys/net/ipv4/ip_local_port_range", sdk.With{"key": "net.ipv4.ip_local_port_range", "value": "15000 65000"}, "tr '\\t' ' ' </proc/sys/net/ipv4/ip_local_port_range; cd /etc/sysctl.d; for f in *turnus*; do [ -e $f ] && cat $f; done; ls -A | grep -i new; true", "/etc/sysctl.d"},
+		{"hostname", "hostname old; echo old >/etc/hostname", sdk.With{"name": "web1"}, "uname -n; cat /etc/hostname", "/etc"},
+		{"mount", "umount /srv/m 2>/dev/null; rm -rf /srv/m; printf '# static\n' >/etc/fstab", sdk.With{"path": "/srv/m", "source": "tmpfs", "type": "tmpfs", "options": "size=1024k"}, "cat /etc/fstab; grep -c ' /srv/m ' /proc/self/mountinfo; ls -A /etc | grep 'fstab.'; true", "/etc"},
+		{"service", "systemctl -q disable --now demo 2>/dev/null; true", sdk.With{"name": "demo", "state": "started", "enabled": true}, "systemctl is-active demo; systemctl is-enabled demo; true", ""},
+		{"package", "dpkg -r demo demo-lib >/dev/null 2>&1; rm -rf /usr/share/demo; mkdir /usr/share/demo", sdk.With{"names": []string{"demo"}}, "dpkg-query -W -f '${db:Status-Status} ${Version}\n' demo demo-lib 2>/dev/null; cat /usr/share/demo/version 2>/dev/null; true", "/usr/share/demo"},
+	}
+}
+
+// elsewhereProven are job types that bring no state, or whose state has labs of its own.
+const elsewhereProven = "command script http fetch facts assert wait reboot config. firewall. dnssec. firmware."
+
+// Every everyday job type over a real OpenSSH, as the worker calls it. Check mode changes nothing
+// and has the outcome of the run. A second run is unchanged, in one round trip. A login with sudo
+// gets the same state in as many round trips. On a full disk the step fails, and with room a retry
+// finishes it, as it does after its worker was killed before a call of the host. Control: a job
+// type without a row fails the test.
+func TestLabEverydayJobTypes(t *testing.T) {
+	t.Parallel()
+	for _, pkg := range []string{"git", "sudo", "dpkg-scanpackages"} {
+		testparts.Need(t, pkg, pkg)
+	}
+	steps := everydaySteps()
+	rows := map[string]bool{}
+	for _, s := range steps {
+		rows[s.uses] = true
+	}
+	for _, typ := range sdk.Describe(builtins()...).Types {
+		family, _, _ := strings.Cut(typ.Name, ".")
+		if !rows[typ.Name] && !strings.Contains(" "+elsewhereProven, " "+typ.Name+" ") && !strings.Contains(elsewhereProven, family+".") {
+			t.Errorf("job type %s has no row", typ.Name)
+		}
+	}
+	for part := range 3 { // each machine has every third step
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			l := newEverydayLab(t)
+			for i := part; i < len(steps); i += 3 {
+				t.Run(steps[i].uses, func(t *testing.T) { l.prove(t, steps[i]) })
+			}
+		})
+	}
+}
+
+// everydayLab is a machine with systemd and OpenSSH, and a supervisor that reaches it.
+type everydayLab struct {
+	m          *netlab.Machine
+	server     *servers.SSHD
+	supervisor *host.Supervisor
+	key, files string
+	root, ops  core.Host
+}
+
+func newEverydayLab(t *testing.T) *everydayLab {
+	t.Helper()
+	key, public := servers.NewSSHKey(t)
+	l := &everydayLab{m: netlab.StartMachine(t), key: key, files: t.TempDir()}
+	lab(t, l.m, repository+"apt-get -qq update")
+	lab(t, l.m, `set -e
+useradd -m -p '*' ops; useradd -m bert; echo 'ops ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops; chmod 440 /etc/sudoers.d/ops; rm -f /etc/sudoers.d/README
+mkdir -p /run/sshd /etc/cron.d /srv; echo '`+servers.AuthorizedKey(public)+`' >/opt/lab_keys; chmod 644 /opt/lab_keys
+printf '[Service]\nExecStart=/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/demo.service; systemctl daemon-reload
+git config --system user.email t@example.net; git config --system user.name t; git config --system safe.directory '*'
+git init -q /srv/up; cd /srv/up; echo one >f; git add f; git commit -qm one; git tag v1; chmod -R go+rX /srv/up`)
+	big := strings.Repeat("0123456789abcdef", 1<<14)
+	for name, text := range map[string]string{
+		"f.tmpl": "host {{.Host}} port {{.Vars.port}}\n", "site/a": "a" + big, "site/sub/b": "b", "app.tar": tarOf(t, member{"a", "a" + big, 0}),
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(l.files, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(l.files, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := servers.StartSSHD(t, servers.Inside(0, l.m.Server()...), servers.SSHDConfig("AuthorizedKeysFile /opt/lab_keys"))
+	l.server, l.supervisor, l.root = s, supervised(t, key), s.Host("m1")
+	l.ops = l.root
+	l.ops.SSH.User = "ops"
+	return l
+}
+
+// call calls the step, and returns its round trips: sessions of the server.
+func (l *everydayLab) call(t *testing.T, s everyday, check, become bool) (host.Outcome, int) {
+	t.Helper()
+	raw, err := json.Marshal(s.with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trips := func() int { return strings.Count(l.server.Log(), "Starting session: ") }
+	before := trips()
+	c := host.Call{
+		Job: core.JobID{Run: "run"}, Step: "step", Attempt: 1, Type: s.uses, Params: raw, Host: l.root, Check: check, Untouched: check, Diff: check, Key: "key", Files: l.files,
+		Sink: func(host.Event) {},
+	}
+	if become {
+		c.Host, c.Become = l.ops, core.Become{User: "root"}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	out, err := l.supervisor.Run(ctx, c)
+	if err != nil {
+		t.Fatalf("%s %v: %v", s.uses, s.with, err)
+	}
+	return out, trips() - before
+}
+
+func good(o host.Outcome) bool { return !o.Failed && !o.Unreachable && !o.Lost && !o.Skipped }
+
+// prove takes a step through all that may happen to it.
+func (l *everydayLab) prove(t *testing.T, s everyday) {
+	t.Helper()
+	state := func() string { t.Helper(); return lab(t, l.m, s.state) }
+	lab(t, l.m, s.before)
+	was := state()
+	checked, _ := l.call(t, s, true, false)
+	if now := state(); now != was || !good(checked) || !checked.Changed {
+		t.Errorf("check mode: %+v, and %q became %q", checked, was, now)
+	}
+	first, trips := l.call(t, s, false, false)
+	want := state()
+	if !good(first) || !first.Changed || want == was {
+		t.Fatalf("the run: %+v, and %q became %q", first, was, want)
+	}
+	again, least := l.call(t, s, false, false)
+	if now := state(); !good(again) || again.Changed || now != want || least != 1 {
+		t.Errorf("the second run: %+v in %d round trips, and %q became %q", again, least, want, now)
+	}
+	lab(t, l.m, s.before)
+	sudo, sudoTrips := l.call(t, s, false, true)
+	if now := state(); !good(sudo) || !sudo.Changed || now != want || sudoTrips != trips || trips > 3 {
+		t.Errorf("with sudo: %+v in %d round trips, as root %d; %q, expected %q", sudo, sudoTrips, trips, now, want)
+	}
+	if again, n := l.call(t, s, false, true); !good(again) || again.Changed || n != least {
+		t.Errorf("the second run with sudo: %+v in %d round trips, as root %d", again, n, least)
+	}
+	l.killed(t, s, want, state)
+	if s.disk != "" {
+		l.full(t, s, want, state)
+	}
+}
+
+// killed kills the worker before the call, and before each of its calls of the host.
+func (l *everydayLab) killed(t *testing.T, s everyday, want string, state func() string) {
+	t.Helper()
+	raw, err := json.Marshal(s.with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 1; ; at++ {
+		lab(t, l.m, s.before)
+		w := startWorker(t, labOrder{Type: s.uses, Key: l.key, Host: l.root, Params: raw, Files: l.files, KillCall: at})
+		err := w.cmd.Wait()
+		if err == nil { // it has ended before
+			if at < 3 {
+				t.Errorf("the worker was not killed at call %d: %s", at, w.out.String())
+			}
+			return
+		}
+		if got, _ := l.call(t, s, false, false); !good(got) || state() != want {
+			t.Errorf("killed before call %d: %+v, then %q, expected %q", at, got, state(), want)
+		}
+	}
+}
+
+// full runs the step where its folder has no byte left, and again with room.
+func (l *everydayLab) full(t *testing.T, s everyday, want string, state func() string) {
+	t.Helper()
+	lab(t, l.m, s.before+"; d="+s.disk+`; rm -rf /keep; cp -a $d /keep && mount -t tmpfs -o size=256m tmpfs $d && chmod --reference=/keep $d && chown --reference=/keep $d && cp -a /keep/. $d/ || exit 1
+used=$(df -k --output=used $d | tail -n 1); mount -o remount,size=$((used + 8))k $d || exit 1
+cat /dev/zero >$d/.filler 2>/dev/null; true`)
+	defer lab(t, l.m, "umount "+s.disk)
+	was := state()
+	if got, _ := l.call(t, s, false, false); !got.Failed || got.Reason == "" {
+		t.Errorf("on a full disk: %+v; %q became %q", got, was, state())
+	}
+	lab(t, l.m, "rm "+s.disk+"/.filler; mount -o remount,size=64m "+s.disk)
+	if got, _ := l.call(t, s, false, false); !good(got) || state() != want {
+		t.Errorf("with room again: %+v, then %q, expected %q", got, state(), want)
+	}
+}
