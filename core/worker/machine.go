@@ -415,7 +415,8 @@ func (m *machine) result(v leaseEnd) core.Result {
 		steps = append(slices.Clip(steps), p)
 	}
 	reason := v.reason
-	if i := slices.IndexFunc(steps, func(s core.StepResult) bool { return s.Name == v.step && s.Outcome == v.outcome }); i >= 0 {
+	failed := func(s core.StepResult) bool { return s.Name == v.step && s.Outcome == v.outcome }
+	if i := slices.IndexFunc(steps, failed); i >= 0 && steps[i].ReasonCode != core.BadExpression { // whose text has a more exact place
 		reason = withPlace(reason, steps[i].At)
 	}
 	return core.Result{
@@ -425,16 +426,14 @@ func (m *machine) result(v leaseEnd) core.Result {
 	}
 }
 
-// withPlace puts the place of a step at the end of the first line of a reason: hints follow. The
-// error of an expression has a more exact one.
-func withPlace(reason, at string) string {
-	file, _, _ := strings.Cut(at, ":")
-	if at == "" || strings.Contains(reason, file+":") {
-		return reason
+// withPlace puts the place of a step at the end of the first line of a text: hints follow.
+func withPlace(text, at string) string {
+	if at == "" {
+		return text
 	}
-	first, rest, more := strings.Cut(reason, "\n")
+	first, hints, more := strings.Cut(text, "\n")
 	if first += " (" + at + ")"; more {
-		first += "\n" + rest
+		first += "\n" + hints
 	}
 	return first
 }
