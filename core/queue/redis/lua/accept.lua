@@ -1,9 +1,11 @@
 -- accept.lua: the one atomic step of Submit.
 -- Needs: base, locks, jobs, forget.
--- Does: accepts the run whose target list is at run number NO (uploaded before), or inline in ARGV when NO is 0;
--- makes its tenant; makes what is due at once ready; counts what is settled, and stops the run where that spends its budget; forgets at most 2 old runs.
--- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …),
--- j chunks, payload, settled ranges (see xFinished), large data flat (index, bytes, …) to the end.
+-- Does: accepts the run whose target list is at run number NO (uploaded before), or inline in ARGV
+-- when NO is 0; makes its tenant; makes what is due at once ready; counts what is settled, and
+-- stops the run where that spends its budget; forgets at most 2 old runs.
+-- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n
+-- ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …), j chunks, payload,
+-- settled ranges (see xFinished), large data flat (index, bytes, …) to the end.
 -- Returns: {created 1 | 0, run number}; {'CONFLICT'}.
 -- Bounds: what ARGV holds; submit.go sends at most 64 KiB inline.
 

@@ -1,12 +1,14 @@
 -- tidy.lua: looks at one run, and with REPAIR mends what contradicts. For maintenance: its work
 -- grows with the jobs of the run that have a state of their own.
 -- Needs: base, locks, jobs.
--- Does: every lease has its locks, a session and its place in the sets; parked jobs are in exactly one
--- place; places in the ready, due, sweep and done sets follow from the run's record.
--- A small run that is to be mended becomes one like any other first.
--- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that ended (settled before, and from the log, read by
--- check.go up to the entry that the first call returned), as ascending ranges of 8 bytes (from, to); absent on the first call.
--- Returns: first call: {'LOG', last entry id, total, ''}, of a small run {'LOG', '', total, its records}; then findings as texts, a '+' in front of each that is repaired.
+-- Does: every lease has its locks, a session and its place in the sets; parked jobs are in exactly
+-- one place; places in the ready, due, sweep and done sets follow from the run's record. A small
+-- run that is to be mended becomes one like any other first.
+-- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that
+-- ended (settled before, and from the log, read by check.go up to the entry that the first call
+-- returned), as ascending ranges of 8 bytes (from, to); absent on the first call.
+-- Returns: first call: {'LOG', last entry id, total, ''}, of a small run {'LOG', '', total, its
+-- records}; then findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
 local no = call('HGET', kIDs, id)
 local f = no and run(tonumber(no))
@@ -240,7 +242,8 @@ for idx, where in pairs(at) do
   end
 end
 
--- Segments that are not due: the count of their released targets, and their list by index, which a run needs that is not all released.
+-- Segments that are not due: the count of their released targets, and their list by index, which a
+-- run needs that is not all released.
 do -- a script has 200 local variables at most
   local late, segments = 0, call('ZRANGE', k .. xSegments, 0, -1)
   local lists = f.phase < STOPPED and f.limit < f.total
