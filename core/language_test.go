@@ -52,7 +52,7 @@ func TestLanguageOfThePages(t *testing.T) {
 			for _, problem := range check(string(text)) {
 				t.Errorf("%s: %s", path, problem)
 			}
-			if !guides(path) {
+			if !guides(path) && filepath.Base(path) != "DESIGN.md" {
 				return
 			}
 			if n := strings.Count(string(text), "\n"); n > language.MaxPageLines {

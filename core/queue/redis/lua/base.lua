@@ -315,7 +315,7 @@ local function ended(f)
   return o[1] + o[2] + o[3] + o[4] + o[5] + o[6] + o[7] + o[8] >= f.total
 end
 
-local function budget(f, oc, idx)
+local function threshold(f, oc, idx)
   local o = outcomes(f)
   if oc == LOST then return stop(f, STOPPED, 'job ' .. f.id .. '/' .. idx .. ' ended as lost' .. HOST_LOST) end
   local bad = o[4] + o[5] + o[7]

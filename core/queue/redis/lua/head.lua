@@ -12,7 +12,7 @@ local concat, format = table.concat, string.format
 -- counts what passed between calls, for sessions.
 local wall, now, ahead, age
 local seq, bseq, vt, tkat, tks -- the rest of kMeta
-local waiters -- jobs parked on locks, in the whole pool
+local waiters -- jobs blocked on locks, in the whole pool
 local R, T, S, lk, lkdirty = {}, {}, {}, {}, {} -- runs, tenants, sessions' leases, locks of this script
 local classes, smallset, smalldone, duedel = {}, {}, {}, {} -- see small.lua; runs to take out of kDue
 local news = {} -- ids of runs of which the pool's log gets a hint

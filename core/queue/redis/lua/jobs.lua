@@ -46,7 +46,7 @@ local function finish(f, idx, l, oc, reason, detail)
   record(f, idx, 1, oc, l.attempt, reason, detail)
   if l.hasj then append(f, 'jdel', idx) end
   release(f, idx, l.host, l.ha, l.group, l.key, l.lock)
-  budget(f, oc, idx)
+  threshold(f, oc, idx)
   touch(f)
 end
 

@@ -171,7 +171,7 @@ end
 -- gone ends targets whose list is missing: nothing can run them.
 local function gone(f, idx, count)
   record(f, idx, count, LOST, 0, 'the target list is gone from Redis', '')
-  budget(f, LOST, idx)
+  threshold(f, LOST, idx)
 end
 
 -- candidates reads the next n candidates of f, and adds the names of locks that are not known to
@@ -425,7 +425,7 @@ local function inway(f, x)
   end
 end
 
--- try takes the next candidate of f: leased, or parked on the first lock that is held.
+-- try takes the next candidate of f: leased, or blocked on the first lock that is held.
 local function try(f)
   if not f.cands or not f.cands[f.ci] then
     local left = want - nleases
