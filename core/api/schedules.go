@@ -11,6 +11,8 @@ type Schedule struct {
 	Cron        string    `json:"cron" doc:"empty for one with a single fire time"`
 	At          time.Time `json:"at,omitzero" doc:"of one with a single fire time"`
 	Sentence    string    `json:"sentence" doc:"its fire times, in words"`
+	Pinned      bool      `json:"pinned,omitempty" doc:"it launches the project and its hosts as they were when it was made, not as they are then"`
+	Revision    string    `json:"revision,omitempty" doc:"commit that is pinned"`
 	Timezone    string    `json:"timezone"`
 	CatchUp     string    `json:"catch_up"`
 	Overlap     string    `json:"overlap"`
@@ -43,6 +45,7 @@ type NewSchedule struct {
 	LaunchOptions
 	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"either this or at"`
 	At          time.Time `json:"at,omitzero" doc:"fire once, then; it must lie ahead. The schedule is kept for 30 days after that"`
+	Pin         bool      `json:"pin,omitempty" doc:"with at: launch the project and its hosts, also those of sources, as they are now; windows, approvals and secrets are those of then"`
 	Timezone    string    `json:"timezone,omitempty" maxLength:"64"`
 	CatchUp     string    `json:"catch_up,omitempty" enum:"skip,once,all" doc:"skip by default; once by default with at"`
 	Overlap     string    `json:"overlap,omitempty" enum:"skip,queue,cancel_running"`
@@ -53,8 +56,10 @@ type NewSchedule struct {
 
 // Backfill launches the fire times of a past range.
 type Backfill struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Reason string    `json:"reason,omitempty" maxLength:"1000" doc:"for the audit log"`
+	DryRun bool      `json:"dry_run,omitempty" doc:"only count: nothing is launched"`
 }
 
 // Launched is the run that a trigger launches.
@@ -64,5 +69,6 @@ type Launched struct {
 
 // Backfilled is how many fire times a backfill launches.
 type Backfilled struct {
-	Triggers int `json:"triggers"`
+	Triggers int `json:"triggers" doc:"in the range; of a dry run, those that it would launch"`
+	Before   int `json:"launched_before,omitempty" doc:"of a dry run: fire times of the range that have a run, and are not repeated"`
 }

@@ -447,14 +447,25 @@ func TestTriggerAndBackfill(t *testing.T) {
 			t.Errorf("triggered once, %d runs", n-triggered)
 		}
 		day := time.Date(1999, 12, 31, 0, 1, 0, 0, time.UTC)
-		n, err := c.Backfill(l.Context(), ledger.AllTenants(), "bob", patch, day, day.Add(50*time.Minute))
+		n, err := c.Backfill(l.Context(), ledger.AllTenants(), "bob", patch, day, day.Add(50*time.Minute), "")
 		if err != nil || n != 10 {
 			t.Fatal(n, err)
 		}
+		plans := func(c *catalog.Catalog, launches, before int) {
+			t.Helper()
+			if n, had, err := c.PlanBackfill(l.Context(), ledger.AllTenants(), patch, day, day.Add(50*time.Minute)); err != nil || n != launches || had != before {
+				t.Errorf("a plan of %d launches and %d before, %v; expected %d and %d", n, had, err, launches, before)
+			}
+		}
+		plans(c, 10, 0)
+		if _, _, err := c.PlanBackfill(l.Context(), ledger.Tenants("birch"), patch, day, day); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("another tenant's plan: %v", err)
+		}
 		stop()
-		_, stop = l.server("s2", nil)
+		c, stop = l.server("s2", nil)
 		defer stop()
 		l.until("all ten are launched", func() bool { return len(l.runs()) >= triggered+11 })
+		plans(c, 0, 10)
 		entries, _, err := l.ledger.AuditLog(l.Context(), ledger.AllTenants(), ledger.AuditFilter{Kind: "schedule"}, ledger.Page{})
 		if err != nil || len(entries) != 3 {
 			t.Errorf("%+v, %v", entries, err)
@@ -490,13 +501,13 @@ func TestTrapATenantsTriggerReachesNoOtherTenantsHosts(t *testing.T) {
 			t.Errorf("a trigger launches on %d hosts for acme, on %d for the provider", own, all)
 		}
 		day := time.Date(1998, 12, 31, 0, 0, 0, 0, time.UTC)
-		if _, err := c.Backfill(l.Context(), acme, "bob", wide, day, day.AddDate(0, 0, 2)); !errors.Is(err, core.ErrConflict) {
+		if _, err := c.Backfill(l.Context(), acme, "bob", wide, day, day.AddDate(0, 0, 2), ""); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("a tenant's backfill of it: %v", err)
 		}
-		if n, err := c.Backfill(l.Context(), acme, "bob", schedule.ID{Tenant: "acme", Name: "narrow"}, day, day.AddDate(0, 0, 2)); err != nil || n != 1 {
+		if n, err := c.Backfill(l.Context(), acme, "bob", schedule.ID{Tenant: "acme", Name: "narrow"}, day, day.AddDate(0, 0, 2), ""); err != nil || n != 1 {
 			t.Errorf("a tenant's backfill of its own hosts: %d, %v", n, err)
 		}
-		if n, err := c.Backfill(l.Context(), ledger.AllTenants(), "bob", wide, day, day.AddDate(0, 0, 2)); err != nil || n != 1 {
+		if n, err := c.Backfill(l.Context(), ledger.AllTenants(), "bob", wide, day, day.AddDate(0, 0, 2), ""); err != nil || n != 1 {
 			t.Errorf("the provider's: %d, %v", n, err)
 		}
 	})

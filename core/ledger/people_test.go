@@ -95,6 +95,55 @@ func testTokens(t *testing.T, b *backend) {
 	}
 }
 
+// Ended tokens go after a time. Those that hold, the first one, and the newest of each name and
+// maker stay: four eyes still know who made the token of a run.
+func testEndedTokens(t *testing.T, b *backend) {
+	l, ctx := b.open(t), t.Context()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.SetClock(func() time.Time { return now })
+	made := func(id, name, by string, roles ...string) {
+		t.Helper()
+		if _, _, err := l.NewToken(ctx, by, ledger.Token{ID: id, Name: name, AllTenants: true, Roles: roles, Expires: now.Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Minute)
+	}
+	made("first", "admin", "up", "admin")
+	for _, id := range []string{"s1", "s2", "s3"} { // the sessions of a person
+		made(id, "ann", "ann", "admin")
+	}
+	made("c1", "ci", "ann", "operator")
+	made("c2", "ci", "bob", "operator")
+	made("f1", "phone", "ann", "calendar")
+	run := newRun("r1", "a", 1)
+	run.LaunchedBy, run.Approvals = "ci", 1
+	accept(t, l, run)
+	now = now.Add(ledger.KeepTokens)
+	made("s4", "ann", "ann", "admin")
+	made("a2", "admin", "up", "admin")
+	left := func() (ids []string) {
+		t.Helper()
+		all, _, err := l.Tokens(ctx, ledger.AllTenants(), ledger.TokenFilter{}, ledger.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all {
+			ids = append(ids, one.ID)
+		}
+		return ids
+	}
+	if n, err := l.PruneTokens(ctx, now.Add(-ledger.KeepTokens)); err != nil || n != 0 {
+		t.Errorf("too early: %d removed, %v", n, err)
+	}
+	now = now.Add(2 * time.Hour)
+	n, err := l.PruneTokens(ctx, now.Add(-ledger.KeepTokens))
+	if want := []string{"a2", "c1", "c2", "first", "s4"}; err != nil || n != 4 || !reflect.DeepEqual(left(), want) {
+		t.Errorf("%d removed, %v, %v left, expected %v", n, err, left(), want)
+	}
+	_, err = l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "ann", Approved: true})
+	wantErr(t, err, core.ErrConflict, "the maker of the run's token approves it")
+}
+
 func testDocuments(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()

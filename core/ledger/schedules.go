@@ -144,6 +144,14 @@ func (l *Ledger) PostponeSchedule(ctx context.Context, s Schedule, until time.Ti
 	})
 }
 
+// Kept returns how many of the runs the ledger has.
+func (l *Ledger) Kept(ctx context.Context, runs []string) (n int, err error) {
+	q := &query{d: l.db.dialect}
+	q.whereAny("id", runs)
+	err = l.db.row(ctx, `SELECT count(*) FROM runs WHERE `+q.conds[0], q.args...).Scan(&n)
+	return n, translate("count runs", err)
+}
+
 // Open returns those of the runs that are there and not complete, by id.
 func (l *Ledger) Open(ctx context.Context, runs []string) (map[string]bool, error) {
 	open := make(map[string]bool, len(runs))

@@ -263,3 +263,19 @@ func (l *Ledger) RevokeToken(ctx context.Context, s Scope, who, id string) (Toke
 	}
 	return token, nil
 }
+
+// KeepTokens is how long a token that has expired or was revoked is kept.
+const KeepTokens = 30 * 24 * time.Hour
+
+// PruneTokens removes tokens that ended before a time, and returns how many. Of each name and maker
+// the newest one stays, because it says which names are one person. So does the token "first":
+// its id must never be free again.
+func (l *Ledger) PruneTokens(ctx context.Context, before time.Time) (n int64, err error) {
+	err = l.db.transact(ctx, "remove ended tokens", func(t *tx) error {
+		n, err = t.exec(ctx, `DELETE FROM tokens WHERE id <> 'first' AND (expires > 0 AND expires < $1 OR revoked > 0 AND revoked < $1) AND id IN (
+			SELECT id FROM (SELECT id, roles, row_number() OVER (PARTITION BY name, tenant, all_tenants, created_by, CASE WHEN roles = '["calendar"]' THEN 1 ELSE 0 END ORDER BY created DESC, id) AS place FROM tokens) AS placed
+			WHERE place > 1 OR roles = '["calendar"]')`, bound(before))
+		return err
+	})
+	return n, err
+}

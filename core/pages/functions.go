@@ -20,6 +20,7 @@ func functions() template.FuncMap {
 		"iso":       func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ago":       ago,
 		"lasting":   func(s core.Seconds) string { return lasting(s.Duration()) },
+		"endpart":   func() template.HTML { return partEnd },
 		"worked":    pictures.Worked,
 		"shareNote": func() string { return pictures.ShareHistoryNote },
 		"plural":    plural,
@@ -33,6 +34,7 @@ func functions() template.FuncMap {
 			i, _ := strconv.Atoi(number) // the API names outputs STEP/STREAM
 			return i + 1
 		},
+		"brief":    func(version string) string { return version[:min(12, len(version))] },
 		"number":   func(i int) int { return i + 1 },
 		"letter":   pictures.Letter,
 		"counts":   outcomeCounts,

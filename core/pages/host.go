@@ -23,8 +23,34 @@ type hostView struct {
 	Now         []hostTask
 	LeftOut     bool   // there are more active runs than hostRuns
 	NowUnseen   string // why Now is not shown
+	Locks       []api.Lock
+	LocksUnseen string // why Locks is not shown
 	Windows     api.WindowSet
 	WindowsText string // why Windows is not shown
+
+	Configs       []api.ConfigVersion // for people who may read them
+	ConfigsUnseen string              // why they are not shown
+	From, To      string              // versions that are compared
+	Diff          *api.ConfigDiff     // nil: DiffProblem, or there is nothing to compare
+	DiffProblem   string
+}
+
+// configs reads the kept versions of a host's configuration, and compares those of a form, or the
+// newest two.
+func (view *hostView) configs(ctx context.Context, v visit, sent url.Values) {
+	var err error
+	if view.Configs, err = v.client.ConfigVersions(ctx, view.Host.Name); err != nil {
+		view.ConfigsUnseen = reasonOf(err)
+	}
+	if len(view.Configs) == 0 {
+		return
+	}
+	diff, err := v.client.ConfigDiff(ctx, view.Host.Name, sent.Get("from"), sent.Get("to"))
+	if err != nil {
+		view.From, view.To, view.DiffProblem = sent.Get("from"), sent.Get("to"), reasonOf(err)
+		return
+	}
+	view.From, view.To, view.Diff = diff.From, diff.To, &diff
 }
 
 // hostTask is the part of an active run that a host has.
@@ -86,10 +112,16 @@ func (p *Pages) host(w http.ResponseWriter, r *http.Request, v visit) {
 	if err := view.now(r.Context(), v); err != nil { // one panel that fails leaves the rest
 		view.NowUnseen = reasonOf(err)
 	}
+	if view.Locks, err = v.client.Locks(r.Context(), name); err != nil {
+		view.LocksUnseen = reasonOf(err)
+	}
 	if host.WindowSet != "" {
 		if view.Windows, err = v.client.Window(r.Context(), host.WindowSet); err != nil {
 			view.WindowsText = reasonOf(err)
 		}
+	}
+	if v.who.Operates() {
+		view.configs(r.Context(), v, r.URL.Query())
 	}
 	p.show(w, http.StatusOK, "host", v, host.Name, view)
 }

@@ -9,6 +9,35 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
+// The page of a host compares any two kept versions of its configuration, for people who may read
+// them.
+func TestHostComparesConfigurations(t *testing.T) {
+	at := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
+	items := func(v any) map[string]any { return map[string]any{"items": v} }
+	const newer, older = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+	o := &operations{tenant: "acme", roles: []string{"operator"}, answers: map[string]any{
+		"GET /v1/hosts/fw1":              api.Host{Name: "fw1"},
+		"GET /v1/hosts/fw1/history":      items([]api.Job{}),
+		"GET /v1/hosts/fw1/locks":        items([]api.Lock{}),
+		"GET /v1/runs":                   items([]api.Run{}),
+		"GET /v1/hosts/fw1/configs":      items([]api.ConfigVersion{{Version: newer, At: at, Author: hostile, Playbook: hostile, Run: "r1", Changed: []string{hostile}}, {Version: older, At: at, Run: "r0", Gone: []string{"old.conf"}}}),
+		"GET /v1/hosts/fw1/configs/diff": api.ConfigDiff{Host: "fw1", From: older, To: newer, Files: []api.ConfigFileDiff{{Name: "running.conf", Change: "changed", Added: 2, Removed: 1, Diff: "-mtu 1500\n" + hostile, Cut: true}}},
+	}}
+	v := visits(t, o)
+	_, text := v.get("/hosts/fw1?from=" + older + "&to=" + newer)
+	has(t, "a host", text, "Kept configurations", `value="`+newer+`" checked aria-label="Compare to aaaaaaaaaaaa"`, `value="`+older+`" checked aria-label="Compare from`, "old.conf (gone)", "From bbbbbbbbbbbb to aaaaaaaaaaaa", "changed, 2 lines added, 1 removed. The diff is longer", "-mtu 1500", "2026-11-26 03:00:00 UTC")
+	harmless(t, "a host", text)
+	o.set("GET /v1/hosts/fw1/configs/diff", api.Problem{Status: http.StatusNotFound, Detail: "no such version"})
+	_, text = v.get("/hosts/fw1?to=x")
+	has(t, "a version that is none", text, `role="alert">They cannot be compared: no such version`)
+	o.set("GET /v1/hosts/fw1/configs", api.Problem{Status: http.StatusNotFound, Detail: "this server has no repository"})
+	_, text = v.get("/hosts/fw1")
+	has(t, "a server without a repository", text, "Versions cannot be shown: this server has no repository", "Nobody holds this host")
+	o.roles = []string{"viewer"}
+	_, text = visits(t, o).get("/hosts/fw1")
+	lacks(t, "a viewer's host", text, "Kept configurations")
+}
+
 // The page of a host shows what runs or waits there and why, and when its window opens. A panel
 // that fails leaves the rest.
 func TestHostShowsWhatGoesOn(t *testing.T) {
@@ -20,20 +49,27 @@ func TestHostShowsWhatGoesOn(t *testing.T) {
 		"GET /v1/runs":                   items([]api.Run{{ID: "r1", Playbook: "patch", Phase: api.Active}}),
 		"GET /v1/runs/r1/jobs":           items([]api.Job{{Run: "r1", Index: 7, Host: "web1", State: core.Blocked}}),
 		"GET /v1/runs/r1/jobs/7/explain": api.Explanation{State: core.Blocked, Reason: "run r0 holds web1", Until: opens},
-		"GET /v1/windows/night":          api.WindowSet{Name: "night", Reason: "before its window", Next: []api.Occurrence{{Open: opens, Close: opens.Add(time.Hour), OpenLocal: "Sat 22:00 CET", CloseLocal: "Sat 23:00 CET"}}},
+		"GET /v1/hosts/web1/locks": items([]api.Lock{
+			{Lock: api.HostLock, Name: "web1", Run: "r0", Index: 3, Playbook: "patch", Host: "web1", Since: opens},
+			{Lock: api.HAGroupLock, Name: "pair", Run: "r2", Index: 4, Playbook: "fw", Host: "web2"}, {Lock: api.HAGroupLock, Name: "pair", Kept: true},
+		}),
+		"GET /v1/windows/night": api.WindowSet{Name: "night", Reason: "before its window", Next: []api.Occurrence{{Open: opens, Close: opens.Add(time.Hour), OpenLocal: "Sat 22:00 CET", CloseLocal: "Sat 23:00 CET"}}},
 	}}
 	v := visits(t, o)
 	_, text := v.get("/hosts/web1")
 	has(t, "a host", text, "run r0 holds web1", `href="/runs/r1/hosts/7"`, "<td>blocked</td>", `href="/windows/night"`, "closed: before its window", `datetime="2026-12-05T21:00:00Z">Sat 22:00 CET<`)
 
+	has(t, "a host", text, `This host: held by <a href="/runs/r0/hosts/3">patch</a> since <time datetime="2026-12-05T21:00:00Z">`, `HA group pair: held by <a href="/runs/r2/hosts/4">fw on web2</a>, which is suspended and keeps it`, "HA group pair: kept for a run of another tenant, which comes next")
+
+	o.set("GET /v1/hosts/web1/locks", items([]api.Lock{}))
 	o.set("GET /v1/runs", items([]api.Run{}))
 	_, text = v.get("/hosts/web1")
-	has(t, "an idle host", text, "No active run works on this host")
-	for _, path := range []string{"GET /v1/runs", "GET /v1/windows/night"} {
+	has(t, "an idle host", text, "No active run works on this host", "Nobody holds this host")
+	for _, path := range []string{"GET /v1/runs", "GET /v1/windows/night", "GET /v1/hosts/web1/locks"} {
 		o.set(path, api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	}
 	status, text := v.get("/hosts/web1")
-	if has(t, "panels that fail", text, "Active runs cannot be shown: the ledger is away", "cannot be shown: the ledger is away", "No run has touched this host yet"); status != http.StatusOK {
+	if has(t, "panels that fail", text, "Active runs cannot be shown: the ledger is away", "cannot be shown: the ledger is away", "Locks cannot be shown: the ledger is away", "No run has touched this host yet"); status != http.StatusOK {
 		t.Errorf("%d", status)
 	}
 }

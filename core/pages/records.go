@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -36,19 +37,7 @@ type fieldChange struct{ Field, Before, After string }
 func (p *Pages) audit(w http.ResponseWriter, r *http.Request, v visit) {
 	q := r.URL.Query()
 	view := auditView{Filter: client.AuditFilter{Who: q.Get("who"), What: q.Get("what"), Object: q.Get("object")}, Since: q.Get("since"), Until: q.Get("until")}
-	for _, at := range []struct {
-		text string
-		to   *time.Time
-	}{{view.Since, &view.Filter.Since}, {view.Until, &view.Filter.Until}} {
-		if at.text == "" {
-			continue
-		}
-		t, err := time.Parse("2006-01-02T15:04", at.text)
-		if err != nil {
-			view.Problem = fmt.Sprintf("%q is not a time: expected one as 2026-12-31T18:00, in UTC", at.text)
-		}
-		*at.to = t
-	}
+	view.Filter.Since, view.Filter.Until, view.Problem = rangeTyped(view.Since, view.Until)
 	if view.Problem != "" {
 		p.show(w, http.StatusUnprocessableEntity, "audit", v, "Audit log", view)
 		return
@@ -63,6 +52,64 @@ func (p *Pages) audit(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	view.Next = nextPage(q, list.Next)
 	p.show(w, http.StatusOK, "audit", v, "Audit log", view)
+}
+
+// rangeTyped reads the range that a person typed into a form, where "" is no bound.
+func rangeTyped(from, to string) (since, until time.Time, problem string) {
+	for _, one := range []struct {
+		text string
+		to   *time.Time
+	}{{from, &since}, {to, &until}} {
+		if one.text == "" {
+			continue
+		}
+		at, err := time.Parse("2006-01-02T15:04", one.text) // as browsers send it
+		if err != nil {
+			problem = fmt.Sprintf("%q is not a time: expected one as 2026-12-31T18:00, in UTC", one.text)
+		}
+		*one.to = at
+	}
+	return since, until, problem
+}
+
+// Export is the address of all entries in the time of the view, in a format.
+func (view auditView) Export(format string) string {
+	q := url.Values{"format": {format}}
+	for name, value := range map[string]string{"since": view.Since, "until": view.Until} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return "/audit/export?" + q.Encode()
+}
+
+// exportTypes are the formats of an export.
+var exportTypes = map[string]string{"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
+
+// exportAudit sends the audit log as a file. If it breaks off, so does the download, so that nobody
+// takes a part for all.
+func (p *Pages) exportAudit(w http.ResponseWriter, r *http.Request, v visit) {
+	q := r.URL.Query()
+	since, until, problem := rangeTyped(q.Get("since"), q.Get("until"))
+	kind := exportTypes[q.Get("format")]
+	if problem == "" && kind == "" {
+		problem = fmt.Sprintf("format %q: expected csv or ndjson", q.Get("format"))
+	}
+	if problem != "" {
+		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Audit log", problem)
+		return
+	}
+	out, err := v.client.Export(r.Context(), "audit", client.ExportFilter{Since: since, Until: until, Format: q.Get("format")})
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	defer func() { _ = out.Close() }()
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Disposition", `attachment; filename="audit.`+q.Get("format")+`"`)
+	if _, err := io.Copy(steadyWriter{w, http.NewResponseController(w)}, out); err != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // nextPage is the address of the page after this one; "" at the end.

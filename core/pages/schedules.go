@@ -20,18 +20,13 @@ const maxForm = 64 << 10
 
 // scheduleRoutes registers the pages of schedules.
 func (p *Pages) scheduleRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /schedules", p.signedIn(p.scheduleList))
+	mux.HandleFunc("GET /schedules", p.signedIn(p.livePage("/schedules")))
 	mux.HandleFunc("GET /schedules/{schedule}", p.signedIn(p.schedule))
 	mux.HandleFunc("POST /schedules/{schedule}/{verb}", p.signedIn(p.actOnSchedule))
 }
 
-func (p *Pages) scheduleList(w http.ResponseWriter, r *http.Request, v visit) {
-	list, err := v.client.Schedules(r.Context(), client.Page{Cursor: r.URL.Query().Get("cursor"), Limit: listed})
-	if err != nil {
-		p.problem(w, r, v, err)
-		return
-	}
-	p.show(w, http.StatusOK, "schedules", v, "Schedules", list)
+func readSchedules(ctx context.Context, v visit, q url.Values) (any, error) {
+	return v.client.Schedules(ctx, client.Page{Cursor: q.Get("cursor"), Limit: listed})
 }
 
 // scheduleView is a schedule, and what it would launch now.
@@ -43,6 +38,8 @@ type scheduleView struct {
 	Problem  string // why a trigger launched nothing
 	Done     string // an action that was just taken
 	Run      string // that a trigger launched
+	Runs     string // that a backfill launches
+	Backfill backfillView
 }
 
 // Wide reports whether a trigger needs the number of hosts.
@@ -69,7 +66,11 @@ func (p *Pages) schedule(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	view.Done, view.Run = r.URL.Query().Get("done"), r.URL.Query().Get("run")
+	q := r.URL.Query()
+	view.Done, view.Run, view.Runs = q.Get("done"), q.Get("run"), q.Get("runs")
+	if q.Has("from") && v.who.Operates() {
+		view.Backfill = backfillOf(r.Context(), v, view, q)
+	}
 	p.show(w, http.StatusOK, "schedule", v, view.Schedule.Name, view)
 }
 
@@ -105,6 +106,10 @@ func (p *Pages) actOnSchedule(w http.ResponseWriter, r *http.Request, v visit) {
 			p.show(w, status, "schedule", v, view.Schedule.Name, view)
 			return
 		}
+	}
+	if verb == "backfill" && v.who.Operates() {
+		p.backfill(w, r, v, name)
+		return
 	}
 	var err error
 	switch verb {

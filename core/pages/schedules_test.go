@@ -123,6 +123,55 @@ func TestTriggerIsConfirmed(t *testing.T) {
 	}
 }
 
+// A backfill says how many runs on how many hosts it launches, is asked for once, and launches the
+// range that was shown. A range of another size than the page had is refused.
+func TestBackfillIsShownFirst(t *testing.T) {
+	const path = "/schedules/acme:night"
+	o := scheduleAPI("operator")
+	o.set("POST /v1/schedules/acme:night/backfill", api.Backfilled{Triggers: 9, Before: 2})
+	v := visits(t, o)
+	_, text := v.get(path + "?from=2026-11-01T00:00&to=2026-11-30T00:00")
+	has(t, "a backfill", text, "9 runs, one after the other, each on 12 hosts: 108 host tasks", "2 fire times of the range have runs, and are not repeated", "Type the number of host tasks, 108", ">Launch 9 runs<")
+	if b := o.changes()[len(o.changes())-1].body; b["dry_run"] != true || b["from"] != "2026-11-01T00:00:00Z" {
+		t.Fatalf("the page asked for %v", b)
+	}
+	form := formIn(t, text, path+`/backfill" method="post`)
+	launched := func() (last map[string]any) {
+		for _, c := range o.changes() {
+			if strings.HasSuffix(c.path, "/backfill") && c.body["dry_run"] == nil {
+				last = c.body
+			}
+		}
+		return last
+	}
+	for _, c := range []struct {
+		reason, typed, runs string
+		status              int
+	}{{"", "108", "9", 422}, {"CHG7", "12", "9", 422}, {"CHG7", "108", "8", 409}, {"CHG7", "108", "9", 200}} {
+		form.Set("reason", c.reason)
+		form.Set("typed", c.typed)
+		form.Set("runs", c.runs)
+		status, _, text := v.post(path+"/backfill", form)
+		if got := launched(); status != c.status || (got != nil) != (c.status == 200) {
+			t.Errorf("%+v: %d, launched %v", c, status, got)
+		}
+		if c.status == 200 {
+			has(t, "a launched backfill", text, "The runs of 9 fire times are launched")
+		}
+	}
+	if b := launched(); b["reason"] != "CHG7" || b["to"] != "2026-11-30T00:00:00Z" {
+		t.Errorf("launched %v", b)
+	}
+	o.set("POST /v1/schedules/acme:night/backfill", api.Backfilled{Before: 1})
+	_, text = v.get(path + "?from=2026-11-01T00:00&to=2026-11-02T00:00")
+	has(t, "nothing to launch", text, "Nothing to launch: 1 fire time of the range has a run")
+	_, text = v.get(path + "?from=yesterday&to=")
+	has(t, "no time", text, "&#34;yesterday&#34; is not a time")
+	o.set("POST /v1/schedules/acme:night/backfill", api.Problem{Status: http.StatusConflict, Detail: "it reaches other hosts"})
+	_, text = v.get(path + "?from=2026-11-01T00:00&to=2026-11-02T00:00")
+	has(t, "a refused range", text, `role="alert">it reaches other hosts`)
+}
+
 // A person who may not act has no button, and asks for no plan.
 func TestSchedulesOfAViewer(t *testing.T) {
 	o := scheduleAPI("viewer")

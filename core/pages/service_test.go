@@ -3,6 +3,7 @@ package pages
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -171,8 +172,49 @@ func TestAuditFilter(t *testing.T) {
 	if resp, text := get(t, browser, web.URL+"/audit?since=yesterday"); resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(text, "is not a time") || !strings.Contains(text, `value="yesterday"`) {
 		t.Errorf("%d: %s", resp.StatusCode, text)
 	}
+	_, text := get(t, browser, web.URL+"/audit?since=2026-11-01T00:00&who=ann")
+	has(t, "the audit log", text, `href="/audit/export?format=csv&amp;since=2026-11-01T00%3A00"`, "Download all entries of this time")
 	if got := nextPage(url.Values{"who": {"a&b"}, "cursor": {"x"}}, "y"); got != "?cursor=y&who=a%26b" {
 		t.Error(got)
+	}
+}
+
+// The whole log of a time is a download. A format or time that is none is refused, and an export
+// that breaks off is no whole file.
+func TestAuditExport(t *testing.T) {
+	const line = "2026-11-26,ann,run.cancel\n"
+	var asked url.Values
+	breaks := false
+	f := newFake()
+	web, browser := site(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/export/audit" {
+			f.ServeHTTP(w, r)
+			return
+		}
+		asked = r.URL.Query()
+		_, _ = w.Write([]byte(line))
+		if breaks {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	logIn(t, web, browser, "good", "/")
+	resp, text := get(t, browser, web.URL+"/audit/export?format=csv&since=2026-11-01T00:00")
+	if h := resp.Header; text != line || h.Get("Content-Type") != "text/csv; charset=utf-8" || h.Get("Content-Disposition") != `attachment; filename="audit.csv"` || asked.Get("since") != "2026-11-01T00:00:00Z" || asked.Get("format") != "csv" {
+		t.Errorf("%q, %v, asked for %v", text, h, asked)
+	}
+	for _, query := range []string{"format=xls", "format=csv&until=today", ""} {
+		if resp, text := get(t, browser, web.URL+"/audit/export?"+query); resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(text, "expected") {
+			t.Errorf("%s: %d: %s", query, resp.StatusCode, text)
+		}
+	}
+	breaks = true
+	resp, err := browser.Get(web.URL + "/audit/export?format=csv")
+	if err == nil {
+		_, err = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+	}
+	if err == nil {
+		t.Error("an export that breaks off looks like a whole one")
 	}
 }
 

@@ -29,9 +29,17 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := &piped{header: http.Header{}, begun: make(chan struct{}), body: writer}
 	go func() { // it ends with the handler, which ends with the request's context
 		defer func() {
+			fault := recover()
+			if fault != nil && fault != http.ErrAbortHandler { //nolint:errorlint // a sentinel that is panicked with
+				panic(fault)
+			}
 			_ = asked.Body.Close()
 			w.begin(http.StatusOK)
-			_ = writer.Close()
+			if fault != nil {
+				_ = writer.CloseWithError(io.ErrUnexpectedEOF) // the body is not whole
+			} else {
+				_ = writer.Close()
+			}
 		}()
 		t.api.ServeHTTP(w, asked)
 	}()

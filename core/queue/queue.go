@@ -144,6 +144,8 @@ type Inspect interface {
 	Payload(ctx context.Context, run string) ([]byte, error)
 	// Explain returns why a job is where it is.
 	Explain(ctx context.Context, job core.JobID) (Explanation, error)
+	// Holders returns which jobs hold the locks of a host and of an HA group, where "" is none.
+	Holders(ctx context.Context, host, haGroup string) ([]Holder, error)
 }
 
 // Census reports the queue as a whole.
@@ -266,6 +268,14 @@ type Explanation struct {
 	Reason core.Reason `json:"reason"` // with a code while the job waits; a sentence that names no other run: "waits for host fw-1, held by another job"
 	Until  time.Time   `json:"until,omitzero"`
 	Holder string      `json:"holder,omitempty"` // RUN/INDEX of the job that a blocked one waits for, which may be another tenant's
+}
+
+// Holder is a job that holds a lock.
+type Holder struct {
+	HAGroup bool // the lock is that of the HA group, else of the host
+	Job     core.JobID
+	Kept    bool      // the lock is kept for the job, which is leased next
+	Since   time.Time // when its lease began; zero without one: Kept, or suspended with its locks
 }
 
 // Ends of Explanation.Reason of a blocked job: Holder has the lock, or gets it next.

@@ -242,18 +242,12 @@ func (c *Control) Resume(ctx context.Context, id ID, note Note) error {
 // of the schedule is left, paused or not, and returns their number. The range must be over, and
 // have at most MaxBackfill.
 func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note Note) (n int, err error) {
-	from, to = from.UTC().Truncate(time.Millisecond), to.UTC().Truncate(time.Millisecond)
-	if from.Before(minTime) || to.Before(from) {
-		return 0, fmt.Errorf("backfill of schedule %s from %s to %s: expected a range after %d: %w", id, stamp(from), stamp(to), minTime.Year(), core.ErrInvalid)
-	}
 	err = c.edit(ctx, id, note, func(p *plan, s *State, now time.Time) error {
-		span := Span{After: from.Add(-time.Millisecond), To: to}
-		n = p.count(span.After, to, MaxBackfill+1)
+		span, times, err := p.backfilled(from, to, now)
+		n = len(times)
 		switch {
-		case to.After(now):
-			return fmt.Errorf("backfill of schedule %s to %s: that is in the future: %w", id, stamp(to), core.ErrInvalid)
-		case n > MaxBackfill:
-			return fmt.Errorf("backfill of schedule %s from %s to %s: more than %d fire times; ask for a shorter range: %w", id, stamp(from), stamp(to), MaxBackfill, core.ErrInvalid)
+		case err != nil:
+			return err
 		case n == 0 || slices.ContainsFunc(s.Backfill, func(b Span) bool { return b.After.Equal(span.After) && b.To.Equal(span.To) }):
 		case len(s.Backfill) >= MaxBackfills:
 			return fmt.Errorf("schedule %s has %d backfills that are not done: %w", id, len(s.Backfill), core.ErrConflict)
@@ -263,6 +257,53 @@ func (c *Control) Backfill(ctx context.Context, id ID, from, to time.Time, note 
 		return nil
 	})
 	return n, err
+}
+
+// PlanBackfill returns how many fire times a backfill of a range would launch, and how many of the
+// range were launched before. It changes nothing.
+func (c *Control) PlanBackfill(ctx context.Context, id ID, from, to time.Time) (launches, before int, err error) {
+	row, err := c.ledger.Schedule(ctx, ledger.AllTenants(), id.Tenant, id.Name)
+	if err != nil {
+		return 0, 0, err
+	}
+	p, _, err := c.planner.read(row)
+	if err != nil {
+		return 0, 0, err
+	}
+	now, err := c.now(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, times, err := p.backfilled(from, to, now)
+	if err != nil {
+		return 0, 0, err
+	}
+	runs := make([]string, len(times))
+	for i, at := range times {
+		runs[i] = RunID(id, at)
+	}
+	before, err = c.ledger.Kept(ctx, runs)
+	return len(times) - before, before, err
+}
+
+// backfilled lists the fire times of a range that a backfill may launch.
+func (p *plan) backfilled(from, to, now time.Time) (span Span, times []time.Time, err error) {
+	from, to = from.UTC().Truncate(time.Millisecond), to.UTC().Truncate(time.Millisecond)
+	if from.Before(minTime) || to.Before(from) {
+		return span, nil, fmt.Errorf("backfill of schedule %s from %s to %s: expected a range after %d: %w", p.ID, stamp(from), stamp(to), minTime.Year(), core.ErrInvalid)
+	}
+	if to.After(now) {
+		return span, nil, fmt.Errorf("backfill of schedule %s to %s: that is in the future: %w", p.ID, stamp(to), core.ErrInvalid)
+	}
+	span = Span{After: from.Add(-time.Millisecond), To: to}
+	for after := span.After; len(times) <= MaxBackfill; {
+		at, ok := p.next(after)
+		if !ok || at.After(to) {
+			return span, times, nil
+		}
+		times, after = append(times, at), at
+	}
+	return span, nil, fmt.Errorf("backfill of schedule %s from %s to %s: more than %d fire times; ask for a shorter range: %w", p.ID, stamp(from), stamp(to), MaxBackfill, core.ErrInvalid)
 }
 
 // Trigger launches a schedule once, now, paused or not, by the run that prepare makes, and returns

@@ -75,37 +75,81 @@ func (e *estimates) of(run *ledger.Run, estimateRun func(*estimate) error) (*est
 	return made, nil
 }
 
+// Bounds of the estimates that a list of runs makes: their number, the hosts of such a run, and the
+// time for all of them. A larger run shows an estimate in lists while its own page is open.
+const (
+	listedEnds  = 12
+	listedHosts = 2000
+	listedTime  = 200 * time.Millisecond
+)
+
+// endsOf adds when active runs will end, as far as that is known or quickly made.
+func (s *Server) endsOf(ctx context.Context, runs []ledger.Run, shown []api.Run) {
+	begun, left := time.Now(), listedEnds
+	for i := range runs {
+		if shown[i].Phase != api.Active || left == 0 {
+			continue
+		}
+		left--
+		e := s.estimates.known(&runs[i])
+		if e == nil && runs[i].Total <= listedHosts && time.Since(begun) < listedTime {
+			e, _ = s.estimate(ctx, &runs[i]) // a list without an estimate is one nevertheless
+		}
+		if e != nil {
+			shown[i].FinishP50, shown[i].FinishP90 = e.FinishP50, e.FinishP90
+		}
+	}
+}
+
+// known returns an estimate that is kept, unless another one is being made.
+func (e *estimates) known(run *ledger.Run) *estimate {
+	if !e.mu.TryLock() {
+		return nil
+	}
+	defer e.mu.Unlock()
+	made := e.kept[run.ID]
+	if made == nil || time.Since(made.at) > max(estimateAge, made.took*keepTimes) {
+		return nil
+	}
+	return made
+}
+
 func (s *Server) estimate(ctx context.Context, run *ledger.Run) (*estimate, error) {
-	return s.estimates.of(run, func(e *estimate) (err error) {
-		if e.launch, err = s.restore(ctx, run.ID); err != nil {
-			return err
-		}
-		e.launch.Run.MaxInFlight = run.Shares.Most(e.launch.Run.MaxInFlight)
-		past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(run.Tenant), run.Playbook)
-		if err != nil {
-			return err
-		}
-		ended := make([]bool, len(e.launch.Hosts))
+	return s.estimates.of(run, func(e *estimate) error { return s.fill(ctx, run, e, true) })
+}
+
+// fill makes the estimate of a run: of the hosts that have no outcome, or of all.
+func (s *Server) fill(ctx context.Context, run *ledger.Run, e *estimate, open bool) (err error) {
+	if e.launch, err = s.restore(ctx, run.ID); err != nil {
+		return err
+	}
+	e.launch.Run.MaxInFlight = run.Shares.Most(e.launch.Run.MaxInFlight)
+	past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(run.Tenant), run.Playbook)
+	if err != nil {
+		return err
+	}
+	ended := make([]bool, len(e.launch.Hosts))
+	e.hosts = len(ended)
+	if open {
 		list, err := s.cfg.Ledger.Ended(ctx, run.ID)
 		if err != nil {
 			return err
 		}
-		e.hosts = len(ended)
 		for _, some := range list {
 			for i := some.Index; i < min(some.Index+some.Count, len(ended)); i++ {
 				ended[i] = true
 				e.hosts--
 			}
 		}
-		cal, _ := s.cfg.Catalog.Windows()
-		o := launch.Outlook{
-			At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
-			Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
-		}
-		o.Concurrency, e.shared, e.nobody = s.share(ctx)
-		e.Estimate, err = e.launch.Forecast(o)
-		return err
-	})
+	}
+	cal, _ := s.cfg.Catalog.Windows()
+	o := launch.Outlook{
+		At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
+		Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
+	}
+	o.Concurrency, e.shared, e.nobody = s.share(ctx)
+	e.Estimate, err = e.launch.Forecast(o)
+	return err
 }
 
 // typeOf finds a job type; none where the server knows none.

@@ -130,6 +130,15 @@ func TestFaultS15ExplainNamesNoOtherTenantsRun(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
+	locks := func(tenant string) []api.Lock {
+		return want[struct{ Items []api.Lock }](t, b.ask(b.token(tenant, Viewer), "GET", "/v1/hosts/"+explain("acme").Host+"/locks", nil), http.StatusOK).Items
+	}
+	if all := locks(everyTenant); len(all) != 1 || all[0].Run != theirs.ID || all[0].Host != explain("acme").Host || all[0].Since.IsZero() {
+		t.Errorf("control: the provider sees the locks %+v", all)
+	}
+	if all := locks("acme"); len(all) != 1 || all[0].Run+all[0].Playbook+all[0].Host != "" || all[0].Since.IsZero() {
+		t.Errorf("the tenant sees the locks %+v", all)
+	}
 }
 
 // After the queue was lost, the record names every host that may have been touched, and no other.

@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/login"
@@ -43,6 +44,8 @@ type Config struct {
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
+	// Configs has the kept versions of hosts' configurations; nil: they are elsewhere.
+	Configs *configs.Repo
 	// Stuck returns why the process does not do its work any more and must be replaced; nil where
 	// nothing is known to hang.
 	Stuck func() error
@@ -97,6 +100,7 @@ type Server struct {
 	metrics     *telemetry.Registry
 	census      census
 	used        usedTime
+	changes     changes
 }
 
 // New registers all routes.
@@ -133,6 +137,7 @@ func New(cfg Config) (*Server, error) {
 	s.planning()
 	s.outputs()
 	s.events()
+	s.changesRoute()
 	s.audit()
 	s.exports()
 	s.people()
@@ -150,6 +155,8 @@ func New(cfg Config) (*Server, error) {
 	s.notifications()
 	s.handlers()
 	s.facts()
+	s.locks()
+	s.configs()
 	s.sources()
 	s.plainRoutes()
 	s.logins()

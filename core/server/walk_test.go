@@ -71,6 +71,7 @@ var aims = map[string]aim{
 	"get-output":           {run: "done", path: map[string]string{"job": "0", "step": "0", "stream": "stdout"}},
 	"follow-run":           {run: "done", sse: true},
 	"follow-job":           {run: "done", path: map[string]string{"job": "0"}, sse: true},
+	"follow-changes":       {own: true},
 	"list-audit":           {list: true},
 	"export-runs":          {list: true},
 	"export-jobs":          {list: true},
@@ -93,6 +94,9 @@ var aims = map[string]aim{
 	"list-origins":         {path: map[string]string{"host": "acme-1"}},
 	"get-host":             {path: map[string]string{"host": "acme-1"}},
 	"get-host-facts":       {path: map[string]string{"host": "acme-1"}},
+	"list-config-versions": {path: map[string]string{"host": "acme-1"}},
+	"diff-config-versions": {path: map[string]string{"host": "acme-1"}},
+	"list-locks":           {path: map[string]string{"host": "acme-1"}},
 	"host-history":         {path: map[string]string{"host": "acme-1"}},
 	"list-playbooks":       {list: true},
 	"get-playbook":         {path: map[string]string{"playbook": "acme-patch"}},
@@ -180,6 +184,8 @@ func (b *bed) walk() []operation {
 	done, err := b.ledger.Run(b.t.Context(), ledger.AllTenants(), runs["done"])
 	must(b.t, err)
 	must(b.t, b.ledger.LeaveHandlers(b.t.Context(), done, []string{"acme-1"}, []string{"restart"}))
+
+	b.keepConfig("acme-1", runs["done"], "config\n")
 
 	held := b.hold()
 

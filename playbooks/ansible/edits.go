@@ -268,26 +268,31 @@ var markerOf = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\S{1,10}) \{mark\} turnus ([A-Za-z0-9](?:[A-Za-z0-9 _./-]{0,98}[A-Za-z0-9_./-])?)$`)
 })
 
-// blockInFile translates blockinfile where its markers are those of the job type.
+// blockInFile translates blockinfile. Markers that the job type makes of a name become one.
 func blockInFile(t *draft) *doubt {
 	t.step.uses = "block"
 	if d := t.edited(); d != nil {
 		return d
 	}
-	marker, d := t.literal("# {mark} ANSIBLE MANAGED BLOCK", "marker")
+	marker, given, d := t.text("marker")
 	if d != nil {
 		return d
 	}
-	m := markerOf().FindStringSubmatch(marker)
-	if m == nil {
-		return doubtf("the job type block has other markers than %s: a block that Ansible wrote would stay beside the new one", clip(marker)).
-			hint("marker: '# {mark} turnus NAME' in the task; or uses: block, with a name, after the old block is removed")
+	if !given {
+		marker = "# {mark} ANSIBLE MANAGED BLOCK"
 	}
 	if t.args.node("marker_begin", "marker_end") != nil {
 		return doubtf("marker_begin and marker_end have no equivalent").hint("uses: block, with a name")
 	}
-	t.step.with.add("name", m[2])
-	if m[1] != "#" {
+	switch m := markerOf().FindStringSubmatch(marker); {
+	case m == nil && (!strings.Contains(marker, "{mark}") || strings.ContainsAny(marker, "\r\n")):
+		return doubtf("the marker %s is not one line with {mark}", clip(marker)).hint("uses: block, with a name")
+	case m == nil:
+		t.step.with.add("marker", marker)
+	case m[1] == "#":
+		t.step.with.add("name", m[2])
+	default:
+		t.step.with.add("name", m[2])
 		t.step.with.add("comment", m[1])
 	}
 	content, _, d := t.text("block", "content")

@@ -107,6 +107,20 @@ func (r *Run[P, S]) Skip(reason string) error {
 // Explain gives the reason that is recorded when the step succeeds.
 func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
 
+// Lacks ends a step whose host does not have what the step needs; the function returns its result.
+// In check mode the step counts as a change if an earlier step of the run would change the host,
+// because that step may bring what is missing. Otherwise the step fails with this reason, and
+// without effects.
+func (r *Run[P, S]) Lacks(format string, args ...any) error {
+	why := Failf(format, args...).Effects(EffectsNone)
+	if !r.Check || r.s.req.GetUntouched() {
+		return why
+	}
+	r.Changed()
+	r.Explain(why.Error() + "; an earlier step of this run may bring it")
+	return nil
+}
+
 // Output sets an output, which later steps read as steps.NAME.outputs.KEY. A step that fails also
 // keeps its outputs. The name evidence is that of [Run.Evidence]. value must encode to JSON: with
 // one that does not, or with more than 1 MiB together, the step fails. A worker keeps 32 KiB of a

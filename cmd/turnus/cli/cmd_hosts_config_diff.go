@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
@@ -41,20 +40,12 @@ type configsDiffDoc struct {
 }
 
 type configChange struct {
-	Host  string           `json:"host"`
-	From  string           `json:"from"` // empty: nothing was kept before
-	To    string           `json:"to"`
-	At    *time.Time       `json:"at,omitempty"`  // of To, unless --to or --from chose
-	Run   string           `json:"run,omitempty"` // of To
-	Files []configFileDiff `json:"files"`
-}
-
-type configFileDiff struct {
-	Name    string `json:"name"`
-	Change  string `json:"change"` // added, changed, gone
-	Added   int    `json:"lines_added"`
-	Removed int    `json:"lines_removed"`
-	Diff    string `json:"diff"` // unified; for a binary or long file only its size
+	Host  string             `json:"host"`
+	From  string             `json:"from"` // empty: nothing was kept before
+	To    string             `json:"to"`
+	At    *time.Time         `json:"at,omitempty"`  // of To, unless --to or --from chose
+	Run   string             `json:"run,omitempty"` // of To
+	Files []configs.FileDiff `json:"files"`
 }
 
 func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) error {
@@ -88,7 +79,7 @@ func (a *app) configsDiff(ctx context.Context, f *configsFlags, hosts []string) 
 			c.From = "" // the commit is there, of other hosts
 		}
 		for _, d := range differences {
-			c.Files = append(c.Files, fileDiff(c.Host, d))
+			c.Files = append(c.Files, d.Diff(c.Host))
 		}
 		if len(c.Files) > 0 {
 			doc.Changes = append(doc.Changes, c)
@@ -159,37 +150,6 @@ func (f *configsFlags) recent(ctx context.Context, r *configs.Repo, hosts []stri
 		}
 	}
 	return list, nil
-}
-
-// mostDiffed is the size above which contents are described instead of compared.
-const mostDiffed = 4 << 20
-
-func fileDiff(host string, d configs.Difference) configFileDiff {
-	title := host + "/" + d.Name
-	out := configFileDiff{Name: d.Name, Change: "changed"}
-	before, after := title, title
-	switch {
-	case !d.Was:
-		out.Change, before = "added", "/dev/null"
-	case !d.Is:
-		out.Change, after = "gone", "/dev/null"
-	}
-	if len(d.Before)+len(d.After) > mostDiffed || strings.ContainsRune(string(d.Before), 0) || strings.ContainsRune(string(d.After), 0) {
-		out.Diff = fmt.Sprintf("--- %s\n+++ %s\nbinary or large: %d bytes became %d\n", before, after, len(d.Before), len(d.After))
-		return out
-	}
-	out.Diff = udiff.Unified(before, after, strings.ToValidUTF8(string(d.Before), "\ufffd"), strings.ToValidUTF8(string(d.After), "\ufffd"))
-	headed := 0
-	for l := range strings.Lines(out.Diff) {
-		switch headed++; {
-		case headed <= 2: // the names
-		case strings.HasPrefix(l, "+"):
-			out.Added++
-		case strings.HasPrefix(l, "-"):
-			out.Removed++
-		}
-	}
-	return out
 }
 
 func (a *app) printConfigDiff(doc configsDiffDoc) {

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
@@ -53,7 +52,7 @@ func reach(s *servers.SSHD, address, key string) string {
 func TestLabExampleEveryday(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "openssl", "openssl")
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	key, public := servers.NewSSHKey(t)
 	if _, errs, code, err := m.Run(t.Context(), "mkdir -p /run/sshd", nil); err != nil || code != 0 {
 		t.Fatalf("%v: %s", err, errs)
@@ -105,7 +104,7 @@ func TestLabExampleEveryday(t *testing.T) {
 func TestLabExampleFirewall(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "nft", "nftables")
-	device := netlab.NewHost(t)
+	device := servers.NewHost(t)
 	key, public := servers.NewSSHKey(t)
 	s := servers.StartSSHD(t, servers.SSHDAddress(device.Address), servers.Authorize(public), servers.Inside(22, device.Prefix()...))
 	l := example(t, "firewall", "192.0.2.10, ", device.Peer+", ", "to: 127.0.0.1", "to: "+device.Address)

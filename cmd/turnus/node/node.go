@@ -84,6 +84,14 @@ func (f *Flags) Check() error {
 	return f.sandbox.check()
 }
 
+// OpenConfigs opens the repository of hosts' configurations; nil where there is none.
+func (f *Flags) OpenConfigs() (*configs.Repo, error) {
+	if f.configs == "" {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	return configs.New(f.configs)
+}
+
 // Node is a worker with its connections and plugin processes.
 type Node struct {
 	pool    *transport.Pool
@@ -219,12 +227,10 @@ func (n *Node) Work(f *Flags, o WorkOptions, log *slog.Logger) error {
 		cfg.Limits = worker.Limits{CPU: shareOrAll(f.cpu), Memory: shareOrAll(f.mem)}
 	}
 	var err error
-	if f.configs != "" {
-		if n.configs, err = configs.New(f.configs); err != nil {
-			return err
-		}
-		cfg.Configs = n.configs
+	if n.configs, err = f.OpenConfigs(); err != nil {
+		return err
 	}
+	cfg.Configs = n.configs
 	if n.Worker, err = worker.New(cfg); err != nil {
 		return err
 	}

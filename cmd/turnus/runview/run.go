@@ -1,10 +1,12 @@
 package runview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
@@ -76,12 +78,23 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 	row("run", r.ID)
 	row("playbook", r.Playbook)
 	row("command", r.Command)
+	if r.Become {
+		row("as", cmp.Or(r.BecomeUser, "root, or the inventory's user"))
+	}
+	row("why", r.CommandReason)
 	row("tenant", r.Tenant)
 	row("revision", r.Revision)
 	row("phase", string(r.Phase))
 	row("reason", r.Reason)
 	row("launched", console.LocalTime(r.Created)+" by "+r.LaunchedBy)
 	row("ended", console.LocalTime(r.Ended))
+	if x := r.Expected; x != nil {
+		text := console.LocalTime(x.FinishP50) + " (P50), " + console.LocalTime(x.FinishP90) + " (P90), at the launch"
+		if beside := x.Beside(r.Ended, time.Now()); beside != "" {
+			text += ": " + beside
+		}
+		row("expected", text)
+	}
 	row("hosts", strconv.Itoa(r.Total))
 	for _, s := range r.Sources {
 		row("source", SourceText(s))

@@ -26,7 +26,7 @@ func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
 	}
 }
 
-// What the log says of an error has no word of a sentinel.
+// An error in the log has no word of a sentinel.
 func TestEventsAreWithoutSentinels(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder

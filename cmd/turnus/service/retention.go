@@ -131,6 +131,9 @@ func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
 		waited(ctx, forgetPause)
 		return ctx.Err()
 	}
+	if _, err := s.ledger.PruneTokens(ctx, held.Add(-ledger.KeepTokens)); err != nil {
+		return err
+	}
 	runs, outputs, bytes := 0, int64(0), int64(0)
 	if !p.Idle() {
 		k := &ledger.Keeper{Ledger: s.ledger, Policy: p, Now: time.Now(), Pause: pause}

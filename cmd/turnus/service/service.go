@@ -29,6 +29,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/service/systemd"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory"
@@ -70,6 +71,8 @@ type service struct {
 	scaling  *scale.Scaler
 	took     took
 	notify   *notify.Service
+	enqueued chan string    // runs whose forecast is to be kept
+	configs  *configs.Repo  // of the worker of this process; nil without
 	secrets  *secrets.Store // of this process; who makes the service closes it after close
 	began    time.Time
 	stuck    func() error     // of the worker of this process; nil where there is none
@@ -177,7 +180,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	if s.notify, err = s.f.notify.open(s.ledger, s.name, s.secrets, s.view, s.log); err != nil {
 		return err
 	}
-	s.metrics = s.measured()
+	s.metrics, s.enqueued = s.measured(), make(chan string, expectLine)
 	events := func(e controller.Event) { s.event(e) }
 	s.ctl, err = controller.New(controller.Config{
 		Name: s.name, Ledger: s.ledger, Queue: s.queue, Board: s.queue, Types: opts.Types, Events: events, Report: s.keepNews, Log: s.log, Intact: s.f.Queue.remains.Runs, Measure: s.measures(), Traces: s.traces,
@@ -213,7 +216,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	}
 	s.api, err = server.New(server.Config{
 		Ledger: s.ledger, Controller: s.ctl, Queue: s.queue, Board: s.queue, Feed: s.queue, Backend: backend, Catalog: s.catalog,
-		Types: opts.Types, Hook: hook, Notify: s.notify, Login: s.f.people, Version: settings.Version(), Log: s.log, Stuck: s.hangs, Traces: s.traces,
+		Types: opts.Types, Configs: s.configs, Hook: hook, Notify: s.notify, Login: s.f.people, Version: settings.Version(), Log: s.log, Stuck: s.hangs, Traces: s.traces,
 		Metrics: s.metrics, Ahead: s.f.scale.cfg.Ahead, Pool: cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 	})
 	if err != nil {

@@ -52,6 +52,12 @@ func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 	}
 	f.Node.Plugins.ReportDev(con)
 	node.WarnWithoutCredentials(con, n)
+	if s.configs, err = f.Node.OpenConfigs(); err != nil {
+		return err
+	}
+	if s.configs != nil {
+		s.closes(s.configs.Close)
+	}
 	if err := s.open(ctx, n.Plugins); err != nil {
 		return err
 	}

@@ -222,6 +222,29 @@ func (q *Queue) Explain(ctx context.Context, id core.JobID) (queue.Explanation, 
 	return ex, nil
 }
 
+// Holders returns which jobs hold the locks of a host and of an HA group.
+func (q *Queue) Holders(ctx context.Context, host, haGroup string) (all []queue.Holder, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, l := range []*lock{q.hosts[host], q.haGroups[haGroup]} {
+		switch {
+		case l == nil:
+		case len(l.held) > 0:
+			h := queue.Holder{HAGroup: i == 1, Job: l.held[0].id()}
+			if l.held[0].state == core.Leased {
+				h.Since = l.held[0].leasedAt
+			}
+			all = append(all, h)
+		case len(l.offered) > 0:
+			all = append(all, queue.Holder{HAGroup: i == 1, Job: l.offered[0].id(), Kept: true})
+		}
+	}
+	return all, nil
+}
+
 func (r *run) spanOf(index int) (sp span, later, ok bool) {
 	for _, sp := range r.fresh.items {
 		if index >= sp.lo && index < sp.hi {

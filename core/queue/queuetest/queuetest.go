@@ -255,6 +255,13 @@ func (f *fixture) explain(run string, index int) queue.Explanation {
 	return ex
 }
 
+func (f *fixture) holders(host, haGroup string) []queue.Holder {
+	f.Helper()
+	all, err := f.q.Holders(f.ctx, host, haGroup)
+	f.must(err)
+	return all
+}
+
 // eq compares and says what was checked.
 func eq[T comparable](f *fixture, what string, got, want T) {
 	f.Helper()

@@ -102,6 +102,21 @@ func (q *Queue) Explain(ctx context.Context, job core.JobID) (queue.Explanation,
 	return ex, nil
 }
 
+// Holders returns which jobs hold the locks of a host and of an HA group.
+func (q *Queue) Holders(ctx context.Context, host, haGroup string) (all []queue.Holder, err error) {
+	v, err := q.eval(ctx, q.scripts.holders, host, haGroup)
+	if err != nil {
+		return nil, fmt.Errorf("holders of host %s: %w", host, err)
+	}
+	for r := newReply(v); ; {
+		if r.empty() {
+			return all, r.end("holders")
+		}
+		h := queue.Holder{HAGroup: r.text() == "g", Job: core.JobID{Run: r.text(), Index: r.int()}, Kept: r.int() == 1, Since: r.time()}
+		all = append(all, h)
+	}
+}
+
 // explain puts what explain.lua answered into words.
 func explain(ex queue.Explanation, a, b, c string) core.Reason {
 	switch ex.State {

@@ -303,3 +303,29 @@ func explainReads(b bench) {
 		b.returns(b.q.scripts.explain, "[RANGE 6]", "r", 6)
 	})
 }
+
+func holdersReads(b bench) {
+	s := b.open()
+	b.submit("r", 2, func(r *queue.Run) {
+		r.Disruptive = true
+		for i := range r.Targets {
+			r.Targets[i].HAGroup = "pair"
+		}
+	})
+	l := b.lease(s, 1)
+	if res := b.turn(s, 1); len(res.Leases) != 0 {
+		b.Fatalf("leased %v beside a member of its HA group", res.Leases)
+	}
+	b.unchanged("holders", func() {
+		held, err := b.q.Holders(b.Context(), "r-0", "pair")
+		if err != nil || len(held) != 2 || held[0].HAGroup || !held[1].HAGroup || held[1].Job.String() != "r/0" || held[1].Kept || held[1].Since.IsZero() {
+			b.Errorf("%+v, %v, expected that r/0 holds both", held, err)
+		}
+		b.returns(b.q.scripts.holders, "[]", "none", "")
+	})
+	b.ack(s, l, nil)
+	held, err := b.q.Holders(b.Context(), "r-1", "pair")
+	if err != nil || len(held) != 1 || !held[0].Kept || held[0].Job.String() != "r/1" || !held[0].Since.IsZero() {
+		b.Errorf("%+v, %v, expected that the lock of the HA group is kept for r/1", held, err)
+	}
+}

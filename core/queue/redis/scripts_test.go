@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) { //nolint:tparallel // its scripts share one ser
 		"drop":      {dropEndsUnderItsNumber, dropRefuses},
 		"event":     {eventBounded, eventDismisses},
 		"explain":   {explainReads},
+		"holders":   {holdersReads},
 		"format":    {formatOfAnEmptyPool, formatTakesOver, formatWaitsForSessions, formatRefuses, formatComesBack},
 		"guest":     {guestAlone, guestEntersAgain, guestRefuses},
 		"names":     {namesPrunes},
