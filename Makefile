@@ -10,21 +10,24 @@ CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
 ZONEINFO ?= /usr/share/zoneinfo
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
 SBOM := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
-# Static and without this machine's paths. What looks at the code asks for it, too, so that all of it is compiled once for both.
+# Static and without this machine's paths. What looks at the code asks for it, too, so that all of
+# it is compiled once for both.
 SHIPPED := CGO_ENABLED=0 GOFLAGS=-trimpath
-# SQLite keeps its data outside of Go's heap, where the race detector looks at nothing: translated from C and instrumented in vain it takes most of the
-# time of a test. Its driver stays instrumented, and with it every value that goes in or out. (core/controller: 240 s of CPU with, 72 s without.)
-# In the environment, since tests build programs, too.
+# SQLite keeps its data outside of Go's heap, where the race detector looks at nothing: translated
+# from C and instrumented in vain it takes most of the time of a test. Its driver stays
+# instrumented, and with it every value that goes in or out. (core/controller: 240 s of CPU with, 72
+# s without.) In the environment, since tests build programs, too.
 UNINSTRUMENTED := GOFLAGS="-trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false"
-# A program with the detector sleeps for a second before it exits, in case what still runs then races. Ours would be gone by then.
+# A program with the detector sleeps for a second before it exits, in case what still runs then
+# races. Ours would be gone by then.
 RACE := GORACE=atexit_sleep_ms=0 $(UNINSTRUMENTED)
 LINT := $(SHIPPED) $(GO) tool -modfile=$(CURDIR)/.tools/go.mod golangci-lint
 TYPECHECK := $(SHIPPED) $(GO) run -modfile=$(CURDIR)/.tools/go.mod $(CURDIR)/.tools/typecheck/main.go
 # The SDK of plugins is a module of its own: ./... does not reach into it.
 SDK := plugins/sdk
 
-# The packages with long tests. make lint vets them, and those of make race: vet=off there, since for
-# each way to compile vet looks at all dependencies again.
+# The packages with long tests. make lint vets them, and those of make race: vet=off there, since
+# for each way to compile vet looks at all dependencies again.
 LABS = $(shell grep -rl --include='*_test.go' '^func TestLab' cmd core plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 help: ## list the targets
@@ -42,7 +45,8 @@ demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing t
 deps: ## install the real components that tests start (apt; root or sudo)
 	@.ci/deps
 
-# One package more than there are cores: many tests wait, most of all those that are parallel. The longest go first, so that none is alone at the end.
+# One package more than there are cores: many tests wait, most of all those that are parallel. The
+# longest go first, so that none is alone at the end.
 BESIDE := -p $$(($$(nproc) + 1)) -parallel 4
 FIRST := ./core/transport ./cmd/... ./plugins/... ./...
 
@@ -54,7 +58,8 @@ test: deps ## install what tests need, then run the tests: minutes
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
 	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on $(BESIDE) -timeout 40m $(LABS)
 
-# Tests that compute for long in one goroutine: the detector finds nothing there, and makes them ten times slower.
+# Tests that compute for long in one goroutine: the detector finds nothing there, and makes them ten
+# times slower.
 COMPUTE := BombsAreDefused|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsConformToAnsible|LoopsEndByTheClock|HostileFilesAreRefused|YearsAgreeWithLookingAtTheClock|NoTextChangesAPage
 
 race: ## the tests under the race detector, the processes that they start too; not what reads the source, which make lint runs

@@ -59,7 +59,7 @@ func (r *Restorer) Restore(snap, run []byte) (*Launch, error) {
 	if e.Version < 1 || e.Version > runVersion {
 		return nil, fmt.Errorf("read run %s: version %d, expected 1 to %d; was it accepted by a newer server? %w", s.Run, e.Version, runVersion, core.ErrInvalid)
 	}
-	playbook, err := r.book(&s)
+	playbook, err := r.playbook(&s)
 	if err != nil {
 		return nil, fmt.Errorf("read the playbook of run %s: %w", s.Run, err)
 	}
@@ -77,7 +77,7 @@ func (r *Restorer) Restore(snap, run []byte) (*Launch, error) {
 }
 
 // playbook is the playbook of a snapshot, which launches share and do not change.
-func (r *Restorer) book(s *snapshot.Snapshot) (*playbooks.Playbook, error) {
+func (r *Restorer) playbook(s *snapshot.Snapshot) (*playbooks.Playbook, error) {
 	text, err := json.Marshal([]any{s.File, s.Source, s.Included, s.Vars})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)

@@ -166,7 +166,7 @@ func TestOverloadedNodeTakesNoNewJobs(t *testing.T) {
 	})
 }
 
-func TestIdleNodeIsQuietAndWakesAtOnce(t *testing.T) {
+func TestIdleNodeIsQuietAndStartsImmediately(t *testing.T) {
 	inLab(t, func(l *lab) {
 		f := &flaky{Worker: l.q}
 		c := l.config()

@@ -83,7 +83,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	}
 	switch {
 	case now.pending != "" && now.login == p.User && now.pendingKey == r.Key: // an earlier attempt died before its proof
-		return settle(ctx, r, now.guard(r, now.pending))
+		return confirm(ctx, r, now.guard(r, now.pending))
 	case now.pending != "" && now.login == p.User:
 		return sdk.Failf("another job is changing the keys of this login, for a minute at most").Retryable().Effects(sdk.EffectsNone)
 	case now.home == "" && p.State == "absent":

@@ -137,11 +137,11 @@ func guarded(ctx context.Context, r *sdk.Run[Params, sdk.NoState], now account, 
 	if a := sdk.ReadAnswer(result.Stdout); !a.Has("written") {
 		return sdk.Failf("writing the keys of %s: the timer that would put the old keys back does not run: %s%s", r.Params.User, a.Value("refused"), a.Value("busy")).Retryable().Effects(sdk.EffectsNone)
 	}
-	return settle(ctx, r, dead)
+	return confirm(ctx, r, dead)
 }
 
-// settle proves the login over a fresh connection, which also stops the timer.
-func settle(ctx context.Context, r *sdk.Run[Params, sdk.NoState], dead sdk.DeadMan) error {
+// confirm proves the login over a fresh connection, which also stops the timer.
+func confirm(ctx context.Context, r *sdk.Run[Params, sdk.NoState], dead sdk.DeadMan) error {
 	r.Changed()
 	if r.Check {
 		return nil

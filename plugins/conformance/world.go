@@ -93,8 +93,8 @@ func (w *world) set(change func(*world)) {
 	change(w)
 }
 
-// gate is passed by every operation. cut is that the connection breaks in the midst of it.
-func (w *world) gate(ctx context.Context, h core.Host, what string) (cut bool, err error) {
+// passes is called by every operation. cut is that the connection breaks in the midst of it.
+func (w *world) passes(ctx context.Context, h core.Host, what string) (cut bool, err error) {
 	w.mu.Lock()
 	hang := w.hang
 	if hang {
@@ -128,7 +128,7 @@ func broken(h core.Host, what string) error {
 
 // Run implements host.Reach.
 func (w *world) Run(ctx context.Context, h core.Host, e transport.Exec) (transport.Exit, error) {
-	cut, err := w.gate(ctx, h, "exec")
+	cut, err := w.passes(ctx, h, "exec")
 	if err != nil {
 		return transport.Exit{}, err
 	}
@@ -192,7 +192,7 @@ func glob(pattern, text string) bool {
 
 // Put implements host.Reach.
 func (w *world) Put(ctx context.Context, h core.Host, put transport.Put, data io.Reader) (transport.Written, error) {
-	cut, err := w.gate(ctx, h, "put")
+	cut, err := w.passes(ctx, h, "put")
 	if err == nil && cut {
 		err = broken(h, "put")
 	}
@@ -204,7 +204,7 @@ func (w *world) Put(ctx context.Context, h core.Host, put transport.Put, data io
 
 // Get implements host.Reach.
 func (w *world) Get(ctx context.Context, h core.Host, path string, as core.Become, maxSize int64, out io.Writer) (transport.FileInfo, error) {
-	cut, err := w.gate(ctx, h, "get")
+	cut, err := w.passes(ctx, h, "get")
 	if err == nil && cut {
 		err = broken(h, "get")
 	}
@@ -241,7 +241,7 @@ func (endless) Read(p []byte) (int, error) {
 
 // Dial implements host.Reach.
 func (w *world) Dial(ctx context.Context, h core.Host, address string) (net.Conn, error) {
-	cut, err := w.gate(ctx, h, "dial")
+	cut, err := w.passes(ctx, h, "dial")
 	if err == nil && cut {
 		err = broken(h, "dial")
 	}
@@ -256,7 +256,7 @@ func (w *world) Ready(ctx context.Context, h core.Host) error { return w.pool.Re
 
 // Probe implements host.Reach.
 func (w *world) Probe(ctx context.Context, h core.Host) error {
-	cut, err := w.gate(ctx, h, "probe")
+	cut, err := w.passes(ctx, h, "probe")
 	if err == nil && cut {
 		err = broken(h, "probe")
 	}

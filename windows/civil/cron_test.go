@@ -127,7 +127,7 @@ func TestTrapMidnightGapSkipsTheDay(t *testing.T) { // every cron library tried
 	}
 }
 
-func TestTrapFiresManyTimesAtAClockChange(t *testing.T) { // nomad#5410
+func TestTrapTriggersManyTimesAtAClockChange(t *testing.T) { // nomad#5410
 	for _, name := range oddZones() {
 		zone := mustZone(t, name)
 		for _, c := range Changes(zone, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {

@@ -51,13 +51,13 @@ type watched struct {
 	server *process
 	c      *client.Client
 	caused map[string]bool
-	held   *gate        // what the playbook slow waits for
+	held   *latch       // what the playbook slow waits for
 	web    *http.Client // trusts both certificates that the server has
 	soon   [2][]byte    // certificate that ends soon, and its key
 }
 
 func newWatched(t *testing.T) (*watched, *servers.Postgres) {
-	held := newGate()
+	held := newLatch()
 	l := newLab(t, fleet.Config{Hosts: 2, Handle: held.handle}).withRedis().traced()
 	pg := servers.StartPostgres(t)
 	s := &site{lab: l, ledger: pg.Database(t), ops: filepath.Join(l.dir, "ops")}

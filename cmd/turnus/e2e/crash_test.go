@@ -59,7 +59,7 @@ func recoveryProblems(all []*execution, killed map[int]time.Time, attempts map[s
 }
 
 // A Redis that may evict or forgets everything is warned of at start, by each process that uses it.
-func TestUnfitRedisIsWarnedOf(t *testing.T) {
+func TestUnsuitableRedisIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis("--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
 	w := l.worker()

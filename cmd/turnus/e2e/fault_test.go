@@ -45,18 +45,18 @@ func (e *ends) handle(ctx context.Context, c fleet.Command) (int, bool) {
 	return 0, false
 }
 
-// gate holds the command "held" on its hosts until it is opened: a job that ends when the test
+// latch holds the command "held" on its hosts until it is opened: a job that ends when the test
 // wants, however slow the machine is.
-type gate struct {
+type latch struct {
 	begun atomic.Int64
 	way   chan struct{}
 }
 
-func newGate() *gate { return &gate{way: make(chan struct{})} }
+func newLatch() *latch { return &latch{way: make(chan struct{})} }
 
-func (g *gate) open() { close(g.way) }
+func (g *latch) open() { close(g.way) }
 
-func (g *gate) handle(ctx context.Context, c fleet.Command) (int, bool) {
+func (g *latch) handle(ctx context.Context, c fleet.Command) (int, bool) {
 	if strings.TrimSpace(c.Script) != "held" {
 		return 0, false
 	}

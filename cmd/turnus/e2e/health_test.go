@@ -81,7 +81,7 @@ var metricsAddress = regexp.MustCompile(`metrics on (127\.0\.0\.1:\d+)`)
 // while it drains.
 func TestWorkerSaysHowItIs(t *testing.T) {
 	t.Parallel()
-	held := newGate()
+	held := newLatch()
 	l := newLab(t, fleet.Config{Hosts: 1, Handle: held.handle}).withRedis()
 	manager := l.supervisor()
 	w := l.worker("--metrics", "127.0.0.1:0")

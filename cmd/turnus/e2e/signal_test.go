@@ -63,7 +63,7 @@ func TestSecondSignalEndsAWorkerAtOnce(t *testing.T) {
 func TestInterruptReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	var e ends
-	held := newGate()
+	held := newLatch()
 	l := newLab(t, fleet.Config{Hosts: 12, Handle: func(ctx context.Context, c fleet.Command) (int, bool) {
 		if code, ok := held.handle(ctx, c); ok {
 			return code, true

@@ -38,7 +38,7 @@ type PlayFlags struct {
 	con          *console.Console // asks; nil where nothing is asked
 	MaxInFlight  int
 	RetryFailed  bool
-	Windows      gatingFlags
+	Windows      windowFlags
 	secrets      map[string]secrets.Ref // references that the runs take along
 	nodeSecrets  []string               // see launch.Options
 	SkipNoWindow bool                   // leave out hosts that no window fits, and list them in Launch.NoWindow

@@ -14,19 +14,19 @@ import (
 	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
-// gatingFlags say which service windows runs keep.
-type gatingFlags struct {
+// windowFlags say which service windows runs keep.
+type windowFlags struct {
 	paths []string
 	files *admission.WindowFiles // that load read; nil when none are given
 	name  string                 // of the windows on the board
 }
 
-func (f *gatingFlags) add(c *cobra.Command) {
+func (f *windowFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.paths, "windows", nil, "file or folder with window sets, freezes and holidays (repeatable; read together): disruptive steps keep to them")
 }
 
 // load reads the definitions.
-func (f *gatingFlags) load() (err error) {
+func (f *windowFlags) load() (err error) {
 	if len(f.paths) > 0 {
 		f.name = "windows/" + rand.Text()
 		f.files, err = admission.ReadWindowFiles(f.paths...)
@@ -35,7 +35,7 @@ func (f *gatingFlags) load() (err error) {
 }
 
 // Calendar is the newest valid windows; nil when none are given.
-func (f *gatingFlags) Calendar() *admission.Calendar {
+func (f *windowFlags) Calendar() *admission.Calendar {
 	if f.files == nil {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (f *gatingFlags) Calendar() *admission.Calendar {
 }
 
 // publish gives the windows to the workers, and follows the files until stop is called.
-func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q encrypted.Backend, signal func()) (stop func(), err error) {
+func (f *windowFlags) publish(ctx context.Context, con *console.Console, q encrypted.Backend, signal func()) (stop func(), err error) {
 	if f.files == nil {
 		return func() {}, nil
 	}
@@ -60,7 +60,7 @@ func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q encry
 
 const filesEvery = time.Second // between checks of the window files
 
-func (f *gatingFlags) follow(ctx context.Context, con *console.Console, p *admission.Publisher) {
+func (f *windowFlags) follow(ctx context.Context, con *console.Console, p *admission.Publisher) {
 	ticker := time.NewTicker(filesEvery)
 	defer ticker.Stop()
 	warning := con.Paint(console.Yellow, "warning: ")

@@ -63,7 +63,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 	cancel()
 	s.api.Close()
 	err := drain()
-	s.settle(life)
+	s.awaitRecords(life)
 	end()
 	wg.Wait()
 	err = errors.Join(err, s.keepQueue(context.WithoutCancel(ctx)))
@@ -81,17 +81,17 @@ func (s *service) serve(web *http.Server) error {
 	return web.Serve(s.listener)
 }
 
-// settleFor is how long a service that stops waits for what its own queue, which ends with it, has
+// recordFor is how long a service that stops waits for what its own queue, which ends with it, has
 // to be recorded.
-const settleFor = 10 * time.Second
+const recordFor = 10 * time.Second
 
-// settle waits until the outcomes in this process's own queue are in the ledger. Those of a queue
+// awaitRecords waits until the outcomes in this process's own queue are in the ledger. Those of a queue
 // in Redis stay there.
-func (s *service) settle(ctx context.Context) {
+func (s *service) awaitRecords(ctx context.Context) {
 	if s.f.Queue.URL != "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleFor)
+	ctx, cancel := context.WithTimeout(ctx, recordFor)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

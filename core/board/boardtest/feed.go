@@ -14,7 +14,7 @@ import (
 
 var feedTests = []test{
 	{name: "FeedGivesWhatWasPublished", run: feedOrder},
-	{name: "FeedWakesFollowers", run: feedWakes},
+	{name: "FeedWakesFollowers", run: feedSignals},
 	{name: "FeedLosesTheOldest", run: feedLoses},
 	{name: "FeedKeepsABoundedSize", run: feedBytes},
 	{name: "FeedWaitEnds", run: feedEnds},
@@ -81,7 +81,7 @@ func (f *fixture) follower(topic string, n int) <-chan string {
 	return seen
 }
 
-func feedWakes(f *fixture) {
+func feedSignals(f *fixture) {
 	var followers []<-chan string
 	for range 12 { // more than may sleep in the backend at the same time
 		followers = append(followers, f.follower("t", 30))

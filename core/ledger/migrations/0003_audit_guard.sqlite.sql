@@ -1,4 +1,5 @@
--- The audit log only grows. INSERT OR REPLACE removes rows without asking triggers on DELETE, so INSERT is guarded too.
+-- The audit log only grows. INSERT OR REPLACE removes rows without asking triggers on DELETE, so
+-- INSERT is guarded too.
 INSERT INTO audit_head (one, seq, hash) VALUES (1, 0, zeroblob(32));
 CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
 CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;

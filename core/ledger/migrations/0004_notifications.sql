@@ -1,5 +1,6 @@
--- What happened that somebody may have to be told, in the transaction in which it happened: the outbox. A row that is told
--- by itself goes when it is routed; one that folds others into it stays, so that they find it.
+-- What happened that somebody may have to be told, in the transaction in which it happened: the
+-- outbox. A row that is told by itself goes when it is routed; one that folds others into it stays,
+-- so that they find it.
 CREATE TABLE happenings (
   seq      {serial},
   id       {text} NOT NULL UNIQUE,

@@ -1,4 +1,5 @@
--- Handlers that did not succeed after a change on a host. A run replaces what it took over, and leaves its own.
+-- Handlers that did not succeed after a change on a host. A run replaces what it took over, and
+-- leaves its own.
 CREATE TABLE handlers (
   seq      {serial},
   tenant   {text} NOT NULL,           -- of the run

@@ -1,4 +1,5 @@
--- One transaction may write several entries: rows are above the head and without gaps, and the head becomes the last of them.
+-- One transaction may write several entries: rows are above the head and without gaps, and the head
+-- becomes the last of them.
 DROP TRIGGER audit_in_order;
 DROP TRIGGER audit_head_forward;
 CREATE TRIGGER audit_in_order BEFORE INSERT ON audit

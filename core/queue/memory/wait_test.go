@@ -39,7 +39,7 @@ func waiters(t *testing.T, q *memory.Queue, n int) *atomic.Int32 {
 	return &returned
 }
 
-func TestOneJobWakesOneNode(t *testing.T) {
+func TestOneJobSignalsOneNode(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		due  time.Duration
@@ -169,7 +169,7 @@ func TestSubmitAllocatesNothingPerJob(t *testing.T) {
 }
 
 // A node that waits for an hour is signalled when another falls silent.
-func TestTrapSilentNodeWakesAWaiter(t *testing.T) { // asynq#334
+func TestTrapSilentNodeSignalsAWaiter(t *testing.T) { // asynq#334
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{})
 		defer q.Shutdown()
@@ -187,7 +187,7 @@ func TestTrapSilentNodeWakesAWaiter(t *testing.T) { // asynq#334
 }
 
 // After a node that is signalled and dies before its turn, the next job signals another.
-func TestWokenNodeThatDiesStopsNobody(t *testing.T) {
+func TestSignalledNodeThatDiesStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
 		defer q.Shutdown()

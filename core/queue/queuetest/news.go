@@ -18,7 +18,7 @@ import (
 var newsTests = []test{
 	{name: "NewsOfEachChange", run: newsOfChanges},
 	{name: "NewsOfCrashOnlyWhereRecorded", ttl: shortTTL, run: newsOfCrash},
-	{name: "NewsWakesItsReader", run: newsWakes},
+	{name: "NewsWakesItsReader", run: newsSignals},
 	{name: "NewsOfItsPartsOnly", run: newsOfParts},
 	{name: "NewsLostIsTold", run: newsLost},
 	{name: "NewsOfManyRuns", run: newsOfMany},
@@ -185,7 +185,7 @@ func newsOfCrash(f *fixture) {
 	r.wants("the last crash", "a")
 }
 
-func newsWakes(f *fixture) {
+func newsSignals(f *fixture) {
 	f.submit(run("a", 2))
 	r := f.reads()
 	s := f.open("n")

@@ -15,7 +15,7 @@ var timeTests = []test{
 	{name: "NextTellsTheNextDueTime", run: nextDue},
 	{name: "WaitReturnsAtUntil", run: waitUntil},
 	{name: "WaitEndsWithItsContext", run: waitContext},
-	{name: "WaitIsWokenByNewWork", run: waitWoken},
+	{name: "WaitIsWokenByNewWork", run: waitSignalled},
 	{name: "WaitIsWokenByDueWork", run: waitDue},
 	{name: "ClockIsTheQueuesOwn", run: ownClock},
 }
@@ -172,7 +172,7 @@ func (f *fixture) receive(got <-chan given) given {
 	}
 }
 
-func waitWoken(f *fixture) {
+func waitSignalled(f *fixture) {
 	got, stop := f.nodes(4)
 	defer stop()
 	for i := range 20 {

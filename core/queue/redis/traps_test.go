@@ -150,10 +150,10 @@ func TestTrapRetriesDelayTimedJobs(t *testing.T) {
 	b.wantBounded("20,000 overdue retries", func() { b.turn(s, 16) })
 }
 
-// TestTrapOneStepWakesAWholeFleet: 3000 hosts wait for their window, and it opens. No step of the
+// TestTrapOneStepSignalsAWholeFleet: 3000 hosts wait for their window, and it opens. No step of the
 // signal does more than its share, so that turns of others go in between. Each job is signalled
 // exactly once.
-func TestTrapOneStepWakesAWholeFleet(t *testing.T) {
+func TestTrapOneStepSignalsAWholeFleet(t *testing.T) {
 	t.Parallel()
 	b := patient(t)
 	s := b.open()

@@ -105,6 +105,22 @@ func Comments(path string, src []byte) ([]string, error) {
 	return found, nil
 }
 
+// LineComments returns the comments that are lines of their own and too long, in a file whose
+// comments begin with mark. An indented example and a long address may be long.
+func LineComments(mark, text string) []string {
+	var found []string
+	for i, line := range strings.Split(text, "\n") {
+		comment, is := strings.CutPrefix(strings.TrimSpace(line), mark)
+		if !is || strings.HasPrefix(comment, "   ") || addressed.MatchString(comment) {
+			continue
+		}
+		if n := utf8.RuneCountInString(line); n > MaxColumns {
+			found = append(found, fmt.Sprintf("line %d: %d columns: at most %d in a comment", i+1, n, MaxColumns))
+		}
+	}
+	return found
+}
+
 // documented are the names of a file that a comment explains, by the comment.
 func documented(f *ast.File) map[*ast.CommentGroup][]string {
 	names := map[*ast.CommentGroup][]string{f.Doc: {"Package " + f.Name.Name}}

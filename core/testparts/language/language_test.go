@@ -173,3 +173,23 @@ func TestFailures(t *testing.T) {
 		}
 	}
 }
+
+func TestLongCommentsOfOtherFilesAreFound(t *testing.T) {
+	long := strings.Repeat("é", MaxColumns-1)
+	for text, want := range map[string]int{
+		"# " + long:                     1,
+		"  #" + long:                    1,
+		"#" + long:                      0,
+		"key: " + long + long:           0, // no comment
+		"key: x # " + long:              0, // behind code
+		"#   turnus run " + long:        0, // an example
+		"# https://example.net/" + long: 0,
+	} {
+		if found := LineComments("#", "x: 1\n"+text); len(found) != want || want > 0 && !strings.HasPrefix(found[0], "line 2: ") {
+			t.Errorf("%s: found %q, expected %d", text, found, want)
+		}
+	}
+	if found := LineComments("--", "# "+long+"\n-- "+long); len(found) != 1 {
+		t.Errorf("in Lua: %q", found)
+	}
+}

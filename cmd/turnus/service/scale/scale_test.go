@@ -75,7 +75,7 @@ func TestRefuses(t *testing.T) {
 
 // More is wanted immediately, less after a calm; a server that begins takes nothing away before
 // that.
-func TestSettles(t *testing.T) {
+func TestConverges(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(0, 0)
 	var m memory

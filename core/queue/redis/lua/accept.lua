@@ -1,9 +1,11 @@
 -- accept.lua: the one atomic step of Submit.
 -- Needs: base, locks, jobs, forget.
--- Does: accepts the run whose target list is at run number NO (uploaded before), or inline in ARGV when NO is 0;
--- makes its tenant; makes what is due at once ready; counts what is settled, and stops the run where that spends its budget; forgets at most 2 old runs.
--- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …),
--- j chunks, payload, settled ranges (see xFinished), large data flat (index, bytes, …) to the end.
+-- Does: accepts the run whose target list is at run number NO (uploaded before), or inline in ARGV
+-- when NO is 0; makes its tenant; makes what is due at once ready; counts what has finished, and
+-- stops the run where that reaches its failure threshold; forgets at most 2 old runs.
+-- ARGV: id, digest, no, tenant, tenant weight, packed config (struct, see config() in submit.go), n
+-- ranges due at once flat (from, to, …), m segments flat (due µs, from, to, …), j chunks, payload,
+-- finished ranges (see xFinished), large data flat (index, bytes, …) to the end.
 -- Returns: {created 1 | 0, run number}; {'CONFLICT'}.
 -- Bounds: what ARGV holds; submit.go sends at most 64 KiB inline.
 
@@ -60,17 +62,17 @@ end
 for i = 1, tonumber(next()) do call('HSET', k .. xTargets, i - 1, next()) end
 local payload = next()
 if payload and payload ~= '' then call('SET', k .. xPayload, payload) end
-local settled = next()
-if settled and settled ~= '' then call('SET', k .. xFinished, settled) end
+local ended = next()
+if ended and ended ~= '' then call('SET', k .. xFinished, ended) end
 while ARGV[p] do
   local idx = next()
   call('HSET', k .. xData, idx, next())
 end
 if settledjobs > 0 then
-  f.odirty = true -- all of it may be settled
-  if lost < 4294967295 then budget(f, LOST, lost) end
-  budget(f, FAILED, 0)
-  budget(f, UNREACHABLE, 0)
+  f.odirty = true -- all of it may have finished
+  if lost < 4294967295 then threshold(f, LOST, lost) end
+  threshold(f, FAILED, 0)
+  threshold(f, UNREACHABLE, 0)
 end
 ripen(f, 64)
 forget(2)

@@ -1,7 +1,11 @@
--- adjust.lua: pauses, resumes, reweights runs, sets how many of their jobs run at once, or releases waves of them; control.go calls it until all of each wave is released.
--- Needs: base, locks. Does: releases up to a wave's end, or to the end of 1024 segments that are not due, 4096 for all, and counts what of them is released.
--- ARGV: msgpack of {run id, pause 1 | resume 0 | '', weight | '', max in flight | '', limit | '', …}.
--- Returns: for each run 1; 2 when targets of the wave are left; 0 when the run is over; -1 when it is unknown.
+-- adjust.lua: pauses, resumes, reweights runs, sets how many of their jobs run at once, or releases
+-- waves of them; control.go calls it until all of each wave is released.
+-- Needs: base, locks. Does: releases up to a wave's end, or to the end of 1024 segments that are
+-- not due, 4096 for all, and counts what of them is released.
+-- ARGV: msgpack of {run id, pause 1 | resume 0 | '', weight | '', max in flight | '', limit | '',
+-- …}.
+-- Returns: for each run 1; 2 when targets of the wave are left; 0 when the run is over; -1 when it
+-- is unknown.
 -- Bounds: control.go sends at most 256.
 local asks = unpk(ARGV[1])
 local ids, answers, segments, changed = {}, {}, 4096, false
@@ -10,7 +14,8 @@ local nos = call('HMGET', kIDs, unpack(ids))
 for i, no in ipairs(nos) do nos[i] = no or '-' end
 smallruns(nos)
 
--- most sets how many jobs of a run are leased at once. Small runs share their config: one that differs is small no more.
+-- most sets how many jobs of a run are leased at once. Small runs share their config: one that
+-- differs is small no more.
 local function most(f, n)
   if n == f.maxif then return end
   grow(f)

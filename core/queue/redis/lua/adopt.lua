@@ -1,5 +1,6 @@
 -- adopt.lua: a page of what a session holds. Writes the times.
--- Needs: base, locks, jobs. ARGV: session, cursor. Returns: {next cursor, flat (id, index, host, token, attempt, data, state, why its run has ended or '', …)}; {'GONE'}.
+-- Needs: base, locks, jobs. ARGV: session, cursor. Returns: {next cursor, flat (id, index, host,
+-- token, attempt, data, state, why its run has ended or '', …)}; {'GONE'}.
 -- Bounds: about 128 leases a page.
 local sid = ARGV[1]
 if not alive(sid) then return { 'GONE' } end

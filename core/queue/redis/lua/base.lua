@@ -1,8 +1,10 @@
 -- base.lua: loading and writing back, shared by every script (prepended by scripts.go).
 -- Needs: the locals for key names that keys.go generates. KEYS are the pool's fixed keys and
--- prefixes with the same hash tag; keys of runs, tenants, sessions and documents are prefix .. number, id or escaped name.
--- Does: reads the clock once, as three times (see DESIGN.md, Time); caches runs and tenants in tables; flush()
--- writes each touched one once. Bounds: nothing here loops over more than its caller touched.
+-- prefixes with the same hash tag; keys of runs, tenants, sessions and documents are prefix ..
+-- number, id or escaped name.
+-- Does: reads the clock once, as three times (see DESIGN.md, Time); caches runs and tenants in
+-- tables; flush() writes each touched one once. Bounds: nothing here loops over more than its
+-- caller touched.
 
 local ACTIVE, PAUSED, STOPPED, CANCELLED, FINISHED = 0, 1, 2, 3, 4
 local FAILED, UNREACHABLE, LOST, CANCEL = 5, 6, 7, 8 -- outcome codes: 1 + position in core.Outcomes()
@@ -23,8 +25,8 @@ do
   ahead = tonumber(meta[7] or 0) + max(-d, 0)
   now = wall + ahead
   age = tonumber(meta[8] or now)
-  -- A leap must not end sessions: a call counts at most LEASE_STEP, and nothing where nobody called for as long as a
-  -- session lives, which a node that lives never lets happen.
+  -- A leap must not end sessions: a call counts at most LEASE_STEP, and nothing where nobody called
+  -- for as long as a session lives, which a node that lives never lets happen.
   if d > 0 and d <= LEASE_TTL then age = age + min(d, LEASE_STEP) end
 end
 -- tick writes the times, with other fields of meta.
@@ -176,7 +178,8 @@ local function addrange(f, a, b)
   f.fresh = nil
 end
 
--- again puts one job among the ready ones; what was taken off before in this script must not go with it.
+-- again puts one job among the ready ones; what was taken off before in this script must not go
+-- with it.
 local function again(f, idx)
   grow(f)
   if f.qdel then
@@ -187,7 +190,8 @@ local function again(f, idx)
   f.nq, f.cands = f.nq + 1, nil
 end
 
--- decode reads the target at byte p of a chunk whose first host is first: host, HA group, group, data, data kept apart, next byte.
+-- decode reads the target at byte p of a chunk whose first host is first: host, HA group, group,
+-- data, data kept apart, next byte.
 local function decode(s, p, first)
   local flags, n = byte(s, p, p + 1)
   local q, host = p + 2, nil
@@ -264,7 +268,8 @@ local function jobstate(f, idx) -- attempts made, crashes, state, event, keeps l
   return 0, 0, '', '', false
 end
 
--- cleanup: 1 of a job that is leased once more if its run ends; 2 of one whose run has ended, and which is leased for nothing else.
+-- cleanup: 1 of a job that is leased once more if its run ends; 2 of one whose run has ended, and
+-- which is leased for nothing else.
 local function cleanup(f, idx)
   return select(8, jobstate(f, idx)) or 0
 end
@@ -310,7 +315,7 @@ local function ended(f)
   return o[1] + o[2] + o[3] + o[4] + o[5] + o[6] + o[7] + o[8] >= f.total
 end
 
-local function budget(f, oc, idx)
+local function threshold(f, oc, idx)
   local o = outcomes(f)
   if oc == LOST then return stop(f, STOPPED, 'job ' .. f.id .. '/' .. idx .. ' ended as lost' .. HOST_LOST) end
   local bad = o[4] + o[5] + o[7]
@@ -344,7 +349,8 @@ local function duehead(f)
     end
   end
   if at and f.phase < STOPPED then
-    -- What is overdue still goes behind the runs that were due before now: no run's backlog delays another's time.
+    -- What is overdue still goes behind the runs that were due before now: no run's backlog delays
+    -- another's time.
     call('ZADD', kDue, f.overdue and max(at, now) or at, f.no)
   else
     call('ZREM', kDue, f.no)

@@ -1,5 +1,6 @@
 -- close.lua: ends a session; queue.go calls it until it answers 0.
--- Needs: base, locks, jobs. Does: gives back at most 128 leases as by Return, then removes the session.
+-- Needs: base, locks, jobs. Does: gives back at most 128 leases as by Return, then removes the
+-- session.
 -- ARGV: session. Returns: {leases that are left}; {'GONE'}.
 local sid = ARGV[1]
 if not alive(sid) then return { 'GONE' } end

@@ -1,6 +1,9 @@
--- event.lua: ends the suspension of jobs that wait for an event, or with a reason the jobs themselves, as cancelled; control.go calls it until it answers no next index.
--- Needs: base, locks, jobs. Does: at most 128 jobs, by index from FROM on, so that a job which is suspended again meanwhile is not woken for ever.
--- ARGV: run id, event, from [, reason]. Returns: {how many, next index or -1}; {-1, -1} when the run is unknown.
+-- event.lua: ends the suspension of jobs that wait for an event, or with a reason the jobs
+-- themselves, as cancelled; control.go calls it until it answers no next index.
+-- Needs: base, locks, jobs. Does: at most 128 jobs, by index from FROM on, so that a job which is
+-- suspended again meanwhile is not signalled for ever.
+-- ARGV: run id, event, from [, reason]. Returns: {how many, next index or -1}; {-1, -1} when the
+-- run is unknown.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
 if not f then return { -1, -1 } end

@@ -1,7 +1,9 @@
 -- explain.lua: where one job is. Changes nothing.
--- Needs: base, locks, jobs. ARGV: run id, index. Returns: {state, a, b, c, until µs or -1}; {'NONE'} without the run,
--- {'RANGE', total} without the job. a, b, c depend on the state: see inspect.go.
--- Bounds: one look-up a session, O(log n) of the ready and of the settled ranges and, of a run with timed segments, 10000 of them.
+-- Needs: base, locks, jobs. ARGV: run id, index. Returns: {state, a, b, c, until µs or -1};
+-- {'NONE'} without the run, {'RANGE', total} without the job. a, b, c depend on the state: see
+-- inspect.go.
+-- Bounds: one look-up a session, O(log n) of the ready and of the finished ranges and, of a run
+-- with timed segments, 10000 of them.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
 if not f then return { 'NONE' } end
@@ -61,7 +63,7 @@ for i = 1, #seg, 2 do
   local a, b = range(seg[i])
   if a <= idx and idx < b then return { 'pending', 'due', 0, 0, tonumber(seg[i + 1]) } end
 end
--- What is settled: the last range that begins at idx or before.
+-- What has finished: the last range that begins at idx or before.
 local lo, hi = 0, call('STRLEN', f.k .. xFinished) / 9
 while lo < hi do
   local mid = floor((lo + hi) / 2)

@@ -1,6 +1,6 @@
 -- forget.lua: old runs leave Redis. A library: beat.lua, accept.lua and submit.lua call it.
--- Does: takes away at most n complete runs whose retention is over, and tenants that have none left.
--- UNLINK frees memory outside the main thread, so the pause does not grow with the run.
+-- Does: takes away at most n complete runs whose retention is over, and tenants that have none
+-- left. UNLINK frees memory outside the main thread, so the pause does not grow with the run.
 
 local function leave(t)
   if t.small > 0 or t.over or call('EXISTS', t.k .. xRuns) == 1 then return end

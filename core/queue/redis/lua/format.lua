@@ -1,8 +1,10 @@
 -- format.lua: sees to it that the pool is kept as these scripts keep it.
--- Needs: trust. Does: takes a pool over from a version whose format had no number, if all its sessions are among those that count as ended; leaves
---   a text where that version keeps its meta, so that each of its scripts breaks off with its first command.
--- ARGV: the format, the sessions that count as ended, as this returned them. Returns: 1; or {0, format} of a newer version;
---   or {1, sessions with their deadlines, names of their nodes} of the former one; or {2}: both versions have worked with the pool.
+-- Needs: trust. Does: takes a pool over from a version whose format had no number, if all its
+--   sessions are among those that count as ended; leaves a text where that version keeps its meta,
+--   so that each of its scripts breaks off with its first command.
+-- ARGV: the format, the sessions that count as ended, as this returned them. Returns: 1; or {0,
+--   format} of a newer version; or {1, sessions with their deadlines, names of their nodes} of the
+--   former one; or {2}: both versions have worked with the pool.
 -- Bounds: nodes of the pool.
 local newer = redis.pcall('GET', kMeta)
 if type(newer) == 'string' then return { 0, newer } end

@@ -1,9 +1,13 @@
--- guest.lua: makes a leased job the guest of a host that is not its own, or ends that. A host has one guest; one whose lease has ended is none.
+-- guest.lua: makes a leased job the guest of a host that is not its own, or ends that. A host has
+-- one guest; one whose lease has ended is none.
 -- Needs: base, locks, jobs, trust. Does: writes who is the guest of the host, with its fence.
--- A failover may have lost who entered, or who left. So a guest enters again under the fence that it has: it is the guest unless one of a
--- higher fence is. Until the queue is trusted again, nobody else enters.
--- ARGV: session, run id, index, token, host, '1' to leave, fence of a guest that enters again or 0, highest token that the caller was given.
--- Returns: {fence}; {0} where another job is the guest; {-1} where the lease is not this one; {-2} where the queue is distrusted; {'GONE'}.
+-- A failover may have lost who entered, or who left. So a guest enters again under the fence that
+-- it has: it is the guest unless one of a higher fence is. Until the queue is trusted again, nobody
+-- else enters.
+-- ARGV: session, run id, index, token, host, '1' to leave, fence of a guest that enters again or 0,
+-- highest token that the caller was given.
+-- Returns: {fence}; {0} where another job is the guest; {-1} where the lease is not this one; {-2}
+-- where the queue is distrusted; {'GONE'}.
 local sid, token, host, fence = ARGV[1], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[7])
 local doubt = distrusted(tonumber(ARGV[8]))
 if not alive(sid) then return { 'GONE' } end

@@ -1,5 +1,5 @@
--- jobs.lua: what may happen to a job between its lease and its outcome, and to a run's jobs when it stops.
--- Each function changes tables of base.lua or writes sets that nothing else caches.
+-- jobs.lua: what may happen to a job between its lease and its outcome, and to a run's jobs when it
+-- stops. Each function changes tables of base.lua or writes sets that nothing else caches.
 
 local DONE, RETRY, SUSPEND, RETURN = 1, 2, 3, 4
 
@@ -8,7 +8,8 @@ local function append(f, field, v)
   if l then l[#l + 1] = v else f[field] = { v } end
 end
 
--- leaseof reads a lease, nil when there is none: token, since, host; then what only some leases have.
+-- leaseof reads a lease, nil when there is none: token, since, host; then what only some leases
+-- have.
 local function leaseof(v)
   if not v or v == PAD then return nil end
   local l = { token = 0, since = 0, host = '', attempt = 1, crashes = 0, hasj = false, ha = '', group = '', key = '', s = false, lock = false }
@@ -39,12 +40,13 @@ local function stateof(f, idx, l)
   return state
 end
 
--- finish records the outcome of a job that is leased no more. With a reason, detail is the job's state.
+-- finish records the outcome of a job that is leased no more. With a reason, detail is the job's
+-- state.
 local function finish(f, idx, l, oc, reason, detail)
   record(f, idx, 1, oc, l.attempt, reason, detail)
   if l.hasj then append(f, 'jdel', idx) end
   release(f, idx, l.host, l.ha, l.group, l.key, l.lock)
-  budget(f, oc, idx)
+  threshold(f, oc, idx)
   touch(f)
 end
 
@@ -73,7 +75,8 @@ local function silent(f, node)
   return 'worker ' .. node .. ' was silent past its lease while it held the job, and the run had ended: ' .. string.match(reasonof(f), '^[^\31]*') .. WORKER_LOST
 end
 
--- unheard is why a job that is not to go on ended as lost: its last lease crashed, and nobody said since what the host saw. Else nil.
+-- unheard is why a job that is not to go on ended as lost: its last lease crashed, and nobody said
+-- since what the host saw. Else nil.
 local function unheard(f, idx)
   local token, node = select(6, jobstate(f, idx))
   if token ~= 0 then return nil end
@@ -302,7 +305,8 @@ local function sweep(f, n)
     if #ms > 0 then call('ZREM', f.k .. set, unpack(ms)) end
     n = n - #ms
   end
-  -- Blocked jobs go before the ready ones: a lock that those give back must not make one of these ready.
+  -- Blocked jobs go before the ready ones: a lock that those give back must not make one of these
+  -- ready.
   local b = n > 0 and call('HRANDFIELD', f.k .. xBlocked, n, 'WITHVALUES') or {}
   for i = 1, #b, 2 do
     call('HDEL', f.k .. xBlocked, b[i])
@@ -335,8 +339,8 @@ local function sweepsome(n)
   return true
 end
 
--- stopping lists leased jobs of the session in cancelled runs: run id, index, …; at most 256, out of a
--- random 512 of its leases, so that a large session hears of all of them in a few calls.
+-- stopping lists leased jobs of the session in cancelled runs: run id, index, …; at most 256, out
+-- of a random 512 of its leases, so that a large session hears of all of them in a few calls.
 local function stopping(sid)
   local out = {}
   if call('EXISTS', kCancelled) == 0 then return out end
@@ -353,8 +357,9 @@ local function stopping(sid)
   return out
 end
 
--- allleases reads every lease there is, by RUN/INDEX; for maintenance. sids are sessions that may not be listed any more.
--- A job that two sessions hold belongs to the later lease; lost is told of the other.
+-- allleases reads every lease there is, by RUN/INDEX; for maintenance. sids are sessions that may
+-- not be listed any more. A job that two sessions hold belongs to the later lease; lost is told of
+-- the other.
 local function allleases(sids, lost)
   local all, seen = {}, {}
   for _, list in ipairs({ call('ZRANGE', kSessions, 0, -1), sids }) do

@@ -1,8 +1,9 @@
 -- locks.lua: host locks, HA group locks, places of a run's group; who waits and who is next.
 -- A lock's name is kind, length byte, text ("h\4fw-1"); of a group 'p', run number, length, text.
--- kLocks: name -> RUN/INDEX that holds it, or for whom it is kept. A run's places are members of its
--- own lexical set. kWait is lexical too: lock name, order (6 bytes), run (5), index (4); the first that
--- can lease is the heir. Bounds: handoff looks at most at 1024 waiters, each of which it takes off; strip at 64 jobs.
+-- kLocks: name -> RUN/INDEX that holds it, or for whom it is kept. A run's places are members of
+-- its own lexical set. kWait is lexical too: lock name, order (6 bytes), run (5), index (4); the
+-- first that can lease is the heir. Bounds: handoff looks at most at 1024 waiters, each of which it
+-- takes off; strip at 64 jobs.
 
 local function hostlock(host) return 'h' .. char(#host) .. host end
 local function halock(ha) return 'g' .. char(#ha) .. ha end
@@ -42,7 +43,8 @@ local function take(f, lock, idx)
   end
 end
 
--- unblock makes the waiter with member m of lock pending. It keeps its order; the place is kept for it if it can be leased.
+-- unblock makes the waiter with member m of lock pending. It keeps its order; the place is kept for
+-- it if it can be leased.
 local function unblock(f, lock, idx, m)
   call('ZREM', kWait, m)
   waiters = waiters - 1
@@ -60,7 +62,8 @@ local function unblock(f, lock, idx, m)
   return can
 end
 
--- handoff gives a free lock to those who wait, first blocked first, until a run takes it that can lease.
+-- handoff gives a free lock to those who wait, first blocked first, until a run takes it that can
+-- lease.
 local function handoff(lock)
   if waiters <= 0 then return end
   for _ = 1, 64 do
@@ -91,7 +94,8 @@ local function drop(f, lock, idx, key)
   handoff(lock)
 end
 
--- release gives back all that (f, idx) may have; key and lock are its RUN/INDEX and host lock where the caller has them.
+-- release gives back all that (f, idx) may have; key and lock are its RUN/INDEX and host lock where
+-- the caller has them.
 local function release(f, idx, host, ha, group, key, lock)
   drop(f, lock or hostlock(host), idx, key)
   if f.disruptive and ha ~= '' then drop(f, halock(ha), idx) end

@@ -1,10 +1,13 @@
 -- look.lua: progress and records of runs, of each at one moment. Changes nothing.
 -- Needs: base, progress.
--- ARGV: event of closed windows, µs ahead, most records of a run or 0, msgpack of {run id, last entry that was read, events too 1 | 0, …}.
--- Returns: msgpack of {for each run: 0 when it is unknown, 2 when it never had the entry, 1 and {its progress}, records of a small run or '',
---   {entry, its records, …} of others, more entries 1 | 0, {its events} as awaited says, …}.
--- Bounds: those of progress for each run; look.go sends at most 64. Of a run at most 128 entries, or one behind 256 KiB of them; behind 2 MiB of all
--- runs together no more is read, and there may be more entries.
+-- ARGV: event of closed windows, µs ahead, most records of a run or 0, msgpack of {run id, last
+-- entry that was read, events too 1 | 0, …}.
+-- Returns: msgpack of {for each run: 0 when it is unknown, 2 when it never had the entry, 1 and
+--   {its progress}, records of a small run or '', {entry, its records, …} of others, more entries 1
+--   | 0, {its events} as awaited says, …}.
+-- Bounds: those of progress for each run; look.go sends at most 64. Of a run at most 128 entries,
+-- or one behind 256 KiB of them; behind 2 MiB of all runs together no more is read, and there may
+-- be more entries.
 
 local asks = unpk(ARGV[4])
 local event, within, most, left, out = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), 2097152, {}

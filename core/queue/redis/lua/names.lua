@@ -1,6 +1,8 @@
 -- names.lua: lists documents of the board; board.go calls it until it answers cursor 0.
--- Needs: base. Does: takes at most 512 expired names out of the index; writes the clock, so that a server which may not write refuses, as in posted.lua.
--- ARGV: cursor ('0' at first), prefix. Returns: {next cursor, names}. Bounds: a page of about 512 names.
+-- Needs: base. Does: takes at most 512 expired names out of the index; writes the clock, so that a
+-- server which may not write refuses, as in posted.lua.
+-- ARGV: cursor ('0' at first), prefix. Returns: {next cursor, names}. Bounds: a page of about 512
+-- names.
 tick()
 local old = call('ZRANGEBYSCORE', kBoard, '-inf', now, 'LIMIT', 0, 512)
 if #old > 0 then call('ZREM', kBoard, unpack(old)) end

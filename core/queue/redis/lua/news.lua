@@ -1,6 +1,7 @@
 -- news.lua: what the pool's log of hints has behind a cursor.
 -- Needs: nothing. Does: begins the log where there is none, so that a cursor always names an entry.
--- ARGV: most entries, then cursors, ascending. Returns: {last entry, {1 for each cursor that is there, else 0}, {entry, its runs, …} behind the first that is}.
+-- ARGV: most entries, then cursors, ascending. Returns: {last entry, {1 for each cursor that is
+-- there, else 0}, {entry, its runs, …} behind the first that is}.
 local last = call('XREVRANGE', kNews, '+', '-', 'COUNT', 1)[1]
 last = last and last[1] or call('XADD', kNews, '*', 'r', pack({}))
 local there, from, list = {}, nil, {}

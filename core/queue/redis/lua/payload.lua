@@ -1,6 +1,7 @@
 -- payload.lua: the payload of a small run.
 -- Needs: nothing. Changes nothing.
--- ARGV: run id. Returns: {run number, payload}; {run number} where the run has keys of its own; -1 without the run.
+-- ARGV: run id. Returns: {run number, payload}; {run number} where the run has keys of its own; -1
+-- without the run.
 local no = redis.call('HGET', kIDs, ARGV[1])
 if not no then return -1 end
 local text = redis.call('HGET', kSmall, no)

@@ -1,8 +1,9 @@
 -- pool.lua: looks at what belongs to no single run, and with REPAIR mends it. For maintenance.
 -- Needs: base, locks, jobs.
--- Does: counters stay ahead of what they number; run ids without a record are forgotten; locks, tenant and session
--- sets name only jobs that have a right to be there.
--- ARGV: repair 1 | 0, n, n session ids that have a set of leases, then run numbers that have a record, ascending.
+-- Does: counters stay ahead of what they number; run ids without a record are forgotten; locks,
+-- tenant and session sets name only jobs that have a right to be there.
+-- ARGV: repair 1 | 0, n, n session ids that have a set of leases, then run numbers that have a
+-- record, ascending.
 -- Returns: findings as tidy.lua does.
 local repair, out = ARGV[1] == '1', {}
 local function found(text, mend)

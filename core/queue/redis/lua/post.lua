@@ -1,7 +1,9 @@
 -- post.lua: puts a document on the board.
--- Needs: base. Does: writes one hash, which Redis itself forgets after KEEP, and its name in the index; takes at most 8 expired names out of that.
--- Its version is the clock where that is ahead of the last one: so it grows although an expiry or a failover took what was there.
--- ARGV: escaped name, bytes, keep ms, name, 1 to post only what is not there. Returns: version; or, with 1, the bytes that are there then.
+-- Needs: base. Does: writes one hash, which Redis itself forgets after KEEP, and its name in the
+-- index; takes at most 8 expired names out of that. Its version is the clock where that is ahead of
+-- the last one: so it grows although an expiry or a failover took what was there.
+-- ARGV: escaped name, bytes, keep ms, name, 1 to post only what is not there. Returns: version; or,
+-- with 1, the bytes that are there then.
 local k = pBoard .. ARGV[1]
 local first = ARGV[5] == '1'
 local have = first and call('HGET', k, 'b')

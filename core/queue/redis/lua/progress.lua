@@ -1,8 +1,11 @@
 -- progress.lua: how far a run is. A library, which changes nothing.
--- Bounds: O(log n), and at most 4096 segments and 4096 suspended jobs that are due and that no turn has seen yet, 4096 segments ahead, 256 events.
+-- Bounds: O(log n), and at most 4096 segments and 4096 suspended jobs that are due and that no turn
+-- has seen yet, 4096 segments ahead, 256 events.
 
--- progress is {phase, complete, total, limit, in flight, waiting, suspended, blocked, served µs, ready, outcomes × 8, tenant, reason, timed segments,
--- ready for µs, deferred, released jobs of segments that are not due, jobs that become due within so many µs, max in flight, weight of the tenant}.
+-- progress is {phase, complete, total, limit, in flight, waiting, suspended, blocked, served µs,
+-- ready, outcomes × 8, tenant, reason, timed segments, ready for µs, deferred, released jobs of
+-- segments that are not due, jobs that become due within so many µs, max in flight, weight of the
+-- tenant}.
 local function progress(f, event, within)
   local k, o, deferred, late, soon = f.k, outcomes(f), 0, 0, 0
   local waiting, suspended, blocked, segments = 0, 0, 0, f.small and f.due > 0 and 1 or 0
@@ -42,7 +45,8 @@ local function progress(f, event, within)
     max(deferred, 0), max(late, 0), soon, f.maxif, f.t.weight }
 end
 
--- awaited is {more 1 | 0, event, jobs, …}: the next 256 events, by name from behind event from on, '' for the first.
+-- awaited is {more 1 | 0, event, jobs, …}: the next 256 events, by name from behind event from on,
+-- '' for the first.
 local function awaited(f, from)
   local function last(event) return '(' .. event .. '\255\255\255\255\255' end
   local out = { 0 }

@@ -1,6 +1,7 @@
 -- publish.lua: adds messages to a topic of the feed.
--- Needs: base. Does: one stream, trimmed to about KEEP entries, which Redis forgets after TTL. An entry's id is the clock when the topic began,
--- and the number of the message, from 1: so a follower can tell what it missed, and an old cursor from one of this life.
+-- Needs: base. Does: one stream, trimmed to about KEEP entries, which Redis forgets after TTL. An
+-- entry's id is the clock when the topic began, and the number of the message, from 1: so a
+-- follower can tell what it missed, and an old cursor from one of this life.
 -- ARGV: escaped topic, keep, TTL ms, messages to the end. Returns: number of the last one.
 -- Bounds: 256 messages of 64 KiB.
 local k = pFeed .. ARGV[1]

@@ -1,6 +1,7 @@
 -- recovery.lua: what servers ask and decide after a restart or failover.
 -- Needs: base, trust. ARGV: '' to ask; 'trust' and the id of the doubt; 'hold'.
--- Returns: {id of the doubt, changes were lost 1 | 0}; {} when the server is trusted, or leases are only held.
+-- Returns: {id of the doubt, changes were lost 1 | 0}; {} when the server is trusted, or leases are
+-- only held.
 local verb = ARGV[1]
 if verb == 'hold' and not distrusted(0) then
   call('HSET', kMeta, 'trusted', '-', 'doubted', server(), 'until', age + LEASE_TTL, 'agreed', '', 'older', 1, 'calm', 1)

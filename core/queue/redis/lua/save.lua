@@ -1,6 +1,8 @@
 -- save.lua: keeps the state that a leased job has reached.
--- Needs: base, locks, jobs. Does: writes the job's state and, at the first, notes in the lease that there is one.
--- ARGV: session, run id, index, token, number, state. Returns: {1}; {0} where the lease is not this one; {'GONE'}.
+-- Needs: base, locks, jobs. Does: writes the job's state and, at the first, notes in the lease that
+-- there is one.
+-- ARGV: session, run id, index, token, number, state. Returns: {1}; {0} where the lease is not this
+-- one; {'GONE'}.
 local sid, idx, number = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 if not alive(sid) then return { 'GONE' } end
 local no = call('HGET', kIDs, ARGV[2])

@@ -1,5 +1,6 @@
 -- signaljob.lua: ends the suspension of one job that waits for an event.
--- Needs: base, locks, jobs. ARGV: run id, index, event. Returns: 1; 0 where it does not wait for it; 2 where the run has no such job; -1 without the run.
+-- Needs: base, locks, jobs. ARGV: run id, index, event. Returns: 1; 0 where it does not wait for
+-- it; 2 where the run has no such job; -1 without the run.
 local no = call('HGET', kIDs, ARGV[1])
 local f = no and run(tonumber(no))
 if not f then return -1 end

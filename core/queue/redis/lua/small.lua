@@ -1,8 +1,9 @@
 -- small.lua: runs of few hosts. A part of base.lua: every script has it.
--- A small run is one record in kSmall and has no key of its own. As long as its jobs are only leased and done, it stays
--- so; whatever else happens to one of them makes it a run like any other first: see grow.
--- Small runs with consecutive numbers and one rank share a place among the ready ones, a span: PPNNNNNNNNNNNNNN:END is
--- for the runs from N to END-1. A run that is not ready any more is not SPANNED; the span passes over it.
+-- A small run is one record in kSmall and has no key of its own. As long as its jobs are only
+-- leased and done, it stays so; whatever else happens to one of them makes it a run like any other
+-- first: see grow. Small runs with consecutive numbers and one rank share a place among the ready
+-- ones, a span: PPNNNNNNNNNNNNNN:END is for the runs from N to END-1. A run that is not ready any
+-- more is not SPANNED; the span passes over it.
 
 local READY, BORN, SPANNED, COMPLETE = 8, 16, 32, 64 -- flags, above the phase
 local MAXLOG = 4096 -- bytes of records that a small run keeps itself
@@ -63,7 +64,8 @@ end
 
 local function level(f) return format('%02d', 10 - f.prio) end
 
--- grow makes a small run one like any other, at once; what the caller changes of it later is written as always.
+-- grow makes a small run one like any other, at once; what the caller changes of it later is
+-- written as always.
 function grow(f)
   if not f.small then return end
   local k, t, id, targets, digest, payload = f.k, f.t, unpk(f.fix)
@@ -92,7 +94,8 @@ function grow(f)
   f.small, f.dirty, f.expires = false, true, f.complete
 end
 
--- join puts a run that is ready for the first time into the last span of its tenant, or into a new one.
+-- join puts a run that is ready for the first time into the last span of its tenant, or into a new
+-- one.
 local function join(t, no, prio, score)
   local s = t.open
   if s and s.b == no and s.score == score and s.prio == prio then
@@ -145,7 +148,8 @@ function flushsmall(f)
   if f.ready then
     if f.spanned then -- stays where it is
     elseif f.young and f.cur == 0 and f.inf == 0 then
-      -- One that was ready before may still be in a span, and one with leases is none of a span's: both would be leased twice.
+      -- One that was ready before may still be in a span, and one with leases is none of a span's:
+      -- both would be leased twice.
       f.spanned, f.joins = true, true
       t.joins = t.joins or { lo = f.no, hi = f.no, n = 0 }
       t.joins.lo, t.joins.hi, t.joins.n = min(t.joins.lo, f.no), max(t.joins.hi, f.no), t.joins.n + 1

@@ -1,8 +1,11 @@
 -- submit.lua: accepts small runs, each by itself.
 -- Needs: base, locks, jobs, forget.
--- Does: gives each new run a number and one record; makes its tenant; makes it ready, or lists it by its time; forgets at most 2 old runs for each.
--- ARGV: msgpack of {name of a tenant, its weight, …} and {for each run: id, place of its tenant among the tenants, weight, limit, paused, due µs or 0, hosts, config, the rest, payload or '' …}:
---   config is what class reads, the rest is msgpack of id, packed targets, digest, payload, or true where that is apart.
+-- Does: gives each new run a number and one record; makes its tenant; makes it ready, or lists it
+-- by its time; forgets at most 2 old runs for each.
+-- ARGV: msgpack of {name of a tenant, its weight, …} and {for each run: id, place of its tenant
+--   among the tenants, weight, limit, paused, due µs or 0, hosts, config, the rest, payload or ''
+--   …}: config is what class reads, the rest is msgpack of id, packed targets, digest, payload, or
+--   true where that is apart.
 -- Returns: a letter a run: c created, s the same is there, x there is one with other content.
 -- Bounds: what ARGV holds; batch.go sends at most 256 runs and about 256 KiB.
 

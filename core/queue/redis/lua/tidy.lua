@@ -1,12 +1,14 @@
 -- tidy.lua: looks at one run, and with REPAIR mends what contradicts. For maintenance: its work
 -- grows with the jobs of the run that have a state of their own.
 -- Needs: base, locks, jobs.
--- Does: every lease has its locks, a session and its place in the sets; parked jobs are in exactly one
--- place; places in the ready, due, sweep and done sets follow from the run's record.
--- A small run that is to be mended becomes one like any other first.
--- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that ended (settled before, and from the log, read by
--- check.go up to the entry that the first call returned), as ascending ranges of 8 bytes (from, to); absent on the first call.
--- Returns: first call: {'LOG', last entry id, total, ''}, of a small run {'LOG', '', total, its records}; then findings as texts, a '+' in front of each that is repaired.
+-- Does: every lease has its locks, a session and its place in the sets; blocked jobs are in exactly
+-- one place; places in the ready, due, sweep and done sets follow from the run's record. A small
+-- run that is to be mended becomes one like any other first.
+-- ARGV: repair 1 | 0, run id, n, n session ids that have a set of leases, then the indexes that
+-- ended (before, and from the log, read by check.go up to the entry that the first call
+-- returned), as ascending ranges of 8 bytes (from, to); absent on the first call.
+-- Returns: first call: {'LOG', last entry id, total, ''}, of a small run {'LOG', '', total, its
+-- records}; then findings as texts, a '+' in front of each that is repaired.
 local repair, id = ARGV[1] == '1', ARGV[2]
 local no = call('HGET', kIDs, id)
 local f = no and run(tonumber(no))
@@ -158,7 +160,7 @@ if nmissing > 0 and unlogged > 0 then
     ' outcomes are gone: ended as lost where that is not known, look at the hosts', function()
     o[LOST] = o[LOST] + logged - recorded
     for _, s in ipairs(missing) do record(f, s[1], s[2] - s[1], LOST, 0, 'what became of it was lost in Redis', '') end
-    budget(f, LOST, missing[1][1])
+    threshold(f, LOST, missing[1][1])
   end)
 elseif nmissing > 0 then
   found(nmissing .. ' jobs of run ' .. f.id .. ' were in no set: ready again, their times forgotten', function()
@@ -192,7 +194,7 @@ for _, l in ipairs(leases) do
   end
 end
 
--- Parked jobs and kept locks.
+-- Blocked jobs and kept locks.
 for i = 1, #blocked, 2 do
   local idx, m = tonumber(blocked[i]), blocked[i + 1]
   if not call('ZSCORE', kWait, m) or isfree(f, lockof(m), -1) then
@@ -240,7 +242,8 @@ for idx, where in pairs(at) do
   end
 end
 
--- Segments that are not due: the count of their released targets, and their list by index, which a run needs that is not all released.
+-- Segments that are not due: the count of their released targets, and their list by index, which a
+-- run needs that is not all released.
 do -- a script has 200 local variables at most
   local late, segments = 0, call('ZRANGE', k .. xSegments, 0, -1)
   local lists = f.phase < STOPPED and f.limit < f.total

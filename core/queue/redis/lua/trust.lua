@@ -1,10 +1,14 @@
--- trust.lua: whether leases may be given. A library: turn.lua, beat.lua, guest.lua, format.lua and recovery.lua call it.
--- Needs: base. A server that restarted, or a replica that took over, may lack the last changes. Its replication id is another one
--- than that which kMeta names as trusted: no job is leased until servers have compared the queue with the ledger, and
--- every session that lives has called, or for LEASE_TTL of age. Fields of kMeta: trusted; and until it is: doubted (the id), until (age), agreed
--- (the id that a server trusts), older (1: changes were lost), calm (1: the queue was emptied, and there is nothing to compare).
+-- trust.lua: whether leases may be given. A library: turn.lua, beat.lua, guest.lua, format.lua and
+-- recovery.lua call it.
+-- Needs: base. A server that restarted, or a replica that took over, may lack the last changes. Its
+-- replication id is another one than that which kMeta names as trusted: no job is leased until
+-- servers have compared the queue with the ledger, and every session that lives has called, or for
+-- LEASE_TTL of age. Fields of kMeta: trusted; and until it is: doubted (the id), until (age),
+-- agreed (the id that a server trusts), older (1: changes were lost), calm (1: the queue was
+-- emptied, and there is nothing to compare).
 
--- server is the replication id of this server: a new one after each start and each promotion. It is '' where INFO is not allowed.
+-- server is the replication id of this server: a new one after each start and each promotion. It is
+-- '' where INFO is not allowed.
 local function server()
   local info = redis.pcall('INFO', 'replication')
   if type(info) ~= 'string' then return '' end
@@ -18,8 +22,9 @@ local function trustnow(id)
   call('HDEL', kMeta, 'doubted', 'until', 'agreed', 'older', 'calm')
 end
 
--- distrusted returns whether no lease may be given, the id of the doubt, and whether changes were lost. seen is the highest token that the caller
--- was given: above the last one of the queue, it is of a lease that the queue has forgotten.
+-- distrusted returns whether no lease may be given, the id of the doubt, and whether changes were
+-- lost. seen is the highest token that the caller was given: above the last one of the queue, it is
+-- of a lease that the queue has forgotten.
 local function distrusted(seen)
   local trusted, id = call('HGET', kMeta, 'trusted'), server()
   if trusted == id then return false end

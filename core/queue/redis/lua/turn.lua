@@ -4,10 +4,13 @@
 -- whose token and session fit; sweeps at most 64 entries of stopped runs; activates at most 64
 -- due entries; leases at most WANT, in the order of queue.Rank at both levels.
 -- KEYS: all fixed keys (keys.go).
--- ARGV: session, want, session TTL µs, highest token that the caller was given, acks: '' or msgpack of {run ids …} and {flat: number of the run id (0 none), index as
---   text, token, kind + 8 × outcome, 0 or {after µs, keep locks, detail, state, event, cleanup 1 | 0} …}.
--- Returns: 'GONE', or msgpack: clock, next due by it or -1, more, run ids, leases flat (number of the run id, index, host, attempt, …), first
---   token, extras flat (lease from 1, data, state, why its run has ended or '', …), stale ack numbers, jobs to stop flat (id, index, …), 1 when leases may be forgotten.
+-- ARGV: session, want, session TTL µs, highest token that the caller was given, acks: '' or msgpack
+--   of {run ids …} and {flat: number of the run id (0 none), index as text, token, kind + 8 ×
+--   outcome, 0 or {after µs, keep locks, detail, state, event, cleanup 1 | 0} …}.
+-- Returns: 'GONE', or msgpack: clock, next due by it or -1, more, run ids, leases flat (number of
+--   the run id, index, host, attempt, …), first token, extras flat (lease from 1, data, state, why
+--   its run has ended or '', …), stale ack numbers, jobs to stop flat (id, index, …), 1 when leases
+--   may be forgotten.
 -- Bounds: 256 acks, 256 leases, want + 64 jobs that meet a lock.
 
 local sid, want, ttl, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -21,7 +24,8 @@ if tonumber(call('ZRANGE', kSessions, 0, 0, 'WITHSCORES')[2]) <= age then reaped
 
 local mine = session(sid)
 
--- ackrun gives the runs of acks. Of a small run of one host it may give no more than {no, its record}, see ackone.
+-- ackrun gives the runs of acks. Of a small run of one host it may give no more than {no, its
+-- record}, see ackone.
 local function ackruns(ids)
   local nos, runs = call('HMGET', kIDs, unpack(ids)), {}
   for i, no in ipairs(nos) do nos[i] = no or '-' end
@@ -36,7 +40,8 @@ local function ackruns(ids)
   return runs
 end
 
--- ackone ends the one job of a small run, with an outcome that changes nothing but its run, without a table for the run. False where it is not so simple.
+-- ackone ends the one job of a small run, with an outcome that changes nothing but its run, without
+-- a table for the run. False where it is not so simple.
 local function ackone(x, l, oc, detail)
   if oc > 3 or l.attempt > 1 or l.ha ~= '' or #detail > MAXLOG - 17 then return false end
   local flags, limit, cur, tag, weight, served, readyat, inf, due, outs, log, reason, tno, total, cfg, fix = unpk(x.text)
@@ -166,10 +171,11 @@ end
 -- gone ends targets whose list is missing: nothing can run them.
 local function gone(f, idx, count)
   record(f, idx, count, LOST, 0, 'the target list is gone from Redis', '')
-  budget(f, LOST, idx)
+  threshold(f, LOST, idx)
 end
 
--- candidates reads the next n candidates of f, and adds the names of locks that are not known to names.
+-- candidates reads the next n candidates of f, and adds the names of locks that are not known to
+-- names.
 local function candidates(f, n, names)
   local c = {}
   if f.nq > 0 then
@@ -218,7 +224,8 @@ local function fetchlocks(names)
   for i, v in ipairs(call('HMGET', kLocks, unpack(names))) do lk[names[i]] = v end
 end
 
--- readahead reads the runs of a page that a turn is about to lease from, with a candidate each and all locks in one call.
+-- readahead reads the runs of a page that a turn is about to lease from, with a candidate each and
+-- all locks in one call.
 local function readahead(page)
   local names, n = {}, want - nleases
   for i = 1, min(#page, 2 * n), 2 do
@@ -265,7 +272,8 @@ end
 
 local tenants = { k = kReady, h = {}, page = {}, i = 1, from = 0, size = 4, seen = T, load = tenant }
 
--- spanload reads the next runs of a span, and their locks. A run of one host has no table of its own here, see takeone.
+-- spanload reads the next runs of a span, and their locks. A run of one host has no table of its
+-- own here, see takeone.
 local function spanload(span)
   local nos, names, from = {}, {}, span.a
   local last = min(span.b, from + min(want - nleases, span.size)) - 1
@@ -292,7 +300,8 @@ local function spanload(span)
   span.loaded, span.size = last + 1, span.size * 2
 end
 
--- spanhead moves a span to its next run that is ready. It returns that, or what spanload has of it; nil where there is none left.
+-- spanhead moves a span to its next run that is ready. It returns that, or what spanload has of it;
+-- nil where there is none left.
 local function spanhead(span)
   while span.a < span.b do
     if span.a >= span.loaded then spanload(span) end
@@ -346,7 +355,8 @@ local function consume(f, x)
   end
 end
 
--- grant takes the lock of the host, and writes a lease into the session and the answer; entry is the lease.
+-- grant takes the lock of the host, and writes a lease into the session and the answer; entry is
+-- the lease.
 local function grant(t, tag, no, id, idx, key, lock, host, attempt, data, state, over, entry)
   lk[lock], lkdirty[lock] = key, true
   t.inf = t.inf + 1
@@ -415,7 +425,7 @@ local function inway(f, x)
   end
 end
 
--- try takes the next candidate of f: leased, or parked on the first lock that is held.
+-- try takes the next candidate of f: leased, or blocked on the first lock that is held.
 local function try(f)
   if not f.cands or not f.cands[f.ci] then
     local left = want - nleases
@@ -438,7 +448,8 @@ local function try(f)
   touch(f)
 end
 
--- leaseclosing leases at most n jobs of runs that have ended, for their cleanup. They have no part in the order of the others.
+-- leaseclosing leases at most n jobs of runs that have ended, for their cleanup. They have no part
+-- in the order of the others.
 local function leaseclosing(n)
   if n < 1 then return end
   for _, key in ipairs(call('ZRANGEBYSCORE', kClosing, '-inf', now, 'LIMIT', 0, n)) do

@@ -1,6 +1,7 @@
 -- wait.lua: what an idle node asks before it blocks.
 -- Needs: base. Does: makes the session the timekeeper when nobody keeps the next due time.
--- ARGV: session, backstop µs. Returns: {clock, work 1 | 0, wake at µs or -1 when another keeps the time}.
+-- ARGV: session, backstop µs. Returns: {clock, work 1 | 0, wake at µs or -1 when another keeps the
+-- time}.
 local work = call('EXISTS', kReady) == 1 or call('EXISTS', kSweep) == 1 or call('ZCOUNT', kClosing, '-inf', now) > 0
 local head = call('ZRANGE', kDue, 0, 0, 'WITHSCORES')[2]
 head = head and tonumber(head)
