@@ -33,8 +33,8 @@ help: ## list the targets
 build: ## build bin/turnus
 	$(SHIPPED) $(GO) build -ldflags '$(LDFLAGS)' -o bin/turnus ./cmd/turnus
 
-up: build ## the whole service in one process, with the definitions of DEFINITIONS=DIR, or what turnus project apply gives it
-	bin/turnus up $(if $(DEFINITIONS),--definitions $(DEFINITIONS))
+up: build ## the whole service in one process, with the project in PROJECT=DIR, or what turnus project apply gives it
+	bin/turnus up $(if $(PROJECT),--project $(PROJECT))
 
 demo: build ## a fleet of 3000 simulated hosts, two playbooks at once; nothing to install
 	bin/turnus demo

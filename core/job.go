@@ -68,3 +68,7 @@ func (s State) Next(e Event) (next State, ok bool) {
 	next, ok = transitions[s][e]
 	return next, ok
 }
+
+// EncryptionRoom is how many bytes a queue and a board accept over their bounds. Encryption adds no
+// more than that. Callers that do not encrypt keep to the bounds.
+const EncryptionRoom = 128

@@ -39,7 +39,7 @@ const (
 	LockHeld       ReasonCode = "lock"          // another job has its host, its group's place or its HA group
 	RunFull        ReasonCode = "max_in_flight" // its run has max_in_flight jobs under way
 	NoWorker       ReasonCode = "worker"        // no worker of its pool reports
-	NoSlot         ReasonCode = "slots"         // it is due and waits for a worker's concurrency
+	NoSlot         ReasonCode = "concurrency"   // it is due and waits for a worker's concurrency
 	NextAttempt    ReasonCode = "retry"         // its next attempt is later
 	AtBarrier      ReasonCode = "barrier"       // other hosts have not reached the barrier
 	AwaitsOnce     ReasonCode = "once"          // another host of its run calls the step

@@ -44,6 +44,7 @@ type StepResult struct {
 	Truncated  bool           `json:"truncated,omitempty"`
 	Took       time.Duration  `json:"took_ns"`
 	Window     *Window        `json:"window,omitempty"` // that its last attempt was started in, of a step that waits for one
+	At         string         `json:"at,omitempty"`     // file:line of the step, if it did not succeed by its own fault
 	On         string         `json:"on,omitempty"`     // the host on which it was called; "" is the job's
 	Kept       *Kept          `json:"kept,omitempty"`   // nil: the job called the step, or had no reason to
 }

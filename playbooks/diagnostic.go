@@ -78,6 +78,18 @@ func (p *Playbook) Diagnose(call int, message, expected, hint string) Diagnostic
 	return s.src.diagnose(s.src.wholeLine(s.Line), problem{message, expected, hint})
 }
 
+// Place is where the step is written, as file:line, and where that file is included.
+func (s Step) Place() string {
+	if s.src == nil {
+		return ""
+	}
+	at := fmt.Sprintf("%s:%d", s.src.file, s.Line)
+	if s.src.included != "" {
+		at += ", included at " + s.src.included
+	}
+	return at
+}
+
 // problem is a diagnostic before it has a place.
 type problem struct {
 	message  string

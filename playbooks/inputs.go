@@ -75,7 +75,7 @@ func (p *Playbook) CheckRequired() error {
 		if one.Description != "" {
 			about = " (" + one.Description + ")"
 		}
-		return fmt.Errorf("playbook %s: the required param %s has no value: expected %s%s: %w\nhint: give it with -e %s=VALUE, or answer --ask",
+		return fmt.Errorf("playbook %s: the required param %s has no value: expected %s%s: %w\nhint: give it with -e %s=VALUE; turnus run and turnus submit ask for it with --ask",
 			p.Name, quote(one.Name), one.Want(), about, core.ErrInvalid, one.Name)
 	}
 	return nil

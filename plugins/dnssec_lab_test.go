@@ -21,7 +21,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
@@ -31,15 +30,15 @@ import (
 // on the signer. Lifetimes are of seconds, so a roll that takes days takes half a minute.
 
 type signerLab struct {
-	*netlab.DNS
+	*servers.DNS
 	t       *testing.T
 	sshd    *servers.SSHD
 	private string
 }
 
-func newSignerLab(t *testing.T, opts ...netlab.DNSOption) *signerLab {
+func newSignerLab(t *testing.T, opts ...servers.DNSOption) *signerLab {
 	t.Helper()
-	d := &signerLab{t: t, DNS: netlab.NewDNS(t, opts...)}
+	d := &signerLab{t: t, DNS: servers.NewDNS(t, opts...)}
 	private, public := servers.NewSSHKey(t)
 	d.private = private
 	d.sshd = servers.StartSSHD(t, servers.SSHDAddress(d.Net.Address), servers.Authorize(public), servers.Inside(22, d.Net.Prefix()...))
@@ -49,10 +48,10 @@ func newSignerLab(t *testing.T, opts ...netlab.DNSOption) *signerLab {
 // with are the params of a roll; times are as short as the zone's.
 func (d *signerLab) with(key string, more ...sdk.With) sdk.With {
 	w := sdk.With{
-		"zone": netlab.Zone, "key": key, "validators": []string{netlab.Resolver}, "safety_factor": 1, "grace": "1m", "poll": "700ms", "state_dir": d.Path("state"),
-		"signer":  sdk.With{"config": d.Path("child/named.conf"), "rndc_conf": d.Path("rndc.conf"), "address": netlab.Child},
-		"parent":  sdk.With{"method": "nsupdate", "server": netlab.Parent, "tsig": d.Path("registry.key"), "within": "1m", "ns": []string{netlab.Parent}},
-		"servers": []string{netlab.Child},
+		"zone": servers.Zone, "key": key, "validators": []string{servers.Resolver}, "safety_factor": 1, "grace": "1m", "poll": "700ms", "state_dir": d.Path("state"),
+		"signer":  sdk.With{"config": d.Path("child/named.conf"), "rndc_conf": d.Path("rndc.conf"), "address": servers.Child},
+		"parent":  sdk.With{"method": "nsupdate", "server": servers.Parent, "tsig": d.Path("registry.key"), "within": "1m", "ns": []string{servers.Parent}},
+		"servers": []string{servers.Child},
 	}
 	for _, m := range more {
 		maps.Copy(w, m)
@@ -154,7 +153,7 @@ func (j *rolling) changed() *rolling {
 }
 
 // unbroken ends the probes: enough of them, and not one SERVFAIL.
-func (d *signerLab) unbroken(p *netlab.Prober) netlab.Probes {
+func (d *signerLab) unbroken(p *servers.Prober) servers.Probes {
 	d.t.Helper()
 	n := p.Stop()
 	if n.ServFail > 0 || n.Answered < 20 || n.Answered < n.Sent*9/10 || n.Secure != n.Answered {
@@ -247,7 +246,7 @@ func labByHand(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()
 	probes := d.Probe()
-	j := d.job("hand", d.with("ksk", sdk.With{"parent": sdk.With{"method": "manual", "within": "12s", "ns": []string{netlab.Parent}}}))
+	j := d.job("hand", d.with("ksk", sdk.With{"parent": sdk.With{"method": "manual", "within": "12s", "ns": []string{servers.Parent}}}))
 	j.until(in("K3 submit"))
 	if !strings.Contains(j.outcome.Reason, "ADD this DS at the parent lab.") {
 		t.Errorf("suspended for %s", j.outcome.Reason)
@@ -279,15 +278,15 @@ func labByHand(t *testing.T) {
 // A server of the parent that is behind holds the roll: at K4 while the new DS is not there, at K5
 // while the old one is.
 func labStaleParent(t *testing.T) {
-	d := newSignerLab(t, netlab.SecondParent())
+	d := newSignerLab(t, servers.SecondParent())
 	old := d.KSK()
 	probes := d.Probe()
 	d.Stale(true)
 	j := d.job("stale", d.with("ksk", sdk.With{"parent": sdk.With{
-		"method": "nsupdate", "server": netlab.Parent, "tsig": d.Path("registry.key"), "within": "4s", "ns": []string{netlab.Parent, netlab.Secondary},
+		"method": "nsupdate", "server": servers.Parent, "tsig": d.Path("registry.key"), "within": "4s", "ns": []string{servers.Parent, servers.Secondary},
 	}}))
 	j.until(func(reason string) bool { return overdue(reason) && strings.Contains(reason, "K4 prove") })
-	if !strings.Contains(j.outcome.Reason, netlab.Secondary) || len(d.Delegation()) != 2 {
+	if !strings.Contains(j.outcome.Reason, servers.Secondary) || len(d.Delegation()) != 2 {
 		t.Errorf("DS %v at the parent; stalls for %s", d.Delegation(), j.outcome.Reason)
 	}
 	d.Stale(false)
@@ -309,7 +308,7 @@ func labCDS(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var registry sync.WaitGroup
 	registry.Go(func() { d.Registry(ctx, 2*time.Second) })
-	j := d.job("cds", d.with("ksk", sdk.With{"parent": sdk.With{"method": "cds", "within": "1m", "ns": []string{netlab.Parent}}})).changed()
+	j := d.job("cds", d.with("ksk", sdk.With{"parent": sdk.With{"method": "cds", "within": "1m", "ns": []string{servers.Parent}}})).changed()
 	cancel()
 	registry.Wait()
 	d.rolled("ksk", old, true)
@@ -404,15 +403,15 @@ func labTrapPublishedAloneEndsTheWayBack(t *testing.T) {
 	fresh := d.Successor(old)
 	d.Update("update add cust.lab. 3 IN DS " + d.DS(fresh))
 	d.Report("-checkds", "-key", fresh, "published")
-	if !netlab.Until(t.Context(), 100*time.Millisecond, func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {
+	if !servers.Poll(t.Context(), 100*time.Millisecond, func() bool { return !slices.Contains(d.Published(), old) }) || len(d.Delegation()) != 2 {
 		t.Errorf("keys %v, DS %v: the signer waits for the withdrawal; then K4 may report it", d.Published(), d.Delegation())
 	}
 }
 
 // bogus waits until the resolver fails, and ends the probes.
-func (d *signerLab) bogus(probes *netlab.Prober) {
+func (d *signerLab) bogus(probes *servers.Prober) {
 	d.t.Helper()
-	netlab.Until(d.t.Context(), 100*time.Millisecond, func() bool { return probes.Counts().ServFail > 3 })
+	servers.Poll(d.t.Context(), 100*time.Millisecond, func() bool { return probes.Counts().ServFail > 3 })
 	n := probes.Stop()
 	d.t.Logf("the first SERVFAIL after %v; %+v", n.FirstServFail.Round(100*time.Millisecond), n)
 	if n.ServFail == 0 {
@@ -486,10 +485,10 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 	// The example, with the lab's places.
 	text := string(example)
 	for from, to := range map[string]string{
-		"signer: signer-1, zone: cust.example.org":      "signer: signer, zone: " + netlab.Zone,
-		"[192.0.2.53, 198.51.100.53]":                   "[" + netlab.Resolver + "]",
-		"server: 192.0.2.1, tsig: /etc/bind/parent.key": "server: " + netlab.Parent + ", tsig: " + d.Path("registry.key"),
-		"poll: 5m": "poll: 1s\n      state_dir: " + d.Path("state") + "\n      signer: {config: " + d.Path("child/named.conf") + ", rndc_conf: " + d.Path("rndc.conf") + ", address: " + netlab.Child + "}",
+		"signer: signer-1, zone: cust.example.org":      "signer: signer, zone: " + servers.Zone,
+		"[192.0.2.53, 198.51.100.53]":                   "[" + servers.Resolver + "]",
+		"server: 192.0.2.1, tsig: /etc/bind/parent.key": "server: " + servers.Parent + ", tsig: " + d.Path("registry.key"),
+		"poll: 5m": "poll: 1s\n      state_dir: " + d.Path("state") + "\n      signer: {config: " + d.Path("child/named.conf") + ", rndc_conf: " + d.Path("rndc.conf") + ", address: " + servers.Child + "}",
 	} {
 		if !strings.Contains(text, from) {
 			t.Fatalf("the example lacks %q", from)
@@ -524,7 +523,7 @@ func TestLabDNSSECToPlayWith(t *testing.T) {
 	t.Logf("\n\nA signed zone %[2]s is there, with its parent and a validating resolver. Roll its keys, and watch:\n\n"+
 		"  bin/turnus run %[1]s -i %[3]s -e key=ksk --check\n  bin/turnus run %[1]s -i %[3]s -e key=ksk\n"+
 		"  while dig +noall +comments +answer @%[4]s www.%[2]s | grep -E 'status|flags'; do sleep 1; done\n  ip netns exec %[5]s rndc -c %[6]s dnssec -status %[2]s\n\nCtrl-C removes it.\n",
-		playbook, netlab.Zone, d.Path("hosts.yaml"), d.Net.Address, d.Net.Name, d.Path("rndc.conf"))
+		playbook, servers.Zone, d.Path("hosts.yaml"), d.Net.Address, d.Net.Name, d.Path("rndc.conf"))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	<-ctx.Done()

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/copytree"
 	"github.com/turnus/turnus/plugins/hostname"
 	"github.com/turnus/turnus/plugins/mount"
@@ -27,7 +27,7 @@ type part struct {
 
 // tell runs each part of a story in check mode, which must change nothing and have the outcome of
 // the run; once; and a second time, which must find nothing to do in one round trip.
-func tell(t *testing.T, m *netlab.Machine, kit *plugintest.Kit, state string, parts []part) {
+func tell(t *testing.T, m *servers.Machine, kit *plugintest.Kit, state string, parts []part) {
 	t.Helper()
 	host := kit.Host("m1")
 	trips := func(with sdk.With, opts ...plugintest.Option) (*plugintest.Result, int) {
@@ -62,7 +62,7 @@ func tell(t *testing.T, m *netlab.Machine, kit *plugintest.Kit, state string, pa
 
 // survive kills the worker at each call of a step. before brings the machine back to where it was;
 // in the end its state must be after.
-func survive(t *testing.T, m *netlab.Machine, kit func(*testing.T) *plugintest.Kit, before, state string, with sdk.With, after string) {
+func survive(t *testing.T, m *servers.Machine, kit func(*testing.T) *plugintest.Kit, before, state string, with sdk.With, after string) {
 	t.Helper()
 	plugintest.KillAtEachCall(t, func(t *testing.T) plugintest.Scene {
 		t.Helper()
@@ -80,7 +80,7 @@ func survive(t *testing.T, m *netlab.Machine, kit func(*testing.T) *plugintest.K
 // other setting is touched.
 func TestLabSysctl(t *testing.T) {
 	t.Parallel()
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	kit := on(t, m, sysctl.Def())
 	const file = "/etc/sysctl.d/90-turnus-net.ipv4.ip_local_port_range.conf"
 	const state = "cat /proc/sys/net/ipv4/ip_local_port_range | tr '\\t' ' '; cat /proc/sys/net/ipv4/ip_forward; cat " + file + " 2>/dev/null; ls -A /etc/sysctl.d | grep turnus; true"
@@ -111,7 +111,7 @@ func TestLabSysctl(t *testing.T) {
 // The name is the kernel's and the file's; with hostnamectl and without it.
 func TestLabHostname(t *testing.T) {
 	t.Parallel()
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	kit := on(t, m, hostname.Def())
 	const state = "uname -n; cat /etc/hostname; ls -l /etc/hostname | cut -c 1-10; cksum </etc/hosts; ls -A /etc | grep 'hostname.'; true"
 	hosts := lab(t, m, "cksum </etc/hosts")
@@ -129,7 +129,7 @@ func TestLabHostname(t *testing.T) {
 // A mount is in fstab and in the kernel; comments of fstab stay, and swap is known by its source.
 func TestLabMount(t *testing.T) {
 	t.Parallel()
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	kit := on(t, m, mount.Def())
 	const fstab = "# static\n/dev/sda5 none swap sw 0 0\n# end\n"
 	const reset = "umount '/srv/a b' 2>/dev/null; rm -rf /srv/*; printf '" + fstab + "' >/etc/fstab; chmod 644 /etc/fstab"
@@ -186,7 +186,7 @@ func TestLabMount(t *testing.T) {
 // the host are not followed.
 func TestLabCopy(t *testing.T) {
 	t.Parallel()
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	fresh := func(t *testing.T) *plugintest.Kit {
 		t.Helper()
 		return on(t, m, copytree.Def()).Artifact("site/index.html", "hello\n").Artifact("site/sub/it's \"odd\" $x ü", "odd\n").
@@ -235,7 +235,7 @@ find . | sort | while IFS= read -r f; do [ -L "$f" ] && echo "$f -> $(readlink "
 // A disk that is full in the middle: nothing is replaced, and with room a retry finishes.
 func TestLabCopyToAFullDisk(t *testing.T) {
 	t.Parallel()
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	big := strings.Repeat("0123456789abcdef", 1<<14) // 256 KiB
 	kit := on(t, m, copytree.Def())
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/packages"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
@@ -20,14 +20,14 @@ import (
 
 // unpacked is a machine without systemd, onto which the Debian packages of .tools/debs/NAME were
 // unpacked. They are not installed on this machine: OpenRC would replace its scripts.
-func unpacked(t *testing.T, name string) *netlab.Machine {
+func unpacked(t *testing.T, name string) *servers.Machine {
 	t.Helper()
 	files, err := filepath.Glob("../.tools/debs/" + name + "/*.deb")
 	if err == nil && len(files) == 0 {
 		err = os.ErrNotExist
 	}
 	testparts.Able(t, "the packages of "+name+" (run `make deps`)", err)
-	m := netlab.BareMachine(t)
+	m := servers.BareMachine(t)
 	for _, file := range files {
 		tree, err := exec.CommandContext(t.Context(), "dpkg-deb", "--fsys-tarfile", file).Output()
 		if err != nil {
@@ -77,7 +77,7 @@ chmod 755 /etc/init.d/demo /etc/init.d/brief`)
 func TestLabServiceOfInitScripts(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "update-rc.d", "init-system-helpers")
-	m := netlab.BareMachine(t)
+	m := servers.BareMachine(t)
 	lab(t, m, `cat >/etc/init.d/demo <<'END'
 #!/bin/sh
 ### BEGIN INIT INFO

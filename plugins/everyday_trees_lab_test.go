@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/git"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
@@ -96,7 +96,7 @@ func zipOf(t *testing.T, members ...member) string {
 func TestLabUnarchive(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "unzip", "unzip")
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	one := []member{{"app/", "", tar.TypeDir}, {"app/bin/", "", tar.TypeDir}, {"app/bin/run", "one\n", 0}, {"app/current", "bin/run", tar.TypeSymlink}, {"app/same", "app/bin/run", tar.TypeLink}}
 	two := []member{{"app/", "", tar.TypeDir}, {"app/-it's \"odd\" $x", "two\n", 0}}
 	fresh := func(t *testing.T) *plugintest.Kit {
@@ -163,7 +163,7 @@ find . ! -name .turnus-unarchive | sort | while IFS= read -r f; do [ -L "$f" ] &
 func TestLabUnarchiveRefuses(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "unzip", "unzip")
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	file := member{"ok", "ok\n", 0}
 	kit := on(t, m, unarchive.Def()).Artifact("good.tar", tarOf(t, file))
 	for name, content := range map[string]string{
@@ -204,7 +204,7 @@ func TestLabUnarchiveRefuses(t *testing.T) {
 // A disk that is full in the middle: the old folder stays, and with room a retry finishes.
 func TestLabUnarchiveToAFullDisk(t *testing.T) {
 	t.Parallel()
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	big := strings.Repeat("0123456789abcdef", 1<<15) // 512 KiB
 	kit := on(t, m, unarchive.Def()).Artifact("old.tar", tarOf(t, member{"a", "old", 0})).
 		Artifact("big.tar.gz", gzipOf(t, tarOf(t, member{"a", big, 0}, member{"b", big, 0}))).Artifact("big.tar", tarOf(t, member{"a", big, 0}, member{"b", big, 0}))
@@ -228,7 +228,7 @@ func TestLabUnarchiveToAFullDisk(t *testing.T) {
 func TestLabGit(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "git", "git")
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	lab(t, m, `set -e
 git config --global user.email t@example.net; git config --global user.name t; git config --global init.defaultBranch main
 git init -q /srv/up; cd /srv/up
@@ -298,7 +298,7 @@ git() { command git -c safe.directory=/srv/w "$@"; }
 func TestLabGitToAFullDisk(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "git", "git")
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	lab(t, m, `set -e
 git config --global user.email t@example.net; git config --global user.name t
 git init -q /srv/up; cd /srv/up; echo one >f; git add f; git commit -qm one; git tag v1

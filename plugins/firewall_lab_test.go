@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -30,7 +29,7 @@ const labWait = 15 * time.Second // confirm_timeout: a busy machine needs second
 
 type labDevice struct {
 	t       *testing.T
-	net     *netlab.Host
+	net     *servers.Host
 	dir     string
 	hostKey ed25519.PrivateKey
 	sshd    *servers.SSHD
@@ -43,7 +42,7 @@ func newLabDevice(t *testing.T) *labDevice {
 	t.Helper()
 	testparts.Need(t, "nft", "nftables")
 	testparts.Need(t, "unshare", "util-linux")
-	d := &labDevice{t: t, net: netlab.NewHost(t), dir: t.TempDir()}
+	d := &labDevice{t: t, net: servers.NewHost(t), dir: t.TempDir()}
 	var err error
 	if _, d.hostKey, err = ed25519.GenerateKey(rand.Reader); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
@@ -27,7 +26,7 @@ import (
 func TestLabFirmwareNeverReturns(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	with := d.bundle("2.0", netlab.ImageFine, sdk.With{"reboot_timeout": "2s", "connect_timeout": "1s"})
+	with := d.bundle("2.0", servers.ImageFine, sdk.With{"reboot_timeout": "2s", "connect_timeout": "1s"})
 	got := d.upgrade(with, firmwareCall{checkpoint: func(s host.State) error {
 		if strings.Contains(string(s.JSON), `"asked"`) && d.Boots() == 1 {
 			_ = os.WriteFile(d.Path("flags/no-power"), nil, 0o600)
@@ -42,7 +41,7 @@ func TestLabFirmwareNeverReturns(t *testing.T) {
 func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	with := d.bundle("2.0", netlab.ImageFine)
+	with := d.bundle("2.0", servers.ImageFine)
 	got := d.upgrade(with, firmwareCall{mayStart: func(n int) string {
 		if n == 1 {
 			return ""
@@ -66,7 +65,7 @@ func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 	}
 	// A window that never was open: not even an installation.
 	shut := firmwareCall{mayStart: func(int) string { return "closed" }}
-	d.want(d.upgrade(d.bundle("3.0", netlab.ImageFine), shut), "held", "closed", "2.0 B")
+	d.want(d.upgrade(d.bundle("3.0", servers.ImageFine), shut), "held", "closed", "2.0 B")
 	if again := d.installs(); again != installs {
 		t.Error("installed outside of the window")
 	}
@@ -77,7 +76,7 @@ func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 		}
 		return "closed"
 	}}
-	d.want(d.upgrade(d.bundle("3.0", netlab.ImageSick), late), "rolled_back", "the forwarding plane is down", "2.0 B")
+	d.want(d.upgrade(d.bundle("3.0", servers.ImageSick), late), "rolled_back", "the forwarding plane is down", "2.0 B")
 }
 
 // installs counts the installations that RAUC began.
@@ -107,7 +106,7 @@ func TestLabFirmwareWorkerIsKilledInEachPhase(t *testing.T) {
 			old := "1.0"
 			for i, at := range []string{`"phase":"install"`, `"began"`, `"phase":"reboot"`, `"asked"`, `"phase":"back"`, `"phase":"health"`, `"phase":"commit"`} {
 				version := fmt.Sprintf("2.%d", i)
-				with := d.bundle(version, netlab.ImageFine, sdk.With{"soak": "300ms"})
+				with := d.bundle(version, servers.ImageFine, sdk.With{"soak": "300ms"})
 				boots, installs := d.Boots(), d.installs()
 				out := d.killed(with, at, after)
 				slot := string("BA"[i%2])
@@ -159,7 +158,7 @@ func (d *firmwareDevice) killed(with sdk.With, at string, after time.Duration) s
 func TestLabFirmwareUploadIsCut(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	file := d.vendor.Bundle(t, "2.0", netlab.ImageFine, netlab.DeviceName)
+	file := d.vendor.Bundle(t, "2.0", servers.ImageFine, servers.DeviceName)
 	with := d.params(file, "2.0", sdk.With{"rate": 2048})
 	params, err := json.Marshal(stageOnly(with))
 	if err != nil {
@@ -194,19 +193,19 @@ func TestLabFirmwareInstallationIsCut(t *testing.T) {
 		func() {
 			n := d.Boots()
 			d.Reset()
-			netlab.Until(t.Context(), 10*time.Millisecond, func() bool { return d.Boots() > n })
+			servers.Poll(t.Context(), 10*time.Millisecond, func() bool { return d.Boots() > n })
 		},
 	} {
 		_ = os.Remove(d.Path("installing"))
 		d.Flag("install-waits", true)
 		go func() {
-			netlab.Until(t.Context(), 10*time.Millisecond, func() bool { return exists(d.Path("installing")) })
+			servers.Poll(t.Context(), 10*time.Millisecond, func() bool { return exists(d.Path("installing")) })
 			cut()
 			_ = os.Remove(d.Path("flags/install-waits"))
 		}()
 		version := fmt.Sprintf("2.%d", i)
 		installs := d.installs()
-		got := d.upgrade(d.bundle(version, netlab.ImageFine), firmwareCall{})
+		got := d.upgrade(d.bundle(version, servers.ImageFine), firmwareCall{})
 		if i == 0 {
 			d.want(got, "changed", "upgraded", version+" B")
 			if n := d.installs() - installs; n != 1 {
@@ -223,7 +222,7 @@ func exists(file string) bool { _, err := os.Stat(file); return err == nil }
 // scriptOf are the device's own commands, as an engineer would write them.
 func (d *firmwareDevice) scriptOf(image string, more ...sdk.With) sdk.With {
 	script := sdk.With{
-		"version": ". /etc/os-release; echo $VERSION_ID", "compatible": "echo " + netlab.DeviceName,
+		"version": ". /etc/os-release; echo $VERSION_ID", "compatible": "echo " + servers.DeviceName,
 		"verify":  `head -c 4 "$FIRMWARE" | grep -q hsqs`,
 		"install": `cat "$FIRMWARE" >` + d.Dir + `/slot-$SLOT.img`,
 		"slots":   []string{"A", "B"}, "slot": "cat /run/booted", "primary": d.Path("backend") + " get-primary",
@@ -249,17 +248,17 @@ func TestLabFirmwareScriptDriver(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
 	// openwrt#12675: the updater says that it went well, and wrote nothing.
-	lie := d.scriptOf(d.image("2.0", netlab.ImageFine), sdk.With{"install": "true"})
+	lie := d.scriptOf(d.image("2.0", servers.ImageFine), sdk.With{"install": "true"})
 	d.want(d.upgrade(lie, firmwareCall{}), "rolled_back", "came back with version 1.0, expected 2.0", "1.0 A")
-	d.want(d.upgrade(d.scriptOf(d.image("2.0", netlab.ImageSick)), firmwareCall{}), "rolled_back", "the forwarding plane is down", "1.0 A")
-	d.want(d.upgrade(d.scriptOf(d.image("2.0", netlab.ImageFine), sdk.With{"verify": "exit 1"}), firmwareCall{}), "failed", "refuses the artifact", "1.0 A")
-	d.want(d.upgrade(d.scriptOf(d.image("2.0", netlab.ImageFine)), firmwareCall{}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
+	d.want(d.upgrade(d.scriptOf(d.image("2.0", servers.ImageSick)), firmwareCall{}), "rolled_back", "the forwarding plane is down", "1.0 A")
+	d.want(d.upgrade(d.scriptOf(d.image("2.0", servers.ImageFine), sdk.With{"verify": "exit 1"}), firmwareCall{}), "failed", "refuses the artifact", "1.0 A")
+	d.want(d.upgrade(d.scriptOf(d.image("2.0", servers.ImageFine)), firmwareCall{}), "changed", "upgraded from 1.0 to 2.0", "2.0 B")
 }
 
 // sysupgrade, on a device that keeps one image: it writes the slot that runs, reboots unasked, and
 // there is no way back.
 func (d *firmwareDevice) sysupgrade(install string) sdk.With {
-	with := d.scriptOf(d.image("2.0", netlab.ImageFine))
+	with := d.scriptOf(d.image("2.0", servers.ImageFine))
 	script := with["script"].(sdk.With)
 	for _, k := range []string{"slots", "slot", "primary", "activate", "commit", "committed"} {
 		delete(script, k)

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
 )
@@ -31,9 +31,9 @@ import (
 
 // firmwareDevice is a device and a worker that knows it.
 type firmwareDevice struct {
-	*netlab.Device
+	*servers.Device
 	t      *testing.T
-	vendor *netlab.Vendor
+	vendor *servers.Vendor
 	place  *place
 
 	mu    sync.Mutex
@@ -42,8 +42,8 @@ type firmwareDevice struct {
 
 func newFirmwareDevice(t *testing.T) *firmwareDevice {
 	t.Helper()
-	vendor := netlab.NewVendor(t)
-	d := &firmwareDevice{t: t, vendor: vendor, Device: netlab.NewDevice(t, vendor)}
+	vendor := servers.NewVendor(t)
+	d := &firmwareDevice{t: t, vendor: vendor, Device: servers.NewDevice(t, vendor)}
 	d.place = d.worker()
 	return d
 }
@@ -65,7 +65,7 @@ func (d *firmwareDevice) host() core.Host {
 // bundle puts a bundle among the worker's files and makes the params that install it.
 func (d *firmwareDevice) bundle(version, behaviour string, more ...sdk.With) sdk.With {
 	d.t.Helper()
-	return d.params(d.vendor.Bundle(d.t, version, behaviour, netlab.DeviceName), version, more...)
+	return d.params(d.vendor.Bundle(d.t, version, behaviour, servers.DeviceName), version, more...)
 }
 
 func (d *firmwareDevice) params(file, version string, more ...sdk.With) sdk.With {
@@ -80,7 +80,7 @@ func (d *firmwareDevice) params(file, version string, more ...sdk.With) sdk.With
 	}
 	sum := sha256.Sum256(content)
 	with := sdk.With{
-		"artifact":  sdk.With{"path": name, "sha256": hex.EncodeToString(sum[:]), "compatible": netlab.DeviceName, "version": version},
+		"artifact":  sdk.With{"path": name, "sha256": hex.EncodeToString(sum[:]), "compatible": servers.DeviceName, "version": version},
 		"state_dir": d.Path("data") + "/turnus", "reboot": d.Path("reboot"), "health": []string{"/run/slot/health"},
 		"reboot_timeout": "20s", "health_timeout": "10s", "connect_timeout": "5s", "install_timeout": "1m",
 	}
@@ -196,7 +196,7 @@ func tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
 func TestLabFirmwareUpgrade(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	with := d.bundle("2.0", netlab.ImageFine)
+	with := d.bundle("2.0", servers.ImageFine)
 	d.want(d.upgrade(with, firmwareCall{check: true}), "changed", "would upgrade it from 1.0 to 2.0", "1.0 A")
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "changed", "", "1.0 A")
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "unchanged", "it is there", "1.0 A")
@@ -212,18 +212,18 @@ func TestLabFirmwareUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.want(d.upgrade(with, firmwareCall{}), "changed", "it ran 2.0 already", "2.0 B")
-	d.want(d.upgrade(d.bundle("1.9", netlab.ImageFine), firmwareCall{}), "failed", "allow_downgrade", "2.0 B")
-	d.want(d.upgrade(d.bundle("1.9", netlab.ImageFine, sdk.With{"allow_downgrade": true, "soak": "1s"}), firmwareCall{}), "changed", "", "1.9 A")
+	d.want(d.upgrade(d.bundle("1.9", servers.ImageFine), firmwareCall{}), "failed", "allow_downgrade", "2.0 B")
+	d.want(d.upgrade(d.bundle("1.9", servers.ImageFine, sdk.With{"allow_downgrade": true, "soak": "1s"}), firmwareCall{}), "changed", "", "1.9 A")
 }
 
 func TestLabFirmwareRefused(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
-	other := netlab.NewVendor(t)
-	with := d.params(other.Bundle(t, "2.0", netlab.ImageFine, netlab.DeviceName), "2.0")
+	other := servers.NewVendor(t)
+	with := d.params(other.Bundle(t, "2.0", servers.ImageFine, servers.DeviceName), "2.0")
 	d.want(d.upgrade(stageOnly(with), firmwareCall{kind: "firmware.stage"}), "failed", "signature verification failed", "1.0 A")
 	d.want(d.upgrade(with, firmwareCall{}), "failed", "signature verification failed", "1.0 A")
-	file := d.vendor.Bundle(t, "2.0", netlab.ImageFine, netlab.DeviceName)
+	file := d.vendor.Bundle(t, "2.0", servers.ImageFine, servers.DeviceName)
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -234,14 +234,14 @@ func TestLabFirmwareRefused(t *testing.T) {
 	}
 	d.want(d.upgrade(d.params(file, "2.0"), firmwareCall{}), "failed", "the device refuses the artifact", "1.0 A")
 	// The playbook is right about the kind of device, the bundle is for another.
-	d.want(d.upgrade(d.params(d.vendor.Bundle(t, "2.0", netlab.ImageFine, "toaster"), "2.0"), firmwareCall{}), "failed", `is for "toaster"`, "1.0 A")
-	with = d.bundle("2.0", netlab.ImageFine)
+	d.want(d.upgrade(d.params(d.vendor.Bundle(t, "2.0", servers.ImageFine, "toaster"), "2.0"), firmwareCall{}), "failed", `is for "toaster"`, "1.0 A")
+	with = d.bundle("2.0", servers.ImageFine)
 	with["artifact"].(sdk.With)["compatible"] = "toaster"
 	d.want(d.upgrade(with, firmwareCall{}), "failed", `the device is "bootlab"`, "1.0 A")
-	with = d.bundle("2.0", netlab.ImageFine)
+	with = d.bundle("2.0", servers.ImageFine)
 	with["artifact"].(sdk.With)["version"] = "2.1"
 	d.want(d.upgrade(with, firmwareCall{}), "failed", `holds version "2.0"`, "1.0 A")
-	with = d.bundle("2.0", netlab.ImageFine)
+	with = d.bundle("2.0", servers.ImageFine)
 	with["artifact"].(sdk.With)["sha256"] = strings.Repeat("0", 64)
 	d.want(d.upgrade(with, firmwareCall{}), "failed", "source has sha256", "1.0 A")
 	d.empty()
@@ -262,12 +262,12 @@ func TestLabFirmwareDiskFull(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
 	file := filepath.Join(t.TempDir(), "large.raucb")
-	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), netlab.DiskSize), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), servers.DiskSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.want(d.upgrade(stageOnly(d.params(file, "2.0")), firmwareCall{kind: "firmware.stage"}), "failed", "no room", "1.0 A")
 	// It fits when it is checked, and somebody fills the disk meanwhile.
-	if err := os.Truncate(file, netlab.DiskSize*3/4); err != nil {
+	if err := os.Truncate(file, servers.DiskSize*3/4); err != nil {
 		t.Fatal(err)
 	}
 	slow := stageOnly(d.params(file, "2.0", sdk.With{"rate": "8MiB"}))
@@ -299,11 +299,11 @@ func TestLabFirmwareRolledBack(t *testing.T) {
 		reason    string
 		boots     int
 	}{
-		"boots but sick":            {netlab.ImageSick, "", nil, "the forwarding plane is down", 3},
-		"returns on the old slot":   {netlab.ImageDeaf, "", nil, "came back in slot rootfs.0 with version 1.0", 3},
-		"said good, stayed bad":     {netlab.ImageFine, "good-is-a-lie", nil, "is not kept, though the device said that it is", 3},
-		"the reboot is a lie":       {netlab.ImageFine, "reboot-is-a-lie", nil, "still in its old boot", 1},
-		"the new slot is not taken": {netlab.ImageFine, "activate-fails", nil, "failed to activate slot rootfs.1", 1},
+		"boots but sick":            {servers.ImageSick, "", nil, "the forwarding plane is down", 3},
+		"returns on the old slot":   {servers.ImageDeaf, "", nil, "came back in slot rootfs.0 with version 1.0", 3},
+		"said good, stayed bad":     {servers.ImageFine, "good-is-a-lie", nil, "is not kept, though the device said that it is", 3},
+		"the reboot is a lie":       {servers.ImageFine, "reboot-is-a-lie", nil, "still in its old boot", 1},
+		"the new slot is not taken": {servers.ImageFine, "activate-fails", nil, "failed to activate slot rootfs.1", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -340,14 +340,14 @@ func TestLabFirmwareToPlayWith(t *testing.T) {
 	}
 	d.write("upgrade.yaml", strings.NewReplacer("reboot_timeout: 8m", "reboot_timeout: 20s\n      health_timeout: 5s", "soak: 2m", "soak: 3s", "rate: 2MiB", "rate: 20MiB").Replace(string(example)))
 	d.write("hosts.yaml", fmt.Sprintf("hosts:\n  r1:\n    address: %s\n    user: root\n    host_key: %q\n    identity_file: %s\n    labels: {role: gateway, model: %s}\n",
-		d.Net.Address, d.HostKey, d.KeyFile, netlab.DeviceName))
+		d.Net.Address, d.HostKey, d.KeyFile, servers.DeviceName))
 	var commands []string
-	for version, behaviour := range map[string]string{"2.0": netlab.ImageFine, "3.0": netlab.ImageSick, "4.0": netlab.ImageDeaf} {
+	for version, behaviour := range map[string]string{"2.0": servers.ImageFine, "3.0": servers.ImageSick, "4.0": servers.ImageDeaf} {
 		with := d.bundle(version, behaviour)
 		artifact := with["artifact"].(sdk.With)
 		d.write(version+".raucb", d.file(artifact["path"].(string)))
 		vars, err := json.Marshal(sdk.With{
-			"image": version + ".raucb", "sha256": artifact["sha256"], "version": version, "compatible": netlab.DeviceName,
+			"image": version + ".raucb", "sha256": artifact["sha256"], "version": version, "compatible": servers.DeviceName,
 			"health": "/run/slot/health", "reboot": d.Path("reboot"), "state_dir": d.Path("data") + "/turnus",
 		})
 		if err != nil {
@@ -357,7 +357,7 @@ func TestLabFirmwareToPlayWith(t *testing.T) {
 		commands = append(commands, fmt.Sprintf("  bin/turnus run %[1]s/upgrade.yaml -i %[1]s/hosts.yaml --outside-windows -e @%[1]s/%[2]s.json   # %[3]s", d.Dir, version, behaviour))
 	}
 	if os.Getenv("TURNUS_LAB") == "" {
-		d.want(d.upgrade(d.bundle("2.0", netlab.ImageFine), firmwareCall{}), "changed", "", "2.0 B")
+		d.want(d.upgrade(d.bundle("2.0", servers.ImageFine), firmwareCall{}), "changed", "", "2.0 B")
 		return
 	}
 	slices.Sort(commands)

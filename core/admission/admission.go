@@ -3,7 +3,7 @@
 // host may carry its work over to a later window. Launch asks it for each host's earliest start, a
 // worker before each disruptive step, a forecast for both.
 //
-// It also owns the current windows on their way to the workers: one document on the queue's board
+// It also owns the current windows on their way to the workers: one document on the board
 // for each launcher. turnus run and the service publish it by a Publisher, which also signals
 // suspended host tasks to ask again. Workers read it by a CalendarReader.
 //

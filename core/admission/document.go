@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -26,7 +26,7 @@ type file struct {
 }
 
 // EncodeCalendar writes windows for the board. The same windows are the same bytes, whichever
-// process writes them. More than queue.MaxDocument bytes are core.ErrInvalid.
+// process writes them. More than board.MaxDocument bytes are core.ErrInvalid.
 func EncodeCalendar(b *Calendar) ([]byte, error) {
 	d := document{Version: documentVersion, Files: []file{}}
 	for _, doc := range b.Documents() {
@@ -36,16 +36,16 @@ func EncodeCalendar(b *Calendar) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write window definitions: %w", err)
 	}
-	if len(data) > queue.MaxDocument {
-		return nil, fmt.Errorf("window definitions have %d bytes: at most %d can be published to the workers: %w", len(data), queue.MaxDocument, core.ErrInvalid)
+	if len(data) > board.MaxDocument {
+		return nil, fmt.Errorf("window definitions have %d bytes: at most %d can be published to the workers: %w", len(data), board.MaxDocument, core.ErrInvalid)
 	}
 	return data, nil
 }
 
 // DecodeCalendar reads what EncodeCalendar wrote. Errors wrap core.ErrInvalid.
 func DecodeCalendar(data []byte) (*Calendar, error) {
-	if len(data) > queue.MaxDocument {
-		return nil, fmt.Errorf("read window definitions: %d bytes, expected at most %d: %w", len(data), queue.MaxDocument, core.ErrInvalid)
+	if len(data) > board.MaxDocument {
+		return nil, fmt.Errorf("read window definitions: %d bytes, expected at most %d: %w", len(data), board.MaxDocument, core.ErrInvalid)
 	}
 	var d document
 	if err := json.Unmarshal(data, &d); err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -33,7 +33,7 @@ func TestDocumentTravels(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	large, _ := json.Marshal(document{Version: 1, Files: []file{{"a.yaml", strings.Repeat("#", queue.MaxDocument)}}})
+	large, _ := json.Marshal(document{Version: 1, Files: []file{{"a.yaml", strings.Repeat("#", board.MaxDocument)}}})
 	for _, c := range []struct{ text, says string }{
 		{"", "unexpected end"},
 		{"[]", "cannot unmarshal"},
@@ -50,7 +50,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestEncodeRefusesWhatNoBoardTakes(t *testing.T) {
 	docs := []windows.Document{{File: "w.yaml", Data: []byte(saturdays)}}
-	for i := range queue.MaxDocument >> 19 {
+	for i := range board.MaxDocument >> 19 {
 		docs = append(docs, windows.Document{File: fmt.Sprint(i), Data: []byte("freezes: {}\n" + strings.Repeat("#", 1<<19))})
 	}
 	b, err := NewCalendar(docs)

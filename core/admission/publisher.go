@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -23,7 +24,7 @@ const (
 // PublisherOptions say what a Publisher publishes. All must be set.
 type PublisherOptions struct {
 	Name  string // of the document on the board
-	Board queue.Board
+	Board board.Board
 	// Current returns the windows that workers are to have.
 	Current func() Edition
 	// Signal has suspended host tasks ask again whether their window is open. It must not block.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/windows"
@@ -44,7 +45,7 @@ type desk struct {
 
 // flaky is a board that may be away.
 type flaky struct {
-	queue.Board
+	board.Board
 	d *desk
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // CalendarReader reads published windows. A document is parsed once a version and shared by all
 // host tasks. It is safe for concurrent use.
 type CalendarReader struct {
-	board queue.Board // nil: there is none, and whatever waits for a window stays closed
+	board board.Board // nil: there is none, and whatever waits for a window stays closed
 
 	mu     sync.Mutex
 	byName map[string]*list.Element // of *shelf
@@ -42,7 +42,7 @@ type shelf struct {
 }
 
 // NewCalendarReader reads from that board; nil is none.
-func NewCalendarReader(board queue.Board) *CalendarReader {
+func NewCalendarReader(board board.Board) *CalendarReader {
 	return &CalendarReader{board: board, byName: map[string]*list.Element{}, recent: list.New()}
 }
 
@@ -93,7 +93,7 @@ func (r *CalendarReader) Read(ctx context.Context, name string, age time.Duratio
 }
 
 // load asks the board for a newer version. The caller has the token.
-func (s *shelf) load(ctx context.Context, board queue.Board) error {
+func (s *shelf) load(ctx context.Context, board board.Board) error {
 	call, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	asked := time.Now()

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
 // counting counts the calls of a board.
 type counting struct {
-	queue.Board
+	board.Board
 	mu    sync.Mutex
 	calls int
 	datas int

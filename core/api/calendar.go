@@ -40,7 +40,7 @@ type CalendarLane struct {
 	Reason    string             `json:"reason,omitempty" doc:"why the whole set is closed"`
 	Windows   []CalendarWindow   `json:"windows"`
 	Denied    []CalendarDenied   `json:"denied" doc:"freezes, holidays and other denies"`
-	Fires     []CalendarFire     `json:"fires" doc:"times at which schedules that are not paused launch runs"`
+	FireTimes []CalendarFire     `json:"fire_times" doc:"times at which schedules that are not paused launch runs"`
 	Runs      []CalendarRun      `json:"runs" doc:"that are not over, and the next launch of schedules that have a forecast"`
 	Conflicts []CalendarConflict `json:"conflicts"`
 	Counts    CalendarCount      `json:"counts"`
@@ -105,7 +105,7 @@ type CalendarCount struct {
 	Open       int       `json:"open" doc:"approved windows"`
 	Unapproved int       `json:"unapproved"`
 	Denied     int       `json:"denied"`
-	Fires      int       `json:"fires"`
+	FireTimes  int       `json:"fire_times"`
 	Runs       int       `json:"runs"`
 	Conflicts  int       `json:"conflicts"`
 }

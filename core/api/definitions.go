@@ -64,7 +64,7 @@ type Definitions struct {
 type DefinitionChanges struct {
 	From    string    `json:"from,omitempty" doc:"the revision before"`
 	To      string    `json:"to,omitempty" doc:"the present revision"`
-	At      time.Time `json:"at,omitzero" doc:"windows and fire times are counted from here; absent of the first definitions, which change nothing"`
+	At      time.Time `json:"at,omitzero" doc:"windows and fire times are counted from here; absent of the first project, which changes nothing"`
 	Changes []Change  `json:"changes" doc:"by kind, then by name; at most 500"`
 	LeftOut int       `json:"left_out,omitempty" doc:"further changes"`
 }
@@ -101,7 +101,7 @@ type FileChange struct {
 
 // Document is one file of the definitions.
 type Document struct {
-	Path string `json:"path" minLength:"1" maxLength:"1024" doc:"from the root of the definitions, with slashes"`
+	Path string `json:"path" minLength:"1" maxLength:"1024" doc:"from the root of the project, with slashes"`
 	Data []byte `json:"data" doc:"the file's bytes, in base64"`
 }
 
@@ -123,7 +123,7 @@ type Change struct {
 	HostsGo     []string  `json:"hosts_go,omitempty"`
 	WindowsCome int       `json:"windows_come,omitempty"`
 	WindowsGo   int       `json:"windows_go,omitempty"`
-	Voids       []string  `json:"voids,omitempty" doc:"approvals that the edit voids, in the definitions or given at the server: by id, or by place and person"`
+	Voids       []string  `json:"voids,omitempty" doc:"approvals that the edit voids, in the project or given at the server: by id, or by place and person"`
 	OldNext     time.Time `json:"old_next,omitzero"`
 	NewNext     time.Time `json:"new_next,omitzero"`
 }

@@ -32,7 +32,7 @@ type Forecast struct {
 
 // Binds is a limit that holds a run up.
 type Binds struct {
-	Cause string       `json:"cause" enum:"work,windows,approval,slots,max_in_flight,per_group,ha_group,waves,pause,barrier"`
+	Cause string       `json:"cause" enum:"work,windows,approval,concurrency,max_in_flight,per_group,ha_group,waves,pause,barrier"`
 	Name  string       `json:"name,omitempty" doc:"of the window set or group"`
 	Text  string       `json:"text"`
 	Gain  core.Seconds `json:"gain_seconds,omitempty" doc:"how much earlier it would end without that limit"`
@@ -62,7 +62,7 @@ type LearnedStep struct {
 
 // Block is one thing that keeps a host from starting.
 type Block struct {
-	Cause core.ReasonCode `json:"cause" enum:"approval,queue,paused,wave,window,lock,max_in_flight,worker,slots"`
+	Cause core.ReasonCode `json:"cause" enum:"approval,queue,paused,wave,window,lock,max_in_flight,worker,concurrency"`
 	Text  string          `json:"text"`
 }
 

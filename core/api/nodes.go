@@ -6,7 +6,7 @@ import (
 	"github.com/turnus/turnus/core"
 )
 
-// Names of the documents on the queue's board by which servers and workers speak. A worker posts
+// Names of the documents on the board by which servers and workers speak. A worker posts
 // Worker as JSON under WorkerDocument every WorkerEvery, kept for WorkerKeep; a server posts Order
 // as JSON under OrderDocument, kept for OrderKeep, which the worker reads at the same pace. No
 // order is the zero Order.
@@ -69,7 +69,7 @@ type Worker struct {
 	Version     string    `json:"version"`
 	Pool        string    `json:"pool"`
 	State       string    `json:"state" enum:"ready,busy,overloaded,cordoned,draining,away"`
-	Concurrency int       `json:"slots"`
+	Concurrency int       `json:"concurrency"`
 	Running     int       `json:"running"`
 	Fixed       bool      `json:"fixed,omitempty" doc:"it is part of a server, and does not end when it is drained"`
 	CPU         float64   `json:"cpu" doc:"share of the node's CPU, 0 to 1"`
@@ -93,9 +93,9 @@ type Queue struct {
 
 // Health is how a server is.
 type Health struct {
-	Ready       bool   `json:"ready"`
-	Ledger      string `json:"ledger" doc:"ok, or what is wrong"`
-	Queue       string `json:"queue" doc:"ok, or away: runs are accepted nevertheless"`
-	Definitions string `json:"definitions" doc:"ok, or none: no run can be made"`
-	Version     string `json:"version"`
+	Ready   bool   `json:"ready"`
+	Ledger  string `json:"ledger" doc:"ok, or what is wrong"`
+	Queue   string `json:"queue" doc:"ok, or away: runs are accepted nevertheless"`
+	Project string `json:"project" doc:"ok, or none: no run can be made"`
+	Version string `json:"version"`
 }

@@ -25,7 +25,7 @@ type Notification struct {
 	Due      time.Time       `json:"due,omitzero" doc:"of the next try, while it waits"`
 	Tries    int             `json:"tries"`
 	Reason   string          `json:"reason,omitempty" doc:"why the last try failed"`
-	Finished time.Time       `json:"settled,omitzero" doc:"when it was sent or dead-lettered"`
+	Finished time.Time       `json:"finished,omitzero" doc:"when it was sent or dead-lettered"`
 	Notice   json.RawMessage `json:"notice,omitempty" doc:"the message, as webhooks get it; where one notification is shown"`
 }
 
@@ -36,5 +36,5 @@ type Channel struct {
 	Medium       string `json:"medium" enum:"webhook,email,slack"`
 	Waiting      int    `json:"waiting" doc:"notifications of the last months, by state"`
 	Sent         int    `json:"sent"`
-	DeadLettered int    `json:"dead"`
+	DeadLettered int    `json:"dead_lettered"`
 }

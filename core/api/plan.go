@@ -10,7 +10,7 @@ import (
 type Plan struct {
 	Playbook    string       `json:"playbook"`
 	Tenant      string       `json:"tenant"`
-	Revision    string       `json:"revision,omitempty" doc:"commit of the definitions"`
+	Revision    string       `json:"revision,omitempty" doc:"commit of the project"`
 	Hash        string       `json:"hash" doc:"changes with the hosts, the playbook and the hosts left out: create-run refuses a run that has another one, where it is sent as plan"`
 	Check       bool         `json:"check,omitempty" doc:"a dry run"`
 	Hosts       int          `json:"hosts"`
@@ -21,7 +21,7 @@ type Plan struct {
 	StopAfter   int          `json:"stop_after,omitempty" doc:"failed hosts at which the run stops; without it, none"`
 	Waves       []PlanWave   `json:"waves"`
 	Windows     []PlanWindow `json:"windows" doc:"window sets that its hosts wait for"`
-	NoWindow    []NoWindow   `json:"no_window" doc:"hosts that no window fits: a run needs skip_unfit to leave them out"`
+	NoWindow    []NoWindow   `json:"no_window" doc:"hosts that no window fits: a run needs skip_no_window to leave them out"`
 	Forecast    *Forecast    `json:"forecast,omitempty" doc:"when it would end; absent where no host is left. Its run is empty"`
 	Retried     *Retried     `json:"retried,omitempty" doc:"of a retry: what differs from the run before"`
 }

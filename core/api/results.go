@@ -42,6 +42,7 @@ type StepResult struct {
 	Truncated  bool            `json:"truncated,omitempty"`
 	Took       core.Seconds    `json:"took_seconds"`
 	Window     *core.Window    `json:"window,omitempty"`
+	At         string          `json:"at,omitempty" doc:"file:line of a step that failed, was rolled back or is lost"`
 	On         string          `json:"on,omitempty" doc:"the host on which it was called, if that is not the host of the job"`
 	Kept       *core.Kept      `json:"kept,omitempty" doc:"who called the step in the place of this call: an earlier run, or another host of a step with once"`
 }
@@ -59,7 +60,7 @@ func StepOf(s core.StepResult) StepResult {
 	return StepResult{
 		Name: s.Name, Uses: s.Uses, Handler: s.Handler, Outcome: s.Outcome, Reason: s.Reason, ReasonCode: s.ReasonCode,
 		Attempts: s.Attempts, ExitCode: s.ExitCode, Stdout: s.Stdout, Stderr: s.Stderr, Diff: s.Diff, Outputs: s.Outputs,
-		Truncated: s.Truncated, Took: core.InSeconds(s.Took), Window: s.Window, On: s.On, Kept: s.Kept,
+		Truncated: s.Truncated, Took: core.InSeconds(s.Took), Window: s.Window, At: s.At, On: s.On, Kept: s.Kept,
 	}
 }
 

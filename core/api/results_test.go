@@ -18,7 +18,7 @@ func TestResultsReachClientsWhole(t *testing.T) {
 	step := core.StepResult{
 		Name: "n", Uses: "u", Handler: true, Outcome: core.Failed, Reason: "r", ReasonCode: "c", Attempts: 2, ExitCode: &exit, Stdout: "o", Stderr: "e",
 		Diff: "d", Outputs: map[string]any{"k": "v"}, Truncated: true, Took: 1500 * time.Millisecond, Window: &core.Window{Set: "night"},
-		On: "lb", Kept: &core.Kept{Run: "r0"},
+		At: "site.yaml:9", On: "lb", Kept: &core.Kept{Run: "r0"},
 	}
 	result := core.Result{
 		Job: core.JobID{Run: "r", Index: 4}, Host: "h", Customer: "c", Outcome: core.Failed, Reason: "r", ReasonCode: "c", Step: "s", Attempt: 2, Worker: "w",

@@ -29,7 +29,7 @@ type Run struct {
 	ID          string               `json:"id"`
 	Tenant      string               `json:"tenant"`
 	Playbook    string               `json:"playbook"`
-	Revision    string               `json:"revision,omitempty" doc:"commit of the definitions that it was launched from"`
+	Revision    string               `json:"revision,omitempty" doc:"commit of the project that it was launched from"`
 	Phase       Phase                `json:"phase" enum:"approval,queued,active,paused,stopped,cancelled,finished"`
 	Reason      string               `json:"reason,omitempty" doc:"why it is stopped, cancelled or waiting"`
 	ReasonCode  core.ReasonCode      `json:"reason_code,omitempty" doc:"the code of the reason, where it has one"`
@@ -48,12 +48,19 @@ type Run struct {
 	MaxInFlight int `json:"max_in_flight,omitempty" doc:"hosts at the same time, as weight; without it there is no limit"`
 	// Command is not in lists.
 	Command string `json:"command,omitempty" doc:"of a run that POST /v1/exec made: the command line; in the view of one run"`
+	// Become, BecomeUser and CommandReason are not in lists.
+	Become        bool   `json:"become,omitempty" doc:"of such a run: as another user than the login"`
+	BecomeUser    string `json:"become_user,omitempty" doc:"with become: the user; without it that of the inventory, or root"`
+	CommandReason string `json:"command_reason,omitempty" doc:"of such a run: why, as its launcher gave it"`
 	// Handlers is not in lists.
 	Handlers int   `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
 	Live     *Live `json:"live,omitempty" doc:"of a run that is in the queue"`
 	// Expected is not in lists.
 	Expected *Expectation `json:"expected,omitempty" doc:"the forecast at its launch; in the view of one run"`
 	Waits    *WaveWait    `json:"waits,omitempty" doc:"for an approval of a wave"`
+	// FinishP50 and FinishP90 are estimates.
+	FinishP50 time.Time `json:"finish_p50,omitzero" doc:"of a run under way, in lists with live, as far as it is known: it ends by then in half of the cases"`
+	FinishP90 time.Time `json:"finish_p90,omitzero" doc:"in 9 of 10"`
 	// QueueAway is that the change is recorded, and the queue does not have it yet.
 	QueueAway bool `json:"queue_away,omitempty" doc:"in the answer to a cancel, pause or resume: it is recorded, and the queue, which does not answer, gets it when it is back"`
 	// Sources are those of its hosts.
@@ -126,7 +133,8 @@ type NewRun struct {
 	Criticality  *int `json:"criticality,omitempty" minimum:"0" maximum:"1000"`
 	Paused       bool `json:"paused,omitempty" doc:"accept it, start nothing before it is resumed"`
 	FourEyes     bool `json:"four_eyes,omitempty" doc:"start nothing before somebody else approves"`
-	SkipNoWindow bool `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	SkipNoWindow bool `json:"skip_no_window,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	SkipUnfit    bool `json:"skip_unfit,omitempty" deprecated:"true" doc:"former name of skip_no_window"`
 	// Plan is the hash of a Plan.
 	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was seen, see plan-run; a run that would have other hosts or another playbook is refused"`
 }
@@ -140,8 +148,11 @@ type NewExec struct {
 	StopAfter      string       `json:"stop_after,omitempty" maxLength:"20" doc:"the failure threshold, as 5 or 10%"`
 	Disruptive     bool         `json:"disruptive,omitempty" doc:"never on two hosts of an HA group at the same time"`
 	MaxInFlight    int          `json:"max_in_flight,omitempty" minimum:"0" maximum:"100000" doc:"hosts at the same time; 0 is no limit"`
-	SkipNoWindow   bool         `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	SkipNoWindow   bool         `json:"skip_no_window,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	SkipUnfit      bool         `json:"skip_unfit,omitempty" deprecated:"true" doc:"former name of skip_no_window"`
 	OutsideWindows bool         `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
+	Become         *bool        `json:"become,omitempty" doc:"true: as become_user, or root: needs a reason, and the permission exec-become; false: as the login; without it as the inventory says"`
+	BecomeUser     string       `json:"become_user,omitempty" maxLength:"64" doc:"become this user, instead of the inventory's or root"`
 	Reason         string       `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
 	Check          bool         `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
 }
@@ -215,7 +226,7 @@ type Signal struct {
 
 // Signalled is the number of jobs that received an event.
 type Signalled struct {
-	Jobs int `json:"woken"`
+	Jobs int `json:"signalled"`
 }
 
 // Approve is a decision about a run that waits for one.
@@ -228,7 +239,8 @@ type Approve struct {
 // Retry launches the playbook of a run, as it is now, on the hosts of the run that did not succeed.
 type Retry struct {
 	Outcomes     []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
-	SkipNoWindow bool           `json:"skip_unfit,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	SkipNoWindow bool           `json:"skip_no_window,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
+	SkipUnfit    bool           `json:"skip_unfit,omitempty" deprecated:"true" doc:"former name of skip_no_window"`
 	From         string         `json:"from,omitempty" enum:"failed-step" doc:"failed-step: each host goes on at the step that failed, and the steps before it are not called again; without it every host begins with the first step"`
 	Else         string         `json:"else,omitempty" enum:"restart" doc:"with from: restart begins with the first step on hosts that cannot go on; without it such a host refuses the retry"`
 	// Plan is the hash of a Plan.

@@ -49,7 +49,7 @@ type WindowApproval struct {
 	Reason   string       `json:"reason,omitempty" doc:"why no approval holds"`
 	Decides  bool         `json:"decides" doc:"an approver of the caller's tenant may decide on it: nobody else's work starts by the set"`
 	Waiting  []Occurrence `json:"waiting" doc:"occurrences of the next 60 days that no approval covers, at most 10"`
-	File     *WindowWord  `json:"file,omitempty" doc:"the approval that is in the definitions"`
+	File     *WindowWord  `json:"file,omitempty" doc:"the approval that is in the project"`
 	Given    []WindowWord `json:"given" doc:"decisions at the server, the oldest first"`
 }
 

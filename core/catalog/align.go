@@ -50,6 +50,9 @@ func (c *Catalog) align(ctx context.Context) error {
 	c.mu.Lock()
 	c.aligned.version = now.Version
 	c.mu.Unlock()
+	if err := c.sweepPins(ctx); err != nil {
+		return err
+	}
 	if n > 0 {
 		c.engine.Check()
 		c.report(Event{Kind: SchedulesChanged, Count: n})
@@ -77,7 +80,7 @@ func (c *Catalog) keepAligned(ctx context.Context) {
 	}
 	c.mu.Unlock()
 	if was == "" {
-		c.trouble(ctx, "bringing schedules in line with the definitions failed, retrying every second", err)
+		c.trouble(ctx, "bringing schedules in line with the project failed, retrying every second", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Docu
 		ifVersion = now.Version
 	}
 	if now.Version != ifVersion {
-		return Applied{}, fmt.Errorf("the definitions now have version %d, not %d: read them again: %w", now.Version, ifVersion, core.ErrConflict)
+		return Applied{}, fmt.Errorf("the project now has version %d, not %d: read it again: %w", now.Version, ifVersion, core.ErrConflict)
 	}
 	return c.put(ctx, who, set, FromApply, now.Base, now)
 }
@@ -100,13 +100,13 @@ func (c *Catalog) put(ctx context.Context, who string, set *definitions.Set, sou
 	}
 	data, err := json.Marshal(at)
 	if err != nil {
-		return Applied{}, fmt.Errorf("write definitions: %w", err)
+		return Applied{}, fmt.Errorf("write the project: %w", err)
 	}
 	doc, err := c.cfg.Ledger.PutDocument(ctx, ledger.AllTenants(), who, ledger.Document{
 		Kind: kindDefinitions, Name: nameCurrent, Revision: set.Revision.Commit, Data: data,
 	}, before.Version)
 	if err != nil {
-		return Applied{}, fmt.Errorf("apply definitions: %w", err)
+		return Applied{}, fmt.Errorf("apply the project: %w", err)
 	}
 	now, err := c.adopt(ctx, set, doc, at)
 	if err != nil {
@@ -162,7 +162,7 @@ func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition,
 	}
 	return schedule.Definition{
 		ID: schedule.ID{Tenant: playbook.Tenant, Name: s.Playbook}, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp),
-		Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Request{Playbook: s.Playbook, Limit: s.Limit, Vars: s.Vars, Tags: s.Tags, SkipTags: s.SkipTags}, true}.encode(),
+		Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Request: Request{Playbook: s.Playbook, Limit: s.Limit, Vars: s.Vars, Tags: s.Tags, SkipTags: s.SkipTags}, All: true}.encode(),
 	}, true
 }
 
@@ -252,7 +252,7 @@ func (c *Catalog) read(ctx context.Context, doc ledger.Document) (*definitions.S
 // decode reads the ledger's document, which may be one that this server cannot run by.
 func decode(doc ledger.Document) (at stored, docs []definitions.Document, rev definitions.Revision, err error) {
 	if err := json.Unmarshal(doc.Data, &at); err != nil {
-		return at, nil, rev, fmt.Errorf("read version %d of the definitions: %w: %w", doc.Version, core.ErrInvalid, err)
+		return at, nil, rev, fmt.Errorf("read version %d of the project: %w: %w", doc.Version, core.ErrInvalid, err)
 	}
 	docs, rev, err = definitions.Decode(at.Set)
 	return at, docs, rev, err
@@ -280,7 +280,7 @@ func (c *Catalog) rejection() *Rejected {
 // one that read first may be the last to end.
 func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, error) {
 	r := &Rejected{Version: doc.Version, Revision: doc.Revision, By: doc.By, Since: time.Now().UTC(), Error: why.Error(), base: base,
-		err: fmt.Errorf("version %d of the definitions, by %s, cannot be used by this server: %w", doc.Version, doc.By, why)}
+		err: fmt.Errorf("version %d of the project, by %s, cannot be used by this server: %w", doc.Version, doc.By, why)}
 	c.mu.Lock()
 	now, had := *c.current, c.rejected
 	if now.Version >= doc.Version {
@@ -305,7 +305,7 @@ func (c *Catalog) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, err := c.refresh(ctx)
 		if err != nil && c.rejection() == nil {
-			c.trouble(ctx, "cannot read the definitions", err)
+			c.trouble(ctx, "cannot read the project", err)
 		}
 		if err == nil {
 			c.keepAligned(ctx)
@@ -313,7 +313,7 @@ func (c *Catalog) watch(ctx context.Context) {
 		}
 		if now := time.Now(); now.Sub(reported) >= reportEvery {
 			reported = now
-			c.trouble(ctx, "recording that definitions are rejected failed", c.keepRejection(ctx, now.UTC()))
+			c.trouble(ctx, "recording that the project is rejected failed", c.keepRejection(ctx, now.UTC()))
 		}
 		select {
 		case <-ctx.Done():

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/windows"
 )
 
@@ -16,7 +16,7 @@ import (
 const (
 	keepApprovals = 90 * 24 * time.Hour // for obsolete ones, while there is room for them
 	maxApprovals  = 3000
-	maxPosted     = queue.MaxDocument / 8 * 7
+	maxPosted     = board.MaxDocument / 8 * 7
 )
 
 // makeRoom returns the approvals to keep beside a. It drops obsolete ones after keepApprovals, and

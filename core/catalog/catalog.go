@@ -14,11 +14,11 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/schedule"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -26,7 +26,7 @@ import (
 // Config says what a catalog works on. Ledger, Board and Controller must be set.
 type Config struct {
 	Ledger     *ledger.Ledger
-	Board      queue.Board
+	Board      board.Board
 	Controller *controller.Controller
 	Playbooks  playbooks.Options // what is known of job types
 	// Pool is the one whose workers take what schedules launch; "" takes hosts of every pool.
@@ -58,7 +58,7 @@ const (
 	reportEvery = 2 * time.Second // between checks of what the ledger says of rejected definitions
 )
 
-// BoardName is the name of the service's windows on the queue's board.
+// BoardName is the name of the service's windows on the board.
 const BoardName = "service/windows"
 
 // AnyVersion as ifVersion of Apply replaces any version.
@@ -104,7 +104,7 @@ func VersionOf(etag string) (int64, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("ETag %.40q is none of the definitions: %w", etag, core.ErrInvalid)
+	return 0, fmt.Errorf("ETag %.40q is none of the project: %w", etag, core.ErrInvalid)
 }
 
 // Source is where definitions came from.

@@ -7,7 +7,7 @@
 //     follows a git branch or a folder, or by a person through the API. Every server polls for a
 //     newer version each second. If it cannot read one, it keeps its present version, and Status
 //     reports why.
-//   - Their windows are on the queue's board under one name, BoardName, for all runs. A server that
+//   - Their windows are on the board under one name, BoardName, for all runs. A server that
 //     finds the board without them, or with others, publishes them (core/admission).
 //   - Schedules are those of the playbooks, and those that people made, which are documents of
 //     their own. The store of schedules is brought in line with them again and again. Some state

@@ -10,18 +10,18 @@ import (
 
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/inventory/sources"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/schedule"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 const listing = "playbook: lb\ntargets: host.name != \"a2\"\nsteps:\n  - {name: one, uses: look, when: \"any(hosts('true'), #.name == host.name)\"}\n"
 
 // listed are the names that hosts('true') gives to hosts of each customer, as a run's snapshot has
 // them.
-func (l *lab) listed(snapshot []byte) string {
+func (l *lab) listed(text []byte) string {
 	l.Helper()
-	s, err := launch.DecodeSnapshot(snapshot)
+	s, err := snapshot.Decode(text)
 	if err != nil {
 		l.Fatal(err)
 	}

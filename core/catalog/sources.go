@@ -36,7 +36,7 @@ func (c *Catalog) followed(ctx context.Context, u definitions.Update) error {
 	case was.Branch == "" || was.Branch == base.Branch || u.Asked.IsZero():
 		return nil
 	default: // else the operator who changed the branch would wait for it
-		return fmt.Errorf("commit %s of %s is older than commit %.12s of %s, whose definitions hold: %w\nhint: git commit --allow-empty on the branch that is followed now",
+		return fmt.Errorf("commit %s of %s is older than commit %.12s of %s, whose project is in use: %w\nhint: git commit --allow-empty on the branch that is followed now",
 			rev.Short(), base.Branch, was.ID, was.Branch, core.ErrConflict)
 	}
 	_, err = c.put(ctx, "git: "+rev.Author, u.Set, FromGit, base, now)
@@ -62,7 +62,7 @@ func newer(u definitions.Update, found, was Base, now time.Time) bool {
 // still puts the ledger right where somebody put another commit than the branch's tip, and cannot
 // undo it.
 func (c *Catalog) still(ctx context.Context, u definitions.Update) {
-	c.trouble(ctx, "cannot compare the branch with the definitions", c.followed(ctx, u))
+	c.trouble(ctx, "cannot compare the branch with the project", c.followed(ctx, u))
 }
 
 // gitStatus reports a commit that was not taken and a branch that cannot be read, and also what
@@ -73,7 +73,7 @@ func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Stat
 		case definitions.BadCommit, definitions.Refused:
 			c.report(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
 		case definitions.BranchGone, definitions.Unreachable:
-			c.report(Event{Kind: Trouble, Reason: "the definitions of " + s.Repository + " cannot be followed", Err: errors.New(s.Error)})
+			c.report(Event{Kind: Trouble, Reason: "the project of " + s.Repository + " cannot be followed", Err: errors.New(s.Error)})
 		case definitions.Starting, definitions.Following: // all is well
 		}
 		if next != nil {
@@ -95,7 +95,7 @@ func (c *Catalog) watchFolder(ctx context.Context) {
 				taken = stamp
 			}
 			if !errors.Is(err, core.ErrInvalid) {
-				c.trouble(ctx, "cannot take over the folder of definitions", err)
+				c.trouble(ctx, "cannot take over the folder of the project", err)
 			}
 		}
 		seen = stamp

@@ -76,6 +76,7 @@ type RunFilter struct {
 	Host     string       // with an outcome on this host
 	Outcome  core.Outcome // with a job that ended so
 	By       string       // who launched it: a token's name, or schedule:NAME
+	Live     bool         // with what the queue says of runs under way, and when they will end
 }
 
 // Runs lists runs, newest first.
@@ -86,6 +87,9 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (List[api.Run], 
 	set(q, "host", f.Host)
 	set(q, "outcome", string(f.Outcome))
 	set(q, "launched_by", f.By)
+	if f.Live {
+		q.Set("live", "true")
+	}
 	return get[List[api.Run]](ctx, c, "list runs", "/v1/runs", q)
 }
 
@@ -113,7 +117,7 @@ func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, err
 
 // SignalRun sends an event to jobs of a run that wait for it, and reports how many went on.
 func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, error) {
-	signalled, err := post[api.Signalled](ctx, c, "signal run "+id, path("v1", "runs", id, "wake"), w)
+	signalled, err := post[api.Signalled](ctx, c, "signal run "+id, path("v1", "runs", id, "signal"), w)
 	return signalled.Jobs, err
 }
 

@@ -90,32 +90,32 @@ func (c *Client) RevokeToken(ctx context.Context, id string) (api.Token, error) 
 
 // Definitions shows which definitions hold.
 func (c *Client) Definitions(ctx context.Context) (api.Definitions, error) {
-	return get[api.Definitions](ctx, c, "show the definitions", "/v1/definitions", nil)
+	return get[api.Definitions](ctx, c, "show the project", "/v1/definitions", nil)
 }
 
 // RejectedDefinitions shows a revision that was not taken, and how its files differ from those of
 // the present one.
 func (c *Client) RejectedDefinitions(ctx context.Context) (api.RejectedChanges, error) {
-	return get[api.RejectedChanges](ctx, c, "show the rejected definitions", "/v1/definitions/rejected", nil)
+	return get[api.RejectedChanges](ctx, c, "show the rejected project", "/v1/definitions/rejected", nil)
 }
 
 // DefinitionChanges shows what the definitions that hold changed.
 func (c *Client) DefinitionChanges(ctx context.Context) (api.DefinitionChanges, error) {
-	return get[api.DefinitionChanges](ctx, c, "show what the definitions changed", "/v1/definitions/changes", nil)
+	return get[api.DefinitionChanges](ctx, c, "show what the project changed", "/v1/definitions/changes", nil)
 }
 
 // ApplyDefinitions puts definitions in the place of those with the etag; "" where there are none
 // yet.
 func (c *Client) ApplyDefinitions(ctx context.Context, etag string, a api.Apply) (api.Definitions, error) {
 	var out api.Definitions
-	err := c.do(ctx, call{what: "apply definitions", method: http.MethodPut, path: "/v1/definitions", body: a, header: ifMatch(etag)}, &out)
+	err := c.do(ctx, call{what: "apply the project", method: http.MethodPut, path: "/v1/definitions", body: a, header: ifMatch(etag)}, &out)
 	return out, err
 }
 
 // DiffDefinitions checks definitions, and says what they would change.
 func (c *Client) DiffDefinitions(ctx context.Context, a api.Apply) (List[api.Change], error) {
 	var out List[api.Change]
-	err := c.do(ctx, call{what: "compare definitions", method: http.MethodPost, path: "/v1/definitions/diff", body: a, again: true}, &out)
+	err := c.do(ctx, call{what: "compare the project", method: http.MethodPost, path: "/v1/definitions/diff", body: a, again: true}, &out)
 	return out, err
 }
 

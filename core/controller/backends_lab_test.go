@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
@@ -50,7 +51,7 @@ func overReal(t *testing.T, server *servers.Redis) *real {
 }
 
 // open is a queue with connections of its own, as each process has.
-func (r *real) open() queue.Backend {
+func (r *real) open() encrypted.Backend {
 	r.Helper()
 	client := goredis.NewClient(&goredis.Options{
 		MaxRetries: -1, DialTimeout: time.Second, Username: servers.RedisUser, Password: servers.Password,

@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
@@ -81,7 +82,7 @@ func runsOfOneHost(b *testing.B, url string) {
 }
 
 // ackAll is a node on which each job is done immediately.
-func ackAll(ctx context.Context, b testing.TB, q queue.Backend, leased func(core.JobID)) {
+func ackAll(ctx context.Context, b testing.TB, q encrypted.Backend, leased func(core.JobID)) {
 	s, err := q.Open(ctx, "node")
 	if err != nil {
 		b.Error(err)

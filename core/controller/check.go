@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -132,7 +133,7 @@ func (c *Controller) recheck(ctx context.Context, suspects []ledger.Run, incarna
 
 // knownIncarnation is the queue's incarnation; known is false where it had none.
 func (c *Controller) knownIncarnation(ctx context.Context, repair bool) (incarnation string, known bool, err error) {
-	name, _, err := c.cfg.Board.Posted(ctx, queue.IncarnationDocument, 0)
+	name, _, err := c.cfg.Board.Posted(ctx, board.Incarnation, 0)
 	switch {
 	case err == nil:
 		return string(name), true, nil

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -22,7 +23,7 @@ func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, []byte("first"), queue.MaxKeep); err != nil { // of two that name it at the same time the later one puts all in again
+			if _, err := l.queue().Post(l.Context(), board.Incarnation, []byte("first"), board.MaxKeep); err != nil { // of two that name it at the same time the later one puts all in again
 				t.Fatal(err)
 			}
 			runs := ids("r", 3)

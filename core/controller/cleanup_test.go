@@ -7,6 +7,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // A cancelled run ends in the ledger once the cleanup of its suspended host has ended. The server
@@ -16,7 +17,7 @@ func TestACancelledRunEndsAfterItsCleanup(t *testing.T) {
 }
 
 // cleansUp is that test, of processes that open the queue each.
-func (l *lab) cleansUp(open func() queue.Backend) {
+func (l *lab) cleansUp(open func() encrypted.Backend) {
 	l.Helper()
 	ctx, q := l.Context(), open()
 	c, stop := l.server("s1", open())

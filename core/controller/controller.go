@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -24,7 +25,7 @@ type Config struct {
 	Name   string // of this server; no two that run at the same time have the same
 	Ledger *ledger.Ledger
 	Queue  queue.Queue
-	Board  queue.Board // of the same backend
+	Board  board.Board // of the same backend
 	// Intact names runs that the queue before this one ended in good order: it passed on the progress
 	// of their jobs, so that nothing is repeated blindly.
 	Intact []string

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -93,7 +93,7 @@ func (c *FactsCache) decode(of map[factsKey]core.Facts, read []ledger.HostFacts)
 		if err != nil {
 			return err
 		}
-		facts.Values = launch.Exact(facts.Values)
+		facts.Values = snapshot.Exact(facts.Values)
 		of[key] = facts
 		c.keep(key, keptFacts{h.Run, h.At, len(h.JSON), facts.Values})
 	}

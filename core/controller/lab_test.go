@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -41,7 +42,7 @@ type lab struct {
 	took   time.Duration
 
 	mu     sync.Mutex
-	q      queue.Backend
+	q      encrypted.Backend
 	events []controller.Event
 	ran    map[core.JobID]int // attempts that were acknowledged
 	leased map[core.JobID]int
@@ -87,7 +88,7 @@ func warm(t *testing.T) {
 	}
 }
 
-func (l *lab) queue() queue.Backend {
+func (l *lab) queue() encrypted.Backend {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.q
@@ -103,7 +104,7 @@ func (l *lab) newQueue() {
 }
 
 // server starts one, after these changes; stop ends it, and returns when it has.
-func (l *lab) server(name string, q queue.Backend, changes ...func(*controller.Controller)) (c *controller.Controller, stop func()) {
+func (l *lab) server(name string, q encrypted.Backend, changes ...func(*controller.Controller)) (c *controller.Controller, stop func()) {
 	l.Helper()
 	c, err := controller.New(controller.Config{Name: name, Ledger: l.ledger, Queue: q, Board: q, Types: types, Measure: l.measure, Events: func(e controller.Event) {
 		l.mu.Lock()
@@ -129,7 +130,7 @@ func (l *lab) server(name string, q queue.Backend, changes ...func(*controller.C
 
 // node works on a queue until it is stopped: each job takes took, and ends as changed, but as
 // failed on hosts whose name says that.
-func (l *lab) node(q queue.Backend, concurrency int) (stop func()) {
+func (l *lab) node(q encrypted.Backend, concurrency int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -143,7 +144,7 @@ func (l *lab) node(q queue.Backend, concurrency int) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); <-done })
 }
 
-func (l *lab) session(ctx context.Context, q queue.Backend, concurrency int) error {
+func (l *lab) session(ctx context.Context, q encrypted.Backend, concurrency int) error {
 	s, err := q.Open(ctx, "node")
 	if err != nil {
 		return err
@@ -315,7 +316,7 @@ func (l *lab) times(run string) (most, sum int) {
 
 // flaky is a queue that can be away, or hold a submit up.
 type flaky struct {
-	queue.Backend
+	encrypted.Backend
 	mu   sync.Mutex
 	away bool
 	hold chan struct{} // when set, Submit waits for it

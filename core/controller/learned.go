@@ -6,6 +6,7 @@ import (
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // Learned returns how long the steps of a playbook took in recent runs that were no checks.
@@ -39,6 +40,6 @@ func wasCheck(ctx context.Context, l *ledger.Ledger, scope ledger.Scope, run str
 	if err != nil {
 		return false, err
 	}
-	s, err := launch.DecodeSnapshot(text)
+	s, err := snapshot.Decode(text)
 	return s.Check, err
 }

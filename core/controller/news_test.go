@@ -12,12 +12,13 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // hands is a node whose acks a test makes itself.
 type hands struct {
 	*lab
-	q       queue.Backend
+	q       encrypted.Backend
 	session string
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/engine"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // once reads what the ledger has of the steps with once of a run. A result never changes, so
@@ -36,7 +36,7 @@ func (c *Controller) once(ctx context.Context, l *poll) error {
 // elect writes down which host calls a step with once: the first that came there, and has not ended
 // since.
 func (c *Controller) elect(ctx context.Context, l *poll, step int) error {
-	first, err := c.onceNote(ctx, l, step, launch.OnceFirst)
+	first, err := c.onceNote(ctx, l, step, snapshot.OnceFirst)
 	if errors.Is(err, core.ErrNotFound) { // they post it again
 		return c.signalOnce(ctx, l, step, queue.OnceElect)
 	}
@@ -79,7 +79,7 @@ func (c *Controller) endedOnce(ctx context.Context, l *poll, job int) (bool, err
 
 // passOver withdraws the host that came first at a step with once: the others post again.
 func (c *Controller) passOver(ctx context.Context, l *poll, step int) error {
-	if _, err := c.cfg.Board.Post(ctx, launch.OnceFirst.Document(l.run.ID, step), nil, time.Second); err != nil {
+	if _, err := c.cfg.Board.Post(ctx, snapshot.OnceFirst.Document(l.run.ID, step), nil, time.Second); err != nil {
 		return err
 	}
 	return c.signalOnce(ctx, l, step, queue.OnceElect)
@@ -87,7 +87,7 @@ func (c *Controller) passOver(ctx context.Context, l *poll, step int) error {
 
 // keepOnce writes down the result of a step with once.
 func (c *Controller) keepOnce(ctx context.Context, l *poll, step int) error {
-	called, err := c.onceNote(ctx, l, step, launch.OnceCalled)
+	called, err := c.onceNote(ctx, l, step, snapshot.OnceCalled)
 	if errors.Is(err, core.ErrNotFound) { // its host posts it again
 		return c.signalOnce(ctx, l, step, queue.OnceCalled)
 	}
@@ -115,19 +115,19 @@ func (c *Controller) keepOnce(ctx context.Context, l *poll, step int) error {
 // shareOnce posts for the workers what the ledger has of a step with once.
 func (c *Controller) shareOnce(ctx context.Context, l *poll, step int) error {
 	o := l.held.once[step]
-	note := launch.OnceElected
+	note := snapshot.OnceElected
 	var data []byte
 	var err error
 	if o.Known {
-		note = launch.OnceResult
+		note = snapshot.OnceResult
 		data, err = c.cfg.Ledger.OnceResult(ctx, &l.run, step)
 	} else {
-		data, err = launch.Once{Job: o.Job, Host: l.held.launch.Hosts[o.Job].Name}.Encode()
+		data, err = snapshot.Once{Job: o.Job, Host: l.held.launch.Hosts[o.Job].Name}.Encode()
 	}
 	if err != nil {
 		return err
 	}
-	_, err = c.cfg.Board.Post(ctx, note.Document(l.run.ID, step), data, launch.OnceKeep)
+	_, err = c.cfg.Board.Post(ctx, note.Document(l.run.ID, step), data, snapshot.OnceKeep)
 	return err
 }
 
@@ -140,7 +140,7 @@ func (c *Controller) signalOnce(ctx context.Context, l *poll, step int, phase qu
 }
 
 // onceNote reads what a worker posted about a step with once.
-func (c *Controller) onceNote(ctx context.Context, l *poll, step int, note launch.OnceNote) (o launch.Once, err error) {
+func (c *Controller) onceNote(ctx context.Context, l *poll, step int, note snapshot.OnceNote) (o snapshot.Once, err error) {
 	data, _, err := c.cfg.Board.Posted(ctx, note.Document(l.run.ID, step), 0)
 	if err == nil && len(data) == 0 {
 		err = core.ErrNotFound
@@ -148,7 +148,7 @@ func (c *Controller) onceNote(ctx context.Context, l *poll, step int, note launc
 	if err != nil {
 		return o, err
 	}
-	if o, err = launch.DecodeOnce(data); err != nil {
+	if o, err = snapshot.DecodeOnce(data); err != nil {
 		return o, err
 	}
 	if o.Job < 0 || o.Job >= len(l.held.launch.Hosts) {
@@ -174,7 +174,7 @@ func (c *Controller) endOnce(ctx context.Context, l *poll) error {
 				return err
 			}
 		}
-		for _, note := range launch.OnceNotes() {
+		for _, note := range snapshot.OnceNotes() {
 			if _, err := c.cfg.Board.Post(ctx, note.Document(l.run.ID, step), nil, time.Second); err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // KeepOnceResults gives a retry the results of steps with once that the earlier run called, and
@@ -36,7 +37,7 @@ func KeepOnceResults(ctx context.Context, from *ledger.Ledger, run *ledger.Run, 
 		if err != nil {
 			return err
 		}
-		o, err := launch.DecodeOnce(data)
+		o, err := snapshot.DecodeOnce(data)
 		if err != nil {
 			return err
 		}

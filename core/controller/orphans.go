@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
@@ -21,11 +22,11 @@ const (
 
 // Announce posts on the board that this process drives the run, which no ledger has, until ctx
 // ends. Check then leaves the run alone. A post that fails is tried again with the next one.
-func Announce(ctx context.Context, board queue.Board, run string) {
+func Announce(ctx context.Context, b board.Board, run string) {
 	ticker := time.NewTicker(driverEvery)
 	defer ticker.Stop()
 	for {
-		_, _ = board.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run reports that the queue is away
+		_, _ = b.Post(ctx, driverPrefix+run, nil, driverFor) // who drives the run reports that the queue is away
 		select {
 		case <-ctx.Done():
 			return

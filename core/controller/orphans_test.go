@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -32,7 +33,7 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 		defer stop()
 		q := l.queue()
 		l.until("the server works", func() bool {
-			_, _, err := q.Posted(l.Context(), queue.IncarnationDocument, 0)
+			_, _, err := q.Posted(l.Context(), board.Incarnation, 0)
 			return err == nil
 		})
 		run := l.launch(spec{id: "r1", hosts: 3}).Run
@@ -89,12 +90,12 @@ func TestCheckHoldsRunsThatTheLedgerDoesNotKnow(t *testing.T) {
 // older has the queue be as it was before the last job of a run ended, in the same incarnation.
 func (l *lab) older(one *launch.Launch) {
 	l.Helper()
-	name, _, err := l.queue().Posted(l.Context(), queue.IncarnationDocument, 0)
+	name, _, err := l.queue().Posted(l.Context(), board.Incarnation, 0)
 	if err != nil {
 		l.Fatal(err)
 	}
 	l.newQueue()
-	if _, err := l.queue().Post(l.Context(), queue.IncarnationDocument, name, queue.MaxKeep); err != nil {
+	if _, err := l.queue().Post(l.Context(), board.Incarnation, name, board.MaxKeep); err != nil {
 		l.Fatal(err)
 	}
 	if _, err := queue.SubmitOne(l.Context(), l.queue(), one.Run); err != nil {

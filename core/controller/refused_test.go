@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
@@ -115,7 +116,7 @@ func TestARunThatAnotherServerHasQueuedIsNotRefused(t *testing.T) {
 			if taken.Swap(true) {
 				return nil
 			}
-			incarnation, _, err := l.queue().Posted(l.Context(), queue.IncarnationDocument, 0)
+			incarnation, _, err := l.queue().Posted(l.Context(), board.Incarnation, 0)
 			if err != nil {
 				return err
 			}
@@ -180,14 +181,14 @@ func TestARunThatCannotBeReadEnds(t *testing.T) {
 		_, stop := l.server("s1", q)
 		defer stop()
 		l.until("the queue has a name", func() bool {
-			_, _, err := q.Posted(l.Context(), queue.IncarnationDocument, 0)
+			_, _, err := q.Posted(l.Context(), board.Incarnation, 0)
 			return err == nil
 		})
 		one := l.launch(spec{id: "later", hosts: 2})
 		if sub := q.Submit(l.Context(), one.Run); sub[0].Err != nil {
 			t.Fatal(sub[0].Err)
 		}
-		incarnation, _, err := q.Posted(l.Context(), queue.IncarnationDocument, 0)
+		incarnation, _, err := q.Posted(l.Context(), board.Incarnation, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,12 @@ import (
 	"github.com/turnus/turnus/core/engine"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // hooked is a queue of which a test changes some calls; those that are nil are the queue's own.
 type hooked struct {
-	queue.Backend
+	encrypted.Backend
 	poll   func(sights []queue.Sight) []queue.Sight
 	submit func() error
 	refuse func(run string) error // of one run

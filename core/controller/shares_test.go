@@ -7,11 +7,12 @@ import (
 
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // adjusted is a queue that notes the shares that it gets.
 type adjusted struct {
-	queue.Backend
+	encrypted.Backend
 	mu   sync.Mutex
 	said []queue.Adjust
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/controller"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // hung is a queue of which one call never comes back, whatever its context says.
 type hung struct {
-	queue.Backend
+	encrypted.Backend
 	until chan struct{}
 }
 

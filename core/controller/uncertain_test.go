@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // outcomes are those of a run by index, as the ledger has them.
@@ -249,7 +250,7 @@ func (l *lab) stragglers(one *launch.Launch) (writtenDown string) {
 
 // releasing is a queue that calls hear before it releases a wave.
 type releasing struct {
-	queue.Backend
+	encrypted.Backend
 	hear func()
 }
 

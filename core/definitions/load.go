@@ -246,6 +246,10 @@ func (l *loader) loadInventory() error {
 				Hint: "keep what it prints in a file, which a pipeline may commit"})
 			return nil
 		}
+		if path.Ext(d.Path) == ".ini" && !slices.Contains(l.set.layout[partInventory], d.Path) { // skipped below a folder, as Ansible does: its hosts would be missing
+			l.fail(playbooks.Diagnostic{File: d.Path, Message: "an .ini file in a folder of inventories is not read",
+				Hint: fmt.Sprintf("rename it: git mv %s %s; a file that is no inventory: %[2]s.cfg", d.Path, strings.TrimSuffix(d.Path, ".ini"))})
+		}
 	}
 	inv, err := inventory.LoadFS(l.ctx, newDocFS(l.set.docs), l.set.layout[partInventory])
 	var many inventory.Errors

@@ -55,7 +55,7 @@ func TestSecretsReportMistakes(t *testing.T) {
 	}{
 		"plain text":   {with(good(), "secrets.yaml", "secrets:\n  snmp: hush\n"), `secrets.yaml:2:9: secret "snmp" stands here in the clear`},
 		"plain age":    {with(good(), "secrets.yaml", "secrets:\n  snmp: {age: hush}\n"), "no armored age ciphertext"},
-		"worker's env": {with(good(), "secrets.yaml", "secrets: {snmp: {env: HOME}}\n"), "secrets.yaml:1:23: env: a definitions tree cannot read"},
+		"worker's env": {with(good(), "secrets.yaml", "secrets: {snmp: {env: HOME}}\n"), "secrets.yaml:1:23: env: a project cannot read"},
 		"twice":        {with(good(), "secrets/a.yaml", text, "secrets/b.yaml", text), `secrets/b.yaml:3:3: secret "snmp" is there twice`},
 		"hosts":        {with(good(), "secrets.yaml", text+"    hosts: host.nmae == \"a\"\n"), `secrets.yaml:3:3: secret "snmp" has a hosts: that is no expression`},
 	} {
@@ -71,12 +71,12 @@ func TestDiffOfSecretsShowsNoValues(t *testing.T) {
 	two, _, _ := encryptedFile(t, "hush2")
 	limited := one + "    tenants: [acme]\n"
 	for name, c := range map[string][3]string{
-		"added":   {"", limited, "+ secret snmp\n    encrypted by age, for tenants acme\n"},
-		"removed": {one, "", "- secret snmp\n    encrypted by age\n"},
-		"sealed":  {one, two, "~ secret snmp\n    its encrypted value\n"},
-		"limits":  {one, limited, "~ secret snmp\n    tenants: none -> [\"acme\"]\n"},
-		"moved":   {one, "secrets: {snmp: {vault: kv/fw#x}}\n", "~ secret snmp\n    from age to vault\n    vault: none -> kv/fw#x\n"},
-		"comment": {one, one + "# here\n", "no changes\n"},
+		"added":     {"", limited, "+ secret snmp\n    encrypted by age, for tenants acme\n"},
+		"removed":   {one, "", "- secret snmp\n    encrypted by age\n"},
+		"encrypted": {one, two, "~ secret snmp\n    its encrypted value\n"},
+		"limits":    {one, limited, "~ secret snmp\n    tenants: none -> [\"acme\"]\n"},
+		"moved":     {one, "secrets: {snmp: {vault: kv/fw#x}}\n", "~ secret snmp\n    from age to vault\n    vault: none -> kv/fw#x\n"},
+		"comment":   {one, one + "# here\n", "no changes\n"},
 	} {
 		got := textOf(t, Diff(mustSet(t, with(good(), "secrets.yaml", c[0])), mustSet(t, with(good(), "secrets.yaml", c[1])), noon))
 		if !strings.Contains(got, c[2]) || strings.Contains(got, "BEGIN AGE") {

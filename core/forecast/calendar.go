@@ -192,7 +192,7 @@ func (m *calendarMaker) calendar() api.Calendar {
 		shown := v.show(m.lanes[key])
 		if many {
 			v.density(out.Density, &shown)
-			shown.Windows, shown.Denied, shown.Fires, shown.Runs, shown.Conflicts = nil, nil, nil, nil, nil
+			shown.Windows, shown.Denied, shown.FireTimes, shown.Runs, shown.Conflicts = nil, nil, nil, nil, nil
 		}
 		out.Lanes = append(out.Lanes, filled(shown))
 	}
@@ -210,8 +210,8 @@ func filled(l api.CalendarLane) api.CalendarLane {
 	if l.Denied == nil {
 		l.Denied = []api.CalendarDenied{}
 	}
-	if l.Fires == nil {
-		l.Fires = []api.CalendarFire{}
+	if l.FireTimes == nil {
+		l.FireTimes = []api.CalendarFire{}
 	}
 	if l.Runs == nil {
 		l.Runs = []api.CalendarRun{}

@@ -79,7 +79,7 @@ func lines(l *api.CalendarLane) string {
 	for _, d := range l.Denied {
 		fmt.Fprintln(&b, d.Kind, d.Name, d.FromLocal, "-", d.ToLocal)
 	}
-	for _, f := range l.Fires {
+	for _, f := range l.FireTimes {
 		fmt.Fprintln(&b, "fire", f.Schedule, f.Local, f.Open)
 	}
 	for _, c := range l.Conflicts {
@@ -255,7 +255,7 @@ func TestLanes(t *testing.T) {
 	})
 	var names []string
 	for _, l := range got.Lanes {
-		names = append(names, fmt.Sprintf("%s/%s %d %d", l.Tenant, l.Set, l.Hosts, l.Counts.Fires))
+		names = append(names, fmt.Sprintf("%s/%s %d %d", l.Tenant, l.Set, l.Hosts, l.Counts.FireTimes))
 	}
 	if want := []string{"acme/ 0 2", "acme/asked 3 0", "acme/night 2 2", "globex/night 1 0"}; !slices.Equal(names, want) {
 		t.Errorf("%q, expected %q", names, want)
@@ -328,10 +328,10 @@ func TestDensity(t *testing.T) {
 		1:   {Open: 200, Unapproved: 1},
 		2:   {},
 		12:  {Denied: 200},
-		23:  {Open: 200, Unapproved: 1, Fires: 1, Runs: 1},
+		23:  {Open: 200, Unapproved: 1, FireTimes: 1, Runs: 1},
 		24:  {Unapproved: 1, Denied: 200, Runs: 1},
 		25:  {Unapproved: 1, Denied: 200},
-		47:  {Unapproved: 1, Denied: 200, Fires: 1, Conflicts: 1},
+		47:  {Unapproved: 1, Denied: 200, FireTimes: 1, Conflicts: 1},
 		108: {Denied: 200},
 	} {
 		got := many.Density[at]
@@ -352,8 +352,8 @@ func TestBounds(t *testing.T) {
 		Schedules: []CalendarSchedule{cron(t, "s", "* * * * *", "UTC", key)},
 	}
 	l := made(t, in).Lanes[0]
-	if len(l.Windows) != mostOfLane || l.Counts.Open != 91*24 || len(l.Fires) != mostOfLane || l.LeftOut < 91*24-mostOfLane+1 {
-		t.Errorf("%d windows of %d, %d fire times, %d left out", len(l.Windows), l.Counts.Open, len(l.Fires), l.LeftOut)
+	if len(l.Windows) != mostOfLane || l.Counts.Open != 91*24 || len(l.FireTimes) != mostOfLane || l.LeftOut < 91*24-mostOfLane+1 {
+		t.Errorf("%d windows of %d, %d fire times, %d left out", len(l.Windows), l.Counts.Open, len(l.FireTimes), l.LeftOut)
 	}
 	for i := range mostLanes {
 		in.Hosts[LaneKey{fmt.Sprint("t", i), ""}] = 1
@@ -364,7 +364,7 @@ func TestBounds(t *testing.T) {
 	}
 	in.Hosts = map[LaneKey]int{key: 1}
 	in.Schedules = []CalendarSchedule{{Name: "bad", Lanes: []LaneKey{key}, Next: func(time.Time, int) ([]time.Time, error) { return nil, core.ErrInvalid }}}
-	if l := made(t, in).Lanes[0]; len(l.Fires) != 0 {
-		t.Errorf("%+v", l.Fires)
+	if l := made(t, in).Lanes[0]; len(l.FireTimes) != 0 {
+		t.Errorf("%+v", l.FireTimes)
 	}
 }

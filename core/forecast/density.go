@@ -60,8 +60,8 @@ func (v *view) density(all []api.CalendarCount, l *api.CalendarLane) {
 			add(d.From, d.To)
 		}
 	})
-	mark(func(c *api.CalendarCount) *int { return &c.Fires }, func(add func(from, to time.Time)) {
-		for _, f := range l.Fires {
+	mark(func(c *api.CalendarCount) *int { return &c.FireTimes }, func(add func(from, to time.Time)) {
+		for _, f := range l.FireTimes {
 			add(moment(f.At))
 		}
 	})

@@ -110,7 +110,7 @@ const (
 	ByWork        Cause = "work"          // only the work itself
 	ByWindows     Cause = "windows"       // of a set
 	ByApproval    Cause = "approval"      // of a set: windows that are not approved
-	ByConcurrency Cause = "slots"         // of the workers
+	ByConcurrency Cause = "concurrency"   // of the workers
 	ByInFlight    Cause = "max_in_flight" // of the run
 	ByGroup       Cause = "per_group"     // of a group
 	ByHAGroup     Cause = "ha_group"      // of an HA group

@@ -85,7 +85,7 @@ func TestStartsAndFinish(t *testing.T) {
 		hold   string // of the last host, the longest
 		binds  string
 	}{
-		{"one slot: one after the other", Input{Concurrency: 1}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:10 0:20", "0:30", "slots  20m", "slots "},
+		{"one slot: one after the other", Input{Concurrency: 1}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:10 0:20", "0:30", "concurrency  20m", "concurrency "},
 		{"no limit: all at once", Input{}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:00 0:00", "0:10", "", "work "},
 		{"max_in_flight is the lower limit", Input{Concurrency: 3, MaxInFlight: 2}, 10 * m, 0, []string{"-", "-", "-"}, "0:00 0:00 0:10", "0:20", "max_in_flight  10m", "max_in_flight "},
 		{"a wave waits for the one before", Input{}, 10 * m, 0, []string{"-", "- wave=1", "- wave=1"}, "0:00 0:10 0:10", "0:20", "waves  10m", "waves "},
@@ -104,7 +104,7 @@ func TestStartsAndFinish(t *testing.T) {
 		{"but another host of the wave must have shown what comes of it", Input{}, h, h, []string{"night", "- wave=1"}, "22:00 23:00", "24:00", "waves  23h", "windows night"},
 		{"unless the playbook says so", Input{WaitForWindows: true}, h, h, []string{"night", "-", "- wave=1"}, "22:00 0:00 23:00", "24:00", "waves  23h", "windows night"},
 		{"a straggler of a wave is not waited for", Input{Concurrency: 2, NextWaveAt: rollout.NextWave{Finished: 66}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:10", "0:20", "waves  10m", "work "},
-		{"nor after a time", Input{Concurrency: 2, NextWaveAt: rollout.NextWave{After: 15 * m}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:15", "0:25", "waves  15m", "slots "},
+		{"nor after a time", Input{Concurrency: 2, NextWaveAt: rollout.NextWave{After: 15 * m}}, 10 * m, 0, []string{"-", "-", "-", "- wave=1"}, "0:00 0:00 0:10 0:15", "0:25", "waves  15m", "concurrency "},
 		{"a window missed too often ends it", Input{Concurrency: 1}, h, h, []string{"twice", "twice", "twice", "twice", "twice"}, "22:00 23:00 46:00 47:00 -", "48:00", "", "windows twice"},
 		{"an approval that is missing binds", Input{}, h, h, []string{"asked"}, "98:00", "99:00", "windows asked 4d2h", "windows asked"},
 	}
@@ -322,13 +322,13 @@ func TestKeptStepsAreNotMeasuredAgain(t *testing.T) {
 func TestWrongInputIsRefused(t *testing.T) {
 	good := fleet(t, time.Hour, time.Hour, "night")
 	cases := map[string]Input{
-		"samples":  {Hosts: good, Samples: MaxSamples + 1},
-		"slots":    {Hosts: good, Concurrency: -1},
-		"waves":    {Hosts: fleet(t, time.Hour, 0, "- wave=1", "-")},
-		"no work":  {Hosts: []Host{{Name: "a", Work: &Work{}}}},
-		"no need":  {Hosts: []Host{{Name: "a", Windows: good[0].Windows, Work: &Work{Stages: []Stage{{Windowed: true}}}}}},
-		"no set":   {Hosts: []Host{{Name: "a", Work: fixed(time.Hour, time.Hour)}}},
-		"no work2": {Hosts: []Host{{Name: "a"}}},
+		"samples":     {Hosts: good, Samples: MaxSamples + 1},
+		"concurrency": {Hosts: good, Concurrency: -1},
+		"waves":       {Hosts: fleet(t, time.Hour, 0, "- wave=1", "-")},
+		"no work":     {Hosts: []Host{{Name: "a", Work: &Work{}}}},
+		"no need":     {Hosts: []Host{{Name: "a", Windows: good[0].Windows, Work: &Work{Stages: []Stage{{Windowed: true}}}}}},
+		"no set":      {Hosts: []Host{{Name: "a", Work: fixed(time.Hour, time.Hour)}}},
+		"no work2":    {Hosts: []Host{{Name: "a"}}},
 	}
 	for why, in := range cases {
 		in.At = monday

@@ -46,7 +46,7 @@ func (v *view) show(l *lane) api.CalendarLane {
 		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.schedule.Name, b.schedule.Name))
 	})
 	for _, f := range l.fires {
-		out.Fires = append(out.Fires, v.fire(f))
+		out.FireTimes = append(out.FireTimes, v.fire(f))
 	}
 	for _, p := range l.parts {
 		r := v.run(p)
@@ -59,11 +59,11 @@ func (v *view) show(l *lane) api.CalendarLane {
 	})
 	out.Conflicts = v.conflicts(&out)
 	out.Counts = api.CalendarCount{
-		Open: len(v.open), Unapproved: len(v.unapproved), Denied: len(out.Denied), Fires: len(out.Fires), Runs: len(out.Runs), Conflicts: len(out.Conflicts),
+		Open: len(v.open), Unapproved: len(v.unapproved), Denied: len(out.Denied), FireTimes: len(out.FireTimes), Runs: len(out.Runs), Conflicts: len(out.Conflicts),
 	}
 	out.Windows = cut(out.Windows, v.limit, &out.LeftOut)
 	out.Denied = cut(out.Denied, v.limit, &out.LeftOut)
-	out.Fires = cut(out.Fires, v.limit, &out.LeftOut)
+	out.FireTimes = cut(out.FireTimes, v.limit, &out.LeftOut)
 	out.Conflicts = cut(out.Conflicts, v.limit, &out.LeftOut)
 	return out
 }
@@ -157,13 +157,13 @@ func (v *view) conflicts(l *api.CalendarLane) []api.CalendarConflict {
 	add := func(kind string, at time.Time, format string, args ...any) {
 		out = append(out, api.CalendarConflict{Kind: kind, At: at, Local: v.local(at), Text: fmt.Sprintf(format, args...)})
 	}
-	if l.Reason != "" && len(l.Fires)+len(l.Runs)+l.Hosts > 0 {
+	if l.Reason != "" && len(l.FireTimes)+len(l.Runs)+l.Hosts > 0 {
 		add("closed", v.From.UTC(), "window set %s is closed: %s", l.Set, l.Reason)
 	}
 	if v.set != nil && l.Reason == "" {
-		for i := range l.Fires {
-			if kind, why := v.meets(&l.Fires[i]); kind != "" {
-				add(kind, l.Fires[i].At, "schedule %s launches %s %s", l.Fires[i].Schedule, l.Fires[i].Playbook, why)
+		for i := range l.FireTimes {
+			if kind, why := v.meets(&l.FireTimes[i]); kind != "" {
+				add(kind, l.FireTimes[i].At, "schedule %s launches %s %s", l.FireTimes[i].Schedule, l.FireTimes[i].Playbook, why)
 			}
 		}
 	}

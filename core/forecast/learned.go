@@ -84,7 +84,7 @@ func (c Cause) Text(name string) string {
 	case ByApproval:
 		return "windows of " + cmp.Or(name, "several sets") + " that are not approved"
 	case ByConcurrency:
-		return "slots of the workers"
+		return "concurrency of the workers"
 	case ByInFlight:
 		return "max_in_flight"
 	case ByGroup:

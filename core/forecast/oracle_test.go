@@ -307,15 +307,15 @@ func TestSimulationWithoutAGuardIsNoticed(t *testing.T) {
 		t.Fatal(why)
 	}
 	for why, without := range map[string]func(*limits){
-		"windows":   func(l *limits) { l.noWindows = true },
-		"HA groups": func(l *limits) { l.freeAll = ByHAGroup },
-		"groups":    func(l *limits) { l.freeAll = ByGroup },
-		"slots":     func(l *limits) { l.concurrency, l.freeAll = 10, ByGroup },
+		"windows":     func(l *limits) { l.noWindows = true },
+		"HA groups":   func(l *limits) { l.freeAll = ByHAGroup },
+		"groups":      func(l *limits) { l.freeAll = ByGroup },
+		"concurrency": func(l *limits) { l.concurrency, l.freeAll = 10, ByGroup },
 	} {
 		l := whole
 		without(&l)
 		check := in
-		if why == "slots" {
+		if why == "concurrency" {
 			check.PerGroup, check.HAGroups, check.Concurrency = 0, false, 1
 		}
 		if broken(check, traced(t, in, l, 0)) == "" {

@@ -84,7 +84,7 @@ func (p *Pending) load(now time.Time) (map[string]sight, error) {
 		err = json.Unmarshal(text, &all)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: scanned host keys: %s: %w\nhint: remove the file and scan again", core.ErrInvalid, p.file(), err)
+		return nil, fmt.Errorf("%w: scanned host keys: %s: %w\nhint: rm %[2]s, then scan again: turnus hostkeys scan", core.ErrInvalid, p.file(), err)
 	}
 	maps.DeleteFunc(all, func(_ string, s sight) bool { return now.Sub(s.At) > remembered || s.At.After(now) })
 	return all, nil

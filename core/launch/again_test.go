@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // given is the source nb, which gave the hosts up to h0004.
@@ -42,7 +43,7 @@ func TestSourcesOfALaunch(t *testing.T) {
 		if c.hosts >= 0 {
 			want = []core.SourceUse{{Source: "nb", Generation: "sha256:01", Good: at, Hosts: c.hosts}}
 		}
-		read, err := DecodeSnapshot(l.Run.Payload)
+		read, err := snapshot.Decode(l.Run.Payload)
 		if err != nil || !reflect.DeepEqual(read.Sources, want) {
 			t.Errorf("%s: %+v, %v, expected %+v", c.name, read.Sources, err, want)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -15,12 +16,12 @@ func TestFaultP5ASnapshotNamesThePluginsItWasCheckedWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot := func(o Options) *Checked {
+	checkedOf := func(o Options) *snapshot.Checked {
 		l, err := Prepare(p, []core.Host{{Name: "h"}}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := DecodeSnapshot(l.Run.Payload)
+		s, err := snapshot.Decode(l.Run.Payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,14 +30,14 @@ func TestFaultP5ASnapshotNamesThePluginsItWasCheckedWith(t *testing.T) {
 	types := func(name string) (playbooks.Type, bool) {
 		return playbooks.Type{Name: name, Plugin: "uptime 1.2.0"}, name == "uptime.check"
 	}
-	want := &Checked{Place: "the server", Plugins: map[string]string{"uptime.check": "uptime 1.2.0"}}
-	if got := snapshot(Options{Types: types, Place: "the server"}); !reflect.DeepEqual(got, want) {
+	want := &snapshot.Checked{Place: "the server", Plugins: map[string]string{"uptime.check": "uptime 1.2.0"}}
+	if got := checkedOf(Options{Types: types, Place: "the server"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
-	if got := snapshot(Options{}); got != nil {
+	if got := checkedOf(Options{}); got != nil {
 		t.Errorf("without types it says %+v", got)
 	}
-	if s, err := DecodeSnapshot([]byte(`{"version":1,"run":"r"}`)); err != nil || s.Checked != nil {
+	if s, err := snapshot.Decode([]byte(`{"version":1,"run":"r"}`)); err != nil || s.Checked != nil {
 		t.Errorf("a run of an older version: %+v, %v", s.Checked, err)
 	}
 }

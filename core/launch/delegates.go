@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -39,7 +40,7 @@ func (l *Launch) delegate(hosts []core.Host, o Options) error {
 			}
 		}
 		for name, h := range l.Delegates[i] {
-			data, err := EncodeHost(h)
+			data, err := snapshot.EncodeHost(h)
 			if err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ func (d *delegating) add(i int, s playbooks.Step, h core.Host) error {
 		return s.Misplaced(h, fmt.Sprintf("gives %q, a host that the run itself disrupts", name), "a host that is not one of the run",
 			"leave it out with targets, and write a playbook of its own for it")
 	}
-	if err := CheckPool(d.l.Playbook, []core.Host{to}, d.o.Pool); err != nil {
+	if err := snapshot.CheckPool(d.l.Playbook, []core.Host{to}, d.o.Pool); err != nil {
 		return fmt.Errorf("step %s: %w", s.Name, err)
 	}
 	d.l.Delegates[i][name] = to
@@ -130,21 +131,4 @@ func (l *Launch) delegateWindows(steps *admission.Steps, o Options) error {
 		}
 	}
 	return nil
-}
-
-// Delegate returns the host of the inventory that on of a step gives. Errors wrap core.ErrInvalid,
-// also for a host of another customer than of.
-func (s *Snapshot) Delegate(name string, of core.Host) (core.Host, error) {
-	data, known := s.Delegates[name]
-	if !known {
-		return core.Host{}, fmt.Errorf("host %s was not in the inventory at the launch: %w", name, core.ErrInvalid)
-	}
-	h, err := DecodeHost(data)
-	if err != nil {
-		return core.Host{}, err
-	}
-	if h.Name != name || h.Customer != of.Customer {
-		return core.Host{}, fmt.Errorf("host %s is not of the customer of %s: %w", name, of.Name, core.ErrInvalid)
-	}
-	return h, nil
 }

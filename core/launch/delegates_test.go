@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -65,7 +66,7 @@ func TestDelegates(t *testing.T) {
 				}
 				return
 			}
-			s, err := DecodeSnapshot(l.Run.Payload)
+			s, err := snapshot.Decode(l.Run.Payload)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +103,7 @@ func TestDelegateOfASnapshot(t *testing.T) {
 		"a login":            {`{"name": "lb", "customer": "acme", "ssh": {"password_command": "id"}}`, "no job may say what a worker logs in with"},
 		"no JSON":            {`[]`, "read host"},
 	} {
-		s := Snapshot{Delegates: map[string]json.RawMessage{"lb": json.RawMessage(c.data)}}
+		s := snapshot.Snapshot{Delegates: map[string]json.RawMessage{"lb": json.RawMessage(c.data)}}
 		h, err := s.Delegate("lb", web)
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !errors.Is(err, core.ErrInvalid)) || err == nil && h.Name != "lb" {
 			t.Errorf("%s: %+v, %v; want %q", name, h, err, c.want)

@@ -11,19 +11,16 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
 // MaxHostLists is how many bytes of JSON all hosts('…') of a run may give.
 const MaxHostLists = 4 << 20
 
-// HostLists has what hosts('…') gives: by the customer of the host that asks, and by the argument.
-// A host is given hosts of its own customer only.
-type HostLists map[string]map[string][]any
-
 // newHostLists selects the hosts that expressions of the playbook read with hosts('…'), once for
 // the run, and takes the fields that are read. all is in the order of the inventory.
-func (l *Launch) newHostLists(all []core.Host, o Options) (HostLists, error) {
+func (l *Launch) newHostLists(all []core.Host, o Options) (snapshot.HostLists, error) {
 	lists := l.Playbook.HostLists()
 	if len(lists) == 0 {
 		return nil, nil //nolint:nilnil // no expression reads any
@@ -48,8 +45,8 @@ func (l *Launch) newHostLists(all []core.Host, o Options) (HostLists, error) {
 
 // askers has the customers whose hosts may be listed: those of the run's hosts, and in a run of a
 // tenant no other tenant's.
-func (l *Launch) askers() HostLists {
-	out := HostLists{}
+func (l *Launch) askers() snapshot.HostLists {
+	out := snapshot.HostLists{}
 	for _, h := range l.Hosts {
 		if out[h.Customer] == nil && (h.Customer == "" || l.Playbook.Tenant == "" || h.Customer == l.Playbook.Tenant) {
 			out[h.Customer] = map[string][]any{}
@@ -65,7 +62,7 @@ type lister struct {
 	env     playbooks.Env
 	until   time.Time
 	left    int // bytes
-	out     HostLists
+	out     snapshot.HostLists
 	names   map[string]bool
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -23,7 +24,7 @@ func listing(t *testing.T, head, expression string) *playbooks.Playbook {
 // rendered returns the step of a launch for a host, read back from the snapshot as a worker does.
 func rendered(t *testing.T, l *Launch, h core.Host) string {
 	t.Helper()
-	s, err := DecodeSnapshot(l.Run.Payload)
+	s, err := snapshot.Decode(l.Run.Payload)
 	if err != nil {
 		t.Fatal(err)
 	}

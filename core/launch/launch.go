@@ -19,6 +19,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -32,6 +33,7 @@ type Options struct {
 	Check       bool
 	Diff        bool
 	Become      *core.BecomeRule // for steps of which the playbook does not say it; nil: as the inventory says
+	Reason      string           // why a Command is run; "" of a playbook
 	MaxInFlight int              // -f: overrides the strategy's when greater than 0
 	Revision    string
 	LaunchedBy  string
@@ -93,7 +95,7 @@ type Launch struct {
 	Run      queue.Run
 	Hosts    []core.Host // in the order of Run.Targets
 	Limits   []int       // cumulative waves, see rollout.Limits
-	Snapshot Snapshot
+	Snapshot snapshot.Snapshot
 	After    rollout.After // who comes after whom; nil in a run that disrupts nothing
 	Starts   []Start       // of each of Hosts; nil when no step waits for a window
 	NoWindow []NoWindow    // hosts left out by Options.SkipNoWindow
@@ -137,7 +139,7 @@ func Prepare(p *playbooks.Playbook, hosts []core.Host, o Options) (*Launch, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckPool(p, selected, o.Pool); err != nil {
+	if err := snapshot.CheckPool(p, selected, o.Pool); err != nil {
 		return nil, err
 	}
 	l := &Launch{Playbook: p, Snapshot: newSnapshot(p, o), Asks: asks(p, o), WithoutFacts: without}
@@ -328,7 +330,7 @@ func groupKey(s rollout.Strategy) string {
 func targets(hosts []core.Host, key string) ([]queue.Target, error) {
 	out := make([]queue.Target, len(hosts))
 	for i, h := range hosts {
-		data, err := EncodeHost(h)
+		data, err := snapshot.EncodeHost(h)
 		if err != nil {
 			return nil, err
 		}

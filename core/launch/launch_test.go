@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core/forecast"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -67,7 +68,7 @@ strategy: {waves: [1, 5%, 100%], max_in_flight: 10, stop_after: 2%, stop_unreach
 		t.Errorf("run %+v", r)
 	}
 	for i, target := range r.Targets {
-		h, err := DecodeHost(target.Data)
+		h, err := snapshot.DecodeHost(target.Data)
 		if err != nil || h.Name != target.Host || h.Name != l.Hosts[i].Name || target.Group != "acme/"+h.Site || target.HAGroup != h.HAGroup {
 			t.Fatalf("target %d: %+v, host %+v, %v", i, target, h, err)
 		}
@@ -75,7 +76,7 @@ strategy: {waves: [1, 5%, 100%], max_in_flight: 10, stop_after: 2%, stop_unreach
 	if r.Targets[0].Host != "h0000" || r.Targets[1].Host == "h0001" {
 		t.Errorf("the pair begins the run: %s, %s", r.Targets[0].Host, r.Targets[1].Host)
 	}
-	s, err := DecodeSnapshot(r.Payload)
+	s, err := snapshot.Decode(r.Payload)
 	if err != nil || s.Source != string(p.Source) || s.File != "test.yaml" || s.Revision != "abc" || s.LaunchedBy != "alice" || s.Files != "f" {
 		t.Errorf("snapshot %+v, %v", s, err)
 	}
@@ -202,11 +203,11 @@ func TestRunIDsSortByTime(t *testing.T) {
 
 func TestWholeNumbersComeBackWhole(t *testing.T) {
 	h := core.Host{Name: "h", Vars: map[string]any{"port": 8000000, "share": 0.5, "list": []any{1, "a", map[string]any{"n": 3}}, "big": 1e21}}
-	data, err := EncodeHost(h)
+	data, err := snapshot.EncodeHost(h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := DecodeHost(data)
+	got, err := snapshot.DecodeHost(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +250,11 @@ func TestSecretsOfALaunch(t *testing.T) {
 
 func TestSnapshotRefuses(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", `{"version":0}`, `{"version":11}`} {
-		if _, err := DecodeSnapshot([]byte(text)); !errors.Is(err, core.ErrInvalid) {
+		if _, err := snapshot.Decode([]byte(text)); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	s := Snapshot{Version: 1, Source: strings.Repeat("x", queue.MaxPayload)}
+	s := snapshot.Snapshot{Version: 1, Source: strings.Repeat("x", queue.MaxPayload)}
 	if _, err := s.Encode(); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("too large: %v", err)
 	}
@@ -264,18 +265,18 @@ func FuzzDecodeHost(f *testing.F) {
 	f.Add([]byte(`{"vars":{"n":1e999}}`))
 	f.Add([]byte(`[`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := DecodeHost(data)
+		h, err := snapshot.DecodeHost(data)
 		if err != nil {
 			return
 		}
-		again, err := EncodeHost(h)
+		again, err := snapshot.EncodeHost(h)
 		if err != nil {
 			if !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%q: got %v, expected to be written or core.ErrInvalid for being over the bound", data, err)
 			}
 			return
 		}
-		if _, err := DecodeHost(again); err != nil {
+		if _, err := snapshot.DecodeHost(again); err != nil {
 			t.Errorf("%q cannot be read again: %v", again, err)
 		}
 	})
@@ -299,7 +300,7 @@ func TestTags(t *testing.T) {
 		{"x", "always", "always", false},
 	}
 	for _, c := range cases {
-		s := Snapshot{Tags: strings.Fields(c.tags), SkipTags: strings.Fields(c.skip)}
+		s := snapshot.Snapshot{Tags: strings.Fields(c.tags), SkipTags: strings.Fields(c.skip)}
 		if got := s.Selects(strings.Fields(c.step)); got != c.want {
 			t.Errorf("--tags %q --skip-tags %q, step with %q: %v", c.tags, c.skip, c.step, got)
 		}
@@ -310,10 +311,10 @@ func TestTags(t *testing.T) {
 // run outside of them.
 func TestSnapshotWithWindowsIsNotForOlderWorkers(t *testing.T) {
 	for _, tt := range []struct {
-		windows *Admission
+		windows *snapshot.Admission
 		want    string
-	}{{nil, `"version":1`}, {&Admission{Board: "windows/r"}, `"version":2`}} {
-		data, err := Snapshot{Run: "r", Windows: tt.windows}.Encode()
+	}{{nil, `"version":1`}, {&snapshot.Admission{Board: "windows/r"}, `"version":2`}} {
+		data, err := snapshot.Snapshot{Run: "r", Windows: tt.windows}.Encode()
 		if err != nil || !strings.Contains(string(data), tt.want) {
 			t.Errorf("with windows %v: %s, %v: expected %s", tt.windows, data, err, tt.want)
 		}

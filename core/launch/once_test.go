@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -23,7 +24,7 @@ func parseOnce(t *testing.T, steps string) *playbooks.Playbook {
 func TestOnceForOthers(t *testing.T) {
 	const step = "  - {name: a, uses: x, once: true, with: {v: 1}}\n"
 	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	o := launch.Once{Job: 3, Host: "db1", At: at, Result: &core.StepResult{
+	o := snapshot.Once{Job: 3, Host: "db1", At: at, Result: &core.StepResult{
 		Name: "a", Uses: "x", Outcome: core.Changed, Stdout: "said", Stderr: "warned", Diff: "-+", Outputs: map[string]any{"token": "t"}, Took: time.Second, Attempts: 2,
 	}}
 	for name, c := range map[string]struct {
@@ -41,7 +42,7 @@ func TestOnceForOthers(t *testing.T) {
 		if (r.Outputs["token"] == "t" && r.Stdout == "said") != c.read || r.Stderr+r.Diff != "" || r.Took+time.Duration(r.Attempts) != 0 {
 			t.Errorf("%s: %+v", name, r)
 		}
-		again := launch.Once{Job: -1, Result: &r}.ForOthers(parseOnce(t, step), "r2")
+		again := snapshot.Once{Job: -1, Result: &r}.ForOthers(parseOnce(t, step), "r2")
 		if again.Kept.Run != "r1" || again.Kept.Host != "db1" {
 			t.Errorf("%s, in a retry: %+v", name, again.Kept)
 		}
@@ -114,7 +115,7 @@ func TestSnapshotWithOnce(t *testing.T) {
 		if !strings.Contains(string(l.Run.Payload), want.version) {
 			t.Errorf("%s: expected %s in %s", steps, want.version, l.Run.Payload)
 		}
-		s, err := launch.DecodeSnapshot(l.Run.Payload)
+		s, err := snapshot.Decode(l.Run.Payload)
 		if err != nil || (s.Once != nil) != (want.once > 0) || len(l.OnceSteps()) != want.once {
 			t.Errorf("%s: %v, %v, %v", steps, s.Once, l.OnceSteps(), err)
 		}

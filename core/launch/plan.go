@@ -33,7 +33,7 @@ type Plan struct {
 	WaitForWindows bool         `json:"wait_for_windows,omitempty"`
 	Change         string       `json:"change,omitempty"` // what an approval's change: is bound to, sha256:HEX
 	Windows        []PlanWindow `json:"windows,omitempty"`
-	NoWindow       []NoWindow   `json:"unfit,omitempty"` // hosts that no window fits
+	NoWindow       []NoWindow   `json:"no_window,omitempty"` // hosts that no window fits
 }
 
 // PlanWindow is one window set that steps wait for.

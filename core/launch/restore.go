@@ -9,6 +9,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -46,8 +47,8 @@ const maxBooks = 64
 
 // Restore brings back the launch of which a snapshot and what EncodeRun wrote were kept. A playbook
 // that this version cannot read any more is core.ErrInvalid.
-func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
-	s, err := DecodeSnapshot(snapshot)
+func (r *Restorer) Restore(snap, run []byte) (*Launch, error) {
+	s, err := snapshot.Decode(snap)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +67,9 @@ func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
 		Playbook: playbook, Run: e.Run, Snapshot: s,
 		Hosts: make([]core.Host, len(e.Run.Targets)), Limits: rollout.Limits(playbook.Strategy.Waves, len(e.Run.Targets)),
 	}
-	l.Run.Payload = snapshot
+	l.Run.Payload = snap
 	for i, t := range e.Run.Targets {
-		if l.Hosts[i], err = decodeHost(t.Data); err != nil {
+		if l.Hosts[i], err = snapshot.RestoreHost(t.Data); err != nil {
 			return nil, fmt.Errorf("run %s: job %d: %w", s.Run, i, err)
 		}
 	}
@@ -76,7 +77,7 @@ func (r *Restorer) Restore(snapshot, run []byte) (*Launch, error) {
 }
 
 // playbook is the playbook of a snapshot, which launches share and do not change.
-func (r *Restorer) book(s *Snapshot) (*playbooks.Playbook, error) {
+func (r *Restorer) book(s *snapshot.Snapshot) (*playbooks.Playbook, error) {
 	text, err := json.Marshal([]any{s.File, s.Source, s.Included, s.Vars})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)

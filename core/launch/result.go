@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // Results turns one record of the queue into the results of its jobs, in order. Outcomes that the
@@ -117,25 +118,25 @@ func stepsOf(state []byte) (done []core.StepResult, entered map[string]bool, at 
 		Entered map[string]bool   `json:"entered"`
 		Current present           `json:"current"`
 	}
-	if len(state) == 0 || unmarshal(state, &s) != nil {
+	if len(state) == 0 || snapshot.Unmarshal(state, &s) != nil {
 		return nil, nil, present{}
 	}
 	for i := range s.Done {
-		s.Done[i].Outputs = Exact(s.Done[i].Outputs)
+		s.Done[i].Outputs = snapshot.Exact(s.Done[i].Outputs)
 	}
 	return s.Done, s.Entered, s.Current
 }
 
 // decodeResult reads the record that a worker wrote; ok is false where there is none.
 func decodeResult(detail []byte) (r core.Result, ok bool) {
-	if len(detail) == 0 || unmarshal(detail, &r) != nil {
+	if len(detail) == 0 || snapshot.Unmarshal(detail, &r) != nil {
 		return core.Result{}, false
 	}
 	for i := range r.Steps {
-		r.Steps[i].Outputs = Exact(r.Steps[i].Outputs)
+		r.Steps[i].Outputs = snapshot.Exact(r.Steps[i].Outputs)
 	}
 	if r.Facts != nil {
-		r.Facts.Values = Exact(r.Facts.Values)
+		r.Facts.Values = snapshot.Exact(r.Facts.Values)
 	}
 	return r, true
 }

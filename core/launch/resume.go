@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -19,16 +19,6 @@ const (
 	ResumeWithin = 24 * time.Hour
 	maxResume    = 16 << 10 // bytes of a Resume in Target.Data
 )
-
-// Resume holds the results with which a job begins, instead of its first step.
-type Resume struct {
-	// Steps are the results of the first steps, which an earlier run called. Each has Kept.
-	Steps []core.StepResult `json:"steps,omitempty"`
-	// Items are the finished items of the next step's foreach, as its output items has them.
-	Items []any `json:"items,omitempty"`
-	// Entered has the values of when of the includes around the steps, see core.Result.
-	Entered map[string]bool `json:"entered,omitempty"`
-}
 
 // Past is the record of one host of an earlier run.
 type Past struct {
@@ -40,34 +30,34 @@ type Past struct {
 
 // ResumeOf returns the Resume of a host for another run of the playbook, which calls the same
 // steps. An error is the reason why the host must begin with the first step.
-func ResumeOf(p *playbooks.Playbook, past Past, now time.Time) (Resume, error) {
+func ResumeOf(p *playbooks.Playbook, past Past, now time.Time) (snapshot.Resume, error) {
 	if err := past.refused(now); err != nil {
-		return Resume{}, err
+		return snapshot.Resume{}, err
 	}
 	steps, err := past.steps(p)
 	if err != nil {
-		return Resume{}, err
+		return snapshot.Resume{}, err
 	}
 	ended := endedWell(p, steps)
 	read := p.OutputsRead(ended)
-	r := Resume{Steps: make([]core.StepResult, 0, ended)}
+	r := snapshot.Resume{Steps: make([]core.StepResult, 0, ended)}
 	if r.Entered, err = past.entered(p, steps[:ended]); err != nil {
-		return Resume{}, err
+		return snapshot.Resume{}, err
 	}
 	for _, s := range steps[:ended] {
 		kept, err := past.keep(s, read(s.Name), now)
 		if err != nil {
-			return Resume{}, err
+			return snapshot.Resume{}, err
 		}
 		r.Steps = append(r.Steps, kept)
 	}
 	if ended < len(steps) && group(p, ended) == nil {
 		if r.Items, err = finishedItems(p.Steps[ended], steps[ended], read(steps[ended].Name)); err != nil {
-			return Resume{}, err
+			return snapshot.Resume{}, err
 		}
 	}
 	if data, err := json.Marshal(r); err != nil || len(data) > maxResume {
-		return Resume{}, fmt.Errorf("the outputs that later steps read have %d bytes, at most %d are given to a retry", len(data), maxResume)
+		return snapshot.Resume{}, fmt.Errorf("the outputs that later steps read have %d bytes, at most %d are given to a retry", len(data), maxResume)
 	}
 	return r, nil
 }
@@ -217,7 +207,7 @@ func redacted(v any) bool {
 
 // SetResume makes jobs continue at a later step, by host. Call it before the run is accepted.
 // run is the earlier run.
-func (l *Launch) SetResume(run string, by map[string]Resume) error {
+func (l *Launch) SetResume(run string, by map[string]snapshot.Resume) error {
 	l.Snapshot.Resumes = run
 	payload, err := l.Snapshot.Encode()
 	if err != nil {
@@ -226,38 +216,11 @@ func (l *Launch) SetResume(run string, by map[string]Resume) error {
 	targets := slices.Clone(l.Run.Targets)
 	for i := range targets {
 		if r, known := by[targets[i].Host]; known {
-			if targets[i].Data, err = withData(targets[i], resumeData{&r}, queue.MaxDataLength-handlersRoom); err != nil {
+			if targets[i].Data, err = snapshot.AddResume(targets[i], r); err != nil {
 				return err
 			}
 		}
 	}
 	l.Run.Payload, l.Run.Targets = payload, targets
 	return nil
-}
-
-// handlersRoom is how much of Target.Data is for SetPending, in bytes.
-const handlersRoom = 8 << 10
-
-// resumeData is the part of Target.Data that holds the resumption.
-type resumeData struct {
-	Resume *Resume `json:"resume,omitempty"`
-}
-
-// DecodeResume reads the Resume that SetResume added to Target.Data.
-func DecodeResume(data []byte) (Resume, error) {
-	if !mayName(data, "resume") {
-		return Resume{}, nil
-	}
-	var d resumeData
-	if err := unmarshal(data, &d); err != nil {
-		return Resume{}, fmt.Errorf("read the steps that the host goes on from: %w: %w", core.ErrInvalid, err)
-	}
-	if d.Resume == nil {
-		return Resume{}, nil
-	}
-	for i := range d.Resume.Steps {
-		d.Resume.Steps[i].Outputs = Exact(d.Resume.Steps[i].Outputs)
-	}
-	Exact(map[string]any{"": d.Resume.Items})
-	return *d.Resume, nil
 }

@@ -12,77 +12,10 @@ import (
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/rollout"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
-
-// Admission is the part of a run's service windows that is fixed at launch. The windows themselves
-// may be edited while the run is under way: they are a document on the queue's board.
-type Admission struct {
-	Board   string                   `json:"board"`              // name of the document, see admission.DecodeCalendar
-	Change  string                   `json:"change"`             // what approvals may be bound to, as sha256:HEX
-	Targets map[string]string        `json:"targets,omitempty"`  // the same of the run's hosts in each window set
-	Needs   map[string]time.Duration `json:"needs_ns,omitempty"` // learned, by step: where the playbook says none
-	Planned []Planned                `json:"planned,omitempty"`  // the windows that hosts were planned for
-	Ready   int                      `json:"ready,omitempty"`    // jobs below it could begin when their windows opened
-}
-
-// Planned is the window that hosts with one question were planned for at launch.
-type Planned struct {
-	Set  string        `json:"set"`
-	Need time.Duration `json:"need_ns"`
-	From time.Time     `json:"from"` // the earliest start
-	Last time.Time     `json:"last"` // the latest one
-}
-
-// Missed reports whether a job that comes to its first step with a window at now, and is asked to
-// wait, has missed the window that it was planned for. A job may have had to wait for its wave, for
-// the hosts that it comes after, or for a step before. It has then missed the window only where it
-// could have started, were it not for an edit.
-func (s Snapshot) Missed(index int, q admission.Question, now time.Time) bool {
-	g := s.Windows
-	i := slices.IndexFunc(g.Planned, func(p Planned) bool { return p.Set == q.Set && p.Need == q.Need })
-	if i < 0 || now.Before(g.Planned[i].From) {
-		return false
-	}
-	ready := index < g.Ready && (s.Turns == nil || !s.Turns.Waits(0, s.Turns.Class(index)))
-	return ready || !now.After(g.Planned[i].Last)
-}
-
-// Steps returns which steps of the run wait for windows; nil when none does. disruptive reports
-// whether a job type is.
-func (s Snapshot) Steps(p *playbooks.Playbook, disruptive func(uses string) bool) *admission.Steps {
-	if s.Windows == nil {
-		return nil
-	}
-	return admission.NewSteps(p, admission.Options{
-		Check: s.Check, Disruptive: disruptive, Selected: s.Selects,
-		Learned: func(step, _ string) (time.Duration, bool) {
-			need, ok := s.Windows.Needs[step]
-			return need, ok
-		},
-	})
-}
-
-// Question returns the question to ask before step i of a host's job; windowed is false if the step
-// waits for no window.
-func (g *Admission) Question(steps *admission.Steps, i int, h core.Host, missed int) (q admission.Question, windowed bool) {
-	set, windowed := steps.Set(i, h)
-	if !windowed {
-		return admission.Question{}, false
-	}
-	return admission.Question{Set: set, Need: steps.Need(i, h), Change: g.Change, Targets: g.Targets[set], Missed: missed}, true
-}
-
-// Delegated is the question to ask before step i is called on another host than the job's, in
-// addition to that for the job's own.
-func (g *Admission) Delegated(steps *admission.Steps, i int, to core.Host) (q admission.Question, windowed bool) {
-	set, windowed := steps.Set(i, to)
-	if !windowed {
-		return admission.Question{}, false
-	}
-	return admission.Question{Set: set, Need: steps.Alone(i), Change: g.Change, Targets: g.Targets[set]}, true
-}
 
 // Start is when a host's job begins.
 type Start struct {
@@ -147,7 +80,7 @@ func (e *NoWindowError) Is(target error) bool { return target == core.ErrInvalid
 
 // asks is a window that a selected step asks for, if there is one.
 func asks(p *playbooks.Playbook, o Options) string {
-	selects := Snapshot{Tags: o.Tags, SkipTags: o.SkipTags}
+	selects := snapshot.Snapshot{Tags: o.Tags, SkipTags: o.SkipTags}
 	selected := p.Selected(selects.Selects)
 	for i, s := range p.Calls() {
 		if window := cmp.Or(s.Window, p.Window, admission.None); window != admission.None && selected[i] && !o.Check {
@@ -239,7 +172,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 	if err != nil {
 		return nil, fmt.Errorf("playbook %s: %w", p.Name, err)
 	}
-	g := &Admission{Board: o.Board, Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
+	g := &snapshot.Admission{Board: o.Board, Change: change, Targets: map[string]string{}, Needs: map[string]time.Duration{}}
 	l.Snapshot.Windows = g
 	if o.Need != nil {
 		for _, s := range p.Calls() {
@@ -262,7 +195,7 @@ func (l *Launch) fix(hosts []core.Host, o Options) (*admission.Steps, error) {
 
 // starter asks when hosts may begin. Hosts with the same question ask once.
 type starter struct {
-	gating   *Admission
+	gating   *snapshot.Admission
 	steps    *admission.Steps
 	calendar *admission.Calendar
 	now      time.Time
@@ -308,7 +241,7 @@ func (s *starter) plan(q admission.Question, a admission.Answer) {
 	}
 	last := e.Window.Close.Add(-max(q.Need, c.Cutoff))
 	s.lasts[q] = last
-	s.gating.Planned = append(s.gating.Planned, Planned{Set: q.Set, Need: q.Need, From: from.UTC(), Last: last.UTC()})
+	s.gating.Planned = append(s.gating.Planned, snapshot.Planned{Set: q.Set, Need: q.Need, From: from.UTC(), Last: last.UTC()})
 }
 
 // starts finds each host's start, and the hosts that have none.

@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/windows"
 )
@@ -202,18 +203,18 @@ func TestNeedsAreGivenOrLearned(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	// The learned duration travels: a worker asks for the same.
-	snapshot, err := DecodeSnapshot(l.Run.Payload)
+	snap, err := snapshot.Decode(l.Run.Payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := playbooks.Parse(snapshot.File, []byte(snapshot.Source), playbooks.Options{})
+	p, err := playbooks.Parse(snap.File, []byte(snap.Source), playbooks.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := snapshot.Steps(p, func(string) bool { return true })
-	q, waits := snapshot.Windows.Question(steps, 0, l.Hosts[0], 1)
+	steps := snap.Steps(p, func(string) bool { return true })
+	q, waits := snap.Windows.Question(steps, 0, l.Hosts[0], 1)
 	want := admission.Question{Set: "now", Need: 2 * time.Hour, Change: l.Snapshot.Windows.Change, Targets: admission.TargetsHash([]string{"h0000"}), Missed: 1}
-	if !waits || q != want || snapshot.Windows.Board != "windows/r" {
+	if !waits || q != want || snap.Windows.Board != "windows/r" {
 		t.Errorf("%+v, %v, expected %+v", q, waits, want)
 	}
 }
@@ -281,11 +282,11 @@ func TestPlannedWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := DecodeSnapshot(l.Run.Payload)
+	snap, err := snapshot.Decode(l.Run.Payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := snapshot.Windows
+	g := snap.Windows
 	q := admission.Question{Set: "sat", Need: time.Hour}
 	for _, c := range []struct {
 		why   string
@@ -303,7 +304,7 @@ func TestPlannedWindows(t *testing.T) {
 		{"another need", 0, admission.Question{Set: "sat", Need: time.Minute}, 0, false},
 		{"another set", 0, admission.Question{Set: "sun", Need: time.Hour}, 0, false},
 	} {
-		if got := snapshot.Missed(c.index, c.q, sat.Add(c.after)); got != c.want {
+		if got := snap.Missed(c.index, c.q, sat.Add(c.after)); got != c.want {
 			t.Errorf("%s: %v", c.why, got)
 		}
 	}
@@ -322,14 +323,14 @@ func TestTheSecondOfAGroupMissesNoWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := DecodeSnapshot(l.Run.Payload)
+	snap, err := snapshot.Decode(l.Run.Payload)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q, last := admission.Question{Set: "sat", Need: time.Hour}, 6*time.Hour
 	for i, h := range l.Hosts {
 		second := len(l.After[h.Name]) > 0
-		if at, late := snapshot.Missed(i, q, sat.Add(last)), snapshot.Missed(i, q, sat.Add(last+time.Second)); !at || late == second {
+		if at, late := snap.Missed(i, q, sat.Add(last)), snap.Missed(i, q, sat.Add(last+time.Second)); !at || late == second {
 			t.Errorf("host %s, second %v: missed at the last start %v, and after it %v", h.Name, second, at, late)
 		}
 	}
@@ -349,7 +350,7 @@ func TestPlanOfAWindowedLaunch(t *testing.T) {
 		t.Errorf("%+v", host)
 	}
 	text, err := json.Marshal(plan)
-	if err != nil || strings.Count(string(text), `"start"`) != 2 || !strings.Contains(string(text), `"unfit":[{"host":"h0002"`) {
+	if err != nil || strings.Count(string(text), `"start"`) != 2 || !strings.Contains(string(text), `"no_window":[{"host":"h0002"`) {
 		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -182,7 +182,7 @@ func (l *Ledger) refusePlain(ctx context.Context) error {
 		return translate("search for data that is not encrypted", err)
 	}
 	if holds {
-		return fmt.Errorf("its data is not encrypted, and there is a key ring: %w\nhint: start the service once with --keyring-accept-plain beside --keyring, then run turnus admin keys reseal (docs/operating-access.md#encryption-at-rest)", core.ErrInvalid)
+		return fmt.Errorf("its data is not encrypted, and there is a key ring: %w\nhint: start the service once with --keyring-accept-plain beside --keyring, then run turnus admin keys re-encrypt (docs/operating-access.md#encryption-at-rest)", core.ErrInvalid)
 	}
 	return nil
 }

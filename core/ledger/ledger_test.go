@@ -111,6 +111,7 @@ var conformance = []struct {
 	{"jobs of a run", testJobList},
 	{"host history", testHostHistory},
 	{"last jobs", testLastJobs},
+	{"marks", testMarks},
 	{"worker times", testWorkerTimes},
 	{"attempts", testAttempts},
 	{"ended", testEnded},
@@ -158,10 +159,10 @@ var conformance = []struct {
 	{"migrations", testMigrations},
 	{"cursors of other lists", testForeignCursors},
 	{"closed", testClosed},
-	{"sealed", testEncrypted},
-	{"sealed since", testEncryptedSince},
-	{"resealed", testReencrypted},
-	{"resealed beside a service at work", testReencryptedAtWork},
+	{"encrypted", testEncrypted},
+	{"encrypted since", testEncryptedSince},
+	{"encrypted again", testReencrypted},
+	{"encrypted again beside a service at work", testReencryptedAtWork},
 }
 
 func TestSQLite(t *testing.T) {

@@ -97,7 +97,7 @@ type Service struct {
 // New checks the configuration. Errors wrap core.ErrInvalid.
 func New(cfg Config) (*Service, error) {
 	if cfg.Ledger == nil || cfg.Server == "" || cfg.View == nil {
-		return nil, fmt.Errorf("notifications: a ledger, a name and definitions are needed: %w", core.ErrInvalid)
+		return nil, fmt.Errorf("notifications: a ledger, a name and a project are needed: %w", core.ErrInvalid)
 	}
 	if cfg.Own != nil {
 		if err := policy.CheckURL(cfg.Own.URL); err != nil {

@@ -395,7 +395,7 @@ func TestChannelsThatDoNotWork(t *testing.T) {
 		}
 		return len(reasons) == 3
 	})
-	for channel, want := range map[string]string{"gone": "dead the definitions have no such channel", "secret": "waiting secret nobody: not found", "odd": "waiting secret hook is no address"} {
+	for channel, want := range map[string]string{"gone": "dead the project has no such channel", "secret": "waiting secret nobody: not found", "odd": "waiting secret hook is no address"} {
 		if !strings.HasPrefix(reasons[channel], want) || strings.Contains(reasons[channel], secret+" ") {
 			t.Errorf("%s: %q, expected %q", channel, reasons[channel], want)
 		}

@@ -198,11 +198,11 @@ func (s *Service) send(ctx context.Context, n ledger.Notification) error {
 	}
 	definitions := s.cfg.View().Policy
 	if definitions == nil {
-		return errors.New("this server has no definitions, and so no channels, yet")
+		return errors.New("this server has no project, and so no channels, yet")
 	}
 	c := definitions.Channel(at)
 	if c == nil {
-		return fmt.Errorf("the definitions have no such channel any more: %w", core.ErrInvalid)
+		return fmt.Errorf("the project has no such channel any more: %w", core.ErrInvalid)
 	}
 	switch {
 	case c.Webhook != nil:

@@ -19,7 +19,7 @@ func calendarAPI(t *testing.T) *operations {
 	lane := api.CalendarLane{
 		Tenant: "acme", Set: "night" + hostile, Timezone: berlin, Hosts: 12,
 		Windows:   []api.CalendarWindow{{Occurrence: api.Occurrence{Open: from.Add(21 * time.Hour), Close: from.Add(28 * time.Hour), OpenLocal: "Tue 2026-12-01 22:00 CET", Notes: []string{hostile}}}},
-		Fires:     []api.CalendarFire{{Schedule: "acme:patch", Playbook: hostile, At: from.Add(9 * time.Hour), Local: "Tue 2026-12-01 10:00 CET"}},
+		FireTimes: []api.CalendarFire{{Schedule: "acme:patch", Playbook: hostile, At: from.Add(9 * time.Hour), Local: "Tue 2026-12-01 10:00 CET"}},
 		Conflicts: []api.CalendarConflict{{Kind: "frozen", At: from, Text: hostile}},
 	}
 	return &operations{roles: []string{"viewer"}, tenant: "acme", answers: map[string]any{
@@ -98,7 +98,7 @@ func TestCalendarView(t *testing.T) {
 	}
 	lane := api.CalendarLane{Timezone: "UTC"}
 	for range calendarRows + 1 {
-		lane.Fires = append(lane.Fires, api.CalendarFire{At: at})
+		lane.FireTimes = append(lane.FireTimes, api.CalendarFire{At: at})
 	}
 	c = api.Calendar{From: at, To: at.Add(time.Hour), Lanes: []api.CalendarLane{lane}}
 	if rest := calendarOf(c, calendarFilter{Days: 14, Row: calendarRows}); len(rest.Rows) != 1 || rest.Next != "" || rest.Rows[0].Kind != pictures.FireTime {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core/api"
@@ -44,6 +46,26 @@ func deedsOf(ctx context.Context, c *client.Client, run string) ([]deed, error) 
 	}
 	slices.SortStableFunc(all, func(a, b deed) int { return a.At.Compare(b.At) })
 	return all, err
+}
+
+// deedsSince says what others did after the page showed its last deed; "" for nothing.
+func deedsSince(deeds []deed, seen, own string) string {
+	last, err := strconv.ParseInt(seen, 10, 64)
+	if err != nil {
+		return ""
+	}
+	var all []string
+	for _, d := range deeds {
+		if d.At.UnixMicro() <= last || d.By == own {
+			continue
+		}
+		text := d.By + " " + d.Did + " at " + d.At.UTC().Format("15:04:05 UTC")
+		if d.Reason != "" {
+			text += " (" + d.Reason + ")"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 func decided(d api.Decision) string {

@@ -3,6 +3,9 @@ package pages
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,4 +45,31 @@ func TestWhoDidIt(t *testing.T) {
 	o.set("GET /v1/audit", api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	_, text = v.get("/runs/r0")
 	has(t, "without the audit log", text, "cannot be shown: the ledger is away", "anton approved wave 2")
+}
+
+// Of two people who act on one run, the second is shown what the first did, and nothing is done.
+// Control: a page that shows the first deed acts, and so does a person after a deed of its own.
+func TestTheSecondOfTwoIsShownWhatChanged(t *testing.T) {
+	paused := time.Date(2026, 12, 5, 14, 2, 10, 0, time.UTC)
+	for _, c := range []struct {
+		who, form string
+		status    int
+	}{
+		{"bob", "seen=0&reason=x", http.StatusPreconditionFailed},
+		{"bob", "seen=" + strconv.FormatInt(paused.UnixMicro(), 10), http.StatusOK},
+		{"bob", "reason=x", http.StatusOK},
+		{"ann", "seen=0&reason=x", http.StatusOK},
+	} {
+		o := waitingAPI(t, 25, "operator")
+		o.set("GET /v1/runs/r0/decisions", map[string]any{"items": []api.Decision{}})
+		o.set("GET /v1/audit", map[string]any{"items": []api.Entry{{Who: c.who, What: "run.paused", Time: paused, After: json.RawMessage(`{"reason":"smoke"}`)}}})
+		o.set("POST /v1/runs/r0/resume", api.Run{ID: "r0"})
+		v := visits(t, o)
+		sent, _ := url.ParseQuery(c.form)
+		status, _, text := v.post("/runs/r0/resume", sent)
+		acted := slices.ContainsFunc(o.changes(), func(a operation) bool { return a.path == "/v1/runs/r0/resume" })
+		if refused := c.status == http.StatusPreconditionFailed; acted == refused || refused && (status != c.status || !strings.Contains(text, "bob paused the run at 14:02:10 UTC (smoke)")) {
+			t.Errorf("%s, %s: %d (acted: %t) %s", c.who, c.form, status, acted, text)
+		}
+	}
 }

@@ -68,7 +68,7 @@ func TestALivePageLearnsThatItsSessionEnded(t *testing.T) {
 	f.refuse = true
 	f.mu.Unlock()
 	for _, known := range []bool{true, false} {
-		for _, path := range []string{"/runs/r1/live", "/runs/r1/hosts/2/live"} {
+		for _, path := range []string{"/live?view=/runs/r1", "/runs/r1/hosts/2/live"} {
 			resp, text := get(t, browser, web.URL+path)
 			if text != "event: login\ndata: 1\n\n" || resp.Header.Get("Content-Type") != "text/event-stream" {
 				t.Errorf("%s with a cookie (%t): %d %s", path, known, resp.StatusCode, text)

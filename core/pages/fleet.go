@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"html/template"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -67,21 +66,20 @@ type fleetGroup struct {
 	Counts               []pictures.Count
 }
 
-func (p *Pages) fleet(w http.ResponseWriter, r *http.Request, v visit) {
-	filter, from := fleetFilterOf(r.URL.Query()), 0
-	if n, err := strconv.Atoi(r.URL.Query().Get("from")); err == nil && n > 0 {
+func readFleet(ctx context.Context, v visit, q url.Values) (any, error) {
+	filter, from := fleetFilterOf(q), 0
+	if n, err := strconv.Atoi(q.Get("from")); err == nil && n > 0 {
 		from = n
 	}
-	read, err := client.All(r.Context(), fleetRead+1, func(ctx context.Context, page client.Page) (client.List[api.FleetHost], error) {
+	read, err := client.All(ctx, fleetRead+1, func(ctx context.Context, page client.Page) (client.List[api.FleetHost], error) {
 		return v.client.Fleet(ctx, filter.Customer, page)
 	})
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
 	view := fleetOf(read[:min(len(read), fleetRead)], filter, from, time.Now())
 	view.Partial = len(read) > fleetRead
-	p.show(w, http.StatusOK, "fleet", v, "Fleet", view)
+	return view, nil
 }
 
 func fleetFilterOf(q url.Values) fleetFilter {

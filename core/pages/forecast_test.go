@@ -13,11 +13,11 @@ import (
 func TestForecastOfARun(t *testing.T) {
 	at := time.Date(2026, 12, 6, 3, 0, 0, 0, time.UTC)
 	o := waitingAPI(t, 25, "viewer")
-	o.set("GET /v1/runs/r0/forecast", api.Forecast{Run: "r0", Hosts: 75, FinishP50: at, FinishP90: at.Add(time.Hour), Notes: []string{hostile}, Binds: &api.Binds{Cause: "slots", Text: "slots of the workers", Gain: 1500, Hosts: 2}})
+	o.set("GET /v1/runs/r0/forecast", api.Forecast{Run: "r0", Hosts: 75, FinishP50: at, FinishP90: at.Add(time.Hour), Notes: []string{hostile}, Binds: &api.Binds{Cause: "concurrency", Text: "concurrency of the workers", Gain: 1500, Hosts: 2}})
 	v := visits(t, o)
 	for _, path := range []string{"/runs/r0", "/runs/r0/forecast"} {
 		_, text := v.get(path)
-		has(t, path, text, "2026-12-06 03:00:00 UTC</time> in half of the cases (P50), <time ", "2026-12-06 04:00:00 UTC</time> in 9 of 10 (P90); 75 hosts left", "slots of the workers: 25 min earlier without it; 2 more hosts would end without it", "&lt;script&gt;")
+		has(t, path, text, "2026-12-06 03:00:00 UTC</time> in half of the cases (P50), <time ", "2026-12-06 04:00:00 UTC</time> in 9 of 10 (P90); 75 hosts left", "concurrency of the workers: 25 min earlier without it; 2 more hosts would end without it", "&lt;script&gt;")
 		lacks(t, path, text, "<script>", "<img src=x", "data-late")
 	}
 	o.set("GET /v1/runs/r0/forecast", api.Problem{Status: http.StatusUnprocessableEntity, Detail: "no job type"})

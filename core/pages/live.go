@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,12 +36,13 @@ type changes struct {
 	mu      sync.Mutex
 	columns map[string]int // of steps; those that share their name have none
 	cells   map[cell]byte
-	state   bool // something happened
-	reread  bool // the cells do not say all that happened
+	known   map[cell]byte // all so far; nil: too many, or some are missing
+	state   bool          // something happened
+	reread  bool          // the cells do not say all that happened
 }
 
 func newChanges(steps []api.GridStep) *changes {
-	c := &changes{columns: map[string]int{}, cells: map[cell]byte{}}
+	c := &changes{columns: map[string]int{}, cells: map[cell]byte{}, known: map[cell]byte{}}
 	for i, s := range steps {
 		if _, twice := c.columns[s.Name]; twice {
 			i = -1
@@ -66,6 +66,9 @@ func (c *changes) note(e api.Event) {
 		clear(c.cells)
 		c.reread = true
 	}
+	if c.reread || len(c.known) > changedCells {
+		c.known = nil
+	}
 }
 
 func (c *changes) cell(index int, e api.Event) {
@@ -73,23 +76,30 @@ func (c *changes) cell(index int, e api.Event) {
 		if k, known := c.columns[name]; !known || k < 0 {
 			c.reread = c.reread || letter != 'R'
 		} else {
-			c.cells[cell{index, k}] = letter
+			c.set(index, k, letter)
 		}
 	}
 	switch {
 	case e.Event == "job_started":
-		c.cells[cell{index, -1}] = 'R'
+		c.set(index, -1, 'R')
 	case e.Event == "step_started":
 		step(e.Step, 'R')
 	case e.Event == "step_done" && e.Detail != nil:
 		step(e.Detail.Name, e.Detail.Outcome.Letter())
 	case e.Event == "job_parked":
-		c.cells[cell{index, -1}] = 'W'
+		c.set(index, -1, 'W')
 	case e.Event == api.JobDone && e.Result != nil:
-		c.cells[cell{index, -1}] = e.Result.Outcome.Letter()
+		c.set(index, -1, e.Result.Outcome.Letter())
 		for _, s := range e.Result.Steps {
 			step(s.Name, s.Outcome.Letter())
 		}
+	}
+}
+
+func (c *changes) set(index, step int, letter byte) {
+	c.cells[cell{index, step}] = letter
+	if c.known != nil {
+		c.known[cell{index, step}] = letter
 	}
 }
 
@@ -97,24 +107,37 @@ func (c *changes) cell(index int, e api.Event) {
 func (c *changes) take() (cells string, reread bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rows := make([][3]any, 0, len(c.cells))
-	for at, letter := range c.cells {
-		rows = append(rows, [3]any{at.index, at.step, string(letter)})
-	}
+	cells = rowsOf(c.cells)
 	clear(c.cells)
 	reread, c.reread = c.reread, false
-	if len(rows) == 0 {
-		return "", reread
+	return cells, reread
+}
+
+// all returns the newest letters of all cells that changed so far, as take does; ok is false where
+// the grid has to be read instead.
+func (c *changes) all() (cells string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return rowsOf(c.known), c.known != nil
+}
+
+func rowsOf(cells map[cell]byte) string {
+	if len(cells) == 0 {
+		return ""
+	}
+	rows := make([][3]any, 0, len(cells))
+	for at, letter := range cells {
+		rows = append(rows, [3]any{at.index, at.step, string(letter)})
 	}
 	text, _ := json.Marshal(rows) // numbers and letters
-	return string(text), reread
+	return string(text)
 }
 
 // lost notes that the cells do not say all that happened.
 func (c *changes) lost() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reread = true
+	c.reread, c.known = true, nil
 }
 
 // happened reports whether anything did since the last time.
@@ -147,68 +170,84 @@ func (e *events) send(name, data string) bool {
 	return err == nil && e.ctl.Flush() == nil
 }
 
-// live sends what a run's page shows, again each time that something happened to the run, as
-// server-sent events: cells of the grid, and the rest as it is now.
-func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
-	id := r.PathValue("run")
-	ctx, stop := context.WithCancel(r.Context())
-	defer stop()
-	first, err := v.client.Grid(ctx, id, client.Page{Limit: 1})
+// sendAt is send of an event behind which a browser may continue.
+func (e *events) sendAt(id, name, data string) bool {
+	_ = e.ctl.SetWriteDeadline(time.Now().Add(writeWithin))
+	_, err := fmt.Fprintf(e.w, "id: %s\n", id)
+	return err == nil && e.send(name, data)
+}
+
+// comment keeps the stream open.
+func (e *events) comment() bool {
+	_ = e.ctl.SetWriteDeadline(time.Now().Add(writeWithin))
+	_, err := fmt.Fprint(e.w, ": still here\n\n")
+	return err == nil && e.ctl.Flush() == nil
+}
+
+// followRun makes the view of a run each time that something happened to it: changed cells of the
+// grid, and the rest as it is then. It returns nil when the run has ended.
+func (p *Pages) followRun(ctx context.Context, v *view, as visit) error {
+	id := v.rule.run
+	first, err := as.client.Grid(ctx, id, client.Page{Limit: 1})
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
+		return err
 	}
 	said := newChanges(first.Steps)
+	v.startCells(said)
+	reading, stop := context.WithCancel(ctx)
 	var broken error // valid after ended
 	ended := make(chan struct{})
-	go func() { // it ends with ctx: stop, and the wait below
+	go func() { // it ends with reading: stop, and the wait below
 		defer close(ended)
-		broken = v.client.Events(id).Read(ctx, said.note)
+		broken = as.client.Events(id).Read(reading, said.note)
 	}()
 	defer func() { stop(); <-ended }()
-	out := newEvents(w)
 	away := false
-	state := func(name string) bool {
-		view, err := p.runView(ctx, v, id)
+	state := func() error {
+		view, err := p.runView(ctx, as, id)
 		if err != nil {
-			return false
+			return err
 		}
 		if away && !view.Away { // the queue is back: events of the time between may be lost
 			said.lost()
 		}
 		away = view.Away
-		var body bytes.Buffer
-		if err := p.templates["run"].ExecuteTemplate(&body, "run-body", page{Who: v.who, Now: time.Now(), Data: &view}); err != nil {
-			p.log.Error("a page was not made", "page", "run", "err", err)
-			return false
+		html, err := p.content("run", "run-body", as, &view)
+		if err == nil {
+			v.put(html)
 		}
-		return out.send(name, body.String())
+		return err
 	}
-	if !state("state") {
-		return
+	told, pace := time.Now(), stateEvery
+	if err := state(); err != nil {
+		return err
 	}
-	told := time.Now()
 	tick := time.NewTicker(cellsEvery)
 	defer tick.Stop()
 	for {
+		over := false
 		select {
 		case <-tick.C:
 		case <-ended:
-			if cells, _ := said.take(); broken == nil && (cells == "" || out.send("cells", cells)) {
-				state("done")
+			if broken != nil {
+				return broken
 			}
-			return
+			over = true
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
 		}
-		cells, reread := said.take()
-		if cells != "" && !out.send("cells", cells) || reread && !out.send("reread", "1") {
-			return
+		if cells, reread := said.take(); cells != "" || reread {
+			v.change(cells, reread)
 		}
-		if time.Since(told) >= stateEvery && said.happened() || away && time.Since(told) >= awayEvery {
-			if told = time.Now(); !state("state") {
-				return
+		if over || time.Since(told) >= pace && said.happened() || away && time.Since(told) >= awayEvery {
+			told = time.Now()
+			if err := state(); err != nil {
+				return err
 			}
+			pace = max(stateEvery, viewShare*time.Since(told))
+		}
+		if over {
+			return nil
 		}
 	}
 }

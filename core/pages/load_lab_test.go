@@ -49,18 +49,19 @@ func (b *busyRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch keeps what the stream of a page brought, and how long its tasks took.
-const watch = `window.seen = new Map(); window.got = {cells: [], state: []}; window.long = [];
+// watch keeps what the stream of a page brought, and how long its tasks took. The stream is the
+// page's own, without a worker.
+const watch = `delete window.SharedWorker; window.seen = new Map(); window.got = {cells: [], state: []}; window.long = [];
 new PerformanceObserver(l => window.long.push(...l.getEntries().map(e => e.duration))).observe({type: "longtask", buffered: true});
 window.EventSource = class extends EventSource {
   constructor(url) {
     super(url);
     window.source = this;
-    this.addEventListener("cells", (e) => {
+    this.addEventListener("0:cells", (e) => {
       window.got.cells.push(performance.now());
       for (const [host, step, letter] of JSON.parse(e.data)) window.seen.set(host + "/" + step, letter);
     });
-    this.addEventListener("state", (e) => { window.got.state.push(performance.now()); window.html = e.data; });
+    this.addEventListener("0:page", (e) => { window.got.state.push(performance.now()); window.html = e.data; });
   }
 };`
 
@@ -212,10 +213,10 @@ func TestLabMemoryOfAPageIsFlat(t *testing.T) {
 	update := func(from, to int) {
 		t.Helper()
 		inPage[bool](ctx, t, fmt.Sprintf(`(async () => {
-  const html = window.first ??= window.html, send = (name, data) => window.source.dispatchEvent(new MessageEvent(name, {data}));
+  const html = window.first ??= window.html, send = (name, data) => window.source.dispatchEvent(new MessageEvent(name, {data, lastEventId: "s"}));
   for (let i = %d; i < %d; i++) {
-    if (i %% 2) send("state", html.replaceAll("2000", String(2000 + i)));
-    else send("cells", JSON.stringify(Array.from({length: 125}, (_, k) => [(i + 13 * k) %% 3000, k %% 21 - 1, "C=SF"[(i + k) %% 4]])));
+    if (i %% 2) send("0:page", html.replaceAll("2000", String(2000 + i)));
+    else send("0:cells", JSON.stringify(Array.from({length: 125}, (_, k) => [(i + 13 * k) %% 3000, k %% 21 - 1, "C=SF"[(i + k) %% 4]])));
     if (i %% 20 === 0) await new Promise(requestAnimationFrame);
     window.got.cells.length = window.got.state.length = window.long.length = 0; // what the test keeps
     window.seen.clear();

@@ -59,7 +59,7 @@ func TestLogIsText(t *testing.T) {
 	if h := resp.Header; text != f.output || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") || h.Get("Content-Disposition") != `attachment; filename="1-1-stdout.txt"` || h.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%v: %s", h, text)
 	}
-	for _, path := range []string{"/runs/r9/hosts/1", "/runs/r9/hosts/1/live", "/runs/r9/hosts/1/outputs/0/stdout", "/runs/r9/grid.json", "/runs/r9/timeline.svg", "/runs/r9/live", "/runs/r1/hosts/x", "/runs/r1/hosts/-1", "/runs/r1/hosts/99999999999999999999/live"} {
+	for _, path := range []string{"/runs/r9/hosts/1", "/runs/r9/hosts/1/live", "/runs/r9/hosts/1/outputs/0/stdout", "/runs/r9/grid.json", "/runs/r9/timeline.svg", "/live?view=/runs/r9", "/live?view=/settings", "/live?view=//other.example/", "/runs/r1/hosts/x", "/runs/r1/hosts/-1", "/runs/r1/hosts/99999999999999999999/live"} {
 		if resp, text := get(t, browser, web.URL+path); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, resp.StatusCode, text)
 		}

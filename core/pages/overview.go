@@ -3,7 +3,7 @@ package pages
 import (
 	"cmp"
 	"context"
-	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -26,24 +26,19 @@ type overviewView struct {
 // recentRuns is how many runs the overview reads.
 const recentRuns = 200
 
-func (p *Pages) overview(w http.ResponseWriter, r *http.Request, v visit) {
-	runs, err := v.client.Runs(r.Context(), client.RunFilter{}, client.Page{Limit: recentRuns})
+func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
+	runs, err := v.client.Runs(ctx, client.RunFilter{Live: true}, client.Page{Limit: recentRuns})
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
-	}
-	if err := inFull(r.Context(), v.client, runs.Items); err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
 	view := overviewOf(runs.Items)
 	view.More = runs.Next != ""
-	schedules, err := client.All(r.Context(), 1000, v.client.Schedules)
+	schedules, err := client.All(ctx, 1000, v.client.Schedules)
 	if err != nil { // one panel that fails leaves the rest
 		view.Unseen = err.Error()
 	}
 	view.Next = nextOf(schedules, time.Now())
-	approvals, err := client.All(r.Context(), mostApprovals, func(ctx context.Context, page client.Page) (client.List[api.WindowApproval], error) {
+	approvals, err := client.All(ctx, mostApprovals, func(ctx context.Context, page client.Page) (client.List[api.WindowApproval], error) {
 		return v.client.Approvals(ctx, true, page)
 	})
 	if err != nil {
@@ -51,32 +46,11 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	view.Unapproved = len(approvals)
 	if v.who.Everyone() {
-		if project, err := v.client.Definitions(r.Context()); err == nil { // its own page says why else
+		if project, err := v.client.Definitions(ctx); err == nil { // its own page says why else
 			view.Rejected = project.Rejected
 		}
 	}
-	p.show(w, http.StatusOK, "overview", v, "Overview", view)
-}
-
-// activeInFull is how many active runs are asked for one by one: a list does not say which wave
-// waits for an approval.
-const activeInFull = 50
-
-// inFull puts what only the view of one run has in the place of the first active runs.
-func inFull(ctx context.Context, c *client.Client, runs []api.Run) error {
-	left := activeInFull
-	for i := range runs {
-		if runs[i].Phase != api.Active || left == 0 {
-			continue
-		}
-		left--
-		run, err := c.Run(ctx, runs[i].ID)
-		if err != nil {
-			return err
-		}
-		runs[i] = run
-	}
-	return nil
+	return view, nil
 }
 
 // endedRuns is how many runs that ended the overview shows.

@@ -30,8 +30,8 @@ var files embed.FS
 // output of a host can.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Pages answers requests of browsers. It is safe for concurrent use, and has no goroutine of its
-// own.
+// Pages answers requests of browsers. It is safe for concurrent use. It has a goroutine for each
+// page that is open in some browser, which ends with the last request for its stream.
 type Pages struct {
 	api       http.Handler
 	login     *login.Provider // nil: people paste tokens
@@ -41,6 +41,8 @@ type Pages struct {
 	templates map[string]*template.Template
 	sessions  *sessions
 	links     links
+	livePages map[string]*livePage
+	views     views
 }
 
 // Config is the parts of the pages.
@@ -54,8 +56,8 @@ type Config struct {
 
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
-	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring)}
-	for _, name := range []string{"login", "ended", "overview", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
+	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring), livePages: livePages(), views: views{open: map[viewKey]*view{}, streams: map[string]int{}}}
+	for _, name := range []string{"login", "ended", "live", "overview", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/feeds.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, err
@@ -76,9 +78,9 @@ func New(c Config) (*Pages, error) {
 		mux.HandleFunc("GET "+openIDBack, p.finishOpenID)
 	}
 	mux.HandleFunc("POST /logout", p.logout)
-	mux.HandleFunc("GET /{$}", p.signedIn(p.overview))
+	mux.HandleFunc("GET /live", p.signedIn(p.live))
+	mux.HandleFunc("GET /{$}", p.signedIn(p.livePage("/")))
 	mux.HandleFunc("GET /runs/{run}", p.signedIn(p.run))
-	mux.HandleFunc("GET /runs/{run}/live", p.signedIn(p.live))
 	mux.HandleFunc("GET /runs/{run}/grid.json", p.signedIn(p.gridData))
 	mux.HandleFunc("GET /runs/{run}/forecast", p.signedIn(p.forecast))
 	mux.HandleFunc("GET /runs/{run}/timeline.svg", p.signedIn(p.picture))
@@ -88,9 +90,9 @@ func New(c Config) (*Pages, error) {
 	mux.HandleFunc("POST /runs/{run}/{verb}", p.signedIn(p.act))
 	mux.HandleFunc("GET /hosts/{host}", p.signedIn(p.host))
 	mux.HandleFunc("GET /hosts", p.signedIn(p.findHost))
-	mux.HandleFunc("GET /fleet", p.signedIn(p.fleet))
+	mux.HandleFunc("GET /fleet", p.signedIn(p.livePage("/fleet")))
 	mux.HandleFunc("GET /calendar", p.signedIn(p.calendar))
-	mux.HandleFunc("GET /queue", p.signedIn(p.queue))
+	mux.HandleFunc("GET /queue", p.signedIn(p.livePage("/queue")))
 	mux.HandleFunc("POST /queue/workers/{worker}/{verb}", p.signedIn(p.actWorker))
 	mux.HandleFunc("GET /audit", p.signedIn(p.audit))
 	mux.HandleFunc("GET /audit/export", p.signedIn(p.exportAudit))
@@ -111,7 +113,7 @@ func New(c Config) (*Pages, error) {
 
 // Serves reports whether a path is a page's, and not the API's.
 func Serves(path string) bool {
-	for _, prefix := range []string{"/assets/", "/login", "/logout", "/runs", "/hosts", "/fleet", "/calendar", "/schedules", "/windows", "/playbooks", "/project", "/queue", "/audit", "/notifications", "/tokens", "/settings"} {
+	for _, prefix := range []string{"/assets/", "/live", "/login", "/logout", "/runs", "/hosts", "/fleet", "/calendar", "/schedules", "/windows", "/playbooks", "/project", "/queue", "/audit", "/notifications", "/tokens", "/settings"} {
 		if path == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/") {
 			return true
 		}

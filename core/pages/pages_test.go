@@ -297,18 +297,18 @@ func TestHostsForgeNoEvents(t *testing.T) {
 	web, browser := site(t, f)
 	logIn(t, web, browser, "good", "/")
 	close(f.next)
-	_, stream := get(t, browser, web.URL+"/runs/r1/live")
+	_, stream := get(t, browser, web.URL+"/live?view=/runs/r1")
 	var events []string
 	for line := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(stream), "\n") {
 		name, is := strings.CutPrefix(line, "event: ")
 		if is {
 			events = append(events, name)
 		}
-		if !is && line != "" && !strings.HasPrefix(line, "data: ") {
+		if !is && line != "" && !strings.HasPrefix(line, "data: ") && !strings.HasPrefix(line, "id: ") {
 			t.Fatalf("a line outside of the data: %q", line)
 		}
 	}
-	if want := []string{"state", "done"}; !slices.Equal(events, want) || !strings.Contains(stream, "data: event: forged") {
+	if want := []string{"0:cells", "0:page", "0:done"}; !slices.Equal(slices.Compact(events), want) || !strings.Contains(stream, "data: event: forged") {
 		t.Errorf("events %q, expected %q, of\n%s", events, want, stream)
 	}
 }
@@ -318,7 +318,7 @@ func TestLive(t *testing.T) {
 	f := newFake()
 	web, browser := site(t, f)
 	logIn(t, web, browser, "good", "/")
-	resp, err := browser.Get(web.URL + "/runs/r1/live")
+	resp, err := browser.Get(web.URL + "/live?view=/runs/r1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,14 +334,14 @@ func TestLive(t *testing.T) {
 			got.Write(b)
 		}
 	}
-	read("event: state\n")
+	read("event: 0:page\n")
 	read("2000 changed")
 	f.mu.Lock()
 	f.run.Outcomes = map[core.Outcome]int{core.Changed: 2999}
 	f.mu.Unlock()
 	f.next <- struct{}{}
-	read("event: cells\ndata: [[2,-1,\"F\"]]\n")
+	read("event: 0:cells\ndata: [[2,-1,\"F\"]]\n")
 	read("2999 changed")
 	close(f.next)
-	read("event: done\n")
+	read("event: 0:done\n")
 }

@@ -61,7 +61,7 @@ func TestWhatAFormLaunches(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := json.Marshal(n) // plain values
-	want := `{"playbook":"shop","limit":["web*","db1"],"params":{"db":"shop.db","force":"true","names":["x","y, z"],"release":"12"},"tags":["a","b"],"check":true,"diff":true,"max_in_flight":5,"four_eyes":true,"skip_unfit":true}`
+	want := `{"playbook":"shop","limit":["web*","db1"],"params":{"db":"shop.db","force":"true","names":["x","y, z"],"release":"12"},"tags":["a","b"],"check":true,"diff":true,"max_in_flight":5,"four_eyes":true,"skip_no_window":true}`
 	if string(got) != want {
 		t.Errorf("%s, expected %s", got, want)
 	}
@@ -183,7 +183,7 @@ func TestLaunch(t *testing.T) {
 	if len(sent) != 2 || sent[0].key == "" || sent[0].key != sent[1].key {
 		t.Fatalf("%+v, expected one key", sent)
 	}
-	if b := sent[0].body; b["plan"] != planHash || b["skip_unfit"] != true || b["params"].(map[string]any)["release"] != "12" || !slices.Equal(b["limit"].([]any), []any{"web*"}) {
+	if b := sent[0].body; b["plan"] != planHash || b["skip_no_window"] != true || b["params"].(map[string]any)["release"] != "12" || !slices.Equal(b["limit"].([]any), []any{"web*"}) {
 		t.Errorf("%+v", b)
 	}
 }

@@ -52,23 +52,17 @@ type runLoad struct {
 // queueRuns is how many runs the page of the queue asks about; queueWorkers and
 // queueTenants how many it lists.
 const (
-	queueRuns    = activeInFull
+	queueRuns    = 50
 	queueWorkers = 500
 	queueTenants = 200
 )
 
-func (p *Pages) queue(w http.ResponseWriter, r *http.Request, v visit) {
-	ctx := r.Context()
+func readQueue(ctx context.Context, v visit, _ url.Values) (any, error) {
 	runs, err := openRuns(ctx, v.client)
 	if err != nil {
-		p.problem(w, r, v, err)
-		return
+		return nil, err
 	}
 	view := queueView{All: v.who.Everyone(), Active: len(runs)}
-	if err := inFull(ctx, v.client, runs); err != nil {
-		p.problem(w, r, v, err)
-		return
-	}
 	view.load(runs[:min(len(runs), queueRuns)])
 	shares, err := client.All(ctx, 10_000, v.client.Shares)
 	if err != nil { // one panel that fails leaves the rest
@@ -86,7 +80,7 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request, v visit) {
 		view.WorkersMore = len(view.Workers) > queueWorkers
 		view.Workers = view.Workers[:min(len(view.Workers), queueWorkers)]
 	}
-	p.show(w, http.StatusOK, "queue", v, "Queue and workers", view)
+	return view, nil
 }
 
 // openRuns lists the runs that may be in the queue, newest first.
@@ -94,7 +88,7 @@ func openRuns(ctx context.Context, c *client.Client) ([]api.Run, error) {
 	var all []api.Run
 	for _, phase := range []api.Phase{api.Active, api.Queued, api.Paused} {
 		runs, err := client.All(ctx, recentRuns, func(ctx context.Context, page client.Page) (client.List[api.Run], error) {
-			return c.Runs(ctx, client.RunFilter{Phase: phase}, page)
+			return c.Runs(ctx, client.RunFilter{Phase: phase, Live: true}, page)
 		})
 		if err != nil {
 			return nil, err

@@ -35,6 +35,14 @@ func (v *runView) Links() string { return "/runs/" + url.PathEscape(v.Run.ID) + 
 // Stop counts what a cancel does now.
 func (v *runView) Stop() stopping { return stoppingOf(v.Run, v.Away) }
 
+// Seen names the last action of a person that the page shows.
+func (v *runView) Seen() string {
+	if len(v.Deeds) == 0 {
+		return "0"
+	}
+	return strconv.FormatInt(v.Deeds[len(v.Deeds)-1].At.UnixMicro(), 10)
+}
+
 // Question is the approval that the run waits for; nil for none.
 func (v *runView) Question() *question { return questionOf(v.Run) }
 
@@ -170,6 +178,17 @@ func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
 		}
 		if status, problem := refused(run, verb, r.PostForm); problem != "" {
 			p.show(w, status, "problem", v, run.Playbook, problem)
+			return
+		}
+	}
+	if seen := r.PostFormValue("seen"); seen != "" {
+		deeds, err := deedsOf(r.Context(), v.client, id)
+		if err != nil {
+			p.problem(w, r, v, err)
+			return
+		}
+		if others := deedsSince(deeds, seen, v.who.Name); others != "" {
+			p.show(w, http.StatusPreconditionFailed, "problem", v, "The run has changed", "Nothing was done, because the run changed after the page was loaded: "+others+". Open its page again to decide.")
 			return
 		}
 	}

@@ -20,18 +20,13 @@ const maxForm = 64 << 10
 
 // scheduleRoutes registers the pages of schedules.
 func (p *Pages) scheduleRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /schedules", p.signedIn(p.scheduleList))
+	mux.HandleFunc("GET /schedules", p.signedIn(p.livePage("/schedules")))
 	mux.HandleFunc("GET /schedules/{schedule}", p.signedIn(p.schedule))
 	mux.HandleFunc("POST /schedules/{schedule}/{verb}", p.signedIn(p.actOnSchedule))
 }
 
-func (p *Pages) scheduleList(w http.ResponseWriter, r *http.Request, v visit) {
-	list, err := v.client.Schedules(r.Context(), client.Page{Cursor: r.URL.Query().Get("cursor"), Limit: listed})
-	if err != nil {
-		p.problem(w, r, v, err)
-		return
-	}
-	p.show(w, http.StatusOK, "schedules", v, "Schedules", list)
+func readSchedules(ctx context.Context, v visit, q url.Values) (any, error) {
+	return v.client.Schedules(ctx, client.Page{Cursor: q.Get("cursor"), Limit: listed})
 }
 
 // scheduleView is a schedule, and what it would launch now.

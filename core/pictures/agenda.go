@@ -15,7 +15,7 @@ const (
 	OpenWindow       = "window"
 	UnapprovedWindow = "unapproved"
 	DeniedTime       = "denied"
-	FireTime         = "fires"
+	FireTime         = "fire_times"
 	PlannedRun       = "run"
 	Conflict         = "conflict"
 	ClocksChange     = "clocks"
@@ -71,8 +71,8 @@ func rowsOf(l *api.CalendarLane) []AgendaRow {
 		d := &l.Denied[i]
 		add(AgendaRow{Kind: DeniedTime, From: d.From, To: d.To, FromLocal: d.FromLocal, ToLocal: d.ToLocal, Text: deniedText(d)})
 	}
-	for i := range l.Fires {
-		f := &l.Fires[i]
+	for i := range l.FireTimes {
+		f := &l.FireTimes[i]
 		add(AgendaRow{Kind: FireTime, From: f.At, FromLocal: f.Local, Schedule: f.Schedule, Text: fireText(f)})
 	}
 	for i := range l.Runs {

@@ -183,8 +183,8 @@ func (d *calendar) lane(l *api.CalendarLane, y int) {
 	for i := range l.Runs {
 		d.run(&l.Runs[i], y+20)
 	}
-	for i := range l.Fires {
-		f := &l.Fires[i]
+	for i := range l.FireTimes {
+		f := &l.FireTimes[i]
 		end := d.link(d.Links(LinkSchedule, f.Schedule), fireText(f)+", "+f.Local)
 		x := d.x(f.At)
 		d.Add(`<path class="c-fire" d="M%.1f %d l4 8 h-8 z"/>`, x, y+20)

@@ -29,7 +29,7 @@ func berlin(t testing.TB) (api.Calendar, *time.Location) {
 				{Occurrence: api.Occurrence{Open: at(1, 20), Close: at(2, 4)}},
 			},
 			Denied:    []api.CalendarDenied{{Kind: "freeze", Name: hostile, From: at(27, 0), To: at(29, 0), Owner: hostile, Reason: hostile, Cancels: true}},
-			Fires:     []api.CalendarFire{{Schedule: hostile, Playbook: hostile, At: at(28, 9), Local: "fire local", Opens: at(30, 20)}},
+			FireTimes: []api.CalendarFire{{Schedule: hostile, Playbook: hostile, At: at(28, 9), Local: "fire local", Opens: at(30, 20)}},
 			Runs:      []api.CalendarRun{{Run: hostile, Playbook: hostile, Phase: api.Active, Hosts: 3, Begin: at(24, 20), FinishP50: at(24, 22), FinishP90: at(25, 2)}, {Run: "r2", Begin: at(24, 11)}, {Schedule: "s", Begin: at(28, 20), FinishP50: at(28, 21), FinishP90: at(28, 22)}},
 			Conflicts: []api.CalendarConflict{{Kind: "frozen", At: at(28, 9), Local: "conflict local", Text: hostile}},
 		}},

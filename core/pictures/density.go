@@ -15,7 +15,7 @@ var densities = []struct {
 	{"c-deny", "freeze or other deny", func(c *api.CalendarCount) int { return c.Denied }},
 	{"c-held", "window not approved", func(c *api.CalendarCount) int { return c.Unapproved }},
 	{"c-open", "open window", func(c *api.CalendarCount) int { return c.Open }},
-	{"c-fire", "launch by a schedule", func(c *api.CalendarCount) int { return c.Fires }},
+	{"c-fire", "launch by a schedule", func(c *api.CalendarCount) int { return c.FireTimes }},
 	{"c-run", "run", func(c *api.CalendarCount) int { return c.Runs }},
 }
 

@@ -1,7 +1,6 @@
 // Package queue owns the contract of the fair, scheduled, leased queue: its types, its rules, and
 // the arithmetic of fairness that all implementations share. queuetest holds the conformance suite;
-// memory and redis implement it. They also keep documents on a board and messages of a feed, which
-// reach every node and every watcher.
+// memory and redis implement it.
 //
 // It must not know playbooks, hosts beyond their names and locks, plugins, or what a job's bytes
 // mean.
@@ -160,14 +159,6 @@
 //   - an unknown OnLost.
 //
 // The caller must not change a run's slices afterwards.
-//
-// Board. The versions of a document also grow over its expiry, and none is 0: 0 means that the
-// caller knows none. A document that was posted without bytes is one: its data is empty and not
-// nil.
-//
-// Feed. Messages of a topic are numbered from 1 in each life of it. A cursor has life and number,
-// so LostMessages counts the messages that a slow follower missed. A follower is notified in
-// milliseconds, or, with many followers, within a quarter of a second.
 //
 // A complete run is kept for a retention that the implementation's options set (a day or more),
 // then forgotten: its id is then unknown, and free.

@@ -16,14 +16,6 @@ const (
 	BeatEvery  = 2 * time.Second
 )
 
-// Backend is one store as it is opened: a queue, and beside it what reaches every node and every
-// watcher.
-type Backend interface {
-	Queue
-	Board
-	Feed
-}
-
 // Queue is the whole contract; rooms take the narrower part they need.
 // All methods are safe for concurrent use. Errors wrap core.ErrInvalid,
 // ErrNotFound, ErrConflict, ErrUnavailable, ErrUnknown or ErrSessionGone, or the context's.
@@ -33,10 +25,6 @@ type Queue interface {
 	Inspect
 	Census
 }
-
-// IncarnationDocument holds a random name, and nothing else, that lasts as long as the queue keeps
-// its runs: a queue that was emptied gets another. It outlasts any key, so it is never encrypted.
-const IncarnationDocument = "incarnation"
 
 // Worker is a worker's side.
 type Worker interface {

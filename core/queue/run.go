@@ -25,11 +25,6 @@ const (
 	MaxCrashes     = 3         // of a job: the last one ends it as lost
 )
 
-// EncryptionRoom is how many bytes an implementation accepts over MaxDataLength, MaxPayload,
-// MaxDetail, MaxDocument and MaxMessage. Encryption adds no more than that. Callers that do not
-// encrypt keep to the bounds.
-const EncryptionRoom = 128
-
 // OnLost decides what happens to a job whose worker died while it had the lease.
 type OnLost string
 

@@ -31,7 +31,7 @@ type Save struct {
 
 // Validate reports what Save refuses.
 func (s *Save) Validate() error {
-	if len(s.State) > MaxDetail+EncryptionRoom {
+	if len(s.State) > MaxDetail+core.EncryptionRoom {
 		return fmt.Errorf("state of %s has %d bytes, expected at most %d: %w", s.Job, len(s.State), MaxDetail, core.ErrInvalid)
 	}
 	if s.Seq == 0 || s.Seq >= 1<<53 {

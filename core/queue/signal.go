@@ -16,8 +16,8 @@ const EventWindow = "window"
 // guest of a host. It is never signalled: the job waits for the time only.
 const EventGuest = servicePrefix + "guest"
 
-// TurnEvent is the event for which the jobs of one class (see launch.Turns) are suspended before a
-// barrier, from 0, until it is their turn. Such a job holds nothing.
+// TurnEvent is the event for which the jobs of one class, from 0, are suspended before a barrier,
+// from 0, until it is their turn. Such a job holds nothing.
 func TurnEvent(barrier, class int) string {
 	return turnPrefix + strconv.Itoa(barrier) + "/" + strconv.Itoa(class)
 }

@@ -38,7 +38,7 @@ func (r *Run) Validate() error {
 		{"per group", r.PerGroup, 0, MaxTargets},
 		{"stop after", r.StopAfter, 0, MaxTargets},
 		{"stop after unreachable", r.StopUnreachable, 0, MaxTargets},
-		{"payload bytes", len(r.Payload), 0, MaxPayload + EncryptionRoom},
+		{"payload bytes", len(r.Payload), 0, MaxPayload + core.EncryptionRoom},
 	} {
 		if n.value < n.lo || n.value > n.hi {
 			return fmt.Errorf("run %q: %s is %d, expected %d to %d: %w", r.ID, n.name, n.value, n.lo, n.hi, core.ErrInvalid)
@@ -113,7 +113,7 @@ func (t *Target) validate() error {
 	if err := checkID("group", t.Group, false); err != nil {
 		return err
 	}
-	if len(t.Data) > MaxDataLength+EncryptionRoom {
+	if len(t.Data) > MaxDataLength+core.EncryptionRoom {
 		return fmt.Errorf("data is %d bytes, expected at most %d: %w", len(t.Data), MaxDataLength, core.ErrInvalid)
 	}
 	return nil
@@ -157,7 +157,7 @@ func (a *Ack) validate() error {
 	default:
 		return fmt.Errorf("kind %q, expected done, retry, suspend or return: %w", a.Kind, core.ErrInvalid)
 	}
-	if len(a.Detail) > MaxDetail+EncryptionRoom || len(a.State) > MaxDetail+EncryptionRoom {
+	if len(a.Detail) > MaxDetail+core.EncryptionRoom || len(a.State) > MaxDetail+core.EncryptionRoom {
 		return fmt.Errorf("detail of %d and state of %d bytes, expected at most %d: %w", len(a.Detail), len(a.State), MaxDetail, core.ErrInvalid)
 	}
 	return checkID("event", a.Event, false)

@@ -94,7 +94,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		if errors.Is(err, context.DeadlineExceeded) { // a Redis without TLS waits for more of what it takes for a command
-			return nil, handshake{fmt.Errorf("%s took the connection and does not speak TLS at this port, or hangs\nhint: use its TLS port, or switch TLS on there", addr)}
+			return nil, handshake{fmt.Errorf("%s took the connection and does not speak TLS at this port, or hangs\nhint: rediss://HOST:PORT with its TLS port, or set tls-port in its redis.conf", addr)}
 		}
 		return nil, handshake{fmt.Errorf("TLS with %s: %w", addr, err)}
 	}

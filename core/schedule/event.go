@@ -7,10 +7,10 @@ type EventKind string
 
 // The kinds of event.
 const (
-	EventTriggered EventKind = "fired"   // launched, and recorded so
-	EventSkipped   EventKind = "skipped" // dropped: Skip says what and why
-	EventFailed    EventKind = "failed"  // an attempt to launch failed; it is tried again
-	EventTrouble   EventKind = "trouble" // the engine could not do its work; Schedule is empty where it is not about one
+	EventTriggered EventKind = "triggered" // launched, and recorded so
+	EventSkipped   EventKind = "skipped"   // dropped: Skip says what and why
+	EventFailed    EventKind = "failed"    // an attempt to launch failed; it is tried again
+	EventTrouble   EventKind = "trouble"   // the engine could not do its work; Schedule is empty where it is not about one
 )
 
 // Event is something that happened. Of several engines the one that recorded it reports it. A

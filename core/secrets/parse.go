@@ -241,6 +241,6 @@ func (r *reader) ownOnly(kind string) yamlread.Field {
 		if kind == "credentials" {
 			hint = "define them in the worker's own file (--secrets); hosts of the tree name them: credential: NAME"
 		}
-		r.fail(v, hint, "%s: a definitions tree cannot read environments and files of workers, nor run commands there", kind)
+		r.fail(v, hint, "%s: a project cannot read environments and files of workers, nor run commands there", kind)
 	}}
 }

@@ -221,7 +221,7 @@ func (s *Store) value(ctx context.Context, e Entry, a Ask) ([]byte, error) {
 }
 
 // encryptedPlace takes the role of a file's place, for references that a run brought.
-const encryptedPlace = "the run's definitions"
+const encryptedPlace = "the run's project"
 
 // find looks a name up: in the node's own file, then in what the run brought.
 func (s *Store) find(a Ask) (Entry, error) {

@@ -96,8 +96,8 @@ func TestResolveKinds(t *testing.T) {
   hangs: {command: "sleep 1000 & sleep 1000"}
 `, file, group, open), func(c *Config) { c.Identities = []string{identity}; c.Timeout = 10 * time.Second })
 
-	for name, want := range map[string]string{"env": "hunter2 env", "file": "hunter2 file", "group": "hunter2 group", "shell": "hunter2 shell", "argv": "hunter2 argv", "sealed": "hunter2 age"} {
-		got, err := s.Resolve(t.Context(), Ask{Name: name, Host: fw, Encrypted: map[string]Ref{"sealed": {Age: encrypted}, "env": {Age: "own wins"}}})
+	for name, want := range map[string]string{"env": "hunter2 env", "file": "hunter2 file", "group": "hunter2 group", "shell": "hunter2 shell", "argv": "hunter2 argv", "encrypted": "hunter2 age"} {
+		got, err := s.Resolve(t.Context(), Ask{Name: name, Host: fw, Encrypted: map[string]Ref{"encrypted": {Age: encrypted}, "env": {Age: "own wins"}}})
 		if err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v; expected %q", name, got, err, want)
 		}

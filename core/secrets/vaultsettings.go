@@ -211,9 +211,9 @@ func (c *vaultClient) locate(e Entry, a Ask) (vaultPath, error) {
 		return p, nil
 	}
 	if len(c.cfg.Allow) == 0 {
-		return p, fmt.Errorf("this node lets no definitions read its Vault: name the prefixes that they may read under vault: allow: in %s: %w", c.cfg.file, core.ErrInvalid)
+		return p, fmt.Errorf("this node lets no project read its Vault: name the prefixes that they may read under vault: allow: in %s: %w", c.cfg.file, core.ErrInvalid)
 	}
-	return p, fmt.Errorf("definitions may not read %s for %s on this node: vault: allow: in %s has no such prefix: %w", p.path, tenantText(a.Tenant), c.cfg.file, core.ErrInvalid)
+	return p, fmt.Errorf("the project may not read %s for %s on this node: vault: allow: in %s has no such prefix: %w", p.path, tenantText(a.Tenant), c.cfg.file, core.ErrInvalid)
 }
 
 func tenantText(tenant string) string {

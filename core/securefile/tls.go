@@ -208,11 +208,11 @@ func ExplainTLS(err error, o TLSHints) string {
 	case errors.As(err, &unknown):
 		return "no CA known here signed the server's certificate\nhint: " + o.CA + " names the file of the CA that did"
 	case errors.As(err, &name):
-		return "the server's certificate is for another name: " + name.Error() + "\nhint: ask by a name that it has, or give the expected one with " + o.Name
+		return "the server's certificate is for another name: " + name.Error() + "\nhint: " + o.Name + " gives the expected name; or ask by a name that it has"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the server's certificate has expired, or is not valid yet\nhint: renew it there; compare the clocks"
+		return "the server's certificate has expired, or is not valid yet\nhint: renew it there; compare the clocks: date -u"
 	case errors.As(err, &plain):
-		return "the server does not speak TLS at this port\nhint: use its TLS port, or switch TLS on there"
+		return "the server does not speak TLS at this port\nhint: name its port that speaks TLS, or switch TLS on there (docs/operating-access.md)"
 	case strings.Contains(text, "tls: certificate required"):
 		return "the server wants a client's certificate\nhint: " + o.Cert
 	case strings.Contains(text, "remote error: tls: bad certificate"), strings.Contains(text, "remote error: tls: unknown certificate"),

@@ -25,11 +25,11 @@ func (s *Server) approvals() {
 	}, s.listApprovals)
 	handle(s, route{
 		id: "approve-window", method: http.MethodPost, path: "/v1/windows/{set}/approve", summary: "Approve a window set, or a rule of it", role: Approver, status: http.StatusOK,
-		detail: "The approval is bound to the set as it is: any edit of its times voids it. It adds to those in the definitions. A tenant's approver decides where the set serves that tenant's hosts alone.",
+		detail: "The approval is bound to the set as it is: any edit of its times voids it. It adds to those in the project. A tenant's approver decides where the set serves that tenant's hosts alone.",
 	}, s.approveWindow)
 	handle(s, route{
 		id: "revoke-window", method: http.MethodPost, path: "/v1/windows/{set}/revoke", summary: "Revoke the approvals of a window set, or of a rule of it", role: Approver, status: http.StatusOK,
-		detail: "When this answers nothing starts by them any more, those in the definitions included, until it is approved later than this. A set that needed no approval needs one from then on.",
+		detail: "When this answers nothing starts by them any more, those in the project included, until it is approved later than this. A set that needed no approval needs one from then on.",
 	}, s.revokeWindow)
 }
 

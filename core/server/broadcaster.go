@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 // Bounds of what a broadcaster keeps of one run, for watchers that are not all equally fast. A
@@ -20,17 +20,17 @@ const (
 
 // message is one event of the feed, read once for all who watch.
 type message struct {
-	at    queue.FeedCursor // behind it
-	line  []byte           // JSON on one line
+	at    board.Cursor // behind it
+	line  []byte       // JSON on one line
 	event string
 	job   string
 }
 
 // messagesOf reads what came with next: messages that come together were published in a row.
-func messagesOf(raw [][]byte, next queue.FeedCursor) []message {
+func messagesOf(raw [][]byte, next board.Cursor) []message {
 	out := make([]message, len(raw))
 	for i, m := range raw {
-		out[i].at = queue.FeedCursor{Life: next.Life, Number: next.Number - int64(len(raw)-1-i)}
+		out[i].at = board.Cursor{Life: next.Life, Number: next.Number - int64(len(raw)-1-i)}
 		var e struct {
 			Event string `json:"event"`
 			Job   string `json:"job"`
@@ -46,7 +46,7 @@ func messagesOf(raw [][]byte, next queue.FeedCursor) []message {
 // run, which begins when the first watcher has read all that there was, and ends with the last one.
 // No watcher waits for another.
 type broadcaster struct {
-	feed queue.Feed
+	feed board.Feed
 
 	mu      sync.Mutex
 	topics  map[string]*topic
@@ -54,7 +54,7 @@ type broadcaster struct {
 	pumping sync.WaitGroup
 }
 
-func newBroadcaster(feed queue.Feed) *broadcaster {
+func newBroadcaster(feed board.Feed) *broadcaster {
 	return &broadcaster{feed: feed, topics: map[string]*topic{}}
 }
 
@@ -68,8 +68,8 @@ type topic struct {
 	watchers int
 	kept     []message
 	bytes    int
-	from, to queue.FeedCursor // kept is what is behind from, up to to
-	news     chan struct{}    // closed when something came
+	from, to board.Cursor  // kept is what is behind from, up to to
+	news     chan struct{} // closed when something came
 }
 
 // join watches a run; leave must be called once.
@@ -108,7 +108,7 @@ func (h *broadcaster) close() {
 
 // read returns at most most messages behind a cursor. With none it waits up to wait for one; it
 // never waits for other watchers.
-func (t *topic) read(ctx context.Context, cursor queue.FeedCursor, most int, wait time.Duration) ([]message, queue.FeedCursor, error) {
+func (t *topic) read(ctx context.Context, cursor board.Cursor, most int, wait time.Duration) ([]message, board.Cursor, error) {
 	if some, ok := t.have(cursor, most); ok && len(some) > 0 {
 		return some, some[len(some)-1].at, nil
 	} else if !ok { // from before what is kept, or the first look
@@ -142,19 +142,19 @@ func (t *topic) read(ctx context.Context, cursor queue.FeedCursor, most int, wai
 }
 
 // own gives what the feed itself has behind a cursor, without waiting, whatever is kept.
-func (t *topic) own(ctx context.Context, cursor queue.FeedCursor, most int) ([]message, queue.FeedCursor, error) {
+func (t *topic) own(ctx context.Context, cursor board.Cursor, most int) ([]message, board.Cursor, error) {
 	raw, text, err := t.broadcaster.feed.Follow(ctx, t.run, cursor.String(), most, 0)
 	if err != nil || len(raw) == 0 {
 		return nil, cursor, err
 	}
-	next, err := queue.ParseFeedCursor(text)
+	next, err := board.ParseCursor(text)
 	if err != nil {
 		return nil, cursor, err
 	}
 	return messagesOf(raw, next), next, nil
 }
 
-func (t *topic) have(cursor queue.FeedCursor, most int) ([]message, bool) {
+func (t *topic) have(cursor board.Cursor, most int) ([]message, bool) {
 	t.broadcaster.mu.Lock()
 	defer t.broadcaster.mu.Unlock()
 	if t.stop == nil {
@@ -165,8 +165,8 @@ func (t *topic) have(cursor queue.FeedCursor, most int) ([]message, bool) {
 
 // behind returns the kept messages behind a cursor; ok is false where that is not all there is. It
 // needs broadcaster.mu. Kept messages never change, so that the answer may be used without it.
-func (t *topic) behind(cursor queue.FeedCursor, most int) (some []message, ok bool) {
-	none := queue.FeedCursor{}
+func (t *topic) behind(cursor board.Cursor, most int) (some []message, ok bool) {
+	none := board.Cursor{}
 	switch {
 	case cursor == none && t.from.Number > 0, cursor != none && cursor.Life != t.to.Life, cursor.Number < t.from.Number:
 		return nil, false
@@ -179,7 +179,7 @@ func (t *topic) behind(cursor queue.FeedCursor, most int) (some []message, ok bo
 
 // pump begins to follow the run behind a cursor, unless that is done already. It needs
 // broadcaster.mu.
-func (t *topic) pump(cursor queue.FeedCursor) {
+func (t *topic) pump(cursor board.Cursor) {
 	if t.stop != nil || t.broadcaster.closed {
 		return
 	}
@@ -191,10 +191,10 @@ func (t *topic) pump(cursor queue.FeedCursor) {
 	})
 }
 
-func (t *topic) follow(ctx context.Context, cursor queue.FeedCursor) {
+func (t *topic) follow(ctx context.Context, cursor board.Cursor) {
 	for ctx.Err() == nil {
-		raw, text, err := t.broadcaster.feed.Follow(ctx, t.run, cursor.String(), feedPage, queue.FeedWait)
-		next, bad := queue.ParseFeedCursor(text)
+		raw, text, err := t.broadcaster.feed.Follow(ctx, t.run, cursor.String(), feedPage, board.FeedWait)
+		next, bad := board.ParseCursor(text)
 		if err != nil || bad != nil {
 			_ = pause(ctx, feedWait) // the feed is away: watchers learn the end from the ledger
 			continue
@@ -207,12 +207,12 @@ func (t *topic) follow(ctx context.Context, cursor queue.FeedCursor) {
 }
 
 // keep adds the messages, and notifies the waiting watchers.
-func (t *topic) keep(some []message, before, next queue.FeedCursor) {
+func (t *topic) keep(some []message, before, next board.Cursor) {
 	t.broadcaster.mu.Lock()
 	defer t.broadcaster.mu.Unlock()
 	if before.Life != next.Life || next.Number-before.Number != int64(len(some)) { // the feed forgot, or lost some: what is kept no longer is in a row
 		t.kept, t.bytes = nil, 0
-		t.from = queue.FeedCursor{Life: next.Life, Number: next.Number - int64(len(some))}
+		t.from = board.Cursor{Life: next.Life, Number: next.Number - int64(len(some))}
 	}
 	t.kept, t.to = append(slices.Clip(t.kept), some...), next
 	for _, m := range some {

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 )
 
 // counted is a feed that counts who waits at it.
 type counted struct {
-	queue.Feed
+	board.Feed
 	waiting, most atomic.Int64
 }
 
@@ -101,7 +101,7 @@ func TestManyWatchersShareOneFollower(t *testing.T) {
 
 // lateFeed is a feed that signals no waiter, as on a machine that is too busy for it.
 type lateFeed struct {
-	queue.Feed
+	board.Feed
 	waits chan struct{} // each wait that began
 }
 
@@ -143,7 +143,7 @@ func TestBroadcasterEndsWithItsWatchers(t *testing.T) {
 	h := newBroadcaster(b.queue)
 	first, leaveFirst := h.join("r")
 	_, leaveSecond := h.join("r")
-	if some, _, err := first.read(t.Context(), queue.FeedCursor{}, 10, time.Millisecond); err != nil || len(some) != 0 || first.stop == nil {
+	if some, _, err := first.read(t.Context(), board.Cursor{}, 10, time.Millisecond); err != nil || len(some) != 0 || first.stop == nil {
 		t.Fatal(some, err)
 	}
 	leaveFirst()
@@ -157,10 +157,10 @@ func TestBroadcasterEndsWithItsWatchers(t *testing.T) {
 	}
 	again, leave := h.join("r")
 	defer leave()
-	_, _, err := again.read(t.Context(), queue.FeedCursor{}, 10, time.Millisecond)
+	_, _, err := again.read(t.Context(), board.Cursor{}, 10, time.Millisecond)
 	must(t, err)
 	h.close()
-	if some, _, err := again.read(t.Context(), queue.FeedCursor{}, 10, time.Millisecond); err != nil || len(some) != 0 {
+	if some, _, err := again.read(t.Context(), board.Cursor{}, 10, time.Millisecond); err != nil || len(some) != 0 {
 		t.Fatal(some, err)
 	}
 }
@@ -176,9 +176,9 @@ func TestBroadcasterReadsBehindAnyCursor(t *testing.T) {
 	defer leave()
 	fast, leave := h.join("r")
 	defer leave()
-	var at, last queue.FeedCursor
+	var at, last board.Cursor
 	n := 0
-	drain := func(topic *topic, from queue.FeedCursor) (int, queue.FeedCursor) {
+	drain := func(topic *topic, from board.Cursor) (int, board.Cursor) {
 		count := 0
 		for {
 			some, next, err := topic.read(t.Context(), from, 7, 20*time.Millisecond)
@@ -208,7 +208,7 @@ func TestBroadcasterReadsBehindAnyCursor(t *testing.T) {
 	until(t, "the slow one has all", func() bool { var c int; c, last = drain(slow, last); n -= c; return n == 0 })
 	// A cursor of another life, as of a run whose feed was forgotten, does not spin, and gets what
 	// comes.
-	other := queue.FeedCursor{Life: at.Life + 7, Number: 3}
+	other := board.Cursor{Life: at.Life + 7, Number: 3}
 	began := time.Now()
 	some, _, err := slow.read(t.Context(), other, 7, 50*time.Millisecond)
 	must(t, err)

@@ -40,24 +40,24 @@ func TestCalendar(t *testing.T) {
 		}
 	}
 	own := calendar("acme", "?from=2027-03-26T00:00:00Z&to=2027-04-02T00:00:00Z")
-	for i, want := range []api.CalendarCount{{Fires: 1}, {Unapproved: 7}, {Open: 8}} {
+	for i, want := range []api.CalendarCount{{FireTimes: 1}, {Unapproved: 7}, {Open: 8}} {
 		if own.Lanes[i].Counts != want {
 			t.Errorf("%s: %+v, expected %+v", own.Lanes[i].Set, own.Lanes[i].Counts, want)
 		}
 	}
-	if f := own.Lanes[0].Fires[0]; f.Schedule != "acme:acme-patch" || f.At.Weekday() != time.Monday || !f.Open {
+	if f := own.Lanes[0].FireTimes[0]; f.Schedule != "acme:acme-patch" || f.At.Weekday() != time.Monday || !f.Open {
 		t.Errorf("%+v", f)
 	}
 	if z := own.Zones; len(z) != 2 || z[0].Name != "Europe/Berlin" || len(z[0].Changes) != 1 || z[0].Changes[0].After != "03:00" {
 		t.Errorf("%+v", z)
 	}
 	soon := calendar("acme", "").Lanes[0] // the next launch has a forecast, of this tenant's hosts
-	if n := len(soon.Runs); n != 2 || soon.Runs[0].Run != run.ID || soon.Runs[0].FinishP90.IsZero() || soon.Runs[0].Hosts != 3 || soon.Runs[1].Run != "" || soon.Runs[1].Schedule != "acme:acme-patch" || soon.Runs[1].Hosts != 3 || !soon.Runs[1].FinishP90.After(soon.Runs[1].Begin) || soon.Runs[1].Begin.Before(soon.Fires[0].At) {
+	if n := len(soon.Runs); n != 2 || soon.Runs[0].Run != run.ID || soon.Runs[0].FinishP90.IsZero() || soon.Runs[0].Hosts != 3 || soon.Runs[1].Run != "" || soon.Runs[1].Schedule != "acme:acme-patch" || soon.Runs[1].Hosts != 3 || !soon.Runs[1].FinishP90.After(soon.Runs[1].Begin) || soon.Runs[1].Begin.Before(soon.FireTimes[0].At) {
 		t.Errorf("%+v", soon.Runs)
 	}
 	want[any](t, b.ask(b.token("acme", Operator), "POST", "/v1/schedules/acme-patch/pause", api.Why{}), http.StatusOK)
-	if got := calendar("acme", ""); got.Lanes[0].Counts.Fires != 0 {
-		t.Errorf("a schedule that is paused: %+v", got.Lanes[0].Fires)
+	if got := calendar("acme", ""); got.Lanes[0].Counts.FireTimes != 0 {
+		t.Errorf("a schedule that is paused: %+v", got.Lanes[0].FireTimes)
 	}
 	for _, query := range []string{"?from=2027-01-01T00:00:00Z&to=2027-05-01T00:00:00Z", "?from=2027-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"} {
 		if a := b.ask(b.token("acme", Viewer), "GET", "/v1/calendar"+query, nil); a.status != http.StatusUnprocessableEntity && a.status != http.StatusBadRequest {

@@ -26,8 +26,12 @@ func (s *Server) control() {
 		"After a 200, no job of it starts any more. Those that run are asked to end, and a command that is under way on a host is killed; to let them finish, pause the run. "+late, Operator), s.word(s.cfg.Controller.Cancel))
 	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end. "+late, Operator), s.word(s.cfg.Controller.Pause))
 	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", late, Operator), s.word(s.cfg.Controller.Resume))
-	handle(s, post("wake-run", "/v1/runs/{run}/wake", "Send an event to jobs that wait for it",
-		"Jobs that their job type suspended until this event continue immediately; others are left alone.", Operator), s.signalRun)
+	signal := post("signal-run", "/v1/runs/{run}/signal", "Send an event to jobs that wait for it",
+		"Jobs that their job type suspended until this event continue immediately; others are left alone.", Operator)
+	handle(s, signal, s.signalRun)
+	signal.id, signal.path, signal.deprecated = "wake-run", "/v1/runs/{run}/wake", true // the former name
+	signal.summary = "Send an event to jobs: the former path of signal-run"
+	handle(s, signal, s.signalRun)
 	handle(s, post("approve-run", "/v1/runs/{run}/approve", "Approve or refuse a run or its next wave",
 		"A person who launched or changed a run that asks for four eyes cannot approve it, nor its waves, with any role, nor can a token of that person: a token counts as its maker. Refusing cancels the run.", Approver), s.approveRun)
 	handle(s, route{id: "list-decisions", method: http.MethodGet, path: "/v1/runs/{run}/decisions", summary: "List what was decided on a run", role: Viewer}, s.decisions)

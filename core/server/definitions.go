@@ -21,13 +21,13 @@ const (
 
 // definitions registers what the service runs by, as a whole. It is the provider's.
 func (s *Server) definitions() {
-	handle(s, route{id: "get-definitions", method: http.MethodGet, path: "/v1/definitions", summary: "Show which definitions hold", role: Viewer, everyone: true}, s.getDefinitions)
+	handle(s, route{id: "get-definitions", method: http.MethodGet, path: "/v1/definitions", summary: "Show the project in use", role: Viewer, everyone: true}, s.getDefinitions)
 	handle(s, route{
-		id: "get-documents", method: http.MethodGet, path: "/v1/definitions/documents", summary: "Read the files of the definitions", role: Admin, everyone: true,
+		id: "get-documents", method: http.MethodGet, path: "/v1/definitions/documents", summary: "Read the files of the project", role: Admin, everyone: true,
 		detail: "All of them, in the form in which apply takes them.",
 	}, s.getDocuments)
 	handle(s, route{
-		id: "list-definition-changes", method: http.MethodGet, path: "/v1/definitions/changes", summary: "Show what the present definitions changed", role: Viewer, everyone: true,
+		id: "list-definition-changes", method: http.MethodGet, path: "/v1/definitions/changes", summary: "Show what the present project changed", role: Viewer, everyone: true,
 		detail: "When they took the place of others, with the approvals of windows that the edit voided.",
 	}, s.getDefinitionChanges)
 	handle(s, route{
@@ -35,11 +35,11 @@ func (s *Server) definitions() {
 		detail: "The text of files other than playbooks needs the role admin, as reading them does.",
 	}, s.getRejectedDefinitions)
 	handle(s, route{
-		id: "apply-definitions", method: http.MethodPut, path: "/v1/definitions", summary: "Put definitions in the place of those that hold", role: Admin, everyone: true,
+		id: "apply-definitions", method: http.MethodPut, path: "/v1/definitions", summary: "Replace the project in use", role: Admin, everyone: true,
 		detail: "All or nothing; every mistake is reported with its place. Replacing needs If-Match. Where a branch is followed they hold until it moves.", maxBody: applyBody, bodyTime: applyTime,
 	}, s.applyDefinitions)
 	handle(s, route{
-		id: "diff-definitions", method: http.MethodPost, path: "/v1/definitions/diff", summary: "Check definitions, and say what they would change", role: Operator, everyone: true, status: http.StatusOK,
+		id: "diff-definitions", method: http.MethodPost, path: "/v1/definitions/diff", summary: "Check a project, and show what it would change", role: Operator, everyone: true, status: http.StatusOK,
 		maxBody: applyBody, bodyTime: applyTime,
 	}, s.diffDefinitions)
 }
@@ -69,7 +69,7 @@ func (s *Server) applyDefinitions(ctx context.Context, by caller, in *struct {
 ) (*versioned[api.Definitions], error) {
 	version := int64(catalog.AnyVersion)
 	if now := s.cfg.Catalog.Current(); in.Match == "" && now.Version > 0 {
-		return nil, huma.NewError(http.StatusPreconditionRequired, "there are definitions: to replace them, send their ETag as If-Match, or * for any")
+		return nil, huma.NewError(http.StatusPreconditionRequired, "there is a project: to replace it, send its ETag as If-Match, or * for any")
 	}
 	switch {
 	case in.Match == "":

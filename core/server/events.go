@@ -11,8 +11,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 )
 
 const (
@@ -32,7 +32,7 @@ func (s *Server) events() {
 		if _, err := s.cfg.Ledger.Run(ctx, by.scope, in.Run); err != nil {
 			return nil, err
 		}
-		if _, err := queue.ParseFeedCursor(in.Last); err != nil {
+		if _, err := board.ParseCursor(in.Last); err != nil {
 			return nil, err
 		}
 		return s.stream(run, by, func(ctx context.Context, out *eventStream) error {
@@ -49,7 +49,7 @@ func (s *Server) events() {
 		if _, err := s.cfg.Ledger.Job(ctx, by.scope, in.id()); err != nil {
 			return nil, err
 		}
-		if _, err := queue.ParseFeedCursor(in.Last); err != nil {
+		if _, err := board.ParseCursor(in.Last); err != nil {
 			return nil, err
 		}
 		return s.stream(job, by, func(ctx context.Context, out *eventStream) error {
@@ -230,13 +230,13 @@ func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error)
 	if f.s.cfg.Feed == nil {
 		return 0, pause(ctx, wait)
 	}
-	at, err := queue.ParseFeedCursor(f.cursor)
+	at, err := board.ParseCursor(f.cursor)
 	if err != nil {
 		return 0, err
 	}
-	read := func() ([]message, queue.FeedCursor, error) { return f.topic.read(ctx, at, feedPage, wait) }
+	read := func() ([]message, board.Cursor, error) { return f.topic.read(ctx, at, feedPage, wait) }
 	if last {
-		read = func() ([]message, queue.FeedCursor, error) { return f.topic.own(ctx, at, feedPage) }
+		read = func() ([]message, board.Cursor, error) { return f.topic.own(ctx, at, feedPage) }
 	}
 	messages, next, err := read()
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrUnknown) { // the ledger has the end nevertheless
@@ -248,7 +248,7 @@ func (f *follow) page(ctx context.Context, behind, last bool) (n int, err error)
 	if len(messages) == 0 {
 		return 0, nil
 	}
-	if lost := queue.LostMessages(f.cursor, next.String(), len(messages)); lost > 0 {
+	if lost := board.LostMessages(f.cursor, next.String(), len(messages)); lost > 0 {
 		if err := f.out.send(api.Event{Time: time.Now().UTC(), Event: api.EventsLost, Run: f.run, Text: strconv.Itoa(lost) + " events of the run are not kept any more"}); err != nil {
 			return 0, err
 		}

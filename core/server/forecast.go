@@ -44,7 +44,7 @@ type estimate struct {
 	recorded int // hosts of the run that had an outcome
 	launch   *launch.Launch
 	hosts    int // that have not ended
-	shared   int // other runs that want the same slots
+	shared   int // other runs that want the same concurrency
 	nobody   bool
 }
 
@@ -73,6 +73,45 @@ func (e *estimates) of(run *ledger.Run, estimateRun func(*estimate) error) (*est
 	}
 	e.kept[run.ID] = made
 	return made, nil
+}
+
+// Bounds of the estimates that a list of runs makes: their number, the hosts of such a run, and the
+// time for all of them. A larger run shows an estimate in lists while its own page is open.
+const (
+	listedEnds  = 12
+	listedHosts = 2000
+	listedTime  = 200 * time.Millisecond
+)
+
+// endsOf adds when active runs will end, as far as that is known or quickly made.
+func (s *Server) endsOf(ctx context.Context, runs []ledger.Run, shown []api.Run) {
+	begun, left := time.Now(), listedEnds
+	for i := range runs {
+		if shown[i].Phase != api.Active || left == 0 {
+			continue
+		}
+		left--
+		e := s.estimates.known(&runs[i])
+		if e == nil && runs[i].Total <= listedHosts && time.Since(begun) < listedTime {
+			e, _ = s.estimate(ctx, &runs[i]) // a list without an estimate is one nevertheless
+		}
+		if e != nil {
+			shown[i].FinishP50, shown[i].FinishP90 = e.FinishP50, e.FinishP90
+		}
+	}
+}
+
+// known returns an estimate that is kept, unless another one is being made.
+func (e *estimates) known(run *ledger.Run) *estimate {
+	if !e.mu.TryLock() {
+		return nil
+	}
+	defer e.mu.Unlock()
+	made := e.kept[run.ID]
+	if made == nil || time.Since(made.at) > max(estimateAge, made.took*keepTimes) {
+		return nil
+	}
+	return made
 }
 
 func (s *Server) estimate(ctx context.Context, run *ledger.Run) (*estimate, error) {
@@ -121,8 +160,8 @@ func (s *Server) typeOf(name string) (playbooks.Type, bool) {
 	return s.cfg.Types(name)
 }
 
-// share is how many slots of the workers a run gets, 0 where that is not known, and how many other
-// runs want them.
+// share is how much concurrency of the workers a run gets, 0 where that is not known, and how many
+// other runs want some.
 func (s *Server) share(ctx context.Context) (concurrency, others int, nobody bool) {
 	c, err := s.census.read(ctx, s)
 	if err != nil {

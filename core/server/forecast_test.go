@@ -86,7 +86,7 @@ func TestBlocks(t *testing.T) {
 		held
 		causes, text string
 	}{
-		"due":            {held{run: run, status: open(nil), why: pending}, "slots", "free concurrency"},
+		"due":            {held{run: run, status: open(nil), why: pending}, "concurrency", "free concurrency"},
 		"it runs":        {held{run: run, status: open(nil), why: api.Explanation{State: core.Leased}}, "", ""},
 		"approval":       {held{run: &api.Run{ID: "r", Phase: api.Approval}, why: pending}, "approval", "turnus runs approve r"},
 		"queued":         {held{run: &api.Run{ID: "r", Phase: api.Queued}, why: pending}, "queue", "not in the queue"},
@@ -95,12 +95,12 @@ func TestBlocks(t *testing.T) {
 		"last wave":      {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 5, why: pending}, "wave", "wave 3 of 3"},
 		"its approval":   {held{run: &api.Run{ID: "r", Phase: api.Active, Waits: &api.WaveWait{Wave: 2}}, status: open(func(s *queue.Status) { s.Limit = 1 }), plan: waves, index: 4, why: pending}, "approval", "turnus runs approve r --wave 2"},
 		"another's":      {held{run: &api.Run{ID: "r", Phase: api.Active, Waits: &api.WaveWait{Wave: 2}}, status: open(func(s *queue.Status) { s.Limit = 1 }), plan: waves, index: 5, why: pending}, "wave", "wave 3 of 3"},
-		"released":       {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 4, why: pending}, "slots", ""},
+		"released":       {held{run: run, status: open(func(s *queue.Status) { s.Limit = 5 }), plan: waves, index: 4, why: pending}, "concurrency", ""},
 		"max_in_flight":  {held{run: run, status: open(nil), plan: plan{shares: shares{MaxInFlight: 2}}, why: pending}, "max_in_flight", "max_in_flight is 2"},
-		"below it":       {held{run: run, status: open(nil), plan: plan{shares: shares{MaxInFlight: 3}}, why: pending}, "slots", ""},
+		"below it":       {held{run: run, status: open(nil), plan: plan{shares: shares{MaxInFlight: 3}}, why: pending}, "concurrency", ""},
 		"lock":           {held{run: run, status: open(nil), why: api.Explanation{State: core.Blocked, Reason: "waits for host x"}}, "lock", "waits for host x"},
 		"window":         {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0), OpensLocal: "22:00"}}, "window", "night opens at 22:00"},
-		"window is open": {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night"}}, "slots", ""},
+		"window is open": {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night"}}, "concurrency", ""},
 		"never":          {held{run: run, status: open(nil), why: pending, window: &api.HostWindow{Set: "night", Reason: "no window fits"}}, "window", "no window fits"},
 		"parked":         {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, window: &api.HostWindow{Set: "night", Opens: time.Unix(1, 0)}}, "window", ""},
 		"once":           {held{run: run, status: open(nil), why: api.Explanation{State: core.Suspended}, once: []string{"host db calls step migrate"}}, "once", "db calls step migrate"},

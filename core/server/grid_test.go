@@ -80,7 +80,7 @@ func TestWaits(t *testing.T) {
 		kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
 		return err == nil && kept.Incarnation != ""
 	})
-	until(t, "its first host waits for a slot", func() bool { return waits() == "2 wave [acme-2 acme-3]; 1 slots [acme-1]; " })
+	until(t, "its first host waits for concurrency", func() bool { return waits() == "2 wave [acme-2 acme-3]; 1 concurrency [acme-1]; " })
 }
 
 // Steps without a record have no letter; handlers go by their names, wherever they ran.

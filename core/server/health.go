@@ -63,7 +63,7 @@ func (s *Server) ledgerBack() {
 func (s *Server) ready(ctx context.Context) api.Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
-	h := api.Health{Ledger: "ok", Queue: "ok", Definitions: "ok", Version: s.cfg.Version}
+	h := api.Health{Ledger: "ok", Queue: "ok", Project: "ok", Version: s.cfg.Version}
 	if err := s.cfg.Ledger.Ping(ctx); err != nil {
 		h.Ledger = "away"
 		s.ledgerFailed("a probe asked for it", err)
@@ -74,8 +74,8 @@ func (s *Server) ready(ctx context.Context) api.Health {
 		h.Queue = "away"
 	}
 	if s.cfg.Catalog.Set() == nil {
-		h.Definitions = "none"
+		h.Project = "none"
 	}
-	h.Ready = h.Ledger == "ok" && h.Definitions == "ok"
+	h.Ready = h.Ledger == "ok" && h.Project == "ok"
 	return h
 }

@@ -172,7 +172,7 @@ func (s *Server) playbook(by caller, name string) (now catalog.Current, playbook
 }
 
 func noPlaybook(name string) error {
-	return fmt.Errorf("playbook %q is not in the definitions: %w", clip(name, 200), core.ErrNotFound)
+	return fmt.Errorf("playbook %q is not in the project: %w", clip(name, 200), core.ErrNotFound)
 }
 
 func noHost(name string) error {

@@ -13,10 +13,11 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // mute is a queue that does not say where jobs are.
-type mute struct{ queue.Backend }
+type mute struct{ encrypted.Backend }
 
 func (mute) Explain(context.Context, core.JobID) (queue.Explanation, error) {
 	return queue.Explanation{}, fmt.Errorf("read: %w", core.ErrUnavailable)

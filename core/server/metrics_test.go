@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatalf("%d %v %s", got.status, got.header, got.body)
 	}
 	for _, line := range []string{
-		`turnus_build_info{version="test"} 1`, `turnus_up{part="ledger"} 1`, `turnus_up{part="queue"} 1`, `turnus_definitions_rejected 0`,
+		`turnus_build_info{version="test"} 1`, `turnus_up{part="ledger"} 1`, `turnus_up{part="queue"} 1`, `turnus_project_rejected 0`,
 		`turnus_playbooks 3`, `turnus_hosts 6`, `turnus_workers{pool="default",state="ready"} 1`, `turnus_queue_runs 0`, `turnus_queue_oldest_overdue_seconds 0`,
 		`turnus_events_total{kind="run_ended"} 2`,
 	} {

@@ -78,7 +78,11 @@ func TestPlanOfWindows(t *testing.T) {
 	}
 	run.Plan = plan.Hash
 	want[any](t, b.ask(operator, "POST", "/v1/runs", run), http.StatusUnprocessableEntity) // it must ask for that
-	run.SkipNoWindow = true
+	run.SkipUnfit = true                                                                   // its former name
+	if got := want[api.Run](t, b.ask(operator, "POST", "/v1/runs", run), http.StatusCreated); got.Total != 2 {
+		t.Errorf("%+v", got)
+	}
+	run.SkipUnfit, run.SkipNoWindow = false, true
 	if got := want[api.Run](t, b.ask(operator, "POST", "/v1/runs", run), http.StatusCreated); got.Total != 2 {
 		t.Errorf("%+v", got)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 const (
@@ -40,7 +41,7 @@ func (s *Server) goOn(ctx context.Context, by caller, run *ledger.Run, before *l
 		index[j.Host] = i
 	}
 	same := bytes.Equal(before.Playbook.Work(), l.Playbook.Work())
-	boots, resumes := s.boots(by.scope), make(map[string]launch.Resume, len(l.Hosts))
+	boots, resumes := s.boots(by.scope), make(map[string]snapshot.Resume, len(l.Hosts))
 	var cannot []api.Restarted
 	for hosts := range slices.Chunk(l.Hosts, pastTogether) {
 		pasts, err := s.pastsOf(ctx, run, hosts, index, boots)
@@ -48,7 +49,7 @@ func (s *Server) goOn(ctx context.Context, by caller, run *ledger.Run, before *l
 			return err
 		}
 		for i, h := range hosts {
-			var resume launch.Resume
+			var resume snapshot.Resume
 			why := errors.New("the playbook has other steps or params since")
 			if same {
 				resume, why = launch.ResumeOf(l.Playbook, pasts[i], time.Now())

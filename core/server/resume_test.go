@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // twoSteps is tree with two steps in acme's playbook, the second of which reads the first.
@@ -102,7 +103,7 @@ func TestRetryFromTheFailedStep(t *testing.T) {
 			must(t, err)
 			kept := 0
 			for _, target := range l.Run.Targets {
-				r, err := launch.DecodeResume(target.Data)
+				r, err := snapshot.DecodeResume(target.Data)
 				must(t, err)
 				if len(r.Steps) == 1 && r.Steps[0].Stdout == "said" && r.Steps[0].Kept.Run == run.ID {
 					kept++
@@ -177,7 +178,7 @@ func TestRetryKeepsOnce(t *testing.T) {
 			must(t, err)
 			_, err = b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
 			must(t, err)
-			data, err := launch.Once{Job: 1, Host: "acme-2", At: time.Now(), Result: &core.StepResult{Name: step, Uses: "command", Outcome: core.Changed, Stdout: "once said"}}.Encode()
+			data, err := snapshot.Once{Job: 1, Host: "acme-2", At: time.Now(), Result: &core.StepResult{Name: step, Uses: "command", Outcome: core.Changed, Stdout: "once said"}}.Encode()
 			must(t, err)
 			must(t, b.ledger.KeepOnce(t.Context(), &kept, 0, 1, data))
 			b.failSecond(run, func(*core.Result) {})

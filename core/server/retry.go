@@ -33,8 +33,9 @@ func (s *Server) retryRun(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	key, request := in.of(by, "retry-run"), fmt.Append(nil, "retry ", run.ID, in.Body.Outcomes)
+	in.Body.SkipNoWindow = in.Body.SkipNoWindow || in.Body.SkipUnfit
 	if in.Body.SkipNoWindow {
-		request = append(request, " skip_unfit"...)
+		request = append(request, " skip_no_window"...)
 	}
 	if in.Body.From != "" {
 		request = fmt.Append(request, " from ", in.Body.From, " else ", in.Body.Else)
@@ -92,6 +93,11 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 		if err := s.need(by, api.PermitExec); err != nil {
 			return retry{}, err
 		}
+		if becomes(command.Become) {
+			if err := s.need(by, api.PermitBecome); err != nil {
+				return retry{}, err
+			}
+		}
 	}
 	tenants, err := s.hostsToRetry(ctx, run.ID, material.Jobs, asked.Outcomes)
 	if err != nil {
@@ -108,7 +114,8 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	}
 	var again retry
 	if isCommand {
-		again.exec = &ledger.Exec{Command: command.Line, Retry: run.ID}
+		again.exec = execOf(command)
+		again.exec.Retry = run.ID
 		again.launch, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight, SkipNoWindow: asked.SkipNoWindow}, still)
 	} else {
 		n := againOf(before)

@@ -48,6 +48,7 @@ func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
 	By       string       `query:"launched_by" maxLength:"300"`
 	Since    time.Time    `query:"since" doc:"created then or later"`
 	Until    time.Time    `query:"until" doc:"created before"`
+	Live     bool         `query:"live" doc:"with live, waits and finish_p50 of runs under way: one question to the queue for all"`
 },
 ) (*list[api.Run], error) {
 	phase := ledger.Phase(in.Phase)
@@ -64,6 +65,10 @@ func (s *Server) listRuns(ctx context.Context, by caller, in *struct {
 	for i := range runs {
 		items[i] = runOf(runs[i])
 	}
+	if in.Live {
+		s.liveList(ctx, runs, items)
+		s.endsOf(ctx, runs, items)
+	}
 	return listOf(items, next), nil
 }
 
@@ -76,7 +81,7 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 	if shown.Handlers, err = s.cfg.Ledger.CountHandlers(ctx, run.ID); err != nil {
 		return nil, err
 	}
-	shown.Command = s.commandLine(ctx, run)
+	s.showCommand(ctx, run, &shown)
 	if shown.Expected = s.expected(ctx, run.ID); shown.Expected != nil {
 		shown.Expected.P50, shown.Expected.P90 = nil, nil // the timeline has them
 	}
@@ -84,11 +89,11 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
 }
 
-// commandLine returns the command line of a run of one command; "" of another run, and where nobody
-// can read it any more.
-func (s *Server) commandLine(ctx context.Context, run ledger.Run) string {
+// showCommand adds the command of a run of one to its view: nothing to that of another run, nor
+// where nobody can read it any more.
+func (s *Server) showCommand(ctx context.Context, run ledger.Run, shown *api.Run) {
 	if run.Playbook != launch.CommandName {
-		return ""
+		return
 	}
 	read := func() (plan, error) { return s.planOf(ctx, run.ID) }
 	var made plan
@@ -99,9 +104,13 @@ func (s *Server) commandLine(ctx context.Context, run ledger.Run) string {
 		made, err = s.plans.of(run.ID, read)
 	}
 	if err != nil {
-		return ""
+		return
 	}
-	return made.command
+	c := made.command
+	shown.Command, shown.CommandReason = c.Line, c.Reason
+	if becomes(c.Become) {
+		shown.Become, shown.BecomeUser = true, c.Become.User
+	}
 }
 
 // liveTime is how long a view of a run waits for a slow queue.
@@ -114,10 +123,38 @@ func (s *Server) live(ctx context.Context, run ledger.Run, shown *api.Run) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	st, err := s.cfg.Queue.Status(ctx, run.ID)
-	if err != nil {
+	if st, err := s.cfg.Queue.Status(ctx, run.ID); err == nil {
+		s.liveOf(ctx, run, shown, st)
+	}
+}
+
+// liveList is live of many runs, by one question to the queue.
+func (s *Server) liveList(ctx context.Context, runs []ledger.Run, shown []api.Run) {
+	if s.cfg.Controller.Away() != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, liveTime)
+	defer cancel()
+	var at []int
+	var asks []queue.Ask
+	for i := range runs {
+		if r := &runs[i]; !r.Complete() && r.Incarnation != "" {
+			at, asks = append(at, i), append(asks, queue.Ask{Run: r.ID, Cursor: r.Position})
+		}
+	}
+	for len(asks) > 0 {
+		n := min(len(asks), queue.MaxPoll)
+		for k, seen := range s.cfg.Queue.Poll(ctx, 1, asks[:n]...) {
+			if seen.Err == nil {
+				s.liveOf(ctx, runs[at[k]], &shown[at[k]], seen.Status)
+			}
+		}
+		at, asks = at[n:], asks[n:]
+	}
+}
+
+// liveOf adds what the queue says of a run.
+func (s *Server) liveOf(ctx context.Context, run ledger.Run, shown *api.Run, st queue.Status) {
 	shown.Live = &api.Live{
 		Pending: st.Pending, Blocked: st.Blocked, InFlight: st.InFlight, Waiting: st.Waiting, Suspended: st.Suspended,
 		Deferred: st.Deferred, Released: st.Limit, Wave: 1, Waves: 1,
@@ -137,7 +174,10 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	command, _ := l.Snapshot.CommandLine()
+	command, _, err := launch.CommandOf(l)
+	if err != nil {
+		return plan{}, err
+	}
 	return plan{
 		command: command,
 		limits:  slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),

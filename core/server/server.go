@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/controller"
@@ -31,7 +32,7 @@ type Config struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
 	Queue      queue.Queue
-	Board      queue.Board // of the same backend
+	Board      board.Board // of the same backend
 	// Backend names the kind of queue: memory or redis.
 	Backend string
 	// Elsewhere is set where unfinished runs are in queues of other processes, and nobody can be asked
@@ -39,7 +40,7 @@ type Config struct {
 	Elsewhere bool
 	// Feed carries the live events of runs, each an api.Event in JSON under the run's id. Nil: streams
 	// have what is recorded only, as soon as it is.
-	Feed queue.Feed
+	Feed board.Feed
 	// Catalog has the definitions, their windows and the schedules.
 	Catalog *catalog.Catalog
 	Types   func(name string) (playbooks.Type, bool)
@@ -99,6 +100,7 @@ type Server struct {
 	metrics     *telemetry.Registry
 	census      census
 	used        usedTime
+	changes     changes
 }
 
 // New registers all routes.
@@ -135,6 +137,7 @@ func New(cfg Config) (*Server, error) {
 	s.planning()
 	s.outputs()
 	s.events()
+	s.changesRoute()
 	s.audit()
 	s.exports()
 	s.people()
@@ -235,6 +238,7 @@ type route struct {
 	stream                    bool           // ends when the caller goes away, or with what it follows
 	content                   string         // type of an answer that is no JSON
 	unchecked                 bool           // the operation validates the body
+	deprecated                bool           // it has another path now
 	raw                       bool           // the body is read by the operation, as it comes: it is never in memory as a whole
 }
 
@@ -255,7 +259,7 @@ func handle[I, O any](s *Server, r route, fn func(ctx context.Context, by caller
 		Tags:     []string{strings.Split(strings.TrimPrefix(r.path, "/v1/"), "/")[0]},
 		Security: []map[string][]string{{bearer: scopes}}, RejectUnknownQueryParameters: true,
 		Middlewares: huma.Middlewares{s.count(r), s.logged(r), s.authenticate(r), s.traced(r)}, MaxBodyBytes: r.maxBody, BodyReadTimeout: r.bodyTime,
-		SkipValidateBody: r.unchecked,
+		SkipValidateBody: r.unchecked, Deprecated: r.deprecated,
 	}
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = smallBody

@@ -27,7 +27,7 @@ func (s *Server) signalRun(ctx context.Context, by caller, in *struct {
 	if job := in.Body.Job; job != nil && *job >= run.Total {
 		return nil, fmt.Errorf("run %s has no job %d: expected 0 to %d: %w", run.ID, *job, run.Total-1, core.ErrInvalid)
 	}
-	if err := s.note(ctx, by, ledger.Entry{Tenant: run.Tenant, Action: "run.wake", Kind: "run", Subject: run.ID, After: asJSON(in.Body)}); err != nil {
+	if err := s.note(ctx, by, ledger.Entry{Tenant: run.Tenant, Action: "run.signal", Kind: "run", Subject: run.ID, After: asJSON(in.Body)}); err != nil {
 		return nil, err
 	}
 	signalled, err := s.signal(ctx, run.ID, in.Body)

@@ -18,20 +18,20 @@ func TestSignal(t *testing.T) {
 	b := newBed(t)
 	operator := b.token("acme", Operator)
 	run := b.launch("acme", api.NewRun{})
-	path := "/v1/runs/" + run.ID + "/wake"
-	wakes := func(w api.Signal, n int) {
+	path := "/v1/runs/" + run.ID + "/signal"
+	reaches := func(w api.Signal, n int) {
 		t.Helper()
 		if got := want[api.Signalled](t, b.ask(operator, "POST", path, w), http.StatusOK); got.Jobs != n {
 			t.Errorf("%+v reached %d jobs, expected %d", w, got.Jobs, n)
 		}
 	}
-	wakes(api.Signal{Event: "go"}, 0) // it is not in the queue yet
+	reaches(api.Signal{Event: "go"}, 0) // it is not in the queue yet
 	b.work()
 	session, err := b.queue.Open(t.Context(), "w")
 	must(t, err)
 	suspend := func() {
 		t.Helper()
-		until(t, "a job is parked", func() bool { // of its first wave, which has one
+		until(t, "a job is suspended", func() bool { // of its first wave, which has one
 			r, err := b.queue.Turn(t.Context(), queue.Turn{Session: session, Want: 1})
 			must(t, err)
 			for _, l := range r.Leases {
@@ -43,12 +43,12 @@ func TestSignal(t *testing.T) {
 	}
 	first, second := 0, 1
 	suspend()
-	wakes(api.Signal{Event: "went"}, 0)
-	wakes(api.Signal{Event: "go", Job: &second}, 0)
-	wakes(api.Signal{Event: "go", Job: &first}, 1)
-	wakes(api.Signal{Event: "go", Job: &first}, 0)
+	reaches(api.Signal{Event: "went"}, 0)
+	reaches(api.Signal{Event: "go", Job: &second}, 0)
+	reaches(api.Signal{Event: "go", Job: &first}, 1)
+	reaches(api.Signal{Event: "go", Job: &first}, 0)
 	suspend()
-	wakes(api.Signal{Event: "go", Reason: "by hand"}, 1)
+	reaches(api.Signal{Event: "go", Reason: "by hand"}, 1)
 	beyond := run.Total
 	for name, w := range map[string]api.Signal{
 		"no event": {}, "the worker's own": {Event: queue.EventWindow}, "the service's": {Event: "turnus:turn/0/0"}, "no such job": {Event: "go", Job: &beyond},
@@ -93,7 +93,7 @@ func TestNothingHappensWithoutAnEntry(t *testing.T) {
 	must(t, err)
 	signal, path := api.Signal{Event: "go"}, "/v1/runs/"+run.ID
 	for what, a := range map[string]answer{
-		"a signal": b.ask(operator, "POST", path+"/wake", signal),
+		"a signal": b.ask(operator, "POST", path+"/signal", signal),
 		"a weight": b.ask(operator, "PATCH", path, api.ChangeRun{Weight: new(7)}),
 	} {
 		if a.status < 400 {
@@ -105,7 +105,7 @@ func TestNothingHappensWithoutAnEntry(t *testing.T) {
 	}
 	_, err = db.ExecContext(t.Context(), `DROP TRIGGER no_audit`)
 	must(t, err)
-	if got := want[api.Signalled](t, b.ask(operator, "POST", path+"/wake", signal), http.StatusOK); got.Jobs != 1 {
+	if got := want[api.Signalled](t, b.ask(operator, "POST", path+"/wake", signal), http.StatusOK); got.Jobs != 1 { // by the former path
 		t.Errorf("%d jobs wait, expected 1: the signal without an entry took effect", got.Jobs)
 	}
 	want[api.Run](t, b.ask(operator, "PATCH", path, api.ChangeRun{Weight: new(7)}), http.StatusOK)

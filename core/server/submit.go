@@ -130,7 +130,7 @@ func (s *Server) prepare(ctx context.Context, by caller, n api.NewRun, id string
 		return nil, err
 	}
 	l, err := s.cfg.Catalog.Prepare(ctx, now, playbook, requestOf(n.Playbook, n.LaunchOptions), catalog.Launching{
-		RunID: id, By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow,
+		RunID: id, By: by.name, Trace: telemetry.Traceparent(ctx), Scope: by.scope, Only: only, SkipNoWindow: n.SkipNoWindow || n.SkipUnfit,
 	})
 	if err == nil {
 		err = asPlanned(l, n.Plan)

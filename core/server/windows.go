@@ -157,7 +157,7 @@ func (s *Server) explainWindow(_ context.Context, by caller, in *struct {
 }
 
 func noWindow(name string) error {
-	return fmt.Errorf("window set %q is not in the definitions: %w", clip(name, 200), core.ErrNotFound)
+	return fmt.Errorf("window set %q is not in the project: %w", clip(name, 200), core.ErrNotFound)
 }
 
 // windowOf shows a set with its next occurrences.

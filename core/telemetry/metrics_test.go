@@ -67,6 +67,44 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// Former names are served beside the present ones, and accepted from an older worker. The guide
+// lists them.
+func TestFormerNames(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/renamed.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	present := map[string]bool{}
+	for _, m := range table {
+		present[m.Name] = true
+	}
+	for old, now := range former {
+		if present[old] || !present[now] || !strings.Contains(string(guide), "| `"+old+"` | `"+now+"` |") {
+			t.Errorf("%s is now %s: in the table: %v, %v; or docs/renamed.md lacks it", old, now, present[old], present[now])
+		}
+	}
+	r := NewRegistry("v1", 0)
+	r.Add(NotificationsDeadLettered, 3, "mail")
+	r.Source(func(_ context.Context, emit Emit) {
+		if err := Reported("w1", []byte(`[{"metric":"turnus_worker_slots","labels":["w1"],"value":8}]`), emit); err != nil {
+			t.Error(err)
+		}
+	})
+	text := scrape(t, r)
+	for _, line := range []string{
+		`turnus_notifications_dead_lettered_total{medium="mail"} 3`, `turnus_notifications_dead_total{medium="mail"} 3`, `# TYPE turnus_notifications_dead_total counter`,
+		`turnus_worker_concurrency{worker="w1"} 8`, `turnus_worker_slots{worker="w1"} 8`,
+	} {
+		if strings.Count("\n"+text, "\n"+line+"\n") != 1 {
+			t.Errorf("expected the line %s once in\n%s", line, text)
+		}
+	}
+	if strings.Contains(text, "turnus_pool_slots") { // negative control: what is not emitted has no former name
+		t.Error("a metric without a value is served by its former name")
+	}
+}
+
 func TestCountsAndReports(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry("v1", 0)

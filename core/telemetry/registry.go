@@ -56,7 +56,7 @@ func NewRegistry(version string, tenants int) *Registry {
 	}
 	r.prom.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sourced{r})
 	r.Source(func(_ context.Context, emit Emit) { emit(BuildInfo, 1, version) })
-	r.handler = promhttp.HandlerFor(r.prom, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: 2 * ScrapeTime})
+	r.handler = promhttp.HandlerFor(withFormer(r.prom), promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: 2 * ScrapeTime})
 	return r
 }
 

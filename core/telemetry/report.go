@@ -49,6 +49,9 @@ func Reported(worker string, data []byte, emit Emit) error {
 		}
 	}
 	for _, s := range list[:min(len(list), maxReport)] {
+		if now := former[s.Metric]; now != "" { // of an older worker
+			s.Metric = now
+		}
 		id, ok := known[s.Metric]
 		if !ok || table[id].Kind == Histogram || len(s.Labels) != len(table[id].Labels) || math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
 			continue

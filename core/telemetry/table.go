@@ -115,14 +115,14 @@ var (
 var table = [last]Metric{
 	BuildInfo:           {Name: "turnus_build_info", Kind: Gauge, Side: OfBoth, Labels: []string{"version"}, Help: "Always 1; the label is the version of this process."},
 	Up:                  {Name: "turnus_up", Kind: Gauge, Side: OfServer, Labels: []string{"part"}, Help: "1 if the part (ledger or queue) answers this server, else 0."},
-	DefinitionsInfo:     {Name: "turnus_definitions_info", Kind: Gauge, Side: OfServer, Labels: []string{"revision", "source"}, Help: "Always 1; the labels are the revision of the project in use and its source."},
-	DefinitionsApplied:  {Name: "turnus_definitions_applied_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "Time at which the project in use was applied."},
-	DefinitionsRejected: {Name: "turnus_definitions_rejected", Kind: Gauge, Side: OfServer, Help: "1 while the server rejects a newer project and keeps the last valid one, else 0."},
+	DefinitionsInfo:     {Name: "turnus_project_info", Kind: Gauge, Side: OfServer, Labels: []string{"revision", "source"}, Help: "Always 1; the labels are the revision of the project in use and its source."},
+	DefinitionsApplied:  {Name: "turnus_project_applied_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "Time at which the project in use was applied."},
+	DefinitionsRejected: {Name: "turnus_project_rejected", Kind: Gauge, Side: OfServer, Help: "1 while the server rejects a newer project and keeps the last valid one, else 0."},
 	Playbooks:           {Name: "turnus_playbooks", Kind: Gauge, Side: OfServer, Help: "Playbooks in the project."},
 	Hosts:               {Name: "turnus_hosts", Kind: Gauge, Side: OfServer, Help: "Hosts in the project and of sources."},
 	SourceHosts:         {Name: "turnus_source_hosts", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Hosts in use of a source of hosts; the same on every server."},
 	SourceGood:          {Name: "turnus_source_good_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Time at which the source last gave the hosts in use; absent before the first."},
-	SourceState:         {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, held or refused, else 0."},
+	SourceState:         {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, waiting or refused, else 0."},
 	Events:              {Name: "turnus_events_total", Kind: Counter, Side: OfServer, Labels: []string{"kind"}, Help: "Events that this server logged, by kind."},
 
 	RunsAccepted: {Name: "turnus_runs_accepted_total", Kind: Counter, Side: OfServer, Labels: []string{"tenant"}, Help: "Runs that this server accepted."},
@@ -144,7 +144,7 @@ var table = [last]Metric{
 	},
 	RecorderLag: {Name: "turnus_recorder_lag_seconds", Kind: Gauge, Side: OfServer, Help: "Age of the oldest event of the queue that this server has not recorded yet; 0 if there is none."},
 
-	ScheduleTriggers: {Name: "turnus_schedule_fires_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Fire times of schedules that this server handled: launched, or failed and retried."},
+	ScheduleTriggers: {Name: "turnus_schedule_triggers_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Fire times of schedules that this server handled: launched, or failed and retried."},
 	ScheduleSkips: {
 		Name: "turnus_schedule_skips_total", Kind: Counter, Side: OfServer, Labels: []string{"reason"},
 		Help: "Skipped fire times of schedules: missed, too_late, overlap, refused, not_launched or other.",
@@ -182,16 +182,16 @@ var table = [last]Metric{
 	},
 
 	Workers:            {Name: "turnus_workers", Kind: Gauge, Side: OfServer, Labels: []string{"pool", "state"}, Help: "Workers, by pool and state."},
-	PoolConcurrency:    {Name: "turnus_pool_slots", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Concurrency of the workers that take jobs, added up."},
+	PoolConcurrency:    {Name: "turnus_pool_concurrency", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Concurrency of the workers that take jobs, added up."},
 	PoolRunning:        {Name: "turnus_pool_running", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Running jobs on all workers of the pool."},
-	ConcurrencyDesired: {Name: "turnus_slots_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Concurrency that the pool should have."},
+	ConcurrencyDesired: {Name: "turnus_concurrency_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Concurrency that the pool should have."},
 	WorkersDesired:     {Name: "turnus_workers_desired", Kind: Gauge, Side: OfServer, Labels: []string{"pool"}, Help: "Workers that the pool should have."},
 	ScaleCalls:         {Name: "turnus_scale_calls_total", Kind: Counter, Side: OfServer, Labels: []string{"result"}, Help: "Calls of --scale-hook by this server: ok or failed."},
 
 	NotificationsWaiting:      {Name: "turnus_notifications_waiting", Kind: Gauge, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that wait to be sent; the same on every server."},
 	NotificationsSent:         {Name: "turnus_notifications_sent_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that this server delivered."},
 	NotificationsFailed:       {Name: "turnus_notifications_failed_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Failed attempts of this server to deliver a notification."},
-	NotificationsDeadLettered: {Name: "turnus_notifications_dead_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that this server dead-lettered."},
+	NotificationsDeadLettered: {Name: "turnus_notifications_dead_lettered_total", Kind: Counter, Side: OfServer, Labels: []string{"medium"}, Help: "Notifications that this server dead-lettered."},
 
 	DataFree:           {Name: "turnus_data_free_bytes", Kind: Gauge, Side: OfServer, Help: "Free space of the disk that --data is on."},
 	DataSize:           {Name: "turnus_data_size_bytes", Kind: Gauge, Side: OfServer, Help: "Size of that disk."},
@@ -200,7 +200,7 @@ var table = [last]Metric{
 	BackupAt:           {Name: "turnus_backup_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "Time of the last backup that the ledger recorded."},
 
 	WorkerUp:          {Name: "turnus_worker_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "pool"}, Help: "1 while the worker reports."},
-	WorkerConcurrency: {Name: "turnus_worker_slots", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Concurrency of the worker."},
+	WorkerConcurrency: {Name: "turnus_worker_concurrency", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Concurrency of the worker."},
 	WorkerRunning:     {Name: "turnus_worker_running", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Running jobs on the worker."},
 	WorkerQueueUp:     {Name: "turnus_worker_queue_up", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "1 if the queue answers the worker, else 0."},
 	WindowsMissed:     {Name: "turnus_windows_missed_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker"}, Help: "Windows that a job missed although the service had planned its start in them."},
@@ -209,5 +209,5 @@ var table = [last]Metric{
 	SSHConnections:    {Name: "turnus_ssh_connections", Kind: Gauge, Side: OfWorker, Labels: []string{"worker"}, Help: "Open SSH connections."},
 	PluginStarts:      {Name: "turnus_plugin_starts_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Started processes of the plugin."},
 	PluginDeaths:      {Name: "turnus_plugin_deaths_total", Kind: Counter, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "Processes of the plugin that died or did not start."},
-	PluginBlocked:     {Name: "turnus_plugin_held_back", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while calls are refused because the plugin died too often, else 0."},
+	PluginBlocked:     {Name: "turnus_plugin_blocked", Kind: Gauge, Side: OfWorker, Labels: []string{"worker", "plugin"}, Help: "1 while calls are refused because the plugin died too often, else 0."},
 }

@@ -257,9 +257,9 @@ func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
 	if len(a.offered) > 0 {
 		tried = strings.Join(a.offered, ", ")
 	}
-	hint := fmt.Sprintf("as user %q%s, tried %s.", e.user, e.by(), tried)
+	why := fmt.Sprintf("as user %q%s, tried %s.", e.user, e.by(), tried)
 	if len(a.allowed) > 0 {
-		hint += " The server accepts " + strings.Join(a.allowed, ", ") + "."
+		why += " The server accepts " + strings.Join(a.allowed, ", ") + "."
 	}
 	for _, l := range a.locked {
 		if l.err != nil {
@@ -267,19 +267,21 @@ func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
 		}
 	}
 	if len(a.problems) > 0 {
-		hint += " Not usable: " + strings.Join(a.problems, "; ") + "."
+		why += " Not usable: " + strings.Join(a.problems, "; ") + "."
 	}
 	switch {
 	case broken:
-		return e.unreachable("authenticate", hint+" Too many tries (MaxAuthTries) or a ban may be why; see the host's sshd log.",
+		return e.unreachable("authenticate", why+" Too many tries (MaxAuthTries) or a ban may be why; see the host's log: journalctl -u ssh",
 			fmt.Errorf("server closed the connection during login: %w", err))
 	case errors.Is(err, errNoMoreAuth):
 		if e.cred.Name == "" {
-			hint += " Another login: -u USER, --private-key FILE, or in the inventory."
+			why += " Another login: -u USER, --private-key FILE, or in the inventory."
+		} else {
+			why += " Another one: credential: NAME in the inventory (docs/secrets.md)."
 		}
-		return e.unreachable("authenticate", hint, errors.New("login refused"))
+		return e.unreachable("authenticate", why, errors.New("login refused"))
 	}
-	return e.unreachable("authenticate", hint, fmt.Errorf("login refused: %w", err))
+	return e.unreachable("authenticate", why+" The host's log has more: journalctl -u ssh", fmt.Errorf("login refused: %w", err))
 }
 
 // by names the credential of a login, where it has a name.

@@ -174,9 +174,9 @@ func (p *Pool) converse(ctx context.Context, h *handshakeConn, via *conn, cfg *s
 func tunnelError(e *endpoint, via *conn, err error) *Error {
 	var refused *ssh.OpenChannelError
 	if !errors.As(err, &refused) {
-		return e.unreachable("dial", "the connection to jump host "+via.e.name+" broke", err)
+		return e.unreachable("dial", "the connection to jump host "+via.e.name+" broke: try it: ssh -v "+via.e.name, err)
 	}
-	hint := "jump host " + via.e.name + " could not connect to " + e.addr + ": check name, port and route as seen from there"
+	hint := "jump host " + via.e.name + " could not connect to " + e.addr + ": try it from there, and correct address: and port: in the inventory"
 	if refused.Reason == ssh.Prohibited {
 		hint = "jump host " + via.e.name + " forbids forwarding: set AllowTcpForwarding (or PermitOpen) in its sshd_config"
 	}

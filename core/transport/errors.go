@@ -83,19 +83,19 @@ func (e *endpoint) ended(ctx context.Context, op string, before bool) *Error {
 // dialError explains why no TCP connection came about.
 func dialError(e *endpoint, err error) *Error {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		hint := "check the name, or set the host's address in the inventory"
+		hint := "correct the name, or set address: of the host in the inventory"
 		if dns.IsTimeout || dns.IsTemporary {
-			hint = "the name server did not answer; check the worker's resolver, or set the host's address in the inventory"
+			hint = "the name server did not answer: check the worker's resolver, or set address: of the host in the inventory"
 		}
 		return e.unreachable("resolve", hint, &dnsError{dns})
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return e.unreachable("dial", "nothing listens there: is sshd running, and is the port right?", mark(errors.New("connection refused"), err))
+		return e.unreachable("dial", "nothing listens there: start sshd on the host, or set port: in the inventory", mark(errors.New("connection refused"), err))
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EADDRNOTAVAIL):
-		return e.unreachable("dial", "check the worker's routes and firewalls, or whether the host needs a proxy_jump", fmt.Errorf("no route: %w", err))
+		return e.unreachable("dial", "check the worker's routes and firewalls, or set proxy_jump: in the inventory", fmt.Errorf("no route: %w", err))
 	case errors.Is(err, syscall.ECONNRESET):
-		return e.unreachable("dial", "a firewall or a connection limit on the way refuses this worker", fmt.Errorf("connection reset: %w", err))
+		return e.unreachable("dial", "a firewall or a connection limit on the way refuses this worker; compare on the worker: ssh -v HOST", fmt.Errorf("connection reset: %w", err))
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return e.unreachable("dial", "raise the worker's limit of open files: ulimit -n, or LimitNOFILE= of the unit", err)
 	}
@@ -119,16 +119,16 @@ func (e *dnsError) Unwrap() error { return e.DNSError }
 func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 	switch stage {
 	case stageDial:
-		return e.unreachable("dial", "no answer at all: is the host up, and does a firewall drop packets?",
+		return e.unreachable("dial", "no answer at all: is the host up, and does a firewall drop packets? Compare on the worker: ssh -v HOST",
 			fmt.Errorf("%w: no TCP connection after %v", core.ErrTimeout, limit))
 	case stageSilent:
-		return e.unreachable("handshake", "something accepts connections there but does not speak SSH, or sshd is overloaded",
+		return e.unreachable("handshake", "sshd is overloaded, or another service listens there: set port: in the inventory",
 			fmt.Errorf("%w: server was silent for %v after accepting the connection", core.ErrTimeout, limit))
 	case stageHandshake:
-		return e.unreachable("handshake", "the host or the network is very slow; raise connect_timeout",
+		return e.unreachable("handshake", "the host or the network is very slow; raise connect_timeout: in the inventory",
 			fmt.Errorf("%w: key exchange not done after %v", core.ErrTimeout, limit))
 	}
-	return e.unreachable("authenticate", "a slow login (DNS, PAM, LDAP) on the host; raise connect_timeout",
+	return e.unreachable("authenticate", "a slow login (DNS, PAM, LDAP) on the host; raise connect_timeout: in the inventory",
 		fmt.Errorf("%w: not logged in after %v", core.ErrTimeout, limit))
 }
 
@@ -136,13 +136,13 @@ func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 func foreign(e *endpoint, said string, err error) *Error {
 	switch {
 	case strings.HasPrefix(said, "Exceeded MaxStartups"), strings.HasPrefix(said, "Not allowed at this time"):
-		return e.unreachable("handshake", "sshd takes no more logins at the same time (MaxStartups), or none from this worker for a while (PerSourcePenalties); see its log",
+		return e.unreachable("handshake", "sshd takes no more logins at the same time (MaxStartups), or none from this worker for a while (PerSourcePenalties); see its log: journalctl -u ssh",
 			fmt.Errorf("server turned the connection away with %q: %w", said, err))
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or what answers there does not speak SSH 2: is the port right?",
+		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or another service answers there: set port: in the inventory",
 			fmt.Errorf("connection reset after the server said %q: %w", said, err))
 	}
-	return e.unreachable("handshake", "is the port right? what answers there does not speak SSH 2", fmt.Errorf("wrong protocol: it says %q: %w", said, err))
+	return e.unreachable("handshake", "another service answers there: set port: in the inventory", fmt.Errorf("wrong protocol: it says %q: %w", said, err))
 }
 
 // handshakeError explains why the SSH handshake failed.
@@ -153,7 +153,7 @@ func handshakeError(e *endpoint, h *handshakeConn, tries *authState, err error) 
 	}
 	if algo, ok := errors.AsType[*ssh.AlgorithmNegotiationError](err); ok {
 		return e.unreachable("handshake",
-			fmt.Sprintf("the host offers only %s; update its SSH server or its configuration", strings.Join(algo.RequestedAlgorithms, ", ")), err)
+			fmt.Sprintf("the host offers only %s; update its SSH server, or its sshd_config; compare: ssh -v HOST", strings.Join(algo.RequestedAlgorithms, ", ")), err)
 	}
 	broken := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
@@ -163,10 +163,10 @@ func handshakeError(e *endpoint, h *handshakeConn, tries *authState, err error) 
 	case stage == stageHandshake && !h.spoke.Load(), strings.Contains(err.Error(), "version string"), strings.Contains(err.Error(), "overflow reading version"):
 		return foreign(e, h.said(), err)
 	case broken && stage == stageSilent:
-		return e.unreachable("handshake", "sshd drops connections over MaxStartups or from banned sources; see its log",
+		return e.unreachable("handshake", "sshd drops connections over MaxStartups or from banned sources; see its log: journalctl -u ssh",
 			fmt.Errorf("server closed the connection without a word: %w", err))
 	case broken:
-		return e.unreachable("handshake", "a firewall, a connection limit or a crash of sshd cut the handshake; see the host's log",
+		return e.unreachable("handshake", "a firewall, a connection limit or a crash of sshd cut the handshake; see the host's log: journalctl -u ssh",
 			fmt.Errorf("connection lost during the handshake: %w", err))
 	}
 	return e.unreachable("handshake", "", err)

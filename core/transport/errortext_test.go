@@ -21,7 +21,7 @@ func TestErrorSaysTheNameOnce(t *testing.T) {
 			"unknown name",
 			dialError(&endpoint{name: "web1", addr: "web1:22"}, &net.DNSError{Err: "no such host", Name: "web1", Server: "10.0.0.2:53", IsNotFound: true}),
 			"web1:22: resolve: name \"web1\" does not resolve: no such host (asked 10.0.0.2:53)\n" +
-				"hint: check the name, or set the host's address in the inventory",
+				"hint: correct the name, or set address: of the host in the inventory",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -279,7 +279,7 @@ func (x *execution) notStarted(ctx context.Context, err error) error {
 		x.stop()
 		return e.ended(ctx, "exec", false)
 	case errors.Is(err, errStartRefused):
-		return e.fail("exec", "the login may not run commands; see the host's sshd log", true, mark(err, core.ErrUnreachable))
+		return e.fail("exec", "the login may not run commands; see the host's log: journalctl -u ssh", true, mark(err, core.ErrUnreachable))
 	}
 	return x.s.broken("exec")
 }

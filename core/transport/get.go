@@ -96,7 +96,7 @@ func (d *download) fail(hint string, err error) *Error {
 }
 
 func (d *download) tooLong() *Error {
-	return d.fail("raise the limit, or fetch less", mark(fmt.Errorf("longer than the limit of %d bytes", d.out.limit), core.ErrInvalid))
+	return d.fail("raise max_size: of the step, or fetch less", mark(fmt.Errorf("longer than the limit of %d bytes", d.out.limit), core.ErrInvalid))
 }
 
 func (d *download) bySFTP(ctx context.Context) (mode uint32, err error) {
@@ -118,14 +118,14 @@ func (d *download) bySFTP(ctx context.Context) (mode uint32, err error) {
 	}
 	f, err := c.Open(d.file)
 	if err != nil {
-		return 0, d.fail("may the user read it?", err)
+		return 0, d.fail("may the user read it? See ls -l on the host, or write become: true in the playbook", err)
 	}
 	defer func() { _ = f.Close() }()
 	if _, err := f.WriteTo(d.out); err != nil {
 		return 0, d.lost(err)
 	}
 	if d.out.n < st.Size() {
-		return 0, d.fail("it was cut meanwhile, or the transfer was", fmt.Errorf("read %d bytes of %d", d.out.n, st.Size()))
+		return 0, d.fail("it was cut meanwhile, or the transfer was: run it again, with --retry-failed", fmt.Errorf("read %d bytes of %d", d.out.n, st.Size()))
 	}
 	return unixMode(st.Mode()), nil
 }
@@ -199,9 +199,9 @@ func (d *download) byCat(ctx context.Context) (uint32, error) {
 	case exit.Code == exitRefused:
 		return 0, d.fail("", mark(why, core.ErrInvalid))
 	case exit.Code != 0 || !h.done:
-		return 0, d.fail("may the user read it?", fmt.Errorf("exit code %d: %w", exit.Code, why))
+		return 0, d.fail("may the user read it? See ls -l on the host, or write become: true in the playbook", fmt.Errorf("exit code %d: %w", exit.Code, why))
 	case d.out.n < int64(size):
-		return 0, d.fail("it was cut meanwhile, or the transfer was", fmt.Errorf("read %d bytes of %d", d.out.n, size))
+		return 0, d.fail("it was cut meanwhile, or the transfer was: run it again, with --retry-failed", fmt.Errorf("read %d bytes of %d", d.out.n, size))
 	}
 	return uint32(mode), nil
 }

@@ -135,7 +135,7 @@ func (p *Pool) launch(first context.Context, en *entry, key string, r route) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if err == nil && c.gone {
-			err = r.last().unreachable("session", "see the host's sshd log", errors.New("server closed the connection right after login"))
+			err = r.last().unreachable("session", "see the host's log: journalctl -u ssh", errors.New("server closed the connection right after login"))
 		}
 		f.landed, f.err = true, err
 		if en.flight == f {

@@ -116,7 +116,7 @@ const maxQuoted = 200
 var (
 	errNoShell  = errors.New("the host did not run the command in a POSIX shell")
 	errNoProof  = fmt.Errorf("%w: it printed more than %d bytes without one", errNoShell, maxGreeting)
-	noShellHint = "give the login a POSIX shell, or have its ForceCommand run SSH_ORIGINAL_COMMAND; commands cannot be run on a device that has a command line of its own"
+	noShellHint = "give the login a POSIX shell (usermod -s /bin/sh USER), or have its ForceCommand run SSH_ORIGINAL_COMMAND; commands cannot be run on a device that has a command line of its own"
 )
 
 // missing says what the host answered instead of running a shell.

@@ -164,7 +164,7 @@ func (u *upload) send(ctx context.Context, src *source) (Written, error) {
 		return Written{}, u.fail("", mark(fmt.Errorf("source is %s %d bytes, expected exactly that many", moreOrLess(w.Size, u.put.Size), u.put.Size), core.ErrInvalid))
 	}
 	if u.put.SHA256 != "" && w.SHA256 != u.put.SHA256 {
-		return Written{}, u.fail("the source is not the file that was meant", mark(fmt.Errorf("source has sha256 %s, expected %s", w.SHA256, u.put.SHA256), core.ErrInvalid))
+		return Written{}, u.fail("the source is not the file that was meant; compare: sha256sum FILE", mark(fmt.Errorf("source has sha256 %s, expected %s", w.SHA256, u.put.SHA256), core.ErrInvalid))
 	}
 	return w, u.finish(ctx, w, plain)
 }
@@ -186,7 +186,7 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 	defer done()
 	f, err := c.OpenFile(u.part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return u.fail("does the directory exist, and may the user write to it?", err)
+		return u.fail("does the directory exist, and may the user write to it? See ls -ld on the host, or write become: true in the playbook", err)
 	}
 	err = f.Chmod(0o600)
 	if err == nil {
@@ -230,7 +230,7 @@ func (u *upload) transferError(err error) *Error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, sftp.ErrSSHFxConnectionLost) {
 		return u.fail("", mark(fmt.Errorf("connection lost during the transfer: %w", err), core.ErrUnreachable))
 	}
-	return u.fail("is the disk full, or a quota reached?", err)
+	return u.fail("is the disk full, or a quota reached? See df -h on the host", err)
 }
 
 // byCat writes the part file without SFTP.
@@ -310,7 +310,7 @@ func (u *upload) finish(ctx context.Context, w Written, plain bool) error {
 }
 
 func (u *upload) mismatch(got string) *Error {
-	return u.fail("a faulty disk, memory or a full file system on the host? nothing was replaced",
+	return u.fail("a faulty disk, memory or a full file system on the host? See dmesg there; nothing was replaced",
 		fmt.Errorf("verification failed: the host holds %s than was sent", got))
 }
 

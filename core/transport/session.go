@@ -54,7 +54,7 @@ func (p *Pool) session(ctx context.Context, r route, fresh bool) (*session, erro
 		c.kill(err)
 		p.giveBack(c, fresh)
 		if !reused || try > maxPerHost {
-			return nil, e.unreachable("session", "see the host's sshd log", fmt.Errorf("no session on a new connection: %w", err))
+			return nil, e.unreachable("session", "see the host's log: journalctl -u ssh", fmt.Errorf("no session on a new connection: %w", err))
 		}
 	}
 }
@@ -212,7 +212,7 @@ func (s *session) broken(op string) *Error {
 	defer settle.Stop()
 	select {
 	case <-s.c.dead:
-		return s.c.e.fail(op, "it was in progress: check the host before running it again", false,
+		return s.c.e.fail(op, "it was in progress: check the host before running it again, as by turnus exec HOST -i INVENTORY -- COMMAND", false,
 			mark(s.c.lost(), core.ErrUnreachable, core.ErrUnknown))
 	case <-settle.C: // the connection stands
 		return s.c.e.fail(op, "sshd ended the session; see the host's log", false,

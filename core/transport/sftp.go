@@ -67,7 +67,7 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 		return u.fail("", err)
 	}
 	if err := u.chownSFTP(c, old); err != nil {
-		return u.fail("without commands on the host, only numeric owners can be set", err)
+		return u.fail("write the owner as a number, as owner: 1000: names need a shell on the host", err)
 	}
 	mode := os.FileMode(u.put.Mode&0o777) | special(u.put.Mode)
 	switch {
@@ -86,7 +86,7 @@ func (u *upload) finishSFTP(ctx context.Context) error {
 		}
 	}
 	if _, ok := c.HasExtension("posix-rename@openssh.com"); !ok {
-		return u.fail("its SFTP server lacks posix-rename@openssh.com", errors.New("the host cannot replace a file atomically"))
+		return u.fail("its SFTP server lacks posix-rename@openssh.com: use that of OpenSSH, by Subsystem in sshd_config", errors.New("the host cannot replace a file atomically"))
 	}
 	if err := c.PosixRename(u.part, u.put.Path); err != nil {
 		return u.fail("", fmt.Errorf("rename: %w", err))

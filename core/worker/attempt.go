@@ -154,7 +154,7 @@ func unusableSignal(out host.Outcome) error {
 	case !out.Suspended || out.Signal == "":
 		return nil
 	case !queue.ForPeople(out.Signal): // its wave would go on without it, or nobody could signal it
-		return fmt.Errorf("event %.100q, which is the worker's own; ErrHeld waits for the service window", out.Signal)
+		return fmt.Errorf("event %.100q, which is the worker's own; ErrWindowClosed waits for the service window", out.Signal)
 	}
 	if err := queue.CheckEvent(out.Signal); err != nil { // else the queue refuses what this node sends of all its jobs
 		return fmt.Errorf("an event: %w", err)
@@ -211,7 +211,7 @@ func (a *attempts) request(saved *checkpoint) host.Call {
 	j, snap := a.m.job, a.m.prog.snapshot
 	c := host.Call{
 		Job: j.lease.Job, Step: a.name, Attempt: a.cur.Attempts, Type: a.step.Uses, Params: a.params,
-		Host: a.host, Become: a.host.As(core.Rule(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Diff: snap.Diff,
+		Host: a.host, Become: a.host.As(core.Rule(a.step.Become, a.m.prog.playbook.Become, snap.Become)), State: a.cur.Plugin, Check: snap.Check, Untouched: snap.Check && !a.delegated() && a.m.untouched(), Diff: snap.Diff,
 		Barred: a.m.state.Barred[a.host.Name], Key: a.key(), Fence: j.lease.Token, Queue: a.m.queue, Fetch: j.w.cfg.FetchDir, Sink: a.sink,
 		Checkpoint: saved.save, Live: j.live,
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
@@ -59,7 +60,7 @@ func TestDelegateHasOneGuest(t *testing.T) {
 		t.Run(fmt.Sprintf("queue %q, careless %v", c.life, careless), func(t *testing.T) {
 			inLab(t, func(l *lab) {
 				if c.life != "" {
-					if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte(c.life), queue.MaxKeep); err != nil {
+					if _, err := l.q.Post(t.Context(), board.Incarnation, []byte(c.life), board.MaxKeep); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -143,7 +143,7 @@ func TestGroups(t *testing.T) {
 		left    []string
 	}{
 		"nothing fails":                  {"true", nil, "/b /c /skipped /unchanged", core.Unchanged, "", nil},
-		"not recovered":                  {"false", map[string][]string{"b": {"changed"}, "c": {"failed"}}, "/b /c /c/failed /port/1 /was/false /unchanged", core.Failed, "failed", []string{"web"}},
+		"not recovered":                  {"false", map[string][]string{"b": {"changed"}, "c": {"failed"}}, "/b /c /c/failed /port/1 /was/false /unchanged", core.Failed, "failed (test.yaml:5)", []string{"web"}},
 		"recovered":                      {"true", map[string][]string{"b": {"changed"}, "c": {"failed"}}, "/b /c /c/failed /port/1 /was/false /unchanged /changed /restart", core.Changed, "rescued: step c: failed", nil},
 		"a change of a step that failed": {"true", map[string][]string{"b": {"failed"}}, "/b /b/failed /unchanged /unchanged /restart", core.Unchanged, "rescued: step b: failed", nil},
 		"unreachable":                    {"true", map[string][]string{"b": {"unreachable"}}, "/b", core.Unreachable, "unreachable", []string{"web"}},

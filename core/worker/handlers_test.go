@@ -14,6 +14,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -402,7 +403,7 @@ func TestStateOfTheVersionBeforeHandlers(t *testing.T) {
 	if err != nil || !slices.Equal(back.Handlers.Pending, []string{"web"}) || len(back.steps()) != 2 || !back.steps()[1].Handler {
 		t.Errorf("%+v, %v", back, err)
 	}
-	if h := launch.HandlersOf(data); h == nil || !slices.Equal(h.Pending, []string{"web"}) {
+	if h := snapshot.HandlersOf(data); h == nil || !slices.Equal(h.Pending, []string{"web"}) {
 		t.Errorf("%+v", h)
 	}
 	if _, err := decodeState([]byte(`{"v":2,"handlers":{"ran":[{"after":2,"name":"x"}]}}`)); err == nil {
@@ -450,16 +451,16 @@ func TestOwedHandlersTravelWithTheHost(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.pending = map[string]core.Handlers{"h00001": {From: []string{"r0"}, Pending: []string{"web"}}}
 		la := l.submit("r", 2, under("steps", file("a", "notify: [web]"))+under("handlers", file("web")))
-		plain, err := launch.EncodeHost(la.Hosts[0])
+		plain, err := snapshot.EncodeHost(la.Hosts[0])
 		if err != nil || string(plain) != string(la.Run.Targets[0].Data) {
 			t.Errorf("%s, %v", la.Run.Targets[0].Data, err)
 		}
 		data := la.Run.Targets[1].Data
-		pending, err := launch.DecodePending(data)
+		pending, err := snapshot.DecodePending(data)
 		if err != nil || !json.Valid(data) || !slices.Equal(pending.Pending, []string{"web"}) || !slices.Equal(pending.From, []string{"r0"}) {
 			t.Errorf("%s: %+v, %v", data, pending, err)
 		}
-		h, err := launch.DecodeHost(data)
+		h, err := snapshot.DecodeHost(data)
 		if err != nil || h.Name != "h00001" || h.Vars["port"] != 8000001 {
 			t.Errorf("%+v, %v", h, err)
 		}

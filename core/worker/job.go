@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // returnAfter is the pause of a job that was given back because something of the
@@ -187,18 +187,18 @@ func (j *job) prepare() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := launch.DecodeHost(j.lease.Data)
+	h, err := snapshot.DecodeHost(j.lease.Data)
 	if err != nil {
 		return nil, err
 	}
-	if err := launch.CheckPool(prog.playbook, []core.Host{h}, j.w.cfg.Pool); err != nil {
+	if err := snapshot.CheckPool(prog.playbook, []core.Host{h}, j.w.cfg.Pool); err != nil {
 		return nil, err
 	}
 	state, err := decodeState(j.lease.State)
 	if err != nil {
 		return nil, err
 	}
-	pending, err := launch.DecodePending(j.lease.Data)
+	pending, err := snapshot.DecodePending(j.lease.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (j *job) prepare() (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	resume, err := launch.DecodeResume(j.lease.Data)
+	resume, err := snapshot.DecodeResume(j.lease.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -227,11 +227,11 @@ func (j *job) unprepared(err error) queue.Ack {
 	}
 	if over := j.lease.Over; over != "" {
 		return j.finish(core.Result{
-			Outcome: core.Cancelled, ReasonCode: over.Code(), Handlers: launch.HandlersOf(j.lease.State),
+			Outcome: core.Cancelled, ReasonCode: over.Code(), Handlers: snapshot.HandlersOf(j.lease.State),
 			Reason: over.Text() + "; always did not run, the job could not be prepared: " + core.ErrorText(err),
 		})
 	}
-	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + core.ErrorText(err), Handlers: launch.HandlersOf(j.lease.State)})
+	return j.finish(core.Result{Outcome: core.Failed, Reason: "the job could not be prepared: " + core.ErrorText(err), Handlers: snapshot.HandlersOf(j.lease.State)})
 }
 
 // giveBack returns the job unstarted.

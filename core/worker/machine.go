@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -47,7 +48,7 @@ type machine struct {
 	// earlier one.
 	armed bool
 
-	resume launch.Resume // what the job goes on from
+	resume snapshot.Resume // what the job goes on from
 
 	walked int // steps whose includes scope has made known
 
@@ -55,7 +56,7 @@ type machine struct {
 	seen   map[handed]bool // secrets whose values are in hidden
 }
 
-func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers, resume launch.Resume) *machine {
+func newMachine(j *job, prog *program, h core.Host, s *state, pending core.Handlers, resume snapshot.Resume) *machine {
 	m := &machine{job: j, prog: prog, host: h, state: s, resume: resume}
 	if s.Handlers == nil {
 		s.Handlers = &handlersState{Handlers: pending}
@@ -213,6 +214,23 @@ func (m *machine) outcome() leaseEnd {
 	return done(outcome, "", code, reason)
 }
 
+// untouched reports whether no step of a check run so far would change the job's host. One that was
+// not called, because its job type has no check mode, might, and so might one that failed. It
+// says nothing of the host of an on, which other jobs also change.
+func (m *machine) untouched() bool {
+	none := func(o core.Outcome, code core.ReasonCode) bool {
+		return o == core.Unchanged || o == core.Skipped && code != core.NoCheckMode
+	}
+	for _, s := range m.state.Done {
+		here := s.On == "" && (s.Kept == nil || s.Kept.Host == "")
+		if here && !none(s.Outcome, s.ReasonCode) {
+			return false
+		}
+	}
+	cur := &m.state.Current // the items so far of a foreach
+	return cur.Item == 0 || none(cur.Text.Outcome, cur.Text.ReasonCode)
+}
+
 // between looks, where no step is under way, whether the job may go on to the next step.
 func (m *machine) between(next string) (leaseEnd, bool) {
 	if m.job.live() == nil {
@@ -253,6 +271,26 @@ func (m *machine) setAside(why string) leaseEnd {
 
 // step runs one step to its result, or returns how the lease ends.
 func (m *machine) step(i int) (core.StepResult, *leaseEnd) {
+	sr, v := m.called(i)
+	if _, exec := m.prog.snapshot.CommandLine(); !exec {
+		at := m.prog.calls[i].Place()
+		if placed(sr.Outcome) {
+			sr.At = at
+		}
+		if m.partial != nil {
+			m.partial.At = at
+		}
+	}
+	return sr, v
+}
+
+// placed reports whether a result names the place of its step: the mistake may be there.
+func placed(o core.Outcome) bool {
+	return o == core.Failed || o == core.RolledBack || o == core.Lost
+}
+
+// called takes a step as far as step says.
+func (m *machine) called(i int) (core.StepResult, *leaseEnd) {
 	s := m.prog.calls[i]
 	sr := core.StepResult{Name: stepName(s), Uses: s.Uses}
 	if !m.prog.selected[i] {
@@ -371,13 +409,34 @@ func (m *machine) result(v leaseEnd) core.Result {
 	if m.partial != nil {
 		p := *m.partial
 		p.Outcome, p.Reason, p.ReasonCode = v.outcome, v.reason, v.code
+		if !placed(v.outcome) {
+			p.At = ""
+		}
 		steps = append(slices.Clip(steps), p)
 	}
+	reason := v.reason
+	if i := slices.IndexFunc(steps, func(s core.StepResult) bool { return s.Name == v.step && s.Outcome == v.outcome }); i >= 0 {
+		reason = withPlace(reason, steps[i].At)
+	}
 	return core.Result{
-		Customer: m.host.Customer, Outcome: v.outcome, Reason: v.reason, ReasonCode: v.code, Step: v.step,
+		Customer: m.host.Customer, Outcome: v.outcome, Reason: reason, ReasonCode: v.code, Step: v.step,
 		Started: m.state.Started, Took: m.state.Took + time.Since(m.job.started), Steps: steps,
 		Handlers: m.pendingHandlers(), Facts: m.facts(), Entered: m.state.Entered,
 	}
+}
+
+// withPlace puts the place of a step at the end of the first line of a reason: hints follow. The
+// error of an expression has a more exact one.
+func withPlace(reason, at string) string {
+	file, _, _ := strings.Cut(at, ":")
+	if at == "" || strings.Contains(reason, file+":") {
+		return reason
+	}
+	first, rest, more := strings.Cut(reason, "\n")
+	if first += " (" + at + ")"; more {
+		first += "\n" + rest
+	}
+	return first
 }
 
 func stepName(s playbooks.Step) string {

@@ -166,6 +166,47 @@ steps:
 	}
 }
 
+// A step in check mode learns whether an earlier one would change the host. Control: outside of
+// check mode it does not.
+func TestCheckModeKnowsWhatEarlierStepsWouldChange(t *testing.T) {
+	steps := `
+steps:
+  - {name: a, uses: command, when: "false", with: {run: x}}
+  - {name: b, uses: file, with: {path: /unchanged}}
+  - {name: c, uses: file, foreach: '["/unchanged", "FIRST", "/unchanged"]', with: {path: "${{ item }}"}}
+  - {name: d, uses: file, with: {path: /unchanged}}
+`
+	for name, c := range map[string]struct {
+		first string // path of the middle item of c; a /changed path would change the host
+		steps string
+		check bool
+		want  string
+	}{
+		"none changes":           {"/unchanged", steps, true, "b=true c=true c=true c=true d=true"},
+		"an item changes":        {"/changed", steps, true, "b=true c=true c=true c=false d=false"},
+		"one was not called":     {"/unchanged", strings.Replace(steps, "uses: command, when: \"false\"", "uses: reboot", 1), true, "b=false c=false c=false c=false d=false"},
+		"one that failed":        {"/unchanged", strings.Replace(steps, "with: {path: /unchanged}", "continue_on_failure: true, with: {path: /failed}", 1), true, "b=true c=false c=false c=false d=false"},
+		"no check mode: control": {"/unchanged", steps, false, "b=false c=false c=false c=false d=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(l *lab) {
+				l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
+					path := fmt.Sprint(params(c)["path"])
+					return host.Outcome{Changed: path == "/changed", Failed: path == "/failed", Effects: host.EffectsNone}, nil
+				}
+				l.one(strings.Replace(c.steps, "FIRST", c.first, 1), func(o *launch.Options, _ *queue.Run) { o.Check = c.check })
+				var got []string
+				for _, call := range l.plugins.seen() {
+					got = append(got, fmt.Sprintf("%s=%v", call.Step, call.Untouched))
+				}
+				if text := strings.Join(got, " "); text != c.want {
+					t.Errorf("calls %q, expected %q", text, c.want)
+				}
+			})
+		})
+	}
+}
+
 func TestForeach(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(_ context.Context, c host.Call) (host.Outcome, error) {
@@ -254,7 +295,7 @@ func TestStepTimeout(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = sleep(time.Hour)
 		r := l.one("steps: [{name: a, uses: command, with: {run: x}, timeout: 10s, retry: {attempts: 2, interval: 1s}}]")
-		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 10s" || r.Steps[0].Attempts != 2 {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 10s (test.yaml:3)" || r.Steps[0].Attempts != 2 {
 			t.Errorf("result %+v", r)
 		}
 		if r.Took != 21*time.Second {
@@ -396,7 +437,7 @@ func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 		if took := time.Since(begin); took > 11*time.Second || len(l.plugins.seen()) != 1 {
 			t.Errorf("after %v and %s", took, l.plugins.steps())
 		}
-		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed" {
+		if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || r.Reason != "timed out after 5s, and did not end within 1s; its process is killed (test.yaml:3)" {
 			t.Errorf("%s: %q", r.Outcome, r.Reason)
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 )
 
@@ -55,14 +55,14 @@ func (m *machine) passesOnce(s playbooks.Step) bool {
 
 // electedOnce returns the result of a step with once if it is on record. Nil is that this host
 // calls the step; otherwise it returns how the lease ends.
-func (m *machine) electedOnce(i int, name string) (*launch.Once, *leaseEnd) {
+func (m *machine) electedOnce(i int, name string) (*snapshot.Once, *leaseEnd) {
 	if r, kept := m.prog.snapshot.Once[name]; kept {
-		return &launch.Once{Job: -1, Result: &r}, nil
+		return &snapshot.Once{Job: -1, Result: &r}, nil
 	}
 	if o, known := m.prog.once.Load(i); known {
-		return o.(*launch.Once), nil
+		return o.(*snapshot.Once), nil
 	}
-	if o, v := m.note(i, name, launch.OnceResult); o != nil || v != nil {
+	if o, v := m.note(i, name, snapshot.OnceResult); o != nil || v != nil {
 		if o != nil && o.Result != nil {
 			m.prog.once.Store(i, o)
 			return o, nil
@@ -70,7 +70,7 @@ func (m *machine) electedOnce(i int, name string) (*launch.Once, *leaseEnd) {
 		return nil, v
 	}
 	own := m.job.lease.Job.Index
-	switch o, v := m.note(i, name, launch.OnceElected); {
+	switch o, v := m.note(i, name, snapshot.OnceElected); {
 	case v != nil:
 		return nil, v
 	case o != nil && o.Job != own:
@@ -78,7 +78,7 @@ func (m *machine) electedOnce(i int, name string) (*launch.Once, *leaseEnd) {
 	case o != nil:
 		return nil, m.calledBefore(i, name)
 	}
-	err := m.post(m.job.ctx, i, launch.OnceFirst, launch.Once{Job: own, Host: m.host.Name})
+	err := m.post(m.job.ctx, i, snapshot.OnceFirst, snapshot.Once{Job: own, Host: m.host.Name})
 	if err != nil {
 		return nil, m.noBoard(name, err)
 	}
@@ -88,7 +88,7 @@ func (m *machine) electedOnce(i int, name string) (*launch.Once, *leaseEnd) {
 // calledBefore makes a host that is to call the step wait, if a worker that ended since has posted
 // its result.
 func (m *machine) calledBefore(i int, name string) *leaseEnd {
-	o, v := m.note(i, name, launch.OnceCalled)
+	o, v := m.note(i, name, snapshot.OnceCalled)
 	if o != nil {
 		return m.waitOnce(i, queue.OnceCalled)
 	}
@@ -96,7 +96,7 @@ func (m *machine) calledBefore(i int, name string) *leaseEnd {
 }
 
 // takeOver returns the result of a step with once for this host.
-func (m *machine) takeOver(i int, s playbooks.Step, o launch.Once) core.StepResult {
+func (m *machine) takeOver(i int, s playbooks.Step, o snapshot.Once) core.StepResult {
 	m.state.Called = nil
 	if o.Job != m.job.lease.Job.Index {
 		return o.ForOthers(m.prog.playbook, m.job.lease.Job.Run)
@@ -109,9 +109,9 @@ func (m *machine) takeOver(i int, s playbooks.Step, o launch.Once) core.StepResu
 // tellOnce posts the result of the step that this host has called, and has the job wait until it is
 // on record. It posts also if the job must end: the call has had its effect.
 func (m *machine) tellOnce(i int) *leaseEnd {
-	o := launch.Once{Job: m.job.lease.Job.Index, Host: m.host.Name, At: time.Now().UTC(), Result: m.state.Called}
+	o := snapshot.Once{Job: m.job.lease.Job.Index, Host: m.host.Name, At: time.Now().UTC(), Result: m.state.Called}
 	for {
-		err := m.post(context.WithoutCancel(m.job.ctx), i, launch.OnceCalled, o)
+		err := m.post(context.WithoutCancel(m.job.ctx), i, snapshot.OnceCalled, o)
 		if err == nil {
 			return m.waitOnce(i, queue.OnceCalled)
 		}
@@ -138,7 +138,7 @@ func (m *machine) waitOnce(i int, phase queue.OncePhase) *leaseEnd {
 }
 
 // note reads a document about a step with once; nil where there is none.
-func (m *machine) note(i int, name string, n launch.OnceNote) (*launch.Once, *leaseEnd) {
+func (m *machine) note(i int, name string, n snapshot.OnceNote) (*snapshot.Once, *leaseEnd) {
 	if m.job.w.cfg.Board == nil {
 		return nil, m.noBoard(name, fmt.Errorf("the worker reads no board: %w", core.ErrInvalid))
 	}
@@ -151,14 +151,14 @@ func (m *machine) note(i int, name string, n launch.OnceNote) (*launch.Once, *le
 	if err != nil {
 		return nil, m.noBoard(name, err)
 	}
-	o, err := launch.DecodeOnce(data)
+	o, err := snapshot.DecodeOnce(data)
 	if err != nil {
 		return nil, m.noBoard(name, err)
 	}
 	return &o, nil
 }
 
-func (m *machine) post(ctx context.Context, i int, n launch.OnceNote, o launch.Once) error {
+func (m *machine) post(ctx context.Context, i int, n snapshot.OnceNote, o snapshot.Once) error {
 	data, err := o.Encode()
 	if err != nil {
 		return err
@@ -166,9 +166,9 @@ func (m *machine) post(ctx context.Context, i int, n launch.OnceNote, o launch.O
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	name := n.Document(m.job.lease.Job.Run, i)
-	posted, err := m.job.w.cfg.Board.PostFirst(call, name, data, launch.OnceKeep)
+	posted, err := m.job.w.cfg.Board.PostFirst(call, name, data, snapshot.OnceKeep)
 	if err == nil && len(posted) == 0 { // a server has withdrawn that of a host that ended
-		_, err = m.job.w.cfg.Board.Post(call, name, data, launch.OnceKeep)
+		_, err = m.job.w.cfg.Board.Post(call, name, data, snapshot.OnceKeep)
 	}
 	return err
 }

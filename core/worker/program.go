@@ -9,20 +9,20 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
 
 // program is a run's snapshot, read and compiled.
 type program struct {
-	snapshot launch.Snapshot
+	snapshot snapshot.Snapshot
 	playbook *playbooks.Playbook
 	calls    []playbooks.Step // its steps, then its handlers
 	selected []bool           // by tags, a call each: handlers have none, and are
 	steps    *admission.Steps // which of them wait for windows; nil: none does
-	once     sync.Map         // results of steps with once that are on record: *launch.Once by index
+	once     sync.Map         // results of steps with once that are on record: *snapshot.Once by index
 }
 
 // programsKept is how many runs' programs a worker keeps: as many as it may work on at the same
@@ -107,7 +107,7 @@ func (ps *programs) load(ctx context.Context, run string) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of run %s: %w", run, err)
 	}
-	snap, err := launch.DecodeSnapshot(data)
+	snap, err := snapshot.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", run, err)
 	}

@@ -120,7 +120,7 @@ func (p *proof) prepare() bool {
 		},
 	})
 	if noWindow := new(launch.NoWindowError); errors.As(err, &noWindow) {
-		p.plugins.seen["unfit"]++
+		p.plugins.seen["no window"]++
 		return false
 	}
 	if err != nil {

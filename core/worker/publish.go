@@ -9,7 +9,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 // Bounds of what a node publishes, over all its jobs. They keep a flood of output from keeping the
@@ -27,7 +27,7 @@ const (
 // publisher gathers events and publishes them in batches, each run's in order. Safe for concurrent
 // use.
 type publisher struct {
-	feed   queue.Feed
+	feed   board.Feed
 	worker string
 
 	mu      sync.Mutex
@@ -44,7 +44,7 @@ type message struct {
 	event api.Event
 }
 
-func newPublisher(feed queue.Feed, worker string) *publisher {
+func newPublisher(feed board.Feed, worker string) *publisher {
 	return &publisher{
 		feed: feed, worker: worker, open: map[core.JobID]*message{}, dropped: map[string]int{},
 		events: publishRate * publishBurst, bytes: publishBytes * publishBurst, at: time.Now(),
@@ -148,9 +148,9 @@ func (p *publisher) take() (byRun map[string][][]byte, order []string) {
 	byRun = map[string][][]byte{}
 	put := func(run string, e api.Event) {
 		text, err := json.Marshal(e)
-		if err != nil || len(text) > queue.MaxMessage { // escaped bytes grow
+		if err != nil || len(text) > board.MaxMessage { // escaped bytes grow
 			e.Stdout, e.Stderr, e.Text, e.Detail = "", "", "too long to be shown here", nil
-			if text, err = json.Marshal(e); err != nil || len(text) > queue.MaxMessage {
+			if text, err = json.Marshal(e); err != nil || len(text) > board.MaxMessage {
 				return
 			}
 		}
@@ -198,7 +198,7 @@ const publishBatch = 512 << 10
 func batch(messages [][]byte) int {
 	size := 0
 	for i, m := range messages {
-		if size += len(m); i > 0 && (i == queue.MaxPublish || size > publishBatch) {
+		if size += len(m); i > 0 && (i == board.MaxPublish || size > publishBatch) {
 			return i
 		}
 	}

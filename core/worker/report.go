@@ -10,14 +10,14 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 // ReportConfig says which reports a node sends, and where. Worker and Board must be set.
 type ReportConfig struct {
 	Worker  *Worker
-	Board   queue.Board
-	Feed    queue.Feed // nil: events of jobs are not published
+	Board   board.Board
+	Feed    board.Feed // nil: events of jobs are not published
 	Version string
 	// Load measures the node as Config.Load does; nil reports none.
 	Load func() (cpu, memory float64)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -74,7 +74,7 @@ func (l *lab) reported(run string) []api.Event {
 	l.t.Helper()
 	var all []api.Event
 	for cursor := ""; ; {
-		messages, next, err := l.q.Follow(context.Background(), run, cursor, queue.MaxFollow, 0)
+		messages, next, err := l.q.Follow(context.Background(), run, cursor, board.MaxFollow, 0)
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestFloodIsDroppedAndSaid(t *testing.T) {
 }
 
 // noFeed is a feed that does not answer.
-type noFeed struct{ queue.Feed }
+type noFeed struct{ board.Feed }
 
 func (noFeed) Publish(context.Context, string, ...[]byte) error { return core.ErrUnavailable }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -107,7 +108,7 @@ func (l *lab) again(id string, r core.Result, steps string, changes ...change) c
 	}
 	resume, err := launch.ResumeOf(la.Playbook, launch.Past{Run: r.Job.Run, Recorded: time.Now(), Result: r}, time.Now())
 	if err == nil {
-		err = la.SetResume(r.Job.Run, map[string]launch.Resume{r.Host: resume})
+		err = la.SetResume(r.Job.Run, map[string]snapshot.Resume{r.Host: resume})
 	}
 	if err == nil {
 		_, err = queue.SubmitOne(context.Background(), l.q, la.Run)

@@ -17,6 +17,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
 	"github.com/turnus/turnus/core/secrets"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -407,7 +408,7 @@ func TestOldWorkersRefuseRunsWithSecrets(t *testing.T) {
 		if !strings.Contains(string(la.Run.Payload), version) {
 			t.Errorf("%s: %s", steps, la.Run.Payload)
 		}
-		snap, err := launch.DecodeSnapshot(la.Run.Payload)
+		snap, err := snapshot.Decode(la.Run.Payload)
 		if err != nil || len(slices.Collect(maps.Keys(snap.Secrets))) != len(p.Secrets()) {
 			t.Errorf("%s: %v, %v", steps, snap.Secrets, err)
 		}

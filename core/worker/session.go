@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -129,7 +130,7 @@ func (s *session) queueName(ctx context.Context) (string, error) {
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	text, _, err := s.w.cfg.Board.Posted(call, queue.IncarnationDocument, 0)
+	text, _, err := s.w.cfg.Board.Posted(call, board.Incarnation, 0)
 	if errors.Is(err, core.ErrNotFound) {
 		return "", nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/plugins/host"
 )
@@ -28,7 +29,7 @@ func TestFaultR3RefusedFenceIsNoOutcome(t *testing.T) {
 			}
 			return host.Outcome{Changed: true}, nil
 		}
-		if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte("life"), queue.MaxKeep); err != nil {
+		if _, err := l.q.Post(t.Context(), board.Incarnation, []byte("life"), board.MaxKeep); err != nil {
 			t.Fatal(err)
 		}
 		la := l.submit("r", 1, oneStep)
@@ -52,12 +53,12 @@ func TestFaultR3RefusedFenceIsNoOutcome(t *testing.T) {
 
 // unnamed is a board that answers what the queue is called only once it is known.
 type unnamed struct {
-	queue.Board
+	board.Board
 	known atomic.Bool
 }
 
 func (b *unnamed) Posted(ctx context.Context, name string, version uint64) ([]byte, uint64, error) {
-	if name == queue.IncarnationDocument && !b.known.Load() {
+	if name == board.Incarnation && !b.known.Load() {
 		return nil, 0, fmt.Errorf("read: %w", core.ErrUnavailable)
 	}
 	return b.Board.Posted(ctx, name, version)
@@ -73,7 +74,7 @@ func TestFaultR3NothingBeginsWithoutAFence(t *testing.T) {
 			}
 			return host.Outcome{Changed: true}, nil
 		}
-		if _, err := l.q.Post(t.Context(), queue.IncarnationDocument, []byte("life"), queue.MaxKeep); err != nil {
+		if _, err := l.q.Post(t.Context(), board.Incarnation, []byte("life"), board.MaxKeep); err != nil {
 			t.Fatal(err)
 		}
 		board := &unnamed{Board: l.q}

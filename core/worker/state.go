@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -27,7 +27,7 @@ type state struct {
 	Done      []core.StepResult `json:"done,omitempty"`    // a step each, in order
 	Current   progress          `json:"current,omitzero"`  // of the step after them
 	Window    *waiting          `json:"window,omitempty"`  // of a job whose steps wait for windows
-	Passed    int               `json:"passed,omitempty"`  // barriers of launch.Turns
+	Passed    int               `json:"passed,omitempty"`  // barriers of snapshot.Turns
 	AtBarrier bool              `json:"at_gate,omitempty"` // it was left waiting at the next: the worker that leases it finds the barrier open
 
 	Called *core.StepResult `json:"called,omitempty"` // result of the present step, which has once and which the job called for its run
@@ -207,27 +207,27 @@ func decodeState(data []byte) (*state, error) {
 		return nil, fmt.Errorf("read the job's state: version %d, expected 1 to %d; is this worker older than the one before it? %w", s.Version, stateVersion, core.ErrInvalid)
 	}
 	for i := range s.Done {
-		s.Done[i].Outputs = launch.Exact(s.Done[i].Outputs)
+		s.Done[i].Outputs = snapshot.Exact(s.Done[i].Outputs)
 	}
-	s.Facts = launch.Exact(s.Facts)
+	s.Facts = snapshot.Exact(s.Facts)
 	if s.Seen != nil {
-		s.Seen.Values = launch.Exact(s.Seen.Values)
+		s.Seen.Values = snapshot.Exact(s.Seen.Values)
 	}
 	if h := s.Handlers; h != nil {
 		for i := range h.Ran {
-			h.Ran[i].Outputs = launch.Exact(h.Ran[i].Outputs)
+			h.Ran[i].Outputs = snapshot.Exact(h.Ran[i].Outputs)
 			if after := h.Ran[i].After; after < 0 || after > len(s.Done) || i > 0 && after < h.Ran[i-1].After {
 				return nil, fmt.Errorf("read the job's state: handler %s after step %d of %d: %w", h.Ran[i].Name, after, len(s.Done), core.ErrInvalid)
 			}
 		}
 	}
 	if s.Called != nil {
-		s.Called.Outputs = launch.Exact(s.Called.Outputs)
+		s.Called.Outputs = snapshot.Exact(s.Called.Outputs)
 	}
 	for i := range s.Current.Results {
 		r := &s.Current.Results[i]
-		r.Outputs = launch.Exact(r.Outputs)
-		r.Item = launch.Exact(map[string]any{"": r.Item})[""]
+		r.Outputs = snapshot.Exact(r.Outputs)
+		r.Item = snapshot.Exact(map[string]any{"": r.Item})[""]
 	}
 	return s, nil
 }

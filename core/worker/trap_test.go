@@ -28,7 +28,7 @@ func TestTrapPrefetchStrandsWork(t *testing.T) { // machinery#559
 		m := l.start(other) // what the first has no slot for must be there for the second
 		pass(time.Second)
 		if s, _ := l.q.Status(l.t.Context(), "r"); s.InFlight != 8 {
-			t.Errorf("%d in flight on two nodes of 4 slots", s.InFlight)
+			t.Errorf("%d in flight on two nodes of concurrency 4", s.InFlight)
 		}
 		l.exactlyOnce(la, l.results(la))
 		n.drain()
@@ -39,7 +39,7 @@ func TestTrapPrefetchStrandsWork(t *testing.T) { // machinery#559
 			}
 		}
 		if l.plugins.most > 8 {
-			t.Errorf("%d jobs at the same time on 8 slots", l.plugins.most)
+			t.Errorf("%d jobs at the same time on a concurrency of 8", l.plugins.most)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
@@ -549,7 +550,7 @@ func TestSilentBoardHoldsNobodyUp(t *testing.T) {
 }
 
 // silent is a board that never answers.
-type silent struct{ queue.Board }
+type silent struct{ board.Board }
 
 func (silent) Posted(ctx context.Context, _ string, _ uint64) ([]byte, uint64, error) {
 	<-ctx.Done()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redact"
@@ -65,7 +66,7 @@ type Config struct {
 	Secret func(ctx context.Context, a secrets.Ask) ([]byte, error)
 	// Board has the service windows of runs and the incarnation of the queue. Without it a step that
 	// waits for a window waits on, and hosts compare no leases.
-	Board queue.Board
+	Board board.Board
 
 	// KeepOutput stores what a step wrote where that is more than its result holds; nil keeps the head
 	// and the tail only. It is called before the step's result is known to the queue, by the one that
@@ -100,7 +101,7 @@ func New(c Config) (*Worker, error) {
 	case c.Queue == nil, c.Payload == nil, c.Plugins == nil:
 		return nil, fmt.Errorf("worker: Queue, Payload and Plugins must be set: %w", core.ErrInvalid)
 	case c.Concurrency < 0:
-		return nil, fmt.Errorf("worker: %d slots: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
+		return nil, fmt.Errorf("worker: concurrency %d: expected 1 or more: %w", c.Concurrency, core.ErrInvalid)
 	}
 	if c.Name == "" {
 		c.Name = "worker"

@@ -15,6 +15,7 @@ import (
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -28,7 +29,7 @@ func TestNewChecksItsConfig(t *testing.T) {
 	inLab(t, func(l *lab) {
 		c := l.config()
 		c.Concurrency = -1
-		if _, err := New(c); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "-1 slots") {
+		if _, err := New(c); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "concurrency -1") {
 			t.Errorf("negative slots: %v", err)
 		}
 	})
@@ -47,7 +48,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 			t.Errorf("%d jobs at the same time, expected 4", l.plugins.most)
 		}
 		if took := time.Since(start); took > 14*time.Second {
-			t.Errorf("41 jobs of 1s on 4 slots took %v, expected 11s", took)
+			t.Errorf("41 jobs of 1s on a concurrency of 4 took %v, expected 11s", took)
 		}
 		if first := res[0]; first.Worker != "node-1" || first.Took != time.Second {
 			t.Errorf("first result %+v", first)
@@ -308,7 +309,7 @@ func TestSnapshotOfARun(t *testing.T) {
 	})
 	t.Run("only the last are kept", func(t *testing.T) {
 		ps := newPrograms(func(_ context.Context, run string) ([]byte, error) {
-			return launch.Snapshot{Version: 1, Run: run, File: "f.yaml", Source: "playbook: p\ntargets: true\n" + oneStep}.Encode()
+			return snapshot.Snapshot{Version: 1, Run: run, File: "f.yaml", Source: "playbook: p\ntargets: true\n" + oneStep}.Encode()
 		}, &script{})
 		for i := range 3 * programsKept {
 			if _, err := ps.get(t.Context(), fmt.Sprint(i)); err != nil {

@@ -86,14 +86,10 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 		return settle(ctx, r, now.guard(r, now.pending))
 	case now.pending != "" && now.login == p.User:
 		return sdk.Failf("another job is changing the keys of this login, for a minute at most").Retryable().Effects(sdk.EffectsNone)
-	case now.home == "" && r.Check && p.State != "absent":
-		r.Changed()
-		r.Explain("the host has no user " + p.User + ": an earlier step must create the user")
-		return nil
 	case now.home == "" && p.State == "absent":
 		return nil
 	case now.home == "":
-		return refuse("there is no such user: add a step of the type user before this one")
+		return r.Lacks("user %s: there is no such user: add a step of the type user before this one", p.User)
 	case now.foreign != "":
 		return refuse("%s belongs to another user: chown it first", now.foreign)
 	}

@@ -39,6 +39,7 @@ func TestEdit(t *testing.T) {
 		"only one, and absent":         {Params{State: "absent"}, "# END turnus x\n", "error: only one marker"},
 		"the wrong order":              {two, "# END turnus x\n# BEGIN turnus x\n", "error: the marker \"# END turnus x\" in line 1 stands before"},
 		"twice":                        {two, block + block, "error: is there twice, the second time in line 5"},
+		"a marker of its own":          {Params{Content: "1\n", Marker: " <!-- {mark} a -->"}, "<!-- BEGIN a -->\n2\n<!-- END a -->\n# BEGIN turnus x\n# END turnus x\n", "<!-- BEGIN a -->\n1\n<!-- END a -->\n# BEGIN turnus x\n# END turnus x\n"},
 		"another comment":              {Params{Content: "1\n", Comment: "//"}, "", "// BEGIN turnus x\n1\n// END turnus x\n"},
 		"CRLF is kept":                 {Params{Content: "1\n"}, "a\r\n", "a\r\n# BEGIN turnus x\r\n1\r\n# END turnus x\r\n"},
 		"removed":                      {Params{State: "absent"}, "a\n" + block + "b\n", "a\nb\n"},
@@ -73,7 +74,11 @@ func TestParametersAreChecked(t *testing.T) {
 		want string // "" for valid
 	}{
 		"a block":                  {sdk.With{"path": "/a", "name": "x", "content": "1"}, ""},
-		"no name":                  {sdk.With{"path": "/a", "content": "1"}, ": parameter \"name\" is required"},
+		"no name":                  {sdk.With{"path": "/a", "content": "1"}, "/name: expected the name of the block, or its marker"},
+		"a marker":                 {sdk.With{"path": "/a", "marker": "# {mark} mine", "content": "1"}, ""},
+		"a marker and a name":      {sdk.With{"path": "/a", "name": "x", "marker": "# {mark} mine", "content": "1"}, "/marker: "},
+		"a marker that is not one": {sdk.With{"path": "/a", "marker": "# mine", "content": "1"}, "/marker: "},
+		"its own end as content":   {sdk.With{"path": "/a", "marker": "# {mark} mine", "content": "a\n # END mine\nb"}, "/content: "},
 		"a name of two lines":      {sdk.With{"path": "/a", "name": "x\ny", "content": "1"}, "/name: "},
 		"a name with a blank end":  {sdk.With{"path": "/a", "name": "x ", "content": "1"}, "/name: "},
 		"no content":               {sdk.With{"path": "/a", "name": "x"}, "/content: expected the lines"},

@@ -43,6 +43,10 @@ func edit(p Params, content string) (string, error) {
 
 // markers is the two lines around the block.
 func (p *Params) markers() (begin, end string) {
+	if p.Marker != "" {
+		line := strings.TrimSpace(p.Marker)
+		return strings.ReplaceAll(line, "{mark}", "BEGIN"), strings.ReplaceAll(line, "{mark}", "END")
+	}
 	return p.Comment + " " + markerText + p.Name, p.Comment + " END turnus " + p.Name
 }
 

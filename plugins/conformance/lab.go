@@ -63,7 +63,7 @@ func ReadLab(path string) (Lab, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&lab); err != nil && !errors.Is(err, io.EOF) {
-		return lab, fmt.Errorf("%w: %s: %w\nhint: its keys are answers, files, artifacts, examples, secrets, states and allow_network", core.ErrInvalid, path, words.Plain(err))
+		return lab, fmt.Errorf("%w: %s: %w\nhint: its keys are answers, files, artifacts, examples, secrets, states and allow_network (docs/plugin-suite.md)", core.ErrInvalid, path, words.Plain(err))
 	}
 	if lab.Artifacts != "" && !filepath.IsAbs(lab.Artifacts) {
 		lab.Artifacts = filepath.Join(filepath.Dir(path), lab.Artifacts)

@@ -111,6 +111,9 @@ func run(ctx context.Context, r *runOf) error {
 	if err != nil {
 		return err
 	}
+	if now.stranger {
+		return r.Lacks("the host does not know the owner %s: make the user and group first, or correct their names", p.Owner)
+	}
 	todo, err := compare(p, files, now)
 	if err != nil {
 		return sdk.Failf("%s: %w", p.Path, err).Effects(sdk.EffectsNone)
@@ -189,8 +192,5 @@ func look(ctx context.Context, r *runOf, files []wanted) (*tree, error) {
 		return nil, sdk.Failf("%s: the folder holds too many files to compare", p.Path).Effects(sdk.EffectsNone)
 	}
 	now := read(bytes.Lines(out.Bytes()))
-	if now.stranger && !r.Check {
-		return nil, sdk.Failf("the host does not know the owner %s: make the user and group first, or correct their names", p.Owner).Effects(sdk.EffectsNone)
-	}
 	return now, nil
 }

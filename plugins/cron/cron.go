@@ -76,7 +76,7 @@ const description = `
 Makes sure that /etc/cron.d has a file of this name with one job, or has none. The whole file
 belongs to Turnus: what else it holds is replaced. cron itself reads the file within a minute.
 The step fails if the host has no /etc/cron.d, as with the cron of busybox. In check mode it counts
-as a change, because an earlier step may install cron.
+as a change if an earlier step would change the host, because that step may install cron.
 
 ` + "`name`" + ` has no dot, because cron skips files with one. The file ends with a line end, without which
 cron ignores its last line. The schedule is checked by ` + "`turnus validate`" + `: the five fields of cron,
@@ -101,8 +101,8 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	if was.Content == want && was.Exists == (want != "") {
 		return nil
 	}
-	if was.NoFolder && !r.Check {
-		return sdk.Failf("the host has no /etc/cron.d: install cron, such as the package cron or cronie, with an earlier step").Effects(sdk.EffectsNone)
+	if was.NoFolder {
+		return r.Lacks("the host has no /etc/cron.d: install cron, such as the package cron or cronie, with an earlier step")
 	}
 	r.Changed()
 	r.ShowDiff(path, []byte(was.Content), []byte(want))

@@ -126,11 +126,18 @@ the old content may contain the earlier secret. A new file then has mode 0600.
 `
 
 func run(ctx context.Context, r *runOf) error {
-	now, err := observe(ctx, r.Host(), r.Params.Path)
-	if err != nil {
+	p := r.Params
+	now, err := observe(ctx, r.Host(), p.Path, p.Owner)
+	switch {
+	case err != nil:
 		return err
+	case p.State == "absent":
+	case now.stranger:
+		return r.Lacks("%s: the host does not know the owner %s: make the user and group first, or correct their names", p.Path, p.Owner)
+	case now.noFolder && p.State != "directory":
+		return r.Lacks("the folder of %s does not exist: create it with an earlier step", p.Path)
 	}
-	switch r.Params.State {
+	switch p.State {
 	case "absent":
 		return absent(ctx, r, now)
 	case "directory":

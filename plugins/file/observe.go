@@ -18,6 +18,9 @@ type entry struct {
 	size    int64
 	sha256  string // of a readable file
 	target  string // of a link
+
+	noFolder bool // around it
+	stranger bool // the host does not know the wanted owner
 }
 
 // script prints facts a line each; the target comes last, as it may hold newlines. It keeps to
@@ -26,6 +29,10 @@ const script = `LC_ALL=C; export LC_ALL
 if [ -L "$p" ]; then k=link; elif [ -d "$p" ]; then k=directory; elif [ -f "$p" ]; then k=file; elif [ -e "$p" ]; then k=other; else k=absent; fi
 echo "kind $k"
 echo "self $(id -u):$(id -g)"
+[ -d "${p%/*}/" ] || echo nofolder
+u=${o%%:*} g=${o#"$u"} g=${g#:}
+case $u in *[!0-9]*) id -u "$u" >/dev/null 2>&1 || echo stranger ;; esac
+case $g in *[!0-9]*) { getent group "$g" || grep "^$g:" /etc/group; } >/dev/null 2>&1 || echo stranger ;; esac
 [ $k = absent ] && exit 0
 l=$(ls -ld "$p"); n=$(ls -lnd "$p"); end='
 '
@@ -39,8 +46,8 @@ if [ $k = link ]; then printf 'target '; readlink "$p"; fi
 exit 0
 `
 
-func observe(ctx context.Context, h *sdk.Host, path string) (entry, error) {
-	result := h.Query(ctx, "p="+sdk.Quote(path)+"\n"+script)
+func observe(ctx context.Context, h *sdk.Host, path, owner string) (entry, error) {
+	result := h.Query(ctx, "p="+sdk.Quote(path)+" o="+sdk.Quote(owner)+"\n"+script)
 	if err := result.Err(); err != nil {
 		return entry{}, fmt.Errorf("inspect %s: %w", path, err)
 	}
@@ -62,6 +69,10 @@ func parse(text string) (entry, error) {
 		switch {
 		case key == "kind":
 			e.kind = value
+		case key == "nofolder":
+			e.noFolder = true
+		case key == "stranger":
+			e.stranger = true
 		case key == "self":
 			e.self = value
 		case key == "sha256" && len(fields) > 0 && digest().MatchString(fields[0]):

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/firewall"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // there.
 type device struct {
 	t     *testing.T
-	lab   *netlab.Host
+	lab   *servers.Host
 	kit   *plugintest.Kit
 	host  *plugintest.Host
 	state string
@@ -49,7 +49,7 @@ func newDevice(t *testing.T) *device {
 	testparts.Need(t, "nft", "nftables")
 	testparts.Need(t, "unshare", "util-linux")
 	state := filepath.Join(t.TempDir(), "state dir") // first: it is removed when the host with its timers is gone
-	d := &device{t: t, lab: netlab.NewHost(t), kit: plugintest.New(t, firewall.Def(netip.MustParsePrefix("127.0.0.1/32"))), state: state}
+	d := &device{t: t, lab: servers.NewHost(t), kit: plugintest.New(t, firewall.Def(netip.MustParsePrefix("127.0.0.1/32"))), state: state}
 	d.host = d.kit.Host("r1").Handle(d.handle).OnProbe(func(int) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -101,8 +101,11 @@ func run(ctx context.Context, r *runOf) error {
 	}
 	a := sdk.ReadAnswer(result.Stdout)
 	want, ref, err := decide(p, a)
-	if err != nil {
+	switch {
+	case err != nil && a.Has("dirty"): // no earlier step is meant to end that
 		return sdk.Failf("%s: %w", p.Path, err).Effects(sdk.EffectsNone)
+	case err != nil:
+		return r.Lacks("%s: %w", p.Path, err)
 	}
 	head, origin := a.Value("head"), a.Value("origin")
 	r.Output("before", head)
@@ -142,10 +145,10 @@ func decide(p Params, a sdk.Answer) (want, ref string, err error) {
 	switch {
 	case a.Has("nogit"):
 		return "", "", errors.New("the host has no git: install it with the job type package")
-	case a.Has("other"):
-		return "", "", errors.New("it is there, and is no clone: empty it, or give another path")
 	case a.Has("dirty"):
 		return "", "", fmt.Errorf("files have local changes: commit or discard them; git status says more: %s", strings.Join(strings.Fields(a.Text("dirty")), " "))
+	case a.Has("other"):
+		return "", "", errors.New("it is there, and is no clone: empty it, or give another path")
 	case commit().MatchString(p.Version):
 		return p.Version, "", nil
 	case a.Has("failed"):

@@ -105,11 +105,13 @@ type Call struct {
 	Barred  string      // why it may not become that user: the host refused the password before; "" if it may
 	State   *State
 	Check   bool
-	Diff    bool
-	Key     string // idempotency key, stable over attempts
-	Fence   uint64
-	Queue   string // whose leases Fence counts; "": hosts compare no fences
-	Files   string // folder that artifacts are read from; "" refuses
+	// Untouched is, in check mode, that no earlier step of the run would change the host.
+	Untouched bool
+	Diff      bool
+	Key       string // idempotency key, stable over attempts
+	Fence     uint64
+	Queue     string // whose leases Fence counts; "": hosts compare no fences
+	Files     string // folder that artifacts are read from; "" refuses
 	// Withheld are files and folders of this machine that are never read as artifacts, wherever they
 	// lie.
 	Withheld []string

@@ -45,7 +45,7 @@ type pool struct {
 }
 
 // serve has the calls of one more plugin go to the pool. A process that several share takes as many
-// calls as their own would: no job type waits for the slots of another.
+// calls as their own would: no job type waits for the concurrency of another.
 func (p *pool) serve(plugin *Plugin) {
 	p.serves = append(p.serves, plugin)
 	if p.plugin != plugin {

@@ -268,7 +268,7 @@ func request(ctx context.Context, l *lease) *wire.RunRequest {
 	r := &wire.RunRequest{
 		Job: c.Job.String(), Step: c.Step, Attempt: uint32(max(c.Attempt, 1)), Lease: l.token,
 		Type: c.Type, Params: c.Params, Host: c.Host.Name, Check: c.Check, Diff: c.Diff,
-		IdempotencyKey: c.Key, Traceparent: telemetry.Traceparent(ctx), Fence: c.Fence, HostLabels: c.Host.Labels, Secrets: slices.Sorted(maps.Keys(c.Secrets)),
+		Untouched: c.Untouched, IdempotencyKey: c.Key, Traceparent: telemetry.Traceparent(ctx), Fence: c.Fence, HostLabels: c.Host.Labels, Secrets: slices.Sorted(maps.Keys(c.Secrets)),
 	}
 	if c.State != nil {
 		r.State = &wire.State{Version: uint32(c.State.Version), Json: c.State.JSON}

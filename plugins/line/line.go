@@ -91,8 +91,10 @@ With state absent, all lines that match, or that are equal to ` + "`line`" + `, 
 
 The new file is written beside the old one and renamed, if the old one is still as it was read: if
 another writer changed it in between, the step fails and that change stays. Give the file itself,
-not a link. A file that does not exist fails the step without ` + "`create: true`" + `. In check mode it
-counts as a change, because an earlier step may create it.
+not a link. A file that does not exist fails the step without ` + "`create: true`" + `.
+
+A step that fails because of the file counts as a change in check mode if an earlier step would
+change the host, because that step may change the file.
 `
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {

@@ -105,6 +105,7 @@ type found struct {
 	flags  string // options of the mount, as the kernel has them
 	device string // resolved, as is wanted below
 	wanted string
+	gone   bool // the wanted device is not there
 }
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
@@ -121,6 +122,9 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	}
 	if p.State == "mounted" && now.active && now.device != now.wanted && strings.HasPrefix(now.device, "/dev/") && strings.HasPrefix(now.wanted, "/dev/") {
 		return sdk.Failf("%s: %s is mounted there, not %s: unmount it first, with state unmounted", p.Path, now.source, p.Source).Effects(sdk.EffectsNone)
+	}
+	if p.State == "mounted" && now.gone {
+		return r.Lacks("%s: the host has no %s: create it with an earlier step, or correct the name", p.name(), p.Source)
 	}
 	actions := decide(p, now, old, fstab != now.fstab)
 	if len(actions) == 0 {
@@ -210,7 +214,7 @@ func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (found, error) {
 		return found{}, sdk.Failf("%s leads over a link: write path: %s", p.Path, real).Effects(sdk.EffectsNone)
 	}
 	return found{
-		fstab: a.Text("fstab"), active: a.Has("active"), source: unescape(a.Value("active")), flags: a.Value("flags"), device: a.Value("device"), wanted: a.Value("wanted"),
+		fstab: a.Text("fstab"), active: a.Has("active"), source: unescape(a.Value("active")), flags: a.Value("flags"), device: a.Value("device"), wanted: a.Value("wanted"), gone: a.Has("gone"),
 	}, nil
 }
 

@@ -22,6 +22,11 @@ a=$(active) || exit 1
 [ "$t" = swap ] || awk '$5 == ENVIRON["ep"] { flags = $6 } END { print "flags", flags }' /proc/self/mountinfo
 [ -z "$a" ] || { echo "active $a"; echo "device $(real "$a")"; }
 [ -z "$s" ] || echo "wanted $(real "$s")"
+case $s in
+//*) ;; # a share of a server
+/*) [ -e "$s" ] || echo gone ;;
+UUID=* | LABEL=* | PARTUUID=* | PARTLABEL=*) ! command -v findfs >/dev/null 2>&1 || findfs "$s" >/dev/null 2>&1 || echo gone ;;
+esac
 exit 0
 `
 

@@ -5,6 +5,7 @@ package packages
 import (
 	"context"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"sync"
@@ -62,10 +63,11 @@ Installs, upgrades or removes packages with apt, dnf, apk or opkg, whichever the
 
 ` + "`present`" + ` asks the package manager for the missing names only: an installed package keeps its
 version. Configuration files that were edited stay. Another process may hold the package manager's
-lock, as unattended upgrades do: the step waits for it.
+lock, as unattended upgrades do: the step waits for it, and after ` + "`wait`" + ` the error names that
+process.
 
 Check mode asks the package manager what it would do, with the lists that the host has. Refreshing
-the lists is no change.
+the lists is no change. If the host has no lists yet, an install counts as a change.
 `
 
 // look is the host's report before anything is done.
@@ -74,27 +76,31 @@ type look struct {
 	changes []string // what would be done; empty: nothing
 	failed  string   // why the package manager cannot say; "" where it can
 	stale   bool     // the lists are older than Refresh
+	noLists bool     // there are none
 }
 
 func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	p := r.Params
-	now, err := ask(ctx, r)
+	result := r.Host().Query(ctx, asking(p))
+	if err := result.Err(); err != nil {
+		return fmt.Errorf("asking for packages: %w", err)
+	}
+	now, err := read(result.Stdout)
 	if err != nil {
 		return err
 	}
 	r.Output("manager", now.manager)
-	if r.Check {
-		return report(r, now)
-	}
-	if now.failed != "" || now.stale {
-		if err := do(ctx, r, now.manager, "refresh"); err != nil {
-			return fmt.Errorf("refreshing the lists of %s: %w", now.manager, err)
-		}
-		if now, err = ask(ctx, r); err != nil {
+	switch {
+	case r.Check && now.failed != "" && now.noLists && p.State != "absent": // the run fetches them first
+		now.changes, now.failed = []string{"install " + strings.Join(p.Names, ", ") + ", with the lists of packages, which the host does not have yet"}, ""
+	case r.Check && now.failed != "":
+		return r.Lacks("%s: %s: correct the name, or refresh the lists on the host, which check mode does not do", now.manager, now.failed)
+	case !r.Check && (now.failed != "" || now.stale):
+		if now, err = refresh(ctx, r, now.manager); err != nil {
 			return err
 		}
 	}
-	if err := report(r, now); err != nil || len(now.changes) == 0 {
+	if err := report(r, now); err != nil || len(now.changes) == 0 || r.Check {
 		return err
 	}
 	if err := do(ctx, r, now.manager, p.State); err != nil {
@@ -117,16 +123,23 @@ func report(r *sdk.Run[Params, sdk.NoState], now look) error {
 	return nil
 }
 
-// ask simulates the change, in one command that changes nothing.
-func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (look, error) {
-	p := r.Params
-	line := fmt.Sprintf("state=%s refresh=%d wait=%d\nset -- %s\n%s", p.State, seconds(p.Refresh), seconds(p.Wait), sdk.QuoteAll(p.Names...), askScript)
-	result := r.Host().Query(ctx, line)
-	if err := result.Err(); err != nil {
-		return look{}, fmt.Errorf("asking for packages: %w", err)
+// asking is the command that simulates the change. It changes nothing.
+func asking(p Params) string {
+	return fmt.Sprintf("state=%s refresh=%d wait=%d\nset -- %s\n%s", p.State, seconds(p.Refresh), seconds(p.Wait), sdk.QuoteAll(p.Names...), askScript)
+}
+
+// doing is the command in which the package manager works.
+func doing(p Params, manager, what string) string {
+	return fmt.Sprintf("manager=%s state=%s wait=%d\nset -- %s\n%s", manager, what, seconds(p.Wait), sdk.QuoteAll(p.Names...), doScript)
+}
+
+// read reads the answer to asking.
+func read(text string) (look, error) {
+	a := sdk.ReadAnswer(text)
+	now := look{
+		manager: a.Value("manager"), failed: strings.TrimSpace(a.Text("failed")), changes: []string{},
+		stale: a.Has("stale"), noLists: a.Has("nolists"),
 	}
-	a := sdk.ReadAnswer(result.Stdout)
-	now := look{manager: a.Value("manager"), failed: strings.TrimSpace(a.Text("failed")), stale: a.Has("stale"), changes: []string{}}
 	if now.manager == "" {
 		return now, sdk.Failf("the host has none of apt, dnf, apk and opkg").Effects(sdk.EffectsNone)
 	}
@@ -136,18 +149,65 @@ func ask(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) (look, error) {
 	return now, nil
 }
 
+// refresh fetches the lists and asks again, in one round trip.
+func refresh(ctx context.Context, r *sdk.Run[Params, sdk.NoState], manager string) (look, error) {
+	var answer sdk.Head
+	line := "(" + doing(r.Params, manager, "refresh") + ") >&2 || exit\n" + asking(r.Params)
+	if err := execute(ctx, r, sdk.Command{Run: line, Stdout: &answer, Stderr: r.Stdout()}); err != nil {
+		return look{}, fmt.Errorf("refreshing the lists of %s: %w", manager, err)
+	}
+	return read(answer.String())
+}
+
 // do lets the package manager work; its output is shown.
 func do(ctx context.Context, r *sdk.Run[Params, sdk.NoState], manager, what string) error {
-	var stderr sdk.Head
-	line := fmt.Sprintf("manager=%s state=%s wait=%d\nset -- %s\n%s", manager, what, seconds(r.Params.Wait), sdk.QuoteAll(r.Params.Names...), doScript)
-	exit, err := r.Host().Exec(ctx, sdk.Command{Run: line, Stdout: r.Stdout(), Stderr: &stderr})
+	return execute(ctx, r, sdk.Command{Run: doing(r.Params, manager, what), Stdout: r.Stdout()})
+}
+
+// execute runs a command of the package manager. If another process has the lock, nothing was done.
+func execute(ctx context.Context, r *sdk.Run[Params, sdk.NoState], c sdk.Command) error {
+	var out, errs sdk.Head // apt names the process on stdout, while it waits
+	c.Stdout = io.MultiWriter(&out, c.Stdout)
+	if c.Stderr == nil {
+		c.Stderr = io.Discard
+	}
+	c.Stderr = io.MultiWriter(&errs, c.Stderr)
+	exit, err := r.Host().Exec(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := exit.Err(); err != nil {
-		return &sdk.ExitError{Exit: exit, LastLine: stderr.LastLine()}
+	if exit.Err() == nil {
+		return nil
 	}
-	return nil
+	if err := lockFailure(out.String()+errs.String(), errs.LastLine(), time.Duration(r.Params.Wait)); err != nil {
+		return err
+	}
+	return &sdk.ExitError{Exit: exit, LastLine: errs.LastLine()}
+}
+
+// The last line of a package manager if another process has its lock, and the line that names it.
+var (
+	locked = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^E: Unable to (acquire|lock)|^held by process |ould not lock `)
+	})
+	heldBy = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`held by process (\d+)(?: \(([^()]+)\))?`) })
+)
+
+// lockFailure is the error of a command that ended because another process has the lock; nil if it
+// ended for another reason.
+func lockFailure(said, last string, wait time.Duration) error {
+	if !locked().MatchString(last) {
+		return nil
+	}
+	who, look := "another process", "ps -ef"
+	if all := heldBy().FindAllStringSubmatch(said, -1); len(all) > 0 {
+		m := all[len(all)-1]
+		if who, look = "process "+m[1], "ps -fp "+m[1]; m[2] != "" {
+			who += " (" + m[2] + ")"
+		}
+	}
+	return sdk.Failf("%s has the lock of the package manager, and kept it for %v\nhint: `%s` on the host shows the process: let it end and run the step again, or give the step a longer wait", who, wait, look).
+		Retryable().Effects(sdk.EffectsNone)
 }
 
 func seconds(d sdk.Duration) int { return int(time.Duration(d) / time.Second) }

@@ -8,11 +8,15 @@ package packages
 // The simulation shows whether a name that dpkg does not know, as of a virtual package, is provided
 // by another. It takes no lock and works for every user. It prints Conf for each package, and for
 // one that is only unpacked, as after a power cut, nothing else.
+//
+// "nolists" is that the host has no lists of packages at all.
 const askScript = `LC_ALL=C; export LC_ALL
+` + lockScript + `lists() { for l in "$@"; do [ -e "$l" ] && return; done; echo nolists; }
 old() { [ "$refresh" -gt 0 ] && [ -z "$(find "$@" -newermt "-$refresh seconds" 2>/dev/null | head -n 1)" ] && echo stale; }
 if command -v apt-get >/dev/null 2>&1; then
   echo "manager apt"
   old /var/lib/apt/lists /var/lib/apt/lists/partial
+  lists /var/lib/apt/lists/*_Packages*
   want=
   for p in "$@"; do
     n=${p%%=*} v=
@@ -39,6 +43,7 @@ elif command -v dnf >/dev/null 2>&1 || command -v yum >/dev/null 2>&1; then
   echo "manager dnf"
   dnf=$(command -v dnf || command -v yum)
   old /var/cache/dnf/.turnus-refreshed # each command of dnf writes into the folder
+  lists /var/cache/dnf/*.solv /var/cache/yum/*
   want=
   for p in "$@"; do
     have=$(rpm -q --whatprovides --qf '%{VERSION}-%{RELEASE} ' -- "$p" 2>/dev/null) || have=
@@ -48,14 +53,15 @@ elif command -v dnf >/dev/null 2>&1 || command -v yum >/dev/null 2>&1; then
     absent*) echo "change remove $p $have" ;;
     present | latest) echo "change install $p" && want="$want $p" ;;
     latest*)
-      "$dnf" -q -C check-update -- "$p" >/dev/null 2>&1
+      patient "$dnf" -q -C --setopt=exit_on_lock=1 check-update -- "$p" >/dev/null 2>&1
       [ $? = 100 ] && echo "change upgrade $p $have" ;;
     esac
   done
-  [ -z "$want" ] || "$dnf" -q -C --assumeno install -- $want 2>&1 | sed -n -e '/^Error: Unable to find/s/^Error: /failed /p' -e '/^Error: Cache-only/s/^Error: /failed /p'
+  [ -z "$want" ] || patient "$dnf" -q -C --setopt=exit_on_lock=1 --assumeno install -- $want 2>&1 | sed -n -e '/^Error: Unable to find/s/^Error: /failed /p' -e '/^Error: Cache-only/s/^Error: /failed /p'
 elif command -v apk >/dev/null 2>&1; then
   echo "manager apk"
   old /lib/apk /var/cache/apk
+  lists /var/cache/apk/APKINDEX.* /lib/apk/db/APKINDEX.* /etc/apk/cache/APKINDEX.*
   for p in "$@"; do
     if apk info -q -e "$p" >/dev/null 2>&1; then have=1; else have=; fi
     case $state$have in
@@ -68,6 +74,7 @@ elif command -v apk >/dev/null 2>&1; then
 elif command -v opkg >/dev/null 2>&1; then
   echo "manager opkg"
   old /var/opkg-lists
+  lists /var/opkg-lists/* /tmp/opkg-lists/* /usr/lib/opkg/lists/* /var/lib/opkg/lists/*
   for p in "$@"; do
     have=$(opkg status "$p" 2>/dev/null | sed -n '/^Version: /{s///;h;}; /^Status: .* installed/{g;p;}')
     case $state in
@@ -85,13 +92,15 @@ exit 0
 
 // doScript brings the packages "$@" to $state by $manager, or refreshes the lists. It asks nothing,
 // and keeps edited configuration files.
+//
+// Its standard error names the process that has the lock as apt does: "held by process PID (NAME)".
 const doScript = `LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a; export LC_ALL DEBIAN_FRONTEND NEEDRESTART_MODE
 exec </dev/null
-apt() { apt-get -q -y -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
+` + lockScript + `apt() { apt-get -q -y -o DPkg::Lock::Timeout="$wait" -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold --allow-downgrades "$@"; }
 case $manager in
 apt)
   case $state in
-  refresh) apt-get -q -o DPkg::Lock::Timeout="$wait" -o APT::Update::Error-Mode=any update && touch /var/lib/apt/lists ;;
+  refresh) patient apt-get -q -o APT::Update::Error-Mode=any update && touch /var/lib/apt/lists ;;
   absent)
     for p in "$@"; do
       shift
@@ -112,11 +121,12 @@ apt)
   esac ;;
 dnf)
   dnf=$(command -v dnf || command -v yum)
+  dnf() { patient "$dnf" -q -y --setopt=exit_on_lock=1 "$@"; }
   case $state in
-  refresh) case $dnf in */dnf) set -- --refresh ;; *) set -- ;; esac; "$dnf" -q makecache "$@" && touch /var/cache/dnf/.turnus-refreshed ;;
-  absent) "$dnf" -q -y remove -- "$@" ;;
-  present) "$dnf" -q -y install -- "$@" ;;
-  latest) "$dnf" -q -y install -- "$@" && "$dnf" -q -y upgrade -- "$@" ;;
+  refresh) case $dnf in */dnf) set -- --refresh ;; *) set -- ;; esac; dnf makecache "$@" && touch /var/cache/dnf/.turnus-refreshed ;;
+  absent) dnf remove -- "$@" ;;
+  present) dnf install -- "$@" ;;
+  latest) dnf install -- "$@" && dnf upgrade -- "$@" ;;
   esac ;;
 apk)
   case $state in
@@ -127,10 +137,29 @@ apk)
   esac ;;
 opkg)
   case $state in
-  refresh) opkg update ;;
-  absent) opkg remove "$@" ;;
-  present) opkg install "$@" ;;
-  latest) opkg install "$@" && opkg upgrade "$@" ;;
+  refresh) patient opkg update ;;
+  absent) patient opkg remove "$@" ;;
+  present) patient opkg install "$@" ;;
+  latest) patient opkg install "$@" && patient opkg upgrade "$@" ;;
   esac ;;
 esac
+`
+
+// lockScript runs a command again while another process has the lock, for $wait seconds at most:
+// one of dnf, which ends with 200 then, of opkg, or apt-get update, which waits for no lock itself.
+const lockScript = `patient() {
+  tries=$wait
+  while :; do
+    said=$("$@" 2>&1); code=$?
+    case $code-$said in
+    200-* | [!0]*"ould not lock "* | [!0]*"ould not get lock "*) [ "$tries" -gt 0 ] && tries=$((tries - 1)) && sleep 1 && continue ;;
+    0-*) [ -z "$said" ] || printf '%s\n' "$said"; return 0 ;;
+    *) printf '%s\n' "$said" >&2; return $code ;;
+    esac
+    pid=$(printf '%s\n' "$said" | sed -n 's/.*locked by \([0-9]*\).*/\1/p' | tail -n 1)
+    printf '%s\n' "$said" >&2
+    [ -z "$pid" ] || echo "held by process $pid ($(cat "/proc/$pid/comm" 2>/dev/null))" >&2
+    return $code
+  done
+}
 `

@@ -124,8 +124,8 @@ type TextEdit struct {
 }
 
 // EditText reads the file, edits it, reports the change with its diff, and replaces the file unless
-// another writer changed it in between. In check mode a missing file counts as a change, because an
-// earlier step may make it.
+// another writer changed it in between. A missing file, and one that cannot be edited, end the step
+// as [Run.Lacks] does.
 func (r *Run[P, S]) EditText(ctx context.Context, e TextEdit) error {
 	was, err := r.Host().ReadText(ctx, e.Path)
 	if err != nil {
@@ -135,18 +135,14 @@ func (r *Run[P, S]) EditText(ctx context.Context, e TextEdit) error {
 	case was.Exists || e.Create && !was.NoFolder:
 	case e.Remove:
 		return nil
-	case r.Check:
-		r.Changed()
-		r.Explain(e.Path + " does not exist: an earlier step must create it")
-		return nil
 	case was.NoFolder:
-		return Failf("the folder of %s does not exist: create it with an earlier step", e.Path).Effects(EffectsNone)
+		return r.Lacks("the folder of %s does not exist: create it with an earlier step", e.Path)
 	default:
-		return Failf("%s does not exist: create it with an earlier step, or set create: true", e.Path).Effects(EffectsNone)
+		return r.Lacks("%s does not exist: create it with an earlier step, or set create: true", e.Path)
 	}
 	content, err := e.Edit(was.Content)
 	if err != nil {
-		return Failf("%s: %w", e.Path, err).Effects(EffectsNone)
+		return r.Lacks("%s: %w", e.Path, err)
 	}
 	if content == was.Content {
 		return nil

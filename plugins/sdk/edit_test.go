@@ -95,3 +95,26 @@ func TestReplaceText(t *testing.T) {
 		})
 	}
 }
+
+// A step fails if its host lacks something. In check mode that is a change behind a step that would
+// change the host, and only there.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	kit := plugintest.New(t, sdk.Job("test.lacks", func(_ context.Context, r *sdk.Run[editParams, sdk.NoState]) error {
+		return r.Lacks("the host has no %s", r.Params.Path)
+	}, sdk.Check()))
+	kit.Host("h")
+	with := sdk.With{"path": "/x"}
+	for name, c := range map[string]struct {
+		opts            []plugintest.Option
+		outcome, reason string
+	}{
+		"run":                   {nil, "failed", "the host has no /x"},
+		"check":                 {[]plugintest.Option{plugintest.CheckMode()}, "failed", "the host has no /x"},
+		"check, after a change": {[]plugintest.Option{plugintest.AfterChange()}, "changed", "the host has no /x; an earlier step of this run may bring it"},
+	} {
+		if got := kit.Run(with, c.opts...); got.Outcome != c.outcome || got.Reason != c.reason || got.Outcome == "failed" && got.Effects != "none" {
+			t.Errorf("%s: %s (%s), effects %s; expected %s (%s)", name, got.Outcome, got.Reason, got.Effects, c.outcome, c.reason)
+		}
+	}
+}

@@ -107,6 +107,20 @@ func (r *Run[P, S]) Skip(reason string) error {
 // Explain gives the reason that is recorded when the step succeeds.
 func (r *Run[P, S]) Explain(reason string) { r.s.update(func(d *done) { d.reason = reason }) }
 
+// Lacks ends a step whose host does not have what the step needs; the function returns its result.
+// In check mode the step counts as a change if an earlier step of the run would change the host,
+// because that step may bring what is missing. Otherwise the step fails with this reason, and
+// without effects.
+func (r *Run[P, S]) Lacks(format string, args ...any) error {
+	why := Failf(format, args...).Effects(EffectsNone)
+	if !r.Check || r.s.req.GetUntouched() {
+		return why
+	}
+	r.Changed()
+	r.Explain(why.Error() + "; an earlier step of this run may bring it")
+	return nil
+}
+
 // Output sets an output, which later steps read as steps.NAME.outputs.KEY. A step that fails also
 // keeps its outputs. The name evidence is that of [Run.Evidence]. value must encode to JSON: with
 // one that does not, or with more than 1 MiB together, the step fails. A worker keeps 32 KiB of a
@@ -190,14 +204,14 @@ func (r *Run[P, S]) Progress(part float64, phase string) {
 // references to secrets only, never secrets.
 //
 // It must stand where the job may stop and go on much later: when the host's service window has
-// closed it returns an [ErrHeld], which the function returns. Where the job must go on, save
-// with [Run.Save].
+// closed it returns an [ErrWindowClosed], which the function returns. Where the job must go on,
+// save with [Run.Save].
 func (r *Run[P, S]) Checkpoint(ctx context.Context, name string, state S) error {
 	return r.save(ctx, name, state, false)
 }
 
 // Save is [Run.Checkpoint] where the job must not stop, as within a rollback, or between
-// arming a device's own way back and committing: it never returns [ErrHeld].
+// arming a device's own way back and committing: it never returns [ErrWindowClosed].
 func (r *Run[P, S]) Save(ctx context.Context, name string, state S) error {
 	return r.save(ctx, name, state, true)
 }
@@ -224,9 +238,9 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 // need. Call it right before an action that cannot be undone (a reboot, a flash). need includes all
 // later actions, also a rollback; 0 is the rest of the step's needs:.
 //
-// If the window does not suffice, the error is an [ErrHeld] with the reason, which the function
-// returns. Save state that the next attempt needs before the call. A rollback does not call it.
-// Outside of windows, as in a run without any, it is always nil.
+// If the window does not suffice, the error is an [ErrWindowClosed] with the reason, which the
+// function returns. Save state that the next attempt needs before the call. A rollback does not
+// call it. Outside of windows, as in a run without any, it is always nil.
 func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	resp, err := r.s.jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
 	if wirerpc.CodeOf(err) == wirerpc.CodeUnimplemented { // a worker from before windows lets everything start

@@ -38,7 +38,7 @@ func newSchema[T any]() (*schema, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, errors.New("expected a struct, whose fields are the keys")
 	}
-	if at, why := unfit("", t, nil); why != "" {
+	if at, why := ungiven("", t, nil); why != "" {
 		return nil, fmt.Errorf("field %s: %s", strings.TrimPrefix(at, "."), why)
 	}
 	root, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
@@ -58,9 +58,9 @@ func newSchema[T any]() (*schema, error) {
 	return s, nil
 }
 
-// unfit finds the first field that no playbook can give, and why. jsonschema would name the type,
+// ungiven finds the first field that no playbook can give, and why. jsonschema would name the type,
 // and no field.
-func unfit(at string, t reflect.Type, around []reflect.Type) (string, string) {
+func ungiven(at string, t reflect.Type, around []reflect.Type) (string, string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -77,9 +77,9 @@ func unfit(at string, t reflect.Type, around []reflect.Type) (string, string) {
 		if t.Key().Kind() != reflect.String && !t.Key().Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 			return at, words.Type(t) + " cannot be given in a playbook"
 		}
-		return unfit(at+".*", t.Elem(), around)
+		return ungiven(at+".*", t.Elem(), around)
 	case reflect.Slice, reflect.Array:
-		return unfit(at+"[]", t.Elem(), around)
+		return ungiven(at+"[]", t.Elem(), around)
 	case reflect.Struct:
 		for _, f := range reflect.VisibleFields(t) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -89,7 +89,7 @@ func unfit(at string, t reflect.Type, around []reflect.Type) (string, string) {
 			if tag, ok := f.Tag.Lookup("jsonschema"); ok && tag == "" {
 				return at + "." + cmp.Or(name, f.Name), "its tag jsonschema is empty; expected a description"
 			}
-			if at, why := unfit(at+"."+cmp.Or(name, f.Name), f.Type, around); why != "" {
+			if at, why := ungiven(at+"."+cmp.Or(name, f.Name), f.Type, around); why != "" {
 				return at, why
 			}
 		}

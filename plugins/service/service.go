@@ -59,7 +59,8 @@ first where they have changed. A unit that systemd can neither enable nor disabl
 one that is enabled until the next start of the host is not enabled.
 
 ` + "`restarted`" + ` and ` + "`reloaded`" + ` act each time: let a handler do it. A service that is not there fails the
-step. In check mode it counts as a change, because an earlier step may install it.
+step. In check mode it counts as a change if an earlier step would change the host, because that
+step may install it.
 `
 
 // status is the host's report of the service.
@@ -91,15 +92,10 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	r.Output("active", now.active)
 	r.Output("enabled", now.enabled)
 	if !now.known {
-		if r.Check && p.State != "stopped" {
-			r.Changed()
-			r.Explain("the host has no service " + p.Name + ": an earlier step must install it")
-			return nil
-		}
 		if p.State == "stopped" && (p.Enabled == nil || !*p.Enabled) {
 			return nil // nothing runs, and nothing will
 		}
-		return sdk.Failf("the host has no service %s (%s): install it first, or correct the name", p.Name, now.init).Effects(sdk.EffectsNone)
+		return r.Lacks("the host has no service %s (%s): install it first, or correct the name", p.Name, now.init)
 	}
 	actions := decide(p, now)
 	if len(actions) == 0 {

@@ -122,7 +122,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	}
 	a := sdk.ReadAnswer(result.Stdout)
 	if a.Has("missing") && p.State == "present" {
-		return sdk.Failf("the kernel has no setting %s: correct its name, or load the module that brings it in an earlier step", p.Key).Effects(sdk.EffectsNone)
+		return r.Lacks("the kernel has no setting %s: correct its name, or load the module that brings it in an earlier step", p.Key)
 	}
 	now, file := strings.Join(strings.Fields(a.Value("kernel")), " "), a.Text("file")
 	r.Output("file", p.file())

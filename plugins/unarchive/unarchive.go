@@ -103,8 +103,11 @@ func run(ctx context.Context, r *runOf) error {
 	if p.Archive != "" {
 		digest, _, _ = strings.Cut(a.Value("sum"), " ")
 	}
+	if a.Has("planted") {
+		return sdk.Failf("%s/.turnus-unarchive is a link, which no archive brought: remove it first", p.Path).Effects(sdk.EffectsNone)
+	}
 	if why := refusal(p, a); why != "" {
-		return sdk.Fail(why).Effects(sdk.EffectsNone)
+		return r.Lacks("%s", why)
 	}
 	r.Output("sha256", digest)
 	mark := fmt.Sprintf("sha256:%s strip=%t owner=%s", digest, p.Strip, p.Owner)
@@ -130,8 +133,6 @@ func refusal(p Params, a sdk.Answer) string {
 		return fmt.Sprintf("the host has no archive %s: fetch it in an earlier step, or correct the path", p.Archive)
 	case a.Has("nounzip"):
 		return "the host has no unzip: install it with the job type package, or use a tar archive"
-	case a.Has("planted"):
-		return p.Path + "/.turnus-unarchive is a link, which no archive brought: remove it first"
 	case a.Value("kind") == "other":
 		return p.Path + " is there, and is no folder: remove it first"
 	case a.Value("kind") == "full" && !a.Has("mark"):

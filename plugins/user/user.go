@@ -87,8 +87,8 @@ Creates, changes or removes a user of /etc/passwd, by useradd, usermod and userd
 and deluser of busybox. It needs root: see ` + "`become`" + `. A parameter that is not given stays as it is.
 
 ` + "`groups`" + ` adds the user to groups. Only ` + "`exact: true`" + ` removes the user from others. A group that does
-not exist fails the step. In check mode it counts as a change, because an earlier step may create
-the group.
+not exist fails the step. In check mode it counts as a change if an earlier step would change the
+host, because that step may create the group.
 
 ` + "`password`" + ` is a hash, and is compared with /etc/shadow on the host: an equal hash is no change, and
 the old hash does not leave the host. The new hash goes to the host over standard input and appears
@@ -108,8 +108,11 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	now := read(result.Stdout)
 	r.Output("uid", now.uid)
 	r.Output("home", now.home)
-	if err := possible(p, now, r.Check); err != nil {
+	if err := possible(p, now); err != nil {
 		return err
+	}
+	if missing := now.missing(p); len(missing) > 0 {
+		return r.Lacks("user %s: the host has no group %s: add a step of the type group before this one", p.Name, strings.Join(missing, ", "))
 	}
 	lines := commands(p, now)
 	if len(lines) == 0 {
@@ -117,9 +120,6 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 	}
 	r.Changed()
 	r.ShowDiff("user "+p.Name, []byte(now.text()), []byte(p.after(now).text()))
-	if missing := now.missing(p); len(missing) > 0 { // only in check mode
-		r.Explain("an earlier step must create the groups: " + strings.Join(missing, ", "))
-	}
 	if r.Check {
 		return nil
 	}
@@ -134,7 +134,7 @@ func run(ctx context.Context, r *sdk.Run[Params, sdk.NoState]) error {
 }
 
 // possible returns why the step cannot work on this host, before anything is changed.
-func possible(p Params, now account, check bool) error {
+func possible(p Params, now account) error {
 	refuse := func(format string, args ...any) error {
 		return sdk.Failf(format, args...).Effects(sdk.EffectsNone)
 	}
@@ -151,9 +151,6 @@ func possible(p Params, now account, check bool) error {
 		return refuse("user %s: /etc/shadow cannot be read, which the password needs: run the step as root with become: true", p.Name)
 	case now.taken != "":
 		return refuse("user %s: the user %s has the number %s: choose another uid", p.Name, now.taken, p.number())
-	}
-	if missing := now.missing(p); len(missing) > 0 && !check {
-		return refuse("user %s: the host has no group %s: add a step of the type group before this one", p.Name, strings.Join(missing, ", "))
 	}
 	if now.exists && now.tool == "busybox" && len(p.fields(now)) > 0 {
 		return refuse("user %s: busybox cannot change a user who exists: install the package shadow, which has usermod", p.Name)

@@ -54,26 +54,23 @@ func TestCommands(t *testing.T) {
 func TestPossible(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		p     Params
-		now   account
-		check bool
-		want  string // "" for possible
+		p    Params
+		now  account
+		want string // "" for possible
 	}{
-		"yes":                              {Params{}, account{tool: "shadow"}, false, ""},
-		"no such group":                    {Params{Groups: []string{"web"}}, account{tool: "shadow"}, false, "has no group web"},
-		"an earlier step may create it":    {Params{Groups: []string{"web"}}, account{tool: "shadow"}, true, ""},
-		"of a directory service":           {Params{State: "absent"}, account{elsewhere: true}, false, "directory service"},
-		"no root":                          {Params{Password: "!"}, account{tool: "shadow"}, false, "become: true"},
-		"a number that is taken":           {Params{UID: new(7)}, account{tool: "shadow", taken: "old"}, true, "the user old has the number 7"},
-		"no tool":                          {Params{}, account{}, false, "neither useradd nor adduser"},
-		"no tool removes a user":           {Params{State: "absent"}, account{exists: true}, true, "neither useradd nor adduser"},
-		"no tool, and no user":             {Params{State: "absent"}, account{}, false, ""},
-		"busybox changes nobody":           {Params{Shell: "/bin/sh"}, account{exists: true, tool: "busybox"}, true, "busybox cannot change"},
-		"busybox has nothing to change":    {Params{Shell: "/bin/sh"}, account{exists: true, shell: "/bin/sh", tool: "busybox"}, false, ""},
-		"the group of who is removed":      {Params{State: "absent", Group: "web"}, account{tool: "shadow"}, false, ""},
-		"the hash of who is known by name": {Params{Password: "!"}, account{shadow: true, tool: "shadow"}, false, ""},
+		"yes":                              {Params{}, account{tool: "shadow"}, ""},
+		"of a directory service":           {Params{State: "absent"}, account{elsewhere: true}, "directory service"},
+		"no root":                          {Params{Password: "!"}, account{tool: "shadow"}, "become: true"},
+		"a number that is taken":           {Params{UID: new(7)}, account{tool: "shadow", taken: "old"}, "the user old has the number 7"},
+		"no tool":                          {Params{}, account{}, "neither useradd nor adduser"},
+		"no tool removes a user":           {Params{State: "absent"}, account{exists: true}, "neither useradd nor adduser"},
+		"no tool, and no user":             {Params{State: "absent"}, account{}, ""},
+		"busybox changes nobody":           {Params{Shell: "/bin/sh"}, account{exists: true, tool: "busybox"}, "busybox cannot change"},
+		"busybox has nothing to change":    {Params{Shell: "/bin/sh"}, account{exists: true, shell: "/bin/sh", tool: "busybox"}, ""},
+		"the group of who is removed":      {Params{State: "absent", Group: "web"}, account{tool: "shadow"}, ""},
+		"the hash of who is known by name": {Params{Password: "!"}, account{shadow: true, tool: "shadow"}, ""},
 	} {
-		err := possible(c.p, c.now, c.check)
+		err := possible(c.p, c.now)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, expected %q", name, err, c.want)
 		}

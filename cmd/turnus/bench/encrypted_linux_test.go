@@ -8,7 +8,6 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/bench/queuebench"
 	"github.com/turnus/turnus/core/keyring"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 )
@@ -41,7 +40,7 @@ func BenchmarkEncryptedCycle(b *testing.B) {
 			before := cpu(b)
 			for range b.N {
 				m := memory.New(memory.Options{})
-				var q queue.Backend = encrypted.New(m, r, nil)
+				var q encrypted.Backend = encrypted.New(m, r, nil)
 				if _, err := queuebench.Throughput(context.WithoutCancel(b.Context()), q, queuebench.Params{Jobs: jobs, Batch: 256, Nodes: 2, Bytes: 500}); err != nil {
 					b.Fatal(err)
 				}

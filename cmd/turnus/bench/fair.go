@@ -37,7 +37,7 @@ served, the classic pass that reorders the overdue part of one sorted set, and t
 				if r.Scenario != scenario {
 					flush()
 					scenario = r.Scenario
-					fmt.Fprintf(con.Out, "%s (%s)\n", con.Paint(console.Bold, r.Scenario), console.Plural(r.Concurrency, "slot"))
+					fmt.Fprintf(con.Out, "%s (%s)\n", con.Paint(console.Bold, r.Scenario), fmt.Sprintf("concurrency %d", r.Concurrency))
 					rows = [][]string{{"  POLICY", "WHO", "DONE", "TOOK", "LATER THAN ALONE", "WORKER TIME SHARE", "JAIN"}}
 				}
 				for _, p := range r.Parties {

@@ -44,7 +44,7 @@ func Command(con *console.Console) *cobra.Command {
 // fanoutReport is the -o json document of bench fanout.
 type fanoutReport struct {
 	Hosts       int         `json:"hosts"`
-	Concurrency int         `json:"slots"`
+	Concurrency int         `json:"concurrency"`
 	Rounds      []fanoutRow `json:"rounds"` // the first over new connections, the others over pooled ones
 	WrongHost   int         `json:"wrong_host"`
 	PeakMB      float64     `json:"peak_mb"` // of this process, fleet included, and its plugin processes

@@ -57,7 +57,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 	}
 	c.Flags().BoolVar(&f.inMemory, "memory", false, "measure the queue in memory")
 	c.Flags().StringVar(&f.url, "redis", "", "measure on this Redis")
-	c.Flags().BoolVar(&f.encrypted, "sealed", false, "put the queue behind a key ring that is made for it")
+	c.Flags().BoolVar(&f.encrypted, "encrypted", false, "put the queue behind a key ring that is made for it")
 	c.Flags().IntVar(&f.bytes, "bytes", 0, "bytes of data, and of what is recorded, of each job of the throughput rows, up to 65536")
 	c.Flags().IntVar(&f.jobs, "jobs", 300_000, "jobs of each throughput row")
 	c.Flags().DurationVar(&f.over, "spread", 30*time.Second, "span of the 1000 timed jobs")
@@ -67,7 +67,7 @@ A Redis given by --redis must be empty: what the benchmark leaves there is a few
 // queueReport is the -o json document of bench queue.
 type queueReport struct {
 	Queue       string                        `json:"queue"`
-	Encrypted   bool                          `json:"sealed"`
+	Encrypted   bool                          `json:"encrypted"`
 	Throughput  []queuebench.ThroughputResult `json:"throughput"`
 	Submit      queuebench.SubmitResult       `json:"submit"`
 	BytesPerJob float64                       `json:"bytes_per_pending_job"` // 0 if it is unknown
@@ -81,7 +81,7 @@ type queueReport struct {
 
 func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err error) {
 	out := queueReport{Queue: "memory", Encrypted: f.encrypted}
-	open := func() (queue.Backend, error) { return memory.New(memory.Options{}), nil }
+	open := func() (encrypted.Backend, error) { return memory.New(memory.Options{}), nil }
 	var client goredis.UniversalClient
 	if !f.inMemory {
 		url := f.url
@@ -99,7 +99,7 @@ func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err er
 		}
 		defer func() { err = errors.Join(err, client.Close()) }()
 		pools := 0
-		open = func() (queue.Backend, error) {
+		open = func() (encrypted.Backend, error) {
 			pools++
 			return redis.New(client, redis.Options{Pool: fmt.Sprintf("bench-%d-%d", os.Getpid(), pools)})
 		}
@@ -110,7 +110,7 @@ func benchQueue(ctx context.Context, con *console.Console, f queueBench) (err er
 			return err
 		}
 		plain := open
-		open = func() (queue.Backend, error) {
+		open = func() (encrypted.Backend, error) {
 			q, err := plain()
 			return encrypted.New(q, ring, nil), err
 		}
@@ -140,7 +140,7 @@ func passingRing() (_ *keyring.Ring, err error) {
 }
 
 // queueRows measures; each row has a pool of its own.
-func queueRows(ctx context.Context, con *console.Console, f queueBench, open func() (queue.Backend, error), client goredis.UniversalClient, out *queueReport) error {
+func queueRows(ctx context.Context, con *console.Console, f queueBench, open func() (encrypted.Backend, error), client goredis.UniversalClient, out *queueReport) error {
 	for _, p := range []queuebench.Params{
 		{Runs: 3, Batch: 256, Nodes: 2},
 		{Runs: 500, Batch: 256, Nodes: 2},
@@ -176,7 +176,7 @@ func queueRows(ctx context.Context, con *console.Console, f queueBench, open fun
 	return latencyRows(ctx, con, f, open, client, out)
 }
 
-func latencyRows(ctx context.Context, con *console.Console, f queueBench, open func() (queue.Backend, error), client goredis.UniversalClient, out *queueReport) error {
+func latencyRows(ctx context.Context, con *console.Console, f queueBench, open func() (encrypted.Backend, error), client goredis.UniversalClient, out *queueReport) error {
 	q, err := open()
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func latencyRows(ctx context.Context, con *console.Console, f queueBench, open f
 }
 
 // singleRows measures runs of one host, as events, API clients and schedules submit them.
-func singleRows(ctx context.Context, con *console.Console, open func() (queue.Backend, error), client goredis.UniversalClient, out *queueReport) error {
+func singleRows(ctx context.Context, con *console.Console, open func() (encrypted.Backend, error), client goredis.UniversalClient, out *queueReport) error {
 	for _, p := range []queuebench.SingleParams{
 		{Runs: 50_000, Batch: 256, Callers: 1},
 		{Runs: 50_000, Batch: 1, Callers: 8},
@@ -251,7 +251,7 @@ func serverMemory(ctx context.Context, client goredis.UniversalClient) float64 {
 }
 
 // idleCommands counts what one idle node sends Redis a second, over five seconds.
-func idleCommands(ctx context.Context, q queue.Backend, client goredis.UniversalClient) (float64, error) {
+func idleCommands(ctx context.Context, q encrypted.Backend, client goredis.UniversalClient) (float64, error) {
 	if client == nil {
 		return 0, nil
 	}

@@ -44,7 +44,7 @@ func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 	if _, err := keyring.New(at("other.json")); err != nil {
 		t.Fatal(err)
 	}
-	made("sealed.db", at("ring.json"))
+	made("encrypted.db", at("ring.json"))
 	made("plain.db", "")
 	const loud = ", which was not given: after a restore it can be read only with the key ring"
 	of := func(db, where string, more ...string) []string {
@@ -55,10 +55,10 @@ func TestBackupSaysWhichKeysItTakes(t *testing.T) {
 		code      int
 		want, not string
 	}{
-		{of("sealed.db", "b"), console.ExitOK, "encrypted with key " + key.String() + loud, "nothing"},
-		{of("sealed.db", "b", "--keyring", at("other.json")), console.ExitOK, "encrypted with key " + key.String() + loud, "nothing"},
-		{of("sealed.db", "b", "--keyring", at("ring.json")), console.ExitOK, "backup ", "warning"},
-		{of("sealed.db", "b", "--keyring", at("ring.json"), "-o", "json"), console.ExitOK, `"` + key.String() + `"`, "warning"},
+		{of("encrypted.db", "b"), console.ExitOK, "encrypted with key " + key.String() + loud, "nothing"},
+		{of("encrypted.db", "b", "--keyring", at("other.json")), console.ExitOK, "encrypted with key " + key.String() + loud, "nothing"},
+		{of("encrypted.db", "b", "--keyring", at("ring.json")), console.ExitOK, "backup ", "warning"},
+		{of("encrypted.db", "b", "--keyring", at("ring.json"), "-o", "json"), console.ExitOK, `"` + key.String() + `"`, "warning"},
 		{[]string{"admin", "backup", "ls", at("b")}, console.ExitOK, "left out  " + key.String(), "nothing"},
 		{[]string{"admin", "backup", "verify", at("b")}, console.ExitOK, "it takes the key ring with key " + key.String() + " to read it", "FAULT"},
 		{[]string{"admin", "restore", at("b"), "--ledger", "sqlite:" + at("new.db"), "--no-outputs"}, console.ExitOK, "give the service the key ring with key " + key.String(), "nothing"},

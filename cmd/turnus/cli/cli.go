@@ -69,6 +69,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if old != "" {
 		a.Report(a.Paint(console.Yellow, "warning: ") + fmt.Sprintf("%q is now %q", "turnus "+old, "turnus "+now))
 	}
+	settings.AcceptRenamed(root, func(old, now string) {
+		a.Report(a.Paint(console.Yellow, "warning: ") + old + " is now " + now)
+	})
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(a.Out)
@@ -183,7 +186,7 @@ func needs(c *cobra.Command, names ...string) {
 func narrows(flags *pflag.FlagSet) error {
 	for _, name := range []string{"limit", "select", "tags", "skip-tags", "host", "handler"} {
 		if f := flags.Lookup(name); f != nil && f.Changed && strings.Trim(f.Value.String(), "[] ") == "" {
-			return console.Invalid("--%s is empty\nhint: leave it out for all", name)
+			return console.Invalid("--%s is empty\nhint: leave out --%[1]s for all", name)
 		}
 	}
 	return nil

@@ -28,8 +28,8 @@ type applyFlags struct {
 func (a *app) applyCmd() *cobra.Command {
 	var f applyFlags
 	c := &cobra.Command{
-		Use: "apply PATH", Short: "Put the definitions of a folder in the place of the server's: all or nothing", Args: cobra.ExactArgs(1),
-		Long: `Replace the definitions of the server (playbooks, inventory, windows) with those of a
+		Use: "apply PATH", Short: "Replace the project of the server with that of a folder: all or nothing", Args: cobra.ExactArgs(1),
+		Long: `Replace the project of the server (playbooks, inventory, windows) with that of a
 folder: all or nothing. Both sides check them, and the changes are printed. A server that
 follows a repository applies the repository again when its branch moves.`,
 		Example: `  turnus project diff ./ops        # what would change

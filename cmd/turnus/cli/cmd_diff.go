@@ -33,12 +33,12 @@ func (a *app) diffCmd() *cobra.Command {
 	var f diffFlags
 	c := &cobra.Command{
 		Use:   "diff [[OLD] NEW]",
-		Short: "Check definitions, and say what would change: against a server, another folder, or a revision of a repository",
-		Long: `Check the definitions in NEW (playbooks, inventory, windows, and their references) and
+		Short: "Check a project, and show what would change: against a server, another folder, or a revision of a repository",
+		Long: `Check the project in NEW (playbooks, inventory, windows, and their references) and
 print what would change: hosts that playbooks gain and lose, next fire times of schedules,
 windows that come and go, approvals that an edit voids.
 
-OLD and NEW are folders. NEW alone is compared with the definitions of the server.
+OLD and NEW are folders. NEW alone is compared with the project of the server.
 With --repo there is one argument, OLD..NEW: branches, tags or commits of that repository.
 Uncommitted changes are ignored.
 

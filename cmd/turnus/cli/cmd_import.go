@@ -15,8 +15,8 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/ansible"
 	"github.com/turnus/turnus/core/inventory"
+	"github.com/turnus/turnus/playbooks/ansible"
 )
 
 func (a *app) importCmd() *cobra.Command {

@@ -172,13 +172,13 @@ func (a *app) writeUses(out service.EncryptedCheck) {
 func (a *app) keysReencryptCmd() *cobra.Command {
 	var f service.EncryptedPlaces
 	c := &cobra.Command{
-		Use: "reseal --keyring FILE --ledger URL", Short: "Re-encrypt values of older keys", Args: cobra.NoArgs,
+		Use: "re-encrypt --keyring FILE --ledger URL", Short: "Re-encrypt values of older keys", Args: cobra.NoArgs,
 		Long: `Re-encrypt values of older keys in the ledger with the key ring's primary key. It works in
 small batches while the service runs. You can stop it and call it again. Large outputs have keys
 of their own: only those keys are encrypted again. Redis forgets its values with their runs.
 With --keyring-accept-plain it also encrypts values that are plain.`,
-		Example: `  turnus admin keys reseal --keyring keyring.json --ledger postgres://turnus@db/turnus
-  turnus admin keys reseal --keyring keyring.json --data turnus-data --keyring-accept-plain`,
+		Example: `  turnus admin keys re-encrypt --keyring keyring.json --ledger postgres://turnus@db/turnus
+  turnus admin keys re-encrypt --keyring keyring.json --data turnus-data --keyring-accept-plain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.Check(); err != nil {
 				return err
@@ -191,7 +191,7 @@ With --keyring-accept-plain it also encrypts values that are plain.`,
 	return c
 }
 
-// reencryptDoc is the -o json document of keys reseal.
+// reencryptDoc is the -o json document of keys re-encrypt.
 type reencryptDoc struct {
 	Ledger   int      `json:"ledger"` // values encrypted again
 	Failed   int      `json:"failed"`
@@ -256,7 +256,7 @@ queue is in its process between promote and retire.`,
 			}
 			for _, u := range out.Uses {
 				if u.Key == id.String() {
-					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys reseal encrypts the ledger with the present key; Redis removes runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
+					return console.Invalid("key %s is needed: %s in %s\nhint: turnus admin keys re-encrypt encrypts the ledger with the present key; Redis removes runs a day after their end", id, console.Plural(u.Values, "value"), strings.TrimSpace(u.Where+" "+u.What))
 				}
 			}
 			if err := f.BegunSince(cmd.Context(), a.Console, id); err != nil {

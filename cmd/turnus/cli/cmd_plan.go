@@ -74,7 +74,7 @@ run with 5.`,
 	return c
 }
 
-// bounds of --workers and --forks together: more slots than hosts change nothing.
+// bounds of --workers and --forks together: more than the hosts changes nothing.
 const (
 	maxWorkers     = 1 << 20
 	maxConcurrency = 1 << 30
@@ -127,7 +127,7 @@ func (a *app) plan(cmd *cobra.Command, args []string, f *planFlags, sup *host.Su
 		return localrun.ListLaunches(a.Console, launches)
 	}
 	if a.Output == "svg" && len(launches) > 1 {
-		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: one call for each", console.Plural(len(launches), "playbook"))
+		return console.Invalid("-o svg: %s are given, and a picture shows one\nhint: turnus plan PLAYBOOK -o svg, one call for each", console.Plural(len(launches), "playbook"))
 	}
 	types := node.PlaybookOptions(sup, nil).Types
 	for _, l := range launches {

@@ -27,7 +27,7 @@ func (a *app) playbooksCmd() *cobra.Command {
 func (a *app) playbooksListCmd() *cobra.Command {
 	var r remote.Flags
 	c := &cobra.Command{
-		Use: "ls", Short: "List the playbooks of the server's definitions", Args: cobra.NoArgs, Example: "  turnus project playbooks ls",
+		Use: "ls", Short: "List the playbooks of the server's project", Args: cobra.NoArgs, Example: "  turnus project playbooks ls",
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := client.All(ctx, 0, c.Playbooks)
 			if err != nil {

@@ -37,7 +37,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 	c.Flags().BoolVarP(&f.Yes, "yes", "y", false, "approve every wave")
 	c.Flags().BoolVar(&f.ListHosts, "list-hosts", false, "list the hosts of the run and end")
 	c.Flags().BoolVar(&f.Outside, "outside-windows", false, "run now, whatever windows a playbook asks for: an emergency")
-	c.Flags().BoolVar(&f.Play.SkipNoWindow, "skip-unfit", false, "leave out hosts that no window fits; without it such a run is refused")
+	c.Flags().BoolVar(&f.Play.SkipNoWindow, "skip-no-window", false, "leave out hosts that no window fits; without it such a run is refused")
 	c.Flags().BoolVar(&f.NoRecord, "no-record", false, "keep no record of the run: turnus runs and --retry-failed will not know it, and pending handlers are neither run nor kept")
 	c.Flags().BoolVar(&f.Page, "page", false, "serve the page of the run to a browser of this machine, and print a link that logs in once")
 	c.Flags().BoolVar(&f.NoWorker, "no-worker", false, "with --redis: leave all work to other nodes")

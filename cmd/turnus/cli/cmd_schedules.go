@@ -103,6 +103,9 @@ func (a *app) writeSchedule(s api.Schedule) {
 		when += " (" + s.Cron + ")"
 	}
 	row("when", when+", "+s.Timezone)
+	if s.Pinned {
+		row("project", strings.TrimSpace("as it was when it was made "+s.Revision))
+	}
 	row("limit", strings.Join(s.Limit, ","))
 	if len(s.Vars) > 0 {
 		vars, _ := json.Marshal(s.Vars) // they came as JSON
@@ -118,7 +121,7 @@ func (a *app) writeSchedule(s api.Schedule) {
 	row("jitter", s.Jitter)
 	row("start within", s.StartWithin)
 	if s.Managed {
-		row("managed", "in the definitions: it is changed there")
+		row("managed", "in the project: it is changed there")
 	}
 	if s.Paused {
 		row("paused", "yes "+s.PauseReason)

@@ -54,7 +54,10 @@ func addIdentities(c *cobra.Command, files *[]string) {
 
 func readSecretFile(path string) (*secretFile, error) {
 	st, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, console.Invalid("there is no file of secrets %s\nhint: --file names another file; turnus secrets encrypt begins one", path)
+	case err != nil:
 		return nil, console.Invalid("%w\nhint: --file names the file; turnus secrets encrypt begins one", err)
 	}
 	f := &secretFile{path: path, mode: st.Mode().Perm()}
@@ -186,7 +189,7 @@ func secretFileFor(path string, recipients []string) (*secretFile, error) {
 // encrypted reports what was encrypted.
 func (a *app) encrypted(f *secretFile, names []string) error {
 	if a.Output == "json" {
-		return console.PrintJSON(a.Out, map[string]any{"file": f.path, "sealed": names, "recipients": len(f.said.Recipients)})
+		return console.PrintJSON(a.Out, map[string]any{"file": f.path, "encrypted": names, "recipients": len(f.said.Recipients)})
 	}
 	fmt.Fprintf(a.Out, "%s: encrypted %s to %s\n", f.path, strings.Join(names, ", "), console.Plural(len(f.said.Recipients), "recipient"))
 	return nil
@@ -249,8 +252,8 @@ type listedSecret struct {
 	Tenants   []string `json:"tenants,omitempty"`
 	Playbooks []string `json:"playbooks,omitempty"`
 	Hosts     string   `json:"hosts,omitempty"`
-	Current   *bool    `json:"sealed_to_recipients,omitempty"` // of age: to those that the file lists
-	OK        *bool    `json:"ok,omitempty"`                   // of check
+	Current   *bool    `json:"encrypted_to_recipients,omitempty"` // of age: to those that the file lists
+	OK        *bool    `json:"ok,omitempty"`                      // of check
 	Problem   string   `json:"problem,omitempty"`
 }
 

@@ -20,7 +20,7 @@ func (a *app) serverService() longRunning {
 turnus worker processes share. Any number of servers may run over one Redis and one
 PostgreSQL; none of them leads, and any may be stopped.`,
 		Example: `  turnus server --redis rediss://queue:6379/0 --ledger postgres://turnus@db/turnus --repo https://git.example.net/ops.git
-  turnus server --redis rediss://queue:6379/0 --definitions ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
+  turnus server --redis rediss://queue:6379/0 --project ./ops --listen 0.0.0.0:8470 --tls-cert tls.crt --tls-key tls.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return service.Serve(cmd.Context(), a.Console, &f) },
 	}
@@ -28,7 +28,7 @@ PostgreSQL; none of them leads, and any may be stopped.`,
 	f.Plugins.Add(c)
 	f.Secrets.Add(c)
 	f.Trace.Add(c)
-	c.Flags().StringVar(&f.Service.Definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
+	c.Flags().StringVar(&f.Service.Project, "project", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	f.Logs.Add(c)
 	c.Flags().BoolVarP(&f.Logs.Verbose, "verbose", "v", false, "log what the server does")
 	check := func() error {

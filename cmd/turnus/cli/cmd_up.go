@@ -22,7 +22,7 @@ The first start makes an admin token and keeps it in the data folder; each write
 context "local", so that turnus submit and the others just work. SIGTERM or Ctrl-C
 drains: steps that run finish, and the rest goes on after the next start; a second
 signal cancels what runs.`,
-		Example: `  turnus up --definitions ./ops
+		Example: `  turnus up --project ./ops
   turnus up --repo https://git.example.net/ops.git --branch main
   turnus submit ntp --follow              # from another terminal`,
 		Args: cobra.NoArgs,
@@ -33,7 +33,7 @@ signal cancels what runs.`,
 	f.Log.Add(c)
 	f.Trace.Add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.Service.Definitions, "definitions", "", "folder with playbooks, inventory and windows, whose edits are taken over")
+	fl.StringVar(&f.Service.Project, "project", "", "folder with playbooks, inventory and windows, whose edits are taken over")
 	fl.StringVar(&f.Name, "name", "", "name of the worker (default: HOST-PID)")
 	fl.StringVar(&f.Context, "context", "local", "context to write for the commands on this machine; empty writes none")
 	check := func() error { return errors.Join(f.Service.Check(), f.Node.Check(), f.Log.Check(), f.Trace.Check()) }

@@ -26,7 +26,7 @@ func (a *app) validateCmd() *cobra.Command {
 		Use:   "validate PATH...",
 		Short: "Check playbooks: every mistake of every file, with its place",
 		Long: `Check playbooks: every mistake of every file, with its place. Files named secrets.yaml are
-checked as files of secrets of a definitions tree. turnus project diff checks a whole tree. Job types are
+checked as files of secrets of a project. turnus project diff checks a whole tree. Job types are
 asked about params that hold no expression: one process of each plugin that the playbooks use.`,
 		Example: `  turnus validate playbooks/
   turnus validate site.yaml -o json`,

@@ -174,7 +174,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) (err error) {
 		listener.Health(n.Worker.Stuck, n.Worker.Unready)
 		a.Message("metrics on " + listener.Addr())
 	}
-	a.Message(fmt.Sprintf("working as %s with %d slots on pool %s", n.Worker.Name(), f.node.Concurrency, cmp.Or(f.queue.Pool, node.DefaultPool)))
+	a.Message(fmt.Sprintf("working as %s with concurrency %d on pool %s", n.Worker.Name(), f.node.Concurrency, cmp.Or(f.queue.Pool, node.DefaultPool)))
 	a.WarnError(manager.Ready(n.Worker.Stuck))
 	select {
 	case <-ctx.Done():

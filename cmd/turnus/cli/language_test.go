@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/turnus/turnus/cmd/turnus/help"
 	"github.com/turnus/turnus/core/testparts/language"
 )
 
@@ -49,5 +53,40 @@ func TestLanguageOfTheHelp(t *testing.T) {
 	wrong.Flags().Bool("y", false, "plan at once")
 	if found := helpProblems(wrong); len(found) != 3 {
 		t.Errorf("negative control: %q", found)
+	}
+}
+
+// located are rooms whose hints stand below a place in a file: help.ErrorMessage adds the command
+// that checks the file. The import of Ansible writes its hints into the file, and the cases of
+// plugins show theirs beside the case.
+var located = []string{"playbooks/", "windows/", "core/yamlread/", "core/definitions/", "core/inventory/", "core/ansible/", "core/secrets/parse.go", "core/notify/policy/", "plugins/conformance/cases"}
+
+func TestLanguageOfTheHints(t *testing.T) {
+	count := 0
+	err := filepath.WalkDir(repo, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(repo, path)
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, ".") {
+			return err
+		}
+		for _, room := range located {
+			if strings.HasPrefix(name, room) {
+				return nil
+			}
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		hints, err := language.Hints(name, src)
+		for _, h := range hints {
+			count++
+			if !help.NamesNext(h.Text) {
+				t.Errorf("%s:%d: hint %q: expected a command, a flag, a key of a file or a page of docs/ in it", name, h.Line, h.Text)
+			}
+		}
+		return err
+	})
+	if err != nil || count < 180 {
+		t.Errorf("%d hints were found: %v", count, err)
 	}
 }

@@ -44,7 +44,7 @@ func TestCredentialsAreReadAtTheStart(t *testing.T) {
 		"no authority":   {"ca_key: none", "none"},
 		"no variable":    {"password: {env: TEST_S1_NONE}", "TEST_S1_NONE is not set"},
 		"no file":        {"password: {file: none}", "none"},
-		"no agent":       {"agent: TEST_S1_NONE", "TEST_S1_NONE is not set; start an agent"},
+		"no agent":       {"agent: TEST_S1_NONE", "TEST_S1_NONE is not set\nhint: start an agent"},
 		"long lifetime":  {"ca_key: " + key + ", ca_lifetime: 48h", "expected 1m"},
 	} {
 		t.Run(name, func(t *testing.T) {

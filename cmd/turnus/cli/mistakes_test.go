@@ -75,9 +75,9 @@ turnus validate sends.yaml
 turnus plan sends.yaml -i hosts.ini
 turnus run gated.yaml -i hosts.ini --windows windos.yaml
 turnus run gated.yaml -i hosts.ini
-turnus up --definitions project --data data-2
-turnus up --definitions nowhere --data data-2
-turnus up --definitions ops --data damaged
+turnus up --project project --data data-2
+turnus up --project nowhere --data data-2
+turnus up --project ops --data damaged
 turnus admin doctor --ledger sqlite:damaged/ledger.db
 turnus plugins ls --plugins nowhere
 turnus plugins docs aptt`},
@@ -195,12 +195,15 @@ var danglingKind = regexp.MustCompile(`(?m): (invalid|not found|conflict|unavail
 
 func TestWeakMessagesAreFound(t *testing.T) {
 	for said, weak := range map[string]bool{
-		"error: no such file\n":                                   true,
-		"error: no such file\nhint: ls\n":                         false,
-		"error: no such file: not found\nhint: ls\n":              true,
-		"error: invalid: no such file\nhint: ls\n":                true,
-		"error: no PLAYBOOK is given\nusage: turnus run\n":        false,
-		"unreachable 1 host: web1\nnext:   turnus logs 1 --local": false,
+		"error: no such file\n":                                    true,
+		"error: no such file\nhint: ls .\n":                        false,
+		"error: no such file\nhint: name a file that is there\n":   true,
+		"error: 2 problems\nhint: a tab\n\nx.yaml\nhint: ls .\n":   false,
+		"error: CHANGED\nhint: an attack?\nCompare: ssh -v web1\n": false,
+		"error: no such file: not found\nhint: ls .\n":             true,
+		"error: invalid: no such file\nhint: ls .\n":               true,
+		"error: no PLAYBOOK is given\nusage: turnus run\n":         false,
+		"unreachable 1 host: web1\nnext:   turnus logs 1 --local":  false,
 	} {
 		if got := weakMessage(said); (got != "") != weak {
 			t.Errorf("weakMessage(%q) = %q, expected weak: %v", said, got, weak)
@@ -328,7 +331,7 @@ func mistakenHosts(t *testing.T, write func(name, text string, mode os.FileMode)
 // mistakenServer starts turnus up in a process of its own, and returns its URL.
 func mistakenServer(t *testing.T) string {
 	t.Helper()
-	up := exec.Command("turnus", "up", "--definitions", "ops", "--data", "data", "--listen", "127.0.0.1:0", "--context", "")
+	up := exec.Command("turnus", "up", "--project", "ops", "--data", "data", "--listen", "127.0.0.1:0", "--context", "")
 	lines, err := up.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,12 +2,55 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/help"
+	"github.com/turnus/turnus/cmd/turnus/settings"
 )
+
+// The guide lists each former flag, and a command has the present one.
+func TestFormerFlagsAreListed(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/renamed.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := map[string]bool{}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(testRoot())
+	for _, r := range settings.RenamedFlags {
+		if flags[r.Old] || !flags[r.Now] {
+			t.Errorf("--%s: a command has it: %v; a command has --%s: %v", r.Old, flags[r.Old], r.Now, flags[r.Now])
+		}
+		if !strings.Contains(string(guide), "| `--"+r.Old+"`") || !strings.Contains(string(guide), "| `--"+r.Now+"` |") {
+			t.Errorf("docs/renamed.md does not list --%s as --%s", r.Old, r.Now)
+		}
+	}
+}
+
+func TestFormerFlagsWork(t *testing.T) {
+	for line, want := range map[string]string{
+		"up --definitions nowhere":        "warning: --definitions is now --project\nerror: --project nowhere: expected a folder",
+		"server --definitions=a --repo b": "warning: --definitions is now --project\n",
+		"up --project nowhere":            "error: --project nowhere: expected a folder",
+		"run --definitions x":             "error: turnus run: unknown flag: --definitions", // it never had the flag
+	} {
+		if _, said := turnus(t, console.ExitInvalid, strings.Fields(line)...); !strings.HasPrefix(said, want) || strings.Count(said, "warning:") > 1 {
+			t.Errorf("turnus %s prints %q, expected %q", line, said, want)
+		}
+	}
+}
 
 func TestFormerNamesRunThePresentCommands(t *testing.T) {
 	root := testRoot()

@@ -39,8 +39,8 @@ var sooner = []struct{ alert, bound, small string }{
 
 // elsewhere are the alerts whose condition another test brings about. A plugin is blocked only
 // while no process of it serves, which the worker of this test always has.
-var elsewhere = map[string]string{"TurnusDiskFull": "TestAlertOfAFullDisk", "TurnusClockLeaped": "TestFaultR2ALeapOfRedisIsSeen", "TurnusPluginHeldBack": "TestBreakerHoldsBackAPluginThatKeepsDying",
-	"TurnusSourceFailed": "TestLabAlertsOfASourceThatFails", "TurnusSourceRefused": "TestLabAlertsOfASourceThatFails", "TurnusSourceHeld": "TestLabUpHoldsWhatNetBoxLacks"}
+var elsewhere = map[string]string{"TurnusDiskFull": "TestAlertOfAFullDisk", "TurnusClockLeaped": "TestFaultR2ALeapOfRedisIsSeen", "TurnusPluginBlocked": "TestBreakerHoldsBackAPluginThatKeepsDying",
+	"TurnusSourceFailed": "TestLabAlertsOfASourceThatFails", "TurnusSourceRefused": "TestLabAlertsOfASourceThatFails", "TurnusSourceWaiting": "TestLabUpHoldsWhatNetBoxLacks"}
 
 // watched is a site as the test of alerts needs it.
 type watched struct {
@@ -108,7 +108,7 @@ func newWatched(t *testing.T) (*watched, *servers.Postgres) {
 		text = text[:at] + strings.Replace(text[at:], one.bound, one.small, 1)
 	}
 	w.rules, w.lasts = l.file("rules.yml", text), lasts
-	s.follow = []string{"--tls-cert", l.file("cert.pem", string(cert)), "--tls-key", l.file("key.pem", string(key)), "--definitions", s.ops, "--scale-hook", "exit 1", "--scale-slots", "4", "--scale-target", "1s",
+	s.follow = []string{"--tls-cert", l.file("cert.pem", string(cert)), "--tls-key", l.file("key.pem", string(key)), "--project", s.ops, "--scale-hook", "exit 1", "--scale-concurrency", "4", "--scale-target", "1s",
 		"--keyring", w.ring, "--notify", gone(t)}
 	w.server = s.server()
 	c, err := client.New(client.Config{Server: address(w.server), Token: s.token(), CAs: append(cert, w.soon[0]...)})
@@ -192,7 +192,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	var well samples
 	until(t, "a server that sees its worker", func() bool {
 		well = joined(w.heard(), of0())
-		return well.has("turnus_pool_slots", `pool="default"`, 4) && well.has("turnus_jobs_ended_total", `outcome="changed"`, 1) && well.names()["turnus_backup_timestamp_seconds"]
+		return well.has("turnus_pool_concurrency", `pool="default"`, 4) && well.has("turnus_jobs_ended_total", `outcome="changed"`, 1) && well.names()["turnus_backup_timestamp_seconds"]
 	})
 	w.fires(well, well, "TurnusBackupOld", "TurnusKeyOld") // nobody makes another backup, nor rotates keys
 	w0.signal(syscall.SIGTERM)
@@ -218,7 +218,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	var alone samples
 	until(t, "a server that sees no worker", func() bool {
 		alone = w.heard()
-		return alone.has("turnus_pool_slots", "", 0) && !alone.has("turnus_pool_slots", "", 1)
+		return alone.has("turnus_pool_concurrency", "", 0) && !alone.has("turnus_pool_concurrency", "", 1)
 	})
 	w.fires(well, alone, "TurnusNoWorkers")
 
@@ -231,7 +231,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	}
 	until(t, "the job that must not be repeated", func() bool { return len(executions(t, w.dir+"/hold")) == 1 })
 	first := w.sees(func() samples { return joined(w.heard(), of1()) }, wantedSample{"turnus_windows_missed_total", "", 1}, wantedSample{"turnus_ssh_dials_total", `result="host_key"`, 1},
-		wantedSample{"turnus_ssh_dials_total", `result="refused"`, 5}, wantedSample{"turnus_schedule_skips_total", `reason="refused"`, 1}, wantedSample{"turnus_slots_desired", "", 12},
+		wantedSample{"turnus_ssh_dials_total", `result="refused"`, 5}, wantedSample{"turnus_schedule_skips_total", `reason="refused"`, 1}, wantedSample{"turnus_concurrency_desired", "", 12},
 		wantedSample{"turnus_scale_calls_total", "failed", well.value("turnus_scale_calls_total", "failed") + 1}, wantedSample{"turnus_job_start_delay_seconds_count", "", 20}, wantedSample{"turnus_queue_oldest_overdue_seconds", "", 1.1})
 	w.fires(joined(well, of1zero(first)), first, "TurnusWindowsMissed", "TurnusHostKeyRefused", "TurnusHostsUnreachable", "TurnusSchedulesSkipped", "TurnusTooFewWorkers", "TurnusScaleHookFails",
 		"TurnusOverdue", "TurnusStartsLate")
@@ -250,8 +250,8 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	}
 	const tries = 25
 	w.guesses(tries)
-	bad := w.sees(w.heard, wantedSample{"turnus_events_total", `"run_repeated"`, 1}, wantedSample{"turnus_schedule_fires_total", `"failed"`, 1},
-		wantedSample{"turnus_access_refused_total", `"unknown_token"`, tries}, wantedSample{"turnus_notifications_dead_total", `medium="webhook"`, 1})
+	bad := w.sees(w.heard, wantedSample{"turnus_events_total", `"run_repeated"`, 1}, wantedSample{"turnus_schedule_triggers_total", `"failed"`, 1},
+		wantedSample{"turnus_access_refused_total", `"unknown_token"`, tries}, wantedSample{"turnus_notifications_dead_lettered_total", `medium="webhook"`, 1})
 	w.fires(well, bad, "TurnusRunRepeated", "TurnusSchedulesFail", "TurnusAccessRefused", "TurnusNotificationsNotDelivered")
 	makeRoom()
 
@@ -266,8 +266,8 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	w.file("key.pem", string(w.soon[1]))
 	until(t, "the renewed certificate", func() bool { w.heard(); return w.server.err.has("was renewed") })
 	worse := w.sees(func() samples { return joined(w.heard(), of2()) }, wantedSample{"turnus_events_total", `"run_held"`, 1}, wantedSample{"turnus_events_total", `"queue_lost"`, 1},
-		wantedSample{"turnus_definitions_rejected", "", 1})
-	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunHeld", "TurnusQueueLost", "TurnusDefinitionsRejected", "TurnusCertificateExpires")
+		wantedSample{"turnus_project_rejected", "", 1})
+	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunHeld", "TurnusQueueLost", "TurnusProjectRejected", "TurnusCertificateExpires")
 	dashboard(t, joined(well, first, worse))
 
 	// PostgreSQL goes, then Redis, then the server.

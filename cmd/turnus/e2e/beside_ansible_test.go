@@ -16,7 +16,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/testparts/servers"
 )
 
@@ -24,7 +23,7 @@ import (
 // has seen them.
 type besideLab struct {
 	*lab
-	machines []*netlab.Machine
+	machines []*servers.Machine
 	servers  []*servers.SSHD
 	known    string
 	ini      string
@@ -129,7 +128,7 @@ func newBesideLab(t *testing.T, project string, hosts int) *besideLab {
 
 func (l *besideLab) machine(seed []byte, public ssh.PublicKey, name, key string) {
 	l.t.Helper()
-	m := netlab.StartMachine(l.t)
+	m := servers.StartMachine(l.t)
 	const before = "rm -rf /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/* /var/lib/apt/lists/* && touch -d yesterday /var/lib/apt/lists && mkdir -p /run/sshd && tar -C / -x"
 	if stdout, stderr, code, err := m.Run(l.t.Context(), before, bytes.NewReader(seed)); err != nil || code != 0 {
 		l.t.Fatalf("exit %d, %v: %s%s", code, err, stdout, stderr)

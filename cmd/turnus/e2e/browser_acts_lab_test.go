@@ -90,7 +90,7 @@ func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 	o := newOrigin(l)
 	const inventory, right = "hosts: {one: {address: 127.0.0.1}}\n", "playbook: all\ntargets: true\nsteps: [{uses: command, with: {run: uptime}}]\n"
 	o.push("inventory.yaml", inventory, "playbooks/all.yaml", right)
-	s := l.site("--definitions", "", "--repo", o.bare, "--branch", "live", "--repo-every", "1s")
+	s := l.site("--project", "", "--repo", o.bare, "--branch", "live", "--repo-every", "1s")
 	b := newBrowser(t, s.client.Server())
 	b.logIn(s.token)
 	b.open("/project")

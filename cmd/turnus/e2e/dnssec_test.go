@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
@@ -17,7 +16,7 @@ import (
 // as the old DS goes, and the next one goes on. One key is made, and the validator never fails.
 func TestLabDNSSECRollSurvivesItsWorkers(t *testing.T) {
 	t.Parallel()
-	d := netlab.NewDNS(t)
+	d := servers.NewDNS(t)
 	private, public := servers.NewSSHKey(t)
 	sshd := servers.StartSSHD(t, servers.SSHDAddress(d.Net.Address), servers.Authorize(public), servers.Inside(22, d.Net.Prefix()...))
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis()
@@ -25,7 +24,7 @@ func TestLabDNSSECRollSurvivesItsWorkers(t *testing.T) {
 	l.file("logins.yaml", login(private))
 	playbook := l.playbook("ksk", fmt.Sprintf("{uses: dnssec.rollover, with: {zone: %s, key: ksk, validators: [%s], safety_factor: 1, grace: 2m, poll: 1s, state_dir: %s, "+
 		"parent: {method: nsupdate, server: %s, tsig: %s, within: 2m}, signer: {config: %s, rndc_conf: %s, address: %s}}}",
-		netlab.Zone, netlab.Resolver, d.Path("state"), netlab.Parent, d.Path("registry.key"), d.Path("child/named.conf"), d.Path("rndc.conf"), netlab.Child))
+		servers.Zone, servers.Resolver, d.Path("state"), servers.Parent, d.Path("registry.key"), d.Path("child/named.conf"), d.Path("rndc.conf"), servers.Child))
 	old := d.KSK()
 	probes := d.Probe()
 	worker := l.worker()
@@ -48,7 +47,7 @@ func TestLabDNSSECRollSurvivesItsWorkers(t *testing.T) {
 	if keys := d.Keys("ksk"); len(keys) != 1 || keys[0] == old || d.Made("ksk") != 2 || !slices.Equal(d.Delegation(), keys) {
 		t.Errorf("KSK %v of %d that were made, DS %v; the old one was %s", keys, d.Made("ksk"), d.Delegation(), old)
 	}
-	if _, err := os.Stat(d.Path("state") + "/" + netlab.Zone + "/evidence.json"); err != nil {
+	if _, err := os.Stat(d.Path("state") + "/" + servers.Zone + "/evidence.json"); err != nil {
 		t.Error(err)
 	}
 }

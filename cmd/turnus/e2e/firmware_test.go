@@ -16,23 +16,23 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 )
 
 // pair is two devices that carry traffic by turns: the name of the active one is in a file that
 // both see, as VRRP would decide.
 type pair struct {
 	*lab
-	vendor  *netlab.Vendor
-	devices map[string]*netlab.Device
+	vendor  *servers.Vendor
+	devices map[string]*servers.Device
 	active  string // file
 }
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	dir := t.TempDir()
-	p := &pair{lab: &lab{t: t, dir: dir}, vendor: netlab.NewVendor(t), active: filepath.Join(dir, "active")}
-	p.devices = map[string]*netlab.Device{"fw-a": netlab.NewDevice(t, p.vendor), "fw-b": netlab.NewDevice(t, p.vendor)}
+	p := &pair{lab: &lab{t: t, dir: dir}, vendor: servers.NewVendor(t), active: filepath.Join(dir, "active")}
+	p.devices = map[string]*servers.Device{"fw-a": servers.NewDevice(t, p.vendor), "fw-b": servers.NewDevice(t, p.vendor)}
 	p.file("active", "fw-b\n")
 	inventory := "hosts:\n"
 	for _, m := range []struct{ name, peer, role string }{{"fw-a", "fw-b", "standby"}, {"fw-b", "fw-a", "active"}} {
@@ -62,7 +62,7 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 // upgrade runs the example playbook, and checks both members each 100 ms meanwhile.
 func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 	p.t.Helper()
-	content, err := os.ReadFile(p.vendor.Bundle(p.t, version, behaviour, netlab.DeviceName))
+	content, err := os.ReadFile(p.vendor.Bundle(p.t, version, behaviour, servers.DeviceName))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -72,13 +72,13 @@ func (p *pair) upgrade(version, behaviour string) (*process, darkness) {
 		p.t.Fatal(err)
 	}
 	health := patience / 2 // so that it is the device that is named where one does not come back
-	if behaviour == netlab.ImageSick {
+	if behaviour == servers.ImageSick {
 		health = 8 * time.Second // it is waited for to its end, and the old slot must be healthy within it on a loaded machine
 	}
 	p.file("firmware-pair.yaml", strings.Replace(string(example), "reboot_timeout: 8m", fmt.Sprintf("reboot_timeout: %v\n      health_timeout: %v", patience/2, health), 1))
 	sum := sha256.Sum256(content)
 	vars, err := json.Marshal(map[string]string{
-		"image": "fw.raucb", "sha256": hex.EncodeToString(sum[:]), "version": version, "compatible": netlab.DeviceName, "health": "/run/slot/health",
+		"image": "fw.raucb", "sha256": hex.EncodeToString(sum[:]), "version": version, "compatible": servers.DeviceName, "health": "/run/slot/health",
 		"ready": "sh /etc/fw/ready", "role": "sh /etc/fw/role", "failover": "sh /etc/fw/failover", "reboot": "sh \"$(readlink /etc/fw/reboot)\"", "state_dir": "/etc/fw/data/turnus",
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ func (p *pair) runs() string {
 func TestLabFirmwareOfAPairIsNeverDownTogether(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	run, dark := p.upgrade("2.0", netlab.ImageFine)
+	run, dark := p.upgrade("2.0", servers.ImageFine)
 	run.wants(0)
 	t.Logf("%+v", dark)
 	if got := p.runs(); got != "fw-a 2.0, fw-b 2.0" || dark.both > 0 || dark.silent > 0 {
@@ -185,7 +185,7 @@ func TestLabFirmwareOfAPairIsNeverDownTogether(t *testing.T) {
 		t.Errorf("boots %v", got)
 	}
 
-	run, dark = p.upgrade("3.0", netlab.ImageSick)
+	run, dark = p.upgrade("3.0", servers.ImageSick)
 	run.wants(2)
 	if got := p.runs(); got != "fw-a 2.0, fw-b 2.0" || dark.both > 0 || dark.silent > 0 {
 		t.Errorf("the first member was sick: they run %s; %+v", got, dark)
@@ -198,7 +198,7 @@ func TestLabFirmwareOfAPairIsNeverDownTogether(t *testing.T) {
 	p.devices["fw-b"].Flag("no-power", true)
 	p.devices["fw-b"].Reset()
 	until(t, "a dead peer", func() bool { return !p.devices["fw-b"].Up() })
-	run, dark = p.upgrade("4.0", netlab.ImageFine)
+	run, dark = p.upgrade("4.0", servers.ImageFine)
 	run.wants(2)
 	if got := run.report().byHost(t, "fw-a"); got.Outcome != core.Failed || !strings.Contains(got.Reason, "peer is not ready") || boots()[0] != 4 || dark.both > 0 || dark.one == 0 { // a probe that sees no dead member sees nothing
 		t.Errorf("with a dead peer: %+v, %+v", got, dark)

@@ -104,6 +104,11 @@ const importedPlay = `
         block: |
           {{ app }}
           last
+    - name: Block between the markers of Ansible
+      blockinfile: {path: "{{ root }}/lines", block: "of {{ app }}"}
+    - name: Blocks of items
+      blockinfile: {path: "{{ root }}/lines", marker: "<!-- {mark} {{ item }} -->", block: "{{ item }}"}
+      loop: "{{ parts }}"
   handlers:
     - name: restarted
       shell: echo once >> {{ root }}/handled

@@ -16,8 +16,8 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
@@ -33,7 +33,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	l.keys(&first, "new", ring)
 	trace := l.dir + "/trace"
 	s := newSite(l, parts, hosts, fmt.Sprintf("{uses: lab.trace, with: {file: %s, ms: 60}}", trace))
-	s.follow = []string{"--definitions", s.ops, "--keyring", ring}
+	s.follow = []string{"--project", s.ops, "--keyring", ring}
 	a, b := s.server(), s.server()
 	worker := func(name string) *process { return s.worker("-f", "4", "--name", name, "--keyring", ring) }
 	poor := s.worker("-f", "4", "--name", "poor")
@@ -71,7 +71,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	submit(ca)
 	places := []string{"--keyring", ring, "--ledger", s.ledger, "--redis", s.queue}
 	var reencrypted struct{ Ledger, Failed int }
-	l.keys(&reencrypted, "reseal", "--keyring", ring, "--ledger", s.ledger)
+	l.keys(&reencrypted, "re-encrypt", "--keyring", ring, "--ledger", s.ledger)
 	if reencrypted.Failed != 0 || reencrypted.Ledger == 0 {
 		t.Errorf("re-encrypt: %+v", reencrypted)
 	}
@@ -107,7 +107,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	// Only ended runs in Redis remain under the first key: once they are forgotten it can go, though
 	// the queue's incarnation goes on.
 	keys, err := l.redis.admin().Keys(t.Context(), "*").Result()
-	forgotten := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasSuffix(key, ":b:"+queue.IncarnationDocument) })
+	forgotten := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasSuffix(key, ":b:"+board.Incarnation) })
 	if err != nil || len(forgotten) != len(keys)-1 {
 		t.Fatalf("of %q all but %q are forgotten: %v", keys, forgotten, err)
 	}

@@ -52,7 +52,7 @@ func TestLabKilledWhileItReports(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Clone(got)
 	}
-	s.follow = []string{"--definitions", s.ops, "--notify", receiver.URL}
+	s.follow = []string{"--project", s.ops, "--notify", receiver.URL}
 	a := s.server()
 	ca := s.ask(a)
 	var run api.Run

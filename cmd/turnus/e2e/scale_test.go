@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/turnus/turnus/cmd/turnus/service/scale"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
-	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
@@ -62,7 +62,7 @@ func TestLabHookFollowsABurst(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	s.follow = []string{"--definitions", s.ops, "--scale-hook", "sh " + hookOf(l), "--scale-min", "1", "--scale-max", "3", "--scale-slots", "2", "--scale-target", "1s", "--scale-calm", "2s"}
+	s.follow = []string{"--project", s.ops, "--scale-hook", "sh " + hookOf(l), "--scale-min", "1", "--scale-max", "3", "--scale-concurrency", "2", "--scale-target", "1s", "--scale-calm", "2s"}
 	a := s.server()
 	c := s.ask(a)
 	workers := func() (n int) {

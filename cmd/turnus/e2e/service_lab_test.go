@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,6 +58,15 @@ func newSite(l *lab, parts, hosts int, step string) *site {
 	return s
 }
 
+// projectFlag returns the flag for the folder of the project. The former version, whose program the
+// recording tests start, knows the former name.
+func projectFlag() string {
+	if f := flag.Lookup("record.binary"); f != nil && binary == f.Value.String() {
+		return "--definitions"
+	}
+	return "--project"
+}
+
 // server starts a server and waits until it listens.
 func (s *site) server() *process {
 	s.t.Helper()
@@ -64,7 +74,7 @@ func (s *site) server() *process {
 	args := []string{"server", "--redis", s.queue, "--ledger", s.ledger, "--plugins", plugins(s.t),
 		"--data", filepath.Join(s.dir, fmt.Sprintf("data-%d", s.started)), "--listen", "127.0.0.1:0"}
 	if s.follow == nil {
-		args = append(args, "--definitions", s.ops)
+		args = append(args, projectFlag(), s.ops)
 	}
 	p := s.start(append(args, s.follow...)...)
 	until(s.t, "a server to listen", func() bool { return p.err.has("listening on ") || !p.running() })

@@ -114,3 +114,13 @@ func TestLabStranger(t *testing.T) {
 		t.Errorf("the commands took %v, expected at most 10 minutes", took)
 	}
 }
+
+// TestLabScanOfManyAddresses scans 20 addresses of one sshd that turns away more than 10
+// connections at the same time, as sshd does by default: no host is left out.
+func TestLabScanOfManyAddresses(t *testing.T) {
+	t.Parallel()
+	s := &stranger{lab: &lab{t: t, dir: t.TempDir()}}
+	_, public := servers.NewSSHKey(t)
+	s.ansibleFolder(servers.StartSSHD(t, servers.SSHDAddresses(20), servers.Authorize(public), servers.SSHDConfig("MaxStartups 10:100:10")))
+	s.types(0, []string{"hostkeys", "scan", "-i", "hosts.ini"}, "20 hosts: 0 known, 20 new, 0 changed or refused, 0 unreachable")
+}

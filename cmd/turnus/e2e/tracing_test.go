@@ -102,7 +102,7 @@ func TestOneTraceFromTheSubmitToTheHost(t *testing.T) {
 	l.file("ops/inventory.yaml", "hosts:\n"+l.entry(box, ", vars: {v: \""+hidden+"\"}"))
 	l.file("ops/playbooks/all.yaml", "playbook: all\ntargets: true\nsteps:\n  - {name: told, uses: command, with: {run: \"echo ${{ host.vars.v }}\"}}\n")
 	data := filepath.Join(l.dir, "data")
-	server := l.start("server", "--redis", l.queue, "--data", data, "--definitions", filepath.Join(l.dir, "ops"), "--plugins", plugins(t), "--listen", "127.0.0.1:0",
+	server := l.start("server", "--redis", l.queue, "--data", data, "--project", filepath.Join(l.dir, "ops"), "--plugins", plugins(t), "--listen", "127.0.0.1:0",
 		"--otlp-endpoint", taken.URL, "--log-format", "json")
 	until(t, "the server to listen", func() bool { return server.err.has("listening on ") || !server.running() })
 	worker := l.worker("--log-format", "json", "--log-level", "debug")

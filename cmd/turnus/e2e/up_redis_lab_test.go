@@ -70,7 +70,7 @@ func TestLabUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
 	l.file("ops/playbooks/long.yaml", "playbook: all\ntargets: true\nsteps: [{name: flood, uses: command, with: {run: flood 5242880}}]\n")
 	cert, key := certificate(t, "first")
 	certFile, keyFile := l.file("cert.pem", string(cert)), l.file("key.pem", string(key))
-	p := l.start(append([]string{"up", "--redis", l.redis.url(), "--data", filepath.Join(l.dir, "data"), "--definitions", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "",
+	p := l.start(append([]string{"up", "--redis", l.redis.url(), "--data", filepath.Join(l.dir, "data"), "--project", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", "",
 		"--name", "here", "--tls-cert", certFile, "--tls-key", keyFile}, l.pluginFlags()...)...)
 	until(t, "the service to listen", func() bool { return p.err.has("listening on https://") || !p.running() })
 	tokenFile := filepath.Join(l.dir, "data", "admin.token")

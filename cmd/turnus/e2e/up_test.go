@@ -50,7 +50,7 @@ func (u *upSite) up() (*process, *client.Client) {
 // token.
 func (l *lab) startUp(data string, args ...string) (*process, *client.Client) {
 	l.t.Helper()
-	p := l.start(append([]string{"up", "--data", data, "--definitions", filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, args...)...)
+	p := l.start(append([]string{"up", "--data", data, projectFlag(), filepath.Join(l.dir, "ops"), "--listen", "127.0.0.1:0", "--context", ""}, args...)...)
 	until(l.t, "the service to listen", func() bool { return p.err.has("listening on ") || !p.running() })
 	token, err := os.ReadFile(filepath.Join(data, "admin.token"))
 	if err != nil {

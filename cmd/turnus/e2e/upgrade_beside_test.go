@@ -94,7 +94,7 @@ func TestBesideTheFormerVersion(t *testing.T) {
 	for _, args := range [][]string{
 		append([]string{"worker", "--redis", l.queue, "--name", "late"}, l.pluginFlags()...),
 		{"doctor", "--ledger", s.ledger},
-		{"server", "--redis", l.queue, "--ledger", s.ledger, "--data", filepath.Join(l.dir, "data-1"), "--listen", "127.0.0.1:0", "--definitions", s.ops},
+		{"server", "--redis", l.queue, "--ledger", s.ledger, "--data", filepath.Join(l.dir, "data-1"), "--listen", "127.0.0.1:0", projectFlag(), s.ops},
 	} {
 		p := l.start(args...)
 		if args[0] == "worker" {

@@ -20,7 +20,7 @@ var FlagGroups = []struct {
 	{Title: ownFlags},
 	{
 		Title: "Rollout", Everyday: []string{"check", "diff", "forks", "max-in-flight", "timeout", "windows", "yes"},
-		Seldom: []string{"outside-windows", "skip-unfit", "stop-after", "needs", "disruptive", "cpu-limit", "memory-limit", "upload-rate"},
+		Seldom: []string{"outside-windows", "skip-no-window", "stop-after", "needs", "disruptive", "cpu-limit", "memory-limit", "upload-rate"},
 	},
 	{
 		Title: "SSH", Everyday: []string{"user", "become", "private-key", "known-hosts"},

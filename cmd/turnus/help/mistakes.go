@@ -52,16 +52,6 @@ func nextCommand(cmd *cobra.Command, err error) string {
 	return cmd.CommandPath() + " --help shows what it expects"
 }
 
-// HasNext reports whether a message has a line that says what to do next.
-func HasNext(text string) bool {
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "hint: ") || strings.HasPrefix(line, "usage: ") {
-			return true
-		}
-	}
-	return false
-}
-
 // commandHint returns the command to type in place of an unknown one, whose name is the first of
 // args.
 func commandHint(cmd *cobra.Command, args []string) string {

@@ -32,6 +32,8 @@ var Renamed = []struct{ Old, Now string }{
 	{"export", "admin export"},
 	{"health", "admin health"},
 	{"keys", "admin keys"},
+	{"keys reseal", "admin keys re-encrypt"},
+	{"admin keys reseal", "admin keys re-encrypt"},
 	{"man", "admin man"},
 	{"notifications", "admin notifications"},
 	{"prune", "admin prune"},

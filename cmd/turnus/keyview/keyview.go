@@ -164,7 +164,7 @@ func Scanned(con *console.Console, list []hostkeys.Result, vouches []hostkeys.Vo
 	}
 	switch {
 	case bad > 0:
-		con.Message("hint: a changed key may be an attack. Compare it with the host's console before anything else.")
+		con.Message("hint: a changed key may be an attack. First compare it with the host's console: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
 	case unknown > 0:
 		con.Message("hint: compare with the host's console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then:\n" +
 			"  turnus hostkeys accept " + inventory + " HOST SHA256:…")

@@ -35,7 +35,7 @@ func (v *verbs) logins() *cobra.Command {
 	return &cobra.Command{
 		Use:     "logins",
 		Short:   "Print the credential by which a service or worker logs in to the hosts",
-		Example: "  turnus lab logins > logins.yaml\n  turnus up --definitions ops --secrets logins.yaml",
+		Example: "  turnus lab logins > logins.yaml\n  turnus up --project ops --secrets logins.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			got, err := ask(cmd.Context(), request{Do: "ls"})

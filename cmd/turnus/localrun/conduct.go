@@ -23,6 +23,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -31,7 +32,7 @@ import (
 // memory, and gathers what becomes of them.
 type Conductor struct {
 	con     *console.Console
-	Q       queue.Backend
+	Q       encrypted.Backend
 	approve func(ctx context.Context, l *launch.Launch, wave int) error
 	Now     <-chan struct{}            // closed by a second signal: cancel also running jobs
 	events  *runview.EventWriter       // nil: none are wanted
@@ -68,7 +69,7 @@ type Part struct {
 }
 
 // NewConductor returns a conductor of launches on that queue.
-func NewConductor(con *console.Console, q queue.Backend) *Conductor {
+func NewConductor(con *console.Console, q encrypted.Backend) *Conductor {
 	return &Conductor{con: con, Q: q, parts: map[string]*Part{}, instead: make(chan struct{})}
 }
 

@@ -12,16 +12,17 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/securefile"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // savingQueue is a queue that ends with this process: what jobs save of their handlers is recorded
 // as well.
 type savingQueue struct {
-	queue.Backend
+	encrypted.Backend
 	c *Conductor
 }
 
@@ -30,7 +31,7 @@ func (q *savingQueue) Save(ctx context.Context, s queue.Save) error {
 	if err := q.Backend.Save(ctx, s); err != nil {
 		return err
 	}
-	p, h := q.c.part(s.Job.Run), launch.HandlersOf(s.State)
+	p, h := q.c.part(s.Job.Run), snapshot.HandlersOf(s.State)
 	if p == nil || h == nil || len(h.Pending) == 0 {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (r *Record) importHandlers(ctx context.Context, con *console.Console, state
 			continue
 		}
 		if err != nil { // reported again until somebody has read it
-			con.Report(con.Paint(console.Yellow, "warning: ") + "pending handlers of an earlier version cannot be read: " + core.ErrorText(err) + "\nhint: see which restarts it names, then remove it")
+			con.Report(con.Paint(console.Yellow, "warning: ") + "pending handlers of an earlier version cannot be read: " + core.ErrorText(err) + "\nhint: call the restarts that it names, then remove it: rm " + file)
 			continue
 		}
 		if err := r.Ledger.ImportHandlers(ctx, all); err != nil {

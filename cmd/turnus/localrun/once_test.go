@@ -12,6 +12,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/snapshot"
 	"github.com/turnus/turnus/plugins/host"
 )
 
@@ -36,11 +37,11 @@ func TestOnceOfFiftyHosts(t *testing.T) {
 // first one is of the first wave here, and passes the step.
 func TestOnceIsNotLeftToAHostThatHasEnded(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {
-		first, err := launch.Once{Job: 0, Host: "h00"}.Encode()
+		first, err := snapshot.Once{Job: 0, Host: "h00"}.Encode()
 		if err != nil {
 			l.Fatal(err)
 		}
-		if _, err := l.q.Post(context.Background(), launch.OnceFirst.Document("r1", 1), first, launch.OnceKeep); err != nil {
+		if _, err := l.q.Post(context.Background(), snapshot.OnceFirst.Document("r1", 1), first, snapshot.OnceKeep); err != nil {
 			l.Fatal(err)
 		}
 		l.accept(l.launch("r1", 8, false))

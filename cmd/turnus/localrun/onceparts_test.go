@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/worker"
 	"github.com/turnus/turnus/playbooks"
@@ -110,7 +111,7 @@ func (d *database) effect(c host.Call) host.Outcome {
 
 // severed is a queue whose worker dies: from then on the queue does not hear from it.
 type severed struct {
-	queue.Backend
+	encrypted.Backend
 	gone atomic.Bool
 }
 
@@ -158,7 +159,7 @@ func (s *severed) PostFirst(ctx context.Context, name string, data []byte, keep 
 
 // explaining is a queue that calls the lab behind each answer of Explain.
 type explaining struct {
-	queue.Backend
+	encrypted.Backend
 	l *onceLab
 }
 
@@ -175,7 +176,7 @@ type onceLab struct {
 	*testing.T
 	db     *database
 	ledger *ledger.Ledger
-	q      queue.Backend
+	q      encrypted.Backend
 	ctl    *controller.Controller
 	ends   []func()
 
@@ -262,7 +263,7 @@ func (l *onceLab) begin(run func(context.Context) error) {
 	l.ends = append(l.ends, func() { cancel(); <-done })
 }
 
-func (l *onceLab) worker(name string, q queue.Backend) {
+func (l *onceLab) worker(name string, q encrypted.Backend) {
 	w, err := worker.New(worker.Config{Queue: q, Payload: q.Payload, Board: q, Plugins: l.db, Name: name, Concurrency: 8, Grace: time.Second})
 	if err != nil {
 		l.Error(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/service"
 	"github.com/turnus/turnus/core/inventory"
 	"github.com/turnus/turnus/core/launch"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // RunFlags are the flags of run beyond what it shares.
@@ -86,7 +86,7 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	defer func() { err = errors.Join(err, record.Close(ctx)) }()
 	launches, err := f.Play.Prepare(ctx, paths, inv, hosts, n.Plugins, record)
 	if noWindow, ok := errors.AsType[*launch.NoWindowError](err); ok && len(noWindow.Hosts) < noWindow.Total {
-		return fmt.Errorf("%w\nhint: --skip-unfit runs on the others", err)
+		return fmt.Errorf("%w\nhint: --skip-no-window runs on the others", err)
 	}
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func unrecorded(err error) string {
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all have
 // ended.
-func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q queue.Backend, launches []*launch.Launch, record *Record, log *slog.Logger) (err error) {
+func follow(ctx context.Context, con *console.Console, f *RunFlags, n *node.Node, q encrypted.Backend, launches []*launch.Launch, record *Record, log *slog.Logger) (err error) {
 	c := NewConductor(con, q)
 	c.record, c.shared, c.grouped = record, f.Queue.URL != "", f.Play.Command != nil
 	if !c.shared {

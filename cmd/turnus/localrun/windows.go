@@ -11,14 +11,14 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/admission"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 )
 
 // gatingFlags say which service windows runs keep.
 type gatingFlags struct {
 	paths []string
 	files *admission.WindowFiles // that load read; nil when none are given
-	name  string                 // of the windows on the queue's board
+	name  string                 // of the windows on the board
 }
 
 func (f *gatingFlags) add(c *cobra.Command) {
@@ -43,7 +43,7 @@ func (f *gatingFlags) Calendar() *admission.Calendar {
 }
 
 // publish gives the windows to the workers, and follows the files until stop is called.
-func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q queue.Backend, signal func()) (stop func(), err error) {
+func (f *gatingFlags) publish(ctx context.Context, con *console.Console, q encrypted.Backend, signal func()) (stop func(), err error) {
 	if f.files == nil {
 		return func() {}, nil
 	}

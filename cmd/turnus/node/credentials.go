@@ -100,7 +100,7 @@ func (c *Credentials) make(from *secrets.Credential) (*transport.Credential, err
 	}
 	if from.Agent != "" && !strings.Contains(from.Agent, "/") {
 		if out.Agent = os.Getenv(from.Agent); out.Agent == "" {
-			return nil, fmt.Errorf(`agent: the environment variable %s is not set; start an agent (eval "$(ssh-agent)" && ssh-add), or give identity_file instead: %w`, from.Agent, core.ErrInvalid)
+			return nil, fmt.Errorf("agent: the environment variable %s is not set: %w\nhint: start an agent: eval \"$(ssh-agent)\" && ssh-add; or write identity_file: FILE in its place", from.Agent, core.ErrInvalid)
 		}
 	}
 	if from.Password != nil {

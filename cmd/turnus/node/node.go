@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/configs"
 	"github.com/turnus/turnus/core/inventory"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/telemetry"
 	"github.com/turnus/turnus/core/transport"
@@ -112,7 +112,7 @@ type Node struct {
 
 // WorkOptions says what a node works for.
 type WorkOptions struct {
-	Queue  queue.Backend
+	Queue  encrypted.Backend
 	Name   string                         // of the node; HOST-PID when empty
 	Pool   string                         // whose hosts it takes; defaultPool when empty
 	Files  func(run, files string) string // resolves where a run's artifacts are

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +50,7 @@ func ProgramOf(what string) (argv []string, manifest string, err error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, "", console.Invalid("%s: no such program, plugin folder or built-in plugin\nhint: built-in are %s", what, strings.Join(slices.Sorted(maps.Keys(BuiltinDefs())), ", "))
+		return nil, "", console.Invalid("%s: no such program, plugin folder or built-in plugin\nhint: turnus plugins ls lists the built-in ones", what)
 	}
 	if info.IsDir() {
 		return programOfFolder(path)
@@ -90,5 +89,5 @@ func programOfFolder(dir string) (argv []string, manifest string, err error) {
 		adapter, err := ScriptAdapter()
 		return append(adapter, dir), manifest, err
 	}
-	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: the folder of one version is meant, as DIR/NAME/VERSION", dir, host.ScriptFile)
+	return nil, "", console.Invalid("%s has neither an executable file plugin nor a %s\nhint: turnus plugins conform DIR/NAME/VERSION: the folder of one version is meant", dir, host.ScriptFile)
 }

@@ -62,7 +62,7 @@ func printLanes(con *console.Console, lanes []api.CalendarLane) {
 	for _, l := range lanes {
 		n := l.Counts
 		row := []string{pictures.Named(l.Tenant), pictures.Named(l.Set)}
-		for _, count := range []int{l.Hosts, n.Conflicts, n.Unapproved, n.Open, n.Denied, n.Fires, n.Runs} {
+		for _, count := range []int{l.Hosts, n.Conflicts, n.Unapproved, n.Open, n.Denied, n.FireTimes, n.Runs} {
 			row = append(row, fmt.Sprint(count))
 		}
 		cells = append(cells, row)

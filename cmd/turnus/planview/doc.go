@@ -23,7 +23,7 @@ type planDoc struct {
 type forecastDoc struct {
 	At          string          `json:"at"`
 	Workers     int             `json:"workers"`
-	Concurrency int             `json:"slots"` // of all workers
+	Concurrency int             `json:"concurrency"` // of all workers
 	Samples     int             `json:"samples"`
 	FinishP50   *string         `json:"finish_p50"`
 	FinishP90   *string         `json:"finish_p90"`

@@ -192,9 +192,9 @@ func TestFaultW14ForecastReportsOneEnd(t *testing.T) {
 		want   []string
 	}{
 		{"all are done", forecast.Result{Binding: forecast.Constraint{Cause: forecast.ByConcurrency, Gain: 3 * time.Hour}},
-			[]string{" done at Fri 2026-12-04 ", "slots of the workers; without that limit 3h earlier\n"}},
+			[]string{" done at Fri 2026-12-04 ", "concurrency of the workers; without that limit 3h earlier\n"}},
 		{"one never is", forecast.Result{Unfinished: 1, Binding: forecast.Constraint{Cause: forecast.ByConcurrency, Hosts: 1}},
-			[]string{" 2 of 3 hosts done at Fri 2026-12-04 ", "slots of the workers; without that limit, done: 1 host more\n", "not done: about 1.0 hosts"}},
+			[]string{" 2 of 3 hosts done at Fri 2026-12-04 ", "concurrency of the workers; without that limit, done: 1 host more\n", "not done: about 1.0 hosts"}},
 		{"one is impossible", forecast.Result{Hosts: []forecast.HostResult{{}, {Never: "closed"}, {}}, Binding: forecast.Constraint{Cause: forecast.ByWork}},
 			[]string{" 2 of 3 hosts done at Fri 2026-12-04 ", "the work itself\n"}},
 	} {

@@ -250,7 +250,7 @@ func writeNever(con *console.Console, list []launch.NoWindow, total int) {
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintf(con.Out, "%s %d of %d hosts; turnus run refuses them, or leaves them out with --skip-unfit:\n", con.Paint(console.Red, "no window fits"), len(list), total)
+	fmt.Fprintf(con.Out, "%s %d of %d hosts; turnus run refuses them, or leaves them out with --skip-no-window:\n", con.Paint(console.Red, "no window fits"), len(list), total)
 	rows := [][]string{}
 	for _, u := range list {
 		rows = append(rows, []string{"  " + u.Host, u.Customer, cmp.Or(u.Set, "no window set"), "needs " + windows.FormatDuration(u.Need.Duration()), u.Reason})

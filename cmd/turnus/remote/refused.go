@@ -28,7 +28,7 @@ func afterRefusal(e *client.Error) string {
 		next := "turnus windows approvals --waiting lists windows that wait for an approval"
 		var hosts, total int
 		if n, _ := fmt.Sscanf(count, "%d of %d", &hosts, &total); n == 2 && hosts < total {
-			next += "; --skip-unfit runs on the other hosts"
+			next += "; --skip-no-window runs on the other hosts"
 		}
 		return next
 	}

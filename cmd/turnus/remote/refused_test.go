@@ -17,7 +17,7 @@ func TestAfterRefusal(t *testing.T) {
 		"a permission, which says": {client.Error{Detail: "the token bob does not have the permission exec", Err: client.ErrForbidden}, ""},
 		"a run that has ended":     {client.Error{What: "pause run R1", Err: core.ErrConflict}, "turnus runs show R1 shows"},
 		"another conflict":         {client.Error{What: "set schedule s", Err: core.ErrConflict}, ""},
-		"no window for some":       {client.Error{Detail: "playbook p: no window fits 2 of 3 hosts\n  a, b: closed", Err: core.ErrInvalid}, "--skip-unfit runs on the other hosts"},
+		"no window for some":       {client.Error{Detail: "playbook p: no window fits 2 of 3 hosts\n  a, b: closed", Err: core.ErrInvalid}, "--skip-no-window runs on the other hosts"},
 		"no window for all":        {client.Error{Detail: "playbook p: no window fits 3 of 3 hosts", Err: core.ErrInvalid}, "wait for an approval"},
 		"wrong input":              {client.Error{Detail: "var x is unknown", Err: core.ErrInvalid}, ""},
 	} {
@@ -25,7 +25,7 @@ func TestAfterRefusal(t *testing.T) {
 		if !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
 			t.Errorf("%s: %q, expected %q", name, got, tc.want)
 		}
-		if name == "no window for all" && strings.Contains(got, "--skip-unfit") {
+		if name == "no window for all" && strings.Contains(got, "--skip-no-window") {
 			t.Errorf("%s: %q leaves every host out", name, got)
 		}
 	}

@@ -39,7 +39,7 @@ type Report struct {
 	Took     core.Seconds         `json:"took_seconds"`
 	Results  []api.Result         `json:"results"`
 	Handlers int                  `json:"pending_handlers,omitempty"` // of all hosts, left to the next run
-	NoWindow []launch.NoWindow    `json:"unfit,omitempty"`            // hosts left out by --skip-unfit
+	NoWindow []launch.NoWindow    `json:"no_window,omitempty"`        // hosts left out by --skip-no-window
 
 	Unrecorded bool `json:"-"` // it was run by this process, and is in no record
 }

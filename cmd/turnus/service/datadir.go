@@ -190,7 +190,7 @@ func (d *DataDir) keepToken(file string) (former string, err error) {
 		err = os.Rename(file, d.tokenFile())
 	}
 	if err != nil {
-		return "", fmt.Errorf("keep the first token: %w\nhint: it is in %s", err, file)
+		return "", fmt.Errorf("keep the first token: %w\nhint: it is in %s: give it by --token-file", err, file)
 	}
 	return former, nil
 }

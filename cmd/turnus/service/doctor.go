@@ -11,11 +11,11 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/node"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
-	"github.com/turnus/turnus/core/queue"
 )
 
 // DoctorFlags say what is checked.
@@ -135,8 +135,8 @@ func sourceFindings(ctx context.Context, l *ledger.Ledger) ([]controller.Finding
 }
 
 // leapsOf is a note of the last leap of the queue's clock, if workers saw one lately.
-func leapsOf(ctx context.Context, board queue.Board) ([]controller.Finding, error) {
-	text, _, err := board.Posted(ctx, api.LeapDocument, 0)
+func leapsOf(ctx context.Context, b board.Board) ([]controller.Finding, error) {
+	text, _, err := b.Posted(ctx, api.LeapDocument, 0)
 	if errors.Is(err, core.ErrNotFound) {
 		return nil, nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/runview"
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/definitions"
@@ -32,7 +33,7 @@ func (s *service) event(e controller.Event) {
 	}
 	switch e.Kind {
 	case controller.QueueAway:
-		s.con.Message(s.con.Paint(console.Yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + e.Err.Error())
+		s.con.Message(s.con.Paint(console.Yellow, "the queue does not answer; runs are accepted and wait; check Redis, its Sentinels and the network: ") + core.ErrorText(e.Err))
 	case controller.QueueBack:
 		s.con.Message(fmt.Sprintf("the queue answers again after %v; polls that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
 	case controller.QueueLost:
@@ -64,7 +65,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 	case catalog.DefinitionsChanged:
 		set := s.catalog.Set()
 		if set != nil {
-			s.con.Message(fmt.Sprintf("definitions: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
+			s.con.Message(fmt.Sprintf("project: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			WarnOf(s.con, set)
 			s.reportUnapproved()
 		}
@@ -72,16 +73,16 @@ func (s *service) catalogEvent(e catalog.Event) {
 		s.con.Message(s.con.Paint(console.Red, "the project is invalid, the last valid one stays in use: ") + reasoned(e))
 	case catalog.SourceChanged:
 		s.con.Message(fmt.Sprintf("source %s: %s", e.Source, console.Plural(e.Count, "host")))
-	case catalog.SourceHeld:
+	case catalog.SourceWaiting:
 		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+": a generation is held: ") + console.Printable(e.Reason) + "; turnus inventory diff " + e.Source + " shows it")
 	case catalog.SourceFailed:
-		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+" cannot be fetched, the last good hosts stay in use: ") + console.Printable(e.Err.Error()))
+		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+" cannot be fetched, the last good hosts stay in use: ") + console.Printable(core.ErrorText(e.Err)))
 	case catalog.TriggerLaunched:
 		s.con.Message(fmt.Sprintf("schedule %s launches run %s", e.Schedule, e.Run))
 	case catalog.TriggerSkipped:
 		s.con.Message(fmt.Sprintf("schedule %s skips a fire: %s", e.Schedule, console.Printable(e.Reason)))
 	case catalog.TriggerFailed, catalog.Trouble:
-		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %v", e.Schedule, e.Reason, e.Err)); s.messages.Allow(text) {
+		if text := strings.TrimSpace(fmt.Sprintf("%s %s: %s", e.Schedule, e.Reason, core.ErrorText(e.Err))); s.messages.Allow(text) {
 			s.con.Message(s.con.Paint(console.Yellow, "trouble: ") + text)
 		}
 	}
@@ -90,9 +91,9 @@ func (s *service) catalogEvent(e catalog.Event) {
 // reasoned is why definitions are not taken: which ones, and what is wrong with them.
 func reasoned(e catalog.Event) string {
 	if e.Reason == "" {
-		return fmt.Sprint(e.Err)
+		return core.ErrorText(e.Err)
 	}
-	return e.Reason + ": " + fmt.Sprint(e.Err)
+	return e.Reason + ": " + core.ErrorText(e.Err)
 }
 
 // WarnOf reports what of definitions is valid, but probably not meant.

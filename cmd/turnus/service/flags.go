@@ -18,7 +18,7 @@ import (
 type Flags struct {
 	Queue           QueueFlags
 	data, Ledger    string
-	Definitions     string
+	Project         string
 	repo, branch    string
 	repoEvery       time.Duration
 	hookSecret      string
@@ -59,7 +59,7 @@ func (f *Flags) Add(c *cobra.Command) {
 	fl.Lookup("ledger").DefValue = "" // --help would print the password
 	settings.ReadsEnvironment(fl, "ledger")
 	fl.StringVar(&f.outputs, "outputs", "", "where outputs over 64 KiB are: a folder, or s3://BUCKET[/PREFIX][?endpoint=URL]; several servers share one (default: outputs in --data)")
-	fl.StringVar(&f.repo, "repo", "", "repository whose definitions are followed: https, ssh, or a path")
+	fl.StringVar(&f.repo, "repo", "", "repository with the project to follow: https, ssh, or a path")
 	fl.StringVar(&f.branch, "branch", defaultBranch, "branch of --repo")
 	fl.DurationVar(&f.repoEvery, "repo-every", defaultRepoEvery, "between polls of --repo; a webhook makes the server poll immediately")
 	fl.StringVar(&f.hookSecret, "webhook-secret-file", "", "file with the secret of the repository's webhook; without it no webhook is taken")
@@ -74,15 +74,15 @@ func (f *Flags) Add(c *cobra.Command) {
 
 // Check refuses what contradicts itself, before anything is opened.
 func (f *Flags) Check() error {
-	if f.repo != "" && f.Definitions != "" {
-		return console.Invalid("--repo and --definitions both say where the definitions are: give one")
+	if f.repo != "" && f.Project != "" {
+		return console.Invalid("--repo and --project both say where the project is: give one")
 	}
-	if f.Definitions != "" {
-		if info, err := os.Stat(f.Definitions); err != nil || !info.IsDir() {
-			return console.Invalid("--definitions %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)\nhint: turnus init DIR makes one", f.Definitions)
+	if f.Project != "" {
+		if info, err := os.Stat(f.Project); err != nil || !info.IsDir() {
+			return console.Invalid("--project %s: expected a folder with playbooks/ and inventory/ in it (docs/definitions.md)\nhint: turnus init DIR makes one", f.Project)
 		}
-		if !definitions.IsProject(f.Definitions) {
-			return console.Invalid("--definitions %s: the folder is no project: it has no playbooks/, no inventory/ and no turnus.yaml\nhint: turnus init DIR makes one; then turnus up --definitions DIR", f.Definitions)
+		if !definitions.IsProject(f.Project) {
+			return console.Invalid("--project %s: the folder is no project: it has no playbooks/, no inventory/ and no turnus.yaml\nhint: turnus init DIR makes one; then turnus up --project DIR", f.Project)
 		}
 	}
 	if f.repo == "" && (f.branch != defaultBranch || f.repoEvery != defaultRepoEvery) {

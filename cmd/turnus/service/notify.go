@@ -45,7 +45,7 @@ func (f *notifyFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.url, "notify", os.Getenv("TURNUS_NOTIFY"), "webhook that gets events for people, as a failed run or a refused project (TURNUS_NOTIFY)")
 	fl.Lookup("notify").DefValue = "" // --help would print a password
 	fl.StringVar(&f.secret, "notify-secret-file", "", "file with the secret that notifications to --notify are signed with")
-	fl.StringSliceVar(&f.allow, "notify-allow", nil, "network, as 10.1.2.0/24, that channels of the definitions may reach although it is a private one")
+	fl.StringSliceVar(&f.allow, "notify-allow", nil, "network, as 10.1.2.0/24, that channels of the project may reach although it is a private one")
 	fl.StringVar(&f.ca, "notify-ca-file", "", "certificates, in PEM, of certificate authorities for the receivers of notifications, in addition to the system's")
 	fl.StringVar(&f.smtp, "notify-smtp", "", "mail server of channels that have none of their own: HOST:PORT")
 	fl.StringVar(&f.smtpTLS, "notify-smtp-tls", policy.StartTLS, "how the mail server is talked to: starttls, tls (from the first byte) or none")
@@ -201,7 +201,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 		n.Text = fmt.Sprintf("%s suspended until a person signals\nturnus runs show %s --jobs shows which. turnus runs signal %s %s lets them continue.",
 			console.Plural(e.Count, "job"), e.Run, e.Run, e.Reason)
 	case controller.QueueAway:
-		n = ofQueue(policy.QueueAway, fmt.Sprintf("the queue does not answer; runs are accepted and wait\n%v", e.Err))
+		n = ofQueue(policy.QueueAway, fmt.Sprintf("the queue does not answer; runs are accepted and wait\n%s", core.ErrorText(e.Err)))
 	case controller.QueueBack:
 		n = ofQueue(policy.QueueBack, "the queue answers again")
 	case controller.QueueLost:

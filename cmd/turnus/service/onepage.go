@@ -15,7 +15,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/pages"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/server"
 	"github.com/turnus/turnus/playbooks"
 )
@@ -24,7 +24,7 @@ import (
 type Own struct {
 	Ledger     *ledger.Ledger
 	Controller *controller.Controller
-	Queue      queue.Backend // of the runs, with their events
+	Queue      encrypted.Backend // of the runs, with their events
 	Types      func(name string) (playbooks.Type, bool)
 	Who        string
 	Log        *slog.Logger

@@ -17,11 +17,11 @@ import (
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/launch"
-	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/redis"
 	"github.com/turnus/turnus/core/redisconn"
+	"github.com/turnus/turnus/core/snapshot"
 )
 
 // QueueFlags choose where runs wait.
@@ -48,11 +48,11 @@ func (f *QueueFlags) Add(c *cobra.Command) {
 func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 	pools := map[string][]string{}
 	for _, l := range launches {
-		if err := launch.CheckPool(l.Playbook, l.Hosts, f.Pool); err != nil {
+		if err := snapshot.CheckPool(l.Playbook, l.Hosts, f.Pool); err != nil {
 			return &console.Exit{Code: console.ExitInvalid, Err: err}
 		}
 		for _, h := range l.Hosts {
-			if pool := launch.PoolOf(l.Playbook, h); pool != "" {
+			if pool := snapshot.PoolOf(l.Playbook, h); pool != "" {
 				pools[pool] = append(pools[pool], h.Name)
 			}
 		}
@@ -67,7 +67,7 @@ func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 			pools[pool] = slices.Compact(pools[pool])
 		}
 		return console.Invalid("the hosts are in the pools %s (%s); a run has the workers of one pool\nhint: --select 'host.pool == %q', one run for each pool",
-			strings.Join(names, ", "), launch.ListPools(pools), names[0])
+			strings.Join(names, ", "), snapshot.ListPools(pools), names[0])
 	}
 	for pool := range pools {
 		f.Pool = pool
@@ -77,7 +77,7 @@ func (f *QueueFlags) ChoosePool(launches []*launch.Launch) error {
 
 // Open makes the queue, behind which all is encrypted where there is a key ring, and says what of
 // it an operator should know. closeQueue comes after its last use.
-func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q queue.Backend, closeQueue func() error, err error) {
+func (f *QueueFlags) Open(ctx context.Context, con *console.Console) (q encrypted.Backend, closeQueue func() error, err error) {
 	ring, err := f.Keyring.Open(con)
 	if err != nil {
 		return nil, nil, err

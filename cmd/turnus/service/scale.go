@@ -11,12 +11,12 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service/scale"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/scale"
 	"github.com/turnus/turnus/core/telemetry"
 )
 
@@ -33,7 +33,7 @@ func (f *scaleFlags) add(c *cobra.Command) {
 	settings.NamesSecretFiles(fl, "scale-hook-secret-file")
 	fl.IntVar(&f.cfg.Min, "scale-min", 1, "fewest workers that are wanted")
 	fl.IntVar(&f.cfg.Max, "scale-max", 10, "most workers that are wanted")
-	fl.IntVar(&f.cfg.Concurrency, "scale-slots", 0, "slots of one worker (default: the mean of those that are there, or 256)")
+	fl.IntVar(&f.cfg.Concurrency, "scale-concurrency", 0, "concurrency of one worker (default: the mean of those that are there, or 256)")
 	fl.DurationVar(&f.cfg.Target, "scale-target", 5*time.Minute, "jobs that are due should start within it")
 	fl.DurationVar(&f.cfg.Ahead, "scale-ahead", 2*time.Minute, "also count jobs that become due within it: as long as a new worker takes to start")
 	fl.DurationVar(&f.cfg.Calm, "scale-calm", 5*time.Minute, "fewer workers are wanted once fewer would have been enough for so long")
@@ -48,7 +48,7 @@ func (f *scaleFlags) config(pool string) (scale.Config, error) {
 	}
 	cfg, err := cfg.Defaults()
 	if err != nil {
-		return cfg, console.Invalid("--scale-min, --scale-max, --scale-slots, --scale-target, --scale-ahead, --scale-calm: %w", err)
+		return cfg, console.Invalid("--scale-min, --scale-max, --scale-concurrency, --scale-target, --scale-ahead, --scale-calm: %w", err)
 	}
 	return cfg, nil
 }

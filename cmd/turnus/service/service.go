@@ -25,6 +25,7 @@ import (
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/node"
+	"github.com/turnus/turnus/cmd/turnus/service/scale"
 	"github.com/turnus/turnus/cmd/turnus/service/systemd"
 	"github.com/turnus/turnus/cmd/turnus/settings"
 	"github.com/turnus/turnus/core/catalog"
@@ -36,8 +37,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/notify"
 	"github.com/turnus/turnus/core/pages"
-	"github.com/turnus/turnus/core/queue"
-	"github.com/turnus/turnus/core/scale"
+	"github.com/turnus/turnus/core/queue/encrypted"
 	"github.com/turnus/turnus/core/secrets"
 	"github.com/turnus/turnus/core/securefile"
 	"github.com/turnus/turnus/core/server"
@@ -54,7 +54,7 @@ type service struct {
 	data     *DataDir
 	ring     *keyring.Ring // nil: nothing is encrypted
 	ledger   *ledger.Ledger
-	queue    queue.Backend
+	queue    encrypted.Backend
 	ctl      *controller.Controller
 	catalog  *catalog.Catalog
 	api      *server.Server
@@ -131,8 +131,8 @@ func (s *service) open(ctx context.Context, sup *host.Supervisor) error {
 	}
 	if made {
 		s.con.Message("the first admin token is in " + s.data.tokenFile() + "; it is shown nowhere else")
-		if s.f.Definitions == "" && s.f.repo == "" {
-			s.con.Message("there are no definitions yet: turnus project apply DIR gives some; --definitions DIR or --repo URL follow some")
+		if s.f.Project == "" && s.f.repo == "" {
+			s.con.Message("there is no project yet: turnus project apply DIR gives one; --project DIR or --repo URL follow one")
 		}
 	}
 	if s.listener, err = listen(ctx, "--listen", s.f.listen); err != nil {
@@ -189,7 +189,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 		return err
 	}
 	cfg := catalog.Config{
-		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Playbooks: opts, Folder: s.f.Definitions,
+		Ledger: s.ledger, Board: s.queue, Controller: s.ctl, Playbooks: opts, Folder: s.f.Project,
 		Pool:   cmp.Or(s.f.Queue.Pool, node.DefaultPool),
 		Events: func(e catalog.Event) { s.catalogEvent(e) }, Log: s.log, Traces: s.traces,
 	}

@@ -64,7 +64,7 @@ func Up(ctx context.Context, con *console.Console, f *UpFlags) (err error) {
 	ctx, _, release := con.Signals(ctx, finishingSteps, con.Message, n.Kill)
 	defer release()
 	w := node.WorkOptions{Queue: s.queue, Name: f.Name, Pool: f.Service.Queue.Pool, Files: s.catalog.FilesDir, Report: true, Outputs: s.keepOutput, Events: node.JobLog(log, nil), Metrics: s.metrics, Scraped: true, Traces: s.traces}
-	if f.Service.Definitions != "" { // checkouts of a branch are in the data folder; nothing else is sent from it
+	if f.Service.Project != "" { // checkouts of a branch are in the data folder; nothing else is sent from it
 		w.Data = s.data.Path
 	}
 	if err := n.Work(&f.Node, w, log); err != nil {

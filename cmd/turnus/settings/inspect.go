@@ -130,8 +130,12 @@ func UnknownVariables(all []*cobra.Command, environ []string) error {
 	known := slices.Clone(otherVariables)
 	for _, c := range all {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if isSetting(f) {
-				known = append(known, VariableOf(f.Name))
+			if !isSetting(f) {
+				return
+			}
+			known = append(known, VariableOf(f.Name))
+			if old := formerName(f.Name); old != "" {
+				known = append(known, VariableOf(old))
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -116,14 +117,14 @@ func Fill(c *cobra.Command) (map[string]Origin, error) {
 		if !isSetting(f) {
 			return
 		}
-		variable := VariableOf(f.Name)
-		env, inEnv := os.LookupEnv(variable)
-		inEnv = inEnv && env != ""
+		if f.Changed {
+			from[f.Name] = Origin{Kind: fromFlag}
+			return
+		}
+		variable, env := variableIn(c, f.Name)
 		setting, inFile := given[f.Name]
 		switch {
-		case f.Changed:
-			from[f.Name] = Origin{Kind: fromFlag}
-		case inEnv:
+		case env != "":
 			from[f.Name] = Origin{fromEnvironment, variable}
 			if isNoted(f, noteEnvironment) {
 				break // it has its value
@@ -178,7 +179,10 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 	var fields []yamlread.Field
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if isSetting(f) {
-			fields = append(fields, settingField(r, path, f, settings))
+			fields = append(fields, settingField(r, path, f.Name, f, settings))
+			if old := formerName(f.Name); old != "" {
+				fields = append(fields, settingField(r, path, old, f, settings))
+			}
 		}
 	})
 	if root != nil {
@@ -186,12 +190,22 @@ func readSettings(path string, c *cobra.Command) (map[string]setting, error) {
 			PluginDevFlag: fmt.Sprintf("--%s is for the command line of turnus %s only: it sets the lockfile of plugins aside", PluginDevFlag, c.Name()),
 		}, fields...)
 	}
+	for _, f := range RenamedFlags {
+		s, former := settings[f.Old]
+		if !former {
+			continue
+		}
+		if _, both := settings[f.Now]; !both {
+			warnRenamed(c, fmt.Sprintf("%s: %q", s.place, f.Old), strconv.Quote(f.Now))
+			settings[f.Now] = s
+		}
+	}
 	return settings, problems.Err()
 }
 
-func settingField(r *yamlread.Reader, path string, f *pflag.Flag, into map[string]setting) yamlread.Field {
+func settingField(r *yamlread.Reader, path, key string, f *pflag.Flag, into map[string]setting) yamlread.Field {
 	_, many := f.Value.(pflag.SliceValue)
-	return yamlread.Field{Key: f.Name, Want: "a value", Read: func(n *yaml.Node) {
+	return yamlread.Field{Key: key, Want: "a value", Read: func(n *yaml.Node) {
 		s := setting{place: fmt.Sprintf("%s:%d", path, r.Key().Line)}
 		if many {
 			for _, v := range r.OneOrMore(n, "a word or a list of words") {
@@ -200,7 +214,7 @@ func settingField(r *yamlread.Reader, path string, f *pflag.Flag, into map[strin
 		} else if v, ok := r.Scalar(n, "one value"); ok {
 			s.values = []string{v.Value}
 		}
-		into[f.Name] = s
+		into[key] = s
 	}}
 }
 

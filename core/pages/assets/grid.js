@@ -137,12 +137,13 @@ export class Grid {
     this.find.addEventListener("input", again);
     this.show.addEventListener("change", again);
     document.getElementById("filter").addEventListener("submit", (e) => { e.preventDefault(); again(); });
-    keysButton(document.getElementById("filter"), "/ find, j k next and previous host, n next bad host, Enter open");
+    keysButton(document.getElementById("filter"), "/ find, j k next and previous host, n next bad host, Enter open, ? help");
     keys({
-      "/": () => this.find.focus(),
-      j: () => this.go(this.now() + 1),
-      k: () => this.go(this.now() - 1),
-      n: () => this.nextBad(),
+      "/": ["find hosts in the grid", () => this.find.focus()],
+      j: ["go to the next host", () => this.go(this.now() + 1)],
+      k: ["go to the previous host", () => this.go(this.now() - 1)],
+      n: ["go to the next bad host", () => this.nextBad()],
+      Enter: ["open the host"],
     });
   }
 

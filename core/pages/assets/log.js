@@ -1,5 +1,6 @@
 // Shows what a host writes as it comes. At most 2,000 lines are in the page; the oldest go.
-import { Stream, fill } from "./stream.js";
+import { fill } from "./stream.js";
+import { LogStream } from "./logstream.js";
 import { keys, keysButton } from "./keys.js";
 
 const most = 2000;
@@ -9,16 +10,16 @@ export function startLog() {
   const status = document.getElementById("follow");
   const find = document.getElementById("find");
   const bindings = {
-    j: () => lines.scrollBy(0, 60),
-    k: () => lines.scrollBy(0, -60),
-    n: () => toEnd(),
+    j: ["scroll down", () => lines.scrollBy(0, 60)],
+    k: ["scroll up", () => lines.scrollBy(0, -60)],
+    n: ["go to the last line", () => toEnd()],
   };
   let follow = true, waiting = [], frame;
 
   const toEnd = () => { follow = true; lines.scrollTop = lines.scrollHeight; };
   if (find) {
-    bindings["/"] = () => find.focus();
-    keysButton(find.form, "/ find, j k scroll, n last line");
+    bindings["/"] = ["find in the output", () => find.focus()];
+    keysButton(find.form, "/ find, j k scroll, n last line, ? help");
   }
   keys(bindings);
   if (!location.hash.startsWith("#b")) toEnd();
@@ -66,7 +67,7 @@ export function startLog() {
     frame ??= requestAnimationFrame(flush);
   };
 
-  new Stream(status.dataset.live, {
+  new LogStream(status.dataset.live, {
     begin: () => { waiting = []; lines.replaceChildren(); say(""); }, // kept lines come again
     log: (data) => {
       const e = JSON.parse(data);

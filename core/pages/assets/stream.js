@@ -1,58 +1,68 @@
-// One stream of a page. A hidden tab has none; when it is shown again it gets the state as it is then.
+// The changes of a page while it is open. A hidden page gets none; when it is shown again it gets
+// the state as it is then.
+import { Streams } from "./streams.js";
+
+// connect returns how the page joins the stream that all pages of the browser share.
+function connect(tell) {
+  const own = () => {
+    const streams = new Streams();
+    return { join: (view, seen) => streams.join(1, view, seen, tell), leave: () => streams.leave(1) };
+  };
+  if (!("SharedWorker" in window) || !navigator.locks) return own();
+  const worker = new SharedWorker("/assets/shared.js", { type: "module", name: document.documentElement.dataset.version });
+  const port = worker.port;
+  const lock = crypto.randomUUID();
+  navigator.locks.request(lock, () => {
+    port.postMessage({ lock });
+    return new Promise(() => {}); // until the page ends
+  });
+  port.onmessage = ({ data }) => tell(data.name, data.text, data.seen);
+  return {
+    join: (view, seen) => port.postMessage({ view, seen }),
+    leave: () => port.postMessage({ leave: true }),
+  };
+}
+
 export class Stream {
-  constructor(url, handlers, say) {
-    this.url = url;
-    this.handlers = handlers;
-    this.say = say;
-    this.wait = 1000;
-    this.since = new Date();
-    document.addEventListener("visibilitychange", () => {
-      if (this.over) return;
-      this.close();
-      if (!document.hidden) this.open();
+  constructor(view, seen, handlers, say) {
+    let since = new Date();
+    let over = false;
+    const { join, leave } = connect((name, data, now) => {
+      if (over) return;
+      if (name === "lost") return say(`Reconnecting. ${asOf(since)}`);
+      if (name === "login") { // typed text stays on the page
+        over = true;
+        return say(`Your session has ended. ${asOf(since)} `, loginAgain());
+      }
+      seen = now;
+      if (name === "away" && data) return say(`${asOf(since)} It cannot be brought up to date: ${data}`);
+      since = new Date();
+      say("");
+      over = name === "done";
+      handlers[name]?.(data);
     });
-    this.open();
-  }
-
-  open() {
-    this.source = new EventSource(this.url);
-    for (const [name, handle] of Object.entries(this.handlers)) {
-      this.source.addEventListener(name, (e) => {
-        this.wait = 1000;
-        this.since = new Date();
-        if (name === "done") this.end();
-        handle(e.data);
-      });
-    }
-    this.source.addEventListener("login", () => { // typed text stays on the page
-      this.end();
-      const here = encodeURIComponent(location.pathname + location.search);
-      this.say(`Your session has ended. ${this.asOf()} `, { text: "Log in again", to: `/login?next=${here}` });
-    });
-    this.source.onerror = () => {
-      this.close();
-      this.say(`Reconnecting. ${this.asOf()}`);
-      this.retry = setTimeout(() => this.open(), this.wait + Math.random() * this.wait);
-      this.wait = Math.min(this.wait * 2, 30000);
+    const follow = () => {
+      if (over) return;
+      if (document.hidden) leave();
+      else join(view, seen);
     };
+    document.addEventListener("visibilitychange", follow);
+    addEventListener("pagehide", leave);
+    addEventListener("pageshow", (e) => { if (e.persisted) follow(); });
+    follow();
   }
+}
 
-  asOf() { return `This page is as of ${this.since.toISOString().slice(11, 19)} UTC.`; }
+export function asOf(since) { return `This page is as of ${since.toISOString().slice(11, 19)} UTC.`; }
 
-  end() {
-    this.over = true;
-    this.close();
-  }
-
-  close() {
-    clearTimeout(this.retry);
-    if (this.source) this.source.close();
-    this.source = undefined;
-  }
+// loginAgain leads to the login, and from there back to this page.
+export function loginAgain() {
+  return { text: "Log in again", to: `/login?next=${encodeURIComponent(location.pathname + location.search)}` };
 }
 
 // fill puts a line into an element, with a link behind it if there is one.
 export function fill(element, text, link) {
+  if (element.textContent === text && !link) return; // a screen reader would say it again
   element.textContent = text;
   if (!link) return;
   const a = document.createElement("a");

@@ -20,9 +20,16 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 )
+
+// Backend is one store as it is opened: a queue, and the board and feed beside it.
+type Backend interface {
+	queue.Queue
+	board.Store
+}
 
 // Queue is a queue behind which all bytes are encrypted. All methods are safe for concurrent use.
 //
@@ -30,7 +37,7 @@ import (
 // has to be, is not handed to its worker: it is given back unstarted, for others. The lease of a
 // job that was tampered with has Lease.Err.
 type Queue struct {
-	queue.Backend
+	Backend
 	ring     *keyring.Ring
 	reported func(string)
 
@@ -60,7 +67,7 @@ const (
 
 // New puts a ring before q. A nil ring encrypts nothing, and refuses encrypted bytes. reported gets
 // messages for an operator; it may be nil.
-func New(q queue.Backend, ring *keyring.Ring, reported func(string)) *Queue {
+func New(q Backend, ring *keyring.Ring, reported func(string)) *Queue {
 	if reported == nil {
 		reported = func(string) {}
 	}
@@ -255,7 +262,7 @@ func (q *Queue) openRecords(run string, list []queue.Record) error {
 
 // Post encrypts a document for its name.
 func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
-	if name == queue.IncarnationDocument {
+	if name == board.Incarnation {
 		return q.Backend.Post(ctx, name, data, keep)
 	}
 	return q.Backend.Post(ctx, name, q.encrypt(data, keyring.Context(documentOf, name)), keep)
@@ -263,7 +270,7 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 
 // PostFirst encrypts a document for its name, and opens the one that is there.
 func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
-	if name == queue.IncarnationDocument {
+	if name == board.Incarnation {
 		return q.Backend.PostFirst(ctx, name, data, keep)
 	}
 	place := keyring.Context(documentOf, name)
@@ -280,7 +287,7 @@ func (q *Queue) Posted(ctx context.Context, name string, known uint64) ([]byte, 
 	if err != nil {
 		return data, version, err
 	}
-	if _, isEncrypted := keyring.KeyOf(data); name == queue.IncarnationDocument && !isEncrypted {
+	if _, isEncrypted := keyring.KeyOf(data); name == board.Incarnation && !isEncrypted {
 		return data, version, nil
 	}
 	plain, err := q.open(data, keyring.Context(documentOf, name))
@@ -295,7 +302,7 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 	if q.ring == nil {
 		return q.Backend.Publish(ctx, topic, messages...)
 	}
-	if err := queue.ValidateMessages(topic, messages); err != nil {
+	if err := board.ValidateMessages(topic, messages); err != nil {
 		return err
 	}
 	encrypted := make([][]byte, len(messages))
@@ -306,7 +313,7 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 }
 
 // Follow opens messages. Those that cannot be opened are left out, as those are that came too late:
-// see queue.LostMessages.
+// see board.LostMessages.
 func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
 	list, next, err := q.Backend.Follow(ctx, topic, cursor, most, wait)
 	if err != nil {

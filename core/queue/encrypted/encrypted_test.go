@@ -18,6 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
+	"github.com/turnus/turnus/core/board/boardtest"
 	"github.com/turnus/turnus/core/keyring"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/encrypted"
@@ -58,23 +60,34 @@ func ringAt(t testing.TB, path string, o keyring.Options) *keyring.Ring {
 	return r
 }
 
+// inMemory opens queues in memory behind a ring.
+func inMemory(ring *keyring.Ring) func(queuetest.TB, time.Duration) queue.Queue {
+	return func(t queuetest.TB, ttl time.Duration) queue.Queue {
+		m := memory.New(memory.Options{SessionTTL: ttl})
+		t.Cleanup(m.Shutdown)
+		return encrypted.New(m, ring, nil)
+	}
+}
+
+func boardInMemory(ring *keyring.Ring) func(boardtest.TB) board.Store {
+	return func(t boardtest.TB) board.Store {
+		m := memory.New(memory.Options{})
+		t.Cleanup(m.Shutdown)
+		return encrypted.New(m, ring, nil)
+	}
+}
+
 func TestConformanceInMemory(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
-	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
-			m := memory.New(memory.Options{SessionTTL: ttl})
-			t.Cleanup(m.Shutdown)
-			return encrypted.New(m, ring, nil)
-		},
-		Around: synctest.Test,
-	})
+	queuetest.Run(t, queuetest.Subject{Open: inMemory(ring), Around: synctest.Test})
+	boardtest.Run(t, boardtest.Subject{Open: boardInMemory(ring), Around: synctest.Test})
 }
 
 func TestConformanceOverStatesOnDisk(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
 	root, n := t.TempDir(), 0
 	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
+		Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
 			n++
 			m := memory.New(memory.Options{SessionTTL: ttl})
 			t.Cleanup(m.Shutdown)
@@ -92,21 +105,15 @@ func TestConformanceOverStatesOnDisk(t *testing.T) {
 // decision.
 func TestSequences(t *testing.T) {
 	ring, _ := newRing(t, keyring.Options{})
-	open := func(r *keyring.Ring) queuetest.Subject {
-		return queuetest.Subject{Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
-			m := memory.New(memory.Options{SessionTTL: ttl})
-			t.Cleanup(m.Shutdown)
-			return encrypted.New(m, r, nil)
-		}}
-	}
-	queuetest.Sequences(t, open(nil), open(ring))
+	queuetest.Sequences(t, queuetest.Subject{Open: inMemory(nil)}, queuetest.Subject{Open: inMemory(ring)})
+	boardtest.Sequences(t, boardtest.Subject{Open: boardInMemory(nil)}, boardtest.Subject{Open: boardInMemory(ring)})
 }
 
 // bed is a queue on Redis, as processes with and without key rings see it.
 type bed struct {
 	*testing.T
 	client goredis.UniversalClient
-	raw    queue.Backend
+	raw    encrypted.Backend
 	path   string
 	ring   *keyring.Ring
 }
@@ -254,7 +261,7 @@ func TestWithoutTheKeyNothingIsRead(t *testing.T) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
-		if m, next, err := n.Follow(ctx, "r", "", 10, 0); err != nil || len(m) != 0 || queue.LostMessages("", next, 0) != 1 {
+		if m, next, err := n.Follow(ctx, "r", "", 10, 0); err != nil || len(m) != 0 || board.LostMessages("", next, 0) != 1 {
 			t.Errorf("%s: messages %q, %q, %v", name, m, next, err)
 		}
 	}
@@ -315,7 +322,7 @@ func TestAWorkerWithoutTheKeyLeavesJobsToOthers(t *testing.T) {
 
 // flaky loses the answer of the second turn of a call: the one that gives jobs back.
 type flaky struct {
-	queue.Backend
+	encrypted.Backend
 	lose bool
 }
 
@@ -527,7 +534,7 @@ func TestTheIncarnationOutlivesKeys(t *testing.T) {
 		m := memory.New(memory.Options{})
 		defer m.Shutdown()
 		q := encrypted.New(m, ring, nil)
-		for _, name := range []string{queue.IncarnationDocument, "windows"} {
+		for _, name := range []string{board.Incarnation, "windows"} {
 			if _, err := q.Post(t.Context(), name, []byte("as it was"), time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -541,7 +548,7 @@ func TestTheIncarnationOutlivesKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		q = encrypted.New(m, ringAt(t, path, keyring.Options{}), nil)
-		if life, _, err := q.Posted(t.Context(), queue.IncarnationDocument, 0); err != nil || string(life) != "as it was" {
+		if life, _, err := q.Posted(t.Context(), board.Incarnation, 0); err != nil || string(life) != "as it was" {
 			t.Errorf("the name of the incarnation: %q, %v", life, err)
 		}
 		if text, _, err := q.Posted(t.Context(), "windows", 0); !errors.Is(err, keyring.ErrNoKey) { // negative control

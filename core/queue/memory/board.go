@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 // document is one document of the board.
@@ -20,7 +20,7 @@ type document struct {
 
 // Post puts a document on the board.
 func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
-	if err := queue.ValidateDocument(name, data, keep); err != nil {
+	if err := board.ValidateDocument(name, data, keep); err != nil {
 		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -33,7 +33,7 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 
 // PostFirst puts a document on the board that has none of the name.
 func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
-	if err := queue.ValidateDocument(name, data, keep); err != nil {
+	if err := board.ValidateDocument(name, data, keep); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 // feed has a lock of its own: output does not keep turns waiting.
@@ -63,7 +63,7 @@ func (f *feed) begin(name string, t *topic) *topic {
 // trim drops the oldest messages.
 func (t *topic) trim() {
 	n := 0
-	for ; len(t.messages)-n > queue.FeedMessages || t.bytes > queue.FeedBytes; n++ {
+	for ; len(t.messages)-n > board.FeedMessages || t.bytes > board.FeedBytes; n++ {
 		t.bytes -= len(t.messages[n])
 		t.messages[n] = nil
 	}
@@ -72,7 +72,7 @@ func (t *topic) trim() {
 
 // Publish adds messages to a topic.
 func (q *Queue) Publish(ctx context.Context, name string, messages ...[]byte) error {
-	if err := queue.ValidateMessages(name, messages); err != nil {
+	if err := board.ValidateMessages(name, messages); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil || len(messages) == 0 {
@@ -90,7 +90,7 @@ func (q *Queue) Publish(ctx context.Context, name string, messages ...[]byte) er
 		t.bytes += len(m)
 	}
 	t.last += int64(len(messages))
-	t.until = f.read().Add(queue.FeedKeep)
+	t.until = f.read().Add(board.FeedKeep)
 	t.trim()
 	close(t.news)
 	t.news = make(chan struct{})
@@ -99,14 +99,14 @@ func (q *Queue) Publish(ctx context.Context, name string, messages ...[]byte) er
 
 // Follow returns what was published after cursor.
 func (q *Queue) Follow(ctx context.Context, name, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
-	at, err := queue.ValidateFollow(name, cursor, most)
+	at, err := board.ValidateFollow(name, cursor, most)
 	if err != nil {
 		return nil, cursor, err
 	}
 	f := q.feed
 	var timeout <-chan time.Time
 	if wait > 0 {
-		timer := time.NewTimer(min(wait, queue.FeedWait))
+		timer := time.NewTimer(min(wait, board.FeedWait))
 		defer timer.Stop()
 		timeout = timer.C
 	}
@@ -155,13 +155,13 @@ func (f *feed) wait(ctx context.Context, name string, t *topic, timeout <-chan t
 }
 
 // after returns the messages behind at, at most so many, and the cursor behind them.
-func (t *topic) after(at queue.FeedCursor, most int) ([][]byte, queue.FeedCursor) {
+func (t *topic) after(at board.Cursor, most int) ([][]byte, board.Cursor) {
 	if at.Life != t.life || at.Number > t.last {
-		at = queue.FeedCursor{}
+		at = board.Cursor{}
 	}
 	first := t.last - int64(len(t.messages)) // the number before the oldest
 	at.Number = max(at.Number, first)
 	list := t.messages[at.Number-first:]
 	list = append([][]byte(nil), list[:min(most, len(list))]...)
-	return list, queue.FeedCursor{Life: t.life, Number: at.Number + int64(len(list))}
+	return list, board.Cursor{Life: t.life, Number: at.Number + int64(len(list))}
 }

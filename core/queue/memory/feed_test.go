@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
@@ -15,7 +15,7 @@ func TestFeedForgets(t *testing.T) {
 		q := memory.New(memory.Options{})
 		follow := func(cursor, want string) string {
 			t.Helper()
-			list, next, err := q.Follow(t.Context(), "t", cursor, 10, queue.FeedWait)
+			list, next, err := q.Follow(t.Context(), "t", cursor, 10, board.FeedWait)
 			got := ""
 			for _, m := range list {
 				got += string(m) + " "
@@ -32,9 +32,9 @@ func TestFeedForgets(t *testing.T) {
 			}
 		}
 		publish("t", "one")
-		pass(queue.FeedKeep - time.Minute)
+		pass(board.FeedKeep - time.Minute)
 		publish("t", "two")
-		pass(queue.FeedKeep - time.Minute)
+		pass(board.FeedKeep - time.Minute)
 		cursor := follow("", "one two ")
 		pass(time.Minute)
 		if next := follow(cursor, ""); next != cursor {
@@ -43,7 +43,7 @@ func TestFeedForgets(t *testing.T) {
 		publish("other", "x") // drops what is gone
 		publish("t", "three")
 		next := follow(cursor, "three ")
-		if lost := queue.LostMessages(cursor, next, 1); lost != 0 {
+		if lost := board.LostMessages(cursor, next, 1); lost != 0 {
 			t.Errorf("%d messages are reported as lost", lost)
 		}
 	})

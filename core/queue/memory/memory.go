@@ -1,5 +1,5 @@
-// Package memory implements the queue contract in plain Go: the embedded default, and the reference
-// model that the Redis implementation is compared with.
+// Package memory implements the contracts of queue and board in plain Go: the embedded default, and
+// the reference model that the Redis implementation is compared with.
 //
 // It owns its state behind one mutex. Every operation is O(log n) in the number of ready runs and
 // of timed or retried jobs; only the release of a wave counts the segments that are not due. It
@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -83,7 +84,10 @@ type Queue struct {
 	freeLocks []*lock
 }
 
-var _ queue.Backend = (*Queue)(nil)
+var (
+	_ queue.Queue = (*Queue)(nil)
+	_ board.Store = (*Queue)(nil)
+)
 
 // New returns an empty queue.
 func New(opt Options) *Queue {

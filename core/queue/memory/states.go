@@ -14,21 +14,22 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 )
 
 // keepState is how long a state is kept that nobody asks for: its job was cancelled while it was
 // suspended.
-const keepState = queue.MaxKeep
+const keepState = board.MaxKeep
 
-// States is a queue, usually one in memory, whose states of jobs are also on disk: after a restart
+// States is a queue in memory whose states of jobs are also on disk: after a restart
 // the first lease of a job has its last state. All methods are safe for concurrent use.
 //
 // A state is on disk before its Save returns, and before the queue knows of the ack that brings it.
 // States of acks outlive the process; the file system decides whether they outlive a power cut. A
 // state is removed when its job ends.
 type States struct {
-	queue.Backend
+	*Queue
 	dir string
 
 	mu        sync.Mutex
@@ -44,8 +45,8 @@ type heldLease struct {
 }
 
 // NewStates puts q before the states in dir, which no other process may use meanwhile.
-func NewStates(q queue.Backend, dir string) (*States, error) {
-	s := &States{Backend: q, dir: dir, found: map[core.JobID]bool{}, suspended: map[string]map[int]Begun{}, leased: map[core.JobID]heldLease{}}
+func NewStates(q *Queue, dir string) (*States, error) {
+	s := &States{Queue: q, dir: dir, found: map[core.JobID]bool{}, suspended: map[string]map[int]Begun{}, leased: map[core.JobID]heldLease{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("states of jobs: %w", err)
 	}
@@ -104,7 +105,7 @@ func (s *States) poll(name string) error {
 
 // Save keeps the state of a leased job, here and in the queue.
 func (s *States) Save(ctx context.Context, save queue.Save) error {
-	if err := s.Backend.Save(ctx, save); err != nil {
+	if err := s.Queue.Save(ctx, save); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -139,7 +140,7 @@ func (s *States) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, erro
 			return queue.TurnResult{}, fmt.Errorf("keep the state of %s: %w: %w", a.Job, core.ErrUnavailable, err)
 		}
 	}
-	res, err := s.Backend.Turn(ctx, t)
+	res, err := s.Queue.Turn(ctx, t)
 	if err != nil {
 		return res, err
 	}
@@ -161,14 +162,14 @@ func (s *States) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, erro
 func (s *States) Adopt(ctx context.Context, session string) ([]queue.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	leases, err := s.Backend.Adopt(ctx, session)
+	leases, err := s.Queue.Adopt(ctx, session)
 	s.hand(leases)
 	return leases, err
 }
 
 // Cancel ends the run: nobody goes on with what is suspended, except with a cleanup.
 func (s *States) Cancel(ctx context.Context, run string, reason core.Reason) error {
-	if err := s.Backend.Cancel(ctx, run, reason); err != nil {
+	if err := s.Queue.Cancel(ctx, run, reason); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -214,7 +215,7 @@ func (s *States) hand(leases []queue.Lease) {
 			delete(s.found, l.Job)
 			continue
 		}
-		if state, err := os.ReadFile(s.file(l.Job)); err == nil && len(state) <= queue.MaxDetail+queue.EncryptionRoom {
+		if state, err := os.ReadFile(s.file(l.Job)); err == nil && len(state) <= queue.MaxDetail+core.EncryptionRoom {
 			l.State = state // found stays: a job that is given back unstarted has it still
 		}
 	}

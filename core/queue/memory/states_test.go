@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/memory"
 	"github.com/turnus/turnus/core/queue/queuetest"
@@ -31,7 +32,7 @@ func TestConformanceOfStates(t *testing.T) {
 	t.Parallel()
 	root, n := t.TempDir(), 0
 	queuetest.Run(t, queuetest.Subject{
-		Open: func(t queuetest.TB, ttl time.Duration) queue.Backend {
+		Open: func(t queuetest.TB, ttl time.Duration) queue.Queue {
 			n++
 			return openStates(t, filepath.Join(root, strconv.Itoa(n)), ttl)
 		},
@@ -241,7 +242,7 @@ func TestOldAndHalfWrittenStatesAreRemoved(t *testing.T) {
 	s.save(leases[0], 1, "one")
 	s.save(leases[1], 1, "old")
 	folder := filepath.Join(s.dir, "r%2F1")
-	long := time.Now().Add(-2 * queue.MaxKeep)
+	long := time.Now().Add(-2 * board.MaxKeep)
 	if err := errors.Join(os.Chtimes(filepath.Join(folder, "1"), long, long), os.WriteFile(filepath.Join(folder, "2.part"), []byte("hal"), 0o600)); err != nil {
 		t.Fatal(err)
 	}

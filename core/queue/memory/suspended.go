@@ -50,7 +50,7 @@ func (s *States) readSuspended(job core.JobID) (b Begun, err error) {
 		err = json.Unmarshal(data, &b)
 	}
 	if err != nil {
-		return b, fmt.Errorf("read what job %s waits for, in %s: %w\nhint: remove the file; the job then continues immediately", job, name, err)
+		return b, fmt.Errorf("read what job %s waits for, in %s: %w\nhint: rm %[2]s; the job then continues immediately", job, name, err)
 	}
 	b.Job = job
 	return b, nil
@@ -113,7 +113,7 @@ func (s *States) Signal(ctx context.Context, run, event string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.woken(run, event)
-	return s.Backend.Signal(ctx, run, event)
+	return s.Queue.Signal(ctx, run, event)
 }
 
 // SignalJob ends the suspension of one job that waits for event.
@@ -123,7 +123,7 @@ func (s *States) SignalJob(ctx context.Context, job core.JobID, event string) (b
 	if b, waits := s.suspended[job.Run][job.Index]; waits && b.Event == event {
 		s.endWait(job)
 	}
-	return s.Backend.SignalJob(ctx, job, event)
+	return s.Queue.SignalJob(ctx, job, event)
 }
 
 // Dismiss ends the run's jobs that wait for event.
@@ -131,5 +131,5 @@ func (s *States) Dismiss(ctx context.Context, run, event string, reason core.Rea
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.woken(run, event)
-	return s.Backend.Dismiss(ctx, run, event, reason)
+	return s.Queue.Dismiss(ctx, run, event, reason)
 }

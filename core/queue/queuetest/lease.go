@@ -98,8 +98,8 @@ func turnInvalid(f *fixture) {
 		"no outcome":    bad(func(a *queue.Ack) { a.Outcome = "" }),
 		"bad outcome":   bad(func(a *queue.Ack) { a.Outcome = "great" }),
 		"retry without": bad(func(a *queue.Ack) { a.Kind, a.Outcome = queue.AckRetry, "" }),
-		"big detail":    bad(func(a *queue.Ack) { a.Detail = make([]byte, queue.MaxDetail+queue.EncryptionRoom+1) }),
-		"big state":     bad(func(a *queue.Ack) { a.State = make([]byte, queue.MaxDetail+queue.EncryptionRoom+1) }),
+		"big detail":    bad(func(a *queue.Ack) { a.Detail = make([]byte, queue.MaxDetail+core.EncryptionRoom+1) }),
+		"big state":     bad(func(a *queue.Ack) { a.State = make([]byte, queue.MaxDetail+core.EncryptionRoom+1) }),
 	} {
 		if _, err := f.q.Turn(f.ctx, turn); !errors.Is(err, core.ErrInvalid) {
 			f.Errorf("%s: error %v, expected core.ErrInvalid", name, err)

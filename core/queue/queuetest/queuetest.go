@@ -26,7 +26,7 @@ type TB interface {
 // Subject is an implementation under test.
 type Subject struct {
 	// Open returns a new, empty queue whose sessions live for ttl. It cleans up with t.Cleanup.
-	Open func(t TB, ttl time.Duration) queue.Backend
+	Open func(t TB, ttl time.Duration) queue.Queue
 	// Around wraps every test, as synctest.Test does. Nil means real time.
 	Around func(t *testing.T, f func(t *testing.T))
 }
@@ -47,7 +47,7 @@ type test struct {
 
 // Run puts the subject under the whole suite.
 func Run(t *testing.T, s Subject) {
-	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, guestTests, signalJobTests, lockTests, timeTests, sessionTests, stopTests, cleanupTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, boardTests, deferredTests, finishedTests, feedTests, recoveryTests, trapTests} {
+	for _, group := range [][]test{submitTests, leaseTests, ackTests, saveTests, guestTests, signalJobTests, lockTests, timeTests, sessionTests, stopTests, cleanupTests, recordTests, orderTests, inspectTests, newsTests, bulkTests, deferredTests, finishedTests, recoveryTests, trapTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { s.one(t, tc) })
 		}
@@ -78,7 +78,7 @@ func (s Subject) one(t *testing.T, tc test) {
 type fixture struct {
 	*testing.T
 	ctx context.Context //nolint:containedctx // a fixture lives as long as its test
-	q   queue.Backend
+	q   queue.Queue
 	ttl time.Duration
 }
 

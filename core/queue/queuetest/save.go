@@ -168,7 +168,7 @@ func saveRefuses(f *fixture) {
 		"no number":       {save(s, l, 0, "x"), core.ErrInvalid},
 		"too large": {func() queue.Save {
 			x := save(s, l, 1, "")
-			x.State = make([]byte, queue.MaxDetail+queue.EncryptionRoom+1)
+			x.State = make([]byte, queue.MaxDetail+core.EncryptionRoom+1)
 			return x
 		}(), core.ErrInvalid},
 	} {

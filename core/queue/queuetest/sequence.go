@@ -35,7 +35,7 @@ func Sequences(t *testing.T, model, subject Subject) {
 		}
 		actions := map[string]func(*rapid.T){
 			"submit": m.submit, "submit many": m.submitMany, "turn": m.turn, "turn ": m.turn, "turn  ": m.turn, "cancel": m.cancel,
-			"adjust": m.adjust, "save": m.save, "wake": m.signal, "dismiss": m.dismiss, "post": m.post, "read": m.read, "publish": m.publish, "follow": m.follow, "restart": m.restart, "again": m.again, "news": m.news,
+			"adjust": m.adjust, "save": m.save, "wake": m.signal, "dismiss": m.dismiss, "restart": m.restart, "again": m.again, "news": m.news,
 			"": m.check,
 		}
 		for name, action := range actions {
@@ -62,12 +62,9 @@ var machineTenants = []string{"t{0}", "t:1"}
 
 // side is one of the two queues, with the leases that its nodes hold.
 type side struct {
-	q        queue.Backend
+	q        queue.Queue
 	sessions [machineNodes]string
 	held     [machineNodes][]queue.Lease
-	posted   map[string]uint64 // version of the last post
-	known    map[string]uint64 // version that was read last
-	cursors  map[string]string // of topics
 	news     map[int]string    // cursors of parts
 	logs     map[string]string // cursors of runs' records
 }
@@ -81,10 +78,10 @@ type machine struct {
 	kept  map[core.JobID]bool
 }
 
-func newMachine(t *rapid.T, model, subject queue.Backend) *machine {
+func newMachine(t *rapid.T, model, subject queue.Queue) *machine {
 	m := &machine{limit: map[string]int{}, off: map[string]bool{}, kept: map[core.JobID]bool{}}
-	for i, q := range []queue.Backend{model, subject} {
-		m.sides[i] = &side{q: q, posted: map[string]uint64{}, known: map[string]uint64{}, cursors: map[string]string{}, news: map[int]string{}, logs: map[string]string{}}
+	for i, q := range []queue.Queue{model, subject} {
+		m.sides[i] = &side{q: q, news: map[int]string{}, logs: map[string]string{}}
 		for n := range machineNodes {
 			m.sides[i].open(t, n)
 		}
@@ -360,57 +357,6 @@ func (m *machine) dismiss(t *rapid.T) {
 		t.Skip("not this time")
 	}
 	both(t, m, "Dismiss", func(s *side) (int, error) { return s.q.Dismiss(t.Context(), id, event, "not wanted") })
-}
-
-var machineDocuments = []string{"windows", "{windows}", "windows:r1"}
-
-func (m *machine) post(t *rapid.T) {
-	name, text := rapid.SampledFrom(machineDocuments).Draw(t, "document"), rapid.StringN(0, 3, 9).Draw(t, "text")
-	both(t, m, "Post", func(s *side) (bool, error) {
-		v, err := s.q.Post(t.Context(), name, []byte(text), time.Hour)
-		grows := v > s.posted[name]
-		s.posted[name] = v
-		return grows, err
-	})
-}
-
-// read compares what is read, and whether it was known: versions are each side's own.
-func (m *machine) read(t *rapid.T) {
-	name := rapid.SampledFrom(machineDocuments).Draw(t, "document")
-	if m.sides[0].posted[name] == 0 {
-		t.Skip("not posted")
-	}
-	both(t, m, "Posted", func(s *side) (string, error) {
-		data, v, err := s.q.Posted(t.Context(), name, s.known[name])
-		if err == nil && (v != s.posted[name] || (data == nil) != (v == s.known[name])) {
-			t.Fatalf("Posted gives %q of version %d: %d was posted, %d known", data, v, s.posted[name], s.known[name])
-		}
-		s.known[name] = v
-		return fmt.Sprintf("%q %t", data, data == nil), err
-	})
-	both(t, m, "Names", func(s *side) ([]string, error) { return s.q.Names(t.Context(), name) })
-}
-
-func (m *machine) publish(t *rapid.T) {
-	name, texts := rapid.SampledFrom(machineDocuments).Draw(t, "topic"), rapid.SliceOfN(rapid.StringN(0, 3, 9), 0, 4).Draw(t, "texts")
-	both(t, m, "Publish", func(s *side) (bool, error) { return true, s.q.Publish(t.Context(), name, texts2bytes(texts)...) })
-}
-
-func texts2bytes(texts []string) (list [][]byte) {
-	for _, text := range texts {
-		list = append(list, []byte(text))
-	}
-	return list
-}
-
-func (m *machine) follow(t *rapid.T) {
-	name, most := rapid.SampledFrom(machineDocuments).Draw(t, "topic"), rapid.IntRange(1, 5).Draw(t, "max")
-	both(t, m, "Follow", func(s *side) (string, error) {
-		list, next, err := s.q.Follow(t.Context(), name, s.cursors[name], most, 0)
-		lost := queue.LostMessages(s.cursors[name], next, len(list))
-		s.cursors[name] = next
-		return fmt.Sprintf("%q, %d lost", list, lost), err
-	})
 }
 
 func (m *machine) restart(t *rapid.T) {

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 // Post puts a document on the board. After core.ErrUnknown it may or may not be there; posting it
 // again does no harm.
 func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Duration) (uint64, error) {
-	if err := queue.ValidateDocument(name, data, keep); err != nil {
+	if err := board.ValidateDocument(name, data, keep); err != nil {
 		return 0, err
 	}
 	v, err := q.eval(ctx, q.scripts.post, escape(name), data, keep.Milliseconds(), name, 0)
@@ -32,7 +32,7 @@ func (q *Queue) Post(ctx context.Context, name string, data []byte, keep time.Du
 // PostFirst puts a document on the board that has none of the name. After core.ErrUnknown it may be
 // called again.
 func (q *Queue) PostFirst(ctx context.Context, name string, data []byte, keep time.Duration) ([]byte, error) {
-	if err := queue.ValidateDocument(name, data, keep); err != nil {
+	if err := board.ValidateDocument(name, data, keep); err != nil {
 		return nil, err
 	}
 	v, err := q.eval(ctx, q.scripts.post, escape(name), data, keep.Milliseconds(), name, 1)

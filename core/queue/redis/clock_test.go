@@ -105,7 +105,7 @@ func TestFaultR2TimesOfDayFollowTheClock(t *testing.T) {
 	}
 }
 
-func turnOf(t *testing.T, q queue.Backend, s string) []queue.Lease {
+func turnOf(t *testing.T, q queue.Queue, s string) []queue.Lease {
 	t.Helper()
 	res, err := q.Turn(t.Context(), queue.Turn{Session: s, Want: 9})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/turnus/turnus/core/board"
+	"github.com/turnus/turnus/core/board/boardtest"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/queue/queuetest"
 	"github.com/turnus/turnus/core/queue/redis"
@@ -41,7 +43,7 @@ func newPools(t *testing.T) *pools {
 	return &pools{client: servers.StartRedis(t).User(t)}
 }
 
-func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Backend {
+func (p *pools) open(t queuetest.TB, ttl time.Duration) *redis.Queue {
 	t.Helper()
 	q, err := redis.New(p.client, redis.Options{Pool: "pool {" + strconv.FormatInt(p.n.Add(1), 10) + "}:\n", SessionTTL: ttl})
 	if err != nil {
@@ -50,16 +52,20 @@ func (p *pools) open(t queuetest.TB, ttl time.Duration) queue.Backend {
 	return q
 }
 
+func (p *pools) queue(t queuetest.TB, ttl time.Duration) queue.Queue { return p.open(t, ttl) }
+
+func (p *pools) board(t boardtest.TB) board.Store { return p.open(t, 0) }
+
 // Over TLS, as a user with the least rights, which are held to what is called.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedisTLS(t)
 	client := server.User(t)
 	calls := servers.RecordRedis(client)
-	// After the tests of the suite, and before the server ends. INFO is Preflight's.
+	// After the tests of the suites, and before the server ends. INFO is Preflight's.
 	t.Cleanup(func() { servers.WantLeastOfRedis(t, calls, server, "lua", redisconn.QueueCommands(), "info") })
-	queuetest.Run(t, queuetest.Subject{
-		Open:   (&pools{client: client}).open,
-		Around: func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) }, // most of them only wait for a session to expire
-	})
+	p := &pools{client: client}
+	around := func(t *testing.T, f func(*testing.T)) { t.Parallel(); f(t) } // most tests only wait for a session to expire
+	queuetest.Run(t, queuetest.Subject{Open: p.queue, Around: around})
+	boardtest.Run(t, boardtest.Subject{Open: p.board, Around: around})
 }

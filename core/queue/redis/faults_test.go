@@ -28,7 +28,7 @@ func newQueue(t *testing.T, c goredis.UniversalClient, opt redis.Options) *redis
 	return q
 }
 
-func mustSubmit(t *testing.T, q queue.Backend, id string, hosts ...string) {
+func mustSubmit(t *testing.T, q queue.Queue, id string, hosts ...string) {
 	t.Helper()
 	r := queue.Run{ID: id}
 	for _, h := range hosts {
@@ -39,7 +39,7 @@ func mustSubmit(t *testing.T, q queue.Backend, id string, hosts ...string) {
 	}
 }
 
-func mustOpen(t *testing.T, q queue.Backend) string {
+func mustOpen(t *testing.T, q queue.Queue) string {
 	t.Helper()
 	s, err := q.Open(t.Context(), "node")
 	if err != nil {

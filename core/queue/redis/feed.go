@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/redisconn"
 )
 
@@ -18,7 +18,7 @@ const (
 
 // Publish adds messages to a topic. After core.ErrUnknown they may or may not be there.
 func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) error {
-	if err := queue.ValidateMessages(topic, messages); err != nil {
+	if err := board.ValidateMessages(topic, messages); err != nil {
 		return err
 	}
 	if len(messages) == 0 {
@@ -28,11 +28,11 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 	for _, m := range messages {
 		size += len(m)
 	}
-	keep := queue.FeedMessages
+	keep := board.FeedMessages
 	if size > 0 {
-		keep = max(1, min(keep, queue.FeedBytes/(1+size/len(messages))))
+		keep = max(1, min(keep, board.FeedBytes/(1+size/len(messages))))
 	}
-	args := []any{escape(topic), keep, queue.FeedKeep.Milliseconds()}
+	args := []any{escape(topic), keep, board.FeedKeep.Milliseconds()}
 	for _, m := range messages {
 		args = append(args, m)
 	}
@@ -44,12 +44,12 @@ func (q *Queue) Publish(ctx context.Context, topic string, messages ...[]byte) e
 
 // Follow returns what was published after cursor.
 func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait time.Duration) ([][]byte, string, error) {
-	at, err := queue.ValidateFollow(topic, cursor, most)
+	at, err := board.ValidateFollow(topic, cursor, most)
 	if err != nil {
 		return nil, cursor, err
 	}
 	key := q.keys.key("pFeed") + escape(topic)
-	end := time.Now().Add(min(wait, queue.FeedWait))
+	end := time.Now().Add(min(wait, board.FeedWait))
 	for known := false; ; {
 		if err := ctx.Err(); err != nil {
 			return nil, cursor, err
@@ -66,7 +66,7 @@ func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait
 			if here, err := q.here(ctx, key, at); err != nil {
 				return nil, cursor, fmt.Errorf("follow topic %q: %w", topic, err)
 			} else if !here {
-				at = queue.FeedCursor{}
+				at = board.Cursor{}
 				continue
 			}
 		}
@@ -83,13 +83,13 @@ func (q *Queue) Follow(ctx context.Context, topic, cursor string, most int, wait
 // here reports whether the topic still has what the cursor is behind, or newer: else it is of
 // another life of the topic, which may even be a later one, where Redis' clock was set back between
 // them.
-func (q *Queue) here(ctx context.Context, key string, at queue.FeedCursor) (bool, error) {
+func (q *Queue) here(ctx context.Context, key string, at board.Cursor) (bool, error) {
 	newer, err := q.client.XRangeN(ctx, key, at.String(), "+", 1).Result()
 	return len(newer) > 0, translate(ctx, err, "follow")
 }
 
 // messages reads the stream behind at.
-func (q *Queue) messages(ctx context.Context, key string, at queue.FeedCursor, most int) ([][]byte, queue.FeedCursor, error) {
+func (q *Queue) messages(ctx context.Context, key string, at board.Cursor, most int) ([][]byte, board.Cursor, error) {
 	from := "-"
 	if at.Number > 0 {
 		from = "(" + at.String()
@@ -100,7 +100,7 @@ func (q *Queue) messages(ctx context.Context, key string, at queue.FeedCursor, m
 	}
 	list := make([][]byte, 0, len(page))
 	for _, m := range page {
-		if at, err = queue.ParseFeedCursor(m.ID); err != nil {
+		if at, err = board.ParseCursor(m.ID); err != nil {
 			return nil, at, err
 		}
 		text, _ := m.Values["m"].(string)
@@ -110,7 +110,7 @@ func (q *Queue) messages(ctx context.Context, key string, at queue.FeedCursor, m
 }
 
 // sleep waits for a message behind at, or a while.
-func (q *Queue) sleep(ctx context.Context, key string, at queue.FeedCursor, left time.Duration) error {
+func (q *Queue) sleep(ctx context.Context, key string, at board.Cursor, left time.Duration) error {
 	select {
 	case q.feedConcurrency <- struct{}{}:
 		defer func() { <-q.feedConcurrency }()

@@ -60,7 +60,7 @@ func (q *Queue) takeOver(ctx context.Context) error {
 		r := newReply(v)
 		switch r.int() {
 		case 0:
-			return fmt.Errorf(where+": %w: a newer turnus took it over; nothing was changed\nhint: stop this process, and start it of that version", q.opt.Pool, r.text(), format, core.ErrConflict)
+			return fmt.Errorf(where+": %w: a newer turnus took it over; nothing was changed\nhint: stop this process, and start it of that version; turnus admin workers ls lists the versions", q.opt.Pool, r.text(), format, core.ErrConflict)
 		case 1:
 			sessions, nodes := r.text(), r.list()
 			held := strings.Fields(sessions)
@@ -85,7 +85,7 @@ func (q *Queue) takeOver(ctx context.Context) error {
 			}
 			ended = sessions
 		default:
-			return fmt.Errorf(where+", but processes of both have worked with it: %w\nhint: stop all of them, empty this Redis, and start the new ones: they fill it again from the ledger", q.opt.Pool, "1", format, core.ErrConflict)
+			return fmt.Errorf(where+", but processes of both have worked with it: %w\nhint: stop all of them, empty this Redis (redis-cli FLUSHDB), and start the new ones: they fill it again from the ledger", q.opt.Pool, "1", format, core.ErrConflict)
 		}
 	}
 }

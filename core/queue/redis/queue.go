@@ -1,4 +1,4 @@
-// Package redis implements the queue contract on Redis 7.0 or newer (or Valkey):
+// Package redis implements the contracts of queue and board on Redis 7.0 or newer (or Valkey):
 // standalone, Sentinel or Cluster. Every operation is one Lua script in lua/;
 // DESIGN.md has the table of keys, the costs and the decisions.
 //
@@ -19,6 +19,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/queue"
 	"github.com/turnus/turnus/core/redisconn"
 )
@@ -43,7 +44,10 @@ type Queue struct {
 	feedConcurrency chan struct{} // taken by followers that sleep in Redis
 }
 
-var _ queue.Backend = (*Queue)(nil)
+var (
+	_ queue.Queue = (*Queue)(nil)
+	_ board.Store = (*Queue)(nil)
+)
 
 // New returns the queue of a pool. The client belongs to the caller, who closes it after the last
 // call; it must be a *redis.Client (standalone or Sentinel) or a *redis.ClusterClient. Retries of

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
-	"github.com/turnus/turnus/core/queue"
+	"github.com/turnus/turnus/core/board"
 )
 
 func postWrites(b bench) {
@@ -70,9 +70,9 @@ func publishWrites(b bench) {
 	if ttl := b.c.PTTL(b.Context(), k).Val(); ttl <= 5*time.Second || ttl > time.Minute {
 		b.Errorf("the topic lives for %v, expected a minute", ttl)
 	}
-	many := make([]any, 3, 3+queue.MaxPublish)
+	many := make([]any, 3, 3+board.MaxPublish)
 	many[0], many[1], many[2] = "t%7B", 100, 60_000
-	for range queue.MaxPublish {
+	for range board.MaxPublish {
 		many = append(many, "x")
 	}
 	for range 4 {

@@ -76,7 +76,7 @@ func sentenceRules() []rule {
 // wordRules hold one word for one thing.
 func wordRules() []rule {
 	return []rule{
-		{"seal", words(`(?:re|un)?seal(?:s|ed|ing)?`), words(`vaults?|keys reseal`), `"encrypt", "encrypted", "re-encrypt"`, "the bytes are sealed", "two Vaults are sealed"},
+		{"seal", words(`(?:re|un)?seal(?:s|ed|ing)?`), words(`vaults?`), `"encrypt", "encrypted", "re-encrypt"`, "the bytes are sealed", "two Vaults are sealed"},
 		{"authority", words(`(?:[^ ]+ )?authorit(?:y|ies)`), words(`certificate authorit(?:y|ies)`), `"certificate authority" or "CA"`, "signed by an authority", "signed by a certificate authority"},
 		{"budget", words(`budgets?`), nil, `"failure threshold" or "limit"`, "the budget is used up", "the failure threshold is reached"},
 		{"done well", words(`done well|settled?|settles|settling`), nil, `"finished" or "succeeded"`, "hosts that were not done well", "hosts that did not succeed"},

@@ -326,16 +326,26 @@ const patience = 3 * time.Minute
 // Until polls a condition, for three minutes at most.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
+	if !Poll(context.Background(), 10*time.Millisecond, ok) {
+		tb.Fatalf("waited %v for %s", patience, what)
+	}
+}
+
+// Poll checks a condition at each tick. It returns false if the condition is not true within three
+// minutes.
+func Poll(ctx context.Context, every time.Duration, ok func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for !ok() {
 		select {
-		case <-deadline:
-			tb.Fatalf("waited %v for %s", patience, what)
+		case <-ctx.Done():
+			return false
 		case <-tick.C:
 		}
 	}
+	return true
 }
 
 // RedisCalls is how often the server has run a command, in lower case, for whomever.

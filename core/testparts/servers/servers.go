@@ -1,5 +1,6 @@
-// Package servers owns the private servers of tests: OpenSSH, Redis and PostgreSQL, and the parties
-// that others trust. Each is on loopback or on a Unix socket, and ends with its test.
+// Package servers owns the private servers, networks and machines of tests: OpenSSH, Redis and
+// PostgreSQL, the parties that others trust, and what runs in namespaces. Servers are on loopback
+// or on a Unix socket, and no other machine reaches the namespaces. All end with their test.
 //
 // A test has Redis as a standalone server, as a Cluster of three with and without replicas, or as a
 // Sentinel with a replica. Redis and PostgreSQL have a user with the least rights. With
@@ -10,6 +11,9 @@
 // and Vault are there simulated and real. The real Vault is HashiCorp's own core, in memory: make
 // check-vault builds it, and tests that need it have the build tag vault. The simulated one also
 // fails, refuses or is late. NetBox is simulated.
+//
+// In namespaces, which only Linux has, are hosts with one link to this machine, devices that really
+// reboot, a DNS with signed zones, and machines with a real systemd as PID 1 or without any.
 //
 // It must not know what is stored in the servers, who believes them, nor what tests are about.
 package servers

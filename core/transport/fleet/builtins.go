@@ -90,7 +90,7 @@ func (sh *shell) run(ctx context.Context, args []string) int {
 	if p := program(c.name); p != nil {
 		return p(ctx, c)
 	}
-	fmt.Fprintf(c.err, "sh: 1: %s: not found\n", args[0])
+	fmt.Fprintf(c.err, "sh: 1: %s: not found on a simulated host (turnus lab --help)\n", args[0])
 	return 127
 }
 

@@ -183,7 +183,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("%s: got %q, exit %d (%s); want %q, exit %d", tc.name, out, code, stderr, tc.want, tc.code)
 		}
 	}
-	if _, stderr, code := interpret(t, h, "nosuch -x", ""); code != 127 || stderr != "sh: 1: nosuch: not found\n" {
+	if _, stderr, code := interpret(t, h, "nosuch -x", ""); code != 127 || stderr != "sh: 1: nosuch: not found on a simulated host (turnus lab --help)\n" {
 		t.Errorf("an unknown command: exit %d, %q", code, stderr)
 	}
 	if n := h.fs.bytes; n < 0 || n > 200 {

@@ -144,8 +144,15 @@ type call struct {
 // Type calls another job type than the first.
 func Type(name string) Option { return func(c *call) { c.req.Type = name } }
 
-// CheckMode changes nothing; differences are reported.
-func CheckMode() Option { return func(c *call) { c.req.Check, c.req.Diff = true, true } }
+// CheckMode changes nothing; differences are reported. No earlier step would change the host.
+func CheckMode() Option {
+	return func(c *call) { c.req.Check, c.req.Diff, c.req.Untouched = true, true, true }
+}
+
+// AfterChange is check mode behind a step that would change the host, see [sdk.Run.Lacks].
+func AfterChange() Option {
+	return func(c *call) { c.req.Check, c.req.Diff, c.req.Untouched = true, true, false }
+}
 
 // Attempt numbers the attempt, from 1.
 func Attempt(n int) Option { return func(c *call) { c.req.Attempt = uint32(n) } }

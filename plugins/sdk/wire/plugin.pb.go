@@ -705,8 +705,12 @@ type RunRequest struct {
 	Traceparent    string                 `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	HostLabels     map[string]string      `protobuf:"bytes,15,rep,name=host_labels,json=hostLabels,proto3" json:"host_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Secrets        []string               `protobuf:"bytes,16,rep,name=secrets,proto3" json:"secrets,omitempty"` // that the step lists, by the names that Secret takes
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// In check mode: no earlier step of the run would change the host, so what is missing stays
+	// missing. An earlier step that was not called, because its type has no check mode, counts as one
+	// that would.
+	Untouched     bool `protobuf:"varint,17,opt,name=untouched,proto3" json:"untouched,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest) Reset() {
@@ -849,6 +853,13 @@ func (x *RunRequest) GetSecrets() []string {
 		return x.Secrets
 	}
 	return nil
+}
+
+func (x *RunRequest) GetUntouched() bool {
+	if x != nil {
+		return x.Untouched
+	}
+	return false
 }
 
 type State struct {
@@ -4065,7 +4076,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\apointer\x18\x04 \x01(\tR\apointer\"\"\n" +
 	"\bSeverity\x12\t\n" +
 	"\x05ERROR\x10\x00\x12\v\n" +
-	"\aWARNING\x10\x01\"\xae\x04\n" +
+	"\aWARNING\x10\x01\"\xcc\x04\n" +
 	"\n" +
 	"RunRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
@@ -4085,7 +4096,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\vtraceparent\x18\x0e \x01(\tR\vtraceparent\x12M\n" +
 	"\vhost_labels\x18\x0f \x03(\v2,.turnus.plugin.v1.RunRequest.HostLabelsEntryR\n" +
 	"hostLabels\x12\x18\n" +
-	"\asecrets\x18\x10 \x03(\tR\asecrets\x1a=\n" +
+	"\asecrets\x18\x10 \x03(\tR\asecrets\x12\x1c\n" +
+	"\tuntouched\x18\x11 \x01(\bR\tuntouched\x1a=\n" +
 	"\x0fHostLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +

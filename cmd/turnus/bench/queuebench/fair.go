@@ -53,7 +53,7 @@ func Scenarios() []Scenario {
 type FairResult struct {
 	Scenario    string  `json:"scenario"`
 	Policy      string  `json:"policy"`
-	Concurrency int     `json:"slots"`
+	Concurrency int     `json:"concurrency"`
 	Parties     []Party `json:"parties"`
 	// Jain's index over what each party got in the window, of what it could use
 	// of an equal share: 1 is fair, 1/n is all to one.

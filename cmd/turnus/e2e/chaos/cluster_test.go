@@ -211,7 +211,7 @@ func (c *cluster) startServer(i int) {
 	data := filepath.Join(c.dir, "data-"+strconv.Itoa(i))
 	line := []string{
 		c.built.turnus, "server", "--redis", c.guard.URL("", c.proxies[name+" redis"].addr, ""), "--plugins", c.built.plugins,
-		"--definitions", filepath.Join(c.dir, "ops"), "--listen", fmt.Sprintf("127.0.0.1:%d", c.ports[i]), "--log-level", "info",
+		"--project", filepath.Join(c.dir, "ops"), "--listen", fmt.Sprintf("127.0.0.1:%d", c.ports[i]), "--log-level", "info",
 	}
 	if c.pg == nil {
 		data = diskDir + "/ledger"

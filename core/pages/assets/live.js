@@ -1,0 +1,89 @@
+// Keeps a page up to date: what differs is put on it, so that focus, selected text and scroll
+// positions stay.
+import { Stream, fill } from "./stream.js";
+import { localTimes } from "./times.js";
+
+const summaryEvery = 5000;
+
+// typed reports whether an attribute is what a person did to the page: text, ticks, details opened.
+function typed(name, element) {
+  if (name === "open") return element.matches("details");
+  return (name === "value" || name === "checked") && element.matches("input:not([type=hidden])");
+}
+
+// Live puts new states into an element. A form that is no longer there leaves the focus at what the
+// page is now.
+export class Live {
+  constructor(status, root, handlers) {
+    this.status = status;
+    this.root = root;
+    this.waiting = new Map(); // of parts: id → element
+    document.addEventListener("focusin", (e) => { this.gone &&= e.target === root; });
+    this.told = this.summary();
+    this.stream = new Stream(status.dataset.view, status.dataset.seen ?? "", {
+      page: (html) => this.page(html),
+      parts: (html) => this.parts(html),
+      ...handlers,
+    }, (text, link) => this.say(text, link));
+  }
+
+  say(text, link) {
+    const words = text || (this.gone ? "The form that you were in is gone, because its run went on." : "");
+    fill(this.status, words, link);
+    this.status.className = words ? "stale" : "";
+  }
+
+  page(html) {
+    this.waiting.clear();
+    this.put(() => this.morph(this.root, html, "innerHTML"));
+  }
+
+  // Parts are put on the page one after the other, each in a task of its own: a large page stays
+  // usable while they come. Of a part that changed again only the newest is.
+  parts(html) {
+    const all = document.createElement("template");
+    all.innerHTML = html;
+    for (const part of all.content.children) this.waiting.set(part.id, part);
+    this.next ??= setTimeout(() => this.part(), 0);
+  }
+
+  part() {
+    this.next = undefined;
+    const end = performance.now() + 10;
+    for (const [id, part] of this.waiting) {
+      this.waiting.delete(id);
+      const old = document.getElementById(id);
+      if (old) this.put(() => this.morph(old, part, "outerHTML"));
+      if (performance.now() > end) break;
+    }
+    if (this.waiting.size > 0) this.next = setTimeout(() => this.part(), 0);
+  }
+
+  morph(at, html, morphStyle) {
+    Idiomorph.morph(at, html, { morphStyle, callbacks: { beforeAttributeUpdated: (name, element) => !typed(name, element) } });
+  }
+
+  put(change) {
+    const within = this.root.contains(document.activeElement);
+    change();
+    localTimes(this.root);
+    if (within && !this.root.contains(document.activeElement)) {
+      this.gone = true;
+      this.root.focus({ preventScroll: true });
+    }
+    this.say("");
+    this.announce();
+  }
+
+  summary() { return this.root.querySelector("[data-summary]")?.textContent ?? ""; }
+
+  // A screen reader hears the newest summary, at most every few seconds.
+  announce() {
+    if (this.saying || this.summary() === this.told) return;
+    this.saying = setTimeout(() => {
+      this.saying = undefined;
+      this.told = this.summary();
+      document.getElementById("said").textContent = this.told;
+    }, summaryEvery);
+  }
+}

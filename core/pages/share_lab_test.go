@@ -1,0 +1,102 @@
+//go:build linux && labs
+
+package pages
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/turnus/turnus/core/testparts"
+)
+
+// tabs opens pages in tabs of one Chromium, as somebody who is logged in.
+func tabs(t *testing.T, web string, token string, paths ...string) (all []context.Context) {
+	t.Helper()
+	program := testparts.Need(t, "chromium", "chromium")
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(program), chromedp.Headless, chromedp.DisableGPU, chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()))
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx, chromedp.Navigate(web+"/login"), chromedp.SendKeys(chromedp.CSS("#token"), token), chromedp.Click(chromedp.CSS("main form button"))); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(ctx, t, `document.querySelector("nav.pages") !== null`)
+	for _, path := range paths {
+		tab, cancel := chromedp.NewContext(ctx)
+		t.Cleanup(cancel)
+		if err := chromedp.Do(tab, chromedp.Navigate(web+path)); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(tab, t, `document.getElementById("now") !== null`)
+		all = append(all, tab)
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// hide makes a tab hidden, or visible again.
+func hide(ctx context.Context, t *testing.T, hidden string) {
+	t.Helper()
+	inPage[bool](ctx, t, `(() => { Object.defineProperty(document, "hidden", {configurable: true, value: `+hidden+`}); return document.dispatchEvent(new Event("visibilitychange")); })()`)
+}
+
+// Tabs of one browser share a stream, and each shows what changes. A hidden tab has no part in it,
+// and with all of them hidden there is no stream. When a tab is shown again it catches up. A tab
+// that is closed leaves.
+func TestLabTabsShareAStream(t *testing.T) {
+	c := newChangingAPI(goes("r1", 10))
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	all := tabs(t, web.URL, "ann", "/", "/", "/schedules")
+	open := func(streams, views int) {
+		t.Helper()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.After(time.Minute); ; {
+			p.views.mu.Lock()
+			haveStreams, haveViews := p.views.all, len(p.views.open)
+			p.views.mu.Unlock()
+			if haveStreams == streams && haveViews == views {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-end:
+				t.Fatalf("%d streams of %d pages, expected %d of %d", haveStreams, haveViews, streams, views)
+			}
+		}
+	}
+	open(1, 2)
+	c.change(goes("r1", 41))
+	for _, tab := range all[:2] {
+		waitFor(tab, t, `document.getElementById("run-r1").innerText.includes("41")`)
+	}
+	hide(all[2], t, "true")
+	open(1, 1)
+	hide(all[1], t, "true")
+	c.change(goes("r1", 42))
+	waitFor(all[0], t, `document.getElementById("run-r1").innerText.includes("42")`)
+	if inPage[bool](all[1], t, `document.getElementById("run-r1").innerText.includes("42")`) {
+		t.Error("a hidden tab gets changes")
+	}
+	hide(all[0], t, "true")
+	open(0, 0)
+	hide(all[1], t, "false")
+	waitFor(all[1], t, `document.getElementById("run-r1").innerText.includes("42")`)
+	open(1, 1)
+	if err := chromedp.Do(all[1], chromedp.Navigate("about:blank")); err != nil {
+		t.Fatal(err)
+	}
+	open(0, 0)
+}

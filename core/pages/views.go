@@ -1,0 +1,358 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnus/turnus/core/api"
+)
+
+// Bounds of streams: of this server, of one person, and the pages of one stream.
+const (
+	streamsAll    = 2000
+	streamsPerson = 64
+	streamViews   = 16
+)
+
+// How often a view is made again at most: it may take a twentieth of a core.
+const (
+	viewEvery = time.Second
+	viewShare = 20
+	viewAgain = 2 * time.Second  // after a failure
+	viewWait  = 25 * time.Second // of one question for changes
+	beatEvery = 15 * time.Second // so that proxies do not think that a stream has ended
+)
+
+// livePage is a page that stays up to date while it is open.
+type livePage struct {
+	template, title string
+	topics          []api.Topic
+	read            func(ctx context.Context, v visit, q url.Values) (any, error)
+	cells           bool   // it has a grid: run follows the events of that run
+	run             string // id
+}
+
+// livePages lists pages by their path. Pages of runs are those of live.go.
+func livePages() map[string]*livePage {
+	return map[string]*livePage{
+		"/":          {template: "overview", title: "Overview", topics: []api.Topic{api.TopicRuns, api.TopicSchedules, api.TopicProject}, read: readOverview},
+		"/fleet":     {template: "fleet", title: "Fleet", topics: []api.Topic{api.TopicFleet, api.TopicProject}, read: readFleet},
+		"/queue":     {template: "queue", title: "Queue and workers", topics: []api.Topic{api.TopicRuns, api.TopicQueue}, read: readQueue},
+		"/schedules": {template: "schedules", title: "Schedules", topics: []api.Topic{api.TopicSchedules, api.TopicProject}, read: readSchedules},
+	}
+}
+
+// livePage shows a page of livePages. It says which state it shows, so that a stream continues from
+// there.
+func (p *Pages) livePage(path string) func(http.ResponseWriter, *http.Request, visit) {
+	one := p.livePages[path]
+	return func(w http.ResponseWriter, r *http.Request, v visit) {
+		data, err := one.read(r.Context(), v, r.URL.Query())
+		if err != nil {
+			p.problem(w, r, v, err)
+			return
+		}
+		content, err := p.content(one.template, "content", v, data)
+		if err != nil {
+			p.show(w, http.StatusInternalServerError, "problem", v, one.title, err.Error())
+			return
+		}
+		view := liveView{Path: r.URL.RequestURI(), Seen: seenOf(content), Content: template.HTML(content)} //nolint:gosec // a template made it
+		p.show(w, http.StatusOK, "live", v, one.title, view)
+	}
+}
+
+// liveView is the data of the page around a live page.
+type liveView struct {
+	Path, Seen string
+	Content    template.HTML
+}
+
+// rule finds the live page of a path; nil for none.
+func (p *Pages) rule(path string) *livePage {
+	if run, ok := strings.CutPrefix(path, "/runs/"); ok && run != "" && !strings.Contains(run, "/") {
+		return &livePage{template: "run", cells: true, run: run}
+	}
+	return p.livePages[path]
+}
+
+// views has the views that are open in some browser. Each has a goroutine, which ends with the last
+// browser that has it open.
+type views struct {
+	mu      sync.Mutex
+	open    map[viewKey]*view
+	streams map[string]int // by person
+	all     int
+}
+
+// take opens a stream of a person, or refuses; release must be called once.
+func (s *views) take(person string) (release func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= streamsAll || s.streams[person] >= streamsPerson {
+		return nil, false
+	}
+	s.all++
+	s.streams[person]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.streams[person]--; s.streams[person] == 0 {
+			delete(s.streams, person)
+		}
+	}, true
+}
+
+// join opens a view for a watcher; leave must be called once.
+func (p *Pages) join(key viewKey, rule *livePage, w *watcher) (v *view, leave func()) {
+	s := &p.views
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v = s.open[key]
+	if v == nil {
+		ctx, stop := context.WithCancel(context.Background()) // of all who have it open
+		v = &view{key: key, rule: rule, stop: stop, ended: make(chan struct{}), states: map[string]int{}, news: make(chan struct{}), watchers: []*watcher{w}}
+		s.open[key] = v
+		go func() { // it ends with the last watcher: see leave
+			defer close(v.ended)
+			p.make(ctx, v)
+		}()
+	} else {
+		v.mu.Lock()
+		v.watchers = append(v.watchers, w)
+		v.mu.Unlock()
+	}
+	return v, func() {
+		s.mu.Lock()
+		v.mu.Lock()
+		v.watchers = slices.DeleteFunc(v.watchers, func(o *watcher) bool { return o == w })
+		last := len(v.watchers) == 0
+		if (last || v.over) && s.open[key] == v {
+			delete(s.open, key)
+		}
+		v.mu.Unlock()
+		s.mu.Unlock()
+		if last {
+			v.stop()
+			<-v.ended
+		}
+	}
+}
+
+// make keeps a view up to date until ctx ends.
+func (p *Pages) make(ctx context.Context, v *view) {
+	for ctx.Err() == nil {
+		w := v.lender()
+		if w == nil { // the last one is leaving
+			<-ctx.Done()
+			return
+		}
+		asking, stop := context.WithCancel(ctx)
+		go func() { // it ends with asking
+			select {
+			case <-w.gone:
+				stop()
+			case <-asking.Done():
+			}
+		}()
+		follow := p.follow
+		if v.rule.cells {
+			follow = p.followRun
+		}
+		err := follow(asking, v, w.visit)
+		stop()
+		switch {
+		case err == nil:
+			v.finish()
+			<-ctx.Done()
+			return
+		case w.left(): // somebody else lends its session
+			continue
+		case ends(err):
+			w.leave()
+			continue
+		}
+		_, why := statusOf(err)
+		v.fail(why)
+		pauseFor(ctx, viewAgain)
+	}
+}
+
+// follow makes the view each time that the API says that a topic changed.
+func (p *Pages) follow(ctx context.Context, v *view, as visit) error {
+	u, err := url.Parse(v.key.path)
+	if err != nil {
+		return err
+	}
+	for since := ""; ; {
+		changes, err := as.client.Changes(ctx, since, viewWait, v.rule.topics...)
+		if err != nil {
+			return err
+		}
+		since = changes.At
+		if len(changes.Topics) == 0 {
+			continue
+		}
+		begun := time.Now()
+		data, err := v.rule.read(ctx, as, u.Query())
+		if err != nil {
+			return err
+		}
+		html, err := p.content(v.rule.template, "content", as, data)
+		if err != nil {
+			return err
+		}
+		v.put(html)
+		pauseFor(ctx, max(viewEvery, viewShare*time.Since(begun)))
+	}
+}
+
+// content makes one template of a page.
+func (p *Pages) content(of, name string, v visit, data any) (string, error) {
+	var out bytes.Buffer
+	if err := p.templates[of].ExecuteTemplate(&out, name, page{Who: v.who, Now: time.Now(), Data: data}); err != nil {
+		p.log.Error("a page was not made", "page", of, "err", err)
+		return "", fmt.Errorf("make the page: %w", err)
+	}
+	return out.String(), nil
+}
+
+func pauseFor(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// shared is a stream to one browser that several views write to.
+type shared struct {
+	mu   sync.Mutex
+	out  *events
+	seen []string // by view
+}
+
+// send writes the messages of one view.
+func (s *shared) send(view int, seen string, all []message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[view] = seen
+	for _, m := range all {
+		if !s.out.sendAt(strings.Join(s.seen, ","), fmt.Sprintf("%d:%s", view, m.name), m.data) {
+			return false
+		}
+	}
+	return true
+}
+
+// beat keeps a stream open on which nothing happens.
+func (s *shared) beat() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.comment()
+}
+
+// live sends the views that a browser asks for, as server-sent events: each event names its view by
+// number, and its id names the state of all. A stream that continues, with Last-Event-ID or seen,
+// gets what changed since.
+func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
+	q := r.URL.Query()
+	paths, seen := q["view"], q["seen"]
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		seen = strings.Split(last, ",")
+	}
+	if len(paths) == 0 || len(paths) > streamViews || len(seen) > 0 && len(seen) != len(paths) {
+		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it, or none", streamViews))
+		return
+	}
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	me, err := v.client.Whoami(ctx)
+	if err != nil {
+		p.problem(w, r, v, err)
+		return
+	}
+	release, ok := p.views.take(me.Tenant + "/" + me.Name)
+	if !ok {
+		w.Header().Set("Retry-After", "30")
+		p.show(w, http.StatusTooManyRequests, "problem", v, "Live", "too many pages are open; this one does not change until it is loaded again")
+		return
+	}
+	defer release()
+	v.who = whoOf(me)
+	v.who.Name = "" // a view is the same for all with these rights
+	rules := make([]*livePage, len(paths))
+	for i, path := range paths {
+		u, err := url.Parse(path)
+		if err == nil && u.Host == "" && u.Scheme == "" {
+			rules[i] = p.rule(u.Path)
+		}
+		if rules[i] != nil && rules[i].cells {
+			if _, err := v.client.Run(ctx, rules[i].run); err != nil {
+				p.problem(w, r, v, err)
+				return
+			}
+		}
+		if rules[i] == nil {
+			p.show(w, http.StatusNotFound, "problem", v, "Not found", "this page does not change while it is open")
+			return
+		}
+	}
+	watch := &watcher{visit: v, gone: ctx.Done(), leave: stop}
+	out := &shared{out: newEvents(w), seen: make([]string, len(paths))}
+	copy(out.seen, seen)
+	rights := rightsOf(me)
+	var open sync.WaitGroup
+	for i, path := range paths {
+		open.Go(func() {
+			if !p.watch(ctx, watch, out, i, viewKey{rights, r.Host, path}, rules[i]) {
+				stop()
+			}
+		})
+	}
+	open.Wait()
+	if r.Context().Err() == nil && ctx.Err() != nil {
+		if _, err := v.client.Whoami(r.Context()); ends(err) {
+			out.out.send("login", "1")
+		}
+	}
+}
+
+// watch sends one view until the browser has gone, or the view has ended. It reports whether the
+// stream may go on.
+func (p *Pages) watch(ctx context.Context, w *watcher, out *shared, at int, key viewKey, rule *livePage) bool {
+	v, leave := p.join(key, rule, w)
+	defer leave()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for c := (cursor{seen: out.seen[at]}); ; {
+		all, seen, over, news := v.next(&c)
+		if len(all) > 0 {
+			if rights, err := w.rights(ctx); err != nil || rights != key.rights || !out.send(at, seen, all) {
+				return false
+			}
+		}
+		if over {
+			return true
+		}
+		select {
+		case <-news:
+		case <-beat.C:
+			if rights, err := w.rights(ctx); err != nil || rights != key.rights || !out.beat() {
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

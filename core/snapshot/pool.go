@@ -1,0 +1,51 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
+)
+
+// PoolOf returns the pool whose workers reach a host: the host's own, or else the playbook's. "" is
+// a host that workers of every pool take.
+func PoolOf(p *playbooks.Playbook, h core.Host) string { return cmp.Or(h.Pool, p.Pool) }
+
+// CheckPool refuses hosts that workers of pool do not take, because they belong to another one. An
+// empty pool takes every host. The error wraps core.ErrInvalid and names hosts and pools.
+func CheckPool(p *playbooks.Playbook, hosts []core.Host, pool string) error {
+	if pool == "" {
+		return nil
+	}
+	others := map[string][]string{}
+	for _, h := range hosts {
+		if its := PoolOf(p, h); its != "" && its != pool {
+			others[its] = append(others[its], h.Name)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(others))
+	return fmt.Errorf("playbook %s: the workers here are of pool %q, and %s: launch it where workers have --pool %s, or leave these hosts out with --limit: %w",
+		p.Name, pool, ListPools(others), names[0], core.ErrInvalid)
+}
+
+// ListPools writes the hosts of each pool, and of many only the first.
+func ListPools(pools map[string][]string) string {
+	const most = 5
+	var parts []string
+	for _, pool := range slices.Sorted(maps.Keys(pools)) {
+		hosts := pools[pool]
+		text := strings.Join(hosts[:min(len(hosts), most)], ", ")
+		if more := len(hosts) - most; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, fmt.Sprintf("pool %q has %s", pool, text))
+	}
+	return strings.Join(parts, "; ")
+}
