@@ -33,6 +33,9 @@ func TestLabBrowserAnswersWithinAFewClicks(t *testing.T) {
 		{"on call", s.token, "done by Sunday", []string{"waves"}, []string{"Ends by", "What binds it"}},
 	} {
 		for _, width := range []int64{390, 1280} {
+			if q.token == customer && width > 390 {
+				continue // the customer's one set is approved
+			}
 			b := newBrowser(t, s.client.Server())
 			b.screen(width, "light")
 			b.logIn(q.token)
