@@ -20,6 +20,7 @@ type overviewView struct {
 	Unseen                 string        // why schedules are not shown; "" where they are
 	Unapproved             int           // window sets, or rules of them, that wait for an approval
 	Unread                 string        // why Unapproved is not known
+	New                    bool          // there is no project yet
 	Rejected               *api.Rejected // version of the project, for people of all tenants
 }
 
@@ -48,6 +49,9 @@ func readOverview(ctx context.Context, v visit, _ url.Values) (any, error) {
 	if v.who.Everyone() {
 		if project, err := v.client.Definitions(ctx); err == nil { // its own page says why else
 			view.Rejected = project.Rejected
+			if view.New = project.Applied.IsZero() && project.Rejected == nil; view.New {
+				view.Unread = "" // there are no windows yet
+			}
 		}
 	}
 	return view, nil

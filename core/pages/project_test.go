@@ -57,8 +57,12 @@ func TestProject(t *testing.T) {
 	has(t, "the overview", text, "is rejected", `<a href="/project">its mistakes</a>`)
 	harmless(t, "the overview", text)
 	o.set("GET /v1/definitions", api.Definitions{})
+	o.set("GET /v1/approvals", api.Problem{Status: http.StatusServiceUnavailable, Detail: "no valid project"})
 	_, text = v.get("/project")
 	has(t, "no project", text, "There is no project yet")
+	_, text = v.get("/")
+	has(t, "the overview of a newcomer", text, "There is no project yet", "turnus project apply DIR")
+	lacks(t, "the overview of a newcomer", text, "cannot be shown")
 
 	tenant := scheduleAPI("admin")
 	tenant.set("GET /v1/definitions", api.Problem{Status: http.StatusForbidden, Detail: "this concerns all tenants"})

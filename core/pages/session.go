@@ -34,6 +34,14 @@ type who struct {
 	Roles        []string
 }
 
+// Label names the person and the tenant, which names of tokens begin with.
+func (w who) Label() string {
+	if w.Everyone() || strings.HasPrefix(w.Name, w.Tenant+"/") {
+		return w.Name
+	}
+	return w.Name + " of " + w.Tenant
+}
+
 // Operates reports whether the person may change runs.
 func (w who) Operates() bool { return w.has("operator") }
 

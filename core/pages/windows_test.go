@@ -163,6 +163,7 @@ func TestWhoDecidesOnWindows(t *testing.T) {
 	o.set("GET /v1/approvals", map[string]any{"items": []api.WindowApproval{a}})
 	_, text = visits(t, o).get("/windows")
 	lacks(t, "windows of several tenants", text, buttons...)
+	has(t, "windows of several tenants", text, "your provider decides on them")
 	a.Decides, a.State, a.Waiting = true, "approved", nil
 	o.set("GET /v1/approvals", map[string]any{"items": []api.WindowApproval{a}})
 	_, text = visits(t, o).get("/windows")
