@@ -84,14 +84,20 @@ func openRun(t *testing.T, b *busyRun) context.Context {
 		t.Fatal(err)
 	}
 	waitFor(ctx, t, `document.querySelector("nav.pages") !== null`)
+	watchFrom(ctx, t, web.URL+"/runs/r1")
+	waitFor(ctx, t, `document.querySelector(".cells.pooled") !== null && window.html !== undefined`)
+	return ctx
+}
+
+// watchFrom opens a page whose scripts are watched.
+func watchFrom(ctx context.Context, t *testing.T, address string) {
+	t.Helper()
 	if _, err := chromedp.Call(ctx, cdpage.AddScriptToEvaluateOnNewDocument, cdpage.AddScriptToEvaluateOnNewDocumentParams{Source: watch}); err != nil {
 		t.Fatal(err)
 	}
-	if err := chromedp.Do(ctx, chromedp.Navigate(web.URL+"/runs/r1")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(ctx, t, `document.querySelector(".cells.pooled") !== null && window.html !== undefined`)
-	return ctx
 }
 
 func inPage[T any](ctx context.Context, t *testing.T, expression string) T {
@@ -120,16 +126,16 @@ func waitFor(ctx context.Context, t *testing.T, expression string) {
 	}
 }
 
-// 500 changes a second reach the page as a few messages: not one is lost, and what the table shows
+// 1,000 changes a second reach the page as a few messages: not one is lost, and what the table shows
 // is the newest. Long tasks are printed, because they depend on the machine.
 func TestLabManyChangesAreFewMessages(t *testing.T) {
-	const changes, perTick = 4000, 5
+	const changes, perTick = 8000, 10
 	b := &busyRun{newLargeRun(), make(chan api.Event)}
 	ctx := openRun(t, b)
 	loading := inPage[[]float64](ctx, t, "window.long.splice(0)")
 	grid := largeGrid()
 	want := map[string]string{}
-	tick := time.NewTicker(perTick * time.Second / 500)
+	tick := time.NewTicker(perTick * time.Second / 1000)
 	defer tick.Stop()
 	for i := range changes {
 		if i%perTick == 0 {

@@ -1,0 +1,59 @@
+//go:build linux && labs
+
+package pages
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/core/api"
+)
+
+// changesOfTheMap puts updates on the map, as a second each brings them: other outcomes of all hosts
+// of three blocks. It returns the longest tasks.
+const changesOfTheMap = `(async (updates) => {
+  const long = [];
+  new PerformanceObserver((l) => long.push(...l.getEntries().map((e) => Math.round(e.duration)))).observe({type: "longtask"});
+  const blocks = [...document.querySelectorAll("[id^=block-]")].map((b) => b.outerHTML);
+  const legend = document.getElementById("legend").outerHTML;
+  for (let i = 0; i < updates; i++) {
+    const some = [0, 1, 2].map((k) => blocks[(3 * i + k) % blocks.length].replaceAll("m-changed", i % 2 ? "m-failed" : "m-changed"));
+    const now = legend.replace(/\d+ changed/, (2000 + i) + " changed");
+    window.source.dispatchEvent(new MessageEvent("0:parts", {data: some.join("") + now, lastEventId: "s"}));
+    while (!document.getElementById("legend").textContent.includes((2000 + i) + " changed")) await new Promise((done) => setTimeout(done));
+  }
+  return long;
+})(UPDATES)`
+
+// The map of 3000 hosts holds after 360 updates what it held after 60. Tasks above 50 ms are
+// printed, because they depend on the machine. Control: see TestLabMemoryOfAPageIsFlat.
+func TestLabMemoryOfTheFleetIsFlat(t *testing.T) {
+	hosts := make([]api.FleetHost, 3000)
+	for i := range hosts {
+		hosts[i] = api.FleetHost{Name: fmt.Sprintf("fw-%04d", i), Customer: "acme", Groups: []string{"all", fmt.Sprint("group", i%6)}, Outcome: core.Changed, Ended: time.Now(), Run: "r1", Playbook: "patch"}
+	}
+	c := newChangingAPI()
+	c.set("GET /v1/fleet", map[string]any{"items": hosts})
+	p, err := New(Config{API: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(p)
+	t.Cleanup(web.Close)
+	ctx := tabs(t, web.URL, "ann", "/fleet")[0]
+	watchFrom(ctx, t, web.URL+"/fleet")
+	waitFor(ctx, t, `window.source !== undefined && document.querySelectorAll("[id^=block-]").length > 10`)
+	inPage[[]float64](ctx, t, strings.Replace(changesOfTheMap, "UPDATES", "60", 1))
+	before := holds(ctx, t)
+	long := inPage[[]float64](ctx, t, strings.Replace(changesOfTheMap, "UPDATES", "300", 1))
+	after := holds(ctx, t)
+	if text := before.grown(after); text != "" {
+		t.Errorf("after 360 updates: %s", text)
+	}
+	t.Logf("before %+v, after 360 updates %+v, tasks above 50 ms: %.0f", before, after, long)
+}
