@@ -150,20 +150,29 @@ func parseSource(r *yamlread.Reader, file string, p yamlread.Pair) Source {
 	return s
 }
 
+// commonKeys are the keys of every source.
+func commonKeys() []string { return []string{"type", "tenant", "every", "max_age", "review"} }
+
+// keysOf returns the other keys of a kind of source. The first is required.
+func keysOf(kind Kind) []string {
+	switch kind {
+	case NetBox:
+		return []string{"url", "token", "ca_file", "records", "filter", "map"}
+	case HTTP:
+		return []string{"url", "token", "ca_file"}
+	}
+	return []string{"program", "token"}
+}
+
 // check reports keys that are missing, or that the kind of the source does not have.
 func (s Source) check(r *yamlread.Reader, at *yaml.Node, given map[string]*yaml.Node) {
-	of := map[Kind][]string{
-		NetBox: {"url", "token", "ca_file", "records", "filter", "map"},
-		HTTP:   {"url", "token", "ca_file"},
-		Exec:   {"program", "token"},
-	}
-	always := []string{"type", "tenant", "every", "max_age", "review"}
+	keys := slices.Concat(commonKeys(), keysOf(s.Kind))
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if !slices.Contains(always, key) && !slices.Contains(of[s.Kind], key) {
-			r.Fail(given[key], yamlread.Fault{Message: fmt.Sprintf("%s: a source of type %s has no such key", key, s.Kind), Hint: "keys: " + strings.Join(slices.Concat(always, of[s.Kind]), ", ")})
+		if !slices.Contains(keys, key) {
+			r.Fail(given[key], yamlread.Fault{Message: fmt.Sprintf("%s: a source of type %s has no such key", key, s.Kind), Hint: "keys: " + strings.Join(keys, ", ")})
 		}
 	}
-	if first := of[s.Kind][0]; given[first] == nil {
+	if first := keysOf(s.Kind)[0]; given[first] == nil {
 		r.Failf(at, "source %s: %s is missing", yamlread.Quote(s.Name), first)
 	}
 	if s.MaxAge < s.Every {
