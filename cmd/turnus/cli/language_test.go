@@ -59,7 +59,7 @@ func TestLanguageOfTheHelp(t *testing.T) {
 // located are rooms whose hints stand below a place in a file: help.ErrorMessage adds the command
 // that checks the file. The import of Ansible writes its hints into the file, and the cases of
 // plugins show theirs beside the case.
-var located = []string{"playbooks/", "windows/", "core/yamlread/", "core/definitions/", "core/inventory/", "core/ansible/", "core/secrets/parse.go", "core/notify/policy/", "plugins/conformance/cases"}
+var located = []string{"playbooks/", "windows/", "core/yamlread/", "core/definitions/", "core/inventory/", "core/secrets/parse.go", "core/notify/policy/", "plugins/conformance/cases"}
 
 func TestLanguageOfTheHints(t *testing.T) {
 	count := 0
