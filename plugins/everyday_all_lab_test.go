@@ -13,7 +13,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/host"
 	"github.com/turnus/turnus/plugins/sdk"
@@ -94,7 +93,7 @@ func TestLabEverydayJobTypes(t *testing.T) {
 
 // everydayLab is a machine with systemd and OpenSSH, and a supervisor that reaches it.
 type everydayLab struct {
-	m          *netlab.Machine
+	m          *servers.Machine
 	server     *servers.SSHD
 	supervisor *host.Supervisor
 	key, files string
@@ -104,7 +103,7 @@ type everydayLab struct {
 func newEverydayLab(t *testing.T) *everydayLab {
 	t.Helper()
 	key, public := servers.NewSSHKey(t)
-	l := &everydayLab{m: netlab.StartMachine(t), key: key, files: t.TempDir()}
+	l := &everydayLab{m: servers.StartMachine(t), key: key, files: t.TempDir()}
 	lab(t, l.m, repository+"apt-get -qq update")
 	lab(t, l.m, `set -e
 useradd -m -p '*' ops; useradd -m bert; echo 'ops ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ops; chmod 440 /etc/sudoers.d/ops; rm -f /etc/sudoers.d/README
