@@ -128,7 +128,7 @@ func scheduleFields() []field[Schedule] {
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Jitter = d.durationOf(n) }},
 		{key: "start_within", doc: "A launch later than this is dropped.", form: durationForm(),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.StartWithin = d.durationOf(n) }},
-		{key: "limit", doc: "Only these of the playbook's hosts: names, groups, globs, !not, &and, as in --limit.", form: textForm("host patterns such as web*,!web3"),
+		{key: "limit", doc: "Only these of the playbook's hosts: names, groups, globs, !not, &and, as in --limit, or a list of them.", form: limitForm(),
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Limit = d.limitOf(n) }},
 		{key: "vars", doc: "Values over the playbook's vars, as with -e.", form: form{"a mapping of names to values", &jsonschema.Schema{Type: "object"}},
 			read: func(d *decoder, n *yaml.Node, s *Schedule) { s.Vars = d.launchVarsOf(n) }},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"gopkg.in/yaml.v3"
 
 	"github.com/turnus/turnus/core/yamlread"
@@ -64,16 +65,37 @@ func (d *decoder) checkScheduleVars(root *yaml.Node, p *Playbook) {
 	}
 }
 
-// limitOf reads host patterns as --limit has them.
-func (d *decoder) limitOf(n *yaml.Node) []string {
-	text := d.textOf(n, maxScheduleVars)
-	if strings.Contains(text, "@") {
-		d.reportNode(n, problem{message: "@FILE cannot stand here", expected: "names, groups and globs of hosts"})
+const wantLimit = "host patterns such as web*,!web3, or a list of them"
+
+func limitForm() form {
+	text := textForm(wantLimit).schema
+	return form{wantLimit, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{text, {Type: "array", Items: text, MinItems: new(1)}}}}
+}
+
+// limitOf reads host patterns as --limit has them, in one text or a list.
+func (d *decoder) limitOf(n *yaml.Node) (out []string) {
+	items, size := []*yaml.Node{n}, 0
+	if target, ok := d.Follow(n); ok && target.Kind == yaml.SequenceNode {
+		if items = target.Content; len(items) == 0 {
+			d.noLimit(n)
+		}
 	}
-	if target, ok := d.Follow(n); ok && target.Kind == yaml.ScalarNode && !yamlread.IsNull(target) && strings.Trim(target.Value, ",: ") == "" {
-		d.reportNode(n, problem{message: "limit names no host", expected: "names, groups and globs of hosts", hint: "leave it out for all hosts"})
+	for _, item := range items {
+		text := d.textOf(item, maxScheduleVars-size)
+		size += len(text)
+		if strings.Contains(text, "@") {
+			d.reportNode(item, problem{message: "@FILE cannot stand here", expected: "names, groups and globs of hosts"})
+		}
+		if target, ok := d.Follow(item); ok && target.Kind == yaml.ScalarNode && !yamlread.IsNull(target) && strings.Trim(target.Value, ",: ") == "" {
+			d.noLimit(item)
+		}
+		out = append(out, text)
 	}
-	return []string{text}
+	return out
+}
+
+func (d *decoder) noLimit(n *yaml.Node) {
+	d.reportNode(n, problem{message: "limit names no host", expected: "names, groups and globs of hosts", hint: "leave it out for all hosts"})
 }
 
 // checkRecurrence rejects a schedule that would come again while the last run may still retry. at

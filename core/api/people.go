@@ -26,6 +26,7 @@ type Permission string
 const (
 	PermitExec    Permission = "exec"                 // run commands without a playbook
 	PermitOutside Permission = "exec-outside-windows" // and outside of the windows of their hosts
+	PermitBecome  Permission = "exec-become"          // and as another user than the login
 )
 
 // Token is a token without its secret, which is shown once, when the token is made.
@@ -47,7 +48,7 @@ type NewToken struct {
 	Name        string       `json:"name" minLength:"1" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._@+ -]*$" doc:"of the person or pipeline that will have it"`
 	Tenant      string       `json:"tenant" doc:"* is all tenants" minLength:"1" maxLength:"128"`
 	Role        string       `json:"role" enum:"worker,viewer,operator,approver,admin"`
-	Permissions []Permission `json:"permissions,omitempty" maxItems:"2" enum:"exec,exec-outside-windows" doc:"no role includes them; for operators and admins; a tenant's admin gives only those that the token at hand has"`
+	Permissions []Permission `json:"permissions,omitempty" maxItems:"3" enum:"exec,exec-outside-windows,exec-become" doc:"no role includes them; for operators and admins; a tenant's admin gives only those that the token at hand has"`
 	Expires     core.Seconds `json:"expires_in_seconds,omitempty" minimum:"0" doc:"how long it holds; without it, until it is revoked"`
 }
 

@@ -48,6 +48,10 @@ type Run struct {
 	MaxInFlight int `json:"max_in_flight,omitempty" doc:"hosts at the same time, as weight; without it there is no limit"`
 	// Command is not in lists.
 	Command string `json:"command,omitempty" doc:"of a run that POST /v1/exec made: the command line; in the view of one run"`
+	// Become, BecomeUser and CommandReason are not in lists.
+	Become        bool   `json:"become,omitempty" doc:"of such a run: as another user than the login"`
+	BecomeUser    string `json:"become_user,omitempty" doc:"with become: the user; without it that of the inventory, or root"`
+	CommandReason string `json:"command_reason,omitempty" doc:"of such a run: why, as its launcher gave it"`
 	// Handlers is not in lists.
 	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
 	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
@@ -145,6 +149,8 @@ type NewExec struct {
 	SkipNoWindow   bool         `json:"skip_no_window,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 	SkipUnfit      bool         `json:"skip_unfit,omitempty" deprecated:"true" doc:"former name of skip_no_window"`
 	OutsideWindows bool         `json:"outside_windows,omitempty" doc:"run now, whatever window sets the hosts have: needs a reason, and the permission exec-outside-windows"`
+	Become         *bool        `json:"become,omitempty" doc:"true: as become_user, or root: needs a reason, and the permission exec-become; false: as the login; without it as the inventory says"`
+	BecomeUser     string       `json:"become_user,omitempty" maxLength:"64" doc:"become this user, instead of the inventory's or root"`
 	Reason         string       `json:"reason,omitempty" maxLength:"1000" doc:"why, for the audit log"`
 	Check          bool         `json:"check,omitempty" doc:"refused: nobody knows what a command would change"`
 }

@@ -11,6 +11,8 @@ type Schedule struct {
 	Cron        string    `json:"cron" doc:"empty for one with a single fire time"`
 	At          time.Time `json:"at,omitzero" doc:"of one with a single fire time"`
 	Sentence    string    `json:"sentence" doc:"its fire times, in words"`
+	Pinned      bool      `json:"pinned,omitempty" doc:"it launches the project and its hosts as they were when it was made, not as they are then"`
+	Revision    string    `json:"revision,omitempty" doc:"commit that is pinned"`
 	Timezone    string    `json:"timezone"`
 	CatchUp     string    `json:"catch_up"`
 	Overlap     string    `json:"overlap"`
@@ -43,6 +45,7 @@ type NewSchedule struct {
 	LaunchOptions
 	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"either this or at"`
 	At          time.Time `json:"at,omitzero" doc:"fire once, then; it must lie ahead. The schedule is kept for 30 days after that"`
+	Pin         bool      `json:"pin,omitempty" doc:"with at: launch the project and its hosts, also those of sources, as they are now; windows, approvals and secrets are those of then"`
 	Timezone    string    `json:"timezone,omitempty" maxLength:"64"`
 	CatchUp     string    `json:"catch_up,omitempty" enum:"skip,once,all" doc:"skip by default; once by default with at"`
 	Overlap     string    `json:"overlap,omitempty" enum:"skip,queue,cancel_running"`

@@ -50,6 +50,9 @@ func (c *Catalog) align(ctx context.Context) error {
 	c.mu.Lock()
 	c.aligned.version = now.Version
 	c.mu.Unlock()
+	if err := c.sweepPins(ctx); err != nil {
+		return err
+	}
 	if n > 0 {
 		c.engine.Check()
 		c.report(Event{Kind: SchedulesChanged, Count: n})

@@ -162,7 +162,7 @@ func managed(set *definitions.Set, s definitions.Schedule) (schedule.Definition,
 	}
 	return schedule.Definition{
 		ID: schedule.ID{Tenant: playbook.Tenant, Name: s.Playbook}, Cron: s.Cron, Timezone: s.Timezone, CatchUp: schedule.CatchUp(s.CatchUp),
-		Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Request{Playbook: s.Playbook, Limit: s.Limit, Vars: s.Vars, Tags: s.Tags, SkipTags: s.SkipTags}, true}.encode(),
+		Overlap: schedule.Overlap(s.Overlap), StartWithin: s.StartWithin, Jitter: s.Jitter, Payload: payload{Request: Request{Playbook: s.Playbook, Limit: s.Limit, Vars: s.Vars, Tags: s.Tags, SkipTags: s.SkipTags}, All: true}.encode(),
 	}, true
 }
 

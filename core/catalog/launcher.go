@@ -22,6 +22,7 @@ import (
 type payload struct {
 	Request
 	All bool `json:"all,omitempty"` // hosts of all tenants; else those of the schedule's own
+	Pin *pin `json:"pin,omitempty"` // nil: the project as it is at the fire time
 }
 
 func (p payload) encode() []byte {
@@ -87,8 +88,8 @@ func (c *Catalog) newRun(ctx context.Context, f schedule.Trigger) (n ledger.NewR
 	return a.Record()
 }
 
-// prepare makes a launch of the playbook as it is now. Hosts that no window fits are left out,
-// unless all are.
+// prepare makes a launch of the playbook as it is now, or as it was pinned. Hosts that no window
+// fits are left out, unless all are.
 func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, trace string) (*launch.Launch, error) {
 	now := c.Current()
 	if now.Set == nil {
@@ -99,6 +100,10 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 		key.tenant = f.Schedule.Tenant
 	}
 	by := launchedBy + f.Schedule.String()
+	launching := Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true}
+	if p.Pin != nil {
+		return c.preparePinned(ctx, now, p, f.Schedule, launching)
+	}
 	if t := c.templates.get(now, key); t != nil {
 		if err := c.fresh(&now, t, p.scope(f.Schedule)); err != nil {
 			return nil, err
@@ -109,14 +114,31 @@ func (c *Catalog) prepare(ctx context.Context, f schedule.Trigger, p payload, tr
 	if !ok {
 		return nil, fmt.Errorf("playbook %q is not in the project any more: %w", p.Playbook, core.ErrInvalid)
 	}
-	l, err := c.Prepare(ctx, now, playbook, p.Request, Launching{RunID: f.RunID, By: by, Trace: trace, Scope: p.scope(f.Schedule), SkipNoWindow: true})
-	if errors.Is(err, core.ErrNotFound) { // no host selected
-		return nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
-	}
+	l, err := c.Prepare(ctx, now, playbook, p.Request, launching)
 	if err == nil && l.Repeatable() {
 		c.templates.put(now, key, l)
 	}
-	return l, err
+	return l, noHost(err)
+}
+
+// preparePinned is prepare of what a schedule has pinned.
+func (c *Catalog) preparePinned(ctx context.Context, now Current, p payload, id schedule.ID, l Launching) (*launch.Launch, error) {
+	now, playbook, only, err := c.unpinned(ctx, now, p, id)
+	if err != nil {
+		return nil, err
+	}
+	q := p.Request
+	q.Limit, l.Only = nil, only
+	made, err := c.Prepare(ctx, now, playbook, q, l)
+	return made, noHost(err)
+}
+
+// noHost has a trigger skipped that selects no host.
+func noHost(err error) error {
+	if errors.Is(err, core.ErrNotFound) {
+		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
+	}
+	return err
 }
 
 // templates are launches that others are made of, as long as the definitions stay.

@@ -89,7 +89,9 @@ func (c *Catalog) PrepareCommand(now Current, command launch.Command, q Request,
 		return nil, err
 	}
 	q.Vars = vars
-	made, err := launch.Prepare(playbook, hosts, c.options(now, playbook, q, l))
+	o := c.options(now, playbook, q, l)
+	o.Become, o.Reason = command.Become, command.Reason
+	made, err := launch.Prepare(playbook, hosts, o)
 	return c.launchable(&now, made, l.Scope, err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnus/turnus/core"
@@ -21,6 +22,7 @@ const kindSchedule = "schedule"
 type NewSchedule struct {
 	Definition schedule.Definition
 	Launches   Request
+	Pin        bool // with At: launch the project and its hosts as they are now, not as they are then
 }
 
 // Schedule is a schedule as operators see it.
@@ -30,6 +32,7 @@ type Schedule struct {
 	Scope    ledger.Scope // tenants on whose hosts it launches
 	Managed  bool         // it is in the definitions, and is changed there
 	Version  int64        // of the definition, for ifVersion; 0 of a managed one
+	pin      *pin         // nil: it launches the project as it is at the fire time
 }
 
 func shown(s schedule.Status) (Schedule, error) {
@@ -37,11 +40,20 @@ func shown(s schedule.Status) (Schedule, error) {
 	if err := json.Unmarshal(s.Definition.Payload, &p); err != nil {
 		return Schedule{}, unreadable(s.Definition.ID, err)
 	}
-	out := Schedule{Status: s, Launches: p.Request, Scope: p.scope(s.Definition.ID), Managed: s.By == ""}
+	out := Schedule{Status: s, Launches: p.Request, Scope: p.scope(s.Definition.ID), Managed: s.By == "", pin: p.Pin}
 	if !out.Managed {
 		out.Version = s.Edition
 	}
 	return out, nil
+}
+
+// Pinned reports whether it launches the project as it was when somebody asked for it. It returns
+// the commit, "" of a project without one.
+func (s *Schedule) Pinned() (revision string, ok bool) {
+	if s.pin == nil {
+		return "", false
+	}
+	return s.pin.Revision, true
 }
 
 // Schedules lists the schedules of tenants in scope by tenant and name, a page of them. next is ""
@@ -88,7 +100,17 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if now.defines(d.ID) {
 		return Schedule{}, fmt.Errorf("schedule %s is in %s: change it there: %w", d.ID, playbook.File, core.ErrConflict)
 	}
-	p := payload{n.Launches, scope.All()}
+	p := payload{Request: n.Launches, All: scope.All()}
+	before, err := c.Schedule(ctx, ledger.AllTenants(), d.ID)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return Schedule{}, err
+	}
+	var kept ledger.Document
+	if n.Pin {
+		if p.Pin, kept, err = pinFor(now, playbook, n, p, &before); err != nil {
+			return Schedule{}, err
+		}
+	}
 	d.Payload = p.encode()
 	if err := d.Validate(); err != nil {
 		return Schedule{}, err
@@ -99,14 +121,36 @@ func (c *Catalog) PutSchedule(ctx context.Context, scope ledger.Scope, who strin
 	if err := c.launches(ctx, now, playbook, p, d.ID); err != nil {
 		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
 	}
+	if kept.Name != "" {
+		if err := c.keepPin(ctx, kept); err != nil {
+			return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
+		}
+	}
 	put, err := c.control.Put(ctx, d, who, ifVersion, core.QuotaSchedules, func(before, after *schedule.Status) (e ledger.Entry, err error) {
 		return entry(who, "schedule.put", d.ID, asked(before), asked(after))
 	})
 	if err != nil {
 		return Schedule{}, fmt.Errorf("schedule %s: %w", d.ID, err)
 	}
+	if before.pin != nil && (p.Pin == nil || *p.Pin != *before.pin) {
+		c.deletePin(ctx, &before)
+	}
 	c.engine.Check()
 	return shown(put)
+}
+
+// pinFor pins a launch of now. The same request again keeps what was pinned first, and has no
+// document.
+func pinFor(now Current, playbook *playbooks.Playbook, n NewSchedule, p payload, before *Schedule) (*pin, ledger.Document, error) {
+	if n.Definition.At.IsZero() {
+		return nil, ledger.Document{}, fmt.Errorf("schedule %s: pin: only a schedule with at can pin the project: %w", n.Definition.ID, core.ErrInvalid)
+	}
+	if again := p; before.pin != nil {
+		if again.Pin = before.pin; slices.Equal(again.encode(), before.Definition.Payload) {
+			return before.pin, ledger.Document{}, nil
+		}
+	}
+	return newPin(now, playbook, p, n.Definition.ID)
 }
 
 // launches refuses what no launch of a schedule could have: vars that the playbook does not know, a
@@ -145,9 +189,13 @@ func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who st
 	case s.Managed:
 		return fmt.Errorf("schedule %s is in the project: remove it there: %w", id, core.ErrConflict)
 	}
-	return c.control.Delete(ctx, id, ifVersion, func(before, _ *schedule.Status) (ledger.Entry, error) {
+	err = c.control.Delete(ctx, id, ifVersion, func(before, _ *schedule.Status) (ledger.Entry, error) {
 		return entry(who, "schedule.delete", id, asked(before), nil)
 	})
+	if err == nil {
+		c.deletePin(ctx, &s)
+	}
+	return err
 }
 
 // PauseSchedule stops its launches until it is resumed.

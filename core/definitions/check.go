@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -194,6 +195,7 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 		}
 	}
 	l.set.selected[p.Name] = names
+	l.checkLimit(p, names, unknown)
 	if len(names) == 0 && !unknown {
 		line, col := placeOf(p.Source, "targets")
 		message, hint := fmt.Sprintf("targets: selects none of %d hosts", len(l.set.Inventory.Hosts)), ""
@@ -213,6 +215,36 @@ func (l *loader) selectFor(p *playbooks.Playbook, until time.Time) (late bool, e
 			"give them a window_set in the inventory (turnus_window_set in Ansible's formats)"))
 	}
 	return false, nil
+}
+
+// checkLimit rejects a limit of a schedule with which no launch would have a host: one that the
+// inventory does not know, or that none of the hosts of targets: is in. With hosts of sources, and
+// with facts, only a launch can find the latter.
+func (l *loader) checkLimit(p *playbooks.Playbook, selected []string, unknown bool) {
+	if p.Schedule == nil || len(p.Schedule.Limit) == 0 {
+		return
+	}
+	report := l.fail
+	if len(l.sources) > 0 {
+		report = l.warn
+	}
+	line, col := placeOf(p.Source, "schedule", "limit")
+	limited, err := l.set.Inventory.Limit(strings.Join(p.Schedule.Limit, ","))
+	if err != nil {
+		message, hint, _ := strings.Cut(core.ErrorText(err), "\n")
+		hint = strings.TrimPrefix(strings.TrimSpace(hint), "hint: ")
+		report(at(p.File, p.Source, line, col, "schedule: "+message, cmp.Or(hint, "turnus hosts ls shows the hosts with their groups")))
+		return
+	}
+	in := make(map[string]bool, len(selected))
+	for _, name := range selected {
+		in[name] = true
+	}
+	if unknown || len(in) == 0 || slices.ContainsFunc(limited, func(h core.Host) bool { return in[h.Name] }) {
+		return // no host of targets: has a warning already
+	}
+	report(at(p.File, p.Source, line, col, fmt.Sprintf("schedule: limit selects none of the %d hosts that targets: selects", len(selected)),
+		"turnus plan PLAYBOOK --limit PATTERN shows what a limit selects"))
 }
 
 func (l *loader) targetsFail(p *playbooks.Playbook, h core.Host, err error) {

@@ -180,6 +180,48 @@ func TestAProjectWithoutHostsOfItsOwn(t *testing.T) {
 	}
 }
 
+// A schedule whose limit leaves no host of the playbook's is refused at its place. If a source may
+// have the host, or only facts decide, it is not refused.
+func TestLimitsOfSchedules(t *testing.T) {
+	const facts = `playbook: patch
+targets: host.facts.os.family == "debian"
+window: none
+schedule: {cron: "0 3 * * 1", LIMIT}
+steps: [{name: look, uses: command, with: {run: uptime}}]
+`
+	for _, c := range []struct {
+		name, limit, targets string
+		sources              []KnownSource
+		want                 string // of an error, of a warning behind "warning: "; "": nothing is reported
+	}{
+		{"a host", "limit: a", "", nil, ""},
+		{"a list", "limit: [a, '!b']", "", nil, ""},
+		{"a group", "limit: web", "", nil, ""},
+		{"an unknown group", "limit: wbe", "", nil, `playbooks/patch.yaml:5:63: schedule: limit "wbe": "wbe" matches no host and no group`},
+		{"an unknown group in a list", "limit: [web, eu]", "", nil, `playbooks/patch.yaml:5:63: schedule: limit "web,eu"`},
+		{"none of targets", "limit: c", "", nil, "playbooks/patch.yaml:5:63: schedule: limit selects none of the 2 hosts that targets: selects"},
+		{"nothing is left", "limit: [web, '!web']", "", nil, "selects none of the 2 hosts"},
+		{"a host of a source", "limit: nb1", "", []KnownSource{{"nb", ""}}, `warning: playbooks/patch.yaml:5:63: schedule: limit "nb1"`},
+		{"facts", "limit: c", facts, nil, ""},
+		{"an unknown host and facts", "limit: ghost", facts, nil, `playbooks/patch.yaml:4:38: schedule: limit "ghost"`},
+	} {
+		tree := edited(good(), "playbooks/patch.yaml", "timezone: Europe/Zurich}", "timezone: Europe/Zurich, "+c.limit+"}")
+		if c.targets != "" {
+			tree = with(tree, "playbooks/patch.yaml", strings.Replace(c.targets, "LIMIT", c.limit, 1))
+		}
+		set, err := FromDocuments(t.Context(), docsOf(tree), Options{Sources: c.sources})
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else if text := playbooks.Diagnostics(set.Warnings).Error(); strings.Contains(text, "schedule:") {
+			got = "warning: " + text
+		}
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, expected %q", c.name, got, c.want)
+		}
+	}
+}
+
 // The tenant of a playbook sees its runs, with the output of all their hosts.
 func TestLoadWarnsOfATenantThatSeesOthersHosts(t *testing.T) {
 	hosts := "hosts: {a: {customer: acme}, b: {customer: birch}, c: {}}\n"

@@ -19,29 +19,26 @@ import (
 // MaxCommand bounds the command line of a Command, in bytes.
 const MaxCommand = 32 << 10
 
+// maxReason bounds the reason of a Command, in bytes: 1000 letters, as the API takes them.
+const maxReason = 4000
+
 // CommandName is the name of the playbook of a run of a Command.
 const CommandName = "exec"
-
-// commandFile is Snapshot.File of a run of a Command: diagnostics name it as the file. No playbook
-// of a project has it.
-const commandFile = "turnus exec"
-
-// commandVar is the var that holds the command line. Its value reaches the step as data: no part of
-// it is an expression.
-const commandVar = "command"
 
 // ErrNeeds is of a Command without Needs on hosts with a window set.
 var ErrNeeds = fmt.Errorf("and how long the command takes is not known: give it with --needs 5m (needs_seconds in the API): %w", core.ErrInvalid)
 
 // Command is one command line for hosts, without a playbook of a project.
 type Command struct {
-	Line           string        // given to /bin/sh on each host as it stands
-	Tenant         string        // of the run
-	Timeout        time.Duration // of the command on one host; 0 is the worker's limit
-	Needs          time.Duration // that must be left in the window of a host; 0 is not known
-	StopAfter      string        // the failure threshold, as 5 or 10%; "" is none
-	Disruptive     bool          // never on two hosts of an HA group at the same time
-	OutsideWindows bool          // also on hosts whose window is closed
+	Line           string           // given to /bin/sh on each host as it stands
+	Tenant         string           // of the run
+	Timeout        time.Duration    // of the command on one host; 0 is the worker's limit
+	Needs          time.Duration    // that must be left in the window of a host; 0 is not known
+	StopAfter      string           // the failure threshold, as 5 or 10%; "" is none
+	Disruptive     bool             // never on two hosts of an HA group at the same time
+	OutsideWindows bool             // also on hosts whose window is closed
+	Become         *core.BecomeRule // nil: as the inventory says
+	Reason         string           // why, for people
 }
 
 // commandPlaybook is the source of a Command's playbook. No field holds the command line.
@@ -70,7 +67,7 @@ func (c Command) Playbook(hosts []core.Host, types func(string) (playbooks.Type,
 	if err := c.check(); err != nil {
 		return nil, nil, err
 	}
-	step := commandStep{Name: CommandName, Uses: "command", Disruptive: c.Disruptive, With: map[string]string{"run": "${{ vars." + commandVar + " }}"}}
+	step := commandStep{Name: CommandName, Uses: "command", Disruptive: c.Disruptive, With: map[string]string{"run": "${{ vars." + snapshot.CommandVar + " }}"}}
 	windowed := slices.DeleteFunc(slices.Clone(hosts), func(h core.Host) bool { return h.WindowSet == "" })
 	if len(windowed) > 0 && !c.OutsideWindows {
 		if c.Needs <= 0 {
@@ -89,28 +86,18 @@ func (c Command) Playbook(hosts []core.Host, types func(string) (playbooks.Type,
 	if err != nil {
 		return nil, nil, fmt.Errorf("exec: write its playbook: %w", err)
 	}
-	vars := map[string]any{commandVar: c.Line}
-	p, err := playbooks.Parse(commandFile, source, playbooks.Options{Types: types, Vars: vars})
+	vars := map[string]any{snapshot.CommandVar: c.Line}
+	p, err := playbooks.Parse(snapshot.CommandFile, source, playbooks.Options{Types: types, Vars: vars})
 	if err != nil {
 		return nil, nil, fmt.Errorf("exec: %w: %w", core.ErrInvalid, err)
 	}
 	return p, vars, nil
 }
 
-// CommandLine returns the command line of a run of a Command. ok is false for a run of a project's
-// playbook.
-func CommandLine(s *snapshot.Snapshot) (line string, ok bool) {
-	if s.File != commandFile {
-		return "", false
-	}
-	line, ok = s.Vars[commandVar].(string)
-	return line, ok
-}
-
 // CommandOf returns the command that a launch was made of. ok is false for a launch of a project's
 // playbook. A command that ran outside of windows has no Needs.
 func CommandOf(l *Launch) (c Command, ok bool, err error) {
-	if c.Line, ok = CommandLine(&l.Snapshot); !ok {
+	if c.Line, ok = l.Snapshot.CommandLine(); !ok {
 		return Command{}, false, nil
 	}
 	var book commandPlaybook
@@ -118,7 +105,8 @@ func CommandOf(l *Launch) (c Command, ok bool, err error) {
 		return Command{}, true, fmt.Errorf("read the command of run %s: %w", l.Snapshot.Run, core.ErrInvalid)
 	}
 	step := book.Steps[0]
-	c.Tenant, c.StopAfter, c.Disruptive = book.Tenant, book.Strategy["stop_after"], step.Disruptive
+	c.Tenant, c.StopAfter, c.Disruptive, c.Become = book.Tenant, book.Strategy["stop_after"], step.Disruptive, l.Snapshot.Become
+	c.Reason = l.Snapshot.Reason
 	for _, d := range []struct {
 		text string
 		to   *time.Duration
@@ -143,6 +131,8 @@ func (c Command) check() error {
 		return fmt.Errorf("exec: the command has %d bytes, at most %d are allowed: use a playbook with the job type script: %w", len(c.Line), MaxCommand, core.ErrInvalid)
 	case !utf8.ValidString(c.Line) || strings.ContainsRune(c.Line, 0):
 		return fmt.Errorf("exec: the command must be UTF-8 text without NUL bytes: %w", core.ErrInvalid)
+	case len(c.Reason) > maxReason || !utf8.ValidString(c.Reason) || strings.ContainsRune(c.Reason, 0):
+		return fmt.Errorf("exec: the reason must be UTF-8 text of at most %d bytes, without NUL bytes: %w", maxReason, core.ErrInvalid)
 	case c.StopAfter == "":
 		return nil
 	}

@@ -33,6 +33,7 @@ type Options struct {
 	Check       bool
 	Diff        bool
 	Become      *core.BecomeRule // for steps of which the playbook does not say it; nil: as the inventory says
+	Reason      string           // why a Command is run; "" of a playbook
 	MaxInFlight int              // -f: overrides the strategy's when greater than 0
 	Revision    string
 	LaunchedBy  string

@@ -26,7 +26,7 @@ func newChecked(p *playbooks.Playbook, o Options) *snapshot.Checked {
 func newSnapshot(p *playbooks.Playbook, o Options) snapshot.Snapshot {
 	return snapshot.Snapshot{
 		Run: o.RunID, Playbook: p.Name, File: p.File, Source: string(p.Source), Included: p.Included,
-		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, Become: o.Become,
+		Vars: o.Vars, Tags: o.Tags, SkipTags: o.SkipTags, Check: o.Check, Diff: o.Diff, Become: o.Become, Reason: o.Reason,
 		Revision: o.Revision, LaunchedBy: o.LaunchedBy, Launched: o.Now.UTC(), Files: o.Files, Trace: o.Trace, Checked: newChecked(p, o), Once: newOnce(p),
 	}
 }

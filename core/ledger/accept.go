@@ -60,7 +60,9 @@ type Exec struct {
 	Command        string `json:"command"`
 	Reason         string `json:"reason,omitempty"`
 	OutsideWindows bool   `json:"outside_windows,omitempty"`
-	Retry          string `json:"retry,omitempty"` // the run that it was made of
+	Become         bool   `json:"become,omitempty"`      // as another user than the login
+	BecomeUser     string `json:"become_user,omitempty"` // "": the inventory's, or root
+	Retry          string `json:"retry,omitempty"`       // the run that it was made of
 }
 
 // JobHost is the host of one job, and the tenant that owns the host. A scope with the run includes

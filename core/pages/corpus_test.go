@@ -94,7 +94,7 @@ func corpusAnswers() map[string]any {
 	}
 	lane := api.CalendarLane{
 		Tenant: hostile, Set: hostile, Timezone: berlin, Hosts: 12, Windows: []api.CalendarWindow{{Occurrence: open[0]}},
-		FireTimes:     []api.CalendarFire{{Schedule: hostile, Playbook: hostile, At: at, Local: hostile}},
+		FireTimes: []api.CalendarFire{{Schedule: hostile, Playbook: hostile, At: at, Local: hostile}},
 		Runs:      []api.CalendarRun{{Run: hostile, Playbook: hostile, Begin: at, BeginLocal: hostile, FinishP50: at, FinishP90: at, LateLocal: hostile}},
 		Conflicts: []api.CalendarConflict{{Kind: "frozen", At: at, Text: hostile}},
 	}

@@ -29,7 +29,7 @@ type hostView struct {
 	WindowsText string // why Windows is not shown
 
 	Configs       []api.ConfigVersion // for people who may read them
-	ConfigsUnseen string              // why Configs is not shown
+	ConfigsUnseen string              // why they are not shown
 	From, To      string              // versions that are compared
 	Diff          *api.ConfigDiff     // nil: DiffProblem, or there is nothing to compare
 	DiffProblem   string

@@ -174,9 +174,14 @@ func missing(t ledger.Token, p api.Permission) string {
 	return "the token " + t.Name + " does not have the permission " + string(p) + ", which no role includes: an admin makes a token with turnus admin tokens create NAME --role operator --" + string(p)
 }
 
+// permissions are all that there are.
+func permissions() []api.Permission {
+	return []api.Permission{api.PermitExec, api.PermitOutside, api.PermitBecome}
+}
+
 // permissionsOf returns the permissions of a token.
 func permissionsOf(t ledger.Token) (all []api.Permission) {
-	for _, p := range []api.Permission{api.PermitExec, api.PermitOutside} {
+	for _, p := range permissions() {
 		if permits(t, p) {
 			all = append(all, p)
 		}

@@ -26,7 +26,7 @@ func (s *Server) exec() {
 	handle(s, route{
 		id: createExec, method: http.MethodPost, path: "/v1/exec", summary: "Run one command on hosts", role: Operator, permit: api.PermitExec, status: http.StatusCreated,
 		detail: "It makes a run of one step, with the locks, the failure threshold, the windows and the record of a playbook's run. The token needs the permission exec, which no role includes. " +
-			"A tenant's token reaches the hosts of that tenant. Hosts with a window set keep to it: needs says how much time the command takes. outside_windows needs the permission exec-outside-windows and a reason. " +
+			"A tenant's token reaches the hosts of that tenant. Hosts with a window set keep to it: needs says how much time the command takes. outside_windows needs the permission exec-outside-windows and a reason, become the permission exec-become and a reason; workers have the passwords. " +
 			"The audit log has the command line: keep secrets out of it.",
 	}, s.createExec)
 }
@@ -56,25 +56,57 @@ func (s *Server) createExec(ctx context.Context, by caller, in *struct {
 		return nil, err
 	}
 	return s.accept(ctx, controller.Acceptance{
-		Launch: l, By: by.name, Key: key, Request: request, Exec: &ledger.Exec{Command: n.Command, Reason: n.Reason, OutsideWindows: n.OutsideWindows},
+		Launch: l, By: by.name, Key: key, Request: request, Exec: execOf(command),
 	})
+}
+
+// becomeOf returns nil if the request has no become and no become_user: the inventory counts.
+func becomeOf(n api.NewExec) *core.BecomeRule {
+	if n.Become == nil && n.BecomeUser == "" {
+		return nil
+	}
+	return &core.BecomeRule{On: n.BecomeUser != "" || *n.Become, User: n.BecomeUser}
+}
+
+// becomes reports whether a rule asks for another user than the login.
+func becomes(r *core.BecomeRule) bool { return r != nil && r.On }
+
+// execOf is a command as the audit log has it.
+func execOf(c launch.Command) *ledger.Exec {
+	e := &ledger.Exec{Command: c.Line, Reason: c.Reason, OutsideWindows: c.OutsideWindows}
+	if becomes(c.Become) {
+		e.Become, e.BecomeUser = true, c.Become.User
+	}
+	return e
 }
 
 // commandOf reads the command that a caller asks for, and refuses what the caller may not ask.
 func (s *Server) commandOf(by caller, n api.NewExec) (launch.Command, error) {
-	c := launch.Command{Line: n.Command, StopAfter: n.StopAfter, Disruptive: n.Disruptive, OutsideWindows: n.OutsideWindows}
+	c := launch.Command{Line: n.Command, StopAfter: n.StopAfter, Disruptive: n.Disruptive, OutsideWindows: n.OutsideWindows, Become: becomeOf(n), Reason: n.Reason}
 	if !by.scope.All() {
 		c.Tenant = by.token.Tenant
 	}
 	if n.Check {
 		return c, fmt.Errorf("exec: check: nobody knows what a command would change, so a dry run of it says nothing: use a playbook of job types that have check mode: %w", core.ErrInvalid)
 	}
-	if n.OutsideWindows {
-		if err := s.need(by, api.PermitOutside); err != nil {
+	for _, more := range []struct {
+		field  string
+		asked  bool
+		permit api.Permission
+	}{{"outside_windows", n.OutsideWindows, api.PermitOutside}, {"become", becomes(c.Become), api.PermitBecome}} {
+		if !more.asked {
+			continue
+		}
+		if err := s.need(by, more.permit); err != nil {
 			return c, err
 		}
 		if strings.TrimSpace(n.Reason) == "" {
-			return c, fmt.Errorf("exec: outside_windows: no reason is given, and the audit log needs one (--reason TEXT of turnus exec): %w", core.ErrInvalid)
+			return c, fmt.Errorf("exec: %s: no reason is given, and the audit log needs one (--reason TEXT of turnus exec): %w", more.field, core.ErrInvalid)
+		}
+	}
+	if n.BecomeUser != "" {
+		if err := (core.Become{User: n.BecomeUser}).Check(); err != nil {
+			return c, fmt.Errorf("exec: become_user: %w", err)
 		}
 	}
 	for _, d := range []struct {

@@ -2,10 +2,12 @@ package server
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/launch"
 	"github.com/turnus/turnus/core/ledger"
@@ -122,7 +124,7 @@ func TestExecOptions(t *testing.T) {
 	l := b.launched(want[api.Run](t, b.ask(operator, "POST", "/v1/exec", api.NewExec{
 		Command: "echo ${{ secrets.db }}", Limit: []string{"acme-*"}, Needs: 300, Timeout: 30, StopAfter: "1", MaxInFlight: 2, Disruptive: true, SkipNoWindow: true,
 	}), http.StatusCreated))
-	line, ok := launch.CommandLine(&l.Snapshot)
+	line, ok := l.Snapshot.CommandLine()
 	if step := l.Playbook.Steps[0]; !ok || line != "echo ${{ secrets.db }}" || step.Uses != "command" || l.Run.MaxInFlight != 2 || l.Run.StopAfter != 1 || !l.Run.Disruptive || len(l.Playbook.Steps) != 1 {
 		t.Errorf("%q, %+v, %+v", line, step, l.Run)
 	}
@@ -178,6 +180,72 @@ func TestExecIsAudited(t *testing.T) {
 	}
 	if _, err := b.ledger.VerifyAudit(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A command as another user needs a permission of its own and a reason; the run has the user, and
+// a retry asks for the permission again. As the login is the control.
+func TestExecBecome(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	on, off := true, false
+	plain, root := b.token("acme", Operator, api.PermitExec, api.PermitOutside), b.token("acme", Operator, api.PermitExec, api.PermitBecome)
+	asked := func(token string, become *bool, user, reason string) answer {
+		return b.ask(token, "POST", "/v1/exec", api.NewExec{Command: "id -un", Limit: []string{"acme-1"}, Needs: 300, Become: become, BecomeUser: user, Reason: reason})
+	}
+	for _, c := range []struct {
+		name, token  string
+		become       *bool
+		user, reason string
+		status       int
+		says         string
+		want         *core.BecomeRule
+	}{
+		{"the login", plain, nil, "", "", http.StatusCreated, "", nil},
+		{"the login despite the inventory", plain, &off, "", "", http.StatusCreated, "", &core.BecomeRule{}},
+		{"root without the permission", plain, &on, "", "ticket 9", http.StatusForbidden, "NAME --role operator --exec-become", nil},
+		{"a user without the permission", plain, nil, "app", "ticket 9", http.StatusForbidden, "permission exec-become", nil},
+		{"a user despite false, without the permission", plain, &off, "app", "ticket 9", http.StatusForbidden, "permission exec-become", nil},
+		{"root without exec", b.token("acme", Operator, api.PermitBecome), &on, "", "ticket 9", http.StatusForbidden, "permission exec,", nil},
+		{"root without a reason", root, &on, "", " ", http.StatusUnprocessableEntity, "become: no reason is given", nil},
+		{"a user that cannot be", root, nil, "-x", "ticket 9", http.StatusUnprocessableEntity, "become_user", nil},
+		{"root", root, &on, "", "ticket 9", http.StatusCreated, "", &core.BecomeRule{On: true}},
+		{"a user", root, nil, "app", "ticket 9", http.StatusCreated, "", &core.BecomeRule{On: true, User: "app"}},
+	} {
+		a := asked(c.token, c.become, c.user, c.reason)
+		if a.status != c.status || !strings.Contains(a.body, c.says) {
+			t.Errorf("%s: %d %s, expected %d and %s", c.name, a.status, a.body, c.status, c.says)
+			continue
+		}
+		if a.status != http.StatusCreated {
+			continue
+		}
+		run := want[api.Run](t, a, c.status)
+		if got := b.launched(run).Snapshot.Become; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: the run has %+v, expected %+v", c.name, got, c.want)
+		}
+		becomes := c.want != nil && c.want.On
+		shown := want[api.Run](t, b.ask(b.token("acme", Viewer), "GET", "/v1/runs/"+run.ID, nil), http.StatusOK)
+		if shown.Become != becomes || shown.BecomeUser != c.user || shown.CommandReason != c.reason {
+			t.Errorf("%s: the view has %+v", c.name, shown)
+		}
+		entry := string(b.newestBy("acme/the operator", 0).After)
+		if strings.Contains(entry, `"become":true`) != becomes || strings.Contains(entry, `"reason":"ticket 9"`) != becomes {
+			t.Errorf("%s: the audit log has %s", c.name, entry)
+		}
+		b.finish(run)
+		again := b.ask(plain, "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{})
+		if wanted := map[bool]int{false: http.StatusCreated, true: http.StatusForbidden}[becomes]; again.status != wanted {
+			t.Errorf("%s: a retry without the permission: %d %s, expected %d", c.name, again.status, again.body, wanted)
+		}
+		if !becomes {
+			continue
+		}
+		retried := want[api.Run](t, b.ask(root, "POST", "/v1/runs/"+run.ID+"/retry", api.Retry{}), http.StatusCreated)
+		entry = string(b.newestBy("acme/the operator", 0).After)
+		if got := b.launched(retried).Snapshot.Become; !reflect.DeepEqual(got, c.want) || !strings.Contains(entry, `"become":true`) || !strings.Contains(entry, `"reason":"ticket 9"`) {
+			t.Errorf("%s: the retry has %+v, the audit log %s", c.name, got, entry)
+		}
 	}
 }
 
@@ -258,6 +326,7 @@ func TestWhoGivesPermissions(t *testing.T) {
 		{"a tenant's admin with one gives both", b.token("acme", Admin, api.PermitExec), "operator", both, http.StatusForbidden},
 		{"to a viewer", b.token(everyTenant, Admin), "viewer", both[:1], http.StatusUnprocessableEntity},
 		{"the second alone", b.token(everyTenant, Admin), "operator", both[1:], http.StatusUnprocessableEntity},
+		{"the third alone", b.token(everyTenant, Admin), "operator", []api.Permission{api.PermitBecome}, http.StatusUnprocessableEntity},
 		{"an unknown one", b.token(everyTenant, Admin), "operator", []api.Permission{"root"}, http.StatusUnprocessableEntity},
 		{"none", b.token("acme", Admin), "operator", nil, http.StatusOK},
 	} {

@@ -96,11 +96,11 @@ func TokenFor(n api.NewToken) (ledger.Token, error) {
 func checkPermissions(n api.NewToken) error {
 	for _, p := range n.Permissions {
 		switch {
-		case p != api.PermitExec && p != api.PermitOutside:
-			return fmt.Errorf("permission %q: expected %s or %s: %w", clip(string(p), 100), api.PermitExec, api.PermitOutside, core.ErrInvalid)
+		case !slices.Contains(permissions(), p):
+			return fmt.Errorf("permission %q: expected %s, %s or %s: %w", clip(string(p), 100), api.PermitExec, api.PermitOutside, api.PermitBecome, core.ErrInvalid)
 		case Role(n.Role) != Operator && Role(n.Role) != Admin:
 			return fmt.Errorf("permission %s: it is for operators and admins, and the token is to be %s: %w", p, n.Role, core.ErrInvalid)
-		case p == api.PermitOutside && !slices.Contains(n.Permissions, api.PermitExec):
+		case p != api.PermitExec && !slices.Contains(n.Permissions, api.PermitExec):
 			return fmt.Errorf("permission %s: it needs the permission %s beside it: %w", p, api.PermitExec, core.ErrInvalid)
 		}
 	}

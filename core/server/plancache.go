@@ -1,12 +1,16 @@
 package server
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/turnus/turnus/core/launch"
+)
 
 // plan is the part of a launch that views of a run under way need.
 type plan struct {
-	command string // of a run of one
-	limits  []int  // hosts that are released with each wave
-	waves   int    // with those behind barriers
+	command launch.Command // of a run of one
+	limits  []int          // hosts that are released with each wave
+	waves   int            // with those behind barriers
 	shares  shares
 	// The failure thresholds; 0 is none.
 	stopAfter, stopUnreachable int

@@ -93,6 +93,11 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 		if err := s.need(by, api.PermitExec); err != nil {
 			return retry{}, err
 		}
+		if becomes(command.Become) {
+			if err := s.need(by, api.PermitBecome); err != nil {
+				return retry{}, err
+			}
+		}
 	}
 	tenants, err := s.hostsToRetry(ctx, run.ID, material.Jobs, asked.Outcomes)
 	if err != nil {
@@ -109,7 +114,8 @@ func (s *Server) prepareRetry(ctx context.Context, by caller, run ledger.Run, as
 	}
 	var again retry
 	if isCommand {
-		again.exec = &ledger.Exec{Command: command.Line, Retry: run.ID}
+		again.exec = execOf(command)
+		again.exec.Retry = run.ID
 		again.launch, err = s.prepareCommand(ctx, by, command, api.NewExec{MaxInFlight: before.Run.MaxInFlight, SkipNoWindow: asked.SkipNoWindow}, still)
 	} else {
 		n := againOf(before)

@@ -81,16 +81,16 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 	if shown.Handlers, err = s.cfg.Ledger.CountHandlers(ctx, run.ID); err != nil {
 		return nil, err
 	}
-	shown.Command = s.commandLine(ctx, run)
+	s.showCommand(ctx, run, &shown)
 	s.live(ctx, run, &shown)
 	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
 }
 
-// commandLine returns the command line of a run of one command; "" of another run, and where nobody
-// can read it any more.
-func (s *Server) commandLine(ctx context.Context, run ledger.Run) string {
+// showCommand adds the command of a run of one to its view: nothing to that of another run, nor
+// where nobody can read it any more.
+func (s *Server) showCommand(ctx context.Context, run ledger.Run, shown *api.Run) {
 	if run.Playbook != launch.CommandName {
-		return ""
+		return
 	}
 	read := func() (plan, error) { return s.planOf(ctx, run.ID) }
 	var made plan
@@ -101,9 +101,13 @@ func (s *Server) commandLine(ctx context.Context, run ledger.Run) string {
 		made, err = s.plans.of(run.ID, read)
 	}
 	if err != nil {
-		return ""
+		return
 	}
-	return made.command
+	c := made.command
+	shown.Command, shown.CommandReason = c.Line, c.Reason
+	if becomes(c.Become) {
+		shown.Become, shown.BecomeUser = true, c.Become.User
+	}
 }
 
 // liveTime is how long a view of a run waits for a slow queue.
@@ -167,7 +171,10 @@ func (s *Server) planOf(ctx context.Context, id string) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	command, _ := launch.CommandLine(&l.Snapshot)
+	command, _, err := launch.CommandOf(l)
+	if err != nil {
+		return plan{}, err
+	}
 	return plan{
 		command: command,
 		limits:  slices.Clone(l.Limits), waves: l.Waves(), shares: launchedWith(l),

@@ -176,7 +176,7 @@ func (s *Server) putSchedule(ctx context.Context, by caller, in *struct {
 // newSchedule reads what was asked for. A cron that is no expression is left to the catalog to
 // refuse.
 func newSchedule(id schedule.ID, b api.NewSchedule) (catalog.NewSchedule, error) {
-	n := catalog.NewSchedule{Launches: requestOf(b.Playbook, b.LaunchOptions), Definition: schedule.Definition{
+	n := catalog.NewSchedule{Pin: b.Pin, Launches: requestOf(b.Playbook, b.LaunchOptions), Definition: schedule.Definition{
 		ID: id, Cron: b.Cron, At: b.At, Timezone: b.Timezone, CatchUp: schedule.CatchUp(b.CatchUp), Overlap: schedule.Overlap(b.Overlap), Paused: b.Paused,
 	}}
 	for _, d := range []struct {
@@ -308,6 +308,7 @@ func scheduleOf(s *catalog.Schedule) api.Schedule {
 	if shown.Timezone == "" {
 		shown.Timezone = "UTC"
 	}
+	shown.Revision, shown.Pinned = s.Pinned()
 	if d.Jitter > 0 {
 		shown.Jitter = d.Jitter.String()
 	}

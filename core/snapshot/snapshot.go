@@ -41,6 +41,7 @@ type Snapshot struct {
 	Check      bool              `json:"check,omitempty"`
 	Diff       bool              `json:"diff,omitempty"`
 	Become     *core.BecomeRule  `json:"become,omitempty"` // of the command line; what the playbook says goes before
+	Reason     string            `json:"reason,omitempty"` // of a command; workers do not read it
 	Revision   string            `json:"revision,omitempty"`
 	LaunchedBy string            `json:"launched_by,omitempty"`
 	Launched   time.Time         `json:"launched"`
@@ -70,6 +71,24 @@ type Snapshot struct {
 	// Checked names the plugins that the playbook was checked against. Nil: they are not known, as in
 	// runs of older versions.
 	Checked *Checked `json:"checked,omitempty"`
+}
+
+// CommandFile is Snapshot.File of a run of a command line: diagnostics name it as the file. No
+// playbook of a project has it.
+const CommandFile = "turnus exec"
+
+// CommandVar is the var that holds the command line. Its value reaches the step as data: no part of
+// it is an expression.
+const CommandVar = "command"
+
+// CommandLine returns the command line of a run of one. ok is false for a run of a project's
+// playbook.
+func (s *Snapshot) CommandLine() (line string, ok bool) {
+	if s.File != CommandFile {
+		return "", false
+	}
+	line, ok = s.Vars[CommandVar].(string)
+	return line, ok
 }
 
 // HostLists has what hosts('…') gives: by the customer of the host that asks, and by the argument.

@@ -89,8 +89,8 @@ func (a *app) tokensCreateCmd() *cobra.Command {
   admin     all of it; makes tokens and applies projects
   worker    uploads outputs (turnus worker --server), and reads nothing
 
-No role includes turnus exec: --exec and --exec-outside-windows give that to an operator or an
-admin.
+No role includes turnus exec: --exec, --exec-outside-windows and --exec-become give that to an
+operator or an admin.
 
 For four eyes a token counts as the person who made it.
 

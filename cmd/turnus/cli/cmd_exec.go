@@ -21,7 +21,6 @@ func (a *app) execCmd() *cobra.Command {
 	var f localrun.RunFlags
 	var command launch.Command
 	var r remote.Flags
-	var reason string
 	c := &cobra.Command{
 		Use:   "exec PATTERN [-i INVENTORY] -- COMMAND...",
 		Short: "Run one command on hosts, and group the hosts by what it printed",
@@ -35,7 +34,8 @@ arguments: each reaches the host as one word, whatever it holds.
 The run is recorded and locks its hosts as those of turnus run do, with the same exit codes.
 
 With --context or --server the server runs it on its own inventory. That takes a token with the
-permission exec: turnus admin tokens create NAME --role operator --exec. The audit log has the command.`,
+permission exec: turnus admin tokens create NAME --role operator --exec. The audit log has the command.
+There --become takes the permission exec-become, a --reason, and passwords that the workers have.`,
 		Example: `  turnus exec web -i hosts.ini -- uptime
   turnus exec 'web*' -i hosts.ini -- systemctl status nginx
   turnus exec all -i hosts.ini -- 'uptime | cut -c1-20'
@@ -49,7 +49,7 @@ permission exec: turnus admin tokens create NAME --role operator --exec. The aud
 				return err
 			}
 			if r.Server+r.Context != "" {
-				return a.execRemote(cmd, &r, newExec(&command, &f, reason), f.Play.Inv.Limit)
+				return a.execRemote(cmd, &r, &command, &f)
 			}
 			if err := onlyRemote(cmd.Flags()); err != nil {
 				return err
@@ -72,7 +72,7 @@ permission exec: turnus admin tokens create NAME --role operator --exec. The aud
 	f.Queue.Add(c)
 	r.Add(c)
 	fl := c.Flags()
-	fl.StringVar(&reason, "reason", "", "why, for the audit log of the server")
+	fl.StringVar(&command.Reason, "reason", "", "why, for the record of the run and the audit log of a server")
 	fl.StringVar(&command.StopAfter, "stop-after", "", "failure threshold: start no more hosts after so many failed, as 5 or 10%")
 	fl.DurationVar(&command.Timeout, "timeout", 0, "end the command on a host after this time")
 	fl.DurationVar(&command.Needs, "needs", 0, "time that must be left in the window of a host, for hosts with a window set")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,29 +18,45 @@ import (
 )
 
 // execFlags are the flags of exec that a server takes.
-var execFlags = []string{"stop-after", "timeout", "needs", "disruptive", "outside-windows", "skip-no-window", "max-in-flight"}
+var execFlags = []string{"stop-after", "timeout", "needs", "disruptive", "outside-windows", "skip-no-window", "max-in-flight", "become", "become-user", "reason"}
 
-// remoteNames are the flags of exec that say which server is asked and what only a server takes.
-var remoteNames = []string{"server", "context", "token-file", "ca-file", "cert-file", "key-file", "reason"}
+// remoteNames are the flags of exec that say which server is asked.
+var remoteNames = []string{"server", "context", "token-file", "ca-file", "cert-file", "key-file"}
 
 // newExec returns what a server is asked for.
-func newExec(c *launch.Command, f *localrun.RunFlags, reason string) api.NewExec {
-	return api.NewExec{
+func newExec(c *launch.Command, f *localrun.RunFlags) (api.NewExec, error) {
+	become, err := f.Play.BecomeRule()
+	n := api.NewExec{
 		Command: c.Line, Timeout: core.InSeconds(c.Timeout), Needs: core.InSeconds(c.Needs), StopAfter: c.StopAfter, Disruptive: c.Disruptive, MaxInFlight: f.Play.MaxInFlight,
-		SkipNoWindow: f.Play.SkipNoWindow, OutsideWindows: f.Outside, Reason: reason,
+		SkipNoWindow: f.Play.SkipNoWindow, OutsideWindows: f.Outside, Reason: c.Reason,
 	}
+	if become != nil {
+		n.Become, n.BecomeUser = &become.On, become.User
+	}
+	return n, err
 }
 
 // execRemote has a server run a command on the hosts of a pattern, and follows the run to its end.
-func (a *app) execRemote(cmd *cobra.Command, r *remote.Flags, n api.NewExec, pattern string) error {
+func (a *app) execRemote(cmd *cobra.Command, r *remote.Flags, command *launch.Command, f *localrun.RunFlags) error {
 	if err := onlyLocal(cmd); err != nil {
 		return err
 	}
-	if n.OutsideWindows && n.Reason == "" {
-		return console.Invalid("--outside-windows: no reason is given, and the audit log of the server needs one\nhint: --reason 'ticket 4711'")
+	n, err := newExec(command, f)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(n.Reason) == "" {
+		for _, f := range []struct {
+			flag  string
+			needs bool
+		}{{"outside-windows", n.OutsideWindows}, {"become", n.Become != nil && *n.Become}} {
+			if f.needs {
+				return console.Invalid("--%s: no reason is given, and the audit log of the server needs one\nhint: --reason 'ticket 4711'", f.flag)
+			}
+		}
 	}
 	return remote.Run(a.Console, r, func(ctx context.Context, c *client.Client, _ []string) (err error) {
-		if n.Limit, err = limitParts(pattern); err != nil {
+		if n.Limit, err = limitParts(f.Play.Inv.Limit); err != nil {
 			return err
 		}
 		run, err := c.Exec(ctx, onceKey(), n)

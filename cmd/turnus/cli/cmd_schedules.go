@@ -103,6 +103,9 @@ func (a *app) writeSchedule(s api.Schedule) {
 		when += " (" + s.Cron + ")"
 	}
 	row("when", when+", "+s.Timezone)
+	if s.Pinned {
+		row("project", strings.TrimSpace("as it was when it was made "+s.Revision))
+	}
 	row("limit", strings.Join(s.Limit, ","))
 	if len(s.Vars) > 0 {
 		vars, _ := json.Marshal(s.Vars) // they came as JSON

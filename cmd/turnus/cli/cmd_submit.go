@@ -52,6 +52,8 @@ type submitFlags struct {
 	launch      launchFlags
 	key         string
 	at          string
+	timezone    string
+	newest      bool
 	startWithin string
 	criticality int
 	follow      bool
@@ -67,9 +69,11 @@ func (a *app) submitCmd() *cobra.Command {
 		Long: `Run a playbook of the server's project, by its name. The id of the run goes to stdout. Once it
 is there the run happens, even if processes die.
 
-With --at the server launches it then, once, with the project as it is then. The name of
-the schedule goes to stdout: turnus schedules show prints which run it made, and turnus
-schedules rm removes it before its time.
+With --at the server launches it then, once, with the playbook and the hosts as they are now:
+turnus runs show prints the commit and the generations of sources. Windows, freezes, approvals
+and secrets are those of then. --newest takes the project as it is then. The name of the
+schedule goes to stdout: turnus schedules show prints which run it made, and turnus schedules
+rm removes it before its time.
 
 With --follow it is watched to its end, and the exit code is that of turnus run: 0 all
 well; 2 some host failed; 3 cancelled; 4 some host unreachable, none failed. Ctrl-C ends
@@ -77,7 +81,7 @@ the watching only; turnus runs cancel ends the run.`,
 		Example: `  turnus submit ntp --follow
   turnus submit branch-firmware --limit 'web*' -e image=8.4.2 --check --diff
   turnus submit dns-rollover --four-eyes      # somebody else approves it: turnus runs approve RUN
-  turnus submit ntp --at '2026-12-01T02:00[Europe/Zurich]' --start-within 2h
+  turnus submit ntp --at 2026-12-01T02:00 --timezone Europe/Zurich --start-within 2h
   run=$(turnus submit ntp) && turnus watch "$run"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,7 +114,9 @@ the watching only; turnus runs cancel ends the run.`,
 	f.remote.Add(c)
 	f.launch.add(c, &f.new.LaunchOptions)
 	fl := c.Flags()
-	fl.StringVar(&f.at, "at", "", "launch it then: 2026-12-01T02:00 in local time, 2026-12-01T02:00[Europe/Zurich], or RFC 3339")
+	fl.StringVar(&f.at, "at", "", "launch it then: 2026-12-01T02:00 in --timezone, 2026-12-01T02:00[Europe/Zurich], or RFC 3339")
+	fl.StringVar(&f.timezone, "timezone", "", "with --at: IANA time zone of the time (default: that of this machine)")
+	fl.BoolVar(&f.newest, "newest", false, "with --at: launch the project and its hosts as they are then, not as they are now")
 	fl.StringVar(&f.startWithin, "start-within", "", "with --at: drop it where no server could launch it so long after its time")
 	fl.IntVar(&f.criticality, "criticality", 0, "0 to 1000: higher ones come first when a lost queue is rebuilt (default: the playbook's)")
 	fl.BoolVar(&f.new.Paused, "paused", false, "accept it, but start nothing before turnus runs resume")
@@ -140,8 +146,13 @@ func (a *app) askParams(ctx context.Context, c *client.Client, n *api.NewRun) er
 }
 
 func (a *app) submit(ctx context.Context, c *client.Client, f *submitFlags) error {
-	if f.startWithin != "" {
-		return console.Invalid("--start-within is for --at")
+	for _, r := range []struct {
+		flag  string
+		given bool
+	}{{"start-within", f.startWithin != ""}, {"timezone", f.timezone != ""}, {"newest", f.newest}} {
+		if r.given {
+			return console.Invalid("--%s is for --at\nhint: turnus submit PLAYBOOK --at 2026-12-01T02:00 --timezone Europe/Zurich", r.flag)
+		}
 	}
 	run, err := c.CreateRun(ctx, cmp.Or(f.key, onceKey()), f.new)
 	if err != nil {
@@ -169,9 +180,16 @@ func (a *app) reportWarnings(run api.Run) {
 
 // submitAt makes a schedule that triggers once.
 func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) error {
-	n := api.NewSchedule{Playbook: f.new.Playbook, LaunchOptions: f.new.LaunchOptions, StartWithin: f.startWithin}
+	n := api.NewSchedule{Playbook: f.new.Playbook, LaunchOptions: f.new.LaunchOptions, StartWithin: f.startWithin, Pin: !f.newest}
+	at := f.at
+	if f.timezone != "" {
+		if strings.Contains(at, "[") {
+			return console.Invalid("--timezone %s: --at %s has a zone of its own\nhint: leave out one of the two", f.timezone, at)
+		}
+		at += "[" + f.timezone + "]"
+	}
 	var err error
-	if n.At, n.Timezone, err = zonedFlag("--at", f.at); err != nil {
+	if n.At, n.Timezone, err = zonedFlag("--at", at); err != nil {
 		return err
 	}
 	s, err := c.PutSchedule(ctx, onceName(f.new.Playbook, cmp.Or(f.key, onceKey())), "", n)
@@ -182,7 +200,14 @@ func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) er
 		return console.PrintJSON(a.Out, s)
 	}
 	fmt.Fprintln(a.Out, s.Name)
-	a.Message(fmt.Sprintf("%s: %s; turnus schedules rm %s cancels it", s.Playbook, s.NextLocal, s.Name))
+	project := "with the project as it is then"
+	if s.Pinned {
+		project = "with the project as it is now"
+	}
+	if s.Revision != "" {
+		project += ", " + s.Revision[:min(12, len(s.Revision))]
+	}
+	a.Message(fmt.Sprintf("%s: %s, %s; turnus schedules rm %s cancels it", s.Playbook, s.NextLocal, project, s.Name))
 	return nil
 }
 

@@ -22,19 +22,23 @@ import (
 var tokenName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+ -]{0,99}$`) })
 
 // permissionFlags are the flags for what no role includes.
-type permissionFlags struct{ exec, outside bool }
+type permissionFlags struct{ exec, outside, become bool }
 
 func (f *permissionFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.exec, "exec", false, "also run commands: turnus exec; no role includes it")
 	c.Flags().BoolVar(&f.outside, "exec-outside-windows", false, "also run commands outside of the windows of their hosts; includes --exec")
+	c.Flags().BoolVar(&f.become, "exec-become", false, "also run commands as root or another user: turnus exec --become; includes --exec")
 }
 
 func (f *permissionFlags) list() (all []api.Permission) {
-	if f.exec || f.outside {
+	if f.exec || f.outside || f.become {
 		all = append(all, api.PermitExec)
 	}
 	if f.outside {
 		all = append(all, api.PermitOutside)
+	}
+	if f.become {
+		all = append(all, api.PermitBecome)
 	}
 	return all
 }

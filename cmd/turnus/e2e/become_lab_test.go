@@ -3,12 +3,15 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/core/transport/fleet"
 )
@@ -125,5 +128,60 @@ steps:
 	l.start("run", book, "-i", inventory("right.ini", login.Password), "--known-hosts", known, "--check").wants(0)
 	if got := refused(); got != 2 {
 		t.Errorf("the control: sudo refused the right password, or a command without one: %d", got)
+	}
+}
+
+// A server's command as root gets the password of the workers' credential and no other: the command
+// runs as root, and the password is in no answer, record or log.
+func TestLabExecAsRootThroughAServer(t *testing.T) {
+	t.Parallel()
+	key, public := servers.NewSSHKey(t)
+	account, option := servers.UnprivilegedLogin(t, public, "%s ALL=(ALL) ALL", "")
+	s := servers.StartSSHD(t, option)
+	u := newUpSite(t, 0, "{name: who, uses: command, with: {run: id -un}}")
+	u.file("ops/inventory.yaml", fmt.Sprintf("hosts:\n  web1: {address: %s, port: %d, user: %s, host_key: %q}\n", s.Addresses[0], s.Port, account.User, servers.AuthorizedKey(s.HostKey)))
+	secret := filepath.Join(u.dir, "sudo-password")
+	logins := u.file("logins.yaml", fmt.Sprintf("credentials:\n  default: {identity_file: %s, become_password: {file: %s}, addresses: [127.0.0.0/8]}\n", key, secret))
+	u.file("sudo-password", account.Password+"\n")
+	u.more = []string{"--secrets", logins}
+	p, c := u.up()
+	until(t, "the project to be there", func() bool {
+		_, err := c.Playbooks(t.Context(), client.Page{Limit: 1})
+		return err == nil
+	})
+	token, err := c.CreateToken(t.Context(), api.NewToken{Name: "eva", Tenant: "*", Role: "operator", Permissions: []api.Permission{api.PermitExec, api.PermitBecome}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := u.file("eva.token", token.Secret+"\n")
+	exec := func(want int, more ...string) *process {
+		args := append([]string{"exec", "web1", "--server", address(p), "--token-file", file}, more...)
+		e := u.start(append(args, "--", "id -un; cat")...)
+		e.wants(want)
+		return e
+	}
+	if e := exec(0); !e.out.has("(1 host): " + account.User) {
+		t.Errorf("the control is not the login: %s", e.out)
+	}
+	root := exec(0, "--become", "--reason", "ticket 9")
+	if !root.out.has("(1 host): root") {
+		t.Errorf("%s\n%s", root.out, root.err)
+	}
+	entries, err := client.All(t.Context(), 0, func(ctx context.Context, page client.Page) (client.List[api.Entry], error) {
+		return c.Audit(ctx, client.AuditFilter{What: "run.exec"}, page)
+	})
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%d entries: %v", len(entries), err)
+	}
+	audited := string(entries[0].After)
+	for _, part := range []string{`"become":true`, `"reason":"ticket 9"`} {
+		if !strings.Contains(audited, part) {
+			t.Errorf("the audit log has no %s: %s", part, audited)
+		}
+	}
+	for what, text := range map[string]string{"answers": root.out.String() + root.err.String(), "audit log": audited, "log": p.err.String() + p.out.String()} {
+		if strings.Contains(text, "horse") {
+			t.Errorf("the %s has the password: %s", what, text)
+		}
 	}
 }

@@ -66,8 +66,10 @@ targets: true
 strategy: {waves: [1, 100%%]}
 steps:
   - {name: change, uses: lab.hold, notify: [follow], with: {file: %[1]s/change, ms: 20}}
+  - {name: second, uses: lab.hold, notify: [follow, last], with: {file: %[1]s/second, ms: 20}}
 handlers:
   - {name: follow, uses: lab.hold, with: {file: %[1]s/follow, ms: 20}}
+  - {name: last, uses: lab.hold, with: {file: %[1]s/last, ms: 20}}
 `, c.dir))
 	c.file("ops/playbooks/once.yaml", fmt.Sprintf("playbook: once\ntargets: true\nsteps:\n  - {uses: lab.trace, with: {file: %s/once, ms: 20}}\n", c.dir))
 	return c
@@ -180,15 +182,15 @@ func (c *cutting) cut() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	left := map[string]bool{}
+	left := map[string][]string{}
 	for _, h := range pending.Items {
-		left[h.Host] = true
+		left[h.Host] = append(left[h.Host], h.Handler)
 	}
 	fired, err := ask.Runs(ctx, client.RunFilter{Playbook: "once"}, client.Page{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	problems := cutProblems(list(c.run), times(executions(c.t, c.dir+"/change")), times(executions(c.t, c.dir+"/follow")), left)
+	problems := cutProblems(list(c.run), c.seenSteps(), left)
 	if len(fired.Items) != 1 {
 		problems = append(problems, fmt.Sprintf("the schedule launched %d runs, expected one", len(fired.Items)))
 	} else {
@@ -213,35 +215,55 @@ func (c *cutting) commits() int {
 	return len(b)
 }
 
-// times counts executions by host.
-func times(all []*execution) map[string]int {
-	n := map[string]int{}
-	for _, e := range all {
-		n[e.host]++
+// notifies are the handlers that the steps of the playbook notify.
+var notifies = map[string][]string{"change": {"follow"}, "second": {"follow", "last"}}
+
+// seenSteps returns the steps and handlers that each host saw, in the order in which they began.
+func (c *cutting) seenSteps() map[string][]string {
+	type one struct {
+		name string
+		*execution
 	}
-	return n
+	var all []one
+	for _, name := range []string{"change", "second", "follow", "last"} {
+		for _, e := range executions(c.t, filepath.Join(c.dir, name)) {
+			all = append(all, one{name, e})
+		}
+	}
+	slices.SortFunc(all, func(a, b one) int { return a.begin.Compare(b.begin) })
+	seen := map[string][]string{}
+	for _, e := range all {
+		seen[e.host] = append(seen[e.host], e.name)
+	}
+	return seen
 }
 
 // cutProblems compares what is recorded with what hosts saw: each step once, or the host is lost;
-// and a change whose handler did not run is pending.
-func cutProblems(outcomes map[string]core.Outcome, changes, follows map[string]int, pending map[string]bool) (problems []string) {
+// and a handler runs after the last change that notifies it, or is pending.
+func cutProblems(outcomes map[string]core.Outcome, seen map[string][]string, pending map[string][]string) (problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if len(outcomes) != cutHosts {
 		bad("%d hosts have an outcome, expected %d", len(outcomes), cutHosts)
 	}
 	for host, outcome := range outcomes {
-		change, follow := changes[host], follows[host]
+		saw := seen[host]
 		switch {
-		case change > 1 || follow > 1:
-			bad("%s saw the step %d times and the handler %d times", host, change, follow)
-		case outcome == core.Changed && (change != 1 || follow != 1):
-			bad("%s is changed, and saw the step %d times and the handler %d times", host, change, follow)
-		case outcome == core.Cancelled && change+follow > 0:
-			bad("%s is cancelled, and saw the step", host)
+		case len(slices.Compact(slices.Sorted(slices.Values(saw)))) < len(saw):
+			bad("%s saw a step or a handler twice: %v", host, saw)
+		case outcome == core.Changed && !slices.Equal(saw, []string{"change", "second", "follow", "last"}):
+			bad("%s is changed, and saw %v", host, saw)
+		case outcome == core.Cancelled && len(saw) > 0:
+			bad("%s is cancelled, and saw %v", host, saw)
 		case outcome != core.Changed && outcome != core.Cancelled && outcome != core.Lost:
 			bad("%s is %q", host, outcome)
-		case change == 1 && follow == 0 && !pending[host]:
-			bad("%s was changed, and its handler is forgotten", host)
+		}
+		for step, handlers := range notifies {
+			changed := slices.Index(saw, step)
+			for _, handler := range handlers {
+				if changed >= 0 && slices.Index(saw, handler) < changed && !slices.Contains(pending[host], handler) {
+					bad("%s was changed by %s, and handler %s is forgotten: %v", host, step, handler, saw)
+				}
+			}
 		}
 	}
 	return problems
@@ -251,24 +273,28 @@ func TestLabCutProblemsAreNoticed(t *testing.T) {
 	all := func(o core.Outcome) map[string]core.Outcome {
 		return map[string]core.Outcome{"a": o, "b": core.Cancelled, "c": core.Cancelled, "d": core.Cancelled}
 	}
-	one, none, two := map[string]int{"a": 1}, map[string]int{}, map[string]int{"a": 2}
 	for _, tc := range []struct {
-		why              string
-		outcomes         map[string]core.Outcome
-		changes, follows map[string]int
-		pending          map[string]bool
-		bad              bool
+		why      string
+		outcomes map[string]core.Outcome
+		saw      string // host a
+		pending  []string
+		bad      bool
 	}{
-		{"well", all(core.Changed), one, one, nil, false},
-		{"lost between step and handler", all(core.Lost), one, none, map[string]bool{"a": true}, false},
-		{"lost before the step", all(core.Lost), none, none, nil, false},
-		{"twice", all(core.Changed), two, one, nil, true},
-		{"never", all(core.Changed), none, none, nil, true},
-		{"cancelled, and it ran", all(core.Cancelled), one, one, nil, true},
-		{"the handler is forgotten", all(core.Lost), one, none, nil, true},
-		{"a host without an outcome", map[string]core.Outcome{"a": core.Changed}, one, one, nil, true},
+		{"well", all(core.Changed), "change second follow last", nil, false},
+		{"lost between step and handlers", all(core.Lost), "change second", []string{"follow", "last"}, false},
+		{"lost between the steps", all(core.Lost), "change", []string{"follow"}, false},
+		{"lost between the handlers", all(core.Lost), "change second follow", []string{"last"}, false},
+		{"lost before the step", all(core.Lost), "", nil, false},
+		{"twice", all(core.Changed), "change change second follow last", nil, true},
+		{"never", all(core.Changed), "", nil, true},
+		{"cancelled, and it ran", all(core.Cancelled), "change second follow last", nil, true},
+		{"a handler is forgotten", all(core.Lost), "change", nil, true},
+		{"the second handler is forgotten", all(core.Lost), "change second follow", nil, true},
+		{"a handler before the last change", all(core.Lost), "change follow second", []string{"last"}, true},
+		{"a host without an outcome", map[string]core.Outcome{"a": core.Changed}, "change second follow last", nil, true},
 	} {
-		if got := cutProblems(tc.outcomes, tc.changes, tc.follows, tc.pending); len(got) > 0 != tc.bad {
+		got := cutProblems(tc.outcomes, map[string][]string{"a": strings.Fields(tc.saw)}, map[string][]string{"a": tc.pending})
+		if len(got) > 0 != tc.bad {
 			t.Errorf("%s: %q", tc.why, got)
 		}
 	}
@@ -278,8 +304,9 @@ func TestLabCutProblemsAreNoticed(t *testing.T) {
 // others, in an order that changes.
 const cutFor = 2 * time.Minute
 
-// turnus up dies at each commit of its ledger, before and after it: after the next start each run
-// ends, hosts saw each step once or are lost, and the schedule triggered once.
+// turnus up dies at each commit of its ledger, before and after it. After the next start each run
+// ends, and hosts saw each step once or are lost. Each of two handlers follows the last change, and
+// the schedule triggered once.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()

@@ -24,6 +24,9 @@ func (f *becomeFlags) add(c *cobra.Command) {
 	f.used = fl.Changed
 }
 
+// BecomeRule returns the rule of the flags; nil if neither was given.
+func (f *PlayFlags) BecomeRule() (*core.BecomeRule, error) { return f.become.rule() }
+
 // rule is nil where no flag was given.
 func (f *becomeFlags) rule() (*core.BecomeRule, error) {
 	if f.used == nil || !f.used("become") && !f.used("become-user") {

@@ -88,6 +88,10 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 		return nil, err
 	}
 	var launches []*launch.Launch
+	var reason string
+	if f.Command != nil {
+		reason = f.Command.Reason
+	}
 	given, err := varsOf(all, vars)
 	if err != nil {
 		return nil, err
@@ -112,7 +116,7 @@ func (f *PlayFlags) Prepare(ctx context.Context, paths []string, inv *inventory.
 			return nil, err
 		}
 		l, err := launch.Prepare(p, chosen, launch.Options{
-			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, Become: become, MaxInFlight: f.MaxInFlight,
+			Vars: given[i], Tags: f.tags, SkipTags: f.skip, Check: f.check, Diff: f.diff, Become: become, Reason: reason, MaxInFlight: f.MaxInFlight,
 			LaunchedBy: whoami(), Files: files, Types: opts.Types, Place: "turnus run of " + whoami(), Windows: f.Windows.Calendar(), Board: f.Windows.name, SkipNoWindow: f.SkipNoWindow,
 			Now: f.At, Need: record.need(ctx), Facts: facts, Inventory: inv.Hosts, Secrets: f.secrets, NodeSecrets: f.nodeSecrets, Source: f.Inv.sourceOf(inv),
 		})

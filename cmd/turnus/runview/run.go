@@ -1,6 +1,7 @@
 package runview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -76,6 +77,10 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 	row("run", r.ID)
 	row("playbook", r.Playbook)
 	row("command", r.Command)
+	if r.Become {
+		row("as", cmp.Or(r.BecomeUser, "root, or the inventory's user"))
+	}
+	row("why", r.CommandReason)
 	row("tenant", r.Tenant)
 	row("revision", r.Revision)
 	row("phase", string(r.Phase))
