@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/testparts"
-	"github.com/turnus/turnus/core/testparts/netlab"
+	"github.com/turnus/turnus/core/testparts/servers"
 	"github.com/turnus/turnus/plugins/authorizedkey"
 	"github.com/turnus/turnus/plugins/block"
 	"github.com/turnus/turnus/plugins/copytree"
@@ -30,7 +30,7 @@ import (
 func TestLabCheckModeWhereTheHostLacksSomething(t *testing.T) {
 	t.Parallel()
 	testparts.Need(t, "git", "git")
-	m := netlab.StartMachine(t)
+	m := servers.StartMachine(t)
 	lab(t, m, "rm -rf /etc/cron.d /srv; mkdir /srv; echo a >/srv/f; rm -rf /etc/apt/sources.list.d/*; echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list; rm -rf /var/lib/apt/lists/*; mkdir /srv/repo; printf 'Package: x\nVersion: 1\nArchitecture: all\nFilename: x\nSize: 1\n' >/srv/repo/Packages; apt-get -qq update")
 	for name, c := range map[string]struct {
 		def    sdk.Def

@@ -1,10 +1,21 @@
 package api
 
 import (
+	"strings"
 	"time"
 
 	"github.com/turnus/turnus/core"
 )
+
+// Expectation is the forecast of a run at its launch, which is kept.
+type Expectation struct {
+	At        time.Time       `json:"at" doc:"when it was made"`
+	Hosts     int             `json:"hosts" doc:"that were expected to end"`
+	FinishP50 time.Time       `json:"finish_p50"`
+	FinishP90 time.Time       `json:"finish_p90"`
+	P50       []TimelinePoint `json:"p50,omitempty" doc:"in the timeline: hosts that were expected to be done"`
+	P90       []TimelinePoint `json:"p90,omitempty" doc:"the same by the P90 of each host"`
+}
 
 // Forecast is an estimate of how a run goes on, made of how long its steps took in earlier runs.
 type Forecast struct {
@@ -68,4 +79,25 @@ type HostEstimate struct {
 	P50       time.Time `json:"p50" doc:"start"`
 	FinishP50 time.Time `json:"finish_p50"`
 	FinishP90 time.Time `json:"finish_p90"`
+}
+
+// Beside says how a run that ended, or goes on now, does beside what was expected at its launch.
+func (x *Expectation) Beside(ended, now time.Time) string {
+	late := func(by time.Duration) string {
+		if by = by.Round(time.Second); by < time.Minute {
+			return by.String()
+		}
+		return strings.TrimSuffix(by.Round(time.Minute).String(), "0s")
+	}
+	switch at := ended; {
+	case ended.IsZero() && now.After(x.FinishP90):
+		return "late by " + late(now.Sub(x.FinishP90)) + " so far"
+	case ended.IsZero():
+		return ""
+	case at.Before(x.FinishP50):
+		return "it ended " + late(x.FinishP50.Sub(at)) + " before its P50"
+	case at.After(x.FinishP90):
+		return "it ended " + late(at.Sub(x.FinishP90)) + " after its P90"
+	}
+	return "it ended between both"
 }

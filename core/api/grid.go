@@ -78,6 +78,8 @@ type Timeline struct {
 	Done    []TimelinePoint `json:"done" doc:"hosts with an outcome"`
 	P50     []TimelinePoint `json:"p50,omitempty" doc:"hosts that are expected to have an outcome"`
 	P90     []TimelinePoint `json:"p90,omitempty" doc:"the same by the P90 of each host"`
+	// Expected is beside what happened.
+	Expected *Expectation `json:"expected,omitempty" doc:"the forecast at the launch"`
 }
 
 // TimelineWave is a wave, from its first host to its last.

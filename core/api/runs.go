@@ -53,9 +53,11 @@ type Run struct {
 	BecomeUser    string `json:"become_user,omitempty" doc:"with become: the user; without it that of the inventory, or root"`
 	CommandReason string `json:"command_reason,omitempty" doc:"of such a run: why, as its launcher gave it"`
 	// Handlers is not in lists.
-	Handlers int       `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
-	Live     *Live     `json:"live,omitempty" doc:"of a run that is in the queue"`
-	Waits    *WaveWait `json:"waits,omitempty" doc:"for an approval of a wave"`
+	Handlers int   `json:"pending_handlers,omitempty" doc:"that it left pending and that no later run ran; in the view of one run"`
+	Live     *Live `json:"live,omitempty" doc:"of a run that is in the queue"`
+	// Expected is not in lists.
+	Expected *Expectation `json:"expected,omitempty" doc:"the forecast at its launch; in the view of one run"`
+	Waits    *WaveWait    `json:"waits,omitempty" doc:"for an approval of a wave"`
 	// FinishP50 and FinishP90 are estimates.
 	FinishP50 time.Time `json:"finish_p50,omitzero" doc:"of a run under way, in lists with live, as far as it is known: it ends by then in half of the cases"`
 	FinishP90 time.Time `json:"finish_p90,omitzero" doc:"in 9 of 10"`

@@ -11,7 +11,7 @@ type Source struct {
 	Name       string          `json:"name"`
 	Tenant     string          `json:"tenant,omitempty" doc:"of all its hosts; empty: the customer of each host"`
 	Type       string          `json:"type" enum:"netbox,http,exec"`
-	State      string          `json:"state" enum:"good,failed,held,refused" doc:"failed: the last good hosts are used; held: a generation waits for approval; refused: launches on its hosts are"`
+	State      string          `json:"state" enum:"good,failed,waiting,refused" doc:"failed: the last good hosts are used; waiting: a generation waits for approval; refused: launches on its hosts are"`
 	Reason     string          `json:"reason,omitempty" doc:"why the state is not good"`
 	ReasonCode core.ReasonCode `json:"reason_code,omitempty"`
 	Generation string          `json:"generation,omitempty" doc:"id of the hosts in use"`
@@ -20,20 +20,20 @@ type Source struct {
 	Fetched    time.Time       `json:"fetched,omitzero" doc:"the last fetch"`
 	Every      core.Seconds    `json:"every_seconds"`
 	MaxAge     core.Seconds    `json:"max_age_seconds"`
-	Held       *HeldSource     `json:"held,omitempty"`
+	Waiting    *WaitingSource  `json:"waiting,omitempty"`
 	Left       []string        `json:"left_out" doc:"hosts and records that are not used, each with the reason; at most 100"`
 	LeftTotal  int             `json:"left_out_total"`
 }
 
-// HeldSource is a generation of hosts that a person must approve.
-type HeldSource struct {
+// WaitingSource is a generation of hosts that a person must approve.
+type WaitingSource struct {
 	Generation string    `json:"generation"`
 	Hosts      int       `json:"hosts"`
 	At         time.Time `json:"at"`
 	Reason     string    `json:"reason"`
 }
 
-// SourceDiff is the difference between the hosts in use and a held generation.
+// SourceDiff is the difference between the hosts in use and a waiting generation.
 type SourceDiff struct {
 	Source  Source         `json:"source"`
 	Added   []string       `json:"added"`
@@ -47,7 +47,7 @@ type SourceChange struct {
 	Fields []string `json:"fields"`
 }
 
-// ApproveSource approves a held generation.
+// ApproveSource approves a waiting generation.
 type ApproveSource struct {
 	Generation string `json:"generation" minLength:"1" maxLength:"100" doc:"as the diff shows it"`
 }

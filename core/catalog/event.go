@@ -22,7 +22,7 @@ const (
 	TriggerSkipped      EventKind = "fire_skipped"         // Reason says why
 	TriggerFailed       EventKind = "fire_failed"          // Err says why; it is tried again
 	SourceChanged       EventKind = "source_changed"       // Source has another generation, of Count hosts
-	SourceHeld          EventKind = "source_held"          // a generation of Source waits for approval; Reason says why
+	SourceWaiting       EventKind = "source_waiting"       // a generation of Source waits for approval; Reason says why
 	SourceFailed        EventKind = "source_failed"        // Source cannot be fetched; Err says why
 	Trouble             EventKind = "trouble"              // a failure that is tried again
 )

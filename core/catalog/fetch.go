@@ -101,8 +101,8 @@ func (c *Catalog) fetchSource(ctx context.Context, s sources.Source, before sour
 	switch {
 	case st.Failed != "" && before.Failed == "":
 		c.report(Event{Kind: SourceFailed, Source: s.Name, Err: errors.New(st.Failed)})
-	case st.Held != nil && (before.Held == nil || before.Held.ID != st.Held.ID):
-		c.report(Event{Kind: SourceHeld, Source: s.Name, Reason: st.Held.Why, Count: st.Held.Hosts})
+	case st.Waiting != nil && (before.Waiting == nil || before.Waiting.ID != st.Waiting.ID):
+		c.report(Event{Kind: SourceWaiting, Source: s.Name, Reason: st.Waiting.Why, Count: st.Waiting.Hosts})
 	case st.ID != before.ID:
 		c.report(Event{Kind: SourceChanged, Source: s.Name, Count: st.Hosts})
 	}

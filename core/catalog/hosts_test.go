@@ -218,7 +218,7 @@ groups:
 	})
 }
 
-func TestAHeldGenerationWaitsForApproval(t *testing.T) {
+func TestAGenerationWaitsForApproval(t *testing.T) {
 	fake(t, func(l *lab) {
 		other := newCMDB(100)
 		c, stop := l.server("s1", other.of("s1"))
@@ -226,22 +226,22 @@ func TestAHeldGenerationWaitsForApproval(t *testing.T) {
 		l.apply(c, docs(""), 0)
 		l.until("its hosts are here", func() bool { return l.hosts(c) == 102 })
 		other.has(94)
-		l.until("it is held", func() bool { return l.source(c).State.Held != nil })
+		l.until("it waits", func() bool { return l.source(c).State.Waiting != nil })
 		if n := l.hosts(c); n != 102 {
-			t.Errorf("while it is held: %d hosts", n)
+			t.Errorf("while it waits: %d hosts", n)
 		}
 		st, d, err := c.DiffSource(l.Context(), ledger.AllTenants(), "cmdb")
-		if err != nil || len(d.Removed) != 6 || len(l.said(catalog.SourceHeld)) != 1 {
+		if err != nil || len(d.Removed) != 6 || len(l.said(catalog.SourceWaiting)) != 1 {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		if _, err := c.ApproveSource(l.Context(), ledger.Tenants("birch"), "bob", "cmdb", st.State.Held.ID); !errors.Is(err, core.ErrNotFound) {
+		if _, err := c.ApproveSource(l.Context(), ledger.Tenants("birch"), "bob", "cmdb", st.State.Waiting.ID); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("birch approves: %v", err)
 		}
 		if _, err := c.ApproveSource(l.Context(), ledger.AllTenants(), "bob", "cmdb", "sha256:00"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("another generation: %v", err)
 		}
-		s, err := c.ApproveSource(l.Context(), ledger.Tenants("acme"), "ann", "cmdb", st.State.Held.ID)
-		if err != nil || s.State.Held != nil || l.hosts(c) != 96 {
+		s, err := c.ApproveSource(l.Context(), ledger.Tenants("acme"), "ann", "cmdb", st.State.Waiting.ID)
+		if err != nil || s.State.Waiting != nil || l.hosts(c) != 96 {
 			t.Errorf("approved: %+v, %v", s, err)
 		}
 		entries, _, err := l.ledger.AuditLog(l.Context(), ledger.Tenants("acme"), ledger.AuditFilter{}, ledger.Page{})

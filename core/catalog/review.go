@@ -47,8 +47,8 @@ func (c *Catalog) HostSource(scope ledger.Scope, name string) (HostSource, error
 	return all[i], nil
 }
 
-// DiffSource returns what the held generation of a source would change, as the ledger has both. If
-// none is held, State.Held is nil.
+// DiffSource returns what the waiting generation of a source would change, as the ledger has both.
+// If none waits, State.Waiting is nil.
 func (c *Catalog) DiffSource(ctx context.Context, scope ledger.Scope, name string) (HostSource, sources.Difference, error) {
 	s, err := c.HostSource(scope, name)
 	if err != nil {
@@ -61,15 +61,15 @@ func (c *Catalog) DiffSource(ctx context.Context, scope ledger.Scope, name strin
 	if err != nil {
 		return s, sources.Difference{}, err
 	}
-	if s.State.Held == nil {
+	if s.State.Waiting == nil {
 		held = used
 	}
 	d, err := sources.Diff(ctx, used, held)
 	return s, d, err
 }
 
-// ApproveSource puts the held generation of a source into use, on this server immediately. Errors
-// are those of sources.Keeper.Approve.
+// ApproveSource puts the waiting generation of a source into use, on this server immediately.
+// Errors are those of sources.Keeper.Approve.
 func (c *Catalog) ApproveSource(ctx context.Context, scope ledger.Scope, who, name, generation string) (HostSource, error) {
 	s, err := c.HostSource(scope, name)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/turnus/turnus/core"
 )
 
 // RunsOf reads many runs in one call, for the service. Those that are not in the ledger are
@@ -35,4 +37,21 @@ func (l *Ledger) SetProgress(ctx context.Context, progress map[string]string) er
 		return t.set(ctx, columns{"id text", "progress text"}, `, locked AS (SELECT r.seq, u.progress FROM u CROSS JOIN runs r
 			WHERE r.id = u.id AND r.ended = 0 ORDER BY r.id`+t.forUpdate+`) UPDATE runs SET progress = locked.progress FROM locked WHERE runs.seq = locked.seq`, rows, nil)
 	})
+}
+
+// KeepExpected keeps what was expected of a run at its launch. The first text stays.
+func (l *Ledger) KeepExpected(ctx context.Context, run, expected string) error {
+	return l.db.transact(ctx, "keep what is expected of run "+run, func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE runs SET expected = $2 WHERE id = $1 AND expected = ''`, run, expected)
+		return err
+	})
+}
+
+// Expected returns what was expected of a run at its launch; "" where nobody has estimated it.
+func (l *Ledger) Expected(ctx context.Context, run string) (expected string, err error) {
+	err = l.db.row(ctx, `SELECT expected FROM runs WHERE id = $1`, run).Scan(&expected)
+	if none(err) {
+		return "", fmt.Errorf("run %s: %w", run, core.ErrNotFound)
+	}
+	return expected, translate("read what is expected of run "+run, err)
 }

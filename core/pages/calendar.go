@@ -18,6 +18,7 @@ import (
 // conflicts above the picture.
 const (
 	calendarRows      = 300
+	calendarAhead     = 3 // windows that come next
 	calendarConflicts = 12
 )
 
@@ -29,6 +30,7 @@ type calendarView struct {
 	Picture   template.HTML
 	Legend    string
 	Zones     []string
+	Ahead     []pictures.AgendaRow // windows that are open or come next
 	Conflicts []pictures.AgendaRow // the first of them
 	More      int                  // further conflicts
 	Rows      []pictures.AgendaRow
@@ -180,10 +182,16 @@ func calendarOf(c api.Calendar, f calendarFilter) calendarView {
 		if row.Kind == pictures.Conflict {
 			view.Conflicts = append(view.Conflicts, row)
 		}
-		if f.Only == row.Kind || f.Only == "" && row.Kind != pictures.Conflict {
+		isWindow := row.Kind == pictures.OpenWindow || row.Kind == pictures.UnapprovedWindow
+		if isWindow && row.To.After(c.At) {
+			view.Ahead = append(view.Ahead, row)
+		}
+		if f.Only == row.Kind || f.Only == pictures.OpenWindow && isWindow || f.Only == "" && row.Kind != pictures.Conflict {
 			rows = append(rows, row)
 		}
 	}
+	slices.SortStableFunc(view.Ahead, func(a, b pictures.AgendaRow) int { return a.From.Compare(b.From) })
+	view.Ahead = view.Ahead[:min(len(view.Ahead), calendarAhead)]
 	shown := min(len(view.Conflicts), calendarConflicts)
 	view.Conflicts, view.More = view.Conflicts[:shown], len(view.Conflicts)-shown
 	view.Rows = calendarPart(&view, rows)

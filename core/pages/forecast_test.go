@@ -26,8 +26,9 @@ func TestForecastOfARun(t *testing.T) {
 	if status, _ := v.get("/runs/globex1/forecast"); status != http.StatusNotFound {
 		t.Errorf("another tenant's forecast: %d", status)
 	}
-	o.set("GET /v1/runs/r0", api.Run{ID: "r0", Playbook: "shop", Phase: api.Finished})
+	o.set("GET /v1/runs/r0", api.Run{ID: "r0", Playbook: "shop", Phase: api.Finished, Ended: at.Add(2 * time.Hour), Expected: &api.Expectation{FinishP50: at, FinishP90: at.Add(time.Hour)}})
 	_, text = v.get("/runs/r0")
+	has(t, "a run that is over", text, "2026-12-06 03:00:00 UTC</time> in half of the cases (P50), by <time", "2026-12-06 04:00:00 UTC</time> in 9 of 10 (P90): it ended 1h0m after its P90")
 	lacks(t, "a run that is over", text, "Ends by", "The forecast cannot be shown")
 }
 

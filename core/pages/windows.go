@@ -49,6 +49,19 @@ type approval struct {
 	Key       string   // of the decision
 }
 
+// Affected names the hosts that the decision is about. Steps of a playbook may name the set for
+// hosts that do not have it in the inventory.
+func (a approval) Affected() string {
+	most := a.Hosts
+	for _, w := range a.Work {
+		most = max(most, w.Hosts)
+	}
+	if most > a.Hosts && len(a.Work) > 1 {
+		return fmt.Sprintf("the hosts of the playbooks above, at least %d,", most)
+	}
+	return plural(most, "host")
+}
+
 func (p *Pages) windowList(w http.ResponseWriter, r *http.Request, v visit) {
 	view := windowsView{}
 	waiting, err := approvalsOf(r.Context(), v, true)

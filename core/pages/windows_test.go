@@ -139,6 +139,20 @@ func TestDecideOnEditedWindows(t *testing.T) {
 	has(t, "edited windows", text, "Nothing was done", "<del>"+seen+"</del>", "<ins>", `name="window" value="`+newHash+`"`)
 }
 
+// A set that hosts do not have in the inventory may be named by steps: the decision is about those
+// hosts.
+func TestHostsOfADecision(t *testing.T) {
+	for want, a := range map[string]api.WindowApproval{
+		"12 hosts": {Hosts: 12, Work: []api.WindowWork{{Hosts: 3}, {Hosts: 12}}},
+		"5 hosts":  {Work: []api.WindowWork{{Hosts: 5}}},
+		"the hosts of the playbooks above, at least 7,": {Hosts: 2, Work: []api.WindowWork{{Hosts: 7}, {Hosts: 6}}},
+	} {
+		if got := (approval{WindowApproval: a}).Affected(); got != want {
+			t.Errorf("%+v: %q, expected %q", a, got, want)
+		}
+	}
+}
+
 func TestWhoDecidesOnWindows(t *testing.T) {
 	buttons := []string{"Approve these windows", "Refuse these windows"}
 	_, text := visits(t, windowAPI(t, "operator")).get("/windows")

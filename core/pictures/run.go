@@ -2,6 +2,7 @@ package pictures
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,11 +26,11 @@ const (
 const runStyle = `
   svg{font:12px system-ui,sans-serif}
   .bg{fill:#fff}.text{fill:#1c2126}.dim{fill:#5a6570}.grid{stroke:#d6dce1}.now{stroke:#0b57a4;stroke-dasharray:2 3}
-  .band{fill:#cfe3f5}.p50{stroke:#0b57a4;fill:none;stroke-dasharray:6 3;stroke-width:1.5}.done{stroke:#1b6e3c;fill:none;stroke-width:2}
+  .band{fill:#cfe3f5}.launch{fill:none;stroke:#8a5a00;stroke-dasharray:3 2}.p50{stroke:#0b57a4;fill:none;stroke-dasharray:6 3;stroke-width:1.5}.done{stroke:#1b6e3c;fill:none;stroke-width:2}
   .wave{fill:#8fd3a7;stroke:#1b6e3c}.ahead{fill:none;stroke:#5a6570;stroke-dasharray:4 3}.open{fill:#cfe3f5;stroke:#0b57a4}
   @media (prefers-color-scheme:dark){
   .bg{fill:#15181c}.text{fill:#e4e8ec}.dim{fill:#9aa5b0}.grid{stroke:#3a424a}.now{stroke:#7fb8f2}
-  .band{fill:#1f3d58}.p50{stroke:#7fb8f2}.done{stroke:#74d19a}
+  .band{fill:#1f3d58}.launch{stroke:#f0b75c}.p50{stroke:#7fb8f2}.done{stroke:#74d19a}
   .wave{fill:#1f6b3d;stroke:#74d19a}.ahead{stroke:#9aa5b0}.open{fill:#1f3d58;stroke:#7fb8f2}}
 `
 
@@ -80,6 +81,9 @@ func TimelineText(t *api.Timeline) string {
 	if n := len(t.P50); n > 0 {
 		text += fmt.Sprintf("; the last of %d hosts is expected at %s (P50), %s (P90)", t.P50[n-1].Hosts, utc(t.P50[n-1].At), utc(t.P90[len(t.P90)-1].At))
 	}
+	if t.Expected != nil {
+		text += "; at the launch the end was expected at " + utc(t.Expected.FinishP50) + " (P50), " + utc(t.Expected.FinishP90) + " (P90)"
+	}
 	return text
 }
 
@@ -101,17 +105,27 @@ func (d *runPicture) line(points []api.TimelinePoint) string {
 	return strings.Join(parts, " ")
 }
 
+// around is the points of the band between two curves.
+func (d *runPicture) around(p50, p90 []api.TimelinePoint) string {
+	back := slices.Clone(p90)
+	slices.Reverse(back)
+	return d.line(p50) + " " + d.line(back)
+}
+
 // curves draws hosts that are done in the band of those that are expected to be.
 func (d *runPicture) curves() {
+	if x := d.t.Expected; x != nil && len(x.P50) > 0 {
+		d.Add(`<polygon class="launch" points="%s"><title>expected at the launch: %s (P50) to %s (P90)</title></polygon>`, d.around(x.P50, x.P90), utc(x.FinishP50), utc(x.FinishP90))
+	}
 	if len(d.t.P50) > 0 {
-		back := make([]api.TimelinePoint, len(d.t.P90))
-		for i, p := range d.t.P90 {
-			back[len(back)-1-i] = p
-		}
-		d.Add(`<polygon class="band" points="%s"/>`, d.line(d.t.P50)+" "+d.line(back))
+		d.Add(`<polygon class="band" points="%s"/>`, d.around(d.t.P50, d.t.P90))
 		d.Add(`<polyline class="p50" points="%s"/>`, d.line(d.t.P50))
 	}
-	d.Add(`<polyline class="done" points="%s"/>`, d.line(d.t.Done))
+	done := d.t.Done
+	if n := len(done); n > 0 && done[n-1].Hosts < d.t.Hosts && d.t.Now.After(done[n-1].At) { // nothing since
+		done = append(slices.Clone(done), api.TimelinePoint{At: d.t.Now, Hosts: done[n-1].Hosts})
+	}
+	d.Add(`<polyline class="done" points="%s"/>`, d.line(done))
 	for _, share := range []int{0, 2} {
 		hosts := d.t.Hosts * share / 2
 		d.Add(`<text class="dim" x="%d" y="%.1f" text-anchor="end">%s</text>`, runLabel-8, d.rises(hosts)+4, fmt.Sprintf("%d hosts", hosts))
@@ -189,7 +203,7 @@ func (d *runPicture) axis(s *SVG) {
 
 func (d *runPicture) legend(s *SVG, y int) {
 	x := 12
-	for _, one := range [][2]string{{"done", "hosts done"}, {"p50", "expected, P50"}, {"band", "P50 to P90"}, {"wave", "wave at work"}, {"ahead", "wave expected"}, {"open", "window"}} {
+	for _, one := range [][2]string{{"done", "hosts done"}, {"p50", "expected, P50"}, {"band", "P50 to P90"}, {"launch", "the same at the launch"}, {"wave", "wave at work"}, {"ahead", "wave expected"}, {"open", "window"}} {
 		if one[0] == "done" || one[0] == "p50" {
 			s.Add(`<line class="%s" x1="%d" y1="%d" x2="%d" y2="%d"/>`, one[0], x, y-4, x+18, y-4)
 		} else {

@@ -66,6 +66,12 @@ func TestRunDocument(t *testing.T) {
 			t.Errorf("no %q in %s", part, document)
 		}
 	}
+	kept := timeline()
+	kept.Expected = &api.Expectation{FinishP50: kept.P50[1].At, FinishP90: kept.P90[1].At, P50: kept.P50, P90: kept.P90}
+	document = RunDocument(kept, "x")
+	if got := shapes(t, document); got["launch"] != 2 || !strings.Contains(document, "at the launch the end was expected at 2026-12-05 23:00 UTC (P50)") {
+		t.Errorf("a kept forecast: %v: %s", got, document)
+	}
 	over := timeline()
 	over.P50, over.P90 = nil, nil
 	if got := shapes(t, RunDocument(over, "x")); got["band"] != 1 || got["p50"] != 1 {

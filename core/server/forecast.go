@@ -115,36 +115,41 @@ func (e *estimates) known(run *ledger.Run) *estimate {
 }
 
 func (s *Server) estimate(ctx context.Context, run *ledger.Run) (*estimate, error) {
-	return s.estimates.of(run, func(e *estimate) (err error) {
-		if e.launch, err = s.restore(ctx, run.ID); err != nil {
-			return err
-		}
-		e.launch.Run.MaxInFlight = run.Shares.Most(e.launch.Run.MaxInFlight)
-		past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(run.Tenant), run.Playbook)
-		if err != nil {
-			return err
-		}
-		ended := make([]bool, len(e.launch.Hosts))
+	return s.estimates.of(run, func(e *estimate) error { return s.fill(ctx, run, e, true) })
+}
+
+// fill makes the estimate of a run: of the hosts that have no outcome, or of all.
+func (s *Server) fill(ctx context.Context, run *ledger.Run, e *estimate, open bool) (err error) {
+	if e.launch, err = s.restore(ctx, run.ID); err != nil {
+		return err
+	}
+	e.launch.Run.MaxInFlight = run.Shares.Most(e.launch.Run.MaxInFlight)
+	past, err := controller.Learned(ctx, s.cfg.Ledger, ledger.Tenants(run.Tenant), run.Playbook)
+	if err != nil {
+		return err
+	}
+	ended := make([]bool, len(e.launch.Hosts))
+	e.hosts = len(ended)
+	if open {
 		list, err := s.cfg.Ledger.Ended(ctx, run.ID)
 		if err != nil {
 			return err
 		}
-		e.hosts = len(ended)
 		for _, some := range list {
 			for i := some.Index; i < min(some.Index+some.Count, len(ended)); i++ {
 				ended[i] = true
 				e.hosts--
 			}
 		}
-		cal, _ := s.cfg.Catalog.Windows()
-		o := launch.Outlook{
-			At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
-			Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
-		}
-		o.Concurrency, e.shared, e.nobody = s.share(ctx)
-		e.Estimate, err = e.launch.Forecast(o)
-		return err
-	})
+	}
+	cal, _ := s.cfg.Catalog.Windows()
+	o := launch.Outlook{
+		At: e.at, Calendar: cal, Types: s.typeOf, Past: past.Step, Ended: func(i int) bool { return ended[i] },
+		Samples: min(max(sampleHosts/max(e.hosts, 1), 1), forecast.DefaultSamples),
+	}
+	o.Concurrency, e.shared, e.nobody = s.share(ctx)
+	e.Estimate, err = e.launch.Forecast(o)
+	return err
 }
 
 // typeOf finds a job type; none where the server knows none.

@@ -178,3 +178,45 @@ func TestExplainNamesTheHostThatCallsOnce(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// The forecast of the launch is kept, and shown beside what happened; a later call changes nothing.
+// A run that has no host to estimate, and one that ended before anybody looked, have none.
+func TestTheForecastOfALaunchIsKept(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	viewer := b.token("acme", Viewer)
+	run := b.launch("acme", api.NewRun{})
+	shown := func(id string) api.Run {
+		return want[api.Run](t, b.ask(viewer, "GET", "/v1/runs/"+id, nil), http.StatusOK)
+	}
+	if x := shown(run.ID).Expected; x != nil {
+		t.Errorf("before: %+v", x)
+	}
+	must(t, b.server.Expect(t.Context(), run.ID))
+	x := shown(run.ID).Expected
+	if x == nil || x.Hosts != run.Total || !x.FinishP50.After(run.Created) || x.FinishP90.Before(x.FinishP50) || x.P50 != nil {
+		t.Fatalf("%+v", x)
+	}
+	must(t, b.server.Expect(t.Context(), run.ID))
+	b.ended(run, time.Second)
+	must(t, b.server.Expect(t.Context(), run.ID))
+	after := shown(run.ID)
+	if after.Ended.IsZero() || !after.Expected.At.Equal(x.At) || after.Expected.Beside(after.Ended, time.Now()) == "" {
+		t.Errorf("%+v, expected the one of %v", after.Expected, x.At)
+	}
+	line := want[api.Timeline](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID+"/timeline", nil), http.StatusOK)
+	if e := line.Expected; e == nil || len(e.P50) < 2 || e.P50[len(e.P50)-1].Hosts != run.Total || line.To.Before(e.FinishP90) || len(line.P50) != 0 {
+		t.Errorf("the timeline: %+v", line)
+	}
+	late := b.launch("acme", api.NewRun{})
+	b.ended(late, time.Second)
+	must(t, b.server.Expect(t.Context(), late.ID))
+	if x := shown(late.ID).Expected; x != nil {
+		t.Errorf("of a run that had ended: %+v", x)
+	}
+	for _, one := range want[struct{ Items []api.Run }](t, b.ask(viewer, "GET", "/v1/runs", nil), http.StatusOK).Items {
+		if one.Expected != nil {
+			t.Errorf("a list has what was expected of run %s", one.ID)
+		}
+	}
+}

@@ -148,7 +148,7 @@ func TestCurve(t *testing.T) {
 		for i := range times {
 			times[i] = from.Add(time.Duration(n-i) * time.Second)
 		}
-		got := curve(from, 5, times)
+		got := curve(from, 5, times, timelinePoints)
 		if last := got[len(got)-1]; len(got) > timelinePoints+1 || last.Hosts != 5+n || !slices.IsSortedFunc(got, func(a, b api.TimelinePoint) int { return a.At.Compare(b.At) }) {
 			t.Errorf("%d: %d points, the last %+v", n, len(got), last)
 		}

@@ -56,7 +56,7 @@ func eventKinds() (kinds []string) {
 		kinds = append(kinds, string(k))
 	}
 	for _, k := range []catalog.EventKind{
-		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.SourceChanged, catalog.SourceHeld, catalog.SourceFailed, catalog.TriggerLaunched,
+		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.SourceChanged, catalog.SourceWaiting, catalog.SourceFailed, catalog.TriggerLaunched,
 		catalog.TriggerSkipped, catalog.TriggerFailed, catalog.Trouble,
 	} {
 		kinds = append(kinds, string(k))

@@ -82,6 +82,9 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 		return nil, err
 	}
 	s.showCommand(ctx, run, &shown)
+	if shown.Expected = s.expected(ctx, run.ID); shown.Expected != nil {
+		shown.Expected.P50, shown.Expected.P90 = nil, nil // the timeline has them
+	}
 	s.live(ctx, run, &shown)
 	return &versioned[api.Run]{etagOf(run.Version), shown}, nil
 }

@@ -15,10 +15,10 @@ func (s *Server) sources() {
 	const seen = "A tenant's token sees the sources of that tenant. Sources without a tenant are for tokens of all tenants."
 	handle(s, route{id: "list-sources", method: http.MethodGet, path: "/v1/sources", summary: "List the systems that hosts are fetched from", detail: seen, role: Viewer}, s.listSources)
 	handle(s, route{id: "get-source", method: http.MethodGet, path: "/v1/sources/{source}", summary: "Show how fetching a source goes", detail: seen, role: Viewer}, s.getSource)
-	handle(s, route{id: "diff-source", method: http.MethodGet, path: "/v1/sources/{source}/diff", summary: "Show what the held generation of a source would change", detail: seen, role: Viewer}, s.diffSource)
+	handle(s, route{id: "diff-source", method: http.MethodGet, path: "/v1/sources/{source}/diff", summary: "Show what the waiting generation of a source would change", detail: seen, role: Viewer}, s.diffSource)
 	handle(s, route{
-		id: "approve-source", method: http.MethodPost, path: "/v1/sources/{source}/approve", summary: "Use the held generation of a source", role: Approver, status: http.StatusOK,
-		detail: "Another generation that is held by then is not approved: 409. Launches use the approved hosts from then on; other servers follow within seconds.",
+		id: "approve-source", method: http.MethodPost, path: "/v1/sources/{source}/approve", summary: "Use the waiting generation of a source", role: Approver, status: http.StatusOK,
+		detail: "Another generation that waits by then is not approved: 409. Launches use the approved hosts from then on; other servers follow within seconds.",
 	}, s.approveSource)
 	handle(s, route{
 		id: "list-origins", method: http.MethodGet, path: "/v1/hosts/{host}/origins", summary: "Show where each value of a host comes from", role: Operator,
@@ -100,9 +100,9 @@ func sourceOf(h *catalog.HostSource) api.Source {
 	}
 	all := append(append([]string{}, st.Left...), h.Left...)
 	out.Left = all[:min(len(all), catalog.MaxLeft)]
-	if st.Held != nil {
-		out.State, out.Reason = "held", st.Held.Why
-		out.Held = &api.HeldSource{Generation: st.Held.ID, Hosts: st.Held.Hosts, At: st.Held.At, Reason: st.Held.Why}
+	if st.Waiting != nil {
+		out.State, out.Reason = "waiting", st.Waiting.Why
+		out.Waiting = &api.WaitingSource{Generation: st.Waiting.ID, Hosts: st.Waiting.Hosts, At: st.Waiting.At, Reason: st.Waiting.Why}
 	}
 	if st.Failed != "" {
 		out.State, out.Reason = "failed", st.Failed

@@ -56,7 +56,7 @@ func keep(t testing.TB, l *ledger.Ledger, ago time.Duration, ask fetch) sources.
 func (b *bed) hold() string {
 	b.t.Helper()
 	keep(b.t, b.ledger, 0, gives(sourceHosts))
-	return keep(b.t, b.ledger, 0, gives(sourceHosts/2)).Held.ID
+	return keep(b.t, b.ledger, 0, gives(sourceHosts/2)).Waiting.ID
 }
 
 func TestASourceThroughTheAPI(t *testing.T) {
@@ -68,8 +68,8 @@ func TestASourceThroughTheAPI(t *testing.T) {
 	show := func() api.Source {
 		return want[api.Source](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb", nil), http.StatusOK)
 	}
-	until(t, "the server has the hosts", func() bool { return show().State == "held" })
-	if s := show(); s.Hosts != sourceHosts || s.Held.Generation != held || s.Held.Hosts != sourceHosts/2 || s.Type != "exec" || s.Every != 3600 {
+	until(t, "the server has the hosts", func() bool { return show().State == "waiting" })
+	if s := show(); s.Hosts != sourceHosts || s.Waiting.Generation != held || s.Waiting.Hosts != sourceHosts/2 || s.Type != "exec" || s.Every != 3600 {
 		t.Errorf("%+v", s)
 	}
 	if d := want[api.SourceDiff](t, b.ask(viewer, "GET", "/v1/sources/acme-cmdb/diff", nil), http.StatusOK); len(d.Removed) != sourceHosts/2 || len(d.Added)+len(d.Changed) != 0 {
@@ -77,7 +77,7 @@ func TestASourceThroughTheAPI(t *testing.T) {
 	}
 	run := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated)
 	if run.Total != 5+sourceHosts {
-		t.Errorf("a run while it is held has %d hosts", run.Total)
+		t.Errorf("a run while it waits has %d hosts", run.Total)
 	}
 	shown := want[api.Run](t, b.ask(b.token(everyTenant, Viewer), "GET", "/v1/runs/"+run.ID, nil), http.StatusOK)
 	if s := shown.Sources; len(s) != 1 || s[0].Source != "acme-cmdb" || s[0].Hosts != sourceHosts-1 || s[0].Generation != show().Generation || s[0].Age != core.InSeconds(run.Created.Sub(s[0].Good)) {

@@ -42,7 +42,10 @@ func (s *Server) showTimeline(ctx context.Context, by caller, in *RunPath) (*bod
 			return nil, err
 		}
 	}
-	t.Windows = setsOf(sets)
+	t.Windows, t.Expected = setsOf(sets), s.expected(ctx, run.ID)
+	if t.Expected != nil {
+		t.To = later(t.To, t.Expected.FinishP90)
+	}
 	return &body[api.Timeline]{t}, nil
 }
 
@@ -69,7 +72,7 @@ func timelineOf(created, now time.Time, sheet *sheet) api.Timeline {
 			w.From, w.To = earlier(w.From, r.Started), later(w.To, end)
 		}
 	}
-	t.Done = curve(created, 0, ends)
+	t.Done = curve(created, 0, ends, timelinePoints)
 	return t
 }
 
@@ -99,16 +102,16 @@ func expect(t *api.Timeline, e *estimate, sheet *sheet) {
 		t.To = later(t.To, h.Late)
 	}
 	if len(p50) > 0 {
-		t.P50, t.P90 = curve(e.at, done, p50), curve(e.at, done, p90)
+		t.P50, t.P90 = curve(e.at, done, p50, timelinePoints), curve(e.at, done, p90, timelinePoints)
 	}
 }
 
 // curve counts times from a first count on, in a bounded number of points.
-func curve(from time.Time, done int, times []time.Time) []api.TimelinePoint {
+func curve(from time.Time, done int, times []time.Time, most int) []api.TimelinePoint {
 	slices.SortFunc(times, time.Time.Compare)
 	points := []api.TimelinePoint{{At: from.UTC(), Hosts: done}}
 	for i, at := range times {
-		if last := i == len(times)-1; last || (i+1)*timelinePoints/len(times) > i*timelinePoints/len(times) {
+		if last := i == len(times)-1; last || (i+1)*most/len(times) > i*most/len(times) {
 			points = append(points, api.TimelinePoint{At: at.UTC(), Hosts: done + i + 1})
 		}
 	}

@@ -122,7 +122,7 @@ var table = [last]Metric{
 	Hosts:               {Name: "turnus_hosts", Kind: Gauge, Side: OfServer, Help: "Hosts in the project and of sources."},
 	SourceHosts:         {Name: "turnus_source_hosts", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Hosts in use of a source of hosts; the same on every server."},
 	SourceGood:          {Name: "turnus_source_good_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Time at which the source last gave the hosts in use; absent before the first."},
-	SourceState:         {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, held or refused, else 0."},
+	SourceState:         {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, waiting or refused, else 0."},
 	Events:              {Name: "turnus_events_total", Kind: Counter, Side: OfServer, Labels: []string{"kind"}, Help: "Events that this server logged, by kind."},
 
 	RunsAccepted: {Name: "turnus_runs_accepted_total", Kind: Counter, Side: OfServer, Labels: []string{"tenant"}, Help: "Runs that this server accepted."},

@@ -95,7 +95,7 @@ func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) 
 // which a call is ended.
 func (x *roll) patient(err error) bool {
 	var failure *sdk.Failure
-	return err != nil && !x.suspended && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrHeld) && !errors.Is(err, sdk.ErrDenied)
+	return err != nil && !x.suspended && !errors.As(err, &failure) && !errors.Is(err, sdk.ErrWindowClosed) && !errors.Is(err, sdk.ErrDenied)
 }
 
 // ended: the record of the roll is not open, or another's. It may be that this job closed it, and

@@ -67,6 +67,16 @@ func TestWhatAScriptSaysIsTheOutcome(t *testing.T) {
 	}
 }
 
+// A script names the event that it waits for, also by the key's former name.
+func TestAScriptWaitsForASignal(t *testing.T) {
+	for key, want := range map[string]string{"until_signal": "go", "wake_on": "go", "reason": ""} {
+		got := kit(t, `echo '{"event":"suspended","after":"1h","`+key+`":"go"}'`).Run(sdk.With{})
+		if got.Outcome != "suspended" || got.Signal != want {
+			t.Errorf("%s: %s until %q, expected %q", key, got.Outcome, got.Signal, want)
+		}
+	}
+}
+
 func TestWhatAScriptGetsAndReports(t *testing.T) {
 	got := kit(t, `cat; echo; echo "$TURNUS_TYPE $TURNUS_HOST $TURNUS_ATTEMPT ${TURNUS_CHECK:-no} $TURNUS_IDEMPOTENCY_KEY"
 echo err >&2

@@ -229,7 +229,7 @@ func (h *helper) mayStart(ctx context.Context, args []string) (int, error) {
 }
 
 func held(err error) (int, error) {
-	if errors.Is(err, sdk.ErrHeld) {
+	if errors.Is(err, sdk.ErrWindowClosed) {
 		return exitHeld, err
 	}
 	return code(err)

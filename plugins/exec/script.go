@@ -3,6 +3,7 @@ package exec
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -171,7 +172,8 @@ type event struct {
 	RolledBack bool            `json:"rolled_back"`
 	Lost       bool            `json:"lost"`
 	State      json.RawMessage `json:"state"`
-	Signal     string          `json:"wake_on"`
+	Signal     string          `json:"until_signal"`
+	WakeOn     string          `json:"wake_on"` // former name of until_signal
 }
 
 // said is the script's report of its end.
@@ -242,7 +244,7 @@ func (s *said) take(e event) error {
 		if err := checkState(e.State); err != nil {
 			return fmt.Errorf("suspended: %w", err)
 		}
-		s.end = sdk.Suspend(e.State, after, sdk.Because(e.Reason), sdk.UntilSignal(e.Signal))
+		s.end = sdk.Suspend(e.State, after, sdk.Because(e.Reason), sdk.UntilSignal(cmp.Or(e.Signal, e.WakeOn)))
 	case "held":
 		if err := checkState(e.State); err != nil {
 			return fmt.Errorf("held: %w", err)

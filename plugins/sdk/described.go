@@ -115,8 +115,8 @@ func (s *schema) take(at string, tree any) error {
 	return nil
 }
 
-// Hold suspends the job as an [ErrHeld] does, with a state: for a job type that learned of the
-// closed window in another process than its own.
+// Hold suspends the job as an [ErrWindowClosed] does, with a state: for a job type that learned of
+// the closed window in another process than its own.
 func Hold(state json.RawMessage, reason string) error {
 	return &suspension{state: state, reason: reason, held: true}
 }

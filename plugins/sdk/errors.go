@@ -161,17 +161,18 @@ func Suspend[S any](state S, after time.Duration, opts ...SuspendOption) error {
 	return s
 }
 
-// ErrHeld is the error of [Run.Checkpoint] and [Run.MayStart] when the host's service window does
-// not allow to continue. The function returns it: the job is suspended, holding nothing, until the
-// window is open again and fits, and continues with the state that was saved last.
-var ErrHeld = errors.New("held for the service window")
+// ErrWindowClosed is the error of [Run.Checkpoint] and [Run.MayStart] when the host's service
+// window does not allow to continue. The function returns it: the job is suspended, holding
+// nothing, until the window is open again and fits, and continues with the state that was saved
+// last.
+var ErrWindowClosed = errors.New("waits for the service window")
 
-func (s *suspension) Is(target error) bool { return target == ErrHeld && s.held }
+func (s *suspension) Is(target error) bool { return target == ErrWindowClosed && s.held }
 
 // UntilSignal continues the job early when the event of that name is signalled. The next call
 // cannot know whether the event, the time, or the next start of a killed turnus up caused it. A
 // name has at most 128 bytes, and "window" is the worker's own: a step that gives another name
-// fails. [ErrHeld] waits for the service window.
+// fails. [ErrWindowClosed] waits for the service window.
 func UntilSignal(event string) SuspendOption { return func(s *suspension) { s.signal = event } }
 
 // KeepLocks keeps the locks of host and HA group meanwhile.

@@ -37,9 +37,9 @@ type Phase[P, S any] struct {
 //
 // A phase that returns [Run.Wait] or [Suspend] suspends the job with the present r.State, and the
 // same phase is called again afterwards. Between phases stands a [Run.Checkpoint]: where the window
-// has closed the call ends there with [ErrHeld], which the function returns; unless the phase
-// called [Run.GoOn]. Any other error of a phase ends the call and names the phase. After the last
-// one the field holds [PhasesDone]; if it does already, nothing is called.
+// has closed the call ends there with [ErrWindowClosed], which the function returns; unless the
+// phase called [Run.GoOn]. Any other error of a phase ends the call and names the phase. After the
+// last one the field holds [PhasesDone]; if it does already, nothing is called.
 //
 // Meanwhile [Run.Log] and [Run.Progress] carry the phase's name. Phases panics when the declaration
 // is wrong: two phases of one name, none at all, or at is no field of r.State that is saved.

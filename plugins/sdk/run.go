@@ -204,14 +204,14 @@ func (r *Run[P, S]) Progress(part float64, phase string) {
 // references to secrets only, never secrets.
 //
 // It must stand where the job may stop and go on much later: when the host's service window has
-// closed it returns an [ErrHeld], which the function returns. Where the job must go on, save
-// with [Run.Save].
+// closed it returns an [ErrWindowClosed], which the function returns. Where the job must go on,
+// save with [Run.Save].
 func (r *Run[P, S]) Checkpoint(ctx context.Context, name string, state S) error {
 	return r.save(ctx, name, state, false)
 }
 
 // Save is [Run.Checkpoint] where the job must not stop, as within a rollback, or between
-// arming a device's own way back and committing: it never returns [ErrHeld].
+// arming a device's own way back and committing: it never returns [ErrWindowClosed].
 func (r *Run[P, S]) Save(ctx context.Context, name string, state S) error {
 	return r.save(ctx, name, state, true)
 }
@@ -238,9 +238,9 @@ func (r *Run[P, S]) save(ctx context.Context, name string, state S, goOn bool) e
 // need. Call it right before an action that cannot be undone (a reboot, a flash). need includes all
 // later actions, also a rollback; 0 is the rest of the step's needs:.
 //
-// If the window does not suffice, the error is an [ErrHeld] with the reason, which the function
-// returns. Save state that the next attempt needs before the call. A rollback does not call it.
-// Outside of windows, as in a run without any, it is always nil.
+// If the window does not suffice, the error is an [ErrWindowClosed] with the reason, which the
+// function returns. Save state that the next attempt needs before the call. A rollback does not
+// call it. Outside of windows, as in a run without any, it is always nil.
 func (r *Run[P, S]) MayStart(ctx context.Context, need time.Duration) error {
 	resp, err := r.s.jobs.MayStart(r.s.withLease(ctx), &wire.MayStartRequest{NeedMs: max(need, 0).Milliseconds()})
 	if wirerpc.CodeOf(err) == wirerpc.CodeUnimplemented { // a worker from before windows lets everything start

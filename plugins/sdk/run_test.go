@@ -301,8 +301,8 @@ func TestHeldForTheWindow(t *testing.T) {
 			return err
 		}
 		if err := r.MayStart(ctx, 20*time.Minute); err != nil {
-			if !errors.Is(err, sdk.ErrHeld) {
-				t.Errorf("not an ErrHeld: %v", err)
+			if !errors.Is(err, sdk.ErrWindowClosed) {
+				t.Errorf("not an ErrWindowClosed: %v", err)
 			}
 			return err
 		}

@@ -157,15 +157,15 @@ func invalidIf(err error, kinds ...error) error {
 // reviewDoc is the information for a person who approves.
 type reviewDoc struct {
 	State sources.State       `json:"state"`
-	Diff  *sources.Difference `json:"diff,omitempty"` // of the held generation against the one in use
+	Diff  *sources.Difference `json:"diff,omitempty"` // of the waiting generation against the one in use
 }
 
 func (a *app) inventoryDiffCmd() *cobra.Command {
 	var f inventoryFlags
 	c := &cobra.Command{
 		Use:   "diff SOURCE",
-		Short: "Show how fetching a source goes, and what a held generation would change",
-		Long: `Show how fetching a source goes, and what a held generation would change. A source of a file
+		Short: "Show how fetching a source goes, and what a waiting generation would change",
+		Long: `Show how fetching a source goes, and what a waiting generation would change. A source of a file
 that -i names is fetched first. A server fetches its sources itself.`,
 		Example: `  turnus inventory diff nb -i sources.yaml
   turnus inventory diff nb --context prod -o json`,
@@ -192,8 +192,8 @@ func reviewOf(d *api.SourceDiff) reviewDoc {
 	if s.State == "failed" || s.State == "refused" {
 		doc.State.Failed = s.Reason
 	}
-	if h := s.Held; h != nil {
-		doc.State.Held = &sources.Held{ID: h.Generation, Hosts: h.Hosts, At: h.At, Why: h.Reason}
+	if h := s.Waiting; h != nil {
+		doc.State.Waiting = &sources.Waiting{ID: h.Generation, Hosts: h.Hosts, At: h.At, Why: h.Reason}
 		doc.Diff = &sources.Difference{Added: d.Added, Removed: d.Removed}
 		for _, c := range d.Changed {
 			doc.Diff.Changed = append(doc.Diff.Changed, sources.Change(c))
@@ -221,7 +221,7 @@ func (a *app) inventoryDiff(ctx context.Context, f *inventoryFlags, name string)
 	if err != nil {
 		return err
 	}
-	if doc.State.Held != nil {
+	if doc.State.Waiting != nil {
 		d, err := sources.Diff(ctx, used, held)
 		if err != nil {
 			return err
@@ -245,10 +245,10 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 	for _, left := range st.Left {
 		fmt.Fprintln(a.Out, "left out: "+left)
 	}
-	if st.Held == nil || doc.Diff == nil {
+	if st.Waiting == nil || doc.Diff == nil {
 		return nil
 	}
-	fmt.Fprintf(a.Out, "held, with %s: %s\n", console.Plural(st.Held.Hosts, "host"), st.Held.Why)
+	fmt.Fprintf(a.Out, "waiting for approval, with %s: %s\n", console.Plural(st.Waiting.Hosts, "host"), st.Waiting.Why)
 	for _, h := range doc.Diff.Removed {
 		fmt.Fprintln(a.Out, "- "+h)
 	}
@@ -258,7 +258,7 @@ func (a *app) printReview(name string, doc reviewDoc) error {
 	for _, h := range doc.Diff.Changed {
 		fmt.Fprintf(a.Out, "~ %s: %s\n", h.Host, strings.Join(h.Fields, ", "))
 	}
-	fmt.Fprintf(a.Out, "to use it: turnus inventory approve %s --generation %s\n", name, st.Held.ID)
+	fmt.Fprintf(a.Out, "to use it: turnus inventory approve %s --generation %s\n", name, st.Waiting.ID)
 	return nil
 }
 
@@ -267,8 +267,8 @@ func (a *app) inventoryApproveCmd() *cobra.Command {
 	var generation string
 	c := &cobra.Command{
 		Use:   "approve SOURCE --generation ID",
-		Short: "Use the held generation of a source that turnus inventory diff showed",
-		Long: `Use the held generation of a source that turnus inventory diff showed. At a server it needs
+		Short: "Use the waiting generation of a source that turnus inventory diff showed",
+		Long: `Use the waiting generation of a source that turnus inventory diff showed. At a server it needs
 a token of an approver.`,
 		Example: `  turnus inventory approve nb -i sources.yaml --generation sha256:0f3a
   turnus inventory approve nb --context prod --generation sha256:0f3a`,

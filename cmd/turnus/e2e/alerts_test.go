@@ -39,8 +39,8 @@ var sooner = []struct{ alert, bound, small string }{
 
 // elsewhere are the alerts whose condition another test brings about. A plugin is blocked only
 // while no process of it serves, which the worker of this test always has.
-var elsewhere = map[string]string{"TurnusDiskFull": "TestAlertOfAFullDisk", "TurnusClockLeaped": "TestFaultR2ALeapOfRedisIsSeen", "TurnusPluginHeldBack": "TestBreakerHoldsBackAPluginThatKeepsDying",
-	"TurnusSourceFailed": "TestLabAlertsOfASourceThatFails", "TurnusSourceRefused": "TestLabAlertsOfASourceThatFails", "TurnusSourceHeld": "TestLabUpHoldsWhatNetBoxLacks"}
+var elsewhere = map[string]string{"TurnusDiskFull": "TestAlertOfAFullDisk", "TurnusClockLeaped": "TestFaultR2ALeapOfRedisIsSeen", "TurnusPluginBlocked": "TestBreakerHoldsBackAPluginThatKeepsDying",
+	"TurnusSourceFailed": "TestLabAlertsOfASourceThatFails", "TurnusSourceRefused": "TestLabAlertsOfASourceThatFails", "TurnusSourceWaiting": "TestLabUpHoldsWhatNetBoxLacks"}
 
 // watched is a site as the test of alerts needs it.
 type watched struct {
@@ -267,7 +267,7 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	until(t, "the renewed certificate", func() bool { w.heard(); return w.server.err.has("was renewed") })
 	worse := w.sees(func() samples { return joined(w.heard(), of2()) }, wantedSample{"turnus_events_total", `"run_held"`, 1}, wantedSample{"turnus_events_total", `"queue_lost"`, 1},
 		wantedSample{"turnus_project_rejected", "", 1})
-	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunHeld", "TurnusQueueLost", "TurnusDefinitionsRejected", "TurnusCertificateExpires")
+	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunHeld", "TurnusQueueLost", "TurnusProjectRejected", "TurnusCertificateExpires")
 	dashboard(t, joined(well, first, worse))
 
 	// PostgreSQL goes, then Redis, then the server.

@@ -149,7 +149,7 @@ func TestLabBrowserShowsEveryPage(t *testing.T) {
 	host := s.fleet.Hosts()[0].Name
 	b := newBrowser(t, s.client.Server())
 	paths := []string{"/login", "/", "/runs/" + failed, "/runs/" + changed, "/runs/" + waits, "/runs/" + failed + "/hosts/0", "/runs/" + failed + "/retry", "/runs/nosuch", "/hosts/" + host,
-		"/fleet", "/calendar", "/calendar?days=1", "/playbooks", "/playbooks/change", "/playbooks/change?plan=1&check=1", "/schedules", "/schedules/nights", "/windows", "/windows/maintenance",
+		"/fleet", "/calendar", "/calendar?days=1", "/playbooks", "/playbooks/change", "/playbooks/change?plan=1&check=1", "/schedules", "/schedules/nights", "/windows", "/windows/maintenance", "/windows/branch",
 		"/project", "/queue", "/audit", "/notifications", "/tokens", "/settings"}
 	for _, path := range paths {
 		if path == "/" {
@@ -160,7 +160,7 @@ func TestLabBrowserShowsEveryPage(t *testing.T) {
 			width int64
 			theme string
 			axe   bool
-		}{{390, "light", true}, {640, "dark", false}, {1280, "light", true}, {1280, "dark", true}, {2560, "light", false}} {
+		}{{390, "light", true}, {390, "dark", false}, {640, "dark", false}, {1280, "light", true}, {1280, "dark", true}, {2560, "light", false}, {2560, "dark", false}} {
 			what := fmt.Sprintf("%s-%d-%s", name, v.width, v.theme)
 			b.screen(v.width, v.theme)
 			b.open(path)

@@ -86,7 +86,7 @@ func TestLabUpRunsOnHostsOfAnotherSystem(t *testing.T) {
 	p.kill()
 }
 
-// 3000 hosts of NetBox come in at most eight requests. A generation with six percent fewer is held,
+// 3000 hosts of NetBox come in at most eight requests. A generation with six percent fewer waits,
 // also over a restart, until a person approves it.
 func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	t.Parallel()
@@ -113,10 +113,10 @@ func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	scrape := u.scraper(p)
 	good := scrape()
 	box.Has(servers.NetBoxDevices(2820))
-	until(t, "it is held", func() bool { return fetched(t, c, 3000).Held != nil })
+	until(t, "it waits", func() bool { return fetched(t, c, 3000).Waiting != nil })
 	planned(3000)
 	text, lasts := alertRules(t)
-	judge(t, u.file("rules.yml", text), good, scrape(), map[string]time.Duration{"TurnusSourceHeld": lasts["TurnusSourceHeld"]})
+	judge(t, u.file("rules.yml", text), good, scrape(), map[string]time.Duration{"TurnusSourceWaiting": lasts["TurnusSourceWaiting"]})
 	p.kill()
 	p, c = u.up()
 	s = fetched(t, c, 3000)
@@ -124,12 +124,12 @@ func TestLabUpHoldsWhatNetBoxLacks(t *testing.T) {
 	args := []string{"--server", address(p), "--token-file", filepath.Join(u.data, "admin.token")}
 	diff := u.start(append([]string{"inventory", "diff", "nb"}, args...)...)
 	diff.wants(0)
-	if !diff.out.has("held, with 2820 hosts: it lacks 180 of 3000 hosts", "- sw2999", "turnus inventory approve nb --generation "+s.Held.Generation) {
+	if !diff.out.has("waiting for approval, with 2820 hosts: it lacks 180 of 3000 hosts", "- sw2999", "turnus inventory approve nb --generation "+s.Waiting.Generation) {
 		t.Errorf("it shows\n%s", tail(diff.out.String()))
 	}
-	u.start(append([]string{"inventory", "approve", "nb", "--generation", s.Held.Generation + "0"}, args...)...).wants(5)
+	u.start(append([]string{"inventory", "approve", "nb", "--generation", s.Waiting.Generation + "0"}, args...)...).wants(5)
 	planned(3000)
-	u.start(append([]string{"inventory", "approve", "nb", "--generation", s.Held.Generation}, args...)...).wants(0)
+	u.start(append([]string{"inventory", "approve", "nb", "--generation", s.Waiting.Generation}, args...)...).wants(0)
 	planned(2820)
 	show := u.start(append([]string{"inventory", "show", "sw0001"}, args...)...)
 	show.wants(0)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/core"
@@ -87,6 +88,13 @@ func WriteRun(con *console.Console, r api.Run, local bool) {
 	row("reason", r.Reason)
 	row("launched", console.LocalTime(r.Created)+" by "+r.LaunchedBy)
 	row("ended", console.LocalTime(r.Ended))
+	if x := r.Expected; x != nil {
+		text := console.LocalTime(x.FinishP50) + " (P50), " + console.LocalTime(x.FinishP90) + " (P90), at the launch"
+		if beside := x.Beside(r.Ended, time.Now()); beside != "" {
+			text += ": " + beside
+		}
+		row("expected", text)
+	}
 	row("hosts", strconv.Itoa(r.Total))
 	for _, s := range r.Sources {
 		row("source", SourceText(s))

@@ -42,6 +42,11 @@ func (s *service) event(e controller.Event) {
 		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason.Text())) // people who launch runs give some reasons: they must not look like a line of ours
 	case controller.RunRepeated:
 		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
+	case controller.RunEnqueued:
+		select {
+		case s.enqueued <- e.Run:
+		default: // a forecast that is not kept costs less than a server that is busy with them
+		}
 	case controller.RunEnded:
 		s.notify.Notify()
 		s.catalog.Ended(e.Run)
@@ -68,7 +73,7 @@ func (s *service) catalogEvent(e catalog.Event) {
 		s.con.Message(s.con.Paint(console.Red, "the project is invalid, the last valid one stays in use: ") + reasoned(e))
 	case catalog.SourceChanged:
 		s.con.Message(fmt.Sprintf("source %s: %s", e.Source, console.Plural(e.Count, "host")))
-	case catalog.SourceHeld:
+	case catalog.SourceWaiting:
 		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+": a generation is held: ") + console.Printable(e.Reason) + "; turnus inventory diff " + e.Source + " shows it")
 	case catalog.SourceFailed:
 		s.con.Message(s.con.Paint(console.Yellow, "source "+e.Source+" cannot be fetched, the last good hosts stay in use: ") + console.Printable(core.ErrorText(e.Err)))

@@ -26,7 +26,7 @@ func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
 	}
 }
 
-// The log shows an error without the texts of sentinels.
+// An error in the log has no word of a sentinel.
 func TestEventsAreWithoutSentinels(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder

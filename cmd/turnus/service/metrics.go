@@ -77,7 +77,7 @@ func (s *service) measureSources(_ context.Context, emit telemetry.Emit) {
 			emit(telemetry.SourceGood, float64(st.Good.Unix()), name)
 		}
 		for state, holds := range map[string]bool{
-			"failed": st.Failed != "" || h.Unread != nil, "held": st.Held != nil, "refused": !st.Tried.IsZero() && st.Stale(h.Source, time.Now()) != nil,
+			"failed": st.Failed != "" || h.Unread != nil, "waiting": st.Waiting != nil, "refused": !st.Tried.IsZero() && st.Stale(h.Source, time.Now()) != nil,
 		} {
 			value := 0.0
 			if holds {

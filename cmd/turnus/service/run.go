@@ -38,6 +38,7 @@ func (s *service) run(ctx context.Context, drain func() error) error {
 		}
 	})
 	wg.Go(func() { s.forget(life) })
+	wg.Go(func() { s.expect(life) })
 	wg.Go(func() { s.scaling.Run(stop) })
 	handler := beside(s.f.ownHosts(s.pages), s.api)
 	if s.acme != nil {

@@ -71,6 +71,7 @@ type service struct {
 	scaling  *scale.Scaler
 	took     took
 	notify   *notify.Service
+	enqueued chan string    // runs whose forecast is to be kept
 	configs  *configs.Repo  // of the worker of this process; nil without
 	secrets  *secrets.Store // of this process; who makes the service closes it after close
 	began    time.Time
@@ -179,7 +180,7 @@ func (s *service) parts(sup *host.Supervisor) error {
 	if s.notify, err = s.f.notify.open(s.ledger, s.name, s.secrets, s.view, s.log); err != nil {
 		return err
 	}
-	s.metrics = s.measured()
+	s.metrics, s.enqueued = s.measured(), make(chan string, expectLine)
 	events := func(e controller.Event) { s.event(e) }
 	s.ctl, err = controller.New(controller.Config{
 		Name: s.name, Ledger: s.ledger, Queue: s.queue, Board: s.queue, Types: opts.Types, Events: events, Report: s.keepNews, Log: s.log, Intact: s.f.Queue.remains.Runs, Measure: s.measures(), Traces: s.traces,

@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// The ledger's documents of a source: the generation in use, the one that is held, and how
+// The ledger's documents of a source: the generation in use, the one that waits, and how
 // fetching goes.
 const (
 	kindGeneration = "inventory-generation"
@@ -39,13 +39,29 @@ type State struct {
 	Good     time.Time `json:"good,omitzero"`  // when the source last gave what is in use
 	Tried    time.Time `json:"tried,omitzero"` // the last fetch
 	Failed   string    `json:"failed,omitempty"`
-	Held     *Held     `json:"held,omitempty"`
+	Waiting  *Waiting  `json:"waiting,omitempty"`
 	Left     []string  `json:"left,omitempty"` // records that are no hosts, with the reason
 	Total    int       `json:"left_total,omitempty"`
 }
 
-// Held is a generation that a person must approve.
-type Held struct {
+// UnmarshalJSON implements json.Unmarshaler. A ledger of a former version has "held" for "waiting".
+func (s *State) UnmarshalJSON(data []byte) error {
+	type plain State
+	former := struct {
+		*plain
+		Held *Waiting `json:"held"`
+	}{plain: (*plain)(s)}
+	if err := json.Unmarshal(data, &former); err != nil {
+		return err
+	}
+	if s.Waiting == nil {
+		s.Waiting = former.Held
+	}
+	return nil
+}
+
+// Waiting is a generation that a person must approve.
+type Waiting struct {
 	ID    string    `json:"id"`
 	Hosts int       `json:"hosts"`
 	At    time.Time `json:"at"`
@@ -85,8 +101,8 @@ func (s *State) Stale(source Source, now time.Time) error {
 		return nil
 	}
 	why := s.Failed
-	if s.Held != nil {
-		why = "a generation is held: " + s.Held.Why
+	if s.Waiting != nil {
+		why = "a generation waits for approval: " + s.Waiting.Why
 	}
 	if why == "" {
 		why = "it was not fetched since"
@@ -144,7 +160,7 @@ func (k *Keeper) Troubled(ctx context.Context) (all []State, err error) {
 			if err := json.Unmarshal(doc.Data, &st); err != nil {
 				return nil, fmt.Errorf("read state of source %s: %w: %w", doc.Name, err, core.ErrInvalid)
 			}
-			if (st.Failed != "" || st.Held != nil) && k.now().Sub(st.Tried) < 24*time.Hour {
+			if (st.Failed != "" || st.Waiting != nil) && k.now().Sub(st.Tried) < 24*time.Hour {
 				all = append(all, st)
 			}
 		}
@@ -191,7 +207,7 @@ func (k *Keeper) generation(ctx context.Context, kind string, s Source) (*Genera
 	return g, doc.Version, nil
 }
 
-// Generations returns the generation in use and the one that is held; nil is none.
+// Generations returns the generation in use and the one that waits; nil is none.
 func (k *Keeper) Generations(ctx context.Context, s Source) (used, held *Generation, err error) {
 	if used, _, err = k.generation(ctx, kindGeneration, s); err != nil {
 		return nil, nil, err
@@ -255,11 +271,11 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 		st.Failed = "source " + s.Name + ": the generation is not used: " + why
 		return nil
 	case Hold:
-		if st.Held == nil || st.Held.ID != is.ID {
+		if st.Waiting == nil || st.Waiting.ID != is.ID {
 			if err := k.put(ctx, nil, kindHeld, s, next, -1); err != nil {
 				return err
 			}
-			st.Held = &Held{ID: is.ID, Hosts: len(is.Hosts), At: st.Tried, Why: why}
+			st.Waiting = &Waiting{ID: is.ID, Hosts: len(is.Hosts), At: st.Tried, Why: why}
 		}
 		return nil
 	case Accept:
@@ -269,12 +285,12 @@ func (k *Keeper) take(ctx context.Context, s Source, next *Generation, st *State
 			return err
 		}
 	}
-	st.Held, st.ID, st.Hosts, st.Good = nil, is.ID, len(is.Hosts), next.Fetched
+	st.Waiting, st.ID, st.Hosts, st.Good = nil, is.ID, len(is.Hosts), next.Fetched
 	return nil
 }
 
-// Approve puts the held generation into use. id is the generation that the person checked: another
-// one is core.ErrConflict, and none is core.ErrNotFound.
+// Approve puts the waiting generation into use. id is the generation that the person checked:
+// another one is core.ErrConflict, and none is core.ErrNotFound.
 func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (State, error) {
 	st, version, err := k.state(ctx, s)
 	if err != nil {
@@ -284,17 +300,17 @@ func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (
 	if err != nil {
 		return st, err
 	}
-	if st.Held == nil || held == nil {
-		return st, fmt.Errorf("source %s: no generation is held: %w", s.Name, core.ErrNotFound)
+	if st.Waiting == nil || held == nil {
+		return st, fmt.Errorf("source %s: no generation waits for approval: %w", s.Name, core.ErrNotFound)
 	}
-	if st.Held.ID != id || held.ID() != id {
-		return st, fmt.Errorf("source %s: another generation is held by now: %w\nhint: turnus inventory diff %s", s.Name, core.ErrConflict, s.Name)
+	if st.Waiting.ID != id || held.ID() != id {
+		return st, fmt.Errorf("source %s: another generation waits by now: %w\nhint: turnus inventory diff %s", s.Name, core.ErrConflict, s.Name)
 	}
 	_, had, err := k.generation(ctx, kindGeneration, s)
 	if err != nil {
 		return st, err
 	}
-	note := ledger.Entry{Who: who, Tenant: s.Tenant, Action: "source.approve", Kind: "source", Subject: s.Name, Before: noted(st.ID, st.Hosts), After: noted(id, st.Held.Hosts)}
+	note := ledger.Entry{Who: who, Tenant: s.Tenant, Action: "source.approve", Kind: "source", Subject: s.Name, Before: noted(st.ID, st.Hosts), After: noted(id, st.Waiting.Hosts)}
 	if err := k.put(ctx, &note, kindGeneration, s, held, had); err != nil {
 		return st, err
 	}
@@ -302,7 +318,7 @@ func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (
 	if st.Failed == "" { // the last fetch gave it again
 		good = st.Tried
 	}
-	st.ID, st.Hosts, st.Good, st.Held = id, st.Held.Hosts, good, nil
+	st.ID, st.Hosts, st.Good, st.Waiting = id, st.Waiting.Hosts, good, nil
 	return st, k.putState(ctx, s, st, version)
 }
 
@@ -412,8 +428,8 @@ func (s *State) Warnings() (all []string) {
 	case s.Failed != "":
 		all = append(all, s.Failed+"; hosts are those of "+s.Good.Format(time.RFC3339))
 	}
-	if s.Held != nil {
-		all = append(all, fmt.Sprintf("source %s: a generation is held: %s; turnus inventory diff %s shows it", s.Source, s.Held.Why, s.Source))
+	if s.Waiting != nil {
+		all = append(all, fmt.Sprintf("source %s: a generation waits for approval: %s; turnus inventory diff %s shows it", s.Source, s.Waiting.Why, s.Source))
 	}
 	if s.Total > 0 {
 		all = append(all, fmt.Sprintf("source %s: %d records are left out: %s", s.Source, s.Total, named(s.Left)))

@@ -143,8 +143,8 @@ func TestKeeperFindsTroubledSources(t *testing.T) {
 		}
 		for _, st := range all {
 			said += st.Source + ": " + st.Failed
-			if st.Held != nil {
-				said += st.Held.Why
+			if st.Waiting != nil {
+				said += st.Waiting.Why
 			}
 		}
 		return said
@@ -203,7 +203,7 @@ func TestKeeperHoldsUntilAPersonApproves(t *testing.T) {
 	}
 	k.hosts = names(94)
 	st := refresh()
-	if st.Held == nil || st.Hosts != 100 || st.Held.Hosts != 94 {
+	if st.Waiting == nil || st.Hosts != 100 || st.Waiting.Hosts != 94 {
 		t.Fatalf("six percent fewer: %+v", st)
 	}
 	used, held, err := k.Generations(ctx, k.source)
@@ -213,24 +213,24 @@ func TestKeeperHoldsUntilAPersonApproves(t *testing.T) {
 	if d, err := sources.Diff(ctx, used, held); err != nil || len(d.Removed) != 6 || len(d.Added)+len(d.Changed) != 0 {
 		t.Fatalf("the difference is %+v, %v", d, err)
 	}
-	if n, warned, err := k.load(t); n != 100 || !strings.Contains(warned, "a generation is held: it lacks 6 of 100 hosts") || err != nil {
-		t.Fatalf("while it is held: %d, %q, %v", n, warned, err)
+	if n, warned, err := k.load(t); n != 100 || !strings.Contains(warned, "a generation waits for approval: it lacks 6 of 100 hosts") || err != nil {
+		t.Fatalf("while it waits: %d, %q, %v", n, warned, err)
 	}
 	if _, err := k.Approve(ctx, "eva", k.source, "sha256:00"); !errors.Is(err, core.ErrConflict) {
 		t.Fatalf("approving another one: %v", err)
 	}
-	if st, err = k.Approve(ctx, "eva", k.source, st.Held.ID); err != nil || st.Hosts != 94 || st.Held != nil {
+	if st, err = k.Approve(ctx, "eva", k.source, st.Waiting.ID); err != nil || st.Hosts != 94 || st.Waiting != nil {
 		t.Fatalf("approved: %+v, %v", st, err)
 	}
 	if n, warned, err := k.load(t); n != 94 || warned != "" || err != nil {
 		t.Fatalf("after it: %d, %q, %v", n, warned, err)
 	}
 	k.hosts = nil
-	if st = refresh(); st.Held == nil || st.Held.Why != "it is empty" {
+	if st = refresh(); st.Waiting == nil || st.Waiting.Why != "it is empty" {
 		t.Fatalf("an empty one: %+v", st)
 	}
 	k.hosts = names(94)
-	if st = refresh(); st.Held != nil || st.Hosts != 94 {
+	if st = refresh(); st.Waiting != nil || st.Hosts != 94 {
 		t.Fatalf("the source is whole again: %+v", st)
 	}
 }
@@ -310,5 +310,16 @@ func TestParseReportsEveryMistake(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "nbt_secret") || strings.Contains(err.Error(), "u:p@") {
 		t.Errorf("a secret is repeated: %v", err)
+	}
+}
+
+// A generation that waits by a former version's state waits still.
+func TestStateOfAFormerVersion(t *testing.T) {
+	var st sources.State
+	if err := json.Unmarshal([]byte(`{"source":"nb","hosts":3,"held":{"id":"g","hosts":2}}`), &st); err != nil || st.Hosts != 3 || st.Waiting == nil || st.Waiting.ID != "g" {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := json.Unmarshal([]byte(`{"waiting":{"id":"new"},"held":{"id":"old"}}`), &st); err != nil || st.Waiting.ID != "new" {
+		t.Errorf("%+v, %v", st, err)
 	}
 }
