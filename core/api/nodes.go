@@ -94,7 +94,7 @@ type Queue struct {
 // Health is how a server is.
 type Health struct {
 	Ready   bool   `json:"ready"`
-	Ledger  string `json:"ledger" doc:"ok, or what is wrong"`
+	Ledger  string `json:"ledger" doc:"ok; away; or read_only: it answers, and takes no writes"`
 	Queue   string `json:"queue" doc:"ok, or away: runs are accepted nevertheless"`
 	Project string `json:"project" doc:"ok, or none: no run can be made"`
 	Version string `json:"version"`

@@ -2,8 +2,11 @@ package ledger_test
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +90,44 @@ func TestFaultReadOnlyPostgresIsUnavailable(t *testing.T) {
 	wantErr(t, err, core.ErrUnavailable, "record")
 	_, err = l.ClaimNext(t.Context(), "server", "queue", time.Minute, 10, 1000)
 	wantErr(t, err, core.ErrUnavailable, "claim")
+	wantRefused(t, l.Ping(t.Context()), "after a write was refused, ping asks for one")
+	server.Exec(t, url, `BEGIN READ WRITE; DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET default_transaction_read_only', current_database()); END $$; COMMIT`)
+	if err := server.Disconnect(t); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(2 * time.Minute); l.Ping(t.Context()) != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("no writes within two minutes")
+		}
+	}
+	accept(t, l, newRun("r2", "", 2))
+}
+
+// A SQLite file that may not grow answers reads, and says what to do about writes.
+func TestAFullSQLiteIsRefused(t *testing.T) {
+	t.Parallel()
+	l := onSQLite().open(t)
+	accept(t, l, newRun("r1", "", 2))
+	wantErr(t, l.Writable(t.Context()), nil, "the control: it takes writes")
+	wantErr(t, l.Raw(t.Context(), "PRAGMA max_page_count = 1"), nil, "limit the file") // as small as it is
+	wantErr(t, l.Ping(t.Context()), nil, "ping before a write was refused")
+	large := newRun("r2", "", 2)
+	large.Snapshot = make([]byte, 1<<20)
+	_, _ = rand.Read(large.Snapshot) // never fails
+	_, _, err := l.Accept(t.Context(), large)
+	wantRefused(t, err, "accept")
+	_, err = l.Run(t.Context(), ledger.AllTenants(), "r1")
+	wantErr(t, err, nil, "read")
+}
+
+// wantRefused also checks that the error says what ends it.
+func wantRefused(t *testing.T, err error, what string) {
+	t.Helper()
+	wantErr(t, err, core.ErrUnavailable, what)
+	var refused *ledger.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "\nhint: ") {
+		t.Errorf("%s: %v", what, err)
+	}
 }
 
 // A context that has ended changes nothing, and is no database that is away.

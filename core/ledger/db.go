@@ -23,7 +23,8 @@ type db struct {
 	wal         *sql.DB      // checkpoints SQLite's write-ahead log; nil of PostgreSQL
 	checkpoints sync.Mutex   // one at a time
 
-	broken func(error) // see Options.Broken
+	broken  func(error) // see Options.Broken
+	refused atomic.Bool // a write was, and none has been taken since: see Ping
 
 	file string      // of SQLite
 	is   os.FileInfo // what file was when it was opened
@@ -129,6 +130,10 @@ func (d *db) transact(ctx context.Context, what string, do func(*tx) error) erro
 	err := d.transactOnce(ctx, what, do)
 	if d.broken != nil && storageBroken(err) {
 		d.broken(err)
+	}
+	err = refusal(err)
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		d.refused.Store(true)
 	}
 	return err
 }

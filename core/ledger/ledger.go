@@ -111,10 +111,14 @@ func (l *Ledger) Close() error {
 	return err
 }
 
-// Ping reports whether the database answers, for a health check.
+// Ping reports whether the database answers, for a health check; and after a write was refused,
+// whether it takes writes again.
 func (l *Ledger) Ping(ctx context.Context) error {
 	if err := l.db.inPlace(); err != nil {
 		return translate("ask the database", err)
+	}
+	if l.db.refused.Load() {
+		return l.Writable(ctx)
 	}
 	var one int
 	return translate("ask the database", l.db.row(ctx, `SELECT 1`).Scan(&one))

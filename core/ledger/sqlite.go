@@ -101,7 +101,7 @@ func openSQLite(path string, connections int) (*db, error) {
 	// SQLite would make it readable for all; its side files take the mode of this one.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", core.ErrUnavailable, err)
+		return nil, refusal(fmt.Errorf("%w: %w", core.ErrUnavailable, err))
 	}
 	is, err := f.Stat()
 	_ = f.Close()

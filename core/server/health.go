@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 // healthTime is how long a health check waits for what it asks.
@@ -47,9 +49,18 @@ func (s *Server) ledgerFailed(what string, err error) {
 		return
 	}
 	if report, lasts := s.ledger.Failed(); report {
-		s.cfg.Log.Error("the ledger does not answer; nothing is accepted, running jobs go on: check the database, or the disk of --data",
-			"what", what, "for", lasts.Round(time.Second).String(), "error", err)
+		text := "the ledger does not answer; nothing is accepted, running jobs go on: check the database, or the disk of --data"
+		if refused(err) {
+			text = "the ledger takes no writes; nothing is accepted, running jobs go on, and their outcomes wait in the queue"
+		}
+		s.cfg.Log.Error(text, "what", what, "for", lasts.Round(time.Second).String(), "error", err)
 	}
+}
+
+// refused reports whether the ledger answered that it takes no writes.
+func refused(err error) bool {
+	_, ok := errors.AsType[*ledger.RefusedError](err)
+	return ok
 }
 
 // ledgerBack logs that the ledger answers again.
@@ -66,6 +77,9 @@ func (s *Server) ready(ctx context.Context) api.Health {
 	h := api.Health{Ledger: "ok", Queue: "ok", Project: "ok", Version: s.cfg.Version}
 	if err := s.cfg.Ledger.Ping(ctx); err != nil {
 		h.Ledger = "away"
+		if refused(err) {
+			h.Ledger = "read_only"
+		}
 		s.ledgerFailed("a probe asked for it", err)
 	} else {
 		s.ledgerBack()

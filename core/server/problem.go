@@ -26,6 +26,9 @@ func (s *Server) problem(r route, err error) error {
 	if stale, ok := errors.AsType[*sources.StaleError](err); ok {
 		return &huma.ErrorModel{Type: reasonType + string(core.SourceStale), Title: http.StatusText(http.StatusConflict), Status: http.StatusConflict, Detail: core.ErrorText(stale)}
 	}
+	if refused(err) {
+		s.ledgerFailed("a request: "+r.id, err)
+	}
 	for _, known := range []struct {
 		is     error
 		status int

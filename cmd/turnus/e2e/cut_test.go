@@ -41,17 +41,31 @@ const cutHosts = 4
 // cutting is one turnus up that dies at one commit, and another one that goes on with its data.
 type cutting struct {
 	*lab
-	dir   string // of this cut: project, data and traces
-	at    int    // 0: it does not die
-	after bool   // the commit, not before it
-	run   string // as accepted
-	once  bool   // the schedule was accepted
+	dir string // of this cut: project, data and traces
+	point
+	run  string // as accepted
+	once bool   // the schedule was accepted
 }
 
-func (l *lab) cutting(t *testing.T, at int, after bool) *cutting {
+// point is where it dies.
+type point struct {
+	at    int    // this commit; 0: it does not die
+	in    string // the commit is counted in this function of the ledger; empty: in all
+	after bool   // the commit, not before it
+}
+
+func (p point) String() string {
+	when := "before"
+	if p.after {
+		when = "after"
+	}
+	return strings.TrimSpace(fmt.Sprintf("cut %s commit %d %s", when, p.at, p.in))
+}
+
+func (l *lab) cutting(t *testing.T, at point) *cutting {
 	t.Helper()
-	c := &cutting{lab: &lab{t: t, fleet: l.fleet, env: slices.Clone(l.env), trace: true}, at: at, after: after}
-	c.dir = filepath.Join(l.dir, fmt.Sprintf("cut-%d-%v", at, after))
+	c := &cutting{lab: &lab{t: t, fleet: l.fleet, env: slices.Clone(l.env), trace: true}, point: at}
+	c.dir = filepath.Join(l.dir, strings.NewReplacer(" ", "-", "(*", "", ")", "").Replace(at.String()))
 	c.lab.dir = c.dir
 	if err := os.MkdirAll(filepath.Join(c.dir, "ops", "playbooks"), 0o700); err != nil {
 		t.Fatal(err)
@@ -87,7 +101,7 @@ func (c *cutting) up(dies bool) (*process, *client.Client) {
 			c.t.Fatal(err)
 		}
 		c.under = []string{cut}
-		c.env = append(slices.Clone(env), fmt.Sprint("CUT_AT=", c.at), "CUT_COUNT="+filepath.Join(c.dir, "commits"))
+		c.env = append(slices.Clone(env), fmt.Sprint("CUT_AT=", c.at), "CUT_IN="+c.in, "CUT_COUNT="+filepath.Join(c.dir, "commits"))
 		if c.after {
 			c.env = append(c.env, "CUT_AFTER=1")
 		}
@@ -98,7 +112,7 @@ func (c *cutting) up(dies bool) (*process, *client.Client) {
 	token, err := os.ReadFile(filepath.Join(c.dir, "data", "admin.token"))
 	if !p.running() || err != nil {
 		if !dies {
-			c.t.Fatalf("cut %d, after %v: the service does not start again: %s", c.at, c.after, p.err)
+			c.t.Fatalf("%s: the service does not start again: %s", c.point, p.err)
 		}
 		p.kill()
 		return nil, nil
@@ -132,7 +146,7 @@ func (c *cutting) step(ask *client.Client) (ended bool, err error) {
 		return false, err
 	}
 	if c.run != "" && run.ID != c.run {
-		c.t.Errorf("cut %d, after %v: run %s was accepted, and now it is %s", c.at, c.after, c.run, run.ID)
+		c.t.Errorf("%s: run %s was accepted, and now it is %s", c.point, c.run, run.ID)
 	}
 	c.run = run.ID
 	if run, err = ask.Run(ctx, run.ID); err != nil {
@@ -201,18 +215,18 @@ func (c *cutting) cut() {
 		}
 	}
 	for _, problem := range problems {
-		c.t.Errorf("cut %d, after %v: %s", c.at, c.after, problem)
+		c.t.Errorf("%s: %s", c.point, problem)
 	}
 	p.kill()
 }
 
-// commits is how often the ledger was written until the service died.
-func (c *cutting) commits() int {
+// commits are the functions of the ledger that committed until the service died, in this order.
+func (c *cutting) commits() []string {
 	b, err := os.ReadFile(filepath.Join(c.dir, "commits"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return len(b)
+	return strings.Fields(string(b))
 }
 
 // notifies are the handlers that the steps of the playbook notify.
@@ -300,39 +314,50 @@ func TestLabCutProblemsAreNoticed(t *testing.T) {
 	}
 }
 
-// cutFor bounds the lab: after four commits that are always among them, it takes a part of the
-// others, in an order that changes.
+// cutFor bounds the lab: after each function of the ledger was cut at its first commit, it takes a
+// part of all commits, in an order that changes.
 const cutFor = 2 * time.Minute
 
 // turnus up dies at each commit of its ledger, before and after it. After the next start each run
 // ends, and hosts saw each step once or are lost. Each of two handlers follows the last change, and
-// the schedule triggered once.
+// the schedule triggered once. Nobody lists the commits, which are those that SQLite makes. A
+// function of the ledger that makes none here fails the test.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
-	whole := l.cutting(t, 0, false)
+	whole := l.cutting(t, point{})
 	whole.cut()
-	total := whole.commits()
-	// Cut i is before commit 1+i/2, or after it if i is odd. The first token is made at commit 2.
-	always := []int{2 * (total/2 - 1), 2*(2-1) + 1, 2 * (total*3/4 - 1), 2*(total*9/10-1) + 1}
-	order := slices.Concat(always, slices.DeleteFunc(rand.Perm(2*total), func(i int) bool { return slices.Contains(always, i) }))
-	cuts := make(chan int, len(order))
-	for _, i := range order {
+	commits := whole.commits()
+	functions := slices.Compact(slices.Sorted(slices.Values(commits)))
+	for _, problem := range uncut(transactions(t), functions) {
+		t.Error(problem)
+	}
+	var points []point
+	for _, name := range functions {
+		points = append(points, point{1, name, false}, point{1, name, true})
+	}
+	always := len(points)
+	for _, i := range rand.Perm(2 * len(commits)) {
+		points = append(points, point{1 + i/2, "", i%2 == 1})
+	}
+	cuts := make(chan int, len(points))
+	for i := range points {
 		cuts <- i
 	}
 	close(cuts)
 	began, done := time.Now(), atomic.Int64{}
 	t.Cleanup(func() {
-		t.Logf("%d of %d cuts at %d commits in %v", done.Load(), len(order), total, time.Since(began).Round(time.Second))
+		t.Logf("%d of %d cuts at %d commits of %v in %v", done.Load(), len(points), len(commits), functions, time.Since(began).Round(time.Second))
 	})
 	for range 4 { // a cut waits most of the time: for starts, and for the second of its schedule
 		t.Run("cuts", func(t *testing.T) {
 			t.Parallel()
 			for i := range cuts {
-				l.cutting(t, 1+i/2, i%2 == 1).cut()
-				if done.Add(1); time.Since(began) > cutFor {
+				if i >= always && time.Since(began) > cutFor {
 					return
 				}
+				l.cutting(t, points[i]).cut()
+				done.Add(1)
 			}
 		})
 	}

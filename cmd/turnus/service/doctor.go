@@ -16,6 +16,7 @@ import (
 	"github.com/turnus/turnus/core/controller"
 	"github.com/turnus/turnus/core/inventory/sources"
 	"github.com/turnus/turnus/core/ledger"
+	"github.com/turnus/turnus/core/schedule"
 )
 
 // DoctorFlags say what is checked.
@@ -64,6 +65,12 @@ func (f *DoctorFlags) Check(ctx context.Context, con *console.Console) (d Diagno
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	d = Diagnosis{Sound: true, Queue: f.Queue.URL != "", Findings: []controller.Finding{}}
+	if err := l.Writable(ctx); err != nil {
+		if _, refused := errors.AsType[*ledger.RefusedError](err); !refused {
+			return d, err
+		}
+		d.Sound, d.Findings = false, append(d.Findings, controller.Finding{Part: controller.InLedger, What: core.ErrorText(err)})
+	}
 	var found []controller.Finding
 	if d.Queue {
 		q, closeQueue, err := f.Queue.Open(ctx, con)
@@ -93,6 +100,13 @@ func (f *DoctorFlags) Check(ctx context.Context, con *console.Console) (d Diagno
 		for _, one := range list {
 			found = append(found, controller.Finding{Part: controller.InLedger, Run: one.Run, What: one.What, Repaired: one.Repaired})
 		}
+	}
+	overdue, err := schedule.NewControl(l).Check(ctx, f.Fix)
+	if err != nil {
+		return d, err
+	}
+	for _, one := range overdue {
+		found = append(found, controller.Finding{Part: controller.InLedger, What: one.What, Repaired: one.Repaired})
 	}
 	rejected, err := catalog.RejectedProject(ctx, l)
 	if err != nil {

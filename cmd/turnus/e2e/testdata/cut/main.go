@@ -1,16 +1,19 @@
 // The program cut is turnus that kills itself at the n-th commit of its ledger, given as
 // CUT_AT: before SQLite writes it, or with CUT_AFTER=1 as soon as another connection sees it.
-// It appends a byte to CUT_COUNT for each commit.
+// With CUT_IN it is the n-th commit in this function of the ledger. For each commit it appends the
+// name of the function to CUT_COUNT. With CUT_SLOW each commit takes so long.
 package main
 
 import (
 	"context"
 	"database/sql"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 	_ "time/tzdata"
 
 	"modernc.org/sqlite"
@@ -33,14 +36,18 @@ func hook() {
 	if err != nil {
 		panic(err)
 	}
+	slow, _ := time.ParseDuration(os.Getenv("CUT_SLOW"))
+	only := os.Getenv("CUT_IN")
 	var commits atomic.Int64
 	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, dsn string) error {
 		if !strings.Contains(dsn, "/ledger.db") {
 			return nil
 		}
 		conn.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 {
-			_, _ = count.Write([]byte{'.'})
-			if commits.Add(1) == at {
+			in := committing()
+			_, _ = count.WriteString(in + "\n")
+			<-time.After(slow)
+			if (only == "" || only == in) && commits.Add(1) == at {
 				if os.Getenv("CUT_AFTER") == "" {
 					die()
 				}
@@ -55,6 +62,25 @@ func hook() {
 		})
 		return nil
 	})
+}
+
+// committing is the function of the ledger whose transaction is being committed.
+func committing() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	const ledger = "/core/ledger."
+	for within := false; ; {
+		f, more := frames.Next()
+		_, name, _ := strings.Cut(f.Function, ledger)
+		if within && name != "(*db).transact" {
+			name, _, _ = strings.Cut(name, ".func")
+			return name
+		}
+		within = within || name == "(*db).transact"
+		if !more {
+			return "?"
+		}
+	}
 }
 
 // watch returns a function that reports whether a transaction was committed since.

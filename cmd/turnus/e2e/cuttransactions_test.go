@@ -1,0 +1,130 @@
+//go:build linux && labs
+
+package e2e
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// otherwiseMade are the functions of the ledger whose transactions the runs and the schedule of
+// TestLabUpKilledAtEachCommit do not make, and what makes them.
+var otherwiseMade = map[string]string{
+	"(*Ledger).AppendAudit":        "requests whose change is none of the ledger's",
+	"(*Ledger).CancelAll":          "cancels; a run that is held is cancelled after the cut",
+	"(*Ledger).ClaimNotification":  "notifications, of which there are no channels here",
+	"(*Ledger).Doubt":              "a queue that is shared, and lost",
+	"(*Ledger).DropHandlers":       "people, who drop pending handlers",
+	"(*Ledger).ElectOnce":          "steps with once: TestOnceWithAWorkerKilledAtEachCall",
+	"(*Ledger).Ended":              "a queue that is filled again; it reads",
+	"(*Ledger).ImportHandlers":     "turnus run, with files of a former version",
+	"(*Ledger).KeepOnce":           "steps with once",
+	"(*Ledger).LeaveHandlers":      "runs whose queue was lost",
+	"(*Ledger).MakeSchedulesDue":   "changes of schedules that wait for a run",
+	"(*Ledger).NewNotification":    "notifications",
+	"(*Ledger).PostponeSchedule":   "schedules that cannot be read",
+	"(*Ledger).Prune":              "retention",
+	"(*Ledger).PruneFacts":         "retention",
+	"(*Ledger).Release":            "runs that the queue refuses",
+	"(*Ledger).ReplaceHandlers":    "turnus run",
+	"(*Ledger).Report":             "notifications",
+	"(*Ledger).RetryNotification":  "notifications",
+	"(*Ledger).RevokeToken":        "people",
+	"(*Ledger).Route":              "notifications",
+	"(*Ledger).UnelectOnce":        "steps with once",
+	"(*Ledger).Unqueue":            "a queue that is lost",
+	"(*Ledger).Writable":           "doctor, and a ledger that refused a write",
+	"(*Ledger).change":             "people: pause, resume, approve, amend",
+	"(*Ledger).checkRun":           "doctor",
+	"(*Ledger).finishNotification": "notifications",
+	"(*Ledger).mark":               "a key ring",
+	"(*Ledger).prunable":           "retention",
+	"(*Ledger).putOutput":          "large outputs",
+	"(*Ledger).reencryptColumn":    "a key ring",
+	"(*Ledger).reencryptObject":    "a key ring",
+	"(*Ledger).removeRows":         "retention",
+}
+
+// transactions are the functions of the ledger that make a transaction.
+func transactions(t *testing.T) (names []string) {
+	t.Helper()
+	const dir = "../../../core/ledger"
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, f.Name()), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && callsTransact(fn) {
+				names = append(names, nameOf(fn))
+			}
+		}
+	}
+	return names
+}
+
+func callsTransact(fn *ast.FuncDecl) (found bool) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "transact" {
+				found = true
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// nameOf is a function as the runtime names it.
+func nameOf(fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return fn.Name.Name
+	}
+	of := fn.Recv.List[0].Type
+	if p, ok := of.(*ast.StarExpr); ok {
+		return fmt.Sprintf("(*%s).%s", p.X, fn.Name.Name)
+	}
+	return fmt.Sprintf("%s.%s", of, fn.Name.Name)
+}
+
+// uncut says which transactions were not among those that committed, and what is listed in vain.
+func uncut(all, committed []string) (problems []string) {
+	for _, name := range all {
+		if !slices.Contains(committed, name) && otherwiseMade[name] == "" {
+			problems = append(problems, fmt.Sprintf("the transaction of %s is not cut: have the playbooks of the lab make it, or list it in otherwiseMade", name))
+		}
+	}
+	for name := range otherwiseMade {
+		if !slices.Contains(all, name) {
+			problems = append(problems, fmt.Sprintf("otherwiseMade lists %s, which makes no transaction", name))
+		}
+	}
+	return problems
+}
+
+func TestLabUncutTransactionsAreNoticed(t *testing.T) {
+	all := transactions(t)
+	if bad := uncut(all, all); len(bad) > 0 {
+		t.Errorf("all is well, and it says: %q", bad)
+	}
+	if bad := uncut(append(slices.Clone(all), "(*Ledger).New"), all); len(bad) != 1 || !strings.Contains(bad[0], "(*Ledger).New is not cut") {
+		t.Errorf("a new transaction: %q", bad)
+	}
+	if bad := uncut(nil, nil); len(bad) != len(otherwiseMade) {
+		t.Errorf("functions that are gone: %q", bad)
+	}
+}

@@ -1,0 +1,65 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnus/turnus/core/ledger"
+)
+
+// checkSlack is how late a row may be due for what waits: longer than any wait of the engine.
+const checkSlack = 2 * time.Minute
+
+// Check returns schedules that no engine would read in time, because the time at which they are due
+// is missing or behind their fire time. With repair it makes them due now: what was missed follows
+// their catch_up.
+func (c *Control) Check(ctx context.Context, repair bool) (all []ledger.Finding, err error) {
+	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
+		rows, next, err := c.ledger.Schedules(ctx, ledger.AllTenants(), page)
+		if err != nil {
+			return nil, err
+		}
+		now, err := c.now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			what := c.overdue(row, now)
+			if what == "" {
+				continue
+			}
+			if repair {
+				if err := c.ledger.PostponeSchedule(ctx, row, now); err != nil {
+					return nil, err
+				}
+			}
+			all = append(all, ledger.Finding{What: what, Repaired: repair})
+		}
+		if next == "" {
+			return all, nil
+		}
+		page.Cursor = next
+	}
+}
+
+// overdue says what is wrong with the time at which a row is due; "" if nothing is, or if the row
+// cannot be read, which the engine reports.
+func (c *Control) overdue(row ledger.Schedule, now time.Time) string {
+	p, s, err := c.planner.read(row)
+	if err != nil || s.Paused {
+		return ""
+	}
+	nominal, ok := p.next(s.Since)
+	if !ok {
+		return ""
+	}
+	fire := p.start(nominal)
+	switch {
+	case row.Due.IsZero():
+		return fmt.Sprintf("schedule %s triggers at %s, and is never due: no server launches it", p.ID, fire.UTC().Format(time.RFC3339))
+	case row.Due.After(latest(fire, now.Add(checkSlack))):
+		return fmt.Sprintf("schedule %s triggers at %s, and is due at %s only: no server launches it in time", p.ID, fire.UTC().Format(time.RFC3339), row.Due.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
