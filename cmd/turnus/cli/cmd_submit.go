@@ -184,7 +184,7 @@ func (a *app) submitAt(ctx context.Context, c *client.Client, f *submitFlags) er
 	at := f.at
 	if f.timezone != "" {
 		if strings.Contains(at, "[") {
-			return console.Invalid("--timezone %s: --at %s has a zone of its own\nhint: leave out one of the two", f.timezone, at)
+			return console.Invalid("--timezone %s: --at %s has a zone of its own\nhint: leave out --timezone", f.timezone, at)
 		}
 		at += "[" + f.timezone + "]"
 	}
