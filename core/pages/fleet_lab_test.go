@@ -14,7 +14,7 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// changesOfTheMap puts updates on the map, as a second each brings them: other outcomes of all hosts
+// changesOfTheMap puts updates on the map, as each second brings one: other outcomes of all hosts
 // of three blocks. It returns the longest tasks.
 const changesOfTheMap = `(async (updates) => {
   const long = [];

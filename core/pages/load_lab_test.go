@@ -126,8 +126,8 @@ func waitFor(ctx context.Context, t *testing.T, expression string) {
 	}
 }
 
-// 1,000 changes a second reach the page as a few messages: not one is lost, and what the table shows
-// is the newest. Long tasks are printed, because they depend on the machine.
+// 1,000 changes a second reach the page as a few messages: not one is lost, and what the table
+// shows is the newest. Long tasks are printed, because they depend on the machine.
 func TestLabManyChangesAreFewMessages(t *testing.T) {
 	const changes, perTick = 8000, 10
 	b := &busyRun{newLargeRun(), make(chan api.Event)}

@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/ledger"
 )
 
-// cpu is what this process has used.
+// cpu returns the CPU time that this process has used.
 func cpu(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
