@@ -61,7 +61,7 @@ func TestLabBrowserAnswersWithinAFewClicks(t *testing.T) {
 	}
 }
 
-// A newcomer of an empty service is told on each page what to do next.
+// Each page of an empty service says to a newcomer what to do next.
 func TestLabBrowserTellsANewcomerWhatToDo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1})
