@@ -85,8 +85,8 @@ func (s *service) serve(web *http.Server) error {
 // to be recorded.
 const recordFor = 10 * time.Second
 
-// awaitRecords waits until the outcomes in this process's own queue are in the ledger. Those of a queue
-// in Redis stay there.
+// awaitRecords waits until the outcomes in this process's own queue are in the ledger. Those of a
+// queue in Redis stay there.
 func (s *service) awaitRecords(ctx context.Context) {
 	if s.f.Queue.URL != "" {
 		return

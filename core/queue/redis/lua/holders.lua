@@ -1,6 +1,7 @@
 -- holders.lua: which jobs hold the locks of a host and of an HA group. Changes nothing.
--- Needs: base, small, locks, jobs. ARGV: host, HA group ('' is none). Returns: for each lock that is
--- held its kind, run id, index, 1 where it is kept for the job, and when its lease began (µs) or -1.
+-- Needs: base, small, locks, jobs. ARGV: host, HA group ('' is none). Returns: for each lock that
+-- is held its kind, run id, index, 1 where it is kept for the job, and when its lease began (µs) or
+-- -1.
 -- Bounds: two locks, one look-up a session each.
 local out = {}
 local function add(lock)
