@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -24,11 +26,13 @@ func (a *app) validateCmd() *cobra.Command {
 	var vars localrun.VarFlags
 	c := &cobra.Command{
 		Use:   "validate PATH...",
-		Short: "Check playbooks: every mistake of every file, with its place",
-		Long: `Check playbooks: every mistake of every file, with its place. Files named secrets.yaml are
-checked as files of secrets of a project. turnus project diff checks a whole tree. Job types are
-asked about params that hold no expression: one process of each plugin that the playbooks use.`,
+		Short: "Check playbooks or a project: every mistake of every file, with its place",
+		Long: `Check playbooks: every mistake of every file, with its place. A folder with a turnus.yaml is
+checked as a project: playbooks, inventory, windows, secrets. Files named secrets.yaml are checked
+as files of secrets of a project. Job types are asked about params that hold no expression: one
+process of each plugin that the playbooks use.`,
 		Example: `  turnus validate playbooks/
+  turnus validate .                 # the project in this folder
   turnus validate site.yaml -o json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -47,17 +51,12 @@ asked about params that hold no expression: one process of each plugin that the 
 			if err != nil {
 				return err
 			}
-			var all []*playbooks.Playbook
-			var warnings playbooks.Diagnostics
-			if len(args) > 0 {
-				all, err = playbooks.Load(args, node.PlaybookOptions(sup, extra))
-			}
+			ctx, stop := a.Interruptible(cmd.Context())
+			defer stop()
+			all, warnings, err := loadAll(ctx, args, node.PlaybookOptions(sup, extra))
 			if err == nil {
-				var found playbooks.Diagnostics
-				ctx, stop := a.Interruptible(cmd.Context())
-				defer stop()
-				found, warnings = askJobTypes(ctx, sup, all)
-				problems = append(problems, found...)
+				found, odd := askJobTypes(ctx, sup, all)
+				problems, warnings = append(problems, found...), append(warnings, odd...)
 			}
 			return a.reportValidation(all, withProblems(err, problems), warnings)
 		},
@@ -66,6 +65,48 @@ asked about params that hold no expression: one process of each plugin that the 
 	plugins.AddDev(c)
 	vars.Add(c)
 	return c
+}
+
+// loadAll reads playbooks, and projects with all that belongs to them. All mistakes are one
+// playbooks.Diagnostics.
+func loadAll(ctx context.Context, paths []string, o playbooks.Options) (all []*playbooks.Playbook, warnings playbooks.Diagnostics, err error) {
+	var problems playbooks.Diagnostics
+	isProject := func(path string) bool {
+		_, err := os.Stat(filepath.Join(path, definitions.LayoutFile))
+		return err == nil
+	}
+	for _, path := range paths {
+		if !isProject(path) {
+			continue
+		}
+		set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: o, Sources: []definitions.KnownSource{{}}})
+		var found playbooks.Diagnostics
+		if err != nil && !errors.As(err, &found) {
+			return nil, nil, err
+		}
+		if set != nil {
+			all, warnings = append(all, set.Playbooks...), append(warnings, below(path, set.Warnings)...)
+		}
+		problems = append(problems, below(path, found)...)
+	}
+	if paths = slices.DeleteFunc(slices.Clone(paths), isProject); len(paths) > 0 {
+		more, err := playbooks.Load(paths, o)
+		if all = append(all, more...); err != nil {
+			return nil, nil, withProblems(err, problems)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, warnings, problems
+	}
+	return all, warnings, nil
+}
+
+// below names the files of a project as its user does.
+func below(dir string, all playbooks.Diagnostics) playbooks.Diagnostics {
+	for i := range all {
+		all[i].File = filepath.Join(dir, all[i].File)
+	}
+	return all
 }
 
 // validation is the -o json document of validate.
