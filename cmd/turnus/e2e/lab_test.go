@@ -32,6 +32,7 @@ type lab struct {
 	trace bool     // see traced
 	env   []string // more of the processes' environment
 	under []string // a command line that starts the processes; nil for none
+	other string   // another program in the place of the one under test
 }
 
 // traced lets lab.trace and lab.hold do their work: they write where the test reads, and name their

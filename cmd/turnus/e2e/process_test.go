@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -61,7 +62,7 @@ func (x *text) has(parts ...string) bool {
 func (l *lab) start(args ...string) *process {
 	l.t.Helper()
 	p := &process{t: l.t, exited: make(chan struct{}), out: &text{}, err: &text{}}
-	line := slices.Concat(l.under, []string{binary}, args)
+	line := slices.Concat(l.under, []string{cmp.Or(l.other, binary)}, args)
 	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Dir = l.dir
 	p.cmd.Env = slices.Concat(os.Environ(), []string{"HOME=" + l.dir, "TURNUS_STATE=" + filepath.Join(l.dir, "state"), "SSH_AUTH_SOCK=", "GORACE=halt_on_error=1 " + os.Getenv("GORACE")}, l.env)

@@ -36,8 +36,8 @@ func recorder(t *testing.T) *lab {
 	if *recordBinary == "" || *recordCommit == "" {
 		t.Fatal("-record.binary and -record.commit say what is recorded; see testdata/upgrade/record.sh")
 	}
-	binary = *recordBinary
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()
+	l.other = *recordBinary
 	l.upgradeOps()
 	return l
 }
@@ -49,7 +49,7 @@ func recordUp(t *testing.T, name string, end syscall.Signal) {
 	l := recorder(t)
 	data := filepath.Join(l.dir, "data")
 	p, c := l.startUp(data, slices.Concat([]string{"-f", "8", "--name", "worker"}, l.pluginFlags())...)
-	seen := look(t, c, l.populate(c))
+	seen := poll(t, c, l.populate(c))
 	p.signal(end)
 	p.code()
 	l.keep(name, seen, "data", "trace", "trace-second")
@@ -57,13 +57,11 @@ func recordUp(t *testing.T, name string, end syscall.Signal) {
 
 func TestRecordCluster(t *testing.T) {
 	l := recorder(t).withRedis()
-	if err := l.redis.admin().Do(context.Background(), "acl", "setuser", "turnus", "allkeys", "allcommands").Err(); err != nil { // what a former version needs
-		t.Fatal(err)
-	}
+	l.redis.allows()
 	s := emptySite(l)
 	server, worker := s.server(), s.worker("-f", "8", "--name", "worker")
 	c := s.ask(server)
-	seen := look(t, c, l.populate(c))
+	seen := poll(t, c, l.populate(c))
 	for _, p := range []*process{server, worker} { // so that both databases are of one moment
 		p.signal(syscall.SIGSTOP)
 	}
@@ -82,6 +80,13 @@ func TestRecordCluster(t *testing.T) {
 	}
 	l.file("dump.rdb", string(rdb))
 	l.keep("cluster", seen, "ledger.sql", "dump.rdb", "data-1", "trace", "trace-second")
+}
+
+// Nothing changes under workers of the version that was recorded.
+func TestBesideTheFormerVersion(t *testing.T) {
+	l := recorder(t).withRedis()
+	l.redis.allows()
+	l.meets(*recordBinary, "", 1)
 }
 
 // populate brings runs into each state that lasts, and some into those that do not; it returns
@@ -143,7 +148,7 @@ func (l *lab) populate(c *client.Client) map[string]string {
 	wait("careful", func(r api.Run) bool { return r.Live != nil && r.Live.InFlight == 2 && len(r.Outcomes) > 0 })
 	wait("steady", func(r api.Run) bool { return r.Live != nil && len(r.Outcomes) > 0 })
 	for i := range 12 {
-		submit(fmt.Sprintf("single-%02d", i), api.NewRun{Playbook: "single", Limit: []string{fmt.Sprintf("one-%02d", i)}})
+		submit(fmt.Sprintf("single-%02d", i), api.NewRun{Playbook: "single", LaunchOptions: api.LaunchOptions{Limit: []string{fmt.Sprintf("one-%02d", i)}}})
 	}
 	return runs
 }

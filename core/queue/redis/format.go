@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func (q *Queue) takeOver(ctx context.Context) error {
 			if len(alive) > 0 {
 				slices.Sort(alive)
 				return fmt.Errorf(where+": %w: workers of the former version are at work: %s; nothing was changed\nhint: turnus admin workers drain NAME, or SIGTERM, ends them; then stop the servers of that version, and start this again",
-					q.opt.Pool, "1", format, core.ErrConflict, strings.Join(alive, ", "))
+					q.opt.Pool, strconv.Itoa(format-1), format, core.ErrConflict, strings.Join(alive, ", "))
 			}
 			if ended == "" { // a worker that lives calls meanwhile
 				if err := rest(ctx, q.opt.SessionTTL+time.Second); err != nil {
@@ -85,7 +86,7 @@ func (q *Queue) takeOver(ctx context.Context) error {
 			}
 			ended = sessions
 		default:
-			return fmt.Errorf(where+", but processes of both have worked with it: %w\nhint: stop all of them, empty this Redis (redis-cli FLUSHDB), and start the new ones: they fill it again from the ledger", q.opt.Pool, "1", format, core.ErrConflict)
+			return fmt.Errorf(where+", but processes of both have worked with it: %w\nhint: stop all of them, empty this Redis (redis-cli FLUSHDB), and start the new ones: they fill it again from the ledger", q.opt.Pool, strconv.Itoa(format-1), format, core.ErrConflict)
 		}
 	}
 }
