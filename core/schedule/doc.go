@@ -49,8 +49,8 @@
 //     the runs, and updates the row by the decision and the ledger's answers.
 //
 // A server that dies before the commit has changed nothing. Of two servers that decide on one row
-// the second finds another version, and changes nothing. The primary key of runs refuses a run a
-// second time, even if a row comes back from an older copy of the ledger.
+// the second finds another version, and changes nothing. The ids of runs are unique, so a run is
+// refused a second time, even if a row comes back from an older copy of the ledger.
 //
 // Time is the ledger's: PostgreSQL's clock, which all servers share, or that of the process that
 // has the SQLite file. A nominal time up to State.Since is decided, and never decided again, even

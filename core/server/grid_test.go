@@ -57,7 +57,7 @@ func TestGrid(t *testing.T) {
 }
 
 // The waits of hosts are counted by reason: first that the run is not in the queue, then the wave
-// and the worker.
+// and the workers' concurrency.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -76,6 +76,8 @@ func TestWaits(t *testing.T) {
 		t.Errorf("%+v", line)
 	}
 	b.work()
+	_, err := b.queue.Post(t.Context(), api.WorkerDocument("w1"), asJSON(api.Worker{Name: "w1", State: api.WorkerReady}), api.WorkerKeep)
+	must(t, err)
 	until(t, "the run is in the queue", func() bool {
 		kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
 		return err == nil && kept.Incarnation != ""

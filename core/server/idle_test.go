@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,14 @@ func TestRunsThatNobodyWorksOnReportWhy(t *testing.T) {
 		code = e.ReasonCode
 		return e.Reason
 	}
+	waitsFor := func(code core.ReasonCode) bool {
+		all := want[struct{ Items []api.Wait }](t, b.ask(viewer, "GET", "/v1/runs/"+run.ID+"/waits", nil), http.StatusOK).Items
+		return slices.ContainsFunc(all, func(w api.Wait) bool { return w.Code == code })
+	}
 	until(t, "the queue has it", func() bool { return check().Live != nil })
+	if !waitsFor(core.NoWorker) {
+		t.Error("no host waits for a worker")
+	}
 	if l := check().Live; l.StopAfter != 3 || l.StopUnreachable != 3 {
 		t.Errorf("thresholds %d and %d, expected 3 and 3", l.StopAfter, l.StopUnreachable)
 	}
@@ -35,5 +43,8 @@ func TestRunsThatNobodyWorksOnReportWhy(t *testing.T) {
 	must(t, err)
 	if r, why := check().Reason, explain(); r != "" || strings.Contains(why, nobodyWorks) || why == "" || code != core.NoSlot {
 		t.Errorf("with a worker: %q; %q, %q", r, why, code)
+	}
+	if waitsFor(core.NoWorker) || !waitsFor(core.NoSlot) {
+		t.Error("with a worker, a host waits for one")
 	}
 }

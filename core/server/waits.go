@@ -65,14 +65,18 @@ func (s *Server) listWaits(ctx context.Context, by caller, in *RunPath) (*list[a
 		w.add(core.WaveClosed, wavesClosed(sheet.limits, open[closed], open[len(open)-1]), time.Time{}, open[closed:]...)
 	}
 	released := open[:closed]
+	unworked := len(released) > 0 && s.deserted(ctx)
 	for _, why := range s.sheets.keep(&run).asked.of(func() []queue.Explanation { return s.explainAll(asking, &run, released) }) {
 		if !waiting(why.State) || sheet.rows[why.Job.Index].Outcome != "" {
 			continue
 		}
-		if code, pausedRun := why.Reason.Code(), st.Phase == queue.Paused && why.State == core.Pending; pausedRun {
+		switch pending := why.State == core.Pending; {
+		case pending && unworked:
+			w.add(core.NoWorker, nobodyWorks, time.Time{}, why.Job.Index)
+		case pending && st.Phase == queue.Paused:
 			w.add(core.RunPaused, "the run is paused", time.Time{}, why.Job.Index)
-		} else {
-			w.add(code, why.Reason.Text()+s.holder(ctx, by.scope, why.Holder), why.Until, why.Job.Index)
+		default:
+			w.add(why.Reason.Code(), why.Reason.Text()+s.holder(ctx, by.scope, why.Holder), why.Until, why.Job.Index)
 		}
 	}
 	if len(released) > askedHosts {
