@@ -103,9 +103,9 @@ func (l *Ledger) AcceptAll(ctx context.Context, runs ...NewRun) (out []Accepted,
 			refused++
 		}
 	}
-	what := "accept run " + runs[0].ID
+	what := "write run " + runs[0].ID
 	if len(runs) > 1 {
-		what = fmt.Sprintf("accept %d runs", len(runs))
+		what = fmt.Sprintf("write %d runs", len(runs))
 	}
 	if refused == len(rows) {
 		out = make([]Accepted, len(rows))
@@ -127,7 +127,7 @@ func (l *Ledger) AcceptAll(ctx context.Context, runs ...NewRun) (out []Accepted,
 	}
 	for i, r := range rows {
 		if r.refused == nil {
-			out[i].Err = translate("accept run "+r.ID, out[i].Err)
+			out[i].Err = translate("write run "+r.ID, out[i].Err)
 		}
 	}
 	return out, nil

@@ -43,7 +43,7 @@ func (l *Ledger) remainingOf(b *Batch, out *Recorded) *remaining {
 func (l *Ledger) recordGroup(ctx context.Context, group []*remaining) error {
 	for len(group) > 0 {
 		rest := group
-		err := l.db.transact(ctx, "record outcomes", func(t *tx) error {
+		err := l.db.transact(ctx, "write outcomes", func(t *tx) error {
 			for rest = group; len(rest) > 0; {
 				part := rest[:partOf(t, rest)]
 				if err := l.recordPart(ctx, t, part); err != nil {
