@@ -46,7 +46,7 @@ func (l *loader) check() error {
 
 // warnNoHosts reports once that targets: cannot be checked, because the tree has no hosts.
 func (l *loader) warnNoHosts() {
-	data := l.data(LayoutFile)
+	data := l.data(layoutFile)
 	line, col := placeOf(data, partInventory)
 	message, hint := "the project has no hosts of its own, and what targets: selects of other hosts is known to a server with sources only",
 		"turnus inventory ls --context NAME shows its sources and their hosts, turnus plan PLAYBOOK --context NAME what a playbook selects"
@@ -60,7 +60,7 @@ func (l *loader) warnNoHosts() {
 		message = "the project has no hosts of its own, and no generation of hosts is here yet of source " + some(names)
 		hint = "turnus inventory ls shows how fetching goes; targets: is checked when hosts are here"
 	}
-	l.warn(at(LayoutFile, data, line, col, message, hint))
+	l.warn(at(layoutFile, data, line, col, message, hint))
 }
 
 // checkHosts finds window sets that hosts have and nobody defines.
@@ -107,7 +107,7 @@ func (l *loader) setHint(name string) string {
 func (l *loader) placeOfSet(name, host string) (file string, line, col int) {
 	said := regexp.MustCompile(`\bwindow_set["']?\s*[:=]\s*["']?(` + regexp.QuoteMeta(name) + `)(["'\s,}#]|$)`)
 	for _, d := range l.set.docs {
-		if p := d.Path; p == LayoutFile || isPart(l.set.layout, partPlaybooks, p) || isPart(l.set.layout, partWindows, p) || isPart(l.set.layout, partSecrets, p) {
+		if p := d.Path; p == layoutFile || isPart(l.set.layout, partPlaybooks, p) || isPart(l.set.layout, partWindows, p) || isPart(l.set.layout, partSecrets, p) {
 			continue
 		}
 		for i, text := range bytes.Split(d.Data, []byte("\n")) {

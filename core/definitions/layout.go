@@ -14,8 +14,8 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// LayoutFile names the folders of a tree that does not follow the convention.
-const LayoutFile = "turnus.yaml"
+// layoutFile names the folders of a tree that does not follow the convention.
+const layoutFile = "turnus.yaml"
 
 // The parts of a tree, which are also the keys of turnus.yaml.
 const (
@@ -70,11 +70,11 @@ func (l *loader) convention(part string) {
 	switch {
 	case len(found) > 1:
 		l.fail(playbooks.Diagnostic{File: found[0], Message: fmt.Sprintf("%s are there both", strings.Join(found, " and ")),
-			Expected: "one place", Hint: fmt.Sprintf("name what is meant in %s: %s: [%s]", LayoutFile, part, strings.Join(found, ", "))})
+			Expected: "one place", Hint: fmt.Sprintf("name what is meant in %s: %s: [%s]", layoutFile, part, strings.Join(found, ", "))})
 	case len(found) == 0 && !optional(part):
 		// A folder that was renamed must not take every schedule away.
-		l.fail(playbooks.Diagnostic{File: LayoutFile, Message: "the tree has no " + part, Expected: strings.Join(names, ", or "),
-			Hint: fmt.Sprintf("name another place in %s at the root, or say %s: [] if there is none", LayoutFile, part)})
+		l.fail(playbooks.Diagnostic{File: layoutFile, Message: "the tree has no " + part, Expected: strings.Join(names, ", or "),
+			Hint: fmt.Sprintf("name another place in %s at the root, or say %s: [] if there is none", layoutFile, part)})
 	}
 	l.set.layout[part] = found
 }
@@ -82,7 +82,7 @@ func (l *loader) convention(part string) {
 // readLayout reads turnus.yaml.
 func (l *loader) readLayout(data []byte) {
 	var problems yamlread.Problems
-	r, root := problems.Open(LayoutFile, data)
+	r, root := problems.Open(layoutFile, data)
 	if root != nil {
 		fields := make([]yamlread.Field, 0, len(parts)+1)
 		for _, part := range parts {
@@ -159,7 +159,7 @@ func (l *loader) checkTenant(data []byte, n *yaml.Node, key, tenant string) {
 		if tenant != "" && anyTenant {
 			report, message = l.warn, message+", so only hosts of a source can be"
 		}
-		report(at(LayoutFile, data, n.Line, n.Column, message, yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known)))))
+		report(at(layoutFile, data, n.Line, n.Column, message, yamlread.DidYouMean(tenant, slices.Sorted(maps.Keys(known)))))
 	})
 }
 
@@ -203,7 +203,7 @@ func (l *loader) has(part, root string) bool {
 
 // holds reports whether a file is read for a part that lies at root.
 func holds(part, root, p string) bool {
-	if !under(p, root) || p == LayoutFile {
+	if !under(p, root) || p == layoutFile {
 		return false
 	}
 	if p == root {
@@ -228,7 +228,7 @@ func beside(root, p string) bool {
 
 // documents reports whether a file is read at all.
 func (lay layout) documents(p string) bool {
-	if p == LayoutFile {
+	if p == layoutFile {
 		return true
 	}
 	for part, roots := range lay {

@@ -40,7 +40,7 @@ func (l *loader) warn(d playbooks.Diagnostic) { l.warnings = append(l.warnings, 
 
 // failAt reports a problem at a node of turnus.yaml.
 func (l *loader) failAt(data []byte, n *yaml.Node, message, hint string) {
-	l.fail(at(LayoutFile, data, n.Line, n.Column, message, hint))
+	l.fail(at(layoutFile, data, n.Line, n.Column, message, hint))
 }
 
 // at is a problem with the line it is about.
@@ -106,7 +106,7 @@ func (l *loader) load(o Options) error {
 // find fills the layout, and chooses the files to read.
 func (l *loader) find() error {
 	l.set.layout = layout{}
-	if i, ok := slices.BinarySearchFunc(l.entries, LayoutFile, func(e entry, p string) int { return cmp.Compare(e.path, p) }); ok {
+	if i, ok := slices.BinarySearchFunc(l.entries, layoutFile, func(e entry, p string) int { return cmp.Compare(e.path, p) }); ok {
 		e := l.entries[i]
 		if !l.readable(e) {
 			return nil

@@ -37,7 +37,7 @@ func FindProject(dir string) (*Project, error) {
 		return nil, err
 	}
 	for {
-		file := filepath.Join(dir, LayoutFile)
+		file := filepath.Join(dir, layoutFile)
 		text, err := securefile.Read(file, securefile.Rule{Most: maxLayout, Shut: 0o002, Owned: true})
 		if err == nil {
 			return readProject(dir, file, text)
@@ -55,7 +55,7 @@ func FindProject(dir string) (*Project, error) {
 
 // IsProject reports whether a folder has turnus.yaml, or the usual place of playbooks or inventory.
 func IsProject(dir string) bool {
-	for _, name := range slices.Concat([]string{LayoutFile}, usualNames(partPlaybooks), usualNames(partInventory)) {
+	for _, name := range slices.Concat([]string{layoutFile}, usualNames(partPlaybooks), usualNames(partInventory)) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return true
 		}

@@ -146,7 +146,7 @@ func FuzzFromDocuments(f *testing.F) {
 	f.Add("&a [*a]", "../x", "\x00")
 	f.Add("? {a: b}\n: c\n", "a/.git/b", "#!/bin/sh\n")
 	f.Fuzz(func(t *testing.T, layout, file, text string) {
-		docs := []Document{{LayoutFile, []byte(layout)}, {file, []byte(text)}, {"inventory/hosts.yaml", []byte("hosts: {a: {}}\n")}}
+		docs := []Document{{layoutFile, []byte(layout)}, {file, []byte(text)}, {"inventory/hosts.yaml", []byte("hosts: {a: {}}\n")}}
 		s, err := FromDocuments(t.Context(), docs, Options{})
 		if err != nil {
 			if s != nil || err.Error() == "" {

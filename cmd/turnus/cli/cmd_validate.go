@@ -2,12 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -53,9 +50,9 @@ process of each plugin that the playbooks use.`,
 			}
 			ctx, stop := a.Interruptible(cmd.Context())
 			defer stop()
-			all, warnings, err := loadAll(ctx, args, node.PlaybookOptions(sup, extra))
+			all, warnings, err := definitions.LoadPaths(ctx, args, node.PlaybookOptions(sup, extra))
 			if err == nil {
-				found, odd := askJobTypes(ctx, sup, all)
+				found, odd := node.AskJobTypes(ctx, sup, all)
 				problems, warnings = append(problems, found...), append(warnings, odd...)
 			}
 			return a.reportValidation(all, withProblems(err, problems), warnings)
@@ -65,48 +62,6 @@ process of each plugin that the playbooks use.`,
 	plugins.AddDev(c)
 	vars.Add(c)
 	return c
-}
-
-// loadAll reads playbooks, and projects with all that belongs to them. All mistakes are one
-// playbooks.Diagnostics.
-func loadAll(ctx context.Context, paths []string, o playbooks.Options) (all []*playbooks.Playbook, warnings playbooks.Diagnostics, err error) {
-	var problems playbooks.Diagnostics
-	isProject := func(path string) bool {
-		_, err := os.Stat(filepath.Join(path, definitions.LayoutFile))
-		return err == nil
-	}
-	for _, path := range paths {
-		if !isProject(path) {
-			continue
-		}
-		set, err := definitions.Load(ctx, path, definitions.Options{Playbooks: o, Sources: []definitions.KnownSource{{}}})
-		var found playbooks.Diagnostics
-		if err != nil && !errors.As(err, &found) {
-			return nil, nil, err
-		}
-		if set != nil {
-			all, warnings = append(all, set.Playbooks...), append(warnings, below(path, set.Warnings)...)
-		}
-		problems = append(problems, below(path, found)...)
-	}
-	if paths = slices.DeleteFunc(slices.Clone(paths), isProject); len(paths) > 0 {
-		more, err := playbooks.Load(paths, o)
-		if all = append(all, more...); err != nil {
-			return nil, nil, withProblems(err, problems)
-		}
-	}
-	if len(problems) > 0 {
-		return nil, warnings, problems
-	}
-	return all, warnings, nil
-}
-
-// below names the files of a project as its user does.
-func below(dir string, all playbooks.Diagnostics) playbooks.Diagnostics {
-	for i := range all {
-		all[i].File = filepath.Join(dir, all[i].File)
-	}
-	return all
 }
 
 // validation is the -o json document of validate.
@@ -142,29 +97,9 @@ func usedSecrets(all []*playbooks.Playbook) []usedSecret {
 	return out
 }
 
-// askJobTypes asks the job types of playbooks about the params that hold no expression.
-func askJobTypes(ctx context.Context, sup *host.Supervisor, all []*playbooks.Playbook) (problems, warnings playbooks.Diagnostics) {
-	v := sup.Validator()
-	for _, b := range all {
-		bad, odd := b.CheckParams(func(uses string, params json.RawMessage) ([]playbooks.ParamProblem, error) {
-			found, err := v.Validate(ctx, uses, params)
-			out := make([]playbooks.ParamProblem, len(found))
-			for i, f := range found {
-				out[i] = playbooks.ParamProblem(f)
-			}
-			return out, err
-		})
-		problems, warnings = append(problems, bad...), append(warnings, odd...)
-	}
-	if err := v.Close(); err != nil {
-		warnings = append(warnings, playbooks.Diagnostic{File: "plugins", Message: err.Error()})
-	}
-	return problems, warnings
-}
-
-// askJobTypesOf is askJobTypes for a tree.
+// askJobTypesOf is node.AskJobTypes for a tree.
 func askJobTypesOf(ctx context.Context, sup *host.Supervisor, set *definitions.Set) error {
-	problems, warnings := askJobTypes(ctx, sup, set.Playbooks)
+	problems, warnings := node.AskJobTypes(ctx, sup, set.Playbooks)
 	set.Warnings = append(set.Warnings, warnings...)
 	if len(problems) > 0 {
 		return problems

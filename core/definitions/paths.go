@@ -1,0 +1,56 @@
+package definitions
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/turnus/turnus/playbooks"
+)
+
+// LoadPaths reads playbooks, and, of folders with a turnus.yaml, projects with all that belongs to
+// them. All mistakes are one playbooks.Diagnostics, whose files are named from where the caller
+// stands. Other errors mean that something could not be read.
+func LoadPaths(ctx context.Context, paths []string, o playbooks.Options) (all []*playbooks.Playbook, warnings playbooks.Diagnostics, err error) {
+	var problems playbooks.Diagnostics
+	for _, path := range paths {
+		if !isProject(path) {
+			continue
+		}
+		set, err := Load(ctx, path, Options{Playbooks: o, Sources: []KnownSource{{}}})
+		var found playbooks.Diagnostics
+		if err != nil && !errors.As(err, &found) {
+			return nil, nil, err
+		}
+		if set != nil {
+			all, warnings = append(all, set.Playbooks...), append(warnings, below(path, set.Warnings)...)
+		}
+		problems = append(problems, below(path, found)...)
+	}
+	if paths = slices.DeleteFunc(slices.Clone(paths), isProject); len(paths) > 0 {
+		more, err := playbooks.Load(paths, o)
+		var found playbooks.Diagnostics
+		if err != nil && !errors.As(err, &found) {
+			return nil, nil, err
+		}
+		all, problems = append(all, more...), append(problems, found...)
+	}
+	if len(problems) > 0 {
+		return nil, warnings, problems
+	}
+	return all, warnings, nil
+}
+
+func isProject(path string) bool {
+	_, err := os.Stat(filepath.Join(path, layoutFile))
+	return err == nil
+}
+
+func below(dir string, all playbooks.Diagnostics) playbooks.Diagnostics {
+	for i := range all {
+		all[i].File = filepath.Join(dir, all[i].File)
+	}
+	return all
+}
