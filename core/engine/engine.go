@@ -195,7 +195,7 @@ func (d *decider) advance() {
 	p := rollout.Progress{
 		Released: d.Status.Limit, Finished: d.Status.Ended(), Deferred: d.Status.Deferred,
 		Proven: d.Results.proven[last], Succeeded: d.Results.good[last],
-		Held: d.Status.Phase != queue.Active, Began: d.p.Began, Now: d.Now,
+		Held: d.Status.Phase != queue.Active, Reached: d.p.Limit, Began: d.p.Began, Now: d.Now,
 	}
 	limits := l.Limits
 	if l.Snapshot.Turns != nil {

@@ -102,6 +102,10 @@ func TestNext(t *testing.T) {
 			strategy: ", pause_between: 30m", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
 			progress: engine.Progress{Done: ago(30 * time.Minute), Delayed: 1}, want: "release 5, released 1", after: engine.Progress{Delayed: 1},
 		},
+		"a pause was over before the queue was lost": {
+			strategy: ", pause_between: 30m", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
+			progress: engine.Progress{Limit: 5, Delayed: 1}, want: "release 5, released 1", after: engine.Progress{Limit: 5, Delayed: 1},
+		},
 		"an approval is asked for": {
 			strategy: ", pause_between: approve", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
 			want: "ask 1", after: engine.Progress{Asked: 1}, until: noon.Add(2 * time.Second),

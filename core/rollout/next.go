@@ -26,6 +26,7 @@ type Progress struct {
 	Succeeded int
 	Complete  bool      // every job has its outcome
 	Held      bool      // paused, stopped or cancelled: nothing may be released
+	Reached   int       // hosts that were ever released, also by a queue that was lost since
 	Approved  int       // highest wave, from 0, that an operator approved
 	Began     time.Time // when the last wave was released
 	Done      time.Time // when WaveDone was first seen; zero if it is not so
@@ -89,7 +90,8 @@ func Next(limits []int, s Strategy, p Progress) Decision {
 	if pause.Approve && p.Approved < wave {
 		return Decision{Action: Ask, Wave: wave}
 	}
-	if until := p.Done.Add(pause.For); pause.For > 0 && p.Now.Before(until) {
+	again := limits[wave] <= p.Reached // the pause before it was waited out
+	if until := p.Done.Add(pause.For); pause.For > 0 && !again && p.Now.Before(until) {
 		return Decision{Action: Delay, Wave: wave, Until: until}
 	}
 	return Decision{Action: Release, Wave: wave, Limit: limits[wave]}
