@@ -56,7 +56,7 @@ type Config struct {
 
 // New makes the pages of an API.
 func New(c Config) (*Pages, error) {
-	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring), livePages: livePages(), views: views{open: map[viewKey]*view{}, streams: map[string]int{}}}
+	p := &Pages{api: c.API, login: c.Login, version: c.Version, log: c.Log, templates: map[string]*template.Template{}, sessions: newSessions(c.Keyring), livePages: livePages(), views: views{open: map[viewKey]*view{}, pages: map[string]int{}}}
 	for _, name := range []string{"login", "ended", "live", "overview", "run", "log", "host", "problem", "fleet", "calendar", "feed", "schedules", "schedule", "windows", "window", "playbooks", "playbook", "retry", "project", "queue", "audit", "notifications", "tokens", "settings"} {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/approval.html", "templates/plan.html", "templates/feeds.html", "templates/"+name+".html")
 		if err != nil {

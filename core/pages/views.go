@@ -15,11 +15,12 @@ import (
 	"github.com/turnus/turnus/core/api"
 )
 
-// Bounds of streams: of this server, of one person, and the pages of one stream.
+// Bounds of open pages: of this server, of one person, and of one stream. Each may take a share of
+// a core, see viewShare.
 const (
-	streamsAll    = 2000
-	streamsPerson = 64
-	streamViews   = 16
+	openAll    = 2000
+	openPerson = 64
+	openStream = 16
 )
 
 // How often a view is made again at most: it may take a twentieth of a core.
@@ -87,27 +88,27 @@ func (p *Pages) rule(path string) *livePage {
 // views has the views that are open in some browser. Each has a goroutine, which ends with the last
 // browser that has it open.
 type views struct {
-	mu      sync.Mutex
-	open    map[viewKey]*view
-	streams map[string]int // by person
-	all     int
+	mu    sync.Mutex
+	open  map[viewKey]*view
+	pages map[string]int // that people have open
+	all   int
 }
 
-// take opens a stream of a person, or refuses; release must be called once.
-func (s *views) take(person string) (release func(), ok bool) {
+// take opens n pages of a person, or refuses; release must be called once.
+func (s *views) take(person string, n int) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= streamsAll || s.streams[person] >= streamsPerson {
+	if s.all+n > openAll || s.pages[person]+n > openPerson {
 		return nil, false
 	}
-	s.all++
-	s.streams[person]++
+	s.all += n
+	s.pages[person] += n
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.all--
-		if s.streams[person]--; s.streams[person] == 0 {
-			delete(s.streams, person)
+		s.all -= n
+		if s.pages[person] -= n; s.pages[person] == 0 {
+			delete(s.pages, person)
 		}
 	}, true
 }
@@ -271,8 +272,8 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		seen = strings.Split(last, ",")
 	}
-	if len(paths) == 0 || len(paths) > streamViews || len(seen) > 0 && len(seen) != len(paths) {
-		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it, or none", streamViews))
+	if len(paths) == 0 || len(paths) > openStream || len(seen) > 0 && len(seen) != len(paths) {
+		p.show(w, http.StatusUnprocessableEntity, "problem", v, "Live", fmt.Sprintf("a stream has 1 to %d views, each with what was seen of it, or none", openStream))
 		return
 	}
 	ctx, stop := context.WithCancel(r.Context())
@@ -282,7 +283,7 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 		p.problem(w, r, v, err)
 		return
 	}
-	release, ok := p.views.take(me.Tenant + "/" + me.Name)
+	release, ok := p.views.take(me.Tenant+"/"+me.Name, len(paths))
 	if !ok {
 		w.Header().Set("Retry-After", "30")
 		p.show(w, http.StatusTooManyRequests, "problem", v, "Live", "too many pages are open; this one does not change until it is loaded again")

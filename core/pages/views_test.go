@@ -299,3 +299,28 @@ func TestAPageThatIsAwaySaysSo(t *testing.T) {
 	s.want("0:away")
 	s.want("0:parts", ">12<")
 }
+
+// Each open page may take a share of a core, so a person has a bounded number of them, on however
+// many streams. Controls: another person, and the same one who closed a stream.
+func TestOpenPagesOfAPersonAreBounded(t *testing.T) {
+	t.Parallel()
+	v := views{pages: map[string]int{}}
+	var release func()
+	for i := range openPerson / openStream {
+		again, ok := v.take("acme/ann", openStream)
+		if !ok {
+			t.Fatalf("stream %d was refused", i+1)
+		}
+		release = again
+	}
+	if _, ok := v.take("acme/ann", 1); ok {
+		t.Errorf("page %d of one person was opened", openPerson+1)
+	}
+	if _, ok := v.take("acme/bob", 1); !ok {
+		t.Error("another person was refused")
+	}
+	release()
+	if _, ok := v.take("acme/ann", openStream); !ok {
+		t.Error("a person who closed a stream was refused")
+	}
+}
