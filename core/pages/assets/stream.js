@@ -17,9 +17,21 @@ function connect(tell) {
     return new Promise(() => {}); // until the page ends
   });
   port.onmessage = ({ data }) => tell(data.name, data.text, data.seen);
-  return {
+  let to = {
     join: (view, seen) => port.postMessage({ view, seen }),
     leave: () => port.postMessage({ leave: true }),
+  };
+  let joined;
+  worker.onerror = () => { // its script cannot be had: the connection broke behind the page
+    to = own();
+    if (joined) to.join(...joined);
+  };
+  return {
+    join: (...page) => to.join(...(joined = page)),
+    leave: () => {
+      joined = undefined;
+      to.leave();
+    },
   };
 }
 
