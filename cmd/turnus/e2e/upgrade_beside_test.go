@@ -73,14 +73,17 @@ func (l *lab) meets(older, newer string, format int) {
 	}
 	beside, began := submit("beside"), time.Now() // of the former server
 	next := s.ask(server)
+	var fired string
 	until(t, "a fire under both servers", func() bool {
 		schedule, err := next.Schedule(context.Background(), "often")
+		fired = schedule.LastRun
 		return err == nil && schedule.LastTrigger.After(began)
 	})
 
 	formerServer.signal(syscall.SIGTERM)
 	formerServer.wants(0)
 	finished(t, next, beside.ID)
+	finished(t, next, fired)
 	for _, run := range []api.Run{first, beside} {
 		if now, err := next.Run(context.Background(), run.ID); err != nil || now.Outcomes[core.Changed] != 12 {
 			t.Errorf("run %s: %v, %v", run.ID, now.Outcomes, err)
