@@ -136,7 +136,7 @@ func TestALaunchAtATimeIsPinned(t *testing.T) {
 	})
 }
 
-// Only a launch at a time pins; what nobody launches any more is swept.
+// Only a launch at a time pins; what no schedule launches any more is deleted.
 func TestPinsAreSwept(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)

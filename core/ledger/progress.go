@@ -47,7 +47,7 @@ func (l *Ledger) KeepExpected(ctx context.Context, run, expected string) error {
 	})
 }
 
-// Expected returns what was expected of a run at its launch; "" where nobody has estimated it.
+// Expected returns what was expected of a run at its launch; "" without an estimate.
 func (l *Ledger) Expected(ctx context.Context, run string) (expected string, err error) {
 	err = l.db.row(ctx, `SELECT expected FROM runs WHERE id = $1`, run).Scan(&expected)
 	if none(err) {

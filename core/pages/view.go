@@ -37,7 +37,7 @@ type watcher struct {
 }
 
 // view is the newest state of a page, made once for all who have it open. It asks the API as the
-// first of them; nobody gets it whom the API would refuse it.
+// first of them; a browser that the API would refuse does not get it.
 type view struct {
 	key   viewKey
 	rule  *livePage

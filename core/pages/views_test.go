@@ -286,7 +286,7 @@ func TestPagesShareAStream(t *testing.T) {
 	}
 }
 
-// A page that cannot be read again shows why, and goes on when it can.
+// A page that cannot be read again shows why, and changes again when it can.
 func TestAPageThatIsAwaySaysSo(t *testing.T) {
 	c := newChangingAPI(goes("r1", 10))
 	web := liveSite(t, c)

@@ -151,7 +151,7 @@ func (c *changes) read(ctx context.Context, s *Server) error {
 		next.rejected = fmt.Sprint(why.Revision, why.By, why.Error)
 	}
 	if c.sets == 0 {
-		c.sets = rand.Uint64() //nolint:gosec // servers must differ, nobody has to guess
+		c.sets = rand.Uint64() //nolint:gosec // servers must differ; it is no secret
 	}
 	if c.last.set != next.set {
 		c.sets++

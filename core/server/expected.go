@@ -46,7 +46,7 @@ func (s *Server) Expect(ctx context.Context, id string) error {
 	return s.cfg.Ledger.KeepExpected(ctx, id, string(text))
 }
 
-// expected returns what was expected of a run; nil where nobody has estimated it, or it cannot be
+// expected returns what was expected of a run; nil without an estimate, or it cannot be
 // read.
 func (s *Server) expected(ctx context.Context, run string) *api.Expectation {
 	text, err := s.cfg.Ledger.Expected(ctx, run)

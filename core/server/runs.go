@@ -90,7 +90,7 @@ func (s *Server) getRun(ctx context.Context, by caller, in *RunPath) (*versioned
 }
 
 // showCommand adds the command of a run of one to its view: nothing to that of another run, nor
-// where nobody can read it any more.
+// where it cannot be read any more.
 func (s *Server) showCommand(ctx context.Context, run ledger.Run, shown *api.Run) {
 	if run.Playbook != launch.CommandName {
 		return

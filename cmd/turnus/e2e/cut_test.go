@@ -320,7 +320,7 @@ const cutFor = 2 * time.Minute
 
 // turnus up dies at each commit of its ledger, before and after it. After the next start each run
 // ends, and hosts saw each step once or are lost. Each of two handlers follows the last change, and
-// the schedule triggered once. Nobody lists the commits, which are those that SQLite makes. A
+// the schedule triggered once. No list names the commits, which are those that SQLite makes. A
 // function of the ledger that makes none here fails the test.
 func TestLabUpKilledAtEachCommit(t *testing.T) {
 	t.Parallel()

@@ -128,7 +128,7 @@ func breakDisk(t *testing.T, pid int, inside string) {
 	t.Fatalf("%s is not mounted: %s", data, mounts)
 }
 
-// Each transaction takes 200 ms: everything goes on, and creates of one moment share transactions.
+// Each transaction takes 200 ms: everything works, and creates of one moment share transactions.
 func TestLabASQLiteLedgerThatIsSlow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 1}).traced()

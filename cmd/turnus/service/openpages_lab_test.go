@@ -28,7 +28,7 @@ func cpu(t *testing.T) time.Duration {
 }
 
 // The CPU of 200 open pages, those who read them included, is printed: idle, and with an outcome
-// each second. Each stream gets each change; a page that nobody changes is sent nothing.
+// each second. Each stream gets each change; a page without changes is sent nothing.
 func TestLabOpenPages(t *testing.T) {
 	const open, persons, seconds = 200, 5, 20
 	s := newSite(t)
