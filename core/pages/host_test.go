@@ -32,7 +32,7 @@ func TestHostComparesConfigurations(t *testing.T) {
 	has(t, "a version that is none", text, `role="alert">They cannot be compared: no such version`)
 	o.set("GET /v1/hosts/fw1/configs", api.Problem{Status: http.StatusNotFound, Detail: "this server has no repository"})
 	_, text = v.get("/hosts/fw1")
-	has(t, "a server without a repository", text, "Versions cannot be shown: this server has no repository", "Nobody holds this host")
+	has(t, "a server without a repository", text, "Versions cannot be shown: this server has no repository", "No job holds this host")
 	o.roles = []string{"viewer"}
 	_, text = visits(t, o).get("/hosts/fw1")
 	lacks(t, "a viewer's host", text, "Kept configurations")
@@ -64,7 +64,7 @@ func TestHostShowsWhatGoesOn(t *testing.T) {
 	o.set("GET /v1/hosts/web1/locks", items([]api.Lock{}))
 	o.set("GET /v1/runs", items([]api.Run{}))
 	_, text = v.get("/hosts/web1")
-	has(t, "an idle host", text, "No active run works on this host", "Nobody holds this host")
+	has(t, "an idle host", text, "No active run works on this host", "No job holds this host")
 	for _, path := range []string{"GET /v1/runs", "GET /v1/windows/night", "GET /v1/hosts/web1/locks"} {
 		o.set(path, api.Problem{Status: http.StatusServiceUnavailable, Detail: "the ledger is away"})
 	}

@@ -86,8 +86,8 @@ func (view auditView) Export(format string) string {
 // exportTypes are the formats of an export.
 var exportTypes = map[string]string{"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
 
-// exportAudit sends the audit log as a file. If it breaks off, so does the download, so that nobody
-// takes a part for all.
+// exportAudit sends the audit log as a file. If it breaks off, so does the download, so that no
+// reader takes a part for all.
 func (p *Pages) exportAudit(w http.ResponseWriter, r *http.Request, v visit) {
 	q := r.URL.Query()
 	since, until, problem := rangeTyped(q.Get("since"), q.Get("until"))

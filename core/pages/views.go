@@ -330,7 +330,7 @@ func (p *Pages) live(w http.ResponseWriter, r *http.Request, v visit) {
 }
 
 // watch sends one view until the browser has gone, or the view has ended. It reports whether the
-// stream may go on.
+// stream continues.
 func (p *Pages) watch(ctx context.Context, w *watcher, out *shared, at int, key viewKey, rule *livePage) bool {
 	v, leave := p.join(key, rule, w)
 	defer leave()

@@ -143,7 +143,7 @@ func DecodeResume(data []byte) (Resume, error) {
 	}
 	var d resumeData
 	if err := Unmarshal(data, &d); err != nil {
-		return Resume{}, fmt.Errorf("read the steps that the host goes on from: %w: %w", core.ErrInvalid, err)
+		return Resume{}, fmt.Errorf("read the steps at which the host continues: %w: %w", core.ErrInvalid, err)
 	}
 	if d.Resume == nil {
 		return Resume{}, nil

@@ -21,7 +21,7 @@ import (
 // everything. Decode reads all up to it. A worker that knows no windows refuses a run of version 2,
 // instead of running it outside of them, one that knows no turns a run of version 3, and one that
 // knows no secrets a run of version 4.
-// Version 6 has included files, version 7 jobs that go on at a later step, version 8 steps with
+// Version 6 has included files, version 7 jobs that continue at a later step, version 8 steps with
 // once, version 9 lists of hosts, version 10 steps that are called on other hosts.
 const Version = 10
 
@@ -56,7 +56,7 @@ type Snapshot struct {
 	// Trace is the W3C traceparent under which the run is traced. Workers that do not know it pass
 	// over it.
 	Trace string `json:"trace,omitempty"`
-	// Resumes is the run at whose failed steps the jobs go on, see Resume. Older workers would call
+	// Resumes is the run at whose failed steps the jobs continue, see Resume. Older workers would call
 	// all steps.
 	Resumes string `json:"resumes,omitempty"`
 	// Once has the results of steps with once that an earlier run called, by their names. Nil: no step

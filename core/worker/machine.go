@@ -48,7 +48,7 @@ type machine struct {
 	// earlier one.
 	armed bool
 
-	resume snapshot.Resume // what the job goes on from
+	resume snapshot.Resume // where the job continues
 
 	walked int // steps whose includes scope has made known
 

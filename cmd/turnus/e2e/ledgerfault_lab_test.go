@@ -118,7 +118,7 @@ func (s *sickLedger) underWay() {
 }
 
 // refused checks what a client, a load balancer, the log and the doctor show while the ledger takes
-// no writes. Jobs that are under way go on, to the last. A full disk may
+// no writes. Jobs that are under way run to the last. A full disk may
 // have room for some more, in the files that it has: then all are asked again.
 func (s *sickLedger) refused(why, hint string) {
 	s.t.Helper()
