@@ -5,7 +5,9 @@ package pages
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,24 +58,31 @@ func TestLabTabsShareAStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(p)
+	var streams atomic.Int32
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/live" {
+			streams.Add(1)
+			defer streams.Add(-1)
+		}
+		p.ServeHTTP(w, r)
+	}))
 	t.Cleanup(web.Close)
 	all := tabs(t, web.URL, "ann", "/", "/", "/schedules")
-	open := func(streams, views int) {
+	open := func(wantStreams, wantViews int) {
 		t.Helper()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for end := time.After(time.Minute); ; {
 			p.views.mu.Lock()
-			haveStreams, haveViews := p.views.all, len(p.views.open)
+			haveStreams, haveViews := int(streams.Load()), len(p.views.open)
 			p.views.mu.Unlock()
-			if haveStreams == streams && haveViews == views {
+			if haveStreams == wantStreams && haveViews == wantViews {
 				return
 			}
 			select {
 			case <-tick.C:
 			case <-end:
-				t.Fatalf("%d streams of %d pages, expected %d of %d", haveStreams, haveViews, streams, views)
+				t.Fatalf("%d streams of %d pages, expected %d of %d", haveStreams, haveViews, wantStreams, wantViews)
 			}
 		}
 	}
