@@ -158,6 +158,7 @@ func (b *browser) fill(selector, text string) {
 	b.t.Helper()
 	b.wait(fmt.Sprintf(`(e => e !== null && e.focus() === undefined && document.activeElement === e)(document.querySelector(%q))`, selector))
 	b.do(chromedp.KeyEvent(text))
+	b.wait(fmt.Sprintf(`document.querySelector(%q).value === %q`, selector, text)) // keys arrive later
 }
 
 // sees waits until the page shows a text.
