@@ -284,7 +284,7 @@ func (u *upgrade) fires(c *client.Client) {
 	}
 	for i, fire := range fires { // the newest is first
 		if fire.Before(u.began.Add(-time.Minute)) || i > 0 && !fires[i-1].Equal(fire.Add(time.Minute)) {
-			u.t.Errorf("the fires since %s are %v: expected one for all that was missed, and one a minute", u.began, fires)
+			u.t.Errorf("schedule often triggered since %s at %v, expected once for all that was missed and once a minute", u.began, fires)
 		}
 	}
 }
