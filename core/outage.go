@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// outageEvery is how often an outage that goes on is reported.
+// outageEvery is how often an outage that continues is reported.
 const outageEvery = time.Minute
 
 // NoAnswer reports whether an error means that something does not answer, rather than that it

@@ -23,7 +23,7 @@ func TestPulse(t *testing.T) {
 		<-time.After(time.Second)
 		wants("over the limit", true, limit+time.Second)
 		p.Beat()
-		wants("it goes on", true, 0)
+		wants("it continues", true, 0)
 		p.End()
 		<-time.After(2 * limit)
 		wants("after the loop", false, 0)

@@ -53,7 +53,7 @@ const (
 	NoCheckMode    ReasonCode = "no_check_mode"   // its job type has no check mode
 	NothingToDo    ReasonCode = "nothing_to_do"   // its job type found nothing to do
 	NoItems        ReasonCode = "no_items"        // its foreach has no items
-	WasKept        ReasonCode = "kept"            // a retry goes on behind it, and an earlier run called it
+	WasKept        ReasonCode = "kept"            // a retry continues behind it, and an earlier run called it
 	CalledOnce     ReasonCode = "called_once"     // it has once, and another host called it
 	WouldRun       ReasonCode = "would_run"       // a handler in check mode
 	NothingFailed  ReasonCode = "nothing_failed"  // it is of rescue, and no step of its group failed

@@ -50,7 +50,7 @@ type StepResult struct {
 }
 
 // Kept names who called a step whose result a host takes over: the host itself in the run that a
-// retry goes on from, or another host, of a step with once.
+// retry continues from, or another host, of a step with once.
 type Kept struct {
 	Run  string    `json:"run"`            // that called the step
 	At   time.Time `json:"at"`             // when the host's share of that run was recorded, or when Host had called it

@@ -20,7 +20,7 @@ type Block struct {
 	First, End int    // its steps are Playbook.Steps[First:End]
 	Rescue     int    // where rescue begins: Always if there is none. An include has only its steps
 	Always     int    // where always begins: End if there is none
-	Recover    bool   // a host that was rescued goes on
+	Recover    bool   // a host that was rescued continues
 	When       Expr   // asked once, before the first of them
 	Line       int    // the line in its file, from 1
 

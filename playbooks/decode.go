@@ -12,7 +12,7 @@ import (
 	"github.com/turnus/turnus/core/yamlread"
 )
 
-// decoder reads one file. It collects problems and goes on, so that all of them are reported
+// decoder reads one file. It collects problems and continues, so that all of them are reported
 // together.
 type decoder struct {
 	*yamlread.Reader

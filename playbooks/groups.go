@@ -86,7 +86,7 @@ func groupFields() []field[draftBlock] {
 			read: func(_ *decoder, n *yaml.Node, b *draftBlock) { b.rescue = n }},
 		{key: "always", doc: "Steps that run at the end of the group, also after a failure or a cancel.", form: list,
 			read: func(_ *decoder, n *yaml.Node, b *draftBlock) { b.always = n }},
-		{key: "recover", doc: "true: the host goes on after a rescue that succeeded, and counts as rescued. Without it the host ends failed.", form: boolForm(),
+		{key: "recover", doc: "true: the host continues after a rescue that succeeded, and counts as rescued. Without it the host ends failed.", form: boolForm(),
 			read: func(d *decoder, n *yaml.Node, b *draftBlock) { b.recover = d.boolOf(n) }},
 	}, blockFields()...)
 }
@@ -142,7 +142,7 @@ func (d *decoder) checkGroup(n *yaml.Node, b *draftBlock) bool {
 	case b.name == "":
 		d.reportNode(n, problem{message: "the group has no name", expected: "name: what it does, in a few words", hint: "records and messages name the group by it"})
 	case b.rescue == nil && b.recover:
-		d.reportNode(d.child(n, "recover"), problem{message: fmt.Sprintf("group %s has recover, and no rescue", quote(b.name)), expected: "rescue: a list of steps, after which the host may go on"})
+		d.reportNode(d.child(n, "recover"), problem{message: fmt.Sprintf("group %s has recover, and no rescue", quote(b.name)), expected: "rescue: a list of steps, after which the host may continue"})
 	case d.inherited.groups == maxGroups:
 		d.reportNode(n, problem{message: fmt.Sprintf("groups are nested deeper than %d", maxGroups), expected: fmt.Sprintf("%d at most", maxGroups)})
 	default:

@@ -140,7 +140,7 @@ type Step struct {
 	Tags          []string
 	Secrets       map[string]string // names of secrets that the job type may have, by the names that it knows them by
 	On            Expr              // zero: on the run's host, see Delegate
-	Redo          bool              // a run that goes on at a later step calls it again
+	Redo          bool              // a run that continues at a later step calls it again
 	Once          bool              // one host of the run calls it, and all have its result
 	IgnoreFailure bool              // continue_on_failure: the next step runs, the job's outcome is not failed
 	Notify        []string          // names of handlers that must run after the step has changed its host

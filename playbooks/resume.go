@@ -22,7 +22,7 @@ func (k *checker) noteEnd(n *ast.MemberNode) {
 	}
 }
 
-// OutputsRead reports of which steps a job that goes on at step first may read outputs or stdout.
+// OutputsRead reports of which steps a job that continues at step first may read outputs or stdout.
 // Steps with redo, handlers, and the params and outputs of includes count as read later.
 func (p *Playbook) OutputsRead(first int) func(step string) bool {
 	read := map[string]bool{}

@@ -9,7 +9,7 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-// The values that a job reads that goes on at a step: outputs and stdout, not how steps ended.
+// The values that a job reads that continues at a step: outputs and stdout, not how steps ended.
 func TestOutputsRead(t *testing.T) {
 	t.Parallel()
 	const file = "params: {v: {type: string}}\nsteps:\n  - {name: in, uses: x, with: {}}\n  - {name: next, uses: x, with: {a: \"${{ steps.in.stdout }}\"}}\noutputs: {v: \"${{ steps.next.outputs.v }}\"}\n"

@@ -241,7 +241,7 @@ func labEndToEnd(t *testing.T, role string) {
 }
 
 // The DS is withheld: the job stalls, says what a person must do, and forces nothing, for longer
-// than any TTL; then a wrong DS comes, and it stalls; with the right one it goes on.
+// than any TTL; then a wrong DS comes, and it stalls; with the right one it continues.
 func labByHand(t *testing.T) {
 	d := newSignerLab(t)
 	old := d.KSK()

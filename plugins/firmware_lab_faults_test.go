@@ -37,7 +37,7 @@ func TestLabFirmwareNeverReturns(t *testing.T) {
 }
 
 // The window closes between the admission of the installation and the reboot: nothing is rebooted,
-// the old slot stays the next, and the job goes on in the next window, with what is installed.
+// the old slot stays the next, and the job continues in the next window, with what is installed.
 func TestLabFirmwareWindowClosesBeforeTheReboot(t *testing.T) {
 	t.Parallel()
 	d := newFirmwareDevice(t)
@@ -96,7 +96,7 @@ func (d *firmwareDevice) installs() int {
 }
 
 // The worker and its plugin are killed in every phase, at its begin and a moment into it: another
-// one goes on, to the same end, with one installation and one reboot in all.
+// one continues, to the same end, with one installation and one reboot in all.
 func TestLabFirmwareWorkerIsKilledInEachPhase(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{0, 250 * time.Millisecond} {
@@ -180,7 +180,7 @@ func TestLabFirmwareUploadIsCut(t *testing.T) {
 	}
 }
 
-// The connection is cut while the device installs: the installation goes on, is found, and is not
+// The connection is cut while the device installs: the installation continues, is found, and is not
 // begun again. A reset of the device then is another thing: what was cut off is installed again,
 // into the slot that does not run.
 func TestLabFirmwareInstallationIsCut(t *testing.T) {

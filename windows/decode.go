@@ -11,8 +11,8 @@ import (
 	"github.com/turnus/turnus/windows/civil"
 )
 
-// decoder reads one file into shared definitions. It collects problems and goes on, so that all of
-// them are reported together.
+// decoder reads one file into shared definitions. It collects problems and continues, so that all
+// of them are reported together.
 type decoder struct {
 	*yamlread.Reader
 	src       *source

@@ -17,7 +17,7 @@ type Expectation struct {
 	P90       []TimelinePoint `json:"p90,omitempty" doc:"the same by the P90 of each host"`
 }
 
-// Forecast is an estimate of how a run goes on, made of how long its steps took in earlier runs.
+// Forecast is an estimate of how a run continues, made of how long its steps took in earlier runs.
 type Forecast struct {
 	Run        string     `json:"run"`
 	At         time.Time  `json:"at" doc:"when it was made"`

@@ -57,16 +57,16 @@ type ResultGroup struct {
 	Hosts      []string        `json:"hosts" doc:"the first ones"`
 }
 
-// Wait is hosts of a run that have not started, or do not go on, for the same reason.
+// Wait is hosts of a run that have not started, or do not continue, for the same reason.
 type Wait struct {
 	Code   core.ReasonCode `json:"reason_code,omitempty"`
 	Reason string          `json:"reason"`
-	Until  time.Time       `json:"until,omitzero" doc:"when they go on, where that is known"`
+	Until  time.Time       `json:"until,omitzero" doc:"when they continue, where that is known"`
 	Total  int             `json:"total" doc:"hosts"`
 	Hosts  []string        `json:"hosts,omitempty" doc:"the first ones"`
 }
 
-// Timeline is how a run went and how it is expected to go on.
+// Timeline is how a run went and how it is expected to continue.
 type Timeline struct {
 	Run     string          `json:"run"`
 	From    time.Time       `json:"from"`

@@ -88,7 +88,7 @@ type Queue struct {
 	InFlight int          `json:"in_flight"`
 	Timed    int          `json:"timed"`
 	Sessions int          `json:"sessions"`
-	Oldest   core.Seconds `json:"oldest_overdue_seconds" doc:"how long the run that has waited longest could have gone on"`
+	Oldest   core.Seconds `json:"oldest_overdue_seconds" doc:"how long the run that has waited longest could have continued"`
 }
 
 // Health is how a server is.

@@ -88,14 +88,14 @@ type Retried struct {
 	PlaybookChanged bool     `json:"playbook_changed" doc:"the new run has the playbook as it is now, which is another than that of the run before"`
 	LeftOut         []string `json:"left_out,omitempty" doc:"hosts that the new run leaves out: no longer in the inventory, another tenant's by now, or not selected by targets"`
 	// Resumed and Restarted are of a retry from the failed step.
-	Resumed   int         `json:"resumed,omitempty" doc:"with from: hosts that go on at the step that failed"`
-	Restarted []Restarted `json:"restarted,omitempty" doc:"with from: hosts that begin with the first step because they cannot go on, at most 100 of them"`
+	Resumed   int         `json:"resumed,omitempty" doc:"with from: hosts that continue at the step that failed"`
+	Restarted []Restarted `json:"restarted,omitempty" doc:"with from: hosts that begin with the first step because they cannot continue, at most 100 of them"`
 }
 
 // Restarted is a host that begins again with the first step.
 type Restarted struct {
 	Host   string `json:"host"`
-	Reason string `json:"reason" doc:"why it cannot go on at the failed step"`
+	Reason string `json:"reason" doc:"why it cannot continue at the failed step"`
 }
 
 // Values of the fields From and Else of Retry.
@@ -241,8 +241,8 @@ type Retry struct {
 	Outcomes     []core.Outcome `json:"outcomes,omitempty" doc:"take hosts with these; all that are not good by default"`
 	SkipNoWindow bool           `json:"skip_no_window,omitempty" doc:"leave out hosts that no window fits, instead of refusing the run"`
 	SkipUnfit    bool           `json:"skip_unfit,omitempty" deprecated:"true" doc:"former name of skip_no_window"`
-	From         string         `json:"from,omitempty" enum:"failed-step" doc:"failed-step: each host goes on at the step that failed, and the steps before it are not called again; without it every host begins with the first step"`
-	Else         string         `json:"else,omitempty" enum:"restart" doc:"with from: restart begins with the first step on hosts that cannot go on; without it such a host refuses the retry"`
+	From         string         `json:"from,omitempty" enum:"failed-step" doc:"failed-step: each host continues at the step that failed, and the steps before it are not called again; without it every host begins with the first step"`
+	Else         string         `json:"else,omitempty" enum:"restart" doc:"with from: restart begins with the first step on hosts that cannot continue; without it such a host refuses the retry"`
 	// Plan is the hash of a Plan.
 	Plan string `json:"plan,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash of the plan that was seen, see plan-retry; a run that would have other hosts or another playbook is refused"`
 }

@@ -14,7 +14,7 @@ type Share struct {
 	Running int          `json:"running" doc:"hosts"`
 	Due     int          `json:"due" doc:"hosts that wait for a worker or a lock"`
 	Waiting int          `json:"waiting" doc:"all hosts that wait, those of later waves and windows included"`
-	Oldest  core.Seconds `json:"oldest_overdue_seconds" doc:"how long the run that has waited longest could have gone on"`
+	Oldest  core.Seconds `json:"oldest_overdue_seconds" doc:"how long the run that has waited longest could have continued"`
 	Before  int          `json:"before" doc:"other tenants whose hosts start before those of this one"`
 	// Fair and Use are for tokens of all tenants.
 	Fair float64 `json:"fair,omitempty" doc:"running hosts if all tenants shared the workers by weight; absent where it is 0, and for tokens of one tenant"`
@@ -24,7 +24,7 @@ type Share struct {
 // ShareHistory is the worker time that tenants used, hour by hour.
 type ShareHistory struct {
 	From    time.Time     `json:"from" doc:"begin of the first hour"`
-	At      time.Time     `json:"at" doc:"when it was read: the last hour goes on"`
+	At      time.Time     `json:"at" doc:"when it was read: the last hour continues"`
 	Tenants []TenantHours `json:"tenants" doc:"the most worker time first; at most 200"`
 	LeftOut int           `json:"left_out,omitempty" doc:"further tenants"`
 	Partial bool          `json:"partial,omitempty" doc:"more than 2 million host tasks would have to be read: the oldest runs are left out"`

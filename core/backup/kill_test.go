@@ -33,7 +33,7 @@ func harm(tb testing.TB, url, text string) {
 	}
 }
 
-// child backs up or restores, prints what it is at, and waits for a word before it goes on.
+// child backs up or restores, prints what it is at, and waits for a word before it continues.
 func child(dir string) {
 	ctx := context.Background()
 	in := bufio.NewScanner(os.Stdin)

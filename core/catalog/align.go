@@ -85,7 +85,7 @@ func (c *Catalog) keepAligned(ctx context.Context) {
 }
 
 // Ended reports that a run is complete: for controller.Config.Events. A schedule that waits for it
-// goes on immediately. It does not block.
+// continues immediately. It does not block.
 func (c *Catalog) Ended(run string) {
 	select {
 	case c.ended <- run:

@@ -325,7 +325,7 @@ func (c *Catalog) watch(ctx context.Context) {
 
 const publishFailed = "publishing the windows failed, retrying"
 
-// publishNow publishes the windows after a change; if that fails, watch goes on with it.
+// publishNow publishes the windows after a change; if that fails, watch continues with it.
 func (c *Catalog) publishNow(ctx context.Context) {
 	if err := c.publish(ctx); err != nil {
 		c.trouble(ctx, publishFailed, err)

@@ -368,7 +368,7 @@ func TestSchedulesHaveOptions(t *testing.T) {
 }
 
 // No schedule is forgotten: servers end and start at any moment; every fire happens once, what was
-// paused stays paused, what was resumed goes on.
+// paused stays paused, what was resumed continues.
 func TestNoScheduleIsForgotten(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", nil)

@@ -180,7 +180,7 @@ func (c *Current) defines(id schedule.ID) bool {
 }
 
 // DeleteSchedule removes version ifVersion of a schedule that somebody made. Runs that it launched
-// go on.
+// continue.
 func (c *Catalog) DeleteSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, ifVersion int64) error {
 	s, err := c.Schedule(ctx, scope, id)
 	switch {
@@ -205,7 +205,7 @@ func (c *Catalog) PauseSchedule(ctx context.Context, scope ledger.Scope, who str
 	})
 }
 
-// ResumeSchedule lets it go on with its next fire time. The audit log has the reason.
+// ResumeSchedule lets it continue with its next fire time. The audit log has the reason.
 func (c *Catalog) ResumeSchedule(ctx context.Context, scope ledger.Scope, who string, id schedule.ID, reason string) error {
 	return c.change(ctx, scope, id, func() error {
 		return c.control.Resume(ctx, id, note(who, "schedule.resume", id, "", reason))

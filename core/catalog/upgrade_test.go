@@ -11,7 +11,7 @@ import (
 )
 
 // Records of schedules as the version before wrote them: one of the definitions, paused; a
-// person's, with a run that goes on and a fire that waits for it.
+// person's, with a run that continues and a fire that waits for it.
 const (
 	pausedV1 = "ARsqLzUgKiAqICogKgABAQAAL3sicGxheWJvb2siOiJwYXRjaCIsImFsbCI6dHJ1ZX0A/9DwuN4kARRDSEc3UgQAAAAAAAICq4qECv/Q8LjeJAIGAf/Q8LjeJAA="
 	queuedV1 = "ARwqLzEwICogKiAqICoAAQQAACR7InBsYXlib29rIjoicGF0Y2gifQD/sae43iQAAA4AAgKrioQKBv/Q8LjeJAAB/7GnuN4kBgACASYtdDgyNTRjMzI5YTkyODUwZjZkNTM5/++5ud4kAA=="

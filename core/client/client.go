@@ -31,7 +31,7 @@ type Config struct {
 	// tokens.
 	Insecure bool
 	Agent    string        // of the User-Agent header
-	Patience time.Duration // how long to go on asking a server that does not answer; 3 s when zero
+	Patience time.Duration // how long to keep asking a server that does not answer; 3 s when zero
 }
 
 // Client asks one server. It is safe for concurrent use.

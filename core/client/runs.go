@@ -110,12 +110,12 @@ func (c *Client) PauseRun(ctx context.Context, id, reason string) (api.Run, erro
 	return c.change(ctx, id, "pause", api.Why{Reason: reason})
 }
 
-// ResumeRun lets a run go on.
+// ResumeRun lets a run continue.
 func (c *Client) ResumeRun(ctx context.Context, id, reason string) (api.Run, error) {
 	return c.change(ctx, id, "resume", api.Why{Reason: reason})
 }
 
-// SignalRun sends an event to jobs of a run that wait for it, and reports how many went on.
+// SignalRun sends an event to jobs of a run that wait for it, and reports how many continued.
 func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, error) {
 	signalled, err := post[api.Signalled](ctx, c, "signal run "+id, path("v1", "runs", id, "signal"), w)
 	return signalled.Jobs, err

@@ -25,7 +25,7 @@ func (c *Client) PutSchedule(ctx context.Context, name, etag string, s api.NewSc
 	return out, err
 }
 
-// DeleteSchedule removes a schedule; what it launched goes on.
+// DeleteSchedule removes a schedule; what it launched continues.
 func (c *Client) DeleteSchedule(ctx context.Context, name, etag string) error {
 	err := c.do(ctx, call{what: "remove schedule " + name, method: http.MethodDelete, path: path("v1", "schedules", name), header: ifMatch(etag)}, nil)
 	return err

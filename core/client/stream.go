@@ -37,7 +37,7 @@ func (c *Client) JobEvents(id core.JobID) *Stream {
 	return &Stream{c: c, what: "follow job " + id.String(), path: path("v1", "runs", id.Run, "jobs", strconv.Itoa(id.Index), "events"), ends: api.JobDone}
 }
 
-// Read hands events to each until its end, which is nil, or the stream breaks. It goes on
+// Read hands events to each until its end, which is nil, or the stream breaks. It continues
 // from there when it is called again; an event may then come twice.
 func (s *Stream) Read(ctx context.Context, each func(api.Event)) error {
 	q := call{

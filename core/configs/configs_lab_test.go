@@ -13,7 +13,7 @@ import (
 )
 
 // A process is killed in the middle again and again: what it said was kept is there, what is there
-// is whole, and the next goes on.
+// is whole, and the next continues.
 func TestLabKilledInTheMiddle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "configs")
 	r := open(t, dir)

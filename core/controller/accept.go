@@ -152,7 +152,7 @@ func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason
 }
 
 // SetShares changes what a run may use of the workers. The ledger has it first, so a queue that is
-// filled again also gets it. After an error of the queue the run goes on there as before: call it
+// filled again also gets it. After an error of the queue the run continues there as before: call it
 // again.
 func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, to ledger.Shares) (ledger.Run, error) {
 	run, err := c.cfg.Ledger.SetShares(ctx, s, id, to)
@@ -162,12 +162,12 @@ func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, t
 	return run, queue.AdjustOne(ctx, c.cfg.Queue, id, queue.Adjust{Weight: to.Weight, MaxInFlight: to.MaxInFlight})
 }
 
-// Pause keeps a run from starting jobs; those that run go on. late is as of Cancel.
+// Pause keeps a run from starting jobs; those that run continue. late is as of Cancel.
 func (c *Controller) Pause(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
 	return c.setPaused(ctx, s, who, id, ledger.PhasePaused, reason)
 }
 
-// Resume lets a run go on. late is as of Cancel.
+// Resume lets a run continue. late is as of Cancel.
 func (c *Controller) Resume(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
 	return c.setPaused(ctx, s, who, id, ledger.PhaseActive, reason)
 }

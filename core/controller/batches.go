@@ -69,7 +69,7 @@ func (b *batches[In, Out]) do(ctx context.Context, ins ...In) []answer[Out] {
 }
 
 // writeWaiting writes what waits, the caller's own among it, and has one of those that came
-// meanwhile go on.
+// meanwhile continue.
 func (b *batches[In, Out]) writeWaiting(ctx context.Context) {
 	b.mu.Lock()
 	n, size := 0, 0

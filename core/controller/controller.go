@@ -48,8 +48,8 @@ type Config struct {
 	// Status gets what the queue says of a run each time that it is checked. It must not block.
 	Status func(queue.Status)
 	Log    *slog.Logger // discarded when nil
-	// Traces makes the spans of what runs without a caller; nil makes none. Calls go on with the span
-	// in their context.
+	// Traces makes the spans of what runs without a caller; nil makes none. Calls continue with the
+	// span in their context.
 	Traces trace.TracerProvider
 }
 

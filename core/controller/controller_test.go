@@ -237,7 +237,7 @@ func TestPausedFromTheStart(t *testing.T) {
 	})
 }
 
-// A run is let go on while a server is about to put it into the queue as paused.
+// A run is released while a server is about to put it into the queue as paused.
 func TestResumeWhileItIsBeingQueued(t *testing.T) {
 	fake(t, func(l *lab) {
 		q := &flaky{Backend: l.queue(), hold: make(chan struct{})}
@@ -256,8 +256,8 @@ func TestResumeWhileItIsBeingQueued(t *testing.T) {
 	})
 }
 
-// A run waits for a queue that is away, and somebody who sees that nothing happens lets it go on:
-// no queue was lost with it.
+// A run waits for a queue that is away, and somebody who sees that nothing happens lets it
+// continue: no queue was lost with it.
 func TestResumeWhileTheQueueIsAway(t *testing.T) {
 	fake(t, func(l *lab) {
 		q := &flaky{Backend: l.queue()}

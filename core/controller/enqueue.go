@@ -205,8 +205,8 @@ func (c *Controller) enqueue(ctx context.Context, incarnation string, claims ...
 	return errs
 }
 
-// submit puts prepared runs into the queue, writes down that it has them, and lets them go on. at
-// says where the claim of each is.
+// submit puts prepared runs into the queue, writes down that it has them, and lets them continue.
+// at says where the claim of each is.
 func (c *Controller) submit(ctx context.Context, incarnation string, runs []queue.Run, claims []ledger.Claim, at []int) []error {
 	errs := make([]error, len(runs))
 	fail := func(what string, err error) []error {
@@ -253,7 +253,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		case run.Phase == ledger.PhaseCancelled:
 			err = c.cfg.Queue.Cancel(ctx, run.ID, run.Reason)
 		case run.Phase == ledger.PhasePaused, run.Phase == ledger.PhaseStopped: // the engine stops it again
-		case run.Recorded > 0 && had[run.ID]: // it is let go on, or replaced, when it is checked
+		case run.Recorded > 0 && had[run.ID]: // it is released, or replaced, when it is checked
 		default:
 			going = append(going, queue.Adjust{Run: run.ID, Paused: &no})
 		}
@@ -349,7 +349,7 @@ func (c *Controller) remaining(ctx context.Context, run ledger.Run, l *launch.La
 			return err
 		}
 	}
-	// It goes in paused, and is let go on by what the ledger says once it says that the queue has
+	// It goes in paused, and is released by what the ledger says once it says that the queue has
 	// it: else a run that somebody cancels between the two would start.
 	l.Run.Paused = true
 	return nil

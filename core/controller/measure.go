@@ -44,7 +44,7 @@ func (c *Controller) pace(l *poll) {
 	}
 	if w.pace == nil && w.looked == 0 && l.run.Recorded == 0 && of.Snapshot.Turns == nil {
 		w.pace = &pace{from: of.Snapshot.Launched}
-		if l.run.Approvals > 0 { // somebody let it go on a moment ago
+		if l.run.Approvals > 0 { // somebody let it continue a moment ago
 			w.pace.from = time.Now()
 		}
 		if len(of.Limits) > 1 {

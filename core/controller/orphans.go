@@ -164,7 +164,7 @@ func (c *Controller) endOver(ctx context.Context) (ending bool, err error) {
 		}
 		run, err := c.cfg.Ledger.Run(ctx, ledger.AllTenants(), id)
 		if errors.Is(err, core.ErrNotFound) || err == nil && !run.Complete() {
-			continue // beside the service, or let go on meanwhile
+			continue // beside the service, or released meanwhile
 		}
 		if err != nil {
 			return ending, err

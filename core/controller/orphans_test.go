@@ -103,8 +103,8 @@ func (l *lab) older(one *launch.Launch) {
 	}
 }
 
-// A queue that came back older goes on with a run that has ended: the doctor finds that, and holds
-// it.
+// A queue that came back older continues with a run that has ended: the doctor finds that, and
+// holds it.
 func TestCheckHoldsRunsThatAreOver(t *testing.T) {
 	fake(t, func(l *lab) {
 		c, stop := l.server("s1", l.queue())

@@ -17,7 +17,7 @@ import (
 // A poll takes runs with news through five steps, all of them together: read what the ledger has of
 // them, ask the queue, record what is new, decide what follows, do it. A run that fails at one of
 // them is checked again after a while; only the ledger remembers, so it does not matter where it
-// failed, or which server goes on.
+// failed, or which server continues.
 
 // poll is one run on its way through a look.
 type poll struct {

@@ -42,7 +42,7 @@ func TestAControllerThatHangsSaysSo(t *testing.T) {
 		close(h.until)
 		pause(ctx, 5*time.Second)
 		if err := c.Stuck(); err != nil {
-			t.Errorf("it goes on, and says: %v", err)
+			t.Errorf("it continues, and says: %v", err)
 		}
 		stop()
 		<-done

@@ -295,7 +295,7 @@ func TestWhatFollowedAStragglerIsLostWithTheQueue(t *testing.T) {
 }
 
 // A failover lost the last changes: the queue knows of no job in flight. Jobs that may have begun
-// are doubted whatever became of the run, its handlers stay pending, and a run that goes on is
+// are doubted whatever became of the run, its handlers stay pending, and a run that continues is
 // held. The control is a queue that lost nothing.
 func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -304,7 +304,7 @@ func TestWhatAFailoverLostIsDoubted(t *testing.T) {
 		phase     ledger.Phase
 		uncertain int
 	}{
-		"it goes on":       {older: true, phase: ledger.PhasePaused, uncertain: 9},
+		"it continues":     {older: true, phase: ledger.PhasePaused, uncertain: 9},
 		"it was cancelled": {older: true, end: (*lab).cancelled, phase: ledger.PhaseCancelled, uncertain: 9},
 		"nothing was lost": {phase: ledger.PhaseActive},
 	} {

@@ -18,7 +18,7 @@ import (
 )
 
 // refused follows a repository whose tip is hostile, and gives what the status says. The
-// commit before it is good, and must go on holding.
+// commit before it is good, and must keep holding.
 func refused(t *testing.T, r *repo, change func(o *FollowOptions)) string {
 	t.Helper()
 	first := r.git("rev-parse", "HEAD~1")

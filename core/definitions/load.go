@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// loader makes one set of one tree. It collects problems and goes on, so that all are reported.
+// loader makes one set of one tree. It collects problems and continues, so that all are reported.
 type loader struct {
 	ctx      context.Context //nolint:containedctx // of one call of loadTree, whose loader it is
 	t        tree

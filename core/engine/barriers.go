@@ -118,7 +118,7 @@ func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 		return nil, false // those that wait come after hosts that are under way
 	}
 	from := 0
-	p.Proven, p.Succeeded = 0, waiting // a barrier alone decides which hosts go on
+	p.Proven, p.Succeeded = 0, waiting // a barrier alone decides which hosts continue
 	if wave > 0 {
 		from, p.Proven, p.Succeeded = d.Launch.Limits[wave-1], d.Results.proven[wave-1], d.Results.good[wave-1]
 		for class := range t.Classes {
@@ -161,15 +161,15 @@ func (d *decider) waveOf(class int) int {
 	return rollout.Wave(d.Launch.Limits, d.Launch.Snapshot.Turns.Classes[class].From)
 }
 
-// open lets a wave of a later pass go on. A second signal is the same as one: a job that has passed
-// a barrier does not come to it again.
+// open lets a wave of a later pass continue. A second signal is the same as one: a job that has
+// passed a barrier does not come to it again.
 func (d *decider) open(next rollout.Decision) {
 	d.p.Pass, d.p.Open = next.Wave/len(d.Launch.Limits), next.Wave%len(d.Launch.Limits)+1
 	d.passOn()
 }
 
-// passOn lets the classes go on whose wave is open and for which those before them have succeeded,
-// and ends those for which one has not.
+// passOn lets the classes continue whose wave is open and for which those before them have
+// succeeded, and ends those for which one has not.
 func (d *decider) passOn() (moved bool) {
 	for barrier, classes := range d.atBarrier {
 		if barrier > d.p.Pass {

@@ -1,7 +1,7 @@
 // Package engine decides what happens next in a run: which wave is released, when hosts may pass a
 // barrier, who is asked for an approval, when the run stops. Next is a pure function of what is
 // known; core/controller reads that, acts, and keeps Progress in the ledger, so that any server can
-// go on.
+// continue.
 //
 // It must not know queues beyond their types, the ledger, or how things are shown.
 package engine
@@ -78,12 +78,12 @@ type Kind string
 // The actions. All of them may be repeated.
 const (
 	Release  Kind = "release"  // raise the queue's limit to Limit
-	Signal   Kind = "signal"   // let the jobs go on that are suspended for Signal
+	Signal   Kind = "signal"   // let the jobs continue that are suspended for Signal
 	Dismiss  Kind = "dismiss"  // end the jobs that are suspended for Signal, for Reason
 	Stop     Kind = "stop"     // stop the run in the queue, for Reason
 	Cancel   Kind = "cancel"   // cancel it in the queue, for Reason
 	Pause    Kind = "pause"    // pause it in the queue
-	Resume   Kind = "resume"   // let it go on in the queue, once jobs of a lost queue cannot run any more
+	Resume   Kind = "resume"   // let it continue in the queue, once jobs of a lost queue cannot run any more
 	Activate Kind = "activate" // write down that it is active
 	MarkStop Kind = "markstop" // write down that the queue stopped it, for Reason
 	Notify   Kind = "notify"   // notify people about Event
@@ -167,7 +167,7 @@ func (d *decider) agree() bool {
 		d.do(Action{Kind: MarkStop, Reason: d.Status.Reason})
 	case d.Phase == Stopped && (has == queue.Active || has == queue.Paused): // a queue that was lost had stopped it
 		d.do(Action{Kind: Stop, Reason: d.Reason})
-	case d.Phase == Queued: // it was let go on while it was being put into the queue
+	case d.Phase == Queued: // it was released while it was being put into the queue
 		d.do(Action{Kind: Activate})
 		d.do(Action{Kind: Resume})
 		d.until(d.Now.Add(retry))

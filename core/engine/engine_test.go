@@ -94,7 +94,7 @@ func TestNext(t *testing.T) {
 			strategy: ", pause_between: 30m", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
 			want: "pause 1 12:30:00", after: engine.Progress{Done: noon, Delayed: 1}, until: noon.Add(30 * time.Minute),
 		},
-		"a pause goes on with another server": {
+		"a pause continues with another server": {
 			strategy: ", pause_between: 30m", status: queue.Status{Limit: 2}, recorded: ended(2, core.Changed),
 			progress: engine.Progress{Done: ago(10 * time.Minute), Delayed: 1}, after: engine.Progress{Done: ago(10 * time.Minute), Delayed: 1}, until: noon.Add(20 * time.Minute),
 		},
@@ -213,7 +213,7 @@ func TestNextAtABarrier(t *testing.T) {
 			want: "dismiss: step b begins after all hosts, and not all came to it: h0000 (failed); see to them, and launch the run again: what is done is then unchanged, " +
 				"dismiss: step b begins after all hosts, and not all came to it: h0000 (failed); see to them, and launch the run again: what is done is then unchanged, closed",
 		},
-		"one has failed, the others go on": {
+		"one has failed, the others continue": {
 			after: "remaining_hosts", recorded: ended(1, core.Failed), status: queue.Status{Limit: 4, Suspended: 3}, awaited: map[string]int{one: 1, two: 2},
 			want: "signal " + one + ", released 2", then: engine.Progress{Pass: 1, Open: 1},
 		},

@@ -15,8 +15,8 @@ type Once struct {
 	Known     bool // its result is there
 }
 
-// once lets the jobs go on that wait at steps with once, as far as the ledger knows what they wait
-// for. It reports whether the run stops, because a host that was to call such a step has ended
+// once lets the jobs continue that wait at steps with once, as far as the ledger knows what they
+// wait for. It reports whether the run stops, because a host that was to call such a step has ended
 // without a result.
 func (d *decider) once() (stops bool) {
 	if phase := d.Status.Phase; phase != queue.Active && phase != queue.Paused {

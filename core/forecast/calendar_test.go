@@ -206,7 +206,7 @@ func TestConflicts(t *testing.T) {
 			"unapproved 12-04 23:00 schedule s launches patch in a window that is not open (unapproved: the approval by cab is only proposed): its hosts find no window before Mon 2026-12-07 00:00 UTC\n",
 		},
 		{"a run that ends in its window", nil, []CalendarRun{run("r", night, "2026-12-04 22:00", "2026-12-04 23:00", "2026-12-05 02:00")}, nil, ""},
-		{"a run that goes on in the next one", nil, []CalendarRun{run("r", night, "2026-12-04 22:00", "2026-12-05 01:00", "2026-12-05 23:00")}, nil, ""},
+		{"a run that continues in the next one", nil, []CalendarRun{run("r", night, "2026-12-04 22:00", "2026-12-05 01:00", "2026-12-05 23:00")}, nil, ""},
 		{
 			"a run that may end late", nil, []CalendarRun{run("r", night, "2026-12-04 22:00", "2026-12-05 01:00", "2026-12-05 02:30")}, nil,
 			"overrun 12-05 02:00 run r may still run when the window closes: its P90 end is Sat 2026-12-05 02:30 UTC\n",
@@ -221,7 +221,7 @@ func TestConflicts(t *testing.T) {
 			"overlap 12-04 23:00 run b begins before the P90 end of run a: hosts of both wait for each other\n",
 		},
 		{
-			"a launch while a run goes on", nil,
+			"a launch while a run continues", nil,
 			[]CalendarRun{run("a", night, "2026-12-04 22:00", "2026-12-04 22:30", "2026-12-05 01:00"), {api.Run{Schedule: "s"}, map[LaneKey]LanePart{night: {Begin: utc(t, "2026-12-05 00:00"), Finish: utc(t, "2026-12-05 01:00"), Late: utc(t, "2026-12-05 01:30")}}}}, nil,
 			"overlap 12-05 00:00 the next launch of schedule s begins before the P90 end of run a: hosts of both wait for each other\n",
 		},

@@ -92,7 +92,7 @@ type HostResult struct {
 	Start      time.Time // of the first stage with a window, P50; Begin if it has none
 	Finish     time.Time // P50
 	Late       time.Time // finish, P90
-	Holds      []Hold    // what it waits for until it begins or goes on, in the median sample; the longest first
+	Holds      []Hold    // what it waits for until it begins or continues, in the median sample; the longest first
 	Runs       []Span    // when it works, in the median sample
 	Misses     float64   // windows it misses, in the mean
 	Unfinished float64   // share of samples in which it finds no window any more or needs a new approval

@@ -354,7 +354,7 @@ func (s *sim) count(h int32, by int32) {
 	}
 }
 
-// finish ends a stage: the host is done, goes on in its slot, or waits for a window without one.
+// finish ends a stage: the host is done, continues in its slot, or waits for a window without one.
 func (s *sim) finish(h int32) {
 	host := &s.m.hosts[h]
 	last := int(s.stage[h]) == len(host.stages)-1

@@ -111,7 +111,7 @@ func (l *Launch) unclean(done []core.StepResult, at present) (group string) {
 }
 
 // stepsOf reads from the state of a job that never came back to a worker the steps that it had
-// done, and how far it was in the next: a retry goes on behind them.
+// done, and how far it was in the next: a retry continues behind them.
 func stepsOf(state []byte) (done []core.StepResult, entered map[string]bool, at present) {
 	var s struct {
 		Done    []core.StepResult `json:"done"`

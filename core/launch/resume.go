@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// ResumeWithin is how old the record of a host may be of which a retry goes on.
+	// ResumeWithin is how old the record of a host may be of which a retry continues.
 	ResumeWithin = 24 * time.Hour
 	maxResume    = 16 << 10 // bytes of a Resume in Target.Data
 )
@@ -62,7 +62,7 @@ func ResumeOf(p *playbooks.Playbook, past Past, now time.Time) (snapshot.Resume,
 	return r, nil
 }
 
-// refused returns why the host as a whole cannot go on.
+// refused returns why the host as a whole cannot continue.
 func (p *Past) refused(now time.Time) error {
 	had := ""
 	if f := p.Result.Facts; f != nil {
@@ -141,7 +141,7 @@ func group(p *playbooks.Playbook, step int) *playbooks.Block {
 	return nil
 }
 
-// passed reports whether the host goes on to the next step, or item, after an outcome.
+// passed reports whether the host continues to the next step, or item, after an outcome.
 func passed(s playbooks.Step, o core.Outcome) bool {
 	return o.Good() || s.IgnoreFailure && (o == core.Failed || o == core.RolledBack)
 }

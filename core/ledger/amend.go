@@ -80,7 +80,7 @@ func amended(all, who string) bool {
 }
 
 // amendedPhase is where a run stands after it was amended. One that needs approvals waits for them,
-// also where somebody had paused it or let it go on: only an approval may make it start.
+// also where somebody had paused it or let it continue: only an approval may make it start.
 func amendedPhase(before Phase, approvals int) Phase {
 	switch before {
 	case PhaseQueued, PhasePaused, PhaseActive:

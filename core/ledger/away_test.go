@@ -35,8 +35,8 @@ func TestPostgresAway(t *testing.T) {
 	}
 }
 
-// SQLite would go on with a file that was removed or replaced, and everything accepted since would
-// be lost with the process.
+// SQLite would continue with a file that was removed or replaced, and everything accepted since
+// would be lost with the process.
 func TestASQLiteFileThatIsGoneTakesNothing(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, file string){

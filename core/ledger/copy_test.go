@@ -172,7 +172,7 @@ func testCopy(t *testing.T, b *backend) {
 	if at, _, err := l.Restored(ctx); err != nil || !at.IsZero() {
 		t.Errorf("the first one was restored at %v, %v", at, err)
 	}
-	// The guards are back, and numbers go on behind those that were given out.
+	// The guards are back, and numbers continue behind those that were given out.
 	for _, harm := range []string{`UPDATE audit SET who = 'x'`, `DELETE FROM audit_head`, `UPDATE audit_head SET seq = seq + 2`} {
 		if err := second.Raw(ctx, harm); err == nil {
 			t.Errorf("%s is let through", harm)

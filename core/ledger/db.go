@@ -112,8 +112,8 @@ func newTx(d *db, begun *sql.Tx) *tx {
 }
 
 // A writer's turn, where there is one writer at a time: after it, what takes long lets others write
-// before it goes on. Beside batches of 1000 outcomes a run is accepted in a fifth of the time with
-// it (docs/benchmarks.md).
+// before it continues. Beside batches of 1000 outcomes a run is accepted in a fifth of the time
+// with it (docs/benchmarks.md).
 const (
 	turn     = 3 * time.Millisecond
 	turnStep = 32 // outcomes between two checks of the clock

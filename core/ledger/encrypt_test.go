@@ -239,7 +239,7 @@ func testEncrypted(t *testing.T, b *backend) {
 		t.Errorf("and its snapshot: %v", err)
 	}
 	_ = blind.Close()
-	// Values that were moved, cut or changed are not read, each with its reason, and lists go on.
+	// Values that were moved, cut or changed are not read, each with its reason, and lists continue.
 	ctx, all := t.Context(), ledger.AllTenants()
 	v.fill(l, "r2")
 	for _, sql := range []string{

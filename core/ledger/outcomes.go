@@ -54,8 +54,8 @@ type Recorded struct {
 	Complete bool   // every job of the run has its outcome
 	Run      Run    // as it is then
 	// Err is why the batch was not recorded: core.ErrNotFound (no such run), core.ErrInvalid (an index
-	// beyond the run, an unknown outcome), core.ErrConflict (the cursor: go on from Position). Of one
-	// that took several transactions New were.
+	// beyond the run, an unknown outcome), core.ErrConflict (the cursor: continue from Position).
+	// Of one that took several transactions New were.
 	Err error
 }
 

@@ -255,7 +255,7 @@ func testAmendAwaits(t *testing.T, b *backend) {
 		}
 		for _, phase := range []ledger.Phase{ledger.PhaseQueued, ledger.PhaseActive} {
 			_, err := l.SetPhase(ctx, ledger.AllTenants(), "alice", id, phase, "")
-			wantErr(t, err, core.ErrConflict, id+": to let it go on as "+string(phase))
+			wantErr(t, err, core.ErrConflict, id+": to let it continue as "+string(phase))
 		}
 		_, err = l.Claim(ctx, "server", id, "q1", time.Minute)
 		wantErr(t, err, core.ErrConflict, id+": to put it into a queue")

@@ -131,8 +131,8 @@ func openSQLite(path string, connections int) (*db, error) {
 	return d, nil
 }
 
-// inPlace refuses a file of SQLite that is no longer at its path. SQLite goes on writing to a file
-// without a name, of which nothing is left when the process ends.
+// inPlace refuses a file of SQLite that is no longer at its path. SQLite continues writing to a
+// file without a name, of which nothing is left when the process ends.
 func (d *db) inPlace() error {
 	if d.is == nil {
 		return nil

@@ -127,7 +127,7 @@ func TestALargeBatchByTwoServers(t *testing.T) {
 	sound(t, servers[0])
 }
 
-// A server that ends between two parts has moved only outcomes; the server that goes on from the
+// A server that ends between two parts has moved only outcomes; the server that continues from the
 // ledger's state counts the rest. As above, a batch may be recorded before anybody looked.
 func TestALargeBatchThatIsLeft(t *testing.T) {
 	l := onSQLite().open(t)

@@ -202,7 +202,7 @@ func TestAnAnswerWithoutItsEnd(t *testing.T) {
 }
 
 // A notification that a receiver refuses for good is dead-lettered immediately, and listed; the
-// next one goes on. A redirect carries nothing elsewhere.
+// next one continues. A redirect carries nothing elsewhere.
 func TestARefusedNotificationIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	elsewhere := newReceiver(t, nil)

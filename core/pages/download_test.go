@@ -60,6 +60,6 @@ func readSlowly(t *testing.T, pieces int) {
 	select {
 	case <-ended:
 	case <-time.After(2 * writeWithin):
-		t.Errorf("the download goes on %v after its reader stopped", 2*writeWithin)
+		t.Errorf("the download continues %v after its reader stopped", 2*writeWithin)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // hostRuns bounds the active runs in which a host is looked up, the newest first.
 const hostRuns = 20
 
-// hostView is a host, what goes on there, and what was done on it.
+// hostView is a host, what happens there, and what was done on it.
 type hostView struct {
 	Host    api.Host
 	History []api.Job

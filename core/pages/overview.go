@@ -98,7 +98,7 @@ func badness(run api.Run) int {
 	return len(allOutcomes) + 1
 }
 
-// needsPerson reports whether a run goes on only when somebody acts.
+// needsPerson reports whether a run continues only when somebody acts.
 func needsPerson(run api.Run) bool {
 	return run.Phase == api.Approval || run.Phase == api.Paused || run.Waits != nil
 }

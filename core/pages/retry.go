@@ -21,7 +21,7 @@ func (p *Pages) retryRoutes(mux *http.ServeMux) {
 type retryView struct {
 	Run     api.Run
 	Choices []outcomeChoice
-	From    bool // go on at the failed step
+	From    bool // continue at the failed step
 	Else    bool // and begin with the first step where that cannot be
 	Problem string
 	Plan    *api.Plan
@@ -71,8 +71,8 @@ func retryOf(ctx context.Context, v visit, id string, sent url.Values) (view ret
 	return view, http.StatusOK, nil
 }
 
-// retryAsked returns the retry that a form asks for. The choice for hosts that cannot go on needs
-// the one before it.
+// retryAsked returns the retry that a form asks for. The choice for hosts that cannot continue
+// needs the one before it.
 func retryAsked(sent url.Values) api.Retry {
 	asked := api.Retry{Outcomes: outcomesOf(sent), From: sent.Get("from")}
 	if asked.From != "" {

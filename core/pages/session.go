@@ -172,7 +172,7 @@ func (p *Pages) logIn(w http.ResponseWriter, r *http.Request) {
 	p.enter(w, r, token, next)
 }
 
-// enter begins a session with a token that the API knows, and goes on to next. The cookie has a
+// enter begins a session with a token that the API knows, and continues to next. The cookie has a
 // session of the API instead of a token that somebody pasted, so that a logout ends it at all
 // servers, and with it each copy of the cookie.
 func (p *Pages) enter(w http.ResponseWriter, r *http.Request, token, next string) {

@@ -43,8 +43,8 @@ type runPicture struct {
 	y    int
 }
 
-// RunDocument draws how a run went and how it is expected to go on, as one self-contained picture:
-// hosts that are done in the band of the forecast, waves and windows.
+// RunDocument draws how a run went and how it is expected to continue, as one self-contained
+// picture: hosts that are done in the band of the forecast, waves and windows.
 func RunDocument(t *api.Timeline, title string) string {
 	d := &runPicture{t: t, from: t.From, span: max(t.To.Sub(t.From), time.Second), y: runTop + runCurve + 28}
 	d.span += d.span / 25 // room for the end

@@ -119,8 +119,8 @@
 // core.ErrUnknown or core.ErrUnavailable some may be signalled: call it again.
 //
 // Dismiss ends them as Cancel ends a suspended job: it frees locks that they kept and reaches no
-// threshold. The run goes on, or is complete if these were its last jobs. In a run that is stopped
-// or cancelled the stop or cancel ends such jobs; Dismiss adds nothing.
+// threshold. The run continues, or is complete if these were its last jobs. In a run that is
+// stopped or cancelled the stop or cancel ends such jobs; Dismiss adds nothing.
 //
 // Awaited counts jobs that wait for an event until they are signalled, their time has come, or they
 // end. Jobs that are due count until the next Turn. For a run that is stopped, cancelled or

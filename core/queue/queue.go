@@ -241,7 +241,7 @@ type Adjust struct {
 	Run         string
 	Paused      *bool
 	Weight      *int
-	MaxInFlight *int        // 0: no limit; jobs that are leased go on
+	MaxInFlight *int        // 0: no limit; jobs that are leased continue
 	Limit       *int        // only grows; 0 means all
 	Stop        core.Reason // why the run is stopped, as a reached failure threshold stops it; "" means it is not
 }

@@ -113,7 +113,7 @@ func (r *Run) Unfinished(visit func(due time.Time, from, to int)) {
 			}
 			from = min(known.Index+known.Count, end)
 			if known.Index+known.Count > end {
-				break // it goes on in the next segment
+				break // it continues in the next segment
 			}
 			finished = finished[1:]
 		}

@@ -32,7 +32,7 @@ func TestWaveWithHostsThatWaitForWindows(t *testing.T) {
 		{"the playbook waits for windows", waiting, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1, Succeeded: 1}, wait},
 		{"the playbook waits, and all are done", waiting, Progress{Released: 4, Finished: 4, Proven: 4, Succeeded: 4}, next},
 		{"the only one that is done failed", Strategy{}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1}, wait},
-		{"it failed, and the playbook goes on", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1}, next},
+		{"it failed, and the playbook continues", Strategy{OnFailedWave: ContinueRun}, Progress{Released: 4, Finished: 1, Deferred: 3, Proven: 1}, next},
 		{"a straggler", Strategy{}, Progress{Released: 4, Finished: 3, Proven: 3, Succeeded: 3}, wait},
 		{"a straggler that nobody waits for", at75, Progress{Released: 4, Finished: 3, Proven: 3, Succeeded: 3}, next},
 		{"two stragglers", at75, Progress{Released: 4, Finished: 2, Proven: 2, Succeeded: 2}, wait},
@@ -81,7 +81,7 @@ func brokenBy(d Decision, s Strategy, p Progress) string {
 	case d.Action != Release:
 		return ""
 	case p.Held:
-		return "a held run goes on"
+		return "a held run continues"
 	case running > 0:
 		return "a host of the wave still runs"
 	case p.Finished < p.Released && p.Proven == 0:

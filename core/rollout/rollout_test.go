@@ -296,7 +296,7 @@ func TestNext(t *testing.T) {
 		{"not approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 1}, Decision{Action: Ask, Wave: 1}},
 		{"approved", Pause{Approve: true}, Progress{Succeeded: 1, Released: 1, Finished: 1, Approved: 1}, Decision{Action: Release, Wave: 1, Limit: 5}},
 		{"approved is only the one before", Pause{Approve: true}, Progress{Succeeded: 1, Released: 5, Finished: 5, Approved: 1}, Decision{Action: Ask, Wave: 2}},
-		{"pause goes on", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Finished: 1, Done: now.Add(-time.Minute)}, Decision{Action: Delay, Wave: 1, Until: now.Add(59 * time.Minute)}},
+		{"pause continues", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Finished: 1, Done: now.Add(-time.Minute)}, Decision{Action: Delay, Wave: 1, Until: now.Add(59 * time.Minute)}},
 		{"pause was over before the queue was lost", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Finished: 1, Reached: 5, Done: now}, Decision{Action: Release, Wave: 1, Limit: 5}},
 		{"that wave had not been released", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Finished: 1, Reached: 1, Done: now}, Decision{Action: Delay, Wave: 1, Until: now.Add(time.Hour)}},
 		{"pause is over", Pause{For: time.Hour}, Progress{Succeeded: 1, Released: 1, Finished: 1, Done: now.Add(-time.Hour)}, Decision{Action: Release, Wave: 1, Limit: 5}},

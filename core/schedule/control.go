@@ -206,7 +206,7 @@ func (c *Control) write(ctx context.Context, change ledger.ScheduleChange, note 
 	return changed[0].Version, nil
 }
 
-// Delete removes edition ifEdition of a schedule; what it launched goes on.
+// Delete removes edition ifEdition of a schedule; what it launched continues.
 func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note) error {
 	return c.again(ctx, id, func(row ledger.Schedule, p *plan, s State, _ time.Time) (bool, error) {
 		if row.Edition != ifEdition {
@@ -218,7 +218,7 @@ func (c *Control) Delete(ctx context.Context, id ID, ifEdition int64, note Note)
 }
 
 // Pause stops the launches of the cron expression until Resume. A waiting trigger is dropped;
-// launches that have begun, and backfills, go on. reason is shown to people.
+// launches that have begun, and backfills, continue. reason is shown to people.
 func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) error {
 	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if !s.Paused || s.Reason != cut(reason) {
@@ -228,7 +228,7 @@ func (c *Control) Pause(ctx context.Context, id ID, reason string, note Note) er
 	})
 }
 
-// Resume lets a paused schedule go on with its next fire time.
+// Resume lets a paused schedule continue with its next fire time.
 func (c *Control) Resume(ctx context.Context, id ID, note Note) error {
 	return c.edit(ctx, id, note, func(_ *plan, s *State, now time.Time) error {
 		if s.Paused {

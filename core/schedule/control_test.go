@@ -172,7 +172,7 @@ func TestPauseAndResume(t *testing.T) {
 		if s := l.status(d.ID); len(l.runs()) != 1 || s.State.Reason != "CHG7" {
 			t.Fatalf("%d launched, %+v", len(l.runs()), s.State)
 		}
-		d.Paused = false // git says go on: a change
+		d.Paused = false // git says continue: a change
 		l.align(d)
 		l.pass(time.Hour)
 		if len(l.runs()) != 2 {

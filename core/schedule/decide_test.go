@@ -148,7 +148,7 @@ func TestOverlapCancel(t *testing.T) {
 	w.want("launch 03:00")
 }
 
-// A fire that is not launched cancels nothing, and the next one knows of the run that goes on.
+// A fire that is not launched cancels nothing, and the next one knows of the run that continues.
 func TestOverlapCancelOfAFireThatIsNotLaunched(t *testing.T) {
 	w := newWorld(t, hourly(overlap(OverlapCancel)))
 	w.poll(clock("03 01:00"))
@@ -176,7 +176,7 @@ func TestCatchUpWaitsWhateverOverlapSays(t *testing.T) {
 	for _, o := range []Overlap{OverlapSkip, OverlapQueue, OverlapCancel} {
 		w := newWorld(t, hourly(overlap(o), catchUp(CatchUpAll)))
 		w.poll(clock("03 01:00"))
-		w.poll(clock("03 04:30")) // nobody looked for hours, and the run of 01:00 still goes on
+		w.poll(clock("03 04:30")) // nobody looked for hours, and the run of 01:00 still continues
 		w.run(clock("03 04:45"))
 		w.want("launch 01:00")
 		for _, want := range []string{"catch_up 02:00", "catch_up 03:00", "catch_up 04:00"} {

@@ -29,8 +29,8 @@ func (s *State) launched(c Claim, now time.Time) {
 	s.note(Result{RunID: c.RunID, Nominal: c.Nominal, Count: 1, Cause: c.Cause, Triggered: true, At: now})
 }
 
-// keepCancelled counts the runs again that a claim was to cancel, and that go on because the claim
-// is dropped.
+// keepCancelled counts the runs again that a claim was to cancel, and that continue because the
+// claim is dropped.
 func (s *State) keepCancelled(c Claim) {
 	for _, id := range c.Cancel {
 		if len(s.Active) < MaxActive {

@@ -103,7 +103,7 @@ func (s State) clone() State {
 // busy reports whether a run is not complete, or still to be launched.
 func (s *State) busy() bool { return len(s.Active)+len(s.Claimed) > 0 }
 
-// waits reports whether something can go on only when a run has ended.
+// waits reports whether something can continue only when a run has ended.
 func (s *State) waits() bool { return s.Waiting != nil || len(s.Backfill) > 0 }
 
 // knows reports whether a run is being launched, runs, or was lately launched.

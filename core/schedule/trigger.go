@@ -32,7 +32,7 @@ type Launcher interface {
 	// Prepare makes the run of a trigger, with Trigger.RunID. core.ErrInvalid and core.ErrConflict
 	// refuse the trigger for good; after other errors Prepare is called again later.
 	Prepare(ctx context.Context, f Trigger) (ledger.NewRun, error)
-	// Accepted reports runs that are in the ledger now, and have to go on from there.
+	// Accepted reports runs that are in the ledger now, and have to continue from there.
 	Accepted(runs []ledger.Run)
 	// Cancelled reports a run that is cancelled in the ledger now, and may be in a queue.
 	Cancelled(ctx context.Context, run, reason string) error

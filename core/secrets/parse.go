@@ -73,7 +73,7 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// reader collects problems and goes on, so that all are reported.
+// reader collects problems and continues, so that all are reported.
 type reader struct {
 	*yamlread.Reader
 	file     string

@@ -24,8 +24,8 @@ func (s *Server) control() {
 	}
 	handle(s, post("cancel-run", "/v1/runs/{run}/cancel", "End a run",
 		"After a 200, no job of it starts any more. Those that run are asked to end, and a command that is under way on a host is killed; to let them finish, pause the run. "+late, Operator), s.word(s.cfg.Controller.Cancel))
-	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run go on to their end. "+late, Operator), s.word(s.cfg.Controller.Pause))
-	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run go on", late, Operator), s.word(s.cfg.Controller.Resume))
+	handle(s, post("pause-run", "/v1/runs/{run}/pause", "Start no further jobs of a run", "Jobs that run continue to their end. "+late, Operator), s.word(s.cfg.Controller.Pause))
+	handle(s, post("resume-run", "/v1/runs/{run}/resume", "Let a paused run continue", late, Operator), s.word(s.cfg.Controller.Resume))
 	signal := post("signal-run", "/v1/runs/{run}/signal", "Send an event to jobs that wait for it",
 		"Jobs that their job type suspended until this event continue immediately; others are left alone.", Operator)
 	handle(s, signal, s.signalRun)

@@ -18,7 +18,7 @@ import (
 const (
 	sse        = "text/event-stream"
 	eventsHelp = "Server-sent events, each data line an event in JSON as `turnus run --events` prints it. It begins with what is kept of the live events " +
-		"(or behind Last-Event-ID), goes on while they come, and ends with the recorded end: job_done with all steps, and run_done. " +
+		"(or behind Last-Event-ID), continues while they come, and ends with the recorded end: job_done with all steps, and run_done. " +
 		"When live events are no longer kept, what is recorded is all that comes."
 )
 
@@ -61,7 +61,7 @@ func (s *Server) events() {
 
 // LastEvent is where a reader was.
 type LastEvent struct {
-	Last string `header:"Last-Event-ID" maxLength:"200" doc:"go on behind this event"`
+	Last string `header:"Last-Event-ID" maxLength:"200" doc:"continue behind this event"`
 }
 
 // How live events are read.

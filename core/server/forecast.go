@@ -21,7 +21,7 @@ import (
 func (s *Server) forecasts() {
 	handle(s, route{
 		id: "forecast-run", method: http.MethodGet, path: "/v1/runs/{run}/forecast", summary: "Estimate when a run ends, and what holds it up", role: Viewer,
-		detail: "From how long its steps took in recent runs of the playbook. A run that waits for a person is taken as if it went on now. It is kept for up to 10 s.",
+		detail: "From how long its steps took in recent runs of the playbook. A run that waits for a person is taken as if it continued now. It is kept for up to 10 s.",
 	}, s.forecastRun)
 	handle(s, route{
 		id: "list-durations", method: http.MethodGet, path: "/v1/playbooks/{playbook}/durations", summary: "List how long the steps of a playbook took in recent runs", role: Viewer,
@@ -36,7 +36,7 @@ const (
 	sampleHosts = 2_000_000 // samples × hosts of an estimate
 )
 
-// estimate is how a run that is not over goes on, as it was seen at a time.
+// estimate is how a run that is not over continues, as it was seen at a time.
 type estimate struct {
 	*launch.Estimate
 	at       time.Time

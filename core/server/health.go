@@ -49,9 +49,9 @@ func (s *Server) ledgerFailed(what string, err error) {
 		return
 	}
 	if report, lasts := s.ledger.Failed(); report {
-		text := "the ledger does not answer; nothing is accepted, running jobs go on: check the database, or the disk of --data"
+		text := "the ledger does not answer; nothing is accepted, running jobs continue: check the database, or the disk of --data"
 		if refused(err) {
-			text = "the ledger takes no writes; nothing is accepted, running jobs go on, and their outcomes wait in the queue"
+			text = "the ledger takes no writes; nothing is accepted, running jobs continue, and their outcomes wait in the queue"
 		}
 		s.cfg.Log.Error(text, "what", what, "for", lasts.Round(time.Second).String(), "error", err)
 	}

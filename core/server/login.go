@@ -97,7 +97,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request, turns chan struct
 	writeJSON(w, http.StatusCreated, shown)
 }
 
-// refuseLogin answers with no more than the person needs to go on; the log has the reason.
+// refuseLogin answers with no more than the person needs to continue; the log has the reason.
 func (s *Server) refuseLogin(w http.ResponseWriter, err error) {
 	s.cfg.Log.Warn("a login was refused", "error", err)
 	if !errors.Is(err, core.ErrUnavailable) { // that is nobody's word on who comes

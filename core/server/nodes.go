@@ -32,7 +32,7 @@ func (s *Server) nodes() {
 			return s.order(ctx, by, "worker."+verb, in.Worker, in.Body.Reason, change)
 		})
 	}
-	order("cordon-worker", "cordon", "Give a worker no further jobs", "Its jobs go on.", func(o *api.Order) { o.Cordoned = true })
+	order("cordon-worker", "cordon", "Give a worker no further jobs", "Its jobs continue.", func(o *api.Order) { o.Cordoned = true })
 	order("uncordon-worker", "uncordon", "Give a worker jobs again", "It also ends a drain, if the worker has not ended yet.", func(o *api.Order) { o.Cordoned, o.Draining = false, false })
 	order("drain-worker", "drain", "End a worker", "It suspends its jobs after the step that runs, so that other workers continue them, and ends.", func(o *api.Order) { o.Cordoned, o.Draining = true, true })
 	handle(s, route{id: "get-queue", method: http.MethodGet, path: "/v1/queue", summary: "Show the state of the queue", role: Viewer, everyone: true}, s.getQueue)

@@ -25,15 +25,15 @@ const (
 func refuseFrom(asked api.Retry, isCommand bool) error {
 	switch {
 	case asked.Else != "" && asked.From == "":
-		return fmt.Errorf("else says what becomes of hosts that cannot go on at the failed step, and needs from: %w", core.ErrInvalid)
+		return fmt.Errorf("else says what becomes of hosts that cannot continue at the failed step, and needs from: %w", core.ErrInvalid)
 	case asked.From != "" && isCommand:
 		return fmt.Errorf("the run is of a command, which has one step: retry it without from: %w", core.ErrInvalid)
 	}
 	return nil
 }
 
-// goOn makes the hosts of a retry go on at the step that failed. Those that cannot begin with the
-// first step, or refuse the retry.
+// goOn makes the hosts of a retry continue at the step that failed. Those that cannot begin with
+// the first step, or refuse the retry.
 func (s *Server) goOn(ctx context.Context, by caller, run *ledger.Run, before *launch.Launch, jobs []ledger.JobHost, again retry, restart bool) error {
 	l := again.launch
 	index := make(map[string]int, len(jobs))
@@ -73,7 +73,7 @@ func cannotGoOn(run string, hosts int, cannot []api.Restarted) error {
 	for _, c := range cannot[:min(len(cannot), 3)] {
 		shown = append(shown, c.Host+": "+c.Reason)
 	}
-	return fmt.Errorf("retry run %s: %d of %d hosts cannot go on at the failed step: %s: %w\nhint: --else restart begins with the first step on these hosts",
+	return fmt.Errorf("retry run %s: %d of %d hosts cannot continue at the failed step: %s: %w\nhint: --else restart begins with the first step on these hosts",
 		run, len(cannot), hosts, strings.Join(shown, "; "), core.ErrConflict)
 }
 

@@ -44,7 +44,7 @@ func (b *bed) failSecond(run api.Run, change func(*core.Result)) {
 }
 
 // A retry from the failed step gives each host the results of the steps before it. A host that
-// cannot go on refuses the retry, or begins with the first step.
+// cannot continue refuses the retry, or begins with the first step.
 func TestRetryFromTheFailedStep(t *testing.T) {
 	t.Parallel()
 	from := api.Retry{From: api.FromFailedStep}
@@ -61,7 +61,7 @@ func TestRetryFromTheFailedStep(t *testing.T) {
 		"without from":           {status: http.StatusCreated},
 		"else without from":      {asked: api.Retry{Else: api.ElseRestart}, status: http.StatusUnprocessableEntity, says: "needs from"},
 		"from elsewhere":         {asked: api.Retry{From: "step-3"}, status: http.StatusUnprocessableEntity, says: "failed-step"},
-		"lost":                   {change: func(r *core.Result) { r.Outcome = core.Lost }, asked: from, status: http.StatusConflict, says: "1 of 3 hosts cannot go on at the failed step: acme-1: its outcome is lost"},
+		"lost":                   {change: func(r *core.Result) { r.Outcome = core.Lost }, asked: from, status: http.StatusConflict, says: "1 of 3 hosts cannot continue at the failed step: acme-1: its outcome is lost"},
 		"lost, and restarted":    {change: func(r *core.Result) { r.Outcome = core.Lost }, asked: otherwise, status: http.StatusCreated, says: `"restarted":[{"host":"acme-1"`, resumed: 2},
 		"cut":                    {change: func(r *core.Result) { r.Steps[0].Truncated = true }, asked: from, status: http.StatusConflict, says: "was cut"},
 		"another boot":           {change: func(r *core.Result) { r.Facts.Boot = "b0" }, asked: from, status: http.StatusConflict, says: "booted"},
@@ -95,7 +95,7 @@ func TestRetryFromTheFailedStep(t *testing.T) {
 			}
 			again := want[api.Run](t, a, http.StatusCreated)
 			if again.Retried.Resumed != c.resumed {
-				t.Errorf("%d hosts go on, expected %d", again.Retried.Resumed, c.resumed)
+				t.Errorf("%d hosts continue, expected %d", again.Retried.Resumed, c.resumed)
 			}
 			m, err := b.ledger.Material(t.Context(), again.ID)
 			must(t, err)

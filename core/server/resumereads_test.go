@@ -114,7 +114,7 @@ func TestRetryReadsRecordsInBatches(t *testing.T) {
 			again, err := b.server.prepareRetry(t.Context(), caller{name: "ann", scope: ledger.Tenants("acme")}, ended, api.Retry{From: api.FromFailedStep})
 			must(t, err)
 			if again.differs.Resumed != hosts {
-				t.Fatalf("%d hosts go on, expected %d", again.differs.Resumed, hosts)
+				t.Fatalf("%d hosts continue, expected %d", again.differs.Resumed, hosts)
 			}
 		}
 		prepare() // the first one prepares statements

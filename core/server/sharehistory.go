@@ -18,7 +18,7 @@ const (
 	historyHours   = 24
 	historyTenants = 200              // that are listed
 	historyTasks   = 2_000_000        // host tasks that are read at most
-	historyAge     = 30 * time.Second // how old the hour that goes on may be
+	historyAge     = 30 * time.Second // how old the hour that continues may be
 	historyLag     = time.Minute      // what ended in an hour is in the ledger so long after it
 )
 

@@ -84,7 +84,7 @@ type eventStream struct {
 }
 
 // stream answers with events that follow sends until it returns; id of an event is where a reader
-// may go on (Last-Event-ID).
+// may continue (Last-Event-ID).
 func (s *Server) stream(r route, by caller, follow func(ctx context.Context, out *eventStream) error) (*huma.StreamResponse, error) {
 	release, err := s.streams.take(by)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Server) stream(r route, by caller, follow func(ctx context.Context, out
 	}}, nil
 }
 
-// send writes one event that no reader can go on behind.
+// send writes one event that no reader can continue behind.
 func (e *eventStream) send(event api.Event) error {
 	text, err := json.Marshal(event)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *eventStream) raw(id string, text []byte) error {
 	return err
 }
 
-// problem reports why the stream cannot go on.
+// problem reports why the stream cannot continue.
 func (e *eventStream) problem(p error) error {
 	text, err := json.Marshal(p)
 	if err != nil {

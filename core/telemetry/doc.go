@@ -4,7 +4,7 @@
 //
 // For traces it has the names of spans and attributes, and the W3C traceparent by which a trace
 // travels. Its provider sends spans to a collector over OTLP/HTTP. There is no global provider. A
-// room gets a trace.TracerProvider in its Config, or goes on with the span in its context.
+// room gets a trace.TracerProvider in its Config, or continues with the span in its context.
 //
 // It must not know who counts, nor who makes spans: rooms count with Add and Observe, or give a
 // Source that is read at each scrape.

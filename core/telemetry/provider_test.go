@@ -124,7 +124,7 @@ func TestRatioAndWhatCameFromElsewhere(t *testing.T) {
 			t.Errorf("under %q: recorded is %v", parent, !recorded)
 		}
 		if next := Traceparent(ctx); !strings.HasSuffix(next, map[bool]string{true: "-01", false: "-00"}[recorded]) {
-			t.Errorf("under %q the trace goes on as %q", parent, next)
+			t.Errorf("under %q the trace continues as %q", parent, next)
 		}
 		span.End()
 	}

@@ -50,7 +50,7 @@ const (
 const traceScope = "github.com/turnus/turnus"
 
 // BeginSpan starts a span with p, under the span in ctx if there is one. Without p, which may be
-// nil, nothing is recorded, and the trace in ctx goes on.
+// nil, nothing is recorded, and the trace in ctx continues.
 func BeginSpan(ctx context.Context, p trace.TracerProvider, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if p == nil {
 		p = noop.NewTracerProvider()

@@ -55,7 +55,7 @@ func Shipped(flags ...string) []string {
 
 // Able ends a test whose machine does not allow what it needs, as root or a network namespace do;
 // err says what was refused. As with Need, the test fails in CI and skips loudly elsewhere. A nil
-// err goes on.
+// err continues.
 func Able(tb testing.TB, what string, err error) {
 	tb.Helper()
 	if err == nil {

@@ -233,8 +233,8 @@ func TestBecomeFence(t *testing.T) {
 	}
 }
 
-// linger begins a command that goes on for longer than any test, with a child that ignores TERM. It
-// returns when both run.
+// linger begins a command that continues for longer than any test, with a child that ignores TERM.
+// It returns when both run.
 func linger(ctx context.Context, t *testing.T, h core.Host, p *Pool, e Exec) (ended <-chan error, processes []int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pids")

@@ -200,7 +200,7 @@ type output struct {
 	over   *atomic.Bool  // set under lock: write no more
 	moved  *atomic.Int64 // monotone nanoseconds of the last progress
 	failed chan<- error
-	pass   func([]byte) ([]byte, bool) // what of the bytes is the command's, and whether to go on
+	pass   func([]byte) ([]byte, bool) // what of the bytes is the command's, and whether to continue
 }
 
 func (o output) copy(from io.Reader, buf []byte) {

@@ -61,7 +61,7 @@ func alive(pid int) bool {
 
 // A command outlives its worker. The next lease of the host ends it before its own first command;
 // what else runs on the host, of the same lease, of another queue or of another host's name, goes
-// on. Control: without fences the old one goes on.
+// on. Control: without fences the old one continues.
 func TestFaultR3NewerFenceEndsWhatAnOlderOneLeft(t *testing.T) {
 	t.Parallel()
 	for _, shell := range shells(t) {
@@ -340,6 +340,6 @@ func TestSimulatedHostsEndLeftovers(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the older command goes on")
+		t.Error("the older command continues")
 	}
 }

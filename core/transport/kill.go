@@ -59,7 +59,7 @@ func (x *execution) signal(name string) {
 // killScript ends the process groups that have the id $1$2 in their environment, or in their
 // command line before the first exec, and whose leader sshd started, or sudo or doas: by TERM, and
 // within 2 s by KILL. It finds them all before the first signal, because sudo passes TERM on, and
-// nobody finds a group whose leader has ended. It waits until the groups have ended: cat goes on
+// nobody finds a group whose leader has ended. It waits until the groups have ended: cat continues
 // where a process ends while it is read, and sed would not. Zombies do not count: not every init
 // buries them. It needs Linux's /proc, and fails where it finds no such group. Daemons that left
 // the group are spared.

@@ -153,7 +153,7 @@ func unusableSignal(out host.Outcome) error {
 	switch {
 	case !out.Suspended || out.Signal == "":
 		return nil
-	case !queue.ForPeople(out.Signal): // its wave would go on without it, or nobody could signal it
+	case !queue.ForPeople(out.Signal): // its wave would continue without it, or nobody could signal it
 		return fmt.Errorf("event %.100q, which is the worker's own; ErrWindowClosed waits for the service window", out.Signal)
 	}
 	if err := queue.CheckEvent(out.Signal); err != nil { // else the queue refuses what this node sends of all its jobs
@@ -406,7 +406,7 @@ func (a *attempts) interrupted(out host.Outcome, err error, sr *core.StepResult)
 		return report(core.Cancelled, detail)
 	}
 	v := report(core.Cancelled, "")
-	v.kind = queue.AckRetry // another worker goes on with the same attempt
+	v.kind = queue.AckRetry // another worker continues with the same attempt
 	a.cur.Resumed = true
 	return v
 }
@@ -430,7 +430,7 @@ func (a *attempts) again(err error, sr *core.StepResult, barred bool) (bool, tim
 			sr.Reason = fmt.Sprintf("%s, %d times in this step", sr.Reason, a.cur.Crashes)
 			return false, 0
 		}
-		a.cur.Resumed = true // not the host's failure: the same attempt goes on, from its last checkpoint
+		a.cur.Resumed = true // not the host's failure: the same attempt continues, from its last checkpoint
 		return true, crashBackoff.Delay(a.cur.Crashes-1, 0)
 	}
 	if errors.Is(err, core.ErrUnavailable) { // the plugin does not start, or its calls are refused: nothing was done
@@ -455,7 +455,7 @@ func (a *attempts) pause(sr core.StepResult, delay time.Duration) *leaseEnd {
 	if delay > inPlace && !j.runCancelled() {
 		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay, code: sr.ReasonCode}
 	}
-	if a.cur.Plugin == nil && a.m.catchUp() != nil && !j.runCancelled() { // a new attempt begins only when nobody can go on with the old one
+	if a.cur.Plugin == nil && a.m.catchUp() != nil && !j.runCancelled() { // a new attempt begins only when nobody can continue with the old one
 		return &leaseEnd{kind: queue.AckRetry, outcome: sr.Outcome, step: a.name, reason: sr.Reason, after: delay, code: sr.ReasonCode}
 	}
 	timer := time.NewTimer(delay)

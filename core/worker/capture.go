@@ -18,7 +18,7 @@ type capture struct {
 	before string // text of the attempt's earlier calls, as results have it
 	head   []byte
 	tail   []byte // a ring once it is full
-	next   int    // where the ring goes on
+	next   int    // where the ring continues
 	total  int64
 	whole  spool // has all of it once it is more than head and tail hold
 }

@@ -23,12 +23,12 @@ type clock struct {
 	suspended time.Duration // how long the machine had been suspended by then
 	said      time.Time     // what the answer said
 	spread    time.Duration // how long it took: the queue's clock is later by so much at most
-	doubt     time.Duration // since a leap: what the clock would say if it had gone on, less what it says
+	doubt     time.Duration // since a leap: what the clock would say if it had continued, less what it says
 }
 
 // report takes in an answer of the queue that was asked for at sent. It returns how far the queue's
 // clock has leaped since the answer before: what it is off from the time that passed here,
-// suspended time included. 0 is that it went on.
+// suspended time included. 0 is that it continued.
 func (c *clock) report(sent, said time.Time, suspended time.Duration) (leap time.Duration) {
 	if said.IsZero() {
 		return 0

@@ -19,10 +19,10 @@ const (
 	Message      EventKind = "message"      // Step, Text: what the job type logs
 	StepRetry    EventKind = "step_retry"   // Step, Attempt, Text (why), After
 	StepDone     EventKind = "step_done"    // StepResult
-	JobSuspended EventKind = "job_parked"   // Text (why), After: the job goes on later, perhaps elsewhere
+	JobSuspended EventKind = "job_parked"   // Text (why), After: the job continues later, perhaps elsewhere
 	JobDone      EventKind = "job_done"     // Result, as it is sent to the queue
 
-	QueueAway   EventKind = "queue_away"   // Text: the queue does not answer; running jobs go on while their leases are safe
+	QueueAway   EventKind = "queue_away"   // Text: the queue does not answer; running jobs continue while their leases are safe
 	QueueBack   EventKind = "queue_back"   // it answers again
 	SessionLost EventKind = "session_lost" // Text: the leases can no longer be trusted; running jobs are stopped
 	ClockLeaped EventKind = "clock_leaped" // Text, After: the queue's clock leaped by After, which may be negative

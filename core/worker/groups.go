@@ -122,7 +122,7 @@ func (c course) left(g *playbooks.Block, depth int) int {
 	return f
 }
 
-// rescued reports whether the host goes on after the failure f in the steps of a group, of whose
+// rescued reports whether the host continues after the failure f in the steps of a group, of whose
 // rescue nothing has failed.
 func (c course) rescued(g *playbooks.Block, f int) bool {
 	return f >= 0 && g.Recover && len(c.done) >= g.Always && c.rescuable(f)
@@ -238,7 +238,7 @@ func (m *machine) owes() bool {
 }
 
 // cutShort takes in that the lease ends at step i. If always of a group around it has to run first,
-// the job goes on with that: nil.
+// the job continues with that: nil.
 func (m *machine) cutShort(i int, sr core.StepResult, v leaseEnd) *leaseEnd {
 	if v.kind != queue.AckDone || m.state.Cut > 0 {
 		return &v

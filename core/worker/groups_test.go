@@ -185,7 +185,7 @@ func TestGroupsSurviveTheirWorker(t *testing.T) {
 	}
 }
 
-// A pause between attempts suspends the job within the group, and the group goes on after it.
+// A pause between attempts suspends the job within the group, and the group continues after it.
 func TestGroupSuspended(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.ends(map[string][]string{"b": {"failed", "failed"}, "r": {"failed", "changed"}})
@@ -308,7 +308,7 @@ func TestAlwaysIsRetriedAfterACancel(t *testing.T) {
 }
 
 // Always ends when its worker is killed, because it must not outlive its lease. The next worker
-// goes on with it.
+// continues with it.
 func TestKillEndsAlways(t *testing.T) {
 	inLab(t, func(l *lab) {
 		nodes, ended, killed, tried := make(chan *node, 1), make(chan struct{}), false, 0

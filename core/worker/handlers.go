@@ -186,8 +186,8 @@ func (a *attempts) arm(ctx context.Context) error {
 	return nil
 }
 
-// saveHandlers saves the state so that the job's next lease goes on with the same attempt, and with
-// the handlers.
+// saveHandlers saves the state so that the job's next lease continues with the same attempt, and
+// with the handlers.
 func (m *machine) saveHandlers(ctx context.Context) error {
 	s := *m.state
 	s.Took += time.Since(m.job.started)

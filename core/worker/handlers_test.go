@@ -171,7 +171,7 @@ func TestFaultW1Handlers(t *testing.T) {
 			playbook: under("steps", file("a", "notify: [web]")) + under("handlers", file("web")),
 			ends:     map[string][]string{"a": {"touched"}}, ran: "a.1", outcome: core.Unchanged,
 		},
-		"it fails in its middle, and the host goes on": {
+		"it fails in its middle, and the host continues": {
 			playbook: under("steps", file("a", "notify: [web]", "continue_on_failure: true"), file("b")) + under("handlers", file("web")),
 			ends:     map[string][]string{"a": failed}, ran: "a.1 b.1 web.1", outcome: core.Unchanged,
 		},
@@ -383,7 +383,7 @@ func TestFaultW1EndsThatTheWorkerDoesNotDecide(t *testing.T) {
 	})
 }
 
-// States and snapshots of the version before handlers go on.
+// States and snapshots of the version before handlers continue.
 func TestStateOfTheVersionBeforeHandlers(t *testing.T) {
 	s, err := decodeState([]byte(`{"v":1,"done":[{"name":"a","uses":"file","outcome":"changed"}],"current":{"attempts":1}}`))
 	if err != nil || s.Handlers != nil || len(s.steps()) != 1 {

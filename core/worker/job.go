@@ -211,7 +211,7 @@ func (j *job) prepare() (*machine, error) {
 		return nil, err
 	}
 	if len(resume.Steps) > len(prog.playbook.Steps) {
-		return nil, fmt.Errorf("the job goes on behind step %d of %d: %w", len(resume.Steps), len(prog.playbook.Steps), core.ErrInvalid)
+		return nil, fmt.Errorf("the job continues behind step %d of %d: %w", len(resume.Steps), len(prog.playbook.Steps), core.ErrInvalid)
 	}
 	m := newMachine(j, prog, h, state, pending, resume)
 	m.queue = name
@@ -279,7 +279,7 @@ func (j *job) conclude(m *machine, v leaseEnd) queue.Ack {
 	m.state.Took = r.Took
 	state, err := m.state.encode()
 	if err != nil {
-		v.outcome, v.code, v.reason = core.Failed, "", fmt.Sprintf("the job's state could not be kept to go on later: %v", err)
+		v.outcome, v.code, v.reason = core.Failed, "", fmt.Sprintf("the job's state could not be kept to continue later: %v", err)
 		return j.finish(m.result(v))
 	}
 	ack := j.newAck(v.kind, v.after)

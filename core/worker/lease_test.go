@@ -159,9 +159,9 @@ func stoppable(addr string) {
 	fmt.Println("ended", w.Run(context.Background()))
 }
 
-// A worker's process is stopped between two steps, for longer than its lease; when it goes on Redis
-// does not answer. The test judges by what its hosts see. Red where between does not ask live, and
-// beat asks the queue before it fences: b begins on all hosts.
+// A worker's process is stopped between two steps, for longer than its lease; when it continues
+// Redis does not answer. The test judges by what its hosts see. Red where between does not ask
+// live, and beat asks the queue before it fences: b begins on all hosts.
 func TestFaultR1AProcessThatWasStoppedBeginsNothing(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedisTCP(t)

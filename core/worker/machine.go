@@ -231,7 +231,7 @@ func (m *machine) untouched() bool {
 	return cur.Item == 0 || none(cur.Text.Outcome, cur.Text.ReasonCode)
 }
 
-// between looks, where no step is under way, whether the job may go on to the next step.
+// between looks, where no step is under way, whether the job may continue to the next step.
 func (m *machine) between(next string) (leaseEnd, bool) {
 	if m.job.live() == nil {
 		select {
@@ -253,7 +253,7 @@ func (m *machine) between(next string) (leaseEnd, bool) {
 }
 
 // draining is closed when the worker drains. A job of a cancelled run does not hear of it: nobody
-// would go on with its always.
+// would continue with its always.
 func (m *machine) draining() <-chan struct{} {
 	if m.job.runCancelled() {
 		return nil

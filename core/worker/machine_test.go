@@ -330,8 +330,8 @@ func TestSuspendHoldsNoSlotAndGoesOnWithItsState(t *testing.T) {
 	})
 }
 
-// Output of a call whose attempt went on in another call is in the step's result: after a
-// suspension, after the plugin's death, and on whichever node goes on. A new attempt begins with
+// Output of a call whose attempt continued in another call is in the step's result: after a
+// suspension, after the plugin's death, and on whichever node continues. A new attempt begins with
 // nothing. Red before: the result had the output of the last call only.
 func TestFaultP11OutputBeforeASuspensionIsKept(t *testing.T) {
 	for _, tc := range []struct {
@@ -444,7 +444,7 @@ func TestFaultP6ACallThatIgnoresItsEnd(t *testing.T) {
 }
 
 func TestPluginThatDies(t *testing.T) {
-	t.Run("goes on from its checkpoint", func(t *testing.T) {
+	t.Run("continues from its checkpoint", func(t *testing.T) {
 		inLab(t, func(l *lab) {
 			l.plugins.do = func(ctx context.Context, c host.Call) (host.Outcome, error) {
 				if c.State != nil {

@@ -123,7 +123,7 @@ func TestMayStart(t *testing.T) {
 	}
 }
 
-// A job that suspended itself goes on at its time: a host must not stay half done for a window's
+// A job that suspended itself continues at its time: a host must not stay half done for a window's
 // sake.
 func TestRollbackOutranksTheWindow(t *testing.T) {
 	inDays(t, func(l *lab) {

@@ -266,7 +266,7 @@ func (p *fakePlugins) holds(t time.Time, ok func(proofDefs) bool) bool {
 
 // The reason for which a call's state was saved.
 const (
-	stateOwn  = "own"  // it suspended itself, or saved where it stands: it goes on whatever the window
+	stateOwn  = "own"  // it suspended itself, or saved where it stands: it continues whatever the window
 	stateHeld = "held" // it stopped for its window
 )
 
@@ -330,7 +330,7 @@ func (p *fakePlugins) begin(c host.Call, item int) (own time.Duration, r *rand.R
 		return own, r
 	}
 	if kindOf(c.State) == stateOwn {
-		p.seen["went on"]++
+		p.seen["continued"]++
 		return own, r
 	}
 	p.seen["gated start"]++

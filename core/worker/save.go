@@ -12,7 +12,7 @@ import (
 )
 
 // save makes s what the job's next lease begins with, should this node die. It returns once that is
-// durable, and goes on trying while the queue is away, until ctx ends: the beat stops the job in
+// durable, and continues trying while the queue is away, until ctx ends: the beat stops the job in
 // time. Not for concurrent use.
 func (j *job) save(ctx context.Context, s *state) error {
 	data, err := s.encode()
@@ -55,7 +55,7 @@ func (a *attempts) checkpoint(ctx context.Context, plugin host.State) error {
 	return m.job.save(ctx, &s)
 }
 
-// tryCatchUp is catchUp where the work goes on all the same: what was done is repeated at worst,
+// tryCatchUp is catchUp where the work continues all the same: what was done is repeated at worst,
 // from its last checkpoint.
 func (m *machine) tryCatchUp(step string) {
 	if err := m.catchUp(); err != nil {
@@ -65,7 +65,7 @@ func (m *machine) tryCatchUp(step string) {
 
 // catchUp brings what the queue keeps of the job up to date, where it knows of a checkpoint that
 // lies behind: of a step, an item or an attempt that has ended. Without it a worker's death would
-// let that go on.
+// let that continue.
 func (m *machine) catchUp() error {
 	if !m.job.ahead {
 		return nil

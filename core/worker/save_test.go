@@ -142,7 +142,7 @@ func TestTrapCheckpointOfWhatIsOver(t *testing.T) {
 				}
 				for i, c := range l.plugins.seen() {
 					if c.State != nil {
-						t.Errorf("call %d goes on with %s, which has ended", i+1, c.State.JSON)
+						t.Errorf("call %d continues with %s, which has ended", i+1, c.State.JSON)
 					}
 				}
 			})

@@ -264,7 +264,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 	})
 }
 
-// A job that another node goes on with: its later steps are free of what the earlier ones had,
+// A job that another node continues with: its later steps are free of what the earlier ones had,
 // though this node never had it.
 func TestSecretsOfEarlierStepsAreHiddenByTheNextNode(t *testing.T) {
 	inLab(t, func(l *lab) {

@@ -53,7 +53,7 @@ func (s *spool) write(p []byte) {
 		s.file, s.buf = file, bufio.NewWriterSize(file, 32<<10)
 	}
 	room := min(int64(len(p)), spoolStream-s.size)
-	if s.over > 0 { // there is no going on behind a hole
+	if s.over > 0 { // there is no continuing behind a hole
 		room = 0
 	}
 	if s.used.Add(room) > spoolNode {
@@ -133,7 +133,7 @@ func (s *spool) close() {
 	s.file, s.buf, s.size, s.over, s.err = nil, nil, 0, 0, nil
 }
 
-// captured returns a stream that goes on after before. It is kept whole where the node stores
+// captured returns a stream that continues after before. It is kept whole where the node stores
 // outputs.
 func (w *Worker) captured(before string) capture {
 	c := capture{before: before}

@@ -137,7 +137,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	s := spool{used: &used}
 	s.write([]byte(strings.Repeat("x", 60)))
 	s.write([]byte(strings.Repeat("y", 60))) // over what the node may have
-	s.write([]byte("z"))                     // a hole is not gone on behind
+	s.write([]byte("z"))                     // a hole is not continued behind
 	from, err := s.open()
 	if err != nil {
 		t.Fatal(err)

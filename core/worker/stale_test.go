@@ -135,7 +135,7 @@ func TestFaultR5AStepCutByALostLeaseIsLost(t *testing.T) {
 }
 
 // A node that the queue hears and that hears nothing: its beats arrive, and others must have its
-// jobs all the same. Red where it goes on beating.
+// jobs all the same. Red where it continues beating.
 func TestANodeThatHearsNothingIsRecovered(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.plugins.do = func(ctx context.Context, _ host.Call) (host.Outcome, error) {

@@ -119,16 +119,16 @@ type progress struct {
 	Crashes  int             `json:"crashes,omitempty"`  // of the plugin on the present item
 	Absent   int             `json:"absent,omitempty"`   // calls that the plugin could not take
 	Plugin   *host.State     `json:"plugin,omitempty"`   // suspended, or its last checkpoint
-	Resumed  bool            `json:"resumed,omitempty"`  // Plugin is of a suspension: the same attempt goes on
+	Resumed  bool            `json:"resumed,omitempty"`  // Plugin is of a suspension: the same attempt continues
 	Held     bool            `json:"held,omitempty"`     // Plugin is of a call that its window stopped: it waits for the next
 	Took     time.Duration   `json:"took_ns,omitempty"`
 	Window   *core.Window    `json:"window,omitempty"` // that the present attempt was started in
 	On       string          `json:"on,omitempty"`     // the host that it is called on in place of the job's; saved before the call
 	Text     core.StepResult `json:"text,omitzero"`    // output of the items so far
-	Printed  core.StepResult `json:"printed,omitzero"` // output of the earlier calls of an attempt that goes on
+	Printed  core.StepResult `json:"printed,omitzero"` // output of the earlier calls of an attempt that continues
 }
 
-// keepPrinted keeps what an attempt printed so far, if a later call goes on with it.
+// keepPrinted keeps what an attempt printed so far, if a later call continues with it.
 func (p *progress) keepPrinted(sr core.StepResult) {
 	if p.Resumed {
 		p.Printed = core.StepResult{Stdout: sr.Stdout, Stderr: sr.Stderr, Diff: sr.Diff, Truncated: sr.Truncated}

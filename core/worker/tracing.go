@@ -12,7 +12,7 @@ import (
 )
 
 // trace begins the span of this lease, under the run's. Later spans of the job are under it. One
-// that goes on with what an earlier lease began is also linked to the run: it may be days later,
+// that continues with what an earlier lease began is also linked to the run: it may be days later,
 // when people read the trace in parts.
 func (j *job) trace(m *machine) {
 	under := telemetry.UnderTrace(j.ctx, m.prog.snapshot.Trace)

@@ -47,7 +47,7 @@ func attributes(s sdk.ReadOnlySpan) map[string]string {
 
 func underRun(o *launch.Options, _ *queue.Run) { o.Trace = runTrace }
 
-// Each lease is a span of its own under the run; one that goes on is linked to it, and has a mark
+// Each lease is a span of its own under the run; one that continues is linked to it, and has a mark
 // of that.
 func TestAResumedJobIsANewSpanOfTheRun(t *testing.T) {
 	inLab(t, func(l *lab) {
@@ -111,8 +111,8 @@ func TestAttemptsAreSpansWithoutWhatTheyHold(t *testing.T) {
 	})
 }
 
-// Without a provider nothing is recorded; the trace of the run goes on to the plugin and to the log
-// all the same.
+// Without a provider nothing is recorded; the trace of the run continues to the plugin and to the
+// log all the same.
 func TestAWorkerThatSendsNothingHandsTheTraceOn(t *testing.T) {
 	inLab(t, func(l *lab) {
 		var got []string

@@ -62,7 +62,7 @@ type window struct {
 	w         *Worker
 	board     string
 	windowed  bool
-	resumed   bool                 // it goes on with what it began: windows do not stop it
+	resumed   bool                 // it continues with what it began: windows do not stop it
 	questions []admission.Question // at the attempt's begin: for the job's host, and for that of on
 	share     time.Duration        // of the need of each: the present item's own
 
@@ -272,7 +272,7 @@ func (w *Worker) poll(ctx context.Context, board string, q admission.Question, a
 	return sight{e, c, late}, cmp.Or(err, explainErr)
 }
 
-// stops reports whether nothing may go on that a checkpoint can stop.
+// stops reports whether nothing may continue that a checkpoint can stop.
 func (s sight) stops() bool {
 	return s.set != nil && s.set.Overrun == windows.StopAtCheckpoint && !s.Open
 }

@@ -231,7 +231,7 @@ steps:
 		r := l.results(la)[0]
 		n.drain()
 		if r.Outcome != core.Cancelled || r.ReasonCode != core.NeedsReapproval || l.plugins.steps() != "one.1" || r.Steps[0].Outcome != core.Changed {
-			t.Errorf("%+v after %s: what runs goes on, and nothing starts", r, l.plugins.steps())
+			t.Errorf("%+v after %s: what runs continues, and nothing starts", r, l.plugins.steps())
 		}
 	})
 }

@@ -77,7 +77,7 @@ type Config struct {
 	StepTimeout time.Duration
 	// Grace is the grace of Plugins: how long a job may take to end itself; 5 s.
 	Grace time.Duration
-	// DrainTimeout is how long running jobs may go on after Run's context ended, before they are
+	// DrainTimeout is how long running jobs may continue after Run's context ended, before they are
 	// stopped as by Kill. 0 means no limit: as long as they take, and as long as the queue is away
 	// while results wait for it.
 	DrainTimeout time.Duration
@@ -238,8 +238,8 @@ func (w *Worker) stopJobs(cause error, match func(*job) bool) {
 	}
 }
 
-// patience is how long a job may go on after it was asked to end. Plugins.Run promises 2·Grace; the
-// node stops waiting for a job over it.
+// patience is how long a job may continue after it was asked to end. Plugins.Run promises 2·Grace;
+// the node stops waiting for a job over it.
 func (w *Worker) patience() time.Duration { return 2*w.cfg.Grace + 2*time.Second }
 
 // queueAway and queueBack report that the queue went away, and that it is back.
@@ -248,7 +248,7 @@ func (w *Worker) queueAway(err error) {
 	if !report {
 		return
 	}
-	w.cfg.Log.Warn("the queue does not answer; running jobs go on while their leases are safe, then they are stopped: check Redis, its Sentinels and the network",
+	w.cfg.Log.Warn("the queue does not answer; running jobs continue while their leases are safe, then they are stopped: check Redis, its Sentinels and the network",
 		"for", lasts.Round(time.Second).String(), "err", err)
 	if lasts == 0 {
 		w.report(Event{Kind: QueueAway, Text: core.ErrorText(err)})
@@ -272,7 +272,7 @@ func (w *Worker) heard(sent, said time.Time) {
 		return
 	}
 	w.leaps.Add(1)
-	w.cfg.Log.Warn("the queue's clock leaped: leases and delays go on, times of day follow it; check the clocks of the Redis servers (chronyc tracking)", "by", leap.Round(time.Second/10).String())
+	w.cfg.Log.Warn("the queue's clock leaped: leases and delays continue, times of day follow it; check the clocks of the Redis servers (chronyc tracking)", "by", leap.Round(time.Second/10).String())
 	w.report(Event{Kind: ClockLeaped, After: leap, Text: fmt.Sprintf("the queue's clock leaped by %v", leap.Round(time.Second/10))})
 }
 

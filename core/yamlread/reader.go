@@ -12,7 +12,7 @@ import (
 // MaxDepth bounds nesting: of mappings, lists and merge keys.
 const MaxDepth = 64
 
-// Reader reads values as tables of fields say. It reports each fault and goes on, so that all are
+// Reader reads values as tables of fields say. It reports each fault and continues, so that all are
 // reported together.
 type Reader struct {
 	report func(at *yaml.Node, f Fault)

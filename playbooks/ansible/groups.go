@@ -18,7 +18,7 @@ func has(n *yaml.Node, part string) bool {
 	return list != nil && len(list.Content) > 0
 }
 
-// group converts a block with rescue or always. Ansible's rescue lets the host go on, which is
+// group converts a block with rescue or always. Ansible's rescue lets the host continue, which is
 // recover: true. In both, a host that does not answer is not rescued, and runs no always.
 func (p *play) group(n *yaml.Node, inh inherited) error {
 	outer, section := p.steps, p.section
@@ -48,7 +48,7 @@ func (p *play) group(n *yaml.Node, inh inherited) error {
 		p.steps = append(p.steps, s.group.always...)
 		return nil
 	}
-	if has(n, "rescue") && len(s.group.rescue) == 0 { // its tasks only print, and the host goes on all the same
+	if has(n, "rescue") && len(s.group.rescue) == 0 { // its tasks only print, and the host continues all the same
 		s.group.rescue = []*step{{name: p.stepName(s.name + " rescued"), uses: "command", with: fields{{"run", "true"}, {"changed", false}}}}
 	}
 	for _, part := range [][]*step{s.group.steps, s.group.rescue, s.group.always} {

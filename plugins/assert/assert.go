@@ -1,4 +1,4 @@
-// Package assert owns the job type assert: conditions that must hold before a job goes on. It
+// Package assert owns the job type assert: conditions that must hold before a job continues. It
 // imports only the sdk.
 package assert
 
@@ -31,7 +31,7 @@ func (p *Params) Validate() error {
 // Def is the job type.
 func Def() sdk.Def {
 	return sdk.Job("assert", run,
-		sdk.Summary("Conditions that must hold before the job goes on"),
+		sdk.Summary("Conditions that must hold before the job continues"),
 		sdk.Description(description),
 		sdk.Idempotent(true),
 		sdk.Check(),

@@ -27,7 +27,7 @@ import (
 	"github.com/turnus/turnus/plugins/sdk/wire"
 )
 
-// maxResumes bounds how often a job that suspends itself is gone on with.
+// maxResumes bounds how often a job that suspends itself is continued with.
 const maxResumes = 10
 
 // call is one call to make.
@@ -165,7 +165,7 @@ func (s *suite) do(ctx context.Context, p *process, w *world, c call) *record {
 	return r
 }
 
-// follow makes a call, and goes on with it as often as it suspends itself. Several may run at the
+// follow makes a call, and continues with it as often as it suspends itself. Several may run at the
 // same time.
 func (s *suite) follow(ctx context.Context, p *process, w *world, c call) *record {
 	r := &record{call: c}

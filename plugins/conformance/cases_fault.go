@@ -79,7 +79,7 @@ func (s *suite) killResume(ctx context.Context) result {
 	return passed("killed %d times, %s", kills, plural(len(list), "job type"))
 }
 
-// killAt kills the process right after its nth state is durable, and goes on in a new one.
+// killAt kills the process right after its nth state is durable, and continues in a new one.
 func (s *suite) killAt(ctx context.Context, b *baseline, nth int) result {
 	w, err := newWorld(ctx, &s.cfg.Lab, 1)
 	if err != nil {
@@ -258,7 +258,7 @@ func (s *suite) freeze(ctx context.Context) result {
 	return s.hanging(ctx, 10*time.Minute, func(p *process, _ *world, run *running, r *record) result {
 		p.signal(syscall.SIGSTOP)
 		asked, cancel := context.WithTimeout(ctx, time.Second)
-		_ = p.healthy(asked) // nobody answers; the suite goes on all the same
+		_ = p.healthy(asked) // nobody answers; the suite continues all the same
 		cancel()
 		p.signal(syscall.SIGCONT)
 		if err := run.cancel(s.cfg.Grace); err != nil || !within(run.done, s.cfg.Grace) {

@@ -284,7 +284,7 @@ func (s *suite) unknownType(ctx context.Context) result {
 			return fault("answer NotFound", "a job type that it does not have ends as %s", r.end())
 		}
 		if status.Code(r.err) == codes.Unavailable || p.healthy(ctx) != nil {
-			return fault("answer NotFound, and go on", "the process does not survive a job type that it does not have%s", p.words())
+			return fault("answer NotFound, and continue", "the process does not survive a job type that it does not have%s", p.words())
 		}
 		return passed("%s", r.code)
 	})

@@ -51,7 +51,7 @@ func (x *roll) decide(ctx context.Context, _ *view) error {
 		missing = append(missing, fmt.Sprintf("the signer was informed at %s that the parent has the new DS, and removes the old key", next.dsPublished.Format(time.RFC3339)))
 	}
 	if len(missing) > 0 {
-		return sdk.Failf("too late to stop: only forward: %s. Go on with old_tag: %d", strings.Join(missing, "; "), st.Old).Effects(sdk.EffectsNone)
+		return sdk.Failf("too late to stop: only forward: %s. Continue with old_tag: %d", strings.Join(missing, "; "), st.Old).Effects(sdk.EffectsNone)
 	}
 	x.passed(v, v.facts()...)
 	return x.take(ctx, st.Old, n.key)
@@ -113,7 +113,7 @@ func (x *roll) stop(ctx context.Context, v *view) error {
 	}
 	x.passed(v, v.facts()...)
 	st.Touched = true
-	x.r.Explain(fmt.Sprintf("stopped: the parent has the DS of key %d on every address, and keys %d and %d both sign. It can stay so. To go on: action roll with old_tag: %d", st.Old, st.Old, st.New, st.Old))
+	x.r.Explain(fmt.Sprintf("stopped: the parent has the DS of key %d on every address, and keys %d and %d both sign. It can stay so. To continue: action roll with old_tag: %d", st.Old, st.Old, st.New, st.Old))
 	if err := x.close(ctx, "stopped"); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package dnssec owns the job type dnssec.rollover: a zone's ZSK or KSK is rolled by its signer,
-// phase by phase over days, each phase observing DNS before it goes on. It imports only the sdk.
+// phase by phase over days, each phase observing DNS before it continues. It imports only the sdk.
 package dnssec
 
 import (
@@ -22,7 +22,7 @@ type Params struct {
 	Key          string       `json:"key" turnus:"required,enum=zsk|ksk" jsonschema:"which key: the one that signs the zone, or the one that the parent's DS names"`
 	Action       string       `json:"action,omitempty" turnus:"default=roll,enum=roll|abort" jsonschema:"abort: take the parent back to the old key, where that is still safe, and stop"`
 	Driver       string       `json:"driver,omitempty" turnus:"default=bind,enum=bind" jsonschema:"the signer's software: BIND 9.18 or later with dnssec-policy"`
-	OldTag       int          `json:"old_tag,omitempty" turnus:"min=1,max=65535" jsonschema:"tag of the key that goes; needed only to go on with a roll that an earlier run began"`
+	OldTag       int          `json:"old_tag,omitempty" turnus:"min=1,max=65535" jsonschema:"tag of the key that goes; needed only to continue with a roll that an earlier run began"`
 	Validators   []string     `json:"validators" turnus:"required,min=1,max=16" jsonschema:"addresses of validating resolvers, as the signer reaches them (192.0.2.53, or 192.0.2.53#5353): they must call the zone secure"`
 	Servers      []string     `json:"servers,omitempty" turnus:"max=64" jsonschema:"addresses of all servers of the zone; by default those of its NS records"`
 	Parent       Parent       `json:"parent,omitzero" jsonschema:"how the DS comes to the parent; for ksk only"`

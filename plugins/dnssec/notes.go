@@ -113,7 +113,7 @@ func (x *roll) take(ctx context.Context, old int, previous string) error {
 }
 
 func (x *roll) busy(n note) error {
-	return sdk.Failf("a roll of the zone's %s key %d is under way: job %s. Cancel that run first; then go on with old_tag: %d, or stop it with action: abort", n.role, n.old, n.job, n.old).
+	return sdk.Failf("a roll of the zone's %s key %d is under way: job %s. Cancel that run first; then continue with old_tag: %d, or stop it with action: abort", n.role, n.old, n.job, n.old).
 		Effects(sdk.EffectsNone)
 }
 

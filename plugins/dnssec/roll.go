@@ -85,7 +85,7 @@ func (x *roll) phase(name string, run func(ctx context.Context, v *view) error) 
 				v = &view{now: time.Now().UTC()}
 				x.enter(name, v.now)
 			}
-			return x.wait(v, span{v.now, x.r.State.Since.Add(x.grace())}, []string{fmt.Sprintf("cannot go on now: %v", err)}, "Mend what is named here")
+			return x.wait(v, span{v.now, x.r.State.Since.Add(x.grace())}, []string{fmt.Sprintf("cannot continue now: %v", err)}, "Mend what is named here")
 		}
 		return err
 	}}
@@ -109,7 +109,7 @@ func (x *roll) ended(n note, v *view) error {
 		x.r.State.Touched = true
 		return nil
 	default:
-		return sdk.Failf("the record of this roll in %s is gone: somebody else ended it, or stopped it. Look, then go on with old_tag: %d, or stop with action: abort", x.p.StateDir, x.r.State.Old).Effects(sdk.EffectsPartial)
+		return sdk.Failf("the record of this roll in %s is gone: somebody else ended it, or stopped it. Look, then continue with old_tag: %d, or stop with action: abort", x.p.StateDir, x.r.State.Old).Effects(sdk.EffectsPartial)
 	}
 	return sdk.Failf("job %s has taken this roll over", n.job).Effects(sdk.EffectsPartial)
 }

@@ -75,7 +75,7 @@ func (t timing) disagrees(dnskeyTTL, zoneTTL, dsTTL time.Duration) (bad []string
 		{"dnskey-ttl", t.DNSKEYTTL, dnskeyTTL}, {"max-zone-ttl", t.MaxZoneTTL, zoneTTL}, {"parent-ds-ttl", t.DSTTL, dsTTL},
 	} {
 		if c.served > c.says {
-			bad = append(bad, fmt.Sprintf("the policy's %s is %s, but a TTL of %s is served: the signer would go on too early; raise it in the policy", c.what, c.says, c.served))
+			bad = append(bad, fmt.Sprintf("the policy's %s is %s, but a TTL of %s is served: the signer would continue too early; raise it in the policy", c.what, c.says, c.served))
 		}
 	}
 	return bad

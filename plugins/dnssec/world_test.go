@@ -476,7 +476,7 @@ func TestUnreachableSignerSuspendsTheRoll(t *testing.T) {
 		case 2:
 			w.down = true
 		case 5:
-			if !strings.Contains(r.Reason, "cannot go on now") {
+			if !strings.Contains(r.Reason, "cannot continue now") {
 				t.Errorf("suspended for %s", r.Reason)
 			}
 			w.down = false

@@ -127,7 +127,7 @@ func Def(reach ...netip.Prefix) sdk.Def {
 	return sdk.Job("firewall.push", func(ctx context.Context, r *runOf) error { return run(ctx, r, guard) },
 		sdk.Summary("Replace an nftables table; the host rolls it back unless it is proven in time"),
 		sdk.Description(description),
-		sdk.Idempotent(true), // a repeated push finds its own timer, or the wanted table, and goes on from there
+		sdk.Idempotent(true), // a repeated push finds its own timer, or the wanted table, and continues from there
 		sdk.OnLost("retry"),
 		sdk.Check(),
 		sdk.Disruptive(),

@@ -14,7 +14,7 @@ import (
 )
 
 // A timer that was killed leaves its push armed for ever: long past its end the next push rolls it
-// back, then goes on.
+// back, then continues.
 func TestLabOverduePushIsRolledBack(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)

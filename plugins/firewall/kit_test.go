@@ -40,7 +40,7 @@ type device struct {
 	state string
 
 	mu     sync.Mutex
-	before func(c plugintest.Call) *plugintest.Reply // meets each command; nil goes on
+	before func(c plugintest.Call) *plugintest.Reply // meets each command; nil continues
 	probes int
 }
 

@@ -230,7 +230,7 @@ func (p *push) earlier(ctx context.Context, facts sdk.Answer) (again, done bool,
 	mine := p.id
 	p.id = facts.Value("lock")
 	enough := state == "confirmed" || state == "armed" && time.Duration(left)*time.Second > 2*time.Duration(p.params.ConnectTimeout)
-	if ours && enough && p.old.hash == p.want.hash { // applied by an attempt whose worker died: go on from there
+	if ours && enough && p.old.hash == p.want.hash { // applied by an attempt whose worker died: continue from there
 		p.old = table{hash: p.r.State.Old}
 		p.armed = time.Now().Add(time.Duration(left-1)*time.Second - time.Duration(p.params.ConfirmTimeout))
 		p.output(facts)

@@ -157,7 +157,7 @@ func (w *walker) verdict(kind string, body any) fate {
 			return fate{accepts: true, goesOn: true}
 		}
 		accepts, falls := w.chain(name)
-		if kind == "goto" { // what falls off goes on where a return would
+		if kind == "goto" { // what falls off continues where a return would
 			return fate{accepts: accepts, returns: falls}
 		}
 		return fate{accepts: accepts, goesOn: falls}

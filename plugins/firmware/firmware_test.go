@@ -324,7 +324,7 @@ func TestUpgradeWithoutAWayBack(t *testing.T) {
 	}
 }
 
-// From each state that was saved on the way another call goes on to the same end, with the one
+// From each state that was saved on the way another call continues to the same end, with the one
 // flash.
 func TestUpgradeResumesFromEachCheckpoint(t *testing.T) {
 	b := newBox()

@@ -130,7 +130,7 @@ type Call struct {
 	// thing that is asked of it, why the call may not begin after all: both may take long. The outcome
 	// is then Held, with the call's State. "" is that it may. Nil always allows it.
 	MayBegin func(ctx context.Context) string
-	// Stop says, after a checkpoint, why the call should end there as Held; "" is go on. Nil never
+	// Stop says, after a checkpoint, why the call should end there as Held; "" is continue. Nil never
 	// asks for it.
 	Stop func(ctx context.Context) string
 	// MayStart returns why the call may not begin an action now that cannot be undone and takes so

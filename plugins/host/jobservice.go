@@ -24,7 +24,7 @@ func (s *services) Checkpoint(ctx context.Context, req *wire.CheckpointRequest) 
 		return nil, invalid("checkpoint: %s", err)
 	}
 	if l.call.Checkpoint == nil || state == nil {
-		return &wire.CheckpointResponse{}, nil // nothing was kept to go on from
+		return &wire.CheckpointResponse{}, nil // nothing was kept to continue from
 	}
 	if err := l.call.Checkpoint(ctx, *state); err != nil {
 		return nil, fault(l.call.Host.Name, "checkpoint", err)

@@ -105,7 +105,7 @@ func markTree(root string) string {
 }
 
 // refresh loads the plugin of src again if its files changed. A new installed version that cannot
-// be loaded is logged, and the one that was loaded goes on: it is still the one that the lockfile
+// be loaded is logged, and the one that was loaded continues: it is still the one that the lockfile
 // names. One under development is an error until it is mended.
 func (s *Supervisor) refresh(ctx context.Context, src *origin) error {
 	select {

@@ -188,7 +188,7 @@ func TestFaultP5AWorkerNoticesANewPlugin(t *testing.T) {
 	h.runs(t, "1.1.0")
 }
 
-// The lockfile decides as before: what it does not name is not taken, and what it names goes on
+// The lockfile decides as before: what it does not name is not taken, and what it names continues
 // meanwhile.
 func TestFaultP5TheLockfileStillDecides(t *testing.T) {
 	dir := t.TempDir()

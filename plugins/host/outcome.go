@@ -33,7 +33,7 @@ func outcomeFromWire(w *wire.Outcome) (Outcome, error) {
 		s := o.Suspended
 		state, err := stateFromWire(s.GetState())
 		out := Outcome{Suspended: true, Reason: s.GetReason(), State: state, KeepLocks: s.GetKeepLocks(), Held: s.GetHeld()}
-		if !out.Held { // else the worker decides when the job goes on
+		if !out.Held { // else the worker decides when the job continues
 			out.Signal, out.ResumeAfter = s.GetWakeOn(), millis(s.GetResumeAfterMs())
 		}
 		return out, err

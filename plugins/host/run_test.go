@@ -45,7 +45,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	got, err := b.Run(t.Context(), call("suspend", labParams{Op: "hold"}))
 	if err != nil || !got.Held || !got.KeepLocks || got.Signal != "" || got.ResumeAfter != 0 {
-		t.Errorf("held: %+v, %v; expected that the worker decides when it goes on", got, err)
+		t.Errorf("held: %+v, %v; expected that the worker decides when it continues", got, err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // crowd is a reach that holds the first read of each of n hosts: of the deadly one until all of
-// them were read, of the others until their call ends, so that none goes on before the death. It
+// them were read, of the others until their call ends, so that none continues before the death. It
 // counts changes.
 type crowd struct {
 	fleet
@@ -123,7 +123,7 @@ func TestFaultW11ANeighbourThatChangedItsHost(t *testing.T) {
 	}
 }
 
-// A change before a checkpoint is in its state: the call goes on from there.
+// A change before a checkpoint is in its state: the call continues from there.
 func TestFaultW11ACallGoesOnFromItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	s := &services{leases: map[string]*lease{}}

@@ -142,7 +142,7 @@ type suspension struct {
 	signal    string
 	reason    string
 	keepLocks bool
-	held      bool // for the host's service window: the worker decides when the job goes on
+	held      bool // for the host's service window: the worker decides when the job continues
 }
 
 func (s *suspension) Error() string { return "suspended: " + s.reason }

@@ -99,7 +99,7 @@ func wholeWords(text string, limit int) string {
 	return text[:max(strings.LastIndexAny(text[:limit+1], blank), 0)]
 }
 
-// withoutLast is a text that ends where it was cut, without the word that may go on there.
+// withoutLast is a text that ends where it was cut, without the word that may continue there.
 func withoutLast(text string) string { return text[:strings.LastIndexAny(text, blank)+1] }
 
 // logHandler sends records as events of the job: the standard error of a shared process cannot be

@@ -23,7 +23,7 @@ type Phase[P, S any] struct {
 
 // Phases runs the phases in their order, from the one that at names: a field of r.State, "" at
 // first. Each reads and changes r.State. When one returns nil, r.State, with the next one's name in
-// it, is durable before the next begins: a job whose plugin or worker died goes on in the phase
+// it, is durable before the next begins: a job whose plugin or worker died continues in the phase
 // that was under way, and repeats none that was done. So a phase may be called twice: what cannot
 // be undone has its intent saved before (the phase before it ends with it, or [Run.Save] within),
 // and first checks what the host has done.
@@ -94,8 +94,8 @@ func (r *Run[P, S]) phaseDone(ctx context.Context, next string) error {
 // seconds later.
 const lastSave = 2 * time.Second
 
-// GoOn makes a job that is within a phase go on to the next phase also if the host's service window
-// closes meanwhile: for example because a device was armed to revert automatically.
+// GoOn makes a job that is within a phase continue to the next phase also if the host's service
+// window closes meanwhile: for example because a device was armed to revert automatically.
 func (r *Run[P, S]) GoOn() { r.s.update(func(d *done) { d.phase.goOn = true }) }
 
 // Wait is [Suspend] with the present State: return it, and the job is called again after the time,

@@ -203,8 +203,8 @@ func (r *Run[P, S]) Progress(part float64, phase string) {
 // call finds it in State. name says which phase was reached. State holds
 // references to secrets only, never secrets.
 //
-// It must stand where the job may stop and go on much later: when the host's service window has
-// closed it returns an [ErrWindowClosed], which the function returns. Where the job must go on,
+// It must stand where the job may stop and continue much later: when the host's service window has
+// closed it returns an [ErrWindowClosed], which the function returns. Where the job must continue,
 // save with [Run.Save].
 func (r *Run[P, S]) Checkpoint(ctx context.Context, name string, state S) error {
 	return r.save(ctx, name, state, false)

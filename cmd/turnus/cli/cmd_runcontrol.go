@@ -49,7 +49,7 @@ func (a *app) showPhase(run api.Run) error {
 	}
 	fmt.Fprintln(a.Out, line)
 	if run.QueueAway {
-		a.Message("recorded, but the queue does not answer: hosts may go on until it is back and has it; turnus watch " + run.ID)
+		a.Message("recorded, but the queue does not answer: hosts may continue until it is back and has it; turnus watch " + run.ID)
 	}
 	return nil
 }
@@ -60,12 +60,12 @@ func (a *app) cancelCmd() *cobra.Command {
 }
 
 func (a *app) pauseCmd() *cobra.Command {
-	return a.runVerbFor("pause", "Let a run start no more jobs until it is resumed; those that run go on",
+	return a.runVerbFor("pause", "Let a run start no more jobs until it is resumed; those that run continue",
 		`  turnus runs pause 20261120-021500-ab3cd5ef --reason "line card looks odd"`, (*client.Client).PauseRun)
 }
 
 func (a *app) resumeCmd() *cobra.Command {
-	return a.runVerbFor("resume", "Let a paused run go on", "  turnus runs resume 20261120-021500-ab3cd5ef", (*client.Client).ResumeRun)
+	return a.runVerbFor("resume", "Let a paused run continue", "  turnus runs resume 20261120-021500-ab3cd5ef", (*client.Client).ResumeRun)
 }
 
 // runVerbFor is a runVerb that takes a reason only.
@@ -113,8 +113,8 @@ func (a *app) retryCmd() *cobra.Command {
 The new run has the playbook, the hosts' addresses and settings, and the secret references of the project as it is now, and
 the vars and tags of the run before. Hosts that left the inventory, or belong to another tenant by now, are left out.
 
-With --from failed-step each host goes on at the step that failed. The steps before it are not called again, except those
-with redo: always. A host that cannot go on refuses the retry, or begins with the first step: --else restart.`,
+With --from failed-step each host continues at the step that failed. The steps before it are not called again, except those
+with redo: always. A host that cannot continue refuses the retry, or begins with the first step: --else restart.`,
 		Example: `  turnus runs retry 20261120-021500-ab3cd5ef --follow
   turnus runs retry 20261120-021500-ab3cd5ef --from failed-step
   turnus runs retry 20261120-021500-ab3cd5ef --outcome unreachable`,
@@ -154,8 +154,8 @@ with redo: always. A host that cannot go on refuses the retry, or begins with th
 	r.Add(c)
 	c.Flags().StringSliceVar(&outcomes, "outcome", nil, "only hosts that ended so: failed, unreachable, cancelled, lost, rolled_back, … (default: all that are not good)")
 	_ = c.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions([]string{"failed", "unreachable", "cancelled", "lost", "rolled_back"}, cobra.ShellCompDirectiveNoFileComp))
-	c.Flags().StringVar(&from, "from", "", "failed-step: go on at the step that failed, and do not call the steps before it again")
-	c.Flags().StringVar(&otherwise, "else", "", "with --from: restart begins with the first step on hosts that cannot go on")
+	c.Flags().StringVar(&from, "from", "", "failed-step: continue at the step that failed, and do not call the steps before it again")
+	c.Flags().StringVar(&otherwise, "else", "", "with --from: restart begins with the first step on hosts that cannot continue")
 	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{api.FromFailedStep}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("else", cobra.FixedCompletions([]string{api.ElseRestart}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVarP(&follow, "follow", "F", false, "watch the new run to its end, and exit as turnus run does")

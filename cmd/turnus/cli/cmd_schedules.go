@@ -192,7 +192,7 @@ func (a *app) schedulesSetCmd() *cobra.Command {
 
 func (a *app) schedulesRemoveCmd() *cobra.Command {
 	var r remote.Flags
-	return a.scheduleVerb("rm", "Remove a schedule; what it launched goes on", "  turnus schedules rm nightly-ntp", &r,
+	return a.scheduleVerb("rm", "Remove a schedule; what it launched continues", "  turnus schedules rm nightly-ntp", &r,
 		func(ctx context.Context, c *client.Client, name string) (api.Schedule, error) {
 			before, err := c.Schedule(ctx, name)
 			if err != nil {

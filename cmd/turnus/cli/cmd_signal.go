@@ -19,7 +19,7 @@ func (a *app) signalCmd() *cobra.Command {
 	var hosts []string
 	c := &cobra.Command{
 		Use: "signal RUN EVENT", Short: "Send an event to the jobs of a run that wait for it", Args: cobra.ExactArgs(2), ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
-		Long: `Send an event to the jobs of a run that their job type suspended until it comes: they go on
+		Long: `Send an event to the jobs of a run that their job type suspended until it comes: they continue
 immediately. Other jobs are left alone. turnus runs show RUN --jobs prints the event that a job
 waits for.`,
 		Example: `  turnus runs signal 20261120-021500-ab3cd5ef ds-published

@@ -20,7 +20,7 @@ ledger in --data has every accepted run: a restart continues from there.
 
 The first start makes an admin token and keeps it in the data folder; each writes the
 context "local", so that turnus submit and the others just work. SIGTERM or Ctrl-C
-drains: steps that run finish, and the rest goes on after the next start; a second
+drains: steps that run finish, and the rest continues after the next start; a second
 signal cancels what runs.`,
 		Example: `  turnus up --project ./ops
   turnus up --repo https://git.example.net/ops.git --branch main

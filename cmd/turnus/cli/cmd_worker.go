@@ -67,7 +67,7 @@ func (a *app) workerService() longRunning {
 		Short: "Work on the runs of a Redis queue until a signal",
 		Long: `Work on the runs of a Redis queue until a signal. Any number of workers share
 a queue. SIGTERM or Ctrl-C drains: nothing new is taken, steps that run finish, and
-other workers go on with the rest; a second signal cancels what runs.
+other workers continue with the rest; a second signal cancels what runs.
 
 Without --server only the first and last 32 KiB of an output are kept. With --server the named
 server keeps the whole. With --metrics Prometheus scrapes the worker itself, which also serves
@@ -213,4 +213,4 @@ func (f *outputFlags) client() (*client.Client, error) {
 }
 
 // drainingSteps explains the effect of the first signal on a worker.
-const drainingSteps = "draining: steps that run finish, other workers go on with the rest; once more cancels them"
+const drainingSteps = "draining: steps that run finish, other workers continue with the rest; once more cancels them"

@@ -23,7 +23,7 @@ func (a *app) workersCmd() *cobra.Command {
   turnus admin workers drain node-7 --reason "kernel update"`,
 	}
 	c.AddCommand(a.workersListCmd(),
-		a.workerVerb("cordon", "Give a worker no further jobs; what it has goes on", (*client.Client).CordonWorker),
+		a.workerVerb("cordon", "Give a worker no further jobs; what it has continues", (*client.Client).CordonWorker),
 		a.workerVerb("uncordon", "Give a worker jobs again", (*client.Client).UncordonWorker),
 		a.workerVerb("drain", "Have a worker give its jobs to others after the step that runs, and end", (*client.Client).DrainWorker))
 	return c

@@ -125,7 +125,8 @@ func TestLabTheScriptTemplatePassesAsItIsMade(t *testing.T) {
 	usable(t, dir, filepath.Join(dir, "example.yaml"))
 }
 
-// A script with phases, a secret and a file: killed at each checkpoint, it goes on to the same end.
+// A script with phases, a secret and a file: killed at each checkpoint, it continues to the same
+// end.
 func TestLabAScriptWithPhasesPasses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

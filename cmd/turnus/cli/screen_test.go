@@ -30,7 +30,7 @@ func TestEndOfTheReaderDrains(t *testing.T) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Minute):
-		t.Fatal("the run goes on")
+		t.Fatal("the run continues")
 	}
 	select {
 	case <-now:

@@ -172,7 +172,7 @@ func TestTheTerminalIsRestored(t *testing.T) {
 	}
 }
 
-// A process that nohup started goes on reading keys after a hang-up.
+// A process that nohup started keeps reading keys after a hang-up.
 func TestAHangUpUnderNohupIsNoEnd(t *testing.T) {
 	t.Parallel()
 	p := startOnTerminal(t, "sh", "-c", `trap "" HUP; exec "$0"`, os.Args[0])

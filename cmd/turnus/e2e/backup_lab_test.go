@@ -15,10 +15,10 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// A backup is made beside a service at work, which goes on, and is killed; then its data are gone.
-// The restored data are sound. The run whose jobs may be repeated goes on to its end. The run whose
-// jobs must not be repeated waits for a person. None of its jobs runs a second time, though jobs
-// had run that the backup does not know. With a person's word it ends.
+// A backup is made beside a service at work, which continues, and is killed; then its data are
+// gone. The restored data are sound. The run whose jobs may be repeated continues to its end. The
+// run whose jobs must not be repeated waits for a person. None of its jobs runs a second time,
+// though jobs had run that the backup does not know. With a person's word it ends.
 func TestLabServiceComesBackFromABackup(t *testing.T) {
 	t.Parallel()
 	const hosts = 24

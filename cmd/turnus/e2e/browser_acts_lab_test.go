@@ -130,7 +130,7 @@ func TestLabBrowserShowsARejectedCommit(t *testing.T) {
 }
 
 // While the queue is away, the page of a run says that what runs is unknown, and still shows what
-// people do. When it is back, the page goes on without a gap or a reload.
+// people do. When it is back, the page continues without a gap or a reload.
 func TestLabBrowserWithoutTheQueue(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, fleet.Config{Hosts: 12}).withRedis()

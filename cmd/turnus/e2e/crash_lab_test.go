@@ -38,9 +38,9 @@ func TestLabKilledWorkerStopsARunWhoseJobsMayNotBeRepeated(t *testing.T) {
 	l.redis.sound(map[string]int{r.Run: 12})
 }
 
-// Redis away: what runs goes on while its lease is safe, everything else waits and reports that,
-// and goes on when Redis is back, first after it stood still, then after it was killed and started
-// from its file.
+// Redis away: what runs continues while its lease is safe, everything else waits and reports that,
+// and continues when Redis is back, first after it stood still, then after it was killed and
+// started from its file.
 func TestLabRedisAwayOnlyDelays(t *testing.T) {
 	t.Parallel()
 	// With everysec a killed Redis forgets up to two seconds, and what it forgot is done and recorded

@@ -38,7 +38,7 @@ var cutBinary = sync.OnceValues(func() (string, error) {
 
 const cutHosts = 4
 
-// cutting is one turnus up that dies at one commit, and another one that goes on with its data.
+// cutting is one turnus up that dies at one commit, and another one that continues with its data.
 type cutting struct {
 	*lab
 	dir string // of this cut: project, data and traces

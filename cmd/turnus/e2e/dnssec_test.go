@@ -13,7 +13,7 @@ import (
 )
 
 // A KSK roll of a real signer survives its workers: one is killed as the new key appears, another
-// as the old DS goes, and the next one goes on. One key is made, and the validator never fails.
+// as the old DS goes, and the next one continues. One key is made, and the validator never fails.
 func TestLabDNSSECRollSurvivesItsWorkers(t *testing.T) {
 	t.Parallel()
 	d := servers.NewDNS(t)

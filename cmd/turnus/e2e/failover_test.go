@@ -16,7 +16,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// Two servers and three workers go on when the master of Redis is killed in the middle of a run,
+// Two servers and three workers continue when the master of Redis is killed in the middle of a run,
 // and its replica takes over by the Sentinel's word.
 func TestLabServiceOverSentinelOutlivesAFailover(t *testing.T) {
 	t.Parallel()

@@ -17,10 +17,10 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// A worker is killed every second and a half, seven times, while 20 runs of 500 hosts go on. Each
-// job has exactly one recorded outcome, none is lost, and what a dead worker held runs again within
-// ten seconds. No two runs share hosts: else a job could wait for another's, whose worker was
-// killed in turn. The job type comes from a plugin folder, built in a module of its own.
+// A worker is killed every second and a half, seven times, while 20 runs of 500 hosts continue.
+// Each job has exactly one recorded outcome, none is lost, and what a dead worker held runs again
+// within ten seconds. No two runs share hosts: else a job could wait for another's, whose worker
+// was killed in turn. The job type comes from a plugin folder, built in a module of its own.
 func TestLabWorkersKilledAgainAndAgainLoseAndDoubleNothing(t *testing.T) {
 	const hosts, runs = 500, 20
 	l := newLab(t, fleet.Config{Hosts: 1}).withRedis().traced() // the job type does not reach out to its host

@@ -21,7 +21,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// Runs go on over two servers and two workers while a key is added, promoted, everything old is
+// Runs continue over two servers and two workers while a key is added, promoted, everything old is
 // encrypted again, and the former key is retired: no job is lost or begun twice, and the doctor
 // finds nothing. Meanwhile a worker without the key ring takes no job, and reports that.
 func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
@@ -105,7 +105,7 @@ func TestLabRotationUnderLoadLosesNothing(t *testing.T) {
 	}
 
 	// Only ended runs in Redis remain under the first key: once they are forgotten it can go, though
-	// the queue's incarnation goes on.
+	// the queue's incarnation continues.
 	keys, err := l.redis.admin().Keys(t.Context(), "*").Result()
 	forgotten := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return strings.HasSuffix(key, ":b:"+board.Incarnation) })
 	if err != nil || len(forgotten) != len(keys)-1 {

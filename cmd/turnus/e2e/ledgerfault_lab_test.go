@@ -150,7 +150,7 @@ func (s *sickLedger) refused(why, hint string) {
 		return code != 0 && strings.Contains(heard, "hint: "+hint)
 	})
 	s.again = fmt.Sprint("refused-", n)
-	if !s.server.err.has("the ledger takes no writes; nothing is accepted, running jobs go on", why) {
+	if !s.server.err.has("the ledger takes no writes; nothing is accepted, running jobs continue", why) {
 		s.t.Errorf("the log lacks it: %s", s.server.err)
 	}
 	if code, body := asked(s.t, address(s.server)+"/healthz"); code != http.StatusOK { // a restart would not help

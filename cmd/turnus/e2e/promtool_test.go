@@ -135,7 +135,7 @@ func judge(t *testing.T, rules string, before, after samples, want map[string]ti
 		}
 		if is, goes := after[series]; goes {
 			then = number(is) + "+0x239"
-			if grown := is - was; known && grown > 0 && counts(series) { // what went on between the two goes on
+			if grown := is - was; known && grown > 0 && counts(series) { // what continued between the two continues
 				then = number(is) + "+" + number(grown) + "x239"
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/transport/fleet"
 )
 
-// A run whose process was killed shows as interrupted, no other process goes on with it, and what
+// A run whose process was killed shows as interrupted, no other process continues with it, and what
 // it left pending is the next run's. A run beside it, of the same record, leaves it alone while its
 // process lives.
 func TestLabKilledRunIsInterruptedInTheRecord(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLabKilledRunIsInterruptedInTheRecord(t *testing.T) {
 		t.Errorf("beside: %s, %v", r.Phase, r.Outcomes)
 	}
 	if r := runs["killed"]; r.Phase != api.Active || !r.Ended.IsZero() || !killed.running() {
-		t.Fatalf("the run that goes on is %s, %s", r.Phase, r.Reason)
+		t.Fatalf("the run that continues is %s, %s", r.Phase, r.Reason)
 	}
 	var jobs []api.Job
 	l.local(&jobs, "runs", "show", runs["killed"].ID, "--jobs")

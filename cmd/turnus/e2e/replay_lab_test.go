@@ -75,7 +75,7 @@ func TestLabAttackOverRedisWithAKeyRing(t *testing.T) {
 	run := l.run("--keyring", ring, l.playbook("true", "{uses: command, with: {run: echo hello}}"))
 	s := &thief{lab: l, client: l.redis.admin()}
 	raw := l.redis.queue()
-	until(t, "the run to be let go on", func() bool { // it goes into the queue paused
+	until(t, "the run to be released", func() bool { // it goes into the queue paused
 		ids, err := raw.Runs(ctx)
 		if err != nil || len(ids) == 0 {
 			return false

@@ -29,7 +29,7 @@ func TestLabInterruptLetsRunningJobsFinishAndStartsNoMore(t *testing.T) {
 }
 
 // TestLabTrapRollingRestartStrandsNoJob (sidekiq#4635): each of three workers gets SIGTERM while a
-// run goes on, and another takes its place. Running jobs finish, nothing is lost and nothing runs
+// run continues, and another takes its place. Running jobs finish, nothing is lost and nothing runs
 // twice.
 func TestLabTrapRollingRestartStrandsNoJob(t *testing.T) {
 	t.Parallel()

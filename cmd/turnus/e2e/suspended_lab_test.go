@@ -36,7 +36,7 @@ func suspended(t *testing.T, c *client.Client, id string) {
 	})
 }
 
-// A job that is suspended for a time has waited it out when it goes on, though the service was
+// A job that is suspended for a time has waited it out when it continues, though the service was
 // killed meanwhile.
 func TestLabFaultW3SuspendedForATimeOverAKill(t *testing.T) {
 	t.Parallel()
@@ -53,13 +53,13 @@ func TestLabFaultW3SuspendedForATimeOverAKill(t *testing.T) {
 	for _, later := range all[2:] {
 		for _, first := range all[:2] {
 			if waited := later.begin.Sub(first.end); first.host == later.host && waited < after {
-				t.Errorf("host %s went on after %v", first.host, waited)
+				t.Errorf("host %s continued after %v", first.host, waited)
 			}
 		}
 	}
 }
 
-// A job that is suspended for an event goes on with it, and not before, though the service was
+// A job that is suspended for an event continues with it, and not before, though the service was
 // killed meanwhile.
 func TestLabFaultW3SuspendedForAnEventOverAKill(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,9 @@ func TestLabUpStoppedInTheMiddleRunsNoJobTwice(t *testing.T) {
 	}
 }
 
-// Jobs that must not be repeated blindly go on where they were when the service was asked to stop.
-// Each step of each job runs once. The run is not held for a person, as it is after a crash (see
-// the next test).
+// Jobs that must not be repeated blindly continue where they were when the service was asked to
+// stop. Each step of each job runs once. The run is not held for a person, as it is after a crash
+// (see the next test).
 func TestLabUpStoppedInTheMiddleGoesOnAtTheSameStep(t *testing.T) {
 	t.Parallel()
 	const hosts = 40

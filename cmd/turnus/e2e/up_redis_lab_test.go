@@ -117,7 +117,7 @@ func TestLabUpOverRedisAndTLSBesideADistantWorker(t *testing.T) {
 		}
 	}
 
-	// The renewed certificate does not fit the key for a moment: the first goes on.
+	// The renewed certificate does not fit the key for a moment: the first continues.
 	next, nextKey := certificate(t, "second")
 	l.file("cert.pem", string(next))
 	until(t, "half a renewal to be noticed", func() bool {

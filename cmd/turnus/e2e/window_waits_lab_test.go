@@ -30,7 +30,7 @@ freezes:
 }
 
 // A freeze that is added while a run is under way suspends jobs that are queued already, also on
-// other nodes; when it is lifted they go on.
+// other nodes; when it is lifted they continue.
 func TestLabLateFreezeHoldsBackQueuedJobsOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	const hosts, concurrency = 10, 2

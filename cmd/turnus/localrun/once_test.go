@@ -165,7 +165,7 @@ func TestOnceNoticesAStepOfEachHost(t *testing.T) {
 }
 
 // A worker dies at each call to a host in turn, before the call has its effect and after. The host
-// that began the step goes on with it, and no other calls it.
+// that began the step continues with it, and no other calls it.
 func TestOnceWithAWorkerKilledAtEachCall(t *testing.T) {
 	const hosts = 6
 	for _, after := range []bool{false, true} {
@@ -217,8 +217,8 @@ func TestOnceFails(t *testing.T) {
 	})
 }
 
-// goesOn fails unless each host that was waiting at a step goes on there in a retry from the failed
-// step.
+// goesOn fails unless each host that was waiting at a step continues there in a retry from the
+// failed step.
 func (l *onceLab) goesOn(run ledger.Run, step int) {
 	l.Helper()
 	book := l.launch("again", 1, false).Playbook
@@ -235,7 +235,7 @@ func (l *onceLab) goesOn(run ledger.Run, step int) {
 		waited++
 		resume, err := launch.ResumeOf(book, launch.Past{Run: run.ID, Recorded: job.Recorded, Result: result}, time.Now())
 		if err != nil || len(resume.Steps) != step {
-			l.Errorf("host %s goes on with %+v, %v", result.Host, resume.Steps, err)
+			l.Errorf("host %s continues with %+v, %v", result.Host, resume.Steps, err)
 		}
 	}
 	if waited == 0 {

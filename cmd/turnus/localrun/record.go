@@ -355,7 +355,7 @@ func (r *Record) endInterrupted(ctx context.Context) error {
 				}
 			}
 			shared := strings.HasPrefix(runs[i].Incarnation, sharedName)
-			if shared { // the others go on without it
+			if shared { // the others continue without it
 				until = time.Now()
 			}
 			if err := ctl.EndInterrupted(ctx, runs[i].ID, interrupted, shared, until); err != nil {

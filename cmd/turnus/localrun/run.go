@@ -126,7 +126,8 @@ func Run(ctx context.Context, con *console.Console, paths []string, f *RunFlags)
 	return follow(ctx, con, f, n, q, launches, record, log)
 }
 
-// record opens the record of runs. Where nothing can be written there, the run goes on without one.
+// record opens the record of runs. Where nothing can be written there, the run continues without
+// one.
 func (f *RunFlags) record(ctx context.Context, con *console.Console) (*Record, error) {
 	if f.NoRecord && f.Play.RetryFailed {
 		return nil, console.Invalid("--retry-failed needs the record of the last run\nhint: leave out --no-record")
@@ -145,7 +146,7 @@ func (f *RunFlags) record(ctx context.Context, con *console.Console) (*Record, e
 // unrecorded says what it means that the record cannot be written.
 func unrecorded(err error) string {
 	return "the run is not recorded: " + err.Error() +
-		"\nhint: it goes on; --retry-failed and turnus runs will not know it, and handlers that it leaves pending are not kept. --no-record asks for that"
+		"\nhint: it continues; --retry-failed and turnus runs will not know it, and handlers that it leaves pending are not kept. --no-record asks for that"
 }
 
 // follow starts the launches on q, has n work on them unless others do, and reports when all have

@@ -106,7 +106,7 @@ func TestChartShowsWindowsFreezesAndLoad(t *testing.T) {
 		{"what is left of a window", local(3, 1), g.open},
 		{"between windows", local(3, 12), g.closed},
 		{"two at work", local(3, 23), g.load[7]},
-		{"the window goes on", local(4, 1), g.open},
+		{"the window continues", local(4, 1), g.open},
 		{"one at work", local(4, 23), g.load[3]},
 	} {
 		if got := line[at(want.at) : at(want.at)+1]; got != want.mark {

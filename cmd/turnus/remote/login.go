@@ -214,7 +214,7 @@ func byBrowser(ctx context.Context, con *console.Console, cfg oauth2.Config, non
 		case came <- got:
 		default:
 		}
-		_, _ = w.Write([]byte("You may close this page and go on in the terminal.\n"))
+		_, _ = w.Write([]byte("You may close this page and continue in the terminal.\n"))
 	})
 	web := server.HTTP(mux, slog.New(slog.DiscardHandler))
 	served := make(chan struct{})

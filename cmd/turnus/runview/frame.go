@@ -364,7 +364,7 @@ func logLines(con *console.Console, host, text string, rows int) []string {
 	return lines
 }
 
-// endedLine is a run that has ended, beside others that go on.
+// endedLine is a run that has ended, beside others that continue.
 func endedLine(con *console.Console, p progress) string {
 	return fmt.Sprintf("%s %d/%d  ended after %s: %s", con.Paint(console.Bold, console.Printable(p.name)), p.done, p.total, console.Short(p.elapsed), OutcomeText(p.outcomes))
 }

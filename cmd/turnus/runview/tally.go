@@ -22,7 +22,7 @@ type Outline struct {
 	StopUnreachable int
 }
 
-// Tally counts one run while it goes on. It is safe for concurrent use.
+// Tally counts one run while it continues. It is safe for concurrent use.
 type Tally struct {
 	o Outline
 
@@ -132,7 +132,7 @@ func (t *Tally) JobStarted(host string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j := &begunJob{host: host, since: time.Now(), running: true}
-	if old := t.begun[host]; old != nil { // it goes on where it was
+	if old := t.begun[host]; old != nil { // it continues where it was
 		j.step, j.tail = old.step, old.tail
 	}
 	t.begun[host] = j

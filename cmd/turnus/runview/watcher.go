@@ -67,7 +67,7 @@ func watch(ctx context.Context, con *console.Console, c *client.Client, id strin
 	stopView()
 	if err != nil {
 		if ctx.Err() != nil {
-			con.Message("not watched any more; the run goes on: turnus watch " + id + ", or turnus runs cancel " + id)
+			con.Message("not watched any more; the run continues: turnus watch " + id + ", or turnus runs cancel " + id)
 			return &console.Exit{Code: console.ExitCancelled}
 		}
 		return err

@@ -139,7 +139,7 @@ func TestALogoutHoldsAtEveryServer(t *testing.T) {
 
 	third := s.logIn(1, secret, second) // fixation: a session that was there is not taken over
 	if third.Value == second.Value {
-		t.Error("a login goes on with the session that the browser brought")
+		t.Error("a login continues with the session that the browser brought")
 	}
 	s.ask(1, "POST", "/logout", url.Values{"everywhere": {"1"}}, third)
 	fresh := s.logIn(0, secret)

@@ -49,7 +49,7 @@ func Serve(ctx context.Context, con *console.Console, f *ServerFlags) (err error
 	if err := s.open(ctx, sup); err != nil {
 		return err
 	}
-	ctx, _, release := con.Signals(ctx, "stopping: other servers go on", con.Message, func() {})
+	ctx, _, release := con.Signals(ctx, "stopping: other servers continue", con.Message, func() {})
 	defer release()
 	con.Message("listening on " + s.url())
 	return s.run(ctx, func() error { return nil })

@@ -101,4 +101,4 @@ func (s *service) loginLink(ctx context.Context) string {
 }
 
 // finishingSteps explains the effect of the first signal on a service.
-const finishingSteps = "stopping: steps that run finish, the rest goes on after the next start; once more cancels them"
+const finishingSteps = "stopping: steps that run finish, the rest continues after the next start; once more cancels them"

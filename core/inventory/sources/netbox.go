@@ -101,7 +101,7 @@ type page struct {
 }
 
 // read returns all records. Pages by offset repeat and skip records that change meanwhile, so the
-// ids must be as many as NetBox counts; a cursor goes on by id, and counts nothing.
+// ids must be as many as NetBox counts; a cursor continues by id, and counts nothing.
 func (l *listing) read(ctx context.Context) ([]record, error) {
 	var all []record
 	seen := map[int64]bool{}

@@ -333,8 +333,8 @@ func (f *flaky) Turn(ctx context.Context, t queue.Turn) (queue.TurnResult, error
 	return f.Backend.Turn(ctx, t)
 }
 
-// A job that could not be given back immediately is given back later: its session goes on beating,
-// so nobody else would get it.
+// A job that could not be given back immediately is given back later: its session continues
+// beating, so nobody else would get it.
 func TestRefusedJobsGoBackEvenWhenTheQueueIsAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

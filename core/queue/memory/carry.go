@@ -10,7 +10,7 @@ import (
 )
 
 // Remains is the state of a queue when it ended in good order, beside the recorded outcomes of its
-// runs. A queue that gets it goes on there; without it jobs that had begun would begin again.
+// runs. A queue that gets it continues there; without it jobs that had begun would begin again.
 type Remains struct {
 	// Runs are those that are not complete and of which no job was running. Of any other run nobody
 	// knows what its hosts saw.
@@ -31,7 +31,7 @@ type Begun struct {
 	Unheard  string     `json:"unheard,omitempty"` // the node that crashed with it, and nobody said since what the host saw
 }
 
-// Remains returns the jobs and states to go on from: call it when no node works any more. It
+// Remains returns the jobs and states to continue from: call it when no node works any more. It
 // includes the part of New's Remains that no Submit has taken. The order is that of runs and jobs.
 func (q *Queue) Remains() Remains {
 	q.mu.Lock()

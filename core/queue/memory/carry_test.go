@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/queue/memory"
 )
 
-// over is the queue that goes on where another ended, by way of JSON as a file has it.
+// over is the queue that continues where another ended, by way of JSON as a file has it.
 func over(t *testing.T, q *memory.Queue) *memory.Queue {
 	t.Helper()
 	data, err := json.Marshal(q.Remains())
@@ -84,7 +84,7 @@ func TestJobsThatHaveBegunGoOnInTheNextQueue(t *testing.T) {
 			now[l.Job.Index], attempts[l.Job.Index] = string(l.State), l.Attempt
 		}
 		if len(now) != 2 || now[1] != "saved" || now[4] != "either" || attempts[1] != 1 {
-			t.Errorf("%v go on immediately, attempts %v; expected 1 and 4, whose time has come", now, attempts)
+			t.Errorf("%v continue immediately, attempts %v; expected 1 and 4, whose time has come", now, attempts)
 		}
 		sound(t, next)
 		st, err := next.Status(t.Context(), "a")
@@ -117,7 +117,7 @@ func TestACrashIsKnownToTheNextQueue(t *testing.T) {
 	})
 }
 
-// Negative: of a run with a job that is being worked on nobody may say that it can go on.
+// Negative: of a run with a job that is being worked on nobody may say that it can continue.
 func TestARunWithAJobAtWorkDoesNotRemain(t *testing.T) {
 	q := memory.New(memory.Options{SessionTTL: 24 * time.Hour})
 	defer q.Shutdown()

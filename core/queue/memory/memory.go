@@ -29,7 +29,7 @@ type Options struct {
 	SessionTTL time.Duration    // queue.SessionTTL when zero
 	Retain     time.Duration    // how long a complete run is remembered; 7 days when zero
 	Now        func() time.Time // clock of a simulation: Wait then starts no timers; nil is the real one
-	Remains    Remains          // of the queue before this one; its runs go on there once they are submitted
+	Remains    Remains          // of the queue before this one; its runs continue there once they are submitted
 	Suspended  []Begun          // jobs of runs that are not among those: they wait on for what they were suspended for
 }
 
@@ -72,7 +72,7 @@ type Queue struct {
 	feed      *feed
 	news      newsLog
 	faults    []queue.Finding
-	carried   map[string][]Begun // by run: what Submit goes on from
+	carried   map[string][]Begun // by run: what Submit continues from
 	suspended map[string][]Begun // of other runs
 
 	waiters []*waiter

@@ -167,7 +167,7 @@ func (s *States) Adopt(ctx context.Context, session string) ([]queue.Lease, erro
 	return leases, err
 }
 
-// Cancel ends the run: nobody goes on with what is suspended, except with a cleanup.
+// Cancel ends the run: nobody continues with what is suspended, except with a cleanup.
 func (s *States) Cancel(ctx context.Context, run string, reason core.Reason) error {
 	if err := s.Queue.Cancel(ctx, run, reason); err != nil {
 		return err

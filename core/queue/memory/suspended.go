@@ -16,7 +16,7 @@ import (
 
 // waitSuffix ends the name of the file that says for what a suspended job waits. It is written
 // before the state that belongs to it, and removed before anybody knows that the suspension ended:
-// what is killed in between waits once more with the state before, or goes on.
+// what is killed in between waits once more with the state before, or continues.
 const waitSuffix = ".wait"
 
 // Suspended reads the suspended jobs from the states in dir, for the queue that NewStates is to be

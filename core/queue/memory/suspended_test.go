@@ -100,7 +100,7 @@ func TestFaultW3SuspensionsOutliveAKill(t *testing.T) {
 		got := s.leased()
 		s.wants("after its time", got, 0)
 		if l := got[0]; string(l.State) != "suspended on a" || l.Attempt != 2 {
-			t.Errorf("goes on as %+v", l)
+			t.Errorf("continues as %+v", l)
 		}
 		s.again(false) // killed while it works: it is not suspended any more
 		s.wants("killed at work", s.leased(), 0)
@@ -115,7 +115,7 @@ func TestFaultW3SuspensionsOutliveAKill(t *testing.T) {
 	})
 }
 
-// Negative control: a queue without that knowledge goes on with all of them immediately.
+// Negative control: a queue without that knowledge continues with all of them immediately.
 func TestFaultW3AQueueThatIsNotToldGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSuspendedSite(t)
@@ -132,10 +132,10 @@ func TestFaultW3WhatEndsASuspensionIsKept(t *testing.T) {
 		s := newSuspendedSite(t)
 		s.suspendAll()
 		if ok, err := s.q.SignalJob(t.Context(), s.job(1), "f"); ok || err != nil {
-			t.Errorf("it goes on after another event: %v, %v", ok, err)
+			t.Errorf("it continues after another event: %v, %v", ok, err)
 		}
 		if ok, err := s.q.SignalJob(t.Context(), s.job(1), "e"); !ok || err != nil {
-			t.Errorf("it does not go on: %v, %v", ok, err)
+			t.Errorf("it does not continue: %v, %v", ok, err)
 		}
 		if n, err := s.q.Dismiss(t.Context(), "r/1", "f", "not wanted"); n != 1 || err != nil {
 			t.Errorf("dismissed %d, %v", n, err)

@@ -124,7 +124,7 @@ func cleanupAfterEnd(f *fixture) {
 	eq(f, "cancelled", f.status("a").Outcomes[core.Cancelled], 5)
 }
 
-// A cleanup goes on after a return, a retry and a suspension. It waits for times, and for nothing
+// A cleanup continues after a return, a retry and a suspension. It waits for times, and for nothing
 // else, and ends where there is none.
 func cleanupGoesOn(f *fixture) {
 	f.submit(run("a", 1))

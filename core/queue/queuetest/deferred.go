@@ -269,7 +269,7 @@ func deferredCrash(f *fixture) {
 	f.deferred("a", 4)
 }
 
-// signalMany: 3000 hosts whose window opens, while another run goes on.
+// signalMany: 3000 hosts whose window opens, while another run continues.
 func signalMany(f *fixture) {
 	const n = 3000
 	f.submit(run("a", n))

@@ -44,7 +44,7 @@ type driver struct {
 }
 
 // Drive follows a run until every job has its outcome, or ctx ends, whose cause it then returns;
-// the run goes on without it.
+// the run continues without it.
 func Drive(ctx context.Context, q DriveQueue, l *launch.Launch, o DriveOptions) (status queue.Status, err error) {
 	part := queue.Part(l.Run.ID)
 	d := &driver{q: q, l: l, o: o, results: engine.NewResults(l, o.Recorded...), decisions: map[int]engine.Decision{}, news: map[int]string{part: ""}}

@@ -97,7 +97,7 @@ func reweight(f *fixture) {
 }
 
 // mostOfLive: how many jobs of a run are leased at the same time may change while it runs. Those
-// that are leased go on.
+// that are leased continue.
 func mostOfLive(f *fixture) {
 	for _, n := range []int{4, 100} {
 		id := fmt.Sprint("run-of-", n)

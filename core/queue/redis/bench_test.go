@@ -300,7 +300,7 @@ func usedMemory(b *testing.B, c *goredis.Client) float64 {
 	return n
 }
 
-// BenchmarkSignal opens the window of 3000 hosts while another run goes on: seconds, and its
+// BenchmarkSignal opens the window of 3000 hosts while another run continues: seconds, and its
 // slowest turn meanwhile.
 func BenchmarkSignal(b *testing.B) {
 	const fleet = 3000

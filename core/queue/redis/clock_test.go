@@ -86,7 +86,7 @@ func TestFaultR2TimesOfDayFollowTheClock(t *testing.T) {
 		}
 	}
 	start := time.Now()
-	leap(-time.Hour) // the queue's time goes on, and is ahead of the clock from now on
+	leap(-time.Hour) // the queue's time continues, and is ahead of the clock from now on
 	due("early", start.Add(-30*time.Minute))
 	due("late", start.Add(30*time.Minute))
 	if got := turnOf(t, q, s); len(got) != 0 {

@@ -216,7 +216,7 @@ func TestTrapCrossSlotBracesInNames(t *testing.T) {
 	}
 }
 
-// TestTrapFailover: the queue goes on with the replica when the master is gone.
+// TestTrapFailover: the queue continues with the replica when the master is gone.
 func TestTrapFailover(t *testing.T) {
 	t.Parallel()
 	f := servers.StartRedisSentinel(t)

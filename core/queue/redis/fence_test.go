@@ -172,7 +172,7 @@ func TestFaultR4NothingIsLeasedAfterARestartUntilAServerTrustsIt(t *testing.T) {
 }
 
 // A process that was given a lease which Redis has lost shows it: then leases wait for as long as
-// workers may go on, whatever a server trusts. The control is a session of the same pool without
+// workers may continue, whatever a server trusts. The control is a session of the same pool without
 // such a lease.
 func TestFaultR4AForgottenLeaseShowsThatTheQueueIsOlder(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/turnus/turnus/core/queue"
 )
 
-// pollPage is how many runs one call of look.lua reads, so that turns go on in between.
+// pollPage is how many runs one call of look.lua reads, so that turns continue in between.
 const pollPage = 64
 
 func phases() []queue.Phase {

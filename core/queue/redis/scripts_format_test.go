@@ -56,7 +56,7 @@ func formatOfAnEmptyPool(b bench) {
 	b.unchanged("a second look", func() { b.must(b.q.takeOver(b.Context())) })
 }
 
-// formatTakesOver: what the former version kept goes on under the new name.
+// formatTakesOver: what the former version kept continues under the new name.
 func formatTakesOver(b bench) {
 	b.former()
 	b.must(b.q.takeOver(b.Context()))

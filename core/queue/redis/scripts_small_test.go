@@ -70,7 +70,7 @@ func submitWrites(b bench) {
 	})
 	b.must(queue.AdjustOne(b.Context(), b.q, "held", queue.Adjust{Paused: new(false)})) // number 4: it has a place of its own
 	b.submitAll(one("d", func(r *queue.Run) { r.Tenant = "t" }), one("e", func(r *queue.Run) { r.Tenant = "t" }))
-	b.has("10"+fmt.Sprintf("%014d:%d", 7, 10), "zrange", b.ready(2), 0, -1) // the last span went on
+	b.has("10"+fmt.Sprintf("%014d:%d", 7, 10), "zrange", b.ready(2), 0, -1) // the last span continued
 	s := b.open()
 	order := map[string]string{}
 	for range 3 {
@@ -189,8 +189,8 @@ func submitForgets(b bench) {
 	b.sound()
 }
 
-// pollOfSmall: the records of a run with keys of its own go on behind those that it kept as a small
-// one.
+// pollOfSmall: the records of a run with keys of its own continue behind those that it kept as a
+// small one.
 func pollOfSmall(b bench) {
 	no := b.submit("r", 2)
 	s := b.open()
@@ -249,7 +249,7 @@ func tidyMendsSmall(b bench) {
 	}
 }
 
-// TestRunsOfTheLastVersion: that version gave each run keys of its own. They go on, beside small
+// TestRunsOfTheLastVersion: that version gave each run keys of its own. They continue, beside small
 // runs.
 func TestRunsOfTheLastVersion(t *testing.T) {
 	t.Parallel()

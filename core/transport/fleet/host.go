@@ -217,7 +217,7 @@ func (h *host) uptime() time.Duration {
 }
 
 // reboot takes the host down once the process that asks for it has ended, so that it can report
-// how, or has gone on for rebootDelay, and brings it back later, with a new boot id and an empty
+// how, or has continued for rebootDelay, and brings it back later, with a new boot id and an empty
 // /tmp. A host that is down already is left alone.
 func (h *host) reboot(pid int) {
 	boot := h.profile.Load().BootTime

@@ -181,7 +181,7 @@ type memFile struct {
 	fs      *memFS
 	node    *node
 	discard bool
-	at      int64 // where Write goes on
+	at      int64 // where Write continues
 }
 
 func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
@@ -219,14 +219,14 @@ func (f *memFile) ReadAt(b []byte, off int64) (int, error) {
 // reader reads the file from its beginning.
 func (f *memFile) reader() io.Reader { return io.NewSectionReader(f, 0, maxHostBytes) }
 
-// Write goes on at the file's own position.
+// Write continues at the file's own position.
 func (f *memFile) Write(b []byte) (int, error) {
 	n, err := f.WriteAt(b, f.at)
 	f.at += int64(n)
 	return n, err
 }
 
-// seekEnd lets Write go on behind what the file holds.
+// seekEnd lets Write continue behind what the file holds.
 func (f *memFile) seekEnd() {
 	f.fs.mu.Lock()
 	f.at = int64(len(f.node.data))

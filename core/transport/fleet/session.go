@@ -249,5 +249,5 @@ func (s *session) exit(code int, cause error) {
 	})
 }
 
-// rebootDelay is how long a command goes on behind its reboot.
+// rebootDelay is how long a command continues behind its reboot.
 const rebootDelay = time.Second

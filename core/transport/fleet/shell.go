@@ -42,7 +42,7 @@ type shell struct {
 	leave  bool   // it was return
 	loops  int    // loops around this command
 	breaks int    // loops that break or continue leaves
-	again  bool   // the last of them goes on
+	again  bool   // the last of them continues
 
 	funcs  map[string]*syntax.Stmt
 	locals map[string]variable // what local hides until the function ends

@@ -140,7 +140,7 @@ func (s *Sandbox) Confine(program *os.File, argv, env []string, p Profile) (*Con
 // program must be open until it has started.
 func (c *Confined) Command() *exec.Cmd { return c.means.command(c.program, c.order, c.network) }
 
-// Close releases what the commands need. Processes that were started go on.
+// Close releases what the commands need. Processes that were started continue.
 func (c *Confined) Close() error {
 	if c == nil {
 		return nil

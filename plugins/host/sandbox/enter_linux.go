@@ -169,7 +169,7 @@ func dropCapabilities() error {
 	return unix.Capset(&head, &none[0])
 }
 
-// become is the end of this program: it goes on as the other one.
+// become is the end of this program: it continues as the other one.
 func (o *order) become(program int) error {
 	// The signal is a thread's, and this may not be the one that was started with it.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {

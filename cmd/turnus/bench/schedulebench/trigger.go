@@ -281,7 +281,7 @@ func start(ctx context.Context, readers *sync.WaitGroup, cmd *exec.Cmd, n int, v
 			}
 			select {
 			case lines <- l:
-			case <-ctx.Done(): // goes on, so that the process does not wait
+			case <-ctx.Done(): // continues, so that the process does not wait
 			case <-s.stopping: // nobody reads lines any more
 			}
 		}

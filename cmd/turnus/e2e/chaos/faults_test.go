@@ -227,7 +227,7 @@ func (c *cluster) slowLedger() (end func()) {
 	return func() { close(quit); <-done }
 }
 
-// readOnlyLedger has each write to the ledger fail immediately, while reads go on.
+// readOnlyLedger has each write to the ledger fail immediately, while reads continue.
 func (c *cluster) readOnlyLedger() (end func()) {
 	c.t.Helper()
 	if c.pg != nil {

@@ -238,7 +238,7 @@ func TestTheJudgeFindsWhatIsForged(t *testing.T) {
 	}
 }
 
-// Recovery counts from the onset where others go on, else from the end, and sees both what was
+// Recovery counts from the onset where others continue, else from the end, and sees both what was
 // asked for and what a worker left behind.
 func TestRecoveryIsCountedFromTheRightTime(t *testing.T) {
 	v := evidence{
@@ -265,7 +265,7 @@ func TestRecoveryIsCountedFromTheRightTime(t *testing.T) {
 	later := happened{planned: planned{kind: kind{name: "kill server"}}, span: span{sec(25), sec(25)}}
 	for _, c := range []struct {
 		fault happened
-		timed float64 // when the suspended job went on
+		timed float64 // when the suspended job continued
 		want  time.Duration
 	}{{f, 11, sec(7.5)}, {outage, 11, sec(1)}, {outage, 20, sec(6)}, {f, 24, sec(13)}, {f, 0, sec(14)}} {
 		v.seen[2].begin, v.seen[2].run = sec(c.timed), "t"

@@ -15,9 +15,9 @@ import (
 	"github.com/turnus/turnus/core/client"
 )
 
-// A worker is killed while its command runs on a host with OpenSSH, and the command goes on there.
-// The first call of the other worker's job ends it before it begins, by what the host itself noted.
-// Red with an empty Fence.script: both are alive at the same time.
+// A worker is killed while its command runs on a host with OpenSSH, and the command continues
+// there. The first call of the other worker's job ends it before it begins, by what the host itself
+// noted. Red with an empty Fence.script: both are alive at the same time.
 func TestLabFaultR3TheNextJobEndsWhatAKilledWorkerLeftRunning(t *testing.T) {
 	c := newCluster(t, shape{ledger: "sqlite", servers: 1, workers: 2}, project{
 		hosts: []string{"gate"}, entry: func(string) string { return "" }, windows: "window_sets: {}\n",

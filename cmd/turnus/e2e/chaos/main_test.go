@@ -17,7 +17,7 @@ import (
 	"github.com/turnus/turnus/core/testparts"
 )
 
-// How long it goes on, and by which plan. `make chaos` sets them.
+// How long it continues, and by which plan. `make chaos` sets them.
 var (
 	minutes = flag.Float64("chaos.minutes", 0, "how long faults are made; 0 is the short form of make test-labs")
 	seed    = flag.Uint64("chaos.seed", 0, "which faults come when; 0 draws one")

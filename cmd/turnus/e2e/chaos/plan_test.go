@@ -16,7 +16,7 @@ type kind struct {
 	name   string
 	of     string        // what is drawn as its target: server, worker, or "" for the only one
 	hold   time.Duration // from the onset to the end
-	outage bool          // nothing can go on meanwhile, or nothing that the target has: recovery counts from the end, else from the onset
+	outage bool          // nothing can continue meanwhile, or nothing that the target has: recovery counts from the end, else from the onset
 	ledger string        // the only ledger that has it; "" for both
 }
 

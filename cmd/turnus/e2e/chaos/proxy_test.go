@@ -260,7 +260,7 @@ func TestAProxyHoldsAndLoses(t *testing.T) {
 	p.mu.Unlock()
 	p.set(open, open, 0)
 	if _, err := io.ReadFull(c, b); err == nil {
-		t.Error("a connection that lost a reply goes on")
+		t.Error("a connection that lost a reply continues")
 	}
 	c = dial()
 	say("4")

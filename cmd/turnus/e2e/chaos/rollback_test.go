@@ -76,7 +76,7 @@ func rollBack(t *testing.T, trusted bool) {
 	}
 	begun := func(host int) int { return strings.Count(c.hosts[host].log(t), "begin ") }
 	until(t, "the run to be in the queue", func() bool { return phase() == "active" })
-	pass(time.Second) // it goes on in the queue once the ledger has it
+	pass(time.Second) // it continues in the queue once the ledger has it
 	old := c.onDisk("old")
 	c.copyTree(c.onDisk("redis"), old)
 	c.startWorker(0)

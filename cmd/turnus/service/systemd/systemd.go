@@ -69,7 +69,8 @@ func (m *Manager) Ready(stuck func() error) error {
 	return err
 }
 
-// Stopping reports that the process has begun to end. Signs of life go on: draining takes its time.
+// Stopping reports that the process has begun to end. Signs of life continue: draining takes its
+// time.
 func (m *Manager) Stopping() error {
 	if m == nil {
 		return nil

@@ -30,7 +30,7 @@ local function release(f, limit)
   if limit == 0 or limit > f.total then limit = f.total end
   if limit <= old then return true end
   if not f.small then
-    local cut = call('ZREVRANGEBYSCORE', by, '(' .. old, '-inf', 'LIMIT', 0, 1) -- may go on behind the old limit
+    local cut = call('ZREVRANGEBYSCORE', by, '(' .. old, '-inf', 'LIMIT', 0, 1) -- may continue behind the old limit
     local n = min(1024, segments)
     local page = n > 0 and call('ZRANGEBYSCORE', by, old, '(' .. limit, 'LIMIT', 0, n) or {}
     segments = segments - #page

@@ -101,7 +101,7 @@ local function run(no)
   return f
 end
 
--- reasonof is read where it is needed: of a run that goes on there is none.
+-- reasonof is read where it is needed: of a run that continues there is none.
 local function reasonof(f)
   if not f.reason then f.reason = call('HGET', f.k, 'r') or '' end
   return f.reason

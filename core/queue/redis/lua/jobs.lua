@@ -75,8 +75,8 @@ local function silent(f, node)
   return 'worker ' .. node .. ' was silent past its lease while it held the job, and the run had ended: ' .. string.match(reasonof(f), '^[^\31]*') .. WORKER_LOST
 end
 
--- unheard is why a job that is not to go on ended as lost: its last lease crashed, and nobody said
--- since what the host saw. Else nil.
+-- unheard is why a job that is not to continue ended as lost: its last lease crashed, and nobody
+-- said since what the host saw. Else nil.
 local function unheard(f, idx)
   local token, node = select(6, jobstate(f, idx))
   if token ~= 0 then return nil end
@@ -329,7 +329,7 @@ local function sweep(f, n)
   return n
 end
 
--- sweepsome goes on with stopped runs; returns whether nothing is left.
+-- sweepsome continues with stopped runs; returns whether nothing is left.
 local function sweepsome(n)
   for _, no in ipairs(call('ZRANGE', kSweep, 0, 7)) do
     local f = run(tonumber(no))

@@ -184,7 +184,7 @@ local function candidates(f, n, names)
       f.qdel = nil
     end
     local queued = call('ZRANGE', f.k .. xQueue, 0, n - 1)
-    if #queued == 0 then f.nq = 0 end -- the set is gone: the range goes on
+    if #queued == 0 then f.nq = 0 end -- the set is gone: the range continues
     for _, m in ipairs(queued) do
       local idx = tonumber(m)
       local host, ha, group, data, big = target(f, idx)

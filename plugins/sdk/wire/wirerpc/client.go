@@ -163,7 +163,7 @@ type clientCall struct {
 	response *http.Response
 	err      error         // of the transport, instead of a response
 	ready    chan struct{} // closed when response or err is set; nil: they are
-	end      error         // how the call ended; nil while it goes on
+	end      error         // how the call ended; nil while it continues
 
 	pipe *io.PipeWriter // of a call that streams messages; nil of others
 	stop func() bool    // stops watching the context

@@ -61,7 +61,7 @@ func noted[P, S any](ctx context.Context, r *sdk.Run[P, S], t Trace) error {
 type Park struct {
 	File  string `json:"file" turnus:"required,pattern=^/" jsonschema:"as of lab.trace"`
 	After int    `json:"after" turnus:"required" jsonschema:"seconds"`
-	Event string `json:"event,omitempty" jsonschema:"goes on with it, too"`
+	Event string `json:"event,omitempty" jsonschema:"continues with it, too"`
 }
 
 type parked struct {
