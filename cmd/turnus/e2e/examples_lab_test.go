@@ -76,6 +76,13 @@ func (m machineHosts) on(t *testing.T, line string) string {
 	return out
 }
 
+func (m machineHosts) file(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(m.Path(path), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestLabExampleEveryday runs the playbooks of examples/everyday on a real machine: what they read,
 // collect and remove is there.
 func TestLabExampleEveryday(t *testing.T) {
@@ -136,6 +143,59 @@ func TestLabExampleUsers(t *testing.T) {
 		t.Errorf("the accounts: %q", got)
 	}
 }
+
+// TestLabExampleCertificates renews a certificate by a CA, and rolls back one that the server does
+// not serve, on a real machine.
+func TestLabExampleCertificates(t *testing.T) {
+	t.Parallel()
+	testparts.Need(t, "openssl", "openssl")
+	m := exampleMachine(t, 2)
+	l := example(t, "certificates", "address: 192.0.2.80", m.reach(0), "address: 192.0.2.81", m.reach(1),
+		"service: nginx", "service: site", `-connect "$ADDRESS"`, "-unix /run/site.sock")
+	m.file(t, "/usr/local/bin/site", siteServer)
+	m.file(t, "/etc/systemd/system/site.service", "[Service]\nExecStart=/bin/sh /usr/local/bin/site\nExecReload=/bin/kill -HUP $MAINPID\n")
+	m.on(t, `set -e; mkdir -p /etc/internal-ca; cd /etc/internal-ca
+openssl req -x509 -newkey ed25519 -nodes -keyout ca.key -out ca.pem -days 900 -subj /CN=internal-ca
+openssl req -x509 -newkey ed25519 -nodes -keyout - -days 9 -subj /CN=old >/etc/ssl/private/site.pem
+systemctl daemon-reload; systemctl start site`)
+	show := func() string {
+		return m.on(t, "cd /etc/ssl/private && ls site.pem* && openssl x509 -in site.pem -noout -issuer -ext subjectAltName -fingerprint")
+	}
+	renew := func(code int, want string, more ...string) {
+		t.Helper()
+		p := l.start(append([]string{"run", filepath.Join(l.dir, "renew.yaml"), "-i", filepath.Join(l.dir, "hosts.yaml"), "--limit", "web1"}, more...)...)
+		p.wants(code)
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("expected %q: %s", want, p.out.String())
+		}
+	}
+	renew(0, "1 changed")
+	first := show()
+	if !strings.HasPrefix(first, "site.pem\nissuer=CN = internal-ca\n") || !strings.Contains(first, "DNS:web1\n") {
+		t.Errorf("after the renewal: %s", first)
+	}
+	renew(0, "1 unchanged")
+	m.on(t, "touch /run/stuck")
+	renew(2, "serves another certificate", "-e", "renew=100")
+	if after := show(); after != first {
+		t.Errorf("after the rollback: %s\nexpected %s", after, first)
+	}
+	m.on(t, "rm /run/stuck")
+	renew(0, "1 changed", "-e", "renew=100")
+	if after := show(); after == first || !strings.HasPrefix(after, "site.pem\nissuer=CN = internal-ca\n") {
+		t.Errorf("after another renewal: %s", after)
+	}
+}
+
+// siteServer serves a certificate over TLS. SIGHUP has it read the certificate again, except while
+// it is stuck.
+const siteServer = `trap '[ -e /run/stuck ] || kill $child' HUP
+while :; do
+  openssl s_server -unix /run/site.sock -unlink -www -cert /etc/ssl/private/site.pem -key /etc/ssl/private/site.pem &
+  child=$!
+  while kill -0 $child 2>/dev/null; do wait $child; done
+done
+`
 
 // TestLabExampleFirewall pushes the rules of examples/firewall to a real device: in one push, then
 // other rules in two phases.
