@@ -30,7 +30,7 @@ func indented(text string) string {
 func pairTree(tasks string) fstest.MapFS {
 	play := "- hosts: web\n  " + strings.Replace(pairVars, "on: true", `"on": true`, 1) + "\n  tasks:\n" + indented(tasks)
 	return tree(map[string]string{
-		"play/site.yml": play, "play/files/motd": "hello\n", "play/more.yml": "- command: more\n- command: most\n  tags: [x]\n", "secret": "x", "outside.yml": "[]",
+		"play/site.yml": play, "play/files/motd": "hello\n", "play/files/app-1.4.tar.gz": "x", "play/more.yml": "- command: more\n- command: most\n  tags: [x]\n", "secret": "x", "outside.yml": "[]",
 		"play/templates/site.j2": "listen {{ port }};\napp {{ app }};\n", "play/templates/plain.j2": "plain\n", "play/templates/logic.j2": "{% if on %}x{% endif %}\n",
 	})
 }

@@ -149,12 +149,6 @@ func cronJob(t *draft) *doubt {
 	return t.noEnvironment()
 }
 
-// archive refuses unarchive: the job type replaces a whole folder.
-func archive(*draft) *doubt {
-	return doubtf("Ansible adds the files of the archive to a folder, and the job type unarchive replaces the whole folder").
-		hint("uses: unarchive, with a folder for this archive alone (docs/job-types/unarchive.md)")
-}
-
 // hostName translates hostname.
 func hostName(t *draft) *doubt {
 	t.step.uses = "hostname"

@@ -57,4 +57,17 @@ func TestLabExamples(t *testing.T) {
 			}
 		}
 	}
+	// nginx refuses the new configuration of web1: it goes back to its old one, and to the balancer.
+	nginx := filepath.Join(dir, "nginx")
+	if run(nginx, "turnus run nginx.yaml -e worker_connections='{'") == nil {
+		t.Error("nginx: a run with a broken configuration succeeded")
+	}
+	for _, line := range []string{
+		"turnus exec web1 -- 'grep \"connections 4096\" /etc/nginx/nginx.conf && grep \"connections {\" /etc/nginx/nginx.conf.new'",
+		"turnus exec fw1 -- 'test -d /run/drained && test ! -e /run/drained/web1'",
+	} {
+		if err := run(nginx, line); err != nil {
+			t.Errorf("nginx: %v", err)
+		}
+	}
 }
