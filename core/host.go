@@ -20,7 +20,8 @@ type Host struct {
 	SSH       SSH               `json:"ssh,omitzero"`
 	Become    HostBecome        `json:"become,omitzero"`
 
-	Facts map[string]any `json:"-"` // the facts of the host, as the outputs of the job type facts; nil: none were gathered
+	Facts    map[string]any `json:"-"` // the facts of the host, as the outputs of the job type facts; nil: none were gathered
+	FactsAge time.Duration  `json:"-"` // since they were gathered
 }
 
 // SSH is how to reach a host. A zero field means the default of the transport.
