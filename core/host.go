@@ -20,7 +20,8 @@ type Host struct {
 	SSH       SSH               `json:"ssh,omitzero"`
 	Become    HostBecome        `json:"become,omitzero"`
 
-	Facts map[string]any `json:"-"` // the facts of the host, as the outputs of the job type facts; nil: none were gathered
+	Facts    map[string]any `json:"-"` // the facts of the host, as the outputs of the job type facts; nil: none were gathered
+	FactsAge time.Duration  `json:"-"` // since they were gathered
 }
 
 // SSH is how to reach a host. A zero field means the default of the transport.
@@ -31,6 +32,8 @@ type SSH struct {
 	ProxyJump      []string      `json:"proxy_jump,omitempty"` // host names or user@host:port, outermost first
 	HostKeys       []string      `json:"host_keys,omitempty"`  // pins, "ssh-ed25519 AAAA…"
 	HostKeyAlias   string        `json:"host_key_alias,omitempty"`
+	FirstContact   string        `json:"first_contact,omitempty"` // FirstContactPin asks for it; the settings of the process that dials decide
+	Verified       bool          `json:"-"`                       // what is sent holds secrets: a key pinned at the first contact will not do
 	ConnectTimeout time.Duration `json:"connect_timeout,omitempty"`
 
 	// Of certificates that a worker has signed for a login on this host, where it does.
@@ -38,6 +41,9 @@ type SSH struct {
 	SourceAddrs  []string `json:"certificate_source_address,omitempty"` // networks that the certificate may be used from; any when empty
 	ForceCommand string   `json:"certificate_force_command,omitempty"`  // what sshd runs in place of any command
 }
+
+// FirstContactPin pins the key that an unknown host shows, as an unverified one.
+const FirstContactPin = "pin"
 
 // Target is the address to dial: Address, or Name when that is empty.
 func (h Host) Target() string {

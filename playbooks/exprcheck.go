@@ -121,11 +121,11 @@ func (k *checker) gather(n ast.Node) {
 	case *ast.VariableDeclaratorNode:
 		k.locals[n.Name] = true
 	case *ast.MemberNode:
-		if id, ok := n.Node.(*ast.IdentifierNode); ok {
-			if property, constant := n.Property.(*ast.StringNode); constant {
-				k.bases[id] = property.Value
-			}
+		property, constant := n.Property.(*ast.StringNode)
+		if id, ok := n.Node.(*ast.IdentifierNode); ok && constant {
+			k.bases[id] = property.Value
 		}
+		k.code.reads.age = k.code.reads.age || constant && property.Value == factsAge
 		k.noteEnd(n)
 	case *ast.BinaryNode:
 		if n.Operator == "-" {

@@ -250,6 +250,7 @@ type reads struct {
 	host                     map[string]bool // fields; nil: none
 	vars, params, steps, run bool
 	failure                  bool            // error
+	age                      bool            // a field age, which may be that of host.facts
 	results                  map[string]bool // steps whose outputs or stdout it may read; "" is any step
 	secret                   string          // the one that it is, by its name in the step
 }
@@ -321,7 +322,9 @@ func withOutputs(r map[string]any) map[string]any {
 func (c *code) hostValues(h core.Host) map[string]any {
 	out := make(map[string]any, len(c.reads.host))
 	for field := range c.reads.host {
-		out[field] = hostField(h, field)
+		if out[field] = hostField(h, field); field == factsField && c.reads.age {
+			out[field] = withAge(h) // elsewhere left out: all facts written as text are the same in each run
+		}
 	}
 	return out
 }

@@ -1,13 +1,18 @@
 package playbooks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"gopkg.in/yaml.v3"
+
+	"github.com/turnus/turnus/core"
 )
 
 // Bounds of facts: {max_age}. The record keeps facts for no longer than maxFactsAge.
@@ -24,6 +29,18 @@ var ErrNoFacts = errors.New("the host has no facts")
 // factsField is the field of a host that only the host itself knows: a step that reads it has the
 // worker ask, and targets read what is on record.
 const factsField = "facts"
+
+// factsAge is beside the facts: seconds since they were gathered.
+const factsAge = "age"
+
+// withAge returns the facts of a host with their age; empty where there are none.
+func withAge(h core.Host) map[string]any {
+	out := make(map[string]any, len(h.Facts)+1)
+	if maps.Copy(out, h.Facts); len(out) > 0 {
+		out[factsAge] = max(0, int(h.FactsAge.Seconds())) // the clocks of two nodes may differ
+	}
+	return out
+}
 
 // factsName is the function that targets call with host.facts. Expressions cannot say its name.
 const factsName = "__facts"
@@ -55,7 +72,7 @@ func factsFunction() expr.Option {
 
 // withFacts is a host as steps and targets read it.
 func withFacts(host *shape) *shape {
-	facts := closedShape("host.facts", "os", "kernel", "arch", "cpus", "memory", "addresses", "init", "package_manager", "boot_id")
+	facts := closedShape("host.facts", "os", "kernel", "arch", "cpus", "memory", "addresses", "init", "package_manager", "boot_id", factsAge)
 	facts.fields["os"] = closedShape("host.facts.os", "family", "id", "version", "name")
 	facts.fields["kernel"] = closedShape("host.facts.kernel", "name", "release")
 	host.fields[factsField] = facts
@@ -70,7 +87,7 @@ type factsRule struct{ maxAge time.Duration }
 
 func factsFields() []field[factsRule] {
 	return []field[factsRule]{
-		{key: "max_age", doc: "Older facts do not count: targets do not select such a host. From 1m to 30d; 24h when not given.", form: durationForm(), required: true,
+		{key: "max_age", doc: "Older facts do not count: targets do not select such a host, and a step fails that would read them. From 1m to 30d.", form: durationForm(), required: true,
 			read: func(d *decoder, n *yaml.Node, r *factsRule) {
 				r.maxAge = d.durationOf(n)
 				if r.maxAge > 0 && (r.maxAge < minFactsAge || r.maxAge > maxFactsAge) {
@@ -86,13 +103,16 @@ func (d *decoder) factsOf(n *yaml.Node) time.Duration {
 	return r.maxAge
 }
 
-// checkFacts decides how old the facts may be that targets read.
+// checkFacts decides how old the facts may be that targets and hosts() read, and those of steps.
 func (d *decoder) checkFacts(root *yaml.Node, p *Playbook) {
-	switch reads := p.Targets.readsFacts() || p.hostFacts(); {
-	case reads && p.FactsAge == 0:
-		p.FactsAge = DefaultFactsAge
-	case !reads && p.FactsAge > 0 && !p.Targets.Absent():
-		d.reportNode(d.child(root, "facts"), problem{message: "facts says how old the facts may be that targets and hosts() read, and they read none",
-			expected: `targets that reads facts, such as host.facts.os.family == "debian"`, hint: "in steps host.facts needs no such key: the worker asks the host (docs/facts.md)"})
+	reads := p.Targets.readsFacts() || p.hostFacts()
+	if p.FactsLimit = p.FactsAge; reads {
+		p.FactsAge = cmp.Or(p.FactsAge, DefaultFactsAge)
+		return
+	}
+	inSteps := slices.ContainsFunc(p.Calls(), func(s Step) bool { return s.Facts })
+	if p.FactsAge = 0; p.FactsLimit > 0 && !inSteps && !p.Targets.Absent() {
+		d.reportNode(d.child(root, "facts"), problem{message: "facts says how old the facts may be that the playbook reads, and it reads none",
+			expected: `an expression that reads facts, such as host.facts.os.family == "debian"`, hint: "remove facts, or read host.facts in targets or a step (docs/facts.md)"})
 	}
 }

@@ -34,7 +34,7 @@ func playbookFields() []field[Playbook] {
 		{key: "targets", doc: "Expression over host that selects the hosts: host.labels.role == \"web\".",
 			form: exprForm("an expression over host that is true or false"), required: true,
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Targets = d.targets(n) }},
-		{key: "facts", doc: "How old the facts may be that targets and hosts() read: {max_age: 1h}.", form: objectForm(factsFields()),
+		{key: "facts", doc: "How old the facts may be that targets, hosts() and steps read: {max_age: 1h}.", form: objectForm(factsFields()),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.FactsAge = d.factsOf(n) }},
 		{key: "window", doc: "Window set for the disruptive steps: service (the host's own; a host without one is closed), own (the same; a host without one is open), none, or a name.", form: nameForm(),
 			read: func(d *decoder, n *yaml.Node, p *Playbook) { p.Window = d.nameOf(n) }},

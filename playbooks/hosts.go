@@ -2,7 +2,6 @@ package playbooks
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/expr-lang/expr"
@@ -17,7 +16,6 @@ const MaxHostLists = 50
 const (
 	hostsWord    = "hosts"
 	hostsExample = `hosts('"web" in host.groups')`
-	factsAge     = "age" // seconds since the facts were gathered, beside them
 )
 
 // HostList selects what hosts('…') gives: the hosts of the inventory for which a targets expression
@@ -79,17 +77,13 @@ func (l *HostList) Fields() []string { return l.reads.paths("") }
 // ReadsFacts reports whether the facts of the hosts travel.
 func (l *HostList) ReadsFacts() bool { return l.reads.fields[factsField] != nil }
 
-// Object returns a host as expressions read it. Its facts may be nil; age is how many seconds old
-// they are.
-func (l *HostList) Object(h core.Host, age int) map[string]any {
+// Object returns a host as expressions read it. Its facts may be nil.
+func (l *HostList) Object(h core.Host) map[string]any {
 	out := make(map[string]any, len(l.reads.fields))
 	for name, sub := range l.reads.fields {
 		v := hostField(h, name)
-		if name == factsField && len(h.Facts) > 0 {
-			facts := make(map[string]any, len(h.Facts)+1)
-			maps.Copy(facts, h.Facts)
-			facts[factsAge] = age
-			v = facts
+		if name == factsField {
+			v = withAge(h)
 		}
 		out[name] = sub.of(v)
 	}
@@ -122,7 +116,6 @@ func listedHost() *shape {
 	s := withFacts(hostShape())
 	s.label = "a host of hosts()"
 	s.fields[factsField].label = "facts of a host"
-	s.fields[factsField].fields[factsAge] = open()
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/playbooks"
@@ -146,7 +147,7 @@ func TestForeachOverHosts(t *testing.T) {
 	if got := lists[0].Fields(); !slices.Equal(got, []string{"name", "vars.key"}) {
 		t.Errorf("fields %q", got)
 	}
-	env := playbooks.Env{Host: web1(), Hosts: map[string][]any{"true": {lists[0].Object(web1(), 0)}}}
+	env := playbooks.Env{Host: web1(), Hosts: map[string][]any{"true": {lists[0].Object(web1())}}}
 	items, err := p.Steps[0].Foreach.List(env)
 	if err != nil || !reflect.DeepEqual(items, []any{map[string]any{"name": "web-1", "vars": map[string]any{}}}) {
 		t.Errorf("items %v, %v", items, err)
@@ -186,13 +187,14 @@ func TestHostsGivesOnlyWhatIsRead(t *testing.T) {
 	h := web1()
 	h.Vars["password"] = "hunter2"
 	h.Facts = map[string]any{"os": map[string]any{"family": "debian", "id": "ubuntu"}, "cpus": 4}
-	object := p.HostLists()[0].Object(h, 60)
+	h.FactsAge = time.Minute
+	object := p.HostLists()[0].Object(h)
 	want := map[string]any{"address": "10.1.2.3", "labels": map[string]any{"role": "web"}, "vars": map[string]any{"port": 8080.0},
 		"facts": map[string]any{"os": map[string]any{"family": "debian"}, "age": 60}}
 	if !reflect.DeepEqual(object, want) {
 		t.Errorf("got %v\nwant %v", object, want)
 	}
-	unknown := p.HostLists()[0].Object(core.Host{Name: "new"}, 0)
+	unknown := p.HostLists()[0].Object(core.Host{Name: "new"})
 	got, err := p.Steps[0].With.JSON(playbooks.Env{Host: h, Hosts: map[string][]any{`"web" in host.groups`: {object, unknown}}})
 	var with struct {
 		Content []map[string]any `json:"content"`

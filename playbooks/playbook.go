@@ -69,6 +69,7 @@ type Playbook struct {
 	Source      []byte        // the bytes read: the snapshot of a run
 	Targets     Expr          // over host and vars
 	FactsAge    time.Duration // how old facts on record may be; 0: targets and hosts() read none
+	FactsLimit  time.Duration // how old facts may be that a step reads: max_age as written; 0: any
 	Window      string        // "" means not given
 	Pool        string
 	Tenant      string

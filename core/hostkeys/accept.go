@@ -146,7 +146,7 @@ func AllNew(list []Result) []Decision {
 				d.Why = k.Err.Error()
 			case transport.KeyChanged:
 				d.Why = "the key has CHANGED: accept it by its fingerprint and --replace"
-			case transport.KeyNew:
+			case transport.KeyNew, transport.KeyUnverified:
 				d.Accepted = !shared[r.Name]
 				if !d.Accepted {
 					d.Why = "hosts with the name " + r.Name + " showed different keys: give each a host_key_alias"

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -47,7 +46,7 @@ type sight struct {
 
 // Add remembers the keys of hosts that showed some, in place of what an earlier scan saw.
 func (p *Pending) Add(now time.Time, list []Result) error {
-	unlock, err := lockFolder(p.folder)
+	unlock, err := securefile.LockFolder(p.folder)
 	if err != nil {
 		return err
 	}
@@ -137,7 +136,7 @@ func Write(file string, others []string, edits []Edit) error {
 	} else if _, lerr := os.Lstat(file); lerr == nil {
 		return fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err) // a link to nothing
 	}
-	unlock, err := lockFolder(filepath.Dir(file))
+	unlock, err := securefile.LockFolder(filepath.Dir(file))
 	if err != nil {
 		return err
 	}
@@ -188,21 +187,4 @@ func readKnown(file string) ([]byte, fs.FileMode, error) {
 		return nil, 0, fmt.Errorf("%w: known_hosts: %w", core.ErrInvalid, err)
 	}
 	return text, st.Mode().Perm(), nil
-}
-
-// lockFolder locks a folder, so that no lock file stays beside the user's own.
-func lockFolder(path string) (unlock func(), err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-	}
-	return func() { _ = f.Close() }, nil
 }

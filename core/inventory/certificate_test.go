@@ -36,3 +36,21 @@ func TestCertificateSettingsThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstContactFollowsPrecedence(t *testing.T) {
+	inv := loadText(t, "hosts.yaml", `groups:
+  lab: {first_contact: pin, hosts: [a, b]}
+hosts:
+  a:
+  b: {first_contact: refuse}
+  c:
+`)
+	for name, want := range map[string]string{"a": "pin", "b": "refuse", "c": ""} {
+		if got := mustHost(t, inv, name).SSH.FirstContact; got != want {
+			t.Errorf("%s: %q, expected %q", name, got, want)
+		}
+	}
+	if got := problems(t, "hosts.yaml", "hosts:\n  a: {first_contact: yes}\n"); len(got) != 1 || !strings.Contains(got[0], "expected pin, or refuse") {
+		t.Errorf("got %q", got)
+	}
+}

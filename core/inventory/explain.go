@@ -154,6 +154,7 @@ func shown(h *core.Host, s *settings) []shownField {
 		{"certificate_principals", list(h.SSH.Principals)},
 		{"certificate_source_address", list(h.SSH.SourceAddrs)},
 		{"certificate_force_command", h.SSH.ForceCommand},
+		{"first_contact", h.SSH.FirstContact},
 		{"become", becomeText(h.Become)},
 		{"identity_file", list(s.login.IdentityFiles)},
 		{"certificate_file", s.login.CertificateFile},

@@ -57,6 +57,7 @@ func (s *settings) over(top *settings) {
 	override(&a.HostKeyAlias, b.HostKeyAlias)
 	override(&a.ConnectTimeout, b.ConnectTimeout)
 	override(&a.ForceCommand, b.ForceCommand)
+	override(&a.FirstContact, b.FirstContact)
 	s.overLogin(top)
 	s.become.over(top.become)
 	overrideList(&a.ProxyJump, b.ProxyJump)

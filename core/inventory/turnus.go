@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/yamlread"
 )
 
@@ -258,6 +259,7 @@ func (t *turnus) settings(s *settings) []field {
 		t.list("certificate_principals", &s.ssh.Principals, principal),
 		t.list("certificate_source_address", &s.ssh.SourceAddrs, network),
 		t.one("certificate_force_command", &s.ssh.ForceCommand),
+		yamlread.Value(t.Reader, "first_contact", &s.ssh.FirstContact, firstContact),
 		t.one("window_set", &s.windowSet),
 		t.one("pool", &s.pool),
 		t.named("labels", func(k, v *yaml.Node) {
@@ -327,6 +329,15 @@ func (t *turnus) command(v *yaml.Node) []string {
 func principal(text string) (string, error) {
 	if text == "" || strings.ContainsAny(text, ", \t\n\"*?") {
 		return "", yamlread.Fault{Expected: "a name without blanks, commas and wildcards"}
+	}
+	return text, nil
+}
+
+// firstContact reads what becomes of the key of an unknown host. refuse takes back the pin of an
+// outer layer.
+func firstContact(text string) (string, error) {
+	if text != core.FirstContactPin && text != "refuse" {
+		return "", yamlread.Fault{Expected: "pin, or refuse, which is the default"}
 	}
 	return text, nil
 }

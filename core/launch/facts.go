@@ -9,21 +9,17 @@ import (
 	"github.com/turnus/turnus/windows"
 )
 
-// factsOf are the facts of a host that targets: may read; nil where none are fresh enough.
-func (o *Options) factsOf(p *playbooks.Playbook, h core.Host) map[string]any {
-	facts, _ := o.freshFacts(p, h)
-	return facts.Values
-}
-
-func (o *Options) freshFacts(p *playbooks.Playbook, h core.Host) (core.Facts, bool) {
+// withFacts returns the host with its facts on record and their age at the launch; without any
+// where they are not fresh enough.
+func (o *Options) withFacts(p *playbooks.Playbook, h core.Host) core.Host {
+	h.Facts = nil
 	if p.FactsAge == 0 || o.Facts == nil {
-		return core.Facts{}, false
+		return h
 	}
-	facts, ok := o.Facts(h)
-	if !ok || !facts.Fresh(o.Now, p.FactsAge) {
-		return core.Facts{}, false
+	if facts, ok := o.Facts(h); ok && facts.Fresh(o.Now, p.FactsAge) {
+		h.Facts, h.FactsAge = facts.Values, o.Now.Sub(facts.At)
 	}
-	return facts, true
+	return h
 }
 
 func withoutFacts(p *playbooks.Playbook, n int) string {

@@ -99,10 +99,7 @@ func (s *lister) add(list *playbooks.HostList, all []core.Host) (late bool, err 
 
 // object is a host as a list gives it; nil if it is not in the list.
 func (s *lister) object(list *playbooks.HostList, h core.Host) (map[string]any, error) {
-	age := 0
-	if facts, ok := s.options.freshFacts(s.book, h); ok {
-		h.Facts, age = facts.Values, max(0, int(s.options.Now.Sub(facts.At).Seconds()))
-	}
+	h = s.options.withFacts(s.book, h)
 	s.env.Host = h
 	ok, err := list.Where.Bool(s.env)
 	if errors.Is(err, playbooks.ErrNoFacts) || err == nil && !ok {
@@ -111,7 +108,7 @@ func (s *lister) object(list *playbooks.HostList, h core.Host) (map[string]any, 
 	if err != nil {
 		return nil, err
 	}
-	return list.Object(h, age), nil
+	return list.Object(h), nil
 }
 
 // emptyLists returns the lists that give no host to anybody in the run.

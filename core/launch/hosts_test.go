@@ -150,6 +150,37 @@ func TestHostListsReadFactsOnRecord(t *testing.T) {
 	}
 }
 
+// A playbook may take the hosts whose facts are older than a time, and those whose are younger.
+func TestTargetsReadTheAgeOfFacts(t *testing.T) {
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	ages := map[string]time.Duration{"h0000": time.Minute, "h0001": 2 * time.Hour, "h0002": -time.Second, "h0004": 3 * time.Hour}
+	o := Options{Now: noon, Facts: func(h core.Host) (core.Facts, bool) {
+		age, known := ages[h.Name]
+		return *core.Gathered(map[string]any{"cpus": 4}, noon.Add(-age)), known
+	}}
+	for targets, want := range map[string]string{
+		`host.facts.age > 3600`:  "[h0001] without [h0003 h0004]",
+		`host.facts.age <= 3600`: "[h0000 h0002] without [h0003 h0004]",
+		`host.facts.age >= 0`:    "[h0000 h0001 h0002] without [h0003 h0004]",
+	} {
+		p, err := playbooks.Parse("test.yaml", []byte("playbook: test\ntargets: "+targets+"\nfacts: {max_age: 150m}\nsteps: [{uses: command, with: {run: date}}]\n"), playbooks.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := Prepare(p, fleet(5), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, h := range l.Hosts {
+			names = append(names, h.Name)
+		}
+		if got := fmt.Sprint(names, " without ", l.WithoutFacts); got != want {
+			t.Errorf("%s: %s, expected %s", targets, got, want)
+		}
+	}
+}
+
 func TestHostListsAreBounded(t *testing.T) {
 	all := fleet(100)
 	for i := range all {

@@ -215,9 +215,7 @@ func selectHosts(p *playbooks.Playbook, hosts []core.Host, o Options) (selected 
 				return nil, nil, fmt.Errorf("select hosts: playbook %s: targets %s take longer than %v, evaluated for %d of %d hosts by then; loop less in them: %w",
 					p.Name, quoteTargets(p), within, i, len(hosts), core.ErrInvalid)
 			}
-			asked := h
-			asked.Facts = o.factsOf(p, h)
-			ok, err := p.Targets.Bool(playbooks.Env{Host: asked, Vars: vars, Params: params, Run: run})
+			ok, err := p.Targets.Bool(playbooks.Env{Host: o.withFacts(p, h), Vars: vars, Params: params, Run: run})
 			if errors.Is(err, playbooks.ErrNoFacts) {
 				without = append(without, h.Name)
 				continue

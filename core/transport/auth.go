@@ -30,6 +30,9 @@ type authState struct {
 	e   *endpoint
 	ctx context.Context //nolint:containedctx // of the handshake: the callbacks of x/crypto/ssh pass none
 
+	unverified func() bool // the host key was pinned at the first contact
+	scan       string      // see proof
+
 	mu        sync.Mutex // agentConn only: a handshake may be left behind with its jump host
 	agentConn net.Conn
 	locked    []*lockedSigner
@@ -100,6 +103,9 @@ func (a *authState) password() (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("password: %w", err)
+	}
+	if password != "" && a.unverified() {
+		return "", a.e.noSecrets("authenticate", "the password", a.scan)
 	}
 	return password, nil
 }
@@ -250,6 +256,9 @@ func (a *authState) done() {
 
 // refused explains a failed login: what was tried, what the server wants.
 func (a *authState) refused(e *endpoint, broken bool, err error) *Error {
+	if own, ok := errors.AsType[*Error](a.abort); ok {
+		return own
+	}
 	if a.abort != nil {
 		return e.unreachable("authenticate", "", a.abort)
 	}

@@ -19,14 +19,15 @@ const openTimeout = 10 * time.Second
 
 // conn is one authenticated connection. Its watch goroutine owns its end.
 type conn struct {
-	pool *Pool
-	e    *endpoint
-	key  string
-	ssh  ssh.Conn
-	via  *conn         // the jump connection underneath, leased until this one ends
-	at   machine       // the server at its end
-	rtt  time.Duration // a guess, from the handshake
-	dead chan struct{} // closed when the connection has ended and all is given back
+	pool       *Pool
+	e          *endpoint
+	key        string
+	ssh        ssh.Conn
+	via        *conn         // the jump connection underneath, leased until this one ends
+	at         machine       // the server at its end
+	rtt        time.Duration // a guess, from the handshake
+	unverified bool          // its host key was pinned at the first contact: nothing secret is sent
+	dead       chan struct{} // closed when the connection has ended and all is given back
 
 	killOnce sync.Once
 	cause    error // why, set before the connection is closed by us
@@ -41,9 +42,9 @@ type conn struct {
 }
 
 // newConn takes a finished handshake over and starts watching it.
-func (p *Pool) newConn(r route, sc ssh.Conn, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request, via *conn, at machine, took time.Duration) *conn {
+func (p *Pool) newConn(r route, sc ssh.Conn, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request, via *conn, at machine, unverified bool, took time.Duration) *conn {
 	c := &conn{
-		pool: p, e: r.last(), key: r.key(), ssh: sc, via: via, at: at,
+		pool: p, e: r.last(), key: r.key(), ssh: sc, via: via, at: at, unverified: unverified,
 		rtt:  min(took/4, time.Second), // a handshake has at least four round trips
 		dead: make(chan struct{}), limit: p.cfg.MaxSessions, lastUsed: time.Now(),
 	}

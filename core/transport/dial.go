@@ -37,7 +37,8 @@ func algorithms() ssh.Config {
 // verifier decides about the key that a server shows.
 type verifier interface {
 	algorithms() []string // for host keys, in the order of preference
-	check(name string, remote net.Addr, key ssh.PublicKey) error
+	check(at machine, key ssh.PublicKey) error
+	unverified() bool // of the accepted key: it was pinned at the first contact
 }
 
 // connect dials the last endpoint of r through via, which is nil without a jump
@@ -100,7 +101,7 @@ func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, keys ve
 	// ssh.ClientConfig.Timeout covers TCP only (go#15113): closing the connection
 	// ends a handshake that hangs. No deadlines are set (go#65930).
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	login := &authState{e: e, ctx: ctx}
+	login := &authState{e: e, ctx: ctx, unverified: keys.unverified, scan: p.trust.scan}
 	defer login.done()
 	began := time.Now()
 	sc, chans, reqs, err := p.converse(ctx, h, via, &ssh.ClientConfig{
@@ -108,8 +109,8 @@ func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, keys ve
 		User:              e.user,
 		ClientVersion:     clientVersion,
 		HostKeyAlgorithms: keys.algorithms(),
-		HostKeyCallback: func(name string, remote net.Addr, key ssh.PublicKey) error {
-			if err := keys.check(name, remote, key); err != nil {
+		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			if err := keys.check(at, key); err != nil {
 				return err
 			}
 			h.stage.Store(int32(stageAuth))
@@ -132,7 +133,7 @@ func (p *Pool) handshake(ctx, outer context.Context, r route, via *conn, keys ve
 		}
 		return nil, handshakeError(e, h, login, err)
 	}
-	return p.newConn(r, sc, chans, reqs, via, at, time.Since(began)), nil
+	return p.newConn(r, sc, chans, reqs, via, at, keys.unverified(), time.Since(began)), nil
 }
 
 // converse runs the handshake. Closing a TCP connection ends its reads immediately; closing a

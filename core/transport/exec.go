@@ -102,6 +102,9 @@ func (s *session) run(ctx context.Context, id, command string, e Exec) (Exit, er
 	if err != nil {
 		return Exit{}, err
 	}
+	if up.mayAsk() && s.c.unverified {
+		return Exit{}, s.c.e.noSecrets("become", "the password for sudo", s.c.pool.trust.scan)
+	}
 	line, err := commandLine(e.Fence.script(s.c.e.name, up != nil), command, e.Env, id, up, e.Stdin != nil)
 	if err != nil {
 		return Exit{}, s.c.e.fail("exec", "", true, mark(err, core.ErrInvalid))

@@ -3,11 +3,15 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/turnus/turnus/core"
@@ -24,6 +28,14 @@ type proof struct {
 	pins    []ssh.PublicKey
 	known   []ssh.PublicKey
 	revoked map[string]bool
+
+	// Of a host with none of these, see firstContact.
+	leave     []netip.Prefix
+	pinFile   string
+	pinned    []ssh.PublicKey // at the first contact
+	elsewhere bool            // keys are known for the address that is dialled, and it has an alias
+	unproved  atomic.Bool     // the accepted key is one of pinned
+	log       *slog.Logger
 }
 
 func (t *trust) proof(e *endpoint) (*proof, error) {
@@ -31,7 +43,7 @@ func (t *trust) proof(e *endpoint) (*proof, error) {
 	if err != nil {
 		return nil, e.invalid(err)
 	}
-	pr := &proof{e: e, scan: t.scan, CAs: t.CAs, revoked: files.revoked}
+	pr := &proof{e: e, scan: t.scan, CAs: t.CAs, revoked: files.revoked, leave: t.leave, pinFile: UnverifiedFile(t.ownFile(e)), log: t.log}
 	for _, line := range e.host.SSH.HostKeys {
 		key, err := parsePin(line)
 		if err != nil {
@@ -42,8 +54,27 @@ func (t *trust) proof(e *endpoint) (*proof, error) {
 	if len(pr.pins) == 0 { // a look-up costs 44 µs in 3000 lines, 1.3 ms when they are hashed
 		pr.known, pr.local = files.keys(e.trustAddr())
 	}
+	if len(pr.expected()) == 0 && pr.pinFile != "" {
+		if _, pr.pinned, err = readPins(pr.pinFile, pr.name()); err != nil {
+			return nil, e.invalid(err)
+		}
+		if e.trustAddr() != e.addr {
+			known, _ := files.keys(e.addr)
+			_, pins, err := readPins(pr.pinFile, knownhosts.Normalize(e.addr))
+			if err != nil {
+				return nil, e.invalid(err)
+			}
+			pr.elsewhere = len(known)+len(pins) > 0
+		}
+	}
 	return pr, nil
 }
+
+// name is the host as known_hosts has it.
+func (pr *proof) name() string { return knownhosts.Normalize(pr.e.trustAddr()) }
+
+// unverified implements verifier.
+func (pr *proof) unverified() bool { return pr.unproved.Load() }
 
 // algorithms orders the host key algorithms so that the server shows a key that
 // can be proved, if it has one (go#29286, go#33366). The others stay at the end:
@@ -71,7 +102,7 @@ func (pr *proof) algorithms() []string {
 		add(ssh.CertAlgoED25519v01) // cheapest to verify
 		add(certs...)
 	}
-	for _, key := range pr.expected() {
+	for _, key := range slices.Concat(pr.expected(), pr.pinned) {
 		if key.Type() == ssh.KeyAlgoRSA {
 			add(ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
 			continue
@@ -91,28 +122,39 @@ func (pr *proof) expected() []ssh.PublicKey {
 	return pr.known
 }
 
-// check is the ssh.HostKeyCallback.
-func (pr *proof) check(_ string, remote net.Addr, key ssh.PublicKey) error {
+// check implements verifier.
+func (pr *proof) check(at machine, key ssh.PublicKey) error {
+	known, err := pr.prove(key)
+	if known || err != nil {
+		return err
+	}
+	if cert, ok := key.(*ssh.Certificate); ok {
+		key = cert.Key
+	}
+	return pr.firstContact(at, key)
+}
+
+// prove reports whether a key is known as one of the host. It returns why the key must be refused;
+// neither if no key of the host is known.
+func (pr *proof) prove(key ssh.PublicKey) (known bool, err error) {
 	if pr.isRevoked(key) {
-		return pr.refuse(key, "key is revoked in known_hosts",
+		return false, pr.refuse(key, "key is revoked in known_hosts",
 			"the host still uses a key that was declared compromised: give it a new one before anything else")
 	}
 	if cert, ok := key.(*ssh.Certificate); ok {
 		if pr.signs(cert.SignatureKey) {
-			return pr.checkCertificate(remote, cert)
+			err := pr.checkCertificate(cert)
+			return err == nil, err
 		}
 		key = cert.Key // of a CA that nobody vouches for: the key itself may be known
 	}
-	expected := pr.expected()
-	for _, k := range expected {
-		if bytes.Equal(k.Marshal(), key.Marshal()) {
-			return nil
-		}
+	switch expected := pr.expected(); {
+	case holds(expected, key):
+		return true, nil
+	case len(expected) > 0:
+		return false, pr.changed(key, expected)
 	}
-	if len(expected) == 0 {
-		return pr.refuse(key, "unknown host key", pr.scan+" "+pr.e.name)
-	}
-	return pr.changed(key, expected)
+	return false, nil
 }
 
 func (pr *proof) isRevoked(key ssh.PublicKey) bool {
@@ -132,7 +174,7 @@ func (pr *proof) signs(signer ssh.PublicKey) bool {
 // for the address dialled or the inventory's name. Principals may have
 // wildcards, as OpenSSH allows. A certificate without principals would prove
 // any host to be any other, so it is refused.
-func (pr *proof) checkCertificate(remote net.Addr, cert *ssh.Certificate) error {
+func (pr *proof) checkCertificate(cert *ssh.Certificate) error {
 	names := []string{pr.e.trustName}
 	if pr.e.host.SSH.HostKeyAlias == "" && pr.e.name != pr.e.trustName {
 		names = append(names, pr.e.name)
@@ -143,7 +185,7 @@ func (pr *proof) checkCertificate(remote net.Addr, cert *ssh.Certificate) error 
 				continue
 			}
 			checker := ssh.CertChecker{IsHostAuthority: func(key ssh.PublicKey, _ string) bool { return pr.signs(key) }}
-			if err := checker.CheckHostKey(net.JoinHostPort(principal, "22"), remote, cert); err != nil {
+			if err := checker.CheckHostKey(net.JoinHostPort(principal, "22"), nil, cert); err != nil {
 				return pr.refuse(cert.Key, "host certificate is not valid: "+err.Error(),
 					"sign the host's key again with its CA (ssh-keygen -s CA -h -n NAME)")
 			}
@@ -162,6 +204,8 @@ func (pr *proof) changed(key ssh.PublicKey, expected []ssh.PublicKey) error {
 	source := "known_hosts has"
 	if len(pr.pins) > 0 {
 		source = "the inventory pins"
+	} else if len(pr.known) == 0 {
+		source = "at the first contact it had"
 	}
 	return pr.refuse(key, "host key has CHANGED", fmt.Sprintf(
 		"this may be an attack, or another machine answers at its address: %s %s.\nCompare: turnus hostkeys check -i INVENTORY %s",

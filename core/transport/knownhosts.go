@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -104,6 +105,7 @@ type trust struct {
 	log   *slog.Logger
 	scan  string          // see proof
 	CAs   map[string]bool // marshalled keys of Config.HostCAs
+	leave []netip.Prefix  // Config.FirstContact
 	own   string          // first of Config.KnownHosts, or the process's own; may not exist
 	list  []string        // files of known
 	known *knownHosts     // Config.KnownHosts
@@ -113,7 +115,7 @@ type trust struct {
 }
 
 func newTrust(cfg Config) (*trust, error) {
-	t := &trust{log: cfg.Log, scan: "turnus hostkeys scan " + cmp.Or(cfg.Inventory, "-i INVENTORY"), CAs: map[string]bool{}, perSet: map[string]*knownHosts{}}
+	t := &trust{log: cfg.Log, scan: "turnus hostkeys scan " + cmp.Or(cfg.Inventory, "-i INVENTORY"), CAs: map[string]bool{}, leave: cfg.FirstContact, perSet: map[string]*knownHosts{}}
 	for _, line := range cfg.HostCAs {
 		key, err := parsePin(line)
 		if err != nil {
@@ -153,6 +155,14 @@ func (t *trust) files(e *endpoint) (*knownHosts, error) {
 		t.perSet[set] = k
 	}
 	return k, err
+}
+
+// ownFile returns the known_hosts file where keys of e are added; "" if there is none.
+func (t *trust) ownFile(e *endpoint) string {
+	if e.knownHosts == nil {
+		return t.own
+	}
+	return append(e.knownHosts, "")[0] // of ssh_config
 }
 
 // parsePin reads "TYPE BASE64 [COMMENT]", as inventories and ssh-keyscan have it.

@@ -172,6 +172,9 @@ func (p *Pool) endpoint(h core.Host) (*endpoint, error) {
 		h.SSH.ProxyJump = nil
 	}
 	port := cmp.Or(s.Port, 22)
+	if h.SSH.FirstContact != core.FirstContactPin {
+		h.SSH.FirstContact, h.SSH.Verified = "", false // all its keys are verified ones
+	}
 	e.host = h
 	e.addr = net.JoinHostPort(strings.Trim(h.Target(), "[]"), strconv.Itoa(port))
 	e.user = cmp.Or(s.User, p.cfg.User)
@@ -192,7 +195,7 @@ func (e *endpoint) identity() string {
 		b.WriteString(part)
 		b.WriteByte(0)
 	}
-	for _, list := range [][]string{s.HostKeys, e.knownHosts, e.identityFiles, e.certFiles, s.Principals, s.SourceAddrs, {s.ForceCommand}} {
+	for _, list := range [][]string{s.HostKeys, e.knownHosts, e.identityFiles, e.certFiles, s.Principals, s.SourceAddrs, {s.ForceCommand, s.FirstContact, strconv.FormatBool(s.Verified)}} {
 		for _, part := range list {
 			b.WriteString(part)
 			b.WriteByte(0)

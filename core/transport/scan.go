@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"sync/atomic"
 
@@ -38,10 +37,12 @@ type recorder struct {
 
 func (r *recorder) algorithms() []string { return r.want }
 
-func (r *recorder) check(_ string, _ net.Addr, key ssh.PublicKey) error {
+func (r *recorder) check(_ machine, key ssh.PublicKey) error {
 	r.key.Store(&key)
 	return errSeen
 }
+
+func (r *recorder) unverified() bool { return false }
 
 // ScanKeys returns the keys that a host shows, one of each type that it offers; *ssh.Certificate
 // where it has one. Jump hosts are verified and logged in to as for a run. ScanKeys ends every
@@ -97,12 +98,13 @@ type KeyState string
 
 // The states of keys.
 const (
-	KeyKnown   KeyState = "known"
-	KeySigned  KeyState = "signed"  // by a trusted CA, for this host
-	KeyNew     KeyState = "new"     // no key of the host is known
-	KeyExtra   KeyState = "extra"   // the host proved another key, and none of this type is known
-	KeyChanged KeyState = "changed" // another key is known
-	KeyRefused KeyState = "refused" // revoked, or its certificate is not valid
+	KeyKnown      KeyState = "known"
+	KeySigned     KeyState = "signed"     // by a trusted CA, for this host
+	KeyUnverified KeyState = "unverified" // pinned at the first contact
+	KeyNew        KeyState = "new"        // no key of the host is known
+	KeyExtra      KeyState = "extra"      // the host proved another key, and none of this type is known
+	KeyChanged    KeyState = "changed"    // another key is known
+	KeyRefused    KeyState = "refused"    // revoked, or its certificate is not valid
 )
 
 // HostKey is a key that a host showed.
@@ -136,18 +138,18 @@ func (p *Pool) Compare(h core.Host, shown []ssh.PublicKey) (HostKeys, error) {
 	}
 	out := HostKeys{
 		Name: knownhosts.Normalize(e.trustAddr()), Pinned: len(pr.pins) > 0,
-		Files: p.trust.list, File: p.trust.own, Known: pr.expected(),
+		Files: p.trust.list, File: p.trust.ownFile(e), Known: pr.expected(),
 	}
 	if e.knownHosts != nil { // of ssh_config
-		out.Files, out.File = e.knownHosts, append(e.knownHosts, "")[0]
+		out.Files = e.knownHosts
 	}
 	for _, key := range shown {
 		out.Keys = append(out.Keys, pr.judge(key))
 	}
-	proved := slices.ContainsFunc(out.Keys, func(k HostKey) bool { return k.State == KeyKnown || k.State == KeySigned })
+	proved := slices.ContainsFunc(out.Keys, func(k HostKey) bool { return k.State == KeyKnown || k.State == KeySigned || k.State == KeyUnverified })
 	for i := range out.Keys {
 		if k := &out.Keys[i]; k.State == "" {
-			k.State, k.Was = unproved(k.Key, out.Known, proved)
+			k.State, k.Was = unproved(k.Key, slices.Concat(out.Known, pr.pinned), proved)
 		}
 	}
 	return out, nil
@@ -161,11 +163,13 @@ func (pr *proof) judge(key ssh.PublicKey) HostKey {
 		k.Key, k.CA = cert.Key, cert.SignatureKey
 		signed = pr.signs(k.CA)
 	}
-	switch err := pr.check("", nil, key); {
-	case err == nil && signed:
+	switch known, err := pr.prove(key); {
+	case known && signed:
 		k.State = KeySigned
-	case err == nil:
+	case known:
 		k.State = KeyKnown
+	case err == nil && holds(pr.pinned, k.Key):
+		k.State = KeyUnverified
 	case signed, pr.isRevoked(key):
 		k.State, k.Err = KeyRefused, err
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -30,6 +31,7 @@ type Config struct {
 	KnownHosts     []string                             // files; ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts by default
 	Inventory      string                               // the inventory as an argument, for hints: -i hosts.ini; "-i INVENTORY" when empty
 	NewKnownHosts  bool                                 // a file of KnownHosts that does not exist holds no keys yet; else it is an error
+	FirstContact   []netip.Prefix                       // addresses of unknown hosts whose key may be pinned, where the host asks for it; none by default
 	HostCAs        []string                             // "ssh-ed25519 AAAA…": keys of the certificate authorities for host certificates, which come before all other proofs
 	SSHConfig      string                               // file to import; "none" by default
 	Lookup         func(name string) (core.Host, bool)  // hosts named by ProxyJump
@@ -170,16 +172,19 @@ func (p *Pool) Ready(ctx context.Context, h core.Host) error {
 // Drop closes the host's pooled connections, as before a reboot. Commands and transfers over them
 // end with an error.
 func (p *Pool) Drop(h core.Host) {
-	r, err := p.resolve(h)
-	if err != nil {
-		return
-	}
-	p.mu.Lock()
 	var drop []*conn
-	if en := p.entries[r.key()]; en != nil {
-		drop = append(drop, en.conns...)
+	for _, verified := range []bool{false, true} { // calls with secrets have connections of their own
+		h.SSH.Verified = verified
+		r, err := p.resolve(h)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		if en := p.entries[r.key()]; en != nil {
+			drop = append(drop, en.conns...)
+		}
+		p.mu.Unlock()
 	}
-	p.mu.Unlock()
 	for _, c := range drop {
 		p.discard(c)
 		c.kill(errDropped)

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/turnus/turnus/core"
+	"github.com/turnus/turnus/playbooks"
 	"github.com/turnus/turnus/plugins/host"
+	"github.com/turnus/turnus/windows"
 )
 
 // factsType is the job type that asks a host for its facts.
@@ -43,10 +45,28 @@ func (m *machine) gather(sr core.StepResult) (*core.StepResult, *leaseEnd) {
 		sr = fail(sr, core.BadExpression, "host.facts: "+why)
 		return &sr, nil
 	}
-	m.state.Facts, m.env.Host.Facts = out.Outputs, out.Outputs
+	m.state.Facts, m.state.FactsAt, m.env.Host.Facts = out.Outputs, time.Now(), out.Outputs
 	shown, _ := m.hidden.Any(out.Outputs).(map[string]any)
 	m.state.Seen = core.Gathered(shown, time.Now())
 	return nil, nil
+}
+
+// ageFacts gives the expressions of a step the age of the facts, the same for all of them. It returns
+// why a step that has not begun may not read facts so old.
+func (m *machine) ageFacts(s playbooks.Step) error {
+	at := m.state.FactsAt
+	if at.IsZero() {
+		at = m.state.Started // the state is of an older worker: they were gathered in this job
+	}
+	age, limit := time.Since(at), m.prog.playbook.FactsLimit
+	m.env.Host.FactsAge = age
+	begun := m.state.Current.Attempts > 0 || m.state.Current.Item > 0 || m.state.Called != nil
+	if begun || !s.Facts || limit == 0 || age <= limit {
+		return nil
+	}
+	return fmt.Errorf("%s: step %s: the facts of host %s are %s old, and facts: {max_age: %s} allows no older ones\n"+
+		"hint: start another run: it asks the host again; or give a longer max_age",
+		s.Place(), stepName(s), m.host.Name, windows.FormatDuration(age.Truncate(time.Second)), windows.FormatDuration(limit))
 }
 
 // noteFacts keeps for the record the values of a step or a handler about its host: facts, or the

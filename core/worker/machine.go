@@ -306,6 +306,11 @@ func (m *machine) called(i int) (core.StepResult, *leaseEnd) {
 			return *failed, nil
 		}
 	}
+	if m.state.Facts != nil {
+		if err := m.ageFacts(s); err != nil {
+			return fail(sr, core.BadExpression, err.Error()), nil
+		}
+	}
 	if i < len(m.prog.playbook.Steps) {
 		if skipped := m.enter(s, sr); skipped != nil {
 			return *skipped, nil

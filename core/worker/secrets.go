@@ -172,6 +172,7 @@ func (a *attempts) equip(ctx context.Context, c *host.Call) error {
 	}
 	a.m.hand(a.step, a.host)
 	c.Secrets, c.Hidden = g.values, a.m.hidden
+	c.Host.SSH.Verified = len(g.values) > 0
 	if !a.step.With.UsesSecrets() {
 		return nil
 	}

@@ -145,6 +145,9 @@ steps:
 		if v.names() != "api-token api-token" {
 			t.Errorf("asked for %s, expected once an attempt, and not again for the step that has none", v.names())
 		}
+		if !calls[0].Host.SSH.Verified || !calls[1].Host.SSH.Verified || calls[2].Host.SSH.Verified {
+			t.Error("calls with secrets, and only these, need a verified host key")
+		}
 		a := v.asked[0]
 		if a.Playbook != "test" || a.Host.Name != "h00000" || a.Encrypted == nil {
 			t.Errorf("asked with %+v", a)

@@ -36,7 +36,8 @@ type state struct {
 
 	Handlers *handlersState `json:"handlers,omitempty"`
 	Facts    map[string]any `json:"facts,omitempty"` // of the host, from when a step first read them
-	Seen     *core.Facts    `json:"seen,omitempty"`  // what the record is to say of the host; older workers drop it
+	FactsAt  time.Time      `json:"facts_at,omitzero"`
+	Seen     *core.Facts    `json:"seen,omitempty"` // what the record is to say of the host; older workers drop it
 
 	Barred map[string]string `json:"barred,omitempty"` // by host: see host.Outcome.Barred
 	Cut    int               `json:"cut,omitempty"`    // the step at which the host had to end, from 1: behind it only always runs

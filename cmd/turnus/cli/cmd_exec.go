@@ -68,6 +68,7 @@ There --become takes the permission exec-become, a --reason, and passwords that 
 	f.Node.Add(c)
 	f.Node.Login.Add(c)
 	f.Node.Login.AddBecome(c)
+	f.Node.Login.AddFirstContact(c)
 	f.Play.AddBecome(c)
 	f.Queue.Add(c)
 	r.Add(c)

@@ -275,6 +275,13 @@ func (a *app) acceptKeys(list []hostkeys.Decision, pins bool) error {
 		if err := hostkeys.Write(file, others[file], edits); err != nil {
 			return err
 		}
+		var names []string
+		for _, e := range edits {
+			names = append(names, e.Name)
+		}
+		if err := transport.Unpin(file, names); err != nil {
+			return err
+		}
 	}
 	return keyview.Decisions(a.Console, list)
 }

@@ -30,6 +30,7 @@ or lost; 3 cancelled; 4 some host unreachable, none failed; 5 wrong input or usa
 	f.Node.Add(c)
 	f.Node.Login.Add(c)
 	f.Node.Login.AddBecome(c)
+	f.Node.Login.AddFirstContact(c)
 	f.Play.AddBecome(c)
 	f.Play.AddAsk(c, a.Console)
 	f.Queue.Add(c)

@@ -17,14 +17,16 @@ func TestFaultS1SharedQueuesGetNoOwnLogin(t *testing.T) {
 	playbook := writeText(t, "p.yaml", "playbook: p\ntargets: \"true\"\nsteps: [{uses: command, with: {run: 'true'}}]\n", 0o600)
 	redis := []string{"--redis", "redis://127.0.0.1:1/0"}
 	for says, args := range map[string][]string{
-		own + ":2:7: password_env:":    append([]string{"run", playbook, "-i", own}, redis...),
-		"--password-env: with --redis": append([]string{"run", playbook, "-i", plain, "--password-env", "HOME"}, redis...),
-		"--private-key: with --redis":  append([]string{"run", playbook, "-i", plain, "--private-key", playbook}, redis...),
-		"--agent: with --redis":        append([]string{"run", playbook, "-i", plain, "--agent", "/s"}, redis...),
-		"unknown flag: --password-env": append([]string{"worker", "--password-env", "HOME"}, redis...),
-		"unknown flag: --private-key":  {"up", "--private-key", playbook},
-		"unknown flag: --ssh-config":   {"up", "--ssh-config", playbook},
-		"unknown flag: --ssh-ca-key":   {"up", "--ssh-ca-key", playbook},
+		own + ":2:7: password_env:":     append([]string{"run", playbook, "-i", own}, redis...),
+		"--password-env: with --redis":  append([]string{"run", playbook, "-i", plain, "--password-env", "HOME"}, redis...),
+		"--private-key: with --redis":   append([]string{"run", playbook, "-i", plain, "--private-key", playbook}, redis...),
+		"--first-contact: with":         append([]string{"run", playbook, "-i", plain, "--first-contact", "192.0.2.0/24"}, redis...),
+		"unknown flag: --first-contact": {"up", "--first-contact", "192.0.2.0/24"},
+		"--agent: with --redis":         append([]string{"run", playbook, "-i", plain, "--agent", "/s"}, redis...),
+		"unknown flag: --password-env":  append([]string{"worker", "--password-env", "HOME"}, redis...),
+		"unknown flag: --private-key":   {"up", "--private-key", playbook},
+		"unknown flag: --ssh-config":    {"up", "--ssh-config", playbook},
+		"unknown flag: --ssh-ca-key":    {"up", "--ssh-ca-key", playbook},
 	} {
 		if _, stderr := turnus(t, console.ExitInvalid, args...); !strings.Contains(stderr, says) {
 			t.Errorf("%v: got %q, expected %q", args, stderr, says)

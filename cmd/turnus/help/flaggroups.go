@@ -24,7 +24,7 @@ var FlagGroups = []struct {
 	},
 	{
 		Title: "SSH", Everyday: []string{"user", "become", "private-key", "known-hosts"},
-		Seldom: []string{"agent", "ask-become-pass", "become-", "host-ca", "connect-timeout", "password-", "passphrase-", "ssh-"},
+		Seldom: []string{"agent", "ask-become-pass", "become-", "host-ca", "first-contact", "connect-timeout", "password-", "passphrase-", "ssh-"},
 	},
 	{Title: "Secrets", Everyday: []string{"secrets"}, Seldom: []string{"secrets-identity", "keyring", "keyring-accept-plain"}},
 	{

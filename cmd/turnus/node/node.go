@@ -198,6 +198,9 @@ func (f *Flags) connect(ctx context.Context, by LoginMode, inv func() *inventory
 		if err != nil {
 			return nil, err
 		}
+		if f.SSH.firstContact, err = f.Login.networks(); err != nil {
+			return nil, err
+		}
 		return f.SSH.pool(inv, logins.of, f.Login.sshConfig, log)
 	}
 	if err := f.Login.refuse(); err != nil {

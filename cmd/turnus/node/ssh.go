@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -21,10 +22,12 @@ type SSHFlags struct {
 	user                string
 	knownHosts, hostCAs []string
 	ConnectTimeout      time.Duration
-	MaxConns            int          // 0: what the file descriptor limit allows
-	Inventory           string       // the inventory as an argument, for hints
-	NewKnownHosts       bool         // a file of --known-hosts need not exist
-	Warnings            *slog.Logger // of the pool; nil: with the node's log
+	MaxConns            int    // 0: what the file descriptor limit allows
+	Inventory           string // the inventory as an argument, for hints
+	NewKnownHosts       bool   // a file of --known-hosts need not exist
+
+	firstContact []netip.Prefix // see transport.Config
+	Warnings     *slog.Logger   // of the pool; nil: with the node's log
 }
 
 func (f *SSHFlags) add(c *cobra.Command) {
@@ -43,7 +46,7 @@ const maxCAs = 1 << 20
 // offered to a host.
 func (f *SSHFlags) pool(inv func() *inventory.Inventory, credential func(core.Host) (*transport.Credential, error), sshConfig string, log *slog.Logger) (*transport.Pool, error) {
 	cfg := transport.Config{
-		User: f.user, Credential: credential, KnownHosts: f.knownHosts, NewKnownHosts: f.NewKnownHosts, Inventory: f.Inventory, SSHConfig: sshConfig,
+		User: f.user, Credential: credential, KnownHosts: f.knownHosts, NewKnownHosts: f.NewKnownHosts, FirstContact: f.firstContact, Inventory: f.Inventory, SSHConfig: sshConfig,
 		ConnectTimeout: f.ConnectTimeout, MaxConns: f.MaxConns, Log: cmp.Or(f.Warnings, log),
 	}
 	cfg.Lookup = func(name string) (core.Host, bool) {

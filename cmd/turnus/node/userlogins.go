@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -34,6 +35,7 @@ type UserLoginFlags struct {
 	become, becomeCommand         string // where the password for sudo is
 	becomeAnswer                  string // what was typed
 	certLifetime                  time.Duration
+	firstContact                  []string
 	used                          func(name string) bool // reports whether a flag was given
 }
 
@@ -67,6 +69,28 @@ func (f *UserLoginFlags) AddBecome(c *cobra.Command) {
 	fl.StringVar(&f.becomeCommand, "become-password-command", "", "command that prints the password for sudo")
 }
 
+// AddFirstContact gives a command whose hosts may be unknown the flag for them. It is for runs of
+// this process only: several workers would each have a first contact of their own.
+func (f *UserLoginFlags) AddFirstContact(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.firstContact, "first-contact", nil, "address or network where the inventory's first_contact: pin counts: pin keys of unknown hosts, unverified (repeatable)")
+}
+
+// networks reads --first-contact.
+func (f *UserLoginFlags) networks() ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, text := range f.firstContact {
+		network, err := netip.ParsePrefix(text)
+		if at, one := netip.ParseAddr(text); one == nil {
+			network, err = at.Unmap().Prefix(at.Unmap().BitLen())
+		}
+		if err != nil {
+			return nil, console.Invalid("--first-contact %s: expected an address or a network, such as 192.0.2.7 or 192.0.2.0/24", text)
+		}
+		list = append(list, network)
+	}
+	return list, nil
+}
+
 // Ask asks on the terminal for what must be typed before a host is contacted.
 func (f *UserLoginFlags) Ask(con *console.Console) error {
 	if !f.askBecome {
@@ -84,6 +108,10 @@ func (f *UserLoginFlags) Ask(con *console.Console) error {
 // refuse returns an error if a flag was given. Others who write to a queue would choose the hosts
 // that get the login.
 func (f *UserLoginFlags) refuse() error {
+	if len(f.firstContact) > 0 {
+		return console.Invalid("--first-contact: with --redis, other workers also contact the hosts, and each would pin a key of its own\n" +
+			"hint: accept the keys: turnus hostkeys scan -i INVENTORY, then turnus hostkeys accept")
+	}
 	for _, name := range userLoginFlagNames {
 		if f.used != nil && f.used(name) {
 			return console.Invalid("--%s: with --redis, jobs of other people also run here, and they must not get your login\n"+
