@@ -49,6 +49,17 @@ func (p *Playbook) Aside(call int) (group string, part GroupPart) {
 	return "", ""
 }
 
+// Rescued reports whether a call is one of the steps of a group that has a rescue.
+func (p *Playbook) Rescued(call int) bool {
+	if call >= len(p.Steps) {
+		return false
+	}
+	return slices.ContainsFunc(p.Steps[call].Within, func(index int) bool {
+		b := &p.Blocks[index]
+		return b.Group() && b.Part(call) == GroupSteps && b.Rescue < b.Always
+	})
+}
+
 // TagNever is the tag of steps that run only where one of their other tags is asked for.
 const TagNever = "never"
 

@@ -15,6 +15,17 @@ func (c *Client) Grid(ctx context.Context, run string, p Page) (api.Grid, error)
 	return get[api.Grid](ctx, c, "show the grid of run "+run, path("v1", "runs", run, "grid"), p.into(url.Values{}))
 }
 
+// WholeGrid is Grid with all hosts that the server shows of a run.
+func (c *Client) WholeGrid(ctx context.Context, run string) (api.Grid, error) {
+	all, err := c.Grid(ctx, run, Page{Limit: GridPage})
+	for err == nil && all.Next != "" {
+		var more api.Grid
+		more, err = c.Grid(ctx, run, Page{Cursor: all.Next, Limit: GridPage})
+		all.Items, all.Next = append(all.Items, more.Items...), more.Next
+	}
+	return all, err
+}
+
 // ResultGroups lists groups of hosts of a run with the same result, the worst outcome first.
 func (c *Client) ResultGroups(ctx context.Context, run string) (List[api.ResultGroup], error) {
 	return get[List[api.ResultGroup]](ctx, c, "list the result groups of run "+run, path("v1", "runs", run, "groups"), nil)

@@ -1,8 +1,6 @@
 package pages
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"html/template"
 	"net/http"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
-	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/pictures"
 )
 
@@ -80,21 +77,10 @@ func (gridView) Shown() [][2]string {
 	return choices
 }
 
-// readGrid reads all rows that a grid has.
-func readGrid(ctx context.Context, v visit, run string) (api.Grid, error) {
-	all, err := v.client.Grid(ctx, run, client.Page{Limit: client.GridPage})
-	for next := all.Next; err == nil && next != ""; {
-		var more api.Grid
-		more, err = v.client.Grid(ctx, run, client.Page{Cursor: next, Limit: client.GridPage})
-		all.Items, next = append(all.Items, more.Items...), more.Next
-	}
-	return all, err
-}
-
 func gridOf(g api.Grid, q url.Values) gridView {
 	view := gridView{Steps: g.Steps, Find: q.Get("find"), Show: q.Get("show"), Group: q.Get("group"), LeftOut: g.LeftOut}
 	rows := slices.DeleteFunc(g.Items, func(h api.GridHost) bool { return !view.shows(&h) })
-	slices.SortStableFunc(rows, func(a, b api.GridHost) int { return cmp.Compare(gridRank(a.Outcome), gridRank(b.Outcome)) })
+	pictures.SortGrid(rows)
 	view.Total = len(rows)
 	if from, err := strconv.Atoi(q.Get("from")); err == nil {
 		view.From = min(max(from, 0), len(rows))
@@ -115,14 +101,6 @@ func gridOf(g api.Grid, q url.Values) gridView {
 	return view
 }
 
-// gridRank puts bad hosts first, then those without an outcome.
-func gridRank(o core.Outcome) int {
-	if o == "" {
-		return 2*pictures.Rank(core.Cancelled) + 1
-	}
-	return 2 * pictures.Rank(o)
-}
-
 func (v *gridView) shows(h *api.GridHost) bool {
 	switch {
 	case v.Find != "" && !strings.Contains(strings.ToLower(h.Host), strings.ToLower(v.Find)), v.Group != "" && h.Group != v.Group:
@@ -138,7 +116,7 @@ func (v *gridView) shows(h *api.GridHost) bool {
 // gridData is the whole grid for the script of the page, by columns: names of hosts by index, a
 // letter of outcome each, and letters of steps. A group is the place of its id.
 func (p *Pages) gridData(w http.ResponseWriter, r *http.Request, v visit) {
-	grid, err := readGrid(r.Context(), v, r.PathValue("run"))
+	grid, err := v.client.WholeGrid(r.Context(), r.PathValue("run"))
 	if err != nil {
 		p.problem(w, r, v, err)
 		return

@@ -75,7 +75,7 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	shown := runPage{runView: view}
-	if grid, err := readGrid(r.Context(), v, id); err != nil {
+	if grid, err := v.client.WholeGrid(r.Context(), id); err != nil {
 		shown.Missing = append(shown.Missing, "The grid cannot be shown: "+reasonOf(err))
 	} else {
 		shown.Grid = gridOf(grid, r.URL.Query())

@@ -187,7 +187,7 @@ func editedSince(verb string, seen, now []string) *edited {
 }
 
 // sentences say when windows are open, and what for: Sat 5 Dec 22:00 to Sun 05:00 Europe/Berlin:
-// patch on 12 hosts.
+// patch on 12 hosts, each needs 25 min, rollback included (if it fails, undone by 05:00).
 func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork, now time.Time) []string {
 	zone, err := time.LoadLocation(timezone)
 	if err != nil {
@@ -195,7 +195,7 @@ func sentences(windows []api.Occurrence, timezone string, work []api.WindowWork,
 	}
 	var all []string
 	for _, o := range windows {
-		all = append(all, span(o.Open.In(zone), o.Close.In(zone), now)+" "+cmp.Or(timezone, "UTC")+clocks(o.Open.In(zone), o.Close.In(zone))+": "+workText(work))
+		all = append(all, span(o.Open.In(zone), o.Close.In(zone), now)+" "+cmp.Or(timezone, "UTC")+clocks(o.Open.In(zone), o.Close.In(zone))+": "+workText(work, o.Open.In(zone), o.Close.In(zone)))
 	}
 	return all
 }
@@ -226,13 +226,23 @@ func clocks(from, to time.Time) string {
 	return " (clocks change from " + before + " to " + after + ")"
 }
 
-// workText says which playbooks wait for a window.
-func workText(work []api.WindowWork) string {
+// workText says which playbooks wait for a window, and how long they take. Nothing starts unless
+// what it needs fits, so that a rescue has ended when the window closes.
+func workText(work []api.WindowWork, open, closes time.Time) string {
+	by := closes.Format("15:04")
+	if closes.Sub(open) >= 24*time.Hour {
+		by = closes.Format("Mon 2 Jan 15:04")
+	}
 	var all []string
 	for _, one := range work {
 		text := one.Playbook + " on " + plural(one.Hosts, "host")
-		if one.Need > 0 {
-			text += ", each needs " + lasting(one.Need.Duration())
+		switch {
+		case one.Need <= 0:
+			text += ", how long each takes is not known"
+		case one.Rescue:
+			text += ", each needs " + lasting(one.Need.Duration()) + ", rollback included (if it fails, undone by " + by + ")"
+		default:
+			text += ", each needs " + lasting(one.Need.Duration()) + ", rollback included (whether a failure is undone is not known)"
 		}
 		all = append(all, text)
 	}

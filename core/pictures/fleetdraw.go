@@ -78,7 +78,7 @@ func (s *SVG) host(h *Host, x, y int, now time.Time) {
 		fade = Fade(now.Sub(h.Ended))
 	}
 	s.Add(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2" fill-opacity="%.2f"/>`, classOf(h.Outcome), x+1, y+1, pitch-2, pitch-2, fade)
-	s.letter(h.Outcome, x+pitch/2, y+pitch/2+4, 11)
+	s.letter(Letter(string(h.Outcome)), x+pitch/2, y+pitch/2+4, 11)
 	s.Raw(end)
 }
 
@@ -97,12 +97,20 @@ func (s *SVG) group(g *Group, x, y int) {
 		bottom, left = bottom-height, left-height
 		s.Add(`<rect class="%s" x="%d" y="%d" width="%d" height="%d"/>`, classOf(c.Outcome), x+2, bottom, size, height)
 	}
-	s.letter(counts[0].Outcome, x+groupPitch/2, y+groupPitch/2+6, 16)
+	s.letter(Letter(string(counts[0].Outcome)), x+groupPitch/2, y+groupPitch/2+6, 16)
 	s.Raw(end)
 }
 
-func (s *SVG) letter(o core.Outcome, x, y, size int) {
-	s.Add(`<text x="%d" y="%d" font-size="%d" text-anchor="middle">%s</text>`, x, y, size, Letter(string(o)))
+func (s *SVG) letter(letter string, x, y, size int) {
+	s.Add(`<text x="%d" y="%d" font-size="%d" text-anchor="middle">%s</text>`, x, y, size, letter)
+}
+
+// key says what the squares of an outcome mean, and returns where the next key begins.
+func (s *SVG) key(o core.Outcome, letter, text string, x, y int) (next int) {
+	s.Add(`<rect class="%s" x="%d" y="%d" width="16" height="16" rx="2"/>`, classOf(o), x, y-12)
+	s.letter(letter, x+8, y, 11)
+	s.Add(`<text x="%d" y="%d">%s</text>`, x+22, y, text)
+	return x + 40 + 7*len(text)
 }
 
 func classOf(o core.Outcome) string {
@@ -212,10 +220,7 @@ func (s *SVG) legend(hosts []Host, y int) {
 	s.Raw(`<g class="map">`)
 	for _, c := range Counts(hosts) {
 		text := fmt.Sprintf("%d %s", c.Hosts, c.Word())
-		s.Add(`<rect class="%s" x="%d" y="%d" width="16" height="16" rx="2"/>`, classOf(c.Outcome), x, y-12)
-		s.letter(c.Outcome, x+8, y, 11)
-		s.Add(`<text x="%d" y="%d">%s</text>`, x+22, y, text)
-		x += 40 + 7*len(text)
+		x = s.key(c.Outcome, Letter(string(c.Outcome)), text, x, y)
 	}
 	s.Raw("</g>\n")
 	s.Add(`<text class="dim" x="%d" y="%d" text-anchor="end">colours fade after a day, a week and 30 days</text>`, mapWidth-mapMargin, y)

@@ -98,9 +98,20 @@ func TestWorkOfWindows(t *testing.T) {
 	b := newBed(t)
 	project := gatedTree()
 	project["playbooks/all.yaml"] = strings.NewReplacer("window: none", "window: service", "uses: command,", "uses: command, needs: 5m,").Replace(project["playbooks/all.yaml"])
+	project["playbooks/undone.yaml"] = `playbook: undone
+tenant: acme
+targets: host.customer == "acme"
+window: service
+steps:
+  - name: change
+    steps: [{name: one, uses: command, needs: 5m, with: {run: reboot}}, {name: two, uses: command, needs: 5m, with: {run: reboot}}]
+    rescue: [{name: back, uses: command, with: {run: revert}}]
+`
+	half := strings.NewReplacer("undone", "half", "rescue:", "always:").Replace(project["playbooks/undone.yaml"])
+	project["playbooks/half.yaml"] = half + "  - name: more\n    steps: [{name: three, uses: command, needs: 5m, with: {run: reboot}}]\n    rescue: [{name: again, uses: command, with: {run: revert}}]\n"
 	b.apply(project)
 	for tenant, expected := range map[string][]api.WindowWork{
-		"acme":   {{Playbook: "everywhere", Hosts: 1, Need: 300}, {Playbook: "gated", Hosts: 1, Need: 1800}},
+		"acme":   {{Playbook: "everywhere", Hosts: 1, Need: 300}, {Playbook: "gated", Hosts: 1, Need: 1800}, {Playbook: "half", Hosts: 1, Need: 900}, {Playbook: "undone", Hosts: 1, Need: 600, Rescue: true}},
 		"globex": {{Playbook: "everywhere", Hosts: 1, Need: 300}},
 	} {
 		a := b.ask(b.token(tenant, Viewer), "GET", "/v1/approvals", nil)
@@ -110,7 +121,7 @@ func TestWorkOfWindows(t *testing.T) {
 		}
 	}
 	set := want[api.WindowSet](t, b.ask(b.token("acme", Viewer), "GET", "/v1/windows/acme-night", nil), http.StatusOK)
-	if len(set.Work) != 2 || set.Work[1].Hosts != 2 {
+	if len(set.Work) != 4 || set.Work[1].Hosts != 2 {
 		t.Errorf("%+v", set.Work)
 	}
 	shared := gatedTree()

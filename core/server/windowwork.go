@@ -78,11 +78,13 @@ func waitsOf(steps *admission.Steps, p *playbooks.Playbook, hosts map[string]int
 				continue
 			}
 			for _, name := range defs.Serves(used) {
+				one, known := out[name]
+				one.Rescue = (one.Rescue || !known) && p.Rescued(i)
 				if served[name] {
+					out[name] = one
 					continue
 				}
 				served[name] = true
-				one := out[name]
 				one.Playbook, one.Hosts, one.own = p.Name, one.Hosts+n, append(one.own, own)
 				if need := steps.Need(i, h); need > 0 {
 					one.Need = cmp.Or(one.Need, core.InSeconds(need))

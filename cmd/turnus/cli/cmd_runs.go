@@ -70,7 +70,8 @@ func (a *app) runsShowCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show RUN", Short: "Show a run: its phase and outcomes, and the hosts that did not succeed", Args: cobra.ExactArgs(1),
 		Example: `  turnus runs show 20261120-021500-ab3cd5ef --jobs
-  turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast`,
+  turnus runs show 20261120-021500-ab3cd5ef -o svg > run.svg   # waves, windows and forecast
+  turnus runs show 20261120-021500-ab3cd5ef --jobs -o svg > grid.svg   # each step of each host`,
 		Annotations: map[string]string{"svg": "yes"}, ValidArgsFunction: remote.Complete(&r, remote.RunIDs),
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			run, err := c.Run(ctx, args[0])
@@ -81,7 +82,7 @@ func (a *app) runsShowCmd() *cobra.Command {
 				return console.PrintJSON(a.Out, run)
 			}
 			if a.Output == "svg" {
-				return a.printRunPicture(ctx, c, run)
+				return a.printRunPicture(ctx, c, run, jobs)
 			}
 			list, err := runview.JobsOf(ctx, c, run, !jobs)
 			if err != nil {
@@ -117,17 +118,27 @@ func (a *app) runsShowCmd() *cobra.Command {
 	}
 	r.Add(c)
 	r.AddLocal(c, true)
-	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run")
+	c.Flags().BoolVar(&jobs, "jobs", false, "list every host, also those that wait and run; with -o json the jobs instead of the run, with -o svg the grid of hosts and steps")
 	return c
 }
 
-// printRunPicture draws the picture of the page of a run.
-func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run) error {
-	t, err := c.Timeline(ctx, run.ID)
-	if err != nil {
-		return err
+// printRunPicture draws a picture of the page of a run: its timeline, or its grid.
+func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run, grid bool) error {
+	var picture string
+	if grid {
+		g, err := c.WholeGrid(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		picture = pictures.GridDocument(&g, pictures.RunTitle(&run))
+	} else {
+		t, err := c.Timeline(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		picture = pictures.RunDocument(&t, pictures.RunTitle(&run))
 	}
-	_, err = a.Out.Raw().Write([]byte(pictures.RunDocument(&t, pictures.RunTitle(&run))))
+	_, err := a.Out.Raw().Write([]byte(picture))
 	return err
 }
 
