@@ -181,7 +181,7 @@ func TestErrorsHavePlaces(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"unknown key", "hosts:\n  a: {adress: x}\n", `h.yaml:2:7: unknown key "adress" in host "a": expected one of: user, port, credential, identity_file, ` +
 			"certificate_file, password_env, password_command, become, jump, connect_timeout, certificate_principals, certificate_source_address, " +
-			"certificate_force_command, first_contact, window_set, pool, labels, vars, address, host_key_alias, ha_group, host_key, groups, customer, site\n    hint: did you mean \"address\"?"},
+			"certificate_force_command, first_contact, window_set, pool, labels, vars, address, host_key_alias, ha_group, host_key, groups, customer, … (25 in all)\n    hint: did you mean \"address\"?"},
 		{"top key", "host:\n  a: {address: x}\n", "h.yaml:1:1: unknown key \"host\" in the inventory: expected one of: defaults, customers, groups, hosts, pools\n    hint: did you mean \"hosts\"?"},
 		{"duplicate", "hosts:\n  a:\n  b:\n  a:\n", "h.yaml:4:3: key \"a\" is given twice\n    hint: it is in line 2 already"},
 		{"overlap", "hosts:\n  a[1:3]:\n  a2:\n", `h.yaml:3:3: host "a2" is there twice, first at line 2`},

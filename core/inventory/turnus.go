@@ -333,8 +333,8 @@ func principal(text string) (string, error) {
 	return text, nil
 }
 
-// firstContact reads what becomes of the key of an unknown host. refuse takes back the pin of an
-// outer layer.
+// firstContact reads whether the key of an unknown host may be pinned. An inner layer refuses what
+// an outer one allows.
 func firstContact(text string) (string, error) {
 	if text != core.FirstContactPin && text != "refuse" {
 		return "", yamlread.Fault{Expected: "pin, or refuse, which is the default"}

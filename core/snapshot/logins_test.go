@@ -32,7 +32,7 @@ func TestFaultS1ForgedJobsSayNothingOfLogins(t *testing.T) {
 func TestFaultS1HostsCarryNames(t *testing.T) {
 	var keys map[string]any
 	full := core.SSH{User: "u", Port: 1, Credential: "c", ProxyJump: []string{"j"}, HostKeys: []string{"k"}, HostKeyAlias: "a", ConnectTimeout: 1,
-		Principals: []string{"p"}, SourceAddrs: []string{"192.0.2.1"}, ForceCommand: "id"}
+		Principals: []string{"p"}, SourceAddrs: []string{"192.0.2.1"}, ForceCommand: "id", FirstContact: "pin"}
 	text, err := json.Marshal(full)
 	if err == nil {
 		err = json.Unmarshal(text, &keys)
@@ -40,7 +40,7 @@ func TestFaultS1HostsCarryNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(keys) != 10 {
+	if len(keys) != 11 {
 		t.Errorf("core.SSH has other fields than those that were judged to be data: %v", keys)
 	}
 }

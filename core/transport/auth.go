@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/securefile"
 )
 
@@ -105,7 +106,7 @@ func (a *authState) password() (string, error) {
 		return "", fmt.Errorf("password: %w", err)
 	}
 	if password != "" && a.unverified() {
-		return "", a.e.noSecrets("authenticate", "the password", a.scan)
+		return "", a.e.noSecrets("authenticate", "the password", a.scan, core.ErrUnreachable)
 	}
 	return password, nil
 }

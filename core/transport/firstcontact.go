@@ -19,8 +19,8 @@ import (
 )
 
 // UnverifiedFile returns the file of the keys that were pinned at the first contact, beside the
-// known_hosts file where they are added once they are accepted. It is another file, so that ssh does
-// not trust them.
+// known_hosts file where they are added once they are accepted. It is another file, so that ssh
+// does not trust them.
 func UnverifiedFile(knownHosts string) string {
 	if knownHosts == "" {
 		return ""
@@ -28,8 +28,8 @@ func UnverifiedFile(knownHosts string) string {
 	return knownHosts + ".unverified"
 }
 
-// readPins returns the keys that were pinned at the first contact with a host. A line that cannot be
-// read is an error: it may be the pin of this host, and without it any key would be a first one.
+// readPins returns the keys that were pinned at the first contact with a host. A line that cannot
+// be read is an error: it may be the pin of this host, and without it any key would be a first one.
 func readPins(file, name string) (text []byte, keys []ssh.PublicKey, err error) {
 	text, err = securefile.Read(file, securefile.Rule{Most: maxKnownHosts, Shut: 0o022, Owned: true})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +83,8 @@ func pin(file, name string, key ssh.PublicKey) ([]ssh.PublicKey, error) {
 	return []ssh.PublicKey{key}, securefile.Replace(file, text, 0o600)
 }
 
-// Unpin removes what was pinned at the first contact with hosts: a key of theirs was accepted in the
-// known_hosts file.
+// Unpin removes what was pinned at the first contact with hosts: a key of theirs was accepted in
+// the known_hosts file.
 func Unpin(knownHosts string, names []string) error {
 	file := UnverifiedFile(knownHosts)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
@@ -167,9 +167,9 @@ func (pr *proof) firstContact(at machine, key ssh.PublicKey) error {
 }
 
 // noSecrets is the error of a password for a host whose key is unverified.
-func (e *endpoint) noSecrets(op, what, scan string) *Error {
+func (e *endpoint) noSecrets(op, what, scan string, marks ...error) *Error {
 	return e.fail(op, scan+" "+e.name+" shows the key; turnus hostkeys accept makes it a verified one (docs/hostkeys.md)", true,
-		mark(fmt.Errorf("%s is not sent: the host key is unverified, pinned at the first contact", what), core.ErrInvalid))
+		mark(fmt.Errorf("%s is not sent: the host key is unverified, pinned at the first contact", what), append(marks, core.ErrInvalid)...))
 }
 
 func holds(keys []ssh.PublicKey, key ssh.PublicKey) bool {

@@ -85,7 +85,7 @@ func TestFirstContactPinsTheKeyForGood(t *testing.T) {
 	}
 }
 
-// What an inventory asks for counts only where the settings of this process allow it.
+// An inventory asks for a first contact: the settings of the process decide.
 func TestFirstContactNeedsTheLeaveOfTheProcess(t *testing.T) {
 	f := startFake(t, "127.36.2.1", nil)
 	jump := startFake(t, "127.36.2.2", nil)

@@ -54,7 +54,7 @@ func (t *trust) proof(e *endpoint) (*proof, error) {
 	if len(pr.pins) == 0 { // a look-up costs 44 µs in 3000 lines, 1.3 ms when they are hashed
 		pr.known, pr.local = files.keys(e.trustAddr())
 	}
-	if len(pr.expected()) == 0 && pr.pinFile != "" {
+	if len(pr.expected())+len(pr.CAs)+len(pr.local) == 0 && pr.pinFile != "" {
 		if _, pr.pinned, err = readPins(pr.pinFile, pr.name()); err != nil {
 			return nil, e.invalid(err)
 		}

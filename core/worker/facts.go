@@ -51,8 +51,8 @@ func (m *machine) gather(sr core.StepResult) (*core.StepResult, *leaseEnd) {
 	return nil, nil
 }
 
-// ageFacts gives the expressions of a step the age of the facts, the same for all of them. It returns
-// why a step that has not begun may not read facts so old.
+// ageFacts gives the expressions of a step the age of the facts, the same for all of them. It
+// returns why a step that has not begun may not read facts so old.
 func (m *machine) ageFacts(s playbooks.Step) error {
 	at := m.state.FactsAt
 	if at.IsZero() {
