@@ -42,6 +42,7 @@ type Client struct {
 	patience time.Duration
 	http     *http.Client
 	tls      *tls.Config // as http's
+	match    string      // see IfMatch
 }
 
 // Bounds of one request.
@@ -119,7 +120,8 @@ type call struct {
 	body   any                       // JSON; nil is none
 	raw    func() (io.Reader, error) // instead of body: bytes, from their beginning each time
 	header http.Header
-	again  bool // asking twice is as once
+	again  bool    // asking twice is as once
+	etag   *string // where the ETag of the answer goes; nil: it is not needed
 }
 
 // Backoff between tries of what may be asked again.
@@ -160,6 +162,9 @@ func (c *Client) once(ctx context.Context, q call, out any) error {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if q.etag != nil {
+		*q.etag = resp.Header.Get("ETag")
+	}
 	if out == nil || resp.StatusCode == http.StatusNoContent {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProblem)) // so that the connection serves again
 		return nil

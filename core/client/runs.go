@@ -69,6 +69,20 @@ func (c *Client) Run(ctx context.Context, id string) (api.Run, error) {
 	return get[api.Run](ctx, c, "show run "+id, path("v1", "runs", id), nil)
 }
 
+// RunTag is Run, with the ETag of the run.
+func (c *Client) RunTag(ctx context.Context, id string) (run api.Run, etag string, err error) {
+	err = c.do(ctx, call{what: "show run " + id, method: http.MethodGet, path: path("v1", "runs", id), again: true, etag: &etag}, &run)
+	return run, etag, err
+}
+
+// IfMatch returns a client that cancels, pauses, resumes and approves a run only while the run has
+// this ETag. Otherwise the server does nothing, and the error has the status 412.
+func (c *Client) IfMatch(etag string) *Client {
+	same := *c
+	same.match = etag
+	return &same
+}
+
 // RunFilter chooses runs. Empty fields match all.
 type RunFilter struct {
 	Playbook string
@@ -123,7 +137,9 @@ func (c *Client) SignalRun(ctx context.Context, id string, w api.Signal) (int, e
 
 // ApproveRun decides on a run, or a wave, that waits for somebody.
 func (c *Client) ApproveRun(ctx context.Context, id string, a api.Approve) (api.Run, error) {
-	return post[api.Run](ctx, c, "approve run "+id, path("v1", "runs", id, "approve"), a)
+	var run api.Run
+	err := c.do(ctx, call{what: "approve run " + id, method: http.MethodPost, path: path("v1", "runs", id, "approve"), body: a, header: ifMatch(c.match)}, &run)
+	return run, err
 }
 
 // RetryRun launches a new run on hosts of another. A key does what it does for CreateRun.
@@ -140,10 +156,11 @@ func (c *Client) PlanRetry(ctx context.Context, id string, r api.Retry) (api.Pla
 	return plan, err
 }
 
-// change does an operation that is safe to repeat: the second time it changes nothing.
+// change does an operation that is safe to repeat: the second time it changes nothing. With an ETag
+// it is not repeated: the first time changes the ETag.
 func (c *Client) change(ctx context.Context, id, verb string, why api.Why) (api.Run, error) {
 	var run api.Run
-	err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, again: true}, &run)
+	err := c.do(ctx, call{what: verb + " run " + id, method: http.MethodPost, path: path("v1", "runs", id, verb), body: why, header: ifMatch(c.match), again: c.match == ""}, &run)
 	return run, err
 }
 

@@ -134,12 +134,12 @@ func (c *Controller) Amend(ctx context.Context, s ledger.Scope, who, id string, 
 
 // Cancel ends a run. When it returns, no job of it will start, unless late is true: the ledger has
 // the cancel, the queue does not answer, and the first server that reaches the queue passes it on.
-// Without a reason the run and its hosts name who cancelled it.
-func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
+// Without a reason the run and its hosts name who cancelled it. seen is as of ledger.SetPhase.
+func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason string, seen ...int64) (run ledger.Run, late bool, err error) {
 	if strings.TrimSpace(reason) == "" && who != "" {
 		reason = "cancelled by " + who
 	}
-	written := c.cancels.do(ctx, ledger.Cancellation{Scope: s, Who: who, ID: id, Reason: core.Because("", reason)})[0]
+	written := c.cancels.do(ctx, ledger.Cancellation{Scope: s, Who: who, ID: id, Reason: core.Because("", reason), Seen: cmp.Or(seen...)})[0]
 	if err := cmp.Or(written.err, written.out.Err); err != nil {
 		return ledger.Run{}, false, err
 	}
@@ -162,17 +162,17 @@ func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, t
 	return run, queue.AdjustOne(ctx, c.cfg.Queue, id, queue.Adjust{Weight: to.Weight, MaxInFlight: to.MaxInFlight})
 }
 
-// Pause keeps a run from starting jobs; those that run continue. late is as of Cancel.
-func (c *Controller) Pause(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
-	return c.setPaused(ctx, s, who, id, ledger.PhasePaused, reason)
+// Pause keeps a run from starting jobs; those that run continue. late and seen are as of Cancel.
+func (c *Controller) Pause(ctx context.Context, s ledger.Scope, who, id, reason string, seen ...int64) (run ledger.Run, late bool, err error) {
+	return c.setPaused(ctx, s, who, id, ledger.PhasePaused, reason, seen)
 }
 
-// Resume lets a run continue. late is as of Cancel.
-func (c *Controller) Resume(ctx context.Context, s ledger.Scope, who, id, reason string) (run ledger.Run, late bool, err error) {
-	return c.setPaused(ctx, s, who, id, ledger.PhaseActive, reason)
+// Resume lets a run continue. late and seen are as of Cancel.
+func (c *Controller) Resume(ctx context.Context, s ledger.Scope, who, id, reason string, seen ...int64) (run ledger.Run, late bool, err error) {
+	return c.setPaused(ctx, s, who, id, ledger.PhaseActive, reason, seen)
 }
 
-func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id string, phase ledger.Phase, reason string) (run ledger.Run, late bool, err error) {
+func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id string, phase ledger.Phase, reason string, seen []int64) (run ledger.Run, late bool, err error) {
 	if phase == ledger.PhaseActive {
 		run, err := c.cfg.Ledger.Run(ctx, s, id)
 		if err != nil {
@@ -180,12 +180,12 @@ func (c *Controller) setPaused(ctx context.Context, s ledger.Scope, who, id stri
 		}
 		switch { // of one that no queue has had
 		case run.Incarnation == "" && run.Phase == ledger.PhaseQueued: // nothing holds it; active, it would be taken for one whose queue was lost
-			return run, false, nil
+			return run, false, run.IsAt(cmp.Or(seen...))
 		case run.Incarnation == "" && run.Phase == ledger.PhasePaused:
 			phase = ledger.PhaseQueued
 		}
 	}
-	run, err = c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, core.Because("", reason))
+	run, err = c.cfg.Ledger.SetPhase(ctx, s, who, id, phase, core.Because("", reason), seen...)
 	if err != nil {
 		return ledger.Run{}, false, err
 	}

@@ -23,6 +23,7 @@ type Decision struct {
 	Comment  string    `json:"comment,omitempty"`
 	At       time.Time `json:"at"`
 	Void     bool      `json:"void,omitempty"` // the run was amended afterwards
+	Seen     int64     `json:"-"`              // version of the run that the person saw, see Run.IsAt
 }
 
 // Decide records a person's decision. If the run asks for approvals, the people who launched or
@@ -41,8 +42,15 @@ func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision, beh
 	}
 	d.Comment = clean(d.Comment, maxText)
 	return l.change(ctx, s, id, "decide on run", func(t *tx, run *Run) error {
+		if err := run.IsAt(d.Seen); err != nil {
+			return err
+		}
 		fresh, err := l.decide(ctx, t, run, d, behind)
 		if err != nil || !fresh {
+			return err
+		}
+		run.Version++
+		if _, err := t.exec(ctx, `UPDATE runs SET version = $2 WHERE seq = $1`, run.seq, run.Version); err != nil {
 			return err
 		}
 		before := run.Phase

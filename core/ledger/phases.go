@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,13 @@ var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: Hap
 
 // SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
 // "" is the service, which saw it in the queue. A run that is already there stays as it is; a
-// phase that cannot follow, and any of a complete run, is core.ErrConflict.
-func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Phase, reason core.Reason) (Run, error) {
+// phase that cannot follow, and any of a complete run, is core.ErrConflict. seen is the version that
+// the person saw: if the run has another one, nothing is done, and the error is a ChangedError.
+func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Phase, reason core.Reason, seen ...int64) (Run, error) {
 	return l.change(ctx, s, id, "set the phase of run", func(t *tx, run *Run) error {
+		if err := run.IsAt(cmp.Or(seen...)); err != nil {
+			return err
+		}
 		if run.Phase == phase {
 			return nil
 		}
@@ -70,6 +75,7 @@ type Cancellation struct {
 	Scope   Scope
 	Who, ID string
 	Reason  core.Reason
+	Seen    int64 // version of the run that the person saw, see Run.IsAt
 }
 
 // Cancelled is the answer to one Cancellation.
@@ -99,6 +105,10 @@ func (l *Ledger) CancelAll(ctx context.Context, all ...Cancellation) ([]Cancelle
 			run, ok := runs[ids[i]]
 			if !ok || !c.Scope.Allows(run.Tenant) {
 				out[i].Err = noRun(c.ID)
+				continue
+			}
+			if err := run.IsAt(c.Seen); err != nil {
+				out[i].Err = err
 				continue
 			}
 			before := run.Phase
@@ -191,6 +201,26 @@ func (l *Ledger) change(ctx context.Context, s Scope, id, what string, do func(*
 		return Run{}, err
 	}
 	return run, nil
+}
+
+// ChangedError is the error of a person's action on a run that is not any more what the person saw.
+// It is a core.ErrConflict.
+type ChangedError struct{ Seen, Has int64 }
+
+// Error implements error.
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("it has version %d by now, not %d: read it again", e.Has, e.Seen)
+}
+
+// Unwrap returns core.ErrConflict.
+func (*ChangedError) Unwrap() error { return core.ErrConflict }
+
+// IsAt returns a ChangedError if the run has another version than the one that was seen; 0 is any.
+func (r *Run) IsAt(seen int64) error {
+	if seen == 0 || r.Version == seen {
+		return nil
+	}
+	return &ChangedError{seen, r.Version}
 }
 
 func setPhase(ctx context.Context, t *tx, run *Run, phase Phase, reason core.Reason) error {

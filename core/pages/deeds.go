@@ -48,6 +48,20 @@ func deedsOf(ctx context.Context, c *client.Client, run string) ([]deed, error) 
 	return all, err
 }
 
+// actsSince says what others did on a run after the page showed its last deed, and returns a client
+// whose actions are refused if somebody acts on the run after that was read.
+func actsSince(ctx context.Context, v visit, run, seen string) (acts *client.Client, others string, err error) {
+	_, etag, err := v.client.RunTag(ctx, run) // before the deeds: a deed after them gives the run another one
+	if err != nil {
+		return nil, "", err
+	}
+	deeds, err := deedsOf(ctx, v.client, run)
+	if err != nil {
+		return nil, "", err
+	}
+	return v.client.IfMatch(etag), deedsSince(deeds, seen, v.who.Name), nil
+}
+
 // deedsSince says what others did after the page showed its last deed; "" for nothing.
 func deedsSince(deeds []deed, seen, own string) string {
 	last, err := strconv.ParseInt(seen, 10, 64)
@@ -89,6 +103,8 @@ func changed(action string) string {
 		return "resumed the run"
 	case "run.cancel":
 		return "cancelled the run"
+	case "run.amend":
+		return "replaced what the run does"
 	case "run.reweight":
 		return "changed the run's share of the workers"
 	}

@@ -73,3 +73,46 @@ func TestTheSecondOfTwoIsShownWhatChanged(t *testing.T) {
 		}
 	}
 }
+
+// The API refuses an action if the run changed after the page's own look at it. The page then shows
+// who acted, or sends the action again where only the service changed the run.
+func TestTwoActInTheSameMoment(t *testing.T) {
+	bob := map[string]any{"items": []api.Entry{{Who: "bob", What: "run.paused", Time: time.Date(2026, 12, 5, 14, 2, 10, 0, time.UTC)}}}
+	for _, c := range []struct {
+		name       string
+		acts       bool // bob, in the moment in which the first request is sent
+		refused    int  // how many requests are
+		status     int
+		sent       int
+		said, form string
+	}{
+		{"bob acts", true, 1, http.StatusPreconditionFailed, 1, "bob paused the run at 14:02:10 UTC", "seen=0"},
+		{"the service changes the run", false, 2, http.StatusOK, 3, "", "seen=0"},
+		{"the service always changes it", false, 100, http.StatusPreconditionFailed, actTries, "it has version 8", "seen=0"},
+		{"control: a form without what was seen", true, 0, http.StatusOK, 1, "", ""},
+	} {
+		o := waitingAPI(t, 25, "operator")
+		o.set("GET /v1/runs/r0/decisions", map[string]any{"items": []api.Decision{}})
+		o.set("GET /v1/audit", map[string]any{"items": []api.Entry{}})
+		n := 0
+		o.set("POST /v1/runs/r0/resume", func() any {
+			if n++; c.acts {
+				o.answers["GET /v1/audit"] = bob
+			}
+			if n <= c.refused {
+				return api.Problem{Status: http.StatusPreconditionFailed, Detail: "it has version 8 by now, not 7: read it again"}
+			}
+			return api.Run{ID: "r0"}
+		})
+		form, _ := url.ParseQuery(c.form + "&reason=x")
+		status, _, text := visits(t, o).post("/runs/r0/resume", form)
+		match := runTag
+		if c.form == "" {
+			match = ""
+		}
+		sent := o.changes()
+		if status != c.status || len(sent) != c.sent || !strings.Contains(text, c.said) || slices.ContainsFunc(sent, func(a operation) bool { return a.match != match }) {
+			t.Errorf("%s: %d, sent %+v: %s", c.name, status, sent, text)
+		}
+	}
+}

@@ -15,9 +15,12 @@ import (
 
 // operation is a request that a page made, and its key.
 type operation struct {
-	method, path, key string
-	body              map[string]any
+	method, path, key, match string
+	body                     map[string]any
 }
+
+// runTag is the ETag of all answers of operations.
+const runTag = `"7"`
 
 // operations answers what a test says, by method and path, to the token "good" of a person with
 // roles, and notes what was asked. Other paths are not found, as those of other tenants.
@@ -26,7 +29,7 @@ type operations struct {
 	tenant string
 
 	mu      sync.Mutex
-	answers map[string]any // "GET /v1/schedules": a value, or an api.Problem
+	answers map[string]any // "GET /v1/schedules": a value, or an api.Problem, or a function that returns one
 	asked   []operation
 }
 
@@ -37,19 +40,23 @@ func (o *operations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(api.Problem{Status: http.StatusConflict})
 		return
 	}
-	asked := operation{method: r.Method, path: r.URL.EscapedPath(), key: r.Header.Get("Idempotency-Key")}
+	asked := operation{method: r.Method, path: r.URL.EscapedPath(), key: r.Header.Get("Idempotency-Key"), match: r.Header.Get("If-Match")}
 	text, _ := io.ReadAll(r.Body)
 	_ = json.Unmarshal(text, &asked.body) // requests without a body have none
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked = append(o.asked, asked)
 	answer, ok := o.answers[r.Method+" "+r.URL.Path]
+	if next, changes := answer.(func() any); changes {
+		answer = next()
+	}
 	if r.URL.Path == "/v1/whoami" {
 		answer, ok = api.Whoami{Name: "ann", Tenant: o.tenant, Roles: o.roles}, true
 	}
 	if !ok {
 		answer = api.Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path}
 	}
+	w.Header().Set("ETag", runTag)
 	w.Header().Set("Content-Type", "application/problem+json")
 	if p, refused := answer.(api.Problem); refused {
 		w.WriteHeader(p.Status)

@@ -166,6 +166,9 @@ func barsOf(run api.Run, away bool) []bar {
 	return parts
 }
 
+// actTries is how often an action is sent again because the run changed while it was sent.
+const actTries = 5
+
 // act does what a button of a run's page says, and shows the page again.
 func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
@@ -181,35 +184,40 @@ func (p *Pages) act(w http.ResponseWriter, r *http.Request, v visit) {
 			return
 		}
 	}
-	if seen := r.PostFormValue("seen"); seen != "" {
-		deeds, err := deedsOf(r.Context(), v.client, id)
-		if err != nil {
-			p.problem(w, r, v, err)
-			return
+	var err error
+	for range actTries { // the service itself also changes a run, which is no reason not to act
+		acts, others := v.client, ""
+		if seen := r.PostFormValue("seen"); seen != "" {
+			acts, others, err = actsSince(r.Context(), v, id, seen)
 		}
-		if others := deedsSince(deeds, seen, v.who.Name); others != "" {
+		if others != "" {
 			p.show(w, http.StatusPreconditionFailed, "problem", v, "The run has changed", "Nothing was done, because the run changed after the page was loaded: "+others+". Open its page again to decide.")
 			return
 		}
+		if err != nil {
+			break
+		}
+		switch verb {
+		case "pause":
+			_, err = acts.PauseRun(r.Context(), id, reason)
+		case "resume":
+			_, err = acts.ResumeRun(r.Context(), id, reason)
+		case "cancel":
+			_, err = acts.CancelRun(r.Context(), id, reason)
+		case "approve", "refuse":
+			wave, _ := strconv.Atoi(r.PostFormValue("wave")) // "" is the run as a whole; the API refuses what is not waited for
+			_, err = acts.ApproveRun(r.Context(), id, api.Approve{Wave: wave, Approve: verb == "approve", Reason: reason})
+		default:
+			p.show(w, http.StatusNotFound, "problem", v, "Not found", "a run has no action "+verb)
+			return
+		}
+		if err == nil {
+			http.Redirect(w, r, "/runs/"+url.PathEscape(id), http.StatusSeeOther)
+			return
+		}
+		if status, _ := statusOf(err); status != http.StatusPreconditionFailed {
+			break
+		}
 	}
-	var err error
-	switch verb {
-	case "pause":
-		_, err = v.client.PauseRun(r.Context(), id, reason)
-	case "resume":
-		_, err = v.client.ResumeRun(r.Context(), id, reason)
-	case "cancel":
-		_, err = v.client.CancelRun(r.Context(), id, reason)
-	case "approve", "refuse":
-		wave, _ := strconv.Atoi(r.PostFormValue("wave")) // "" is the run as a whole; the API refuses what is not waited for
-		_, err = v.client.ApproveRun(r.Context(), id, api.Approve{Wave: wave, Approve: verb == "approve", Reason: reason})
-	default:
-		p.show(w, http.StatusNotFound, "problem", v, "Not found", "a run has no action "+verb)
-		return
-	}
-	if err != nil {
-		p.problem(w, r, v, err)
-		return
-	}
-	http.Redirect(w, r, "/runs/"+url.PathEscape(id), http.StatusSeeOther)
+	p.problem(w, r, v, err)
 }

@@ -49,16 +49,22 @@ type changedRun struct {
 }
 
 // word is a change of a run for which a reason is all that is given.
-func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, id, reason string) (ledger.Run, bool, error)) func(context.Context, caller, *struct {
+func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, id, reason string, seen ...int64) (ledger.Run, bool, error)) func(context.Context, caller, *struct {
 	RunPath
+	IfMatch
 	Body api.Why
 }) (*changedRun, error) {
 	return func(ctx context.Context, by caller, in *struct {
 		RunPath
+		IfMatch
 		Body api.Why
 	},
 	) (*changedRun, error) {
-		run, late, err := change(ctx, by.scope, by.name, in.Run, in.Body.Reason)
+		seen, err := in.version()
+		if err != nil {
+			return nil, err
+		}
+		run, late, err := change(ctx, by.scope, by.name, in.Run, in.Body.Reason, seen)
 		if err != nil {
 			return nil, err
 		}
@@ -72,10 +78,15 @@ func (s *Server) word(change func(ctx context.Context, scope ledger.Scope, who, 
 
 func (s *Server) approveRun(ctx context.Context, by caller, in *struct {
 	RunPath
+	IfMatch
 	Body api.Approve
 },
 ) (*versioned[api.Run], error) {
-	d := ledger.Decision{Wave: in.Body.Wave - 1, By: by.name, Approved: in.Body.Approve, Comment: in.Body.Reason}
+	seen, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	d := ledger.Decision{Wave: in.Body.Wave - 1, By: by.name, Approved: in.Body.Approve, Comment: in.Body.Reason, Seen: seen}
 	if in.Body.Wave == 0 {
 		d.Wave = ledger.WholeRun
 	} else if err := s.isWave(ctx, by, in.Run, in.Body.Wave); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/inventory/sources"
+	"github.com/turnus/turnus/core/ledger"
 )
 
 const faultText = "a fault of the server, which its log describes"
@@ -25,6 +26,9 @@ func (s *Server) problem(r route, err error) error {
 	}
 	if stale, ok := errors.AsType[*sources.StaleError](err); ok {
 		return &huma.ErrorModel{Type: reasonType + string(core.SourceStale), Title: http.StatusText(http.StatusConflict), Status: http.StatusConflict, Detail: core.ErrorText(stale)}
+	}
+	if _, ok := errors.AsType[*ledger.ChangedError](err); ok {
+		return huma.Error412PreconditionFailed(core.ErrorText(err))
 	}
 	if refused(err) {
 		s.ledgerFailed("a request: "+r.id, err)

@@ -59,6 +59,22 @@ func (m IfMatch) matches(tag string) error {
 	return huma.Error412PreconditionFailed("it has the ETag " + tag + " by now, not " + m.Match + ": read it again")
 }
 
+// version is the version of a run that the header names; 0 where any may be changed.
+func (m IfMatch) version() (int64, error) {
+	if m.Match == "" || m.Match == "*" {
+		return 0, nil
+	}
+	text, err := strconv.Unquote(m.Match)
+	if err != nil {
+		text = ""
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, huma.Error412PreconditionFailed("If-Match " + m.Match + " is no ETag of a run: read the run again")
+	}
+	return n, nil
+}
+
 // etag quotes a tag as HTTP wants it.
 func etag(s string) string { return strconv.Quote(s) }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/turnus/turnus/core/catalog"
 	"github.com/turnus/turnus/core/definitions"
 	"github.com/turnus/turnus/core/launch"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -164,6 +165,50 @@ func TestWavesAreApprovedByNumber(t *testing.T) {
 	}
 	free := want[api.Run](t, b.ask(b.token(everyTenant, Operator), "POST", "/v1/runs", api.NewRun{Playbook: "everywhere"}), http.StatusCreated)
 	want[any](t, b.ask(b.token(everyTenant, Approver), "POST", "/v1/runs/"+free.ID+"/approve", api.Approve{Wave: 2, Approve: true}), http.StatusConflict)
+}
+
+// Of two people who act on what both have seen, in the same moment, one is refused. Control: without
+// the tag both are heard.
+func TestTwoActAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var secrets []string
+	for _, maker := range []string{"ann", "bob"} { // a token counts as its maker
+		secret, _, err := b.ledger.NewToken(t.Context(), maker, ledger.Token{Name: maker + "'s", Tenant: "acme", Roles: []string{"operator", "approver"}})
+		must(t, err)
+		secrets = append(secrets, secret)
+	}
+	for verb, bodies := range map[string][2]any{
+		"cancel": {api.Why{Reason: "enough"}, api.Why{Reason: "late"}}, "pause": {api.Why{}, api.Why{}},
+		"approve": {api.Approve{Wave: 2, Approve: true}, api.Approve{Wave: 2}},
+	} {
+		for _, guarded := range []bool{true, false} {
+			run := b.launch("acme", api.NewRun{})
+			tag, second := "*", http.StatusOK
+			if guarded {
+				tag, second = b.ask(secrets[0], "GET", "/v1/runs/"+run.ID, nil).header.Get("ETag"), http.StatusPreconditionFailed
+			}
+			begin, answers := make(chan struct{}), make(chan answer)
+			for i, body := range bodies {
+				go func() {
+					<-begin
+					answers <- b.ask(secrets[i], "POST", "/v1/runs/"+run.ID+"/"+verb, body, "If-Match", tag)
+				}()
+			}
+			close(begin)
+			one, other := <-answers, <-answers
+			if got := []int{one.status, other.status}; min(got[0], got[1]) != http.StatusOK || max(got[0], got[1]) != second {
+				t.Errorf("%s, guarded: %t: %v, expected one 200 and one %d: %s %s", verb, guarded, got, second, one.body, other.body)
+			}
+		}
+	}
+	run := b.launch("acme", api.NewRun{})
+	tag := b.ask(secrets[0], "GET", "/v1/runs/"+run.ID, nil).header.Get("ETag")
+	want[any](t, b.ask(secrets[0], "POST", "/v1/runs/"+run.ID+"/resume", api.Why{}, "If-Match", tag), http.StatusOK) // it has no effect
+	want[any](t, b.ask(secrets[0], "POST", "/v1/runs/"+run.ID+"/pause", api.Why{}, "If-Match", tag), http.StatusOK)
+	for _, old := range []string{tag, `"x"`, "x", `""`, `"-1"`} {
+		want[any](t, b.ask(secrets[1], "POST", "/v1/runs/"+run.ID+"/resume", api.Why{}, "If-Match", old), http.StatusPreconditionFailed)
+	}
 }
 
 func TestChangesNeedWhatWasLookedAt(t *testing.T) {
