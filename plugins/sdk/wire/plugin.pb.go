@@ -1565,7 +1565,7 @@ type Suspended struct {
 	WakeOn        string                 `protobuf:"bytes,3,opt,name=wake_on,json=wakeOn,proto3" json:"wake_on,omitempty"`
 	KeepLocks     bool                   `protobuf:"varint,4,opt,name=keep_locks,json=keepLocks,proto3" json:"keep_locks,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The worker asked for it, by Checkpoint's stop or MayStart's wait: it decides when the job goes on,
+	// The worker asked for it, by Checkpoint's stop or MayStart's wait: it decides when the job continues,
 	// and resume_after_ms and wake_on say nothing.
 	Held          bool `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3260,7 +3260,7 @@ func (x *CheckpointRequest) GetGoOn() bool {
 type CheckpointResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why the job type should end with Suspended, held, at this state: its window has closed.
-	// Empty: go on. A job type that goes on all the same is not interrupted.
+	// Empty: continue. A job type that continues all the same is not interrupted.
 	Stop          string `protobuf:"bytes,1,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
