@@ -13,9 +13,9 @@ import (
 	"github.com/turnus/turnus/playbooks"
 )
 
-func editorSchema(t *testing.T) *jsonschema.Resolved {
+func editorSchema(t *testing.T, more ...playbooks.Type) *jsonschema.Resolved {
 	t.Helper()
-	data, err := playbooks.Schema(builtins(t))
+	data, err := playbooks.Schema(append(builtins(t), more...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,11 @@ func instance(t *testing.T, src string) any {
 
 func TestSchemaAcceptsTheExamples(t *testing.T) {
 	t.Parallel()
-	s := editorSchema(t)
+	var more []playbooks.Type
+	for _, name := range []string{"authorized_key", "block", "group", "package", "service", "user"} {
+		more = append(more, playbooks.Type{Name: name})
+	}
+	s := editorSchema(t, more...)
 	files, err := filepath.Glob("../examples/*/*.yaml")
 	if err != nil || len(files) < 10 {
 		t.Fatal(files, err)

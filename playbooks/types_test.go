@@ -18,6 +18,9 @@ type commandParams struct {
 	Creates string            `json:"creates,omitempty" jsonschema:"skip where this path exists"`
 	Changed *bool             `json:"changed,omitempty" jsonschema:"whether a run counts as a change"`
 	Removes string            `json:"removes,omitempty" jsonschema:"skip where this path does not exist"`
+	Stdin   string            `json:"stdin,omitempty" jsonschema:"standard input"`
+	Chdir   string            `json:"chdir,omitempty" jsonschema:"folder to run in"`
+	OKCodes []int             `json:"ok_codes,omitempty" jsonschema:"exit codes that are no failure"`
 }
 
 type scriptParams struct {
@@ -67,6 +70,7 @@ type firewallParams struct {
 
 type waitParams struct {
 	Port    int    `json:"port,omitempty" jsonschema:"TCP port that must answer"`
+	Address string `json:"address,omitempty" jsonschema:"host and port that must answer"`
 	File    string `json:"file,omitempty" jsonschema:"file that must exist"`
 	Timeout string `json:"timeout,omitempty" jsonschema:"longest to wait"`
 }
@@ -77,6 +81,7 @@ type httpParams struct {
 	Body   string `json:"body,omitempty" jsonschema:"body of the request"`
 	Expect []int  `json:"expect,omitempty" jsonschema:"codes that are good"`
 	From   string `json:"from,omitempty" jsonschema:"who asks: worker or host"`
+	Match  string `json:"body_match,omitempty" jsonschema:"what the body must match"`
 }
 
 type noOutputs struct{}
