@@ -124,13 +124,13 @@ func testAmend(t *testing.T, b *backend) {
 	r := accept(t, l, n)
 	// Its hosts are known to this server before they change.
 	must[ledger.Job](t)(l.Job(ctx, ledger.AllTenants(), core.JobID{Run: "r1", Index: 1}))
-	must[ledger.Run](t)(l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}))
+	decided := must[ledger.Run](t)(l.Decide(ctx, ledger.AllTenants(), "r1", ledger.Decision{Wave: ledger.WholeRun, By: "bob", Approved: true}))
 	change := newRun("ignored", "ignored", 2)
 	change.Approvals, change.Snapshot = 1, []byte("new")
 	change.Jobs[1].Host = "other"
 	_, err := l.Amend(ctx, ledger.AllTenants(), "carol", "r1", ledger.Amendment{Version: r.Version, New: change})
 	wantErr(t, err, core.ErrConflict, "amend of a version that is gone")
-	r, err = l.Amend(ctx, ledger.AllTenants(), "carol", "r1", ledger.Amendment{Version: r.Version + 1, New: change})
+	r, err = l.Amend(ctx, ledger.AllTenants(), "carol", "r1", ledger.Amendment{Version: decided.Version, New: change})
 	if err != nil || r.ID != "r1" || r.Total != 2 || r.Phase != ledger.PhaseAwaiting || r.LaunchedBy != "alice" {
 		t.Fatalf("%+v, %v", r, err)
 	}
