@@ -49,13 +49,15 @@ func (l *Ledger) Decide(ctx context.Context, s Scope, id string, d Decision, beh
 		if err != nil || !fresh {
 			return err
 		}
-		run.Version++
-		if _, err := t.exec(ctx, `UPDATE runs SET version = $2 WHERE seq = $1`, run.seq, run.Version); err != nil {
-			return err
-		}
-		before := run.Phase
+		before, version := run.Phase, run.Version
 		if d.Wave == WholeRun {
 			if err := l.apply(ctx, t, run, d); err != nil {
+				return err
+			}
+		}
+		if run.Version == version { // the phase stayed: who saw the run before the decision saw another one
+			run.Version++
+			if _, err := t.exec(ctx, `UPDATE runs SET version = $2 WHERE seq = $1`, run.seq, run.Version); err != nil {
 				return err
 			}
 		}
