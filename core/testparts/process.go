@@ -1,6 +1,7 @@
 package testparts
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -83,4 +84,16 @@ func (p *Process) Stop() {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	})
+}
+
+// Interrupt types Ctrl-C, waits for the program's end, and returns its exit code.
+func (p *Process) Interrupt(tb testing.TB) int {
+	tb.Helper()
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.exited:
+	case <-time.After(readyTime):
+		tb.Fatalf("%s: it does not end within %v of Ctrl-C\n%s", p.name(), readyTime, p.Log())
+	}
+	return p.cmd.ProcessState.ExitCode()
 }

@@ -54,7 +54,7 @@ func Install(ctx context.Context, in Installing) (Installed, error) {
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
 	staged := filepath.Join(stage, "new")
-	if err := copyPlugin(in.Source, staged); err != nil {
+	if err := copyPlugin(in.Source, staged, dir); err != nil {
 		return out, err
 	}
 	m, err := describeFolder(ctx, staged, in.Adapter, in.Sandbox)
@@ -178,10 +178,19 @@ func choose(home, version string) error {
 // again.
 var left = []string{".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".venv", manifestFile, manifestFile + ".part"}
 
-func copyPlugin(from, to string) error {
+// copyPlugin copies a program or a folder, except the plugin folder that it may hold: the copy is
+// made in there.
+func copyPlugin(from, to, plugins string) error {
 	info, err := os.Stat(from)
 	if err != nil {
 		return fmt.Errorf("%w: plugin: %w", core.ErrInvalid, err)
+	}
+	installed, err := os.Stat(plugins)
+	if err != nil {
+		return fmt.Errorf("plugin folder: %w", err)
+	}
+	if os.SameFile(info, installed) {
+		return fmt.Errorf("%w: %s is the plugin folder itself; expected the folder of one plugin", core.ErrInvalid, from)
 	}
 	if err := os.Mkdir(to, 0o755); err != nil { //nolint:gosec // as above
 		return fmt.Errorf("copy %s: %w", from, err)
@@ -202,6 +211,15 @@ func copyPlugin(from, to string) error {
 				return fs.SkipDir
 			}
 			return nil
+		}
+		if d.IsDir() {
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			if os.SameFile(info, installed) {
+				return fs.SkipDir
+			}
 		}
 		return copyEntry(path, filepath.Join(to, rel), rel, d)
 	})

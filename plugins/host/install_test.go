@@ -59,6 +59,25 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// A plugin folder in the folder of the plugin's author is no part of the plugin.
+func TestInstallIntoTheFolderOfThePlugin(t *testing.T) {
+	src := source(t, "one")
+	dir := filepath.Join(src, "plugins")
+	got, err := Install(t.Context(), Installing{Source: src, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(got.Path); err != nil || len(entries) != 3 { // plugin, module.py, manifest.json
+		t.Errorf("installed are %v, %v", entries, err)
+	}
+	if again, err := Install(t.Context(), Installing{Source: src, Dir: dir}); err != nil || !again.Already {
+		t.Errorf("the same again: %+v, %v", again, err)
+	}
+	if _, err := Install(t.Context(), Installing{Source: dir, Dir: dir}); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "the plugin folder itself") {
+		t.Errorf("the plugin folder: %v", err)
+	}
+}
+
 func TestInstallOfWhatIsNoPluginLeavesNothing(t *testing.T) {
 	dir, src := t.TempDir(), t.TempDir()
 	program := filepath.Join(src, "program")

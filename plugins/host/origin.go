@@ -228,7 +228,7 @@ func (src *origin) develop(ctx context.Context, l launch, allow Allow) (p Plugin
 		return fail(err)
 	}
 	staged = filepath.Join(stage, "new")
-	if err := copyPlugin(src.path, staged); err != nil {
+	if err := copyPlugin(src.path, staged, root); err != nil {
 		return fail(err)
 	}
 	if tree, err = Tree(staged); err != nil {

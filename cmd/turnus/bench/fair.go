@@ -17,8 +17,8 @@ func benchFairCmd(con *console.Console) *cobra.Command {
 served, the classic pass that reorders the overdue part of one sorted set, and the queue of Turnus.`,
 		Example: "  turnus admin bench fair\n  turnus admin bench fair -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			results, err := queuebench.Fair(queuebench.Scenarios())
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			results, err := queuebench.Fair(cmd.Context(), queuebench.Scenarios())
 			if err != nil {
 				return err
 			}

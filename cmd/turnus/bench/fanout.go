@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -38,7 +39,26 @@ func Command(con *console.Console) *cobra.Command {
   turnus admin bench queue`,
 	}
 	c.AddCommand(benchFanoutCmd(con), benchQueueCmd(con), benchSchedulesCmd(con), benchFairCmd(con), benchAPICmd(con))
+	for _, sub := range c.Commands() {
+		sub.RunE = interruptible(con, sub.RunE)
+	}
 	return c
+}
+
+// interruptible has a measurement end with the first signal, and remove what it made.
+func interruptible(con *console.Console, measure func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, release := con.Interruptible(cmd.Context())
+		defer release()
+		cmd.SetContext(ctx)
+		if os.Getenv(benchAPIEnv) == "" && os.Getenv(benchServerEnv) == "" {
+			con.Message("measuring, for minutes; Ctrl-C ends it")
+		}
+		if err := measure(cmd, args); ctx.Err() == nil {
+			return err
+		}
+		return &console.Exit{Code: console.ExitCancelled, Err: errors.New("the measurement was interrupted: there are no figures")}
+	}
 }
 
 // fanoutReport is the -o json document of bench fanout.

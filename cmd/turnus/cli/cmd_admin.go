@@ -10,7 +10,7 @@ func (a *app) adminCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "admin", Short: "Operate a service: check, back up, keys, tokens, workers, settings",
 		Example: `  turnus admin health
-  turnus admin doctor
+  turnus admin doctor --ledger sqlite:turnus-data/ledger.db
   turnus admin tokens create ci --role operator`,
 	}
 	c.AddCommand(

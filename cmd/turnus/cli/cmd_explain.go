@@ -21,7 +21,7 @@ func (a *app) explainCmd() *cobra.Command {
 		Use: "explain RUN HOST", Short: "Explain why a host of a run waits, and when it may start", Args: cobra.ExactArgs(2), ValidArgsFunction: remote.CompleteRunHost(&r),
 		Long: `Say where a host of a run stands: all that keeps it from starting, its window set and
 when that opens, how many hosts of the run come before it, and an estimate of its start.`,
-		Example: "  turnus runs explain 20261120-021500-ab3cd5ef fw-1.acme",
+		Example: "  turnus runs explain 20261120-021500-ab3cd5ef fw1",
 	}
 	ask := func(ctx context.Context, c *client.Client, args []string) (api.Explanation, error) {
 		job, err := runview.HostJob(ctx, c, args[0], args[1])

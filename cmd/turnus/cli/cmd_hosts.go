@@ -17,7 +17,7 @@ func (a *app) hostsCmd() *cobra.Command {
 		Use: "hosts", Short: "List hosts, their facts, config backups, pending handlers and past outcomes",
 		Example: `  turnus hosts ls -i hosts.yaml
   turnus hosts map
-  turnus hosts config diff fw-1.acme
+  turnus hosts config diff fw1
   turnus hosts handlers ls`,
 	}
 	c.AddCommand(a.hostsListCmd(), a.hostsConfigCmd(), a.hostFactsCmd(), a.handlersCmd(), a.historyCmd(), a.hostsMapCmd())

@@ -23,8 +23,8 @@ func (a *app) hostsConfigCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Config backups: kept versions of hosts' configurations: list them, show one, say what changed",
-		Example: `  turnus hosts config ls fw-1
-  turnus hosts config diff fw-1`,
+		Example: `  turnus hosts config ls fw1
+  turnus hosts config diff fw1`,
 	}
 	c.AddCommand(a.configsLogCmd(), a.configsShowCmd(), a.configsDiffCmd())
 	return c
@@ -104,7 +104,7 @@ func (a *app) configsLogCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls [HOST]",
 		Short: "List kept versions, newest first",
-		Example: `  turnus hosts config ls fw-1
+		Example: `  turnus hosts config ls fw1
   turnus hosts config ls --since 24h -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -162,8 +162,8 @@ func (a *app) configsShowCmd() *cobra.Command {
 		Short: "Show a host's configuration as it was kept",
 		Long: `Show a host's configuration as it was kept. With several files each has a heading;
 with --file the content alone is written, byte by byte where stdout is no terminal.`,
-		Example: `  turnus hosts config show fw-1
-  turnus hosts config show fw-1 --file running.conf --at 3f2c81d0a9b1 > running.conf`,
+		Example: `  turnus hosts config show fw1
+  turnus hosts config show fw1 --file running.conf --at 3f2c81d0a9b1 > running.conf`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.configsShow(cmd.Context(), &f, args[0]) },
 	}

@@ -21,10 +21,10 @@ func (a *app) configsDiffCmd() *cobra.Command {
 
 --since and --run compare the state before with the newest such version. Without a HOST they take
 every host that has one. --from and --to name versions.`,
-		Example: `  turnus hosts config diff fw-1
+		Example: `  turnus hosts config diff fw1
   turnus hosts config diff --since 24h
-  turnus hosts config diff --run 20261120-030000-backup -o json
-  turnus hosts config diff fw-1 --from 3f2c81d0a9b1 --to 77aa01c2d3e4`,
+  turnus hosts config diff --run 20261120-021500-ab3cd5ef -o json
+  turnus hosts config diff fw1 --from 3f2c81d0a9b1 --to 77aa01c2d3e4`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.configsDiff(cmd.Context(), &f, args) },
 	}
 	f.add(c)

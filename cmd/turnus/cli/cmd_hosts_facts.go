@@ -20,8 +20,8 @@ func (a *app) hostFactsCmd() *cobra.Command {
 host.facts, and with the job type facts. targets of a playbook read what is shown here.
 
 Those of runs on a server are kept there; --local asks for those of turnus run, which are kept on this machine.`,
-		Example: `  turnus hosts facts web-17
-  turnus hosts facts web-17 --local -o json`,
+		Example: `  turnus hosts facts web1
+  turnus hosts facts web1 --local -o json`,
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			all, err := c.HostFacts(ctx, args[0])
 			if err != nil {

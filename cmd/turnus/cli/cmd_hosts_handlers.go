@@ -20,7 +20,7 @@ on the host runs them, also if it changes nothing.
 
 Those of runs on a server are kept there; --local asks for those of turnus run, which are kept on this machine.`,
 		Example: `  turnus hosts handlers ls --playbook nginx
-  turnus hosts handlers drop nginx --host web-17
+  turnus hosts handlers drop nginx --host web1
   turnus hosts handlers ls --local`,
 	}
 	c.AddCommand(a.handlersListCmd(), a.handlersDropCmd())
@@ -33,7 +33,7 @@ func (a *app) handlersListCmd() *cobra.Command {
 	var m most
 	c := &cobra.Command{
 		Use: "ls", Short: "List pending handlers, newest first", Args: cobra.NoArgs,
-		Example: "  turnus hosts handlers ls\n  turnus hosts handlers ls --host web-17 -o json\n  turnus hosts handlers ls --local",
+		Example: "  turnus hosts handlers ls\n  turnus hosts handlers ls --host web1 -o json\n  turnus hosts handlers ls --local",
 	}
 	c.RunE = remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
 		all, err := client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.PendingHandler], error) {
@@ -77,7 +77,7 @@ func (a *app) handlersDropCmd() *cobra.Command {
 		Use: "drop PLAYBOOK", Short: "Forget pending handlers of a playbook", Args: cobra.ExactArgs(1),
 		Long: `Forget pending handlers of a playbook: those that it has no more, or on hosts where a person did
 what the handler does. One call drops 1000 at most. A server's audit log names the caller.`,
-		Example: "  turnus hosts handlers drop nginx --handler reload\n  turnus hosts handlers drop nginx --host web-17 --local",
+		Example: "  turnus hosts handlers drop nginx --handler reload\n  turnus hosts handlers drop nginx --host web1 --local",
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			in.Playbook = args[0]
 			out, err := c.DropHandlers(ctx, in)

@@ -24,7 +24,7 @@ func (a *app) initCmd() *cobra.Command {
 		Long: `Begin a project in DIR, or in the current folder: a playbook that runs as it is, an inventory,
 a maintenance window, turnus.yaml with defaults for turnus run, a check for CI, and a README.
 Files that exist are not replaced.`,
-		Example: `  turnus init ops --host web1.acme.example --host web2.acme.example
+		Example: `  turnus init ops --host web1 --host web2
   cd ops && turnus run playbooks/motd.yaml --check --diff`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

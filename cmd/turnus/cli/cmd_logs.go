@@ -20,7 +20,7 @@ func (a *app) logsCmd() *cobra.Command {
 come as they are written, until the run has finished. A flood of lines is then shortened, with a
 note; without --follow you get every line that was kept.`,
 		Example: `  turnus logs 20261120-021500-ab3cd5ef --follow
-  turnus logs 20261120-021500-ab3cd5ef --host fw-1.acme
+  turnus logs 20261120-021500-ab3cd5ef --host fw1
   turnus logs 20261120-021500-ab3cd5ef -o json | jq -r '.items[].steps[]?.stdout'`,
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			if follow {

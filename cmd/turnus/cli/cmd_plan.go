@@ -47,8 +47,8 @@ run with 5.`,
 		Example: `  turnus plan site.yaml -i hosts.yaml
   turnus plan firmware.yaml -i hosts.yaml --windows windows/ --at 2026-12-18T12:00:00Z --workers 2
   turnus plan firmware.yaml -i hosts.yaml --windows windows/ -o svg > plan.svg
-  turnus plan site.yaml -i hosts.ini --server https://turnus.example.org --limit 'fra*'
-  turnus plan site.yaml -i hosts.ini --limit 'fra*' -o json`,
+  turnus plan site.yaml -i hosts.ini --context prod --limit 'web*'
+  turnus plan site.yaml -i hosts.ini --limit 'web*' -o json`,
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{"svg": "yes", localrun.ProjectToo: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -33,7 +33,7 @@ func (a *app) pluginsLsCmd() *cobra.Command {
 	var plugins node.PluginFlags
 	c := &cobra.Command{
 		Use: "ls", Short: "List the job types that playbooks can use", Args: cobra.NoArgs,
-		Example: "  turnus plugins ls\n  turnus plugins ls --plugins ./my-plugins -o json",
+		Example: "  turnus plugins ls\n  turnus plugins ls --plugins plugins -o json",
 		RunE: func(*cobra.Command, []string) error {
 			sup, err := plugins.Supervisor(nil)
 			if err != nil {

@@ -27,7 +27,7 @@ func (a *app) pluginsTestCmd() *cobra.Command {
 	var f pluginsTestFlags
 	c := &cobra.Command{
 		Use: "test PROGRAM|FOLDER|BUILTIN", Short: "Hold a plugin, in any language, to what workers expect of it", Args: cobra.ExactArgs(1),
-		Example: "  turnus plugins test ./plugin\n  turnus plugins test plugins/uptime/1.0.0 --lab lab.yaml\n  turnus plugins test ./plugin --case cancel,drain -o json",
+		Example: "  turnus plugins test ./motd\n  turnus plugins test plugins/motd/0.1.0 --lab lab.yaml\n  turnus plugins test ./motd --case cancel,drain -o json",
 		RunE:    func(c *cobra.Command, args []string) error { return a.testPlugin(c.Context(), args[0], f) },
 	}
 	c.Flags().StringVar(&f.lab, "lab", "", "file with what the simulated hosts answer, more examples, and old states")

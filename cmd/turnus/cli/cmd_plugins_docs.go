@@ -28,7 +28,7 @@ func (a *app) pluginsDocsCmd() *cobra.Command {
 	var f pluginsDocsFlags
 	c := &cobra.Command{
 		Use: "docs [TYPE]", Short: "Show what a job type does, its params and examples", Args: cobra.MaximumNArgs(1),
-		Example: "  turnus plugins docs file\n  turnus plugins docs --dir job-types > job-types.md\n  turnus plugins docs --program ./plugin --check docs.md",
+		Example: "  turnus plugins docs file\n  turnus plugins docs --dir job-types > job-types.md\n  turnus plugins docs --program ./motd --check docs.md",
 		RunE: func(c *cobra.Command, args []string) error {
 			types, err := f.types(c.Context(), args)
 			if err != nil {

@@ -27,7 +27,7 @@ func (a *app) pluginsInstallCmd() *cobra.Command {
 	var in host.Installing
 	c := &cobra.Command{
 		Use: "install PROGRAM|FOLDER", Short: "Copy a plugin into the plugin folder, as DIR/NAME/VERSION, with its manifest", Args: cobra.ExactArgs(1),
-		Example: "  turnus plugins install ./uptime --plugins plugins\n  turnus plugins install . --plugins plugins --use",
+		Example: "  turnus plugins install ./motd --plugins plugins\n  turnus plugins install . --plugins plugins --use",
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			in.Source = args[0]

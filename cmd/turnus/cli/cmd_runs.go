@@ -45,7 +45,7 @@ func (a *app) runsListCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls", Short: "List runs, newest first", Args: cobra.NoArgs,
 		Example: `  turnus runs ls --phase active
-  turnus runs ls --host fw-1.acme -n 10 -o json`,
+  turnus runs ls --host fw1 -n 10 -o json`,
 	}
 	list := func(ctx context.Context, c *client.Client, _ []string) ([]api.Run, error) {
 		return client.All(ctx, m.n, func(ctx context.Context, p client.Page) (client.List[api.Run], error) { return c.Runs(ctx, f, p) })
@@ -217,7 +217,7 @@ func (a *app) runsAttemptsCmd() *cobra.Command {
 	var r remote.Flags
 	cmd := &cobra.Command{
 		Use: "attempts RUN HOST", Short: "List what was tried on a host of a run", Args: cobra.ExactArgs(2), ValidArgsFunction: remote.CompleteRunHost(&r),
-		Example: "  turnus runs attempts 20261120-021500-ab3cd5ef fw-1.acme",
+		Example: "  turnus runs attempts 20261120-021500-ab3cd5ef fw1",
 	}
 	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Attempt, error) {
 		job, err := runview.HostJob(ctx, c, args[0], args[1])

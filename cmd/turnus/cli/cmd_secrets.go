@@ -29,7 +29,8 @@ func (a *app) secretsCmd() *cobra.Command {
 
 A value is encrypted to public keys. Workers that have one of the private keys decrypt it.
 It is read from the terminal or from stdin, never from an argument.`,
-		Example: `  turnus secrets encrypt db-password
+		Example: `  turnus secrets keygen worker.age
+  turnus secrets encrypt snmp --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p
   turnus secrets ls`,
 	}
 	c.AddCommand(a.secretsKeygenCmd(), a.secretsEncryptCmd(), a.secretsEditCmd(), a.secretsRotateCmd(), a.secretsLsCmd(), a.secretsCheckCmd())
@@ -140,7 +141,7 @@ is there. One end of line at its end is not part of it. The rest of the file sta
 A file that does not exist is created, with --recipient as its recipients.`,
 		Example: `  turnus secrets encrypt snmp --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p
   turnus secrets encrypt tls_key < key.pem
-  pwgen -s 32 1 | turnus secrets encrypt api_token`,
+  openssl rand -hex 16 | turnus secrets encrypt api_token`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !secrets.ValidName(args[0]) {
 				return console.Invalid("%q is no name of a secret: expected a letter or _, then letters, digits and _ . -", args[0])

@@ -23,7 +23,7 @@ func (a *app) signalCmd() *cobra.Command {
 immediately. Other jobs are left alone. turnus runs show RUN --jobs prints the event that a job
 waits for.`,
 		Example: `  turnus runs signal 20261120-021500-ab3cd5ef ds-published
-  turnus runs signal 20261120-021500-ab3cd5ef ds-published --host signer-1 --reason "by the registrar's desk"`,
+  turnus runs signal 20261120-021500-ab3cd5ef ds-published --host dns1 --reason "by the registrar's desk"`,
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, args []string) error {
 			n, err := postSignal(ctx, c, args[0], api.Signal{Event: args[1], Reason: reason}, hosts)
 			if err != nil {

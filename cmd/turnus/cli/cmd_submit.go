@@ -79,7 +79,7 @@ With --follow it is watched to its end, and the exit code is that of turnus run:
 well; 2 some host failed; 3 cancelled; 4 some host unreachable, none failed. Ctrl-C ends
 the watching only; turnus runs cancel ends the run.`,
 		Example: `  turnus submit ntp --follow
-  turnus submit branch-firmware --limit 'web*' -e image=8.4.2 --check --diff
+  turnus submit firmware --limit 'web*' -e image=8.4.2 --check --diff
   turnus submit dns-rollover --four-eyes      # somebody else approves it: turnus runs approve RUN
   turnus submit ntp --at 2026-12-01T02:00 --timezone Europe/Zurich --start-within 2h
   run=$(turnus submit ntp) && turnus watch "$run"`,

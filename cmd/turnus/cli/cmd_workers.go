@@ -113,7 +113,7 @@ func (a *app) historyCmd() *cobra.Command {
 	var m most
 	c := &cobra.Command{
 		Use: "history HOST", Short: "List what a server did on a host, newest first", Args: cobra.ExactArgs(1), ValidArgsFunction: remote.Complete(&r, remote.HostNames),
-		Example: "  turnus hosts history fw-1.acme -n 10",
+		Example: "  turnus hosts history fw1 -n 10",
 	}
 	m.add(c, "jobs")
 	list := func(ctx context.Context, c *client.Client, args []string) ([]api.Job, error) {

@@ -72,7 +72,6 @@ func Demo(ctx context.Context, con *console.Console, hosts int, seed uint64) (er
 	defer q.Shutdown()
 	c := localrun.NewConductor(con, q)
 	bigPart, urgentPart := c.Add(big), c.Add(urgent)
-	con.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
 	if err := n.Work(&f, node.WorkOptions{Queue: q, Events: c.WorkerEvent}, con.Logger(false)); err != nil {
 		return err
 	}
@@ -84,6 +83,7 @@ func Demo(ctx context.Context, con *console.Console, hosts int, seed uint64) (er
 	ctx, now, release := con.Signals(ctx, localrun.FinishingJobs, con.Message, n.Kill)
 	defer release()
 	c.Now = now
+	con.Message(fmt.Sprintf("%s on loopback, %s of the big run to change; Ctrl-C stops", console.Plural(hosts+urgentHosts, "simulated SSH host"), console.Plural(hosts, "host")))
 	stopView := runview.ShowProgress(con, func() { con.Message("Ctrl-C stops the demo") }, bigPart.Tally, urgentPart.Tally)
 	defer stopView()
 	out := demoReport{Hosts: hosts + urgentHosts, Unexpected: []string{}}

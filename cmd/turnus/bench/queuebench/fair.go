@@ -2,6 +2,7 @@ package queuebench
 
 import (
 	"container/heap"
+	"context"
 	"fmt"
 	"time"
 
@@ -73,7 +74,7 @@ type Party struct {
 
 // Fair runs every scenario under every policy: first come first served, the
 // classic reordering pass, and the queue of Turnus itself.
-func Fair(scenarios []Scenario) ([]FairResult, error) {
+func Fair(ctx context.Context, scenarios []Scenario) ([]FairResult, error) {
 	var results []FairResult
 	for _, sc := range scenarios {
 		for _, start := range []func() (policy, error){newFirstCome, newReordering, newTurnus} {
@@ -81,11 +82,11 @@ func Fair(scenarios []Scenario) ([]FairResult, error) {
 			if err != nil {
 				return nil, err
 			}
-			res, err := simulate(sc, p)
+			res, err := simulate(ctx, sc, p)
 			if err != nil {
 				return nil, fmt.Errorf("scenario %q under %s: %w", sc.Name, p.name(), err)
 			}
-			if err := res.compareAlone(sc, start); err != nil {
+			if err := res.compareAlone(ctx, sc, start); err != nil {
 				return nil, err
 			}
 			results = append(results, *res)
@@ -95,7 +96,7 @@ func Fair(scenarios []Scenario) ([]FairResult, error) {
 }
 
 // compareAlone fills Later in: each party that was done, against the same alone.
-func (r *FairResult) compareAlone(sc Scenario, start func() (policy, error)) error {
+func (r *FairResult) compareAlone(ctx context.Context, sc Scenario, start func() (policy, error)) error {
 	if sc.ByTenant {
 		return nil
 	}
@@ -109,7 +110,7 @@ func (r *FairResult) compareAlone(sc Scenario, start func() (policy, error)) err
 		}
 		alone := sc
 		alone.Runs = []Run{t}
-		res, err := simulate(alone, p)
+		res, err := simulate(ctx, alone, p)
 		if err != nil {
 			return fmt.Errorf("%s alone under %s: %w", t.Name, p.name(), err)
 		}
@@ -142,11 +143,11 @@ func (e *ends) Pop() any {
 }
 
 // simulate is a discrete event simulation: submissions and ends of jobs are the events.
-func simulate(sc Scenario, p policy) (*FairResult, error) {
+func simulate(ctx context.Context, sc Scenario, p policy) (*FairResult, error) {
 	m := newMeter(sc)
 	var concurrency ends
 	next := 0 // run to submit, they are in order of time
-	for now := time.Duration(0); ; {
+	for now := time.Duration(0); ctx.Err() == nil; {
 		for ; next < len(sc.Runs) && sc.Runs[next].At <= now; next++ {
 			if err := p.submit(now, next, sc.Runs[next]); err != nil {
 				return nil, err
@@ -177,6 +178,7 @@ func simulate(sc Scenario, p policy) (*FairResult, error) {
 			return m.result(p, concurrency), nil
 		}
 	}
+	return nil, ctx.Err()
 }
 
 // meter adds up what each party gets.

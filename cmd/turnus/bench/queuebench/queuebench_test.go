@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fairResults runs the whole table once, by scenario and policy.
 func fairResults(t *testing.T) map[string]map[string]FairResult {
 	t.Helper()
-	results, err := Fair(Scenarios())
+	results, err := Fair(t.Context(), Scenarios())
 	if err != nil {
 		t.Fatal(err)
 	}
