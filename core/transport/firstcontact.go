@@ -43,7 +43,7 @@ func readPins(file, name string) (text []byte, keys []ssh.PublicKey, err error) 
 		n++
 		names, key, err := pinOf(line)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s:%d: %w\nhint: correct the line, or remove it: then the next key of its host counts as the first", file, n, err)
+			return nil, nil, fmt.Errorf("%s:%d: %w\nhint: correct the line, or remove it: then the next key of its host counts as the first (docs/hostkeys.md)", file, n, err)
 		}
 		if slices.Contains(names, name) {
 			keys = append(keys, key)

@@ -65,7 +65,7 @@ func (m *machine) ageFacts(s playbooks.Step) error {
 		return nil
 	}
 	return fmt.Errorf("%s: step %s: the facts of host %s are %s old, and facts: {max_age: %s} allows no older ones\n"+
-		"hint: start another run: it asks the host again; or give a longer max_age",
+		"hint: turnus run and turnus submit ask the host again; or write a longer max_age: in facts:",
 		s.Place(), stepName(s), m.host.Name, windows.FormatDuration(age.Truncate(time.Second)), windows.FormatDuration(limit))
 }
 

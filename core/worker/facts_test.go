@@ -50,7 +50,7 @@ steps:
 				return
 			}
 			last := r.Steps[len(r.Steps)-1]
-			for _, part := range []string{"test.yaml:9: step again: the facts of host h00000 are 2h old, and facts: {max_age: 1h59m} allows no older ones", "\nhint: start another run"} {
+			for _, part := range []string{"test.yaml:9: step again: the facts of host h00000 are 2h old, and facts: {max_age: 1h59m} allows no older ones", "\nhint: turnus run and turnus submit ask the host again"} {
 				if !strings.Contains(last.Reason, part) {
 					t.Errorf("got %s\nwant %s", last.Reason, part)
 				}
