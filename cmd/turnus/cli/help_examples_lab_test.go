@@ -66,6 +66,7 @@ func TestLabExamplesOfTheHelp(t *testing.T) {
 		})
 	}
 	t.Run("control", func(t *testing.T) {
+		t.Parallel()
 		p := newTypist(t, nil)
 		for _, row := range []helpRow{{how: "code", line: "turnus run nosuch.yaml"}, {how: "code", code: 1, line: "turnus version"}, {how: "do", line: "false"}} {
 			if p.types(row) == nil {
@@ -236,7 +237,7 @@ func (p *typist) shell(line, stdin string) (code int, stdout, all string) {
 	began := time.Now()
 	failed := cmd.Run()
 	p.t.Logf("%5.2fs %s", time.Since(began).Seconds(), line)
-	if e := new(exec.ExitError); failed != nil && !errors.As(failed, &e) {
+	if _, exited := errors.AsType[*exec.ExitError](failed); failed != nil && !exited {
 		p.t.Fatalf("%s: %v", line, failed)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), out.String() + err.String()
