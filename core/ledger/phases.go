@@ -25,8 +25,8 @@ var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: Hap
 
 // SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
 // "" is the service, which saw it in the queue. A run that is already there stays as it is; a
-// phase that cannot follow, and any of a complete run, is core.ErrConflict. seen is the version that
-// the person saw: if the run has another one, nothing is done, and the error is a ChangedError.
+// phase that cannot follow, and any of a complete run, is core.ErrConflict. Where seen is given and
+// the run has another version, nothing is done, and the error is a ChangedError.
 func (l *Ledger) SetPhase(ctx context.Context, s Scope, who, id string, phase Phase, reason core.Reason, seen ...int64) (Run, error) {
 	return l.change(ctx, s, id, "set the phase of run", func(t *tx, run *Run) error {
 		if err := run.IsAt(cmp.Or(seen...)); err != nil {

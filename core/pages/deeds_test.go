@@ -74,8 +74,8 @@ func TestTheSecondOfTwoIsShownWhatChanged(t *testing.T) {
 	}
 }
 
-// The API refuses an action if the run changed after the page's own look at it. The page then shows
-// who acted, or sends the action again where only the service changed the run.
+// The API refuses an action if the run changed after the page read it. The page then shows who
+// acted, or sends the action again where only the service changed the run.
 func TestTwoActInTheSameMoment(t *testing.T) {
 	bob := map[string]any{"items": []api.Entry{{Who: "bob", What: "run.paused", Time: time.Date(2026, 12, 5, 14, 2, 10, 0, time.UTC)}}}
 	for _, c := range []struct {

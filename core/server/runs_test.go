@@ -167,8 +167,8 @@ func TestWavesAreApprovedByNumber(t *testing.T) {
 	want[any](t, b.ask(b.token(everyTenant, Approver), "POST", "/v1/runs/"+free.ID+"/approve", api.Approve{Wave: 2, Approve: true}), http.StatusConflict)
 }
 
-// Of two people who act on what both have seen, in the same moment, one is refused. Control: without
-// the tag both are heard.
+// Of two people who act on what both have seen, in the same moment, one is refused. Control:
+// without the tag both are heard.
 func TestTwoActAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
