@@ -8,7 +8,7 @@ import "testing"
 func TestLabNoStepOutsideItsWindow(t *testing.T) {
 	seen := playScenarios(t, max(*scenarios, 300))
 	for _, what := range []string{
-		"gated start", "gated retry", "start after held", "went on", "may start", "may not start", "may not begin", "stopped at checkpoint", "suspended",
+		"gated start", "gated retry", "start after held", "continued", "may start", "may not start", "may not begin", "stopped at checkpoint", "suspended",
 		"slow", "absent", "crashed", "cancelled", "edit", "needs_reapproval", "changed", "failed", "lost",
 	} {
 		if seen[what] == 0 {
