@@ -175,9 +175,28 @@ func conflicts(list []Result) map[string]bool {
 	return found
 }
 
-// Edits returns the changes of known_hosts that decisions ask for, by file, and the files that runs
-// read.
-func Edits(list []Decision) (byFile map[string][]Edit, others map[string][]string) {
+// Save writes the keys of decisions into the known_hosts files of their hosts, and removes what was
+// pinned of these hosts at a first contact.
+func Save(list []Decision) error {
+	byFile, others := fileEdits(list)
+	for file, edits := range byFile {
+		if err := Write(file, others[file], edits); err != nil {
+			return err
+		}
+		var names []string
+		for _, e := range edits {
+			names = append(names, e.Name)
+		}
+		if err := transport.Unpin(file, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileEdits returns the changes of known_hosts that decisions ask for, by file, and the files that
+// runs read.
+func fileEdits(list []Decision) (byFile map[string][]Edit, others map[string][]string) {
 	byFile, others = map[string][]Edit{}, map[string][]string{}
 	for _, d := range list {
 		if !d.Accepted || d.State == transport.KeyKnown {

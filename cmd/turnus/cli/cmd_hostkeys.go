@@ -270,18 +270,8 @@ func (a *app) acceptKeys(list []hostkeys.Decision, pins bool) error {
 		return keyview.Pins(a.Console, list)
 	}
 	list = hostkeys.Writable(list)
-	byFile, others := hostkeys.Edits(list)
-	for file, edits := range byFile {
-		if err := hostkeys.Write(file, others[file], edits); err != nil {
-			return err
-		}
-		var names []string
-		for _, e := range edits {
-			names = append(names, e.Name)
-		}
-		if err := transport.Unpin(file, names); err != nil {
-			return err
-		}
+	if err := hostkeys.Save(list); err != nil {
+		return err
 	}
 	return keyview.Decisions(a.Console, list)
 }

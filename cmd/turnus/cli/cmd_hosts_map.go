@@ -43,8 +43,7 @@ letter a host, or with -o svg the picture of the page Fleet.`,
 			}
 			fleet := pictures.Fleet(pictures.Hosts(all, by))
 			if a.Output == "svg" {
-				_, err := a.Out.Raw().Write([]byte(pictures.FleetDocument(fleet, time.Now())))
-				return err
+				return a.Out.Picture(pictures.FleetDocument(fleet, time.Now()))
 			}
 			a.printMap(fleet)
 			return nil

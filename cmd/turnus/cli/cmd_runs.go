@@ -124,22 +124,18 @@ func (a *app) runsShowCmd() *cobra.Command {
 
 // printRunPicture draws a picture of the page of a run: its timeline, or its grid.
 func (a *app) printRunPicture(ctx context.Context, c *client.Client, run api.Run, grid bool) error {
-	var picture string
 	if grid {
 		g, err := c.WholeGrid(ctx, run.ID)
 		if err != nil {
 			return err
 		}
-		picture = pictures.GridDocument(&g, pictures.RunTitle(&run))
-	} else {
-		t, err := c.Timeline(ctx, run.ID)
-		if err != nil {
-			return err
-		}
-		picture = pictures.RunDocument(&t, pictures.RunTitle(&run))
+		return a.Out.Picture(pictures.GridDocument(&g, pictures.RunTitle(&run)))
 	}
-	_, err := a.Out.Raw().Write([]byte(picture))
-	return err
+	t, err := c.Timeline(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	return a.Out.Picture(pictures.RunDocument(&t, pictures.RunTitle(&run)))
 }
 
 func (a *app) runsForecastCmd() *cobra.Command {

@@ -33,8 +33,7 @@ is the worker time of all tenants, by weight among those that used any in the sa
 			case "json":
 				return console.PrintJSON(a.Out, h)
 			case "svg":
-				_, err := a.Out.Raw().Write([]byte(pictures.ShareHistoryDocument(&h)))
-				return err
+				return a.Out.Picture(pictures.ShareHistoryDocument(&h))
 			}
 			a.printShares(&h)
 			return nil

@@ -70,6 +70,9 @@ type raw struct{ s *Screen }
 // Raw returns the way past the filter.
 func (s *Screen) Raw() io.Writer { return raw{s} }
 
+// Picture writes a document that has no control characters, such as an SVG, past the filter.
+func (s *Screen) Picture(document string) error { return s.write(document) }
+
 func (r raw) Write(p []byte) (int, error) {
 	if err := r.s.write(string(p)); err != nil {
 		return 0, err

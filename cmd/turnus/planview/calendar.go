@@ -30,8 +30,7 @@ func ShowCalendar(con *console.Console, c api.Calendar, zone *time.Location) err
 	case "json":
 		return console.PrintJSON(con.Out, c)
 	case "svg":
-		_, err := con.Out.Raw().Write([]byte(pictures.CalendarDocument(&c, pictures.CalendarLook{Zone: zone})))
-		return err
+		return con.Out.Picture(pictures.CalendarDocument(&c, pictures.CalendarLook{Zone: zone}))
 	}
 	if len(c.Density) > 0 {
 		printLanes(con, c.Lanes)

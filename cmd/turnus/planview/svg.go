@@ -33,8 +33,7 @@ const svgStyle = `
 type svg struct{ pictures.SVG }
 
 func writePlanSVG(con *console.Console, d *View) error {
-	_, err := con.Out.Raw().Write([]byte(d.svg()))
-	return err
+	return con.Out.Picture(d.svg())
 }
 
 // svg draws the chart as one self-contained document.
