@@ -210,7 +210,7 @@ type ChangedError struct{ Seen, Has int64 }
 
 // Error implements error.
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("it has version %d by now, not %d: read it again", e.Has, e.Seen)
+	return fmt.Sprintf("it now has version %d, not %d: read it again", e.Has, e.Seen)
 }
 
 // Unwrap returns core.ErrConflict.

@@ -88,7 +88,7 @@ func TestTwoActInTheSameMoment(t *testing.T) {
 	}{
 		{"bob acts", true, 1, http.StatusPreconditionFailed, 1, "bob paused the run at 14:02:10 UTC", "seen=0"},
 		{"the service changes the run", false, 2, http.StatusOK, 3, "", "seen=0"},
-		{"the service always changes it", false, 100, http.StatusPreconditionFailed, actTries, "it has version 8", "seen=0"},
+		{"the service always changes it", false, 100, http.StatusPreconditionFailed, actTries, "it now has version 8", "seen=0"},
 		{"control: a form without what was seen", true, 0, http.StatusOK, 1, "", ""},
 	} {
 		o := waitingAPI(t, 25, "operator")
@@ -100,7 +100,7 @@ func TestTwoActInTheSameMoment(t *testing.T) {
 				o.answers["GET /v1/audit"] = bob
 			}
 			if n <= c.refused {
-				return api.Problem{Status: http.StatusPreconditionFailed, Detail: "it has version 8 by now, not 7: read it again"}
+				return api.Problem{Status: http.StatusPreconditionFailed, Detail: "it now has version 8, not 7: read it again"}
 			}
 			return api.Run{ID: "r0"}
 		})

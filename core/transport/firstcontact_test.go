@@ -101,7 +101,7 @@ func TestFirstContactNeedsTheLeaveOfTheProcess(t *testing.T) {
 		"not allowed":                    {nil, nil, "turnus run --first-contact 127.36.2.1"},
 		"another network":                {[]string{"127.36.3.0/24", "::/0"}, nil, "turnus run --first-contact 127.36.2.1"},
 		"not asked for":                  {[]string{"0.0.0.0/0"}, func(h *core.Host, _ *Config) { h.SSH.FirstContact = "" }, "turnus hostkeys scan -i INVENTORY web1"},
-		"taken back":                     {[]string{"0.0.0.0/0"}, func(h *core.Host, _ *Config) { h.SSH.FirstContact = "refuse" }, "turnus hostkeys scan -i INVENTORY web1"},
+		"refused by an inner layer":      {[]string{"0.0.0.0/0"}, func(h *core.Host, _ *Config) { h.SSH.FirstContact = "refuse" }, "turnus hostkeys scan -i INVENTORY web1"},
 		"a CA may vouch for it":          {[]string{"0.0.0.0/0"}, func(_ *core.Host, c *Config) { c.HostCAs = []string{ca} }, "certificate authority"},
 		"a name behind a jump host": {[]string{"0.0.0.0/0"}, func(h *core.Host, c *Config) {
 			*h, c.Lookup = behind, lookup(jump.host("bastion"))
@@ -158,7 +158,7 @@ func TestAttackKeyChangedAfterTheFirstContact(t *testing.T) {
 	_, err := run(t, pool(nil), unasked, "x")
 	expectHostKeyError(t, err, "CHANGED")
 	if got := pinsOf(t, file); got != pinned {
-		t.Errorf("pins are %q by now", got)
+		t.Errorf("pins are now %q", got)
 	}
 	swapped.Store(false) // control: the pinned key still serves
 	if _, err := run(t, pool(nil), h, "x"); err != nil {
@@ -317,7 +317,7 @@ func TestPinsThatCannotBeReadAreNotPassedOver(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := pinsOf(t, file); got != c.text {
-			t.Errorf("%s: pins are %q by now", name, got)
+			t.Errorf("%s: pins are now %q", name, got)
 		}
 	}
 }
