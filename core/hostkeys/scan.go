@@ -106,34 +106,14 @@ func Scan(ctx context.Context, pool *transport.Pool, hosts []core.Host, seen fun
 	}
 }
 
-// level scans hosts that are behind as many jump hosts. An sshd with many addresses may turn some
-// of the connections away (MaxStartups), so their hosts are scanned again, one after the other.
+// level scans hosts that are behind as many jump hosts, some at the same time.
 func (s *scanner) level(ctx context.Context, list []target, seen func(Result)) {
-	var mu sync.Mutex
-	var again []target
-	s.pass(ctx, list, concurrency, func(t target, r Result) bool {
-		if e, ok := errors.AsType[*transport.Error](r.Err); ok && e.Op == "handshake" && e.Host == t.host.Name && !errors.Is(e, core.ErrTimeout) {
-			mu.Lock()
-			defer mu.Unlock()
-			again = append(again, t)
-			return false
-		}
-		return true
-	}, seen)
-	s.pass(ctx, again, 1, func(target, Result) bool { return true }, seen)
-}
-
-// pass scans hosts, some at the same time. It reports those whose result is final.
-func (s *scanner) pass(ctx context.Context, list []target, width int, final func(target, Result) bool, seen func(Result)) {
 	var wg sync.WaitGroup
 	next := make(chan target)
-	for range min(width, len(list)) {
+	for range min(concurrency, len(list)) {
 		wg.Go(func() {
 			for t := range next {
 				r := s.one(ctx, t)
-				if !final(t, r) {
-					continue
-				}
 				if !r.Proved() {
 					s.breaks(t.host.Name, notTrusted(r))
 				}

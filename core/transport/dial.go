@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/fips140"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"time"
 
@@ -41,11 +42,38 @@ type verifier interface {
 	unverified() bool // of the accepted key: it was pinned at the first contact
 }
 
-// connect dials the last endpoint of r through via, which is nil without a jump
+// How long a server that takes no more logins at the same time (MaxStartups) is dialled again, and
+// the pauses between. sshd with its defaults logs in about 50 connections a second on two cores, so
+// hundreds of addresses of one sshd succeed in that time.
+const (
+	crowdedFor    = 5 * time.Second // or the connect timeout, if that is shorter
+	crowdedPause  = 50 * time.Millisecond
+	crowdedLonger = time.Second // no pause is longer
+)
+
+// connect dials as dial does. It dials again if the server was crowded: that closes a connection
+// before anything was sent.
+func (p *Pool) connect(ctx context.Context, r route, via *conn, keys verifier) (*conn, error) {
+	e := r.last()
+	began := time.Now()
+	for pause := crowdedPause; ; pause = min(2*pause, crowdedLonger) {
+		c, err := p.dial(ctx, r, via, keys)
+		if !errors.Is(err, errCrowded) || time.Since(began)+pause > min(crowdedFor, e.timeout) {
+			return c, err
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // spread, no secret
+		case <-ctx.Done():
+			return nil, e.ended(ctx, "dial", true)
+		}
+	}
+}
+
+// dial dials the last endpoint of r through via, which is nil without a jump
 // host, and logs in once the verifier accepts the server's key. Waiting for a place does not count
 // towards the connect timeout; TCP, handshake and authentication do. On success the connection owns
 // via's lease, or its own place among the sockets.
-func (p *Pool) connect(ctx context.Context, r route, via *conn, keys verifier) (*conn, error) {
+func (p *Pool) dial(ctx context.Context, r route, via *conn, keys verifier) (*conn, error) {
 	e := r.last()
 	leave, err := p.admitHandshake(ctx, e.addr)
 	if err != nil {

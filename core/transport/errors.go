@@ -49,6 +49,7 @@ var (
 	errDropped    = errors.New("connection dropped on request")
 	errIdle       = errors.New("connection closed after idling")
 	errNoAnswer   = errors.New("host answers no more")
+	errCrowded    = errors.New("server takes no more logins at the same time")
 	errPoolClosed = fmt.Errorf("%w: connection pool is closed", core.ErrUnavailable)
 )
 
@@ -135,8 +136,11 @@ func timeoutError(e *endpoint, stage stage, limit time.Duration) *Error {
 // foreign explains a server that said something, and not that it speaks SSH 2.
 func foreign(e *endpoint, said string, err error) *Error {
 	switch {
-	case strings.HasPrefix(said, "Exceeded MaxStartups"), strings.HasPrefix(said, "Not allowed at this time"):
-		return e.unreachable("handshake", "sshd takes no more logins at the same time (MaxStartups), or none from this worker for a while (PerSourcePenalties); see its log: journalctl -u ssh",
+	case strings.HasPrefix(said, "Exceeded MaxStartups"):
+		return e.unreachable("handshake", "sshd takes no more logins at the same time: raise MaxStartups in its sshd_config, or lower the concurrency of the run (-f)",
+			mark(fmt.Errorf("server turned the connection away with %q: %w", said, err), errCrowded))
+	case strings.HasPrefix(said, "Not allowed at this time"):
+		return e.unreachable("handshake", "sshd takes no login from this worker for a while (PerSourcePenalties); see its log: journalctl -u ssh",
 			fmt.Errorf("server turned the connection away with %q: %w", said, err))
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return e.unreachable("handshake", "a firewall or proxy on the way cuts connections, or another service answers there: set port: in the inventory",
@@ -164,7 +168,7 @@ func handshakeError(e *endpoint, h *handshakeConn, tries *authState, err error) 
 		return foreign(e, h.said(), err)
 	case broken && stage == stageSilent:
 		return e.unreachable("handshake", "sshd drops connections over MaxStartups or from banned sources; see its log: journalctl -u ssh",
-			fmt.Errorf("server closed the connection without a word: %w", err))
+			mark(fmt.Errorf("server closed the connection without a word: %w", err), errCrowded))
 	case broken:
 		return e.unreachable("handshake", "a firewall, a connection limit or a crash of sshd cut the handshake; see the host's log: journalctl -u ssh",
 			fmt.Errorf("connection lost during the handshake: %w", err))

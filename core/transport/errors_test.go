@@ -121,28 +121,54 @@ func TestFullHostIsNoWrongProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }()
+	t.Cleanup(func() { _ = f.Close() })
 	for name, h := range map[string]core.Host{
 		"OpenSSH": servers.StartSSHD(t, servers.SSHDConfig("MaxStartups 1")).Host("web1"),
 		"fleet":   f.Hosts()[0],
 	} {
-		first, err := net.Dial("tcp", net.JoinHostPort(h.Target(), strconv.Itoa(h.SSH.Port)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := first.Read(make([]byte, 4)); err != nil { // it has been admitted
-			t.Fatal(err)
-		}
-		for range 10 {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := admitted(t, h)
 			_, err := run(t, newPool(t, nil), h, "true")
 			var e *Error
 			if !errors.As(err, &e) || !errors.Is(err, core.ErrUnreachable) || !e.Before || !strings.Contains(e.Hint, "MaxStartups") && !strings.Contains(e.Hint, "connection limit") ||
 				strings.Contains(err.Error(), "wrong protocol") {
-				t.Errorf("%s: got %v, expected to hear of a limit of connections", name, err)
+				t.Errorf("got %v, expected to hear of a limit of connections", err)
 			}
-		}
-		_ = first.Close()
+			_ = first.Close()
+		})
 	}
+}
+
+// A host that is full for a moment is dialled again, and nobody hears of it.
+func TestFullHostIsDialledAgain(t *testing.T) {
+	t.Parallel()
+	sshd, p := startSSHD(t, servers.SSHDConfig("MaxStartups 1"))
+	h := sshd.Host("web1")
+	first := admitted(t, h)
+	done := make(chan error, 1)
+	go func() {
+		_, err := run(t, p, h, "true")
+		done <- err
+	}()
+	eventually(t, "a dial was turned away", func() bool { return p.Stats().Results[DialHandshake] > 0 })
+	_ = first.Close()
+	if err := <-done; err != nil {
+		t.Errorf("got %v, expected a login after the other one had left", err)
+	}
+}
+
+// admitted opens a connection that takes the only place of a host.
+func admitted(t *testing.T, h core.Host) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", net.JoinHostPort(h.Target(), strconv.Itoa(h.SSH.Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func TestResultsOfDials(t *testing.T) {
