@@ -185,10 +185,26 @@ func inheritedAttack([]string) error {
 	})
 }
 
+// outliveScript reads from a pipe of which it has both ends, so it ends only when it is killed.
+const outliveScript = "echo; read x <&3"
+
 func outliveAttack(targets []string) error {
-	cmd := exec.Command("/bin/sleep", targets[0])
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/bin/sh", "-c", outliveScript, targets[0])
+	cmd.ExtraFiles = []*os.File{r, w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd.Start() // nobody waits for it: it becomes the child of the first process
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil { // nobody waits for it: it becomes the child of the first process
+		return err
+	}
+	_, err = said.Read(make([]byte, 1)) // until then /proc may have no arguments of it
+	return err
 }
 
 func namespaceAttack([]string) error {

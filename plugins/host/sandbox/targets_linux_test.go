@@ -188,7 +188,7 @@ func marked(mark string) int {
 		if err != nil {
 			continue
 		}
-		if args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); strings.HasPrefix(string(args), "/bin/sleep\x00"+mark) {
+		if args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); strings.HasPrefix(string(args), "/bin/sh\x00-c\x00"+outliveScript+"\x00"+mark) {
 			return pid
 		}
 	}
