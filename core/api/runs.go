@@ -86,7 +86,7 @@ type Retried struct {
 	Run             string   `json:"run" doc:"the run before"`
 	Revision        string   `json:"revision,omitempty" doc:"commit that the run before was launched from"`
 	PlaybookChanged bool     `json:"playbook_changed" doc:"the new run has the playbook as it is now, which is another than that of the run before"`
-	LeftOut         []string `json:"left_out,omitempty" doc:"hosts that the new run leaves out: no longer in the inventory, another tenant's by now, or not selected by targets"`
+	LeftOut         []string `json:"left_out,omitempty" doc:"hosts that the new run leaves out: no longer in the inventory, now another tenant's, or not selected by targets"`
 	// Resumed and Restarted are of a retry from the failed step.
 	Resumed   int         `json:"resumed,omitempty" doc:"with from: hosts that continue at the step that failed"`
 	Restarted []Restarted `json:"restarted,omitempty" doc:"with from: hosts that begin with the first step because they cannot continue, at most 100 of them"`

@@ -75,7 +75,7 @@ type ApproveWindow struct {
 	Rule    string    `json:"rule,omitempty" maxLength:"100" doc:"this rule only; else all that has no approval of its own"`
 	From    time.Time `json:"from,omitzero" doc:"covers nothing before; from now on when absent"`
 	Until   time.Time `json:"until,omitzero" doc:"covers nothing after: work must be finished by then"`
-	Window  string    `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; another one by now is refused"`
+	Window  string    `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; refused if the window has changed"`
 	Change  string    `json:"change,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"for this change only, as turnus plan prints it"`
 	Targets string    `json:"targets,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"for just these hosts, as turnus plan prints them"`
 	Freezes []string  `json:"freezes,omitempty" maxItems:"20" doc:"freezes of the caller's own that it lifts"`
@@ -86,7 +86,7 @@ type ApproveWindow struct {
 // RevokeWindow revokes the approvals of a window set, or of a rule of it.
 type RevokeWindow struct {
 	Rule   string `json:"rule,omitempty" maxLength:"100"`
-	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; another one by now is refused. Without it, whatever the set says is revoked"`
+	Window string `json:"window,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"the hash that was seen; refused if the window has changed. Without it, whatever the set says is revoked"`
 	Ticket string `json:"ticket,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._/-]*$"`
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }

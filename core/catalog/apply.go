@@ -46,7 +46,7 @@ type Applied struct {
 // unless the queue is away: then not after it is back. The same definitions again are no change.
 //
 // Errors are playbooks.Diagnostics with everything that is wrong, core.ErrConflict where another
-// version is there by now, or wrap core.ErrInvalid or core.ErrUnavailable. Where a branch is
+// version is there, or wrap core.ErrInvalid or core.ErrUnavailable. Where a branch is
 // followed, what is applied holds until the branch moves.
 func (c *Catalog) Apply(ctx context.Context, who string, docs []definitions.Document, rev definitions.Revision, ifVersion int64) (Applied, error) {
 	set, err := definitions.FromDocuments(ctx, docs, definitions.Options{Playbooks: c.cfg.Playbooks, Revision: rev, Sources: c.knows()})

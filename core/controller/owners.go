@@ -39,7 +39,7 @@ func (c *Controller) share(ctx context.Context) error {
 	if !maps.Equal(mine, c.parts) {
 		c.parts = mine
 		for _, w := range c.agenda.runs {
-			if !mine[queue.Part(w.id)] { // another server's by now
+			if !mine[queue.Part(w.id)] { // another server's
 				c.agenda.drop(w)
 				delete(c.waiting, w.id)
 			}
@@ -167,7 +167,7 @@ func (c *Controller) scan(ctx context.Context, incarnation string, parts map[int
 	return nil
 }
 
-// rescan scans what is to be scanned by now.
+// rescan scans what is due for a scan.
 func (c *Controller) rescan(ctx context.Context, incarnation string) error {
 	c.mu.Lock()
 	lost, mine := c.lost, maps.Clone(c.parts)

@@ -25,7 +25,7 @@ type Past struct {
 	Run      string
 	Recorded time.Time
 	Result   core.Result
-	Boot     string // boot id that the host has by now; "" is not known
+	Boot     string // boot id that the host has now; "" is not known
 }
 
 // ResumeOf returns the Resume of a host for another run of the playbook, which calls the same

@@ -13,14 +13,14 @@ import (
 // Amendment is the new content of a run before it starts: everything that New has replaces what was
 // accepted, except ID, Tenant, Created, LaunchedBy and Key, which stay.
 type Amendment struct {
-	Version int64 // of the run that was checked; another is core.ErrConflict
+	Version int64 // of the run that was checked; another is a ChangedError
 	New     NewRun
 }
 
 // Amend changes a run that no queue has had. Earlier approvals are void: the run needs
 // New.Approvals again, from people who neither launched nor amended it. A server whose claim has
-// ended cannot mark it as queued with the content it had. A run that was queued already, or whose
-// version has changed, is core.ErrConflict.
+// ended cannot mark it as queued with the content it had. A run that was queued already is
+// core.ErrConflict.
 func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment) (Run, error) {
 	run, err := l.Run(ctx, s, id)
 	if err != nil {
@@ -33,12 +33,13 @@ func (l *Ledger) Amend(ctx context.Context, s Scope, who, id string, a Amendment
 	}
 	snapshot, queue, hosts := l.encrypt(n.Snapshot, snapshotOf, n.ID), l.encrypt(n.Queue, queueOf, n.ID), packHosts(n.Jobs)
 	return l.change(ctx, s, id, "amend run", func(t *tx, run *Run) error {
+		if err := run.IsAt(a.Version); err != nil {
+			return err
+		}
 		idle, err := unclaimed(ctx, t, run)
 		switch {
 		case err != nil:
 			return err
-		case run.Version != a.Version:
-			return fmt.Errorf("it now has version %d, not %d: read it again: %w", run.Version, a.Version, core.ErrConflict)
 		case !idle || run.Complete() || run.Recorded > 0:
 			return fmt.Errorf("it is %s: only a run that was never queued can be amended: %w", run.Phase, core.ErrConflict)
 		}

@@ -196,7 +196,7 @@ func (l *Ledger) Doubt(ctx context.Context, id string, jobs int) error {
 
 // Unqueue records that the queue of this incarnation has not the run that it should have: it came
 // back older than the ledger. The run can be claimed again, and belongs to a queue that was lost:
-// its jobs may have begun there. Without effect where another queue has it by now.
+// its jobs may have begun there. Without effect where another queue has it.
 func (l *Ledger) Unqueue(ctx context.Context, id, incarnation string) error {
 	return l.db.transact(ctx, "take run "+id+" out of the queue", func(t *tx) error {
 		_, err := t.exec(ctx, `UPDATE runs SET incarnation = $3, position = '', version = version + 1 WHERE id = $1 AND incarnation = $2 AND ended = 0`,

@@ -202,7 +202,7 @@ func (l *Ledger) PendingHandlers(ctx context.Context, s Scope, f HandlerFilter, 
 	return all, next, nil
 }
 
-// CountHandlers is how many handlers a run has left pending by now.
+// CountHandlers returns how many handlers of a run are pending.
 func (l *Ledger) CountHandlers(ctx context.Context, run string) (n int, err error) {
 	err = l.db.row(ctx, `SELECT count(*) FROM handlers WHERE run = $1`, clean(run, maxText)).Scan(&n)
 	return n, translate("count pending handlers", err)

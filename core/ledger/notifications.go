@@ -136,7 +136,7 @@ type Queue struct {
 	Channel string
 }
 
-// DueChannels lists the channels that something is due for by now and nobody is sending to.
+// DueChannels lists the channels that something is due for and nobody is sending to.
 func (l *Ledger) DueChannels(ctx context.Context) ([]Queue, error) {
 	rows, err := l.db.rows(ctx, `SELECT DISTINCT service, tenant, channel FROM notifications
 		WHERE state = 'waiting' AND due <= `+l.db.now+` AND claimed_until < `+l.db.now+` ORDER BY service, tenant, channel LIMIT $1`, MaxPage)

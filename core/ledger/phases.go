@@ -164,7 +164,7 @@ func (l *Ledger) Refuse(ctx context.Context, id string, begun int, reason core.R
 }
 
 // RefuseClaimed is Refuse by the server that has claimed the run; core.ErrConflict if the claim was
-// taken over, because the run may be in the queue by now.
+// taken over, because the run may be in the queue.
 func (l *Ledger) RefuseClaimed(ctx context.Context, c Claim, begun int, reason core.Reason) error {
 	_, err := l.change(ctx, AllTenants(), c.Run.ID, "refuse run", func(t *tx, run *Run) error {
 		if err := held(c, t.row(ctx, heldBy, c.Run.seq)); err != nil {

@@ -39,7 +39,7 @@ type Basis struct {
 }
 
 // ChangeSchedules makes changes in one transaction, each if its version matches. A basis of another
-// version by now is core.ErrConflict, and nothing is changed.
+// version is core.ErrConflict, and nothing is changed.
 func (l *Ledger) ChangeSchedules(ctx context.Context, changes []ScheduleChange, on ...Basis) ([]ScheduleChanged, error) {
 	c := scheduleChanges{Ledger: l, all: changes, out: make([]ScheduleChanged, len(changes)), runs: make([][]*acceptRow, len(changes))}
 	for i := range changes {
@@ -70,7 +70,7 @@ func (b Basis) holds(ctx context.Context, t *tx) error {
 		return err
 	}
 	if version != b.Version {
-		return fmt.Errorf("%s %s has version %d by now, not %d: %w", b.Kind, b.Name, version, b.Version, core.ErrConflict)
+		return fmt.Errorf("%s %s now has version %d, not %d: %w", b.Kind, b.Name, version, b.Version, core.ErrConflict)
 	}
 	return nil
 }

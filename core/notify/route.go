@@ -103,7 +103,7 @@ func (s *Service) route(ctx context.Context, h ledger.Happening, view round) (re
 		return false, nil
 	}
 	notices, err := s.notices(ctx, h, view)
-	if err != nil && !errors.Is(err, core.ErrNotFound) { // a run that is gone by now interests nobody
+	if err != nil && !errors.Is(err, core.ErrNotFound) { // nobody needs a notification of a deleted run
 		return false, err
 	}
 	var to []ledger.Notification

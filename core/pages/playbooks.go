@@ -101,7 +101,7 @@ func previewOf(path, verb string, plan api.Plan, sent []input) preview {
 	return out
 }
 
-// launch creates the run that was previewed, once. Where the hosts are others by now, the page
+// launch creates the run that was previewed, once. Where the hosts have changed, the page
 // shows the plan as it is now, and asks again.
 func (p *Pages) launch(w http.ResponseWriter, r *http.Request, v visit) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)

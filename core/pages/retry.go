@@ -100,7 +100,7 @@ func choicesOf(outcomes map[core.Outcome]int, chosen []string) (all []outcomeCho
 	return all
 }
 
-// retry launches the run that was previewed, once. Where its hosts are others by now, the page
+// retry launches the run that was previewed, once. Where its hosts have changed, the page
 // shows the plan as it is now, and asks again.
 func (p *Pages) retry(w http.ResponseWriter, r *http.Request, v visit) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)

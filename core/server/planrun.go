@@ -142,5 +142,5 @@ func asPlanned(l *launch.Launch, plan string) error {
 	if plan == "" || plan == planHash(l) {
 		return nil
 	}
-	return fmt.Errorf("playbook %s: the hosts or the playbook changed since the plan: it would run on %d hosts by now: plan it again: %w", l.Playbook.Name, len(l.Hosts), core.ErrConflict)
+	return fmt.Errorf("playbook %s: the hosts or the playbook changed since the plan: it would now run on %d hosts: plan it again: %w", l.Playbook.Name, len(l.Hosts), core.ErrConflict)
 }

@@ -56,7 +56,7 @@ func (m IfMatch) matches(tag string) error {
 	if m.Match == "" || m.Match == "*" || m.Match == tag {
 		return nil
 	}
-	return huma.Error412PreconditionFailed("it has the ETag " + tag + " by now, not " + m.Match + ": read it again")
+	return huma.Error412PreconditionFailed("it now has the ETag " + tag + ", not " + m.Match + ": read it again")
 }
 
 // version is the version of a run that the header names; 0 where any may be changed.

@@ -112,7 +112,7 @@ func pastOf(run string, h core.Host, job ledger.JobDetail) (past launch.Past, er
 	return past, nil
 }
 
-// boots returns the boot id that a host has by now, as far as it is on record. The record is read
+// boots returns the boot id that the record has of a host. The record is read
 // once, for the first host.
 func (s *Server) boots(scope ledger.Scope) func(context.Context, core.Host) (string, error) {
 	type key struct{ tenant, host string }

@@ -152,7 +152,7 @@ func (c *conn) buried() {
 // lost says why the connection is dead. Call it after c.dead is closed.
 func (c *conn) lost() error {
 	var cause error
-	c.killOnce.Do(func() {}) // the killer has written cause by now
+	c.killOnce.Do(func() {}) // the killer has written cause
 	cause = c.cause
 	if cause == nil {
 		cause = errors.New("closed by the host or the network")

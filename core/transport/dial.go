@@ -42,9 +42,7 @@ type verifier interface {
 	unverified() bool // of the accepted key: it was pinned at the first contact
 }
 
-// How long a server that takes no more logins at the same time (MaxStartups) is dialled again, and
-// the pauses between. sshd with its defaults logs in about 50 connections a second on two cores, so
-// hundreds of addresses of one sshd succeed in that time.
+// A server that takes no more logins at the same time (MaxStartups) is dialled again.
 const (
 	crowdedFor    = 5 * time.Second // or the connect timeout, if that is shorter
 	crowdedPause  = 50 * time.Millisecond

@@ -70,7 +70,7 @@ func (m *machine) ageFacts(s playbooks.Step) error {
 }
 
 // noteFacts keeps for the record the values of a step or a handler about its host: facts, or the
-// boot id that it has by now.
+// boot id that it has now.
 func (m *machine) noteFacts(sr core.StepResult) {
 	switch {
 	case len(sr.Outputs) == 0:

@@ -111,7 +111,7 @@ func (a *app) retryCmd() *cobra.Command {
 		Long: `Launch a new run of the same playbook on the hosts of a run that did not succeed. Its id goes to stdout.
 
 The new run has the playbook, the hosts' addresses and settings, and the secret references of the project as it is now, and
-the vars and tags of the run before. Hosts that left the inventory, or belong to another tenant by now, are left out.
+the vars and tags of the run before. Hosts that left the inventory, or now belong to another tenant, are left out.
 
 With --from failed-step each host continues at the step that failed. The steps before it are not called again, except those
 with redo: always. A host that cannot continue refuses the retry, or begins with the first step: --else restart.`,

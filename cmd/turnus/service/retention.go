@@ -124,7 +124,7 @@ func (s *service) forgetOnce(ctx context.Context, sweep bool) error {
 				return err
 			}
 			if !mine { // this server was suspended for long
-				return errors.New("another server does it by now")
+				return errors.New("another server does it now")
 			}
 			held = time.Now()
 		}

@@ -304,7 +304,7 @@ func (k *Keeper) Approve(ctx context.Context, who string, s Source, id string) (
 		return st, fmt.Errorf("source %s: no generation waits for approval: %w", s.Name, core.ErrNotFound)
 	}
 	if st.Waiting.ID != id || held.ID() != id {
-		return st, fmt.Errorf("source %s: another generation waits by now: %w\nhint: turnus inventory diff %s", s.Name, core.ErrConflict, s.Name)
+		return st, fmt.Errorf("source %s: another generation waits now: %w\nhint: turnus inventory diff %s", s.Name, core.ErrConflict, s.Name)
 	}
 	_, had, err := k.generation(ctx, kindGeneration, s)
 	if err != nil {
