@@ -50,10 +50,11 @@ deps: ## install the real components that tests start (apt; root or sudo)
 BESIDE := -p $$(($$(nproc) + 1)) -parallel 4
 FIRST := ./core/transport ./cmd/... ./plugins/... ./...
 
-# make lint vets.
+# make lint vets. The tests of the SDK mostly wait, so they run beside the others.
 test: deps ## install what tests need, then run the tests: minutes
-	$(SHIPPED) $(GO) test -vet=off -shuffle=on $(BESIDE) -timeout 20m $(FIRST)
-	$(SHIPPED) $(GO) -C $(SDK) test -vet=off -shuffle=on ./...
+	$(SHIPPED) $(GO) -C $(SDK) test -vet=off -shuffle=on ./... & sdk=$$!; failed=0; \
+	  $(SHIPPED) $(GO) test -vet=off -shuffle=on $(BESIDE) -timeout 20m $(FIRST) || failed=1; \
+	  wait $$sdk || failed=1; exit $$failed
 
 test-labs: deps ## the long tests: devices in namespaces, failovers, kills again and again, templates of plugins, faulty plugins
 	$(SHIPPED) $(GO) test -vet=off -tags labs -run '^TestLab' -shuffle=on $(BESIDE) -timeout 40m $(LABS)
@@ -64,8 +65,9 @@ COMPUTE := BombsAreDefused|ConformsToAnsible|LimitsAreBounded|FaultW7SubscriptsC
 
 race: ## the tests under the race detector, the processes that they start too; not what reads the source, which make lint runs
 	$(SHIPPED) $(GO) test -vet=off -run '^Test($(COMPUTE))$$' ./core/inventory ./core/pages ./playbooks ./windows
-	$(RACE) $(GO) test -vet=off -race -shuffle=on $(BESIDE) -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable|($(COMPUTE))$$)' $(FIRST)
-	$(RACE) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./...
+	$(RACE) $(GO) -C $(SDK) test -vet=off -race -shuffle=on -timeout 20m ./... & sdk=$$!; failed=0; \
+	  $(RACE) $(GO) test -vet=off -race -shuffle=on $(BESIDE) -timeout 20m -skip '^Test(ImportsFollow|LanguageOf|FilesStayReadable|($(COMPUTE))$$)' $(FIRST) || failed=1; \
+	  wait $$sdk || failed=1; exit $$failed
 
 check-tls: deps ## the tests, with Redis and PostgreSQL over mutual TLS only
 	TURNUS_TEST_TLS=1 $(GO) test -tags labs -shuffle=on -timeout 40m ./...
