@@ -119,7 +119,7 @@ type duplicateView struct {
 func Scanned(con *console.Console, list []hostkeys.Result, vouches []hostkeys.Vouch, inventory string, strict bool) error {
 	var hosts []hostView
 	duplicates := []duplicateView{}
-	bad, unknown, unreachable, unproved := 0, 0, 0, 0
+	bad, unknown, unverified, unreachable, unproved := 0, 0, 0, 0, 0
 	for i, r := range list {
 		hosts = append(hosts, viewOf(r))
 		if vouches != nil && r.Err == nil {
@@ -135,6 +135,9 @@ func Scanned(con *console.Console, list []hostkeys.Result, vouches []hostkeys.Vo
 			bad++
 		case !r.Proved():
 			unknown++
+			if r.Has(transport.KeyUnverified) {
+				unverified++
+			}
 		}
 	}
 	for _, d := range hostkeys.Duplicates(list) {
@@ -158,7 +161,10 @@ func Scanned(con *console.Console, list []hostkeys.Result, vouches []hostkeys.Vo
 	}
 	printKeys(con, hosts, duplicates)
 	fmt.Fprintf(con.Out, "%s: %d known, %d new, %d changed or refused, %d unreachable\n",
-		console.Plural(len(list), "host"), len(list)-bad-unknown-unreachable, unknown, bad, unreachable)
+		console.Plural(len(list), "host"), len(list)-bad-unknown-unreachable, unknown-unverified, bad, unreachable)
+	if unverified > 0 {
+		fmt.Fprintf(con.Out, "%s with an unverified key, pinned at the first contact\n", console.Plural(unverified, "host"))
+	}
 	if unproved > 0 {
 		fmt.Fprintf(con.Out, "%s without proof by SSHFP records\n", console.Plural(unproved, "host"))
 	}
