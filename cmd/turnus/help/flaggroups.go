@@ -43,7 +43,7 @@ var FlagGroups = []struct {
 }
 
 // GroupOf returns the group of a flag, and whether short help shows the flag. -n, --limit of lists
-// is a count.
+// is a count, and a --check without -C is no dry run.
 func GroupOf(f *pflag.Flag) (title string, everyday bool) {
 	of := func(names []string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
@@ -52,7 +52,7 @@ func GroupOf(f *pflag.Flag) (title string, everyday bool) {
 	}
 	for _, g := range FlagGroups {
 		switch {
-		case f.Name == "limit" && f.Shorthand == "n":
+		case f.Name == "limit" && f.Shorthand == "n", f.Name == "check" && f.Shorthand == "":
 		case of(g.Everyday):
 			return g.Title, true
 		case of(g.Seldom):
