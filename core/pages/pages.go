@@ -188,7 +188,11 @@ func (p *Pages) problem(w http.ResponseWriter, r *http.Request, v visit, err err
 		p.toLogin(w, r)
 		return
 	}
-	p.show(w, status, "problem", v, http.StatusText(status), text)
+	title := http.StatusText(status)
+	if status == http.StatusServiceUnavailable { // of a part: the service itself answers
+		title = "Not available now"
+	}
+	p.show(w, status, "problem", v, title, text)
 }
 
 // statusOf is the HTTP status of an error, and its text as the API says it.

@@ -63,6 +63,9 @@ func TestProject(t *testing.T) {
 	_, text = v.get("/")
 	has(t, "the overview of a newcomer", text, "There is no project yet", "turnus project apply DIR")
 	lacks(t, "the overview of a newcomer", text, "cannot be shown")
+	o.set("GET /v1/playbooks", api.Problem{Status: http.StatusServiceUnavailable, Detail: "no valid project"})
+	_, text = v.get("/playbooks")
+	has(t, "the playbooks of a newcomer", text, "Not available now", "no valid project")
 
 	tenant := scheduleAPI("admin")
 	tenant.set("GET /v1/definitions", api.Problem{Status: http.StatusForbidden, Detail: "this concerns all tenants"})
