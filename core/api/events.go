@@ -23,7 +23,7 @@ type Event struct {
 	Stdout     string          `json:"stdout,omitempty"`
 	Stderr     string          `json:"stderr,omitempty"`
 	Text       string          `json:"text,omitempty"`
-	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"of step_retry and job_parked: the code of the text, where it has one"`
+	ReasonCode core.ReasonCode `json:"reason_code,omitempty" doc:"of step_retry and job_suspended: the code of the text, where it has one"`
 	Wave       int             `json:"wave,omitempty" doc:"from 1"`
 	After      core.Seconds    `json:"after_seconds,omitempty"`
 	Waiting    int             `json:"waiting,omitempty" doc:"hosts that wait for windows"`

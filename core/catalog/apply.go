@@ -194,7 +194,7 @@ func (c *Catalog) adopt(ctx context.Context, set *definitions.Set, doc ledger.Do
 		c.rejected = nil
 	}
 	c.mu.Unlock()
-	c.report(Event{Kind: DefinitionsChanged, Version: next.Version, By: next.By})
+	c.report(Event{Kind: ProjectChanged, Version: next.Version, By: next.By})
 	return *next, nil
 }
 
@@ -293,7 +293,7 @@ func (c *Catalog) reject(doc ledger.Document, base Base, why error) (Current, er
 	}
 	c.rejected = r
 	c.mu.Unlock()
-	c.report(Event{Kind: DefinitionsRejected, Version: doc.Version, By: doc.By, Err: why})
+	c.report(Event{Kind: ProjectRejected, Version: doc.Version, By: doc.By, Err: why})
 	return Current{}, r.err
 }
 

@@ -77,7 +77,7 @@ func TestVersionThatAServerCannotRead(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		<-time.After(time.Minute)
-		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
+		if n := len(l.said(catalog.ProjectRejected)); n != 1 {
 			t.Errorf("it was reported %d times", n)
 		}
 		if fixed := l.apply(old, docs("", "playbooks/g.yaml", "playbook: g\ntargets: true\nsteps:\n  - {name: one, uses: look}\n"), catalog.AnyVersion); fixed.Version != 3 || old.Status().Rejected != nil {
@@ -122,7 +122,7 @@ func TestRejectionThatComesLate(t *testing.T) {
 		if s := old.Status(); s.Version != 2 || s.Rejected != nil {
 			t.Errorf("version %d, and still rejected: %+v", s.Version, s.Rejected)
 		}
-		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
+		if n := len(l.said(catalog.ProjectRejected)); n != 1 {
 			t.Errorf("it was reported %d times", n)
 		}
 	})

@@ -208,7 +208,7 @@ func TestGitBadCommit(t *testing.T) {
 			}
 		}
 		refused(c)
-		if n := len(l.said(catalog.DefinitionsRejected)); n != 1 {
+		if n := len(l.said(catalog.ProjectRejected)); n != 1 {
 			t.Errorf("it was reported %d times", n)
 		}
 		stop()

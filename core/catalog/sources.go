@@ -71,7 +71,7 @@ func (c *Catalog) gitStatus(next func(definitions.Status)) func(definitions.Stat
 	return func(s definitions.Status) {
 		switch s.State {
 		case definitions.BadCommit, definitions.Refused:
-			c.report(Event{Kind: DefinitionsRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
+			c.report(Event{Kind: ProjectRejected, By: s.Tried.Author, Reason: "commit " + s.Tried.Short(), Err: errors.New(s.Error)})
 		case definitions.BranchGone, definitions.Unreachable:
 			c.report(Event{Kind: Trouble, Reason: "the project of " + s.Repository + " cannot be followed", Err: errors.New(s.Error)})
 		case definitions.Starting, definitions.Following: // all is well
@@ -138,7 +138,7 @@ func (c *Catalog) folderFailed(ctx context.Context, err error) {
 	now := c.folderError
 	c.mu.Unlock()
 	if now != "" && now != was {
-		c.report(Event{Kind: DefinitionsRejected, By: "folder", Err: err})
+		c.report(Event{Kind: ProjectRejected, By: "folder", Err: err})
 	}
 }
 

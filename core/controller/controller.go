@@ -343,7 +343,7 @@ const (
 	RunEnqueued EventKind = "run_enqueued"
 	RunEnded    EventKind = "run_ended"
 	RunEvent    EventKind = "run_event"    // Engine says what
-	RunHeld     EventKind = "run_held"     // paused by the service; Reason says why
+	RunPaused   EventKind = "run_paused"   // paused by the service; Reason says why
 	RunRepeated EventKind = "run_repeated" // Count jobs ended again that were recorded before: they ran twice
 	RunRefused  EventKind = "run_refused"  // ended by the service, for Reason: it cannot be run
 	RunGone     EventKind = "run_gone"     // the queue does not have it any more, as Err says; of one that is alone

@@ -96,7 +96,7 @@ func TestHoldsWhatMustNotBeRepeated(t *testing.T) {
 		defer l.node(l.queue(), 2)()
 		l.complete("r2") // that may be repeated
 		r := l.run("r1")
-		if r.Phase != ledger.PhasePaused || !strings.Contains(r.Reason.Text(), "check the hosts") || len(l.said(controller.RunHeld)) != 1 {
+		if r.Phase != ledger.PhasePaused || !strings.Contains(r.Reason.Text(), "check the hosts") || len(l.said(controller.RunPaused)) != 1 {
 			t.Fatalf("%+v", r)
 		}
 		if s, err := l.queue().Status(l.Context(), "r1"); err != nil || s.Phase != queue.Paused || s.InFlight > 0 {
@@ -271,7 +271,7 @@ func TestResumeWhileTheQueueIsAway(t *testing.T) {
 		}
 		q.set(false)
 		l.complete("r1")
-		if held := l.said(controller.RunHeld); len(held) > 0 {
+		if held := l.said(controller.RunPaused); len(held) > 0 {
 			t.Errorf("%v", held)
 		}
 	})

@@ -451,7 +451,7 @@ func (c *Controller) hold(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("hold run %s: %w", id, err)
 	}
-	c.emit(Event{Kind: RunHeld, Run: id, Reason: core.Because(core.QueueLost, lostReason)})
+	c.emit(Event{Kind: RunPaused, Run: id, Reason: core.Because(core.QueueLost, lostReason)})
 	return nil
 }
 

@@ -189,7 +189,7 @@ func (c *Controller) endOne(ctx context.Context, id string) (ended bool, err err
 			return false, err
 		}
 		c.cfg.Log.Warn(heldOver, "run", id)
-		c.emit(Event{Kind: RunHeld, Run: id, Reason: core.Because(core.QueueOlder, heldOver)})
+		c.emit(Event{Kind: RunPaused, Run: id, Reason: core.Because(core.QueueOlder, heldOver)})
 		if s, err = c.cfg.Queue.Status(ctx, id); err != nil {
 			return false, err
 		}

@@ -162,8 +162,8 @@ func TestTrapRunThatIsOverRunsAgainInAnOlderQueue(t *testing.T) {
 			if !served && sum != 6 {
 				t.Errorf("negative control: without a server jobs ran %d times, %d in all", most, sum)
 			}
-			if s, err := q.Status(l.Context(), "r1"); served && (err != nil || !s.Complete || len(l.said(controller.RunHeld)) != 1) {
-				t.Errorf("%+v, %v, said %v", s, err, l.said(controller.RunHeld))
+			if s, err := q.Status(l.Context(), "r1"); served && (err != nil || !s.Complete || len(l.said(controller.RunPaused)) != 1) {
+				t.Errorf("%+v, %v, said %v", s, err, l.said(controller.RunPaused))
 			}
 			if r := l.run("r1"); r.Phase != ledger.PhaseFinished || r.Outcomes[core.Changed] != 3 {
 				t.Errorf("%+v", r)

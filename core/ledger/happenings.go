@@ -10,7 +10,7 @@ import (
 const (
 	HappenedEnded    = "run_ended"    // every job has its outcome
 	HappenedStopped  = "run_stopped"  // the queue stopped it; Data is the reason
-	HappenedHeld     = "run_held"     // the service paused it; Data is the reason
+	HappenedPaused   = "run_held"     // the service paused it; Data is the reason
 	HappenedAwaiting = "run_awaiting" // it waits for people to approve it; Data is who changed it, empty as it was accepted
 )
 

@@ -21,7 +21,7 @@ var nextPhases = map[Phase][]Phase{
 }
 
 // byService maps a phase to what happens to a run that the service itself puts into it.
-var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: HappenedHeld}
+var byService = map[Phase]string{PhaseStopped: HappenedStopped, PhasePaused: HappenedPaused}
 
 // SetPhase writes down where a run stands. who is the person who asked for it, and is audited;
 // "" is the service, which saw it in the queue. A run that is already there stays as it is. A

@@ -172,8 +172,8 @@ func (s *Service) notices(ctx context.Context, h ledger.Happening, view round) (
 		return s.ofRun(ctx, h, view, policy.RunStopped, func(r *ledger.Run) (string, string) {
 			return "is stopped: nothing more of it starts", string(h.Data)
 		})
-	case ledger.HappenedHeld:
-		return s.ofRun(ctx, h, view, policy.RunHeld, func(r *ledger.Run) (string, string) {
+	case ledger.HappenedPaused:
+		return s.ofRun(ctx, h, view, policy.RunPaused, func(r *ledger.Run) (string, string) {
 			return "is paused by the service", string(h.Data)
 		})
 	case ledger.HappenedAwaiting:
@@ -348,7 +348,7 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 		s.cfg.Log.Error("a notification of an unknown kind is not sent", "what", h.What)
 		return nil, nil //nolint:nilerr // of another version: it is told nowhere
 	}
-	n := s.notice(h.What, h)
+	n := s.notice(kind.Name, h)
 	n.Run, n.Playbook, n.Schedule, n.Window = f.Run, f.Playbook, f.Schedule, f.Window
 	if f.Run != "" {
 		run, err := s.cfg.Ledger.Run(ctx, ledger.AllTenants(), f.Run)
@@ -371,7 +371,7 @@ func (s *Service) news(ctx context.Context, h ledger.Happening, view round) ([]m
 	case policy.TriggerSkipped:
 		n.Poll = "turnus schedules ls"
 		n.Count = h.Count
-	case policy.DefinitionsRejected, policy.QueueAway, policy.QueueLost, policy.QueueBack:
+	case policy.ProjectRejected, policy.QueueAway, policy.QueueLost, policy.QueueBack:
 		n.Poll = "turnus admin doctor"
 	case policy.ApprovalNeeded:
 		if f.Window != "" {

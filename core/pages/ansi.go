@@ -134,7 +134,7 @@ func logEvent(e api.Event) string {
 		if e.Detail != nil {
 			said.Head = strings.TrimSuffix("step "+e.Detail.Name+": "+string(e.Detail.Outcome)+": "+e.Detail.Reason, ": ")
 		}
-	case "job_parked", "step_retry", api.EventsLost:
+	case "job_suspended", "step_retry", api.EventsLost:
 		said.Head = e.Text
 	case api.JobDone:
 		if e.Result != nil {

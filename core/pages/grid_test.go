@@ -170,7 +170,7 @@ func TestChanges(t *testing.T) {
 		{"of no host", []api.Event{event("run_released", "", "")}, "", false},
 		{"a step", []api.Event{event("step_started", "r/7", "a"), {Event: "step_done", Job: "r/7", Detail: &api.StepResult{Name: "a", Outcome: core.Changed}}}, `[[7,0,"C"]]`, false},
 		{"a host at work", []api.Event{event("job_started", "r/7", "")}, `[[7,-1,"R"]]`, false},
-		{"one that waits", []api.Event{event("job_started", "r/7", ""), event("job_parked", "r/7", "")}, `[[7,-1,"W"]]`, false},
+		{"one that waits", []api.Event{event("job_started", "r/7", ""), event("job_suspended", "r/7", "")}, `[[7,-1,"W"]]`, false},
 		{"a result", []api.Event{{Event: "job_done", Job: "r/7", Result: &api.Result{Outcome: core.Lost}}}, `[[7,-1,"L"]]`, false},
 		{"two steps of one name", []api.Event{event("step_started", "r/7", "b")}, "", false},
 		{"the result of one of them", []api.Event{{Event: "step_done", Job: "r/7", Detail: &api.StepResult{Name: "b", Outcome: core.Changed}}}, "", true},

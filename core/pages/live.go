@@ -86,7 +86,7 @@ func (c *changes) cell(index int, e api.Event) {
 		step(e.Step, 'R')
 	case e.Event == "step_done" && e.Detail != nil:
 		step(e.Detail.Name, e.Detail.Outcome.Letter())
-	case e.Event == "job_parked":
+	case e.Event == "job_suspended":
 		c.set(index, -1, 'W')
 	case e.Event == api.JobDone && e.Result != nil:
 		c.set(index, -1, e.Result.Outcome.Letter())

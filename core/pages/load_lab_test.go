@@ -149,7 +149,7 @@ func TestLabManyChangesAreFewMessages(t *testing.T) {
 		want[fmt.Sprint(host, "/", step)] = string(outcome.Letter())
 		b.events <- e
 	}
-	b.events <- api.Event{Event: "job_parked", Job: "r1/2999"}
+	b.events <- api.Event{Event: "job_suspended", Job: "r1/2999"}
 	want["2999/-1"] = "W"
 	waitFor(ctx, t, `window.seen.get("2999/-1") === "W"`)
 	seen := inPage[map[string]string](ctx, t, "Object.fromEntries(window.seen)")

@@ -50,13 +50,13 @@ func (s *Server) measure() {
 // increase.
 func eventKinds() (kinds []string) {
 	for _, k := range []controller.EventKind{
-		controller.RunEnqueued, controller.RunEnded, controller.RunEvent, controller.RunHeld, controller.RunRepeated, controller.RunRefused,
+		controller.RunEnqueued, controller.RunEnded, controller.RunEvent, controller.RunPaused, controller.RunRepeated, controller.RunRefused,
 		controller.WaveAsks, controller.WindowMissed, controller.StepStalled, controller.QueueAway, controller.QueueBack, controller.QueueLost,
 	} {
 		kinds = append(kinds, string(k))
 	}
 	for _, k := range []catalog.EventKind{
-		catalog.DefinitionsChanged, catalog.DefinitionsRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.SourceChanged, catalog.SourceWaiting, catalog.SourceFailed, catalog.TriggerLaunched,
+		catalog.ProjectChanged, catalog.ProjectRejected, catalog.WindowsPosted, catalog.SchedulesChanged, catalog.SourceChanged, catalog.SourceWaiting, catalog.SourceFailed, catalog.TriggerLaunched,
 		catalog.TriggerSkipped, catalog.TriggerFailed, catalog.Trouble,
 	} {
 		kinds = append(kinds, string(k))
@@ -142,7 +142,7 @@ func (s *Server) measureParts(ctx context.Context, emit telemetry.Emit) {
 	emit(telemetry.Up, truth(s.cfg.Ledger.Ping(ctx) == nil), "ledger")
 	emit(telemetry.RecorderLag, s.cfg.Controller.Lag().Seconds())
 	d := s.definitionsOf(s.cfg.Catalog.Current())
-	emit(telemetry.DefinitionsRejected, truth(d.Rejected != nil))
+	emit(telemetry.ProjectRejected, truth(d.Rejected != nil))
 	if d.Applied.IsZero() {
 		return
 	}

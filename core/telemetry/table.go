@@ -39,7 +39,7 @@ const (
 	Up
 	DefinitionsInfo
 	DefinitionsApplied
-	DefinitionsRejected
+	ProjectRejected
 	Playbooks
 	Hosts
 	SourceHosts
@@ -113,17 +113,17 @@ var (
 // table is every metric there is. docs/operating-monitoring.md lists them in this order, and a test
 // compares the two.
 var table = [last]Metric{
-	BuildInfo:           {Name: "turnus_build_info", Kind: Gauge, Side: OfBoth, Labels: []string{"version"}, Help: "Always 1; the label is the version of this process."},
-	Up:                  {Name: "turnus_up", Kind: Gauge, Side: OfServer, Labels: []string{"part"}, Help: "1 if the part (ledger or queue) answers this server, else 0."},
-	DefinitionsInfo:     {Name: "turnus_project_info", Kind: Gauge, Side: OfServer, Labels: []string{"revision", "source"}, Help: "Always 1; the labels are the revision of the project in use and its source."},
-	DefinitionsApplied:  {Name: "turnus_project_applied_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "Time at which the project in use was applied."},
-	DefinitionsRejected: {Name: "turnus_project_rejected", Kind: Gauge, Side: OfServer, Help: "1 while the server rejects a newer project and keeps the last valid one, else 0."},
-	Playbooks:           {Name: "turnus_playbooks", Kind: Gauge, Side: OfServer, Help: "Playbooks in the project."},
-	Hosts:               {Name: "turnus_hosts", Kind: Gauge, Side: OfServer, Help: "Hosts in the project and of sources."},
-	SourceHosts:         {Name: "turnus_source_hosts", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Hosts in use of a source of hosts; the same on every server."},
-	SourceGood:          {Name: "turnus_source_good_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Time at which the source last gave the hosts in use; absent before the first."},
-	SourceState:         {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, waiting or refused, else 0."},
-	Events:              {Name: "turnus_events_total", Kind: Counter, Side: OfServer, Labels: []string{"kind"}, Help: "Events that this server logged, by kind."},
+	BuildInfo:          {Name: "turnus_build_info", Kind: Gauge, Side: OfBoth, Labels: []string{"version"}, Help: "Always 1; the label is the version of this process."},
+	Up:                 {Name: "turnus_up", Kind: Gauge, Side: OfServer, Labels: []string{"part"}, Help: "1 if the part (ledger or queue) answers this server, else 0."},
+	DefinitionsInfo:    {Name: "turnus_project_info", Kind: Gauge, Side: OfServer, Labels: []string{"revision", "source"}, Help: "Always 1; the labels are the revision of the project in use and its source."},
+	DefinitionsApplied: {Name: "turnus_project_applied_timestamp_seconds", Kind: Gauge, Side: OfServer, Help: "Time at which the project in use was applied."},
+	ProjectRejected:    {Name: "turnus_project_rejected", Kind: Gauge, Side: OfServer, Help: "1 while the server rejects a newer project and keeps the last valid one, else 0."},
+	Playbooks:          {Name: "turnus_playbooks", Kind: Gauge, Side: OfServer, Help: "Playbooks in the project."},
+	Hosts:              {Name: "turnus_hosts", Kind: Gauge, Side: OfServer, Help: "Hosts in the project and of sources."},
+	SourceHosts:        {Name: "turnus_source_hosts", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Hosts in use of a source of hosts; the same on every server."},
+	SourceGood:         {Name: "turnus_source_good_timestamp_seconds", Kind: Gauge, Side: OfServer, Labels: []string{"source"}, Help: "Time at which the source last gave the hosts in use; absent before the first."},
+	SourceState:        {Name: "turnus_source_state", Kind: Gauge, Side: OfServer, Labels: []string{"source", "state"}, Help: "1 if the source of hosts is failed, waiting or refused, else 0."},
+	Events:             {Name: "turnus_events_total", Kind: Counter, Side: OfServer, Labels: []string{"kind"}, Help: "Events that this server logged, by kind."},
 
 	RunsAccepted: {Name: "turnus_runs_accepted_total", Kind: Counter, Side: OfServer, Labels: []string{"tenant"}, Help: "Runs that this server accepted."},
 	JobsAccepted: {Name: "turnus_jobs_accepted_total", Kind: Counter, Side: OfServer, Labels: []string{"tenant"}, Help: "Jobs of the runs that this server accepted."},

@@ -12,15 +12,15 @@ type EventKind string
 // The kinds of events. Those of jobs carry Job and Host.
 const (
 	JobStarted   EventKind = "job_started"
-	StepStarted  EventKind = "step_started" // Step, Uses, Attempt
-	Output       EventKind = "output"       // Step, Stdout or Stderr
-	Diff         EventKind = "diff"         // Step, Text (a unified diff), Title
-	Progress     EventKind = "progress"     // Step, Text (the phase), Done
-	Message      EventKind = "message"      // Step, Text: what the job type logs
-	StepRetry    EventKind = "step_retry"   // Step, Attempt, Text (why), After
-	StepDone     EventKind = "step_done"    // StepResult
-	JobSuspended EventKind = "job_parked"   // Text (why), After: the job continues later, perhaps elsewhere
-	JobDone      EventKind = "job_done"     // Result, as it is sent to the queue
+	StepStarted  EventKind = "step_started"  // Step, Uses, Attempt
+	Output       EventKind = "output"        // Step, Stdout or Stderr
+	Diff         EventKind = "diff"          // Step, Text (a unified diff), Title
+	Progress     EventKind = "progress"      // Step, Text (the phase), Done
+	Message      EventKind = "message"       // Step, Text: what the job type logs
+	StepRetry    EventKind = "step_retry"    // Step, Attempt, Text (why), After
+	StepDone     EventKind = "step_done"     // StepResult
+	JobSuspended EventKind = "job_suspended" // Text (why), After: the job continues later, perhaps elsewhere
+	JobDone      EventKind = "job_done"      // Result, as it is sent to the queue
 
 	QueueAway   EventKind = "queue_away"   // Text: the queue does not answer; running jobs continue while their leases are safe
 	QueueBack   EventKind = "queue_back"   // it answers again

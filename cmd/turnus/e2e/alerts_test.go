@@ -265,9 +265,9 @@ func TestLabAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	w.file("cert.pem", string(w.soon[0]))
 	w.file("key.pem", string(w.soon[1]))
 	until(t, "the renewed certificate", func() bool { w.heard(); return w.server.err.has("was renewed") })
-	worse := w.sees(func() samples { return joined(w.heard(), of2()) }, wantedSample{"turnus_events_total", `"run_held"`, 1}, wantedSample{"turnus_events_total", `"queue_lost"`, 1},
+	worse := w.sees(func() samples { return joined(w.heard(), of2()) }, wantedSample{"turnus_events_total", `"run_paused"`, 1}, wantedSample{"turnus_events_total", `"queue_lost"`, 1},
 		wantedSample{"turnus_project_rejected", "", 1})
-	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunHeld", "TurnusQueueLost", "TurnusProjectRejected", "TurnusCertificateExpires")
+	w.fires(joined(well, of1zero(worse)), worse, "TurnusRunPaused", "TurnusQueueLost", "TurnusProjectRejected", "TurnusCertificateExpires")
 	dashboard(t, joined(well, first, worse))
 
 	// PostgreSQL goes, then Redis, then the server.

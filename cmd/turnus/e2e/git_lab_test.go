@@ -202,11 +202,11 @@ func TestLabServersFollowABranch(t *testing.T) {
 		return err == nil && d.Revision == second && d.Rejected != nil && d.Rejected.Revision == bad && strings.Contains(d.Rejected.Error, "playbooks/all.yaml:2:1")
 	})
 	until(t, "server a to say so", func() bool { return a.err.has("the project is invalid, the last valid one stays in use: ") })
-	if text := scrape(t, a, s.token()); !strings.Contains(text, "turnus_project_rejected 1\n") || !strings.Contains(text, `turnus_events_total{kind="definitions_rejected"} 1`+"\n") {
+	if text := scrape(t, a, s.token()); !strings.Contains(text, "turnus_project_rejected 1\n") || !strings.Contains(text, `turnus_events_total{kind="project_rejected"} 1`+"\n") {
 		t.Errorf("metrics do not show the bad commit:\n%s", text)
 	}
 	until(t, "a notification of the bad commit", func() bool {
-		return heard.has("definitions_rejected", "Ann Op", "playbooks/all.yaml:2:1")
+		return heard.has("project_rejected", "Ann Op", "playbooks/all.yaml:2:1")
 	})
 	until(t, "doctor to report the bad commit", func() bool {
 		doctor := s.start("admin", "doctor", "--ledger", s.ledger)

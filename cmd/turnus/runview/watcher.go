@@ -225,7 +225,7 @@ func (w *watcher) event(e api.Event) {
 		w.t.Output(e.Host, e.Stdout+e.Stderr)
 	case "step_retry":
 		w.t.Retried(e.Host, e.Text)
-	case "job_parked":
+	case "job_suspended":
 		w.t.JobLeft(e.Host)
 	case api.JobDone:
 		if e.Result != nil {

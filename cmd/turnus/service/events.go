@@ -38,7 +38,7 @@ func (s *service) event(e controller.Event) {
 		s.con.Message(fmt.Sprintf("the queue answers again after %v; polls that failed: %d", e.Lasted.Round(time.Second/10), e.Count))
 	case controller.QueueLost:
 		s.con.Message(s.con.Paint(console.Yellow, "the queue was emptied") + ", and is filled again from the ledger")
-	case controller.RunHeld:
+	case controller.RunPaused:
 		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" is paused: ") + console.Printable(e.Reason.Text())) // people who launch runs give some reasons: they must not look like a line of ours
 	case controller.RunRepeated:
 		s.con.Message(s.con.Paint(console.Yellow, "run "+e.Run+" was repeated in part: ") + console.Plural(e.Count, "job") + " ended a second time; what was recorded first counts")
@@ -62,14 +62,14 @@ func (s *service) catalogEvent(e catalog.Event) {
 	s.countTrigger(e)
 	s.report(newsOfCatalog(e, s.catalogSet()))
 	switch e.Kind {
-	case catalog.DefinitionsChanged:
+	case catalog.ProjectChanged:
 		set := s.catalog.Set()
 		if set != nil {
 			s.con.Message(fmt.Sprintf("project: %s, %s, from %s", console.Plural(len(set.Playbooks), "playbook"), console.Plural(len(set.Inventory.Hosts), "host"), cmp.Or(e.By, "the ledger")))
 			WarnOf(s.con, set)
 			s.reportUnapproved()
 		}
-	case catalog.DefinitionsRejected:
+	case catalog.ProjectRejected:
 		s.con.Message(s.con.Paint(console.Red, "the project is invalid, the last valid one stays in use: ") + reasoned(e))
 	case catalog.SourceChanged:
 		s.con.Message(fmt.Sprintf("source %s: %s", e.Source, console.Plural(e.Count, "host")))

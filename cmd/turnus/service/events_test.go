@@ -17,7 +17,7 @@ func TestHeldAndRepeatedRunsAreSaid(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
 	s := &service{con: console.New(nil, io.Discard, &said)}
-	s.event(controller.Event{Kind: controller.RunHeld, Run: "R1", Reason: "look at the hosts"})
+	s.event(controller.Event{Kind: controller.RunPaused, Run: "R1", Reason: "look at the hosts"})
 	s.event(controller.Event{Kind: controller.RunRepeated, Run: "R2", Count: 3})
 	for _, want := range []string{"run R1 is paused: look at the hosts", "run R2 was repeated in part: 3 jobs"} {
 		if !strings.Contains(said.String(), want) {

@@ -23,8 +23,8 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 		want  string // kind and a part of the text; empty: no news
 		span  time.Duration
 	}{
-		"held, and the ledger says so": {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: "look"}, "", foldSoon},
-		"held over":                    {controller.Event{Kind: controller.RunHeld, Run: "r1", Reason: core.Because(core.QueueOlder, "the queue came back older")}, "run_held the queue came back older", foldSoon},
+		"held, and the ledger says so": {controller.Event{Kind: controller.RunPaused, Run: "r1", Reason: "look"}, "", foldSoon},
+		"held over":                    {controller.Event{Kind: controller.RunPaused, Run: "r1", Reason: core.Because(core.QueueOlder, "the queue came back older")}, "run_paused the queue came back older", foldSoon},
 		"repeated":                     {controller.Event{Kind: controller.RunRepeated, Run: "r1", Count: 3}, "run_repeated a second end", foldSoon},
 		"refused":                      {controller.Event{Kind: controller.RunRefused, Run: "r1", Reason: "no such type"}, "run_failed no such type", foldSoon},
 		"missed":                       {controller.Event{Kind: controller.WindowMissed, Run: "r1", Count: 2, Reason: "it is over"}, "window_missed it is over", foldSoon},
@@ -44,12 +44,12 @@ func TestWhatAPersonShouldSeeToIsNews(t *testing.T) {
 	}
 	id := schedule.ID{Tenant: "acme", Name: "patch"}
 	n, _ := newsOfCatalog(catalog.Event{Kind: catalog.TriggerSkipped, Schedule: id, Reason: "too late"}, nil)
-	if n.Kind != "fire_skipped" || n.Schedule != id.String() || n.Tenant != "acme" || !strings.Contains(n.Text, "too late") {
+	if n.Kind != "trigger_skipped" || n.Schedule != id.String() || n.Tenant != "acme" || !strings.Contains(n.Text, "too late") {
 		t.Errorf("%+v", n)
 	}
-	a, _ := newsOfCatalog(catalog.Event{Kind: catalog.DefinitionsRejected, By: "Ann", Reason: "commit 12", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
-	b, _ := newsOfCatalog(catalog.Event{Kind: catalog.DefinitionsRejected, By: "Ann", Reason: "commit 13", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
-	if a.Kind != "definitions_rejected" || !strings.Contains(a.Text, "by Ann: ") || a.Fold == b.Fold {
+	a, _ := newsOfCatalog(catalog.Event{Kind: catalog.ProjectRejected, By: "Ann", Reason: "commit 12", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
+	b, _ := newsOfCatalog(catalog.Event{Kind: catalog.ProjectRejected, By: "Ann", Reason: "commit 13", Err: errors.New("playbooks/a.yaml:2:1")}, nil)
+	if a.Kind != "project_rejected" || !strings.Contains(a.Text, "by Ann: ") || a.Fold == b.Fold {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if n, _ := newsOfCatalog(catalog.Event{Kind: catalog.TriggerLaunched, Schedule: id}, nil); n.Kind != "" {

@@ -183,9 +183,9 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 	n := notify.News{Run: e.Run, Subject: "run:" + e.Run, Fold: e.Run}
 	span := foldSoon
 	switch e.Kind {
-	case controller.RunHeld:
+	case controller.RunPaused:
 		if e.Reason.Code() == core.QueueOlder { // the ledger writes the others down
-			n.Kind, n.Text = policy.RunHeld, "it is held: "+e.Reason.Text()
+			n.Kind, n.Text = policy.RunPaused, "it is paused: "+e.Reason.Text()
 		}
 	case controller.RunRepeated:
 		n.Kind, n.Count, n.Text = policy.RunRepeated, e.Count, "a second end of\nWhat was recorded first counts; look at the hosts."
@@ -219,13 +219,13 @@ func ofQueue(kind, text string) notify.News {
 // before the first.
 func newsOfCatalog(e catalog.Event, set *definitions.Set) (notify.News, time.Duration) {
 	switch e.Kind {
-	case catalog.DefinitionsRejected:
+	case catalog.ProjectRejected:
 		text := "the project is invalid, the last valid one stays in use\n" + reasoned(e)
 		if e.By != "" {
 			text = "by " + e.By + ": " + text
 		}
 		sum := sha256.Sum256([]byte(text)) // each server that follows the branch says the same
-		return notify.News{Kind: policy.DefinitionsRejected, Subject: "definitions", Fold: hex.EncodeToString(sum[:8]), Text: text}, foldHourly
+		return notify.News{Kind: policy.ProjectRejected, Subject: "definitions", Fold: hex.EncodeToString(sum[:8]), Text: text}, foldHourly
 	case catalog.TriggerSkipped:
 		n := notify.News{
 			Kind: policy.TriggerSkipped, Tenant: e.Schedule.Tenant, Schedule: e.Schedule.String(), Subject: "schedule:" + e.Schedule.String(), Fold: e.Schedule.String(),

@@ -5,7 +5,10 @@
 // It must not know networks, the ledger, or where credentials are kept: it has their names only.
 package policy
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Severity is how much a notice matters.
 type Severity string
@@ -27,22 +30,22 @@ func (s Severity) AtLeast(least Severity) bool {
 
 // The kinds of notices.
 const (
-	RunFailed           = "run_failed"
-	RunLost             = "run_lost"
-	RunStopped          = "run_stopped"
-	RunHeld             = "run_held"
-	RunRepeated         = "run_repeated"
-	RunRecovered        = "run_recovered"
-	RunSucceeded        = "run_succeeded"
-	WindowMissed        = "window_missed"
-	ApprovalNeeded      = "approval_needed"
-	StepStalled         = "step_stalled"
-	TriggerSkipped      = "fire_skipped"
-	DefinitionsRejected = "definitions_rejected"
-	QueueAway           = "queue_away"
-	QueueBack           = "queue_back"
-	QueueLost           = "queue_lost"
-	Test                = "test"
+	RunFailed       = "run_failed"
+	RunLost         = "run_lost"
+	RunStopped      = "run_stopped"
+	RunPaused       = "run_paused"
+	RunRepeated     = "run_repeated"
+	RunRecovered    = "run_recovered"
+	RunSucceeded    = "run_succeeded"
+	WindowMissed    = "window_missed"
+	ApprovalNeeded  = "approval_needed"
+	StepStalled     = "step_stalled"
+	TriggerSkipped  = "trigger_skipped"
+	ProjectRejected = "project_rejected"
+	QueueAway       = "queue_away"
+	QueueBack       = "queue_back"
+	QueueLost       = "queue_lost"
+	Test            = "test"
 )
 
 // Kind is a row of the table of kinds.
@@ -63,7 +66,7 @@ func Kinds() []Kind {
 		{RunFailed, Error, "some hosts of a run did not succeed, for another reason than a missed window, or the service could not start the run", true, false},
 		{RunLost, Error, "a run ended with `lost` hosts: their outcome is unknown", true, false},
 		{RunStopped, Error, "a run stopped: it reached its failure threshold, or a step that must not be repeated was lost", true, false},
-		{RunHeld, Error, "the service paused a run, and a person must check it before it continues", true, false},
+		{RunPaused, Error, "the service paused a run, and a person must check it before it continues", true, false},
 		{RunRepeated, Warning, "jobs of a run ended a second time, because the queue lost the first result", true, false},
 		{RunRecovered, Info, "a run succeeded, and the previous run of its playbook did not", true, true},
 		{RunSucceeded, Info, "a run succeeded", true, true},
@@ -71,7 +74,7 @@ func Kinds() []Kind {
 		{ApprovalNeeded, Warning, "a run, a wave or a window waits for an approval", true, false},
 		{StepStalled, Warning, "jobs of a run are suspended until a person acts", true, false},
 		{TriggerSkipped, Warning, "a schedule skipped a fire time", true, false},
-		{DefinitionsRejected, Error, "a commit, folder or version is invalid; the last valid one stays in use", false, false},
+		{ProjectRejected, Error, "a commit, folder or version is invalid; the last valid one stays in use", false, false},
 		{QueueAway, Error, "the queue does not respond", false, false},
 		{QueueBack, Info, "the queue responds again", false, false},
 		{QueueLost, Error, "the queue lost its data; the service restores it from the ledger", false, false},
@@ -79,8 +82,12 @@ func Kinds() []Kind {
 	}
 }
 
-// Find is the row of a kind.
+// former maps each former name of a kind to its present one. docs/renamed.md lists them.
+var former = map[string]string{"run_held": RunPaused, "fire_skipped": TriggerSkipped, "definitions_rejected": ProjectRejected}
+
+// Find returns the row of a kind, also by its former name.
 func Find(name string) (Kind, bool) {
+	name = cmp.Or(former[name], name)
 	all := Kinds()
 	i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
 	if i < 0 {

@@ -192,15 +192,16 @@ func (p *parser) route(n *yaml.Node, of Place) Route {
 	return r
 }
 
-// kind reads a kind that a route of the owner may name.
+// kind reads a kind that a route of the owner may name. A former name is read as the present one.
 func (of Place) kind(text string) (string, error) {
 	if text == schedulesLost && of.Service {
 		return text, nil
 	}
-	if k, ok := Find(text); ok && !of.Service && !k.Tenant {
+	k, ok := Find(text)
+	if ok && !of.Service && !k.Tenant {
 		return "", yamlread.Fault{Expected: "a kind that is about one tenant; routes of the service, beside tenants:, may name this one"}
 	}
-	return yamlread.Words(Names()...)(text)
+	return yamlread.Words(Names()...)(cmp.Or(k.Name, text))
 }
 
 func pattern(text string) (string, error) {

@@ -214,6 +214,17 @@ func TestRetiredKindIsRead(t *testing.T) {
 	}
 }
 
+func TestFormerNameOfAKindIsRead(t *testing.T) {
+	t.Parallel()
+	for old, now := range former {
+		p := read(t, "channels: {a: {webhook: {url: 'http://x'}}}\nroutes: [{kinds: ["+old+"], to: [a]}]\n")
+		k, ok := Find(old)
+		if got := p.Places(Subject{k, "", ""}, nil); !ok || k.Name != now || len(got) != 1 {
+			t.Errorf("%s is read as %s and goes to %v, expected %s", old, k.Name, got, now)
+		}
+	}
+}
+
 func TestKindsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	for _, k := range Kinds() {
