@@ -90,7 +90,7 @@ var borders = []struct {
 	{"core/controller", "between ledger and queue; it must not know HTTP, nor how hosts are reached", []string{"core", "core/board", "core/telemetry", "core/engine", "core/forecast", "core/admission", "core/launch", "core/snapshot", "core/ledger", "core/queue", "playbooks"}},
 	{"cmd/turnus/console", "what a command prints passes through it; it must not know what that is", []string{"core"}},
 	{"cmd/turnus/help", "what people read about commands and job types; it must not know what a command does", []string{"cmd/turnus/console", "core", "core/inventory", "core/ledger", "core/yamlread", "playbooks", "plugins/host", "windows"}},
-	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/engine", "core/admission", "core/launch", "core/worker"}},
+	{"cmd/turnus/runview", "shows runs, of this process and of a server; it must not start them", []string{"cmd/turnus/console", "core", "core/api", "core/client", "core/engine", "core/admission", "core/launch", "core/pictures", "core/worker"}},
 	{"cmd/turnus/project", "the files with which a project begins; it must not know how they are read", nil},
 	{"cmd/turnus/settings", "where settings come from; it must not know what they are for", []string{"cmd/turnus/console", "core", "core/securefile", "core/yamlread"}},
 	{"cmd/turnus/node", "assembles a worker node; it must not know where queues are", []string{"cmd/turnus/console", "cmd/turnus/settings", "core", "plugins", "playbooks"}},

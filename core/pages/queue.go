@@ -112,17 +112,9 @@ func (view *queueView) load(runs []api.Run) {
 	slices.SortStableFunc(view.Runs, func(a, b runLoad) int { return cmp.Compare(b.Waiting, a.Waiting) })
 }
 
-// share lists tenants, those first that have less than their share, then by what is overdue.
+// share lists tenants, and draws the first of them.
 func (view *queueView) share(list []api.Share) {
-	slices.SortStableFunc(list, func(a, b api.Share) int {
-		if x, y := pictures.Short(&a), pictures.Short(&b); x != y {
-			if x {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(b.Oldest, a.Oldest), cmp.Compare(b.Waiting, a.Waiting))
-	})
+	pictures.SortShares(list)
 	view.SharesMore = len(list) > queueTenants
 	view.Shares = list[:min(len(list), queueTenants)]
 	view.Picture = template.HTML(pictures.Shares(view.Shares).Markup) //nolint:gosec // pictures escapes each text

@@ -78,19 +78,23 @@ const ShareHistoryNote = "A bar is the worker time of host tasks that ended in t
 
 // ShareHistoryDocument draws shares over time as one self-contained picture.
 func ShareHistoryDocument(h *api.ShareHistory) string {
-	b := ShareHistory(h)
+	return sharesDocument(ShareHistory(h), "Worker time by tenant, 24 hours until "+utc(h.At),
+		"Bar: worker time of host tasks that ended in the hour. Line: fair share by weight.")
+}
+
+// sharesDocument puts a block with a title and a note into one self-contained picture.
+func sharesDocument(b Block, title, note string) string {
 	width, height := b.Width+2*mapMargin, b.Height+40+calLegend+mapMargin
 	s := &SVG{}
 	s.Add(`<?xml version="1.0" encoding="UTF-8"?>`)
 	s.Add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d">`, width, height, width, height)
-	title := "Worker time by tenant, 24 hours until " + utc(h.At)
 	s.Add(`<title>%s</title>`, title)
 	s.Raw("<style>" + mapStyle + calendarStyle + "</style>\n")
 	s.Add(`<rect class="bg" width="%d" height="%d"/>`, width, height)
 	s.Add(`<text class="text" x="%d" y="26" font-size="16" font-weight="600">%s</text>`, mapMargin, title)
 	s.Add(`<g transform="translate(%d 40)">`, mapMargin)
 	s.Raw(b.Markup + "</g>\n")
-	s.Add(`<text class="dim" x="%d" y="%d">%s</text>`, mapMargin, height-mapMargin, "Bar: worker time of host tasks that ended in the hour. Line: fair share by weight.")
+	s.Add(`<text class="dim" x="%d" y="%d">%s</text>`, mapMargin, height-mapMargin, note)
 	s.Add(`</svg>`)
 	return s.String()
 }

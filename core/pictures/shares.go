@@ -1,7 +1,10 @@
 package pictures
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/turnus/turnus/core/api"
 )
@@ -36,6 +39,25 @@ func Shares(list []api.Share) Block {
 		s.Add(`<text class="dim" x="%.1f" y="%d">%s</text></g>`, x, y+16, fmt.Sprintf("%d of %.1f", one.Running, fair))
 	}
 	return block(s, width, max(len(list), 1)*row, "Hosts at work of each tenant, and its fair share")
+}
+
+// SharesDocument draws shares at a time as one self-contained picture.
+func SharesDocument(list []api.Share, at time.Time) string {
+	return sharesDocument(Shares(list), "Hosts at work by tenant, "+utc(at), "Bar: hosts at work. Line: fair share by weight. Triangle: less than that while hosts wait.")
+}
+
+// SortShares sorts tenants: those first that have less than their share, then those with the oldest
+// overdue run, then those with the most waiting hosts.
+func SortShares(list []api.Share) {
+	slices.SortStableFunc(list, func(a, b api.Share) int {
+		if x, y := Short(&a), Short(&b); x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Oldest, a.Oldest), cmp.Compare(b.Waiting, a.Waiting))
+	})
 }
 
 // Short reports whether a tenant has less than its fair share while hosts of it wait.

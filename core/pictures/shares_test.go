@@ -3,6 +3,7 @@ package pictures
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnus/turnus/core/api"
 )
@@ -23,4 +24,9 @@ func TestShares(t *testing.T) {
 		t.Errorf("height %d", b.Height)
 	}
 	elements(t, Shares(nil).Markup)
+	elements(t, SharesDocument(list, time.Now()))
+	SortShares(list)
+	if list[0].Tenant != hostile {
+		t.Errorf("%s comes first, expected the one with less than its share", list[0].Tenant)
+	}
 }

@@ -2,15 +2,14 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/turnus/turnus/cmd/turnus/console"
 	"github.com/turnus/turnus/cmd/turnus/remote"
+	"github.com/turnus/turnus/cmd/turnus/runview"
 	"github.com/turnus/turnus/core/api"
 	"github.com/turnus/turnus/core/client"
 	"github.com/turnus/turnus/core/pictures"
@@ -45,7 +44,7 @@ letter a host, or with -o svg the picture of the page Fleet.`,
 			if a.Output == "svg" {
 				return a.Out.Picture(pictures.FleetDocument(fleet, time.Now()))
 			}
-			a.printMap(fleet)
+			runview.ShowFleet(a.Console, fleet)
 			return nil
 		}),
 	}
@@ -53,36 +52,4 @@ letter a host, or with -o svg the picture of the page Fleet.`,
 	c.Flags().StringVar(&customer, "customer", "", "hosts of this customer only")
 	c.Flags().StringVar(&by, "by", pictures.ByGroup, "hosts that stand together: group, site or ha_group")
 	return c
-}
-
-// mapColumns is how many letters of a group are in a line.
-const mapColumns = 60
-
-// printMap prints a letter a host, and what the letters mean.
-func (a *app) printMap(fleet []pictures.Customer) {
-	rows := [][]string{{"CUSTOMER", "GROUP", "HOSTS", "LAST OUTCOMES"}}
-	var hosts []pictures.Host
-	for _, c := range fleet {
-		for _, g := range c.Groups {
-			hosts = append(hosts, g.Hosts...)
-			first := []string{pictures.Named(c.Name), pictures.Named(g.Name), fmt.Sprint(len(g.Hosts))}
-			for part := range slices.Chunk(g.Hosts, mapColumns) {
-				var letters strings.Builder
-				for _, h := range part {
-					letters.WriteString(pictures.Letter(string(h.Outcome)))
-				}
-				rows = append(rows, append(first, letters.String()))
-				first = []string{"", "", ""}
-			}
-		}
-	}
-	console.Table(a.Out, rows)
-	var legend []string
-	for _, c := range pictures.Counts(hosts) {
-		legend = append(legend, fmt.Sprintf("%s %d %s", pictures.Letter(string(c.Outcome)), c.Hosts, c.Word()))
-	}
-	if len(legend) == 0 {
-		legend = []string{"the server's inventory has no such hosts"}
-	}
-	fmt.Fprintln(a.Out, strings.Join(legend, ", "))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,15 +17,21 @@ import (
 
 func (a *app) sharesCmd() *cobra.Command {
 	var r remote.Flags
+	var now bool
 	c := &cobra.Command{
 		Use: "shares", Short: "Show the worker time that each tenant used in the last 24 hours, against its fair share",
 		Long: `Show the worker time of host tasks that ended in the last 24 hours, by tenant. The fair share
 is the worker time of all tenants, by weight among those that used any in the same hour. With
--o svg it is the picture of the page of queue and workers, hour by hour.`,
+--now it is the hosts at work at this moment, and those that wait. With -o svg it is the picture
+of the page of queue and workers.`,
 		Example: `  turnus admin shares
+  turnus admin shares --now
   turnus admin shares -o svg > shares.svg`,
 		Args: cobra.NoArgs, Annotations: map[string]string{"svg": "yes"},
 		RunE: remote.Run(a.Console, &r, func(ctx context.Context, c *client.Client, _ []string) error {
+			if now {
+				return a.sharesNow(ctx, c)
+			}
 			h, err := c.ShareHistory(ctx)
 			if err != nil {
 				return err
@@ -40,7 +47,33 @@ is the worker time of all tenants, by weight among those that used any in the sa
 		}),
 	}
 	r.Add(c)
+	c.Flags().BoolVar(&now, "now", false, "the hosts at work at this moment, and those that wait")
 	return c
+}
+
+// sharesNow shows what tenants have of the workers at this moment.
+func (a *app) sharesNow(ctx context.Context, c *client.Client) error {
+	list, err := client.All(ctx, 0, c.Shares)
+	if err != nil {
+		return err
+	}
+	pictures.SortShares(list)
+	switch a.Output {
+	case "json":
+		return console.PrintJSON(a.Out, console.ListOf(list))
+	case "svg":
+		return a.Out.Picture(pictures.SharesDocument(list, time.Now()))
+	}
+	rows := [][]string{{"TENANT", "WEIGHT", "AT WORK", "FAIR SHARE", "DUE", "WAITING", "OLDEST"}}
+	for i := range list {
+		s := &list[i]
+		rows = append(rows, []string{
+			pictures.Tenant(s.Tenant), strconv.Itoa(s.Weight), strconv.Itoa(s.Running), fmt.Sprintf("%.1f", s.Fair),
+			strconv.Itoa(s.Due), strconv.Itoa(s.Waiting), console.Short(s.Oldest.Duration().Round(time.Second)),
+		})
+	}
+	console.Table(a.Out, rows)
+	return nil
 }
 
 func (a *app) printShares(h *api.ShareHistory) {
