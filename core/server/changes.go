@@ -93,12 +93,14 @@ func marksIn(at string) map[api.Topic]string {
 // changes has the marks that were read last. The first request after a while reads them again, and
 // all others share the reading.
 type changes struct {
-	mu    sync.Mutex // held while marks are read
-	at    time.Time
-	every time.Duration
-	last  marks
-	sets  uint64 // counts sets of the project, from a random number on
-	fleet map[string]fleetMark
+	mu     sync.Mutex // held while marks are read
+	at     time.Time
+	every  time.Duration
+	last   marks
+	sets   uint64 // counts sets of the project, from a random number on
+	fleet  map[string]fleetMark
+	own    map[string]ownHosts // by tenant, as of the set of the project
+	newest map[string]string   // the run that was made last, by tenant; as of at
 }
 
 // marks is the state that topics depend on.
@@ -112,6 +114,12 @@ type marks struct {
 
 // fleetMark is the mark of a tenant's hosts, as of a mark of all runs and hosts.
 type fleetMark struct{ of, mark uint64 }
+
+// ownHosts is a mark of a tenant's hosts, and the window sets that they wait for.
+type ownHosts struct {
+	mark uint64
+	sets map[string]bool
+}
 
 // since compares the marks of a caller with those seen before.
 func (c *changes) since(ctx context.Context, s *Server, by caller, topics []api.Topic, seen map[api.Topic]string) (api.Changes, error) {
@@ -155,9 +163,9 @@ func (c *changes) read(ctx context.Context, s *Server) error {
 	}
 	if c.last.set != next.set {
 		c.sets++
-		c.fleet = nil
+		c.fleet, c.own = map[string]fleetMark{}, map[string]ownHosts{}
 	}
-	c.last, c.at = next, begun
+	c.last, c.at, c.newest = next, begun, map[string]string{}
 	c.every = max(changesEvery, changesShare*time.Since(begun))
 	return nil
 }
@@ -166,7 +174,8 @@ func (c *changes) read(ctx context.Context, s *Server) error {
 func (c *changes) mark(ctx context.Context, s *Server, by caller, topic api.Topic) (uint64, error) {
 	switch topic {
 	case api.TopicRuns:
-		return markOf(sum(c.last.Runs, by), c.last.queueAway), nil
+		newest, err := c.newestOf(ctx, s, by.scope, by.token.Tenant)
+		return markOf(sum(c.last.Runs, by), newest, c.last.queueAway), err
 	case api.TopicSchedules:
 		return sum(c.last.Schedules, by), nil
 	case api.TopicProject:
@@ -188,6 +197,27 @@ func sum(tenants map[string]uint64, by caller) (all uint64) {
 	return all
 }
 
+// newestOf returns the run that was made last: one that also ended between two readings leaves no
+// other trace in the marks.
+func (c *changes) newestOf(ctx context.Context, s *Server, scope ledger.Scope, tenant string) (string, error) {
+	if scope.All() {
+		tenant = everyTenant
+	}
+	if id, ok := c.newest[tenant]; ok {
+		return id, nil
+	}
+	runs, _, err := s.cfg.Ledger.Runs(ctx, scope, ledger.RunFilter{}, ledger.Page{Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	id := ""
+	if len(runs) > 0 {
+		id = runs[0].ID
+	}
+	c.newest[tenant] = id
+	return id, nil
+}
+
 func markOf(values ...any) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%v", values)
@@ -199,31 +229,43 @@ func (c *changes) project(s *Server, by caller) uint64 {
 	if by.scope.All() {
 		return markOf(c.sets, c.last.version, c.last.rejected, len(approvals))
 	}
-	own := 0
+	own, seen := c.hosts(s, by), 0
 	for i := range approvals {
-		if approvals[i].Tenant == by.token.Tenant {
-			own++
+		if a := &approvals[i]; a.Tenant == by.token.Tenant || a.Tenant == "" && own.sets[a.Set] {
+			seen++
 		}
 	}
-	return markOf(c.last.version, own, c.hosts(s, by))
+	return markOf(c.last.version, seen, own.mark)
 }
 
-// hosts is a mark of the hosts of a caller.
-func (c *changes) hosts(s *Server, by caller) uint64 {
-	if c.last.set == nil || by.scope.All() {
-		return c.sets
+// hosts returns the hosts of a tenant's caller as of the set of the project.
+func (c *changes) hosts(s *Server, by caller) ownHosts {
+	own, ok := c.own[by.token.Tenant]
+	if ok || c.last.set == nil {
+		return own
 	}
-	var all uint64
+	own.sets = map[string]bool{}
 	for _, h := range s.hosts(by, c.last.set) {
-		all += markOf(h.Name, h.Customer, h.Site, h.HAGroup, h.Groups)
+		own.mark += markOf(h.Name, h.Customer, h.Site, h.HAGroup, h.Groups)
+		if defs := c.last.set.Windows; h.WindowSet != "" && !own.sets[h.WindowSet] && defs.Sets[h.WindowSet] != nil {
+			own.sets[h.WindowSet] = true
+			for _, name := range defs.Serves(h.WindowSet) {
+				own.sets[name] = true
+			}
+		}
 	}
-	return all
+	c.own[by.token.Tenant] = own
+	return own
 }
 
 // ofFleet reads the last outcomes of a tenant's hosts only after some run changed: which run it
 // was, another tenant must not know.
 func (c *changes) ofFleet(ctx context.Context, s *Server, by caller) (uint64, error) {
-	var runs uint64
+	newest, err := c.newestOf(ctx, s, ledger.AllTenants(), everyTenant)
+	if err != nil {
+		return 0, err
+	}
+	runs := markOf(newest)
 	for _, mark := range c.last.Runs {
 		runs += mark
 	}
@@ -233,7 +275,7 @@ func (c *changes) ofFleet(ctx context.Context, s *Server, by caller) (uint64, er
 	if kept, ok := c.fleet[by.token.Tenant]; ok && kept.of == runs {
 		return kept.mark, nil
 	}
-	all := c.hosts(s, by)
+	all := c.hosts(s, by).mark
 	hosts := s.hosts(by, c.last.set)
 	for some := range slices.Chunk(hosts, ledger.MaxPage) {
 		names := make([]string, len(some))
@@ -248,15 +290,15 @@ func (c *changes) ofFleet(ctx context.Context, s *Server, by caller) (uint64, er
 			all += markOf(host, job.Run, job.Index, job.Outcome, job.Recorded.UnixMicro())
 		}
 	}
-	if c.fleet == nil {
-		c.fleet = map[string]fleetMark{}
-	}
 	c.fleet[by.token.Tenant] = fleetMark{runs, all}
 	return all, nil
 }
 
 // ofQueue is a mark of what the page of the queue shows. The census is kept for some seconds.
 func (c *changes) ofQueue(ctx context.Context, s *Server, by caller) (uint64, error) {
+	if c.last.queueAway { // nobody waits for it while the lock is held
+		return markOf("away"), nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
 	seen, err := s.census.read(ctx, s)

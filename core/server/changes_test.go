@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/turnus/turnus/core/api"
+	"github.com/turnus/turnus/core/catalog"
+	"github.com/turnus/turnus/core/definitions"
 )
 
 // changed asks for what changed since a response.
@@ -76,6 +78,36 @@ func TestChangesAreThoseOfTheTenant(t *testing.T) {
 	step("a schedule", api.TopicSchedules)
 	want[any](t, b.ask(b.token("acme", Approver), "POST", "/v1/windows/acme-day/approve", api.ApproveWindow{}), http.StatusOK)
 	step("an approval", api.TopicProject)
+	b.finish(b.launch("acme", api.NewRun{}))
+	step("a run begins and ends between two readings", api.TopicRuns, api.TopicFleet)
+}
+
+// The provider decides on a set that several tenants share: each of them hears of it.
+func TestADecisionOnASharedSetIsHeardByItsTenants(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	shared := tree()
+	shared["windows/sets.yaml"] += "  shared: {timezone: UTC, approval: {by: cab, state: proposed}, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n" +
+		"  theirs: {timezone: UTC, approval: {by: cab, state: proposed}, allow: [{rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\"}]}\n"
+	shared["inventory/hosts.yaml"] += "  acme-4: {address: 192.0.2.4, customer: acme, window_set: shared}\n  globex-4: {address: 192.0.2.4, customer: globex, window_set: shared}\n" +
+		"  initech-4: {address: 192.0.2.4, customer: initech, window_set: theirs}\n"
+	_, err := b.cat.Apply(t.Context(), "test", documents(shared), definitions.Revision{}, catalog.AnyVersion)
+	must(t, err)
+	acme, provider := b.token("acme", Viewer), b.token(everyTenant, Approver)
+	first := b.changed(acme, "", "&topic=project")
+	approve := func(set string) {
+		t.Helper()
+		want[any](t, b.ask(provider, "POST", "/v1/windows/"+set+"/approve", api.ApproveWindow{}), http.StatusOK)
+		b.again()
+	}
+	approve("theirs") // control: of another tenant's it hears nothing
+	if c := b.changed(acme, first.At, "&topic=project"); !has(c) {
+		t.Errorf("a decision on another tenant's set: %v", c.Topics)
+	}
+	approve("shared")
+	if c := b.changed(acme, first.At, "&topic=project"); !has(c, api.TopicProject) {
+		t.Errorf("a decision on a shared set: %v, expected the project", c.Topics)
+	}
 }
 
 // A change ends the wait for it, and another server continues where one ended.
