@@ -304,12 +304,46 @@ func (p *Pages) liveLog(w http.ResponseWriter, r *http.Request, v visit) {
 	if !out.send("begin", id.String()) {
 		return
 	}
-	err := v.client.JobEvents(id).Read(ctx, func(e api.Event) {
-		if data := logEvent(e); data != "" && !out.send("log", data) {
-			stop()
-		}
-	})
-	if err == nil {
+	lines, ended := make(chan string), make(chan error, 1)
+	go func() { // it ends with ctx
+		ended <- v.client.JobEvents(id).Read(ctx, func(e api.Event) {
+			if data := logEvent(e); data != "" {
+				select {
+				case lines <- data:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}()
+	switch err := pass(out, lines, ended); {
+	case errors.Is(err, errGone):
+		stop()
+		<-ended
+	case err == nil:
 		out.send("done", "1")
+	}
+}
+
+// errGone means that the browser does not read any more.
+var errGone = errors.New("the browser went away")
+
+// pass sends lines until their source has ended, and a beat while there are none: over HTTP/2 a
+// stream without a write ends at its write deadline.
+func pass(out *events, lines <-chan string, ended <-chan error) error {
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for {
+		ok := true
+		select {
+		case data := <-lines:
+			ok = out.send("log", data)
+		case <-beat.C:
+			ok = out.comment()
+		case err := <-ended:
+			return err
+		}
+		if !ok {
+			return errGone
+		}
 	}
 }

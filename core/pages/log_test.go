@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/turnus/turnus/core"
 	"github.com/turnus/turnus/core/api"
@@ -82,6 +85,24 @@ func TestLiveLog(t *testing.T) {
 	}
 	has(t, "the stream", string(text), "event: begin\n", `{"l":[[{"t":"one"}],[{"t":"\u003c/td\u003e`, "ended: changed", "event: done\n")
 	lacks(t, "the stream", string(text), "<script>")
+}
+
+// A log without new lines is kept open: over HTTP/2 the write deadline of the last line ends it.
+func TestALogWithoutLinesIsKeptOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, lines, ended := httptest.NewRecorder(), make(chan string), make(chan error, 1)
+		go func() {
+			lines <- "one"
+			<-time.After(2*beatEvery + time.Second)
+			ended <- nil
+		}()
+		if err := pass(newEvents(w), lines, ended); err != nil {
+			t.Error(err)
+		}
+		if text := w.Body.String(); !strings.Contains(text, "data: one\n") || strings.Count(text, ": still here\n") != 2 {
+			t.Errorf("%q", text)
+		}
+	})
 }
 
 func TestPiecesOf(t *testing.T) {

@@ -100,6 +100,13 @@ func cutParts(html string) (shape string, parts []string) {
 	return rest.String(), parts
 }
 
+// tagOf is the beginning of a part, which has its id. A page finds a part by it: with other ids, or
+// in another order, they are another page.
+func tagOf(html string) string {
+	tag, _, _ := strings.Cut(html, partBegin)
+	return tag
+}
+
 // seenOf names a state of a page.
 func seenOf(html string) string {
 	sum := sha256.Sum256([]byte(html))
@@ -121,7 +128,7 @@ func (v *view) put(html string) {
 	}
 	v.version++
 	shape, parts := cutParts(html)
-	same := v.shape == shape && len(parts) == len(v.parts)
+	same := v.shape == shape && slices.EqualFunc(v.parts, parts, func(a part, b string) bool { return tagOf(a.html) == tagOf(b) })
 	if !same {
 		v.shape, v.shapeAt, v.parts = shape, v.version, make([]part, len(parts))
 	}

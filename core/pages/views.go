@@ -247,8 +247,10 @@ type shared struct {
 func (s *shared) send(view int, seen string, all []message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen[view] = seen
-	for _, m := range all {
+	for i, m := range all {
+		if i == len(all)-1 { // until then the browser has only a part of the state
+			s.seen[view] = seen
+		}
 		if !s.out.sendAt(strings.Join(s.seen, ","), fmt.Sprintf("%d:%s", view, m.name), m.data) {
 			return false
 		}

@@ -241,6 +241,23 @@ func TestAStreamBeginsBehindThePage(t *testing.T) {
 	if all, _, _, _ = v.next(&slow); !slices.Equal(all, []message{{"page", page(2, 9) + "more"}}) {
 		t.Errorf("another shape: %q", all)
 	}
+	exchanged := strings.Replace(page(2, 9), `id="b"`, `id="c"`, 1)
+	v.put(page(2, 9))
+	v.next(&slow)
+	v.put(exchanged)
+	if all, _, _, _ = v.next(&slow); !slices.Equal(all, []message{{"page", exchanged}}) {
+		t.Errorf("a row in place of another: %q", all)
+	}
+}
+
+// A browser that loses the stream within a batch has not seen its state.
+func TestABatchIsSeenWithItsLastMessage(t *testing.T) {
+	w := httptest.NewRecorder()
+	s := &shared{out: newEvents(w), seen: []string{"other", "old"}}
+	if !s.send(1, "new", []message{{"cells", "x"}, {"page", "y"}}) {
+		t.Error("it is not sent")
+	}
+	has(t, "the batch", w.Body.String(), "id: other,old\nevent: 1:cells\n", "id: other,new\nevent: 1:page\n")
 }
 
 // Nobody gets anything once the API refuses its session, or gives it other rights; the others go
