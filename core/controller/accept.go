@@ -154,8 +154,8 @@ func (c *Controller) Cancel(ctx context.Context, s ledger.Scope, who, id, reason
 // SetShares changes what a run may use of the workers. The ledger has it first, so a queue that is
 // filled again also gets it. After an error of the queue the run continues there as before: call it
 // again.
-func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, to ledger.Shares) (ledger.Run, error) {
-	run, err := c.cfg.Ledger.SetShares(ctx, s, id, to)
+func (c *Controller) SetShares(ctx context.Context, s ledger.Scope, id string, to ledger.Shares, seen ...int64) (ledger.Run, error) {
+	run, err := c.cfg.Ledger.SetShares(ctx, s, id, to, seen...)
 	if err != nil || run.Incarnation == "" {
 		return run, err
 	}

@@ -121,6 +121,7 @@ var conformance = []struct {
 	{"cancel several", testCancelAll},
 	{"amend", testAmend},
 	{"amend awaits approvals", testAmendAwaits},
+	{"shares as seen", testSharesAsSeen},
 	{"sources of a run", testSources},
 	{"dry runs", testDryRuns},
 	{"claims", testClaims},

@@ -116,6 +116,26 @@ func testCancelAll(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
+// Of two people who saw the same version, the second one changes nothing. Without a version both do.
+func testSharesAsSeen(t *testing.T, b *backend) {
+	l := b.open(t)
+	r := accept(t, l, newRun("r1", "", 1))
+	set := func(weight int, seen ...int64) error {
+		_, err := l.SetShares(t.Context(), ledger.AllTenants(), "r1", ledger.Shares{Weight: &weight}, seen...)
+		return err
+	}
+	if err := set(2, r.Version); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, set(3, r.Version), core.ErrConflict, "the version before")
+	if now := read(t, l, "r1"); *now.Shares.Weight != 2 {
+		t.Errorf("weight %d, expected 2", *now.Shares.Weight)
+	}
+	if err := set(4); err != nil {
+		t.Error(err)
+	}
+}
+
 func testAmend(t *testing.T, b *backend) {
 	l := b.open(t)
 	ctx := t.Context()

@@ -67,7 +67,9 @@ func (s *Server) listApprovals(_ context.Context, by caller, in *struct {
 			}
 		}
 	}
-	items, next := pageOf(all, func(a api.WindowApproval) string { return a.Set + " " + a.Rule }, in.Page) // names have no blanks
+	key := func(a api.WindowApproval) string { return a.Set + " " + a.Rule } // names have no blanks
+	slices.SortStableFunc(all, func(a, b api.WindowApproval) int { return strings.Compare(key(a), key(b)) })
+	items, next := pageOf(all, key, in.Page)
 	return listOf(items, next), nil
 }
 

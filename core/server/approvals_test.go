@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -267,6 +268,39 @@ func TestASourceDoesNotShareTheWindowsOfOthers(t *testing.T) {
 	want[any](t, b.ask(b.token("globex", Approver), "POST", "/v1/windows/globex-night/revoke", api.RevokeWindow{}), http.StatusOK)
 	want[any](t, b.ask(b.token("acme", Viewer), "GET", "/v1/windows/globex-night", nil), http.StatusNotFound)
 	want[any](t, b.ask(b.token("acme", Viewer), "GET", "/v1/windows/acme-night", nil), http.StatusOK)
+}
+
+// The rules of a set are listed by their names, whatever their order in the file: a page that ends
+// within a set loses none of them.
+func TestPagesOfApprovalsHaveEachRuleOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	rules := tree()
+	rules["windows/sets.yaml"] += "  two: {timezone: UTC, approval: {by: cab, state: approved}, allow: [{id: weekday, rrule: FREQ=DAILY, from: \"01:00\", to: \"02:00\", approval: {by: cab, state: proposed}}, " +
+		"{id: saturday, rrule: FREQ=DAILY, from: \"03:00\", to: \"04:00\", approval: {by: cab, state: proposed}}]}\n"
+	rules["inventory/hosts.yaml"] += "  acme-4: {address: 192.0.2.4, customer: acme, window_set: two}\n"
+	b.apply(rules)
+	viewer := b.token("acme", Viewer)
+	for _, limit := range []string{"1", "2", "50"} {
+		var seen []string
+		for cursor := ""; ; {
+			page := want[struct {
+				Items []api.WindowApproval
+				Next  string
+			}](t, b.ask(viewer, "GET", "/v1/approvals?limit="+limit+"&cursor="+url.QueryEscape(cursor), nil), http.StatusOK)
+			for _, a := range page.Items {
+				if a.Set == "two" {
+					seen = append(seen, a.Rule)
+				}
+			}
+			if cursor = page.Next; cursor == "" || len(seen) > 3 {
+				break
+			}
+		}
+		if !slices.Equal(seen, []string{"saturday", "weekday"}) && !slices.Equal(seen, []string{"", "saturday", "weekday"}) {
+			t.Errorf("pages of %s: %q", limit, seen)
+		}
+	}
 }
 
 // The same key is one word.

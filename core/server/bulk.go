@@ -97,7 +97,7 @@ func (s *Server) bulkRun(by caller, text json.RawMessage) *bulkRun {
 	one := &bulkRun{}
 	var sent any
 	found := &huma.ValidateResult{}
-	err := json.Unmarshal(text, &sent)
+	err := readJSON(text, &sent)
 	if err == nil {
 		err = uniqueNames(text)
 	}
@@ -111,7 +111,7 @@ func (s *Server) bulkRun(by caller, text json.RawMessage) *bulkRun {
 	}
 	var n api.KeyedRun
 	if err == nil {
-		err = json.Unmarshal(text, &n)
+		err = readJSON(text, &n)
 	}
 	if err == nil {
 		one.sent, one.key = n.NewRun, Idempotent{n.Key}.of(by, createRun)
@@ -192,4 +192,12 @@ func (s *Server) problemOf(err error) *api.Problem {
 		out.Errors = append(out.Errors, api.Mistake{Message: e.Message, Location: e.Location, Value: e.Value})
 	}
 	return out
+}
+
+// readJSON reads what a caller sent. What cannot be read is the caller's mistake.
+func readJSON(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
+	}
+	return nil
 }

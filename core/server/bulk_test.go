@@ -137,7 +137,8 @@ func TestBulkIsValidated(t *testing.T) {
 	b := newBed(t)
 	operator := b.token("acme", Operator)
 	a := b.ask(operator, "POST", "/v1/runs/bulk", `{"runs": [null, {"playbook": "acme-patch"}, {"key": "", "playbook": "acme-patch"},
-		{"key": "k", "playbook": "acme-patch", "secret": {"password": "hunter2"}}, {"key": "good", "playbook": "acme-patch"}]}`)
+		{"key": "k", "playbook": "acme-patch", "secret": {"password": "hunter2"}}, {"key": "good", "playbook": "acme-patch"},
+		{"key": "k1", "playbook": "acme-patch", "max_in_flight": 1e3}, {"key": "k2", "playbook": "acme-patch", "vars": {"a": 1e400}}]}`)
 	for i, item := range want[struct{ Items []api.CreatedRun }](t, a, http.StatusOK).Items {
 		if good := i == 4; good != (item.Run != nil) || !good && item.Error.Status != http.StatusUnprocessableEntity {
 			t.Errorf("%d: %s", i, asJSON(item))

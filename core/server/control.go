@@ -114,7 +114,7 @@ func (s *Server) behind(ctx context.Context, by caller, id string) ([]string, er
 	if !ok {
 		return nil, nil
 	}
-	_, name, _ := strings.Cut(schedule, ":")
+	name := schedule[strings.LastIndexByte(schedule, ':')+1:] // of TENANT:NAME, or of the provider's NAME
 	var who []string
 	for page := (ledger.Page{Limit: ledger.MaxPage}); ; {
 		entries, next, err := s.cfg.Ledger.AuditLog(ctx, ledger.Tenants(run.Tenant), ledger.AuditFilter{Kind: "schedule", Subject: name}, page)
@@ -173,6 +173,10 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	seen, err := in.version()
+	if err != nil {
+		return nil, err
+	}
 	if before.Complete() {
 		return nil, fmt.Errorf("run %s has ended: %w", before.ID, core.ErrConflict)
 	}
@@ -202,7 +206,7 @@ func (s *Server) changeRun(ctx context.Context, by caller, in *struct {
 	if err := s.note(ctx, by, e); err != nil {
 		return nil, err
 	}
-	after, err := s.cfg.Controller.SetShares(ctx, by.scope, before.ID, ledger.Shares{Weight: in.Body.Weight, MaxInFlight: in.Body.MaxInFlight})
+	after, err := s.cfg.Controller.SetShares(ctx, by.scope, before.ID, ledger.Shares{Weight: in.Body.Weight, MaxInFlight: in.Body.MaxInFlight}, seen)
 	if err != nil {
 		return nil, err
 	}

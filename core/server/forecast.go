@@ -41,7 +41,8 @@ type estimate struct {
 	*launch.Estimate
 	at       time.Time
 	took     time.Duration
-	recorded int // hosts of the run that had an outcome
+	version  int64 // of the run: another may be of other hosts
+	recorded int   // hosts of the run that had an outcome
 	launch   *launch.Launch
 	hosts    int // that have not ended
 	shared   int // other runs that want the same concurrency
@@ -57,13 +58,13 @@ type estimates struct {
 func (e *estimates) of(run *ledger.Run, estimateRun func(*estimate) error) (*estimate, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if made := e.kept[run.ID]; made != nil {
+	if made := e.kept[run.ID]; made != nil && made.version == run.Version {
 		age := time.Since(made.at)
 		if age < made.took*keepTimes || made.recorded == run.Recorded && age < estimateAge {
 			return made, nil
 		}
 	}
-	made := &estimate{at: time.Now(), recorded: run.Recorded}
+	made := &estimate{at: time.Now(), version: run.Version, recorded: run.Recorded}
 	if err := estimateRun(made); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func (e *estimates) known(run *ledger.Run) *estimate {
 	}
 	defer e.mu.Unlock()
 	made := e.kept[run.ID]
-	if made == nil || time.Since(made.at) > max(estimateAge, made.took*keepTimes) {
+	if made == nil || made.version != run.Version || time.Since(made.at) > max(estimateAge, made.took*keepTimes) {
 		return nil
 	}
 	return made

@@ -181,6 +181,22 @@ func TestExplainNamesTheHostThatCallsOnce(t *testing.T) {
 
 // The forecast of the launch is kept, and shown beside what happened; a later call changes nothing.
 // A run that has no host to estimate, and one that ended before anybody looked, have none.
+// A run that was replaced is not explained by the estimate of what it was.
+func TestTheForecastOfAReplacedRunIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	operator := b.token("acme", Operator)
+	run := want[api.Run](t, b.ask(operator, "POST", "/v1/runs", api.NewRun{Playbook: "acme-patch", FourEyes: true, LaunchOptions: api.LaunchOptions{Limit: []string{"acme-1"}}}), http.StatusCreated)
+	path := "/v1/runs/" + run.ID
+	if f := want[api.Forecast](t, b.ask(operator, "GET", path+"/forecast", nil), http.StatusOK); f.Hosts != 1 {
+		t.Fatalf("%+v", f)
+	}
+	if run = want[api.Run](t, b.ask(operator, "PUT", path, api.NewRun{Playbook: "acme-patch"}), http.StatusOK); run.Total < 2 {
+		t.Fatalf("%+v", run)
+	}
+	want[any](t, b.ask(operator, "GET", path+"/jobs/1/explain", nil), http.StatusOK)
+}
+
 func TestTheForecastOfALaunchIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

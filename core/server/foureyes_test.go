@@ -178,6 +178,25 @@ func TestFaultS13WhoTriggersAScheduleDoesNotApproveItsRun(t *testing.T) {
 	want[any](t, b.ask(b.token("acme", Approver), "POST", path, yes), http.StatusOK) // control
 }
 
+// Who touched another schedule of the provider may approve the run of this one. Control: who made
+// it may not.
+func TestFaultS13OfTheProvidersSchedulesOnlyTheOneCounts(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	project := tree()
+	project["playbooks/all.yaml"] = "playbook: all\ntargets: 'true'\nwindow: none\nfour_eyes: true\nsteps: [{name: look, uses: command, with: {run: uptime}}]\n"
+	b.apply(project)
+	b.work()
+	operator, admin := b.token(everyTenant, Operator), b.token(everyTenant, Admin)
+	yearly := api.NewSchedule{Playbook: "all", Cron: "0 4 1 1 *"}
+	want[any](t, b.ask(operator, "PUT", "/v1/schedules/patch", yearly), http.StatusOK)
+	want[any](t, b.ask(admin, "PUT", "/v1/schedules/backup", yearly), http.StatusOK)
+	for schedule, status := range map[string]int{"patch": http.StatusOK, "backup": http.StatusConflict} {
+		id := want[struct{ Run string }](t, b.ask(operator, "POST", "/v1/schedules/"+schedule+"/trigger", api.Why{}), http.StatusOK).Run
+		want[any](t, b.ask(admin, "POST", "/v1/runs/"+id+"/approve", api.Approve{Approve: true}), status)
+	}
+}
+
 // Four eyes ask the audit log who triggered the schedule of a run. That stands there before the run
 // does: else who hangs up, or is quick, approves the run that they triggered.
 func TestFaultS13WhoTriggersIsKnownBeforeTheRun(t *testing.T) {
