@@ -156,7 +156,7 @@ func (d *decoder) checkOnce(s *draft, local string) {
 		d.reportNode(at, problem{message: "step " + quote(local) + " has once, foreach and when", expected: "once with foreach or with when",
 			hint: "when is asked for each item, so it does not choose a host"})
 	case s.Redo:
-		d.reportNode(at, problem{message: "step " + quote(local) + " has once and redo", expected: "once or redo", hint: "a retry never calls a step with once again"})
+		d.reportNode(at, problem{message: "step " + quote(local) + " has once and redo", expected: "once or redo", hint: "a retry keeps the result of a step with once"})
 	}
 }
 

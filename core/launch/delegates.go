@@ -127,7 +127,7 @@ func (l *Launch) delegateWindows(steps *admission.Steps, o Options) error {
 		}
 		if !a.Open && a.Next.IsZero() {
 			return l.Playbook.Steps[i].Misplaced(core.Host{}, fmt.Sprintf("gives %q, and no window fits it: %s", h.Name, a.Reason),
-				"a host whose window set opens, or window: none on the step", "turnus windows ls lists the window sets")
+				"a host whose window set opens, or window: none on the step", "turnus windows next -f windows.yaml SET shows when a set opens")
 		}
 	}
 	return nil

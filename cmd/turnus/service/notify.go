@@ -195,7 +195,7 @@ func newsOf(e controller.Event) (notify.News, time.Duration) {
 		n.Kind, n.Count, n.Text = policy.WindowMissed, e.Count, "no window is left to\n"+e.Reason.Text()
 	case controller.WaveAsks:
 		n.Kind, n.Fold, span = policy.ApprovalNeeded, fmt.Sprintf("%s/%d", e.Run, e.Wave), ledger.Once
-		n.Text = fmt.Sprintf("wave %d waits for an approval\nturnus approve %s lets it continue", e.Wave+1, e.Run)
+		n.Text = fmt.Sprintf("wave %d waits for an approval\nturnus runs approve %s --wave %[1]d lets it continue", e.Wave+1, e.Run)
 	case controller.StepStalled:
 		n.Kind, n.Fold, span = policy.StepStalled, e.Run+"/"+e.Reason.Text(), foldDaily
 		n.Text = fmt.Sprintf("%s suspended until a person signals\nturnus runs show %s --jobs shows which. turnus runs signal %s %s lets them continue.",
