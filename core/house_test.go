@@ -354,7 +354,7 @@ func TestEachInvariantNamesItsTestAndItsControl(t *testing.T) {
 	if bad := incomplete(string(text), tests); len(bad) > 0 {
 		t.Errorf("invariants without an existing test and negative control: %v", bad)
 	}
-	forged := "| 1. a | `TestNoTest` | in it |\n| 2. a | `TestFaultT2NoTestSleeps` | none |\n| 3. a | - | in it |\n| 4. a | `TestNoTestSleeps` | in it |\n"
+	forged := "| 1. a | `TestNoTest` | in it |\n| 2. a | `TestFaultT2NoTestSleeps` | none |\n| 3. a | - | in it |\n| 4. a | `TestFaultT2NoTestSleeps` | in it |\n"
 	if bad := incomplete(forged, tests); !slices.Equal(bad, []string{"1", "2", "3"}) {
 		t.Errorf("negative control: %v", bad)
 	}

@@ -116,7 +116,8 @@ func testCancelAll(t *testing.T, b *backend) {
 	sound(t, l)
 }
 
-// Of two people who saw the same version, the second one changes nothing. Without a version both do.
+// Of two people who saw the same version, the second one changes nothing. Without a version both
+// do.
 func testSharesAsSeen(t *testing.T, b *backend) {
 	l := b.open(t)
 	r := accept(t, l, newRun("r1", "", 1))

@@ -194,7 +194,7 @@ func (s *Server) problemOf(err error) *api.Problem {
 	return out
 }
 
-// readJSON reads what a caller sent. What cannot be read is the caller's mistake.
+// readJSON reads what a caller sent. A failure is the caller's mistake.
 func readJSON(text []byte, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("%w: %w", core.ErrInvalid, err)

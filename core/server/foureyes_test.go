@@ -178,8 +178,8 @@ func TestFaultS13WhoTriggersAScheduleDoesNotApproveItsRun(t *testing.T) {
 	want[any](t, b.ask(b.token("acme", Approver), "POST", path, yes), http.StatusOK) // control
 }
 
-// Who touched another schedule of the provider may approve the run of this one. Control: who made
-// it may not.
+// A person who touched another schedule of the provider may approve the run of this one. Control:
+// the person who made this one may not.
 func TestFaultS13OfTheProvidersSchedulesOnlyTheOneCounts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
