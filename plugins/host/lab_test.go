@@ -1,11 +1,18 @@
 package host
 
 import (
+	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -86,6 +93,8 @@ func labMain(mode string) {
 	case "elsewhere":
 		fmt.Println("1|1|unix|/run/other.sock|grpc")
 		<-time.After(time.Minute)
+	case "certified":
+		addCertificate()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}
@@ -106,6 +115,30 @@ func labMain(mode string) {
 			return grpc.NewServer(append(o, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage))...)
 		},
 	})
+}
+
+// addCertificate adds a sixth field, a certificate, to the handshake line that Serve prints.
+func addCertificate() {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	stdout := os.Stdout
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout = w
+	go func() {
+		line, _ := bufio.NewReader(r).ReadString('\n')
+		fields := strings.Split(strings.TrimSpace(line), "|")
+		_, _ = fmt.Fprintln(stdout, strings.Join(append(fields[:5], base64.RawStdEncoding.EncodeToString(der)), "|"))
+	}()
 }
 
 type labPlugin struct {
