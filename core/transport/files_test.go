@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -251,6 +252,8 @@ func testFileErrors(t *testing.T, p *Pool, h core.Host) {
 		says string
 	}{
 		{"relative", Put{Path: "x"}, strings.NewReader(""), "clean absolute path"},
+		{"a size that is none", Put{Path: dir + "/x", Size: math.MaxInt64}, strings.NewReader("four"), "size 9223372036854775807: expected at most"},
+		{"a negative size", Put{Path: dir + "/x", Size: -2}, strings.NewReader("four"), "size -2: expected"},
 		{"source too short", Put{Path: dir + "/x", Size: 5}, strings.NewReader("four"), "less than"},
 		{"source too long", Put{Path: dir + "/x", Size: 3}, strings.NewReader("four"), "more than 3"},
 		{"wrong sha256", Put{Path: dir + "/x", Size: -1, SHA256: digest([]byte("other"))}, strings.NewReader("four"), "expected " + digest([]byte("other"))},

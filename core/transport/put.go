@@ -24,6 +24,9 @@ import (
 // newMode is the mode of a file that was not there, where nobody gives another.
 const newMode = 0o644
 
+// maxSize bounds the size of a file: one more is still a number.
+const maxSize int64 = 1 << 62
+
 // Put says where and how to write a file.
 type Put struct {
 	Path   string      // absolute; a symbolic link there is replaced, not followed
@@ -77,7 +80,7 @@ func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (W
 	if put.Size >= 0 {
 		src.limit = put.Size + 1 // one more shows that the source is longer
 	} else {
-		src.limit = 1 << 62
+		src.limit = maxSize
 	}
 	w, err := u.send(ctx, src)
 	if err != nil {
@@ -89,6 +92,9 @@ func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (W
 func (p *Put) check() error {
 	if !path.IsAbs(p.Path) || strings.ContainsAny(p.Path, "\x00\n") || path.Clean(p.Path) != p.Path || p.Path == "/" {
 		return fmt.Errorf("path %q: expected a clean absolute path", p.Path)
+	}
+	if p.Size < -1 || p.Size > maxSize {
+		return fmt.Errorf("size %d: expected at most %d bytes, or -1 for an unknown size", p.Size, maxSize)
 	}
 	if p.Mode > 0o7777 {
 		return fmt.Errorf("mode %o: expected at most 7777", p.Mode)
