@@ -114,33 +114,52 @@ func (p *Put) check() error {
 	return nil
 }
 
-// source hashes and counts what is read from the caller.
+// source hashes and counts what is read from the caller. Nobody waits for the reader of a command's
+// input: a Read may return after the transfer.
 type source struct {
 	r     io.Reader
-	sum   hash.Hash
 	ctx   context.Context //nolint:containedctx // of the Put: ends the transfer between reads; io.Reader passes none
-	n     int64
 	limit int64
-	err   error // of the caller's reader, as opposed to the network's
+
+	mu   sync.Mutex
+	over bool // the transfer has ended: the rest no longer changes
+	sum  hash.Hash
+	n    int64
+	err  error // of the caller's reader, as opposed to the network's
 }
 
 func (s *source) Read(b []byte) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}
-	if left := s.limit - s.n; int64(len(b)) > left {
+	s.mu.Lock()
+	left := s.limit - s.n
+	s.mu.Unlock()
+	if int64(len(b)) > left {
 		if left == 0 {
 			return 0, io.EOF
 		}
 		b = b[:left]
 	}
 	n, err := s.r.Read(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return 0, io.ErrClosedPipe
+	}
 	s.sum.Write(b[:n])
 	s.n += int64(n)
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err
+}
+
+// end marks the end of the transfer.
+func (s *source) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
 }
 
 func (u *upload) fail(hint string, err error) *Error {
@@ -157,6 +176,7 @@ func (u *upload) send(ctx context.Context, src *source) (Written, error) {
 	if plain {
 		err = u.byCat(ctx, src)
 	}
+	src.end()
 	switch {
 	case src.err != nil:
 		return Written{}, u.fail("", fmt.Errorf("reading the source: %w", src.err))
@@ -199,7 +219,7 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 		_, err = f.ReadFromWithConcurrency(src, 64)
 	}
 	early := func() {}
-	if err == nil && src.n >= largePut {
+	if err == nil && src.n >= largePut { // all reads have returned
 		early = u.sumEarly(ctx, hex.EncodeToString(src.sum.Sum(nil)))
 	}
 	if _, ok := c.HasExtension("fsync@openssh.com"); ok && err == nil {
