@@ -505,14 +505,14 @@ func (l *lab) op(ctx context.Context, p labParams) (string, error) {
 		_, err := l.hosts.Probe(ctx, &wire.ProbeRequest{Host: p.Host})
 		return "", err
 	case "secret command":
-		_, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "x", Secrets: map[string]string{"VAR": p.Text}}})
+		_, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "x", Secrets: p.secrets()}})
 		return "", err
 	case "secret exec":
 		s, err := l.hosts.Exec(ctx)
 		if err != nil {
 			return "", err
 		}
-		_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: &wire.ExecStart{Command: "x", Secrets: map[string]string{"VAR": p.Text}}}})
+		_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: &wire.ExecStart{Command: "x", Secrets: p.secrets()}}})
 		_, err = s.Recv()
 		return "", err
 	case "secret":
