@@ -106,22 +106,17 @@ func inputMark(id string) string { return "input-" + id }
 // the elevated shell has shown that it runs, the rest. After a wrong password sudo would take two
 // more lines as passwords.
 func (x *execution) feed(up *elevation, stdin io.Reader) {
-	defer func() { _ = x.s.ch.CloseWrite() }()
-	if _, err := io.WriteString(x.s.ch, up.password+"\n"); err != nil || stdin == nil {
-		return
+	if _, err := io.WriteString(x.s.ch, up.password+"\n"); err == nil && stdin != nil {
+		select {
+		case <-x.proof.proved:
+			x.pour(io.MultiReader(strings.NewReader(inputMark(x.id)+"\n"), stdin))
+			return
+		case <-x.proof.refused:
+		case <-x.s.exited:
+		case <-x.s.closed:
+		}
 	}
-	select {
-	case <-x.proof.proved:
-	case <-x.proof.refused:
-		return
-	case <-x.s.exited:
-		return
-	case <-x.s.closed:
-		return
-	}
-	if _, err := io.WriteString(x.s.ch, inputMark(x.id)+"\n"); err == nil {
-		_, _ = io.Copy(x.s.ch, stdin)
-	}
+	_ = x.s.ch.CloseWrite()
 }
 
 // ErrWrongPassword marks errors of a password that sudo refused: the command did not begin. To try

@@ -53,9 +53,12 @@ const (
 // before anything was sent.
 func (p *Pool) connect(ctx context.Context, r route, via *conn, keys verifier) (*conn, error) {
 	e := r.last()
-	began := time.Now()
+	var began time.Time // of the crowd: the wait for a place before it does not count
 	for pause := crowdedPause; ; pause = min(2*pause, crowdedLonger) {
 		c, err := p.dial(ctx, r, via, keys)
+		if began.IsZero() {
+			began = time.Now()
+		}
 		if !errors.Is(err, errCrowded) || time.Since(began)+pause > min(crowdedFor, e.timeout) {
 			return c, err
 		}

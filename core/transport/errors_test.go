@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -156,6 +157,25 @@ func TestFullHostIsDialledAgain(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("got %v, expected a login after the other one had left", err)
 	}
+}
+
+// A dial that waited long for a place is repeated as any other. The host is outside of the bubble:
+// while it is awaited, no time passes. Red with the wait counted.
+func TestFullHostIsDialledAgainAfterALongWaitForAPlace(t *testing.T) {
+	f := startFake(t, "127.33.0.20", func(f *fake) { f.onConn = func(net.Conn) bool { return f.count() > 1 } })
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, func(c *Config) { c.MaxDials = 1 })
+		if err := p.dials.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- p.Probe(testContext(t), f.host("h")) }()
+		<-time.After(2 * crowdedFor)
+		p.dials.leave()
+		if err := <-done; err != nil {
+			t.Errorf("got %v, expected a second dial", err)
+		}
+	})
 }
 
 // admitted opens a connection that takes the only place of a host.

@@ -24,7 +24,7 @@ type Exec struct {
 	// they are in no process list. The host's root and the login itself can read them in
 	// /proc/PID/environ.
 	Secrets map[string]string
-	Stdin   io.Reader   // nil: empty. A Read that blocks outlives Run until it returns
+	Stdin   io.Reader   // nil: empty. A Read that blocks outlives Run until it returns; one that fails ends the command
 	Stdout  io.Writer   // nil: discarded. Written by one goroutine at a time, never after Run
 	Stderr  io.Writer   // may be the same as Stdout
 	Fresh   bool        // over a new connection, which is closed afterwards
@@ -233,7 +233,7 @@ func (o output) write(b []byte) bool {
 	}
 	if o.w != nil && len(b) > 0 {
 		if _, err := o.w.Write(b); err != nil {
-			o.fail(err)
+			o.fail(fmt.Errorf("writing the command's output: %w", err))
 			return false
 		}
 	}
@@ -258,7 +258,7 @@ type execution struct {
 	lock    [2]sync.Mutex
 	over    atomic.Bool
 	moved   atomic.Int64
-	failed  chan error    // a local writer failed
+	failed  chan error    // a local writer or reader failed
 	drained chan struct{} // both outputs are at their end
 }
 
@@ -320,11 +320,36 @@ func (x *execution) pipe(e Exec) bool {
 		return true
 	}
 	// Not joined: a Read that blocks is the caller's to end.
-	go func() {
-		_, _ = io.Copy(x.s.ch, e.Stdin)
-		_ = x.s.ch.CloseWrite()
-	}()
+	go x.pour(e.Stdin)
 	return true
+}
+
+// pour writes the standard input of the command. If it cannot be read to its end, the command is
+// ended without one: a command that applies its input would take a part for the whole.
+func (x *execution) pour(stdin io.Reader) {
+	in := &noting{r: stdin}
+	_, _ = io.Copy(x.s.ch, in)
+	if in.err == nil {
+		_ = x.s.ch.CloseWrite()
+		return
+	}
+	if !x.s.hasExited() { // a command that has ended does not need the rest
+		output{failed: x.failed}.fail(fmt.Errorf("reading the command's input: %w", in.err))
+	}
+}
+
+// noting notes why its reader failed: io.Copy does not distinguish that from a failed write.
+type noting struct {
+	r   io.Reader
+	err error
+}
+
+func (n *noting) Read(b []byte) (int, error) {
+	k, err := n.r.Read(b)
+	if err != nil && err != io.EOF {
+		n.err = err
+	}
+	return k, err
 }
 
 // buffer is one of those in pool, or a new one of size bytes.
@@ -359,6 +384,9 @@ func (x *execution) wait(ctx context.Context) (Exit, error) {
 	case <-s.closed:
 	case err := <-x.failed:
 		x.stop()
+		if ctx.Err() != nil { // which also ends readers and writers
+			return s.exitSoFar(), s.c.e.ended(ctx, "exec", false)
+		}
 		return Exit{}, x.broken(err)
 	case <-ctx.Done():
 		if !s.hasExited() {
@@ -412,7 +440,7 @@ func (x *execution) broken(err error) error {
 	if errors.Is(err, errNoShell) {
 		return x.s.c.e.fail("exec", noShellHint, false, mark(err, core.ErrInvalid))
 	}
-	return fmt.Errorf("%s: writing the command's output: %w", x.s.c.e.name, err)
+	return fmt.Errorf("%s: %w", x.s.c.e.name, err)
 }
 
 func (s *session) hasExited() bool {

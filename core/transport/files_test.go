@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -251,6 +252,8 @@ func testFileErrors(t *testing.T, p *Pool, h core.Host) {
 		says string
 	}{
 		{"relative", Put{Path: "x"}, strings.NewReader(""), "clean absolute path"},
+		{"a size that is none", Put{Path: dir + "/x", Size: math.MaxInt64}, strings.NewReader("four"), "size 9223372036854775807: expected at most"},
+		{"a negative size", Put{Path: dir + "/x", Size: -2}, strings.NewReader("four"), "size -2: expected"},
 		{"source too short", Put{Path: dir + "/x", Size: 5}, strings.NewReader("four"), "less than"},
 		{"source too long", Put{Path: dir + "/x", Size: 3}, strings.NewReader("four"), "more than 3"},
 		{"wrong sha256", Put{Path: dir + "/x", Size: -1, SHA256: digest([]byte("other"))}, strings.NewReader("four"), "expected " + digest([]byte("other"))},
@@ -271,6 +274,31 @@ func testFileErrors(t *testing.T, p *Pool, h core.Host) {
 type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("tape broken") }
+
+// A host without SFTP may end the script before its input ends. What the source gives afterwards is
+// not counted: the result is being read. Red without the end of the source.
+func TestSourceIsNotCountedAfterTheTransfer(t *testing.T) {
+	f := startFake(t, "127.33.0.21", nil) // each script succeeds at once
+	p := newPool(t, nil)
+	r, err := p.resolve(f.host("h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	late := readerFunc(func(b []byte) (int, error) {
+		<-ended
+		return copy(b, "late"), nil
+	})
+	src := &source{r: late, ctx: testContext(t), limit: maxSize, sum: sha256.New()}
+	w, err := (&upload{p: p, r: r, put: Put{Path: "/f", Size: -1}, part: "/f.part"}).send(src.ctx, src)
+	close(ended)
+	if err != nil || w != (Written{0, digest(nil)}) {
+		t.Errorf("%+v, %v, expected an empty file", w, err)
+	}
+	if n, err := src.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a late read gives %d bytes, %v", n, err)
+	}
+}
 
 // A file that was written concurrently and then cut may have holes: a part file's length proves
 // nothing, so it is hashed, never resumed, and removed.

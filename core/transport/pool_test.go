@@ -248,6 +248,43 @@ func TestKeepAliveKeepsAnAnsweringPeer(t *testing.T) { // negative control
 	}
 }
 
+// A connection of its own is not idle while its command runs. The command ends at the first
+// keepalive: an idle connection is closed before that. Red without its lease.
+func TestFreshConnectionIsNotIdleWhileItsCommandRuns(t *testing.T) {
+	t.Parallel() // it waits
+	asked := make(chan struct{}, 1)
+	f := startFake(t, "127.33.0.19", func(f *fake) {
+		f.onGlobal = func() bool {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return true
+		}
+		f.onExec = func(ch ssh.Channel, _, _ string) uint32 {
+			cut := make(chan struct{})
+			go func() {
+				defer close(cut)
+				_, _ = io.Copy(io.Discard, ch)
+			}()
+			select {
+			case <-asked:
+			case <-cut:
+			}
+			return 0
+		}
+	})
+	p := newPool(t, func(c *Config) { c.KeepAlive, c.Idle = patientKeepAlive, patientKeepAlive })
+	stdin, end := io.Pipe() // has no end before the command's
+	defer func() { _ = end.Close() }()
+	if _, err := p.Run(testContext(t), f.host("h"), Exec{Command: "x", Fresh: true, Stdin: stdin}); err != nil {
+		t.Error(err)
+	}
+	if st := p.Stats(); st.Open != 0 {
+		t.Errorf("%+v, expected no connection afterwards", st)
+	}
+}
+
 func TestTrapOpeningASessionCanHang(t *testing.T) { // go#26643
 	hang := make(chan struct{})
 	f := startFake(t, "127.33.0.10", func(f *fake) { f.onSession = func(int) bool { <-hang; return false } })

@@ -24,6 +24,9 @@ import (
 // newMode is the mode of a file that was not there, where nobody gives another.
 const newMode = 0o644
 
+// maxSize bounds the size of a file: one more is still a number.
+const maxSize int64 = 1 << 62
+
 // Put says where and how to write a file.
 type Put struct {
 	Path   string      // absolute; a symbolic link there is replaced, not followed
@@ -77,7 +80,7 @@ func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (W
 	if put.Size >= 0 {
 		src.limit = put.Size + 1 // one more shows that the source is longer
 	} else {
-		src.limit = 1 << 62
+		src.limit = maxSize
 	}
 	w, err := u.send(ctx, src)
 	if err != nil {
@@ -89,6 +92,9 @@ func (p *Pool) Put(ctx context.Context, h core.Host, put Put, data io.Reader) (W
 func (p *Put) check() error {
 	if !path.IsAbs(p.Path) || strings.ContainsAny(p.Path, "\x00\n") || path.Clean(p.Path) != p.Path || p.Path == "/" {
 		return fmt.Errorf("path %q: expected a clean absolute path", p.Path)
+	}
+	if p.Size < -1 || p.Size > maxSize {
+		return fmt.Errorf("size %d: expected at most %d bytes, or -1 for an unknown size", p.Size, maxSize)
 	}
 	if p.Mode > 0o7777 {
 		return fmt.Errorf("mode %o: expected at most 7777", p.Mode)
@@ -108,33 +114,52 @@ func (p *Put) check() error {
 	return nil
 }
 
-// source hashes and counts what is read from the caller.
+// source hashes and counts what is read from the caller. Nobody waits for the reader of a command's
+// input: a Read may return after the transfer.
 type source struct {
 	r     io.Reader
-	sum   hash.Hash
 	ctx   context.Context //nolint:containedctx // of the Put: ends the transfer between reads; io.Reader passes none
-	n     int64
 	limit int64
-	err   error // of the caller's reader, as opposed to the network's
+
+	mu   sync.Mutex
+	over bool // the transfer has ended: the rest no longer changes
+	sum  hash.Hash
+	n    int64
+	err  error // of the caller's reader, as opposed to the network's
 }
 
 func (s *source) Read(b []byte) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}
-	if left := s.limit - s.n; int64(len(b)) > left {
+	s.mu.Lock()
+	left := s.limit - s.n
+	s.mu.Unlock()
+	if int64(len(b)) > left {
 		if left == 0 {
 			return 0, io.EOF
 		}
 		b = b[:left]
 	}
 	n, err := s.r.Read(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return 0, io.ErrClosedPipe
+	}
 	s.sum.Write(b[:n])
 	s.n += int64(n)
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err
+}
+
+// end marks the end of the transfer.
+func (s *source) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
 }
 
 func (u *upload) fail(hint string, err error) *Error {
@@ -151,6 +176,7 @@ func (u *upload) send(ctx context.Context, src *source) (Written, error) {
 	if plain {
 		err = u.byCat(ctx, src)
 	}
+	src.end()
 	switch {
 	case src.err != nil:
 		return Written{}, u.fail("", fmt.Errorf("reading the source: %w", src.err))
@@ -193,7 +219,7 @@ func (u *upload) bySFTP(ctx context.Context, src *source) error {
 		_, err = f.ReadFromWithConcurrency(src, 64)
 	}
 	early := func() {}
-	if err == nil && src.n >= largePut {
+	if err == nil && src.n >= largePut { // all reads have returned
 		early = u.sumEarly(ctx, hex.EncodeToString(src.sum.Sum(nil)))
 	}
 	if _, ok := c.HasExtension("fsync@openssh.com"); ok && err == nil {

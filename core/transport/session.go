@@ -68,6 +68,11 @@ func (p *Pool) lend(ctx context.Context, r route, fresh bool) (c *conn, reused b
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(errPoolClosed) })()
 	c, err = p.login(ctx, r)
+	if err == nil { // without a lease it would be closed as idle
+		p.mu.Lock()
+		c.lease(sessionUse)
+		p.mu.Unlock()
+	}
 	return c, false, err
 }
 

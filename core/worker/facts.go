@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,12 +17,20 @@ import (
 // factsType is the job type that asks a host for its facts.
 const factsType = "facts"
 
-// gather asks the host for its facts, for a step that reads them. They stay the same to the end of
-// the job, also on another worker. It returns the result of the step where the host gave none, or
-// how the lease ends.
-func (m *machine) gather(sr core.StepResult) (*core.StepResult, *leaseEnd) {
+// gather asks the host for its facts, for a step that reads them, within the time limit of an
+// attempt of the step. They stay the same to the end of the job, also on another worker. It returns
+// the result of the step where the host gave none, or how the lease ends.
+func (m *machine) gather(s playbooks.Step, sr core.StepResult) (*core.StepResult, *leaseEnd) {
 	j := m.job
-	out, err := j.w.cfg.Plugins.Run(j.ctx, host.Call{
+	ctx, limit := j.ctx, cmp.Or(s.Timeout, j.w.cfg.StepTimeout)
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
+		defer cancel()
+		j.enter(sr.Name, time.Now().Add(limit+j.w.patience()))
+		defer j.enter(sr.Name, time.Time{})
+	}
+	out, err := j.w.cfg.Plugins.Run(ctx, host.Call{
 		Job: j.lease.Job, Step: sr.Name, Attempt: 1, Type: factsType, Params: []byte("{}"), Host: m.host, Check: m.prog.snapshot.Check,
 		Fence: j.lease.Token, Queue: m.queue, Live: j.live, Sink: func(host.Event) {},
 	})
@@ -40,6 +49,9 @@ func (m *machine) gather(sr core.StepResult) (*core.StepResult, *leaseEnd) {
 		return nil, &end
 	case out.Unreachable:
 		sr.Outcome, sr.Reason = core.Unreachable, why
+		return &sr, nil
+	case limit > 0 && out.TimedOut, errors.Is(context.Cause(ctx), errTimeout) && (err != nil || out.Outputs == nil):
+		sr = fail(sr, core.TimedOut, fmt.Sprintf("host.facts: timed out after %v%s", limit, out.How))
 		return &sr, nil
 	case err != nil || out.Failed || out.TimedOut || out.Outputs == nil:
 		sr = fail(sr, core.BadExpression, "host.facts: "+why)

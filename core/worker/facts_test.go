@@ -11,6 +11,34 @@ import (
 	"github.com/turnus/turnus/plugins/host"
 )
 
+// A host whose shell hangs keeps no slot and no lock: the step's time limit is also that of asking
+// for the facts that its expressions read. Red without it: the step took an hour.
+func TestAskingForFactsTimesOut(t *testing.T) {
+	const hangs = ", and did not end within 1s; its process is killed"
+	for what, do := range map[string]func(context.Context, host.Call) (host.Outcome, error){
+		"": sleep(time.Hour),
+		hangs: func(ctx context.Context, _ host.Call) (host.Outcome, error) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+			}
+			<-time.After(time.Second)
+			return host.Outcome{Failed: true, TimedOut: true, How: hangs}, fmt.Errorf("%w: lab 1.0.0", core.ErrPluginFailed)
+		},
+	} {
+		inLab(t, func(l *lab) {
+			l.plugins.do = do
+			r := l.one("steps: [{name: a, uses: command, when: host.facts.cpus > 0, with: {run: x}, timeout: 10s}]")
+			if r.Outcome != core.Failed || r.ReasonCode != core.TimedOut || !strings.HasPrefix(r.Reason, "host.facts: timed out after 10s"+what+" (") {
+				t.Errorf("%s, %s: %s", r.Outcome, r.ReasonCode, r.Reason)
+			}
+			if r.Took > 11*time.Second || l.plugins.steps() != "a.1" {
+				t.Errorf("after %v and %s", r.Took, l.plugins.steps())
+			}
+		})
+	}
+}
+
 // A step reads how old the facts are when it begins. Facts that grew too old while the host waited
 // fail the first step that would read them, and no step that does not.
 func TestStepsReadTheAgeOfFacts(t *testing.T) {

@@ -298,7 +298,7 @@ func (m *machine) called(i int) (core.StepResult, *leaseEnd) {
 	}
 	m.env.Item = nil
 	if (s.Facts || m.keptFacts()) && m.state.Facts == nil {
-		failed, v := m.gather(sr)
+		failed, v := m.gather(s, sr)
 		switch {
 		case v != nil:
 			return sr, v

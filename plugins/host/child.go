@@ -180,9 +180,11 @@ func (c *child) readStdout(r *os.File) {
 		if !more && handshakeLine().Match(line) {
 			c.mu.Lock()
 			c.shook = true
-			c.speaks, _ = strconv.Atoi(strings.Split(string(line), "|")[1]) // digits, by handshakeLine
+			fields := strings.SplitN(string(line), "|", 6)
+			c.speaks, _ = strconv.Atoi(fields[1]) // digits, by handshakeLine
 			c.mu.Unlock()
-			_, _ = fmt.Fprintf(c.lineOut, "%s\n", line)
+			// A sixth field is a certificate: go-plugin panics on one that it did not ask for.
+			_, _ = fmt.Fprintln(c.lineOut, strings.Join(fields[:min(len(fields), 5)], "|"))
 			_ = c.lineOut.Close()
 			break
 		}

@@ -84,10 +84,16 @@ func listed(secrets map[string][]byte) string {
 	return ": " + strings.Join(slices.Sorted(maps.Keys(secrets)), ", ")
 }
 
+// maxSecretVariables of one command are more than a step has secrets.
+const maxSecretVariables = 256
+
 // environment resolves the variables of a command that are secrets.
 func (l *lease) environment(start *wire.ExecStart) (map[string]string, error) {
-	if len(start.GetSecrets()) == 0 {
+	switch n := len(start.GetSecrets()); {
+	case n == 0:
 		return nil, nil
+	case n > maxSecretVariables: // each has a copy of its value
+		return nil, invalid("%d variables of the command are secrets: expected at most %d", n, maxSecretVariables)
 	}
 	env := make(map[string]string, len(start.GetSecrets()))
 	for variable, name := range start.GetSecrets() {

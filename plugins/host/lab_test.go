@@ -1,11 +1,18 @@
 package host
 
 import (
+	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -86,6 +93,8 @@ func labMain(mode string) {
 	case "elsewhere":
 		fmt.Println("1|1|unix|/run/other.sock|grpc")
 		<-time.After(time.Minute)
+	case "certified":
+		addCertificate()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}
@@ -106,6 +115,30 @@ func labMain(mode string) {
 			return grpc.NewServer(append(o, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage))...)
 		},
 	})
+}
+
+// addCertificate adds a sixth field, a certificate, to the handshake line that Serve prints.
+func addCertificate() {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	stdout := os.Stdout
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout = w
+	go func() {
+		line, _ := bufio.NewReader(r).ReadString('\n')
+		fields := strings.Split(strings.TrimSpace(line), "|")
+		_, _ = fmt.Fprintln(stdout, strings.Join(append(fields[:5], base64.RawStdEncoding.EncodeToString(der)), "|"))
+	}()
 }
 
 type labPlugin struct {
@@ -472,14 +505,14 @@ func (l *lab) op(ctx context.Context, p labParams) (string, error) {
 		_, err := l.hosts.Probe(ctx, &wire.ProbeRequest{Host: p.Host})
 		return "", err
 	case "secret command":
-		_, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "x", Secrets: map[string]string{"VAR": p.Text}}})
+		_, err := l.hosts.Command(ctx, &wire.CommandRequest{Start: &wire.ExecStart{Command: "x", Secrets: p.secrets()}})
 		return "", err
 	case "secret exec":
 		s, err := l.hosts.Exec(ctx)
 		if err != nil {
 			return "", err
 		}
-		_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: &wire.ExecStart{Command: "x", Secrets: map[string]string{"VAR": p.Text}}}})
+		_ = s.Send(&wire.ExecRequest{Message: &wire.ExecRequest_Start{Start: &wire.ExecStart{Command: "x", Secrets: p.secrets()}}})
 		_, err = s.Recv()
 		return "", err
 	case "secret":

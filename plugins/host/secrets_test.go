@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -21,6 +22,15 @@ func withSecret(t *testing.T, c Call, name, value string) Call {
 	}
 	c.Secrets, c.Hidden = map[string][]byte{name: []byte(value)}, hidden
 	return c
+}
+
+// secrets are the variables of a lab's command: one, or N, with the secret that Text names.
+func (p labParams) secrets() map[string]string {
+	env := map[string]string{"VAR": p.Text}
+	for len(env) < p.N {
+		env[fmt.Sprint("VAR", len(env))] = p.Text
+	}
+	return env
 }
 
 // The output of a process is in the worker's log, and so are errors of its calls: neither shows
@@ -95,5 +105,21 @@ func TestSecretsOfCommandsAreTheLeases(t *testing.T) {
 	}
 	if code, text := b.op(t, call("op", labParams{}), labParams{Op: "secret", Text: "token"}); code != "PermissionDenied" || !strings.Contains(text, "it lists none") {
 		t.Errorf("a step without secrets: %s %s", code, text)
+	}
+}
+
+// Each variable has a copy of its secret's value: a call of a few MiB must not fill the memory. Red
+// without the bound: the command ran.
+func TestVariablesThatAreSecretsAreBounded(t *testing.T) {
+	b := open(t, &fleet{})
+	c := withSecret(t, call("op", labParams{}), "token", "hunter2")
+	for _, op := range []string{"secret command", "secret exec"} {
+		if code, text := b.op(t, c, labParams{Op: op, Text: "token", N: maxSecretVariables}); code != "OK" {
+			t.Errorf("%s: %s %s", op, code, text)
+		}
+		code, text := b.op(t, c, labParams{Op: op, Text: "token", N: maxSecretVariables + 1})
+		if code != "InvalidArgument" || !strings.Contains(text, "257 variables of the command are secrets: expected at most 256") {
+			t.Errorf("%s, one more: %s %s", op, code, text)
+		}
 	}
 }

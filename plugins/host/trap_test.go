@@ -272,6 +272,13 @@ func TestTrapPrintingBeforeTheHandshake(t *testing.T) { // traps 10 and 17: GP#1
 	}
 }
 
+// Red with the whole line passed on: go-plugin panics, and with it the worker.
+func TestTrapCertificateInTheHandshake(t *testing.T) {
+	b := open(t, &fleet{}, mode("certified"))
+	bystander(t, b)
+	b.must(t, call("echo", labParams{}))
+}
+
 func TestTrapFloodBeforeTheHandshake(t *testing.T) { // trap 10
 	b := open(t, &fleet{}, mode("deluge"))
 	_, err := b.Run(t.Context(), call("echo", labParams{}))

@@ -2047,7 +2047,7 @@ type ExecStart struct {
 	Stdin     bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                       // stdin messages follow; otherwise stdin is empty
 	TimeoutMs int64                  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	// Further variables, each with the name of a secret that the step lists. The worker puts the values in by way of the
-	// command's standard input, where no list of processes shows them.
+	// command's standard input, where no list of processes shows them. At most 256 are allowed.
 	Secrets       map[string]string `protobuf:"bytes,8,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
