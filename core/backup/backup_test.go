@@ -168,9 +168,16 @@ func TestBackupRestores(t *testing.T) {
 				t.Errorf("%+v", first)
 			}
 			if strings.HasSuffix(tc.where, ".zip") {
-				_, err := backup.Create(t.Context(), backup.Options{Ledger: s.url, Where: tc.where})
+				_, err := backup.Create(t.Context(), backup.Options{Ledger: s.url, Without: true, Where: tc.where})
 				if !errors.Is(err, core.ErrInvalid) {
 					t.Errorf("over a file that is there: %v", err)
+				}
+				_, err = backup.Create(t.Context(), backup.Options{Ledger: s.url, Where: t.TempDir() + "/b.zip"})
+				if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "2 large outputs") {
+					t.Errorf("of large outputs whose place is not named: %v", err)
+				}
+				if _, err = backup.Create(t.Context(), backup.Options{Ledger: s.url, Without: true, Where: t.TempDir() + "/b.zip"}); err != nil {
+					t.Errorf("without them: %v", err)
 				}
 			} else {
 				s.run("two", 40, 20)

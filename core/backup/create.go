@@ -16,7 +16,8 @@ import (
 // Options say what is copied, and where to.
 type Options struct {
 	Ledger  string       // URL
-	Objects *blob.Bucket // of large outputs; nil leaves them out
+	Objects *blob.Bucket // of large outputs; nil where there are none
+	Without bool         // leaves large outputs out
 	Where   string       // a folder, s3://BUCKET, or FILE.zip
 	Program string       // version of this program
 	// ReadData also reads the objects of earlier backups, and copies damaged ones again. Without it
@@ -68,10 +69,14 @@ func Create(ctx context.Context, o Options) (_ *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Objects != nil {
+	switch {
+	case o.Without:
+	case o.Objects != nil:
 		if m.Outputs, err = copyObjects(ctx, p, m.ID, &o, named); err != nil {
 			return nil, fmt.Errorf("copy outputs: %w", err)
 		}
+	case named.n > 0:
+		return nil, fmt.Errorf("the ledger names %d large outputs, and no place of them is named or there: %w\nhint: --outputs names their folder or bucket; --no-outputs copies the ledger alone", named.n, core.ErrInvalid)
 	}
 	return m, writeManifest(ctx, p, m)
 }

@@ -58,7 +58,7 @@ func (a *app) backup(ctx context.Context, f *service.StoreFlags, where string, w
 	if err := f.There(); err != nil {
 		return err
 	}
-	o := backup.Options{Ledger: f.LedgerURL(), Where: where, Program: settings.Version(), ReadData: read, Reported: a.steps()}
+	o := backup.Options{Ledger: f.LedgerURL(), Where: where, Program: settings.Version(), Without: without, ReadData: read, Reported: a.steps()}
 	if !without {
 		if o.Objects, err = f.Objects(ctx, false); err != nil {
 			return err

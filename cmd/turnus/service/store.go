@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -45,7 +46,7 @@ func (f *StoreFlags) Objects(ctx context.Context, make bool) (*blob.Bucket, erro
 	where := f.outputs
 	if where == "" {
 		where = filepath.Join(f.Data, "outputs")
-		if _, err := os.Stat(where); err != nil && !make {
+		if _, err := os.Stat(where); errors.Is(err, fs.ErrNotExist) && !make {
 			return nil, nil //nolint:nilnil // no large output was ever written
 		}
 	}
