@@ -112,7 +112,9 @@ type Ring struct {
 	opt   Options
 	keys  atomic.Pointer[keys]
 	watch *securefile.Watch
-	mu    sync.Mutex // of reading the file again
+
+	mu      sync.Mutex // of reading the file again
+	refused string     // why it could not be used at the last reading
 }
 
 // keys are the keys from one reading of the file.
@@ -213,9 +215,14 @@ func (r *Ring) current(now bool) *keys {
 		err = fmt.Errorf("it is another key ring: it has none of the keys that were read before: %w", core.ErrInvalid)
 	}
 	if err != nil {
-		r.opt.Refused("the key ring was changed and cannot be used; the keys that were read before stay: " + err.Error())
+		r.watch.Again() // the cause may end without a change of the file, as a lack of descriptors
+		if err.Error() != r.refused {
+			r.opt.Refused("the key ring was changed and cannot be used; the keys that were read before stay: " + err.Error())
+		}
+		r.refused = err.Error()
 		return r.keys.Load()
 	}
+	r.refused = ""
 	if had := r.keys.Load(); had.primary != k.primary || !slices.Equal(had.ids, k.ids) {
 		r.opt.Reported(fmt.Sprintf("the key ring was read again: it encrypts with key %s, and has %d", k.primary, len(k.ids)))
 	}

@@ -229,6 +229,35 @@ func TestAFileThatCannotBeUsedLeavesTheKeysThatWereRead(t *testing.T) {
 	})
 }
 
+// A ring that could not be read is read as soon as it can, though the file stays the same: the cause
+// may be a lack of descriptors. Each cause is reported once.
+func TestARingIsReadAgainWhenItsCauseHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, _ := newFile(t)
+		var refused []string
+		r := open(t, path, keyring.Options{Reported: func(string) {}, Refused: func(s string) { refused = append(refused, s) }})
+		second, err := keyring.Add(path)
+		if err = errors.Join(err, keyring.Promote(path, second)); err != nil {
+			t.Fatal(err)
+		}
+		away := path + ".away"
+		for _, step := range []func() error{
+			func() error { return os.Rename(path, away) },
+			func() error { return nil }, // still away
+			func() error { return os.Rename(away, path) },
+		} {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(2 * time.Second)
+			r.Encrypt(plain, here)
+		}
+		if primary, _ := r.Primary(); primary != second || len(refused) != 1 {
+			t.Errorf("it encrypts with %v, expected %v; refused %q", primary, second, refused)
+		}
+	})
+}
+
 func TestWrongFilesAreRefused(t *testing.T) {
 	path, _ := newFile(t)
 	good, err := os.ReadFile(path)

@@ -84,7 +84,9 @@ func RulesFile(path string, roles []string) func() (Rules, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if watch.Changed(securefile.MaxAge) {
-			rules, err = readRules(path, roles)
+			if rules, err = readRules(path, roles); err != nil {
+				watch.Again() // the cause may end without a change of the file
+			}
 		}
 		return rules, err
 	}

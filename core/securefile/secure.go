@@ -90,7 +90,8 @@ func credential(path string) bool {
 }
 
 // Replace puts a file with these permissions in the place of the one at path, or makes one: whole
-// or not at all, also after a power cut. Where a link stands there, what it leads to is replaced.
+// or not at all, also after a power cut. Where a link stands there, what it leads to is replaced. A
+// file that root replaces keeps its owner and group.
 // Of two calls at the same time the last one stays.
 func Replace(path string, data []byte, mode fs.FileMode) error {
 	to, err := filepath.EvalSymlinks(path)
@@ -104,7 +105,12 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	if old, gone := os.Stat(to); gone == nil {
+		err = keepOwner(f, old)
+	}
+	if err == nil {
+		_, err = f.Write(data)
+	}
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), to)
 	}
