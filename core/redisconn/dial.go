@@ -85,7 +85,18 @@ func badURL(format string, args ...any) error {
 	return fmt.Errorf("redis url: "+format+": %w\nhint: --redis redis://USER:PASSWORD@HOST:PORT/0, or rediss:// with TLS", append(args, core.ErrInvalid)...)
 }
 
+// parseURL quotes nothing of a URL with an @ behind its hosts: there a / or ? of the password has cut
+// it in two.
 func parseURL(raw string) (target, error) {
+	t, err := readURL(raw)
+	_, rest, _ := strings.Cut(raw, "://")
+	if _, behind := cutUser(rest); err != nil && strings.Contains(behind, "@") {
+		err = badURL("cannot be read; special letters of a password are written as %%XX")
+	}
+	return t, err
+}
+
+func readURL(raw string) (target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
 		return target{}, badURL("no scheme, expected one such as redis://127.0.0.1:6379")

@@ -51,6 +51,7 @@ func TestDialErrorsHoldNoPassword(t *testing.T) {
 	for _, url := range []string{
 		"127.0.0.1:6379", "http://:hunter2@h", "redis://:hunter2@h:x", "redis://:hunter2@h/x", "redis://:hunter2@a,b", "redis://:hunter2%zz@h",
 		"redis-sentinel://:hunter2@h", "redis-cluster://:hunter2@h/1", "unix://:hunter2@", "redis://:hunter2@", "redis://:hunter2@h:0", "redis://:hunter2@h/-1",
+		"redis://:hunter2/x@h", "redis://u:hunter2/x@h", "redis://:x?hunter2@h", "redis://:12/hunter2@h", "redis://hunter2/x@h", "unix:///run/hunter2?@x",
 	} {
 		c, err := redisconn.Dial(url)
 		if err == nil {
