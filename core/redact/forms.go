@@ -5,9 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"html"
 	"net/url"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -46,7 +48,16 @@ func formsOf(value []byte) []form {
 	for _, text := range []string{query, component, url.PathEscape(plain), python, script, whole} {
 		exact(text, lowerPercent(text))
 	}
-	exact(jsonText(plain, true), jsonText(plain, false), html.EscapeString(plain), strings.ReplaceAll(plain, "'", `'\''`))
+	exact(strings.ReplaceAll(plain, "'", `'\''`))
+	for _, text := range []string{jsonText(plain, true), jsonText(plain, false)} {
+		exact(text, asciiJSON(text)) // the second is Python's
+	}
+	page := html.EscapeString(plain)
+	for _, double := range []string{"&#34;", "&quot;", `"`} {
+		for _, single := range []string{"&#39;", "&#x27;", "&apos;", "&#039;", "'"} {
+			exact(strings.NewReplacer("&#34;", double, "&#39;", single).Replace(page))
+		}
+	}
 	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
 			out = append(out, form{encoded(alphabet, value, before), true})
@@ -61,6 +72,21 @@ func formsOf(value []byte) []form {
 func encoded(alphabet *base64.Encoding, value []byte, before int) string {
 	text := alphabet.EncodeToString(append(make([]byte, before), value...))
 	return text[(before*8+5)/6 : (before+len(value))*8/6]
+}
+
+// asciiJSON writes what is not ASCII in the text of JSON as \uXXXX.
+func asciiJSON(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r < utf8.RuneSelf {
+			b.WriteByte(byte(r))
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // jsonText is a text as it stands between the quotes of JSON; what is no UTF-8 stays as it is.

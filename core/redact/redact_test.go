@@ -9,6 +9,7 @@ import (
 	"html"
 	"math/rand/v2"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,10 @@ func seen(value string) map[string]string {
 	}
 	if utf8.ValidString(value) {
 		out["json"] = string(quoted[1 : len(quoted)-1])
+		out["JSON of Python"] = strings.Trim(strconv.QuoteToASCII(value), `"`) // \u and what JSON has, for these values
+	}
+	for name, quotes := range map[string][2]string{"HTML of Python": {"&quot;", "&#x27;"}, "XML": {"&quot;", "&apos;"}, "HTML of PHP": {"&quot;", "&#039;"}, "text in XML": {`"`, "'"}} {
+		out[name] = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, quotes[0], "'", quotes[1]).Replace(value)
 	}
 	for name, alphabet := range map[string]*base64.Encoding{"base64": base64.StdEncoding, "base64url": base64.URLEncoding} {
 		for before := range 3 {
@@ -91,6 +96,9 @@ func TestFormsAreFound(t *testing.T) {
 	t.Parallel()
 	const long = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ0dXJudXMifQ.d8Q2kTzT0eXk1n3Xw_4"
 	s := set(t, secret, key, long)
+	if got := set(t, "pässwort-geheim").String(`{"p": "p\u00e4sswort-geheim"}`); strings.Contains(got, "geheim") {
+		t.Errorf("JSON of Python: %s", got)
+	}
 	for name, form := range seen(secret) {
 		text := "before " + form + " after"
 		if got := s.String(text); strings.Contains(got, form) || !strings.Contains(got, "[secret s0]") || !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
