@@ -92,7 +92,7 @@ func (a *app) queueACL(doc aclDoc, passwordFile string) error {
 	}
 	fmt.Fprintln(a.Out, "ACL SETUSER "+doc.User+" "+strings.Join(doc.Rules, " "))
 	if doc.Password != "" {
-		a.Message("the password of " + doc.User + " is " + doc.Password + "; it is shown only here")
+		a.Report("the password of " + doc.User + " is " + doc.Password + "; it is shown only here")
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ func byCode(ctx context.Context, con *console.Console, cfg oauth2.Config, nonce 
 	if err != nil {
 		return nil, err
 	}
-	con.Message("open " + console.Printable(code.VerificationURI) + " and enter the code " + console.Printable(code.UserCode))
+	con.Report("open " + console.Printable(code.VerificationURI) + " and enter the code " + console.Printable(code.UserCode))
 	return cfg.DeviceAccessToken(ctx, code, oauth2.VerifierOption(verifier))
 }
 
@@ -228,7 +228,7 @@ func byBrowser(ctx context.Context, con *console.Console, cfg oauth2.Config, non
 		<-served
 	}()
 	page := cfg.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
-	con.Message("open " + page)
+	con.Report("open " + page)
 	openPage(page)
 	select {
 	case <-ctx.Done():
