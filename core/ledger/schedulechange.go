@@ -17,7 +17,7 @@ type ScheduleChange struct {
 	Delete   bool // only Tenant, Name and Version count then
 	Put      bool // its definition changes: Edition becomes the new version
 	Runs     []NewRun
-	Cancel   []string // runs to cancel, those complete excepted
+	Cancel   []string // runs to cancel, those complete excepted; none if one of Runs is refused
 	Reason   string   // of the cancellations
 	// Finish makes Due, Waits and Data of the answers to Runs; nil: they are as given.
 	Finish func(runs []Accepted) Schedule
@@ -30,6 +30,11 @@ type ScheduleChange struct {
 type ScheduleChanged struct {
 	Version int64 // the new one; 0: the version did not match, and nothing was changed
 	Runs    []Accepted
+}
+
+// Refused reports whether the ledger refused one of the runs. Then no run was cancelled.
+func (c *ScheduleChanged) Refused() bool {
+	return slices.ContainsFunc(c.Runs, func(a Accepted) bool { return a.Err != nil })
 }
 
 // Basis is a document on which changes stand: they are made only while it has this version.
@@ -118,6 +123,9 @@ func (c *scheduleChanges) make(ctx context.Context, t *tx) error {
 	for _, i := range mine {
 		n := len(c.runs[i])
 		c.out[i].Runs, answers = answers[:n:n], answers[n:]
+		if c.out[i].Refused() {
+			continue
+		}
 		if err := c.cancel(ctx, t, &c.all[i]); err != nil {
 			return err
 		}
