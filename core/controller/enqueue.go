@@ -95,7 +95,10 @@ func (c *Controller) enqueueAll(ctx context.Context, incarnation string, failure
 			return last
 		}
 		failed := 0
-		for i, err := range c.enqueue(ctx, incarnation, claims...) {
+		began := time.Now()
+		errs := c.enqueue(ctx, incarnation, claims...)
+		c.took = time.Since(began)
+		for i, err := range errs {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -144,7 +147,13 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 }
 
 func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
-	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax, claimJobs)
+	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, c.claimTTL(), claimMax, claimJobs)
+}
+
+// claimTTL is how long the next claim lasts: longer than the last attempt took. Otherwise servers
+// that are slow take over each other's claims, and none of them puts a run in.
+func (c *Controller) claimTTL() time.Duration {
+	return max(claimFor, min(2*c.took, claimMost))
 }
 
 // claimOwn is claimNext of one that is alone.
@@ -155,7 +164,7 @@ func (c *Controller) claimOwn(ctx context.Context, incarnation string) ([]ledger
 	if len(own) == 0 {
 		return nil, nil
 	}
-	return c.cfg.Ledger.ClaimOf(ctx, c.cfg.Name, incarnation, claimFor, own)
+	return c.cfg.Ledger.ClaimOf(ctx, c.cfg.Name, incarnation, c.claimTTL(), own)
 }
 
 // owns reports whether this process checks a run: one that is alone checks its own.
