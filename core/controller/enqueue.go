@@ -240,7 +240,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		err := answer.Err
 		had[runs[i].ID] = !answer.Created
 		if errors.Is(err, core.ErrConflict) {
-			had[runs[i].ID], err = c.putAgain(ctx, &claims[at[i]].Run, runs[i])
+			had[runs[i].ID], err = c.putAgain(ctx, claims[at[i]], runs[i])
 		}
 		if err != nil {
 			errs[i] = fmt.Errorf("put it into the queue: %w", err)
@@ -287,9 +287,13 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 // putAgain puts a run into the queue that has it with other content, and reports whether the old
 // one stays. A server put that there and did not come to write it down. If none ever did, nothing
 // of the run has been let go, and it may have been amended since: the new content takes its place.
-// Else other handlers were pending.
-func (c *Controller) putAgain(ctx context.Context, claimed *ledger.Run, run queue.Run) (stays bool, err error) {
-	if claimed.Incarnation != "" {
+// Else other handlers were pending. After the claim has ended the old one may be what another
+// server put there since, and stays.
+func (c *Controller) putAgain(ctx context.Context, claim ledger.Claim, run queue.Run) (stays bool, err error) {
+	if err := c.cfg.Ledger.Held(ctx, claim); err != nil {
+		return true, err
+	}
+	if claim.Run.Incarnation != "" {
 		_, err := c.cfg.Queue.Status(ctx, run.ID)
 		return true, err
 	}
