@@ -110,11 +110,18 @@ func (c *scheduleChanges) make(ctx context.Context, t *tx) error {
 	}
 	var entries []Entry
 	var rows []*acceptRow
+	var cancels []string
 	for _, i := range mine {
 		if n := c.all[i].Note; n != nil {
 			entries = append(entries, *n)
 		}
 		rows = append(rows, c.runs[i]...)
+		cancels = append(cancels, c.all[i].Cancel...)
+	}
+	if len(cancels) > 0 { // in the order of all who lock several runs, so that two never wait for each other
+		if _, err := lockRuns(ctx, t, cancels); err != nil {
+			return err
+		}
 	}
 	answers, accepted, err := c.accept(ctx, t, rows)
 	if err != nil {

@@ -236,3 +236,36 @@ func testSchedulesRace(t *testing.T, b *backend) {
 		t.Errorf("%d runs of %d changes, %v", len(runs), total, err)
 	}
 }
+
+// Two servers cancel the same runs at the same time, in opposite orders: no deadlock.
+func testSchedulesCancel(t *testing.T, b *backend) {
+	l := b.open(t)
+	const rounds, runs = 2, 30
+	for round := range rounds {
+		var cancels []string
+		for i := range runs {
+			id := fmt.Sprintf("r%d-%d", round, i)
+			accept(t, l, newRun(id, "a", 1))
+			cancels = append(cancels, id)
+		}
+		var servers sync.WaitGroup
+		for n := range 2 {
+			var changes []ledger.ScheduleChange
+			for _, id := range cancels {
+				c := scheduled("a", fmt.Sprint("s", n, "-", id), 0, time.Time{}, "")
+				c.Cancel, c.Reason = []string{id}, "because"
+				changes = append(changes, c)
+			}
+			slices.Reverse(cancels)
+			servers.Go(func() {
+				if _, err := l.ChangeSchedules(t.Context(), changes); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		servers.Wait()
+		if open, err := l.Open(t.Context(), cancels); err != nil || len(open) > 0 {
+			t.Errorf("%d of %d runs are not cancelled, %v", len(open), runs, err)
+		}
+	}
+}
