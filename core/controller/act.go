@@ -105,6 +105,9 @@ func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err
 		}
 	case engine.Notify:
 		c.notify(l, a.Event)
+		if a.Event.Kind == engine.EventAsk { // durable before the progress says so: it is not asked again
+			err = c.report(ctx, Event{Kind: WaveAsks, Run: id, Wave: a.Event.Wave})
+		}
 	}
 	return err
 }
@@ -126,9 +129,6 @@ func (c *Controller) notify(l *poll, e engine.Event) {
 		l.w.pace.release(e.Wave)
 	}
 	c.emit(Event{Kind: RunEvent, Run: e.Run, Engine: &e})
-	if e.Kind == engine.EventAsk {
-		c.emit(Event{Kind: WaveAsks, Run: e.Run, Wave: e.Wave})
-	}
 }
 
 // markStopped writes down that the queue stopped a run.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnus/turnus/core/board"
 	"github.com/turnus/turnus/core/controller"
+	"github.com/turnus/turnus/core/ledger"
 	"github.com/turnus/turnus/core/queue"
 )
 
@@ -62,6 +63,26 @@ func TestEachRunIsPutIntoTheQueueByOneServer(t *testing.T) {
 			l.sound()
 		})
 	}
+}
+
+// After an attempt that took long the next claim outlasts another such. Otherwise two servers that
+// are slow take over each other's claims, and none of them puts a run in.
+func TestAClaimOutlastsTheLastAttempt(t *testing.T) {
+	fake(t, func(l *lab) {
+		ends := make(chan time.Time, 2) // of the claims, by the database's clock, which is not that of the test
+		q := &hooked{Backend: l.queue(), submit: func() error { <-time.After(5 * time.Minute); return nil }}
+		c, stop := l.server("s1", q, func(c *controller.Controller) {
+			c.OnClaim(func(claim ledger.Claim) { ends <- claim.Until() })
+		})
+		defer stop()
+		l.accept(c, spec{id: "r1", hosts: 1})
+		first := <-ends
+		l.accept(c, spec{id: "r2", hosts: 1})
+		if more := (<-ends).Sub(first); more < 58*time.Second {
+			t.Errorf("the second claim ends %v after the first, expected at least the minute instead of the 2 s", more)
+		}
+		l.until("both are queued", func() bool { return len(l.said(controller.RunEnqueued)) == 2 })
+	})
 }
 
 // A queue is lost that had many runs: the most critical come back first, by the word of their

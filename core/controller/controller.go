@@ -57,6 +57,7 @@ type Config struct {
 const (
 	tickEvery  = time.Second      // between the duties of a server, and checks the ledger for runs that the queue lacks
 	claimFor   = 2 * time.Second  // a server that died or lost the ledger in between delays runs by so long; putting one in twice is the same as once
+	claimMost  = time.Minute      // of a claim after a slow attempt
 	claimMax   = 256              // runs of one claim
 	claimJobs  = 20_000           // of one claim, beside its last run: all of it is in memory together
 	aliveFor   = 10 * time.Second // a server counts among those that share the parts for so long after its last report
@@ -80,6 +81,8 @@ type Controller struct {
 
 	pulse   core.Pulse // of Run
 	putting core.Pulse // of putIn
+
+	took time.Duration // of the goroutine of putIn: its last attempt
 
 	// Of the goroutine of Run.
 	posted  uint64          // version of this server's document on the board

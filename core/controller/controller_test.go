@@ -514,6 +514,36 @@ func TestAmendedAfterAnAnswerWasLost(t *testing.T) {
 	}
 }
 
+// A server puts a run in after its claim has ended. Another server has put the amended run in
+// since, and that stays.
+func TestAnEndedClaimReplacesNothing(t *testing.T) {
+	fake(t, func(l *lab) {
+		submits, continues := make(chan bool), make(chan bool)
+		begun := sync.OnceFunc(func() { close(submits) })
+		slow, stop := l.server("s1", &hooked{Backend: l.queue(), submit: func() error { begun(); <-continues; return nil }})
+		defer stop()
+		launched := func(hosts int) controller.Acceptance {
+			return controller.Acceptance{Launch: l.launch(spec{id: "r1", hosts: hosts}), By: "alice", Paused: true}
+		}
+		if _, _, err := slow.Accept(l.Context(), launched(3)); err != nil {
+			t.Fatal(err)
+		}
+		<-submits
+		l.until("its claim has ended", func() bool {
+			_, err := slow.Amend(l.Context(), ledger.AllTenants(), "alice", "r1", l.run("r1").Version, launched(5))
+			return err == nil
+		})
+		_, stop2 := l.server("s2", l.queue())
+		defer stop2()
+		l.until("the other server has put it in", func() bool { return len(l.said(controller.RunEnqueued)) == 1 })
+		close(continues)
+		<-time.After(5 * time.Second)
+		if s, err := l.queue().Status(l.Context(), "r1"); err != nil || s.Total != 5 {
+			t.Errorf("the queue has %d jobs of it, expected the 5 of the amended run: %v", s.Total, err)
+		}
+	})
+}
+
 // A run whose threshold is reached is also stopped in the ledger, though its last outcomes come
 // at the same moment.
 func TestStoppedRun(t *testing.T) {

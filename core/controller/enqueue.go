@@ -95,7 +95,10 @@ func (c *Controller) enqueueAll(ctx context.Context, incarnation string, failure
 			return last
 		}
 		failed := 0
-		for i, err := range c.enqueue(ctx, incarnation, claims...) {
+		began := time.Now()
+		errs := c.enqueue(ctx, incarnation, claims...)
+		c.took = time.Since(began)
+		for i, err := range errs {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -144,7 +147,13 @@ func (c *Controller) notQueued(ctx context.Context, claim ledger.Claim, why erro
 }
 
 func (c *Controller) claimNext(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
-	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, claimFor, claimMax, claimJobs)
+	return c.cfg.Ledger.ClaimNext(ctx, c.cfg.Name, incarnation, c.claimTTL(), claimMax, claimJobs)
+}
+
+// claimTTL is how long the next claim lasts: longer than the last attempt took. Otherwise servers
+// that are slow take over each other's claims, and none of them puts a run in.
+func (c *Controller) claimTTL() time.Duration {
+	return max(claimFor, min(2*c.took, claimMost))
 }
 
 // claimOwn is claimNext of one that is alone.
@@ -155,7 +164,7 @@ func (c *Controller) claimOwn(ctx context.Context, incarnation string) ([]ledger
 	if len(own) == 0 {
 		return nil, nil
 	}
-	return c.cfg.Ledger.ClaimOf(ctx, c.cfg.Name, incarnation, claimFor, own)
+	return c.cfg.Ledger.ClaimOf(ctx, c.cfg.Name, incarnation, c.claimTTL(), own)
 }
 
 // owns reports whether this process checks a run: one that is alone checks its own.
@@ -231,7 +240,7 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 		err := answer.Err
 		had[runs[i].ID] = !answer.Created
 		if errors.Is(err, core.ErrConflict) {
-			had[runs[i].ID], err = c.putAgain(ctx, &claims[at[i]].Run, runs[i])
+			had[runs[i].ID], err = c.putAgain(ctx, claims[at[i]], runs[i])
 		}
 		if err != nil {
 			errs[i] = fmt.Errorf("put it into the queue: %w", err)
@@ -278,9 +287,13 @@ func (c *Controller) submit(ctx context.Context, incarnation string, runs []queu
 // putAgain puts a run into the queue that has it with other content, and reports whether the old
 // one stays. A server put that there and did not come to write it down. If none ever did, nothing
 // of the run has been let go, and it may have been amended since: the new content takes its place.
-// Else other handlers were pending.
-func (c *Controller) putAgain(ctx context.Context, claimed *ledger.Run, run queue.Run) (stays bool, err error) {
-	if claimed.Incarnation != "" {
+// Else other handlers were pending. After the claim has ended the old one may be what another
+// server put there since, and stays.
+func (c *Controller) putAgain(ctx context.Context, claim ledger.Claim, run queue.Run) (stays bool, err error) {
+	if err := c.cfg.Ledger.Held(ctx, claim); err != nil {
+		return true, err
+	}
+	if claim.Run.Incarnation != "" {
 		_, err := c.cfg.Queue.Status(ctx, run.ID)
 		return true, err
 	}

@@ -26,3 +26,15 @@ func (c *Controller) WithoutClaims() {
 		return claims, err
 	}
 }
+
+// OnClaim has f called with each claim. Before Run.
+func (c *Controller) OnClaim(f func(ledger.Claim)) {
+	claim := c.claim
+	c.claim = func(ctx context.Context, incarnation string) ([]ledger.Claim, error) {
+		claims, err := claim(ctx, incarnation)
+		for i := range claims {
+			f(claims[i])
+		}
+		return claims, err
+	}
+}

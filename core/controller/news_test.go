@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,6 +172,34 @@ func TestARefusedRunIsReported(t *testing.T) {
 		}
 		if r := l.run("odd"); r.Phase != ledger.PhaseCancelled {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// That a wave waits for a person is reported before the ledger has that it asked. If that fails, it
+// is reported again.
+func TestAWaveThatAsksIsReported(t *testing.T) {
+	fake(t, func(l *lab) {
+		var before []int // the wave of which the ledger has that it asked
+		c, stop := l.telling("s1", func(_ context.Context, e controller.Event) error {
+			if e.Kind != controller.WaveAsks || e.Run != "r1" || e.Wave != 1 {
+				t.Errorf("%+v", e)
+			}
+			run := l.run("r1")
+			if before = append(before, controller.AskedFor(&run)); len(before) == 1 {
+				return core.ErrUnavailable
+			}
+			return nil
+		})
+		stop = sync.OnceFunc(stop)
+		defer stop()
+		defer l.node(l.queue(), 10)()
+		l.accept(c, spec{id: "r1", hosts: 4, more: "strategy: {waves: [1, 100%], pause_between: approve}\n"})
+		l.until("the ledger has that it asked", func() bool { run := l.run("r1"); return controller.AskedFor(&run) == 1 })
+		<-time.After(time.Minute)
+		stop()
+		if !slices.Equal(before, []int{0, 0}) {
+			t.Errorf("reported when the ledger had %v, expected twice before it had that wave 1 asked", before)
 		}
 	})
 }

@@ -48,20 +48,26 @@ func (c *Controller) elect(ctx context.Context, l *poll, step int) error {
 	} else if ended {
 		return c.passOver(ctx, l, step)
 	}
-	job, err := c.cfg.Ledger.ElectOnce(ctx, &l.run, step, first.Job)
+	job, added, err := c.cfg.Ledger.ElectOnce(ctx, &l.run, step, first.Job)
 	if err != nil {
 		return err
 	}
-	if job == first.Job { // it may have ended since then: no worker knows of the election yet
+	if added { // it may have ended since then: no worker knows of the election unless the board has it
 		ended, err := c.endedOnce(ctx, l, job)
-		if err == nil && ended {
-			err = c.cfg.Ledger.UnelectOnce(ctx, &l.run, step, job)
-		}
 		if err != nil {
 			return err
 		}
 		if ended {
-			return c.passOver(ctx, l, step)
+			_, err := c.onceNote(ctx, l, step, snapshot.OnceElected)
+			if errors.Is(err, core.ErrNotFound) {
+				err = c.cfg.Ledger.UnelectOnce(ctx, &l.run, step, job)
+				if err == nil {
+					return c.passOver(ctx, l, step)
+				}
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	l.held.once[step] = engine.Once{Step: step, Job: job}
@@ -99,7 +105,7 @@ func (c *Controller) keepOnce(ctx context.Context, l *poll, step int) error {
 		return err
 	}
 	// A ledger in the place of a record that broke does not have the host.
-	if _, err := c.cfg.Ledger.ElectOnce(ctx, &l.run, step, called.Job); err != nil {
+	if _, _, err := c.cfg.Ledger.ElectOnce(ctx, &l.run, step, called.Job); err != nil {
 		return err
 	}
 	if err := c.cfg.Ledger.KeepOnce(ctx, &l.run, step, called.Job, data); err != nil {

@@ -97,8 +97,8 @@ func (d *decider) pass(pass int, p *rollout.Progress) (limits []int, ok bool) {
 	}
 	bad := 0
 	for o, n := range d.Status.Outcomes {
-		if o.Good() { // nobody succeeds who did not pass all barriers
-			opened = true
+		if o.Good() { // it passed all barriers, unless it kept its steps of an earlier run
+			opened = opened || d.Launch.Snapshot.Resumes == ""
 		} else {
 			bad += n
 		}

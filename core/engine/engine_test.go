@@ -186,8 +186,10 @@ func TestNextWaitsForRecords(t *testing.T) {
 // Each row is four hosts behind a barrier, of which some wait at it.
 func TestNextAtABarrier(t *testing.T) {
 	one, two := queue.TurnEvent(1, 0), queue.TurnEvent(1, 1)
+	oneAndOne := []queue.FinishedJobs{{Count: 1, Outcome: core.Changed}, {Index: 1, Count: 1, Outcome: core.Failed}}
 	for name, c := range map[string]struct {
 		after    string
+		resumes  bool
 		recorded []queue.FinishedJobs
 		status   queue.Status
 		awaited  map[string]int
@@ -217,6 +219,18 @@ func TestNextAtABarrier(t *testing.T) {
 			after: "remaining_hosts", recorded: ended(1, core.Failed), status: queue.Status{Limit: 4, Suspended: 3}, awaited: map[string]int{one: 1, two: 2},
 			want: "signal " + one + ", released 2", then: engine.Progress{Pass: 1, Open: 1},
 		},
+		"one of a retry has failed, another kept its steps": {
+			resumes: true, recorded: oneAndOne, status: queue.Status{Limit: 4, Suspended: 2}, awaited: map[string]int{two: 2},
+			want: "dismiss: step b begins after all hosts, and not all came to it: h0001 (failed); see to them, and launch the run again: what is done is then unchanged, closed",
+		},
+		"one of a retry has failed behind it": {
+			resumes: true, recorded: oneAndOne, status: queue.Status{Limit: 4, Suspended: 2}, awaited: map[string]int{two: 2}, progress: engine.Progress{Pass: 1, Open: 1},
+			want: "signal " + two + ", released 3", then: engine.Progress{Pass: 1, Open: 2},
+		},
+		"one has failed behind it": {
+			recorded: oneAndOne, status: queue.Status{Limit: 4, Suspended: 2}, awaited: map[string]int{two: 2},
+			want: "signal " + two + ", released 3", then: engine.Progress{Pass: 1, Open: 2},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.after == "" {
@@ -226,6 +240,9 @@ func TestNextAtABarrier(t *testing.T) {
 			l, err := launch.Prepare(parse(t, body), fleet(4), launch.Options{RunID: "r", Types: types, Now: noon})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if c.resumes {
+				l.Snapshot.Resumes = "earlier"
 			}
 			c.status.Phase, c.status.Total, c.status.Outcomes = queue.Active, 4, map[core.Outcome]int{}
 			for _, s := range c.recorded {

@@ -105,7 +105,7 @@ func everything(tb testing.TB, l *ledger.Ledger) {
 		Facts: core.Gathered(map[string]any{"kernel": "6.12"}, time.Now())}, ledger.Outcome{Index: 1, Count: 4, Outcome: core.Cancelled})
 	done, err := l.Run(ctx, ledger.AllTenants(), "done")
 	if err == nil {
-		_, err = l.ElectOnce(ctx, &done, 2, 1)
+		_, _, err = l.ElectOnce(ctx, &done, 2, 1)
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -70,7 +70,7 @@ func (l *Ledger) replaceHandlers(ctx context.Context, t *tx, run *Run, host stri
 			return err
 		}
 	}
-	return leaveHandlers(ctx, t, run, host, h.Left(), now)
+	return leaveHandlers(ctx, t, run, []string{host}, h.Left(), now)
 }
 
 // handlerTenant is the condition on the tenant of handlers that a run of tenant $1 takes over.
@@ -96,7 +96,7 @@ func (l *Ledger) ImportHandlers(ctx context.Context, all []PendingHandler) error
 		for i := range all {
 			h := &all[i]
 			run := Run{ID: clean(h.Run, maxText), Tenant: h.Tenant, Playbook: clean(h.Playbook, maxText)}
-			if err := leaveHandlers(ctx, t, &run, clean(h.Host, maxText), []string{h.Handler}, micros(h.Since)); err != nil {
+			if err := leaveHandlers(ctx, t, &run, []string{h.Host}, []string{h.Handler}, micros(h.Since)); err != nil {
 				return err
 			}
 		}
@@ -104,14 +104,16 @@ func (l *Ledger) ImportHandlers(ctx context.Context, all []PendingHandler) error
 	})
 }
 
-func leaveHandlers(ctx context.Context, t *tx, run *Run, host string, names []string, now int64) error {
-	for _, name := range names {
-		if _, err := t.exec(ctx, `INSERT INTO handlers (tenant, playbook, host, handler, run, since) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
-			run.Tenant, run.Playbook, host, clean(name, maxText), run.ID, now); err != nil {
-			return err
+var handlerRow = columns{"tenant text", "playbook text", "host text", "handler text", "run text", "since bigint"}
+
+func leaveHandlers(ctx context.Context, t *tx, run *Run, hosts, names []string, now int64) error {
+	rows := make([][]any, 0, len(hosts)*len(names))
+	for _, host := range hosts {
+		for _, name := range names {
+			rows = append(rows, []any{run.Tenant, run.Playbook, clean(host, maxText), clean(name, maxText), run.ID, now})
 		}
 	}
-	return nil
+	return t.set(ctx, handlerRow, `INSERT INTO handlers (tenant, playbook, host, handler, run, since) SELECT * FROM u WHERE true ON CONFLICT DO NOTHING`, rows, nil)
 }
 
 // handlerHosts is for how many hosts LeaveHandlers writes in one transaction.
@@ -124,12 +126,7 @@ func (l *Ledger) LeaveHandlers(ctx context.Context, run Run, hosts, names []stri
 		part := hosts[:min(len(hosts), handlerHosts)]
 		hosts = hosts[len(part):]
 		err := l.db.transact(ctx, "write pending handlers", func(t *tx) error {
-			for _, host := range part {
-				if err := leaveHandlers(ctx, t, &run, clean(host, maxText), names, micros(l.now())); err != nil {
-					return err
-				}
-			}
-			return nil
+			return leaveHandlers(ctx, t, &run, part, names, micros(l.now()))
 		})
 		if err != nil {
 			return err

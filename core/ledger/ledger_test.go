@@ -95,6 +95,7 @@ var conformance = []struct {
 	{"schedules", testSchedules},
 	{"schedules of two servers", testSchedulesRace},
 	{"schedules accept many runs", testSchedulesAccept},
+	{"schedules cancel runs in any order", testSchedulesCancel},
 	{"accept refuses", testAcceptRefuses},
 	{"material comes back", testMaterial},
 	{"outcomes count once", testOutcomesCountOnce},

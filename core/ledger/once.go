@@ -25,16 +25,18 @@ func (l *Ledger) Once(ctx context.Context, run *Run) ([]OnceStep, error) {
 	return all, translate("read the steps with once of run "+run.ID, err)
 }
 
-// ElectOnce makes a job the one whose host calls a step, and returns the one that is: the first
-// stays. No host begins the step before that is here.
-func (l *Ledger) ElectOnce(ctx context.Context, run *Run, step, job int) (elected int, err error) {
+// ElectOnce makes a job the one whose host calls a step, and returns the one that is, and whether it
+// was not before: the first stays. No host begins the step before that is here.
+func (l *Ledger) ElectOnce(ctx context.Context, run *Run, step, job int) (elected int, added bool, err error) {
 	err = l.db.transact(ctx, "write down which host of run "+run.ID+" calls a step", func(t *tx) error {
-		if _, err := t.exec(ctx, `INSERT INTO once (run, step, idx, at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, run.seq, step, job, micros(l.now())); err != nil {
+		n, err := t.exec(ctx, `INSERT INTO once (run, step, idx, at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, run.seq, step, job, micros(l.now()))
+		if err != nil {
 			return err
 		}
+		added = n > 0
 		return t.row(ctx, `SELECT idx FROM once WHERE run = $1 AND step = $2`, run.seq, step).Scan(&elected)
 	})
-	return elected, err
+	return elected, added, err
 }
 
 // UnelectOnce takes an election back that no worker knows of, as its job has ended.

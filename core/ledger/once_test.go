@@ -17,8 +17,8 @@ func testOnce(t *testing.T, b *backend) {
 		t.Errorf("a result without an election: %v", err)
 	}
 	for _, job := range []int{1, 2} {
-		if got, err := l.ElectOnce(ctx, &run, 4, job); err != nil || got != 1 {
-			t.Errorf("job %d asks: %d, %v", job, got, err)
+		if got, added, err := l.ElectOnce(ctx, &run, 4, job); err != nil || got != 1 || added != (job == 1) {
+			t.Errorf("job %d asks: %d, added %v, %v", job, got, added, err)
 		}
 	}
 	if _, err := l.OnceResult(ctx, &run, 4); !errors.Is(err, core.ErrNotFound) {
@@ -35,10 +35,10 @@ func testOnce(t *testing.T, b *backend) {
 	if got, err := l.OnceResult(ctx, &run, 4); err != nil || string(got) != "first" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := l.ElectOnce(ctx, &run, 2, 0); err != nil {
+	if _, _, err := l.ElectOnce(ctx, &run, 2, 0); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.ElectOnce(ctx, &run, 3, 2); err != nil {
+	if _, _, err := l.ElectOnce(ctx, &run, 3, 2); err != nil {
 		t.Error(err)
 	}
 	for _, step := range []ledger.OnceStep{{Step: 3, Job: 2}, {Step: 2, Job: 1}, {Step: 4, Job: 1}} { // only the first: the second job is not elected, and the third has a result

@@ -17,7 +17,7 @@ type ScheduleChange struct {
 	Delete   bool // only Tenant, Name and Version count then
 	Put      bool // its definition changes: Edition becomes the new version
 	Runs     []NewRun
-	Cancel   []string // runs to cancel, those complete excepted
+	Cancel   []string // runs to cancel, those complete excepted; none if one of Runs is refused
 	Reason   string   // of the cancellations
 	// Finish makes Due, Waits and Data of the answers to Runs; nil: they are as given.
 	Finish func(runs []Accepted) Schedule
@@ -30,6 +30,11 @@ type ScheduleChange struct {
 type ScheduleChanged struct {
 	Version int64 // the new one; 0: the version did not match, and nothing was changed
 	Runs    []Accepted
+}
+
+// Refused reports whether the ledger refused one of the runs. Then no run was cancelled.
+func (c *ScheduleChanged) Refused() bool {
+	return slices.ContainsFunc(c.Runs, func(a Accepted) bool { return a.Err != nil })
 }
 
 // Basis is a document on which changes stand: they are made only while it has this version.
@@ -105,11 +110,18 @@ func (c *scheduleChanges) make(ctx context.Context, t *tx) error {
 	}
 	var entries []Entry
 	var rows []*acceptRow
+	var cancels []string
 	for _, i := range mine {
 		if n := c.all[i].Note; n != nil {
 			entries = append(entries, *n)
 		}
 		rows = append(rows, c.runs[i]...)
+		cancels = append(cancels, c.all[i].Cancel...)
+	}
+	if len(cancels) > 0 { // in the order of all who lock several runs, so that two never wait for each other
+		if _, err := lockRuns(ctx, t, cancels); err != nil {
+			return err
+		}
 	}
 	answers, accepted, err := c.accept(ctx, t, rows)
 	if err != nil {
@@ -118,6 +130,9 @@ func (c *scheduleChanges) make(ctx context.Context, t *tx) error {
 	for _, i := range mine {
 		n := len(c.runs[i])
 		c.out[i].Runs, answers = answers[:n:n], answers[n:]
+		if c.out[i].Refused() {
+			continue
+		}
 		if err := c.cancel(ctx, t, &c.all[i]); err != nil {
 			return err
 		}

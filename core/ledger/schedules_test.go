@@ -118,6 +118,7 @@ func testSchedulesAccept(t *testing.T, b *backend) {
 	l, ctx := b.open(t), t.Context()
 	accept(t, l, newRun("taken", "a", 1))
 	accept(t, l, newRun("old", "a", 2))
+	accept(t, l, newRun("stays", "a", 1))
 	v := change(t, l, scheduled("a", "s0", 0, time.Time{}, ""), scheduled("a", "s1", 0, time.Time{}, ""), scheduled("a", "s2", 0, time.Time{}, ""))
 	bad, other := newRun("bad", "a", 1), newRun("taken", "a", 3)
 	bad.Playbook = ""
@@ -135,6 +136,7 @@ func testSchedulesAccept(t *testing.T, b *backend) {
 		changes = append(changes, c)
 	}
 	changes[0].Note = &ledger.Entry{Who: "bob", Tenant: "a", Action: "schedule.trigger", Kind: "schedule", Subject: "s0"}
+	changes[0].Cancel = []string{"stays"} // two of its runs are refused
 	changes[1].Version++
 	changes[2].Runs[1].Approvals = 1
 	got := change(t, l, changes...)
@@ -152,7 +154,7 @@ func testSchedulesAccept(t *testing.T, b *backend) {
 	if old, err := l.Run(ctx, ledger.AllTenants(), "old"); err != nil || old.Phase != ledger.PhaseCancelled || old.Reason.Text() != "because" || !old.Complete() {
 		t.Errorf("%+v, %v", old, err)
 	}
-	if open, err := l.Open(ctx, []string{"old", "new", "never", "waits"}); err != nil || len(open) != 2 || !open["new"] || !open["waits"] {
+	if open, err := l.Open(ctx, []string{"old", "stays", "new", "never", "waits"}); err != nil || len(open) != 3 || !open["stays"] || !open["new"] || !open["waits"] {
 		t.Errorf("%v, %v", open, err)
 	}
 	if m, err := l.Material(ctx, "new"); err != nil || len(m.Jobs) != 1 {
@@ -232,5 +234,38 @@ func testSchedulesRace(t *testing.T, b *backend) {
 	}
 	if runs, _, err := l.Unfinished(t.Context(), ledger.Page{Limit: ledger.MaxPage}); err != nil || len(runs) != min(total, ledger.MaxPage) {
 		t.Errorf("%d runs of %d changes, %v", len(runs), total, err)
+	}
+}
+
+// Two servers cancel the same runs at the same time, in opposite orders: no deadlock.
+func testSchedulesCancel(t *testing.T, b *backend) {
+	l := b.open(t)
+	const rounds, runs = 2, 30
+	for round := range rounds {
+		var cancels []string
+		for i := range runs {
+			id := fmt.Sprintf("r%d-%d", round, i)
+			accept(t, l, newRun(id, "a", 1))
+			cancels = append(cancels, id)
+		}
+		var servers sync.WaitGroup
+		for n := range 2 {
+			var changes []ledger.ScheduleChange
+			for _, id := range cancels {
+				c := scheduled("a", fmt.Sprint("s", n, "-", id), 0, time.Time{}, "")
+				c.Cancel, c.Reason = []string{id}, "because"
+				changes = append(changes, c)
+			}
+			slices.Reverse(cancels)
+			servers.Go(func() {
+				if _, err := l.ChangeSchedules(t.Context(), changes); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		servers.Wait()
+		if open, err := l.Open(t.Context(), cancels); err != nil || len(open) > 0 {
+			t.Errorf("%d of %d runs are not cancelled, %v", len(open), runs, err)
+		}
 	}
 }

@@ -86,7 +86,8 @@ func put(d Definition, old *Definition, s State, now time.Time) State {
 	}
 	if old.Cron != d.Cron || !old.At.Equal(d.At) || old.Timezone != d.Timezone {
 		s.dropWaiting(d.ID, now, "its time was changed")
-		s.Since = now
+		s.dropClaims(now, "its time was changed")
+		s.Backfill, s.Since = nil, now
 	}
 	switch {
 	case d.Paused && !old.Paused:
@@ -125,6 +126,15 @@ func (s *State) dropWaiting(id ID, now time.Time, reason core.Reason) {
 	}
 }
 
+// dropClaims drops the fires whose launches have failed so far.
+func (s *State) dropClaims(now time.Time, reason core.Reason) {
+	for _, c := range s.Claimed {
+		s.keepCancelled(c)
+		s.skip(Skip{From: c.Nominal, To: c.Nominal, Count: 1, RunID: c.RunID, Cause: c.Cause, Reason: reason}, now)
+	}
+	s.Claimed = nil
+}
+
 func (s *State) pause(id ID, now time.Time, reason string) {
 	s.Paused, s.Reason = true, cut(reason)
 	s.dropWaiting(id, now, core.Because("", "the schedule was paused: "+reason))
@@ -145,7 +155,7 @@ func (c *Control) change(row ledger.Schedule, d Definition, s State, now time.Ti
 
 // Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A
 // new cron expression, time or zone counts from now: what the former one still had to launch is
-// dropped. All else keeps the state; a changed Paused pauses or resumes. A tenant has at most quota
+// dropped, backfills included. All else keeps the state; a changed Paused pauses or resumes. A tenant has at most quota
 // of them. A definition that is there already, by the same person, stays as it is, with any
 // ifEdition. One that triggers once must lie ahead.
 func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition int64, quota core.Quota, note Note) (Status, error) {

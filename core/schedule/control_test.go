@@ -110,6 +110,37 @@ func TestANewExpressionCountsFromNow(t *testing.T) {
 	})
 }
 
+// What the former expression still had to launch is dropped: a fire whose launch fails, and a
+// backfill. The run that the fire was to cancel continues, and counts.
+func TestANewExpressionDropsClaimsAndBackfills(t *testing.T) {
+	inLab(t, func(l *lab) {
+		d := every(1, "*/5 * * * *")
+		d.Overlap = schedule.OverlapCancel
+		l.put(d)
+		first, failing := schedule.RunID(d.ID, time.Now().Add(5*time.Minute)), schedule.RunID(d.ID, time.Now().Add(10*time.Minute))
+		l.serve()
+		l.pass(6 * time.Minute)
+		l.failWith(func(schedule.Trigger) error { return fmt.Errorf("no definitions: %w", core.ErrUnavailable) })
+		l.pass(5 * time.Minute)
+		_, err := l.control.Backfill(l.Context(), d.ID, time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour), noted("schedule.backfill"))
+		l.ok(err)
+		if s := l.status(d.ID).State; len(s.Claimed) != 1 || len(s.Backfill) != 1 || len(s.Active) != 0 {
+			t.Fatalf("before: %+v", s)
+		}
+		d.Cron = "30 * * * *"
+		l.put(d)
+		l.failWith(nil)
+		l.pass(10 * time.Minute)
+		s := l.status(d.ID).State
+		if got := l.runs(); len(got) != 1 || len(s.Claimed) != 0 || len(s.Backfill) != 0 || len(s.Active) != 1 || s.Active[0].ID != first {
+			t.Errorf("launched %v, expected %s only: %+v", got, first, s)
+		}
+		if last := s.Last[len(s.Last)-1]; s.Skipped != 1 || last.RunID != failing || last.Reason.Text() != "its time was changed" {
+			t.Errorf("skipped %d, last %+v", s.Skipped, last)
+		}
+	})
+}
+
 func TestPutRefuses(t *testing.T) {
 	inLab(t, func(l *lab) {
 		put := func(d schedule.Definition, ifEdition int64, quota int) error {

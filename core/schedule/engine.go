@@ -162,6 +162,9 @@ func (b *batch) run(ctx context.Context, rows []ledger.Schedule) (lost int, err 
 			}
 		}
 		b.report(f)
+		if changed[i].Refused() {
+			continue
+		}
 		for _, run := range changes[i].Cancel {
 			if err := b.launcher.Cancelled(ctx, run, changes[i].Reason); err != nil {
 				b.trouble(f.plan.ID, err)

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,6 +93,28 @@ func TestARefusedRunTakesNoOtherWithIt(t *testing.T) {
 			if s := l.status(d.ID).State; s.Triggered != triggered || s.Skipped != skipped || len(s.Claimed) != 0 {
 				t.Errorf("%s: %+v", d.ID, s)
 			}
+		}
+	})
+}
+
+// With overlap cancel_running, the running one continues if the ledger refuses its successor. The
+// next fire takes its place.
+func TestARefusedRunCancelsNothing(t *testing.T) {
+	inLab(t, func(l *lab) {
+		d := every(1, "*/5 * * * *")
+		d.Overlap = schedule.OverlapCancel
+		l.put(d)
+		first := schedule.RunID(d.ID, time.Now().Add(5*time.Minute))
+		_, _, err := l.ledger.Accept(t.Context(), ledger.NewRun{ID: schedule.RunID(d.ID, time.Now().Add(10*time.Minute)), Playbook: "other", LaunchedBy: "eve", Jobs: []ledger.JobHost{{Host: "h"}}})
+		l.ok(err)
+		l.serve()
+		l.pass(11 * time.Minute)
+		if run := l.runs()[first]; run.Complete() || len(l.cancels) > 0 {
+			t.Errorf("after its successor was refused: %+v, cancelled %v", run, l.cancels)
+		}
+		l.pass(5 * time.Minute)
+		if run := l.runs()[first]; !run.Complete() || !slices.Equal(l.cancels, []string{first}) {
+			t.Errorf("after the next fire: %+v, cancelled %v", run, l.cancels)
 		}
 	})
 }

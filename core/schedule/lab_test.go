@@ -35,6 +35,7 @@ type lab struct {
 	fail     func(schedule.Trigger) error // what Prepare answers; nil: it prepares
 	prepared int
 	accepted map[string]int
+	cancels  []string // of Cancelled
 	servers  []*server
 }
 
@@ -112,7 +113,12 @@ func (l *lab) Accepted(runs []ledger.Run) {
 }
 
 // Cancelled implements schedule.Launcher.
-func (l *lab) Cancelled(context.Context, string, string) error { return nil }
+func (l *lab) Cancelled(_ context.Context, run, _ string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancels = append(l.cancels, run)
+	return nil
+}
 
 func (l *lab) failWith(fail func(schedule.Trigger) error) {
 	l.mu.Lock()

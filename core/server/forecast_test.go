@@ -160,7 +160,7 @@ func TestExplainNamesTheHostThatCallsOnce(t *testing.T) {
 		kept, err = b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
 		return err == nil && kept.Phase == ledger.PhaseActive && kept.Incarnation != ""
 	})
-	_, err := b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
+	_, _, err := b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
 	must(t, err)
 	session, err := b.queue.Open(t.Context(), "w")
 	must(t, err)

@@ -176,7 +176,7 @@ func TestRetryKeepsOnce(t *testing.T) {
 			run := b.launch("acme", api.NewRun{})
 			kept, err := b.ledger.Run(t.Context(), ledger.AllTenants(), run.ID)
 			must(t, err)
-			_, err = b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
+			_, _, err = b.ledger.ElectOnce(t.Context(), &kept, 0, 1)
 			must(t, err)
 			data, err := snapshot.Once{Job: 1, Host: "acme-2", At: time.Now(), Result: &core.StepResult{Name: step, Uses: "command", Outcome: core.Changed, Stdout: "once said"}}.Encode()
 			must(t, err)

@@ -77,6 +77,35 @@ func TestOnceIsNotLeftToAHostThatEndsMeanwhile(t *testing.T) {
 	})
 }
 
+// Another server elected the host that came first, which ended since: it may have called the step,
+// so no other host calls it.
+func TestOnceIsLeftToTheHostOfAnotherServer(t *testing.T) {
+	inOnceLab(t, "retry", func(l *onceLab) {
+		elected := false
+		l.explained = func() {
+			if elected {
+				return
+			}
+			elected = true
+			run, err := l.ledger.Run(context.Background(), ledger.AllTenants(), "r1")
+			if err == nil {
+				_, _, err = l.ledger.ElectOnce(context.Background(), &run, 1, 3)
+			}
+			if err == nil {
+				_, err = l.q.Dismiss(context.Background(), "r1", queue.OnceEvent(1, queue.OnceElect), "gone")
+			}
+			if err != nil {
+				l.Error(err)
+			}
+		}
+		l.accept(l.launchOf(onceBook, "r1", 10, false))
+		run := l.complete("r1")
+		if len(l.db.on) != 0 || run.Outcomes[core.Cancelled] == 0 || run.Reason.Code() != core.OnceFailed {
+			l.Errorf("called on %v, outcomes %v, %q %s", l.db.on, run.Outcomes, run.Reason.Code(), run.Reason.Text())
+		}
+	})
+}
+
 // Facts that the step gathers are of the host that called it, and of no other.
 func TestOnceGathersFactsOfOneHost(t *testing.T) {
 	inOnceLab(t, "retry", func(l *onceLab) {

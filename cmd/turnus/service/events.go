@@ -27,7 +27,7 @@ func (s *service) count(kind string) {
 func (s *service) event(e controller.Event) {
 	s.count(string(e.Kind))
 	switch e.Kind {
-	case controller.WindowMissed, controller.RunRefused: // keepNews has them
+	case controller.WindowMissed, controller.RunRefused, controller.WaveAsks: // keepNews has them
 	default:
 		s.report(newsOf(e))
 	}
