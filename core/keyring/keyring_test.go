@@ -229,8 +229,8 @@ func TestAFileThatCannotBeUsedLeavesTheKeysThatWereRead(t *testing.T) {
 	})
 }
 
-// A ring that could not be read is read as soon as it can, though the file stays the same: the cause
-// may be a lack of descriptors. Each cause is reported once.
+// A ring that could not be read is read as soon as it can, though the file stays the same: the
+// cause may be a lack of descriptors. Each cause is reported once.
 func TestARingIsReadAgainWhenItsCauseHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, _ := newFile(t)

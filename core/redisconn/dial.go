@@ -85,8 +85,8 @@ func badURL(format string, args ...any) error {
 	return fmt.Errorf("redis url: "+format+": %w\nhint: --redis redis://USER:PASSWORD@HOST:PORT/0, or rediss:// with TLS", append(args, core.ErrInvalid)...)
 }
 
-// parseURL quotes nothing of a URL with an @ behind its hosts: there a / or ? of the password has cut
-// it in two.
+// parseURL quotes nothing of a URL with an @ behind its hosts: there a / or ? of the password has
+// cut it in two.
 func parseURL(raw string) (target, error) {
 	t, err := readURL(raw)
 	_, rest, _ := strings.Cut(raw, "://")

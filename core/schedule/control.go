@@ -126,7 +126,7 @@ func (s *State) dropWaiting(id ID, now time.Time, reason core.Reason) {
 	}
 }
 
-// dropClaims drops the fires whose launches have failed so far.
+// dropClaims drops the fire times whose launches have failed so far.
 func (s *State) dropClaims(now time.Time, reason core.Reason) {
 	for _, c := range s.Claimed {
 		s.keepCancelled(c)
@@ -155,8 +155,8 @@ func (c *Control) change(row ledger.Schedule, d Definition, s State, now time.Ti
 
 // Put makes a schedule of a person, or replaces edition ifEdition of one (0: there must be none). A
 // new cron expression, time or zone counts from now: what the former one still had to launch is
-// dropped, backfills included. All else keeps the state; a changed Paused pauses or resumes. A tenant has at most quota
-// of them. A definition that is there already, by the same person, stays as it is, with any
+// dropped, backfills included. All else keeps the state; a changed Paused pauses or resumes. A
+// tenant has at most quota of them. A definition that is there already, by the same person, stays as it is, with any
 // ifEdition. One that triggers once must lie ahead.
 func (c *Control) Put(ctx context.Context, d Definition, by string, ifEdition int64, quota core.Quota, note Note) (Status, error) {
 	if err := d.Validate(); err != nil {

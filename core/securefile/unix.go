@@ -11,8 +11,8 @@ import (
 // nonBlocking keeps a pipe of the name of a file from holding the process up.
 const nonBlocking = syscall.O_NONBLOCK
 
-// keepOwner gives a file that root writes the owner and group of the one that it replaces: a service
-// that reads it may be another user.
+// keepOwner gives a file that root writes the owner and group of the one that it replaces: a
+// service that reads it may be another user.
 func keepOwner(f *os.File, old fs.FileInfo) error {
 	sys, ok := old.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() != 0 {
