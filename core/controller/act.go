@@ -105,7 +105,7 @@ func (c *Controller) actOne(ctx context.Context, l *poll, a *engine.Action) (err
 		}
 	case engine.Notify:
 		c.notify(l, a.Event)
-		if a.Event.Kind == engine.EventAsk { // durable before the progress says so: it is not asked again
+		if a.Event.Kind == engine.EventAsk { // durable before the progress is: it is not asked again
 			err = c.report(ctx, Event{Kind: WaveAsks, Run: id, Wave: a.Event.Wave})
 		}
 	}

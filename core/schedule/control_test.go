@@ -110,8 +110,8 @@ func TestANewExpressionCountsFromNow(t *testing.T) {
 	})
 }
 
-// What the former expression still had to launch is dropped: a fire whose launch fails, and a
-// backfill. The run that the fire was to cancel continues, and counts.
+// Launches of the former expression are dropped: one that fails, and those of a backfill. The run
+// that it was to cancel continues, and counts.
 func TestANewExpressionDropsClaimsAndBackfills(t *testing.T) {
 	inLab(t, func(l *lab) {
 		d := every(1, "*/5 * * * *")
