@@ -318,7 +318,7 @@ func (p *Pages) liveLog(w http.ResponseWriter, r *http.Request, v visit) {
 	switch err := pass(out, lines, ended); {
 	case errors.Is(err, errGone):
 		stop()
-		<-ended
+		_ = <-ended // of a reading that was ended
 	case err == nil:
 		out.send("done", "1")
 	}
@@ -333,7 +333,7 @@ func pass(out *events, lines <-chan string, ended <-chan error) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
-		ok := true
+		var ok bool
 		select {
 		case data := <-lines:
 			ok = out.send("log", data)

@@ -118,6 +118,7 @@ func TestUnreachable(t *testing.T) {
 // before it says that it is OpenSSH; a host of the fleet says nothing. When the reset comes depends
 // on the moment; what it means does not.
 func TestFullHostIsNoWrongProtocol(t *testing.T) {
+	t.Parallel()
 	f, err := fleet.Start(t.Context(), fleet.Config{Hosts: 1, Profile: fleet.All(fleet.MaxStartups(1))})
 	if err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func unsaid(err error) error {
 	if e, ok := errors.AsType[*console.Exit](err); !ok || e.Err != nil {
 		return err
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of errors.Join alone
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return nil
 	}
