@@ -285,3 +285,20 @@ func TestParametersAreChecked(t *testing.T) {
 		})
 	}
 }
+
+// Others may write to the folder, and what is made in it gets its group and setgid: also the folder
+// in which the scripts work.
+func TestASharedFolderWithSetgid(t *testing.T) {
+	kit := plugintest.New(t, file.Def())
+	kit.Host("r1").Local()
+	base := t.TempDir()
+	if err := os.Chmod(base, fs.ModeSetgid|0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, outcome := range []string{"changed", "unchanged"} {
+		got := kit.Run(sdk.With{"path": filepath.Join(base, "l"), "state": "link", "target": "x"})
+		if got.Outcome != outcome || state(t, filepath.Join(base, "l")) != "link x" {
+			t.Errorf("%s (%s), expected %s", got.Outcome, got.Reason, outcome)
+		}
+	}
+}
