@@ -302,3 +302,43 @@ func TestASharedFolderWithSetgid(t *testing.T) {
 		}
 	}
 }
+
+// A directory gets the mode that is given: a new one, which has setgid of the folder around it, and
+// one that is there. Control: without a mode the new directory keeps setgid.
+func TestAGivenModeClearsSetgid(t *testing.T) {
+	const setgid = fs.ModeSetgid | 0o755
+	for mode, want := range map[string]fs.FileMode{"0755": 0o755, "2755": setgid, "": setgid} {
+		kit := plugintest.New(t, file.Def())
+		kit.Host("r1").Local()
+		base := t.TempDir()
+		path := filepath.Join(base, "d")
+		chmod := func(path string, mode fs.FileMode) {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		chmod(base, setgid)
+		with := sdk.With{"path": path, "state": "directory"}
+		if mode != "" {
+			with["mode"] = mode
+		}
+		for i, outcome := range []string{"changed", "unchanged", "changed", "unchanged"} {
+			if i == 2 {
+				if mode == "" {
+					break
+				}
+				chmod(path, want^fs.ModeSetgid)
+			}
+			if got := kit.Run(with); got.Outcome != outcome {
+				t.Errorf("mode %q, call %d: %s (%s), expected %s", mode, i, got.Outcome, got.Reason, outcome)
+			}
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode() &^ fs.ModeDir; got != want {
+				t.Errorf("mode %q, call %d: the directory has %v, expected %v", mode, i, got, want)
+			}
+		}
+	}
+}
