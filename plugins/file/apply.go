@@ -118,6 +118,8 @@ func attributes(ctx context.Context, r *runOf, now entry) error {
 	}
 	if bits, ok := p.mode(); ok && (bits != now.mode || owner != "") { // a change of owner may clear setuid
 		mode = fmt.Sprintf(givenMode, bits)
+	} else if !ok && owner != "" && now.kind == "file" && now.mode&0o7000 != 0 {
+		mode = fmt.Sprintf(givenMode, now.mode)
 	}
 	if owner == "" && mode == "" {
 		return nil

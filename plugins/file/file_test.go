@@ -1,15 +1,18 @@
 package file_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/turnus/turnus/core/testparts"
 	"github.com/turnus/turnus/plugins/file"
 	"github.com/turnus/turnus/plugins/sdk"
 	"github.com/turnus/turnus/plugins/sdk/plugintest"
@@ -339,6 +342,29 @@ func TestAGivenModeClearsSetgid(t *testing.T) {
 			if got := info.Mode() &^ fs.ModeDir; got != want {
 				t.Errorf("mode %q, call %d: the directory has %v, expected %v", mode, i, got, want)
 			}
+		}
+	}
+}
+
+// A change of owner keeps setuid, which chown clears.
+func TestAChangeOfOwnerKeepsSetuid(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a file for another user", syscall.EPERM)
+	}
+	kit := plugintest.New(t, file.Def())
+	kit.Host("r1").Local()
+	path := filepath.Join(t.TempDir(), "f")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, fs.ModeSetuid|0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, outcome := range []string{"changed", "unchanged"} {
+		got := kit.Run(sdk.With{"path": path, "owner": "65534"})
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Outcome != outcome || info.Mode() != fs.ModeSetuid|0o755 {
+			t.Errorf("%s (%s), then %v; expected %s", got.Outcome, got.Reason, info.Mode(), outcome)
 		}
 	}
 }
