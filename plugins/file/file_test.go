@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -365,6 +366,45 @@ func TestAChangeOfOwnerKeepsSetuid(t *testing.T) {
 		}
 		if got.Outcome != outcome || info.Mode() != fs.ModeSetuid|0o755 {
 			t.Errorf("%s (%s), then %v; expected %s", got.Outcome, got.Reason, info.Mode(), outcome)
+		}
+	}
+}
+
+// A file in a folder that the login may not enter is not absent. Controls: root sees it, and the
+// login sees that another one is not there.
+func TestAHiddenFileIsNotAbsent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testparts.Able(t, "a folder of another user", syscall.EPERM)
+	}
+	setpriv := testparts.Need(t, "setpriv", "util-linux")
+	base, err := os.MkdirTemp("/tmp", "hidden") //nolint:usetesting // another user must reach it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	closed := base + "/closed"
+	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(closed, 0o700), os.WriteFile(closed+"/f", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	asNobody := func(ctx context.Context, c plugintest.Call) plugintest.Reply {
+		c.Command = "cd / && exec " + setpriv + " --reuid 65534 --regid 65534 --clear-groups /bin/sh -c " + sdk.Quote(c.Command)
+		return plugintest.Shell(ctx, c)
+	}
+	for _, c := range []struct {
+		as            plugintest.Handler
+		path, outcome string
+	}{
+		{asNobody, closed + "/f", "failed"},
+		{asNobody, closed + "/nosuch/f", "failed"},
+		{asNobody, base + "/nosuch", "unchanged"},
+		{plugintest.Shell, closed + "/nosuch/f", "unchanged"},
+		{plugintest.Shell, closed + "/f", "changed"},
+	} {
+		kit := plugintest.New(t, file.Def())
+		kit.Host("r1").Handle(c.as)
+		got := kit.Run(sdk.With{"path": c.path, "state": "absent"})
+		if got.Outcome != c.outcome || c.outcome == "failed" && !strings.Contains(got.Reason, closed+" cannot be entered by this login") {
+			t.Errorf("%s: %s (%s), expected %s", c.path, got.Outcome, got.Reason, c.outcome)
 		}
 	}
 }
